@@ -1,0 +1,70 @@
+package dataplane
+
+import (
+	"io/fs"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Config is all that an instance is told. The zero value, with at least one
+// interface or Backend "sim", works.
+type Config struct {
+	// Instance names the mirror, the pins and the control socket:
+	// 1 to 32 bytes of [a-z0-9-]. Empty means "default".
+	Instance string
+	// Backend: "auto" (the default), "xdp" or "sim".
+	Backend string
+	// Interfaces on which flows are counted.
+	Interfaces []Interface
+	// Flows present from the start.
+	Flows  []flow.Flow
+	Mirror MirrorConfig
+	Poll   PollConfig
+	XDP    XDPConfig
+}
+
+// Interface is one network interface to count on.
+type Interface struct {
+	Name string
+	// Mode of the XDP hook: "auto" (native, then generic; the default), "native" or "generic".
+	Mode string
+}
+
+// MirrorConfig shapes the shared-memory file.
+type MirrorConfig struct {
+	// Path of the file. Empty means /dev/shm/flowtally/INSTANCE.mirror.
+	Path string
+	// Counters is the capacity in counters, rounded up to whole blocks of 64.
+	// 0 means 4096, or what the configured flows need if that is more.
+	Counters int
+	// LatencyCounters is the capacity in two-slot records. 0 means 64.
+	LatencyCounters int
+	// History is the capacity of the history ring in records, rounded up to a
+	// power of two. 0 means 65536; -1 means none.
+	History int
+	// HistoryPeriod is how often changes are written to the ring. 0 means 1 s.
+	HistoryPeriod time.Duration
+	// Mode of the file. 0 means 0644.
+	Mode fs.FileMode
+}
+
+// PollConfig says how often values travel from the backends to the mirror.
+type PollConfig struct {
+	// Period of a poll cycle. 0 means 10 ms; at least 100 µs.
+	Period time.Duration
+	// Busy polls without pause on CPU, in place of Period.
+	Busy bool
+	CPU  int
+}
+
+// XDPConfig bounds and places the BPF objects.
+type XDPConfig struct {
+	// PinDir is a directory on a bpffs. Empty means /sys/fs/bpf/flowtally/INSTANCE.
+	PinDir string
+	// MaxFlows the tables hold. 0 means 65536.
+	MaxFlows int
+	// KeepPins leaves programs attached and maps pinned on Close, so that
+	// counting goes on until the next start.
+	KeepPins bool
+}

@@ -1,0 +1,26 @@
+package dataplane
+
+import "errors"
+
+// Sentinels. Each survives the plugin's wire: errors.Is answers the same on
+// both sides of it.
+var (
+	// ErrClosed: the instance was closed.
+	ErrClosed = errors.New("instance closed")
+	// ErrExists: a flow of that name is there already.
+	ErrExists = errors.New("flow exists")
+	// ErrNotFound: there is no flow of that name.
+	ErrNotFound = errors.New("no such flow")
+	// ErrInvalid: a flow or a configuration breaks a rule; the text says which.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnplaced: no backend can count the flow; the text keeps each one's reason.
+	ErrUnplaced = errors.New("no backend can count the flow")
+	// ErrInUse: another instance owns the mirror, the pins or the socket.
+	ErrInUse = errors.New("in use by another instance")
+	// ErrPermission: the process lacks a capability; the text names it.
+	ErrPermission = errors.New("missing privilege")
+	// ErrFull: a table, the mirror or a file system is full.
+	ErrFull = errors.New("full")
+	// ErrUnavailable: the plugin process is gone and is being restarted.
+	ErrUnavailable = errors.New("plugin unavailable")
+)

@@ -1,0 +1,29 @@
+// Package flow is the vocabulary of flowtally: what a flow is and how it is
+// written. It holds no state, touches no kernel and imports only the standard
+// library, so that every other package may use it.
+//
+// # What a match means, exactly
+//
+// Bounds are those of the frame: a header that does not fit in it is not
+// there, and the headers before it still match. The total length of IPv4 and
+// the payload length of IPv6 are not consulted, nor is any checksum.
+//
+//   - VLAN: EtherTypes 0x8100 and 0x88a8 are tags. At most two are parsed; a
+//     third stands as the EtherType and nothing behind it is looked at.
+//   - IPv4: EtherType 0x0800, version 4, IHL at least 5, the header with its options in the frame.
+//   - IPv6: EtherType 0x86dd, version 6, 40 bytes in the frame. Extension headers 0 (hop-by-hop),
+//     43 (routing), 60 (destination), 135 (mobility), 139 (HIP), 140 (shim6), 51 (AH) and 44
+//     (fragment) are walked, at most 8 of them; when the walk runs out of the frame or
+//     of its 8 steps, the packet has no upper protocol. Behind a fragment header with an offset above 0
+//     the walk ends: its next-header field is the upper protocol.
+//   - TCP, UDP: protocol 6 and 17. The ports are there when the packet is no later
+//     fragment and 4 bytes of the header are in the frame.
+//   - ICMP: protocol 1 over IPv4, 58 over IPv6. Type and code are there when the
+//     packet is no later fragment and 2 bytes are in the frame.
+//   - VXLAN: UDP destination port 4789, no later fragment, 8 bytes of UDP and 8 of VXLAN in
+//     the frame, I flag (0x08) set. Inside is an Ethernet frame.
+//   - GRE: protocol 47, no later fragment, version 0, routing bit clear, header with the
+//     optional checksum, key and sequence words in the frame. Inside is IPv4 (0x0800),
+//     IPv6 (0x86dd) or an Ethernet frame (0x6558); anything else is an inner packet with no header.
+//   - Inner headers are parsed by the same rules, tunnels inside tunnels are not.
+package flow

@@ -1,0 +1,143 @@
+package flow
+
+// Flow is one thing to count: which packets (Match), on which side of which
+// interface, and what becomes of them.
+type Flow struct {
+	// Name identifies the flow and its counter: 1 to 63 bytes of
+	// [A-Za-z0-9._:/-], starting with a letter or digit. Unique in an instance.
+	Name string
+	// Match selects packets. The zero Match selects every packet.
+	Match Match
+	// Priority orders overlapping flows: the lowest number wins, as in
+	// ibv_flow_attr. Of equal priorities the flow added first wins.
+	Priority uint16
+	// Direction is the side of the interface on which packets are seen.
+	Direction Direction
+	// Action says what becomes of a matched packet.
+	Action Action
+	// Interface restricts the flow to one interface; empty means all that the
+	// instance counts on.
+	Interface string
+	// Latency asks for a record of its own in the mirror, published at the
+	// lowest latency, in place of a column in a block of 64.
+	Latency bool
+	// Labels travel to the mirror with the name. Optional.
+	Labels map[string]string
+}
+
+// Direction is the side of an interface: Ingress (received) or Egress (sent).
+type Direction uint8
+
+const (
+	Ingress Direction = iota
+	Egress
+)
+
+// Action says what becomes of a matched packet.
+type Action uint8
+
+const (
+	// Count counts the packet and lets it pass.
+	Count Action = iota
+	// Drop counts the packet and drops it.
+	Drop
+)
+
+// Match is a masked match on the headers of a packet. A nil layer is not
+// looked at; a layer present with no field set asks that the header be there.
+// An Inner match describes the headers inside a tunnel and holds no tunnel itself.
+type Match struct {
+	Eth   *Eth
+	VLAN  []VLAN // outermost tag first, at most two; none: any tagging
+	IPv4  *IPv4
+	IPv6  *IPv6
+	TCP   *Ports
+	UDP   *Ports
+	ICMP  *ICMP // ICMP over IPv4, ICMPv6 over IPv6; either where the match names neither
+	VXLAN *VXLAN
+	GRE   *GRE
+}
+
+// Masked is a value under a mask: a field f matches when f&Mask == Value.
+// The zero Masked matches everything. Value has no bit outside Mask.
+type Masked[T ~uint8 | ~uint16 | ~uint32] struct{ Value, Mask T }
+
+// MAC is an Ethernet address under a mask, in wire order.
+type MAC struct{ Addr, Mask [6]byte }
+
+// Addr4 is an IPv4 address under a mask, in wire order.
+type Addr4 struct{ Addr, Mask [4]byte }
+
+// Addr6 is an IPv6 address under a mask, in wire order.
+type Addr6 struct{ Addr, Mask [16]byte }
+
+// Eth matches the Ethernet header. Type is the EtherType behind the VLAN tags
+// (at most two are looked behind), as ibv_flow_eth_filter has it.
+type Eth struct {
+	Src, Dst MAC
+	Type     Masked[uint16]
+}
+
+// VLAN matches one 802.1Q or 802.1ad tag.
+type VLAN struct {
+	ID  Masked[uint16] // 12 bits
+	PCP Masked[uint8]  // 3 bits
+	DEI Masked[uint8]  // 1 bit
+}
+
+// IPv4 matches the IPv4 header (RFC 791), options allowed.
+type IPv4 struct {
+	Src, Dst Addr4
+	Proto    Masked[uint8]
+	TOS      Masked[uint8]
+	TTL      Masked[uint8]
+	Fragment Fragment
+}
+
+// Fragment selects packets by their place in a fragmented datagram.
+type Fragment uint8
+
+const (
+	FragmentAny   Fragment = iota // not looked at
+	FragmentNo                    // a whole datagram
+	FragmentYes                   // any fragment
+	FragmentFirst                 // the fragment at offset 0, more follow
+	FragmentLater                 // a fragment at an offset above 0
+)
+
+// IPv6 matches the fixed IPv6 header (RFC 8200). NextHeader is the field of
+// the fixed header; the protocol behind extension headers is matched by TCP,
+// UDP, ICMP and GRE.
+type IPv6 struct {
+	Src, Dst     Addr6
+	FlowLabel    Masked[uint32] // 20 bits
+	NextHeader   Masked[uint8]
+	TrafficClass Masked[uint8]
+	HopLimit     Masked[uint8]
+}
+
+// Ports matches a TCP or UDP header. Without a port it matches every fragment
+// of the protocol; with one, never a fragment at an offset above 0.
+type Ports struct{ Src, Dst Port }
+
+// Port matches a port number: anything (the zero Port), a masked value, or,
+// when Last is not 0, the inclusive range Value..Last (Mask is 0 then).
+type Port struct{ Value, Mask, Last uint16 }
+
+// ICMP matches the type and code of ICMP or ICMPv6. Without either it matches
+// every fragment.
+type ICMP struct{ Type, Code Masked[uint8] }
+
+// VXLAN matches a VXLAN header (RFC 7348: UDP destination port 4789, I flag
+// set) and the frame inside it.
+type VXLAN struct {
+	VNI   Masked[uint32] // 24 bits
+	Inner *Match
+}
+
+// GRE matches a GRE header (RFC 2784, RFC 2890; version 0) and the packet
+// inside it. A key that is matched must be present.
+type GRE struct {
+	Key   Masked[uint32]
+	Inner *Match
+}

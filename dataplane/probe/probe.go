@@ -1,0 +1,69 @@
+// Package probe is the vocabulary of capability answers. An answer has three
+// values: yes, no (with the reason and what would fix it), or inconclusive
+// (the question could not be asked). Only yes and no may be cached.
+package probe
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotSupported is satisfied by every conclusive "no".
+var ErrNotSupported = errors.New("not supported")
+
+// UnsupportedError is a conclusive "no".
+type UnsupportedError struct {
+	Feature string // what was asked for: "native XDP"
+	Object  string // of what: "eth0"; may be empty
+	Reason  string // why not: "driver has no ndo_bpf"
+	Fix     string // the next step; may be empty
+}
+
+func (e *UnsupportedError) Error() string {
+	on := ""
+	if e.Object != "" {
+		on = " on " + e.Object
+	}
+	return fmt.Sprintf("%s%s: not supported: %s", e.Feature, on, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrNotSupported) true.
+func (e *UnsupportedError) Is(target error) bool { return target == ErrNotSupported }
+
+// Answer is the value of a Result.
+type Answer uint8
+
+const (
+	Inconclusive Answer = iota
+	Yes
+	No
+)
+
+func (a Answer) String() string { return [...]string{"inconclusive", "yes", "no"}[a] }
+
+// Result is the answer to one question about one object.
+type Result struct {
+	Feature string
+	Object  string
+	Answer  Answer
+	Reason  string // why not, or why the question could not be asked; detail for yes
+	Fix     string
+}
+
+// Ask turns a probe's error into a Result: nil is yes, an error that satisfies
+// ErrNotSupported is no, any other is inconclusive.
+func Ask(feature, object string, err error) Result {
+	r := Result{Feature: feature, Object: object}
+	var u *UnsupportedError
+	switch {
+	case err == nil:
+		r.Answer = Yes
+	case errors.As(err, &u):
+		r.Answer, r.Reason, r.Fix = No, u.Reason, u.Fix
+	case errors.Is(err, ErrNotSupported):
+		r.Answer, r.Reason = No, err.Error()
+	default:
+		r.Reason = err.Error()
+	}
+	return r
+}

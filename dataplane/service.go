@@ -1,0 +1,102 @@
+package dataplane
+
+import (
+	"context"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Service is a running instance: flows go in, counts come out in the mirror.
+// All methods may be called from any goroutine. After Close every method
+// answers an error that satisfies errors.Is(err, ErrClosed).
+type Service interface {
+	// Info describes the instance. It does not change while the instance lives.
+	Info(ctx context.Context) (Info, error)
+	// AddFlows adds all of flows or none. A name that exists is refused with ErrExists.
+	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
+	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
+	RemoveFlows(ctx context.Context, names ...string) error
+	// Placements lists the flows and where each is counted, ordered by name.
+	Placements(ctx context.Context) ([]Placement, error)
+	// Conditions lists what is not as it should be, worst first.
+	Conditions(ctx context.Context) ([]Condition, error)
+	// Events streams changes from now on until ctx ends or the instance closes;
+	// the channel is closed then. A receiver that lags loses the oldest events,
+	// and the next one it gets says how many in Lost.
+	Events(ctx context.Context) (<-chan Event, error)
+	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
+	Close() error
+}
+
+// Info describes a running instance.
+type Info struct {
+	Instance string
+	Mirror   string // path of the mirror file
+	Version  string // of the program that counts
+	PID      int    // of the process that counts, in its own PID namespace
+	Started  time.Time
+}
+
+// Source is what counts a flow now.
+type Source struct {
+	Backend string // "xdp", "rdma", "sim"
+	Device  string // interface names, comma separated; "" where it has none
+	Mode    string // "native", "generic", "tcx", "clsact"; comma separated in the order of Device
+}
+
+// Placement says where a flow is counted and why not elsewhere.
+type Placement struct {
+	Flow     flow.Flow
+	Source   Source
+	Counter  Handle
+	Rejected []Rejection
+}
+
+// Handle names a counter of the mirror: an index and the generation of its
+// occupant, so that a reused slot is never taken for the old flow.
+type Handle struct{ Index, Generation uint32 }
+
+// Rejection is one backend's reason not to count a flow.
+type Rejection struct{ Backend, Reason string }
+
+// Severity of a condition.
+type Severity uint8
+
+const (
+	Low    Severity = iota // counting is right; something could be better
+	Medium                 // counting is right but costs more or covers less than asked
+	High                   // some flows are not counted, or counts may be wrong
+)
+
+// Condition is a state that is not as it should be: declared once, with a
+// stable code, and gone when the cause is gone.
+type Condition struct {
+	Code     string // stable, kebab-case: "xdp-generic", "interface-missing"
+	Severity Severity
+	Object   string // what it is about: an interface, a flow
+	Text     string // what is wrong, for a person
+	Fix      string // the next step, a command where there is one
+	Since    time.Time
+}
+
+// Event is a change that somebody may want to react to.
+type Event struct {
+	Time   time.Time
+	Kind   EventKind
+	Object string
+	Text   string
+	Lost   uint64 // events that this receiver missed before this one
+}
+
+// EventKind says what changed.
+type EventKind string
+
+const (
+	FlowAdded       EventKind = "flow-added"
+	FlowRemoved     EventKind = "flow-removed"
+	SourceChanged   EventKind = "source-changed"
+	ConditionRaised EventKind = "condition-raised"
+	ConditionGone   EventKind = "condition-gone"
+	PluginRestarted EventKind = "plugin-restarted"
+)
