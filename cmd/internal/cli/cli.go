@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/alecthomas/kong"
+)
+
+// root is the command line.
+type root struct {
+	Log logFlags `embed:"" prefix:"log."`
+
+	Version    versionCmd    `cmd:"" help:"Print the versions of this program, of the plugin's protocol and of the mirror's format."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+}
+
+const description = `Counts network flows where counting is cheapest and mirrors the values into shared memory.
+
+Data goes to standard output, talk to standard error. Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 ran but degraded (with --strict).`
+
+// exit is what kong's exit function panics with, to come back to Main.
+type exit int
+
+// newParser builds the parser of the command line into r.
+func newParser(r *root, stdout, stderr io.Writer) (*kong.Kong, error) {
+	return kong.New(r,
+		kong.Name("flowtally"),
+		kong.Description(description),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+	)
+}
+
+// Main runs the command line args and returns the exit code of the process.
+func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args []string) (code int) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case exit: // --help
+			code = int(e)
+		default:
+			panic(e)
+		}
+	}()
+	var r root
+	parser, err := newParser(&r, stdout, stderr)
+	if err != nil {
+		return report(stderr, err)
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		return report(stderr, &usageError{err})
+	}
+	env := &Env{
+		Context: ctx,
+		Stdin:   stdin,
+		Stdout:  stdout,
+		Stderr:  stderr,
+		Logger:  r.Log.logger(stderr),
+		TTY:     canRefresh(stdout),
+		model:   parser.Model,
+	}
+	return report(stderr, kctx.Run(env))
+}

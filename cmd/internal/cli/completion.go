@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// completionCmd prints the shim that a shell sources. All it does is call
+// "flowtally __complete -- WORDS…" with the words up to the cursor.
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
+}
+
+var completionScripts = map[string]string{
+	// Bash breaks words at ":" and "=", which names and flags contain: the line
+	// is split at blanks instead, and what stands before the break is cut off again.
+	"bash": `# flowtally: source <(flowtally completion bash)
+_flowtally() {
+	local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" cur="${COMP_WORDS[COMP_CWORD]}" words
+	read -ra words <<<"$line"
+	[[ "$line" == *[[:blank:]] ]] && words+=("")
+	[[ "$cur" == [:=] ]] && cur=""
+	local before="${words[-1]%"$cur"}"
+	IFS=$'\n'
+	COMPREPLY=($("${words[0]}" __complete -- "${words[@]:1}" 2>/dev/null))
+	COMPREPLY=("${COMPREPLY[@]#"$before"}")
+}
+complete -o default -F _flowtally flowtally
+`,
+	"zsh": `#compdef flowtally
+# flowtally: source <(flowtally completion zsh)
+_flowtally() {
+	local -a found
+	found=("${(@f)$("${words[1]}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	if [[ -n "${found[*]}" ]]; then compadd -a found; else _files; fi
+}
+compdef _flowtally flowtally
+`,
+	"fish": `# flowtally: flowtally completion fish | source
+function __flowtally_complete
+	set -l words (commandline -opc) (commandline -ct)
+	flowtally __complete -- $words[2..] 2>/dev/null
+end
+complete -c flowtally -a '(__flowtally_complete)'
+`,
+}
+
+func (c *completionCmd) Run(env *Env) error {
+	_, err := fmt.Fprint(env.Stdout, completionScripts[c.Shell])
+	return err
+}
+
+// completeCmd prints what the last of its words may become, one a line.
+type completeCmd struct {
+	Words []string `arg:"" optional:"" passthrough:""`
+}
+
+func (c *completeCmd) Run(env *Env) error {
+	words := c.Words
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	for _, s := range complete(env.model.Node, words) {
+		fmt.Fprintln(env.Stdout, s)
+	}
+	return nil
+}
+
+// complete walks the model along the words before the last, and returns what
+// the last may become.
+func complete(node *kong.Node, words []string) []string {
+	before, last := words[:len(words)-1], words[len(words)-1]
+	given := map[string]string{} // values of flags that candidates depend on
+	args := 0
+	var pending *kong.Flag // a flag that waits for its value
+	for _, w := range before {
+		switch {
+		case pending != nil:
+			given[pending.Name], pending = w, nil
+		case strings.HasPrefix(w, "-"):
+			name, value, hasValue := strings.Cut(w, "=")
+			if f := findFlag(node, name); f != nil {
+				given[f.Name] = value
+				if !hasValue && !f.IsBool() {
+					pending = f
+				}
+			}
+		default:
+			if child := findChild(node, w); child != nil {
+				node, args = child, 0
+			} else {
+				args++
+			}
+		}
+	}
+	var out []string
+	name, value, hasValue := strings.Cut(last, "=")
+	switch {
+	case pending != nil:
+		out = valuesOf(pending.Value, given)
+	case strings.HasPrefix(last, "-") && hasValue:
+		if f := findFlag(node, name); f != nil {
+			for _, v := range valuesOf(f.Value, given) {
+				if strings.HasPrefix(v, value) {
+					out = append(out, name+"="+v)
+				}
+			}
+		}
+	case strings.HasPrefix(last, "-"):
+		for _, group := range node.AllFlags(true) {
+			for _, f := range group {
+				out = append(out, "--"+f.Name)
+			}
+		}
+	case len(node.Children) > 0:
+		for _, child := range node.Children {
+			if !child.Hidden {
+				out = append(out, child.Name)
+			}
+		}
+	case len(node.Positional) > 0:
+		p := node.Positional[min(args, len(node.Positional)-1)]
+		if args < len(node.Positional) || p.IsCumulative() {
+			out = valuesOf(p, given)
+		}
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return !strings.HasPrefix(s, last) })
+}
+
+func findChild(node *kong.Node, name string) *kong.Node {
+	for _, child := range node.Children {
+		if child.Name == name || slices.Contains(child.Aliases, name) {
+			return child
+		}
+	}
+	return nil
+}
+
+func findFlag(node *kong.Node, name string) *kong.Flag {
+	for _, group := range node.AllFlags(false) {
+		for _, f := range group {
+			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// valuesOf returns what a flag or an argument may be: the words of its enum.
+func valuesOf(v *kong.Value, _ map[string]string) []string {
+	if v.Enum == "" {
+		return nil
+	}
+	return v.EnumSlice()
+}

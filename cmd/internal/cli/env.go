@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// Env is what a command runs in. It is the same for the whole run.
+type Env struct {
+	// Context ends at SIGINT and SIGTERM. A command that runs until told ends
+	// then, cleans up and returns nil.
+	Context context.Context
+	Stdin   io.Reader
+	Stdout  io.Writer // data
+	Stderr  io.Writer // talk
+	Logger  *slog.Logger
+	// TTY says that Stdout is a terminal that understands control sequences.
+	TTY bool
+
+	model *kong.Application // for completion
+}
+
+// isTerminal says that w is a character device, as a terminal is; /dev/null is
+// one too, and takes control sequences as silently as everything else.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+// canRefresh says that w is a terminal on which lines may be drawn over.
+func canRefresh(w io.Writer) bool {
+	return isTerminal(w) && os.Getenv("TERM") != "dumb"
+}
+
+// logFlags are the flags --log.level and --log.format.
+type logFlags struct {
+	Level  slog.Level `help:"Least severe message that is logged: debug, info, warn or error." default:"info" env:"FLOWTALLY_LOG_LEVEL" placeholder:"LEVEL"`
+	Format string     `help:"How messages are logged: ${enum}. Auto is text on a terminal, JSON elsewhere." enum:"auto,text,json" default:"auto" env:"FLOWTALLY_LOG_FORMAT"`
+}
+
+func (f logFlags) logger(w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: f.Level}
+	if f.Format == "json" || f.Format == "auto" && !isTerminal(w) {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

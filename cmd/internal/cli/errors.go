@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitDegraded = 3
+)
+
+// usageError is a mistake in the command line or in the configuration.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef returns a usageError.
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// exitError ends the program with a code and no message: what there is to say
+// was printed as data.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// hintedError is an error whose next step is known only where it arose.
+type hintedError struct {
+	err error
+	try string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
+
+// withHint gives err a next step of its own, in place of the table's.
+func withHint(err error, format string, args ...any) error {
+	return &hintedError{err, fmt.Sprintf(format, args...)}
+}
+
+// report prints err with its next step and returns the exit code.
+func report(stderr io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if code := exitError(0); errors.As(err, &code) {
+		return int(code)
+	}
+	fmt.Fprintf(stderr, "flowtally: %s\n", strings.TrimRight(err.Error(), "\n"))
+	if try := hint(err); try != "" {
+		fmt.Fprintf(stderr, "  try: %s\n", try)
+	}
+	if usage := (*usageError)(nil); errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// usageHint is the next step after a command line that could not be parsed.
+func usageHint(err error) string {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		return ""
+	}
+	command := "flowtally"
+	if parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			command = node.FullPath()
+		}
+	}
+	return command + " --help"
+}

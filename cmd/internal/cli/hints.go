@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"errors"
+	"os"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// hints is the next step for each sentinel, the more specific first: the first
+// that the error satisfies is shown.
+var hints = []struct {
+	is  error
+	try string
+}{
+	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},
+	{dataplane.ErrNotFound, "flowtally flows list"},
+	{dataplane.ErrUnplaced, "flowtally doctor says what each backend can do here"},
+	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
+	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
+	{dataplane.ErrFull, "a larger capacity in the configuration (mirror.counters, xdp.max_flows), or more room in the file system"},
+	{dataplane.ErrUnavailable, "again in a moment; if it stays so, look at the log of flowtally run"},
+	{dataplane.ErrClosed, "start it again: flowtally run --config FILE"},
+	{probe.ErrNotSupported, "flowtally doctor says what each backend can do here"},
+	{os.ErrPermission, "as root, or as a member of the file's group"},
+}
+
+// hint returns the next step to show with err, or "".
+func hint(err error) string {
+	var own *hintedError
+	if errors.As(err, &own) {
+		return own.try
+	}
+	var unsupported *probe.UnsupportedError
+	if errors.As(err, &unsupported) && unsupported.Fix != "" {
+		return unsupported.Fix
+	}
+	if try := usageHint(err); try != "" {
+		return try
+	}
+	for _, h := range hints {
+		if errors.Is(err, h.is) {
+			return h.try
+		}
+	}
+	return ""
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// outputFlag is -o, of every command that prints data.
+type outputFlag struct {
+	Output string `short:"o" help:"How data is printed: ${enum}." enum:"table,json" default:"table"`
+}
+
+func (f outputFlag) json() bool { return f.Output == "json" }
+
+// printJSON prints v as one line.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// table is a table of text: a heading, rows, columns as wide as their widest
+// cell. Columns whose heading starts with ">" are set flush right.
+type table struct {
+	heading []string
+	rows    [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// render returns the table, each line ended and without trailing blanks.
+func (t *table) render() string {
+	heading := make([]string, len(t.heading))
+	right := make([]bool, len(t.heading))
+	for i, h := range t.heading {
+		heading[i], right[i] = strings.CutPrefix(h, ">")
+	}
+	width := make([]int, len(heading))
+	lines := append([][]string{heading}, t.rows...)
+	for _, cells := range lines {
+		for i, c := range cells {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	var out, line strings.Builder
+	for _, cells := range lines {
+		line.Reset()
+		for i, c := range cells {
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
+			if right[i] {
+				line.WriteString(pad + c)
+			} else {
+				line.WriteString(c + pad)
+			}
+		}
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return out.String()
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// versionCmd prints what this program is and what it speaks.
+type versionCmd struct {
+	outputFlag
+}
+
+// versions is the JSON of version.
+type versions struct {
+	Schema  int    `json:"schema"`
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+}
+
+func (c *versionCmd) Run(env *Env) error {
+	v := readVersions()
+	if c.json() {
+		return printJSON(env.Stdout, v)
+	}
+	_, err := fmt.Fprintf(env.Stdout, "flowtally %s\ncommit %s\n%s\n", v.Version, v.Commit, v.Go)
+	return err
+}
+
+// readVersions reads what the linker left in the binary: the module's version
+// and the commit, marked when the tree was not clean.
+func readVersions() versions {
+	v := versions{
+		Schema:  1,
+		Version: "unknown",
+		Commit:  "unknown",
+		Go:      fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH),
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Commit = s.Value
+		}
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.modified" && s.Value == "true" {
+			v.Commit += " (modified)"
+		}
+	}
+	return v
+}
