@@ -8,22 +8,29 @@
 // there, and the headers before it still match. The total length of IPv4 and
 // the payload length of IPv6 are not consulted, nor is any checksum.
 //
-//   - VLAN: EtherTypes 0x8100 and 0x88a8 are tags. At most two are parsed; a
-//     third stands as the EtherType and nothing behind it is looked at.
+//   - Ethernet: 14 bytes in the frame.
+//   - VLAN: EtherTypes 0x8100 and 0x88a8 are tags when their 4 bytes are in the frame. At most two
+//     are parsed; a third, or one that does not fit, stands as the EtherType and nothing behind it is
+//     looked at. One vlan clause asks for at least one tag and looks at the outermost; two ask for two.
 //   - IPv4: EtherType 0x0800, version 4, IHL at least 5, the header with its options in the frame.
+//     A fragment has the more-fragments bit set or an offset above 0; a later one has an offset above 0.
 //   - IPv6: EtherType 0x86dd, version 6, 40 bytes in the frame. Extension headers 0 (hop-by-hop),
 //     43 (routing), 60 (destination), 135 (mobility), 139 (HIP), 140 (shim6), 51 (AH) and 44
-//     (fragment) are walked, at most 8 of them; when the walk runs out of the frame or
-//     of its 8 steps, the packet has no upper protocol. Behind a fragment header with an offset above 0
+//     (fragment) are walked, at most 8 of them, each whole in the frame; when one is not, or a ninth
+//     follows, the packet has no upper protocol. Behind a fragment header with an offset above 0
 //     the walk ends: its next-header field is the upper protocol.
-//   - TCP, UDP: protocol 6 and 17. The ports are there when the packet is no later
-//     fragment and 4 bytes of the header are in the frame.
-//   - ICMP: protocol 1 over IPv4, 58 over IPv6. Type and code are there when the
+//   - TCP, UDP: protocol 6 and 17, every fragment, whatever is left of the frame. The ports are there
+//     when the packet is no later fragment and 4 bytes of the header are in the frame.
+//   - ICMP: protocol 1 over IPv4, 58 over IPv6, every fragment. Type and code are there when the
 //     packet is no later fragment and 2 bytes are in the frame.
 //   - VXLAN: UDP destination port 4789, no later fragment, 8 bytes of UDP and 8 of VXLAN in
 //     the frame, I flag (0x08) set. Inside is an Ethernet frame.
-//   - GRE: protocol 47, no later fragment, version 0, routing bit clear, header with the
-//     optional checksum, key and sequence words in the frame. Inside is IPv4 (0x0800),
-//     IPv6 (0x86dd) or an Ethernet frame (0x6558); anything else is an inner packet with no header.
-//   - Inner headers are parsed by the same rules, tunnels inside tunnels are not.
+//   - GRE: protocol 47; bare (no key, no inner), every fragment and version. Key and inner ask for the
+//     header: no later fragment, version 0, routing bit clear, its 4 bytes with the optional checksum,
+//     key and sequence words in the frame. Inside is IPv4 (0x0800), IPv6 (0x86dd) or an Ethernet
+//     frame (0x6558); anything else is an inner packet with no header.
+//   - Inner headers are parsed by the same rules, tunnels inside tunnels are not. An inner match that
+//     asks for nothing (`inner any`) asks for the tunnel's header.
+//   - A field matches when its header is there and field & mask == value. A field with mask 0 is not
+//     looked at.
 package flow
