@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Monotonic is wall time: for sides that wait for another CPU.
+func Monotonic() (int64, error) { return clock("CLOCK_MONOTONIC", unix.CLOCK_MONOTONIC) }
+
+// ThreadCPU is the CPU time of the calling thread, to the nanosecond (getrusage
+// is rounded to the tick): for sides that only compute, and for
+// BPF_PROG_TEST_RUN. What other processes take of the CPU is not in it.
+func ThreadCPU() (int64, error) {
+	return clock("CLOCK_THREAD_CPUTIME_ID", unix.CLOCK_THREAD_CPUTIME_ID)
+}
+
+// ProcessCPU is the CPU time of all threads of this process: for work that
+// spreads over threads.
+func ProcessCPU() (int64, error) {
+	return clock("CLOCK_PROCESS_CPUTIME_ID", unix.CLOCK_PROCESS_CPUTIME_ID)
+}
+
+func clock(name string, id int32) (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(id, &ts); err != nil {
+		return 0, fmt.Errorf("%s: reading: %w", name, err)
+	}
+	return ts.Nano(), nil
+}
+
+// CPUs lists the CPUs that this process may run on, lowest first.
+func CPUs() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("CPU affinity: reading: %w", err)
+	}
+	var list []int
+	for cpu := range 64 * len(set) { // IsSet answers false beyond the end
+		if set.IsSet(cpu) {
+			list = append(list, cpu)
+		}
+	}
+	return list, nil
+}
+
+// Pinned runs f on a thread of its own that may run on cpu alone, and returns
+// when f has. The thread ends with f, so that no other goroutine inherits its
+// affinity.
+func Pinned(cpu int, f func()) error {
+	errc := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the runtime ends the thread with the goroutine
+		var set unix.CPUSet
+		set.Set(cpu)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			errc <- fmt.Errorf("CPU %d: pinning: %w", cpu, err)
+			return
+		}
+		f()
+		errc <- nil
+	}()
+	return <-errc
+}

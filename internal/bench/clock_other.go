@@ -1,0 +1,28 @@
+//go:build !linux
+
+package bench
+
+import (
+	"runtime"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+func unsupported(feature string) error {
+	return &probe.UnsupportedError{Feature: feature, Reason: "needs Linux, this is " + runtime.GOOS}
+}
+
+// Monotonic is wall time: for sides that wait for another CPU.
+func Monotonic() (int64, error) { return 0, unsupported("CLOCK_MONOTONIC") }
+
+// ThreadCPU is the CPU time of the calling thread.
+func ThreadCPU() (int64, error) { return 0, unsupported("CLOCK_THREAD_CPUTIME_ID") }
+
+// ProcessCPU is the CPU time of all threads of this process.
+func ProcessCPU() (int64, error) { return 0, unsupported("CLOCK_PROCESS_CPUTIME_ID") }
+
+// CPUs lists the CPUs that this process may run on.
+func CPUs() ([]int, error) { return nil, unsupported("CPU affinity") }
+
+// Pinned runs f on a thread of its own that may run on cpu alone.
+func Pinned(int, func()) error { return unsupported("CPU affinity") }

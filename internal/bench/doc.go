@@ -1,0 +1,30 @@
+// Package bench measures: every figure is a ratio of ours to a floor or a peer
+// taken in the same run, on the same CPU, interleaved with it.
+//
+// # How a row is measured
+//
+// A [Row] has two or three sides: ours, the reference and, where the figure is
+// a cost above something (an XDP program above an empty one), the base. They
+// run on one thread that is pinned to one CPU, in rounds: ours, base, ref; ref,
+// base, ours; and so on, each for about 10 ms, 21 rounds. What is printed as
+// ours_ns and ref_ns is the median over the rounds (above the base of the same
+// round), and ratio is the one over the other.
+//
+// Sides that only compute are timed by the CPU clock of their thread, so that
+// time taken by other programs is not theirs; sides that wait for another CPU
+// are timed by the wall clock. The collector is off while rounds run.
+//
+// # Noise
+//
+// Every round has a ratio of its own, in which both sides saw the same machine.
+// spread is the interquartile range of these over their median. An attempt
+// whose spread is above 0.10 (a row may say otherwise) is repeated, up to 5
+// times; if none is quiet the row is null and its reason says so. low and high
+// enclose the median of the rounds' ratios with at least 95 % confidence,
+// whatever their distribution (order statistics, the sign test). No attempt is
+// repeated because its ratio was bad: only spread decides.
+//
+// A gate fails on a ratio above the row's bound, and on a bounded row that is
+// null. The short form for CI fails only where low is above the bound too: on a
+// miss beyond its own noise.
+package bench

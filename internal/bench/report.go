@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Report is what `flowtally bench -o json` prints.
+type Report struct {
+	Schema  int      `json:"schema"`
+	Machine Machine  `json:"machine"`
+	Results []Result `json:"results"`
+}
+
+// Result is one row. The figures are null, and Reason says why, where the row
+// could not be measured or stayed too noisy to mean anything.
+type Result struct {
+	Name   string   `json:"name"`
+	Ours   *float64 `json:"ours_ns"` // median over the rounds
+	Ref    string   `json:"ref"`
+	RefNS  *float64 `json:"ref_ns"` // median over the rounds
+	Ratio  *float64 `json:"ratio"`  // Ours / RefNS
+	Spread *float64 `json:"spread"` // interquartile range of the rounds' ratios over their median
+	Low    *float64 `json:"low"`    // 95 % confidence interval of the median of the rounds' ratios
+	High   *float64 `json:"high"`
+	Rounds int      `json:"rounds"`
+	Unit   string   `json:"unit"`
+	Bound  *float64 `json:"bound"` // null: the row has none
+	Pass   *bool    `json:"pass"`  // Ratio <= Bound; null without either
+	Reason string   `json:"reason,omitempty"`
+}
+
+func empty(row Row) Result {
+	r := Result{Name: row.Name, Ref: row.Ref, Unit: row.Unit}
+	if r.Unit == "" {
+		r.Unit = "ns"
+	}
+	if row.Bound != 0 {
+		r.Bound = &row.Bound
+	}
+	return r
+}
+
+func null(row Row, reason string) Result {
+	r := empty(row)
+	r.Reason = reason
+	return r
+}
+
+func measured(row Row, s summary) Result {
+	r := empty(row)
+	r.Ours, r.RefNS, r.Ratio, r.Spread, r.Low, r.High = &s.ours, &s.ref, &s.ratio, &s.spread, &s.low, &s.high
+	r.Rounds = s.rounds
+	if r.Bound != nil {
+		pass := s.ratio <= *r.Bound
+		r.Pass = &pass
+	}
+	return r
+}
+
+// Missed lists what keeps a gate from opening. By itself that is every row
+// whose ratio is above its bound, and every bounded row that is null: a bound
+// that was not measured was not shown to hold. With beyondNoise it is only the
+// rows whose whole confidence interval lies above the bound, so that a short
+// run on a busy machine fails on a miss and not on its own noise.
+func (r *Report) Missed(beyondNoise bool) []string {
+	var list []string
+	for _, row := range r.Results {
+		switch {
+		case row.Bound == nil:
+		case row.Ratio == nil:
+			if !beyondNoise {
+				list = append(list, fmt.Sprintf("%s: not measured: %s", row.Name, row.Reason))
+			}
+		case *row.Ratio > *row.Bound && (!beyondNoise || *row.Low > *row.Bound):
+			list = append(list, fmt.Sprintf("%s: %.2f times %s, must not exceed %.2f (95 %% confidence %.2f to %.2f)",
+				row.Name, *row.Ratio, row.Ref, *row.Bound, *row.Low, *row.High))
+		}
+	}
+	return list
+}
+
+// WriteJSON prints the report for programs.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(r); err != nil {
+		return fmt.Errorf("report: encoding: %w", err)
+	}
+	return nil
+}
+
+// WriteTable prints the report for people.
+func (r *Report) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "NAME\tOURS\tREF\tRATIO\tBOUND\tSPREAD\t\tAGAINST\n")
+	for _, row := range r.Results {
+		bound := "-"
+		if row.Bound != nil {
+			bound = fmt.Sprintf("%.2f", *row.Bound)
+		}
+		if row.Ratio == nil {
+			fmt.Fprintf(t, "%s\t-\t-\t-\t%s\t-\tnull\t%s\n", row.Name, bound, row.Reason)
+			continue
+		}
+		verdict := ""
+		if row.Pass != nil {
+			verdict = map[bool]string{true: "ok", false: "MISS"}[*row.Pass]
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s\t%s\n", row.Name, figure(*row.Ours), figure(*row.RefNS),
+			*row.Ratio, bound, 100**row.Spread, verdict, row.Ref)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("report: writing: %w", err)
+	}
+	return nil
+}
+
+func figure(ns float64) string {
+	switch {
+	case ns < 100:
+		return fmt.Sprintf("%.2f ns", ns)
+	case ns < 100e3:
+		return fmt.Sprintf("%.0f ns", ns)
+	default:
+		return fmt.Sprintf("%.1f µs", ns/1e3)
+	}
+}

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrDisturbed is what a [Side] returns when its conditions did not hold while
+// it ran (a writer that did not keep its rate, say): the round is discarded
+// and run again, a bounded number of times.
+var ErrDisturbed = errors.New("conditions of the measurement did not hold")
+
+// Side runs n operations and returns what one of them cost, in nanoseconds of
+// the clock that the row is about. It is called on the runner's thread, which
+// is locked and pinned to [Env].CPU; n is at least 1.
+type Side func(ctx context.Context, n int) (float64, error)
+
+// Row is one line of the report: a figure of ours against a floor or a peer.
+// A Row holds no resource until Open.
+type Row struct {
+	// Name is stable: "shm.read".
+	Name string
+	// Ref names what Ours is held against: "3 atomic loads".
+	Ref string
+	// Bound is what ours/ref must not exceed. 0: the row has no bound.
+	Bound float64
+	// Unit of the operation, for people: "ns per snapshot". Empty: "ns".
+	Unit string
+	// Open acquires what the row needs and returns its sides. An error makes
+	// the row null with the error as its reason; the others still run.
+	Open func(ctx context.Context, env Env) (*Sides, error)
+}
+
+// Sides is an opened row. All of them are run in every round, one after the
+// other, in an order that turns round from one round to the next.
+type Sides struct {
+	Ours, Ref Side
+	// Base, when not nil, is taken off both: the figures are costs above it,
+	// each from the same round.
+	Base Side
+	// N fixes the operations per round. 0: each side gets as many as fill
+	// [Options].RoundTime.
+	N int
+	// MaxSpread replaces [Options].MaxSpread where a row is by nature wider.
+	MaxSpread float64
+	// Close releases what Open acquired. May be nil.
+	Close func() error
+}
+
+// Env is what a row may rely on.
+type Env struct {
+	// CPU that the sides run on.
+	CPU int
+	// Peer is another CPU for a second thread or process, -1 when there is none.
+	Peer int
+	// Dir is a directory for temporary files that goes away after the run. It
+	// need not be on tmpfs.
+	Dir string
+}
+
+// Timed makes a Side of a loop: clock is read once before it and once after.
+func Timed(clock Clock, loop func(n int)) Side {
+	return func(_ context.Context, n int) (float64, error) {
+		t0, err := clock()
+		if err != nil {
+			return 0, err
+		}
+		loop(n)
+		t1, err := clock()
+		if err != nil {
+			return 0, err
+		}
+		return float64(t1-t0) / float64(n), nil
+	}
+}
+
+// Clock returns nanoseconds from a fixed point.
+type Clock func() (int64, error)

@@ -1,0 +1,237 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// Options of a run. The zero value is the full form.
+type Options struct {
+	// Rounds per attempt, at least 7. 0 means 21.
+	Rounds int
+	// Attempts at most for a row that is noisy. 0 means 5.
+	Attempts int
+	// MaxSpread above which an attempt is noisy. 0 means 0.10.
+	MaxSpread float64
+	// RoundTime is how long one side runs in a round. 0 means 10 ms.
+	RoundTime time.Duration
+	// RowTime ends the attempts at a row, and with it what the whole takes:
+	// the number of rows times RowTime. 0 means 40 s.
+	RowTime time.Duration
+	// Logger hears about every attempt. nil discards.
+	Logger *slog.Logger
+}
+
+// Short is the form for CI: half a second or less per quiet row. Its verdict is
+// [Report.Missed] with beyondNoise.
+func Short() Options {
+	return Options{Rounds: 11, Attempts: 3, RoundTime: 4 * time.Millisecond, RowTime: 10 * time.Second}
+}
+
+func (o Options) withDefaults() Options {
+	if o.Rounds == 0 {
+		o.Rounds = 21
+	}
+	o.Rounds = max(o.Rounds, 7)
+	if o.Attempts == 0 {
+		o.Attempts = 5
+	}
+	if o.MaxSpread == 0 {
+		o.MaxSpread = 0.10
+	}
+	if o.RoundTime == 0 {
+		o.RoundTime = 10 * time.Millisecond
+	}
+	if o.RowTime == 0 {
+		o.RowTime = 40 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Run measures rows in order and returns the report. It fails only when nothing
+// can be measured here or ctx ends; a row that cannot be measured is null in
+// the report, with its reason. Not to be called twice at the same time.
+func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
+	o = o.withDefaults()
+	cpus, err := CPUs()
+	if err != nil {
+		return nil, err
+	}
+	// The last CPU: interrupts and other programs favour the first.
+	env := Env{CPU: cpus[len(cpus)-1], Peer: -1}
+	if len(cpus) > 1 {
+		env.Peer = cpus[len(cpus)-2]
+	}
+	env.Dir, err = os.MkdirTemp("", "flowtally-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("bench: making a directory: %w", err)
+	}
+	defer os.RemoveAll(env.Dir)
+
+	report := &Report{Schema: 1, Machine: machine(env)}
+	var stopped error
+	err = Pinned(env.CPU, func() {
+		for _, row := range rows {
+			if stopped = ctx.Err(); stopped != nil {
+				return
+			}
+			report.Results = append(report.Results, runRow(ctx, row, env, o))
+		}
+	})
+	return report, errors.Join(err, stopped)
+}
+
+// runRow opens, measures and closes one row.
+func runRow(ctx context.Context, row Row, env Env, o Options) (res Result) {
+	ctx, cancel := context.WithTimeout(ctx, o.RowTime)
+	defer cancel()
+	sides, err := row.Open(ctx, env)
+	if err != nil {
+		return null(row, err.Error())
+	}
+	if sides.Close != nil {
+		defer func() {
+			if err := sides.Close(); err != nil {
+				o.Logger.Warn("row left something behind", "row", row.Name, "err", err)
+			}
+		}()
+	}
+	if sides.MaxSpread == 0 {
+		sides.MaxSpread = o.MaxSpread
+	}
+	// A collection in the middle of a round would be most of it.
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+
+	return attempts(ctx, row, sides, o)
+}
+
+// attempts measures until an attempt is quiet enough, or none can be.
+func attempts(ctx context.Context, row Row, sides *Sides, o Options) Result {
+	n, err := calibrate(ctx, sides, o.RoundTime)
+	if err != nil {
+		return null(row, err.Error())
+	}
+	reason := ""
+	for attempt := 1; attempt <= o.Attempts; attempt++ {
+		rounds, err := measure(ctx, sides, n, o.Rounds)
+		if err != nil {
+			if reason == "" || ctx.Err() == nil {
+				reason = err.Error()
+			}
+			break
+		}
+		s := summarise(rounds)
+		o.Logger.Debug("measured", "row", row.Name, "attempt", attempt, "ours_ns", s.ours, "ref_ns", s.ref,
+			"ratio", s.ratio, "spread", s.spread, "low", s.low, "high", s.high, "lost", s.lost)
+		switch {
+		case s.lost > 0:
+			reason = fmt.Sprintf("noise: in %d of %d rounds a side cost no more than the base", s.lost, s.rounds)
+		case s.spread > sides.MaxSpread:
+			reason = fmt.Sprintf("noise: spread %.2f is above %.2f", s.spread, sides.MaxSpread)
+		default:
+			return measured(row, s)
+		}
+		reason += fmt.Sprintf(" in each of %d attempts", attempt)
+	}
+	return null(row, reason)
+}
+
+// counts is the number of operations per round of each side.
+type counts struct{ ours, ref, base int }
+
+// calibrate also warms each side up.
+func calibrate(ctx context.Context, s *Sides, d time.Duration) (c counts, err error) {
+	for _, side := range []struct {
+		f  Side
+		to *int
+	}{{s.Ours, &c.ours}, {s.Ref, &c.ref}, {s.Base, &c.base}} {
+		if side.f == nil {
+			continue
+		}
+		if *side.to, err = fill(ctx, side.f, s.N, d); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// fill returns how many operations of f take about d, judged by the wall clock
+// so that a side that sleeps is bounded too.
+func fill(ctx context.Context, f Side, fixed int, d time.Duration) (int, error) {
+	const most = 1 << 30
+	for n := 1; ; {
+		if fixed != 0 {
+			n = fixed
+		}
+		start := time.Now()
+		if _, err := f(ctx, n); err != nil && !errors.Is(err, ErrDisturbed) {
+			return 0, err
+		}
+		took := time.Since(start)
+		switch {
+		case fixed != 0 || took >= d/2 || n >= most:
+			return n, ctx.Err()
+		case took < d/64:
+			n *= 16
+		default:
+			n = int(float64(n) * float64(d) / float64(took))
+		}
+	}
+}
+
+// measure runs rounds until there are want undisturbed ones.
+func measure(ctx context.Context, s *Sides, n counts, want int) ([]sample, error) {
+	rounds := make([]sample, 0, want)
+	for try := 0; len(rounds) < want; try++ {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("row took too long: %w", err)
+		}
+		if try == 3*want {
+			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, try-len(rounds), try)
+		}
+		r, err := round(ctx, s, n, try%2 == 1)
+		if errors.Is(err, ErrDisturbed) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		rounds = append(rounds, r)
+	}
+	return rounds, nil
+}
+
+// round runs every side once, in reverse order every other time: what follows
+// from being first or last falls on both sides alike.
+func round(ctx context.Context, s *Sides, n counts, reverse bool) (sample, error) {
+	var ours, ref, base float64
+	steps := [3]struct {
+		f  Side
+		n  int
+		to *float64
+	}{{s.Ours, n.ours, &ours}, {s.Base, n.base, &base}, {s.Ref, n.ref, &ref}}
+	for i := range steps {
+		if reverse {
+			i = len(steps) - 1 - i
+		}
+		step := steps[i]
+		if step.f == nil {
+			continue
+		}
+		var err error
+		if *step.to, err = step.f(ctx, step.n); err != nil {
+			return sample{}, err
+		}
+	}
+	return sample{ours - base, ref - base}, nil
+}

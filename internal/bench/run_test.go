@@ -1,0 +1,283 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// scripted is a Side that costs what its script says, round after round.
+func scripted(costs ...float64) Side {
+	i := -1 // the calibration call
+	return func(context.Context, int) (float64, error) {
+		i++
+		return costs[max(i-1, 0)%len(costs)], nil
+	}
+}
+
+func row(bound float64, s Sides) Row {
+	s.N = 1
+	return Row{Name: "r", Ref: "floor", Bound: bound, Open: func(context.Context, Env) (*Sides, error) { return &s, nil }}
+}
+
+func run(t *testing.T, o Options, rows ...Row) *Report {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CPU affinity: Linux")
+	}
+	report, err := Run(t.Context(), rows, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Results) != len(rows) {
+		t.Fatalf("%d results for %d rows", len(report.Results), len(rows))
+	}
+	return report
+}
+
+func TestRunRatio(t *testing.T) {
+	r := run(t, Options{}, row(2, Sides{Ours: scripted(15), Ref: scripted(10)})).Results[0]
+	if *r.Ours != 15 || *r.RefNS != 10 || *r.Ratio != 1.5 || !*r.Pass || r.Rounds != 21 || r.Reason != "" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestRunTakesOffTheBaseOfTheSameRound(t *testing.T) {
+	// The base doubles half-way and both sides with it: the costs above it do not.
+	r := run(t, Options{Rounds: 8}, row(1, Sides{
+		Ours: scripted(13, 13, 13, 13, 23, 23, 23, 23),
+		Ref:  scripted(16, 16, 16, 16, 26, 26, 26, 26),
+		Base: scripted(10, 10, 10, 10, 20, 20, 20, 20),
+	})).Results[0]
+	if *r.Ours != 3 || *r.RefNS != 6 || *r.Ratio != 0.5 {
+		t.Errorf("got ours %v, ref %v, ratio %v; want 3, 6, 0.5", *r.Ours, *r.RefNS, *r.Ratio)
+	}
+}
+
+func TestRunInterleavesAndTurnsRound(t *testing.T) {
+	var order strings.Builder
+	side := func(name string) Side {
+		return func(context.Context, int) (float64, error) { order.WriteString(name); return float64(len(name)), nil }
+	}
+	run(t, Options{Rounds: 7}, row(2, Sides{Ours: side("O"), Ref: side("R"), Base: func(context.Context, int) (float64, error) {
+		order.WriteString("b")
+		return 0, nil
+	}}))
+	const calibration = "ORb"
+	want := calibration + "ObR" + "RbO" + "ObR" + "RbO" + "ObR" + "RbO" + "ObR"
+	if order.String() != want {
+		t.Errorf("order %s, want %s", order.String(), want)
+	}
+}
+
+func TestRunRepeatsOnlyNoise(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		ours     []float64
+		attempts int
+		reason   string
+	}{
+		{"quiet miss is not repeated", []float64{90}, 1, ""},
+		{"noise first, quiet then", []float64{10, 90, 10, 90, 10, 90, 10, 20, 20, 20, 20, 20, 20, 20}, 2, ""},
+		{"noise for ever", []float64{10, 90}, 3, "noise: spread 1.60 is above 0.10 in each of 3 attempts"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			calls := 0
+			ours := scripted(tt.ours...)
+			counted := func(ctx context.Context, n int) (float64, error) { calls++; return ours(ctx, n) }
+			r := run(t, Options{Rounds: 7, Attempts: 3}, row(2, Sides{Ours: counted, Ref: scripted(10)})).Results[0]
+			if want := 1 + 7*tt.attempts; calls != want {
+				t.Errorf("%d calls, want %d", calls, want)
+			}
+			if tt.reason == "" {
+				if r.Ratio == nil {
+					t.Errorf("null: %s", r.Reason)
+				}
+				return
+			}
+			if r.Ratio != nil || r.Ours != nil || r.Pass != nil || !strings.HasPrefix(r.Reason, "noise: spread") ||
+				!strings.HasSuffix(r.Reason, "in each of 3 attempts") {
+				t.Errorf("got %+v, want null and reason %q", r, tt.reason)
+			}
+		})
+	}
+}
+
+func TestRunDiscardsDisturbedRounds(t *testing.T) {
+	i := 0
+	flaky := func(context.Context, int) (float64, error) {
+		if i++; i%2 == 0 {
+			return 1e9, ErrDisturbed
+		}
+		return 20, nil
+	}
+	r := run(t, Options{Rounds: 7}, row(3, Sides{Ours: flaky, Ref: scripted(10)})).Results[0]
+	if r.Ratio == nil || *r.Ratio != 2 || r.Rounds != 7 {
+		t.Errorf("got %+v, want ratio 2 of 7 rounds", r)
+	}
+	always := func(context.Context, int) (float64, error) { return 0, ErrDisturbed }
+	r = run(t, Options{Rounds: 7}, row(3, Sides{Ours: always, Ref: scripted(10)})).Results[0]
+	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds" {
+		t.Errorf("got %+v, want null after 21 rounds", r)
+	}
+}
+
+func TestRunGoesOnAfterARowThatCannotBeMeasured(t *testing.T) {
+	closed := 0
+	boom := errors.New("no C compiler")
+	report := run(t, Options{Rounds: 7},
+		Row{Name: "a", Bound: 1, Open: func(context.Context, Env) (*Sides, error) { return nil, boom }},
+		row(1, Sides{Ours: func(context.Context, int) (float64, error) { return 0, boom }, Ref: scripted(1),
+			Close: func() error { closed++; return nil }}),
+		row(3, Sides{Ours: scripted(2), Ref: scripted(1), Close: func() error { closed++; return nil }}))
+	for i := range 2 {
+		if r := report.Results[i]; r.Ratio != nil || r.Reason != boom.Error() {
+			t.Errorf("row %d: got %+v, want null because %v", i, r, boom)
+		}
+	}
+	if r := report.Results[2]; r.Ratio == nil {
+		t.Errorf("the row after is null too: %s", r.Reason)
+	}
+	if closed != 2 {
+		t.Errorf("%d rows closed, want 2", closed)
+	}
+}
+
+func TestRunBoundsARowInTime(t *testing.T) {
+	slow := func(ctx context.Context, _ int) (float64, error) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+		return 1, nil
+	}
+	start := time.Now()
+	r := run(t, Options{Rounds: 1000, RowTime: 50 * time.Millisecond}, row(1, Sides{Ours: slow, Ref: slow})).Results[0]
+	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") {
+		t.Errorf("got %+v, want null: took too long", r)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestFillMatchesTheRoundTime(t *testing.T) {
+	f := func(_ context.Context, n int) (float64, error) {
+		time.Sleep(time.Duration(n) * 50 * time.Microsecond)
+		return 1, nil
+	}
+	n, err := fill(t.Context(), f, 0, 20*time.Millisecond)
+	if err != nil || n < 20 || n > 800 {
+		t.Errorf("fill = %d, %v; want about 400 (sleeps are longer than asked)", n, err)
+	}
+}
+
+func TestTimed(t *testing.T) {
+	now := int64(1000)
+	clock := func() (int64, error) { return now, nil }
+	ns, err := Timed(clock, func(n int) { now += int64(7 * n) })(t.Context(), 100)
+	if ns != 7 || err != nil {
+		t.Errorf("got %v, %v; want 7", ns, err)
+	}
+	boom := errors.New("no clock")
+	if _, err := Timed(func() (int64, error) { return 0, boom }, func(int) {})(t.Context(), 1); !errors.Is(err, boom) {
+		t.Errorf("got %v, want %v", err, boom)
+	}
+}
+
+func TestMissed(t *testing.T) {
+	mk := func(name string, ratio, low, bound float64) Result {
+		return measured(Row{Name: name, Ref: "floor", Bound: bound}, summary{ratio: ratio, low: low, high: ratio + 1})
+	}
+	report := Report{Results: []Result{
+		mk("holds", 1.9, 1.8, 2),
+		mk("miss within noise", 2.1, 1.9, 2),
+		mk("miss", 3, 2.5, 2),
+		mk("no bound", 9, 9, 0),
+		null(Row{Name: "null", Bound: 2}, "no C compiler"),
+		null(Row{Name: "null without bound"}, "no C compiler"),
+	}}
+	names := func(list []string) (s []string) {
+		for _, line := range list {
+			name, _, _ := strings.Cut(line, ":")
+			s = append(s, name)
+		}
+		return s
+	}
+	if got, want := fmt.Sprint(names(report.Missed(false))), "[miss within noise miss null]"; got != want {
+		t.Errorf("gate: %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(names(report.Missed(true))), "[miss]"; got != want {
+		t.Errorf("beyond noise: %s, want %s", got, want)
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	report := Report{Schema: 1, Results: []Result{
+		measured(Row{Name: "a", Ref: "floor", Bound: 2}, summary{ours: 3, ref: 2, ratio: 1.5, spread: 0.01, low: 1.4, high: 1.6, rounds: 21}),
+		null(Row{Name: "b", Ref: "floor"}, "no C compiler"),
+	}}
+	var b bytes.Buffer
+	if err := report.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Schema  int
+		Machine map[string]any
+		Results []map[string]any
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	a, null := got.Results[0], got.Results[1]
+	for key, want := range map[string]any{"name": "a", "ours_ns": 3.0, "ref": "floor", "ref_ns": 2.0, "ratio": 1.5, "spread": 0.01, "bound": 2.0, "pass": true} {
+		if a[key] != want {
+			t.Errorf("%s = %v, want %v", key, a[key], want)
+		}
+	}
+	for _, key := range []string{"ours_ns", "ref_ns", "ratio", "spread", "bound", "pass"} {
+		if v, ok := null[key]; !ok || v != nil {
+			t.Errorf("null row: %s = %v (present %t), want null", key, v, ok)
+		}
+	}
+	if null["reason"] != "no C compiler" || got.Schema != 1 || got.Machine == nil {
+		t.Errorf("got %s", b.String())
+	}
+	b.Reset()
+	if err := report.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.String(); !strings.Contains(out, "3.00 ns") || !strings.Contains(out, "no C compiler") || !strings.Contains(out, "ok") {
+		t.Errorf("table:\n%s", out)
+	}
+}
+
+func TestThreadCPUDoesNotCountSleep(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CLOCK_THREAD_CPUTIME_ID: Linux")
+	}
+	cpus, err := CPUs()
+	if err != nil || len(cpus) == 0 {
+		t.Fatalf("CPUs() = %v, %v", cpus, err)
+	}
+	err = Pinned(cpus[0], func() {
+		t0, _ := ThreadCPU()
+		time.Sleep(30 * time.Millisecond)
+		t1, err := ThreadCPU()
+		if err != nil || t1 < t0 || t1-t0 > int64(15*time.Millisecond) {
+			t.Errorf("30 ms of sleep cost %d ns of CPU, %v", t1-t0, err)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := Pinned(1<<20, func() { t.Error("ran on a CPU that does not exist") }); err == nil {
+		t.Error("pinned to a CPU that does not exist")
+	}
+}

@@ -1,0 +1,82 @@
+package bench
+
+import (
+	"math"
+	"slices"
+)
+
+// sample is one round: what each side cost, already above the base.
+type sample struct{ ours, ref float64 }
+
+// summary is what an attempt's rounds say.
+type summary struct {
+	ours, ref float64 // medians
+	ratio     float64 // ours/ref
+	spread    float64 // interquartile range of the rounds' own ratios, over their median
+	low, high float64 // at least 95 % confidence interval of the median of the rounds' ratios
+	rounds    int
+	lost      int // rounds in which a side was not above the base
+}
+
+// summarise condenses rounds. The spread and the interval come from the ratio
+// of each round, in which both sides saw the same machine, so that a slow
+// drift of the clock rate does not widen them.
+func summarise(rounds []sample) summary {
+	s := summary{rounds: len(rounds)}
+	var ours, ref, ratios []float64
+	for _, r := range rounds {
+		ours, ref = append(ours, r.ours), append(ref, r.ref)
+		if r.ours <= 0 || r.ref <= 0 {
+			s.lost++
+			continue
+		}
+		ratios = append(ratios, r.ours/r.ref)
+	}
+	s.ours, s.ref = quantile(ours, 0.5), quantile(ref, 0.5)
+	s.ratio = s.ours / s.ref
+	if len(ratios) == 0 {
+		s.spread, s.low, s.high = math.Inf(1), math.Inf(-1), math.Inf(1)
+		return s
+	}
+	slices.Sort(ratios)
+	s.spread = (quantile(ratios, 0.75) - quantile(ratios, 0.25)) / quantile(ratios, 0.5)
+	k := medianRank(len(ratios))
+	if k == 0 { // too few rounds for any 95 % interval
+		s.low, s.high = math.Inf(-1), math.Inf(1)
+		return s
+	}
+	s.low, s.high = ratios[k-1], ratios[len(ratios)-k]
+	return s
+}
+
+// quantile of v, by linear interpolation between the neighbours.
+func quantile(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(v))
+	at := q * float64(len(s)-1)
+	i := int(at)
+	if i+1 == len(s) {
+		return s[i]
+	}
+	return s[i] + (at-float64(i))*(s[i+1]-s[i])
+}
+
+// medianRank returns the largest k for which the k-th lowest and the k-th
+// highest of n values enclose the median with at least 95 % confidence,
+// whatever the distribution (the sign test: fewer than k of n fair coins), or
+// 0 when n is too small.
+func medianRank(n int) int {
+	term := math.Pow(0.5, float64(n)) // P(exactly 0 of n)
+	sum, k := 0.0, 0
+	for i := 0; i < n/2; i++ {
+		sum += term // P(at most i of n)
+		if sum > 0.025 {
+			break
+		}
+		k = i + 1
+		term *= float64(n-i) / float64(i+1)
+	}
+	return k
+}
