@@ -1,0 +1,77 @@
+# flowtally: every target works on a fresh machine with Go and a C compiler.
+# What else a target needs is installed through the distribution's package
+# manager by .ci/need, which says what it installs; root is asked for only
+# where a step needs it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+# The step that needs root: nothing when root already.
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,GOCACHE,GOMODCACHE,GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED)
+SECONDS_OF_DEMO ?= 5
+FUZZTIME ?= 10s
+
+.PHONY: help build demo test test-user test-root test-cross test-race test-stress generate generate-check lint bench bench-short fuzz clean
+
+help: ## say what each target does
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/flowtally and bin/flowtally-plugin (pure Go, no header or library needed)
+	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/flowtally ./cmd/flowtally-plugin
+
+demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
+	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
+
+test: lint test-cross test-user test-root ## all tests, as this user and then as root
+
+test-user: ## the tests that need no privilege; what a machine cannot run is skipped with the reason
+	@.ci/need cc c++
+	$(GO) test ./...
+
+test-root: build ## every test of the packages that ask for privileges; a skip is a failure
+	@.ci/need cc c++ aarch64-cc
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -timeout 20m -p 1 \
+		$$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
+
+test-cross: ## compile everything, tests included, for what else is supported
+	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+
+test-race: ## the race detector over the packages that share memory between goroutines
+	@.ci/need cc
+	$(GO) test -race -short ./shm/... ./dataplane/... ./plugin/... ./internal/bench/...
+
+test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./internal/lab/...
+
+generate: ## regenerate the BPF objects and the protocol's Go code
+	@.ci/need clang bpf-headers protoc
+	$(GO) generate ./xdp/... ./plugin/... ./internal/bench/...
+
+generate-check: generate ## fail when what is committed is not what the sources generate
+	@git diff --exit-code --stat || { echo "generated files are stale: run 'make generate' and commit" >&2; exit 1; }
+
+lint: ## formatting, vet, and the repository's own rules
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change: $$out" >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) test ./internal/rules
+
+bench: build ## every figure as a ratio to a floor or a peer in the same run (asks for root)
+	@.ci/need cc
+	$(ROOT) bin/flowtally bench
+
+bench-short: build ## the bench in its short form; fails only beyond its own noise
+	@.ci/need cc
+	$(ROOT) bin/flowtally bench --short --gate
+
+fuzz: ## every fuzz target for FUZZTIME
+	@for p in $$($(GO) list ./...); do \
+		dir=$$($(GO) list -f '{{.Dir}}' $$p); \
+		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$(ls $$dir/*_test.go 2>/dev/null) /dev/null | awk '{print $$2}'); do \
+			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+clean: ## remove bin/
+	rm -rf bin

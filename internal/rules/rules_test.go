@@ -1,0 +1,167 @@
+package rules
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/flowtally/flowtally/"
+
+type pkg struct {
+	ImportPath string
+	Dir        string
+	Doc        string
+	GoFiles    []string
+	Imports    []string
+	Deps       []string
+}
+
+// packages lists the module as go list sees it for Linux without cgo.
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,GoFiles,Imports,Deps", module+"...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	all := make(map[string]pkg)
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(p.ImportPath, module)] = p
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found %d packages", len(all))
+	}
+	return all
+}
+
+// TestImportDirections holds the table of packages: what each may import of
+// ours, and what must never reach it, however indirectly.
+func TestImportDirections(t *testing.T) {
+	all := packages(t)
+	// Direct imports of our own packages. A prefix ending in / allows what lies below.
+	allowed := map[string][]string{
+		"dataplane/flow":       {},
+		"dataplane/probe":      {},
+		"shm":                  {},
+		"shm/include":          {},
+		"xdp":                  {"dataplane/probe"},
+		"dataplane":            {"dataplane/flow", "dataplane/probe"},
+		"dataplane/engine":     {"dataplane", "dataplane/flow", "dataplane/probe", "shm", "xdp"},
+		"plugin":               {"dataplane", "dataplane/flow", "dataplane/probe", "plugin/proto/v1"},
+		"plugin/proto/v1":      {},
+		"configs":              {"dataplane", "dataplane/flow"},
+		"internal/linear":      {"dataplane/flow"},
+		"cmd/flowtally":        {"cmd/internal/cli"},
+		"cmd/flowtally-plugin": {"plugin", "dataplane", "dataplane/engine"},
+	}
+	for name, may := range allowed {
+		p, ok := all[name]
+		if !ok {
+			t.Errorf("package %s is in the design and not in the tree", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			ours, is := strings.CutPrefix(imp, module)
+			if is && !contains(may, ours) {
+				t.Errorf("%s imports %s; it may import %v of ours", name, ours, may)
+			}
+		}
+	}
+	// What must not be reached, and why.
+	never := []struct{ from, what, why string }{
+		{"dataplane", "github.com/cilium/ebpf", "an embedder that talks to a plugin pulls in no eBPF"},
+		{"plugin", "github.com/cilium/ebpf", "an embedder that talks to a plugin pulls in no eBPF"},
+		{"plugin", module + "dataplane/engine", "the client side must not link the engine"},
+		{"dataplane/engine", "github.com/hashicorp/go-plugin", "go-plugin links testing into the engine"},
+		{"dataplane/engine", "google.golang.org/grpc", "control crosses the wire in package plugin only"},
+		{"shm", "github.com/cilium/ebpf", "a reader needs no kernel"},
+		{"shm", "github.com/vishvananda/netlink", "a reader needs no kernel"},
+		{"configs", "github.com/cilium/ebpf", "checking a configuration needs no kernel"},
+	}
+	for _, n := range never {
+		if contains(all[n.from].Deps, n.what) {
+			t.Errorf("%s reaches %s: %s", n.from, n.what, n.why)
+		}
+	}
+	for name, p := range all {
+		for _, imp := range p.Imports {
+			if imp == "github.com/alecthomas/kong" && !strings.HasPrefix(name, "cmd/") {
+				t.Errorf("%s imports kong: only cmd/ knows the command line", name)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for name, p := range packages(t) {
+		if p.Doc == "" {
+			t.Errorf("package %s has no package comment", name)
+		}
+	}
+}
+
+// TestFilesStayReadable keeps hand-written Go files at a size that is read in one go,
+// and unsafe in one file per package.
+func TestFilesStayReadable(t *testing.T) {
+	const limit = 500
+	for name, p := range packages(t) {
+		var unsafeIn []string
+		for _, f := range p.GoFiles {
+			data, err := os.ReadFile(filepath.Join(p.Dir, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if generated(data) {
+				continue
+			}
+			if n := bytes.Count(data, []byte("\n")); n > limit {
+				t.Errorf("%s/%s has %d lines, more than %d", name, f, n, limit)
+			}
+			if bytes.Contains(data, []byte("\t\"unsafe\"\n")) || bytes.Contains(data, []byte("import \"unsafe\"\n")) {
+				unsafeIn = append(unsafeIn, f)
+			}
+		}
+		if len(unsafeIn) > 1 {
+			t.Errorf("package %s uses unsafe in %v; one file per package", name, unsafeIn)
+		}
+	}
+}
+
+func generated(src []byte) bool {
+	s := bufio.NewScanner(bytes.NewReader(src))
+	for s.Scan() {
+		if strings.HasPrefix(s.Text(), "// Code generated ") {
+			return true
+		}
+		if strings.HasPrefix(s.Text(), "package ") {
+			return false
+		}
+	}
+	return false
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
