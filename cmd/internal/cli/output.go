@@ -26,9 +26,18 @@ func printJSON(w io.Writer, v any) error {
 type table struct {
 	heading []string
 	rows    [][]string
+	notes   map[int]string // by row: a line below it that is no row
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// note puts a line below the row added last.
+func (t *table) note(line string) {
+	if t.notes == nil {
+		t.notes = map[int]string{}
+	}
+	t.notes[len(t.rows)-1] += line + "\n"
+}
 
 // render returns the table, each line ended and without trailing blanks.
 func (t *table) render() string {
@@ -38,14 +47,13 @@ func (t *table) render() string {
 		heading[i], right[i] = strings.CutPrefix(h, ">")
 	}
 	width := make([]int, len(heading))
-	lines := append([][]string{heading}, t.rows...)
-	for _, cells := range lines {
+	for _, cells := range append([][]string{heading}, t.rows...) {
 		for i, c := range cells {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
 	}
 	var out, line strings.Builder
-	for _, cells := range lines {
+	write := func(cells []string) {
 		line.Reset()
 		for i, c := range cells {
 			if i > 0 {
@@ -59,6 +67,11 @@ func (t *table) render() string {
 			}
 		}
 		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	write(heading)
+	for i, cells := range t.rows {
+		write(cells)
+		out.WriteString(t.notes[i])
 	}
 	return out.String()
 }

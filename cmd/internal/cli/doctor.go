@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// doctorCmd says what this host can do: every question with its answer, the
+// reason and the next step.
+type doctorCmd struct {
+	outputFlag
+	instanceFlag
+	Plugin    string   `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
+	Strict    bool     `help:"Exit with 3 when an answer is no."`
+	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to ask about. Default: all that are up."`
+}
+
+// checkJSON is one answer in the JSON of doctor.
+type checkJSON struct {
+	Object  string `json:"object"`
+	Feature string `json:"feature"`
+	Answer  string `json:"answer"`
+	Reason  string `json:"reason"`
+	Fix     string `json:"fix"`
+}
+
+func (c *doctorCmd) Run(env *Env) error {
+	results := hostChecks(c.mirrorPath(), c.Plugin)
+	if c.json() {
+		checks := make([]checkJSON, len(results))
+		for i, r := range results {
+			checks[i] = checkJSON{r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
+		}
+		err := printJSON(env.Stdout, struct {
+			Schema int         `json:"schema"`
+			Checks []checkJSON `json:"checks"`
+		}{1, checks})
+		if err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprint(env.Stdout, renderChecks(results)); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if c.Strict && r.Answer == probe.No {
+			return exitError(exitDegraded)
+		}
+	}
+	return nil
+}
+
+// renderChecks returns the answers as a table, a fix on a line of its own
+// under the answer that it would change.
+func renderChecks(results []probe.Result) string {
+	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
+	t := table{heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}
+	for _, r := range results {
+		t.add(mark[r.Answer], orDash(r.Object), r.Feature, orDash(r.Reason))
+		if r.Fix != "" && r.Answer != probe.Yes {
+			t.note("  try: " + r.Fix)
+		}
+	}
+	return t.render()
+}
+
+// orDash returns s, or "-" where there is nothing to show.
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// hostChecks asks about the host what no backend asks: the kernel, the file
+// systems, the capabilities of this process, the plugin's binary.
+func hostChecks(mirror, plugin string) []probe.Result {
+	var uts unix.Utsname
+	unameErr := unix.Uname(&uts)
+	results := []probe.Result{
+		checkKernel(unix.ByteSliceToString(uts.Release[:]), unameErr),
+		checkBPFFS("/sys/fs/bpf"),
+		checkShm(mirror),
+		checkMirrorDir(filepath.Dir(mirror)),
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	results = append(results, checkCapabilities(string(status), err)...)
+	return append(results, checkPlugin(plugin))
+}
+
+// checkKernel answers whether a kernel of this release is one that flowtally
+// supports: from 6.1 on, with TCX from 6.6 on.
+func checkKernel(release string, err error) probe.Result {
+	r := probe.Result{Object: "kernel " + release, Feature: "kernel 6.1 or later"}
+	if err != nil {
+		r.Object, r.Reason = "kernel", err.Error()
+		return r
+	}
+	var major, minor int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
+		r.Reason = "the release does not start with a version"
+		return r
+	}
+	switch {
+	case major > 6 || major == 6 && minor >= 6:
+		r.Answer = probe.Yes
+	case major == 6 && minor >= 1:
+		r.Answer, r.Reason = probe.Yes, "egress goes by clsact: TCX needs 6.6"
+	default:
+		r.Answer, r.Reason, r.Fix = probe.No, "too old", "a kernel from 6.1 on"
+	}
+	return r
+}
+
+// checkBPFFS answers whether pins can be made below dir.
+func checkBPFFS(dir string) probe.Result {
+	r := probe.Result{Object: dir, Feature: "bpffs for pins"}
+	var st unix.Statfs_t
+	switch err := unix.Statfs(dir, &st); {
+	case err != nil:
+		r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "mount -t bpf bpf "+dir
+	case uint32(st.Type) != unix.BPF_FS_MAGIC:
+		r.Answer, r.Reason, r.Fix = probe.No, "not a bpffs", "mount -t bpf bpf "+dir
+	default:
+		r.Answer = probe.Yes
+	}
+	return r
+}
+
+// minSpace is room for a mirror of the default capacity.
+const minSpace = 8 << 20
+
+// checkShm answers whether the file system of the mirror is a tmpfs with room.
+func checkShm(mirror string) probe.Result {
+	dir := existingParent(mirror)
+	r := probe.Result{Object: dir, Feature: "tmpfs with room for a mirror"}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		r.Reason = err.Error()
+		return r
+	}
+	free := st.Bavail * uint64(st.Bsize)
+	switch {
+	case uint32(st.Type) != unix.TMPFS_MAGIC:
+		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", "a mirror below /dev/shm"
+	case free < minSpace:
+		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", humanBytes(free), humanBytes(minSpace))
+		r.Fix = "mount -o remount,size=1G " + dir + ", or remove files there"
+	default:
+		r.Answer, r.Reason = probe.Yes, humanBytes(free)+" free"
+	}
+	return r
+}
+
+// existingParent returns the deepest directory of path that exists.
+func existingParent(path string) string {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if st, err := os.Stat(dir); err == nil && st.IsDir() || dir == filepath.Dir(dir) {
+			return dir
+		}
+	}
+}
+
+// checkMirrorDir answers whether this process can make a mirror in dir, and
+// whether readers can trust one made there.
+func checkMirrorDir(dir string) probe.Result {
+	r := probe.Result{Object: dir, Feature: "mirror writable"}
+	var st unix.Stat_t
+	at := dir
+	if err := unix.Lstat(dir, &st); err != nil {
+		at = existingParent(filepath.Join(dir, "mirror"))
+	} else {
+		switch {
+		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+			r.Answer, r.Reason, r.Fix = probe.No, "not a directory", "rm "+dir
+			return r
+		case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+			r.Answer, r.Reason = probe.No, fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
+			r.Fix = "chown root:root " + dir
+			return r
+		case st.Mode&0o022 != 0:
+			r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
+			r.Fix = "chmod 0755 " + dir
+			return r
+		}
+	}
+	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+		r.Answer, r.Reason, r.Fix = probe.No, fmt.Sprintf("writing to %s: %v", at, err), "run as root"
+		return r
+	}
+	r.Answer = probe.Yes
+	if at != dir {
+		r.Reason = "not there yet, made at the first start"
+	}
+	return r
+}
+
+// capabilities that counting needs, and what for.
+var capabilities = []struct {
+	name string
+	bit  uint
+	why  string
+}{
+	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN, "attaching to an interface"},
+	{"CAP_BPF", unix.CAP_BPF, "loading programs and making maps"},
+	{"CAP_PERFMON", unix.CAP_PERFMON, "programs that read packets through pointers"},
+}
+
+// checkCapabilities answers for each capability whether it is effective, by
+// the text of /proc/self/status.
+func checkCapabilities(status string, err error) []probe.Result {
+	var effective uint64
+	found := false
+	for s := bufio.NewScanner(strings.NewReader(status)); s.Scan(); {
+		if hex, ok := strings.CutPrefix(s.Text(), "CapEff:"); ok && err == nil {
+			effective, err = strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+			found = err == nil
+		}
+	}
+	var results []probe.Result
+	for _, c := range capabilities {
+		r := probe.Result{Object: "this process", Feature: c.name}
+		switch {
+		case !found:
+			r.Reason = "/proc/self/status names no effective capabilities"
+			if err != nil {
+				r.Reason = err.Error()
+			}
+		case effective&(1<<c.bit) != 0 || effective&(1<<unix.CAP_SYS_ADMIN) != 0 && c.bit != unix.CAP_NET_ADMIN:
+			r.Answer = probe.Yes
+		default:
+			r.Answer, r.Reason = probe.No, "not effective; needed for "+c.why
+			r.Fix = "run as root, or AmbientCapabilities=" + c.name + " in the systemd unit"
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// checkPlugin answers whether the plugin's binary is there, can be run, and
+// can be replaced by nobody but its owner.
+func checkPlugin(path string) probe.Result {
+	r := probe.Result{Object: "flowtally-plugin", Feature: "plugin binary"}
+	path, err := findPlugin(path)
+	if err != nil {
+		r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "install flowtally-plugin beside flowtally, or --plugin PATH"
+		return r
+	}
+	r.Object = path
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		r.Reason = err.Error()
+	case unix.Access(path, unix.X_OK) != nil:
+		r.Answer, r.Reason, r.Fix = probe.No, "not executable", "chmod 0755 "+path
+	case st.Mode().Perm()&0o022 != 0:
+		r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others can change what runs with privilege", st.Mode().Perm())
+		r.Fix = "chmod 0755 " + path
+	default:
+		r.Answer = probe.Yes
+	}
+	return r
+}

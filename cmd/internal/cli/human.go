@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// humanBytes returns n bytes in binary units, three digits or so.
+func humanBytes(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, unit := float64(n)/1024, 0
+	for f >= 1024 && unit < 5 {
+		f, unit = f/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGTPE"[unit])
+}
+
+// humanCount returns n with the thousands set apart, so that every digit of a
+// total can be read.
+func humanCount(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// humanRate returns a rate in decimal units, three digits or so.
+func humanRate(perSecond float64) string {
+	if perSecond < 1000 {
+		return strconv.FormatFloat(perSecond, 'f', 0, 64)
+	}
+	f, unit := perSecond/1000, 0
+	for f >= 999.995 && unit < 5 {
+		f, unit = f/1000, unit+1
+	}
+	return fmt.Sprintf("%.2f%c", f, "kMGTPE"[unit])
+}
+
+// humanAge returns a duration in one unit.
+func humanAge(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0"
+	case d < time.Microsecond:
+		return fmt.Sprintf("%dns", d.Nanoseconds())
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 10*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

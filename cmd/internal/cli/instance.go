@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// instanceFlag names an instance and, by it, its mirror.
+type instanceFlag struct {
+	Instance instanceName `help:"The instance: names the mirror and the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
+	Mirror   string       `help:"The mirror's file. Empty: /dev/shm/flowtally/INSTANCE.mirror." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
+}
+
+// mirrorPath returns the path of the mirror that the flags name.
+func (f instanceFlag) mirrorPath() string {
+	if f.Mirror != "" {
+		return f.Mirror
+	}
+	return filepath.Join(mirrorDir, string(f.Instance)+".mirror")
+}
+
+const (
+	mirrorDir  = "/dev/shm/flowtally"
+	runtimeDir = "/run/flowtally"
+)
+
+// socketPath returns the control socket of an instance.
+func socketPath(instance instanceName) string {
+	return filepath.Join(runtimeDir, string(instance)+".sock")
+}
+
+// instanceName is the name of an instance; it becomes part of paths.
+type instanceName string
+
+var instancePattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+
+// UnmarshalText is called by the parser, for flags and for the environment.
+func (n *instanceName) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		text = []byte("default")
+	}
+	if !instancePattern.Match(text) {
+		return fmt.Errorf("%q: a name has 1 to 32 of a-z, 0-9 and -", text)
+	}
+	*n = instanceName(text)
+	return nil
+}
+
+const pluginName = "flowtally-plugin"
+
+// findPlugin returns the plugin's binary: path where it is given, else the one
+// beside this program, else the one in PATH.
+func findPlugin(path string) (string, error) {
+	if path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("plugin: %w", err)
+		}
+		return path, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), pluginName)
+		if _, err := os.Stat(beside); !errors.Is(err, fs.ErrNotExist) {
+			return beside, err
+		}
+	}
+	found, err := exec.LookPath(pluginName)
+	if err != nil {
+		return "", fmt.Errorf("plugin: %s is neither beside this program nor in PATH", pluginName)
+	}
+	return found, nil
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// cmdJSON is "json FILE SHAPE": every line of FILE is JSON of exactly that
+// shape (see shapeOf), and there is at least one.
+func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: json FILE SHAPE")
+	}
+	dec := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	want := strings.Join(strings.Fields(ts.ReadFile(args[1])), "")
+	for n := 0; ; n++ {
+		var v any
+		switch err := dec.Decode(&v); {
+		case err == io.EOF && n > 0:
+			return
+		case err != nil:
+			ts.Fatalf("value %d: %v", n+1, err)
+		}
+		if got := shapeOf(v); got != want {
+			ts.Fatalf("value %d has the shape\n%s\nwant\n%s", n+1, got, want)
+		}
+	}
+}
+
+// shapeOf returns the shape of a decoded JSON value: keys in order of name,
+// types in place of values, the shapes of an array's elements joined by "|".
+func shapeOf(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		var b bytes.Buffer
+		for i, k := range slices.Sorted(maps.Keys(v)) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "%s:%s", k, shapeOf(v[k]))
+		}
+		return "{" + b.String() + "}"
+	case []any:
+		shapes := make([]string, len(v))
+		for i, e := range v {
+			shapes[i] = shapeOf(e)
+		}
+		slices.Sort(shapes)
+		return "[" + strings.Join(slices.Compact(shapes), "|") + "]"
+	case string:
+		return "string"
+	case float64:
+		return "number"
+	case bool:
+		return "bool"
+	}
+	return "null"
+}
+
+func TestShapeOf(t *testing.T) {
+	var v any
+	if err := json.Unmarshal([]byte(`{"b":[1,null,2],"a":{"s":"x","t":true},"c":[]}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := shapeOf(v), "{a:{s:string,t:bool},b:[null|number],c:[]}"; got != want {
+		t.Errorf("shape %s, want %s", got, want)
+	}
+}
