@@ -1,0 +1,224 @@
+package shm
+
+// The layout of a mirror, format version 1. docs/mirror-format.md is the
+// specification; TestLayoutDocument compares it with these constants. All
+// offsets are in bytes, all words in the byte order of the machine that wrote
+// the file (the byte order mark tells), all 64-bit words 8-byte aligned.
+
+// Identification.
+const (
+	Magic     = "FLOWTALY" // the first 8 bytes of the file
+	Version   = 1          // of the format
+	byteOrder = 0x01020304 // as the writer stores it
+	clockMono = 1          // CLOCK_MONOTONIC, as in clock_gettime(2)
+)
+
+// Sizes that version 1 fixes.
+const (
+	BlockLen     = 64   // counters per block
+	headerSize   = 4096 // one page
+	sectionAlign = 4096 // every section starts on a page
+	entrySize    = 1024
+	blockSize    = 3328 // 52 cache lines, 26 pairs of them
+	copySize     = 1600
+	recordSize   = 64 // one cache line
+	historySize  = 64
+	lineSize     = 64
+)
+
+// Header, immutable part: written once before the file gets its name, covered
+// by the checksum.
+const (
+	hdrMagic       = 0
+	hdrVersion     = 8 // u32, stored last, with release: 0 means not ready
+	hdrByteOrder   = 12
+	hdrLength      = 16 // u32
+	hdrClock       = 20 // u32
+	hdrFileLength  = 24
+	hdrCreatedWall = 32 // ns, CLOCK_REALTIME
+	hdrCompat      = 40 // u32: a reader ignores bits it does not know
+	hdrIncompat    = 44 // u32: a reader refuses bits it does not know
+	hdrCounters    = 48 // u32, a multiple of 64
+	hdrRecords     = 52 // u32
+	hdrHistory     = 56 // u32, 0 or a power of two
+	hdrColumns     = 60 // u32, 64
+	hdrSections    = 64 // 6 descriptors of 32 bytes
+	hdrWaitLength  = 256
+	hdrChecksum    = 312 // FNV-1a 64 of bytes 0 to 311
+)
+
+// A section descriptor.
+const (
+	secOffset = 0
+	secLength = 8
+	secStride = 16 // u32
+	secCount  = 20 // u32
+	secSize   = 32
+
+	secCatalogue = 0 // indices into the table
+	secBlocks    = 1
+	secRecords   = 2
+	secHistory   = 3
+	secDevice    = 4 // reserved for device-written segments; all zero in version 1
+	secSpare     = 5 // all zero
+	sections     = 6
+)
+
+// Header, mutable part: groups 128 bytes apart, so that no two share a cache
+// line or a pair of lines that the hardware fetches together.
+const (
+	hdrGeneration      = 512 // random, non-zero, new with every writer
+	hdrStarted         = 520
+	hdrStartedWall     = 528
+	hdrHeartbeatPeriod = 536
+	hdrCoolDown        = 544
+	hdrTakeovers       = 552
+
+	hdrHeartbeat = 640
+	hdrState     = 648 // u32
+
+	hdrCycleBegun  = 768
+	hdrCycleDone   = 776
+	hdrCycleDoneAt = 784
+
+	hdrCatalogueChanges = 896
+	hdrCountersUsed     = 904 // u32
+	hdrRecordsUsed      = 908 // u32
+	hdrBlocksHigh       = 912 // u32
+	hdrRecordsHigh      = 916 // u32
+	hdrRefused          = 920
+
+	hdrHistoryIntent = 1024
+	hdrHistoryTail   = 1032
+
+	hdrWait = 1152 // 64 bytes reserved for the futex word of waits
+
+	hdrSuccessor    = 1280 // generation of the file that took this one's name
+	hdrSupersededAt = 1288
+
+	hdrDevice = 1408 // 64 bytes reserved for device-written segments
+)
+
+// A catalogue entry.
+const (
+	entIdentity = 0 // state<<32 | generation
+	entFreedAt  = 8
+	entAddedAt  = 16
+	entBorn     = 24 // epoch of the block or record when the entry was added
+	entFlags    = 32 // u32
+	entName     = 64
+	entKind     = 128
+	entUnit     = 144
+	entLabels   = 160
+	entText     = 416
+	entSeq      = 704 // of the two slots that follow
+	entSlots    = 768
+
+	nameSize   = 64
+	kindSize   = 16
+	unitSize   = 16
+	labelsSize = 256
+	textSize   = 288
+
+	entFlagTextCut = 1 << 0 // Text did not fit and ends early
+
+	slotSize            = 128
+	slotFlags           = 0
+	slotCookie          = 8
+	slotBasePackets     = 16
+	slotBaseBytes       = 24
+	slotDiscontinuities = 32
+	slotWidth           = 40 // u32, bits of the source's own counters
+	slotBasis           = 48
+	slotSource          = 64
+
+	basisSize  = 16
+	sourceSize = 64
+
+	slotFlagValid     = 1 << 0
+	slotFlagStale     = 1 << 1
+	slotFlagAmbiguous = 1 << 2
+	slotFlagSourceCut = 1 << 3 // Source did not fit and ends early
+)
+
+// A block of 64 counters: the sequence word, two copies, the intent word. The
+// intent word has a cache line of its own so that announcing a publish does
+// not take the sequence word away from readers.
+const (
+	blkSeq    = 0
+	blkCopy   = 64
+	blkIntent = 3264
+
+	cpyCycle   = 0
+	cpyOldest  = 8
+	cpyNewest  = 16
+	cpyLive    = 24
+	cpyEpoch   = 32
+	cpyPackets = 64
+	cpyBytes   = 576
+	cpySampled = 1088
+)
+
+// A two-slot record.
+const (
+	recSeq     = 0
+	recSlot    = 8  // slot s starts at recSlot + s*recSlotLen
+	recSlotLen = 24 // packets, bytes, sampled-at
+	recCycle   = 56 // two u32: low halves of the cycles of slot 0 and 1
+)
+
+// A sequence word is epoch<<40 | count. The epoch counts the times that a
+// counter of the block (or the record's counter) was freed; it saturates, and
+// a saturated epoch is never taken for a cached one.
+const (
+	epochShift = 40
+	countMask  = 1<<epochShift - 1
+	epochMax   = 1<<24 - 1
+)
+
+// A history record.
+const (
+	hisPosition   = 0 // number of the record, from 1; 0 was never written
+	hisIndex      = 8
+	hisGeneration = 12
+	hisTime       = 16
+	hisPackets    = 24
+	hisBytes      = 32
+	hisCycle      = 40
+	hisKind       = 48 // u32, 0: a sample
+)
+
+// States of a catalogue entry.
+const (
+	entUnused   = 0
+	entBuilding = 1
+	entLive     = 2
+	entRetired  = 3
+)
+
+// State of the writer, in the header.
+type State uint32
+
+const (
+	Boot       State = 1 // the writer is there and has published nothing yet
+	Run        State = 2 // values are being published
+	Halt       State = 3 // the writer ended in good order; values are the last ones
+	Fail       State = 4 // the writer gave up; values are the last ones
+	Superseded State = 5 // a larger file has taken this one's name: open it again
+)
+
+func (s State) String() string {
+	switch s {
+	case Boot:
+		return "boot"
+	case Run:
+		return "run"
+	case Halt:
+		return "halt"
+	case Fail:
+		return "fail"
+	case Superseded:
+		return "superseded"
+	}
+	return "invalid"
+}
