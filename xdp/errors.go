@@ -1,0 +1,26 @@
+package xdp
+
+import "errors"
+
+var (
+	// ErrClosed: the RuleSet was closed.
+	ErrClosed = errors.New("rule set closed")
+	// ErrInUse: another process owns the pins.
+	ErrInUse = errors.New("pins in use by another process")
+	// ErrFull: no room for one more rule, mask, counter or interface; the text says which.
+	ErrFull = errors.New("full")
+	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
+	ErrIncompatible = errors.New("incompatible pins")
+	// ErrBusy: another program holds the hook; the text names it.
+	ErrBusy = errors.New("hook is taken")
+	// ErrPermission: a capability is missing; the text names it.
+	ErrPermission = errors.New("missing privilege")
+	// ErrNotFound: no such rule, counter or interface.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: the rule is there already.
+	ErrExists = errors.New("exists")
+	// ErrInvalid: a rule breaks what its type says; the text says how.
+	ErrInvalid = errors.New("invalid rule")
+	// ErrTorn: a counter changed during every attempt to read it.
+	ErrTorn = errors.New("counter changed during every attempt to read it")
+)

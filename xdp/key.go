@@ -1,0 +1,57 @@
+package xdp
+
+import "unsafe"
+
+// Flags says which headers a packet has. They are part of the key, so a rule
+// asks for a header by having its flag in Key and in Mask, and for its absence
+// by having it in Mask only.
+type Flags uint16
+
+const (
+	FlagEth    Flags = 1 << iota // an Ethernet header is in the frame
+	FlagTag1                     // an outer VLAN tag: VLAN[0]
+	FlagTag2                     // a second one: VLAN[1]
+	FlagIPv4                     // an IPv4 header
+	FlagIPv6                     // an IPv6 header
+	FlagFrag                     // any fragment
+	FlagLater                    // a fragment at an offset above 0
+	FlagL4                       // ports, or ICMP type and code, are in L4
+	FlagVXLAN                    // a VXLAN header: Tunnel is its VNI
+	FlagGRE                      // a GRE header
+	FlagGREKey                   // with a key: Tunnel
+	FlagEgress                   // seen on the way out (outer headers only)
+)
+
+// Headers is one level of parsed headers. Every field is in wire order and 0
+// where the header is absent; a field is only meaningful under the flag of its header.
+//
+// The layout is that of struct ft_headers in bpf/key.h: nine 64-bit words, the
+// ones that most rules look at first. A test pins every offset to the object's BTF.
+type Headers struct {
+	_       [0]uint64
+	L4      [4]byte    // source and destination port, or ICMP type and code, 0, 0
+	Proto   uint8      // IPv4 protocol; the protocol behind IPv6 extension headers
+	_       uint8      //
+	Flags   Flags      // host order
+	Addr    [32]byte   // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16
+	TOS     uint8      // or traffic class
+	TTL     uint8      // or hop limit
+	Next    uint8      // protocol or next header as the fixed header has it
+	_       uint8      //
+	Label   [4]byte    // IPv6 flow label, the low 20 bits
+	EthDst  [6]byte    //
+	EthType [2]byte    // behind the tags
+	EthSrc  [6]byte    //
+	Port    uint16     // number of the interface, host order (outer headers only)
+	VLAN    [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
+	Tunnel  [4]byte    // VXLAN: VNI in the first 3 bytes; GRE: key (outer headers only)
+}
+
+// Key is what the parser makes of a packet: its outer headers and, where it is
+// a VXLAN or GRE packet, those inside. It is also the mask of a Rule.
+type Key struct{ Out, In Headers }
+
+// Words is the number of 64-bit words of a Key.
+const Words = int(unsafe.Sizeof(Key{}) / 8)
+
+type words [Words]uint64

@@ -1,0 +1,62 @@
+package xdp
+
+import "log/slog"
+
+// Options of a RuleSet. The zero value works: nothing pinned, 65,536 rules.
+type Options struct {
+	// PinDir is a directory on a bpffs, made when it is missing. Empty means
+	// that nothing is pinned and counting ends with the process.
+	PinDir string
+	// MaxRules is how many rules the tables hold; 0 means 65536.
+	MaxRules int
+	// MaxCounters is how many counters there are; 0 means MaxRules.
+	MaxCounters int
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Mode is how an XDP program is attached.
+type Mode uint8
+
+const (
+	ModeAuto    Mode = iota // native, then generic
+	ModeNative              // in the driver, or not at all
+	ModeGeneric             // on socket buffers
+)
+
+// AttachOptions says which hooks of an interface to take.
+type AttachOptions struct {
+	Mode    Mode // of the ingress hook
+	Ingress bool // XDP
+	Egress  bool // TCX
+}
+
+// Hook is a place in the kernel where a program is attached.
+type Hook string
+
+const (
+	HookIngress Hook = "xdp"
+	HookEgress  Hook = "tcx"
+)
+
+// Attachment is one program on one hook.
+type Attachment struct {
+	Interface string
+	Index     int // ifindex
+	Port      uint16
+	Hook      Hook
+	Mode      string // "native", "generic" or "tcx"
+	Adopted   bool   // it was attached before this process
+	// Rejected holds the reason of every mode that was tried before Mode.
+	Rejected []error
+}
+
+// Stats is the state of the tables.
+type Stats struct {
+	Rules    int // added
+	MaxRules int
+	Tuples   int // distinct masks
+	Counters int
+	Programs uint64 // how often programs were loaded
+	Insns    uint32 // that the verifier processed for the last program
+}

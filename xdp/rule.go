@@ -1,0 +1,34 @@
+package xdp
+
+// Rule counts the packets whose key equals Key under Mask and which no rule of
+// a lower Priority, or of equal Priority and lower Order, matches. Key has no
+// bit outside Mask.
+type Rule struct {
+	Key, Mask Key
+	Priority  uint16
+	// Order breaks ties between equal priorities: lower first. Two rules that
+	// overlap have different (Priority, Order).
+	Order   uint32
+	Counter uint32
+	Drop    bool
+}
+
+// Counter is a slot of the counters' map and what it has counted since it was
+// given to its owner.
+type Counter struct {
+	ID     uint32
+	Cookie uint64 // random, new with every allocation: names this run of counting
+	// Adopted says that the counter was there already, from before a restart:
+	// its value goes on.
+	Adopted bool
+}
+
+// CounterInfo is an allocated counter and who owns it.
+type CounterInfo struct {
+	Counter
+	Owner string
+}
+
+// Pair is the value of a counter: bytes are those of exactly these packets,
+// layer 2 without FCS.
+type Pair struct{ Packets, Bytes uint64 }
