@@ -33,4 +33,30 @@
 //     asks for nothing (`inner any`) asks for the tunnel's header.
 //   - A field matches when its header is there and field & mask == value. A field with mask 0 is not
 //     looked at.
+//
+// # Text form
+//
+// [ParseMatch] reads it, [Match.String] writes it in canonical form, without loss.
+//
+//	match  = "any" | { clause } .
+//	clause = "eth"   { "src" mac | "dst" mac | "type" number }
+//	       | "vlan"  { "id" number | "pcp" number | "dei" number }
+//	       | "ipv4"  { "src" addr | "dst" addr | "proto" number | "tos" number | "ttl" number | "frag" frag }
+//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number | "tclass" number | "hoplimit" number }
+//	       | "tcp"   { "sport" port | "dport" port }
+//	       | "udp"   { "sport" port | "dport" port }
+//	       | "icmp"  { "type" number | "code" number }
+//	       | "vxlan" { "vni" number } [ "inner" match ]
+//	       | "gre"   { "key" number } [ "inner" match ] .
+//	number = digits [ "/" digits ] .                  value, or value/mask
+//	port   = number | digits "-" digits .             or first-last, both inclusive
+//	addr   = address [ "/" ( length | address ) ] .   192.0.2.1, 10.0.0.0/8, 10.0.0.1/255.0.0.255
+//	mac    = address [ "/" address ] .                02:00:00:00:00:00/ff:ff:ff:00:00:00
+//	frag   = "any" | "no" | "yes" | "first" | "later" .
+//	digits = decimal, without leading zeros, or "0x" hexadecimal .
+//
+// Words are separated by white space. Each clause stands once, in any order, and each field once;
+// "vlan" stands up to twice, the outermost tag first. All that follows "inner" describes the headers inside
+// the tunnel; everything else, the outer ones. Numbers have the width of their field: id 12 bits, pcp 3,
+// dei 1, label 20, vni 24, key 32, type of eth 16, the rest 8. A value has no bit outside its mask.
 package flow

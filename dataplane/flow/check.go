@@ -1,0 +1,129 @@
+package flow
+
+import "fmt"
+
+// check finds what is wrong with a match. path is the way to it: "" or
+// "vxlan.inner."; an inner match holds no tunnel.
+func (m *Match) check(path string, inside bool) []*FieldError {
+	var broken []*FieldError
+	bad := func(field, cause, fix string) {
+		broken = append(broken, &FieldError{Field: path + field, Cause: cause, Fix: fix})
+	}
+	m.checkFields(bad)
+	m.checkLayers(bad)
+	m.checkUpper(bad)
+	for i := range clauses {
+		c := &clauses[i]
+		if c.inner == nil || !c.has(m) {
+			continue
+		}
+		if inside {
+			bad(c.name, "headers inside two tunnels are not looked at", "leave it out")
+			continue
+		}
+		if inner := *c.inner(m); inner != nil {
+			broken = append(broken, inner.check(path+c.name+".inner.", true)...)
+		}
+	}
+	return broken
+}
+
+// checkFields checks each field on its own: width, mask, range.
+func (m *Match) checkFields(bad func(field, cause, fix string)) {
+	for i := range clauses {
+		c := &clauses[i]
+		if !c.has(m) {
+			continue
+		}
+		times := 1
+		if c.name == "vlan" {
+			times = min(len(m.VLAN), maxTags)
+		}
+		for tag := range times {
+			name := c.name
+			if c.name == "vlan" {
+				name = fmt.Sprintf("vlan[%d]", tag)
+			}
+			for j := range c.fields {
+				f := &c.fields[j]
+				if cause, fix := f.check(f.ref(m, tag)); cause != "" {
+					bad(name+"."+f.name, cause, fix)
+				}
+			}
+		}
+	}
+	if n := len(m.VLAN); n > maxTags {
+		bad("vlan", fmt.Sprintf("%d vlan clauses: only the two outermost tags are looked at", n), "leave the innermost out")
+	}
+}
+
+// check checks one field on its own.
+func (f *field) check(ref any) (cause, fix string) {
+	switch p := ref.(type) {
+	case *Fragment:
+		if int(*p) >= len(fragmentWords) {
+			return fmt.Sprintf("value %d has no word", uint8(*p)), "use " + oneOf(fragmentWords[:])
+		}
+		return "", ""
+	case *MAC:
+		fixed := *p
+		if clearOutside(fixed.Addr[:], p.Mask[:]) {
+			return "the address has bits outside its mask", didYouMeanValue(f.format(&fixed))
+		}
+		return "", ""
+	case *Addr4:
+		fixed := *p
+		if clearOutside(fixed.Addr[:], p.Mask[:]) {
+			return "the address has bits outside its mask", didYouMeanValue(f.format(&fixed))
+		}
+		return "", ""
+	case *Addr6:
+		fixed := *p
+		if clearOutside(fixed.Addr[:], p.Mask[:]) {
+			return "the address has bits outside its mask", didYouMeanValue(f.format(&fixed))
+		}
+		return "", ""
+	case *Port:
+		switch {
+		case p.Last != 0 && p.Mask != 0:
+			return "a range has no mask", "clear Mask or Last"
+		case p.Last != 0 && p.Value == p.Last:
+			return "the range holds one port", fmt.Sprintf("write %d", p.Last)
+		case p.Last != 0 && p.Value > p.Last:
+			return "the range runs backwards", fmt.Sprintf("did you mean %d-%d?", p.Last, p.Value)
+		case p.Last != 0:
+			return "", ""
+		}
+		return f.checkNumber(uint32(p.Value), uint32(p.Mask))
+	}
+	value, mask, _ := number(ref)
+	return f.checkNumber(value, mask)
+}
+
+func (f *field) checkNumber(value, mask uint32) (cause, fix string) {
+	switch {
+	case mask&^ones(f.bits) != 0:
+		return fmt.Sprintf("mask 0x%x does not fit in %d bits", mask, f.bits), fmt.Sprintf("the widest is 0x%x", ones(f.bits))
+	case value&^mask != 0:
+		return "the value has bits outside its mask", didYouMeanValue(f.formatNumber(value&mask, mask))
+	}
+	return "", ""
+}
+
+// didYouMeanValue proposes a value; one that is written as nothing matches
+// everything.
+func didYouMeanValue(text string) string {
+	if text == "" {
+		return "a mask of 0 matches everything: leave the field out"
+	}
+	return fmt.Sprintf("did you mean %s?", text)
+}
+
+// clearOutside clears the bits of addr outside mask and says whether there were any.
+func clearOutside(addr, mask []byte) (had bool) {
+	for i := range addr {
+		had = had || addr[i]&^mask[i] != 0
+		addr[i] &= mask[i]
+	}
+	return had
+}

@@ -1,0 +1,129 @@
+package flow
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// MostExpanded is the largest number of matches that Expand answers.
+const MostExpanded = 1024
+
+// Expand writes every port range as masked values: each match of the answer
+// holds no range, no two of them select one packet, and together they select
+// what m does. A range becomes the fewest masks that cover it, at most 30. A match
+// with several ranges becomes their product; an error that satisfies
+// errors.Is(err, ErrInvalid) is answered above MostExpanded. The answer shares
+// no memory with m.
+func (m Match) Expand() ([]Match, error) {
+	if err := m.Validate(); err != nil {
+		return nil, fmt.Errorf("expanding match: %w", err)
+	}
+	out := []Match{m.Clone()}
+	for _, at := range m.ports() {
+		port := at(&m)
+		if port == nil || port.Last == 0 {
+			continue
+		}
+		masks := port.masks()
+		if len(out)*len(masks) > MostExpanded {
+			return nil, &FieldError{
+				Cause: fmt.Sprintf("its port ranges together need more than %d masks", MostExpanded),
+				Fix:   "use ranges that start and end at multiples of powers of two, or make several flows of it",
+			}
+		}
+		next := make([]Match, 0, len(out)*len(masks))
+		for _, base := range out {
+			for _, p := range masks {
+				one := base.Clone()
+				*at(&one) = p
+				next = append(next, one)
+			}
+		}
+		out = next
+	}
+	return out, nil
+}
+
+// ports lists the ways to every port of a valid match; each answers nil where
+// the match has no such port.
+func (m *Match) ports() []func(*Match) *Port {
+	outer := func(m *Match) *Match { return m }
+	ways := []func(*Match) *Match{outer}
+	for i := range clauses {
+		if inner := clauses[i].inner; inner != nil && clauses[i].has(m) {
+			ways = append(ways, func(m *Match) *Match { return *inner(m) })
+		}
+	}
+	var at []func(*Match) *Port
+	for _, way := range ways {
+		for _, layer := range []func(*Match) *Ports{
+			func(m *Match) *Ports { return m.TCP },
+			func(m *Match) *Ports { return m.UDP },
+		} {
+			ports := func(m *Match) *Ports {
+				if in := way(m); in != nil {
+					return layer(in)
+				}
+				return nil
+			}
+			at = append(at,
+				func(m *Match) *Port {
+					if p := ports(m); p != nil {
+						return &p.Src
+					}
+					return nil
+				},
+				func(m *Match) *Port {
+					if p := ports(m); p != nil {
+						return &p.Dst
+					}
+					return nil
+				})
+		}
+	}
+	return at
+}
+
+// masks covers a range with the fewest aligned powers of two, in rising order.
+func (p Port) masks() []Port {
+	if p.Value == 0 && p.Last == 0xffff {
+		// One mask of 0 would say that the port is not looked at, and a
+		// packet without ports would match.
+		return []Port{{Value: 0, Mask: 0x8000}, {Value: 0x8000, Mask: 0x8000}}
+	}
+	var out []Port
+	for lo, hi := uint32(p.Value), uint32(p.Last); lo <= hi; {
+		size := uint32(1) << min(bits.TrailingZeros32(lo|1<<16), bits.Len32(hi-lo+1)-1)
+		out = append(out, Port{Value: uint16(lo), Mask: ^uint16(size - 1)})
+		lo += size
+	}
+	return out
+}
+
+// Clone copies a match; the copy shares no memory with m.
+func (m Match) Clone() Match {
+	c := m
+	c.Eth, c.IPv4, c.IPv6 = copyOf(m.Eth), copyOf(m.IPv4), copyOf(m.IPv6)
+	c.TCP, c.UDP, c.ICMP = copyOf(m.TCP), copyOf(m.UDP), copyOf(m.ICMP)
+	c.VXLAN, c.GRE = copyOf(m.VXLAN), copyOf(m.GRE)
+	if m.VLAN != nil {
+		c.VLAN = append([]VLAN{}, m.VLAN...)
+	}
+	for i := range clauses {
+		inner := clauses[i].inner
+		if inner == nil || !clauses[i].has(&c) || *inner(&c) == nil {
+			continue
+		}
+		in := (*inner(&c)).Clone()
+		*inner(&c) = &in
+	}
+	return c
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}

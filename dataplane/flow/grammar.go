@@ -1,0 +1,156 @@
+package flow
+
+// The grammar is this table: parser, printer, checks and the YAML form are
+// driven by it, so that they cannot disagree on a word, a width or an order.
+
+// clause is one protocol: a word, and the fields that may follow it.
+type clause struct {
+	name   string
+	fields []field
+	has    func(*Match) bool
+	add    func(*Match)
+	// inner points at the inner match of a tunnel; nil for every other clause.
+	inner func(*Match) **Match
+}
+
+// field is one field of a clause.
+type field struct {
+	name string
+	bits int  // width of the header field
+	hex  bool // written in hexadecimal
+	// ref points at the field: *Masked[uint8|uint16|uint32], *MAC, *Addr4,
+	// *Addr6, *Port or *Fragment. i is the tag among VLAN, 0 elsewhere. The
+	// clause is there.
+	ref func(m *Match, i int) any
+}
+
+// clauses stand in the order in which they are printed.
+var clauses = []clause{
+	{name: "eth", has: func(m *Match) bool { return m.Eth != nil }, add: func(m *Match) { m.Eth = new(Eth) }, fields: []field{
+		{"src", 48, true, func(m *Match, _ int) any { return &m.Eth.Src }},
+		{"dst", 48, true, func(m *Match, _ int) any { return &m.Eth.Dst }},
+		{"type", 16, true, func(m *Match, _ int) any { return &m.Eth.Type }},
+	}},
+	{name: "vlan", has: func(m *Match) bool { return len(m.VLAN) > 0 }, add: func(m *Match) { m.VLAN = append(m.VLAN, VLAN{}) }, fields: []field{
+		{"id", 12, false, func(m *Match, i int) any { return &m.VLAN[i].ID }},
+		{"pcp", 3, false, func(m *Match, i int) any { return &m.VLAN[i].PCP }},
+		{"dei", 1, false, func(m *Match, i int) any { return &m.VLAN[i].DEI }},
+	}},
+	{name: "ipv4", has: func(m *Match) bool { return m.IPv4 != nil }, add: func(m *Match) { m.IPv4 = new(IPv4) }, fields: []field{
+		{"src", 32, false, func(m *Match, _ int) any { return &m.IPv4.Src }},
+		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
+		{"proto", 8, false, func(m *Match, _ int) any { return &m.IPv4.Proto }},
+		{"tos", 8, true, func(m *Match, _ int) any { return &m.IPv4.TOS }},
+		{"ttl", 8, false, func(m *Match, _ int) any { return &m.IPv4.TTL }},
+		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv4.Fragment }},
+	}},
+	{name: "ipv6", has: func(m *Match) bool { return m.IPv6 != nil }, add: func(m *Match) { m.IPv6 = new(IPv6) }, fields: []field{
+		{"src", 128, false, func(m *Match, _ int) any { return &m.IPv6.Src }},
+		{"dst", 128, false, func(m *Match, _ int) any { return &m.IPv6.Dst }},
+		{"label", 20, true, func(m *Match, _ int) any { return &m.IPv6.FlowLabel }},
+		{"nexthdr", 8, false, func(m *Match, _ int) any { return &m.IPv6.NextHeader }},
+		{"tclass", 8, true, func(m *Match, _ int) any { return &m.IPv6.TrafficClass }},
+		{"hoplimit", 8, false, func(m *Match, _ int) any { return &m.IPv6.HopLimit }},
+	}},
+	{name: "tcp", has: func(m *Match) bool { return m.TCP != nil }, add: func(m *Match) { m.TCP = new(Ports) }, fields: []field{
+		{"sport", 16, false, func(m *Match, _ int) any { return &m.TCP.Src }},
+		{"dport", 16, false, func(m *Match, _ int) any { return &m.TCP.Dst }},
+	}},
+	{name: "udp", has: func(m *Match) bool { return m.UDP != nil }, add: func(m *Match) { m.UDP = new(Ports) }, fields: []field{
+		{"sport", 16, false, func(m *Match, _ int) any { return &m.UDP.Src }},
+		{"dport", 16, false, func(m *Match, _ int) any { return &m.UDP.Dst }},
+	}},
+	{name: "icmp", has: func(m *Match) bool { return m.ICMP != nil }, add: func(m *Match) { m.ICMP = new(ICMP) }, fields: []field{
+		{"type", 8, false, func(m *Match, _ int) any { return &m.ICMP.Type }},
+		{"code", 8, false, func(m *Match, _ int) any { return &m.ICMP.Code }},
+	}},
+	{name: "vxlan", has: func(m *Match) bool { return m.VXLAN != nil }, add: func(m *Match) { m.VXLAN = new(VXLAN) }, fields: []field{
+		{"vni", 24, false, func(m *Match, _ int) any { return &m.VXLAN.VNI }},
+	}, inner: func(m *Match) **Match { return &m.VXLAN.Inner }},
+	{name: "gre", has: func(m *Match) bool { return m.GRE != nil }, add: func(m *Match) { m.GRE = new(GRE) }, fields: []field{
+		{"key", 32, false, func(m *Match, _ int) any { return &m.GRE.Key }},
+	}, inner: func(m *Match) **Match { return &m.GRE.Inner }},
+}
+
+// Words that are neither a clause nor a field.
+const (
+	wordAny   = "any"   // the match that asks for nothing
+	wordInner = "inner" // what follows describes the headers inside the tunnel
+)
+
+// maxTags is the number of VLAN tags that are looked at.
+const maxTags = 2
+
+var fragmentWords = [...]string{FragmentAny: "any", FragmentNo: "no", FragmentYes: "yes", FragmentFirst: "first", FragmentLater: "later"}
+
+func clauseNamed(name string) *clause {
+	for i := range clauses {
+		if clauses[i].name == name {
+			return &clauses[i]
+		}
+	}
+	return nil
+}
+
+func (c *clause) field(name string) *field {
+	for i := range c.fields {
+		if c.fields[i].name == name {
+			return &c.fields[i]
+		}
+	}
+	return nil
+}
+
+// Clauses lists the protocol words of the text form, in canonical order.
+func Clauses() []string {
+	names := make([]string, len(clauses))
+	for i := range clauses {
+		names[i] = clauses[i].name
+	}
+	return names
+}
+
+// Fields lists the field words of a clause, in canonical order, "inner" last
+// where the clause is a tunnel; nil for what is no clause.
+func Fields(clause string) []string {
+	c := clauseNamed(clause)
+	if c == nil {
+		return nil
+	}
+	names := make([]string, 0, len(c.fields)+1)
+	for i := range c.fields {
+		names = append(names, c.fields[i].name)
+	}
+	if c.inner != nil {
+		names = append(names, wordInner)
+	}
+	return names
+}
+
+// number reads a *Masked as 32 bits; ok is false for any other field.
+func number(ref any) (value, mask uint32, ok bool) {
+	switch p := ref.(type) {
+	case *Masked[uint8]:
+		return uint32(p.Value), uint32(p.Mask), true
+	case *Masked[uint16]:
+		return uint32(p.Value), uint32(p.Mask), true
+	case *Masked[uint32]:
+		return p.Value, p.Mask, true
+	}
+	return 0, 0, false
+}
+
+// setNumber is the way back. The caller has checked that both fit the field.
+func setNumber(ref any, value, mask uint32) {
+	switch p := ref.(type) {
+	case *Masked[uint8]:
+		p.Value, p.Mask = uint8(value), uint8(mask)
+	case *Masked[uint16]:
+		p.Value, p.Mask = uint16(value), uint16(mask)
+	case *Masked[uint32]:
+		p.Value, p.Mask = value, mask
+	}
+}
+
+// ones is the mask of a whole field of that many bits, at most 32.
+func ones(bits int) uint32 { return uint32(1)<<bits - 1 }

@@ -1,0 +1,128 @@
+package flow
+
+import "fmt"
+
+// Protocol numbers and EtherTypes that the layers of a match imply.
+const (
+	typeIPv4, typeIPv6                               = 0x0800, 0x86dd
+	protoICMP, protoTCP, protoUDP, protoGRE, protoV6 = 1, 6, 17, 47, 58
+	portVXLAN                                        = 4789
+)
+
+// extensions are the next-header numbers that are walked.
+var extensions = []uint32{0, 43, 44, 51, 60, 135, 139, 140}
+
+// checkLayers finds layers that cannot be in one packet.
+func (m *Match) checkLayers(bad func(field, cause, fix string)) {
+	if m.IPv4 != nil && m.IPv6 != nil {
+		bad("ipv6", "the match asks for ipv4 and ipv6 at once", "make two flows of it")
+	}
+	if m.Eth == nil {
+		return
+	}
+	implied := m.etherTypes()
+	if len(implied) == 0 {
+		return
+	}
+	for _, t := range implied {
+		if t&uint32(m.Eth.Type.Mask) == uint32(m.Eth.Type.Value) {
+			return
+		}
+	}
+	bad("eth.type", fmt.Sprintf("%#04x is not the type of the protocols that the match asks for", m.Eth.Type.Value), `leave "type" out: they ask for it themselves`)
+}
+
+func (m *Match) etherTypes() []uint32 {
+	switch {
+	case m.IPv4 != nil && m.IPv6 != nil:
+		return nil // said already
+	case m.IPv4 != nil:
+		return []uint32{typeIPv4}
+	case m.IPv6 != nil:
+		return []uint32{typeIPv6}
+	case m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil:
+		return []uint32{typeIPv4, typeIPv6}
+	}
+	return nil
+}
+
+// checkUpper finds protocols above IP that exclude one another or what the IP
+// header is asked to say.
+func (m *Match) checkUpper(bad func(field, cause, fix string)) {
+	first := ""
+	for i := range clauses {
+		c := &clauses[i]
+		switch c.name {
+		case "tcp", "udp", "icmp", "vxlan", "gre":
+		default:
+			continue
+		}
+		switch {
+		case !c.has(m) || c.name == "vxlan" && first == "udp": // vxlan runs over udp
+		case first == "":
+			first = c.name
+		default:
+			bad(c.name, fmt.Sprintf("the match asks for %s and %s at once", first, c.name), "make two flows of it")
+		}
+	}
+	if p := m.UDP; p != nil && m.VXLAN != nil && !p.Dst.holds(portVXLAN) {
+		bad("udp.dport", "vxlan is looked for at destination port 4789 only", `leave "dport" out`)
+	}
+	if m.IPv4 != nil {
+		m.checkIPv4(bad, first)
+	}
+	if m.IPv6 != nil && first != "" && !m.IPv6.NextHeader.holdsAny(append([]uint32{protoOver(first, true)}, extensions...)) {
+		bad("ipv6.nexthdr", fmt.Sprintf("neither %s nor an extension header has this number", first), `leave "nexthdr" out`)
+	}
+}
+
+func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
+	if upper != "" && !m.IPv4.Proto.holdsAny([]uint32{protoOver(upper, false)}) {
+		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
+	}
+	if m.IPv4.Fragment != FragmentLater {
+		return
+	}
+	const cause, fix = "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`
+	switch zero := (Port{}); {
+	case m.TCP != nil && (m.TCP.Src != zero || m.TCP.Dst != zero),
+		m.UDP != nil && (m.UDP.Src != zero || m.UDP.Dst != zero),
+		m.ICMP != nil && *m.ICMP != ICMP{},
+		m.VXLAN != nil,
+		m.GRE != nil && *m.GRE != GRE{}:
+		bad("ipv4.frag", cause, fix)
+	}
+}
+
+// protoOver is the protocol number of a clause over IPv4 or IPv6.
+func protoOver(clause string, v6 bool) uint32 {
+	switch clause {
+	case "tcp":
+		return protoTCP
+	case "icmp":
+		if v6 {
+			return protoV6
+		}
+		return protoICMP
+	case "gre":
+		return protoGRE
+	}
+	return protoUDP // udp, vxlan
+}
+
+func (f Masked[T]) holdsAny(values []uint32) bool {
+	for _, v := range values {
+		if v&uint32(f.Mask) == uint32(f.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds says that a port can be v.
+func (p Port) holds(v uint16) bool {
+	if p.Last != 0 {
+		return p.Value <= v && v <= p.Last
+	}
+	return v&p.Mask == p.Value
+}

@@ -1,0 +1,254 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ParseMatch reads the text form of a match (see the package comment). Every
+// mistake is reported at once; the error is a ParseErrors. What it accepts
+// validates, and String writes it in canonical form.
+func ParseMatch(text string) (Match, error) {
+	return parse(split(text), len(text))
+}
+
+// ParseWords reads a match that is already split into words, for a form of
+// another syntax (the YAML mapping of package configs). Offsets in the errors
+// are those of the words joined by single spaces; Index says which word.
+func ParseWords(words []string) (Match, error) {
+	placed := make([]word, len(words))
+	at := 0
+	for i, text := range words {
+		placed[i] = word{text, at}
+		at += len(text) + 1
+	}
+	return parse(placed, max(0, at-1))
+}
+
+// word is one word of the text and where it stands.
+type word struct {
+	text   string
+	offset int
+}
+
+// mostErrors bounds a report on what is not a match at all.
+const mostErrors = 20
+
+type parser struct {
+	words []word
+	end   int // length of the text
+	at    int // the next word
+	errs  ParseErrors
+	where map[string]int // field path → index of its word
+}
+
+func parse(words []word, end int) (Match, error) {
+	p := &parser{words: words, end: end, where: map[string]int{}}
+	var m Match
+	if len(words) == 0 {
+		p.fail(0, "the match is empty: expected a protocol ("+oneOf(Clauses())+")", `write "any" to match every packet`)
+	}
+	p.match("", &m, false)
+	if len(p.errs) == 0 {
+		p.check(&m)
+	}
+	if len(p.errs) > 0 {
+		slices.SortStableFunc(p.errs, func(a, b *ParseError) int { return a.Index - b.Index })
+		return Match{}, p.errs[:min(len(p.errs), mostErrors)]
+	}
+	return m, nil
+}
+
+// check gives the rules of Validate the place of the word that breaks them.
+func (p *parser) check(m *Match) {
+	for _, broken := range m.check("", false) {
+		p.fail(p.where[broken.Field], broken.Cause, broken.Fix)
+	}
+}
+
+func (p *parser) fail(index int, message, suggestion string) {
+	e := &ParseError{Index: index, Offset: p.end, Message: message, Suggestion: suggestion}
+	if index < len(p.words) {
+		e.Offset, e.Word = p.words[index].offset, p.words[index].text
+	}
+	p.errs = append(p.errs, e)
+}
+
+// match reads clauses up to the end of the words: an inner match is the last
+// thing in a text. path is the way to m: "" or "vxlan.inner.".
+func (p *parser) match(path string, m *Match, inside bool) {
+	start := p.at
+	var open *clause    // the clause whose fields are being read
+	target, tag := m, 0 // where they go
+	name := ""          // the way to them
+	for p.at < len(p.words) && len(p.errs) < mostErrors {
+		index, text := p.at, p.words[p.at].text
+		p.at++
+		next := clauseNamed(text)
+		switch {
+		case next != nil:
+			open, target, tag = next, m, 0
+			if why, fix := next.refused(m, inside); why != "" {
+				p.fail(index, why, fix)
+				target = new(Match) // its fields are still read, for their own mistakes
+			}
+			next.add(target)
+			name = path + next.name
+			if next.name == "vlan" {
+				tag = len(target.VLAN) - 1
+				name = fmt.Sprintf("%s[%d]", name, tag)
+			}
+			if target != m {
+				name += "?"
+			}
+			p.where[name] = index
+		case text == wordAny:
+			if index != start || p.at != len(p.words) {
+				p.fail(index, `"any" stands alone: it asks for nothing`, "leave it out")
+			}
+		case text == wordInner:
+			if inside || open == nil || open.inner == nil {
+				p.fail(index, `"inner" follows the fields of vxlan or gre, once`, "write the clause as: vxlan vni 5 inner ipv4")
+				continue
+			}
+			if p.at == len(p.words) {
+				p.fail(p.at, `the match ends after "inner": expected a protocol`, `write "inner any" for any inner packet`)
+			}
+			*open.inner(target) = new(Match)
+			p.where[name+".inner"] = index
+			p.match(name+".inner.", *open.inner(target), true)
+		case open != nil && open.field(text) != nil:
+			p.field(name+"."+text, open.field(text), index, target, tag)
+		default:
+			p.fail(index, "", "")
+			value := ""
+			if p.at < len(p.words) && !keyword(p.words[p.at].text) {
+				value = p.words[p.at].text // most likely
+				p.at++
+			}
+			e := p.errs[len(p.errs)-1]
+			e.Message, e.Suggestion = unknown(text, value, open)
+			if meant := clauseNamed(Nearest(text, Clauses())); meant != nil {
+				open, target, tag = meant, new(Match), 0 // what follows is read as its fields
+				meant.add(target)
+				name = fmt.Sprintf("%s%s?%d", path, meant.name, index)
+			}
+		}
+	}
+}
+
+// field reads the value that follows a field's word.
+func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
+	if p.at == len(p.words) {
+		p.fail(p.at, fmt.Sprintf("the match ends after %q: expected %s", f.name, f.expects()), "")
+		return
+	}
+	value := p.words[p.at].text
+	if keyword(value) && !(f.isFragment() && value == wordAny) {
+		suggestion := ""
+		if f.name == "proto" || f.name == "nexthdr" {
+			suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
+		}
+		p.fail(p.at, fmt.Sprintf("expected %s after %q", f.expects(), f.name), suggestion)
+		return
+	}
+	if _, twice := p.where[path]; twice {
+		p.fail(index, fmt.Sprintf("%q is given twice", f.name), "leave one out")
+	}
+	p.where[path] = p.at
+	p.at++
+	var bad *valueError
+	if err := f.parse(f.ref(m, tag), value); errors.As(err, &bad) {
+		p.fail(p.at-1, fmt.Sprintf("%s; expected %s after %q", bad.why, f.expects(), f.name), bad.fix)
+	}
+}
+
+// refused says why a clause cannot follow; empty when it can.
+func (c *clause) refused(m *Match, inside bool) (why, fix string) {
+	switch {
+	case inside && c.inner != nil:
+		return fmt.Sprintf("%s inside a tunnel: headers inside two tunnels are not looked at", c.name), "leave it out"
+	case c.name == "vlan":
+		if len(m.VLAN) >= maxTags {
+			return "a third vlan clause: only the two outermost tags are looked at", "leave it out"
+		}
+	case c.has(m):
+		fix = "join the two"
+		if !inside {
+			fix += `; headers inside a tunnel follow the word "inner"`
+		}
+		return fmt.Sprintf("a second %s clause", c.name), fix
+	}
+	return "", ""
+}
+
+// unknown explains a word that is neither a protocol nor a field of the open one.
+// value is what follows it; empty when nothing that could be one does.
+func unknown(text, value string, open *clause) (message, suggestion string) {
+	known := Clauses()
+	expected := "a protocol (" + oneOf(known) + ")"
+	if open != nil {
+		fields := Fields(open.name)
+		expected = fmt.Sprintf("a field of %s (%s) or a protocol", open.name, oneOf(fields))
+		known = append(fields, known...)
+	}
+	message = "expected " + expected
+	var owners []string
+	for i := range clauses {
+		if clauses[i].field(text) != nil {
+			owners = append(owners, clauses[i].name)
+		}
+	}
+	switch {
+	case open != nil && (open.name == "tcp" || open.name == "udp") && (text == "src" || text == "dst"):
+		return message, fmt.Sprintf("did you mean %q? addresses belong to ipv4 and ipv6", text[:1]+"port")
+	case len(owners) > 0:
+		addr, _, _ := strings.Cut(value, "/")
+		if ip, err := netip.ParseAddr(addr); err == nil && ip.Is4() && slices.Contains(owners, "ipv4") {
+			return message, fmt.Sprintf("did you mean %q?", "ipv4 "+text+" "+clip(value))
+		} else if err == nil && slices.Contains(owners, "ipv6") {
+			return message, fmt.Sprintf("did you mean %q?", "ipv6 "+text+" "+clip(value))
+		}
+		suggestion = fmt.Sprintf("%q is a field of %s: write that first, as %q", text, oneOf(owners), owners[0]+" "+text)
+	default:
+		suggestion = didYouMean(text, known)
+	}
+	return message, suggestion
+}
+
+// keyword says that a word is never a value (but for `frag any`).
+func keyword(text string) bool {
+	if text == wordAny || text == wordInner {
+		return true
+	}
+	for i := range clauses {
+		if clauses[i].name == text || clauses[i].field(text) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// split cuts a text at ASCII white space.
+func split(text string) []word {
+	var words []word
+	start := -1
+	for i := range len(text) + 1 {
+		if i < len(text) && !isSpace(text[i]) {
+			if start < 0 {
+				start = i
+			}
+			continue
+		}
+		if start >= 0 {
+			words = append(words, word{text[start:i], start})
+			start = -1
+		}
+	}
+	return words
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }

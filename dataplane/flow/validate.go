@@ -1,0 +1,123 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a flow's own words; its match is bounded by its fields.
+const (
+	maxName       = 63
+	maxInterface  = 15 // IFNAMSIZ without its NUL
+	maxLabels     = 16
+	maxLabelKey   = 63
+	maxLabelValue = 255
+)
+
+// Validate reports everything that is wrong with a flow, joined; every part is
+// a *FieldError that names the flow.
+func (f Flow) Validate() error {
+	broken := f.Match.check("", false)
+	bad := func(field, cause, fix string) {
+		broken = append(broken, &FieldError{Field: field, Cause: cause, Fix: fix})
+	}
+	if cause, fix := checkName(f.Name); cause != "" {
+		bad("name", cause, fix)
+	}
+	if int(f.Direction) >= len(directionWords) {
+		bad("direction", fmt.Sprintf("value %d has no word", f.Direction), "use "+oneOf(directionWords[:]))
+	}
+	if int(f.Action) >= len(actionWords) {
+		bad("action", fmt.Sprintf("value %d has no word", f.Action), "use "+oneOf(actionWords[:]))
+	}
+	if f.Interface != "" {
+		if cause := checkInterface(f.Interface); cause != "" {
+			bad("interface", cause, "name it as `ip link` does, or leave it empty for every interface")
+		}
+	}
+	if n := len(f.Labels); n > maxLabels {
+		bad("labels", fmt.Sprintf("%d labels are more than %d", n, maxLabels), "leave some out")
+	}
+	keys := make([]string, 0, len(f.Labels))
+	for key := range f.Labels {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if cause, fix := checkLabel(key, f.Labels[key]); cause != "" {
+			bad("labels["+clip(key)+"]", cause, fix)
+		}
+	}
+	for _, e := range broken {
+		e.Flow = f.Name
+	}
+	return join(broken)
+}
+
+// Validate reports everything that is wrong with a match, joined; every part
+// is a *FieldError.
+func (m Match) Validate() error { return join(m.check("", false)) }
+
+func join(broken []*FieldError) error {
+	errs := make([]error, len(broken))
+	for i, e := range broken {
+		errs[i] = e
+	}
+	return errors.Join(errs...)
+}
+
+func checkName(name string) (cause, fix string) {
+	switch {
+	case name == "":
+		return "the name is empty", "a flow is known by its name: give it one"
+	case len(name) > maxName:
+		return fmt.Sprintf("%q is longer than %d bytes", clip(name), maxName), "shorten it"
+	}
+	for i := range len(name) {
+		c := name[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		switch {
+		case i == 0 && !alnum:
+			return fmt.Sprintf("%q starts with %q", name, name[:1]), "start it with a letter or a digit"
+		case !alnum && !strings.ContainsRune("._:/-", rune(c)):
+			return fmt.Sprintf("%q holds %q", name, c), "use letters, digits and . _ : / - only"
+		}
+	}
+	return "", ""
+}
+
+// checkInterface applies the kernel's own rule (dev_valid_name).
+func checkInterface(name string) (cause string) {
+	switch {
+	case len(name) > maxInterface:
+		return fmt.Sprintf("%q is longer than %d bytes", clip(name), maxInterface)
+	case name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r\x00"):
+		return fmt.Sprintf("%q is no name of an interface", name)
+	}
+	return ""
+}
+
+func checkLabel(key, value string) (cause, fix string) {
+	const rule = "use a letter or _, then letters, digits and _ (Prometheus' rule)"
+	switch {
+	case key == "" || len(key) > maxLabelKey:
+		return fmt.Sprintf("a key has 1 to %d bytes", maxLabelKey), rule
+	case len(value) > maxLabelValue:
+		return fmt.Sprintf("the value is longer than %d bytes", maxLabelValue), "shorten it"
+	case !utf8.ValidString(value):
+		return "the value is not UTF-8", "encode it"
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "the value holds a control character", "leave it out"
+	}
+	for i := range len(key) {
+		c := key[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return fmt.Sprintf("the key holds %q", c), rule
+		}
+	}
+	return "", ""
+}
