@@ -1,0 +1,93 @@
+package frame
+
+import "encoding/binary"
+
+// Eth is an Ethernet header. Type 0 follows from the next layer.
+type Eth struct {
+	Dst, Src [6]byte
+	Type     uint16
+}
+
+func (e Eth) appendTo(b []byte, s stack, at int, _ []byte) []byte {
+	b = append(append(b, e.Dst[:]...), e.Src[:]...)
+	return binary.BigEndian.AppendUint16(b, or(e.Type, s.etherType(at+1)))
+}
+
+// VLAN is a tag: 802.1Q, or 802.1ad with TPID TypeQinQ. TPID 0 is TypeVLAN;
+// Type 0 follows from the next layer.
+type VLAN struct {
+	ID   uint16
+	PCP  uint8
+	DEI  bool
+	TPID uint16
+	Type uint16
+}
+
+func (v VLAN) tpid() uint16 { return or(v.TPID, TypeVLAN) }
+
+func (v VLAN) appendTo(b []byte, s stack, at int, _ []byte) []byte {
+	tci := uint16(v.PCP)<<13 | v.ID&0xfff
+	if v.DEI {
+		tci |= 1 << 12
+	}
+	b = binary.BigEndian.AppendUint16(b, tci)
+	return binary.BigEndian.AppendUint16(b, or(v.Type, s.etherType(at+1)))
+}
+
+// VXLAN is a VXLAN header with a valid VNI (RFC 7348). An Eth layer follows.
+type VXLAN struct {
+	VNI   uint32
+	Flags uint8 // 0 means 0x08: the VNI is valid
+}
+
+func (v VXLAN) appendTo(b []byte, _ stack, _ int, _ []byte) []byte {
+	b = append(b, or(v.Flags, 0x08), 0, 0, 0)
+	return binary.BigEndian.AppendUint32(b, v.VNI<<8)
+}
+
+// GRE is a GRE header (RFC 2784, RFC 2890): what follows it is IP, or an Eth
+// layer. The optional words are there when asked for.
+type GRE struct {
+	Checksum bool
+	Key      *uint32
+	Sequence *uint32
+	Protocol uint16 // 0 follows from the next layer
+}
+
+func (g GRE) appendTo(b []byte, s stack, at int, rest []byte) []byte {
+	start := len(b)
+	var flags uint16
+	if g.Checksum {
+		flags |= 0x8000
+	}
+	if g.Key != nil {
+		flags |= 0x2000
+	}
+	if g.Sequence != nil {
+		flags |= 0x1000
+	}
+	b = binary.BigEndian.AppendUint16(b, flags)
+	b = binary.BigEndian.AppendUint16(b, or(g.Protocol, s.etherType(at+1)))
+	if g.Checksum {
+		b = append(b, 0, 0, 0, 0)
+	}
+	if g.Key != nil {
+		b = binary.BigEndian.AppendUint32(b, *g.Key)
+	}
+	if g.Sequence != nil {
+		b = binary.BigEndian.AppendUint32(b, *g.Sequence)
+	}
+	if g.Checksum {
+		binary.BigEndian.PutUint16(b[start+4:], checksum(b[start:], rest))
+	}
+	return b
+}
+
+// or is a, or where that is zero b.
+func or[T comparable](a, b T) T {
+	var zero T
+	if a == zero {
+		return b
+	}
+	return a
+}
