@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"strings"
+	"time"
+)
+
+// reading is one look at a mirror.
+type reading struct {
+	Path     string
+	Now      int64 // when, in ns of CLOCK_MONOTONIC
+	Writer   writerView
+	Counters []counterView // in order of name
+}
+
+// writerView is what the mirror shows of its writer.
+type writerView struct {
+	State string // boot, run, halt, fail; stale or dead where the heartbeat has stopped
+	Age   int64  // ns since the last heartbeat
+}
+
+// live says that the writer is there and publishing.
+func (w writerView) live() bool { return w.State == "run" || w.State == "boot" }
+
+func (w writerView) String() string {
+	age := humanAge(time.Duration(w.Age)) + " ago"
+	switch w.State {
+	case "halt":
+		return "ended in good order, " + age
+	case "fail":
+		return "gave up, " + age
+	case "stale", "dead":
+		return w.State + ", last heartbeat " + age
+	}
+	return w.State + ", heartbeat " + age
+}
+
+// counterView is one counter as it is shown.
+type counterView struct {
+	Index, Generation          uint32
+	Name, Kind                 string
+	Source, ByteBasis          string
+	Valid, Stale, Ambiguous    bool
+	Gone                       bool // removed while it was read
+	Packets, Bytes             uint64
+	SampledAt                  int64 // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
+	Discontinuities            uint64
+	PacketsPerSec, BytesPerSec float64
+	HasRate                    bool
+}
+
+// present says that there is a value: absent is not zero.
+func (c counterView) present() bool { return c.SampledAt != 0 }
+
+// note names what a person must know before trusting the value.
+func (c counterView) note() string {
+	var notes []string
+	for _, n := range []struct {
+		is   bool
+		text string
+	}{
+		{c.Gone, "removed"},
+		{!c.present(), "never sampled"},
+		{c.present() && !c.Valid, "invalid"},
+		{c.Stale, "stale"},
+		{c.Ambiguous, "ambiguous"},
+		{c.Discontinuities > 0, plural(c.Discontinuities, "discontinuity", "discontinuities")},
+	} {
+		if n.is {
+			notes = append(notes, n.text)
+		}
+	}
+	return strings.Join(notes, ", ")
+}
+
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return humanCount(n) + " " + many
+}
+
+// cells of one counter; "-" stands where there is no value.
+func (c counterView) packetsCell() string { return c.cell(humanCount(c.Packets)) }
+func (c counterView) bytesCell() string   { return c.cell(humanCount(c.Bytes)) }
+func (c counterView) ageCell(now int64) string {
+	return c.cell(humanAge(time.Duration(now - c.SampledAt)))
+}
+
+func (c counterView) cell(s string) string {
+	if !c.present() {
+		return "-"
+	}
+	return s
+}
+
+func (c counterView) rateCell(perSecond float64) string {
+	if !c.HasRate {
+		return "-"
+	}
+	return humanRate(perSecond)
+}
+
+// rates fills the rates of cur in from the look before it: what was counted
+// between two samples, over the time between the two samples. There is none
+// where no new sample came, and none across a change of the counter.
+func rates(before, cur *reading) {
+	if before == nil {
+		return
+	}
+	type id struct{ index, generation uint32 }
+	old := make(map[id]*counterView, len(before.Counters))
+	for i := range before.Counters {
+		c := &before.Counters[i]
+		old[id{c.Index, c.Generation}] = c
+	}
+	for i := range cur.Counters {
+		c := &cur.Counters[i]
+		o := old[id{c.Index, c.Generation}]
+		if o == nil || !o.present() || !c.present() || c.Name != o.Name ||
+			c.SampledAt <= o.SampledAt || c.Packets < o.Packets || c.Bytes < o.Bytes {
+			continue
+		}
+		seconds := float64(c.SampledAt-o.SampledAt) / float64(time.Second)
+		c.PacketsPerSec = float64(c.Packets-o.Packets) / seconds
+		c.BytesPerSec = float64(c.Bytes-o.Bytes) / seconds
+		c.HasRate = true
+	}
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with testdata/golden/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got; -update rewrites it):\n%s", path, diff)
+	}
+}
+
+const second = int64(1e9)
+
+// twoReadings are two looks, two seconds apart, at every kind of counter.
+func twoReadings() (before, cur *reading) {
+	before = &reading{Path: "/dev/shm/flowtally/default.mirror", Now: 100 * second, Writer: writerView{"run", 3e6}, Counters: []counterView{
+		{Index: 0, Generation: 1, Name: "dns", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 1000, Bytes: 64000, SampledAt: 100*second - 4e6},
+		{Index: 1, Generation: 1, Name: "reused", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 7, Bytes: 7, SampledAt: 99 * second},
+		{Index: 2, Generation: 1, Name: "idle", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 0, Bytes: 0, SampledAt: 100*second - 4e6},
+		{Index: 3, Generation: 1, Name: "stuck", Kind: "flow", Source: "xdp eth1 generic", ByteBasis: "l2", Valid: true, Stale: true, Packets: 5, Bytes: 500, SampledAt: 40 * second},
+		{Index: 4, Generation: 1, Name: "new", Kind: "flow", Valid: true},
+		{Index: 5, Generation: 1, Name: "web", Kind: "flow", Source: "xdp eth0,eth1 native,generic", ByteBasis: "l2", Valid: true, Ambiguous: true, Packets: 1 << 40, Bytes: 1 << 50, SampledAt: 100*second - 4e6, Discontinuities: 2},
+	}}
+	c := *before
+	cur = &c
+	cur.Now += 2 * second
+	cur.Counters = append([]counterView(nil), before.Counters...)
+	for i := range cur.Counters {
+		if n := cur.Counters[i].Name; n == "dns" || n == "idle" || n == "web" {
+			cur.Counters[i].SampledAt += 2 * second
+		}
+	}
+	cur.Counters[0].Packets += 3_000_000
+	cur.Counters[0].Bytes += 192_000_000
+	cur.Counters[1] = counterView{Index: 1, Generation: 2, Name: "reuse2", Kind: "flow", Source: "sim", ByteBasis: "unknown", Packets: 9, Bytes: 9, SampledAt: 101 * second}
+	return before, cur
+}
+
+func TestGolden(t *testing.T) {
+	before, cur := twoReadings()
+	rates(before, cur)
+	sortCounters(cur.Counters, "name")
+	golden(t, "top.txt", renderTop(cur, 0))
+	golden(t, "top-6-lines.txt", renderTop(cur, 6))
+	golden(t, "get.txt", renderGet(cur))
+	cur.Writer = writerView{"dead", 75 * second}
+	golden(t, "top-dead.txt", renderTop(cur, 0))
+	var b bytes.Buffer
+	if err := printJSON(&b, toJSON(cur)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "get.json", b.String())
+}
+
+func TestRates(t *testing.T) {
+	before, cur := twoReadings()
+	rates(nil, cur)
+	for _, c := range cur.Counters {
+		if c.HasRate {
+			t.Errorf("%s has a rate after one look", c.Name)
+		}
+	}
+	rates(before, cur)
+	want := map[string]float64{"dns": 1_500_000, "idle": 0, "web": 0}
+	for _, c := range cur.Counters {
+		rate, has := want[c.Name]
+		if c.HasRate != has || c.PacketsPerSec != rate {
+			t.Errorf("%s: rate %v %v, want %v %v", c.Name, c.PacketsPerSec, c.HasRate, rate, has)
+		}
+	}
+	// A total that went back gives no rate, however it came about.
+	_, cur = twoReadings()
+	cur.Counters[0].Packets = 999
+	if rates(before, cur); cur.Counters[0].HasRate {
+		t.Error("a rate from a total that went back")
+	}
+}
+
+func TestSortCounters(t *testing.T) {
+	names := func(by string) string {
+		before, cur := twoReadings()
+		rates(before, cur)
+		sortCounters(cur.Counters, by)
+		var s []string
+		for _, c := range cur.Counters {
+			s = append(s, c.Name)
+		}
+		return strings.Join(s, " ")
+	}
+	for by, want := range map[string]string{
+		"name":    "dns idle new reuse2 stuck web",
+		"packets": "web dns reuse2 stuck idle new",
+		"bytes":   "web dns stuck reuse2 idle new",
+		"rate":    "dns idle new reuse2 stuck web",
+	} {
+		if got := names(by); got != want {
+			t.Errorf("by %s: %s, want %s", by, got, want)
+		}
+	}
+}
+
+func TestDrawOver(t *testing.T) {
+	got := drawOver("abcdef\nxy\n", 4)
+	want := "\x1b[Habc…\x1b[K\r\nxy\x1b[K\r\n\x1b[J"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
