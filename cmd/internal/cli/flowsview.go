@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// parseMatch is flow.ParseMatch with each mistake marked in the text.
+func parseMatch(text string) (flow.Match, error) {
+	m, err := flow.ParseMatch(text)
+	var mistakes flow.ParseErrors
+	if !errors.As(err, &mistakes) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+		return m, err
+	}
+	marks := []rune(strings.Repeat(" ", len([]rune(text))+1))
+	for _, e := range mistakes {
+		marks[len([]rune(text[:min(e.Offset, len(text))]))] = '^'
+	}
+	return m, fmt.Errorf("%w\n  %s\n  %s", err, text, strings.TrimRight(string(marks), " "))
+}
+
+// placementJSON is one flow in the JSON of flows.
+type placementJSON struct {
+	Name      string            `json:"name"`
+	Match     string            `json:"match"`
+	Priority  uint16            `json:"priority"`
+	Direction string            `json:"direction"`
+	Action    string            `json:"action"`
+	Interface string            `json:"interface"`
+	Labels    map[string]string `json:"labels"`
+	Backend   string            `json:"backend"`
+	Device    string            `json:"device"`
+	Mode      string            `json:"mode"`
+	Rejected  []rejectionJSON   `json:"rejected"`
+}
+
+type rejectionJSON struct {
+	Backend string `json:"backend"`
+	Reason  string `json:"reason"`
+}
+
+// printPlacements prints where flows are counted, and why not elsewhere.
+func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement) error {
+	if !asJSON {
+		_, err := io.WriteString(w, renderPlacements(placements))
+		return err
+	}
+	flows := make([]placementJSON, len(placements))
+	for i, p := range placements {
+		rejected := make([]rejectionJSON, len(p.Rejected))
+		for k, r := range p.Rejected {
+			rejected[k] = rejectionJSON(r)
+		}
+		labels := p.Flow.Labels
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		flows[i] = placementJSON{
+			Name: p.Flow.Name, Match: p.Flow.Match.String(), Priority: p.Flow.Priority,
+			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Labels: labels,
+			Backend: p.Source.Backend, Device: p.Source.Device, Mode: p.Source.Mode, Rejected: rejected,
+		}
+	}
+	return printJSON(w, struct {
+		Schema int             `json:"schema"`
+		Flows  []placementJSON `json:"flows"`
+	}{1, flows})
+}
+
+func renderPlacements(placements []dataplane.Placement) string {
+	t := table{heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
+	for _, p := range placements {
+		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
+			sourceText(p.Source), p.Flow.Match.String())
+		for _, k := range slices.Sorted(maps.Keys(p.Flow.Labels)) {
+			t.note("  label " + k + "=" + p.Flow.Labels[k])
+		}
+		for _, r := range p.Rejected {
+			t.note("  not " + r.Backend + ": " + r.Reason)
+		}
+	}
+	return t.render()
+}
+
+// sourceText names what counts a flow: "xdp eth0,eth1 native,generic".
+func sourceText(s dataplane.Source) string {
+	return orDash(strings.Join(strings.Fields(s.Backend+" "+s.Device+" "+s.Mode), " "))
+}
+
+// word returns the text form of a direction or an action.
+func word(v interface{ MarshalText() ([]byte, error) }) string {
+	text, err := v.MarshalText()
+	if err != nil {
+		return "?"
+	}
+	return string(text)
+}
