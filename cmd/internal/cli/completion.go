@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -153,10 +154,25 @@ func findFlag(node *kong.Node, name string) *kong.Flag {
 	return nil
 }
 
-// valuesOf returns what a flag or an argument may be: the words of its enum.
+// valuesOf returns what a flag or an argument may be: the words of its enum, or
+// what its tag "complete" names.
 func valuesOf(v *kong.Value, _ map[string]string) []string {
-	if v.Enum == "" {
-		return nil
+	if v.Enum != "" {
+		return v.EnumSlice()
 	}
-	return v.EnumSlice()
+	switch v.Tag.Get("complete") {
+	case "interfaces":
+		return interfaceNames()
+	}
+	return nil
+}
+
+// interfaceNames returns the network interfaces; none where they cannot be listed.
+func interfaceNames() []string {
+	links, _ := net.Interfaces()
+	names := make([]string, len(links))
+	for i, l := range links {
+		names[i] = l.Name
+	}
+	return names
 }
