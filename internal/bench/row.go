@@ -1,14 +1,6 @@
 package bench
 
-import (
-	"context"
-	"errors"
-)
-
-// ErrDisturbed is what a [Side] returns when its conditions did not hold while
-// it ran (a writer that did not keep its rate, say): the round is discarded
-// and run again, a bounded number of times.
-var ErrDisturbed = errors.New("conditions of the measurement did not hold")
+import "context"
 
 // Side runs n operations and returns what one of them cost, in nanoseconds of
 // the clock that the row is about. It is called on the runner's thread, which

@@ -1,0 +1,12 @@
+package bench
+
+import "errors"
+
+var (
+	// ErrDisturbed is what a [Side] returns when its conditions did not hold
+	// while it ran (a writer that did not keep its rate, say): the round is
+	// discarded and run again, a bounded number of times.
+	ErrDisturbed = errors.New("conditions of the measurement did not hold")
+	// ErrNoRow: no row has that name.
+	ErrNoRow = errors.New("no such row")
+)

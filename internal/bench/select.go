@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Select returns the rows whose names match any of patterns, as path.Match
+// does ("shm.*"), in the order of rows; all of them when there is no pattern.
+// A pattern that matches nothing is refused.
+func Select(rows []Row, patterns []string) ([]Row, error) {
+	if len(patterns) == 0 {
+		return rows, nil
+	}
+	chosen := make([]bool, len(rows))
+	for _, p := range patterns {
+		found := false
+		for i, row := range rows {
+			ok, err := path.Match(p, row.Name)
+			if err != nil {
+				return nil, fmt.Errorf("row %q: matching: %w", p, err)
+			}
+			chosen[i] = chosen[i] || ok
+			found = found || ok
+		}
+		if !found {
+			names := make([]string, len(rows))
+			for i, row := range rows {
+				names[i] = row.Name
+			}
+			return nil, fmt.Errorf("row %q: %w; there are: %s", p, ErrNoRow, strings.Join(names, " "))
+		}
+	}
+	var list []Row
+	for i, row := range rows {
+		if chosen[i] {
+			list = append(list, row)
+		}
+	}
+	return list, nil
+}
