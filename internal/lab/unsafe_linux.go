@@ -27,3 +27,34 @@ func ioctlEthtool(fd int, name string, word *[2]uint32) error {
 	}
 	return nil
 }
+
+// mmsghdr is struct mmsghdr of sendmmsg(2).
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32 // set by the kernel: bytes sent
+	_   [4]byte
+}
+
+// messages lays out one message per slot. They point at the frames, which the
+// slots keep alive for as long as the messages are used.
+func messages(slots []slot) []mmsghdr {
+	msgs, iovs := make([]mmsghdr, len(slots)), make([]unix.Iovec, len(slots))
+	for i, s := range slots {
+		iovs[i].Base = unsafe.SliceData(s.frame)
+		iovs[i].SetLen(len(s.frame))
+		msgs[i].hdr.Iov = &iovs[i]
+		msgs[i].hdr.SetIovlen(1)
+	}
+	return msgs
+}
+
+// sendmmsg offers msgs, at least one, to the socket and returns how many the
+// kernel took. The error is 0 or that of the first message when it took none.
+func sendmmsg(fd int, msgs []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(msgs))), uintptr(len(msgs)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}

@@ -1,8 +1,10 @@
 package need
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +61,14 @@ func Tool(t testing.TB, names ...string) {
 	for _, name := range names {
 		_, err := exec.LookPath(name)
 		check(t, "tool:"+name, err)
+	}
+}
+
+// CPUs needs that many CPUs. It is the need "cpus".
+func CPUs(t testing.TB, n int) {
+	t.Helper()
+	if have := runtime.NumCPU(); have < n {
+		Missing(t, "cpus", fmt.Sprintf("%d CPUs, this machine has %d", n, have))
 	}
 }
 

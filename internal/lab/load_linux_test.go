@@ -1,0 +1,66 @@
+package lab
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func TestSchedule(t *testing.T) {
+	a := [][]byte{{1}, {2}, {3}}
+	b := [][]byte{{4}}
+	slots, err := schedule([]Stream{{Name: "a", Frames: a}, {Name: "b", Frames: b, Weight: 4}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var byStream [2]int
+	var byFrame [5]int
+	for _, s := range slots {
+		byStream[s.stream]++
+		byFrame[s.frame[0]]++
+	}
+	if byStream[1] != 4*byStream[0] || len(slots) < minSchedule {
+		t.Errorf("shares %v of %d, want 1:4", byStream, len(slots))
+	}
+	if d := byFrame[1] - byFrame[3]; d < 0 || d > 1 {
+		t.Errorf("frames of one stream: %v, want about as many of each", byFrame[1:4])
+	}
+	for _, bad := range [][]Stream{nil, {{Name: "empty"}}, {{Name: "vast", Frames: a, Weight: maxSchedule + 1}}} {
+		if _, err := schedule(bad, 1); err == nil {
+			t.Errorf("schedule of %v was accepted", bad)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	w := wire(t, WireOptions{})
+	s, err := w.Far.NewSender(testStreams(), SenderOptions{Rate: 20_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := s.Run(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(start).Seconds()
+	// Never more than the rate; how much less depends on who else runs.
+	if n := float64(sum(s.Sent()).Packets); n > 20_000*took+64 || n < 1000 {
+		t.Errorf("%g frames in %.3f s, want at most 20000/s", n, took)
+	}
+}
+
+// Sending allocates nothing, whatever is accounted.
+func TestSendAllocates(t *testing.T) {
+	w := wire(t, WireOptions{})
+	s, err := w.Far.NewSender(testStreams(), SenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if n := testing.AllocsPerRun(100, func() { s.send(32) }); n != 0 {
+		t.Errorf("%g allocations per batch, want none", n)
+	}
+}
