@@ -1,0 +1,194 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// NewService is the client of an instance at the other end of cc, without any
+// supervision. Its Close ends the use of cc by calling hangUp, if not nil, and
+// leaves the instance alone. A cc that is broken answers ErrUnavailable.
+func NewService(cc grpc.ClientConnInterface, hangUp func() error) dataplane.Service {
+	return newRemote(cc, hangUp)
+}
+
+// remote turns the calls of a Service into RPCs.
+type remote struct {
+	rpc    pluginv1.DataplaneClient
+	hangUp func() error
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	closing sync.Once
+	err     error // of hangUp
+}
+
+var _ dataplane.Service = (*remote)(nil)
+
+func newRemote(cc grpc.ClientConnInterface, hangUp func() error) *remote {
+	r := &remote{rpc: pluginv1.NewDataplaneClient(cc), hangUp: hangUp}
+	r.life, r.end = context.WithCancel(context.Background())
+	return r
+}
+
+func callOptions() []grpc.CallOption {
+	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)}
+}
+
+// call is one RPC; it settles whose end an end was.
+func call[Req, Resp any](
+	ctx context.Context, r *remote, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
+) (Resp, error) {
+	var none Resp
+	if r.life.Err() != nil {
+		return none, dataplane.ErrClosed
+	}
+	resp, err := rpc(ctx, req, callOptions()...)
+	if err != nil {
+		return none, r.failed(ctx, err)
+	}
+	return resp, nil
+}
+
+// failed is the error of a call. A call that was cancelled although ctx stands
+// lost its connection: by our Close, or under it.
+func (r *remote) failed(ctx context.Context, err error) error {
+	if r.life.Err() != nil {
+		return dataplane.ErrClosed
+	}
+	if ctx.Err() == nil && status.Code(err) == codes.Canceled {
+		return fmt.Errorf("%w: %s", dataplane.ErrUnavailable, status.Convert(err).Message())
+	}
+	return fromStatus(err)
+}
+
+func (r *remote) configure(ctx context.Context, cfg *pluginv1.Config) (dataplane.Info, error) {
+	resp, err := call(ctx, r, r.rpc.Configure, &pluginv1.ConfigureRequest{Config: cfg})
+	return infoFromProto(resp.GetInfo()), err
+}
+
+func (r *remote) Info(ctx context.Context) (dataplane.Info, error) {
+	resp, err := call(ctx, r, r.rpc.Info, &pluginv1.InfoRequest{})
+	return infoFromProto(resp.GetInfo()), err
+}
+
+func (r *remote) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
+	msg, err := flowsToProto(flows)
+	if err != nil {
+		return nil, fmt.Errorf("adding flows: %w", err)
+	}
+	placed, err := r.addFlows(ctx, msg)
+	if err != nil {
+		return nil, err
+	}
+	return placementsFromProto(placed)
+}
+
+func (r *remote) addFlows(ctx context.Context, flows []*pluginv1.Flow) ([]*pluginv1.Placement, error) {
+	resp, err := call(ctx, r, r.rpc.AddFlows, &pluginv1.AddFlowsRequest{Flows: flows})
+	return resp.GetPlacements(), err
+}
+
+func (r *remote) RemoveFlows(ctx context.Context, names ...string) error {
+	// A name that protobuf cannot carry names no flow.
+	if i := slices.IndexFunc(names, func(s string) bool { return text(s) != s }); i >= 0 {
+		return fmt.Errorf("removing flows: %w: %q", dataplane.ErrNotFound, names[i])
+	}
+	_, err := call(ctx, r, r.rpc.RemoveFlows, &pluginv1.RemoveFlowsRequest{Names: names})
+	return err
+}
+
+func (r *remote) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+	resp, err := call(ctx, r, r.rpc.Placements, &pluginv1.PlacementsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return placementsFromProto(resp.GetPlacements())
+}
+
+func (r *remote) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
+	resp, err := call(ctx, r, r.rpc.Conditions, &pluginv1.ConditionsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return conditionsFromProto(resp.GetConditions()), nil
+}
+
+func (r *remote) Events(ctx context.Context) (<-chan dataplane.Event, error) {
+	q := newQueue(ctx)
+	next, err := r.subscribe(q.ctx)
+	if err != nil {
+		q.close()
+		return nil, err
+	}
+	go func() {
+		defer q.close()
+		for ev, err := next(); err == nil; ev, err = next() {
+			q.push(ev)
+		}
+	}()
+	return q.out, nil
+}
+
+// subscribe returns once the subscription stands. next blocks for one event;
+// it is called until it answers an error, which is io.EOF when the instance closed.
+func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, error), err error) {
+	sctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(r.life, cancel)
+	release := func() {
+		stop()
+		cancel()
+	}
+	stream, err := call(sctx, r, r.rpc.Events, &pluginv1.EventsRequest{})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	header, err := stream.Header()
+	if err == nil && len(header.Get(subscribedKey)) == 0 {
+		// The call ended before it began; the stream holds why.
+		if _, err = stream.Recv(); err == nil || errors.Is(err, io.EOF) {
+			err = errors.New("subscribing to events: the plugin did not confirm the subscription")
+		}
+	}
+	if err != nil {
+		release()
+		return nil, r.failed(ctx, err)
+	}
+	return func() (dataplane.Event, error) {
+		resp, err := stream.Recv()
+		if err != nil {
+			release()
+			return dataplane.Event{}, err
+		}
+		return eventFromProto(resp.GetEvent()), nil
+	}, nil
+}
+
+// shutdown closes the instance itself.
+func (r *remote) shutdown(ctx context.Context) error {
+	_, err := call(ctx, r, r.rpc.Close, &pluginv1.CloseRequest{})
+	return err
+}
+
+func (r *remote) Close() error {
+	r.closing.Do(func() {
+		r.end()
+		if r.hangUp != nil {
+			r.err = r.hangUp()
+		}
+	})
+	return r.err
+}

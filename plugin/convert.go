@@ -1,0 +1,246 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// maxMatchText bounds the text of one match; the longest valid one is far shorter.
+const maxMatchText = 16 << 10
+
+var (
+	directions = map[flow.Direction]pluginv1.Direction{
+		flow.Ingress: pluginv1.Direction_DIRECTION_INGRESS,
+		flow.Egress:  pluginv1.Direction_DIRECTION_EGRESS,
+	}
+	actions = map[flow.Action]pluginv1.Action{
+		flow.Count: pluginv1.Action_ACTION_COUNT,
+		flow.Drop:  pluginv1.Action_ACTION_DROP,
+	}
+)
+
+// invalid makes an error that satisfies ErrInvalid.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", dataplane.ErrInvalid, fmt.Errorf(format, args...))
+}
+
+// flowsToProto validates before it writes: the text of a match that breaks a
+// rule could read back as another match.
+func flowsToProto(flows []flow.Flow) ([]*pluginv1.Flow, error) {
+	out := make([]*pluginv1.Flow, len(flows))
+	var errs []error
+	for i := range flows {
+		if err := checkFlow(&flows[i]); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out[i] = flowToProto(&flows[i])
+	}
+	if errs != nil {
+		return nil, invalid("%w", errors.Join(errs...))
+	}
+	return out, nil
+}
+
+// checkFlow is flow.Validate, and what protobuf asks of strings besides.
+func checkFlow(f *flow.Flow) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	for _, s := range []string{f.Name, f.Interface} {
+		if !utf8.ValidString(s) {
+			return fmt.Errorf("flow %q: %q is not UTF-8", f.Name, s)
+		}
+	}
+	for k, v := range f.Labels {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("flow %q: label %q: %q is not UTF-8", f.Name, k, v)
+		}
+	}
+	return nil
+}
+
+func flowToProto(f *flow.Flow) *pluginv1.Flow {
+	return &pluginv1.Flow{
+		Name: f.Name, Match: f.Match.String(), Priority: uint32(f.Priority),
+		Direction: directions[f.Direction], Action: actions[f.Action],
+		Interface: f.Interface, Latency: f.Latency, Labels: maps.Clone(f.Labels),
+	}
+}
+
+// flowsFromProto reports every flow that breaks a rule, not the first alone.
+func flowsFromProto(in []*pluginv1.Flow) ([]flow.Flow, error) {
+	var out []flow.Flow
+	var errs []error
+	for i, p := range in {
+		f, err := flowFromProto(p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("flow %d: %w", i, err))
+			continue
+		}
+		out = append(out, f)
+	}
+	if errs != nil {
+		return nil, invalid("%w", errors.Join(errs...))
+	}
+	return out, nil
+}
+
+func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
+	if p == nil {
+		return flow.Flow{}, errors.New("no flow in the message")
+	}
+	f := flow.Flow{
+		Name: p.Name, Priority: uint16(p.Priority), Interface: p.Interface, Latency: p.Latency,
+	}
+	if len(p.Labels) > 0 {
+		f.Labels = p.Labels
+	}
+	var errs []error
+	if p.Priority > math.MaxUint16 {
+		errs = append(errs, fmt.Errorf("priority %d is above %d", p.Priority, math.MaxUint16))
+	}
+	var ok bool
+	if f.Direction, ok = keyOf(directions, p.Direction); !ok {
+		errs = append(errs, fmt.Errorf("direction %d is not known", p.Direction))
+	}
+	if f.Action, ok = keyOf(actions, p.Action); !ok {
+		errs = append(errs, fmt.Errorf("action %d is not known", p.Action))
+	}
+	if len(p.Match) > maxMatchText {
+		errs = append(errs, fmt.Errorf("match of %d bytes is longer than %d", len(p.Match), maxMatchText))
+	} else {
+		var err error
+		if f.Match, err = flow.ParseMatch(p.Match); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if errs == nil {
+		if err := f.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if errs != nil {
+		return flow.Flow{}, fmt.Errorf("%.80q: %w", p.Name, errors.Join(errs...))
+	}
+	return f, nil
+}
+
+// keyOf is the inverse of a map that is one to one.
+func keyOf[K, V comparable](m map[K]V, v V) (K, bool) {
+	for k, w := range m {
+		if w == v {
+			return k, true
+		}
+	}
+	var zero K
+	return zero, false
+}
+
+func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
+	flows, err := flowsToProto(c.Flows)
+	if err != nil {
+		return nil, err
+	}
+	out := &pluginv1.Config{
+		Instance: c.Instance, Backend: c.Backend, Flows: flows,
+		Mirror: &pluginv1.MirrorConfig{
+			Path: c.Mirror.Path, Counters: int64(c.Mirror.Counters), LatencyCounters: int64(c.Mirror.LatencyCounters),
+			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
+		},
+		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
+		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins},
+	}
+	for _, i := range c.Interfaces {
+		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: i.Mode})
+	}
+	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.XDP.PinDir} {
+		if !utf8.ValidString(s) {
+			return nil, invalid("configuration: %q is not UTF-8", s)
+		}
+	}
+	for _, i := range c.Interfaces {
+		if !utf8.ValidString(i.Name) || !utf8.ValidString(i.Mode) {
+			return nil, invalid("interface %q: name or mode %q is not UTF-8", i.Name, i.Mode)
+		}
+	}
+	return out, nil
+}
+
+// configFromProto checks what the wire's types leave open; what a
+// configuration means is checked by the instance that gets it.
+func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
+	if p == nil {
+		return dataplane.Config{}, invalid("no configuration in the message")
+	}
+	flows, ferr := flowsFromProto(p.Flows)
+	errs := []error{ferr}
+	num := func(field string, v int64) int {
+		if int64(int(v)) != v {
+			errs = append(errs, invalid("%s: %d is out of range", field, v))
+		}
+		return int(v)
+	}
+	c := dataplane.Config{
+		Instance: p.Instance, Backend: p.Backend, Flows: flows,
+		Mirror: dataplane.MirrorConfig{
+			Path:            p.GetMirror().GetPath(),
+			Counters:        num("mirror.counters", p.GetMirror().GetCounters()),
+			LatencyCounters: num("mirror.latency_counters", p.GetMirror().GetLatencyCounters()),
+			History:         num("mirror.history", p.GetMirror().GetHistory()),
+			HistoryPeriod:   time.Duration(p.GetMirror().GetHistoryPeriodNs()),
+			Mode:            fs.FileMode(p.GetMirror().GetMode()),
+		},
+		Poll: dataplane.PollConfig{
+			Period: time.Duration(p.GetPoll().GetPeriodNs()),
+			Busy:   p.GetPoll().GetBusy(),
+			CPU:    num("poll.cpu", p.GetPoll().GetCpu()),
+		},
+		XDP: dataplane.XDPConfig{
+			PinDir:   p.GetXdp().GetPinDir(),
+			MaxFlows: num("xdp.max_flows", p.GetXdp().GetMaxFlows()),
+			KeepPins: p.GetXdp().GetKeepPins(),
+		},
+	}
+	for n, i := range p.Interfaces {
+		if i == nil {
+			errs = append(errs, invalid("interface %d: empty", n))
+			continue
+		}
+		c.Interfaces = append(c.Interfaces, dataplane.Interface{Name: i.Name, Mode: i.Mode})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return dataplane.Config{}, err
+	}
+	return c, nil
+}
+
+// text makes a string of the plugin's fit to travel: what it says is for a person.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func timeToProto(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// timeFromProto reads an absent or impossible time as the zero time.
+func timeFromProto(t *timestamppb.Timestamp) time.Time {
+	if t.CheckValid() != nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

@@ -1,0 +1,106 @@
+package plugin
+
+import (
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// What a Service answers, both ways. The writing side is the plugin, which
+// holds valid flows; the reading side takes nothing for granted.
+
+var severities = map[dataplane.Severity]pluginv1.Severity{
+	dataplane.Low:    pluginv1.Severity_SEVERITY_LOW,
+	dataplane.Medium: pluginv1.Severity_SEVERITY_MEDIUM,
+	dataplane.High:   pluginv1.Severity_SEVERITY_HIGH,
+}
+
+func infoToProto(i dataplane.Info) *pluginv1.Info {
+	return &pluginv1.Info{
+		Instance: text(i.Instance), Mirror: text(i.Mirror), Version: text(i.Version),
+		Pid: int64(i.PID), Started: timeToProto(i.Started),
+	}
+}
+
+func infoFromProto(p *pluginv1.Info) dataplane.Info {
+	return dataplane.Info{
+		Instance: p.GetInstance(), Mirror: p.GetMirror(), Version: p.GetVersion(),
+		PID: int(p.GetPid()), Started: timeFromProto(p.GetStarted()),
+	}
+}
+
+func placementsToProto(in []dataplane.Placement) []*pluginv1.Placement {
+	out := make([]*pluginv1.Placement, len(in))
+	for i := range in {
+		p := &in[i]
+		out[i] = &pluginv1.Placement{
+			Flow:    flowToProto(&p.Flow),
+			Source:  &pluginv1.Source{Backend: text(p.Source.Backend), Device: text(p.Source.Device), Mode: text(p.Source.Mode)},
+			Counter: &pluginv1.Handle{Index: p.Counter.Index, Generation: p.Counter.Generation},
+		}
+		for _, r := range p.Rejected {
+			out[i].Rejected = append(out[i].Rejected, &pluginv1.Rejection{Backend: text(r.Backend), Reason: text(r.Reason)})
+		}
+	}
+	return out
+}
+
+func placementsFromProto(in []*pluginv1.Placement) ([]dataplane.Placement, error) {
+	out := make([]dataplane.Placement, len(in))
+	for i, p := range in {
+		f, err := flowFromProto(p.GetFlow())
+		if err != nil {
+			return nil, fmt.Errorf("reading placement %d of the plugin: %w", i, err)
+		}
+		out[i] = dataplane.Placement{
+			Flow:    f,
+			Source:  dataplane.Source{Backend: p.GetSource().GetBackend(), Device: p.GetSource().GetDevice(), Mode: p.GetSource().GetMode()},
+			Counter: dataplane.Handle{Index: p.GetCounter().GetIndex(), Generation: p.GetCounter().GetGeneration()},
+		}
+		for _, r := range p.GetRejected() {
+			out[i].Rejected = append(out[i].Rejected, dataplane.Rejection{Backend: r.GetBackend(), Reason: r.GetReason()})
+		}
+	}
+	return out, nil
+}
+
+func conditionsToProto(in []dataplane.Condition) []*pluginv1.Condition {
+	out := make([]*pluginv1.Condition, len(in))
+	for i, c := range in {
+		out[i] = &pluginv1.Condition{
+			Code: text(c.Code), Severity: severities[c.Severity], Object: text(c.Object),
+			Text: text(c.Text), Fix: text(c.Fix), Since: timeToProto(c.Since),
+		}
+	}
+	return out
+}
+
+func conditionsFromProto(in []*pluginv1.Condition) []dataplane.Condition {
+	out := make([]dataplane.Condition, len(in))
+	for i, p := range in {
+		// A severity that this side does not know is taken for the worst.
+		severity, ok := keyOf(severities, p.GetSeverity())
+		if !ok {
+			severity = dataplane.High
+		}
+		out[i] = dataplane.Condition{
+			Code: p.GetCode(), Severity: severity, Object: p.GetObject(),
+			Text: p.GetText(), Fix: p.GetFix(), Since: timeFromProto(p.GetSince()),
+		}
+	}
+	return out
+}
+
+func eventToProto(e dataplane.Event) *pluginv1.Event {
+	return &pluginv1.Event{
+		Time: timeToProto(e.Time), Kind: text(string(e.Kind)), Object: text(e.Object), Text: text(e.Text), Lost: e.Lost,
+	}
+}
+
+func eventFromProto(p *pluginv1.Event) dataplane.Event {
+	return dataplane.Event{
+		Time: timeFromProto(p.GetTime()), Kind: dataplane.EventKind(p.GetKind()),
+		Object: p.GetObject(), Text: p.GetText(), Lost: p.GetLost(),
+	}
+}

@@ -1,0 +1,74 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// find is the path of the plugin's binary: path itself, or BinaryName beside
+// this program's executable, or in $PATH, in this order. What a privileged
+// process would start is checked for who could have written it.
+func find(path string) (string, error) {
+	found, err := locate(path)
+	if err != nil {
+		return "", err
+	}
+	if err := trusted(found); err != nil {
+		return "", fmt.Errorf("finding the plugin: %w", err)
+	}
+	return found, nil
+}
+
+func locate(path string) (string, error) {
+	if path != "" {
+		abs, err := filepath.Abs(path)
+		if err == nil {
+			err = executable(abs)
+		}
+		if err != nil {
+			return "", fmt.Errorf("finding the plugin: %w", err)
+		}
+		return abs, nil
+	}
+	var beside string
+	if self, err := os.Executable(); err == nil {
+		if resolved, err := filepath.EvalSymlinks(self); err == nil {
+			self = resolved
+		}
+		beside = filepath.Join(filepath.Dir(self), BinaryName)
+		err := executable(beside)
+		if err == nil {
+			return beside, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("finding the plugin: %w", err)
+		}
+	}
+	found, err := exec.LookPath(BinaryName)
+	if err != nil {
+		return "", fmt.Errorf("finding the plugin: no %s and none called %s in $PATH: "+
+			"install it there, or name its path: %w", beside, BinaryName, fs.ErrNotExist)
+	}
+	if found, err = filepath.Abs(found); err != nil {
+		return "", fmt.Errorf("finding the plugin: %w", err)
+	}
+	return found, nil
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file: name the plugin's binary", path)
+	}
+	if info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not executable: chmod +x it", path)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+var (
+	// ErrStart: the plugin process did not come up to the point where it speaks
+	// the protocol; the text holds the cause and the last lines that it wrote.
+	ErrStart = errors.New("plugin did not start")
+	// ErrIncompatible: the plugin speaks no protocol version that this program
+	// speaks; the text says which of the two is to be upgraded.
+	ErrIncompatible = errors.New("incompatible plugin")
+	// ErrUntrusted: root refuses to start a binary that somebody else could have
+	// written; the text names the file and what to change.
+	ErrUntrusted = errors.New("untrusted plugin")
+)
+
+// domain marks the ErrorInfo details that are ours.
+const domain = "flowtally"
+
+// maxErrorText bounds what travels of an error's text: it goes in a header,
+// whose size both ends bound. What is cut is said.
+const maxErrorText = 32 << 10
+
+type sentinel struct {
+	err    error
+	reason string
+	code   codes.Code
+}
+
+// sentinels in the order in which they choose the status code: when an error
+// satisfies several, the first gives the code and all travel as details.
+var sentinels = []sentinel{
+	{dataplane.ErrClosed, "CLOSED", codes.FailedPrecondition},
+	{dataplane.ErrUnavailable, "UNAVAILABLE", codes.Unavailable},
+	{dataplane.ErrInvalid, "INVALID", codes.InvalidArgument},
+	{dataplane.ErrExists, "EXISTS", codes.AlreadyExists},
+	{dataplane.ErrNotFound, "NOT_FOUND", codes.NotFound},
+	{dataplane.ErrPermission, "PERMISSION", codes.PermissionDenied},
+	{dataplane.ErrInUse, "IN_USE", codes.FailedPrecondition},
+	{dataplane.ErrFull, "FULL", codes.ResourceExhausted},
+	{dataplane.ErrUnplaced, "UNPLACED", codes.FailedPrecondition},
+	{probe.ErrNotSupported, "NOT_SUPPORTED", codes.Unimplemented},
+	{context.DeadlineExceeded, "DEADLINE_EXCEEDED", codes.DeadlineExceeded},
+	{context.Canceled, "CANCELED", codes.Canceled},
+}
+
+// remoteError is an error that crossed the wire: the text as it was over
+// there, and the sentinels that it satisfied there.
+type remoteError struct {
+	text   string
+	causes []error
+}
+
+func (e *remoteError) Error() string   { return e.text }
+func (e *remoteError) Unwrap() []error { return e.causes }
+
+// toStatus turns an error of a Service into one that gRPC carries whole. An
+// error that satisfies no sentinel travels as codes.Unknown with its text.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	code := codes.Unknown
+	var details []protoadapt.MessageV1
+	for _, s := range sentinels {
+		if !errors.Is(err, s.err) {
+			continue
+		}
+		if code == codes.Unknown {
+			code = s.code
+		}
+		details = append(details, &errdetails.ErrorInfo{Domain: domain, Reason: s.reason, Metadata: unsupported(s.err, err)})
+	}
+	st := status.New(code, clip(err.Error()))
+	if with, derr := st.WithDetails(details...); derr == nil {
+		st = with
+	}
+	return st.Err()
+}
+
+// unsupported is the content of a conclusive "no", so that errors.As finds it on the other side.
+func unsupported(sentinel, err error) map[string]string {
+	var u *probe.UnsupportedError
+	if sentinel != probe.ErrNotSupported || !errors.As(err, &u) {
+		return nil
+	}
+	return map[string]string{
+		"feature": clip(u.Feature), "object": clip(u.Object), "reason": clip(u.Reason), "fix": clip(u.Fix),
+	}
+}
+
+// fromStatus is the inverse of toStatus. Of an error that a server of ours did
+// not make it keeps what the code alone says: a broken connection is
+// ErrUnavailable, a call that the other side does not know ErrNotSupported.
+func fromStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	e := &remoteError{text: st.Message()}
+	for _, d := range st.Details() {
+		info, ok := d.(*errdetails.ErrorInfo)
+		if !ok || info.GetDomain() != domain {
+			continue
+		}
+		if cause := causeOf(info); cause != nil {
+			e.causes = append(e.causes, cause)
+		}
+	}
+	if len(e.causes) > 0 {
+		return e
+	}
+	switch st.Code() {
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s", dataplane.ErrUnavailable, st.Message())
+	case codes.Canceled:
+		e.causes = []error{context.Canceled}
+	case codes.DeadlineExceeded:
+		e.causes = []error{context.DeadlineExceeded}
+	case codes.Unimplemented:
+		return &probe.UnsupportedError{
+			Feature: "this call", Object: "the plugin", Reason: st.Message(),
+			Fix: "use flowtally and flowtally-plugin of one release",
+		}
+	}
+	return e
+}
+
+func causeOf(info *errdetails.ErrorInfo) error {
+	for _, s := range sentinels {
+		if s.reason != info.GetReason() {
+			continue
+		}
+		if m := info.GetMetadata(); s.err == probe.ErrNotSupported && len(m) > 0 {
+			return &probe.UnsupportedError{
+				Feature: m["feature"], Object: m["object"], Reason: m["reason"], Fix: m["fix"],
+			}
+		}
+		return s.err
+	}
+	return nil
+}
+
+// clip makes s fit to travel: valid UTF-8, as protobuf asks, and of bounded size.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxErrorText {
+		return s
+	}
+	cut := maxErrorText
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d bytes omitted)", s[:cut], len(s)-cut)
+}

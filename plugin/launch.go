@@ -1,0 +1,198 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// Options of Launch. The zero value starts flowtally-plugin with an empty
+// configuration; Config is what one usually sets.
+type Options struct {
+	// Path of the plugin's binary. Empty means BinaryName beside this program's
+	// executable, else in $PATH.
+	Path string
+	// Args are handed to the binary. flowtally-plugin takes none.
+	Args []string
+	// Env is added to this process's environment, as "KEY=value".
+	Env []string
+	// Config of the instance.
+	Config dataplane.Config
+	// Logger gets what the plugin logs, and what the supervisor does. nil discards.
+	Logger *slog.Logger
+	// Stderr gets a copy of the plugin's stderr, byte by byte. Optional.
+	Stderr io.Writer
+	// StartTimeout bounds the time from the start of the process to its
+	// handshake. 0 means 15 s.
+	StartTimeout time.Duration
+	// ConfigureTimeout bounds the start of the instance in it. 0 means 60 s.
+	ConfigureTimeout time.Duration
+	// CloseTimeout bounds the orderly end; the process is killed then. 0 means 30 s.
+	CloseTimeout time.Duration
+	// Watchdog is how long a plugin may not answer a health check before it is
+	// killed and started again. 0 means 30 s; negative: for ever, for debuggers.
+	Watchdog time.Duration
+	// RestartMin and RestartMax bound the pause before a restart, which doubles
+	// as long as the plugin dies soon. 0 means 100 ms and 10 s.
+	RestartMin, RestartMax time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	or := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	or(&o.StartTimeout, 15*time.Second)
+	or(&o.ConfigureTimeout, time.Minute)
+	or(&o.CloseTimeout, 30*time.Second)
+	or(&o.Watchdog, 30*time.Second)
+	or(&o.RestartMin, 100*time.Millisecond)
+	or(&o.RestartMax, 10*time.Second)
+	o.RestartMax = max(o.RestartMax, o.RestartMin)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// session is one life of the plugin process.
+type session struct {
+	child   *child
+	gp      *goplugin.Client
+	svc     *remote
+	health  grpc_health_v1.HealthClient
+	info    dataplane.Info
+	started time.Time
+}
+
+// start runs one plugin process and configures it. The error tells why it
+// could not, with the last lines that it wrote; no process is left then.
+func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, err error) {
+	path, err := find(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	lines := &logLines{log: o.Logger, raw: o.Stderr}
+	synced := &logLines{log: o.Logger, raw: o.Stderr}
+	s := &session{child: newChild(path, o.Args, environment(o)), started: time.Now()}
+	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  handshake,
+		VersionedPlugins: versions(nil),
+		RunnerFunc:       s.child.prepare,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		StartTimeout:     o.StartTimeout,
+		Stderr:           lines,
+		SyncStdout:       synced,
+		SyncStderr:       synced,
+		SkipHostEnv:      true, // environment filters it
+		// Off, and nothing else: go-plugin parses the plugin's stderr for any other
+		// logger, and panics on a line of JSON whose "@message" is no string.
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
+	})
+	stop := context.AfterFunc(ctx, func() { _ = s.child.Kill(ctx) })
+	defer func() {
+		stop()
+		if err != nil {
+			s.gp.Kill()
+		}
+	}()
+	protocol, err := s.gp.Client()
+	if err != nil {
+		return nil, startError(ctx, path, s.child, lines, err)
+	}
+	raw, err := protocol.Dispense(dispensed)
+	if err != nil {
+		return nil, fmt.Errorf("starting plugin %s: %w: %w", path, ErrStart, err)
+	}
+	ends := raw.(*ends)
+	s.svc, s.health = ends.svc, grpc_health_v1.NewHealthClient(ends.cc)
+
+	cctx, cancel := context.WithTimeout(ctx, o.ConfigureTimeout)
+	defer cancel()
+	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
+		return nil, configureError(ctx, path, s.child, lines, err)
+	}
+	return s, nil
+}
+
+// environment is that of this process without what belongs to another pair of
+// host and plugin, and with what the plugin is told.
+func environment(o *Options) []string {
+	var env []string
+	for _, kv := range append(os.Environ(), o.Env...) {
+		if !strings.HasPrefix(kv, "PLUGIN_") && !strings.HasPrefix(kv, hostFDEnv+"=") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, levelEnv+"="+hostLevel(o.Logger))
+}
+
+// startError says why there was no handshake.
+func startError(ctx context.Context, path string, c *child, lines *logLines, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
+	}
+	if v := c.version(); v != 0 && v != ProtocolVersion {
+		side := "the plugin is newer: upgrade this program, or install the plugin of its release"
+		if v < ProtocolVersion {
+			side = "the plugin is older: install the plugin of this program's release"
+		}
+		return fmt.Errorf("starting plugin %s: %w: it speaks protocol version %d, this program speaks %d; %s",
+			path, ErrIncompatible, v, ProtocolVersion, side)
+	}
+	why := firstLine(err.Error())
+	next := "is it a plugin of flowtally? run it by hand to see"
+	select {
+	case <-c.exited:
+		if !c.killed() {
+			why = "it ended before the handshake (" + c.cause + ")"
+		}
+	default:
+	}
+	if strings.Contains(why, "timeout while waiting") {
+		why = "no handshake in time, so it was killed"
+	}
+	return fmt.Errorf("starting plugin %s: %w: %s; %s%s", path, ErrStart, why, next, quoted(lines))
+}
+
+// configureError adds what the plugin wrote last where it died of its
+// configuration; an error that it answered says all by itself.
+func configureError(ctx context.Context, path string, c *child, lines *logLines, err error) error {
+	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	why := firstLine(err.Error())
+	select {
+	case <-c.exited:
+		why = "it ended (" + c.cause + ")"
+	case <-time.After(drainTime):
+	}
+	return fmt.Errorf("configuring plugin %s: %w: %s%s", path, ErrStart, why, quoted(lines))
+}
+
+func quoted(lines *logLines) string {
+	tail := lines.lastLines()
+	if tail == "" {
+		return ""
+	}
+	return "; it wrote:\n  " + strings.ReplaceAll(tail, "\n", "\n  ")
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return text(line)
+}

@@ -1,0 +1,213 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxLine bounds a line of the plugin's stderr; what is behind it is dropped.
+	maxLine = 64 << 10
+	// maxAttrs bounds the attributes taken from one line.
+	maxAttrs = 64
+	// tailLines is how many of the last lines are kept to explain a death.
+	tailLines = 12
+	// maxTailLine bounds each of them.
+	maxTailLine = 512
+)
+
+// logLines is the host's end of the plugin's stderr: it cuts what is written
+// into lines and hands each to the log. The plugin may write anything: a line
+// that is no JSON record of hclog's is logged as text. Writes never fail.
+type logLines struct {
+	log *slog.Logger
+	raw io.Writer // gets every byte, before anything looks at it; may be nil
+
+	mu      sync.Mutex
+	line    []byte
+	dropped int // bytes of the current line beyond maxLine
+	panicky bool
+	tail    []string
+}
+
+func (w *logLines) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.raw != nil {
+		if _, err := w.raw.Write(p); err != nil {
+			w.raw = nil // a broken copy must not stop the plugin's log
+		}
+	}
+	for rest := p; len(rest) > 0; {
+		line, after, complete := bytes.Cut(rest, []byte{'\n'})
+		take := min(len(line), maxLine-len(w.line))
+		w.line = append(w.line, line[:take]...)
+		w.dropped += len(line) - take
+		if complete {
+			w.flush()
+		}
+		rest = after
+	}
+	return len(p), nil
+}
+
+// lastLines is the end of what the plugin wrote, for a person.
+func (w *logLines) lastLines() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.line) > 0 {
+		w.flush()
+	}
+	return strings.Join(w.tail, "\n")
+}
+
+func (w *logLines) flush() {
+	line := bytes.TrimRight(w.line, "\r")
+	dropped := w.dropped
+	if len(line) > 0 {
+		w.emit(line, dropped)
+	}
+	w.line, w.dropped = w.line[:0], 0
+}
+
+func (w *logLines) emit(line []byte, dropped int) {
+	r, ok := parseRecord(line)
+	if !ok {
+		s := text(string(line))
+		if strings.HasPrefix(s, "panic: ") || strings.HasPrefix(s, "fatal error: ") || strings.HasPrefix(s, "SIG") {
+			w.panicky = true // all that follows is the trace
+		}
+		level := slog.LevelWarn
+		if w.panicky {
+			level = slog.LevelError
+		}
+		r = record(time.Now(), level, s, []slog.Attr{slog.Bool("raw", true)})
+	}
+	if dropped > 0 {
+		r.AddAttrs(slog.Int("bytes_omitted", dropped))
+	}
+	w.remember(r)
+	if h := w.log.Handler(); h.Enabled(context.Background(), r.Level) {
+		_ = h.Handle(context.Background(), r)
+	}
+}
+
+func (w *logLines) remember(r slog.Record) {
+	s := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" || a.Key == "err" {
+			s += ": " + a.Value.String()
+		}
+		return true
+	})
+	if len(s) > maxTailLine {
+		s = text(s[:maxTailLine]) + "…"
+	}
+	if len(w.tail) == tailLines {
+		w.tail = append(w.tail[:0], w.tail[1:]...)
+	}
+	w.tail = append(w.tail, s)
+}
+
+// parseRecord reads one JSON object with a message in hclog's form. Keys keep
+// their order; the first of each of hclog's keys is the record's, a later one
+// an attribute. Values may be of any type, whatever the key.
+func parseRecord(line []byte) (slog.Record, bool) {
+	var (
+		at                       = time.Now()
+		level                    = slog.LevelInfo
+		message                  string
+		haveM, haveL, haveT, end bool
+		attrs                    []slog.Attr
+	)
+	err := eachMember(line, func(key string, v any) {
+		s, isString := v.(string)
+		switch {
+		case key == keyMessage && !haveM:
+			if haveM = true; !isString {
+				s = compact(v)
+			}
+			message = s
+		case key == keyLevel && !haveL && isString:
+			haveL = true
+			level, _ = levelFromName(s)
+		case key == keyTime && !haveT && isString:
+			if t, err := time.Parse(hclogTime, s); err == nil {
+				at, haveT = t, true
+			}
+		case len(attrs) < maxAttrs:
+			attrs = append(attrs, attr(key, v))
+		case !end:
+			end = true
+			attrs = append(attrs, slog.Bool("attributes_omitted", true))
+		}
+	})
+	if err != nil || !haveM {
+		return slog.Record{}, false
+	}
+	if level == off {
+		level = slog.LevelError
+	}
+	return record(at, level, message, attrs), true
+}
+
+// eachMember calls f for every member of a JSON object, in the order of the text.
+func eachMember(line []byte, f func(key string, v any)) error {
+	if len(line) == 0 || line[0] != '{' || !json.Valid(line) {
+		return errors.New("no JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, ok := key.(string)
+		if !ok {
+			return errors.New("no JSON object")
+		}
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		f(name, v)
+	}
+	return nil
+}
+
+// attr keeps the types that slog knows; the rest stays JSON.
+func attr(key string, v any) slog.Attr {
+	switch v := v.(type) {
+	case string:
+		return slog.String(key, v)
+	case bool:
+		return slog.Bool(key, v)
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return slog.Int64(key, n)
+		}
+		if f, err := v.Float64(); err == nil {
+			return slog.Float64(key, f)
+		}
+	}
+	return slog.Any(key, json.RawMessage(compact(v)))
+}
+
+func compact(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "unreadable"
+	}
+	return string(b)
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package plugin
+
+import (
+	"net"
+	"runtime"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+func peerCredentials() error {
+	return &probe.UnsupportedError{
+		Feature: "the control socket", Object: runtime.GOOS,
+		Reason: "peers are identified by SO_PEERCRED, which is Linux's", Fix: "run on Linux",
+	}
+}
+
+func peerUID(net.Conn) (uint32, error) { return 0, peerCredentials() }

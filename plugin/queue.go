@@ -1,0 +1,95 @@
+package plugin
+
+import (
+	"context"
+	"sync"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// queueLength is how far a receiver may lag before it loses the oldest events.
+const queueLength = 256
+
+// queue is one receiver's end of a stream of events. push never waits: of a
+// receiver that lags it drops the oldest event, and the next one that the
+// receiver gets says how many it lost.
+type queue struct {
+	out    chan dataplane.Event
+	ctx    context.Context // ends with the receiver's context or by close
+	cancel context.CancelFunc
+
+	mu   sync.Mutex
+	ring []dataplane.Event
+	wake chan struct{} // holds a token when ring is not empty
+	done chan struct{} // closed by close: what the ring holds is still delivered
+	once sync.Once
+}
+
+func newQueue(ctx context.Context) *queue {
+	q := &queue{
+		out:  make(chan dataplane.Event),
+		wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
+	q.ctx, q.cancel = context.WithCancel(ctx)
+	go q.pump()
+	return q
+}
+
+func (q *queue) push(ev dataplane.Event) {
+	q.mu.Lock()
+	if len(q.ring) == queueLength {
+		lost := q.ring[0].Lost + 1
+		q.ring = append(q.ring[:0], q.ring[1:]...)
+		q.ring[0].Lost += lost
+	}
+	q.ring = append(q.ring, ev)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pop takes the oldest event.
+func (q *queue) pop() (ev dataplane.Event, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.ring) == 0 {
+		return ev, false
+	}
+	ev = q.ring[0]
+	q.ring = append(q.ring[:0], q.ring[1:]...)
+	return ev, true
+}
+
+// close ends the stream once the receiver took what is queued, or its context ends.
+func (q *queue) close() { q.once.Do(func() { close(q.done) }) }
+
+// pump hands events out one by one, and closes the channel at the end. The
+// event on offer is no longer in the ring, so it outlives younger ones that are
+// dropped; the order holds, and the event behind the gap says how wide it is.
+func (q *queue) pump() {
+	defer close(q.out)
+	defer q.cancel()
+	for {
+		ev, ok := q.pop()
+		if !ok {
+			select {
+			case <-q.wake:
+				continue
+			case <-q.ctx.Done():
+				return
+			case <-q.done:
+			}
+			if ev, ok = q.pop(); !ok {
+				return
+			}
+		}
+		select {
+		case q.out <- ev:
+		case <-q.ctx.Done():
+			return
+		}
+	}
+}

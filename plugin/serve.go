@@ -1,0 +1,163 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+)
+
+// hostFDEnv names the descriptor whose end of file means that the host is gone.
+const hostFDEnv = "FLOWTALLY_PLUGIN_HOST_FD"
+
+// closeGrace bounds the closing of an instance whose host is gone or which was
+// signalled: longer than any orderly close, short enough for a service manager.
+const closeGrace = 30 * time.Second
+
+// ServeOptions make a plugin.
+type ServeOptions struct {
+	// Factory makes the instance when the host configures it. Required.
+	Factory Factory
+	// Program to name to a person who starts the plugin by hand. Empty means
+	// "flowtally run".
+	Program string
+}
+
+// Serve is the main function of a plugin: it serves until the host ends it,
+// the host dies, or SIGTERM or SIGINT arrives; each of these closes the
+// instance first. The result is the exit code of the process. It is called once, from main, and owns
+// stdout: nothing may be written there before.
+func Serve(opts ServeOptions) int {
+	if os.Getenv(handshake.MagicCookieKey) != handshake.MagicCookieValue {
+		byHand(os.Stderr, opts.Program)
+		return 1
+	}
+	stderr := os.Stderr // goplugin.Serve replaces the variable
+	log := pluginLogger(stderr, os.Getenv(levelEnv))
+	life, end := context.WithCancel(context.Background())
+	defer end()
+
+	srv := &server{factory: opts.Factory, life: life, log: log}
+	p := &process{log: log, server: srv}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() { p.stop("signal " + (<-signals).String()) }()
+	if err := p.watchHost(os.Getenv(hostFDEnv)); err != nil {
+		log.Error("watching the host", "error", err)
+		return 1
+	}
+
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig:  handshake,
+		VersionedPlugins: versions(srv),
+		GRPCServer:       p.newGRPC,
+		Logger: hclog.New(&hclog.LoggerOptions{
+			Name: "go-plugin", Level: hclog.Warn, Output: stderr, JSONFormat: true,
+		}),
+	})
+	return p.finish()
+}
+
+func byHand(w io.Writer, program string) {
+	if program == "" {
+		program = "flowtally run"
+	}
+	fmt.Fprintf(w, "This binary is a plugin. It is not meant to be executed directly:\n"+
+		"it is started by the program that uses it. To count flows, run `%s`.\n", program)
+}
+
+// process ends the plugin's process in order, whoever asks first.
+type process struct {
+	log    *slog.Logger
+	server *server
+
+	mu   sync.Mutex
+	grpc *grpc.Server
+	once sync.Once
+	err  error
+}
+
+// newGRPC is called by go-plugin once, before it serves.
+func (p *process) newGRPC(opts []grpc.ServerOption) *grpc.Server {
+	s := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))...)
+	p.mu.Lock()
+	p.grpc = s
+	p.mu.Unlock()
+	return s
+}
+
+// watchHost waits in the background for the end of file on the descriptor that the host holds
+// open as long as it lives, however it dies. Without one there is no watch.
+func (p *process) watchHost(fd string) error {
+	if fd == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(fd, 10, 16)
+	if err != nil {
+		return fmt.Errorf("%s=%q: %w", hostFDEnv, fd, err)
+	}
+	pipe := os.NewFile(uintptr(n), "host")
+	if pipe == nil {
+		return fmt.Errorf("%s=%q: no such descriptor", hostFDEnv, fd)
+	}
+	go func() {
+		_, err := io.Copy(io.Discard, pipe)
+		if err != nil {
+			p.log.Warn("watching the host", "error", err)
+		}
+		p.stop("the host is gone")
+	}()
+	return nil
+}
+
+// stop closes the instance, then the server, which ends goplugin.Serve. An
+// instance that does not close in time is abandoned: the process exits, and the kernel
+// keeps or drops what it held as for any process that dies.
+func (p *process) stop(why string) {
+	p.log.Info("plugin is ending", "reason", why)
+	abandon := time.AfterFunc(closeGrace, func() {
+		p.log.Error("closing the instance took too long, exiting", "limit", closeGrace)
+		os.Exit(1)
+	})
+	defer abandon.Stop()
+	p.close()
+	p.mu.Lock()
+	s := p.grpc
+	p.mu.Unlock()
+	if s == nil {
+		// go-plugin is between its start and the server; there is nothing to lose.
+		os.Exit(0)
+	}
+	s.Stop()
+}
+
+func (p *process) close() {
+	p.once.Do(func() {
+		if p.err = p.server.close(); p.err != nil {
+			p.log.Error("closing the instance", "error", p.err)
+		}
+	})
+}
+
+// finish is what is left when the server ended, by stop or by the host's word.
+func (p *process) finish() int {
+	p.close()
+	// The host made the directory of the socket; when it died it cannot remove it.
+	if dir := os.Getenv(goplugin.EnvUnixSocketDir); dir != "" {
+		_ = os.Remove(dir)
+	}
+	if p.err != nil {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,224 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// maxMessage bounds one message in either direction. 65,536 flows with long
+// matches, labels and rejections take about 40 MB.
+const maxMessage = 256 << 20
+
+// subscribedKey is in the header of an Events stream once the subscription stands.
+const subscribedKey = "flowtally-subscribed"
+
+// Factory makes the instance that a plugin serves. ctx lives as long as the
+// plugin does and ends early when the host gives up on the call; l writes to
+// the host's log.
+type Factory func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error)
+
+// Register serves svc on s, for a client made by [NewService]. Configure and
+// Close are refused: who started the instance ends it.
+func Register(s grpc.ServiceRegistrar, svc dataplane.Service) {
+	pluginv1.RegisterDataplaneServer(s, &server{svc: svc})
+}
+
+// server turns calls into those of a Service: of one that is handed in, or of
+// one that Configure makes.
+type server struct {
+	pluginv1.UnimplementedDataplaneServer
+
+	factory Factory         // nil: svc was handed in, Configure and Close are refused
+	life    context.Context // ends with the process
+	log     *slog.Logger
+
+	// making is held over a call of factory, so that Close waits for it.
+	making sync.Mutex
+
+	mu     sync.Mutex
+	svc    dataplane.Service
+	closed bool
+}
+
+func (s *server) service() (dataplane.Service, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.svc != nil:
+		return s.svc, nil
+	case s.closed:
+		return nil, dataplane.ErrClosed
+	}
+	return nil, invalid("this plugin is not configured yet: the first call must be Configure")
+}
+
+func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+	if s.factory == nil {
+		return nil, toStatus(fmt.Errorf("configuring: %w: the instance runs already and is configured by who started it", dataplane.ErrPermission))
+	}
+	cfg, err := configFromProto(req.GetConfig())
+	if err != nil {
+		return nil, toStatus(fmt.Errorf("configuring: %w", err))
+	}
+	svc, err := s.configure(ctx, cfg)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.ConfigureResponse{Info: infoToProto(info)}, nil
+}
+
+func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.mu.Lock()
+	svc, closed := s.svc, s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return nil, dataplane.ErrClosed
+	case svc != nil:
+		return nil, fmt.Errorf("configuring: %w: this plugin is configured already", dataplane.ErrExists)
+	}
+	// The factory may keep its context for the life of the instance, so the
+	// call's own end must not reach it once the instance stands.
+	life, cancel := context.WithCancel(s.life)
+	stop := context.AfterFunc(ctx, cancel)
+	svc, err := s.factory(life, cfg, s.log)
+	if err == nil && svc == nil {
+		err = errors.New("configuring: the plugin's factory returned no instance")
+	}
+	if !stop() && err == nil {
+		// The host gave up while the instance was being made: nobody knows of it.
+		err = errors.Join(context.Cause(ctx), svc.Close())
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s.mu.Lock()
+	s.svc = svc
+	s.mu.Unlock()
+	return svc, nil
+}
+
+func (s *server) Info(ctx context.Context, _ *pluginv1.InfoRequest) (*pluginv1.InfoResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.InfoResponse{Info: infoToProto(info)}, nil
+}
+
+func (s *server) AddFlows(ctx context.Context, req *pluginv1.AddFlowsRequest) (*pluginv1.AddFlowsResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	flows, err := flowsFromProto(req.GetFlows())
+	if err != nil {
+		return nil, toStatus(fmt.Errorf("adding flows: %w", err))
+	}
+	placed, err := svc.AddFlows(ctx, flows...)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.AddFlowsResponse{Placements: placementsToProto(placed)}, nil
+}
+
+func (s *server) RemoveFlows(ctx context.Context, req *pluginv1.RemoveFlowsRequest) (*pluginv1.RemoveFlowsResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := svc.RemoveFlows(ctx, req.GetNames()...); err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.RemoveFlowsResponse{}, nil
+}
+
+func (s *server) Placements(ctx context.Context, _ *pluginv1.PlacementsRequest) (*pluginv1.PlacementsResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	placed, err := svc.Placements(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.PlacementsResponse{Placements: placementsToProto(placed)}, nil
+}
+
+func (s *server) Conditions(ctx context.Context, _ *pluginv1.ConditionsRequest) (*pluginv1.ConditionsResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	conditions, err := svc.Conditions(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.ConditionsResponse{Conditions: conditionsToProto(conditions)}, nil
+}
+
+func (s *server) Events(_ *pluginv1.EventsRequest, stream grpc.ServerStreamingServer[pluginv1.EventsResponse]) error {
+	svc, err := s.service()
+	if err != nil {
+		return toStatus(err)
+	}
+	events, err := svc.Events(stream.Context())
+	if err != nil {
+		return toStatus(err)
+	}
+	if err := stream.SendHeader(metadata.Pairs(subscribedKey, "1")); err != nil {
+		return err
+	}
+	for ev := range events {
+		if err := stream.Send(&pluginv1.EventsResponse{Event: eventToProto(ev)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) Close(_ context.Context, _ *pluginv1.CloseRequest) (*pluginv1.CloseResponse, error) {
+	if s.factory == nil {
+		return nil, toStatus(fmt.Errorf("closing: %w: the instance is ended by who started it", dataplane.ErrPermission))
+	}
+	if err := s.close(); err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.CloseResponse{}, nil
+}
+
+// close ends the instance, if there is one, and refuses a later Configure. It
+// waits for a Configure under way. The Service stays in place: it answers
+// ErrClosed itself.
+func (s *server) close() error {
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.mu.Lock()
+	svc := s.svc
+	s.closed = true
+	s.mu.Unlock()
+	if svc == nil {
+		return nil
+	}
+	return svc.Close()
+}

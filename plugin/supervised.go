@@ -1,0 +1,328 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// Client is an instance in a plugin process that is supervised: when it ends,
+// it is started again with the flows of that moment. It satisfies dataplane.Service, and all
+// methods may be called from any goroutine. See the package comment for what a
+// restart looks like from here.
+type Client struct {
+	opts Options
+	log  *slog.Logger
+
+	life     context.Context // ends when Close is called
+	end      context.CancelFunc
+	finished chan struct{} // closed when supervise returned; result is set then
+	result   error
+	burials  sync.WaitGroup
+
+	// op is held over a change of flows until its outcome is known and noted, which may
+	// be longer than the caller waits. It guards flows.
+	op    chan struct{}
+	flows []*pluginv1.Flow // in the order of addition, which breaks ties of priority
+	base  *pluginv1.Config // without flows
+
+	mu        sync.Mutex
+	cur       *session // nil while the plugin is down
+	info      dataplane.Info
+	down      dataplane.Condition // while cur is nil
+	restarts  int
+	receivers map[*receiver]struct{}
+}
+
+var _ dataplane.Service = (*Client)(nil)
+
+// receiver is one stream of events, which outlives sessions.
+type receiver struct {
+	q  *queue
+	on *session // the last one that it was attached to; guarded by Client.mu
+}
+
+// Launch starts the plugin and configures it. ctx bounds the launch alone;
+// Close ends the plugin. An error says why, and no process is left.
+func Launch(ctx context.Context, opts Options) (*Client, error) {
+	o := opts.withDefaults()
+	cfg, err := configToProto(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(ctx, &o, cfg)
+	if err != nil {
+		return nil, err
+	}
+	flows := cfg.Flows
+	cfg.Flows = nil
+	c := &Client{
+		opts: o, log: o.Logger, flows: flows, base: cfg,
+		finished: make(chan struct{}), op: make(chan struct{}, 1),
+		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	go c.supervise(s)
+	return c, nil
+}
+
+// config is the configuration with the flows of now. It waits for a change
+// under way, which ends soon when the process is dead.
+func (c *Client) config() *pluginv1.Config {
+	c.op <- struct{}{}
+	defer func() { <-c.op }()
+	cfg := proto.CloneOf(c.base)
+	cfg.Flows = slices.Clone(c.flows)
+	return cfg
+}
+
+// session is the running one, or why there is none.
+func (c *Client) session() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.life.Err() != nil:
+		return nil, dataplane.ErrClosed
+	case c.cur == nil:
+		return nil, fmt.Errorf("%w: %s", dataplane.ErrUnavailable, c.down.Text)
+	}
+	return c.cur, nil
+}
+
+// settle is the error of a call on s: that the session is over explains any
+// error that is no answer of the instance.
+func (c *Client) settle(ctx context.Context, s *session, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if c.life.Err() != nil {
+		return dataplane.ErrClosed
+	}
+	if !errors.Is(err, dataplane.ErrUnavailable) && slices.ContainsFunc(sentinels, func(e sentinel) bool { return errors.Is(err, e.err) }) {
+		return err
+	}
+	select {
+	case <-s.child.exited:
+		return fmt.Errorf("%w: the plugin process ended (%s) and is being restarted", dataplane.ErrUnavailable, s.child.cause)
+	case <-time.After(50 * time.Millisecond): // the end of a connection is seen before that of its process
+		return err
+	}
+}
+
+// Info implements dataplane.Service. While the plugin is down it answers what
+// held before, with a PID of 0: the mirror is still where it was.
+func (c *Client) Info(ctx context.Context) (dataplane.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return dataplane.Info{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return dataplane.Info{}, dataplane.ErrClosed
+	}
+	info := c.info
+	if c.cur == nil {
+		info.PID = 0
+	}
+	return info, nil
+}
+
+// Restarts counts how often the plugin was started again.
+func (c *Client) Restarts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restarts
+}
+
+// AddFlows implements dataplane.Service. When ctx ends before the plugin
+// answered, the outcome is not known to the caller, but kept over restarts.
+func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
+	msg, err := flowsToProto(flows)
+	if err != nil {
+		return nil, fmt.Errorf("adding flows: %w", err)
+	}
+	var placed []*pluginv1.Placement
+	err = c.change(ctx, func(ctx context.Context, s *session) (err error) {
+		placed, err = s.svc.addFlows(ctx, msg)
+		return err
+	}, func() { c.flows = append(c.flows, msg...) })
+	if err != nil {
+		return nil, err
+	}
+	return placementsFromProto(placed)
+}
+
+// RemoveFlows implements dataplane.Service; ctx is as in AddFlows.
+func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
+	gone := make(map[string]bool, len(names))
+	for _, n := range names {
+		gone[n] = true
+	}
+	return c.change(ctx, func(ctx context.Context, s *session) error {
+		return s.svc.RemoveFlows(ctx, names...)
+	}, func() {
+		c.flows = slices.DeleteFunc(c.flows, func(f *pluginv1.Flow) bool { return gone[f.Name] })
+	})
+}
+
+// change makes a call that changes the flows, one at a time, and notes it when
+// it succeeded. The call itself is not cancelled with ctx: its outcome must be
+// known, or a restart could undo or repeat it.
+func (c *Client) change(ctx context.Context, rpc func(context.Context, *session) error, note func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s, err := c.session()
+	if err != nil {
+		return err
+	}
+	select {
+	case c.op <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.child.exited:
+		return c.settle(ctx, s, dataplane.ErrUnavailable)
+	case <-c.life.Done():
+		return dataplane.ErrClosed
+	}
+	if now, err := c.session(); err != nil || now != s {
+		<-c.op
+		return c.settle(ctx, s, dataplane.ErrUnavailable)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-c.op }()
+		err := rpc(context.WithoutCancel(ctx), s)
+		if err == nil {
+			note()
+		}
+		done <- err
+	}()
+	select {
+	case err = <-done:
+		return c.settle(ctx, s, err)
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the plugin: %w", ctx.Err())
+	}
+}
+
+// Placements implements dataplane.Service.
+func (c *Client) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	placed, err := s.svc.Placements(ctx)
+	return placed, c.settle(ctx, s, err)
+}
+
+// Conditions implements dataplane.Service. While the plugin is down the one
+// condition is CodeRestarting.
+func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
+	c.mu.Lock()
+	s, down := c.cur, c.down
+	c.mu.Unlock()
+	switch {
+	case c.life.Err() != nil:
+		return nil, dataplane.ErrClosed
+	case s == nil:
+		return []dataplane.Condition{down}, nil
+	}
+	conditions, err := s.svc.Conditions(ctx)
+	return conditions, c.settle(ctx, s, err)
+}
+
+// Events implements dataplane.Service. The stream goes on over restarts, each of which it
+// shows as condition-raised, plugin-restarted and condition-gone.
+func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := &receiver{q: newQueue(ctx)}
+	c.mu.Lock()
+	if c.life.Err() != nil {
+		c.mu.Unlock()
+		r.q.close()
+		return nil, dataplane.ErrClosed
+	}
+	c.receivers[r] = struct{}{}
+	s := c.cur
+	r.on = s
+	c.mu.Unlock()
+	context.AfterFunc(r.q.ctx, func() { c.drop(r) })
+	if s == nil {
+		return r.q.out, nil // the next session attaches it
+	}
+	if err := c.attach(r, s); err != nil {
+		if err = c.settle(ctx, s, err); !errors.Is(err, dataplane.ErrUnavailable) {
+			c.drop(r)
+			return nil, err
+		}
+	}
+	return r.q.out, nil
+}
+
+// attach subscribes r on s and returns once the subscription stands. What ends
+// it but the end of the instance is the end of s: the next session attaches r again.
+func (c *Client) attach(r *receiver, s *session) error {
+	next, err := s.svc.subscribe(r.q.ctx)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			ev, err := next()
+			if errors.Is(err, io.EOF) {
+				c.drop(r)
+			}
+			if err != nil {
+				return
+			}
+			r.q.push(ev)
+		}
+	}()
+	return nil
+}
+
+func (c *Client) drop(r *receiver) {
+	c.mu.Lock()
+	delete(c.receivers, r)
+	c.mu.Unlock()
+	r.q.close()
+}
+
+// broadcast is for the supervisor's own events.
+func (c *Client) broadcast(ev dataplane.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.receivers {
+		r.q.push(ev)
+	}
+}
+
+// Close implements dataplane.Service: it ends the instance in order, then the
+// process. Calls under way answer ErrClosed.
+func (c *Client) Close() error {
+	c.end()
+	<-c.finished
+	c.burials.Wait()
+	c.mu.Lock()
+	left := c.receivers
+	c.receivers = nil
+	c.mu.Unlock()
+	for r := range left {
+		r.q.close()
+	}
+	return c.result
+}

@@ -1,0 +1,197 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// CodeRestarting is the code of the condition that stands while the plugin is down.
+const CodeRestarting = "plugin-restarting"
+
+// objectPlugin is what events and conditions of the supervisor are about.
+const objectPlugin = "plugin"
+
+// supervise keeps one plugin running until Close. It alone starts and ends
+// processes, so that there is never more than one.
+func (c *Client) supervise(s *session) {
+	defer close(c.finished)
+	pause := backoff{min: c.opts.RestartMin, max: c.opts.RestartMax}
+	for s != nil {
+		why, ended := c.watch(s)
+		if !ended {
+			c.result = c.finish(s)
+			return
+		}
+		pause.lived(time.Since(s.started))
+		c.wentDown(why)
+		c.bury(s.gp)
+		s = c.restart(&pause, why)
+	}
+	c.result = c.cleanUp()
+}
+
+// watch returns when the plugin ended by itself, or was killed because it did
+// not answer, and says why; or when Close was called (ended is false).
+func (c *Client) watch(s *session) (why string, ended bool) {
+	hung := make(chan struct{})
+	ctx, cancel := context.WithCancel(c.life)
+	defer cancel()
+	if c.opts.Watchdog > 0 {
+		go func() {
+			if pulse(ctx, s.health, c.opts.Watchdog) {
+				close(hung)
+			}
+		}()
+	}
+	select {
+	case <-c.life.Done():
+		return "", false
+	case <-s.child.exited:
+		return s.child.cause, true
+	case <-hung:
+		_ = s.child.Kill(ctx)
+		<-s.child.exited
+		return fmt.Sprintf("no answer for %v, killed", c.opts.Watchdog), true
+	}
+}
+
+// pulse asks for the plugin's health until it had no good answer for as long
+// as limit (true) or ctx ends (false).
+func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.Duration) bool {
+	tick := time.NewTicker(max(limit/3, time.Millisecond))
+	defer tick.Stop()
+	for good := time.Now(); time.Since(good) < limit; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		call, cancel := context.WithTimeout(ctx, limit)
+		_, err := health.Check(call, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
+		cancel()
+		if err == nil {
+			good = time.Now()
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// wentDown makes calls answer ErrUnavailable until the next session.
+func (c *Client) wentDown(why string) {
+	now := time.Now()
+	c.mu.Lock()
+	c.cur = nil
+	c.down = dataplane.Condition{
+		Code: CodeRestarting, Severity: dataplane.High, Object: objectPlugin, Since: now,
+		Text: "the plugin process ended (" + why + "); values in the mirror stand still until it runs again",
+		Fix:  "it is started again by itself; the log above holds its last words",
+	}
+	text := c.down.Text
+	c.mu.Unlock()
+	c.log.Warn("plugin ended", "cause", why)
+	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: CodeRestarting + ": " + text})
+}
+
+// bury frees what go-plugin holds of a dead process. It waits for the pipes,
+// which a child of the plugin may keep open for a while, so nobody waits for it but Close.
+func (c *Client) bury(gp *goplugin.Client) { c.burials.Go(gp.Kill) }
+
+// restart tries until a plugin runs with the flows of now, or Close is called (nil).
+func (c *Client) restart(pause *backoff, why string) *session {
+	cfg := c.config()
+	for attempt := 1; ; attempt++ {
+		wait := time.NewTimer(pause.next())
+		select {
+		case <-wait.C:
+		case <-c.life.Done():
+			wait.Stop()
+			return nil
+		}
+		s, err := start(c.life, &c.opts, cfg)
+		if err == nil {
+			c.cameUp(s, why, attempt)
+			return s
+		}
+		if c.life.Err() != nil {
+			return nil
+		}
+		c.log.Error("restarting the plugin", "attempt", attempt, "error", err)
+		c.mu.Lock()
+		c.down.Text = fmt.Sprintf("the plugin process ended (%s) and does not start: attempt %d: %v", why, attempt, err)
+		c.mu.Unlock()
+	}
+}
+
+// cameUp attaches every receiver of events to the new session before any call
+// can reach it, so that no change made through it is missed.
+func (c *Client) cameUp(s *session, why string, attempts int) {
+	for {
+		c.mu.Lock()
+		var pending []*receiver
+		for r := range c.receivers {
+			if r.on != s {
+				r.on = s
+				pending = append(pending, r)
+			}
+		}
+		if len(pending) == 0 {
+			c.cur, c.info = s, s.info
+			c.restarts++
+			c.mu.Unlock()
+			break
+		}
+		c.mu.Unlock()
+		for _, r := range pending {
+			// An error here is the end of s, which is noticed next, or of r.
+			_ = c.attach(r, s)
+		}
+	}
+	c.log.Info("plugin restarted", "pid", s.info.PID, "attempts", attempts)
+	now := time.Now()
+	c.broadcast(dataplane.Event{
+		Time: now, Kind: dataplane.PluginRestarted, Object: objectPlugin,
+		Text: fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
+	})
+	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionGone, Object: objectPlugin, Text: CodeRestarting})
+}
+
+// finish ends the instance in order, then the process.
+func (c *Client) finish(s *session) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
+	defer cancel()
+	err := s.svc.shutdown(ctx)
+	s.gp.Kill()
+	switch {
+	case errors.Is(err, dataplane.ErrUnavailable):
+		c.log.Warn("plugin ended while it was being closed", "cause", s.child.cause)
+		return c.cleanUp()
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("closing: the plugin did not close within %v and was killed: %w", c.opts.CloseTimeout, err)
+	}
+	return err
+}
+
+// cleanUp is Close while the plugin is down. What a dead plugin left attached, a
+// drop rule perhaps, would stay: unless the configuration says so, one more
+// plugin is started, which adopts it, and closed.
+func (c *Client) cleanUp() error {
+	if c.opts.Config.XDP.KeepPins {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
+	defer cancel()
+	s, err := start(ctx, &c.opts, c.config())
+	if err != nil {
+		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)
+	}
+	err = s.svc.shutdown(ctx)
+	s.gp.Kill()
+	return err
+}
