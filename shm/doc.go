@@ -4,8 +4,8 @@
 //
 // The format is specified in docs/mirror-format.md; layout.go holds its
 // offsets. In short: a header page, a catalogue with one entry per counter
-// (name, labels, source, flags), blocks of 64 counters in columns with one
-// sequence word and two copies each, 64-byte two-slot records for
+// (name, labels, source, flags), blocks of 64 counters with one sequence word
+// and two copies each, 64-byte two-slot records for
 // latency-critical counters, and a history ring.
 //
 // # What a reader may rely on
@@ -28,8 +28,8 @@
 //
 // # Who may call what, from where
 //
-// Reader: any goroutine. Counter.Load: any goroutine. A Snapshot or a Cursor
-// belongs to one goroutine at a time. What a Reader handed out stays readable
+// Reader: any goroutine. A Counter, a Snapshot or a Cursor belongs to one
+// goroutine at a time; a Counter may be copied. What a Reader handed out stays readable
 // after Close, which only ends lookups: the mapping lives as long as anything
 // refers to it.
 //

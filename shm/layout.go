@@ -41,7 +41,7 @@ const (
 	hdrCounters    = 48 // u32, a multiple of 64
 	hdrRecords     = 52 // u32
 	hdrHistory     = 56 // u32, 0 or a power of two
-	hdrColumns     = 60 // u32, 64
+	hdrBlockLen    = 60 // u32, 64
 	hdrSections    = 64 // 6 descriptors of 32 bytes
 	hdrWaitLength  = 256
 	hdrChecksum    = 312 // FNV-1a 64 of bytes 0 to 311
@@ -149,22 +149,27 @@ const (
 	blkCopy   = 64
 	blkIntent = 3264
 
-	cpyCycle   = 0
-	cpyOldest  = 8
-	cpyNewest  = 16
-	cpyLive    = 24
-	cpyEpoch   = 32
-	cpyPackets = 64
-	cpyBytes   = 576
-	cpySampled = 1088
+	cpyCycle  = 0
+	cpyOldest = 8
+	cpyNewest = 16
+	cpyLive   = 24
+	cpyEpoch  = 32
+	cpyValues = 64 // 64 rows of packets, bytes, sampled-at
+)
+
+// A value, in a row of a block's copy and in a slot of a record alike.
+const (
+	valPackets = 0
+	valBytes   = 8
+	valSampled = 16
+	valueSize  = 24
 )
 
 // A two-slot record.
 const (
-	recSeq     = 0
-	recSlot    = 8  // slot s starts at recSlot + s*recSlotLen
-	recSlotLen = 24 // packets, bytes, sampled-at
-	recCycle   = 56 // two u32: low halves of the cycles of slot 0 and 1
+	recSeq   = 0
+	recSlots = 8  // two values
+	recCycle = 56 // two u32: low halves of the cycles of slot 0 and 1
 )
 
 // A sequence word is epoch<<40 | count. The epoch counts the times that a
