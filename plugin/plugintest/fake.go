@@ -1,0 +1,231 @@
+package plugintest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// fakeBuffer is how far a receiver of a Fake's events may lag.
+const fakeBuffer = 64
+
+// Fake is an instance in memory that counts nothing and keeps the contract of
+// dataplane.Service. Its methods may be called from any goroutine.
+type Fake struct {
+	info dataplane.Info
+
+	mu         sync.Mutex
+	closed     bool
+	order      []string // of addition
+	placed     map[string]dataplane.Placement
+	next       uint32
+	conditions []dataplane.Condition
+	receivers  map[chan dataplane.Event]*uint64 // to the number lost
+}
+
+var _ dataplane.Service = (*Fake)(nil)
+
+// NewFake starts a Fake with the flows of cfg. It satisfies plugin.Factory.
+func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (dataplane.Service, error) {
+	if cfg.Instance == "" {
+		cfg.Instance = "default"
+	}
+	if cfg.Mirror.Path == "" {
+		cfg.Mirror.Path = "/dev/shm/flowtally/" + cfg.Instance + ".mirror"
+	}
+	f := &Fake{
+		info: dataplane.Info{
+			Instance: cfg.Instance, Mirror: cfg.Mirror.Path, Version: "fake", PID: os.Getpid(), Started: time.Now(),
+		},
+		placed:    make(map[string]dataplane.Placement),
+		receivers: make(map[chan dataplane.Event]*uint64),
+	}
+	if _, err := f.AddFlows(ctx, cfg.Flows...); err != nil {
+		return nil, err
+	}
+	if log != nil {
+		log.Info("fake instance started", "instance", cfg.Instance, "flows", len(cfg.Flows))
+	}
+	return f, nil
+}
+
+// enter locks f for a call, or says why there is none to make.
+func (f *Fake) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return dataplane.ErrClosed
+	}
+	return nil
+}
+
+// Info implements dataplane.Service.
+func (f *Fake) Info(ctx context.Context) (dataplane.Info, error) {
+	if err := f.enter(ctx); err != nil {
+		return dataplane.Info{}, err
+	}
+	defer f.mu.Unlock()
+	return f.info, nil
+}
+
+// AddFlows implements dataplane.Service.
+func (f *Fake) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	names := make(map[string]bool, len(flows))
+	for _, fl := range flows {
+		if err := fl.Validate(); err != nil {
+			return nil, fmt.Errorf("adding flow %q: %w: %w", fl.Name, dataplane.ErrInvalid, err)
+		}
+		if _, have := f.placed[fl.Name]; have || names[fl.Name] {
+			return nil, fmt.Errorf("adding flow %q: %w", fl.Name, dataplane.ErrExists)
+		}
+		names[fl.Name] = true
+	}
+	out := make([]dataplane.Placement, len(flows))
+	for i, fl := range flows {
+		fl.Labels = maps.Clone(fl.Labels)
+		f.next++
+		out[i] = dataplane.Placement{
+			Flow: fl, Source: dataplane.Source{Backend: "sim"},
+			Counter:  dataplane.Handle{Index: f.next - 1, Generation: 1},
+			Rejected: []dataplane.Rejection{{Backend: "xdp", Reason: "this instance is a fake"}},
+		}
+		f.placed[fl.Name] = out[i]
+		f.order = append(f.order, fl.Name)
+		f.send(dataplane.Event{Kind: dataplane.FlowAdded, Object: fl.Name})
+	}
+	return out, nil
+}
+
+// RemoveFlows implements dataplane.Service.
+func (f *Fake) RemoveFlows(ctx context.Context, names ...string) error {
+	if err := f.enter(ctx); err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	for _, name := range names {
+		if _, have := f.placed[name]; !have {
+			return fmt.Errorf("removing flow %q: %w", name, dataplane.ErrNotFound)
+		}
+	}
+	for _, name := range names {
+		if _, have := f.placed[name]; !have {
+			continue // named twice
+		}
+		delete(f.placed, name)
+		f.order = slices.DeleteFunc(f.order, func(s string) bool { return s == name })
+		f.send(dataplane.Event{Kind: dataplane.FlowRemoved, Object: name})
+	}
+	return nil
+}
+
+// Placements implements dataplane.Service.
+func (f *Fake) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	return slices.SortedFunc(maps.Values(f.placed), func(a, b dataplane.Placement) int {
+		return strings.Compare(a.Flow.Name, b.Flow.Name)
+	}), nil
+}
+
+// Order lists the names of the flows in the order of their addition.
+func (f *Fake) Order() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.order)
+}
+
+// Conditions implements dataplane.Service.
+func (f *Fake) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	out := slices.Clone(f.conditions)
+	slices.SortStableFunc(out, func(a, b dataplane.Condition) int { return int(b.Severity) - int(a.Severity) })
+	return out, nil
+}
+
+// SetConditions replaces what Conditions answers.
+func (f *Fake) SetConditions(conditions ...dataplane.Condition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conditions = slices.Clone(conditions)
+}
+
+// Events implements dataplane.Service.
+func (f *Fake) Events(ctx context.Context) (<-chan dataplane.Event, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	ch := make(chan dataplane.Event, fakeBuffer)
+	f.receivers[ch] = new(uint64)
+	context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.hangUp(ch)
+	})
+	return ch, nil
+}
+
+// Emit sends an event to every receiver; its Time is now where it is zero.
+func (f *Fake) Emit(ev dataplane.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.send(ev)
+}
+
+func (f *Fake) send(ev dataplane.Event) {
+	if ev.Time.IsZero() {
+		ev.Time = time.Now()
+	}
+	for ch, lost := range f.receivers {
+		if len(ch) == cap(ch) {
+			select {
+			case old := <-ch: // f.mu is held: nobody else sends, so there is room then
+				*lost += old.Lost + 1
+			default:
+			}
+		}
+		e := ev
+		e.Lost += *lost
+		*lost = 0
+		ch <- e
+	}
+}
+
+func (f *Fake) hangUp(ch chan dataplane.Event) {
+	if _, have := f.receivers[ch]; have {
+		delete(f.receivers, ch)
+		close(ch)
+	}
+}
+
+// Close implements dataplane.Service.
+func (f *Fake) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for ch := range f.receivers {
+		f.hangUp(ch)
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package plugintest_test
+
+import (
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin/plugintest"
+)
+
+func fake(t *testing.T) *plugintest.Fake {
+	t.Helper()
+	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return svc.(*plugintest.Fake)
+}
+
+func TestFakeConforms(t *testing.T) {
+	plugintest.Conformance(t, func() dataplane.Service { return fake(t) })
+}
+
+func TestPairConforms(t *testing.T) {
+	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, fake(t)) })
+}
+
+// Two times through the wire is what `flowtally flows` sees of a plugin.
+func TestPairOfPairsConforms(t *testing.T) {
+	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, plugintest.Pair(t, fake(t))) })
+}
