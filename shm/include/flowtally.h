@@ -129,11 +129,11 @@ typedef struct ft_reader {
 /* One counter, resolved. Fields are private. */
 typedef struct ft_counter {
 	const uint64_t *seq;
-	const unsigned char *values; /* the packets of copy (slot) 0 */
+	const uint64_t *current; /* the value in the copy (slot) that last made current */
+	uint64_t last;           /* the sequence word of the last whole read */
+	const uint64_t *values;  /* the value in copy (slot) 0 */
+	size_t copy_words;       /* from there to the same in copy 1 */
 	const uint64_t *identity;
-	uint64_t epoch;         /* see ft_epoch_kept */
-	uint32_t copy_stride;   /* from a word of copy 0 to the same of copy 1 */
-	uint32_t column_stride; /* from packets to bytes, and to sampled-at */
 	ft_handle handle;
 } ft_counter;
 
@@ -258,7 +258,7 @@ enum {
 	FT_HDR_COUNTERS = 48,
 	FT_HDR_RECORDS = 52,
 	FT_HDR_HISTORY = 56,
-	FT_HDR_COLUMNS = 60,
+	FT_HDR_BLOCK_LENGTH = 60,
 	FT_HDR_SECTIONS = 64,
 	FT_HDR_CHECKSUM = 312,
 	FT_HDR_GENERATION = 512,
@@ -320,14 +320,16 @@ enum {
 	FT_CPY_NEWEST = 16,
 	FT_CPY_LIVE = 24,
 	FT_CPY_EPOCH = 32,
-	FT_CPY_PACKETS = 64,
-	FT_CPY_BYTES = 576,
-	FT_CPY_SAMPLED = 1088,
+	FT_CPY_VALUES = 64,
 	FT_CPY_SIZE = 1600,
+
+	FT_VAL_PACKETS = 0,
+	FT_VAL_BYTES = 8,
+	FT_VAL_SAMPLED_AT = 16,
+	FT_VAL_SIZE = 24,
 
 	FT_REC_SEQ = 0,
 	FT_REC_SLOTS = 8,
-	FT_REC_SLOT_SIZE = 24,
 	FT_REC_CYCLES = 56,
 	FT_REC_SIZE = 64,
 
@@ -348,12 +350,12 @@ enum {
 
 /* ---- order ---------------------------------------------------------------
  *
- * The compiler's builtins serve C and C++ alike. Two shapes are all there is:
+ * The compiler's builtins serve C and C++ alike. One shape is all there is:
  *
  *   s = ft_acquire(seq); words...; ft_fence(); seq again, relaxed.
  *
- * The acquire keeps the words from being loaded before s: they are of publish s
- * or later. A writer that begins to overwrite them has stored a newer sequence
+ * (ft_load has done its acquire in an earlier read.) The acquire keeps the words
+ * from being loaded before s: they are of publish s or later. A writer that begins to overwrite them has stored a newer sequence
  * word (or the intent) before, with a store fence between. The load fence keeps
  * the second load of seq behind the words: if a word came from an overwrite, the
  * second load sees the newer sequence word and differs from s. On arm64 that
@@ -398,6 +400,7 @@ struct ft_guarded {
 
 struct ft_guard_table {
 	int installed;
+	uintptr_t page;
 	struct sigaction before;
 	struct ft_guarded slot[FT_GUARDS];
 };
@@ -414,7 +417,7 @@ __attribute__((weak)) void ft_on_sigbus(int number, siginfo_t *info, void *conte
 		const uintptr_t size = __atomic_load_n(&g->size, __ATOMIC_ACQUIRE);
 		if (size == 0 || at < g->base || at - g->base >= size) continue;
 		const int saved = errno;
-		const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+		const uintptr_t page = ft_guards.page;
 		void *start = (void *)(at & ~(page - 1));
 		/* Only the page: others may still be there. mmap is a bare system call. */
 		void *got = mmap(start, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -437,6 +440,7 @@ __attribute__((weak)) void ft_on_sigbus(int number, siginfo_t *info, void *conte
 static inline int ft_guard_sigbus(void) {
 	int no = 0;
 	if (!__atomic_compare_exchange_n(&ft_guards.installed, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return FT_OK;
+	ft_guards.page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
 	action.sa_sigaction = ft_on_sigbus;
@@ -512,7 +516,7 @@ static inline int ft_attach(ft_reader *r, const void *base, size_t size) {
 	const uint32_t counters = ft_u32(p, FT_HDR_COUNTERS), records = ft_u32(p, FT_HDR_RECORDS);
 	const uint32_t history = ft_u32(p, FT_HDR_HISTORY);
 	const uint64_t length = ft_u64(p, FT_HDR_FILE_LENGTH), capacity = (uint64_t)counters + records;
-	if (ft_u32(p, FT_HDR_COLUMNS) != FT_BLK_LEN || counters % FT_BLK_LEN != 0 || (history & (history - 1)) != 0)
+	if (ft_u32(p, FT_HDR_BLOCK_LENGTH) != FT_BLK_LEN || counters % FT_BLK_LEN != 0 || (history & (history - 1)) != 0)
 		return FT_ERR_HEADER;
 	if (capacity > UINT32_MAX) return FT_ERR_HEADER; /* an index is 32 bits */
 	if (length > size) return FT_ERR_TRUNCATED;
@@ -758,24 +762,31 @@ static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out
 
 /* ---- one counter --------------------------------------------------------- */
 
-/* The epoch of a sequence word, in its place, to compare later ones with. A
- * saturated one tells nothing: 1 is kept for it, which no word of a saturated
- * epoch is "the same" as, so that every read looks at the identity. */
-static inline uint64_t ft_epoch_kept(uint64_t s) {
-	const uint64_t epoch = s >> FT_EPOCH_SHIFT;
-	return epoch == FT_EPOCH_MAX ? 1 : epoch << FT_EPOCH_SHIFT;
+/* Loads the three words of a value, each on its own. */
+static inline ft_value ft_triple(const uint64_t *p) {
+	ft_value v;
+	v.packets = ft_relaxed(p + FT_VAL_PACKETS / 8);
+	v.bytes = ft_relaxed(p + FT_VAL_BYTES / 8);
+	v.sampled_at = (int64_t)ft_relaxed(p + FT_VAL_SAMPLED_AT / 8);
+	return v;
 }
-static inline int ft_epoch_same(const ft_counter *c, uint64_t s) { return (s - c->epoch) >> FT_EPOCH_SHIFT == 0; }
 
-/* Is the handle's counter the one that is read under this epoch? */
-static inline int ft_counter_resolve(ft_counter *c) {
+/* The plain form: takes nothing for granted, and keeps what ft_load needs. */
+__attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(c->seq);
+		const uint64_t *value = c->values + (s & 1) * c->copy_words;
+		/* Before the second load of seq, and after the first: RETIRED is stored
+		 * before the publish that raises the epoch. */
 		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
+		const ft_value v = ft_triple(value);
 		ft_fence();
-		const uint64_t again = ft_relaxed(c->seq);
-		if (again >> FT_EPOCH_SHIFT != s >> FT_EPOCH_SHIFT) continue;
-		c->epoch = ft_epoch_kept(s);
+		if (ft_relaxed(c->seq) != s) continue;
+		c->current = value;
+		/* A saturated epoch no longer tells a removal: 0 is kept for the word,
+		 * which does not come back then, and every read takes the plain form. */
+		c->last = s >> FT_EPOCH_SHIFT == FT_EPOCH_MAX ? 0 : s;
+		*out = v;
 		return FT_OK;
 	}
 	return FT_ERR_BUSY;
@@ -783,63 +794,36 @@ static inline int ft_counter_resolve(ft_counter *c) {
 
 static inline int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 	const unsigned char *p;
+	ft_value first;
 	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
 	if (h.index < r->counters) {
 		p = r->blocks + (size_t)(h.index / FT_BLK_LEN) * FT_BLK_SIZE;
-		out->values = p + FT_BLK_COPIES + FT_CPY_PACKETS + h.index % FT_BLK_LEN * 8;
-		out->copy_stride = FT_CPY_SIZE;
-		out->column_stride = FT_CPY_BYTES - FT_CPY_PACKETS;
+		out->values = ft_word(p, FT_BLK_COPIES + FT_CPY_VALUES + (size_t)(h.index % FT_BLK_LEN) * FT_VAL_SIZE);
+		out->copy_words = FT_CPY_SIZE / 8;
 	} else {
 		p = r->records + (size_t)(h.index - r->counters) * FT_REC_SIZE;
-		out->values = p + FT_REC_SLOTS;
-		out->copy_stride = FT_REC_SLOT_SIZE;
-		out->column_stride = 8;
+		out->values = ft_word(p, FT_REC_SLOTS);
+		out->copy_words = FT_VAL_SIZE / 8;
 	}
 	out->seq = ft_word(p, 0); /* of a block and of a record alike */
+	out->current = out->values;
+	out->last = 0;
 	out->identity = ft_word(ft_entry_at(r, h.index), FT_ENT_IDENTITY);
 	out->handle = h;
-	return ft_counter_resolve(out);
-}
-
-/* The triple under sequence word s. */
-static inline ft_value ft_triple(const ft_counter *c, uint64_t s) {
-	const unsigned char *p = c->values + (s & 1) * c->copy_stride;
-	ft_value v;
-	v.packets = ft_u64(p, 0);
-	v.bytes = ft_u64(p, c->column_stride);
-	v.sampled_at = ft_i64(p, (size_t)c->column_stride * 2);
-	return v;
-}
-
-/* What is left when the first attempt did not do. */
-__attribute__((noinline, unused)) static int ft_load_again(ft_counter *c, ft_value *out) {
-	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t s = ft_acquire(c->seq);
-		const ft_value v = ft_triple(c, s);
-		/* Between two equal loads of seq; acquire, so that the second stays behind. */
-		const uint64_t identity = ft_acquire(c->identity);
-		ft_fence();
-		if (ft_relaxed(c->seq) != s) continue;
-		if (!ft_epoch_same(c, s)) {
-			if (identity != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
-			c->epoch = ft_epoch_kept(s);
-		}
-		*out = v;
-		return FT_OK;
-	}
-	return FT_ERR_BUSY;
+	return ft_load_plain(out, &first);
 }
 
 static inline int ft_load(ft_counter *c, ft_value *out) {
-	const uint64_t s = ft_acquire(c->seq);
-	const ft_value v = ft_triple(c, s);
+	/* The quick form. The words are of c->last or later, because c->last was
+	 * loaded with acquire, once. The sequence word has not moved since: nobody
+	 * has begun to write into this copy, and no counter beside it was removed. */
+	const ft_value v = ft_triple(c->current);
 	ft_fence();
-	/* The same word again, and of the epoch under which the handle was resolved. */
-	if (__builtin_expect(ft_relaxed(c->seq) == s && ft_epoch_same(c, s), 1)) {
+	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {
 		*out = v;
 		return FT_OK;
 	}
-	return ft_load_again(c, out);
+	return ft_load_plain(c, out);
 }
 
 /* ---- many counters ------------------------------------------------------- */
@@ -949,10 +933,8 @@ static inline int ft_snapshot_record_take(const ft_reader *r, uint32_t number, s
 	const unsigned char *p = r->records + (size_t)number * FT_REC_SIZE;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(ft_word(p, FT_REC_SEQ));
-		const unsigned char *slot = p + FT_REC_SLOTS + (s & 1) * FT_REC_SLOT_SIZE;
-		to->value.packets = ft_u64(slot, 0);
-		to->value.bytes = ft_u64(slot, 8);
-		to->value.sampled_at = ft_i64(slot, 16);
+		const unsigned char *slot = p + FT_REC_SLOTS + (s & 1) * FT_VAL_SIZE;
+		to->value = ft_triple(ft_word(slot, 0));
 		const uint32_t low = ft_u32(p, FT_REC_CYCLES + (s & 1) * 4);
 		ft_fence();
 		if (ft_relaxed(ft_word(p, FT_REC_SEQ)) != s) continue;
@@ -1018,12 +1000,10 @@ static inline int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *o
 		const uint32_t at = ft_find(s->want_blocks, s->got_blocks, h.index / FT_BLK_LEN);
 		if (at == s->got_blocks) return FT_ERR_NO_COUNTER;
 		const unsigned char *copy = s->copies + (size_t)at * FT_CPY_SIZE;
-		const size_t column = h.index % FT_BLK_LEN;
-		if ((ft_u64(copy, FT_CPY_LIVE) >> column & 1) == 0) return FT_ERR_NO_COUNTER;
+		const size_t row = h.index % FT_BLK_LEN;
+		if ((ft_u64(copy, FT_CPY_LIVE) >> row & 1) == 0) return FT_ERR_NO_COUNTER;
 		epoch = ft_u64(copy, FT_CPY_EPOCH);
-		out->packets = ft_u64(copy, FT_CPY_PACKETS + 8 * column);
-		out->bytes = ft_u64(copy, FT_CPY_BYTES + 8 * column);
-		out->sampled_at = ft_i64(copy, FT_CPY_SAMPLED + 8 * column);
+		*out = ft_triple(ft_word(copy, FT_CPY_VALUES + row * FT_VAL_SIZE));
 	} else {
 		const uint32_t at = ft_find(s->want_records, s->got_records, h.index - r->counters);
 		if (at == s->got_records) return FT_ERR_NO_COUNTER;

@@ -1,0 +1,102 @@
+package include
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// goLayout evaluates the constants of shm/layout.go, which that package keeps
+// to itself.
+func goLayout(t *testing.T) map[string]int64 {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "../layout.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkg, err := (&types.Config{}).Check("shm", fset, []*ast.File{file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := map[string]int64{}
+	for _, name := range pkg.Scope().Names() {
+		if c, ok := pkg.Scope().Lookup(name).(*types.Const); ok && c.Val().Kind() == constant.Int {
+			constants[name], _ = constant.Int64Val(c.Val())
+		}
+	}
+	return constants
+}
+
+// cNames maps what the two languages call differently.
+var cNames = map[string]string{
+	"headerSize": "FT_HEADER_SIZE", "sectionAlign": "FT_SEC_ALIGN", "entrySize": "FT_ENT_SIZE", "blockSize": "FT_BLK_SIZE",
+	"copySize": "FT_CPY_SIZE", "recordSize": "FT_REC_SIZE", "historySize": "FT_HIS_SIZE", "valueSize": "FT_VAL_SIZE",
+	"BlockLen": "FT_BLK_LEN", "blkCopy": "FT_BLK_COPIES", "recSlot": "FT_REC_SLOTS", "recCycle": "FT_REC_CYCLES",
+	"hdrBlockLen": "FT_HDR_BLOCK_LENGTH", "valSampled": "FT_VAL_SAMPLED_AT",
+	"epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
+	"Boot": "FT_BOOT", "Run": "FT_RUN", "Halt": "FT_HALT", "Fail": "FT_FAIL", "Superseded": "FT_SUPERSEDED",
+}
+
+func cName(name string) string {
+	if c, ok := cNames[name]; ok {
+		return c
+	}
+	var b strings.Builder
+	b.WriteString("FT")
+	for i, r := range name {
+		if i == 0 || unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToUpper(r))
+	}
+	return b.String()
+}
+
+// Every offset of the header is pinned by a _Static_assert to the constant of
+// shm/layout.go, and every one has such a peer.
+func TestLayoutIsTheSameInC(t *testing.T) {
+	need.Tool(t, "cc")
+	text := string(header)
+	from, to := strings.Index(text, "---- layout"), strings.Index(text, "---- order")
+	inHeader := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\t(FT_[A-Z_]+) =`).FindAllStringSubmatch(text[from:to], -1) {
+		inHeader[m[1]] = true
+	}
+	if len(inHeader) < 70 {
+		t.Fatalf("%d constants found in the header", len(inHeader))
+	}
+	src := "#include \"flowtally.h\"\n"
+	for name, value := range goLayout(t) {
+		c := cName(name)
+		if inHeader[c] || strings.Contains(text, c+" = ") {
+			src += fmt.Sprintf("_Static_assert(%s == %d, \"%s\");\n", c, value, name)
+			delete(inHeader, c)
+		}
+	}
+	delete(inHeader, "FT_ATTEMPTS") // of the reader, not of the format
+	for c := range inHeader {
+		t.Errorf("%s has no peer in shm/layout.go", c)
+	}
+	src += `_Static_assert(sizeof(ft_value) == FT_VAL_SIZE, "value");` + "\n"
+	for name, value := range map[string]string{"name": "nameSize", "kind": "kindSize", "unit": "unitSize", "labels": "labelsSize",
+		"text": "textSize", "source": "sourceSize", "byte_basis": "basisSize"} {
+		src += fmt.Sprintf("_Static_assert(sizeof(((ft_entry *)0)->%s) == %d, \"%s\");\n", name, goLayout(t)[value], value)
+	}
+	path := filepath.Join(t.TempDir(), "layout.c")
+	if err := os.WriteFile(path, []byte(src), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "cc", "-std=c11", "-I.", "-fsyntax-only", path)
+}

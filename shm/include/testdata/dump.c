@@ -1,0 +1,79 @@
+/* Prints all that a reader can learn of a mirror, one fact a line, tabs between:
+ * the Go test prints the same through package shm and compares. */
+#include "flowtally.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static int fail(const char *what, int err) {
+	fprintf(stderr, "%s: %d %s\n", what, err, ft_strerror(err));
+	return 1;
+}
+
+static void print_labels(const char *list) {
+	for (const char *p = list; *p; p += strlen(p) + 1) printf("%s%s", p == list ? "" : ";", p);
+}
+
+static void print_value(const char *kind, ft_handle h, int err, const ft_value *v) {
+	printf("%s\t%" PRIu32 "\t%" PRIu32, kind, h.index, h.generation);
+	if (err)
+		printf("\t%d\n", err);
+	else
+		printf("\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", v->packets, v->bytes, v->sampled_at);
+}
+
+int main(int argc, char **argv) {
+	ft_reader r;
+	ft_status st;
+	ft_snapshot snap;
+	ft_cursor cur;
+	ft_record rec;
+	if (argc != 2) return fail("usage: dump PATH", FT_ERR_ARGUMENT);
+	int err = ft_open(&r, argv[1], NULL);
+	if (err) return fail(argv[1], err);
+	if ((err = ft_get_status(&r, &st))) return fail("status", err);
+	printf("status\t%s\t%016" PRIx64 "\t%" PRIu64 "\t%" PRIu64 "\n", ft_state_name(st.state), st.generation, st.takeovers,
+	       st.cycle_done);
+	printf("fill\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64 "\n", st.counters, st.counters_used,
+	       st.records, st.records_used, st.refused);
+	if ((err = ft_snapshot_open(&snap, &r, NULL, 0))) return fail("snapshot", err);
+	if ((err = ft_snapshot_take(&snap))) return fail("snapshot", err);
+	printf("label\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRId64 "\n", snap.cycle_min, snap.cycle_max, snap.oldest,
+	       snap.newest);
+	for (uint32_t i = 0; i < ft_capacity(&r); i++) {
+		ft_entry e;
+		ft_counter c;
+		ft_value v;
+		ft_handle h;
+		err = ft_get_entry(&r, i, &e);
+		if (err == FT_ERR_NO_COUNTER) continue;
+		if (err) return fail("entry", err);
+		printf("entry\t%" PRIu32 "\t%" PRIu32 "\t%s\t%s\t%s\t%s\t%s\t%s\t%d%d%d\t%" PRIu64 "\t", i, e.handle.generation,
+		       e.name, e.kind, e.unit, e.text, e.source, e.byte_basis, e.valid, e.stale, e.ambiguous,
+		       e.discontinuities);
+		print_labels(e.labels);
+		printf("\n");
+		if ((err = ft_lookup(&r, e.name, &h))) return fail(e.name, err);
+		if (h.index != i || h.generation != e.handle.generation) return fail("lookup finds another counter", 0);
+		if (!(err = ft_counter_open(&r, h, &c))) err = ft_load(&c, &v);
+		print_value("load", h, err, &v);
+		err = ft_snapshot_get(&snap, h, &v);
+		print_value("snap", h, err, &v);
+		/* Handles of the generations before and after are never this counter's. */
+		h.generation--;
+		if (ft_counter_open(&r, h, &c) != FT_ERR_GONE || ft_snapshot_get(&snap, h, &v) != FT_ERR_GONE)
+			return fail("an old generation was read", 0);
+		h.generation += 2;
+		if (ft_counter_open(&r, h, &c) != FT_ERR_GONE || ft_snapshot_get(&snap, h, &v) != FT_ERR_GONE)
+			return fail("a future generation was read", 0);
+	}
+	if ((err = ft_cursor_open(&cur, &r, 1))) return fail("history", err);
+	while (!(err = ft_cursor_next(&cur, &rec)))
+		printf("history\t%" PRIu64 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRId64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
+		       rec.position, rec.handle.index, rec.handle.generation, rec.value.sampled_at, rec.value.packets,
+		       rec.value.bytes, rec.cycle);
+	if (err != FT_EMPTY) return fail("history", err);
+	ft_snapshot_close(&snap);
+	ft_close(&r);
+	return 0;
+}
