@@ -11,6 +11,7 @@ import (
 type root struct {
 	Log logFlags `embed:"" prefix:"log."`
 
+	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this host can do: every backend's answer, the reason and the next step."`
 	Version    versionCmd    `cmd:"" help:"Print the versions of this program, of the plugin's protocol and of the mirror's format."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

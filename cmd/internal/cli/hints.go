@@ -6,6 +6,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // hints is the next step for each sentinel, the more specific first: the first
@@ -14,6 +16,17 @@ var hints = []struct {
 	is  error
 	try string
 }{
+	{plugin.ErrUntrusted, "the command above; root runs no binary that others can write"},
+	{plugin.ErrIncompatible, "flowtally version, and the plugin of the same release"},
+	{plugin.ErrStart, "flowtally doctor, and the log above with --log.level debug"},
+	{shm.ErrInUse, "another --instance, or stop the one that runs"},
+	{shm.ErrPermission, "chown root:root and chmod go-w what is named above, if it is yours"},
+	{shm.ErrFormat, "check the path; is it a .mirror file of this version? flowtally version"},
+	{shm.ErrNotReady, "again in a moment"},
+	{shm.ErrTruncated, "flowtally check says what is wrong; the next start of flowtally run makes a new one"},
+	{shm.ErrNotFound, "flowtally get lists all counters"},
+	{shm.ErrFull, "a larger capacity in the configuration (mirror.counters), or more room in /dev/shm"},
+	{shm.ErrBusy, "again in a moment"},
 	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},
 	{dataplane.ErrNotFound, "flowtally flows list"},
 	{dataplane.ErrUnplaced, "flowtally doctor says what each backend can do here"},

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+
+	"github.com/flowtally/flowtally/plugin"
 )
 
 // instanceFlag names an instance and, by it, its mirror.
@@ -24,15 +26,8 @@ func (f instanceFlag) mirrorPath() string {
 	return filepath.Join(mirrorDir, string(f.Instance)+".mirror")
 }
 
-const (
-	mirrorDir  = "/dev/shm/flowtally"
-	runtimeDir = "/run/flowtally"
-)
-
-// socketPath returns the control socket of an instance.
-func socketPath(instance instanceName) string {
-	return filepath.Join(runtimeDir, string(instance)+".sock")
-}
+// mirrorDir holds the mirrors of this host's instances.
+const mirrorDir = "/dev/shm/flowtally"
 
 // instanceName is the name of an instance; it becomes part of paths.
 type instanceName string
@@ -51,8 +46,6 @@ func (n *instanceName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-const pluginName = "flowtally-plugin"
-
 // findPlugin returns the plugin's binary: path where it is given, else the one
 // beside this program, else the one in PATH.
 func findPlugin(path string) (string, error) {
@@ -63,14 +56,14 @@ func findPlugin(path string) (string, error) {
 		return path, nil
 	}
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), pluginName)
+		beside := filepath.Join(filepath.Dir(self), plugin.BinaryName)
 		if _, err := os.Stat(beside); !errors.Is(err, fs.ErrNotExist) {
 			return beside, err
 		}
 	}
-	found, err := exec.LookPath(pluginName)
+	found, err := exec.LookPath(plugin.BinaryName)
 	if err != nil {
-		return "", fmt.Errorf("plugin: %s is neither beside this program nor in PATH", pluginName)
+		return "", fmt.Errorf("plugin: %s is neither beside this program nor in PATH", plugin.BinaryName)
 	}
 	return found, nil
 }

@@ -3,14 +3,20 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
 // TestMain makes this test binary the programs that the scripts run.
@@ -22,7 +28,37 @@ func TestMain(m *testing.M) {
 			stop()
 			os.Exit(code)
 		},
+		"fakeinstance": fakeInstance,
 	})
+}
+
+// fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real
+// control socket, until SIGINT.
+func fakeInstance() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	svc, err := plugintest.NewFake(ctx, dataplane.Config{}, nil)
+	if err == nil {
+		err = plugin.ServeControl(ctx, os.Args[1], svc)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// cmdAwait is "await FILE…": waits until all of them exist.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := os.Stat(ts.MkAbs(name)); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				ts.Fatalf("%s did not appear", name)
+			}
+		}
+	}
 }
 
 // TestScripts runs every command line of testdata/script end to end, each as a
@@ -35,6 +71,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": cmdExits,
 			"json":  cmdJSON,
+			"await": cmdAwait,
 		},
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // versionCmd prints what this program is and what it speaks.
@@ -17,6 +20,8 @@ type versions struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
+	Plugin  int    `json:"plugin_protocol"`
+	Mirror  int    `json:"mirror_format"`
 }
 
 func (c *versionCmd) Run(env *Env) error {
@@ -24,7 +29,8 @@ func (c *versionCmd) Run(env *Env) error {
 	if c.json() {
 		return printJSON(env.Stdout, v)
 	}
-	_, err := fmt.Fprintf(env.Stdout, "flowtally %s\ncommit %s\n%s\n", v.Version, v.Commit, v.Go)
+	_, err := fmt.Fprintf(env.Stdout, "flowtally %s\ncommit %s\n%s\nplugin protocol %d\nmirror format %d\n",
+		v.Version, v.Commit, v.Go, v.Plugin, v.Mirror)
 	return err
 }
 
@@ -36,6 +42,8 @@ func readVersions() versions {
 		Version: "unknown",
 		Commit:  "unknown",
 		Go:      fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		Plugin:  plugin.ProtocolVersion,
+		Mirror:  shm.Version,
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

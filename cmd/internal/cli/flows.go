@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin"
+)
+
+// flowsCmd talks to a running instance over its control socket.
+type flowsCmd struct {
+	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere."`
+	Add    flowsAddCmd    `cmd:"" help:"Add a flow to the running instance."`
+	Remove flowsRemoveCmd `cmd:"" help:"Remove flows from the running instance."`
+}
+
+// socketFlag names the instance to talk to.
+type socketFlag struct {
+	Instance instanceName `help:"The instance: names the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
+	Socket   string       `help:"The control socket. Empty: /run/flowtally/INSTANCE.sock." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+}
+
+// with calls f with the running instance.
+func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) {
+	path := s.Socket
+	if path == "" {
+		path = plugin.ControlPath(string(s.Instance))
+	}
+	svc, err := plugin.Dial(env.Context, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, svc.Close()) }()
+	return f(svc)
+}
+
+type flowsListCmd struct {
+	outputFlag
+	socketFlag
+}
+
+func (c *flowsListCmd) Run(env *Env) error {
+	return c.with(env, func(svc dataplane.Service) error {
+		placements, err := svc.Placements(env.Context)
+		if err != nil {
+			return fmt.Errorf("listing the flows: %w", err)
+		}
+		return printPlacements(env.Stdout, c.json(), placements)
+	})
+}
+
+type flowsAddCmd struct {
+	outputFlag
+	socketFlag
+	Name      string            `arg:"" help:"Name of the flow and of its counter."`
+	Match     string            `arg:"" help:"What to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
+	Priority  uint16            `help:"Of overlapping flows the lowest number counts." default:"0"`
+	Direction string            `help:"Side of the interface: ${enum}." enum:"ingress,egress" default:"ingress"`
+	Action    string            `help:"What becomes of a matched packet: ${enum}." enum:"count,drop" default:"count"`
+	Interface string            `help:"Count on this interface alone." complete:"interfaces" placeholder:"NAME"`
+	Latency   bool              `help:"Give the counter a record of its own, published at the lowest latency."`
+	Label     map[string]string `help:"A label that travels to the mirror. May be repeated." mapsep:"none" placeholder:"KEY=VALUE"`
+}
+
+// flow returns what the flags say, or every mistake in them.
+func (c *flowsAddCmd) flow() (flow.Flow, error) {
+	f := flow.Flow{
+		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label,
+	}
+	match, matchErr := parseMatch(c.Match)
+	f.Match = match
+	err := errors.Join(matchErr, f.Direction.UnmarshalText([]byte(c.Direction)), f.Action.UnmarshalText([]byte(c.Action)))
+	if err == nil {
+		err = f.Validate()
+	}
+	if err != nil {
+		return flow.Flow{}, &usageError{err}
+	}
+	return f, nil
+}
+
+func (c *flowsAddCmd) Run(env *Env) error {
+	f, err := c.flow()
+	if err != nil {
+		return err
+	}
+	return c.with(env, func(svc dataplane.Service) error {
+		placements, err := svc.AddFlows(env.Context, f)
+		if err != nil {
+			return fmt.Errorf("adding flow %q: %w", f.Name, err)
+		}
+		return printPlacements(env.Stdout, c.json(), placements)
+	})
+}
+
+type flowsRemoveCmd struct {
+	socketFlag
+	Name []string `arg:"" help:"Names of the flows." complete:"counters"`
+}
+
+func (c *flowsRemoveCmd) Run(env *Env) error {
+	return c.with(env, func(svc dataplane.Service) error {
+		if err := svc.RemoveFlows(env.Context, c.Name...); err != nil {
+			return fmt.Errorf("removing %s: %w", strings.Join(c.Name, ", "), err)
+		}
+		return nil
+	})
+}
