@@ -100,8 +100,7 @@ func packetSocket(ifindex int, proto uint16) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	net := proto<<8 | proto>>8
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: ifindex, Protocol: net}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: ifindex, Protocol: bigEndian(proto)}); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}

@@ -7,8 +7,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // PairOptions shapes a veth pair. The zero value is an MTU of 1500 and one
@@ -55,6 +57,12 @@ func NewPair(a, b *Netns, nameA, nameB string, o PairOptions) (*Pair, error) {
 			return nil, err
 		}
 	}
+	for _, e := range []*End{p.A, p.B} {
+		if err := e.awaitUp(); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
 	return p, nil
 }
 
@@ -91,6 +99,23 @@ func (e *End) up() error {
 	return nil
 }
 
+// awaitUp waits for the kernel to declare the link operational, which it does a
+// moment after both ends are up; IPv6 does not use it before.
+func (e *End) awaitUp() error {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		l, err := e.link()
+		if err != nil {
+			return err
+		}
+		if l.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waiting for %s: operational state %s after 5 s", e.Name, l.Attrs().OperState)
+		}
+	}
+}
+
 // AddAddr gives the end an address with its prefix. The first IPv6 address
 // turns IPv6 on for this interface, without duplicate address detection.
 func (e *End) AddAddr(p netip.Prefix) error {
@@ -105,7 +130,11 @@ func (e *End) AddAddr(p netip.Prefix) error {
 		return err
 	}
 	ip := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-	if err := e.NS.nl.AddrAdd(l, &netlink.Addr{IPNet: ip}); err != nil {
+	addr := &netlink.Addr{IPNet: ip}
+	if p.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD // not tentative, not even for the moment that a check would take
+	}
+	if err := e.NS.nl.AddrAdd(l, addr); err != nil {
 		return fmt.Errorf("adding %s to %s: %w", p, e.Name, err)
 	}
 	return nil
