@@ -24,3 +24,6 @@ var (
 	// ErrTorn: a counter changed during every attempt to read it.
 	ErrTorn = errors.New("counter changed during every attempt to read it")
 )
+
+// errUnfinished: the maps were never made whole; nothing was counted with them.
+var errUnfinished = errors.New("maps were left unfinished")

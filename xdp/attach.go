@@ -1,0 +1,273 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// Port gives the number of an interface, which Headers.Port holds and Rule may
+// match. The number of a name stays what it is while the pins live. The
+// interface need not exist.
+func (rs *RuleSet) Port(ifname string) (uint16, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return 0, err
+	}
+	return rs.port(ifname)
+}
+
+func (rs *RuleSet) port(ifname string) (uint16, error) {
+	if ifname == "" || len(ifname) >= metaInterfaceSz {
+		return 0, fmt.Errorf("numbering interface %q: %w: a name is 1 to %d bytes", ifname, ErrInvalid, metaInterfaceSz-1)
+	}
+	unused := -1
+	for n := maxPorts - 1; n > 0; n-- { // 0 is no interface
+		r := rs.meta.port(uint16(n))
+		if !r.used() {
+			unused = n
+		} else if r.name() == ifname {
+			return uint16(n), nil
+		}
+	}
+	if unused < 0 {
+		if unused = rs.idlePort(); unused < 0 {
+			return 0, fmt.Errorf("numbering interface %q: %w: %d interfaces have numbers", ifname, ErrFull, maxPorts-1)
+		}
+	}
+	rs.meta.port(uint16(unused)).take(ifname)
+	return uint16(unused), nil
+}
+
+// idlePort is a number that no hook has and no rule asks for, or -1.
+func (rs *RuleSet) idlePort() int {
+	busy := map[uint16]bool{0: true}
+	for k := range rs.hooks {
+		busy[k.port] = true
+	}
+	for _, r := range rs.class.rules() {
+		if r.Mask.Out.Port != 0 {
+			busy[r.Key.Out.Port] = true
+		}
+	}
+	for n := range uint16(maxPorts) {
+		if !busy[n] {
+			return int(n)
+		}
+	}
+	return -1
+}
+
+// Attach puts programs on the hooks of an interface, looked up in the network
+// namespace of the calling thread. A hook that this rule set holds already, in a
+// mode that satisfies o, is left as it is; one whose interface was deleted, and
+// came back with another index, is attached again. When one hook cannot be taken
+// those attached by this call are detached again.
+func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return nil, err
+	}
+	ifi, err := net.InterfaceByName(ifname)
+	if err != nil {
+		return nil, fmt.Errorf("attaching to %s: %w: %w; see ip link", ifname, ErrNotFound, err)
+	}
+	port, err := rs.port(ifname)
+	if err != nil {
+		return nil, err
+	}
+	var done []Attachment
+	var fresh []*hook
+	for _, at := range []Hook{HookIngress, HookEgress} {
+		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
+			continue
+		}
+		h, rejected, err := rs.take(hookKey{port, at}, ifi, o.Mode)
+		if err != nil {
+			for _, h := range fresh {
+				rs.drop(h)
+			}
+			return nil, err
+		}
+		if rejected != nil || !h.adopted {
+			fresh = append(fresh, h)
+		}
+		a := h.attachment()
+		a.Rejected = rejected
+		done = append(done, a)
+	}
+	return done, nil
+}
+
+// take makes sure that a hook runs our program.
+func (rs *RuleSet) take(k hookKey, ifi *net.Interface, mode Mode) (*hook, []error, error) {
+	if h := rs.hooks[k]; h != nil {
+		if h.ifindex == ifi.Index && h.alive() && satisfies(h.mode, k.hook, mode) {
+			return h, nil, nil
+		}
+		rs.drop(h)
+	}
+	var rejected []error
+	for _, m := range modes(k.hook, mode) {
+		h, err := rs.attach(k, ifi, m)
+		if err == nil {
+			rs.log.Info("attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
+			return h, rejected, nil
+		}
+		rejected = append(rejected, err)
+		if errors.Is(err, ErrBusy) || errors.Is(err, ErrPermission) {
+			break
+		}
+	}
+	return nil, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, errors.Join(rejected...))
+}
+
+func satisfies(have string, h Hook, want Mode) bool {
+	return want == ModeAuto || slices.Contains(modes(h, want), have)
+}
+
+func modes(h Hook, m Mode) []string {
+	switch {
+	case h == HookEgress:
+		return []string{"tcx"}
+	case m == ModeNative:
+		return []string{"native"}
+	case m == ModeGeneric:
+		return []string{"generic"}
+	}
+	return []string{"native", "generic"}
+}
+
+// attach tries one mode, with its own flags: flags of 0 would choose in silence.
+func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string) (*hook, error) {
+	h := &hook{hookKey: k, name: ifi.Name, ifindex: ifi.Index, mode: mode, frags: true, pin: rs.pinPath(k)}
+	p, err := rs.loadFor(rs.constants, k.hook, k.port, h.frags)
+	if err != nil {
+		return nil, err
+	}
+	if h.link, err = attachLink(p, ifi.Index, mode); err != nil {
+		p.Close()
+		return nil, refusal(err, ifi, k.hook, mode)
+	}
+	h.prog = p
+	rs.meta.port(k.port).setHook(k.hook, ifi.Index, mode)
+	if h.pin != "" {
+		if err := h.link.Pin(h.pin); err != nil {
+			h.pin = ""
+			h.detach()
+			return nil, fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err))
+		}
+	}
+	rs.hooks[k] = h
+	return h, nil
+}
+
+func attachLink(p *ebpf.Program, ifindex int, mode string) (link.Link, error) {
+	switch mode {
+	case "native":
+		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
+	case "generic":
+		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPGenericMode})
+	}
+	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: ebpf.AttachTCXEgress})
+}
+
+// refusal says why a hook could not be taken and what to do.
+func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
+	feature := mode + " XDP"
+	if h == HookEgress {
+		feature = "TCX egress"
+	}
+	switch {
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%s on %s: %w by %s; detach that, for example with ip link set dev %s xdp off, or count with its owner's help",
+			feature, ifi.Name, ErrBusy, holder(ifi.Index), ifi.Name)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
+	case errors.Is(err, ebpf.ErrNotSupported) && h == HookEgress:
+		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name,
+			Reason: "the kernel has no TCX: " + err.Error(), Fix: "use a kernel of 6.6 or later, or count ingress only"}
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
+		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(), Fix: nativeFix(mode)}
+	}
+	return fmt.Errorf("%s on %s: %w", feature, ifi.Name, err)
+}
+
+func nativeFix(mode string) string {
+	if mode == "native" {
+		return "use mode generic, or a driver with XDP"
+	}
+	return ""
+}
+
+// holder names the XDP program of an interface.
+func holder(ifindex int) string {
+	id := xdpProgram(ifindex)
+	if id == 0 {
+		return "another program"
+	}
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return fmt.Sprintf("program id %d", id)
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return fmt.Sprintf("program id %d", id)
+	}
+	return fmt.Sprintf("program %q (id %d)", strings.TrimSpace(info.Name), id)
+}
+
+// Detach takes the programs off an interface. Its number stays.
+func (rs *RuleSet) Detach(ifname string) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return err
+	}
+	found := false
+	var errs []error
+	for _, h := range rs.hooks {
+		if h.name == ifname {
+			found = true
+			errs = append(errs, rs.drop(h))
+		}
+	}
+	if !found {
+		return fmt.Errorf("detaching from %s: %w: nothing is attached", ifname, ErrNotFound)
+	}
+	return errors.Join(errs...)
+}
+
+// Attachments lists what is attached, ordered by port and hook. An interface
+// that was deleted is not in it.
+func (rs *RuleSet) Attachments() []Attachment {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.usable() != nil {
+		return nil
+	}
+	var all []Attachment
+	for _, h := range rs.hooks {
+		if h.alive() {
+			all = append(all, h.attachment())
+		}
+	}
+	slices.SortFunc(all, func(a, b Attachment) int {
+		if a.Port != b.Port {
+			return int(a.Port) - int(b.Port)
+		}
+		return -strings.Compare(string(a.Hook), string(b.Hook))
+	})
+	return all
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+/*
+ * Constants of one load of the programs. User space writes them into .rodata,
+ * which is frozen before the verifier runs: it knows every value here, removes
+ * the branches that they decide, and so leaves of the parser and of the
+ * classifier just what the rules need.
+ */
+#include "key.h"
+
+#define FT_MAX_TUPLES 64
+
+/* Layers that some rule looks at; outer bits as they are, inner ones << 8. */
+enum ft_need {
+	FT_N_ETH = 1 << 0,  /* Ethernet addresses or type */
+	FT_N_IPV4 = 1 << 1,
+	FT_N_IPV6 = 1 << 2,
+	FT_N_MISC = 1 << 3, /* tos, ttl, next header, flow label */
+	FT_N_L4 = 1 << 4,   /* ports, ICMP type and code */
+	FT_N_TAGS = 1 << 5, /* VLAN tags, tunnel */
+	FT_N_VXLAN = 1 << 6,
+	FT_N_GRE = 1 << 7,
+	FT_N_INNER = 8,     /* shift; inside, the place of VXLAN says that some inner header is looked at */
+};
+
+enum ft_tuple_flags {
+	FT_T_SINGLE = 1, /* one rule: its slot is slots[id], nothing is hashed */
+};
+
+/* One distinct mask. Its place in the array is its place in the search. */
+struct ft_tuple {
+	__u32 id;    /* mixed into the hash; stable over loads */
+	__u32 flags;
+	__u32 words; /* bit w: mask[w] is not 0 */
+	__u32 n;     /* how many those are, */
+	__u8 word[24]; /* and which */
+	__u64 mask[FT_WORDS];
+};
+
+struct ft_config {
+	__u32 need;
+	__u32 tuples;
+	__u32 egress;  /* FT_EGRESS or 0 */
+	__u32 port;
+	__u32 slot_mask;
+	__u32 unit_mask;
+	__u32 counter_mask;
+	__u32 cpus;
+	__u64 cpu_block; /* bytes */
+	__u32 buff_len;  /* 1: the frame may have fragments, so the helper knows its length */
+	__u32 spare;
+};
+
+const volatile struct ft_config ft_conf;
+const volatile struct ft_tuple ft_tuples[FT_MAX_TUPLES];

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+/*
+ * Headers of a packet into a key. What a header is, and when it is there, is
+ * specified in dataplane/flow/doc.go; this is one reading of it and
+ * internal/linear the other.
+ *
+ * Every need is a constant of the load, so a test of one costs an instruction
+ * or two and the layer behind it nothing when it is not needed. Layers that a
+ * packet rarely has are tested in their own branch, off the common path.
+ */
+#include <stddef.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_endian.h>
+#include "config.h"
+
+#define FT_TAG_8100 bpf_htons(0x8100)
+#define FT_TAG_88A8 bpf_htons(0x88a8)
+#define FT_VXLAN_PORT bpf_htons(4789)
+#define FT_EXT_STEPS 8
+
+#define ft_load8(p, off) (*(const __u8 *)((p) + (off)))
+#define ft_load16(p, off) (*(const __u16 *)((p) + (off)))
+#define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
+#define ft_load64(p, off) (*(const __u64 *)((p) + (off)))
+
+/* One level while it is parsed. hot and addr stay in registers, the rest goes to the key. */
+struct ft_level {
+	__u64 addr;
+	__u32 l4;
+	__u32 proto;
+	__u32 flags;
+	__u16 type; /* EtherType behind the tags, network order */
+};
+
+static __always_inline __u64 ft_hot(const struct ft_level *l)
+{
+	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->flags, 6, 2);
+}
+
+/* Ethernet and up to two tags (one less for each that the kernel holds beside the frame). NULL: nothing behind it can be parsed. */
+static __always_inline void *ft_parse_eth(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u64 src_spare,
+					  _Bool tagged, __u16 tci)
+{
+	__u64 tags = 0;
+
+	if (p + ETH_HLEN > end)
+		return NULL;
+	l->flags |= FT_ETH;
+	__u16 type = ft_load16(p, 12);
+	void *next = p + ETH_HLEN;
+
+	if (tagged) {
+		l->flags |= FT_TAG1;
+		tags = FT_PACK(tci, 0, 2);
+	}
+	if (type == FT_TAG_8100 || type == FT_TAG_88A8) {
+		if (next + 4 <= end) {
+			__u16 t = ft_load16(next, 0);
+
+			tags |= tagged ? FT_PACK(t, 2, 2) : FT_PACK(t, 0, 2);
+			l->flags |= tagged ? FT_TAG2 : FT_TAG1;
+			type = ft_load16(next, 2);
+			next += 4;
+			if (!tagged && (type == FT_TAG_8100 || type == FT_TAG_88A8) && next + 4 <= end) {
+				tags |= FT_PACK(ft_load16(next, 0), 2, 2);
+				l->flags |= FT_TAG2;
+				type = ft_load16(next, 2);
+				next += 4;
+			}
+		}
+	}
+	if (need & FT_N_TAGS)
+		w[FT_W_TAGS] = tags;
+	if (need & FT_N_ETH) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		w[FT_W_DST] = (ft_load64(p, 0) & 0xffffffffffffULL) | FT_PACK(type, 6, 2);
+		w[FT_W_SRC] = ft_load64(p, 4) >> 16 | src_spare;
+#else
+		w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(type, 6, 2);
+		w[FT_W_SRC] = ft_load64(p, 4) << 16 | src_spare;
+#endif
+	}
+	l->type = type;
+	return next;
+}
+
+static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+{
+	if (p + 20 > end)
+		return NULL;
+	__u8 vihl = ft_load8(p, 0);
+	void *next;
+
+	if (vihl == 0x45) {
+		next = p + 20;
+	} else {
+		__u32 len = (vihl & 0xf) * 4;
+
+		if (vihl >> 4 != 4 || len < 20)
+			return NULL;
+		next = p + len;
+		if (next > end)
+			return NULL;
+	}
+	l->flags |= FT_IPV4;
+	l->proto = ft_load8(p, 9);
+	l->addr = ft_load64(p, 12);
+	__u16 frag = ft_load16(p, 6) & bpf_htons(0x3fff);
+
+	if (frag)
+		l->flags |= frag & bpf_htons(0x1fff) ? FT_FRAG | FT_LATER : FT_FRAG;
+	if (need & FT_N_MISC)
+		w[FT_W_MISC] = FT_PACK(ft_load8(p, 1), 0, 1) | FT_PACK(ft_load8(p, 8), 1, 1) | FT_PACK(l->proto, 2, 1);
+	return next;
+}
+
+/* The upper protocol into l->proto and what holds it; NULL when the walk runs out. */
+static __always_inline void *ft_walk_ext(void *p, void *end, __u8 nh, struct ft_level *l)
+{
+	for (int i = 0; i <= FT_EXT_STEPS; i++) {
+		__u32 len;
+
+		switch (nh) {
+		case 0:
+		case 43:
+		case 60:
+		case 135:
+		case 139:
+		case 140:
+			if (i == FT_EXT_STEPS || p + 2 > end)
+				return NULL;
+			len = (ft_load8(p, 1) + 1) * 8;
+			break;
+		case 51:
+			if (i == FT_EXT_STEPS || p + 2 > end)
+				return NULL;
+			len = (ft_load8(p, 1) + 2) * 4;
+			break;
+		case 44: {
+			if (i == FT_EXT_STEPS || p + 8 > end)
+				return NULL;
+			__u16 off = ft_load16(p, 2);
+
+			if (off & bpf_htons(0xfff9))
+				l->flags |= FT_FRAG;
+			if (off & bpf_htons(0xfff8)) {
+				l->flags |= FT_LATER;
+				l->proto = ft_load8(p, 0);
+				return p + 8;
+			}
+			len = 8;
+			break;
+		}
+		default:
+			l->proto = nh;
+			return p;
+		}
+		nh = ft_load8(p, 0);
+		p += len;
+		if (p > end)
+			return NULL;
+	}
+	return NULL;
+}
+
+static __always_inline void *ft_parse_ipv6(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+{
+	if (p + 40 > end || ft_load8(p, 0) >> 4 != 6)
+		return NULL;
+	__u8 nh = ft_load8(p, 6);
+
+	l->flags |= FT_IPV6;
+	l->addr = ft_load64(p, 8);
+	w[FT_W_ADDR6] = ft_load64(p, 16);
+	w[FT_W_ADDR6 + 1] = ft_load64(p, 24);
+	w[FT_W_ADDR6 + 2] = ft_load64(p, 32);
+	if (need & FT_N_MISC) {
+		__u32 first = ft_load32(p, 0);
+
+		w[FT_W_MISC] = FT_PACK(bpf_ntohl(first) >> 20 & 0xff, 0, 1) | FT_PACK(ft_load8(p, 7), 1, 1) |
+			       FT_PACK(nh, 2, 1) | FT_PACK(first & bpf_htonl(0xfffff), 4, 4);
+	}
+	return ft_walk_ext(p + 40, end, nh, l);
+}
+
+/* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. */
+static __always_inline void *ft_parse_ip(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+{
+	if (l->type == bpf_htons(ETH_P_IP)) {
+		if (!(need & FT_N_IPV4))
+			return NULL;
+		p = ft_parse_ipv4(p, end, l, w, need);
+	} else if (l->type == bpf_htons(ETH_P_IPV6)) {
+		if (!(need & FT_N_IPV6))
+			return NULL;
+		p = ft_parse_ipv6(p, end, l, w, need);
+	} else {
+		return NULL;
+	}
+	if (!p || l->flags & FT_LATER)
+		return NULL;
+	if (need & FT_N_L4) {
+		if (l->proto == 17 || l->proto == 6) {
+			if (p + 4 <= end) {
+				l->l4 = ft_load32(p, 0);
+				l->flags |= FT_L4;
+			}
+		} else if (l->proto == (l->flags & FT_IPV4 ? 1 : 58)) {
+			if (p + 2 <= end) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+				l->l4 = ft_load16(p, 0);
+#else
+				l->l4 = (__u32)ft_load16(p, 0) << 16;
+#endif
+				l->flags |= FT_L4;
+			}
+		}
+	}
+	return p;
+}
+
+static __always_inline void ft_parse_inner(void *p, void *end, struct ft_level *in, __u64 *w, __u32 need)
+{
+	if (in->type == bpf_htons(0x6558)) {
+		in->type = 0;
+		p = ft_parse_eth(p, end, in, w, need, 0, 0, 0);
+		if (!p)
+			return;
+	}
+	ft_parse_ip(p, end, in, w, need);
+}
+
+static __always_inline void ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+{
+	struct ft_level in = {};
+
+	if (l->proto == 17 && need & FT_N_VXLAN) {
+		if (p + 16 > end || ft_load16(p, 2) != FT_VXLAN_PORT || !(ft_load8(p, 8) & 0x08))
+			return;
+		l->flags |= FT_VXLAN;
+		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 12) & bpf_htonl(0xffffff00), 4, 4);
+		in.type = bpf_htons(0x6558);
+		p += 16;
+	} else if (l->proto == 47 && need & FT_N_GRE) {
+		if (p + 4 > end)
+			return;
+		__u16 f = bpf_ntohs(ft_load16(p, 0));
+		__u32 key = f >> 13 & 1, len = 4 + 4 * (f >> 15) + 4 * key + 4 * (f >> 12 & 1);
+
+		if (f & 0x4007 || p + len > end)
+			return;
+		l->flags |= FT_GRE;
+		in.type = ft_load16(p, 2);
+		if (key) {
+			__u32 off = 4 + 4 * (f >> 15);
+
+			if (p + off + 4 > end)
+				return;
+			l->flags |= FT_GREKEY;
+			w[FT_W_TAGS] |= FT_PACK(ft_load32(p + off, 0), 4, 4);
+		}
+		p += len;
+		if (p > end)
+			return;
+	} else {
+		return;
+	}
+	if (need >> FT_N_INNER) {
+		ft_parse_inner(p, end, &in, w + FT_INNER, need >> FT_N_INNER);
+		w[FT_INNER + FT_W_HOT] = ft_hot(&in);
+		w[FT_INNER + FT_W_ADDR] = in.addr;
+	}
+}
+
+/* What the verifier must see written before a rule may look at it. */
+static __always_inline void ft_clear(__u64 *w, __u32 need)
+{
+	if (need & FT_N_IPV6)
+		w[FT_W_ADDR6] = w[FT_W_ADDR6 + 1] = w[FT_W_ADDR6 + 2] = 0;
+	if (need & FT_N_MISC)
+		w[FT_W_MISC] = 0;
+	if (need & FT_N_ETH)
+		w[FT_W_DST] = w[FT_W_SRC] = 0;
+	if (need & FT_N_TAGS)
+		w[FT_W_TAGS] = 0;
+}
+
+/*
+ * The key of a frame. tagged, tci: the outer tag that the kernel holds beside
+ * the frame. The two words that most rules look at are also returned by value.
+ */
+static __always_inline void ft_parse(void *p, void *end, struct ft_key *k, __u64 *hot, __u64 *addr, _Bool tagged, __u16 tci)
+{
+	const __u32 need = ft_conf.need;
+	struct ft_level l = { .flags = ft_conf.egress };
+
+	/* From here on the key is memory to the compiler: it may not guess at words that were not needed, and so not written. */
+	asm volatile("" : : "r"(k) : "memory");
+	ft_clear(k->w, need);
+	if (need >> FT_N_INNER) {
+		k->w[FT_INNER + FT_W_HOT] = k->w[FT_INNER + FT_W_ADDR] = 0;
+		ft_clear(k->w + FT_INNER, need >> FT_N_INNER);
+	}
+	__u64 spare = 0;
+
+	if (need & FT_N_ETH) {
+		spare = FT_PACK(ft_conf.port, 6, 2);
+		k->w[FT_W_SRC] = spare;
+	}
+	p = ft_parse_eth(p, end, &l, k->w, need, spare, tagged, tci);
+	if (p) {
+		if (need & (FT_N_IPV4 | FT_N_IPV6)) {
+			p = ft_parse_ip(p, end, &l, k->w, need);
+			if (need & (FT_N_VXLAN | FT_N_GRE) && p)
+				ft_parse_tunnel(p, end, &l, k->w, need);
+		}
+	}
+	*hot = ft_hot(&l);
+	*addr = l.addr;
+}

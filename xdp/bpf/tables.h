@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+/*
+ * The tables classifier: tuple space search over the distinct masks, one
+ * open-addressing table of slots for all of them, no helper.
+ *
+ * A slot is one 64-bit word:
+ *   bits 0..23 unit of its entry | 24..47 counter | 48..62 tag | 63 drop
+ * 0 is empty and ends a probe; a tombstone has no unit and no tag and does not.
+ * A tag is never 0. The first FT_MAX_TUPLES slots belong to the tuples of one rule.
+ *
+ * An entry is 32-byte units: rank, then the words of the
+ * key under the mask, those only that the mask has. It does not change while a
+ * slot points at it, and is used again only after an RCU grace period.
+ */
+#include "counters.h"
+
+#define FT_PROBES 32  /* slots from its home within which an entry lies */
+#define FT_ATTEMPTS 4 /* entries of its tag that a probe compares */
+#define FT_NO_RANK (~0ULL)
+
+__u64 ft_slots[8] SEC(".data.slots");
+__u64 ft_entries[8] SEC(".data.entries");
+/* By place: the lowest rank of this tuple and all behind it. 0 while programs are exchanged: then places mean two things. */
+__u64 ft_ranks[FT_MAX_TUPLES] SEC(".data.ranks");
+
+/* Odd constants; the sum of products is the hash, folded once. */
+static const __u64 ft_mul[FT_WORDS] = {
+	0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93, 0xa0761d6478bd642f, 0xe7037ed1a0b428db,
+	0x8ebc6af09c88c6e3, 0x589965cc75374cc3, 0x1d8e4e27c47d124f, 0xeb44accab455d165, 0x9c6e6877736c46e3, 0xc2b2ae3d27d4eb4f,
+	0x165667b19e3779f9, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f, 0x2545f4914f6cdd1d,
+};
+
+#define FT_WORD(k, hot, addr, w) ((w) == FT_W_HOT ? (hot) : (w) == FT_W_ADDR ? (addr) : (k)->w[w])
+
+/* Bits of words in [from, to). */
+#define FT_SPAN(from, to) (((1u << (to)) - 1) & ~((1u << (from)) - 1))
+
+#define FT_EACH(body)                                        \
+	_Pragma("unroll") for (int w = 0; w < 2; w++) body   \
+	if (words & FT_SPAN(2, 5)) {                         \
+		_Pragma("unroll") for (int w = 2; w < 5; w++) body  \
+	}                                                    \
+	if (words & FT_SPAN(5, 9)) {                         \
+		_Pragma("unroll") for (int w = 5; w < 9; w++) body  \
+	}                                                    \
+	if (words & FT_SPAN(9, 18)) {                        \
+		_Pragma("unroll") for (int w = 9; w < 18; w++) body \
+	}
+
+/* A constant of the load that the compiler loads where it is used, in place of keeping it in a register from the start. */
+static __always_inline const volatile struct ft_tuple *ft_tuple(__u32 place)
+{
+	const volatile struct ft_tuple *p = &ft_tuples[place];
+
+	asm volatile("" : "+r"(p));
+	return p;
+}
+
+static __always_inline const __u64 *ft_entry(__u64 slot)
+{
+	return (void *)ft_opaque(ft_entries) + (__u64)(slot & ft_conf.unit_mask) * 32;
+}
+
+static __always_inline __u64 ft_fold(__u64 h)
+{
+	h ^= h >> 32;
+	h *= 0x9fb21c651e98df25ULL;
+	return h ^ h >> 29;
+}
+
+/*
+ * Hash and comparison, twice. The first form is unrolled over all words and
+ * cut down by the verifier to those of one mask: it serves the first tuple, where
+ * most packets of most rule sets end. The second is a loop and serves the others:
+ * unrolled 64 times the program is 43,000 instructions and its jumps do not reach.
+ */
+static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t)
+{
+	const __u32 words = t->words;
+	__u64 h = t->id;
+
+	FT_EACH({
+		if (words & (1u << w))
+			h += (FT_WORD(k, hot, addr, w) & t->mask[w]) * ft_mul[w];
+	})
+	return ft_fold(h);
+}
+
+static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t,
+				      const __u64 *e)
+{
+	const __u32 words = t->words;
+
+	e += 1;
+	FT_EACH({
+		if (words & (1u << w)) {
+			if ((FT_WORD(k, hot, addr, w) & t->mask[w]) != *(const volatile __u64 *)e)
+				return 0;
+			e++;
+			asm volatile("" : "+r"(e));
+		}
+	})
+	return 1;
+}
+
+static __always_inline __u64 ft_hash_loop(const struct ft_key *k, const volatile struct ft_tuple *t)
+{
+	__u64 h = t->id;
+
+	for (__u32 i = 0; i < FT_WORDS && i < t->n; i++) {
+		__u32 w = t->word[i];
+
+		if (w >= FT_WORDS)
+			break;
+		h += (k->w[w] & t->mask[w]) * ((const volatile __u64 *)ft_mul)[w];
+	}
+	return ft_fold(h);
+}
+
+static __always_inline _Bool ft_equal_loop(const struct ft_key *k, const volatile struct ft_tuple *t, const __u64 *e)
+{
+	for (__u32 i = 0; i < FT_WORDS && i < t->n; i++) {
+		__u32 w = t->word[i];
+
+		if (w >= FT_WORDS || (k->w[w] & t->mask[w]) != ((const volatile __u64 *)e)[1 + i])
+			return 0;
+	}
+	return 1;
+}
+
+/* The next slot of this tag from h on, at most FT_PROBES of them; 0: there is none. */
+static __always_inline __u64 ft_probe(__u64 *h, __u64 tag)
+{
+	const volatile __u64 *slots = ft_opaque(ft_slots) + FT_MAX_TUPLES;
+
+	for (int i = 0; i < FT_PROBES; i++) {
+		__u64 slot = slots[*h & ft_conf.slot_mask];
+
+		*h += 1;
+		if (!slot)
+			return 0;
+		if ((slot >> 48 & 0x7fff) == tag)
+			return slot;
+	}
+	return 0;
+}
+
+/* The slot of this key in the tuple, and its entry; 0: there is none. equal is one of the two forms. */
+#define FT_FIND(t, h, entry, equal)                                                                  \
+	({                                                                                           \
+		__u64 found = 0, at;                                                                 \
+		if ((t)->flags & FT_T_SINGLE) {                                                      \
+			at = ((volatile __u64 *)ft_opaque(ft_slots))[(t)->id & (FT_MAX_TUPLES - 1)]; \
+			entry = ft_entry(at);                                                        \
+			if (at && equal)                                                             \
+				found = at;                                                          \
+		} else {                                                                             \
+			__u64 pos = (h);                                                             \
+			const __u64 tag = pos >> 49 | 1;                                             \
+			for (int a = 0; a < FT_ATTEMPTS; a++) {                                      \
+				at = ft_probe(&pos, tag);                                            \
+				if (!at)                                                             \
+					break;                                                       \
+				entry = ft_entry(at);                                                \
+				if (equal) {                                                         \
+					found = at;                                                  \
+					break;                                                       \
+				}                                                                    \
+			}                                                                            \
+		}                                                                                    \
+		found;                                                                               \
+	})
+
+/* The tuples behind the first. found: the slot that the first gave. */
+static __noinline __u64 ft_search(const struct ft_key *k, __u64 found, __u64 rank)
+{
+	const __u32 n = ft_conf.tuples;
+
+	for (__u32 i = 1; i < FT_MAX_TUPLES && i < n; i++) {
+		const volatile struct ft_tuple *t = ft_tuple(i);
+		const __u64 *e;
+
+		if (((volatile __u64 *)ft_ranks)[i] >= rank)
+			break;
+		__u64 slot = FT_FIND(t, ft_hash_loop(k, t), e, ft_equal_loop(k, t, e));
+
+		if (slot) {
+			__u64 r = *(const volatile __u64 *)e;
+
+			if (r < rank) {
+				rank = r;
+				found = slot;
+			}
+		}
+	}
+	return found;
+}
+
+/* The slot of the rule that wins, or 0. */
+static __always_inline __u64 ft_classify(struct ft_key *k, __u64 hot, __u64 addr)
+{
+	const __u32 n = ft_conf.tuples;
+	const volatile struct ft_tuple *t = ft_tuple(0);
+	const __u64 *e;
+	__u64 slot;
+
+	if (!n)
+		return 0;
+	slot = FT_FIND(t, ft_hash(k, hot, addr, t), e, ft_equal(k, hot, addr, t, e));
+	if (n == 1)
+		return slot;
+	k->w[FT_W_HOT] = hot;
+	k->w[FT_W_ADDR] = addr;
+	return ft_search(k, slot, slot ? *(const volatile __u64 *)e : FT_NO_RANK);
+}

@@ -1,0 +1,148 @@
+package xdp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+)
+
+// counterPool gives out slots of the counters' map. Slots are never zeroed: a
+// count begins at the value that the slot has when it is taken, and a slot that
+// was given back is taken again only after a grace period, so that no packet of its
+// last owner comes late.
+type counterPool struct {
+	meta   *meta
+	n      uint32
+	owners map[string]uint32
+	fresh  uint32   // from here on no slot was used by this process or found in use
+	clean  []uint32 // given back, and a grace period has passed
+	dirty  []uint32 // given back since
+}
+
+// newCounterPool takes up what the meta map says. Slots that are free in it may
+// have been given back a moment ago: the caller waits for a grace period before it allocates.
+func newCounterPool(m *meta, n int) *counterPool {
+	p := &counterPool{meta: m, n: uint32(n), owners: map[string]uint32{}}
+	for id := range p.n {
+		if r := m.counter(id); r.used() {
+			p.owners[r.owner()] = id
+			for ; p.fresh < id; p.fresh++ {
+				p.clean = append(p.clean, p.fresh)
+			}
+			p.fresh = id + 1
+		}
+	}
+	return p
+}
+
+func (p *counterPool) free(id uint32) {
+	r := p.meta.counter(id)
+	delete(p.owners, r.owner())
+	r.release()
+	p.dirty = append(p.dirty, id)
+}
+
+// graceful: a grace period has passed since the last free.
+func (p *counterPool) graceful() {
+	p.clean = append(p.clean, p.dirty...)
+	p.dirty = p.dirty[:0]
+}
+
+// next is a slot that may be taken; false: one may after a grace period, or none.
+func (p *counterPool) next() (uint32, bool) {
+	if n := len(p.clean); n > 0 {
+		id := p.clean[n-1]
+		p.clean = p.clean[:n-1]
+		return id, true
+	}
+	if p.fresh < p.n {
+		p.fresh++
+		return p.fresh - 1, true
+	}
+	return 0, false
+}
+
+func (p *counterPool) info(id uint32, adopted bool) CounterInfo {
+	r := p.meta.counter(id)
+	return CounterInfo{Counter: Counter{ID: id, Cookie: r.cookie(), Adopted: adopted}, Owner: r.owner()}
+}
+
+func newCookie() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("making a cookie: %w", err)
+	}
+	return binary.LittleEndian.Uint64(b[:]) | 1, nil
+}
+
+// AllocCounter gives owner a counter that stands at 0. The owner that has one
+// already, from before a restart or from this process, gets that one, with its
+// value: Adopted says so. An owner is 1 to 88 bytes.
+func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return Counter{}, err
+	}
+	if len(owner) == 0 || len(owner) > metaOwnerMax {
+		return Counter{}, fmt.Errorf("allocating a counter for %q: %w: an owner is 1 to %d bytes", owner, ErrInvalid, metaOwnerMax)
+	}
+	if id, ok := rs.pool.owners[owner]; ok {
+		return rs.pool.info(id, true).Counter, nil
+	}
+	id, ok := rs.pool.next()
+	if !ok && len(rs.pool.dirty) > 0 {
+		if err := rs.wait(); err != nil {
+			return Counter{}, err
+		}
+		id, ok = rs.pool.next()
+	}
+	if !ok {
+		return Counter{}, fmt.Errorf("allocating a counter for %q: %w: all %d are in use", owner, ErrFull, rs.pool.n)
+	}
+	base, err := rs.values.raw(id)
+	if err != nil {
+		rs.pool.dirty = append(rs.pool.dirty, id)
+		return Counter{}, err
+	}
+	cookie, err := newCookie()
+	if err != nil {
+		rs.pool.clean = append(rs.pool.clean, id)
+		return Counter{}, err
+	}
+	rs.values.base[id] = base
+	rs.pool.meta.counter(id).take(owner, cookie, base)
+	rs.pool.owners[owner] = id
+	return Counter{ID: id, Cookie: cookie}, nil
+}
+
+// FreeCounter gives a counter back. A counter that a rule counts on is refused.
+func (rs *RuleSet) FreeCounter(id uint32) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return err
+	}
+	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
+		return fmt.Errorf("freeing counter %d: %w", id, ErrNotFound)
+	}
+	if rs.class.uses(id) {
+		return fmt.Errorf("freeing counter %d: %w: a rule counts on it", id, ErrInvalid)
+	}
+	rs.pool.free(id)
+	return nil
+}
+
+// Counters lists the counters in use, in no order.
+func (rs *RuleSet) Counters() []CounterInfo {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.usable() != nil {
+		return nil
+	}
+	all := make([]CounterInfo, 0, len(rs.pool.owners))
+	for _, id := range rs.pool.owners {
+		all = append(all, rs.pool.info(id, rs.adopted[id]))
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+package xdp
+
+import "sync/atomic"
+
+// State of an entry, in its directory word. The word is what commits a change:
+// a process that dies leaves an entry as its word says.
+const (
+	entryFree = iota // 0: the unit does not begin an entry
+	entryLive
+	entryDead // being removed: no slot is to point at it any more
+)
+
+// dirWord is the directory word of an entry: what user space must know of it
+// and the packet path must not.
+type dirWord uint64
+
+func newDirWord(state, tuple, size uint8, drop bool, counter uint32) dirWord {
+	d := dirWord(state) | dirWord(tuple)<<8 | dirWord(size)<<16 | dirWord(counter)<<32
+	if drop {
+		d |= 1 << 24
+	}
+	return d
+}
+
+func (d dirWord) state() uint8    { return uint8(d) }
+func (d dirWord) tuple() uint8    { return uint8(d >> 8) }
+func (d dirWord) size() uint8     { return uint8(d >> 16) } // in units
+func (d dirWord) drop() bool      { return d>>24&1 != 0 }
+func (d dirWord) counter() uint32 { return uint32(d >> 32) }
+
+// entryStore hands out units of the entries' map. Unit 0 is never used: a slot
+// without a unit is free. An entry that was retired is only used again after a
+// grace period, because a program may still look at it.
+type entryStore struct {
+	words []uint64 // the entries' map
+	dir   []uint64 // one word a unit, in the meta map
+	used  []uint64 // bitmap of units, in this process only
+	next  int      // where the search for free units goes on
+	free  int      // units
+	// retired entries wait for the grace period.
+	retired []uint32
+	waiting int // units of retired entries
+}
+
+func newEntryStore(mem, dir []uint64, units int) *entryStore {
+	s := &entryStore{words: mem, dir: dir, used: make([]uint64, (units+63)/64), free: units}
+	s.take(0, 1)
+	return s
+}
+
+func (s *entryStore) units() int { return len(s.dir) }
+
+func (s *entryStore) taken(u int) bool { return s.used[u>>6]>>(u&63)&1 != 0 }
+
+func (s *entryStore) take(u, n int) {
+	for i := u; i < u+n; i++ {
+		s.used[i>>6] |= 1 << (i & 63)
+	}
+	s.free -= n
+}
+
+func (s *entryStore) release(u, n int) {
+	for i := u; i < u+n; i++ {
+		s.used[i>>6] &^= 1 << (i & 63)
+	}
+	s.free += n
+}
+
+// alloc finds n units in a row, taken, or returns 0.
+func (s *entryStore) alloc(n int) uint32 {
+	if s.free < n {
+		return 0
+	}
+	run := 0
+	for i, u := 0, s.next; i < s.units()+n; i, u = i+1, u+1 {
+		if u >= s.units() {
+			u, run = 0, 0
+		}
+		if s.taken(u) {
+			run = 0
+			continue
+		}
+		if run++; run == n {
+			first := u - n + 1
+			s.take(first, n)
+			s.next = u + 1
+			return uint32(first)
+		}
+	}
+	return 0
+}
+
+// sizeFor is the number of units of an entry of n words of key.
+func sizeFor(n int) int { return (1 + n + unitWords - 1) / unitWords }
+
+func (s *entryStore) rank(unit uint32) uint64 { return s.words[int(unit)*unitWords] }
+
+func (s *entryStore) packed(unit uint32, n int) []uint64 {
+	at := int(unit)*unitWords + 1
+	return s.words[at : at+n]
+}
+
+func (s *entryStore) dirWord(unit uint32) dirWord { return dirWord(atomic.LoadUint64(&s.dir[unit])) }
+
+func (s *entryStore) setDir(unit uint32, d dirWord) { atomic.StoreUint64(&s.dir[unit], uint64(d)) }
+
+// write fills an entry that no slot points at, and commits it.
+func (s *entryStore) write(unit uint32, rank uint64, packed []uint64, d dirWord) {
+	atomic.StoreUint64(&s.words[int(unit)*unitWords], rank)
+	copy(s.packed(unit, len(packed)), packed)
+	s.setDir(unit, d)
+}
+
+// retire takes an entry that is dead, and that no slot points at, to be freed after a grace period.
+func (s *entryStore) retire(unit uint32) {
+	s.retired = append(s.retired, unit)
+	s.waiting += int(s.dirWord(unit).size())
+}
+
+// reclaim frees the retired entries. A grace period has passed since the last retire.
+func (s *entryStore) reclaim() {
+	for _, u := range s.retired {
+		n := int(s.dirWord(u).size())
+		s.setDir(u, 0)
+		s.release(int(u), n)
+	}
+	s.retired, s.waiting = s.retired[:0], 0
+}

@@ -1,0 +1,66 @@
+package xdp
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+)
+
+// Limits of the layout: a slot has 24 bits for the unit of its entry and 24 for its counter.
+const (
+	maxRules    = 1 << 22
+	maxCounters = 1 << 24
+	maxTuples   = 64
+	maxPorts    = 256
+
+	defaultRules = 1 << 16
+
+	unitWords = 4 // an entry is units of 32 bytes: rank, then the words under its mask
+)
+
+// geometry is the size of everything that is shared with the programs. It is
+// fixed when the maps are made, and kept in the meta map.
+type geometry struct {
+	rules    int
+	counters int // a power of two
+	slots    int // a power of two, at least twice the rules; the slots of single tuples come before them
+	units    int // a power of two
+	cpus     int
+	block    int // bytes of one CPU's counters, whole pages
+}
+
+func newGeometry(o Options, cpus int) (geometry, error) {
+	g := geometry{rules: o.MaxRules, counters: o.MaxCounters, cpus: cpus}
+	if g.rules == 0 {
+		g.rules = defaultRules
+	}
+	if g.counters == 0 {
+		g.counters = g.rules
+	}
+	if g.rules < 0 || g.rules > maxRules {
+		return g, fmt.Errorf("sizing tables for %d rules: %w: 1 to %d", g.rules, ErrInvalid, maxRules)
+	}
+	if g.counters < 0 || g.counters > maxCounters {
+		return g, fmt.Errorf("sizing %d counters: %w: 1 to %d", g.counters, ErrInvalid, maxCounters)
+	}
+	g.counters = pow2(g.counters)
+	g.slots = max(pow2(2*g.rules), 256)
+	// Two units a rule hold up to 7 words of mask, which an exact match of IPv6 needs 5 of.
+	g.units = max(pow2(2*g.rules), 4096)
+	page := os.Getpagesize()
+	g.block = (g.counters*16 + page - 1) / page * page
+	return g, nil
+}
+
+func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
+
+// Bytes of the values of the maps. The entries have a tail, so that the last unit may begin an entry of the greatest size.
+func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
+func (g geometry) entryBytes() int   { return pages(g.units*unitWords*8 + (1+Words)*8) }
+func (g geometry) rankBytes() int    { return maxTuples * 8 }
+func (g geometry) counterBytes() int { return g.cpus * g.block }
+
+func pages(n int) int {
+	page := os.Getpagesize()
+	return (n + page - 1) / page * page
+}

@@ -1,0 +1,41 @@
+package xdp
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// grace waits for the programs that run now. An update of an array of maps
+// returns after an RCU grace period, so that the inner map it replaced may be
+// freed (maybe_wait_bpf_programs in kernel/bpf/syscall.c, since 4.20); it is the one
+// system call that promises this and costs about 10 ms.
+type grace struct{ outer, inner *ebpf.Map }
+
+func newGrace() (*grace, error) {
+	inner := &ebpf.MapSpec{Name: "ft_grace_in", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+	in, err := ebpf.NewMap(inner)
+	if err != nil {
+		return nil, fmt.Errorf("creating a map to wait with: %w", explain(err))
+	}
+	out, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "ft_grace", Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: inner,
+	})
+	if err != nil {
+		in.Close()
+		return nil, fmt.Errorf("creating a map to wait with: %w", explain(err))
+	}
+	return &grace{outer: out, inner: in}, nil
+}
+
+func (g *grace) wait() error {
+	if err := g.outer.Put(uint32(0), uint32(g.inner.FD())); err != nil {
+		return fmt.Errorf("waiting for running programs: %w", err)
+	}
+	return nil
+}
+
+func (g *grace) close() {
+	g.outer.Close()
+	g.inner.Close()
+}

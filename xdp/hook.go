@@ -1,0 +1,136 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+type hookKey struct {
+	port uint16
+	hook Hook
+}
+
+// hook is one program on one hook of one interface. It holds the link: a link
+// that nobody refers to is collected, and detaches.
+type hook struct {
+	hookKey
+	name    string
+	ifindex int
+	mode    string
+	adopted bool
+	frags   bool
+	link    link.Link
+	prog    *ebpf.Program // nil: the program of a process before this one
+	pin     string        // "" when nothing is pinned
+}
+
+func (h *hook) attachment() Attachment {
+	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Adopted: h.adopted}
+}
+
+// update exchanges the program; no packet passes without one.
+func (h *hook) update(p *ebpf.Program) error {
+	if err := h.link.Update(p); err != nil {
+		return fmt.Errorf("exchanging the %s program of %s: %w", h.hook, h.name, explain(err))
+	}
+	if h.prog != nil {
+		h.prog.Close()
+	}
+	h.prog = p
+	return nil
+}
+
+// alive says whether the link is still attached to the interface it was made
+// for: an interface that is deleted takes the program with it.
+func (h *hook) alive() bool {
+	i, err := linkIndex(h.link)
+	return err == nil && i == h.ifindex
+}
+
+func linkIndex(l link.Link) (int, error) {
+	info, err := l.Info()
+	if err != nil {
+		return 0, fmt.Errorf("asking a link: %w", err)
+	}
+	if x := info.XDP(); x != nil {
+		return int(x.Ifindex), nil
+	}
+	if x := info.TCX(); x != nil {
+		return int(x.Ifindex), nil
+	}
+	return 0, fmt.Errorf("asking a link: %w: it is of type %v", ErrIncompatible, info.Type)
+}
+
+// close lets go of the hook. The program stays attached when the link is pinned.
+func (h *hook) close() error {
+	var errs []error
+	if h.link != nil {
+		errs = append(errs, h.link.Close())
+	}
+	if h.prog != nil {
+		errs = append(errs, h.prog.Close())
+	}
+	h.link, h.prog = nil, nil
+	return errors.Join(errs...)
+}
+
+// detach takes the program off the hook.
+func (h *hook) detach() error {
+	if h.pin != "" {
+		if err := os.Remove(h.pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("unpinning %s: %w", h.pin, err)
+		}
+	}
+	return h.close()
+}
+
+// pinPath has the number of the port, not its name: bpffs takes no name with a dot.
+func (rs *RuleSet) pinPath(k hookKey) string {
+	if rs.dir == "" {
+		return ""
+	}
+	return filepath.Join(rs.dir, fmt.Sprintf("link-%d-%s", k.port, k.hook))
+}
+
+// drop forgets a hook and detaches it.
+func (rs *RuleSet) drop(h *hook) error {
+	delete(rs.hooks, h.hookKey)
+	err := h.detach()
+	if err != nil {
+		rs.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
+	}
+	rs.meta.port(h.port).setHook(h.hook, h.ifindex, "")
+	return err
+}
+
+// adoptHooks takes up the links that a process left pinned. Links of interfaces
+// that are gone are removed.
+func (rs *RuleSet) adoptHooks() {
+	for n := range uint16(maxPorts) {
+		r := rs.meta.port(n)
+		if !r.used() {
+			continue
+		}
+		for _, at := range []Hook{HookIngress, HookEgress} {
+			k := hookKey{port: n, hook: at}
+			l, err := link.LoadPinnedLink(rs.pinPath(k), nil)
+			if err != nil {
+				if !errors.Is(err, os.ErrNotExist) {
+					rs.log.Warn("adopting a link", "interface", r.name(), "hook", at, "error", err)
+				}
+				continue
+			}
+			h := &hook{hookKey: k, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, frags: true, link: l, pin: rs.pinPath(k)}
+			rs.hooks[k] = h
+			if !h.alive() || h.mode == "" {
+				rs.log.Info("removing the link of an interface that is gone", "interface", h.name, "hook", at)
+				rs.drop(h)
+			}
+		}
+	}
+}

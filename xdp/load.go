@@ -1,0 +1,101 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// loader makes programs of the object, each with its own constants, all on the same maps.
+type loader struct {
+	spec *ebpf.CollectionSpec
+	maps *maps
+	g    geometry
+}
+
+func newLoader(m *maps, g geometry) (*loader, error) {
+	spec, err := loadFlowtally()
+	if err != nil {
+		return nil, fmt.Errorf("reading the BPF object: %w", err)
+	}
+	if err := fitSections(spec, m); err != nil {
+		return nil, err
+	}
+	return &loader{spec: spec, maps: m, g: g}, nil
+}
+
+// fitSections gives the data sections the size of the maps that stand in for
+// them. Their type says the size of the object's placeholder, so it is dropped.
+func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
+	for _, s := range m.all {
+		if s.section == "" {
+			continue
+		}
+		ms := spec.Maps[s.section]
+		if ms == nil {
+			return fmt.Errorf("reading the BPF object: no section %s", s.section)
+		}
+		ms.ValueSize, ms.Flags, ms.Contents = s.m.ValueSize(), mmapable, nil
+		ms.Key, ms.Value = nil, nil
+	}
+	delete(spec.Maps, ".data.btf")
+	for name, v := range spec.Variables {
+		if v.SectionName != ".rodata" {
+			delete(spec.Variables, name)
+		}
+	}
+	return nil
+}
+
+// constants of the packet path of one hook of one interface.
+func (l *loader) config(c constants, h Hook, port uint16, frags bool) flowtallyFtConfig {
+	conf := flowtallyFtConfig{
+		Need:        c.need,
+		Tuples:      uint32(len(c.tuples)),
+		Port:        uint32(port),
+		SlotMask:    uint32(l.g.slots - 1),
+		UnitMask:    uint32(l.g.units - 1),
+		CounterMask: uint32(l.g.counters - 1),
+		Cpus:        uint32(l.g.cpus),
+		CpuBlock:    uint64(l.g.block),
+	}
+	if h == HookEgress {
+		conf.Egress = uint32(FlagEgress)
+	}
+	if frags {
+		conf.BuffLen = 1
+	}
+	return conf
+}
+
+var programNames = map[Hook]string{HookIngress: flowtallyProgFlowtallyXdp, HookEgress: flowtallyProgFlowtallyTcx}
+
+// load verifies one program.
+func (l *loader) load(c constants, h Hook, port uint16, frags bool) (*ebpf.Program, error) {
+	spec := l.spec.Copy()
+	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, h, port, frags)); err != nil {
+		return nil, fmt.Errorf("setting constants: %w", err)
+	}
+	var tuples [maxTuples]flowtallyFtTuple
+	copy(tuples[:], c.tuples)
+	if err := spec.Variables[flowtallyVarFtTuples].Set(tuples); err != nil {
+		return nil, fmt.Errorf("setting constants: %w", err)
+	}
+	name := programNames[h]
+	for n := range spec.Programs {
+		if n != name {
+			delete(spec.Programs, n)
+		}
+	}
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements()})
+	if err != nil {
+		var ve *ebpf.VerifierError
+		if errors.As(err, &ve) {
+			return nil, fmt.Errorf("loading program %s: %w", name, ve)
+		}
+		return nil, fmt.Errorf("loading program %s: %w", name, explain(err))
+	}
+	defer coll.Close()
+	return coll.DetachProgram(name), nil
+}

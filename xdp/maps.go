@@ -1,0 +1,157 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// maps are the kernel memory of a rule set, each one value, mapped. All but
+// the meta map stand in for a data section of the object.
+type maps struct {
+	all                                   []*sharedMap
+	counters, slots, entries, ranks, meta *sharedMap
+}
+
+type sharedMap struct {
+	name    string
+	section string // "" for the meta map
+	frozen  bool
+	m       *ebpf.Map
+	mem     []byte
+	words   []uint64
+}
+
+const mmapable = 1 << 10 // BPF_F_MMAPABLE, which x/sys has for Linux alone
+
+func newMaps() *maps {
+	s := &maps{
+		counters: &sharedMap{name: "counters", section: ".data.counters", frozen: true},
+		slots:    &sharedMap{name: "slots", section: ".data.slots"},
+		entries:  &sharedMap{name: "entries", section: ".data.entries"},
+		ranks:    &sharedMap{name: "ranks", section: ".data.ranks"},
+		meta:     &sharedMap{name: "meta"},
+	}
+	// The meta map is pinned last: where it is, all are.
+	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.meta}
+	return s
+}
+
+func (s *maps) sizes(g geometry) []int {
+	return []int{g.counterBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), metaBytes(g)}
+}
+
+// create makes and maps all maps.
+func (s *maps) create(g geometry) error {
+	for i, size := range s.sizes(g) {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{
+			Name: "ft_" + s.all[i].name, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1, Flags: mmapable,
+		})
+		if err != nil {
+			return fmt.Errorf("creating map %s of %d bytes: %w", s.all[i].name, size, explain(err))
+		}
+		s.all[i].m = m
+		if err := s.all[i].mmap(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mmap maps the value. The counters are frozen before: no process can write
+// them by system call or mapping from then on, this one included.
+func (m *sharedMap) mmap() error {
+	prot := unix.PROT_READ | unix.PROT_WRITE
+	if m.frozen {
+		// A map that was adopted is frozen already: EBUSY.
+		if err := m.m.Freeze(); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("freezing map %s: %w", m.name, err)
+		}
+		prot = unix.PROT_READ
+	}
+	mem, err := unix.Mmap(m.m.FD(), 0, pages(int(m.m.ValueSize())), prot, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping map %s: %w", m.name, err)
+	}
+	m.mem, m.words = mem, wordsOf(mem)
+	return nil
+}
+
+// pin makes the maps outlive the process.
+func (s *maps) pin(dir string) error {
+	for _, m := range s.all {
+		if err := m.m.Pin(filepath.Join(dir, m.name)); err != nil {
+			return fmt.Errorf("pinning map %s in %s: %w", m.name, dir, err)
+		}
+	}
+	return nil
+}
+
+// adopt opens the pins of a process that is gone. os.ErrNotExist and
+// errUnfinished say that there is nothing to adopt.
+func (s *maps) adopt(dir string) (geometry, error) {
+	var g geometry
+	for i := len(s.all) - 1; i >= 0; i-- {
+		m := s.all[i]
+		path := filepath.Join(dir, m.name)
+		pinned, err := ebpf.LoadPinnedMap(path, nil)
+		if err != nil {
+			if errors.Is(err, os.ErrNotExist) && m != s.meta {
+				err = fmt.Errorf("%w: %w", ErrIncompatible, err)
+			}
+			return g, fmt.Errorf("opening pinned map %s: %w", path, explain(err))
+		}
+		m.m = pinned
+		if pinned.Type() != ebpf.Array || pinned.MaxEntries() != 1 || pinned.ValueSize() < 8*metaHeader {
+			return g, fmt.Errorf("opening pinned map %s: %w: not a map of flowtally", path, ErrIncompatible)
+		}
+		if m == s.meta {
+			if err := m.mmap(); err != nil {
+				return g, err
+			}
+			if g, err = geometryOf(m.words); err != nil {
+				return g, fmt.Errorf("reading pinned map %s: %w", path, err)
+			}
+		}
+		if want := s.sizes(g)[i]; int(pinned.ValueSize()) != want {
+			return g, fmt.Errorf("opening pinned map %s: %w: %d bytes, not %d", path, ErrIncompatible, pinned.ValueSize(), want)
+		}
+		if m != s.meta {
+			if err := m.mmap(); err != nil {
+				return g, err
+			}
+		}
+	}
+	return g, nil
+}
+
+// close unmaps and closes; pins stay.
+func (s *maps) close() error {
+	var errs []error
+	for _, m := range s.all {
+		if m.mem != nil {
+			errs = append(errs, unix.Munmap(m.mem))
+			m.mem, m.words = nil, nil
+		}
+		if m.m != nil {
+			errs = append(errs, m.m.Close())
+			m.m = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// replacements stand in for the sections of the object.
+func (s *maps) replacements() map[string]*ebpf.Map {
+	r := map[string]*ebpf.Map{}
+	for _, m := range s.all {
+		if m.section != "" {
+			r[m.section] = m.m
+		}
+	}
+	return r
+}

@@ -1,0 +1,165 @@
+package xdp
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// The meta map is one value that no program looks at: what the next process
+// needs to take up the others. Records are committed by their first word,
+// stored last. In 64-bit words:
+//
+//	header    magic, layout, rules, counters, slots, units, cpus, block
+//	tuples    64 of: used, mask (18), 0
+//	ports     256 of: used, ifindex, name (2), modes of ingress and egress, 0...
+//	counters  of: used, cookie, base packets, base bytes, length of owner, owner (11)
+//	entries   the directory: one word a unit
+const (
+	metaMagic  = 0x796c6c6174776f6c // "lowtally"
+	metaLayout = 1
+
+	metaHeader      = 8
+	metaTupleWords  = 2 + Words
+	metaPortWords   = 8
+	metaCountWords  = 16
+	metaOwnerMax    = (metaCountWords - 5) * 8
+	metaInterfaceSz = 16
+)
+
+type meta struct {
+	header, tuples, ports, counters, dir []uint64
+}
+
+func metaBytes(g geometry) int {
+	return pages(8 * (metaHeader + maxTuples*metaTupleWords + maxPorts*metaPortWords + g.counters*metaCountWords + g.units))
+}
+
+func metaOf(mem []uint64, g geometry) *meta {
+	cut := func(n int) []uint64 {
+		s := mem[:n:n]
+		mem = mem[n:]
+		return s
+	}
+	return &meta{
+		header:   cut(metaHeader),
+		tuples:   cut(maxTuples * metaTupleWords),
+		ports:    cut(maxPorts * metaPortWords),
+		counters: cut(g.counters * metaCountWords),
+		dir:      cut(g.units),
+	}
+}
+
+// format writes the header; the maps are whole with its last word.
+func (m *meta) format(g geometry) {
+	for i, v := range []int{metaLayout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block} {
+		atomic.StoreUint64(&m.header[1+i], uint64(v))
+	}
+	atomic.StoreUint64(&m.header[0], metaMagic)
+}
+
+// geometryOf reads the header of a value that was found.
+func geometryOf(mem []uint64) (geometry, error) {
+	h := mem[:metaHeader]
+	if h[0] != metaMagic {
+		return geometry{}, errUnfinished
+	}
+	if h[1] != metaLayout {
+		return geometry{}, fmt.Errorf("%w: layout %d, this version has %d", ErrIncompatible, h[1], metaLayout)
+	}
+	return geometry{
+		rules: int(h[2]), counters: int(h[3]), slots: int(h[4]), units: int(h[5]), cpus: int(h[6]), block: int(h[7]),
+	}, nil
+}
+
+func (m *meta) tuple(id uint8) []uint64 { return m.tuples[int(id)*metaTupleWords:][:metaTupleWords] }
+
+func (m *meta) setTuple(id uint8, mask *words) {
+	r := m.tuple(id)
+	copy(r[1:], mask[:])
+	atomic.StoreUint64(&r[0], 1)
+}
+
+func (m *meta) clearTuple(id uint8) { atomic.StoreUint64(&m.tuple(id)[0], 0) }
+
+// masks lists the tuples in use.
+func (m *meta) masks() map[uint8]*words {
+	all := map[uint8]*words{}
+	for id := range uint8(maxTuples) {
+		if r := m.tuple(id); r[0] != 0 {
+			all[id] = (*words)(r[1 : 1+Words])
+		}
+	}
+	return all
+}
+
+// counterRecord is a counter's record: who owns it and where its count began.
+type counterRecord []uint64
+
+func (m *meta) counter(id uint32) counterRecord {
+	return m.counters[int(id)*metaCountWords:][:metaCountWords]
+}
+
+func (r counterRecord) used() bool     { return atomic.LoadUint64(&r[0]) != 0 }
+func (r counterRecord) cookie() uint64 { return r[1] }
+func (r counterRecord) base() Pair     { return Pair{Packets: r[2], Bytes: r[3]} }
+func (r counterRecord) owner() string {
+	return string(bytesOf(r[5:])[:min(r[4], metaOwnerMax)])
+}
+
+func (r counterRecord) take(owner string, cookie uint64, base Pair) {
+	r[1], r[2], r[3], r[4] = cookie, base.Packets, base.Bytes, uint64(len(owner))
+	copy(bytesOf(r[5:]), owner)
+	atomic.StoreUint64(&r[0], 1)
+}
+
+func (r counterRecord) release() { atomic.StoreUint64(&r[0], 0) }
+
+// portRecord is the record of an interface: its number is its place.
+type portRecord []uint64
+
+func (m *meta) port(n uint16) portRecord { return m.ports[int(n)*metaPortWords:][:metaPortWords] }
+
+func (r portRecord) used() bool   { return atomic.LoadUint64(&r[0]) != 0 }
+func (r portRecord) ifindex() int { return int(r[1]) }
+func (r portRecord) name() string {
+	b := bytesOf(r[2:4])
+	n := 0
+	for n < len(b) && b[n] != 0 {
+		n++
+	}
+	return string(b[:n])
+}
+
+func (r portRecord) take(name string) {
+	r[1], r[4], r[5] = 0, 0, 0
+	b := bytesOf(r[2:4])
+	clear(b)
+	copy(b, name)
+	atomic.StoreUint64(&r[0], 1)
+}
+
+// setHook notes, before a link is pinned, where and how its program is attached.
+func (r portRecord) setHook(h Hook, ifindex int, mode string) {
+	atomic.StoreUint64(&r[1], uint64(ifindex))
+	atomic.StoreUint64(&r[hookWord(h)], uint64(modeCode(mode)))
+}
+
+func (r portRecord) mode(h Hook) string { return modeNames[r[hookWord(h)]%uint64(len(modeNames))] }
+
+func hookWord(h Hook) int {
+	if h == HookIngress {
+		return 4
+	}
+	return 5
+}
+
+var modeNames = [...]string{"", "native", "generic", "tcx"}
+
+func modeCode(name string) int {
+	for i, n := range modeNames {
+		if n == name {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,98 @@
+package xdp
+
+// Layers that some rule looks at: enum ft_need of bpf/config.h.
+const (
+	needEth = 1 << iota
+	needIPv4
+	needIPv6
+	needMisc
+	needL4
+	needTags
+	needVXLAN
+	needGRE
+	needInner = 8 // shift
+
+	// needLevel stands in the place of VXLAN on the inner level: some inner header is looked at.
+	needLevel = needVXLAN
+)
+
+// Words of one level: enum ft_word of bpf/key.h.
+const (
+	wordHot = iota
+	wordAddr
+	wordAddr6
+	_
+	_
+	wordMisc
+	wordDst
+	wordSrc
+	wordTags
+	levelWords
+)
+
+// needOf is what the parser must look at for a rule to be decided.
+func needOf(r *Rule) uint32 {
+	need := needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
+	inner := r.Mask.words()[levelWords:]
+	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
+	if inside := anyWord(inner); inside || tunnel != 0 || r.Mask.Out.Tunnel != [4]byte{} {
+		if tunnel&FlagVXLAN != 0 || tunnel == 0 {
+			need |= needVXLAN
+		}
+		if tunnel&^FlagVXLAN != 0 || tunnel == 0 {
+			need |= needGRE
+		}
+		need |= needTags
+		if inside {
+			need |= (needLevel | needOfLevel(&r.Key.In, &r.Mask.In, inner)) << needInner
+		}
+		need |= ipNeed(&r.Key.Out, &r.Mask.Out)
+	}
+	return need
+}
+
+func needOfLevel(key, mask *Headers, w []uint64) uint32 {
+	var need uint32
+	if w[wordDst]|w[wordSrc] != 0 {
+		need |= needEth
+	}
+	if w[wordTags] != 0 {
+		need |= needTags
+	}
+	if mask.Flags&FlagIPv4 != 0 {
+		need |= needIPv4
+	}
+	if mask.Flags&FlagIPv6 != 0 || w[wordAddr6]|w[wordAddr6+1]|w[wordAddr6+2] != 0 {
+		need |= needIPv6
+	}
+	if w[wordMisc] != 0 {
+		need |= needMisc | ipNeed(key, mask)
+	}
+	if mask.L4 != [4]byte{} || mask.Flags&FlagL4 != 0 {
+		need |= needL4 | ipNeed(key, mask)
+	}
+	if mask.Proto != 0 || mask.Flags&(FlagFrag|FlagLater) != 0 || w[wordAddr] != 0 {
+		need |= ipNeed(key, mask)
+	}
+	return need
+}
+
+// ipNeed: both versions, unless the rule asks for one.
+func ipNeed(key, mask *Headers) uint32 {
+	switch {
+	case key.Flags&mask.Flags&FlagIPv4 != 0:
+		return needIPv4
+	case key.Flags&mask.Flags&FlagIPv6 != 0:
+		return needIPv6
+	}
+	return needIPv4 | needIPv6
+}
+
+func anyWord(w []uint64) bool {
+	for _, x := range w {
+		if x != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package xdp
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+func supported() error {
+	return &probe.UnsupportedError{Feature: "eBPF", Reason: "this is " + runtime.GOOS + ", not Linux"}
+}
+
+func lockDir(string) (*os.File, error) { return nil, supported() }
+
+func xdpProgram(int) uint32 { return 0 }

@@ -1,0 +1,158 @@
+package xdp
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
+
+// recover takes up tables that a process left behind, perhaps in the middle of
+// a change, while programs count on them: live entries are the rules, dead ones
+// are taken out to the end, and every slot is made to say so. It ends with
+// tables that any program of that process reads right; the caller loads new
+// ones, for which constants decides anew, and calls settle.
+func (t *tables) recover(masks map[uint8]*words) {
+	for i := range t.ranks {
+		atomic.StoreUint64(&t.ranks[i], 0)
+	}
+	for id, m := range masks {
+		t.tuples[id] = newTuple(id, m)
+	}
+	dead := t.recoverEntries()
+	t.recoverSlots()
+	t.recoverSingles()
+	for _, u := range t.tuples {
+		if u != nil {
+			t.recoverTuple(u)
+		}
+	}
+	for _, e := range dead {
+		t.entries.retire(e)
+	}
+}
+
+func (t *tables) recoverEntries() (dead []uint32) {
+	for unit := uint32(1); int(unit) < t.entries.units(); {
+		d := t.entries.dirWord(unit)
+		size := max(int(d.size()), 1)
+		u := t.tuples[d.tuple()%maxTuples]
+		if d.state() == entryFree || u == nil || size != sizeFor(len(u.word)) {
+			t.entries.setDir(unit, 0)
+			unit++
+			continue
+		}
+		t.entries.take(int(unit), size)
+		if d.state() == entryDead {
+			dead = append(dead, unit)
+		} else {
+			packed := t.entries.packed(unit, len(u.word))
+			key := string(bytesOf(packed))
+			c := u.chains[key]
+			if c == nil {
+				c = &chain{hash: u.hash(packed)}
+				u.chains[key] = c
+			}
+			c.entries = append(c.entries, unit)
+			r := t.rule(u, unit)
+			u.need |= needOf(&r)
+			t.counted(u, d.counter(), 1)
+		}
+		unit += uint32(size)
+	}
+	for _, u := range t.tuples {
+		if u != nil {
+			for _, c := range u.chains {
+				slices.SortFunc(c.entries, func(a, b uint32) int {
+					return cmp.Compare(t.entries.rank(a), t.entries.rank(b))
+				})
+			}
+		}
+	}
+	return dead
+}
+
+// chainOf is the chain of an entry's key, live or dead, or nil.
+func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
+	if unit == 0 || int(unit) >= t.entries.units() {
+		return nil, nil
+	}
+	d := t.entries.dirWord(unit)
+	u := t.tuples[d.tuple()%maxTuples]
+	if d.state() == entryFree || u == nil {
+		return nil, nil
+	}
+	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.word))))]
+}
+
+// recoverSlots makes every slot of the table point at the best live entry of
+// its key, and takes away the slots of keys without one and second slots of a key.
+func (t *tables) recoverSlots() {
+	seen := map[*chain]bool{}
+	for i := range uint64(len(t.table.slots)) {
+		s := t.table.at(i)
+		if free(s) {
+			continue
+		}
+		u, c := t.chainOf(uint32(s & unitMask))
+		if c == nil || seen[c] || (i-c.hash)&t.table.mask >= slotProbes {
+			t.table.set(i, tombstone)
+			continue
+		}
+		seen[c] = true
+		u.hashed = true
+		if want := t.slot(c.entries[0], c.hash); want != s {
+			t.table.set(i, want)
+		}
+	}
+}
+
+func (t *tables) recoverSingles() {
+	for id := range t.singles {
+		s := atomic.LoadUint64(&t.singles[id])
+		if s == 0 {
+			continue
+		}
+		u, c := t.chainOf(uint32(s & unitMask))
+		switch {
+		case c == nil || int(u.id) != id:
+			atomic.StoreUint64(&t.singles[id], 0)
+		default:
+			if want := t.slot(c.entries[0], c.hash); want != s {
+				atomic.StoreUint64(&t.singles[id], want)
+			}
+		}
+	}
+}
+
+// recoverTuple makes every key of a tuple findable, by the programs that run
+// and by the next ones.
+func (t *tables) recoverTuple(u *tuple) {
+	single := uint32(atomic.LoadUint64(&t.singles[u.id]) & unitMask)
+	if len(u.chains) > 1 {
+		u.hashed = true
+	}
+	for key, c := range u.chains {
+		if !u.hashed {
+			if single != c.entries[0] {
+				atomic.StoreUint64(&t.singles[u.id], t.slot(c.entries[0], c.hash))
+			}
+			continue
+		}
+		if _, ok := t.table.find(c.hash, c.entries[0]); ok {
+			continue
+		}
+		// It held before, so it fits; a rule whose adding was cut short may not.
+		if !t.table.insert(c.hash, t.slot(c.entries[0], c.hash)) {
+			for _, e := range c.entries {
+				d := t.entries.dirWord(e)
+				t.entries.setDir(e, d&^0xff|entryDead)
+				t.entries.retire(e)
+				t.counted(u, d.counter(), -1)
+			}
+			delete(u.chains, key)
+		}
+	}
+	if u.hashed {
+		t.rehash = append(t.rehash, u)
+	}
+}

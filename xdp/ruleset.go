@@ -1,0 +1,256 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+)
+
+// RuleSet is one table of rules and one map of counters, shared by every
+// interface it is attached to. Its methods may be called from any goroutine;
+// changes wait for one another, reads wait for nothing but Close.
+type RuleSet struct {
+	mu    sync.Mutex // of everything but values
+	life  sync.RWMutex
+	log   *slog.Logger
+	dir   string
+	lock  *os.File
+	g     geometry
+	maps  *maps
+	meta  *meta
+	grace *grace
+	load  *loader
+	pool  *counterPool
+	class classifier
+
+	constants constants // of the programs that run
+	hooks     map[hookKey]*hook
+	adopted   map[uint32]bool // counters found by Open
+	loads     uint64
+	insns     uint32
+
+	values values
+	closed bool // under mu and life
+}
+
+func (rs *RuleSet) usable() error {
+	if rs.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Open makes the maps of a rule set, or takes up those that a process left
+// pinned in PinDir, with its rules, counters and attachments: counting went on,
+// and does. Sizes smaller than those of the pins are met by the pins.
+func Open(o Options) (*RuleSet, error) {
+	rs := &RuleSet{
+		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{},
+	}
+	if rs.log == nil {
+		rs.log = slog.New(slog.DiscardHandler)
+	}
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK; later ones are left alone.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raising the limit of locked memory: %w", explain(err))
+	}
+	if err := rs.open(o); err != nil {
+		rs.release()
+		return nil, fmt.Errorf("opening a rule set: %w", err)
+	}
+	return rs, nil
+}
+
+func (rs *RuleSet) open(o Options) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("counting CPUs: %w", err)
+	}
+	want, err := newGeometry(o, cpus)
+	if err != nil {
+		return err
+	}
+	if rs.grace, err = newGrace(); err != nil {
+		return err
+	}
+	found := false
+	if rs.dir != "" {
+		if rs.lock, err = lockDir(rs.dir); err != nil {
+			return err
+		}
+		if found, err = rs.adoptMaps(want); err != nil {
+			return err
+		}
+	}
+	if !found {
+		if err := rs.createMaps(want); err != nil {
+			return err
+		}
+	}
+	if rs.load, err = newLoader(rs.maps, rs.g); err != nil {
+		return err
+	}
+	if err := rs.build(); err != nil {
+		return err
+	}
+	if found {
+		return rs.resume()
+	}
+	return nil
+}
+
+func (rs *RuleSet) createMaps(g geometry) error {
+	rs.g, rs.maps = g, newMaps()
+	if err := rs.maps.create(g); err != nil {
+		return err
+	}
+	metaOf(rs.maps.meta.words, g).format(g)
+	if rs.dir == "" {
+		return nil
+	}
+	return rs.maps.pin(rs.dir)
+}
+
+// adoptMaps opens pinned maps. What a process left that died while it made them is removed.
+func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
+	m := newMaps()
+	g, err := m.adopt(rs.dir)
+	switch {
+	case err == nil:
+	case errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrIncompatible), errors.Is(err, errUnfinished):
+		m.close()
+		return false, unpinAll(rs.dir)
+	default:
+		m.close()
+		return false, fmt.Errorf("%w; to give up what they count, remove the directory %s", err, rs.dir)
+	}
+	if g.rules < want.rules || g.counters < want.counters || g.cpus != want.cpus {
+		m.close()
+		return false, fmt.Errorf("%w: the pins in %s hold %d rules, %d counters and %d CPUs, wanted are %d, %d and %d; "+
+			"to give up what they count, remove the directory", ErrIncompatible, rs.dir, g.rules, g.counters, g.cpus,
+			want.rules, want.counters, want.cpus)
+	}
+	rs.g, rs.maps = g, m
+	return true, nil
+}
+
+// build makes the model of the maps.
+func (rs *RuleSet) build() error {
+	rs.meta = metaOf(rs.maps.meta.words, rs.g)
+	rs.pool = newCounterPool(rs.meta, rs.g.counters)
+	rs.values = values{
+		words: rs.maps.counters.words[:rs.g.counterBytes()/8],
+		block: rs.g.block / 8,
+		base:  make([]Pair, rs.g.counters),
+	}
+	for _, id := range rs.pool.owners {
+		rs.values.base[id] = rs.meta.counter(id).base()
+		rs.adopted[id] = true
+	}
+	slots := rs.maps.slots.words
+	t := &tables{
+		g:       rs.g,
+		entries: newEntryStore(rs.maps.entries.words, rs.meta.dir, rs.g.units),
+		singles: slots[:maxTuples],
+		ranks:   rs.maps.ranks.words[:maxTuples],
+		store:   rs.meta,
+		grace:   rs.wait,
+		refs:    make([]uint32, rs.g.counters),
+	}
+	t.table = slotTable{slots: slots[maxTuples:][:rs.g.slots], mask: uint64(rs.g.slots - 1), hash: t.unitHash}
+	// Loads of one probe stay in order on amd64; elsewhere a moved entry could be missed without a grace period.
+	if runtime.GOARCH != "amd64" {
+		t.table.fence = func() { rs.wait() }
+	}
+	t.recover(rs.meta.masks())
+	rs.class = t
+	return nil
+}
+
+// resume puts programs of this process in the place of those that it found.
+func (rs *RuleSet) resume() error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.adoptHooks()
+	if err := rs.reload(); err != nil {
+		return err
+	}
+	return rs.wait()
+}
+
+// wait for a grace period.
+func (rs *RuleSet) wait() error {
+	if err := rs.grace.wait(); err != nil {
+		return err
+	}
+	if rs.pool != nil {
+		rs.pool.graceful()
+	}
+	return nil
+}
+
+// reload exchanges the programs of all hooks. A program that does not load
+// leaves all as they were; a link that does not take its program is reported
+// and lost, the others go on.
+func (rs *RuleSet) reload() error {
+	c := rs.class.constants()
+	fresh := map[*hook]*ebpf.Program{}
+	for _, h := range rs.hooks {
+		p, err := rs.loadFor(c, h.hook, h.port, h.frags)
+		if err != nil {
+			for _, p := range fresh {
+				p.Close()
+			}
+			return err
+		}
+		fresh[h] = p
+	}
+	for h, p := range fresh {
+		if err := h.update(p); err != nil {
+			rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
+			p.Close()
+			rs.drop(h)
+		}
+	}
+	if len(fresh) > 0 {
+		if err := rs.wait(); err != nil {
+			return err
+		}
+	}
+	rs.class.settle()
+	rs.constants = c
+	return nil
+}
+
+func (rs *RuleSet) loadFor(c constants, h Hook, port uint16, frags bool) (*ebpf.Program, error) {
+	p, err := rs.load.load(c, h, port, frags)
+	if err != nil {
+		return nil, err
+	}
+	rs.loads++
+	if info, err := p.Info(); err == nil {
+		rs.insns, _ = info.VerifiedInstructions()
+	}
+	return p, nil
+}
+
+// Stats says how full the tables are.
+func (rs *RuleSet) Stats() Stats {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.usable() != nil {
+		return Stats{}
+	}
+	s := Stats{Counters: len(rs.pool.owners), Programs: rs.loads, Insns: rs.insns}
+	rs.class.stats(&s)
+	return s
+}

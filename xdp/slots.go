@@ -1,0 +1,167 @@
+package xdp
+
+import "sync/atomic"
+
+// What bpf/tables.h says about slots.
+const (
+	slotProbes   = 32
+	slotAttempts = 4
+
+	unitBits     = 24
+	unitMask     = 1<<unitBits - 1
+	counterShift = 24
+	tagShift     = 48
+	tagMask      = 0x7fff
+	dropBit      = 1 << 63
+
+	// tombstone has no unit and no tag. It is not 0, so a probe goes on.
+	tombstone = 1 << counterShift
+)
+
+// mul are the multipliers ft_mul of bpf/tables.h.
+var mul = words{
+	0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93, 0xa0761d6478bd642f, 0xe7037ed1a0b428db,
+	0x8ebc6af09c88c6e3, 0x589965cc75374cc3, 0x1d8e4e27c47d124f, 0xeb44accab455d165, 0x9c6e6877736c46e3, 0xc2b2ae3d27d4eb4f,
+	0x165667b19e3779f9, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f, 0x2545f4914f6cdd1d,
+}
+
+// hashOf is ft_hash: of the words of tuple id, packed.
+func hashOf(id uint8, word []uint8, packed []uint64) uint64 {
+	h := uint64(id)
+	for i, w := range word {
+		h += packed[i] * mul[w]
+	}
+	h ^= h >> 32
+	h *= 0x9fb21c651e98df25
+	return h ^ h>>29
+}
+
+func tagOf(hash uint64) uint64 { return hash>>49 | 1 }
+
+func slotOf(unit, counter uint32, drop bool, tag uint64) uint64 {
+	s := uint64(unit) | uint64(counter)<<counterShift | tag<<tagShift
+	if drop {
+		s |= dropBit
+	}
+	return s
+}
+
+// slotTable is the open-addressing table that the programs probe. Stores are
+// single words, each of which leaves the table right: a key that is in it is
+// found at every instant. There is one writer.
+type slotTable struct {
+	slots []uint64 // a power of two
+	mask  uint64
+	// hash gives the hash of the entry at a unit, to move it.
+	hash func(unit uint32) uint64
+	// fence returns when every probe that was under way has ended, where loads
+	// of a probe may be seen out of order; nil where they may not.
+	fence func()
+}
+
+func (t *slotTable) at(i uint64) uint64     { return atomic.LoadUint64(&t.slots[i&t.mask]) }
+func (t *slotTable) set(i uint64, s uint64) { atomic.StoreUint64(&t.slots[i&t.mask], s) }
+
+// find is the position of the slot that points at unit, whose hash is h.
+func (t *slotTable) find(h uint64, unit uint32) (uint64, bool) {
+	h &= t.mask
+	for i := h; i < h+slotProbes; i++ {
+		s := t.at(i)
+		if s == 0 {
+			return 0, false
+		}
+		if uint32(s&unitMask) == unit {
+			return i & t.mask, true
+		}
+	}
+	return 0, false
+}
+
+func free(s uint64) bool { return s&unitMask == 0 }
+
+// insert stores s, whose hash is h, within slotProbes of its home. It reports
+// false when there is no place that the packet path would find.
+func (t *slotTable) insert(h, s uint64) bool {
+	h &= t.mask
+	for i := h; i < h+slotProbes; i++ {
+		if free(t.at(i)) {
+			return t.put(i, s)
+		}
+	}
+	gap := h + slotProbes
+	for limit := h + uint64(len(t.slots))/2; !free(t.at(gap)); gap++ {
+		if gap == limit {
+			return false
+		}
+	}
+	return t.insertFrom(h, gap, s)
+}
+
+// insertFrom stores s although every slot in reach of its home is taken, given
+// a free one farther on. The gap is moved nearer: an entry between it and here
+// that may lie there goes there. The copy is stored before the original is
+// overwritten, and later in the probe: a probe that has passed the one finds the other.
+func (t *slotTable) insertFrom(h, gap, s uint64) bool {
+	copied := false // gap still holds the original of what was moved last
+	for gap >= h+slotProbes {
+		from, ok := t.moveTo(gap)
+		if !ok {
+			break
+		}
+		gap, copied = from, true
+		if t.fence != nil {
+			t.fence()
+		}
+	}
+	if gap < h+slotProbes && t.put(gap, s) {
+		return true
+	}
+	if copied {
+		t.set(gap, tombstone)
+	}
+	return false
+}
+
+// moveTo copies to gap the first entry before it that may lie there, and returns where that was.
+func (t *slotTable) moveTo(gap uint64) (uint64, bool) {
+	for i := gap - slotProbes + 1; i < gap; i++ {
+		s := t.at(i)
+		if free(s) {
+			continue
+		}
+		home := t.hash(uint32(s & unitMask))
+		if (gap-home)&t.mask < slotProbes && t.put(gap, s) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// put stores s at i, unless so many slots near it have its tag that a probe
+// could give up before it has compared them all.
+func (t *slotTable) put(i, s uint64) bool {
+	same := 0
+	for j := i - slotProbes + 1; j != i+slotProbes; j++ {
+		if o := t.at(j); j != i && !free(o) && o>>tagShift&tagMask == s>>tagShift&tagMask {
+			same++
+		}
+	}
+	if same >= slotAttempts {
+		return false
+	}
+	t.set(i, s)
+	return true
+}
+
+// remove empties slot i. It becomes a tombstone, unless nothing lies behind
+// it: then it and the tombstones before it end probes again.
+func (t *slotTable) remove(i uint64) {
+	if t.at(i+1) != 0 {
+		t.set(i, tombstone)
+		return
+	}
+	t.set(i, 0)
+	for i--; t.at(i) == tombstone; i-- {
+		t.set(i, 0)
+	}
+}

@@ -1,0 +1,58 @@
+package xdp
+
+// tuple is one distinct mask and the rules that have it.
+type tuple struct {
+	id   uint8
+	mask words
+	word []uint8 // the words that mask has, ascending
+	need uint32  // of all its rules, ever
+	// hashed: its keys are in the slot table; otherwise its one key is in slot id.
+	hashed bool
+	// place in the running programs, or -1: no program knows it.
+	place  int
+	chains map[string]*chain // by packed words
+	rules  int
+	// best is at most the rank of its best rule; exact after a load.
+	best uint64
+}
+
+// chain is the rules of one key, best first. The programs see the first alone.
+type chain struct {
+	hash    uint64
+	entries []uint32 // units
+}
+
+func newTuple(id uint8, mask *words) *tuple {
+	t := &tuple{id: id, mask: *mask, place: -1, best: noRank, chains: map[string]*chain{}}
+	for w, m := range mask {
+		if m != 0 {
+			t.word = append(t.word, uint8(w))
+		}
+	}
+	return t
+}
+
+// pack appends the words of k under the mask.
+func (t *tuple) pack(dst []uint64, k *words) []uint64 {
+	for _, w := range t.word {
+		dst = append(dst, k[w]&t.mask[w])
+	}
+	return dst
+}
+
+func (t *tuple) hash(packed []uint64) uint64 { return hashOf(t.id, t.word, packed) }
+
+// constants of the tuple for a load; hashed as it will be then.
+func (t *tuple) constants(single bool) flowtallyFtTuple {
+	c := flowtallyFtTuple{Id: uint32(t.id), N: uint32(len(t.word)), Mask: t.mask}
+	if single {
+		c.Flags = tupleSingle
+	}
+	for i, w := range t.word {
+		c.Words |= 1 << w
+		c.Word[i] = w
+	}
+	return c
+}
+
+const tupleSingle = 1 // FT_T_SINGLE

@@ -1,0 +1,25 @@
+package xdp
+
+import "unsafe"
+
+// words views a key as the words that the classifier works on. Key begins with
+// a zero-length array of uint64, so it is aligned for them, and is made of
+// nothing but bytes and integers, so every pattern is a valid word.
+func (k *Key) words() *words { return (*words)(unsafe.Pointer(k)) }
+
+// key is the inverse of words.
+func (w *words) key() *Key { return (*Key)(unsafe.Pointer(w)) }
+
+// wordsOf views mapped memory as words. mmap returns whole pages, so the first
+// byte is aligned; the caller keeps the mapping for as long as the words are used.
+func wordsOf(b []byte) []uint64 {
+	if len(b) < 8 {
+		return nil
+	}
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
+}
+
+// bytesOf views words as bytes, for strings that are kept in them.
+func bytesOf(w []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
+}

@@ -1,0 +1,72 @@
+package xdp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Watch streams changes of links in the network namespace of the calling
+// thread until ctx ends; the channel is closed then, and also when the kernel
+// ends the subscription. It begins with what is there: one LinkAdded for every
+// link and a LinkUp for each that is up, so that nothing is missed between a look at
+// the links and the first event.
+func Watch(ctx context.Context) (<-chan LinkEvent, error) {
+	updates := make(chan netlink.LinkUpdate, 64)
+	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{ListExisting: true})
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to links: %w", explain(err))
+	}
+	events := make(chan LinkEvent, 64)
+	go func() {
+		defer close(events)
+		w := watcher{known: map[int]linkState{}}
+		for u := range updates {
+			for _, e := range w.event(u) {
+				select {
+				case events <- e:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	return events, nil
+}
+
+// watcher turns states, which is what the kernel sends, into changes.
+type watcher struct{ known map[int]linkState }
+
+type linkState struct {
+	name string
+	up   bool
+}
+
+func (w *watcher) event(u netlink.LinkUpdate) []LinkEvent {
+	a := u.Link.Attrs()
+	old, known := w.known[a.Index]
+	if u.Header.Type == unix.RTM_DELLINK {
+		if !known {
+			return nil
+		}
+		delete(w.known, a.Index)
+		return []LinkEvent{{Kind: LinkRemoved, Name: old.name, Index: a.Index}}
+	}
+	// Carrier as well as the administrator's wish: a veth whose peer is down is down.
+	now := linkState{name: a.Name, up: u.IfInfomsg.Flags&unix.IFF_RUNNING != 0}
+	w.known[a.Index] = now
+	var events []LinkEvent
+	if !known {
+		events = append(events, LinkEvent{Kind: LinkAdded, Name: now.name, Index: a.Index})
+	} else if old.name != now.name {
+		events = append(events, LinkEvent{Kind: LinkRenamed, Name: now.name, OldName: old.name, Index: a.Index})
+	}
+	switch {
+	case now.up && !old.up:
+		events = append(events, LinkEvent{Kind: LinkUp, Name: now.name, Index: a.Index})
+	case old.up && !now.up:
+		events = append(events, LinkEvent{Kind: LinkDown, Name: now.name, Index: a.Index})
+	}
+	return events
+}
