@@ -1,0 +1,160 @@
+package gen
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+)
+
+// frame builds the bytes of an Ethernet frame.
+func (p *headers) frame(rng *rand.Rand) []byte {
+	stack := p.link(rng)
+	buf := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true}, stack...); err != nil {
+		panic("serializing drawn headers: " + err.Error()) // they are all of our making
+	}
+	return buf.Bytes()
+}
+
+func (p *headers) link(rng *rand.Rand) []gopacket.SerializableLayer {
+	typ := p.etherType
+	switch p.ip {
+	case 4:
+		typ = 0x0800
+	case 6:
+		typ = 0x86dd
+	}
+	eth := make([]byte, 0, 14+4*len(p.tags))
+	eth = append(append(eth, p.dst[:]...), p.src[:]...)
+	for _, t := range p.tags {
+		eth = binary.BigEndian.AppendUint16(eth, t.typ)
+		eth = binary.BigEndian.AppendUint16(eth, t.tci)
+	}
+	// Written by hand: gopacket pads an Ethernet layer, inside a tunnel too.
+	eth = binary.BigEndian.AppendUint16(eth, typ)
+	return append([]gopacket.SerializableLayer{gopacket.Payload(eth)}, p.network(rng)...)
+}
+
+func (p *headers) network(rng *rand.Rand) []gopacket.SerializableLayer {
+	var stack []gopacket.SerializableLayer
+	switch p.ip {
+	case 4:
+		ip := &layers.IPv4{
+			Version: 4, TOS: p.tos, TTL: p.ttl, Protocol: layers.IPProtocol(p.upper),
+			SrcIP: p.src4[:], DstIP: p.dst4[:], FragOffset: p.offset, Id: uint16(rng.Uint32()),
+		}
+		if p.more {
+			ip.Flags |= layers.IPv4MoreFragments
+		}
+		if often(rng, 4) {
+			ip.Flags |= layers.IPv4DontFragment
+		}
+		for range p.options {
+			ip.Options = append(ip.Options, layers.IPv4Option{OptionType: 1}) // no-operation
+		}
+		stack = append(stack, ip)
+	case 6:
+		ip := &layers.IPv6{
+			Version: 6, TrafficClass: p.tos, FlowLabel: p.label, HopLimit: p.ttl,
+			SrcIP: p.src6[:], DstIP: p.dst6[:],
+		}
+		next := p.upper
+		var exts []byte
+		for i := len(p.exts) - 1; i >= 0; i-- {
+			exts = append(p.exts[i].bytes(rng, next), exts...)
+			next = p.exts[i].typ
+		}
+		ip.NextHeader = layers.IPProtocol(next)
+		stack = append(stack, ip, gopacket.Payload(exts))
+	default:
+		return []gopacket.SerializableLayer{noise(rng, 1+rng.IntN(60))}
+	}
+	return append(stack, p.transport(rng)...)
+}
+
+func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
+	length := 8 * (e.words + 1)
+	switch e.typ {
+	case 51:
+		length = 4 * (e.words + 2)
+	case 44:
+		length = 8
+	}
+	b := noise(rng, length)
+	b[0], b[1] = next, byte(e.words)
+	if e.typ == 44 {
+		v := e.offset << 3
+		if e.more {
+			v |= 1
+		}
+		binary.BigEndian.PutUint16(b[2:], v)
+	}
+	return b
+}
+
+func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
+	payload := noise(rng, rng.IntN(64))
+	switch p.upper {
+	case 6:
+		return []gopacket.SerializableLayer{&layers.TCP{SrcPort: layers.TCPPort(p.sport), DstPort: layers.TCPPort(p.dport), SYN: true}, payload}
+	case 17:
+		udp := &layers.UDP{SrcPort: layers.UDPPort(p.sport), DstPort: layers.UDPPort(p.dport)}
+		if p.inner == nil || !p.vxlan {
+			return []gopacket.SerializableLayer{udp, payload}
+		}
+		vxlan := &layers.VXLAN{ValidIDFlag: !often(rng, 12), VNI: p.vni}
+		return append([]gopacket.SerializableLayer{udp, vxlan}, p.inner.link(rng)...)
+	case 1:
+		return []gopacket.SerializableLayer{&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(p.typ, p.code)}, payload}
+	case 58:
+		return []gopacket.SerializableLayer{&layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(p.typ, p.code)}, payload}
+	case 47:
+		if p.inner == nil {
+			break
+		}
+		// By hand: gopacket writes no GRE header with a routing bit or a wrong version.
+		b := binary.BigEndian.AppendUint16(nil, p.gre.flags)
+		b = binary.BigEndian.AppendUint16(b, p.gre.typ)
+		for _, flag := range []uint16{0x8000, 0x2000, 0x1000} {
+			switch {
+			case p.gre.flags&flag == 0:
+			case flag == 0x2000:
+				b = binary.BigEndian.AppendUint32(b, p.gre.key)
+			default:
+				b = binary.BigEndian.AppendUint32(b, rng.Uint32())
+			}
+		}
+		stack := []gopacket.SerializableLayer{gopacket.Payload(b)}
+		if p.gre.typ == 0x6558 {
+			return append(stack, p.inner.link(rng)...)
+		}
+		return append(stack, p.inner.network(rng)...)
+	}
+	return []gopacket.SerializableLayer{payload}
+}
+
+func noise(rng *rand.Rand, n int) gopacket.Payload {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// damage cuts a frame short or changes bytes of it, now and then.
+func damage(rng *rand.Rand, b []byte) []byte {
+	if often(rng, 4) && len(b) > shortest {
+		b = b[:shortest+rng.IntN(len(b)-shortest)]
+	}
+	if often(rng, 8) {
+		for range 1 + rng.IntN(3) {
+			b[rng.IntN(len(b))] ^= byte(1) << rng.IntN(8)
+		}
+	}
+	if often(rng, 24) && len(b) > shortest {
+		b[shortest] = one(rng, 0x44, 0x40, 0x4f, 0x55, 0x65, 0x00, byte(rng.Uint32())) // version and IHL
+	}
+	return b
+}

@@ -1,0 +1,50 @@
+package linear
+
+import (
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Packet is one frame, from its Ethernet header on, as one side of one
+// interface sees it.
+type Packet struct {
+	Frame     []byte
+	Direction flow.Direction
+	Interface string
+}
+
+// Matcher holds flows in the order in which they win. It is immutable: any
+// number of goroutines may use it.
+type Matcher struct {
+	flows []flow.Flow
+	order []int
+}
+
+// New orders flows by priority, then by their place in flows. It neither
+// checks nor copies them deeply.
+func New(flows []flow.Flow) *Matcher {
+	m := &Matcher{flows: slices.Clone(flows), order: make([]int, len(flows))}
+	for i := range m.order {
+		m.order[i] = i
+	}
+	slices.SortStableFunc(m.order, func(a, b int) int {
+		return int(flows[a].Priority) - int(flows[b].Priority)
+	})
+	return m
+}
+
+// Match answers the place, in the flows given to New, of the one flow that
+// counts the packet; ok is false when none does.
+func (m *Matcher) Match(p Packet) (index int, ok bool) {
+	h := parseFrame(p.Frame, true)
+	for _, i := range m.order {
+		f := &m.flows[i]
+		if f.Direction == p.Direction &&
+			(f.Interface == "" || f.Interface == p.Interface) &&
+			matches(&f.Match, h) {
+			return i, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,141 @@
+package linear
+
+import "github.com/flowtally/flowtally/dataplane/flow"
+
+// matches checks every layer of a match, one after the other.
+func matches(m *flow.Match, h *headers) bool {
+	return matchEth(m, h) && matchVLAN(m, h) && matchIPv4(m, h) && matchIPv6(m, h) &&
+		matchTCP(m, h) && matchUDP(m, h) && matchICMP(m, h) && matchVXLAN(m, h) && matchGRE(m, h)
+}
+
+func matchEth(m *flow.Match, h *headers) bool {
+	if m.Eth == nil {
+		return true
+	}
+	return h.eth != nil &&
+		bytesMatch(h.eth.src, m.Eth.Src.Addr[:], m.Eth.Src.Mask[:]) &&
+		bytesMatch(h.eth.dst, m.Eth.Dst.Addr[:], m.Eth.Dst.Mask[:]) &&
+		fieldMatch(h.eth.typ, m.Eth.Type)
+}
+
+func matchVLAN(m *flow.Match, h *headers) bool {
+	if len(m.VLAN) > len(h.tags) {
+		return false
+	}
+	for i, want := range m.VLAN {
+		tag := h.tags[i]
+		if !fieldMatch(tag.id, want.ID) || !fieldMatch(tag.pcp, want.PCP) || !fieldMatch(tag.dei, want.DEI) {
+			return false
+		}
+	}
+	return true
+}
+
+func matchIPv4(m *flow.Match, h *headers) bool {
+	want, ip := m.IPv4, h.ip4
+	if want == nil {
+		return true
+	}
+	if ip == nil ||
+		!bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) ||
+		!bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) ||
+		!fieldMatch(ip.proto, want.Proto) || !fieldMatch(ip.tos, want.TOS) || !fieldMatch(ip.ttl, want.TTL) {
+		return false
+	}
+	switch want.Fragment {
+	case flow.FragmentNo:
+		return !ip.more && ip.offset == 0
+	case flow.FragmentYes:
+		return ip.more || ip.offset > 0
+	case flow.FragmentFirst:
+		return ip.more && ip.offset == 0
+	case flow.FragmentLater:
+		return ip.offset > 0
+	}
+	return true
+}
+
+func matchIPv6(m *flow.Match, h *headers) bool {
+	want, ip := m.IPv6, h.ip6
+	if want == nil {
+		return true
+	}
+	return ip != nil &&
+		bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) &&
+		bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) &&
+		fieldMatch(ip.label, want.FlowLabel) && fieldMatch(ip.nextHeader, want.NextHeader) &&
+		fieldMatch(ip.class, want.TrafficClass) && fieldMatch(ip.hoplimits, want.HopLimit)
+}
+
+func matchTCP(m *flow.Match, h *headers) bool {
+	return m.TCP == nil || h.upper == 6 && matchPorts(m.TCP, h.ports)
+}
+
+func matchUDP(m *flow.Match, h *headers) bool {
+	return m.UDP == nil || h.upper == 17 && matchPorts(m.UDP, h.ports)
+}
+
+func matchPorts(want *flow.Ports, ports *portsHeader) bool {
+	if *want == (flow.Ports{}) {
+		return true
+	}
+	return ports != nil && portMatch(ports.src, want.Src) && portMatch(ports.dst, want.Dst)
+}
+
+func portMatch(port uint16, want flow.Port) bool {
+	if want.Last != 0 {
+		return want.Value <= port && port <= want.Last
+	}
+	return port&want.Mask == want.Value
+}
+
+func matchICMP(m *flow.Match, h *headers) bool {
+	if m.ICMP == nil {
+		return true
+	}
+	if !(h.ip4 != nil && h.upper == 1) && !(h.ip6 != nil && h.upper == 58) {
+		return false
+	}
+	if *m.ICMP == (flow.ICMP{}) {
+		return true
+	}
+	return h.icmp != nil && fieldMatch(h.icmp.typ, m.ICMP.Type) && fieldMatch(h.icmp.code, m.ICMP.Code)
+}
+
+func matchVXLAN(m *flow.Match, h *headers) bool {
+	if m.VXLAN == nil {
+		return true
+	}
+	return h.vxlan != nil && fieldMatch(h.vxlan.key, m.VXLAN.VNI) &&
+		(m.VXLAN.Inner == nil || matches(m.VXLAN.Inner, h.vxlan.inner))
+}
+
+func matchGRE(m *flow.Match, h *headers) bool {
+	want := m.GRE
+	switch {
+	case want == nil:
+		return true
+	case h.upper != 47:
+		return false
+	case want.Key.Mask == 0 && want.Inner == nil:
+		return true
+	case h.gre == nil:
+		return false
+	case want.Key.Mask != 0 && (!h.gre.hasKey || !fieldMatch(h.gre.key, want.Key)):
+		return false
+	}
+	return want.Inner == nil || matches(want.Inner, h.gre.inner)
+}
+
+func fieldMatch[T ~uint8 | ~uint16 | ~uint32](field T, want flow.Masked[T]) bool {
+	return field&want.Mask == want.Value
+}
+
+func bytesMatch(field, value, mask []byte) bool {
+	for i := range field {
+		if field[i]&mask[i] != value[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,206 @@
+package linear
+
+import "encoding/binary"
+
+// headers is what is in a frame, or in a packet inside a tunnel.
+type headers struct {
+	eth  *ethHeader
+	tags []tagHeader
+	ip4  *ip4Header
+	ip6  *ip6Header
+
+	upper int  // protocol above IP; -1 when there is none
+	later bool // a fragment at an offset above 0
+
+	ports *portsHeader // of upper 6 and 17
+	icmp  *icmpHeader
+	vxlan *tunnelHeader
+	gre   *tunnelHeader
+}
+
+type ethHeader struct {
+	dst, src []byte
+	typ      uint16 // behind the tags
+}
+
+type tagHeader struct {
+	pcp, dei uint8
+	id       uint16
+}
+
+type ip4Header struct {
+	src, dst        []byte
+	proto, tos, ttl uint8
+	more            bool
+	offset          uint16
+}
+
+type ip6Header struct {
+	src, dst                     []byte
+	label                        uint32
+	nextHeader, class, hoplimits uint8
+}
+
+type portsHeader struct{ src, dst uint16 }
+
+type icmpHeader struct{ typ, code uint8 }
+
+type tunnelHeader struct {
+	hasKey bool
+	key    uint32 // GRE key or VNI
+	inner  *headers
+}
+
+var be = binary.BigEndian
+
+// parseFrame reads an Ethernet frame. tunnels says whether to look into them.
+func parseFrame(b []byte, tunnels bool) *headers {
+	h := &headers{upper: -1}
+	if len(b) < 14 {
+		return h
+	}
+	h.eth = &ethHeader{dst: b[0:6], src: b[6:12], typ: be.Uint16(b[12:])}
+	b = b[14:]
+	for len(h.tags) < 2 && (h.eth.typ == 0x8100 || h.eth.typ == 0x88a8) && len(b) >= 4 {
+		tci := be.Uint16(b)
+		h.tags = append(h.tags, tagHeader{pcp: uint8(tci >> 13), dei: uint8(tci >> 12 & 1), id: tci & 0x0fff})
+		h.eth.typ = be.Uint16(b[2:])
+		b = b[4:]
+	}
+	h.parseNetwork(h.eth.typ, b, tunnels)
+	return h
+}
+
+// parseNetwork reads what an EtherType announces.
+func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
+	switch typ {
+	case 0x0800:
+		h.parseIPv4(b, tunnels)
+	case 0x86dd:
+		h.parseIPv6(b, tunnels)
+	}
+}
+
+func (h *headers) parseIPv4(b []byte, tunnels bool) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return
+	}
+	length := int(b[0]&0x0f) * 4
+	if length < 20 || len(b) < length {
+		return
+	}
+	frag := be.Uint16(b[6:])
+	h.ip4 = &ip4Header{
+		tos: b[1], ttl: b[8], proto: b[9], src: b[12:16], dst: b[16:20],
+		more: frag&0x2000 != 0, offset: frag & 0x1fff,
+	}
+	h.upper = int(b[9])
+	h.later = h.ip4.offset > 0
+	h.parseUpper(b[length:], tunnels)
+}
+
+func (h *headers) parseIPv6(b []byte, tunnels bool) {
+	if len(b) < 40 || b[0]>>4 != 6 {
+		return
+	}
+	first := be.Uint32(b)
+	h.ip6 = &ip6Header{
+		class: uint8(first >> 20), label: first & 0xfffff,
+		nextHeader: b[6], hoplimits: b[7], src: b[8:24], dst: b[24:40],
+	}
+	next, b := b[6], b[40:]
+	for walked := 0; ; walked++ {
+		length := 0
+		switch next {
+		case 0, 43, 60, 135, 139, 140:
+			if len(b) >= 8 {
+				length = (int(b[1]) + 1) * 8
+			}
+		case 51:
+			if len(b) >= 8 {
+				length = (int(b[1]) + 2) * 4
+			}
+		case 44:
+			length = 8
+		default:
+			h.upper = int(next)
+			h.parseUpper(b, tunnels)
+			return
+		}
+		if walked == 8 || length == 0 || len(b) < length {
+			return
+		}
+		fragment := next == 44
+		offset := be.Uint16(b[2:]) >> 3
+		next, b = b[0], b[length:]
+		if fragment && offset > 0 {
+			h.upper, h.later = int(next), true
+			return
+		}
+	}
+}
+
+// parseUpper reads what stands above IP.
+func (h *headers) parseUpper(b []byte, tunnels bool) {
+	if h.later {
+		return
+	}
+	switch {
+	case h.upper == 6 || h.upper == 17:
+		if len(b) < 4 {
+			return
+		}
+		h.ports = &portsHeader{src: be.Uint16(b), dst: be.Uint16(b[2:])}
+		if h.upper == 17 && h.ports.dst == 4789 && tunnels {
+			h.parseVXLAN(b[4:])
+		}
+	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
+		if len(b) >= 2 {
+			h.icmp = &icmpHeader{typ: b[0], code: b[1]}
+		}
+	case h.upper == 47 && tunnels:
+		h.parseGRE(b)
+	}
+}
+
+// parseVXLAN reads from the UDP length on.
+func (h *headers) parseVXLAN(b []byte) {
+	if len(b) < 4+8 {
+		return
+	}
+	b = b[4:]
+	if b[0]&0x08 == 0 {
+		return
+	}
+	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
+}
+
+func (h *headers) parseGRE(b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	flags, typ := be.Uint16(b), be.Uint16(b[2:])
+	if flags&0x0007 != 0 || flags&0x4000 != 0 {
+		return
+	}
+	b = b[4:]
+	t := &tunnelHeader{inner: &headers{upper: -1}}
+	for _, word := range []uint16{0x8000, 0x2000, 0x1000} { // checksum, key, sequence
+		if flags&word == 0 {
+			continue
+		}
+		if len(b) < 4 {
+			return
+		}
+		if word == 0x2000 {
+			t.hasKey, t.key = true, be.Uint32(b)
+		}
+		b = b[4:]
+	}
+	if typ == 0x6558 {
+		t.inner = parseFrame(b, false)
+	} else {
+		t.inner.parseNetwork(typ, b, false)
+	}
+	h.gre = t
+}
