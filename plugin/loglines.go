@@ -82,6 +82,9 @@ func (w *logLines) emit(line []byte, dropped int) {
 	if !ok {
 		s := text(string(line))
 		if strings.HasPrefix(s, "panic: ") || strings.HasPrefix(s, "fatal error: ") || strings.HasPrefix(s, "SIG") {
+			if !w.panicky {
+				w.tail = nil // the head of a trace explains more than its end
+			}
 			w.panicky = true // all that follows is the trace
 		}
 		level := slog.LevelWarn
@@ -111,6 +114,9 @@ func (w *logLines) remember(r slog.Record) {
 		s = text(s[:maxTailLine]) + "…"
 	}
 	if len(w.tail) == tailLines {
+		if w.panicky {
+			return
+		}
 		w.tail = append(w.tail[:0], w.tail[1:]...)
 	}
 	w.tail = append(w.tail, s)
