@@ -1,0 +1,252 @@
+package linear_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/linear"
+)
+
+var (
+	macA = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	macB = net.HardwareAddr{2, 0, 0, 0, 0, 2}
+)
+
+func eth(t layers.EthernetType) *layers.Ethernet {
+	return &layers.Ethernet{SrcMAC: macA, DstMAC: macB, EthernetType: t}
+}
+
+func ip4(proto layers.IPProtocol) *layers.IPv4 {
+	return &layers.IPv4{Version: 4, TOS: 0x12, TTL: 64, Protocol: proto, SrcIP: net.IP{10, 0, 0, 1}, DstIP: net.IP{192, 0, 2, 10}}
+}
+
+func ip6(next layers.IPProtocol) *layers.IPv6 {
+	return &layers.IPv6{Version: 6, TrafficClass: 0x34, FlowLabel: 0xabcde, HopLimit: 63, NextHeader: next, SrcIP: net.ParseIP("2001:db8::1"), DstIP: net.ParseIP("2001:db8::2")}
+}
+
+func udp(src, dst layers.UDPPort) *layers.UDP { return &layers.UDP{SrcPort: src, DstPort: dst} }
+
+func tcp(src, dst layers.TCPPort) *layers.TCP { return &layers.TCP{SrcPort: src, DstPort: dst} }
+
+func tag(id uint16, prio uint8, next layers.EthernetType) *layers.Dot1Q {
+	return &layers.Dot1Q{VLANIdentifier: id, Priority: prio, Type: next}
+}
+
+func raw(b ...byte) gopacket.Payload { return b }
+
+func build(t *testing.T, stack ...gopacket.SerializableLayer) []byte {
+	t.Helper()
+	buf := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true}, stack...); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// fragment4 is an IPv4 header of a fragment.
+func fragment4(proto layers.IPProtocol, more bool, offset uint16) *layers.IPv4 {
+	ip := ip4(proto)
+	ip.FragOffset = offset
+	if more {
+		ip.Flags = layers.IPv4MoreFragments
+	}
+	return ip
+}
+
+const (
+	tIPv4, tIPv6, tTag, tQinQ = layers.EthernetTypeIPv4, layers.EthernetTypeIPv6, layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ
+	pTCP, pUDP, pGRE          = layers.IPProtocolTCP, layers.IPProtocolUDP, layers.IPProtocolGRE
+)
+
+// options fills an IPv4 header's options.
+func options(ip *layers.IPv4, bytes int) *layers.IPv4 {
+	for range bytes {
+		ip.Options = append(ip.Options, layers.IPv4Option{OptionType: 1})
+	}
+	return ip
+}
+
+// hbh is n hop-by-hop headers of 8 bytes, the last announcing next.
+func hbh(n int, next byte) gopacket.Payload {
+	b := bytes.Repeat([]byte{0, 0, 1, 4, 0, 0, 0, 0}, n)
+	b[len(b)-8] = next
+	return b
+}
+
+func TestMatch(t *testing.T) {
+	arp := raw(make([]byte, 46)...)
+	http4 := build(t, eth(tIPv4), ip4(pTCP), tcp(40000, 443), raw(1, 2, 3))
+	vxlan := build(t, eth(tIPv4), ip4(pUDP), udp(5555, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5},
+		eth(tTag), tag(7, 0, tIPv4), ip4(pTCP), tcp(1, 80), raw(0))
+	noI := bytes.Clone(vxlan)
+	noI[14+20+8] &^= 0x08
+	greKey := build(t, eth(tIPv4), ip4(pGRE), &layers.GRE{Protocol: tIPv6, KeyPresent: true, Key: 7}, ip6(pUDP), udp(1, 53), raw(0))
+	greAll := build(t, eth(tIPv4), ip4(pGRE), &layers.GRE{Protocol: tIPv4, ChecksumPresent: true, KeyPresent: true, SeqPresent: true, Key: 9, Seq: 3}, ip4(pTCP), tcp(1, 80))
+	greEth := build(t, eth(tIPv6), ip6(pGRE), &layers.GRE{Protocol: layers.EthernetTypeTransparentEthernetBridging}, eth(tIPv4), ip4(1), raw(8, 0, 0, 0))
+	grePPTP := build(t, eth(tIPv4), ip4(pGRE), raw(0x30, 0x01, 0x88, 0x0b, 0, 0, 0, 0, 0, 0, 0, 0))
+	greRouting := build(t, eth(tIPv4), ip4(pGRE), raw(0x40, 0x00, 0x08, 0x00), make(gopacket.Payload, 60))
+	opts := build(t, eth(tIPv4), options(ip4(pUDP), 40), udp(1, 53), raw(0))
+	badIHL := bytes.Clone(http4)
+	badIHL[14] = 0x44
+	badVersion := bytes.Clone(http4)
+	badVersion[14] = 0x65
+	qinq := build(t, eth(tQinQ), tag(100, 5, tTag), tag(7, 0, tIPv6), ip6(pUDP), udp(1, 2), raw(0))
+	triple := build(t, eth(tQinQ), tag(1, 0, tTag), tag(2, 0, tTag), tag(3, 0, tIPv4), ip4(pTCP), tcp(1, 2))
+	icmp4 := build(t, eth(tIPv4), ip4(1), raw(8, 3))
+	icmp6 := build(t, eth(tIPv6), ip6(58), raw(128, 0))
+	first := build(t, eth(tIPv4), fragment4(pUDP, true, 0), udp(1, 53), raw(0))
+	later := build(t, eth(tIPv4), fragment4(pUDP, false, 185), raw(0, 1, 0, 53, 0, 9, 0, 0))
+	frag6 := func(next byte, offset uint16) []byte {
+		return build(t, eth(tIPv6), ip6(44), raw(next, 0, byte(offset>>5), byte(offset<<3)|1, 0, 0, 0, 1), udp(1, 53), raw(0))
+	}
+	chain := func(n int) []byte { return build(t, eth(tIPv6), ip6(0), hbh(n, 17), udp(1, 53), raw(0)) }
+	ah := build(t, eth(tIPv6), ip6(51), raw(6, 4), make(gopacket.Payload, 22), tcp(1, 80))
+
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		yes   string // matches, separated by ";"
+		no    string
+	}{
+		{"tcp over ipv4", http4,
+			"any; eth; eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 type 0x0800; ipv4; ipv4 src 10.0.0.0/8; ipv4 dst 192.0.2.10 tcp dport 443; ipv4 proto 6 tos 0x10/0xf0 ttl 64 frag no; tcp; tcp sport 40000 dport 443; tcp dport 400-500; tcp dport 443-444; tcp dport 442-443; tcp dport 0-65535; tcp dport 0x1bb/0xffff",
+			"vlan; ipv6; udp; icmp; gre; vxlan; eth src 02:00:00:00:00:02; ipv4 dst 192.0.2.11; ipv4 tos 0x13; ipv4 frag yes; ipv4 frag first; ipv4 frag later; tcp dport 444-500; tcp dport 1-442; tcp sport 443"},
+		{"not IP", build(t, eth(0x0806), arp), "any; eth type 0x0806", "ipv4; ipv6; tcp; udp; icmp; vlan"},
+		{"shorter than Ethernet", make([]byte, 13), "any", "eth; ipv4"},
+		{"Ethernet alone", append(append(bytes.Clone(macB), macA...), 8, 0), "eth type 0x0800", "ipv4; vlan"},
+		{"ipv4 cut by a byte", http4[:14+19], "eth type 0x0800", "ipv4; tcp"},
+		{"ipv4 whole, nothing behind", http4[:14+20], "ipv4; tcp", "tcp dport 443; tcp dport 0-65535"},
+		{"three bytes of tcp", http4[:14+20+3], "tcp; ipv4 proto 6", "tcp sport 40000; tcp dport 0x8000/0x8000"},
+		{"four bytes of tcp", http4[:14+20+4], "tcp sport 40000 dport 443", "udp"},
+		{"ihl below 5", badIHL, "eth type 0x0800", "ipv4; tcp"},
+		{"version 6 under 0x0800", badVersion, "eth type 0x0800", "ipv4; ipv6; tcp"},
+		{"40 bytes of options", opts, "udp dport 53; ipv4", "udp dport 0"},
+		{"options cut", opts[:14+59], "eth", "ipv4; udp"},
+		{"options whole", opts[:14+60], "ipv4; udp", "udp dport 53"},
+		{"one tag", build(t, eth(tTag), tag(100, 5, tIPv4), ip4(pUDP), udp(1, 53)),
+			"vlan; vlan id 100 pcp 5 dei 0; udp dport 53; eth type 0x0800; vlan id 0x064/0x0ff", "vlan vlan; vlan id 7; vlan dei 1; eth type 0x8100"},
+		{"two tags", qinq, "vlan; vlan id 100; vlan id 100 vlan id 7; vlan vlan id 7 ipv6 udp; udp dport 2; eth type 0x86dd", "vlan id 7; vlan id 7 vlan id 100; eth type 0x88a8"},
+		{"three tags", triple, "vlan id 1 vlan id 2; eth type 0x8100", "ipv4; tcp; vlan id 3; eth type 0x0800"},
+		{"second tag cut", qinq[:14+4+3], "vlan id 100; eth type 0x8100", "vlan vlan; ipv6"},
+		{"first tag cut", qinq[:14+3], "eth type 0x88a8", "vlan"},
+		{"first fragment", first, "ipv4 frag first; ipv4 frag yes; udp; udp dport 53", "ipv4 frag no; ipv4 frag later"},
+		{"later fragment", later, "ipv4 frag later; ipv4 frag yes; udp; ipv4 proto 17", "ipv4 frag first; udp dport 53; udp sport 1; udp dport 0-65535; icmp; tcp"},
+		{"later fragment of icmp", build(t, eth(tIPv4), fragment4(1, false, 1), raw(8, 0)), "icmp", "icmp type 8; icmp code 0"},
+		{"later fragment of gre", build(t, eth(tIPv4), fragment4(pGRE, true, 1), raw(0, 0, 8, 0)), "gre", "gre inner any; gre key 0"},
+		{"later fragment of vxlan", build(t, eth(tIPv4), fragment4(pUDP, false, 1), raw(0, 1, 0x12, 0xb5, 0, 40, 0, 0, 8, 0, 0, 0, 0, 0, 5, 0)), "udp", "vxlan; vxlan inner any"},
+		{"icmp", icmp4, "icmp; icmp type 8 code 3; ipv4 icmp", "icmp type 0; ipv6 icmp; udp"},
+		{"icmp of one byte", icmp4[:14+20+1], "icmp", "icmp type 8"},
+		{"icmpv6", icmp6, "icmp; icmp type 128; ipv6 icmp; ipv6 nexthdr 58", "ipv4 icmp; icmp type 8"},
+		{"icmp's number over ipv6", build(t, eth(tIPv6), ip6(1), raw(8, 0)), "ipv6 nexthdr 1", "icmp; icmp type 8"},
+		{"icmpv6's number over ipv4", build(t, eth(tIPv4), ip4(58), raw(128, 0)), "ipv4 proto 58", "icmp"},
+		{"ipv6 fields", qinq, "ipv6 src 2001:db8::/32 dst 2001:db8::2 label 0xabcde nexthdr 17 tclass 0x34 hoplimit 63; ipv6 label 0xa0000/0xf0000", "ipv6 label 0xabcdf; ipv6 tclass 0x35; ipv6 dst 2001:db8::1"},
+		{"ipv6 cut", icmp6[:14+39], "eth type 0x86dd", "ipv6"},
+		{"one extension header", chain(1), "udp dport 53; ipv6 nexthdr 0 udp", "ipv6 nexthdr 17"},
+		{"eight extension headers", chain(8), "udp dport 53", "tcp"},
+		{"nine extension headers", chain(9), "ipv6 nexthdr 0", "udp; tcp; icmp; gre"},
+		{"extension header to the end of the frame", chain(1)[:14+40+8], "udp", "udp dport 53"},
+		{"extension header cut", chain(1)[:14+40+7], "ipv6", "udp"},
+		{"authentication header", ah, "tcp dport 80", "udp"},
+		{"ESP ends the walk", build(t, eth(tIPv6), ip6(50), raw(17, 0, 0, 0, 0, 0, 0, 0), udp(1, 53)), "ipv6 nexthdr 50", "udp"},
+		{"first fragment of ipv6", frag6(17, 0), "udp dport 53; udp", "tcp"},
+		{"later fragment of ipv6", frag6(17, 185), "udp; ipv6 nexthdr 44 udp", "udp dport 53"},
+		{"later fragment that starts with an extension header", frag6(60, 1), "ipv6 nexthdr 44", "udp"},
+		{"fragment header cut", frag6(17, 0)[:14+40+7], "ipv6", "udp"},
+		{"vxlan", vxlan,
+			"vxlan; vxlan vni 5; vxlan inner any; udp; udp sport 5555 vxlan vni 5; ipv4 dst 192.0.2.10 vxlan inner vlan id 7 ipv4 tcp dport 80; vxlan vni 5 inner eth src 02:00:00:00:00:01 type 0x0800; vxlan vni 0x000004/0xfffffe",
+			"tcp; tcp dport 80; vlan; vxlan vni 6; vxlan inner udp; vxlan inner vlan vlan; vxlan inner tcp dport 443"},
+		{"vxlan without its flag", noI, "udp dport 4789", "vxlan; vxlan inner any"},
+		{"vxlan header cut", vxlan[:14+20+8+7], "udp dport 4789", "vxlan"},
+		{"vxlan with nothing inside", vxlan[:14+20+8+8], "vxlan vni 5 inner any", "vxlan inner eth"},
+		{"other port than vxlan's", build(t, eth(tIPv4), ip4(pUDP), udp(4789, 4790), &layers.VXLAN{ValidIDFlag: true, VNI: 5}), "udp", "vxlan"},
+		{"gre with a key", greKey, "gre; gre key 7; gre inner any; gre key 7 inner ipv6 udp dport 53; ipv4 proto 47", "gre key 8; gre inner ipv4; gre inner eth; ipv6; udp"},
+		{"gre with checksum, key and sequence", greAll, "gre key 9 inner tcp dport 80", "gre key 3"},
+		{"gre without a key", greEth, "gre; gre inner eth dst 02:00:00:00:00:02 ipv4 icmp type 8; ipv6 gre", "gre key 0; gre key 0/0x80000000"},
+		{"gre key cut", greKey[:14+20+7], "gre", "gre key 7; gre inner any"},
+		{"gre version 1", grePPTP, "gre; ipv4 proto 47", "gre inner any"},
+		{"gre with routing", greRouting, "gre", "gre inner any; gre inner ipv4"},
+		{"gre of something else", build(t, eth(tIPv4), ip4(pGRE), &layers.GRE{Protocol: 0x8847}, ip4(pTCP)), "gre inner any", "gre inner ipv4; gre inner eth"},
+		{"nothing is looked at in two tunnels", build(t, eth(tIPv4), ip4(pUDP), udp(1, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5}, eth(tIPv4), ip4(pGRE), &layers.GRE{Protocol: tIPv4}, ip4(pTCP)),
+			"vxlan inner ipv4 proto 47", "gre; vxlan inner tcp"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for want, texts := range map[bool]string{true: c.yes, false: c.no} {
+				for text := range strings.SplitSeq(texts, ";") {
+					m, err := flow.ParseMatch(text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, got := linear.New([]flow.Flow{{Match: m}}).Match(linear.Packet{Frame: c.frame})
+					if got != want {
+						t.Errorf("%q matches: %v, want %v\n%s", text, got, want, hex.Dump(c.frame))
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestOrderAndSide(t *testing.T) {
+	match := func(text string) flow.Match {
+		m, err := flow.ParseMatch(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m := linear.New([]flow.Flow{
+		{Name: "late", Priority: 9, Match: match("udp")},
+		{Name: "egress", Priority: 0, Match: match("udp"), Direction: flow.Egress},
+		{Name: "elsewhere", Priority: 1, Match: match("udp"), Interface: "eth1"},
+		{Name: "first", Priority: 5, Match: match("udp dport 53")},
+		{Name: "second", Priority: 5, Match: match("ipv4")},
+	})
+	dns := build(t, eth(tIPv4), ip4(pUDP), udp(1, 53))
+	other := build(t, eth(tIPv6), ip6(pUDP), udp(1, 54))
+	for _, c := range []struct {
+		name   string
+		packet linear.Packet
+		want   int
+	}{
+		{"of one priority the first added wins", linear.Packet{Frame: dns, Interface: "eth0"}, 3},
+		{"a larger number comes last", linear.Packet{Frame: other, Interface: "eth0"}, 0},
+		{"the interface decides", linear.Packet{Frame: dns, Interface: "eth1"}, 2},
+		{"the direction decides", linear.Packet{Frame: dns, Interface: "eth1", Direction: flow.Egress}, 1},
+		{"nothing matches", linear.Packet{Frame: build(t, eth(0x0806)), Interface: "eth0"}, -1},
+	} {
+		got, ok := m.Match(c.packet)
+		if !ok {
+			got = -1
+		}
+		if got != c.want {
+			t.Errorf("%s: flow %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// No frame, however broken, makes the matcher panic, and cutting a frame never
+// makes a header appear.
+func FuzzMatch(f *testing.F) {
+	f.Add([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
+	m := linear.New([]flow.Flow{
+		{Match: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{IPv6: &flow.IPv6{}, TCP: &flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}}},
+		{Match: flow.Match{GRE: &flow.GRE{Inner: &flow.Match{VLAN: make([]flow.VLAN, 2), ICMP: &flow.ICMP{}}}}},
+		{Match: flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 1, Mask: 1}}}},
+		{Match: flow.Match{IPv4: &flow.IPv4{}}}, {Match: flow.Match{IPv6: &flow.IPv6{}}}, {Match: flow.Match{VLAN: make([]flow.VLAN, 1)}},
+	})
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		_, whole := m.Match(linear.Packet{Frame: frame})
+		for n := range frame {
+			if _, ok := m.Match(linear.Packet{Frame: frame[:n]}); ok && !whole {
+				t.Fatalf("%d of %d bytes match, all of them do not", n, len(frame))
+			}
+		}
+	})
+}
