@@ -220,6 +220,26 @@ func (s *Sender) Sent() []Tally {
 // offered again.
 func (s *Sender) Refused() uint64 { return s.refused.Load() }
 
+// Drain waits until no frame of this sender is left in a queue of the kernel:
+// each was handed to a program or dropped by one. A program may still be at
+// work on the last ones for some microseconds.
+func (s *Sender) Drain(ctx context.Context) error {
+	for {
+		queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+		if err != nil {
+			return fmt.Errorf("reading what %s has in flight: %w", s.end.Name, err)
+		}
+		if queued == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %d bytes in flight on %s: %w", queued, s.end.Name, ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // Close closes the socket. Idempotent; not while Run runs.
 func (s *Sender) Close() error {
 	if s.fd < 0 {

@@ -115,6 +115,11 @@ func TestSentIsCounted(t *testing.T) {
 			}
 			wg.Wait()
 			took := time.Since(start)
+			for _, s := range senders {
+				if err := s.Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
 			var sent Tally
 			var refused uint64
 			for _, s := range senders {
