@@ -150,8 +150,8 @@ func modes(h Hook, m Mode) []string {
 
 // attach tries one mode, with its own flags: flags of 0 would choose in silence.
 func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string) (*hook, error) {
-	h := &hook{hookKey: k, name: ifi.Name, ifindex: ifi.Index, mode: mode, frags: true, pin: rs.pinPath(k)}
-	p, err := rs.loadFor(rs.constants, k.hook, k.port, h.frags)
+	h := &hook{hookKey: k, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(k)}
+	p, err := rs.loadFor(rs.constants, k.hook, k.port)
 	if err != nil {
 		return nil, err
 	}

@@ -20,12 +20,21 @@ type flowtallyFtConfig struct {
 	Egress      uint32
 	Port        uint32
 	SlotMask    uint32
-	UnitMask    uint32
+	EntryMask   uint32
 	CounterMask uint32
 	Cpus        uint32
 	CpuBlock    uint64
-	BuffLen     uint32
-	Spare       uint32
+	Hot4        uint64
+	Hot6        uint64
+	Tuple       [64]struct {
+		_     structs.HostLayout
+		Id    uint32
+		Flags uint32
+		Words uint32
+		N     uint32
+		Word  [24]uint8
+		Mask  [18]uint64
+	}
 }
 
 type flowtallyFtHeaders struct {
@@ -70,7 +79,6 @@ const (
 	flowtallyVarFtHeadersBtf  = "ft_headers_btf"
 	flowtallyVarFtRanks       = "ft_ranks"
 	flowtallyVarFtSlots       = "ft_slots"
-	flowtallyVarFtTuples      = "ft_tuples"
 )
 
 // loadFlowtally returns the embedded CollectionSpec for flowtally.
@@ -135,7 +143,6 @@ type flowtallyVariableSpecs struct {
 	FtHeadersBtf *ebpf.VariableSpec `ebpf:"ft_headers_btf"`
 	FtRanks      *ebpf.VariableSpec `ebpf:"ft_ranks"`
 	FtSlots      *ebpf.VariableSpec `ebpf:"ft_slots"`
-	FtTuples     *ebpf.VariableSpec `ebpf:"ft_tuples"`
 }
 
 // flowtallyObjects contains all objects after they have been loaded into the kernel.
@@ -174,7 +181,6 @@ type flowtallyVariables struct {
 	FtHeadersBtf *ebpf.Variable `ebpf:"ft_headers_btf"`
 	FtRanks      *ebpf.Variable `ebpf:"ft_ranks"`
 	FtSlots      *ebpf.Variable `ebpf:"ft_slots"`
-	FtTuples     *ebpf.Variable `ebpf:"ft_tuples"`
 }
 
 // flowtallyPrograms contains all programs after they have been loaded into the kernel.

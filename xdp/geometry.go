@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// Limits of the layout: a slot has 24 bits for the unit of its entry and 24 for its counter.
+// Limits of the layout: a slot has 24 bits for the unit of its entry and 20 for its counter.
 const (
-	maxRules    = 1 << 22
-	maxCounters = 1 << 24
+	maxRules    = 1 << 20
+	maxCounters = 1 << 20
 	maxTuples   = 64
 	maxPorts    = 256
 

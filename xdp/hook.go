@@ -23,7 +23,6 @@ type hook struct {
 	ifindex int
 	mode    string
 	adopted bool
-	frags   bool
 	link    link.Link
 	prog    *ebpf.Program // nil: the program of a process before this one
 	pin     string        // "" when nothing is pinned
@@ -125,7 +124,7 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				continue
 			}
-			h := &hook{hookKey: k, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, frags: true, link: l, pin: rs.pinPath(k)}
+			h := &hook{hookKey: k, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l, pin: rs.pinPath(k)}
 			rs.hooks[k] = h
 			if !h.alive() || h.mode == "" {
 				rs.log.Info("removing the link of an interface that is gone", "interface", h.name, "hook", at)

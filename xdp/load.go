@@ -48,23 +48,29 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 	return nil
 }
 
-// constants of the packet path of one hook of one interface.
-func (l *loader) config(c constants, h Hook, port uint16, frags bool) flowtallyFtConfig {
+// config is what a program for one hook of one interface is specialised by.
+func (l *loader) config(c constants, h Hook, port uint16) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
 		Need:        c.need,
 		Tuples:      uint32(len(c.tuples)),
 		Port:        uint32(port),
 		SlotMask:    uint32(l.g.slots - 1),
-		UnitMask:    uint32(l.g.units - 1),
-		CounterMask: uint32(l.g.counters - 1),
+		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
+		CounterMask: uint32(l.g.counters-1) * 16,
 		Cpus:        uint32(l.g.cpus),
 		CpuBlock:    uint64(l.g.block),
 	}
+	var v4, v6 Key
+	v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
+	v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
 	if h == HookEgress {
 		conf.Egress = uint32(FlagEgress)
+		v4.Out.Flags |= FlagEgress
+		v6.Out.Flags |= FlagEgress
 	}
-	if frags {
-		conf.BuffLen = 1
+	conf.Hot4, conf.Hot6 = v4.words()[wordHot], v6.words()[wordHot]
+	for i, t := range c.tuples {
+		conf.Tuple[i] = t
 	}
 	return conf
 }
@@ -72,14 +78,9 @@ func (l *loader) config(c constants, h Hook, port uint16, frags bool) flowtallyF
 var programNames = map[Hook]string{HookIngress: flowtallyProgFlowtallyXdp, HookEgress: flowtallyProgFlowtallyTcx}
 
 // load verifies one program.
-func (l *loader) load(c constants, h Hook, port uint16, frags bool) (*ebpf.Program, error) {
+func (l *loader) load(c constants, h Hook, port uint16) (*ebpf.Program, error) {
 	spec := l.spec.Copy()
-	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, h, port, frags)); err != nil {
-		return nil, fmt.Errorf("setting constants: %w", err)
-	}
-	var tuples [maxTuples]flowtallyFtTuple
-	copy(tuples[:], c.tuples)
-	if err := spec.Variables[flowtallyVarFtTuples].Set(tuples); err != nil {
+	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, h, port)); err != nil {
 		return nil, fmt.Errorf("setting constants: %w", err)
 	}
 	name := programNames[h]

@@ -93,7 +93,7 @@ func (t *tables) recoverSlots() {
 		if free(s) {
 			continue
 		}
-		u, c := t.chainOf(uint32(s & unitMask))
+		u, c := t.chainOf(unitOf(s))
 		if c == nil || seen[c] || (i-c.hash)&t.table.mask >= slotProbes {
 			t.table.set(i, tombstone)
 			continue
@@ -112,7 +112,7 @@ func (t *tables) recoverSingles() {
 		if s == 0 {
 			continue
 		}
-		u, c := t.chainOf(uint32(s & unitMask))
+		u, c := t.chainOf(unitOf(s))
 		switch {
 		case c == nil || int(u.id) != id:
 			atomic.StoreUint64(&t.singles[id], 0)
@@ -127,7 +127,7 @@ func (t *tables) recoverSingles() {
 // recoverTuple makes every key of a tuple findable, by the programs that run
 // and by the next ones.
 func (t *tables) recoverTuple(u *tuple) {
-	single := uint32(atomic.LoadUint64(&t.singles[u.id]) & unitMask)
+	single := unitOf(atomic.LoadUint64(&t.singles[u.id]))
 	if len(u.chains) > 1 {
 		u.hashed = true
 	}

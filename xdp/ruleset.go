@@ -205,7 +205,7 @@ func (rs *RuleSet) reload() error {
 	c := rs.class.constants()
 	fresh := map[*hook]*ebpf.Program{}
 	for _, h := range rs.hooks {
-		p, err := rs.loadFor(c, h.hook, h.port, h.frags)
+		p, err := rs.loadFor(c, h.hook, h.port)
 		if err != nil {
 			for _, p := range fresh {
 				p.Close()
@@ -231,8 +231,8 @@ func (rs *RuleSet) reload() error {
 	return nil
 }
 
-func (rs *RuleSet) loadFor(c constants, h Hook, port uint16, frags bool) (*ebpf.Program, error) {
-	p, err := rs.load.load(c, h, port, frags)
+func (rs *RuleSet) loadFor(c constants, h Hook, port uint16) (*ebpf.Program, error) {
+	p, err := rs.load.load(c, h, port)
 	if err != nil {
 		return nil, err
 	}

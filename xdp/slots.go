@@ -7,15 +7,14 @@ const (
 	slotProbes   = 32
 	slotAttempts = 4
 
-	unitBits     = 24
-	unitMask     = 1<<unitBits - 1
-	counterShift = 24
-	tagShift     = 48
-	tagMask      = 0x7fff
-	dropBit      = 1 << 63
+	dropBit      = 1
+	unitShift    = 5
+	unitMask     = 1<<24 - 1
+	counterShift = 29
+	tagShift     = 49
 
 	// tombstone has no unit and no tag. It is not 0, so a probe goes on.
-	tombstone = 1 << counterShift
+	tombstone = 1 << 1
 )
 
 // mul are the multipliers ft_mul of bpf/tables.h.
@@ -36,10 +35,10 @@ func hashOf(id uint8, word []uint8, packed []uint64) uint64 {
 	return h ^ h>>29
 }
 
-func tagOf(hash uint64) uint64 { return hash>>49 | 1 }
+func tagOf(hash uint64) uint64 { return hash>>tagShift | 1 }
 
 func slotOf(unit, counter uint32, drop bool, tag uint64) uint64 {
-	s := uint64(unit) | uint64(counter)<<counterShift | tag<<tagShift
+	s := uint64(unit)<<unitShift | uint64(counter)<<counterShift | tag<<tagShift
 	if drop {
 		s |= dropBit
 	}
@@ -70,14 +69,17 @@ func (t *slotTable) find(h uint64, unit uint32) (uint64, bool) {
 		if s == 0 {
 			return 0, false
 		}
-		if uint32(s&unitMask) == unit {
+		if unitOf(s) == unit {
 			return i & t.mask, true
 		}
 	}
 	return 0, false
 }
 
-func free(s uint64) bool { return s&unitMask == 0 }
+// unitOf is the unit that a slot points at, or 0.
+func unitOf(s uint64) uint32 { return uint32(s >> unitShift & unitMask) }
+
+func free(s uint64) bool { return unitOf(s) == 0 }
 
 // insert stores s, whose hash is h, within slotProbes of its home. It reports
 // false when there is no place that the packet path would find.
@@ -129,7 +131,7 @@ func (t *slotTable) moveTo(gap uint64) (uint64, bool) {
 		if free(s) {
 			continue
 		}
-		home := t.hash(uint32(s & unitMask))
+		home := t.hash(unitOf(s))
 		if (gap-home)&t.mask < slotProbes && t.put(gap, s) {
 			return i, true
 		}
@@ -142,7 +144,7 @@ func (t *slotTable) moveTo(gap uint64) (uint64, bool) {
 func (t *slotTable) put(i, s uint64) bool {
 	same := 0
 	for j := i - slotProbes + 1; j != i+slotProbes; j++ {
-		if o := t.at(j); j != i && !free(o) && o>>tagShift&tagMask == s>>tagShift&tagMask {
+		if o := t.at(j); j != i && !free(o) && o>>tagShift == s>>tagShift {
 			same++
 		}
 	}

@@ -71,12 +71,12 @@ func TestSmoke(t *testing.T) {
 	set.Set(1)
 	unix.SchedSetaffinity(0, &set)
 	f := udpFrame(0x0a000001, 0x0a000002, 1000, 53, 64)
-	p1, err := rs.loadFor(rs.constants, HookIngress, 1, true)
+	p1, err := rs.loadFor(rs.constants, HookIngress, 1)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
 	ins1 := rs.insns
-	p0, err := rs.loadFor(rs.constants, HookIngress, 1, false)
+	p0, err := rs.loadFor(rs.constants, HookIngress, 1)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

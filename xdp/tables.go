@@ -222,7 +222,7 @@ func (t *tables) replace(u *tuple, c *chain, unit uint32) {
 }
 
 // owns says whether the single slot of a tuple points at unit.
-func (t *tables) owns(u *tuple, unit uint32) bool { return uint32(t.singles[u.id]&unitMask) == unit }
+func (t *tables) owns(u *tuple, unit uint32) bool { return unitOf(t.singles[u.id]) == unit }
 
 // clear takes the slot of a key away.
 func (t *tables) clear(u *tuple, c *chain) {

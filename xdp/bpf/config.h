@@ -37,19 +37,29 @@ struct ft_tuple {
 	__u64 mask[FT_WORDS];
 };
 
+/* Masks of offsets are in bytes. */
 struct ft_config {
 	__u32 need;
 	__u32 tuples;
-	__u32 egress;  /* FT_EGRESS or 0 */
+	__u32 egress; /* FT_EGRESS or 0 */
 	__u32 port;
-	__u32 slot_mask;
-	__u32 unit_mask;
-	__u32 counter_mask;
+	__u32 slot_mask;    /* of slots, not bytes */
+	__u32 entry_mask;   /* of the entry's offset in a slot */
+	__u32 counter_mask; /* of the counter's offset in a block */
 	__u32 cpus;
 	__u64 cpu_block; /* bytes */
-	__u32 buff_len;  /* 1: the frame may have fragments, so the helper knows its length */
-	__u32 spare;
+	__u64 hot4;      /* what the common IPv4 frame has of the hot word: flags */
+	__u64 hot6;
+	struct ft_tuple tuple[FT_MAX_TUPLES];
 };
 
 const volatile struct ft_config ft_conf;
-const volatile struct ft_tuple ft_tuples[FT_MAX_TUPLES];
+
+/* Base of the constants. The compiler is not to know it: it would load the address of every one by itself. */
+static __always_inline const volatile struct ft_config *ft_config(void)
+{
+	const volatile struct ft_config *c = &ft_conf;
+
+	asm volatile("" : "+r"(c));
+	return c;
+}

@@ -10,6 +10,14 @@
 #include <bpf/bpf_helpers.h>
 #include "config.h"
 
+/*
+ * What a rule's slot in the tables is, whichever classifier finds it:
+ *   bit 0 drop | 5..28 offset of its entry | 29..48 counter | 49..63 tag
+ */
+#define FT_DROP 1
+#define FT_COUNTER(c, slot) ((slot) >> 25 & (c)->counter_mask)
+#define FT_TAG(slot) ((slot) >> 49)
+
 /* Sections are resized at load; the size here is a placeholder that the compiler must not reason from. */
 __u64 ft_counters[8] SEC(".data.counters");
 
@@ -19,15 +27,14 @@ static __always_inline __u64 *ft_opaque(__u64 *p)
 	return p;
 }
 
-/* Counts packets and their bytes on the counter of a slot. */
-static __always_inline void ft_count(__u64 slot, __u64 n, __u64 bytes)
+/* Counts n packets and their bytes on the counter of a slot. */
+static __always_inline void ft_count(const volatile struct ft_config *k, __u64 slot, __u64 n, __u64 bytes)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 
-	if (cpu >= ft_conf.cpus)
+	if (cpu >= k->cpus)
 		return;
-	volatile __u64 *c = (void *)ft_opaque(ft_counters) + cpu * ft_conf.cpu_block +
-			    (slot >> 24 & ft_conf.counter_mask) * 16;
+	volatile __u64 *c = (void *)ft_opaque(ft_counters) + cpu * k->cpu_block + FT_COUNTER(k, slot);
 	__u64 packets = c[0] + n, second = c[1];
 
 	c[0] = packets;

@@ -6,8 +6,11 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
-#include "parse.h"
 #include "tables.h"
+
+#ifndef bpf_ksym_exists
+#define bpf_ksym_exists(sym) ({ __builtin_constant_p(!!sym); !!sym; })
+#endif
 
 /* TCX_NEXT and TCX_DROP, which headers before 6.6 do not have; clsact reads them as UNSPEC and SHOT. */
 #define FT_NEXT -1
@@ -16,20 +19,38 @@
 /* Emitted for its BTF, which Go's Headers is compared with. */
 struct ft_headers ft_headers_btf SEC(".data.btf");
 
+/* What the kernel has behind struct xdp_md; kernels before 6.2 do not let it be seen. */
+struct xdp_buff {
+	__u32 flags;
+} __attribute__((preserve_access_index));
+
+#define FT_HAS_FRAGS 1 /* XDP_FLAGS_HAS_FRAGS */
+
+extern void *bpf_cast_to_kern_ctx(void *) __ksym __weak;
+
+/* The length of a frame is that of its buffer, unless it has fragments: asking the helper every time costs 1 ns. */
+static __always_inline __u64 ft_length(struct xdp_md *ctx, __u64 linear)
+{
+	if (bpf_ksym_exists(bpf_cast_to_kern_ctx)) {
+		struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);
+
+		if (!(x->flags & FT_HAS_FRAGS))
+			return linear;
+	}
+	return bpf_xdp_get_buff_len(ctx);
+}
+
 SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
 {
+	const volatile struct ft_config *c = ft_config();
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct ft_key k;
-	__u64 hot, addr;
-
-	ft_parse(data, end, &k, &hot, &addr, 0, 0);
-	__u64 slot = ft_classify(&k, hot, addr);
+	__u64 slot = ft_match(c, data, end);
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(slot, 1, ft_conf.buff_len ? bpf_xdp_get_buff_len(ctx) : end - data);
-	return (__s64)slot < 0 ? XDP_DROP : XDP_PASS;
+	ft_count(c, slot, 1, ft_length(ctx, end - data));
+	return XDP_PASS - (slot & FT_DROP);
 }
 
 /*
@@ -42,19 +63,12 @@ int flowtally_xdp(struct xdp_md *ctx)
 SEC("tcx/egress")
 int flowtally_tcx(struct __sk_buff *skb)
 {
-	struct ft_key k;
-	__u64 hot, addr;
-
+	const volatile struct ft_config *c = ft_config();
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 tagged = skb->vlan_present;
-
-	if (tagged)
-		ft_parse(data, end, &k, &hot, &addr, 1, skb->vlan_tci);
-	else
-		ft_parse(data, end, &k, &hot, &addr, 0, 0);
-	__u64 slot = ft_classify(&k, hot, addr);
+	__u64 slot = tagged ? ft_match_tagged(data, end, skb->vlan_tci) : ft_match(c, data, end);
 
 	if (!slot)
 		return FT_NEXT;
@@ -62,8 +76,8 @@ int flowtally_tcx(struct __sk_buff *skb)
 
 	if (!segs)
 		segs = 1;
-	ft_count(slot, segs, skb->wire_len + (tagged ? 4 * segs : 0));
-	return (__s64)slot < 0 ? FT_SHOT : FT_NEXT;
+	ft_count(c, slot, segs, skb->wire_len + (tagged ? 4 * segs : 0));
+	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -19,12 +19,19 @@
 #define FT_VXLAN_PORT bpf_htons(4789)
 #define FT_EXT_STEPS 8
 
+/* The second port of a pair that was loaded as one. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FT_DPORT(port) ((__u32)(port) << 16)
+#else
+#define FT_DPORT(port) ((__u32)(port))
+#endif
+
 #define ft_load8(p, off) (*(const __u8 *)((p) + (off)))
 #define ft_load16(p, off) (*(const __u16 *)((p) + (off)))
 #define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
 #define ft_load64(p, off) (*(const __u64 *)((p) + (off)))
 
-/* One level while it is parsed. hot and addr stay in registers, the rest goes to the key. */
+/* One level while it is parsed. */
 struct ft_level {
 	__u64 addr;
 	__u32 l4;
@@ -286,36 +293,123 @@ static __always_inline void ft_clear(__u64 *w, __u32 need)
 		w[FT_W_TAGS] = 0;
 }
 
-/*
- * The key of a frame. tagged, tci: the outer tag that the kernel holds beside
- * the frame. The two words that most rules look at are also returned by value.
- */
-static __always_inline void ft_parse(void *p, void *end, struct ft_key *k, __u64 *hot, __u64 *addr, _Bool tagged, __u16 tci)
+/* Every word that a rule may look at, and so the verifier must see written. */
+static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 {
-	const __u32 need = ft_conf.need;
-	struct ft_level l = { .flags = ft_conf.egress };
-
-	/* From here on the key is memory to the compiler: it may not guess at words that were not needed, and so not written. */
-	asm volatile("" : : "r"(k) : "memory");
-	ft_clear(k->w, need);
 	if (need >> FT_N_INNER) {
 		k->w[FT_INNER + FT_W_HOT] = k->w[FT_INNER + FT_W_ADDR] = 0;
 		ft_clear(k->w + FT_INNER, need >> FT_N_INNER);
 	}
+}
+
+/*
+ * The key of any frame. tagged, tci: the outer tag that the kernel holds beside
+ * the frame. A function of its own, because its many live values would cost the
+ * common path its registers.
+ */
+static __noinline int ft_parse(void *p, void *end, struct ft_key *k, _Bool tagged, __u16 tci)
+{
+	const volatile struct ft_config *c = ft_config();
+	const __u32 need = c->need;
+	struct ft_level l = { .flags = c->egress };
 	__u64 spare = 0;
 
-	if (need & FT_N_ETH) {
-		spare = FT_PACK(ft_conf.port, 6, 2);
-		k->w[FT_W_SRC] = spare;
-	}
+	/* From here on the key is memory to the compiler: it may not guess at words that were not needed, and so not written. */
+	asm volatile("" : : "r"(k) : "memory");
+	ft_clear(k->w, need);
+	ft_clear_inner(k, need);
+	if (need & FT_N_ETH)
+		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
 	p = ft_parse_eth(p, end, &l, k->w, need, spare, tagged, tci);
-	if (p) {
-		if (need & (FT_N_IPV4 | FT_N_IPV6)) {
-			p = ft_parse_ip(p, end, &l, k->w, need);
-			if (need & (FT_N_VXLAN | FT_N_GRE) && p)
-				ft_parse_tunnel(p, end, &l, k->w, need);
+	if (p && need & (FT_N_IPV4 | FT_N_IPV6)) {
+		p = ft_parse_ip(p, end, &l, k->w, need);
+		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
+			ft_parse_tunnel(p, end, &l, k->w, need);
+	}
+	k->w[FT_W_HOT] = ft_hot(&l);
+	k->w[FT_W_ADDR] = l.addr;
+	return 0;
+}
+
+/* The words of a common frame's key other than the two hot ones. */
+static __always_inline void ft_fill_common(const volatile struct ft_config *c, void *p, struct ft_key *k, __u32 need, _Bool v4)
+{
+	asm volatile("" : : "r"(k) : "memory");
+	if (need & FT_N_IPV6) {
+		if (v4) {
+			k->w[FT_W_ADDR6] = k->w[FT_W_ADDR6 + 1] = k->w[FT_W_ADDR6 + 2] = 0;
+		} else {
+			k->w[FT_W_ADDR6] = ft_load64(p, 30);
+			k->w[FT_W_ADDR6 + 1] = ft_load64(p, 38);
+			k->w[FT_W_ADDR6 + 2] = ft_load64(p, 46);
 		}
 	}
-	*hot = ft_hot(&l);
-	*addr = l.addr;
+	if (need & FT_N_MISC) {
+		if (v4) {
+			k->w[FT_W_MISC] = FT_PACK(ft_load8(p, 15), 0, 1) | FT_PACK(ft_load8(p, 22), 1, 1) |
+					  FT_PACK(ft_load8(p, 23), 2, 1);
+		} else {
+			__u32 first = ft_load32(p, 14);
+
+			k->w[FT_W_MISC] = FT_PACK(bpf_ntohl(first) >> 20 & 0xff, 0, 1) | FT_PACK(ft_load8(p, 21), 1, 1) |
+					  FT_PACK(ft_load8(p, 20), 2, 1) | FT_PACK(first & bpf_htonl(0xfffff), 4, 4);
+		}
+	}
+	if (need & FT_N_TAGS)
+		k->w[FT_W_TAGS] = 0;
+	if (need & FT_N_ETH) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		k->w[FT_W_DST] = (ft_load64(p, 0) & 0xffffffffffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
+		k->w[FT_W_SRC] = ft_load64(p, 4) >> 16 | FT_PACK(c->port, 6, 2);
+#else
+		k->w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
+		k->w[FT_W_SRC] = ft_load64(p, 4) << 16 | FT_PACK(c->port, 6, 2);
+#endif
+	}
+	ft_clear_inner(k, need);
+}
+
+/*
+ * The key of most frames: no tag, IPv4 without options and fragments or IPv6
+ * without extension headers, TCP or UDP with its ports in the frame. 0: it is another,
+ * and the key is not to be used. What is parsed needlessly here costs less than asking.
+ */
+static __always_inline _Bool ft_parse_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k,
+					     __u64 *hot, __u64 *addr)
+{
+	const __u32 need = c->need;
+	__u64 proto, l4;
+	_Bool v4;
+
+	if (p + 38 > end)
+		return 0;
+	v4 = ft_load16(p, 12) == bpf_htons(ETH_P_IP);
+	if (v4) {
+		if (ft_load8(p, 14) != 0x45 || ft_load16(p, 20) & bpf_htons(0x3fff))
+			return 0;
+		proto = ft_load8(p, 23);
+		if (proto != 17 && proto != 6)
+			return 0;
+		l4 = ft_load32(p, 34);
+		*addr = ft_load64(p, 26);
+		*hot = c->hot4;
+	} else if (need & FT_N_IPV6) {
+		if (ft_load16(p, 12) != bpf_htons(ETH_P_IPV6) || p + 58 > end || ft_load8(p, 14) >> 4 != 6)
+			return 0;
+		proto = ft_load8(p, 20);
+		if (proto != 17 && proto != 6)
+			return 0;
+		l4 = ft_load32(p, 54);
+		*addr = ft_load64(p, 22);
+		*hot = c->hot6;
+	} else {
+		return 0;
+	}
+	*hot |= FT_PACK(l4, 0, 4) | FT_PACK(proto, 4, 1);
+	if (need & ~(FT_N_IPV4 | FT_N_L4)) {
+		if (need & FT_N_VXLAN && proto == 17 && (l4 & FT_DPORT(0xffff)) == FT_DPORT(FT_VXLAN_PORT))
+			return 0;
+		ft_fill_common(c, p, k, need, v4);
+	}
+	return 1;
 }

@@ -4,16 +4,15 @@
  * The tables classifier: tuple space search over the distinct masks, one
  * open-addressing table of slots for all of them, no helper.
  *
- * A slot is one 64-bit word:
- *   bits 0..23 unit of its entry | 24..47 counter | 48..62 tag | 63 drop
- * 0 is empty and ends a probe; a tombstone has no unit and no tag and does not.
- * A tag is never 0. The first FT_MAX_TUPLES slots belong to the tuples of one rule.
+ * A slot is one 64-bit word (counters.h). 0 is empty and ends a probe; a tombstone
+ * has no entry and no tag and does not. A tag is never 0. The first FT_MAX_TUPLES slots belong to the tuples of one rule.
  *
  * An entry is 32-byte units: rank, then the words of the
  * key under the mask, those only that the mask has. It does not change while a
  * slot points at it, and is used again only after an RCU grace period.
  */
 #include "counters.h"
+#include "parse.h"
 
 #define FT_PROBES 32  /* slots from its home within which an entry lies */
 #define FT_ATTEMPTS 4 /* entries of its tag that a probe compares */
@@ -31,35 +30,21 @@ static const __u64 ft_mul[FT_WORDS] = {
 	0x165667b19e3779f9, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f, 0x2545f4914f6cdd1d,
 };
 
+/* The words that an exact match of IPv4 or IPv6 has. */
+#define FT_COMMON_WORDS 0x1f
+
 #define FT_WORD(k, hot, addr, w) ((w) == FT_W_HOT ? (hot) : (w) == FT_W_ADDR ? (addr) : (k)->w[w])
 
-/* Bits of words in [from, to). */
-#define FT_SPAN(from, to) (((1u << (to)) - 1) & ~((1u << (from)) - 1))
-
-#define FT_EACH(body)                                        \
-	_Pragma("unroll") for (int w = 0; w < 2; w++) body   \
-	if (words & FT_SPAN(2, 5)) {                         \
-		_Pragma("unroll") for (int w = 2; w < 5; w++) body  \
-	}                                                    \
-	if (words & FT_SPAN(5, 9)) {                         \
-		_Pragma("unroll") for (int w = 5; w < 9; w++) body  \
-	}                                                    \
-	if (words & FT_SPAN(9, 18)) {                        \
-		_Pragma("unroll") for (int w = 9; w < 18; w++) body \
+/* Body for each common word of the mask. */
+#define FT_EACH(body)                                                                     \
+	_Pragma("unroll") for (int w = 0; w < 2; w++) if (words & (1u << w)) body         \
+	if (words & (FT_COMMON_WORDS & ~3u)) {                                            \
+		_Pragma("unroll") for (int w = 2; w < 5; w++) if (words & (1u << w)) body \
 	}
 
-/* A constant of the load that the compiler loads where it is used, in place of keeping it in a register from the start. */
-static __always_inline const volatile struct ft_tuple *ft_tuple(__u32 place)
+static __always_inline const __u64 *ft_entry(const volatile struct ft_config *c, __u64 slot)
 {
-	const volatile struct ft_tuple *p = &ft_tuples[place];
-
-	asm volatile("" : "+r"(p));
-	return p;
-}
-
-static __always_inline const __u64 *ft_entry(__u64 slot)
-{
-	return (void *)ft_opaque(ft_entries) + (__u64)(slot & ft_conf.unit_mask) * 32;
+	return (void *)ft_opaque(ft_entries) + (slot & c->entry_mask);
 }
 
 static __always_inline __u64 ft_fold(__u64 h)
@@ -70,36 +55,29 @@ static __always_inline __u64 ft_fold(__u64 h)
 }
 
 /*
- * Hash and comparison, twice. The first form is unrolled over all words and
- * cut down by the verifier to those of one mask: it serves the first tuple, where
- * most packets of most rule sets end. The second is a loop and serves the others:
- * unrolled 64 times the program is 43,000 instructions and its jumps do not reach.
+ * Hash and comparison, twice. The first form has the two hottest words in
+ * registers, is unrolled over the common words and cut down by the verifier to
+ * those of one mask: it serves the first tuple, where most packets of most rule sets
+ * end. The second is a loop and serves the others: unrolled for all words and 64
+ * tuples the program is 43,000 instructions and its jumps do not reach.
  */
-static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t)
+static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t,
+				     const __u32 words)
 {
-	const __u32 words = t->words;
 	__u64 h = t->id;
 
-	FT_EACH({
-		if (words & (1u << w))
-			h += (FT_WORD(k, hot, addr, w) & t->mask[w]) * ft_mul[w];
-	})
+	FT_EACH({ h += (FT_WORD(k, hot, addr, w) & t->mask[w]) * ft_mul[w]; })
 	return ft_fold(h);
 }
 
 static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t,
-				      const __u64 *e)
+				      const __u64 *e, const __u32 words)
 {
-	const __u32 words = t->words;
-
-	e += 1;
 	FT_EACH({
-		if (words & (1u << w)) {
-			if ((FT_WORD(k, hot, addr, w) & t->mask[w]) != *(const volatile __u64 *)e)
-				return 0;
-			e++;
-			asm volatile("" : "+r"(e));
-		}
+		e++;
+		asm volatile("" : "+r"(e));
+		if ((FT_WORD(k, hot, addr, w) & t->mask[w]) != *(const volatile __u64 *)e)
+			return 0;
 	})
 	return 1;
 }
@@ -130,60 +108,61 @@ static __always_inline _Bool ft_equal_loop(const struct ft_key *k, const volatil
 }
 
 /* The next slot of this tag from h on, at most FT_PROBES of them; 0: there is none. */
-static __always_inline __u64 ft_probe(__u64 *h, __u64 tag)
+static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 *h, __u64 tag)
 {
 	const volatile __u64 *slots = ft_opaque(ft_slots) + FT_MAX_TUPLES;
 
 	for (int i = 0; i < FT_PROBES; i++) {
-		__u64 slot = slots[*h & ft_conf.slot_mask];
+		__u64 slot = slots[*h & c->slot_mask];
 
 		*h += 1;
 		if (!slot)
 			return 0;
-		if ((slot >> 48 & 0x7fff) == tag)
+		if (FT_TAG(slot) == tag)
 			return slot;
 	}
 	return 0;
 }
 
 /* The slot of this key in the tuple, and its entry; 0: there is none. equal is one of the two forms. */
-#define FT_FIND(t, h, entry, equal)                                                                  \
-	({                                                                                           \
-		__u64 found = 0, at;                                                                 \
-		if ((t)->flags & FT_T_SINGLE) {                                                      \
-			at = ((volatile __u64 *)ft_opaque(ft_slots))[(t)->id & (FT_MAX_TUPLES - 1)]; \
-			entry = ft_entry(at);                                                        \
-			if (at && equal)                                                             \
-				found = at;                                                          \
-		} else {                                                                             \
-			__u64 pos = (h);                                                             \
-			const __u64 tag = pos >> 49 | 1;                                             \
-			for (int a = 0; a < FT_ATTEMPTS; a++) {                                      \
-				at = ft_probe(&pos, tag);                                            \
-				if (!at)                                                             \
-					break;                                                       \
-				entry = ft_entry(at);                                                \
-				if (equal) {                                                         \
-					found = at;                                                  \
-					break;                                                       \
-				}                                                                    \
-			}                                                                            \
-		}                                                                                    \
-		found;                                                                               \
+#define FT_FIND(c, t, h, entry, equal)                                                                 \
+	({                                                                                             \
+		__u64 found = 0, at;                                                                   \
+		if ((t)->flags & FT_T_SINGLE) {                                                        \
+			at = ((volatile __u64 *)ft_opaque(ft_slots))[(t)->id & (FT_MAX_TUPLES - 1)];   \
+			entry = ft_entry(c, at);                                                       \
+			if (at && equal)                                                               \
+				found = at;                                                            \
+		} else {                                                                               \
+			__u64 pos = (h);                                                               \
+			const __u64 tag = FT_TAG(pos) | 1;                                             \
+			for (int a = 0; a < FT_ATTEMPTS; a++) {                                        \
+				at = ft_probe(c, &pos, tag);                                           \
+				if (!at)                                                               \
+					break;                                                         \
+				entry = ft_entry(c, at);                                               \
+				if (equal) {                                                           \
+					found = at;                                                    \
+					break;                                                         \
+				}                                                                      \
+			}                                                                              \
+		}                                                                                      \
+		found;                                                                                 \
 	})
 
-/* The tuples behind the first. found: the slot that the first gave. */
-static __noinline __u64 ft_search(const struct ft_key *k, __u64 found, __u64 rank)
+/* The tuples from place on. found, rank: what those before it gave. */
+static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 found, __u64 rank)
 {
-	const __u32 n = ft_conf.tuples;
+	const volatile struct ft_config *c = ft_config();
+	const __u32 n = c->tuples;
 
-	for (__u32 i = 1; i < FT_MAX_TUPLES && i < n; i++) {
-		const volatile struct ft_tuple *t = ft_tuple(i);
+	for (; place < FT_MAX_TUPLES && place < n; place++) {
+		const volatile struct ft_tuple *t = &c->tuple[place];
 		const __u64 *e;
 
-		if (((volatile __u64 *)ft_ranks)[i] >= rank)
+		if (((volatile __u64 *)ft_ranks)[place] >= rank)
 			break;
-		__u64 slot = FT_FIND(t, ft_hash_loop(k, t), e, ft_equal_loop(k, t, e));
+		__u64 slot = FT_FIND(c, t, ft_hash_loop(k, t), e, ft_equal_loop(k, t, e));
 
 		if (slot) {
 			__u64 r = *(const volatile __u64 *)e;
@@ -197,20 +176,52 @@ static __noinline __u64 ft_search(const struct ft_key *k, __u64 found, __u64 ran
 	return found;
 }
 
-/* The slot of the rule that wins, or 0. */
-static __always_inline __u64 ft_classify(struct ft_key *k, __u64 hot, __u64 addr)
+/* The slot of the rule that wins, or 0; for a key of which hot and addr are in registers. */
+static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr)
 {
-	const __u32 n = ft_conf.tuples;
-	const volatile struct ft_tuple *t = ft_tuple(0);
+	const volatile struct ft_tuple *t = &c->tuple[0];
+	const __u32 words = t->words;
+	__u64 slot, rank = FT_NO_RANK;
 	const __u64 *e;
-	__u64 slot;
 
-	if (!n)
-		return 0;
-	slot = FT_FIND(t, ft_hash(k, hot, addr, t), e, ft_equal(k, hot, addr, t, e));
-	if (n == 1)
+	if (words == 3)
+		slot = FT_FIND(c, t, ft_hash(k, hot, addr, t, 3), e, ft_equal(k, hot, addr, t, e, 3));
+	else if (!(words & ~FT_COMMON_WORDS))
+		slot = FT_FIND(c, t, ft_hash(k, hot, addr, t, words), e, ft_equal(k, hot, addr, t, e, words));
+	else
+		goto all;
+	if (c->tuples == 1)
+		return slot;
+	if (slot)
+		rank = *(const volatile __u64 *)e;
+	if (((volatile __u64 *)ft_ranks)[1] >= rank)
 		return slot;
 	k->w[FT_W_HOT] = hot;
 	k->w[FT_W_ADDR] = addr;
-	return ft_search(k, slot, slot ? *(const volatile __u64 *)e : FT_NO_RANK);
+	return ft_search(k, 1, slot, rank);
+all:
+	k->w[FT_W_HOT] = hot;
+	k->w[FT_W_ADDR] = addr;
+	return ft_search(k, 0, 0, FT_NO_RANK);
+}
+
+/* The slot of the rule that wins on a frame, or 0. */
+static __always_inline __u64 ft_match(const volatile struct ft_config *c, void *data, void *end)
+{
+	struct ft_key k;
+	__u64 hot, addr;
+
+	if (ft_parse_common(c, data, end, &k, &hot, &addr))
+		return ft_classify_common(c, &k, hot, addr);
+	ft_parse(data, end, &k, 0, 0);
+	return ft_search(&k, 0, 0, FT_NO_RANK);
+}
+
+/* The same with a tag beside the frame. */
+static __always_inline __u64 ft_match_tagged(void *data, void *end, __u16 tci)
+{
+	struct ft_key k;
+
+	ft_parse(data, end, &k, 1, tci);
+	return ft_search(&k, 0, 0, FT_NO_RANK);
 }
