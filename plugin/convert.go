@@ -20,6 +20,9 @@ import (
 // maxMatchText bounds the text of one match; the longest valid one is far shorter.
 const maxMatchText = 16 << 10
 
+// maxName is far above what a name may have; within it, flow.Validate says what is wrong.
+const maxName = 1024
+
 var (
 	directions = map[flow.Direction]pluginv1.Direction{
 		flow.Ingress: pluginv1.Direction_DIRECTION_INGRESS,
@@ -107,6 +110,9 @@ func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
 	}
 	if len(p.Labels) > 0 {
 		f.Labels = p.Labels
+	}
+	if len(p.Name) > maxName {
+		return flow.Flow{}, fmt.Errorf("%.60q…: a name of %d bytes", p.Name, len(p.Name)) // errors quote names
 	}
 	var errs []error
 	if p.Priority > math.MaxUint16 {

@@ -1,0 +1,290 @@
+package plugin
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+var matchTexts = []string{
+	"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",
+	"icmp type 8", "ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", "gre key 7 inner ipv6",
+	"eth dst 02:00:00:00:00:01 type 0x88cc", "ipv4 proto 47 tos 0x10/0xfc ttl 64 frag later",
+}
+
+func drawFlow(t *rapid.T) flow.Flow {
+	m, err := flow.ParseMatch(rapid.SampledFrom(matchTexts).Draw(t, "match"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := flow.Flow{
+		Name:  rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._:/-]{0,20}`).Draw(t, "name"),
+		Match: m, Priority: rapid.Uint16().Draw(t, "priority"),
+		Direction: flow.Direction(rapid.IntRange(0, 1).Draw(t, "direction")),
+		Action:    flow.Action(rapid.IntRange(0, 1).Draw(t, "action")),
+		Interface: rapid.SampledFrom([]string{"", "eth0", "veth-a"}).Draw(t, "interface"),
+		Latency:   rapid.Bool().Draw(t, "latency"),
+	}
+	if rapid.Bool().Draw(t, "labelled") {
+		f.Labels = map[string]string{"site": rapid.StringMatching(`[a-zäöü€ "\\]{0,20}`).Draw(t, "label")}
+	}
+	return f
+}
+
+func overWire[M proto.Message](t interface{ Fatal(...any) }, in, out M) M {
+	b, err := proto.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(b, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestConfigCrosses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := dataplane.Config{
+			Instance: rapid.StringN(0, 5, 20).Draw(t, "instance"),
+			Backend:  rapid.SampledFrom([]string{"", "xdp", "sim"}).Draw(t, "backend"),
+			Mirror: dataplane.MirrorConfig{
+				Path: rapid.StringN(0, 5, 20).Draw(t, "path"), Counters: rapid.Int().Draw(t, "counters"),
+				LatencyCounters: rapid.Int().Draw(t, "latency"), History: rapid.Int().Draw(t, "history"),
+				HistoryPeriod: time.Duration(rapid.Int64().Draw(t, "period")), Mode: fs.FileMode(rapid.Uint32().Draw(t, "mode")),
+			},
+			Poll: dataplane.PollConfig{
+				Period: time.Duration(rapid.Int64().Draw(t, "poll")), Busy: rapid.Bool().Draw(t, "busy"), CPU: rapid.Int().Draw(t, "cpu"),
+			},
+			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep")},
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "interfaces") {
+			want.Interfaces = append(want.Interfaces, dataplane.Interface{Name: rapid.StringN(0, 5, 20).Draw(t, "if"), Mode: "native"})
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "flows") {
+			want.Flows = append(want.Flows, drawFlow(t))
+		}
+		msg, err := configToProto(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := configFromProto(overWire(t, msg, &pluginv1.Config{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("config changed (-sent +received):\n%s", diff)
+		}
+	})
+}
+
+func TestAnswersCross(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 30, 0, 123456789, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		placed := []dataplane.Placement{{
+			Flow: drawFlow(t), Source: dataplane.Source{Backend: "xdp", Device: "eth0,eth1", Mode: "native,generic"},
+			Counter:  dataplane.Handle{Index: rapid.Uint32().Draw(t, "index"), Generation: rapid.Uint32().Draw(t, "generation")},
+			Rejected: []dataplane.Rejection{{Backend: "rdma", Reason: "no device"}},
+		}}
+		gotPlaced, err := placementsFromProto(overWire(t, &pluginv1.PlacementsResponse{Placements: placementsToProto(placed)}, &pluginv1.PlacementsResponse{}).Placements)
+		if diff := cmp.Diff(placed, gotPlaced); err != nil || diff != "" {
+			t.Fatalf("placements changed: %v\n%s", err, diff)
+		}
+		conditions := []dataplane.Condition{{
+			Code: "c", Severity: dataplane.Severity(rapid.IntRange(0, 2).Draw(t, "severity")), Object: "o", Text: "t", Fix: "f", Since: at,
+		}, {}}
+		gotConditions := conditionsFromProto(overWire(t, &pluginv1.ConditionsResponse{Conditions: conditionsToProto(conditions)}, &pluginv1.ConditionsResponse{}).Conditions)
+		if diff := cmp.Diff(conditions, gotConditions); diff != "" {
+			t.Fatalf("conditions changed:\n%s", diff)
+		}
+		event := dataplane.Event{Time: at, Kind: "whatever-comes", Object: "o", Text: "t", Lost: rapid.Uint64().Draw(t, "lost")}
+		if diff := cmp.Diff(event, eventFromProto(overWire(t, eventToProto(event), &pluginv1.Event{}))); diff != "" {
+			t.Fatalf("event changed:\n%s", diff)
+		}
+		info := dataplane.Info{Instance: "i", Mirror: "/m", Version: "v", PID: rapid.IntRange(0, math.MaxInt32).Draw(t, "pid"), Started: at}
+		if diff := cmp.Diff(info, infoFromProto(overWire(t, infoToProto(info), &pluginv1.Info{}))); diff != "" {
+			t.Fatalf("info changed:\n%s", diff)
+		}
+	})
+}
+
+// Text of the plugin's that is no UTF-8 is mended: protobuf would refuse the whole answer.
+func TestBadTextIsMended(t *testing.T) {
+	bad := "a\xffb"
+	overWire(t, conditionsMsg(dataplane.Condition{Code: bad, Object: bad, Text: bad, Fix: bad}), &pluginv1.ConditionsResponse{})
+	overWire(t, eventToProto(dataplane.Event{Kind: dataplane.EventKind(bad), Object: bad, Text: bad}), &pluginv1.Event{})
+	overWire(t, infoToProto(dataplane.Info{Instance: bad, Mirror: bad, Version: bad}), &pluginv1.Info{})
+	overWire(t, &pluginv1.PlacementsResponse{Placements: placementsToProto([]dataplane.Placement{{
+		Flow: flow.Flow{Name: "a"}, Source: dataplane.Source{Backend: bad, Device: bad, Mode: bad},
+		Rejected: []dataplane.Rejection{{Backend: bad, Reason: bad}},
+	}})}, &pluginv1.PlacementsResponse{})
+}
+
+func conditionsMsg(c ...dataplane.Condition) *pluginv1.ConditionsResponse {
+	return &pluginv1.ConditionsResponse{Conditions: conditionsToProto(c)}
+}
+
+// What the sending side refuses, since it could not be sent or would arrive as something else.
+func TestUnsendable(t *testing.T) {
+	for name, f := range map[string]flow.Flow{
+		"label":     {Name: "a", Labels: map[string]string{"k": "\xff"}},
+		"interface": {Name: "a", Interface: "\xff"},
+		"match":     {Name: "a", Match: flow.Match{TCP: &flow.Ports{Dst: flow.Port{Value: 9, Last: 3}}}},
+		"name":      {Name: ""},
+	} {
+		if _, err := flowsToProto([]flow.Flow{{Name: "good"}, f}); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, c := range []dataplane.Config{
+		{Instance: "\xff"}, {Mirror: dataplane.MirrorConfig{Path: "\xff"}}, {Interfaces: []dataplane.Interface{{Name: "\xff"}}},
+		{XDP: dataplane.XDPConfig{PinDir: "\xff"}}, {Backend: "\xff"},
+	} {
+		if _, err := configToProto(c); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestHostileMessages(t *testing.T) {
+	good := &pluginv1.Flow{Name: "a", Match: "any", Direction: 1, Action: 1}
+	with := func(change func(*pluginv1.Flow)) *pluginv1.Flow {
+		f := proto.CloneOf(good)
+		change(f)
+		return f
+	}
+	if _, err := flowFromProto(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]*pluginv1.Flow{
+		"nil":            nil,
+		"empty":          {},
+		"no direction":   with(func(f *pluginv1.Flow) { f.Direction = 0 }),
+		"direction":      with(func(f *pluginv1.Flow) { f.Direction = -5 }),
+		"action":         with(func(f *pluginv1.Flow) { f.Action = 77 }),
+		"priority":       with(func(f *pluginv1.Flow) { f.Priority = 1 << 16 }),
+		"match":          with(func(f *pluginv1.Flow) { f.Match = "ipv4 ipv4 ipv4" }),
+		"no match":       with(func(f *pluginv1.Flow) { f.Match = "bogus" }),
+		"huge match":     with(func(f *pluginv1.Flow) { f.Match = strings.Repeat("ipv4 ", 1<<20) }),
+		"deep match":     with(func(f *pluginv1.Flow) { f.Match = strings.Repeat("gre inner ", 1000) }),
+		"huge name":      with(func(f *pluginv1.Flow) { f.Name = strings.Repeat("n", 1<<24) }),
+		"name":           with(func(f *pluginv1.Flow) { f.Name = "../../etc/passwd\x00" }),
+		"huge interface": with(func(f *pluginv1.Flow) { f.Interface = strings.Repeat("n", 1<<20) }),
+	} {
+		_, err := flowsFromProto([]*pluginv1.Flow{good, f})
+		if !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil && len(err.Error()) > 8<<10 {
+			t.Errorf("%s: an error of %d bytes: %.200s", name, len(err.Error()), err)
+		}
+		if _, err := configFromProto(&pluginv1.Config{Flows: []*pluginv1.Flow{f}}); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%s in a configuration: %v", name, err)
+		}
+		if _, err := placementsFromProto([]*pluginv1.Placement{{Flow: f}, nil}); err == nil {
+			t.Errorf("%s in a placement was read", name)
+		}
+	}
+	for name, c := range map[string]*pluginv1.Config{"nil": nil, "interface": {Interfaces: []*pluginv1.Interface{nil}}} {
+		if _, err := configFromProto(c); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("configuration with %s: %v", name, err)
+		}
+	}
+	if _, err := configFromProto(&pluginv1.Config{}); err != nil {
+		t.Errorf("an empty configuration: %v", err)
+	}
+	// What only reads must read anything.
+	infoFromProto(nil)
+	eventFromProto(nil)
+	conditionsFromProto([]*pluginv1.Condition{nil, {Severity: 99, Since: &timestamppb.Timestamp{Seconds: math.MinInt64, Nanos: -1}}})
+	if got := conditionsFromProto([]*pluginv1.Condition{{Severity: 99}}); got[0].Severity != dataplane.High {
+		t.Errorf("an unknown severity is read as %v", got[0].Severity)
+	}
+}
+
+// Whatever bytes arrive as a flow: an error, or a flow that is valid and goes
+// back and forth unchanged.
+func FuzzFlow(f *testing.F) {
+	for _, text := range matchTexts {
+		b, _ := proto.Marshal(&pluginv1.Flow{Name: "a", Match: text, Direction: 1, Action: 2, Labels: map[string]string{"a": "b"}})
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p pluginv1.Flow
+		if proto.Unmarshal(b, &p) != nil {
+			return
+		}
+		got, err := flowFromProto(&p)
+		if err != nil {
+			return
+		}
+		if err := got.Validate(); err != nil {
+			t.Fatalf("an invalid flow came through: %v", err)
+		}
+		msg, err := flowsToProto([]flow.Flow{got})
+		if err != nil {
+			t.Fatalf("a flow that came in cannot go out: %v", err)
+		}
+		again, err := flowFromProto(msg[0])
+		if diff := cmp.Diff(got, again); err != nil || diff != "" {
+			t.Fatalf("flow changed: %v\n%s", err, diff)
+		}
+	})
+}
+
+func FuzzConfig(f *testing.F) {
+	msg, _ := configToProto(dataplane.Config{Instance: "a", Interfaces: []dataplane.Interface{{Name: "eth0"}}, Flows: []flow.Flow{{Name: "f"}}})
+	b, _ := proto.Marshal(msg)
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p pluginv1.Config
+		if proto.Unmarshal(b, &p) != nil {
+			return
+		}
+		c, err := configFromProto(&p)
+		if err != nil {
+			if !errors.Is(err, dataplane.ErrInvalid) {
+				t.Fatalf("error without a sentinel: %v", err)
+			}
+			return
+		}
+		if _, err := configToProto(c); err != nil {
+			t.Fatalf("a configuration that came in cannot go out: %v", err)
+		}
+	})
+}
+
+// No counter value crosses the boundary: the only 64-bit numbers are settings,
+// a process, and how many events were lost.
+func TestProtocolCarriesNoCounts(t *testing.T) {
+	allowed := map[string]bool{
+		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true,
+		"cpu": true, "max_flows": true, "pid": true, "lost": true,
+	}
+	messages := pluginv1.File_plugin_proto_v1_flowtally_proto.Messages()
+	for i := range messages.Len() {
+		fields := messages.Get(i).Fields()
+		for j := range fields.Len() {
+			f := fields.Get(j)
+			switch f.Kind() {
+			case protoreflect.Uint64Kind, protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Fixed64Kind,
+				protoreflect.Sfixed64Kind, protoreflect.DoubleKind, protoreflect.FloatKind, protoreflect.BytesKind:
+				if !allowed[string(f.Name())] {
+					t.Errorf("%s could carry a count", f.FullName())
+				}
+			}
+		}
+	}
+}
