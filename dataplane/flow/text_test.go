@@ -1,0 +1,303 @@
+package flow_test
+
+import (
+	"encoding"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+func number[T uint8 | uint16 | uint32](value, mask T) flow.Masked[T] {
+	return flow.Masked[T]{Value: value, Mask: mask}
+}
+
+var (
+	all4 = [4]byte{255, 255, 255, 255}
+	all6 = [6]byte{255, 255, 255, 255, 255, 255}
+)
+
+func TestParseMatch(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		canon string // as text when empty
+		want  flow.Match
+	}{
+		{text: "any"},
+		{text: "  any\n", canon: "any"},
+		{text: "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", want: flow.Match{
+			IPv4: &flow.IPv4{Src: flow.Addr4{Addr: [4]byte{10}, Mask: [4]byte{255}}, Dst: flow.Addr4{Addr: [4]byte{192, 0, 2, 10}, Mask: all4}},
+			TCP:  &flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}},
+		}},
+		{text: "tcp dport 443 ipv4", canon: "ipv4 tcp dport 443", want: flow.Match{IPv4: &flow.IPv4{}, TCP: &flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}}}},
+		{text: "eth", want: flow.Match{Eth: &flow.Eth{}}},
+		{text: "eth src 02:00:00:00:00:00/ff:ff:ff:00:00:00 dst 02:00:00:00:00:01 type 0x88cc", want: flow.Match{Eth: &flow.Eth{
+			Src: flow.MAC{Addr: [6]byte{2}, Mask: [6]byte{255, 255, 255}}, Dst: flow.MAC{Addr: [6]byte{2, 0, 0, 0, 0, 1}, Mask: all6}, Type: number[uint16](0x88cc, 0xffff),
+		}}},
+		{text: "eth type 35020", canon: "eth type 0x88cc", want: flow.Match{Eth: &flow.Eth{Type: number[uint16](0x88cc, 0xffff)}}},
+		{text: "vlan id 100 vlan id 7 ipv6 udp", want: flow.Match{
+			VLAN: []flow.VLAN{{ID: number[uint16](100, 0xfff)}, {ID: number[uint16](7, 0xfff)}}, IPv6: &flow.IPv6{}, UDP: &flow.Ports{},
+		}},
+		{text: "vlan vlan pcp 5 dei 1", want: flow.Match{VLAN: []flow.VLAN{{}, {PCP: number[uint8](5, 7), DEI: number[uint8](1, 1)}}}},
+		{text: "vlan id 0x64/0xf64", canon: "vlan id 100/0xf64", want: flow.Match{VLAN: []flow.VLAN{{ID: number[uint16](0x64, 0xf64)}}}},
+		{text: "ipv4 proto 47 tos 0x10/0xfc ttl 64 frag later", want: flow.Match{IPv4: &flow.IPv4{
+			Proto: number[uint8](47, 255), TOS: number[uint8](0x10, 0xfc), TTL: number[uint8](64, 255), Fragment: flow.FragmentLater,
+		}}},
+		{text: "ipv4 src 0.0.0.0/0 frag any proto 0/0", canon: "ipv4", want: flow.Match{IPv4: &flow.IPv4{}}},
+		{text: "ipv4 src 10.0.0.1/255.0.0.255", want: flow.Match{IPv4: &flow.IPv4{Src: flow.Addr4{Addr: [4]byte{10, 0, 0, 1}, Mask: [4]byte{255, 0, 0, 255}}}}},
+		{text: "ipv4 src 10.0.0.0/255.0.0.0", canon: "ipv4 src 10.0.0.0/8", want: flow.Match{IPv4: &flow.IPv4{Src: flow.Addr4{Addr: [4]byte{10}, Mask: [4]byte{255}}}}},
+		{text: "ipv6 src 2001:db8::/32 dst ::1/::ff label 0xabcde nexthdr 0 tclass 0x20 hoplimit 1", want: flow.Match{IPv6: &flow.IPv6{
+			Src:       flow.Addr6{Addr: [16]byte{0x20, 1, 0x0d, 0xb8}, Mask: [16]byte{255, 255, 255, 255}},
+			Dst:       flow.Addr6{Addr: [16]byte{15: 1}, Mask: [16]byte{15: 255}},
+			FlowLabel: number[uint32](0xabcde, 0xfffff), NextHeader: number[uint8](0, 255), TrafficClass: number[uint8](0x20, 255), HopLimit: number[uint8](1, 255),
+		}}},
+		{text: "udp sport 0x35 dport 1000-2000", canon: "udp sport 53 dport 1000-2000", want: flow.Match{UDP: &flow.Ports{
+			Src: flow.Port{Value: 53, Mask: 0xffff}, Dst: flow.Port{Value: 1000, Last: 2000},
+		}}},
+		{text: "tcp sport 0-65535 dport 1024/0xfc00", want: flow.Match{TCP: &flow.Ports{Src: flow.Port{Last: 0xffff}, Dst: flow.Port{Value: 1024, Mask: 0xfc00}}}},
+		{text: "icmp type 8 code 0", want: flow.Match{ICMP: &flow.ICMP{Type: number[uint8](8, 255), Code: number[uint8](0, 255)}}},
+		{text: "ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", want: flow.Match{
+			IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: [4]byte{192, 0, 2, 1}, Mask: all4}},
+			VXLAN: &flow.VXLAN{VNI: number[uint32](5, 0xffffff), Inner: &flow.Match{
+				IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: [4]byte{10, 0, 0, 1}, Mask: all4}}, TCP: &flow.Ports{Dst: flow.Port{Value: 80, Mask: 0xffff}},
+			}},
+		}},
+		{text: "vxlan vni 5 ipv4 ttl 9", canon: "ipv4 ttl 9 vxlan vni 5", want: flow.Match{IPv4: &flow.IPv4{TTL: number[uint8](9, 255)}, VXLAN: &flow.VXLAN{VNI: number[uint32](5, 0xffffff)}}},
+		{text: "udp sport 7 vxlan inner any", want: flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 7, Mask: 0xffff}}, VXLAN: &flow.VXLAN{Inner: &flow.Match{}}}},
+		{text: "gre key 7 inner ipv6", want: flow.Match{GRE: &flow.GRE{Key: number[uint32](7, 0xffffffff), Inner: &flow.Match{IPv6: &flow.IPv6{}}}}},
+		{text: "gre key 4294967295", want: flow.Match{GRE: &flow.GRE{Key: number[uint32](0xffffffff, 0xffffffff)}}},
+		{text: "vxlan", want: flow.Match{VXLAN: &flow.VXLAN{}}},
+	} {
+		got, err := flow.ParseMatch(c.text)
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", c.text, diff)
+		}
+		canon := c.canon
+		if canon == "" {
+			canon = c.text
+		}
+		if got.String() != canon {
+			t.Errorf("%q is written %q, want %q", c.text, got.String(), canon)
+		}
+	}
+}
+
+func TestParseMatchErrors(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string // each error: "word@offset", then parts of it, split by |
+	}{
+		{"", []string{`@0|the match is empty|write "any"`}},
+		{"tpc dport 80", []string{`tpc@0|expected a protocol|did you mean "tcp"?`}},
+		{"TCP", []string{`TCP@0|did you mean "tcp"?`}},
+		{"ipv4 dprot 80", []string{`dprot@5|a field of ipv4 (src, dst, proto, tos, ttl or frag)|did you mean "proto"?`}},
+		{"ipv4 dport 80", []string{`dport@5|"dport" is a field of tcp or udp: write that first, as "tcp dport"`}},
+		{"dst 10.0.0.1", []string{`dst@0|did you mean "ipv4 dst 10.0.0.1"?`}},
+		{"dst 2001:db8::/32", []string{`dst@0|did you mean "ipv6 dst 2001:db8::/32"?`}},
+		{"tcp src 80", []string{`src@4|did you mean "sport"?`}},
+		{"tcp dport", []string{`@9|ends after "dport"|a port`}},
+		{"ipv4 proto tcp", []string{`tcp@11|leave "proto" out`}},
+		{"vlan id 4096", []string{`4096@8|does not fit in 12 bits|the most is 4095`}},
+		{"vlan pcp 8 dei 2", []string{`8@9|does not fit in 3 bits`, `2@15|does not fit in 1 bits|the most is 1`}},
+		{"ipv6 label 0x100000", []string{`0x100000@11|does not fit in 20 bits`}},
+		{"vxlan vni 16777216", []string{`16777216@10|does not fit in 24 bits`}},
+		{"gre key 4294967296", []string{`4294967296@8|does not fit in 32 bits`}},
+		{"gre key 99999999999999999999999", []string{`99999999999999999999999@8|does not fit in 32 bits`}},
+		{"vlan id 1/0x1fff", []string{`1/0x1fff@8|does not fit in 12 bits`}},
+		{"ipv4 ttl 010", []string{`010@9|leading zero|write 10`}},
+		{"ipv4 ttl 1_0", []string{`1_0@9|is no number`}},
+		{"ipv4 ttl -1", []string{`-1@9|is no number`}},
+		{"ipv4 ttl 0x", []string{`0x@9|is no number`}},
+		{"ipv4 ttl ff", []string{`ff@9|is no number`}},
+		{"ipv4 ttl 3/", []string{`3/@9|is no number`}},
+		{"ipv4 src 10.0.0.1/8", []string{`10.0.0.1/8@9|bits outside its mask|did you mean 10.0.0.0/8?`}},
+		{"ipv4 src 10.0.0.1/0", []string{`10.0.0.1/0@9|leave the field out`}},
+		{"ipv4 src 10.0.0.0/33", []string{`10.0.0.0/33@9|no prefix length|write 0 to 32`}},
+		{"ipv4 src 10.0.0.0/08", []string{`10.0.0.0/08@9|no prefix length`}},
+		{"ipv4 src 10.0.0.0/", []string{`10.0.0.0/@9|is no IPv4 mask`}},
+		{"ipv4 src 10.0.0.256", []string{`10.0.0.256@9|is no IPv4 address`}},
+		{"ipv4 src fe80::1", []string{`fe80::1@9|did you mean the clause "ipv6"?`}},
+		{"ipv6 src fe80::1%eth0", []string{`fe80::1%eth0@9|is no IPv6 address`}},
+		{"ipv6 src 10.0.0.1", []string{`10.0.0.1@9|did you mean the clause "ipv4"?`}},
+		{"eth dst 02:00:00:00:00", []string{`02:00:00:00:00@8|is no MAC address`}},
+		{"eth dst 02:00:00:00:00:01/24", []string{`02:00:00:00:00:01/24@8|is no mask`}},
+		{"udp dport 90-80", []string{`90-80@10|runs backwards|did you mean 80-90?`}},
+		{"udp dport 80-80", []string{`80-80@10|holds one port|write 80`}},
+		{"udp dport 1-65536", []string{`1-65536@10|does not fit in 16 bits`}},
+		{"udp dport 1-0", []string{`1-0@10|did you mean 0-1?`}},
+		{"udp dport 80/0xf", []string{`80/0xf@10|bits outside its mask`}},
+		{"ipv4 frag fist", []string{`fist@10|did you mean "first"?`}},
+		{"ipv4 src 1.2.3.4 src 1.2.3.5", []string{`src@17|given twice`}},
+		{"ipv4 ttl 1 ipv4 ttl 2", []string{`ipv4@11|a second ipv4 clause|"inner"`}},
+		{"vlan vlan vlan", []string{`vlan@10|a third vlan clause`}},
+		{"ipv4 ipv6", []string{`ipv6@5|ipv4 and ipv6 at once`}},
+		{"tcp udp", []string{`udp@4|tcp and udp at once`}},
+		{"icmp gre key 1", []string{`gre@5|icmp and gre at once`}},
+		{"tcp vxlan", []string{`vxlan@4|tcp and vxlan at once`}},
+		{"udp dport 53 vxlan", []string{`53@10|4789`}},
+		{"ipv4 proto 6 udp", []string{`6@11|udp is protocol 17`}},
+		{"ipv6 nexthdr 6 vxlan", []string{`6@13|neither vxlan`}},
+		{"ipv4 frag later tcp dport 80", []string{`later@10|a later fragment`}},
+		{"eth type 0x0806 ipv4", []string{`0x0806@9|is not the type`}},
+		{"eth type 0x0806 udp", []string{`0x0806@9|is not the type`}},
+		{"inner", []string{`inner@0|follows the fields of vxlan or gre`}},
+		{"gre inner", []string{`@9|ends after "inner"|write "inner any"`}},
+		{"vxlan inner gre", []string{`gre@12|inside a tunnel`}},
+		{"vxlan inner ipv4 inner ipv6", []string{`inner@17|once`}},
+		{"vxlan inner vlan id 1 ipv4 proto 6 udp", []string{`6@33|udp is protocol 17`}},
+		{"any tcp", []string{`any@0|stands alone`}},
+		{"vxlan inner any tcp", []string{`any@12|stands alone`}},
+		{"ipv4 src 1.2.3 frob 7 tcp dport x", []string{`1.2.3@9|no IPv4`, `frob@15|expected a field of ipv4`, `x@32|is no number`}},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			m, err := flow.ParseMatch(c.text)
+			var errs flow.ParseErrors
+			if !errors.As(err, &errs) {
+				t.Fatalf("match %v, error %v, want ParseErrors", m, err)
+			}
+			if !errors.Is(err, flow.ErrInvalid) {
+				t.Error("the error does not satisfy ErrInvalid")
+			}
+			if len(errs) != len(c.want) {
+				t.Fatalf("%d errors, want %d:\n%v", len(errs), len(c.want), err)
+			}
+			for i, e := range errs {
+				parts := strings.Split(c.want[i], "|")
+				word, _, _ := strings.Cut(parts[0], "@")
+				if got := e.Word + "@" + itoa(e.Offset); got != parts[0] {
+					t.Errorf("error %d stands at %s, want %s", i, got, parts[0])
+				}
+				if word != "" && c.text[e.Offset:e.Offset+len(word)] != word {
+					t.Errorf("offset %d is not that of %q", e.Offset, word)
+				}
+				for _, part := range parts[1:] {
+					if !strings.Contains(e.Error(), part) {
+						t.Errorf("error %q does not say %q", e, part)
+					}
+				}
+			}
+		})
+	}
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + itoa(n%10)
+}
+
+// A hopeless text is not answered with as many errors as words.
+func TestParseMatchBoundsItsReport(t *testing.T) {
+	_, err := flow.ParseMatch(strings.Repeat("frob ", 10_000) + strings.Repeat("x", 100_000))
+	var errs flow.ParseErrors
+	if !errors.As(err, &errs) || len(errs) > 20 || len(err.Error()) > 10_000 {
+		t.Errorf("%d errors, %d bytes", len(errs), len(err.Error()))
+	}
+}
+
+func TestWords(t *testing.T) {
+	for _, c := range []struct {
+		word string
+		make func() encoding.TextUnmarshaler
+		want encoding.TextMarshaler
+	}{
+		{"ingress", func() encoding.TextUnmarshaler { return new(flow.Direction) }, flow.Ingress},
+		{"egress", func() encoding.TextUnmarshaler { return new(flow.Direction) }, flow.Egress},
+		{"count", func() encoding.TextUnmarshaler { return new(flow.Action) }, flow.Count},
+		{"drop", func() encoding.TextUnmarshaler { return new(flow.Action) }, flow.Drop},
+		{"any", func() encoding.TextUnmarshaler { return new(flow.Fragment) }, flow.FragmentAny},
+		{"later", func() encoding.TextUnmarshaler { return new(flow.Fragment) }, flow.FragmentLater},
+	} {
+		text, err := c.want.MarshalText()
+		if err != nil || string(text) != c.word {
+			t.Errorf("%v is written %q (%v), want %q", c.want, text, err, c.word)
+		}
+		v := c.make()
+		if err := v.UnmarshalText([]byte(c.word)); err != nil {
+			t.Error(err)
+		}
+		if got, _ := v.(encoding.TextMarshaler).MarshalText(); string(got) != c.word {
+			t.Errorf("%q is read as %s", c.word, got)
+		}
+		err = c.make().UnmarshalText([]byte(c.word[:len(c.word)-1] + "x"))
+		if !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), c.word) {
+			t.Errorf("error %v does not propose %q", err, c.word)
+		}
+	}
+	for _, bad := range []encoding.TextMarshaler{flow.Direction(2), flow.Action(9), flow.Fragment(5), flow.Match{IPv4: &flow.IPv4{}, IPv6: &flow.IPv6{}}} {
+		if text, err := bad.MarshalText(); !errors.Is(err, flow.ErrInvalid) {
+			t.Errorf("%#v is written %q, error %v", bad, text, err)
+		}
+	}
+	m := flow.Match{TCP: &flow.Ports{}}
+	if err := m.UnmarshalText([]byte("nonsense")); err == nil || m.TCP == nil {
+		t.Error("a match that cannot be read changed its receiver, or was no error")
+	}
+}
+
+func checkRoundTrip(t *rapid.T) {
+	m := drawMatch(t)
+	text, err := m.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back flow.Match
+	if err := back.UnmarshalText(text); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if diff := cmp.Diff(m, back); diff != "" {
+		t.Fatalf("%s (-drawn +read):\n%s", text, diff)
+	}
+}
+
+func TestRoundTrip(t *testing.T) { rapid.Check(t, checkRoundTrip) }
+
+func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkRoundTrip)) }
+
+// No input panics; what is accepted validates and is written in a form that
+// reads back as the same match and is written the same again; what is refused
+// is refused with places that are in the text.
+func FuzzParseMatch(f *testing.F) {
+	for _, text := range []string{
+		"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",
+		"vxlan vni 5 inner eth src 02:00:00:00:00:00/ff:00:00:00:00:00 icmp type 8", "gre key 7/0xff inner any",
+		"ipv6 src ::1/::ff label 0x1 nexthdr 0 tclass 1/1 hoplimit 3", "ipv4 frag any proto 47", "inner inner", "ipv4 src src",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := flow.ParseMatch(text)
+		if err != nil {
+			var errs flow.ParseErrors
+			if !errors.As(err, &errs) || len(errs) == 0 {
+				t.Fatalf("error %T %v", err, err)
+			}
+			for _, e := range errs {
+				if e.Offset < 0 || e.Offset+len(e.Word) > len(text) || text[e.Offset:e.Offset+len(e.Word)] != e.Word || e.Error() == "" || e.Message == "" {
+					t.Fatalf("%q: error %#v", text, e)
+				}
+			}
+			return
+		}
+		if err := m.Validate(); err != nil {
+			t.Fatalf("%q is accepted: %v", text, err)
+		}
+		canon := m.String()
+		again, err := flow.ParseMatch(canon)
+		if err != nil {
+			t.Fatalf("%q is written %q: %v", text, canon, err)
+		}
+		if diff := cmp.Diff(m, again); diff != "" || again.String() != canon {
+			t.Fatalf("%q is written %q, then %q\n%s", text, canon, again, diff)
+		}
+	})
+}
