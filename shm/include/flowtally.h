@@ -983,36 +983,43 @@ static inline int ft_snapshot_take(ft_snapshot *s) {
 	return ft_whole(r);
 }
 
-/* The value that the snapshot holds for h. FT_ERR_GONE: the counter was removed,
- * before the snapshot or since. FT_ERR_NO_COUNTER: it is not in the snapshot,
- * not being among the handles that it was opened for or added only later. */
+/* The value that the snapshot holds for h; absent (sampled_at 0) when the
+ * counter was added, or first published, only later. FT_ERR_GONE: the counter
+ * was removed, before the snapshot or since. FT_ERR_NO_COUNTER: it is not among
+ * the handles that the snapshot was opened for. */
 static inline int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 	const ft_reader *r = s->reader;
+	memset(out, 0, sizeof *out);
 	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
 	const unsigned char *e = ft_entry_at(r, h.index);
+	/* LIVE under h's generation, which never comes back: born is of h. */
 	if (ft_acquire(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 	const uint64_t born = ft_u64(e, FT_ENT_BORN);
 	ft_fence();
 	if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 
+	ft_value v;
 	uint64_t epoch;
 	if (h.index < r->counters) {
-		const uint32_t at = ft_find(s->want_blocks, s->got_blocks, h.index / FT_BLK_LEN);
-		if (at == s->got_blocks) return FT_ERR_NO_COUNTER;
+		const uint32_t at = ft_find(s->want_blocks, s->n_blocks, h.index / FT_BLK_LEN);
+		if (at == s->n_blocks) return FT_ERR_NO_COUNTER;
+		if (at >= s->got_blocks) return FT_OK;
 		const unsigned char *copy = s->copies + (size_t)at * FT_CPY_SIZE;
 		const size_t row = h.index % FT_BLK_LEN;
-		if ((ft_u64(copy, FT_CPY_LIVE) >> row & 1) == 0) return FT_ERR_NO_COUNTER;
+		if ((ft_u64(copy, FT_CPY_LIVE) >> row & 1) == 0) return FT_OK;
 		epoch = ft_u64(copy, FT_CPY_EPOCH);
-		*out = ft_triple(ft_word(copy, FT_CPY_VALUES + row * FT_VAL_SIZE));
+		v = ft_triple(ft_word(copy, FT_CPY_VALUES + row * FT_VAL_SIZE));
 	} else {
-		const uint32_t at = ft_find(s->want_records, s->got_records, h.index - r->counters);
-		if (at == s->got_records) return FT_ERR_NO_COUNTER;
+		const uint32_t at = ft_find(s->want_records, s->n_records, h.index - r->counters);
+		if (at == s->n_records) return FT_ERR_NO_COUNTER;
+		if (at >= s->got_records) return FT_OK;
 		epoch = s->values[at].epoch;
-		*out = s->values[at].value;
+		v = s->values[at].value;
 	}
-	/* The slot was freed since the copy was made, and given to h: not its value. */
 	if (epoch >= FT_EPOCH_MAX) return FT_ERR_WORN;
-	return born <= epoch ? FT_OK : FT_ERR_NO_COUNTER;
+	/* Else the slot was freed, and given to h, since the copy was made. */
+	if (born <= epoch) *out = v;
+	return FT_OK;
 }
 
 /* ---- history ------------------------------------------------------------- */

@@ -1,0 +1,231 @@
+package include
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// newMirror makes a mirror in a directory of its own on the tmpfs.
+func newMirror(t *testing.T, o shm.Options) (string, *shm.Writer) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "flowtally-c-")
+	if err != nil {
+		t.Skipf("needs /dev/shm: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o.Path = filepath.Join(dir, "c.mirror")
+	w, err := shm.Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return o.Path, w
+}
+
+func add(t *testing.T, w *shm.Writer, e shm.Entry) shm.Handle {
+	t.Helper()
+	h, err := w.Add(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// value is the n-th value of a counter, as testdata/torn.c expects it.
+func value(n uint64) shm.Value {
+	return shm.Value{Packets: n, Bytes: 1500 * n, SampledAt: int64(10*n + 1)}
+}
+
+// furnish fills a mirror with a bit of everything: counters in two blocks and
+// in records, full and empty descriptions, removed and reused slots, counters
+// that were never sampled, a history that has come round.
+func furnish(t *testing.T, w *shm.Writer) {
+	t.Helper()
+	var handles []shm.Handle
+	for i := range 100 {
+		handles = append(handles, add(t, w, shm.Entry{Name: fmt.Sprintf("c%d", i), Kind: "flow", Unit: "frames",
+			Text: "ipv4 dst 192.0.2.1", Labels: map[string]string{"tier": "web", "n": fmt.Sprint(i)},
+			Source: "xdp eth0 native", ByteBasis: "l2", Valid: i%3 != 0, Stale: i%5 == 0, Ambiguous: i%7 == 0,
+			Continuity: shm.Continuity{Discontinuities: uint64(i)}}))
+	}
+	for i := range 3 {
+		handles = append(handles, add(t, w, shm.Entry{Name: fmt.Sprintf("fast%d", i), Latency: true, Text: strings.Repeat("x", 400)}))
+	}
+	cycle := func(blocks ...int) {
+		n := w.BeginCycle()
+		for _, b := range blocks {
+			var values shm.Block
+			for i := range values {
+				values[i] = value(1000*n + uint64(i))
+			}
+			w.PublishBlock(b, &values)
+		}
+		for _, h := range handles[100:102] { // the third is never sampled
+			w.PublishRecord(h.Index, value(n))
+		}
+		for _, h := range handles[:3] {
+			w.AppendHistory(h, value(n))
+		}
+		w.EndCycle(shm.Now())
+	}
+	cycle(0, 1)
+	for _, i := range []int{1, 40, 99, 100} {
+		if err := w.Remove(handles[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cycle(0)
+	time.Sleep(5 * time.Millisecond) // longer than the cool-down: slots are reused now
+	for i := range 3 {
+		add(t, w, shm.Entry{Name: fmt.Sprintf("again%d", i)})
+	}
+	add(t, w, shm.Entry{Name: "fast again", Latency: true})
+	cycle(0, 1)
+	add(t, w, shm.Entry{Name: "late"})
+	for range 20 {
+		cycle(1)
+	}
+}
+
+// C and Go read the same from a mirror that is written now, from one whose
+// writer is gone, and from the golden one.
+func TestCAgreesWithGo(t *testing.T) {
+	dump := build(t, "dump", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+	check := func(t *testing.T, path string) {
+		t.Helper()
+		if diff := cmp.Diff(dumpGo(t, path), run(t, dump, path)); diff != "" {
+			t.Errorf("Go reads -, C reads +:\n%s", diff)
+		}
+	}
+	options := shm.Options{Counters: 256, LatencyCounters: 8, History: 32, CoolDown: time.Millisecond}
+	t.Run("live", func(t *testing.T) {
+		path, w := newMirror(t, options)
+		check(t, path)
+		furnish(t, w)
+		check(t, path)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		check(t, path)
+	})
+	t.Run("larger file", func(t *testing.T) {
+		path, w := newMirror(t, options)
+		furnish(t, w)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		larger := options
+		larger.Path, larger.Counters, larger.LatencyCounters = path, 1024, 16
+		w, err := shm.Create(larger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		check(t, path)
+	})
+	golden, err := filepath.Glob("../testdata/*.mirror")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range golden {
+		t.Run(filepath.Base(path), func(t *testing.T) { check(t, path) })
+	}
+}
+
+// codes are the numbers of flowtally.h for the sentinels of package shm.
+func code(t *testing.T, err error) int {
+	t.Helper()
+	for _, c := range []struct {
+		err  error
+		code int
+	}{{shm.ErrGone, -17}, {shm.ErrBusy, -18}} {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	t.Fatalf("no code for %v", err)
+	return 0
+}
+
+// dumpGo prints what testdata/dump.c prints, through package shm.
+func dumpGo(t *testing.T, path string) string {
+	t.Helper()
+	var b strings.Builder
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := r.Status()
+	fmt.Fprintf(&b, "status\t%v\t%016x\t%d\t%d\n", s.State, s.Generation, s.Takeovers, s.Cycle)
+	fmt.Fprintf(&b, "fill\t%d\t%d\t%d\t%d\t%d\n", s.Counters, s.CountersUsed, s.Records, s.RecordsUsed, s.Refused)
+	var snap shm.Snapshot
+	if err := r.Snapshot(&snap); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "label\t%d\t%d\t%d\t%d\n", snap.MinCycle, snap.MaxCycle, snap.Oldest, snap.Newest)
+	entries, err := r.Entries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	printValue := func(kind string, h shm.Handle, v shm.Value, err error) {
+		if err != nil {
+			fmt.Fprintf(&b, "%s\t%d\t%d\t%d\n", kind, h.Index, h.Generation, code(t, err))
+			return
+		}
+		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%d\t%d\n", kind, h.Index, h.Generation, v.Packets, v.Bytes, v.SampledAt)
+	}
+	bit := map[bool]int{true: 1}
+	for _, e := range entries {
+		labels := make([]string, 0, len(e.Labels))
+		for _, key := range slices.Sorted(maps.Keys(e.Labels)) {
+			labels = append(labels, key+"="+e.Labels[key])
+		}
+		if e.Unit == "" {
+			e.Unit = "packets"
+		}
+		fmt.Fprintf(&b, "entry\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d%d%d\t%d\t%s\n", e.Handle.Index, e.Handle.Generation, e.Name, e.Kind,
+			e.Unit, e.Text, e.Source, e.ByteBasis, bit[e.Valid], bit[e.Stale], bit[e.Ambiguous], e.Continuity.Discontinuities,
+			strings.Join(labels, ";"))
+		c, err := r.Counter(e.Handle)
+		var v shm.Value
+		if err == nil {
+			v, err = c.Load()
+		}
+		printValue("load", e.Handle, v, err)
+		v, err = snap.Value(e.Handle)
+		printValue("snap", e.Handle, v, err)
+	}
+	cursor, err := r.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cursor.Rewind()
+	records := make([]shm.Record, 7)
+	for {
+		n, _, err := cursor.Next(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return b.String()
+		}
+		for _, rec := range records[:n] {
+			if rec.Kind == 0 {
+				fmt.Fprintf(&b, "history\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", rec.Position, rec.Handle.Index, rec.Handle.Generation,
+					rec.Value.SampledAt, rec.Value.Packets, rec.Value.Bytes, rec.Cycle)
+			}
+		}
+	}
+}

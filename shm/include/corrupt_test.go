@@ -1,0 +1,134 @@
+package include
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// seed is FLOWTALLY_SEED, or another one every time, and is logged.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := uint64(time.Now().UnixNano()) % 1e9
+	if text := os.Getenv("FLOWTALLY_SEED"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("FLOWTALLY_SEED=%q: %v", text, err)
+		}
+	}
+	t.Logf("FLOWTALLY_SEED=%d", n)
+	return n
+}
+
+// sanitized builds a program that stops at the first fault or undefined
+// behaviour. Leaks are not looked for where ptrace is refused.
+func sanitized(t *testing.T, program string) string {
+	t.Helper()
+	return build(t, program, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+}
+
+// Whatever is done to a file, reading it ends, and ends without a fault.
+func TestDamagedMirrorsDoNotCrash(t *testing.T) {
+	corrupt := sanitized(t, "corrupt")
+	path, w := newMirror(t, shm.Options{Counters: 128, LatencyCounters: 4, History: 32, CoolDown: time.Millisecond})
+	furnish(t, w)
+	rounds := 5000
+	if testing.Short() {
+		rounds = 1000
+	}
+	out := run(t, corrupt, path, fmt.Sprint(seed(t)), fmt.Sprint(rounds))
+	t.Log(strings.TrimSpace(out))
+	var done, attached int
+	if _, err := fmt.Sscanf(out, "rounds %d attached %d", &done, &attached); err != nil || done != rounds {
+		t.Fatalf("printed %q", out)
+	}
+	// Damage that is always noticed at the door would test nothing behind it.
+	if attached < rounds/10 || attached == rounds {
+		t.Errorf("%d of %d damaged mirrors were attached", attached, rounds)
+	}
+}
+
+// Files that are no mirrors are refused by name, and opening never hangs.
+func TestOpenRefuses(t *testing.T) {
+	dump := sanitized(t, "dump")
+	path, w := newMirror(t, shm.Options{Counters: 64})
+	add(t, w, shm.Entry{Name: "a"})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	changed := func(at int, b byte) []byte {
+		c := append([]byte(nil), whole...)
+		c[at] = b
+		return c
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
+		t.Fatal(err)
+	}
+	foreign := file("foreign", whole)
+	owner := "-6"
+	if err := os.Chown(foreign, 12345, -1); err != nil {
+		owner = "" // not root: the file stays one's own
+	}
+	for _, tt := range []struct{ name, path, code string }{
+		{"absent", filepath.Join(dir, "absent"), "-2"},
+		{"link", link, "-4"},
+		{"directory", dir, "-5"},
+		{"fifo", fifo, "-5"},
+		{"another's", foreign, owner},
+		{"empty", file("empty", nil), "-7"},
+		{"half a header", file("half", whole[:2048]), "-7"},
+		{"cut", file("cut", whole[:len(whole)-1]), "-7"},
+		{"not ready", file("unready", changed(8, 0)), "-8"},
+		{"no mirror", file("zeros", changed(0, 'X')), "-9"},
+		{"other byte order", file("order", changed(12, 1)), "-10"},
+		{"later version", file("version", changed(8, 2)), "-11"},
+		{"later feature", file("feature", changed(44, 1)), "-12"},
+		{"checksum", file("checksum", changed(33, 0xff)), "-14"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.code == "" {
+				t.Skip("needs root: to give a file away")
+			}
+			out, err := exec.CommandContext(t.Context(), dump, tt.path).CombinedOutput()
+			if err == nil || !strings.HasPrefix(string(out), tt.path+": "+tt.code+" mirror: ") {
+				t.Errorf("got %v, %q; want code %s", err, out, tt.code)
+			}
+		})
+	}
+}
+
+// A file that is cut short while it is mapped does not end a program that asked
+// for the guard.
+func TestTruncationIsSurvived(t *testing.T) {
+	cut := sanitized(t, "cut")
+	path, w := newMirror(t, shm.Options{Counters: 128, LatencyCounters: 4, History: 32, CoolDown: time.Millisecond})
+	furnish(t, w)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, cut, path)
+	if !strings.Contains(out, "survived") {
+		t.Errorf("printed %q", out)
+	}
+}

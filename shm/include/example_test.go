@@ -1,0 +1,156 @@
+package include
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Names of the variables that make the test binary a writer.
+const (
+	writerPath     = "FLOWTALLY_TEST_WRITER"
+	writerCounters = "FLOWTALLY_TEST_WRITER_COUNTERS"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(writerPath); path != "" {
+		writeForEver(path)
+	}
+	os.Exit(m.Run())
+}
+
+// writeForEver publishes the counter "web" until the process is killed.
+func writeForEver(path string) {
+	counters, _ := strconv.Atoi(os.Getenv(writerCounters))
+	w, err := shm.Create(shm.Options{Path: path, Counters: counters, HeartbeatPeriod: 50 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	first := uint64(1)
+	if entries := w.Entries(); len(entries) == 0 {
+		if _, err := w.Add(shm.Entry{Name: "web"}); err != nil {
+			panic(err)
+		}
+	} else if last, err := w.Last(entries[0].Handle); err == nil {
+		first = last.Packets + 1
+	}
+	for n := first; ; n++ {
+		var b shm.Block
+		b[0] = shm.Value{Packets: n, Bytes: 1500 * n, SampledAt: shm.Now()}
+		w.BeginCycle()
+		w.PublishBlock(0, &b)
+		w.EndCycle(shm.Now())
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func startWriter(t *testing.T, path string, counters int) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), writerPath+"="+path, writerCounters+"="+strconv.Itoa(counters))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// The example goes on when its writer is killed and says so, and follows the
+// mirror to the next writer and to a larger file.
+func TestExampleOutlivesItsWriter(t *testing.T) {
+	need.Tool(t, "cc")
+	bin := filepath.Join(t.TempDir(), "c-reader")
+	run(t, "cc", "-std=c11", "-O2", "-I.", "-o", bin, "../../examples/c-reader/c-reader.c")
+	path, w := newMirror(t, shm.Options{Counters: 64})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writer := startWriter(t, path, 64)
+
+	reader := exec.Command(bin, "-i", "0.02", path, "web", "nobody")
+	stdout, err := reader.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		reader.Process.Kill()
+		reader.Wait()
+	})
+	await := func(prefix string) string {
+		t.Helper()
+		deadline := time.After(20 * time.Second)
+		for {
+			select {
+			case line, ok := <-lines:
+				if !ok {
+					t.Fatalf("the reader ended before it said %q", prefix)
+				}
+				if strings.HasPrefix(line, prefix) {
+					return line
+				}
+			case <-deadline:
+				t.Fatalf("the reader did not say %q", prefix)
+			}
+		}
+	}
+	packets := func() int {
+		t.Helper()
+		for {
+			number, _, _ := strings.Cut(strings.TrimPrefix(await("web: "), "web: "), " ")
+			if n, err := strconv.Atoi(number); err == nil {
+				return n
+			}
+		}
+	}
+
+	await("writer: run, heartbeat ")
+	await("nobody: counter: none of that name or handle")
+	running := packets()
+	if err := writer.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	writer.Wait()
+	await("writer: gone, no heartbeat for ")
+	dead := packets()
+	if dead < running || packets() != dead {
+		t.Errorf("%d packets while the writer ran, %d and changing after it was killed", running, dead)
+	}
+	await("writer: gone, no heartbeat for ")
+
+	writer = startWriter(t, path, 64) // takes the same file over
+	await("writer: run, heartbeat ")
+	if n := packets(); n < dead {
+		t.Errorf("%d packets after a restart, %d before", n, dead)
+	}
+	writer.Process.Kill()
+	writer.Wait()
+	dead = packets()
+	startWriter(t, path, 256) // makes a larger file
+	await("mirror: following to the file that took its name")
+	await("writer: run, heartbeat ")
+	if n := packets(); n < dead {
+		t.Errorf("%d packets in the larger file, %d before", n, dead)
+	}
+}

@@ -1,0 +1,166 @@
+package include
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// tornReads is how many reads the readers make together.
+func tornReads(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("FLOWTALLY_TORN_READS")
+	if text == "" {
+		return 2e7
+	}
+	n, err := strconv.ParseFloat(text, 64) // "1e8" reads well
+	if err != nil || n < 4 {
+		t.Fatalf("FLOWTALLY_TORN_READS=%q is no number of reads", text)
+	}
+	return uint64(n)
+}
+
+// Two readers in C and two in Go against a writer at full speed: no read is
+// torn, and no value goes back.
+func TestNoTornReads(t *testing.T) {
+	torn := build(t, "torn")
+	reads := tornReads(t)
+	path, w := newMirror(t, shm.Options{Counters: 128, LatencyCounters: 1, History: 1024})
+	names := []string{"a", "b", "fast"}
+	var handles []shm.Handle
+	for i := range 128 { // two full blocks; a is in the first and b in the second
+		name := fmt.Sprintf("c%d", i)
+		switch i {
+		case 5:
+			name = "a"
+		case 100:
+			name = "b"
+		}
+		h := add(t, w, shm.Entry{Name: name})
+		if i == 5 || i == 100 {
+			handles = append(handles, h)
+		}
+	}
+	handles = append(handles, add(t, w, shm.Entry{Name: "fast", Latency: true}))
+
+	var stop atomic.Bool
+	published := make(chan uint64)
+	go func() {
+		var b shm.Block
+		n := uint64(0)
+		for ; !stop.Load(); n++ {
+			for i := range b {
+				b[i] = value(n)
+			}
+			w.BeginCycle()
+			w.PublishBlock(0, &b)
+			w.PublishBlock(1, &b)
+			w.PublishRecord(handles[2].Index, value(n))
+			w.AppendHistory(handles[0], value(n))
+			w.EndCycle(shm.Now())
+		}
+		published <- n
+	}()
+
+	start := time.Now()
+	lines := make(chan string, 4)
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			out, err := exec.CommandContext(t.Context(), torn, append([]string{path, fmt.Sprint(reads / 4)}, names...)...).CombinedOutput()
+			if err != nil {
+				t.Errorf("C reader: %v: %s", err, out)
+			}
+			lines <- "C:  " + string(out)
+		})
+		readers.Go(func() { lines <- "Go: " + readGo(t, path, reads/4, handles) })
+	}
+	readers.Wait()
+	took := time.Since(start)
+	stop.Store(true)
+	n := <-published
+	close(lines)
+	for line := range lines {
+		t.Log(strings.TrimSpace(line))
+	}
+	t.Logf("%d reads in %.1f s against %d cycles, none torn", reads, took.Seconds(), n)
+	if n < 1000 {
+		t.Errorf("the writer made %d cycles: nothing was shown", n)
+	}
+}
+
+// readGo is testdata/torn.c in Go.
+func readGo(t *testing.T, path string, reads uint64, handles []shm.Handle) string {
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer r.Close()
+	counters := make([]shm.Counter, len(handles))
+	last := make([]uint64, len(handles))
+	for i, h := range handles {
+		if counters[i], err = r.Counter(h); err != nil && !errors.Is(err, shm.ErrBusy) {
+			t.Error(err)
+			return ""
+		}
+	}
+	check := func(v shm.Value) bool {
+		if v != value(v.Packets) && v != (shm.Value{}) {
+			t.Errorf("torn: %+v", v)
+			return false
+		}
+		return true
+	}
+	var snap shm.Snapshot
+	var done, busy, snapshots uint64
+	for done < reads {
+		for range 10000 {
+			for i := range counters {
+				v, err := counters[i].Load()
+				if errors.Is(err, shm.ErrBusy) {
+					busy++
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return ""
+				}
+				done++
+				if !check(v) {
+					return ""
+				}
+				if v.Packets < last[i] {
+					t.Errorf("counter %d went back from %d to %d", i, last[i], v.Packets)
+					return ""
+				}
+				last[i] = v.Packets
+			}
+		}
+		if err := r.Snapshot(&snap); errors.Is(err, shm.ErrBusy) {
+			busy++
+			continue
+		} else if err != nil {
+			t.Error(err)
+			return ""
+		}
+		snapshots++
+		for _, h := range handles {
+			v, err := snap.Value(h)
+			if err != nil || !check(v) {
+				t.Errorf("snapshot: %+v, %v", v, err)
+				return ""
+			}
+		}
+	}
+	return fmt.Sprintf("reads %d busy %d snapshots %d", done, busy, snapshots)
+}
