@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// Pair is what a source has counted of one flow: whole packets, and the bytes
+// of exactly those packets. It is xdp's, so that its counters are read straight into it.
+type Pair = xdp.Pair
+
+// Installed is a flow that a backend counts.
+type Installed struct {
+	// ID names the counter in Backend.Read.
+	ID uint32
+	// Cookie names this run of the source: as long as it is the same, even over
+	// a restart of this process, the counter has gone on without a gap.
+	Cookie uint64
+	Source dataplane.Source
+	Basis  string // what Bytes are: "l2" (without FCS), "l3", "payload", "unknown"
+}
+
+// Backend counts flows. Install, Remove and Close are called by one goroutine
+// at a time; Read is called by the poller's goroutine at any time between
+// Install and Remove of the counters that it names, also while either runs for others.
+type Backend interface {
+	// Name is the word that the configuration uses.
+	Name() string
+	// Install counts all of flows or none; the answer is in the order of flows. A
+	// flow that was counted by a process that died is found again by its
+	// identity, and its counter goes on.
+	Install(ctx context.Context, flows []Placed) ([]Installed, error)
+	// Remove stops counting. Unknown flows are ignored.
+	Remove(ctx context.Context, flows []Placed) error
+	// Settle drops what a dead process left and nobody asked for since. It is called once,
+	// after the first Install.
+	Settle(ctx context.Context) error
+	// Read fills dst[i] with counter ids[i]. It allocates nothing, makes no
+	// system call and reads each pair whole.
+	Read(ids []uint32, dst []Pair) error
+	// Source says what counts an installed flow now: it may change with the links.
+	Source(f Placed) dataplane.Source
+	// Conditions lists what is not as it should be.
+	Conditions() []dataplane.Condition
+	// Changed signals that Conditions or sources may have changed.
+	Changed() <-chan struct{}
+	// Close stops counting, or leaves the kernel counting where keep is true and
+	// the backend can. Idempotent.
+	Close(keep bool) error
+}
+
+// Placed is a flow with its place in the order of addition, which breaks ties
+// between equal priorities.
+type Placed struct {
+	flow.Flow
+	Order uint32
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// protocol numbers, as IANA has them
+const (
+	protoICMP   = 1
+	protoTCP    = 6
+	protoUDP    = 17
+	protoGRE    = 47
+	protoICMPv6 = 58
+)
+
+// compile turns a flow into the rules of the xdp package: one for each
+// masked match that its ranges and families expand to. port numbers interfaces.
+func compile(f Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
+	matches, err := f.Match.Expand()
+	if err != nil {
+		return nil, err
+	}
+	var common rule
+	common.flag(xdp.FlagEgress, f.Direction == flow.Egress)
+	if f.Interface != "" {
+		n, err := port(f.Interface)
+		if err != nil {
+			return nil, err
+		}
+		common.Key.Out.Port, common.Mask.Out.Port = n, 0xffff
+	}
+	var out []xdp.Rule
+	for _, m := range matches {
+		for _, m := range families(m) {
+			r := common
+			r.outer(m)
+			out = append(out, xdp.Rule{
+				Key: r.Key, Mask: r.Mask, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
+			})
+		}
+	}
+	return out, nil
+}
+
+// families makes two matches of one that asks for ICMP and names no family:
+// its protocol number is another one in each.
+func families(m flow.Match) []flow.Match {
+	out := []flow.Match{m}
+	if m.ICMP != nil && m.IPv4 == nil && m.IPv6 == nil {
+		v4, v6 := m, m
+		v4.IPv4, v6.IPv6 = &flow.IPv4{}, &flow.IPv6{}
+		out = []flow.Match{v4, v6}
+	}
+	inner := innerOf(m)
+	if inner == nil {
+		return out
+	}
+	var both []flow.Match
+	for _, o := range out {
+		for _, in := range families(*inner) {
+			both = append(both, withInner(o, in))
+		}
+	}
+	return both
+}
+
+func innerOf(m flow.Match) *flow.Match {
+	switch {
+	case m.VXLAN != nil:
+		return m.VXLAN.Inner
+	case m.GRE != nil:
+		return m.GRE.Inner
+	}
+	return nil
+}
+
+func withInner(m, inner flow.Match) flow.Match {
+	if m.VXLAN != nil {
+		m.VXLAN = &flow.VXLAN{VNI: m.VXLAN.VNI, Inner: &inner}
+	} else {
+		m.GRE = &flow.GRE{Key: m.GRE.Key, Inner: &inner}
+	}
+	return m
+}
+
+// rule is a key and its mask, filled layer by layer.
+type rule struct{ Key, Mask xdp.Key }
+
+func (r *rule) flag(f xdp.Flags, on bool) { setFlag(&r.Key.Out, &r.Mask.Out, f, on) }
+
+func (r *rule) outer(m flow.Match) {
+	headers(&r.Key.Out, &r.Mask.Out, m)
+	k, mask := &r.Key.Out, &r.Mask.Out
+	if v := m.VXLAN; v != nil {
+		r.flag(xdp.FlagVXLAN, true)
+		// The VNI is the first three bytes of its word.
+		binary.BigEndian.PutUint32(k.Tunnel[:], v.VNI.Value<<8)
+		binary.BigEndian.PutUint32(mask.Tunnel[:], v.VNI.Mask<<8)
+	}
+	if g := m.GRE; g != nil {
+		k.Proto, mask.Proto = protoGRE, 0xff
+		if g.Inner != nil || g.Key.Mask != 0 {
+			r.flag(xdp.FlagGRE, true)
+		}
+		if g.Key.Mask != 0 {
+			r.flag(xdp.FlagGREKey, true)
+			binary.BigEndian.PutUint32(k.Tunnel[:], g.Key.Value)
+			binary.BigEndian.PutUint32(mask.Tunnel[:], g.Key.Mask)
+		}
+	}
+	if in := innerOf(m); in != nil {
+		headers(&r.Key.In, &r.Mask.In, *in)
+	}
+}
+
+func setFlag(k, mask *xdp.Headers, f xdp.Flags, on bool) {
+	mask.Flags |= f
+	if on {
+		k.Flags |= f
+	}
+}
+
+// headers fills one level: Ethernet to ports.
+func headers(k, mask *xdp.Headers, m flow.Match) {
+	if e := m.Eth; e != nil {
+		setFlag(k, mask, xdp.FlagEth, true)
+		k.EthSrc, mask.EthSrc = e.Src.Addr, e.Src.Mask
+		k.EthDst, mask.EthDst = e.Dst.Addr, e.Dst.Mask
+		binary.BigEndian.PutUint16(k.EthType[:], e.Type.Value)
+		binary.BigEndian.PutUint16(mask.EthType[:], e.Type.Mask)
+	}
+	for i, v := range m.VLAN {
+		setFlag(k, mask, []xdp.Flags{xdp.FlagTag1, xdp.FlagTag2}[i], true)
+		binary.BigEndian.PutUint16(k.VLAN[i][:], tci(v.PCP.Value, v.DEI.Value, v.ID.Value))
+		binary.BigEndian.PutUint16(mask.VLAN[i][:], tci(v.PCP.Mask, v.DEI.Mask, v.ID.Mask))
+	}
+	if ip := m.IPv4; ip != nil {
+		ipv4(k, mask, ip)
+	}
+	if ip := m.IPv6; ip != nil {
+		ipv6(k, mask, ip)
+	}
+	if m.TCP != nil {
+		ports(k, mask, protoTCP, m.TCP)
+	}
+	if m.UDP != nil {
+		ports(k, mask, protoUDP, m.UDP)
+	}
+	if i := m.ICMP; i != nil {
+		k.Proto, mask.Proto = protoICMP, 0xff
+		if m.IPv6 != nil {
+			k.Proto = protoICMPv6
+		}
+		if i.Type.Mask|i.Code.Mask != 0 {
+			setFlag(k, mask, xdp.FlagL4, true)
+			k.L4[0], mask.L4[0] = i.Type.Value, i.Type.Mask
+			k.L4[1], mask.L4[1] = i.Code.Value, i.Code.Mask
+		}
+	}
+}
+
+func tci(pcp, dei uint8, id uint16) uint16 { return uint16(pcp)<<13 | uint16(dei)<<12 | id }
+
+func ipv4(k, mask *xdp.Headers, ip *flow.IPv4) {
+	setFlag(k, mask, xdp.FlagIPv4, true)
+	copy(k.Addr[0:4], ip.Src.Addr[:])
+	copy(mask.Addr[0:4], ip.Src.Mask[:])
+	copy(k.Addr[4:8], ip.Dst.Addr[:])
+	copy(mask.Addr[4:8], ip.Dst.Mask[:])
+	k.Proto, mask.Proto = ip.Proto.Value, ip.Proto.Mask
+	k.TOS, mask.TOS = ip.TOS.Value, ip.TOS.Mask
+	k.TTL, mask.TTL = ip.TTL.Value, ip.TTL.Mask
+	switch ip.Fragment {
+	case flow.FragmentNo:
+		setFlag(k, mask, xdp.FlagFrag, false)
+	case flow.FragmentYes:
+		setFlag(k, mask, xdp.FlagFrag, true)
+	case flow.FragmentFirst:
+		setFlag(k, mask, xdp.FlagFrag, true)
+		setFlag(k, mask, xdp.FlagLater, false)
+	case flow.FragmentLater:
+		setFlag(k, mask, xdp.FlagFrag|xdp.FlagLater, true)
+	}
+}
+
+func ipv6(k, mask *xdp.Headers, ip *flow.IPv6) {
+	setFlag(k, mask, xdp.FlagIPv6, true)
+	copy(k.Addr[0:16], ip.Src.Addr[:])
+	copy(mask.Addr[0:16], ip.Src.Mask[:])
+	copy(k.Addr[16:32], ip.Dst.Addr[:])
+	copy(mask.Addr[16:32], ip.Dst.Mask[:])
+	binary.BigEndian.PutUint32(k.Label[:], ip.FlowLabel.Value)
+	binary.BigEndian.PutUint32(mask.Label[:], ip.FlowLabel.Mask)
+	k.Next, mask.Next = ip.NextHeader.Value, ip.NextHeader.Mask
+	k.TOS, mask.TOS = ip.TrafficClass.Value, ip.TrafficClass.Mask
+	k.TTL, mask.TTL = ip.HopLimit.Value, ip.HopLimit.Mask
+}
+
+func ports(k, mask *xdp.Headers, proto uint8, p *flow.Ports) {
+	k.Proto, mask.Proto = proto, 0xff
+	if p.Src.Mask|p.Dst.Mask == 0 {
+		return // every fragment, whatever is left of the header
+	}
+	setFlag(k, mask, xdp.FlagL4, true)
+	binary.BigEndian.PutUint16(k.L4[0:2], p.Src.Value)
+	binary.BigEndian.PutUint16(mask.L4[0:2], p.Src.Mask)
+	binary.BigEndian.PutUint16(k.L4[2:4], p.Dst.Value)
+	binary.BigEndian.PutUint16(mask.L4[2:4], p.Dst.Mask)
+}

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// seed is FLOWTALLY_SEED, or the clock; either is logged.
+func seed(t testing.TB) uint64 {
+	t.Helper()
+	s := uint64(time.Now().UnixNano())
+	if v := os.Getenv("FLOWTALLY_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatalf("FLOWTALLY_SEED: %v", err)
+		}
+		s = n
+	}
+	t.Logf("FLOWTALLY_SEED=%d", s)
+	return s
+}
+
+// TestXDPCountsWhatTheLinearMatcherNames compares the programs as the kernel
+// runs them (BPF_PROG_TEST_RUN on the program that is attached) with a matcher that
+// shares no code with them, over random sets of flows and random and broken packets.
+func TestXDPCountsWhatTheLinearMatcherNames(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	need.TCX(t)
+	sets := 500
+	if os.Getenv("FLOWTALLY_STRESS") != "" {
+		sets = 5000
+	}
+	const packets = 100
+	rng := rand.New(rand.NewPCG(seed(t), 0))
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	var d differ
+	err = wire.Near.NS.Do(func() error { return d.open(t, wire.Near.Name, wire.Near.Index) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.rules.Destroy()
+	hits := 0
+	for range sets {
+		err := wire.Near.NS.Do(func() error { return d.install(gen.Flows(rng, 1+rng.IntN(40))) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		oracle := linear.New(d.flows)
+		for range packets {
+			frame := gen.Packet(rng, d.flows)
+			if len(frame) < 14 {
+				continue // BPF_PROG_TEST_RUN refuses what no driver delivers
+			}
+			for _, dir := range []flow.Direction{flow.Ingress, flow.Egress} {
+				want, ok := oracle.Match(linear.Packet{Frame: frame, Direction: dir, Interface: wire.Near.Name})
+				if !ok {
+					want = -1
+				} else {
+					hits++
+				}
+				d.try(t, dir, frame, want)
+			}
+		}
+	}
+	t.Logf("%d sets of flows, %d rules at most, %d packets, %d of them hit; %d sets were cut to the limit of masks",
+		sets, d.most, 2*sets*packets, hits, d.cut)
+	if hits < sets*packets/4 {
+		t.Errorf("only %d packets hit a flow: the test looks at little", hits)
+	}
+}
+
+// differ runs one set of flows after another on one rule set, so that the
+// tables also see rules come and go.
+type differ struct {
+	rules    *xdp.RuleSet
+	ifname   string
+	ifindex  int
+	programs map[flow.Direction]*ebpf.Program
+	flows    []flow.Flow
+	counters []uint32
+	old      []xdp.Rule
+	before   []xdp.Pair
+	most     int
+	cut      int
+}
+
+func (d *differ) open(t *testing.T, ifname string, ifindex int) (err error) {
+	d.ifname, d.ifindex, d.programs = ifname, ifindex, make(map[flow.Direction]*ebpf.Program)
+	if d.rules, err = xdp.Open(xdp.Options{MaxRules: 8192}); err != nil {
+		return err
+	}
+	_, err = d.rules.Attach(ifname, xdp.AttachOptions{Ingress: true, Egress: true})
+	return err
+}
+
+// install replaces the flows. A set of more masks than the tables take is cut.
+func (d *differ) install(flows []flow.Flow) error {
+	if len(d.old) > 0 {
+		if err := d.rules.Remove(d.old...); err != nil {
+			return err
+		}
+		for _, c := range d.counters {
+			if err := d.rules.FreeCounter(c); err != nil {
+				return err
+			}
+		}
+	}
+	d.old, d.counters, d.flows = nil, nil, flows
+	for i, f := range flows {
+		c, err := d.rules.AllocCounter(f.Name)
+		if err != nil {
+			return err
+		}
+		rules, err := compile(Placed{Flow: f, Order: uint32(i)}, c.ID, d.rules.Port)
+		if err != nil {
+			return err
+		}
+		if err := d.rules.Add(rules...); errors.Is(err, xdp.ErrFull) {
+			d.cut++
+			d.flows = flows[:i]
+			if err := d.rules.FreeCounter(c.ID); err != nil {
+				return err
+			}
+			break
+		} else if err != nil {
+			return err
+		}
+		d.old = append(d.old, rules...)
+		d.counters = append(d.counters, c.ID)
+	}
+	d.most = max(d.most, len(d.old))
+	d.before = make([]xdp.Pair, len(d.counters))
+	return errors.Join(d.rules.Read(d.counters, d.before), d.attached())
+}
+
+// attached finds the programs that are attached now: a new mask loads new ones.
+func (d *differ) attached() error {
+	for _, p := range d.programs {
+		p.Close()
+	}
+	l, err := netlink.LinkByIndex(d.ifindex)
+	if err != nil {
+		return err
+	}
+	ingress, err := ebpf.NewProgramFromID(ebpf.ProgramID(l.Attrs().Xdp.ProgId))
+	if err != nil {
+		return err
+	}
+	q, err := link.QueryPrograms(link.QueryOptions{Target: d.ifindex, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		return err
+	}
+	egress, err := ebpf.NewProgramFromID(q.Programs[0].ID)
+	if err != nil {
+		return err
+	}
+	d.programs[flow.Ingress], d.programs[flow.Egress] = ingress, egress
+	return nil
+}
+
+// Verdicts of linux/bpf.h.
+const (
+	xdpDrop, xdpPass = 1, 2
+	tcxNext, tcxDrop = -1, 2
+)
+
+// try runs one frame and compares who counted it, how much, and what became of it.
+func (d *differ) try(t *testing.T, dir flow.Direction, frame []byte, want int) {
+	t.Helper()
+	verdict, err := d.programs[dir].Run(&ebpf.RunOptions{Data: frame, Repeat: 1})
+	if err != nil {
+		t.Fatalf("running a frame of %d bytes: %v", len(frame), err)
+	}
+	after := make([]xdp.Pair, len(d.counters))
+	if err := d.rules.Read(d.counters, after); err != nil {
+		t.Fatal(err)
+	}
+	for i := range after {
+		var p xdp.Pair
+		if i == want {
+			p = xdp.Pair{Packets: 1, Bytes: uint64(len(frame))}
+		}
+		if got := (xdp.Pair{Packets: after[i].Packets - d.before[i].Packets, Bytes: after[i].Bytes - d.before[i].Bytes}); got != p {
+			f := d.flows[i]
+			t.Errorf("%s frame %x\n flow %d (%s, priority %d): counted %+v, want %+v", dir, frame, i, f.Match, f.Priority, got, p)
+			if want >= 0 {
+				t.Errorf("the linear matcher names flow %d (%s, priority %d)", want, d.flows[want].Match, d.flows[want].Priority)
+			}
+			t.FailNow()
+		}
+	}
+	d.before = after
+	pass, drop := xdpPass, xdpDrop
+	if dir == flow.Egress {
+		pass, drop = tcxNext, tcxDrop
+	}
+	if want >= 0 && d.flows[want].Action == flow.Drop {
+		pass = drop
+	}
+	if int32(verdict) != int32(pass) {
+		t.Fatalf("%s frame %x: verdict %d, want %d", dir, frame, int32(verdict), pass)
+	}
+}

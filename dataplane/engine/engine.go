@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Options are what an embedder may hand in beside the configuration.
+type Options struct {
+	Logger *slog.Logger // nil discards
+	// Backends replaces the built-in backends. For tests.
+	Backends []Backend
+}
+
+// Engine counts flows and publishes them. It satisfies dataplane.Service.
+type Engine struct {
+	cfg      dataplane.Config
+	log      *slog.Logger
+	writer   *shm.Writer
+	backends []Backend
+	plan     *plan
+	poller   *poller
+	events   broadcaster
+	info     dataplane.Info
+
+	stop    context.CancelFunc // ends the goroutines
+	stopped sync.WaitGroup
+
+	ctl    sync.Mutex // serialises control calls; guards what follows
+	closed bool
+	flows  map[string]*counted
+	// inherited is what the mirror still held of an earlier process, until resume
+	// is through: by name, without those that were asked for again.
+	inherited map[string]shm.Entry
+	order     uint32
+	raised    map[string]dataplane.Condition // by code and object
+}
+
+var _ dataplane.Service = (*Engine)(nil)
+
+// New starts an instance: it creates or takes over the mirror, installs the
+// configured flows, drops what an earlier process left and nobody asked for,
+// and polls until Close.
+func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
+	}
+	e := &Engine{
+		cfg: withDefaults(cfg), log: opts.Logger,
+		flows: make(map[string]*counted), raised: make(map[string]dataplane.Condition),
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.release(true))
+		}
+	}()
+	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
+		return nil, err
+	}
+	if e.backends = opts.Backends; e.backends == nil {
+		if e.backends, err = openBackends(ctx, e.cfg, e.log); err != nil {
+			return nil, err
+		}
+	}
+	counters, latency := e.writer.Capacity()
+	e.plan = newPlan(counters, latency, e.cfg.Mirror.HistoryPeriod)
+	if err := e.resume(ctx); err != nil {
+		return nil, err
+	}
+	e.info = dataplane.Info{
+		Instance: e.cfg.Instance, Mirror: e.cfg.Mirror.Path, Version: version(), PID: os.Getpid(), Started: time.Now(),
+	}
+	e.start()
+	return e, nil
+}
+
+// resume installs the configured flows over what the mirror and the backends
+// still hold of an earlier process, then lets go of the rest.
+func (e *Engine) resume(ctx context.Context) error {
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	e.inherited = make(map[string]shm.Entry)
+	for _, old := range e.writer.Entries() {
+		e.inherited[old.Name] = old
+		if v, err := e.writer.Last(old.Handle); err == nil {
+			e.plan.restore(old.Handle.Index, v)
+		}
+	}
+	if _, err := e.add(ctx, e.cfg.Flows); err != nil {
+		return err
+	}
+	for _, old := range e.inherited {
+		e.plan.clear(old.Handle.Index)
+		if err := e.writer.Remove(old.Handle); err != nil {
+			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
+		}
+	}
+	e.inherited = nil
+	for _, b := range e.backends {
+		if err := b.Settle(ctx); err != nil {
+			return fmt.Errorf("settling backend %s: %w", b.Name(), err)
+		}
+	}
+	return nil
+}
+
+// start runs the poller and the watcher of conditions until Close.
+func (e *Engine) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.poller = &poller{plan: e.plan, writer: e.writer, cfg: e.cfg.Poll, log: e.log}
+	e.writer.SetState(shm.Run)
+	e.stopped.Go(func() { e.poller.run(ctx) })
+	e.stopped.Go(func() { e.watch(ctx) })
+}
+
+// Info implements dataplane.Service.
+func (e *Engine) Info(context.Context) (dataplane.Info, error) {
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	if e.closed {
+		return dataplane.Info{}, dataplane.ErrClosed
+	}
+	return e.info, nil
+}
+
+// Events implements dataplane.Service.
+func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	if e.closed {
+		return nil, dataplane.ErrClosed
+	}
+	return e.events.subscribe(ctx), nil
+}
+
+// Close publishes a last cycle, marks the mirror as halted and stops counting,
+// or leaves the kernel counting where the configuration keeps the pins.
+func (e *Engine) Close() error {
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	e.stop()
+	e.stopped.Wait()
+	e.events.close()
+	return e.release(e.cfg.XDP.KeepPins)
+}
+
+// release lets go of backends and mirror, in that order: the mirror's lock is
+// what keeps a second instance away from the pins.
+func (e *Engine) release(keep bool) error {
+	var errs []error
+	for _, b := range e.backends {
+		if err := b.Close(keep); err != nil {
+			errs = append(errs, fmt.Errorf("closing backend %s: %w", b.Name(), err))
+		}
+	}
+	if e.writer != nil {
+		if err := e.writer.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("closing the mirror: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func withDefaults(cfg dataplane.Config) dataplane.Config {
+	if cfg.Instance == "" {
+		cfg.Instance = "default"
+	}
+	if cfg.Backend == "" {
+		cfg.Backend = "auto"
+	}
+	m := &cfg.Mirror
+	if m.Path == "" {
+		m.Path = shm.DefaultPath(cfg.Instance)
+	}
+	if m.Counters == 0 {
+		m.Counters = max(4096, len(cfg.Flows))
+	}
+	if m.HistoryPeriod == 0 {
+		m.HistoryPeriod = defaultHistoryPeriod
+	}
+	if m.History == -1 {
+		m.HistoryPeriod = 0
+	}
+	if m.Mode == 0 {
+		m.Mode = 0o644
+	}
+	if cfg.XDP.PinDir == "" {
+		cfg.XDP.PinDir = "/sys/fs/bpf/flowtally/" + cfg.Instance
+	}
+	if cfg.XDP.MaxFlows == 0 {
+		cfg.XDP.MaxFlows = 65536
+	}
+	return cfg
+}
+
+func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
+	w, err := shm.Create(shm.Options{
+		Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
+		History: cfg.Mirror.History, Mode: cfg.Mirror.Mode, Logger: log,
+	})
+	switch {
+	case errors.Is(err, shm.ErrInUse):
+		return nil, fmt.Errorf("%w: %w", dataplane.ErrInUse, err)
+	case errors.Is(err, shm.ErrFull):
+		return nil, fmt.Errorf("%w: %w", dataplane.ErrFull, err)
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("%w: %w", dataplane.ErrPermission, err)
+	case err != nil:
+		return nil, err
+	}
+	return w, nil
+}
+
+// version is that of the module this binary was built from.
+func version() string {
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		return bi.Main.Version
+	}
+	return "unknown"
+}
+
+// entryOf describes a flow to readers of the mirror.
+func entryOf(f flow.Flow) shm.Entry {
+	return shm.Entry{
+		Name: f.Name, Kind: "flow", Unit: "packets", Text: identity(f), Labels: f.Labels, Latency: f.Latency,
+	}
+}

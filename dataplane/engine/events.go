@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// eventBuffer is how many events a receiver may lag behind before it loses the oldest.
+const eventBuffer = 64
+
+// broadcaster hands events to any number of receivers and never waits for one.
+type broadcaster struct {
+	mu     sync.Mutex
+	subs   map[*subscriber]struct{}
+	closed bool
+}
+
+type subscriber struct {
+	ch   chan dataplane.Event
+	lost uint64
+}
+
+func (b *broadcaster) subscribe(ctx context.Context) <-chan dataplane.Event {
+	s := &subscriber{ch: make(chan dataplane.Event, eventBuffer)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		close(s.ch)
+		return s.ch
+	}
+	if b.subs == nil {
+		b.subs = make(map[*subscriber]struct{})
+	}
+	b.subs[s] = struct{}{}
+	context.AfterFunc(ctx, func() { b.drop(s) })
+	return s.ch
+}
+
+func (b *broadcaster) drop(s *subscriber) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.subs[s]; ok {
+		delete(b.subs, s)
+		close(s.ch)
+	}
+}
+
+// send delivers to every receiver. One that is full loses its oldest event, so that
+// what it reads next is recent and says how many it missed.
+func (b *broadcaster) send(kind dataplane.EventKind, object, text string) {
+	ev := dataplane.Event{Time: time.Now(), Kind: kind, Object: object, Text: text}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.subs {
+		for {
+			ev.Lost = s.lost
+			select {
+			case s.ch <- ev:
+				s.lost = 0
+			default:
+				select {
+				case old := <-s.ch:
+					s.lost += old.Lost + 1
+				default:
+				}
+				continue
+			}
+			break
+		}
+	}
+}
+
+func (b *broadcaster) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for s := range b.subs {
+		delete(b.subs, s)
+		close(s.ch)
+	}
+}

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// healthPeriod is how often conditions that nobody signals are looked at.
+const healthPeriod = time.Second
+
+// watch keeps the list of conditions and tells receivers of events what came
+// and went.
+func (e *Engine) watch(ctx context.Context) {
+	tick := time.NewTicker(healthPeriod)
+	defer tick.Stop()
+	changed := make(chan struct{}, 1)
+	for _, b := range e.backends {
+		if c := b.Changed(); c != nil {
+			e.stopped.Go(func() { forward(ctx, c, changed) })
+		}
+	}
+	moved := false // sources may differ from what the mirror shows
+	for {
+		if moved {
+			moved = !e.refresh()
+		}
+		e.examine()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-changed:
+			moved = true
+		}
+	}
+}
+
+func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-from:
+			select {
+			case to <- struct{}{}:
+			default: // one is pending: the look that it causes is still to come
+			}
+		}
+	}
+}
+
+// examine compares what is wrong now with what was.
+func (e *Engine) examine() {
+	now := time.Now()
+	current := make(map[string]dataplane.Condition)
+	for _, c := range e.collect(now) {
+		current[c.Code+"\x00"+c.Object] = c
+	}
+	// Close holds ctl while it waits for this goroutine, so this must not wait for ctl.
+	if !e.ctl.TryLock() {
+		return
+	}
+	defer e.ctl.Unlock()
+	for k, c := range current {
+		if old, ok := e.raised[k]; ok {
+			c.Since = old.Since
+			e.raised[k] = c
+			continue
+		}
+		e.raised[k] = c
+		e.log.Warn("condition raised", "code", c.Code, "object", c.Object, "text", c.Text, "fix", c.Fix)
+		e.events.send(dataplane.ConditionRaised, c.Object, c.Code+": "+c.Text)
+	}
+	for k, c := range e.raised {
+		if _, ok := current[k]; !ok {
+			delete(e.raised, k)
+			e.log.Info("condition gone", "code", c.Code, "object", c.Object)
+			e.events.send(dataplane.ConditionGone, c.Object, c.Code)
+		}
+	}
+}
+
+// refresh shows readers of the mirror where each flow is counted after the
+// links changed. It answers false when a control call is under way: Close waits for this
+// goroutine with ctl held, so it must not wait for ctl.
+func (e *Engine) refresh() bool {
+	if !e.ctl.TryLock() {
+		return false
+	}
+	defer e.ctl.Unlock()
+	for _, c := range e.flows {
+		src := c.backend.Source(c.Placed)
+		if src == c.source {
+			continue
+		}
+		c.source = src
+		if err := e.writer.SetSource(c.handle, sourceText(src), c.basis); err != nil {
+			e.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
+		}
+		e.events.send(dataplane.SourceChanged, c.Name, sourceText(src))
+	}
+	return true
+}
+
+func (e *Engine) collect(now time.Time) []dataplane.Condition {
+	out := e.poller.conditions(now)
+	for _, b := range e.backends {
+		for _, c := range b.Conditions() {
+			if c.Since.IsZero() {
+				c.Since = now
+			}
+			out = append(out, c)
+		}
+	}
+	size, _ := e.writer.Capacity()
+	if used, _ := e.writer.Used(); used*10 >= size*9 {
+		out = append(out, dataplane.Condition{
+			Code: "mirror-full", Severity: dataplane.Low, Object: e.cfg.Mirror.Path,
+			Text: fmt.Sprintf("%d of %d counters are in use", used, size),
+			Fix:  "raise mirror.counters and restart: totals go on", Since: now,
+		})
+	}
+	return out
+}
+
+// Conditions implements dataplane.Service.
+func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
+	e.ctl.Lock()
+	defer e.ctl.Unlock()
+	if e.closed {
+		return nil, dataplane.ErrClosed
+	}
+	out := make([]dataplane.Condition, 0, len(e.raised))
+	for _, c := range e.raised {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b dataplane.Condition) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Object, b.Object))
+	})
+	return out, nil
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// blockSize is the number of counters that one publish carries.
+const blockSize = shm.BlockLen
+
+// plan says what one poll cycle reads and where it goes. The poller runs it,
+// control calls change it, both under mu.
+type plan struct {
+	mu       sync.Mutex
+	counters uint32 // indices below it are rows of blocks, from it on records
+	blocks   []blockPlan
+	records  map[uint32]*feed // by index
+	pairs    []Pair           // scratch of one block
+
+	tracked                    []tracked // by index: whose history is kept
+	nextHistory, historyPeriod int64
+}
+
+// tracked is a counter whose history is kept. Generation 0: none.
+type tracked struct {
+	handle shm.Handle
+	seen   uint64    // packets last written to the ring
+	now    shm.Value // of a record, which has no row to look at
+}
+
+// blockPlan is one block: its values as last published, and what feeds them.
+type blockPlan struct {
+	feeds []feed
+	rows  shm.Block
+}
+
+// feed is what one backend counts for one block or record. The slices run in parallel.
+type feed struct {
+	backend Backend
+	ids     []uint32 // as the backend calls them
+	at      []uint8  // row
+	base    []Pair   // what the total had reached before this source
+}
+
+// newPlan is for a mirror of so many counters and records; a history period of 0 keeps none.
+func newPlan(counters, records int, history time.Duration) *plan {
+	return &plan{
+		tracked: make([]tracked, counters+records), historyPeriod: int64(history),
+		counters: uint32(counters),
+		blocks:   make([]blockPlan, (counters+blockSize-1)/blockSize),
+		records:  make(map[uint32]*feed),
+		pairs:    make([]Pair, blockSize),
+	}
+}
+
+// restore makes v the value that the block publishes for index until set names a source.
+func (p *plan) restore(index uint32, v shm.Value) {
+	if index >= p.counters {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*p.row(index) = v
+}
+
+// set makes counter id of b the source of h from the next cycle on.
+func (p *plan) set(h shm.Handle, b Backend, id uint32, base Pair) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	index := h.Index
+	p.unset(index)
+	p.tracked[index] = tracked{handle: h, seen: base.Packets}
+	if index >= p.counters {
+		p.records[index] = &feed{backend: b, ids: []uint32{id}, base: []Pair{base}}
+		return
+	}
+	bp := &p.blocks[index/blockSize]
+	f := bp.feedOf(b)
+	f.ids = append(f.ids, id)
+	f.at = append(f.at, uint8(index%blockSize))
+	f.base = append(f.base, base)
+}
+
+// row is where the block publishes index.
+func (p *plan) row(index uint32) *shm.Value { return &p.blocks[index/blockSize].rows[index%blockSize] }
+
+// clear ends the publishing of index; its row is absent from the next cycle on.
+func (p *plan) clear(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unset(index)
+	p.tracked[index] = tracked{}
+	if index < p.counters {
+		*p.row(index) = shm.Value{}
+	}
+}
+
+func (p *plan) unset(index uint32) {
+	if index >= p.counters {
+		delete(p.records, index)
+		return
+	}
+	bp, row := &p.blocks[index/blockSize], uint8(index%blockSize)
+	for i := range bp.feeds {
+		f := &bp.feeds[i]
+		for j, at := range f.at {
+			if at == row {
+				last := len(f.at) - 1
+				f.ids[j], f.at[j], f.base[j] = f.ids[last], f.at[last], f.base[last]
+				f.ids, f.at, f.base = f.ids[:last], f.at[:last], f.base[:last]
+				return
+			}
+		}
+	}
+}
+
+func (bp *blockPlan) feedOf(b Backend) *feed {
+	for i := range bp.feeds {
+		if bp.feeds[i].backend == b {
+			return &bp.feeds[i]
+		}
+	}
+	bp.feeds = append(bp.feeds, feed{backend: b})
+	return &bp.feeds[len(bp.feeds)-1]
+}
+
+// publisher is what a cycle needs of shm.Writer.
+type publisher interface {
+	BeginCycle() uint64
+	PublishBlock(block int, values *shm.Block)
+	PublishRecord(index uint32, v shm.Value)
+	AppendHistory(h shm.Handle, v shm.Value)
+	EndCycle(now int64)
+}
+
+// cycle reads everything and publishes it under one cycle number, sampled at
+// now. A block whose source cannot be read keeps its last values and their sample
+// times, so that it shows its age; the error says which.
+func (p *plan) cycle(w publisher, now int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var failed error
+	w.BeginCycle()
+	for b := range p.blocks {
+		bp := &p.blocks[b]
+		live := false
+		for i := range bp.feeds {
+			f := &bp.feeds[i]
+			if len(f.ids) == 0 {
+				continue
+			}
+			live = true
+			pairs := p.pairs[:len(f.ids)]
+			if err := f.backend.Read(f.ids, pairs); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.backend.Name(), err))
+				continue
+			}
+			bp.fill(f, pairs, now)
+		}
+		if live {
+			w.PublishBlock(b, &bp.rows)
+		}
+	}
+	for index, f := range p.records {
+		pairs := p.pairs[:1]
+		if err := f.backend.Read(f.ids, pairs); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("reading record %d from %s: %w", index, f.backend.Name(), err))
+			continue
+		}
+		v := shm.Value{Packets: f.base[0].Packets + pairs[0].Packets, Bytes: f.base[0].Bytes + pairs[0].Bytes, SampledAt: now}
+		p.tracked[index].now = v
+		w.PublishRecord(index, v)
+	}
+	if p.historyPeriod > 0 && now >= p.nextHistory {
+		p.nextHistory = now + p.historyPeriod
+		p.remember(w)
+	}
+	w.EndCycle(now)
+	return failed
+}
+
+// remember writes what has changed since the last time to the mirror's ring.
+// Once a period, not once a cycle, so that a ring of n records reaches back at least n
+// periods divided by the number of counters that move.
+func (p *plan) remember(w publisher) {
+	for i := range p.tracked {
+		t := &p.tracked[i]
+		if t.handle.Generation == 0 {
+			continue
+		}
+		v := t.now
+		if uint32(i) < p.counters {
+			v = *p.row(uint32(i))
+		}
+		if v.Packets != t.seen {
+			t.seen = v.Packets
+			w.AppendHistory(t.handle, v)
+		}
+	}
+}
+
+// fill adds each source's base and puts the totals in their rows. The lengths
+// are pinned so that the loop carries no bounds check.
+func (bp *blockPlan) fill(f *feed, pairs []Pair, now int64) {
+	at, base := f.at[:len(pairs)], f.base[:len(pairs)]
+	for j := range pairs {
+		bp.rows[at[j]%blockSize] = shm.Value{
+			Packets: base[j].Packets + pairs[j].Packets, Bytes: base[j].Bytes + pairs[j].Bytes, SampledAt: now,
+		}
+	}
+}

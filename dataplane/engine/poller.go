@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const (
+	defaultPeriod        = 10 * time.Millisecond
+	defaultHistoryPeriod = time.Second
+	// conditionWindow is how many cycles are looked at together to say that polling is late.
+	conditionWindow = 128
+)
+
+// poller runs the plan, at a fixed period or without pause on a core of its own.
+type poller struct {
+	plan   *plan
+	writer *shm.Writer
+	cfg    dataplane.PollConfig
+	log    *slog.Logger
+
+	cycles   atomic.Uint64
+	overruns atomic.Uint64 // cycles that were due before the one before them had ended
+	failing  atomic.Pointer[string]
+	late     atomic.Bool // more than one in eight of the last window
+}
+
+// run polls until ctx ends, then once more, so that what was counted by then is published.
+func (p *poller) run(ctx context.Context) {
+	if p.cfg.Busy {
+		p.runBusy(ctx)
+	} else {
+		p.runPeriodic(ctx)
+	}
+	p.once()
+}
+
+func (p *poller) runPeriodic(ctx context.Context) {
+	period := p.cfg.Period
+	if period == 0 {
+		period = defaultPeriod
+	}
+	// A ticker drops ticks that nobody took, so a late cycle is followed by the
+	// next one on the grid, and never by a burst of those that were missed.
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	var late int
+	for n := 1; ; n++ {
+		start := time.Now()
+		p.once()
+		if time.Since(start) > period {
+			p.overruns.Add(1)
+			late++
+		}
+		if n%conditionWindow == 0 {
+			p.late.Store(late > conditionWindow/8)
+			late = 0
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *poller) runBusy(ctx context.Context) {
+	runtime.LockOSThread()
+	// The thread keeps its affinity, so it is not given back: no UnlockOSThread.
+	if err := pinThread(p.cfg.CPU); err != nil {
+		p.log.Warn("pinning the poller to its core", "cpu", p.cfg.CPU, "err", err)
+	}
+	for ctx.Err() == nil {
+		p.once()
+	}
+}
+
+// once is one poll cycle.
+func (p *poller) once() {
+	now := shm.Now()
+	err := p.plan.cycle(p.writer, now)
+	p.cycles.Add(1)
+	p.report(err)
+}
+
+// report logs a failing source when it begins and when it ends, not every cycle.
+func (p *poller) report(err error) {
+	was := p.failing.Load()
+	switch {
+	case err == nil && was == nil:
+	case err == nil:
+		p.failing.Store(nil)
+		p.log.Info("reading counters again")
+	case was == nil || *was != err.Error():
+		text := err.Error()
+		p.failing.Store(&text)
+		p.log.Error("reading counters", "err", err)
+	}
+}
+
+func (p *poller) conditions(now time.Time) []dataplane.Condition {
+	var out []dataplane.Condition
+	if text := p.failing.Load(); text != nil {
+		out = append(out, dataplane.Condition{
+			Code: "source-unreadable", Severity: dataplane.High, Object: "poller", Text: *text,
+			Fix: "flowtally doctor", Since: now,
+		})
+	}
+	if p.late.Load() {
+		out = append(out, dataplane.Condition{
+			Code: "poll-overrun", Severity: dataplane.Low, Object: "poller",
+			Text: "poll cycles take longer than their period; values are older than configured",
+			Fix:  "raise poll.period, or give the process more CPU", Since: now,
+		})
+	}
+	return out
+}

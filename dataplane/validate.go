@@ -1,0 +1,85 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+var (
+	instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+	backends     = []string{"", "auto", "xdp", "sim"}
+	xdpModes     = []string{"", "auto", "native", "generic"}
+)
+
+// minPeriod is the shortest poll period that is accepted: below it, Busy is the honest way.
+const minPeriod = 100 * time.Microsecond
+
+// Validate reports every rule that the configuration breaks, joined. Each error names
+// the field, the cause and the next step.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Instance != "" && !instanceName.MatchString(c.Instance) {
+		bad("instance %q: 1 to 32 characters of a-z, 0-9 and -", c.Instance)
+	}
+	if !slices.Contains(backends, c.Backend) {
+		bad("backend %q: use auto, xdp or sim", c.Backend)
+	}
+	if len(c.Interfaces) == 0 && c.Backend != "sim" {
+		bad("interfaces: none to count on; name at least one, or use backend sim")
+	}
+	names := make(map[string]bool)
+	for _, i := range c.Interfaces {
+		if i.Name == "" || len(i.Name) > 15 {
+			bad("interface %q: a name of 1 to 15 bytes", i.Name)
+		}
+		if names[i.Name] {
+			bad("interface %q: listed twice; remove one", i.Name)
+		}
+		names[i.Name] = true
+		if !slices.Contains(xdpModes, i.Mode) {
+			bad("interface %q: mode %q: use auto, native or generic", i.Name, i.Mode)
+		}
+	}
+	flows := make(map[string]bool)
+	for _, f := range c.Flows {
+		if err := f.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if flows[f.Name] {
+			bad("flow %q: defined twice; rename one", f.Name)
+		}
+		flows[f.Name] = true
+		if f.Interface != "" && !names[f.Interface] {
+			bad("flow %q: interface %q is not listed under interfaces; add it there", f.Name, f.Interface)
+		}
+	}
+	if n := c.Mirror.Counters; n < 0 || n > 1<<24 {
+		bad("mirror.counters %d: 0 to %d", n, 1<<24)
+	}
+	if n := c.Mirror.LatencyCounters; n < 0 || n > 1<<20 {
+		bad("mirror.latency_counters %d: 0 to %d", n, 1<<20)
+	}
+	if n := c.Mirror.History; n < -1 || n > 1<<24 {
+		bad("mirror.history %d: -1 (none) to %d", n, 1<<24)
+	}
+	if d := c.Mirror.HistoryPeriod; d < 0 {
+		bad("mirror.history_period %s: not below 0", d)
+	}
+	if m := c.Mirror.Mode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0 {
+		bad("mirror.mode %#o: read for whom you like, write for the owner only, as 0644 or 0600", uint32(m))
+	}
+	if d := c.Poll.Period; d != 0 && d < minPeriod {
+		bad("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
+	}
+	if c.Poll.CPU < 0 {
+		bad("poll.cpu %d: not below 0", c.Poll.CPU)
+	}
+	if n := c.XDP.MaxFlows; n < 0 || n > 1<<22 {
+		bad("xdp.max_flows %d: 0 to %d", n, 1<<22)
+	}
+	return errors.Join(errs...)
+}
