@@ -60,6 +60,15 @@ func measured(row Row, s summary) Result {
 	return r
 }
 
+// List is the report of a run that measured nothing: every row is null.
+func List(rows []Row) *Report {
+	r := &Report{Schema: 1}
+	for _, row := range rows {
+		r.Results = append(r.Results, null(row, "against: "+row.Ref))
+	}
+	return r
+}
+
 // Missed lists what keeps a gate from opening. By itself that is every row
 // whose ratio is above its bound, and every bounded row that is null: a bound
 // that was not measured was not shown to hold. With beyondNoise it is only the

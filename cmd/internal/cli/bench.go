@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/shmrows"
+)
+
+// benchCmd measures this machine: every figure a ratio to a floor or a peer.
+type benchCmd struct {
+	outputFlag
+	Rows  []string `name:"row" short:"r" placeholder:"NAME" help:"Measure these rows only; patterns as of the shell, several allowed."`
+	Gate  bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
+	Short bool     `help:"A few seconds in all; with --gate, fail only on a miss that is beyond the run's own noise."`
+	List  bool     `help:"Print the rows and their bounds, and measure nothing."`
+}
+
+// benchRows is every row, in the order in which it is printed.
+func benchRows() []bench.Row {
+	return shmrows.Rows()
+}
+
+func (c *benchCmd) Run(env *Env) error {
+	rows, err := bench.Select(benchRows(), c.Rows)
+	if err != nil {
+		return &usageError{err}
+	}
+	var options bench.Options
+	if c.Short {
+		options = bench.Short()
+	}
+	options.Logger = env.Logger
+	var report *bench.Report
+	if c.List {
+		report = bench.List(rows)
+	} else if report, err = bench.Run(env.Context, rows, options); err != nil {
+		return fmt.Errorf("bench: measuring: %w", err)
+	}
+	if c.json() {
+		err = report.WriteJSON(env.Stdout)
+	} else {
+		err = report.WriteTable(env.Stdout)
+	}
+	if err != nil {
+		return err
+	}
+	if !c.Gate || c.List {
+		return nil
+	}
+	missed := report.Missed(c.Short)
+	for _, line := range missed {
+		fmt.Fprintln(env.Stderr, line)
+	}
+	if len(missed) > 0 {
+		return withHint(fmt.Errorf("bench: %d of %d rows miss their bound", len(missed), len(rows)),
+			"again on an otherwise idle machine; --log.level debug shows every attempt")
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package shmrows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const snapshotCounters = 16384
+
+// openSnapshot: a labelled snapshot of 16,384 counters into one that was filled
+// before, against Go's copy of as many values from heap to heap. The snapshot
+// also copies 64 bytes of label per block, and its source is the mapping.
+func openSnapshot(context.Context, bench.Env) (*bench.Sides, error) {
+	return sides(func(open *closers) (*bench.Sides, error) {
+		m, err := newMirror(open, snapshotCounters, 0)
+		if err != nil {
+			return nil, err
+		}
+		var snap shm.Snapshot
+		if err := m.r.Snapshot(&snap); err != nil {
+			return nil, err
+		}
+		if !snap.SameCycle || snap.Sampled != snapshotCounters/shm.BlockLen {
+			return nil, fmt.Errorf("snapshot: label %+v: %w", snap.Label, bench.ErrDisturbed)
+		}
+		from, to := make([]shm.Value, snapshotCounters), make([]shm.Value, snapshotCounters)
+		for i := range from {
+			from[i] = value(uint64(i))
+		}
+		take := func(_ context.Context, n int) (float64, error) {
+			var err error
+			ns, _ := bench.Timed(bench.ThreadCPU, func(n int) {
+				for range n {
+					if err = m.r.Snapshot(&snap); err != nil {
+						return
+					}
+				}
+			})(nil, n)
+			return ns, err
+		}
+		return &bench.Sides{
+			Ours: take,
+			Ref: bench.Timed(bench.ThreadCPU, func(n int) {
+				for range n {
+					copy(to, from)
+				}
+			}),
+		}, nil
+	})
+}
+
+// openPublish: PublishBlock of one block again and again, against Go's copy of
+// its values. What a publish writes besides is part of it.
+func openPublish(context.Context, bench.Env) (*bench.Sides, error) {
+	return sides(func(open *closers) (*bench.Sides, error) {
+		m, err := newMirror(open, shm.BlockLen, 0)
+		if err != nil {
+			return nil, err
+		}
+		b := block(2)
+		to := new(shm.Block)
+		return &bench.Sides{
+			Ours: bench.Timed(bench.ThreadCPU, func(n int) {
+				m.w.BeginCycle()
+				for range n {
+					m.w.PublishBlock(0, &b)
+				}
+				m.w.EndCycle(shm.Now())
+			}),
+			Ref: bench.Timed(bench.ThreadCPU, func(n int) {
+				for range n {
+					copyOut(to, &b)
+				}
+			}),
+		}, nil
+	})
+}
+
+//go:noinline
+func copyOut(to, from *shm.Block) { copy(to[:], from[:]) }

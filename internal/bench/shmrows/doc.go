@@ -1,0 +1,23 @@
+// Package shmrows holds the rows of the bench that are about the mirror, with
+// its readers in Go and in C.
+//
+// Every row makes a mirror of its own on the tmpfs and removes it. Where a row
+// needs a second thread it runs pinned to the other CPU; without one the row is
+// null. Package bench says how sides are run and compared.
+//
+//   - shm.read: one counter read with Counter.Load while nothing is published,
+//     against three atomic loads of adjacent words, in loops of the same form.
+//   - shm.read.c: the same with ft_load of flowtally.h, compiled here, against
+//     three load-acquires in C.
+//   - shm.read.busy: Counter.Load of a latency counter that is published 1 M
+//     times a second on the other CPU, against the same without the publishing.
+//     CPU time of the reading thread; rounds in which the writer did not keep
+//     its rate within a tenth are discarded.
+//   - shm.snapshot.16k: Reader.Snapshot of 256 full blocks (with their labels),
+//     against one copy of 16,384 values.
+//   - shm.publish: PublishBlock of one block (two copies are written in turn),
+//     against one copy of 64 values to one place.
+//   - shm.visible: PublishRecord on one CPU until Counter.Load shows it on the
+//     other, there and back by two mirrors, half of it; against two words that
+//     two CPUs store and load in the same way. The median of times of 8 round trips.
+package shmrows

@@ -1,0 +1,67 @@
+package shmrows
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// mirror is a mirror of its own for one row, in a directory of its own on the
+// tmpfs that mirrors live on.
+type mirror struct {
+	path    string
+	w       *shm.Writer
+	r       *shm.Reader
+	handles []shm.Handle // of the block counters, then of the latency counters
+}
+
+// newMirror makes a mirror in which every counter holds a value.
+func newMirror(open *closers, counters, latency int) (*mirror, error) {
+	dir, err := os.MkdirTemp("/dev/shm", "flowtally-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("mirror: making a directory: %w", err)
+	}
+	open.add(func() error { return os.RemoveAll(dir) })
+	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
+	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64})
+	if err != nil {
+		return nil, err
+	}
+	open.add(m.w.Close)
+	for i := range counters + latency {
+		h, err := m.w.Add(shm.Entry{Name: fmt.Sprintf("c%d", i), Kind: "flow", Latency: i >= counters, Valid: true})
+		if err != nil {
+			return nil, err
+		}
+		m.handles = append(m.handles, h)
+	}
+	m.w.BeginCycle()
+	b := block(1)
+	for i := range counters / shm.BlockLen {
+		m.w.PublishBlock(i, &b)
+	}
+	for _, h := range m.handles[counters:] {
+		m.w.PublishRecord(h.Index, value(1))
+	}
+	m.w.EndCycle(shm.Now())
+	if m.r, err = shm.Open(m.path, shm.ReaderOptions{}); err != nil {
+		return nil, err
+	}
+	open.add(m.r.Close)
+	return m, nil
+}
+
+// value is the n-th value of a counter. Every reader can check it.
+func value(n uint64) shm.Value {
+	return shm.Value{Packets: n, Bytes: 1500 * n, SampledAt: int64(10*n + 1)}
+}
+
+// block is the n-th values of a block.
+func block(n uint64) (b shm.Block) {
+	for i := range b {
+		b[i] = value(n)
+	}
+	return b
+}

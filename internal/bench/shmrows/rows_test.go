@@ -1,0 +1,54 @@
+package shmrows
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// Every row can be opened and measured, leaves nothing behind, and says why
+// when it is null. Bounds are held by `flowtally bench --gate`, not here: a
+// machine that runs tests is not idle.
+func TestRowsAreMeasured(t *testing.T) {
+	need.Tool(t, "cc")
+	before := mirrors(t)
+	options := bench.Short()
+	options.Attempts = 1
+	report, err := bench.Run(t.Context(), Rows(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Results {
+		switch {
+		case r.Ratio != nil:
+			if *r.Ours <= 0 || *r.RefNS <= 0 {
+				t.Errorf("%s: %v ns against %v ns", r.Name, *r.Ours, *r.RefNS)
+			}
+			t.Logf("%s: %.2f ns, %.2f times %s", r.Name, *r.Ours, *r.Ratio, r.Ref)
+		case strings.HasPrefix(r.Reason, "noise: "), strings.Contains(r.Reason, bench.ErrDisturbed.Error()),
+			strings.Contains(r.Reason, errOneCPU.Error()):
+			t.Logf("%s: %s", r.Name, r.Reason)
+		default:
+			t.Errorf("%s: %s", r.Name, r.Reason)
+		}
+	}
+	if after := mirrors(t); after != before {
+		t.Errorf("%d directories of the bench were left behind", after-before)
+	}
+}
+
+func mirrors(t *testing.T) int {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err != nil {
+		need.Missing(t, "shm", err.Error())
+	}
+	list, err := filepath.Glob("/dev/shm/flowtally-bench-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
