@@ -2,10 +2,11 @@
  * instant, bytes == 1500 * packets and sampled_at == 10 * packets + 1, and
  * packets never fall. Every read is checked.
  *
- *     torn PATH READS NAME...
+ *     torn PATH READS SECONDS NAME...
  *
- * ends after READS loads (with a snapshot and the history's news in between),
- * prints how many it made and how many were torn, and exits 1 when any was. */
+ * ends after READS loads and SECONDS, whichever is later (with a snapshot and
+ * the history's news in between), prints how many it made, how many of them saw
+ * a new value and how many were torn, and exits 1 when any was. */
 #include "flowtally.h"
 
 #include <inttypes.h>
@@ -22,16 +23,17 @@ int main(int argc, char **argv) {
 	static ft_counter c[COUNTERS];
 	static ft_handle h[COUNTERS];
 	static uint64_t last[COUNTERS];
-	uint64_t reads = 0, torn = 0, back = 0, busy = 0, snapshots = 0, records = 0, positions = 0;
-	const int n = argc - 3 < COUNTERS ? argc - 3 : COUNTERS;
+	uint64_t reads = 0, changes = 0, torn = 0, back = 0, busy = 0, snapshots = 0, records = 0, positions = 0;
+	const int n = argc - 4 < COUNTERS ? argc - 4 : COUNTERS;
 	ft_reader r;
 	ft_snapshot snap;
 	ft_cursor cur;
 	if (n < 1) return 2;
 	const uint64_t want = strtoull(argv[2], NULL, 10);
+	const int64_t end = ft_now() + (int64_t)(strtod(argv[3], NULL) * 1e9);
 	int err = ft_open(&r, argv[1], NULL);
 	for (int i = 0; !err && i < n; i++)
-		if (!(err = ft_lookup(&r, argv[3 + i], &h[i]))) err = ft_counter_open(&r, h[i], &c[i]);
+		if (!(err = ft_lookup(&r, argv[4 + i], &h[i]))) err = ft_counter_open(&r, h[i], &c[i]);
 	if (!err) err = ft_snapshot_open(&snap, &r, h, (size_t)n);
 	if (!err) err = ft_cursor_open(&cur, &r, 0);
 	if (err) {
@@ -39,8 +41,8 @@ int main(int argc, char **argv) {
 		return 2;
 	}
 	const uint64_t start = cur.seen;
-	while (reads < want) {
-		for (int k = 0; k < 10000; k++) {
+	while (reads < want || ft_now() < end) {
+		for (int k = 0; k < 1000; k++) {
 			for (int i = 0; i < n; i++) {
 				ft_value v;
 				err = ft_load(&c[i], &v);
@@ -52,6 +54,7 @@ int main(int argc, char **argv) {
 				reads++;
 				torn += !whole(&v);
 				back += v.packets < last[i];
+				changes += v.packets != last[i];
 				last[i] = v.packets;
 			}
 		}
@@ -76,9 +79,9 @@ int main(int argc, char **argv) {
 			positions += rec.position != start + records + cur.lost;
 		}
 	}
-	printf("reads %" PRIu64 " torn %" PRIu64 " back %" PRIu64 " busy %" PRIu64 " snapshots %" PRIu64 " records %" PRIu64
+	printf("reads %" PRIu64 " changes %" PRIu64 " torn %" PRIu64 " back %" PRIu64 " busy %" PRIu64 " snapshots %" PRIu64 " records %" PRIu64
 	       " lost %" PRIu64 " misplaced %" PRIu64 "\n",
-	       reads, torn, back, busy, snapshots, records, cur.lost, positions);
+	       reads, changes, torn, back, busy, snapshots, records, cur.lost, positions);
 	return torn || back || positions ? 1 : 0;
 broken:
 	fprintf(stderr, "reading: %d %s\n", err, ft_strerror(err));
