@@ -90,6 +90,7 @@ const (
 
 	hdrHistoryIntent = 1024
 	hdrHistoryTail   = 1032
+	hdrHistoryBase   = 1040
 
 	hdrWait = 1152 // 64 bytes reserved for the futex word of waits
 

@@ -1,0 +1,119 @@
+package shm
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Options shape a mirror and its writer. The zero value makes or takes over the
+// default instance's.
+type Options struct {
+	// Path of the file, on a tmpfs. Empty means DefaultPath(""). Its directory
+	// is made when it is missing; only the writer's user may be able to write to it.
+	Path string
+	// Counters is the capacity in block counters, rounded up to whole blocks.
+	// 0 means 4096, -1 none. A mirror that is there never shrinks.
+	Counters int
+	// LatencyCounters is the capacity in records. 0 means 64, -1 none.
+	LatencyCounters int
+	// History is the capacity of the ring in records, rounded up to a power of
+	// two. 0 means 65536, -1 none.
+	History int
+	// Mode of the file. 0 means 0644.
+	Mode fs.FileMode
+	// CoolDown is how long a freed slot waits before it is used again.
+	// 0 means 1 s, a negative one not at all.
+	CoolDown time.Duration
+	// HeartbeatPeriod is how often readers may expect a sign of life. 0 means 500 ms.
+	HeartbeatPeriod time.Duration
+	// Replace throws away a file at Path that is not a valid mirror. Without it
+	// such a file is refused and stays as it is.
+	Replace bool
+	// Logger; nil discards.
+	Logger *slog.Logger
+
+	hook func(step string) // tests: called at the named steps
+}
+
+func (o Options) withDefaults() Options {
+	if o.Path == "" {
+		o.Path = DefaultPath("")
+	}
+	def := func(n *int, d int) {
+		switch *n {
+		case 0:
+			*n = d
+		case -1:
+			*n = 0
+		}
+	}
+	def(&o.Counters, 4096)
+	def(&o.LatencyCounters, 64)
+	def(&o.History, 65536)
+	if o.Mode == 0 {
+		o.Mode = 0o644
+	}
+	if o.CoolDown == 0 {
+		o.CoolDown = time.Second
+	}
+	o.CoolDown = max(0, o.CoolDown)
+	if o.HeartbeatPeriod <= 0 {
+		o.HeartbeatPeriod = 500 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// newWriter starts writing the mirror in m, fresh or left by another writer at
+// any point of its work, and goes on with what is in it.
+func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {
+	generation, err := newGeneration()
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{path: o.Path, lock: lock, m: m, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook}
+	now := Now()
+	w.step("adopt-begin")
+	w.adopt(now)
+	w.step("adopt-repaired")
+
+	h := v.hdr
+	first := h.generation == 0
+	atomic.StoreInt64(&h.started, now)
+	atomic.StoreInt64(&h.startedWall, time.Now().UnixNano())
+	atomic.StoreInt64(&h.heartbeatPeriod, int64(o.HeartbeatPeriod))
+	atomic.StoreInt64(&h.coolDown, int64(o.CoolDown))
+	if !first {
+		atomic.AddUint64(&h.takeovers, 1)
+	}
+	w.beat(now)
+	atomic.StoreUint64(&h.successor, 0)
+	atomic.StoreInt64(&h.supersededAt, 0)
+	w.step("adopt-generation")
+	atomic.StoreUint64(&h.generation, generation)
+	atomic.StoreUint32(&h.state, uint32(Boot))
+	w.changed()
+	w.step("adopt-done")
+	return w, nil
+}
+
+// newGeneration answers a random number that is not 0.
+func newGeneration() (uint64, error) {
+	var b [8]byte
+	for {
+		if _, err := rand.Read(b[:]); err != nil {
+			return 0, fmt.Errorf("drawing a generation: %w", err)
+		}
+		if g := binary.NativeEndian.Uint64(b[:]); g != 0 {
+			return g, nil
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package shm
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create makes the mirror at o.Path, or takes over the one that is there: its
+// counters, handles, totals and history go on, whatever point its writer was
+// killed at. When o asks for more than it holds, a larger file with its contents
+// takes its name. The caller is the only writer until Close: ErrInUse.
+func Create(o Options) (*Writer, error) {
+	o = o.withDefaults()
+	want, err := plan(o.Counters, o.LatencyCounters, o.History)
+	if err != nil {
+		return nil, fmt.Errorf("%s: creating mirror: %w", o.Path, err)
+	}
+	if err := prepareDir(filepath.Dir(o.Path), o.Logger); err != nil {
+		return nil, err
+	}
+	lock, err := takeLock(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	w, err := createLocked(o, want, lock)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func createLocked(o Options, want geometry, lock *os.File) (*Writer, error) {
+	sweep(o)
+	m, v, err := openExisting(o)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return createFile(o, want, nil, lock)
+	case err != nil && o.Replace && !errors.Is(err, ErrPermission):
+		o.Logger.Warn("replacing a file that is not a valid mirror", "path", o.Path, "reason", err)
+		return createFile(o, want, nil, lock)
+	case err != nil:
+		return nil, err
+	}
+	have := v.geometry()
+	if all := have.union(want); all != have {
+		o.Logger.Info("growing mirror", "path", o.Path, "counters", all.counters, "latency", all.records, "history", all.history)
+		return createFile(o, all, v, lock)
+	}
+	return newWriter(o, m, v, lock)
+}
+
+// openExisting maps the mirror at o.Path for writing and makes sure that it is
+// whole: nothing is taken over that this program does not understand.
+func openExisting(o Options) (*mapping, *view, error) {
+	f, st, err := openRegular(o.Path, unix.O_RDWR)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if uid := uint32(os.Geteuid()); st.Uid != uid {
+		return nil, nil, fmt.Errorf("%s: taking over mirror: belongs to user %d, not to user %d: remove it or run as its owner: %w",
+			o.Path, st.Uid, uid, ErrPermission)
+	}
+	var v *view
+	refuse := func(err error) error {
+		return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away, or ask for it to be replaced", o.Path, err)
+	}
+	if st.Size < headerSize {
+		return nil, nil, refuse(fmt.Errorf("%d bytes are shorter than a header: %w", st.Size, ErrTruncated))
+	}
+	m, err := mapFile(f, st.Size, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = Guard(func() (err error) {
+		if v, err = attach(m.b); err != nil {
+			return err
+		}
+		if ps := v.check(); len(ps) > 0 {
+			return fmt.Errorf("%d broken invariants, the first: %v: %w", len(ps), ps[0], ErrFormat)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, refuse(err)
+	}
+	if err := f.Chmod(o.Mode); err != nil {
+		return nil, nil, fmt.Errorf("%s: setting mode: %w", o.Path, err)
+	}
+	return m, v, nil
+}
+
+// createFile makes a mirror whole under another name, with the contents of old
+// if there is one, and gives it the name of o.Path.
+func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err error) {
+	step := func(name string) {
+		if o.hook != nil {
+			o.hook(name)
+		}
+	}
+	_, length := g.sections()
+	tmp := filepath.Join(filepath.Dir(o.Path), tempPrefix(o.Path)+strings.ToLower(rand.Text()))
+	step("create-begin")
+	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, o.Mode)
+	if err != nil {
+		return nil, fmt.Errorf("%s: creating mirror: %w", o.Path, err)
+	}
+	defer f.Close()
+	defer func() {
+		if err != nil {
+			os.Remove(tmp)
+		}
+	}()
+	step("create-opened")
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(length)); err != nil {
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			return nil, fmt.Errorf("%s: reserving %d bytes for the mirror: %w: free space on %s, enlarge it (mount -o remount,size=…), or ask for fewer counters or less history: %w",
+				o.Path, length, err, filepath.Dir(o.Path), ErrFull)
+		}
+		return nil, fmt.Errorf("%s: reserving %d bytes for the mirror: %w", o.Path, length, err)
+	}
+	if err := f.Chmod(o.Mode); err != nil { // the umask has had its say
+		return nil, fmt.Errorf("%s: setting mode: %w", o.Path, err)
+	}
+	step("create-allocated")
+	m, err := mapFile(f, int64(length), true)
+	if err != nil {
+		return nil, err
+	}
+	v, err := format(m.b, g, time.Now().UnixNano())
+	if err != nil {
+		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
+	}
+	step("create-formatted")
+	if old != nil {
+		v.carry(old)
+	}
+	step("create-carried")
+	if w, err = newWriter(o, m, v, lock); err != nil {
+		return nil, err
+	}
+	v.ready()
+	step("create-ready")
+	if old != nil {
+		// Before the rename: a reader that looks too early finds this file again
+		// and waits for the successor; were it told afterwards, a kill in between
+		// would leave it with a file that nobody writes.
+		atomic.StoreUint64(&old.hdr.successor, w.Generation())
+		atomic.StoreInt64(&old.hdr.supersededAt, Now())
+		atomic.StoreUint32(&old.hdr.state, uint32(Superseded))
+		step("create-superseded")
+	}
+	if err := os.Rename(tmp, o.Path); err != nil {
+		return nil, fmt.Errorf("%s: naming mirror: %w", o.Path, err)
+	}
+	step("create-renamed")
+	return w, nil
+}
+
+func tempPrefix(path string) string { return "." + filepath.Base(path) + ".tmp-" }
+
+// sweep removes what killed writers left half-made. The lock is held: nobody
+// else is making one.
+func sweep(o Options) {
+	dir := filepath.Dir(o.Path)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, d := range list {
+		if strings.HasPrefix(d.Name(), tempPrefix(o.Path)) {
+			if err := os.Remove(filepath.Join(dir, d.Name())); err == nil {
+				o.Logger.Info("removed a half-made mirror", "path", filepath.Join(dir, d.Name()))
+			}
+		}
+	}
+}

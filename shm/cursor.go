@@ -1,0 +1,127 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Record is one entry of the history: what a counter showed at a time.
+type Record struct {
+	Position uint64 // number of the record in the history, from 1
+	Handle   Handle
+	Value    Value
+	Cycle    uint64
+	Kind     uint32 // 0: a sample; skip what you do not know
+}
+
+// Cursor reads the history in order. It belongs to one goroutine at a time.
+type Cursor struct {
+	path string
+	v    *view
+	m    *mapping
+	at   uint64 // number of the last record seen
+	lost uint64
+}
+
+// History answers a cursor that starts with the next record to be written.
+// Rewind makes it start with the oldest that is there.
+func (r *Reader) History() (*Cursor, error) {
+	if r.closed.Load() {
+		return nil, ErrClosed
+	}
+	c := &Cursor{path: r.path, v: r.v, m: r.m}
+	err := Guard(func() error { c.at = atomic.LoadUint64(&r.v.hdr.historyTail); return nil })
+	return c, err
+}
+
+// Rewind moves the cursor to the oldest record that is there.
+func (c *Cursor) Rewind() {
+	_ = Guard(func() error {
+		intent := atomic.LoadUint64(&c.v.hdr.historyIntent)
+		base := atomic.LoadUint64(&c.v.hdr.historyBase)
+		c.at = max(base, intent-min(intent, uint64(len(c.v.history))))
+		return nil
+	})
+}
+
+// Lost is how many records were overwritten before this cursor came to them, in all.
+func (c *Cursor) Lost() uint64 { return c.lost }
+
+// Next copies the records that follow into dst, at most len(dst), and answers
+// how many, and how many were lost just before the first of them: exactly those
+// that were written and are in no answer of Next. n is 0 when there is nothing new.
+func (c *Cursor) Next(dst []Record) (n int, lost uint64, err error) {
+	if len(dst) == 0 {
+		return 0, 0, nil
+	}
+	err = Guard(func() (err error) { n, lost, err = c.next(dst); return err })
+	c.lost += lost
+	if err != nil {
+		return n, lost, fmt.Errorf("%s: reading history: %w", c.path, err)
+	}
+	return n, lost, nil
+}
+
+func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
+	size := uint64(len(c.v.history))
+	if size == 0 {
+		return 0, 0, nil
+	}
+	h := c.v.hdr
+	// A writer that laps this reader all the time moves it on each time; what
+	// was copied before a lap is kept and returned, the loss after it told next time.
+	for range maxTries {
+		tail := atomic.LoadUint64(&h.historyTail)
+		if tail == c.at {
+			return n, lost, nil
+		}
+		intent := atomic.LoadUint64(&h.historyIntent)
+		// The tail never falls and is at most one behind the intent; the intent
+		// was loaded later. Anything else is not a mirror's doing.
+		if tail < c.at || intent < tail {
+			return n, lost, fmt.Errorf("tail %d and intent %d after record %d: %w", tail, intent, c.at, ErrFormat)
+		}
+		if skip := c.behind(intent, size); skip > 0 {
+			if n > 0 {
+				return n, lost, nil
+			}
+			c.at += skip
+			lost += skip
+			continue
+		}
+		for c.at < tail && n < len(dst) {
+			src := &c.v.history[c.at&(size-1)]
+			var rec historyMem
+			copyWords(words(&rec), words(src))
+			loadFence()
+			if c.behind(atomic.LoadUint64(&h.historyIntent), size) > 0 {
+				break
+			}
+			if rec.position != c.at+1 {
+				return n, lost, fmt.Errorf("record %d says that it is %d: %w", c.at+1, rec.position, ErrFormat)
+			}
+			c.at++
+			dst[n] = Record{
+				Position: rec.position,
+				Handle:   Handle{Index: rec.index, Generation: rec.generation},
+				Value:    Value{Packets: rec.packets, Bytes: rec.bytes, SampledAt: rec.time},
+				Cycle:    rec.cycle,
+				Kind:     rec.kind,
+			}
+			n++
+		}
+		if n == len(dst) || c.at == tail {
+			return n, lost, nil
+		}
+	}
+	return n, lost, nil
+}
+
+// behind answers how many of the records after c.at can no longer be read when
+// intent is being written.
+func (c *Cursor) behind(intent, size uint64) uint64 {
+	if intent <= size || intent-size <= c.at {
+		return 0
+	}
+	return intent - size - c.at
+}

@@ -1,0 +1,129 @@
+package shm
+
+import "sync/atomic"
+
+// maxTries bounds every loop that starts again because the writer moved on.
+const maxTries = 64
+
+// readEntry copies entry i as it stood at one instant at which it was live. It
+// answers the identity word and which of the two slots is current.
+func (v *view) readEntry(i uint32, dst *entryMem) (id, slot uint64, err error) {
+	e := &v.entries[i]
+	for range maxTries {
+		id = atomic.LoadUint64(&e.identity)
+		if id>>32 != entLive {
+			return 0, 0, ErrGone
+		}
+		seq := atomic.LoadUint64(&e.seq)
+		copyWords(words(dst), words(e))
+		loadFence()
+		if atomic.LoadUint64(&e.seq) == seq && atomic.LoadUint64(&e.identity) == id {
+			return id, seq & 1, nil
+		}
+	}
+	return 0, 0, ErrBusy
+}
+
+// entry reads and decodes entry i.
+func (v *view) entry(i uint32, scratch *entryMem) (Entry, error) {
+	id, slot, err := v.readEntry(i, scratch)
+	if err != nil {
+		return Entry{}, err
+	}
+	s := &scratch.slots[slot]
+	return Entry{
+		Handle:    Handle{Index: i, Generation: uint32(id)},
+		Name:      getString(scratch.name[:]),
+		Kind:      getString(scratch.kind[:]),
+		Unit:      getString(scratch.unit[:]),
+		Text:      getString(scratch.text[:]),
+		Labels:    decodeLabels(scratch.labels[:]),
+		Latency:   i >= v.counters(),
+		Source:    getString(s.source[:]),
+		ByteBasis: getString(s.basis[:]),
+		Width:     s.width,
+		Valid:     s.flags&slotFlagValid != 0,
+		Stale:     s.flags&slotFlagStale != 0,
+		Ambiguous: s.flags&slotFlagAmbiguous != 0,
+		AddedAt:   scratch.addedAt,
+		Continuity: Continuity{
+			Cookie:          s.cookie,
+			BasePackets:     s.basePackets,
+			BaseBytes:       s.baseBytes,
+			Discontinuities: s.discontinuities,
+		},
+	}, nil
+}
+
+// allEntries reads every live entry, in the order of the indices.
+func (v *view) allEntries() []Entry {
+	var out []Entry
+	var scratch entryMem
+	v.eachUsed(func(i uint32) {
+		if e, err := v.entry(i, &scratch); err == nil {
+			out = append(out, e)
+		}
+	})
+	return out
+}
+
+// live tells whether h names a live counter now.
+func (v *view) live(h Handle) bool {
+	return int(h.Index) < len(v.entries) &&
+		atomic.LoadUint64(&v.entries[h.Index].identity) == identity(entLive, h.Generation)
+}
+
+// encode fills the entry of a counter that is being added, its identity word,
+// seq and both slots included. born is the epoch from which on the slot is its.
+func (e *Entry) encode(dst *entryMem, born uint64) error {
+	if err := fits("name", e.Name, nameSize, false); err != nil {
+		return err
+	}
+	if err := fits("kind of "+e.Name, e.Kind, kindSize, true); err != nil {
+		return err
+	}
+	if err := fits("unit of "+e.Name, e.Unit, unitSize, true); err != nil {
+		return err
+	}
+	labels, err := encodeLabels(e.Labels)
+	if err != nil {
+		return err
+	}
+	*dst = entryMem{identity: identity(entBuilding, e.Handle.Generation), addedAt: e.AddedAt, born: born, labels: labels}
+	putString(dst.name[:], e.Name)
+	putString(dst.kind[:], e.Kind)
+	putString(dst.unit[:], e.Unit)
+	if putCut(dst.text[:], e.Text) {
+		dst.flags |= entFlagTextCut
+	}
+	s := &dst.slots[0]
+	s.setFlags(e.Valid, e.Stale, e.Ambiguous)
+	s.setContinuity(e.Continuity)
+	s.width = e.Width
+	return s.setSource(e.Source, e.ByteBasis)
+}
+
+func (s *slotMem) setFlags(valid, stale, ambiguous bool) {
+	s.flags &= slotFlagSourceCut
+	for i, on := range [...]bool{valid, stale, ambiguous} {
+		if on {
+			s.flags |= slotFlagValid << i
+		}
+	}
+}
+
+func (s *slotMem) setContinuity(c Continuity) {
+	s.cookie, s.basePackets, s.baseBytes, s.discontinuities = c.Cookie, c.BasePackets, c.BaseBytes, c.Discontinuities
+}
+
+func (s *slotMem) setSource(source, basis string) error {
+	if err := fits("byte basis", basis, basisSize, true); err != nil {
+		return err
+	}
+	putString(s.basis[:], basis)
+	s.flags &^= slotFlagSourceCut
+	if putCut(s.source[:], source) {
+		s.flags |= slotFlagSourceCut
+	}
+	return nil
+}

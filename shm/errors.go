@@ -1,0 +1,37 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinels. The text of an error that wraps one names the file or the counter,
+// the cause and the next step.
+var (
+	// ErrNotFound: no live counter has that name.
+	ErrNotFound = errors.New("no such counter")
+	// ErrGone: the handle's counter was removed; its slot may serve another.
+	ErrGone = errors.New("counter is gone")
+	// ErrBusy: the writer published at every one of many tries to read. Try again.
+	ErrBusy = errors.New("writer publishes faster than this can be read")
+	// ErrExists: a live counter has that name already.
+	ErrExists = errors.New("counter exists")
+	// ErrFull: no slot is free, or no space is left for the file.
+	ErrFull = errors.New("full")
+	// ErrInvalid: an argument breaks a rule; the text says which.
+	ErrInvalid = errors.New("invalid")
+	// ErrInUse: another writer holds the mirror.
+	ErrInUse = errors.New("mirror is in use by another writer")
+	// ErrPermission: the file or its directory belongs to, or may be written by, somebody it should not.
+	ErrPermission = errors.New("unsafe owner or mode")
+	// ErrFormat: the file is not a mirror, or not one of this version.
+	ErrFormat = errors.New("not a mirror of this format")
+	// ErrNotReady: the writer has not finished making the file. Try again.
+	ErrNotReady = errors.New("mirror is not ready")
+	// ErrTruncated: the file is shorter than it says. It is of no use any more.
+	ErrTruncated = errors.New("mirror is truncated")
+	// ErrClosed: the reader or writer was closed.
+	ErrClosed = errors.New("mirror closed")
+	// ErrNotSupported: this platform cannot do it.
+	ErrNotSupported = fmt.Errorf("mirror writer needs Linux (tmpfs and fallocate): %w", errors.ErrUnsupported)
+)

@@ -1,0 +1,35 @@
+package shm
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// Guard runs fn and turns a fault on mapped memory inside it into ErrTruncated.
+//
+// A mirror's file is never truncated by its writer, and only its owner could do
+// it. Open, Lookup, Entries, Snapshot, Cursor.Next and Check are guarded. Counter.Load is not, because it would cost
+// ten times the load: a program that must survive its mirror being truncated by
+// its owner wraps its loop in Guard.
+func Guard(fn func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if r := recover(); r != nil {
+			err = faulted(r)
+		}
+	}()
+	return fn()
+}
+
+// faulted answers the error for a recovered memory fault, and goes on panicking
+// for anything else.
+func faulted(r any) error {
+	if e, ok := r.(runtime.Error); ok {
+		if f, ok := e.(interface{ Addr() uintptr }); ok {
+			return fmt.Errorf("fault at address %#x: the file was cut short under the mapping: open it again: %w", f.Addr(), ErrTruncated)
+		}
+	}
+	panic(r)
+}

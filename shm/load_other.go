@@ -1,0 +1,23 @@
+//go:build race || !amd64
+
+package shm
+
+import "sync/atomic"
+
+// Load answers the counter's value: packets, bytes and sampled-at of one
+// instant. ErrGone: the counter was removed. ErrBusy: try again.
+//
+// The three words are read, each with acquire, before the sequence word, and
+// nothing was published since last: so the copy they came from is the current
+// one, which nobody writes.
+func (c *Counter) Load() (Value, error) {
+	v := Value{
+		Packets:   atomic.LoadUint64(&c.cur.Packets),
+		Bytes:     atomic.LoadUint64(&c.cur.Bytes),
+		SampledAt: atomic.LoadInt64(&c.cur.SampledAt),
+	}
+	if atomic.LoadUint64(c.seq) != c.last {
+		return c.load()
+	}
+	return v, nil
+}

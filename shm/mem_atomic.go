@@ -1,0 +1,59 @@
+//go:build race || (!amd64 && !arm64)
+
+package shm
+
+import "sync/atomic"
+
+// The memory operations of the protocol with one sync/atomic operation per
+// word: right on every architecture, and understood by the race detector.
+
+func publish64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
+
+func announce64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
+
+// Atomic operations are sequentially consistent in Go: no fence is needed
+// where every word is one.
+
+func storeFence() {}
+
+func loadFence() {}
+
+// copyWords copies word by word. One of the two sides is private to the
+// caller; treating both as shared costs little and needs no second function.
+func copyWords(dst, src []uint64) {
+	for i := range dst {
+		atomic.StoreUint64(&dst[i], atomic.LoadUint64(&src[i]))
+	}
+}
+
+func copyBlock(dst, src *Block) {
+	for i := range dst {
+		storeValue(&dst[i], src[i])
+	}
+}
+
+func storeValue(dst *Value, v Value) {
+	atomic.StoreUint64(&dst.Packets, v.Packets)
+	atomic.StoreUint64(&dst.Bytes, v.Bytes)
+	atomic.StoreInt64(&dst.SampledAt, v.SampledAt)
+}
+
+func loadValue(p *Value) Value {
+	return Value{
+		Packets:   atomic.LoadUint64(&p.Packets),
+		Bytes:     atomic.LoadUint64(&p.Bytes),
+		SampledAt: atomic.LoadInt64(&p.SampledAt),
+	}
+}
+
+func store64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
+
+func storeTime(p *int64, v int64) { atomic.StoreInt64(p, v) }
+
+func store32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
+
+func clearRows(rows []Value) {
+	for i := range rows {
+		storeValue(&rows[i], Value{})
+	}
+}

@@ -1,0 +1,78 @@
+//go:build unix
+
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is where mirrors are by default: a tmpfs on every Linux.
+const Dir = "/dev/shm/flowtally"
+
+// DefaultPath is the mirror of an instance; empty means "default".
+func DefaultPath(instance string) string {
+	if instance == "" {
+		instance = "default"
+	}
+	return filepath.Join(Dir, instance+".mirror")
+}
+
+// lockPath is the file whose lock the writer of path holds.
+func lockPath(path string) string { return strings.TrimSuffix(path, ".mirror") + ".lock" }
+
+// openMapping opens path without following a link, checks what and whose it
+// is, and maps it read-only.
+func openMapping(path string, o ReaderOptions) (*mapping, error) {
+	f, st, err := openRegular(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	uid := uint32(os.Geteuid())
+	if !o.AnyOwner && st.Uid != 0 && st.Uid != uid && !slices.Contains(o.Owners, st.Uid) {
+		return nil, fmt.Errorf("%s: opening mirror: belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
+			path, st.Uid, uid, ErrPermission)
+	}
+	if st.Size < headerSize {
+		return nil, fmt.Errorf("%s: opening mirror: %d bytes are shorter than a header: %w", path, st.Size, ErrTruncated)
+	}
+	return mapFile(f, st.Size, false)
+}
+
+// openRegular opens a regular file at path and answers its status.
+func openRegular(path string, flags int) (*os.File, *unix.Stat_t, error) {
+	// O_NONBLOCK: opening a FIFO must not wait for its other end.
+	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		next := ""
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			next = ": is flowtally running?"
+		case errors.Is(err, syscall.ELOOP):
+			next = ": it is a symbolic link, which is not followed: name the file itself"
+		case errors.Is(err, fs.ErrPermission):
+			next = ": ask its owner for read access"
+		}
+		return nil, nil, fmt.Errorf("%s: opening mirror: %w%s", path, err, next)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: reading status: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: opening mirror: not a regular file: %w", path, ErrFormat)
+	}
+	return f, &st, nil
+}

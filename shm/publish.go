@@ -1,0 +1,200 @@
+package shm
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// BeginCycle starts a poll cycle and answers its number. Until EndCycle, which
+// the same goroutine must call, control methods wait. On a closed writer it
+// answers 0, and what is published until EndCycle is dropped.
+func (w *Writer) BeginCycle() (cycle uint64) {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return 0
+	}
+	w.inCycle = true
+	w.cycle++
+	publish64(&w.v.hdr.cycleBegun, w.cycle)
+	if w.cycle&(restamp-1) == 0 {
+		w.restampRecords()
+	}
+	return w.cycle
+}
+
+// EndCycle completes the cycle at time now, which is also a heartbeat. The
+// first one moves the state from Boot to Run.
+func (w *Writer) EndCycle(now int64) {
+	if !w.inCycle {
+		w.outside("EndCycle")
+		return
+	}
+	h := w.v.hdr
+	atomic.StoreInt64(&h.cycleDoneAt, now)
+	publish64(&h.cycleDone, w.cycle)
+	w.beat(now)
+	if State(h.state) == Boot {
+		atomic.StoreUint32(&h.state, uint32(Run))
+	}
+	w.inCycle = false
+	w.mu.Unlock()
+}
+
+// outside is a call that belongs inside a cycle and is not: a mistake of the
+// program, except after Close.
+func (w *Writer) outside(call string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		panic("shm: " + call + " outside BeginCycle and EndCycle")
+	}
+}
+
+// PublishBlock publishes the values of block's 64 counters as one unit. Rows
+// that belong to no counter are ignored. It allocates nothing.
+func (w *Writer) PublishBlock(block int, values *Block) {
+	if !w.inCycle {
+		w.outside("PublishBlock")
+		return
+	}
+	b, live := &w.v.blocks[block], w.live[block]
+	next := nextSeq(b.seq, false)
+	w.step("publish-block-begin")
+	announce64(&b.intent, next)
+	w.step("publish-block-announced")
+	c := &b.copies[next&1]
+	copyBlock(&c.values, values)
+	w.step("publish-block-half-filled")
+	c.seal(w.cycle, live, epochOf(next))
+	w.step("publish-block-filled")
+	publish64(&b.seq, next)
+	w.step("publish-block-done")
+}
+
+// seal completes a copy whose values were filled in: rows that are not live
+// become zero, and the header tells what the copy holds.
+func (c *copyMem) seal(cycle, live, epoch uint64) {
+	used := bits.Len64(live)
+	if live != ^uint64(0) {
+		clearRows(c.values[used:])
+		for dead := ^live & (1<<used - 1); dead != 0; dead &= dead - 1 {
+			storeValue(&c.values[bits.TrailingZeros64(dead)], Value{})
+		}
+	}
+	oldest, newest := c.bounds(used)
+	store64(&c.cycle, cycle)
+	storeTime(&c.oldest, oldest)
+	storeTime(&c.newest, newest)
+	store64(&c.live, live)
+	store64(&c.epoch, epoch)
+}
+
+// bounds answers the smallest and the largest time of the first n rows, 0 not
+// counted. All alike, as from a backend that samples everything at once, is told
+// first and fast.
+func (c *copyMem) bounds(n int) (oldest, newest int64) {
+	rows := c.values[:n]
+	if n == 0 {
+		return 0, 0
+	}
+	first, differ := rows[0].SampledAt, int64(0)
+	for ; len(rows) >= 4; rows = rows[4:] {
+		differ |= rows[0].SampledAt ^ first | rows[1].SampledAt ^ first
+		differ |= rows[2].SampledAt ^ first | rows[3].SampledAt ^ first
+	}
+	for i := range rows {
+		differ |= rows[i].SampledAt ^ first
+	}
+	if differ == 0 {
+		return first, first
+	}
+	oldest = 1<<63 - 1
+	for i := range c.values[:n] {
+		if at := c.values[i].SampledAt; at != 0 {
+			oldest, newest = min(oldest, at), max(newest, at)
+		}
+	}
+	if newest == 0 {
+		oldest = 0
+	}
+	return oldest, newest
+}
+
+// PublishRecord publishes the value of the latency counter of that index
+// (Handle.Index). An index that belongs to no counter is ignored.
+func (w *Writer) PublishRecord(index uint32, v Value) {
+	if !w.inCycle {
+		w.outside("PublishRecord")
+		return
+	}
+	i := index - w.v.counters()
+	if int(i) >= len(w.liveRecords) || !w.liveRecords[i] {
+		return
+	}
+	r := &w.v.records[i]
+	w.putRecord(r, nextSeq(r.seq, false), v, w.cycle)
+}
+
+func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
+	w.step("publish-record-begin")
+	storeFence()
+	storeValue(&r.slots[next&1], v)
+	w.step("publish-record-half-filled")
+	store32(&r.cycles[next&1], uint32(cycle))
+	w.step("publish-record-filled")
+	publish64(&r.seq, next)
+	w.step("publish-record-done")
+}
+
+// restamp is how often, in cycles, records that were not published meanwhile
+// are: only the low half of a record's cycle is kept, and it must not come
+// round while it stands.
+const restamp = 1 << 30
+
+func (w *Writer) restampRecords() {
+	for i, live := range w.liveRecords {
+		if r := &w.v.records[i]; live {
+			w.putRecord(r, nextSeq(r.seq, false), r.slots[r.seq&1], w.cycle)
+		}
+	}
+}
+
+// AppendHistory writes a sample of h into the ring. It overwrites the oldest
+// record when the ring is full; readers learn exactly how many they missed.
+func (w *Writer) AppendHistory(h Handle, v Value) {
+	if !w.inCycle {
+		w.outside("AppendHistory")
+		return
+	}
+	size := uint64(len(w.v.history))
+	if size == 0 {
+		return
+	}
+	hdr := w.v.hdr
+	n := hdr.historyTail + 1
+	w.step("history-begin")
+	announce64(&hdr.historyIntent, n)
+	w.step("history-announced")
+	rec := historyMem{
+		position: n, index: h.Index, generation: h.Generation,
+		time: v.SampledAt, packets: v.Packets, bytes: v.Bytes, cycle: w.cycle,
+	}
+	dst := &w.v.history[(n-1)&(size-1)]
+	copyWords(words(dst), words(&rec))
+	w.step("history-filled")
+	publish64(&hdr.historyTail, n)
+	w.step("history-done")
+}
+
+// Heartbeat tells readers that the writer lives, from a writer whose cycles are
+// further apart than Options.HeartbeatPeriod.
+func (w *Writer) Heartbeat(now int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.beat(now)
+	}
+}
+
+func (w *Writer) beat(now int64) { storeTime(&w.v.hdr.heartbeat, now) }

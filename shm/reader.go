@@ -1,0 +1,202 @@
+package shm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ReaderOptions shape a Reader. The zero value is usable.
+type ReaderOptions struct {
+	// Owners are user ids, beside root and the reader's own, whose files are
+	// trusted to hold true numbers.
+	Owners []uint32
+	// AnyOwner trusts every owner: for checking a file, not for using it.
+	AnyOwner bool
+}
+
+// Reader reads a mirror. Its methods may be called from any goroutine. After
+// Close lookups answer ErrClosed; what it handed out stays readable.
+type Reader struct {
+	path   string
+	m      *mapping
+	v      *view
+	closed atomic.Bool
+
+	mu      sync.RWMutex
+	names   map[string]Handle // what a scan of the catalogue found
+	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
+}
+
+// Open maps the mirror at path read-only. An error that satisfies ErrNotReady
+// or fs.ErrNotExist means that there is no writer yet.
+func Open(path string, o ReaderOptions) (r *Reader, err error) {
+	m, err := openMapping(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return newReader(path, m)
+}
+
+func newReader(path string, m *mapping) (*Reader, error) {
+	r := &Reader{path: path, m: m}
+	err := Guard(func() (err error) { r.v, err = attach(m.b); return err })
+	if err != nil {
+		return nil, fmt.Errorf("%s: opening mirror: %w", path, err)
+	}
+	return r, nil
+}
+
+// Path is the file's name when it was opened.
+func (r *Reader) Path() string { return r.path }
+
+// Close ends lookups. The memory stays mapped until nothing refers to it: a
+// Counter in use elsewhere goes on reading, and never faults. Idempotent.
+func (r *Reader) Close() error {
+	r.closed.Store(true)
+	return nil
+}
+
+// Lookup answers the handle of the live counter of that name.
+func (r *Reader) Lookup(name string) (h Handle, err error) {
+	if r.closed.Load() {
+		return Handle{}, ErrClosed
+	}
+	err = Guard(func() error { h, err = r.lookup(name); return err })
+	return h, err
+}
+
+func (r *Reader) lookup(name string) (Handle, error) {
+	changes := atomic.LoadUint64(&r.v.hdr.catalogueChanges)
+	r.mu.RLock()
+	h, ok := r.names[name]
+	at := r.namesAt
+	r.mu.RUnlock()
+	if ok && r.v.live(h) {
+		return h, nil // a live counter never changes its name
+	}
+	if at != changes+1 {
+		r.scan(changes)
+		r.mu.RLock()
+		h, ok = r.names[name]
+		r.mu.RUnlock()
+		if ok {
+			return h, nil
+		}
+	}
+	return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, ErrNotFound)
+}
+
+// scan renews the table of names. changes was loaded before, so a change made
+// during the scan leads to another one.
+func (r *Reader) scan(changes uint64) {
+	names := make(map[string]Handle)
+	var scratch entryMem
+	r.v.eachUsed(func(i uint32) {
+		if id, _, err := r.v.readEntry(i, &scratch); err == nil {
+			names[getString(scratch.name[:])] = Handle{Index: i, Generation: uint32(id)}
+		}
+	})
+	r.mu.Lock()
+	r.names, r.namesAt = names, changes+1
+	r.mu.Unlock()
+}
+
+// Entries lists the live counters in the order of their indices.
+func (r *Reader) Entries() ([]Entry, error) {
+	if r.closed.Load() {
+		return nil, ErrClosed
+	}
+	var out []Entry
+	err := Guard(func() error { out = r.v.allEntries(); return nil })
+	return out, err
+}
+
+// Entry describes the counter of a handle.
+func (r *Reader) Entry(h Handle) (e Entry, err error) {
+	if r.closed.Load() {
+		return Entry{}, ErrClosed
+	}
+	if int(h.Index) >= len(r.v.entries) {
+		return Entry{}, ErrGone
+	}
+	err = Guard(func() error {
+		e, err = r.v.entry(h.Index, new(entryMem))
+		if err == nil && e.Handle != h {
+			err = ErrGone
+		}
+		return err
+	})
+	if err != nil {
+		return Entry{}, err
+	}
+	return e, nil
+}
+
+// Counter prepares reading the counter of a handle. ErrGone: it was removed.
+func (r *Reader) Counter(h Handle) (c Counter, err error) {
+	if r.closed.Load() {
+		return Counter{}, ErrClosed
+	}
+	err = Guard(func() error { c, err = r.v.counter(h, r.m); return err })
+	return c, err
+}
+
+// Status is what the header says of the writer and the mirror.
+type Status struct {
+	State      State
+	Generation uint64 // random, of this writer: another number means another writer
+	Takeovers  uint64
+	Started    time.Time
+	// Alive: the state is Boot or Run and the last heartbeat no older than two periods.
+	Alive           bool
+	Age             time.Duration // of the last heartbeat
+	HeartbeatPeriod time.Duration
+
+	Cycle            uint64        // the poll cycle that was completed last
+	CycleAge         time.Duration // since then; 0 when there was none
+	CatalogueChanges uint64        // moves whenever an entry is added, removed or changed
+
+	Counters, CountersUsed int
+	Records, RecordsUsed   int
+	History                int
+	HistoryTail            uint64 // records ever written
+	Refused                uint64 // counters refused because the mirror was full
+}
+
+// Status reads the header. It costs one look at the clock.
+func (r *Reader) Status() Status {
+	var s Status
+	_ = Guard(func() error { s = r.v.status(Now()); return nil })
+	return s
+}
+
+func (v *view) status(now int64) Status {
+	h, g := v.hdr, v.geometry()
+	s := Status{
+		State:            State(atomic.LoadUint32(&h.state)),
+		Generation:       atomic.LoadUint64(&h.generation),
+		Takeovers:        atomic.LoadUint64(&h.takeovers),
+		Started:          time.Unix(0, atomic.LoadInt64(&h.startedWall)),
+		Age:              age(now, atomic.LoadInt64(&h.heartbeat)),
+		HeartbeatPeriod:  time.Duration(atomic.LoadInt64(&h.heartbeatPeriod)),
+		Cycle:            atomic.LoadUint64(&h.cycleDone),
+		CatalogueChanges: atomic.LoadUint64(&h.catalogueChanges),
+		Counters:         int(g.counters),
+		CountersUsed:     int(atomic.LoadUint32(&h.countersUsed)),
+		Records:          int(g.records),
+		RecordsUsed:      int(atomic.LoadUint32(&h.recordsUsed)),
+		History:          int(g.history),
+		HistoryTail:      atomic.LoadUint64(&h.historyTail),
+		Refused:          atomic.LoadUint64(&h.refused),
+	}
+	if at := atomic.LoadInt64(&h.cycleDoneAt); at != 0 {
+		s.CycleAge = age(now, at)
+	}
+	s.Alive = (s.State == Boot || s.State == Run) && s.Age <= 2*s.HeartbeatPeriod
+	return s
+}
+
+// age is now - at, not below 0: two processes' looks at one clock may cross.
+func age(now, at int64) time.Duration { return time.Duration(max(0, now-at)) }

@@ -1,0 +1,85 @@
+package shm
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// putString writes s into a field, padded with NUL.
+func putString(field []byte, s string) {
+	clear(field[copy(field, s):])
+}
+
+// putCut is putString for text that may be cut to fit, at the start of a rune,
+// with an ellipsis. It answers whether it was.
+func putCut(field []byte, s string) (cut bool) {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "�")
+	if len(s) < len(field) {
+		putString(field, s)
+		return false
+	}
+	n := len(field) - 1 - len("…")
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	putString(field, s[:n]+"…")
+	return true
+}
+
+// getString reads a field. A hostile field without a NUL is read to its end.
+func getString(field []byte) string {
+	if n := bytes.IndexByte(field, 0); n >= 0 {
+		field = field[:n]
+	}
+	return string(field)
+}
+
+// fits checks a string that must not be cut.
+func fits(what, s string, field int, empty bool) error {
+	switch {
+	case s == "" && !empty:
+		return fmt.Errorf("%s is empty: %w", what, ErrInvalid)
+	case len(s) >= field:
+		return fmt.Errorf("%s %q is longer than %d bytes: %w", what, s, field-1, ErrInvalid)
+	case strings.IndexByte(s, 0) >= 0:
+		return fmt.Errorf("%s %q holds a NUL: %w", what, s, ErrInvalid)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%s %q is not UTF-8: %w", what, s, ErrInvalid)
+	}
+	return nil
+}
+
+// encodeLabels writes the labels, sorted by key, each ended by a NUL.
+func encodeLabels(labels map[string]string) (out [labelsSize]byte, err error) {
+	at := 0
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		s := k + "=" + labels[k]
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(labels[k], 0) >= 0 || !utf8.ValidString(s) {
+			return out, fmt.Errorf("label %q: keys are not empty and hold no '=', neither side a NUL: %w", s, ErrInvalid)
+		}
+		if at+len(s)+2 > labelsSize {
+			return out, fmt.Errorf("labels take more than %d bytes: %w", labelsSize-1, ErrInvalid)
+		}
+		at += copy(out[at:], s) + 1
+	}
+	return out, nil
+}
+
+func decodeLabels(field []byte) map[string]string {
+	var labels map[string]string
+	for len(field) > 0 && field[0] != 0 {
+		s := getString(field)
+		if k, v, ok := strings.Cut(s, "="); ok && k != "" {
+			if labels == nil {
+				labels = make(map[string]string)
+			}
+			labels[k] = v
+		}
+		field = field[min(len(s)+1, len(field)):]
+	}
+	return labels
+}

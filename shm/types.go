@@ -1,0 +1,47 @@
+package shm
+
+// Handle names one counter for ever, in one file: the index of its slot and
+// the generation of its occupant. Below the capacity in block counters Index
+// is a row of a block (block Index/64, row Index%64); from there on a record.
+type Handle struct{ Index, Generation uint32 }
+
+// Value is what a counter showed at one instant.
+type Value struct {
+	Packets, Bytes uint64
+	SampledAt      int64 // when, on the clock of Now; 0: never sampled, the value is absent
+}
+
+// Block is the values of the counters of one block, in the order of their rows.
+type Block [BlockLen]Value
+
+// Entry describes a counter.
+type Entry struct {
+	Handle Handle
+	Name   string            // 1 to 63 bytes, no NUL; unique
+	Kind   string            // "flow", "completion", …; up to 15 bytes
+	Unit   string            // of the first value; empty means packets; up to 15 bytes
+	Text   string            // what is counted, for people; cut to 287 bytes
+	Labels map[string]string // up to 255 bytes as key=value, each with its NUL
+
+	Latency bool // in a record of its own, not in a block
+
+	Source    string // backend, device and mode; cut to 63 bytes
+	ByteBasis string // "l2", "l3", "payload", "unknown"; up to 15 bytes
+	Width     uint32 // bits of the source's own counters; 0 means 64
+	Valid     bool   // the source counts
+	Stale     bool   // the source has stopped answering; the value is its last
+	Ambiguous bool   // another counter may have counted the same packets
+
+	Continuity Continuity
+	AddedAt    int64 // on the clock of Now; set by Add
+}
+
+// Continuity lets a writer that takes over go on where the last one stopped:
+// total = base + the source's own count, while Cookie still names that source.
+// It is opaque to this package, and never torn.
+type Continuity struct {
+	Cookie          uint64
+	BasePackets     uint64
+	BaseBytes       uint64
+	Discontinuities uint64 // times that something may have been lost or counted twice
+}

@@ -1,0 +1,244 @@
+package shm
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Writer owns a mirror. Control methods may be called from any goroutine; they
+// wait for the end of a cycle. See the package comment for the publishing ones.
+type Writer struct {
+	path     string
+	lock     *os.File // holds the flock; nil over a heap region
+	m        *mapping
+	v        *view
+	coolDown time.Duration
+	log      *slog.Logger
+	hook     func(step string) // tests only: called at the named steps; nil otherwise
+
+	// mu is held from BeginCycle to EndCycle and by every control method. It
+	// guards everything below.
+	mu          sync.Mutex
+	closed      bool
+	inCycle     bool // also read without mu by the goroutine between BeginCycle and EndCycle
+	cycle       uint64
+	names       map[string]uint32
+	live        []uint64 // by block: the rows that belong to counters
+	liveRecords []bool
+	free        [2]freeList // block counters, records
+	scratch     entryMem
+}
+
+// step calls the test's hook, if there is one.
+func (w *Writer) step(name string) {
+	if w.hook != nil {
+		w.hook(name)
+	}
+}
+
+// Path is the file's name.
+func (w *Writer) Path() string { return w.path }
+
+// Generation is this writer's random number in the header.
+func (w *Writer) Generation() uint64 { return atomic.LoadUint64(&w.v.hdr.generation) }
+
+// Entries lists the live counters in the order of their indices: what a writer
+// that took over goes on with.
+func (w *Writer) Entries() []Entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	return w.v.allEntries()
+}
+
+// Last answers the value that was published last for h.
+func (w *Writer) Last(h Handle) (Value, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, err := w.entry(h); err != nil {
+		return Value{}, err
+	}
+	return *w.v.slotsOf(h.Index)[*w.v.seqOf(h.Index)&1], nil
+}
+
+// entry answers the entry of a live handle.
+func (w *Writer) entry(h Handle) (*entryMem, error) {
+	if w.closed {
+		return nil, ErrClosed
+	}
+	if !w.v.live(h) {
+		return nil, fmt.Errorf("%s: counter %d generation %d: %w", w.path, h.Index, h.Generation, ErrGone)
+	}
+	return &w.v.entries[h.Index], nil
+}
+
+// Add adds a counter. It shows as never sampled until it is published. e.Handle
+// and e.AddedAt are ignored. ErrExists, ErrInvalid; ErrFull: no slot is free.
+func (w *Writer) Add(e Entry) (Handle, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return Handle{}, ErrClosed
+	}
+	if _, ok := w.names[e.Name]; ok {
+		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, ErrExists)
+	}
+	now := Now()
+	i, err := w.take(e.Latency, now)
+	if err != nil {
+		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
+	}
+	ent := &w.v.entries[i]
+	e.Handle = Handle{Index: i, Generation: uint32(ent.identity) + 1}
+	e.AddedAt = now
+	if err := e.encode(&w.scratch, epochOf(*w.v.seqOf(i))); err != nil {
+		w.giveBack(i)
+		return Handle{}, fmt.Errorf("%s: adding counter: %w", w.path, err)
+	}
+
+	// From here on every state that a kill can leave is one that takeover knows:
+	// BUILDING becomes RETIRED, and a row that is set live without a LIVE entry
+	// is cleared.
+	w.step("add-begin")
+	atomic.StoreUint64(&ent.identity, w.scratch.identity)
+	storeFence()
+	w.step("add-building")
+	copyWords(words(ent), words(&w.scratch))
+	w.step("add-filled")
+	w.setLive(i, true)
+	w.raiseHigh(i)
+	w.step("add-raised")
+	w.publishAbsent(i, false)
+	w.step("add-absent")
+	publish64(&ent.identity, identity(entLive, e.Handle.Generation))
+	w.step("add-live")
+	w.names[e.Name] = i
+	w.countUsed(i, 1)
+	w.changed()
+	w.step("add-done")
+	return e.Handle, nil
+}
+
+// Remove ends a counter. Readers that hold it get ErrGone from here on; the
+// slot cools down before it serves another.
+func (w *Writer) Remove(h Handle) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ent, err := w.entry(h)
+	if err != nil {
+		return err
+	}
+	name := getString(ent.name[:])
+	now := Now()
+	w.step("remove-begin")
+	atomic.StoreInt64(&ent.freedAt, now)
+	publish64(&ent.identity, identity(entRetired, h.Generation))
+	w.step("remove-retired")
+	w.setLive(h.Index, false)
+	w.publishAbsent(h.Index, true)
+	w.step("remove-absent")
+	delete(w.names, name)
+	w.release(h.Index, now)
+	w.countUsed(h.Index, -1)
+	w.changed()
+	w.step("remove-done")
+	return nil
+}
+
+// publishAbsent publishes the block or record of index i with i's value zero,
+// the other values as they are, and the epoch raised when i was freed.
+func (w *Writer) publishAbsent(i uint32, freed bool) {
+	if n := w.v.counters(); i >= n {
+		r := &w.v.records[i-n]
+		w.putRecord(r, nextSeq(r.seq, freed), Value{}, w.cycle)
+		return
+	}
+	b, live := &w.v.blocks[i/BlockLen], w.live[i/BlockLen]
+	next := nextSeq(b.seq, freed)
+	announce64(&b.intent, next)
+	w.step("republish-announced")
+	from, to := &b.copies[b.seq&1], &b.copies[next&1]
+	copyBlock(&to.values, &from.values)
+	storeValue(&to.values[i%BlockLen], Value{})
+	w.step("republish-half-filled")
+	to.seal(from.cycle, live, epochOf(next))
+	publish64(&b.seq, next)
+	w.step("republish-done")
+}
+
+// SetSource says what feeds the counter from now on.
+func (w *Writer) SetSource(h Handle, source, basis string) error {
+	return w.update(h, func(s *slotMem) error { return s.setSource(source, basis) })
+}
+
+// SetFlags says how far the counter's value can be trusted.
+func (w *Writer) SetFlags(h Handle, valid, stale, ambiguous bool) error {
+	return w.update(h, func(s *slotMem) error { s.setFlags(valid, stale, ambiguous); return nil })
+}
+
+// SetContinuity stores what the next writer needs to go on with the total.
+func (w *Writer) SetContinuity(h Handle, c Continuity) error {
+	return w.update(h, func(s *slotMem) error { s.setContinuity(c); return nil })
+}
+
+// update changes the two-slot part of an entry: whole or not at all.
+func (w *Writer) update(h Handle, change func(*slotMem) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ent, err := w.entry(h)
+	if err != nil {
+		return err
+	}
+	s := ent.slots[ent.seq&1]
+	if err := change(&s); err != nil {
+		return fmt.Errorf("%s: changing counter %q: %w", w.path, getString(ent.name[:]), err)
+	}
+	if s == ent.slots[ent.seq&1] {
+		return nil
+	}
+	next := ent.seq + 1
+	w.step("update-begin")
+	storeFence()
+	copyWords(words(&ent.slots[next&1]), words(&s))
+	w.step("update-filled")
+	publish64(&ent.seq, next)
+	w.step("update-done")
+	w.changed()
+	return nil
+}
+
+// SetState tells readers the writer's state. Close sets Halt by itself; Run
+// comes with the first cycle.
+func (w *Writer) SetState(s State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		atomic.StoreUint32(&w.v.hdr.state, uint32(s))
+	}
+}
+
+// Close ends the writer in good order: state Halt (a Fail stays), values
+// readable. It waits for the end of a cycle. Idempotent.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	w.beat(Now())
+	if s := State(w.v.hdr.state); s == Boot || s == Run {
+		atomic.StoreUint32(&w.v.hdr.state, uint32(Halt))
+	}
+	w.step("close-halted")
+	if w.lock == nil {
+		return nil
+	}
+	return w.lock.Close() // and with it the flock
+}
