@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -156,15 +158,38 @@ func findFlag(node *kong.Node, name string) *kong.Flag {
 
 // valuesOf returns what a flag or an argument may be: the words of its enum, or
 // what its tag "complete" names.
-func valuesOf(v *kong.Value, _ map[string]string) []string {
+func valuesOf(v *kong.Value, given map[string]string) []string {
 	if v.Enum != "" {
 		return v.EnumSlice()
 	}
 	switch v.Tag.Get("complete") {
 	case "interfaces":
 		return interfaceNames()
+	case "counters":
+		return counterNames(given)
 	}
 	return nil
+}
+
+// counterNames returns the counters of the mirror that the flags given so far
+// or the environment name; none where it cannot be read.
+func counterNames(given map[string]string) []string {
+	var f readerFlag
+	f.Mirror = cmp.Or(given["mirror"], os.Getenv("FLOWTALLY_MIRROR"))
+	if f.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {
+		return nil
+	}
+	m, err := openMirror(f)
+	if err != nil {
+		return nil
+	}
+	defer m.close()
+	entries, _ := m.reader.Entries()
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name
+	}
+	return names
 }
 
 // interfaceNames returns the network interfaces; none where they cannot be listed.

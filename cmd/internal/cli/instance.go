@@ -10,6 +10,7 @@ import (
 	"regexp"
 
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // instanceFlag names an instance and, by it, its mirror.
@@ -18,16 +19,19 @@ type instanceFlag struct {
 	Mirror   string       `help:"The mirror's file. Empty: /dev/shm/flowtally/INSTANCE.mirror." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
 }
 
+// readerFlag names a mirror to read.
+type readerFlag struct {
+	instanceFlag
+	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
+}
+
 // mirrorPath returns the path of the mirror that the flags name.
 func (f instanceFlag) mirrorPath() string {
 	if f.Mirror != "" {
 		return f.Mirror
 	}
-	return filepath.Join(mirrorDir, string(f.Instance)+".mirror")
+	return shm.DefaultPath(string(f.Instance))
 }
-
-// mirrorDir holds the mirrors of this host's instances.
-const mirrorDir = "/dev/shm/flowtally"
 
 // instanceName is the name of an instance; it becomes part of paths.
 type instanceName string

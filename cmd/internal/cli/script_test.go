@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 			os.Exit(code)
 		},
 		"fakeinstance": fakeInstance,
+		"mkmirror":     mkmirror,
 	})
 }
 

@@ -2,13 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/shm"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -126,5 +130,26 @@ func TestDrawOver(t *testing.T) {
 	want := "\x1b[Habc…\x1b[K\r\nxy\x1b[K\r\n\x1b[J"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestChangePrinter(t *testing.T) {
+	for name, asJSON := range map[string]bool{"watch.txt": false, "watch.json": true} {
+		var b bytes.Buffer
+		p := changePrinter{out: &b, json: asJSON, zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		value := shm.Value{Packets: 1234567, Bytes: 79012288, SampledAt: 60*second + 5e6}
+		for _, c := range []change{
+			{Position: 9, Name: "web", Value: value, Cycle: 4},
+			{Position: 10, Name: "web", Value: value, Cycle: 5, HasDelta: true, PacketsDelta: 1200, BytesDelta: 76800},
+			{Position: 11, Value: value, Cycle: 5},
+		} {
+			if err := p.change(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(p.lost(1), p.lost(12345)); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, b.String())
 	}
 }

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+)
+
+// getCmd prints counters once.
+type getCmd struct {
+	outputFlag
+	readerFlag
+	Strict bool     `help:"Exit with 3 when the writer is not running or a counter has no valid value."`
+	Name   []string `arg:"" optional:"" complete:"counters" help:"Counters to print. Default: all."`
+}
+
+func (c *getCmd) Run(env *Env) error {
+	m, err := openMirror(c.readerFlag)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	r, err := m.look(c.Name)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		err = printJSON(env.Stdout, toJSON(r))
+	} else {
+		_, err = io.WriteString(env.Stdout, renderGet(r))
+	}
+	if err != nil {
+		return err
+	}
+	if !r.Writer.live() {
+		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values\n", r.Path, r.Writer)
+	}
+	if c.Strict && degraded(r) {
+		return exitError(exitDegraded)
+	}
+	return nil
+}
+
+// degraded says that the writer is not running or that a value is not valid.
+func degraded(r *reading) bool {
+	for _, c := range r.Counters {
+		if !c.present() || !c.Valid {
+			return true
+		}
+	}
+	return !r.Writer.live()
+}

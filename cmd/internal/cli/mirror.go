@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// mirror is a mirror's file, followed when another takes its name.
+type mirror struct {
+	path   string
+	opts   shm.ReaderOptions
+	reader *shm.Reader
+	file   fs.FileInfo // what reader maps
+}
+
+// openMirror opens the mirror that the flags name.
+func openMirror(f readerFlag) (*mirror, error) {
+	m := &mirror{path: f.mirrorPath(), opts: shm.ReaderOptions{Owners: f.Owner}}
+	return m, m.open()
+}
+
+func (m *mirror) open() error {
+	// The file is looked at before it is opened: when it is replaced in between,
+	// follow sees another file than this one and opens again.
+	file, err := os.Lstat(m.path)
+	if err != nil {
+		return mirrorError(m.path, err)
+	}
+	reader, err := shm.Open(m.path, m.opts)
+	if err != nil {
+		return mirrorError(m.path, err)
+	}
+	m.close()
+	m.reader, m.file = reader, file
+	return nil
+}
+
+func (m *mirror) close() {
+	if m.reader != nil {
+		m.reader.Close()
+	}
+}
+
+// follow opens the file again when another took its name. While there is none,
+// the one that is mapped goes on being shown.
+func (m *mirror) follow() (replaced bool, err error) {
+	file, err := os.Lstat(m.path)
+	if err != nil || os.SameFile(file, m.file) {
+		return false, nil
+	}
+	switch err := m.open(); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, shm.ErrNotReady):
+		return false, nil
+	default:
+		return err == nil, err
+	}
+}
+
+// mirrorError says what to do where there is no mirror.
+func mirrorError(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return withHint(fmt.Errorf("%s: no mirror: %w", path, fs.ErrNotExist),
+			"flowtally run --config FILE writes one; --mirror PATH or --instance NAME reads another")
+	}
+	if strings.Contains(err.Error(), path) {
+		return err
+	}
+	return fmt.Errorf("%s: opening mirror: %w", path, err)
+}
+
+// look reads the counters of those names; all where there are none. Names that
+// no counter has are an *unknownError, and the reading holds the others.
+func (m *mirror) look(names []string) (*reading, error) {
+	entries, err := m.reader.Entries()
+	if err != nil {
+		return nil, mirrorError(m.path, err)
+	}
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[name] = true
+	}
+	status := m.reader.Status()
+	r := &reading{Path: m.path, Writer: viewWriter(status)}
+	known := make([]string, 0, len(entries))
+	for _, e := range entries {
+		known = append(known, e.Name)
+		if len(names) > 0 && !wanted[e.Name] {
+			continue
+		}
+		delete(wanted, e.Name)
+		c := viewEntry(e)
+		if err := m.value(&c, e.Handle); err != nil {
+			return nil, fmt.Errorf("%s: reading %q: %w", m.path, e.Name, err)
+		}
+		c.Stale = c.Stale || c.present() && !r.Writer.live()
+		r.Counters = append(r.Counters, c)
+	}
+	r.Now = shm.Now()
+	sortCounters(r.Counters, "name")
+	if len(wanted) > 0 {
+		return r, newUnknownError(m.path, wanted, known)
+	}
+	return r, nil
+}
+
+// value fills in the value; a counter that was removed meanwhile has none.
+func (m *mirror) value(c *counterView, h shm.Handle) error {
+	var v shm.Value
+	err := shm.Guard(func() error {
+		counter, err := m.reader.Counter(h)
+		if err == nil {
+			v, err = counter.Load()
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, shm.ErrGone):
+		c.Gone = true
+		return nil
+	case err != nil:
+		return err
+	}
+	c.Packets, c.Bytes, c.SampledAt = v.Packets, v.Bytes, v.SampledAt
+	return nil
+}
+
+func viewEntry(e shm.Entry) counterView {
+	return counterView{
+		Index: e.Handle.Index, Generation: e.Handle.Generation,
+		Name: e.Name, Kind: e.Kind, Source: e.Source, ByteBasis: e.ByteBasis,
+		Valid: e.Valid, Stale: e.Stale, Ambiguous: e.Ambiguous,
+		Discontinuities: e.Continuity.Discontinuities,
+	}
+}
+
+// deadAfter is how many heartbeats a writer may miss until it is called dead;
+// from the second on it is stale.
+const deadAfter = 10
+
+func viewWriter(s shm.Status) writerView {
+	state := s.State.String()
+	if (s.State == shm.Boot || s.State == shm.Run) && !s.Alive {
+		state = "stale"
+		if s.Age > deadAfter*s.HeartbeatPeriod {
+			state = "dead"
+		}
+	}
+	return writerView{State: state, Age: s.Age.Nanoseconds()}
+}
+
+// unknownError is names that no counter of the mirror has.
+type unknownError struct{ text string }
+
+func (e *unknownError) Error() string { return e.text }
+func (e *unknownError) Unwrap() error { return shm.ErrNotFound }
+
+func newUnknownError(path string, unknown map[string]bool, known []string) error {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		line := fmt.Sprintf("%s: no counter %q", path, name)
+		if near := flow.Nearest(name, known); near != "" {
+			line += fmt.Sprintf(", did you mean %q?", near)
+		}
+		lines = append(lines, line)
+	}
+	return &unknownError{strings.Join(lines, "\nflowtally: ")}
+}
+
+// waitFirstCycle waits until the writer of the mirror has completed a poll cycle.
+func waitFirstCycle(ctx context.Context, path string, timeout time.Duration) error {
+	m, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: path}})
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for m.reader.Status().Cycle == 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-deadline.C:
+			return fmt.Errorf("%s: no poll cycle within %s", path, timeout)
+		case <-tick.C:
+		}
+	}
+	return nil
+}

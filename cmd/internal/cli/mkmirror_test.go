@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// mkmirror is "mkmirror MODE PATH SPEC [N]": writes a mirror with the counters
+// of the file SPEC, one a line: NAME KIND PACKETS BYTES SOURCE BASIS [FLAGS],
+// "_" for a blank in SOURCE; FLAGS are invalid, stale, ambiguous, latency,
+// absent and gaps=N. When the first values are there it makes PATH.ready.
+//
+//	halt   ends in good order
+//	crash  ends without a word
+//	serve  adds 1 packet and 64 bytes to every counter each 20 ms, a history
+//	       record each, until SIGINT
+//	lap    waits for PATH.go, writes N history records of every counter at
+//	       once, makes PATH.lapped, then waits for SIGINT
+func mkmirror() {
+	if err := runMkmirror(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runMkmirror(mode, path, spec string, args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	t, err := newTestWriter(path, spec)
+	if err != nil {
+		return err
+	}
+	t.publish(false)
+	if err := os.WriteFile(path+".ready", nil, 0o644); err != nil {
+		return err
+	}
+	switch mode {
+	case "crash":
+		return nil
+	case "serve":
+		for ctx.Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+			t.count()
+			t.publish(true)
+		}
+	case "lap":
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		for _, err := os.Stat(path + ".go"); err != nil && ctx.Err() == nil; _, err = os.Stat(path + ".go") {
+			time.Sleep(10 * time.Millisecond)
+			t.w.Heartbeat(shm.Now())
+		}
+		for range n {
+			t.count()
+			t.publish(true)
+		}
+		if err := os.WriteFile(path+".lapped", nil, 0o644); err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+			t.w.Heartbeat(shm.Now())
+		}
+	}
+	return t.w.Close()
+}
+
+// testWriter is a writer with the counters of a spec.
+type testWriter struct {
+	w        *shm.Writer
+	counters []testCounter
+}
+
+type testCounter struct {
+	handle  shm.Handle
+	value   shm.Value
+	latency bool
+	absent  bool
+}
+
+// testHistory is the capacity of the ring, small so that tests lap it.
+const testHistory = 64
+
+func newTestWriter(path, spec string) (*testWriter, error) {
+	f, err := os.Open(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	w, err := shm.Create(shm.Options{
+		Path: path, Counters: 64, LatencyCounters: 8, History: testHistory, HeartbeatPeriod: 100 * time.Millisecond,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := &testWriter{w: w}
+	for s := bufio.NewScanner(f); s.Scan(); {
+		fields := strings.Fields(s.Text())
+		if len(fields) == 0 {
+			continue
+		}
+		if err := t.add(fields); err != nil {
+			return nil, fmt.Errorf("%q: %w", s.Text(), err)
+		}
+	}
+	w.SetState(shm.Run)
+	return t, nil
+}
+
+func (t *testWriter) add(fields []string) error {
+	if len(fields) < 6 {
+		return fmt.Errorf("%d fields, want 6", len(fields))
+	}
+	packets, err := strconv.ParseUint(fields[2], 10, 64)
+	if err != nil {
+		return err
+	}
+	bytes, err := strconv.ParseUint(fields[3], 10, 64)
+	if err != nil {
+		return err
+	}
+	e := shm.Entry{Name: fields[0], Kind: fields[1], Source: strings.ReplaceAll(fields[4], "_", " "), ByteBasis: fields[5], Valid: true}
+	c := testCounter{value: shm.Value{Packets: packets, Bytes: bytes}}
+	for _, flag := range fields[6:] {
+		name, n, _ := strings.Cut(flag, "=")
+		switch name {
+		case "invalid":
+			e.Valid = false
+		case "stale":
+			e.Stale = true
+		case "ambiguous":
+			e.Ambiguous = true
+		case "latency":
+			e.Latency, c.latency = true, true
+		case "absent":
+			c.absent = true
+		case "gaps":
+			if e.Continuity.Discontinuities, err = strconv.ParseUint(n, 10, 64); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("unknown flag %q", flag)
+		}
+	}
+	if c.handle, err = t.w.Add(e); err != nil {
+		return err
+	}
+	t.counters = append(t.counters, c)
+	return nil
+}
+
+func (t *testWriter) count() {
+	for i := range t.counters {
+		t.counters[i].value.Packets++
+		t.counters[i].value.Bytes += 64
+	}
+}
+
+func (t *testWriter) publish(history bool) {
+	now := shm.Now()
+	t.w.BeginCycle()
+	var block shm.Block
+	for i := range t.counters {
+		c := &t.counters[i]
+		if c.absent {
+			continue
+		}
+		c.value.SampledAt = now
+		if c.latency {
+			t.w.PublishRecord(c.handle.Index, c.value)
+		} else {
+			block[c.handle.Index%shm.BlockLen] = c.value
+		}
+		if history {
+			t.w.AppendHistory(c.handle, c.value)
+		}
+	}
+	t.w.PublishBlock(0, &block)
+	t.w.EndCycle(now)
+	t.w.Heartbeat(now)
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// topCmd shows rates and totals until a signal.
+type topCmd struct {
+	readerFlag
+	Interval time.Duration `short:"n" help:"Time between two looks." default:"1s"`
+	Count    int           `short:"c" help:"End after so many looks. 0: never." default:"0" placeholder:"N"`
+	Sort     string        `help:"Order: ${enum}." enum:"name,packets,bytes,rate" default:"name"`
+	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show. Default: all."`
+}
+
+func (c *topCmd) Run(env *Env) error {
+	if c.Interval < 10*time.Millisecond {
+		return usagef("--interval %s: at least 10ms", c.Interval)
+	}
+	m, err := openMirror(c.readerFlag)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	before, err := m.look(c.Name)
+	if err != nil {
+		return err
+	}
+	screen := newScreen(env)
+	defer screen.close()
+	cur := before
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		sortCounters(cur.Counters, c.Sort)
+		if err := screen.draw(cur); err != nil {
+			return err
+		}
+		if c.Count > 0 && n >= c.Count {
+			return nil
+		}
+		select {
+		case <-env.Context.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, err := m.follow(); err != nil {
+			return err
+		}
+		before = cur
+		if cur, err = m.look(c.Name); err != nil {
+			// The counters that were named may be gone for now: the table says so.
+			var unknown *unknownError
+			if !errors.As(err, &unknown) {
+				return err
+			}
+		}
+		rates(before, cur)
+	}
+}
+
+// screen is where top draws: over what is there on a terminal, below it elsewhere.
+type screen struct {
+	out     io.Writer
+	refresh bool
+	drawn   bool
+	last    string
+}
+
+func newScreen(env *Env) *screen {
+	s := &screen{out: env.Stdout, refresh: env.TTY}
+	if s.refresh {
+		io.WriteString(s.out, enterScreen)
+	}
+	return s
+}
+
+func (s *screen) draw(r *reading) error {
+	var err error
+	if s.refresh {
+		height, width := terminalSize(s.out)
+		s.last = renderTop(r, height)
+		_, err = io.WriteString(s.out, drawOver(s.last, width))
+	} else {
+		sep := ""
+		if s.drawn {
+			sep = "\n"
+		}
+		_, err = io.WriteString(s.out, sep+renderTop(r, 0))
+	}
+	s.drawn = true
+	return err
+}
+
+// close gives the terminal back, the last screen left on it.
+func (s *screen) close() {
+	if s.refresh {
+		fmt.Fprint(s.out, leaveScreen+s.last)
+	}
+}

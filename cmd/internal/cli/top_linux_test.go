@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTopOnTerminal: what is drawn goes over what was there, and the terminal
+// is given back with the last screen on it.
+func TestTopOnTerminal(t *testing.T) {
+	dir := t.TempDir()
+	spec := filepath.Join(dir, "spec")
+	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "m", "test.mirror")
+	w, err := newTestWriter(path, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.w.Close()
+	w.publish(false)
+
+	var out bytes.Buffer
+	cmd := topCmd{Interval: 20 * time.Millisecond, Count: 3, Sort: "name"}
+	cmd.Mirror = path
+	if err := cmd.Run(&Env{Context: t.Context(), Stdout: &out, TTY: true}); err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	if !strings.HasPrefix(got, enterScreen+toOrigin) {
+		t.Errorf("starts with %q", got[:min(len(got), 30)])
+	}
+	if n := strings.Count(got, toOrigin); n != 3 {
+		t.Errorf("drawn %d times, want 3", n)
+	}
+	drawn, left, ok := strings.Cut(got, leaveScreen)
+	if !ok || strings.Contains(left, "\x1b") || !strings.Contains(left, "web") || strings.Count(left, "\n") != 3 {
+		t.Errorf("left behind: %q", left)
+	}
+	for line := range strings.Lines(strings.TrimPrefix(drawn, enterScreen)) {
+		if !strings.HasSuffix(line, clearLine+"\r\n") && line != clearBelow && !strings.HasPrefix(line, clearBelow) {
+			t.Errorf("line %q does not clear what it overwrites", line)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// watchCmd prints the changes of counters as the history ring gets them.
+type watchCmd struct {
+	outputFlag
+	readerFlag
+	History  bool          `help:"Start with the oldest change that the mirror holds, in place of the next one."`
+	Interval time.Duration `short:"n" help:"Time between two looks at the ring." default:"100ms"`
+	Count    uint64        `short:"c" help:"End after so many changes. 0: never." default:"0" placeholder:"N"`
+	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to watch. Default: all."`
+}
+
+func (c *watchCmd) Run(env *Env) error {
+	if c.Interval < time.Millisecond {
+		return usagef("--interval %s: at least 1ms", c.Interval)
+	}
+	m, err := openMirror(c.readerFlag)
+	if err != nil {
+		return err
+	}
+	defer func() { m.close() }()
+	if _, err := m.look(c.Name); err != nil {
+		return err
+	}
+	if m.reader.Status().History == 0 {
+		return withHint(fmt.Errorf("%s: this mirror keeps no history", m.path), "mirror.history in the configuration, or flowtally top")
+	}
+	w := &watcher{mirror: m, printer: newChangePrinter(env.Stdout, c.json()), talk: env.Stderr, left: c.Count}
+	if c.Count == 0 {
+		w.left = ^uint64(0)
+	}
+	for _, name := range c.Name {
+		if w.wanted == nil {
+			w.wanted = map[string]bool{}
+		}
+		w.wanted[name] = true
+	}
+	if err := w.start(c.History); err != nil {
+		return err
+	}
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for {
+		if err := w.drain(); err != nil || w.left == 0 {
+			return err
+		}
+		if err := w.follow(); err != nil {
+			return err
+		}
+		select {
+		case <-env.Context.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// watcher is where a watch stands.
+type watcher struct {
+	mirror  *mirror
+	printer changePrinter
+	talk    interface{ Write([]byte) (int, error) }
+	wanted  map[string]bool // nil: all
+	left    uint64          // changes still to be printed
+
+	cursor *shm.Cursor
+	before map[shm.Handle]shm.Value // what each counter showed last
+	names  map[shm.Handle]string
+	newest int64  // sample time of the newest change seen
+	after  int64  // changes sampled no later were seen in the file before this one
+	state  string // of the writer, as last told
+	buf    [256]shm.Record
+}
+
+// start begins with the next change, or with the oldest that is there.
+func (w *watcher) start(oldest bool) (err error) {
+	if w.cursor, err = w.mirror.reader.History(); err != nil {
+		return mirrorError(w.mirror.path, err)
+	}
+	if oldest {
+		w.cursor.Rewind()
+	}
+	w.before = map[shm.Handle]shm.Value{}
+	w.names = map[shm.Handle]string{}
+	return nil
+}
+
+// follow goes on with another file that took the mirror's name, and tells what
+// becomes of the writer.
+func (w *watcher) follow() error {
+	replaced, err := w.mirror.follow()
+	if err != nil {
+		return err
+	}
+	if replaced {
+		fmt.Fprintf(w.talk, "flowtally: %s: replaced by a new file, which is followed\n", w.mirror.path)
+		w.after = w.newest
+		if err := w.start(true); err != nil {
+			return err
+		}
+	}
+	writer := viewWriter(w.mirror.reader.Status())
+	if writer.State != w.state {
+		if !writer.live() || w.state != "" {
+			fmt.Fprintf(w.talk, "flowtally: %s: writer %s\n", w.mirror.path, writer)
+		}
+		w.state = writer.State
+	}
+	return nil
+}
+
+// drain prints what the ring has got since.
+func (w *watcher) drain() error {
+	for w.left > 0 {
+		n, lost, err := w.cursor.Next(w.buf[:min(uint64(len(w.buf)), w.left)])
+		if err != nil {
+			return err
+		}
+		if lost > 0 {
+			// What a counter showed before the gap is no base for a difference.
+			clear(w.before)
+			if err := w.printer.lost(lost); err != nil {
+				return err
+			}
+		}
+		for _, rec := range w.buf[:n] {
+			if err := w.record(rec); err != nil {
+				return err
+			}
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (w *watcher) record(rec shm.Record) error {
+	if rec.Kind != 0 || rec.Value.SampledAt <= w.after {
+		return nil
+	}
+	name, err := w.name(rec.Handle)
+	if err != nil {
+		return err
+	}
+	w.newest = max(w.newest, rec.Value.SampledAt)
+	before, known := w.before[rec.Handle]
+	w.before[rec.Handle] = rec.Value
+	if w.wanted != nil && !w.wanted[name] {
+		return nil
+	}
+	ch := change{Position: rec.Position, Name: name, Value: rec.Value, Cycle: rec.Cycle}
+	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
+		ch.HasDelta = true
+		ch.PacketsDelta = rec.Value.Packets - before.Packets
+		ch.BytesDelta = rec.Value.Bytes - before.Bytes
+	}
+	w.left--
+	return w.printer.change(ch)
+}
+
+// name returns the name of a counter; "" where it was removed before it could be asked.
+func (w *watcher) name(h shm.Handle) (string, error) {
+	if name, ok := w.names[h]; ok {
+		return name, nil
+	}
+	e, err := w.mirror.reader.Entry(h)
+	if err != nil && !errors.Is(err, shm.ErrGone) {
+		return "", fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
+	}
+	w.names[h] = e.Name
+	return e.Name, nil
+}
