@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/plugin"
+)
+
+// demoCmd sends real traffic and compares it with what the mirror shows.
+type demoCmd struct {
+	outputFlag
+	Seconds  int          `help:"How long traffic is sent at full speed." default:"5" placeholder:"N"`
+	Mode     string       `help:"Where XDP programs run: ${enum}. Both is one interface each." enum:"both,native,generic" default:"both"`
+	Backend  string       `help:"What counts: ${enum}." enum:"xdp" default:"xdp"`
+	Instance instanceName `help:"The instance. Default: a unique one, removed at the end." placeholder:"NAME"`
+	Plugin   string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, or in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
+}
+
+// Help is shown by demo --help.
+func (*demoCmd) Help() string {
+	return `Makes two network namespaces and veth pairs between them, starts the plugin, sends UDP, TCP, ICMP, VLAN, QinQ, VXLAN, GRE and fragmented traffic over IPv4 and IPv6, and compares flow by flow what the kernel took from the senders with what the mirror shows. Everything is gone afterwards. Needs root.
+
+Exit code 1 when any count differs.`
+}
+
+// Run runs the command.
+func (c *demoCmd) Run(env *Env) error {
+	if c.Seconds < 1 {
+		return usagef("--seconds %d: at least 1", c.Seconds)
+	}
+	path, err := findPlugin(c.Plugin)
+	if err != nil {
+		return withHint(err, "make build, or --plugin PATH")
+	}
+	if err := isolate(); err != nil {
+		return err
+	}
+	screen := &demoScreen{env: env, json: c.json(), total: time.Duration(c.Seconds) * time.Second}
+	rep, err := demo.Run(env.Context, demo.Options{
+		For:      screen.total,
+		Mode:     demo.Mode(c.Mode),
+		Instance: string(c.Instance),
+		Launch: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+			return plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Logger: env.Logger})
+		},
+		Progress: screen.show,
+		Logger:   env.Logger,
+	})
+	screen.close()
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		err = printJSON(env.Stdout, rep)
+	} else {
+		_, err = fmt.Fprint(env.Stdout, renderDemo(rep.Flows), demoVerdict(rep))
+	}
+	if err == nil && !rep.Exact {
+		err = exitError(exitFailed)
+	}
+	return err
+}
+
+// renderDemo returns sent beside counted, flow by flow.
+func renderDemo(counts []demo.Count) string {
+	t := table{heading: []string{"FLOW", ">SENT", ">COUNTED", ">SENT BYTES", ">COUNTED BYTES", ""}}
+	for _, c := range counts {
+		note := "exact"
+		if !c.Exact() {
+			note = demoDifference(c)
+		}
+		t.add(c.Name, humanCount(c.SentPackets), humanCount(c.Packets), humanCount(c.SentBytes), humanCount(c.Bytes), note)
+	}
+	return t.render()
+}
+
+// demoDifference says by how much a flow differs.
+func demoDifference(c demo.Count) string {
+	if c.SentPackets == 0 {
+		return "nothing sent"
+	}
+	return fmt.Sprintf("%+d packets, %+d bytes", int64(c.Packets-c.SentPackets), int64(c.Bytes-c.SentBytes))
+}
+
+// demoVerdict is the last line.
+func demoVerdict(r demo.Report) string {
+	var sum demo.Count
+	off := uint64(0)
+	for _, c := range r.Flows {
+		sum.SentPackets += c.SentPackets
+		sum.SentBytes += c.SentBytes
+		if !c.Exact() {
+			off++
+		}
+	}
+	sent := fmt.Sprintf("%s packets (%s) sent over %d flows", humanCount(sum.SentPackets), humanBytes(sum.SentBytes), len(r.Flows))
+	if r.Exact {
+		return sent + ": every one counted, exactly once, and every byte of it.\n"
+	}
+	return sent + ": " + plural(off, "flow differs", "flows differ") + ".\n"
+}
+
+// demoScreen shows progress: a live table where stdout is a terminal that shows
+// nothing else, and otherwise a line a second on stderr.
+type demoScreen struct {
+	env   *Env
+	json  bool
+	total time.Duration
+
+	entered  bool
+	said     string
+	lastLine time.Time
+}
+
+func (s *demoScreen) show(p demo.Progress) {
+	var sent, counted uint64
+	for _, c := range p.Flows {
+		sent += c.SentPackets
+		counted += c.Packets
+	}
+	status := fmt.Sprintf("%4.1fs  %s: %s sent, %s counted", p.Elapsed.Seconds(), p.Phase, humanCount(sent), humanCount(counted))
+	if s.said == "" {
+		s.said = p.Mirror
+		if name, ok := strings.CutSuffix(p.Mirror, ".mirror"); ok {
+			fmt.Fprintf(s.env.Stderr, "while it runs, in another terminal:  flowtally top --instance %s\n", name[strings.LastIndexByte(name, '/')+1:])
+		}
+	}
+	if s.env.TTY && !s.json {
+		if !s.entered {
+			s.entered = true
+			fmt.Fprint(s.env.Stdout, enterScreen)
+		}
+		_, width := terminalSize(s.env.Stdout)
+		text := "flowtally demo  " + status + "\nmirror " + p.Mirror + "\n" + renderDemoLive(p.Flows)
+		fmt.Fprint(s.env.Stdout, drawOver(text, width))
+		return
+	}
+	if time.Since(s.lastLine) >= time.Second {
+		s.lastLine = time.Now()
+		fmt.Fprintln(s.env.Stderr, status)
+	}
+}
+
+// renderDemoLive is the table while traffic flows: what is under way is no
+// difference yet.
+func renderDemoLive(counts []demo.Count) string {
+	t := table{heading: []string{"FLOW", ">SENT", ">COUNTED", ">COUNTED BYTES"}}
+	for _, c := range counts {
+		t.add(c.Name, humanCount(c.SentPackets), humanCount(c.Packets), humanCount(c.Bytes))
+	}
+	return t.render()
+}
+
+// close gives the terminal back. Idempotent.
+func (s *demoScreen) close() {
+	if s.entered {
+		s.entered = false
+		fmt.Fprint(s.env.Stdout, leaveScreen)
+	}
+}

@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// isolate moves the process into a network namespace of its own.
+func isolate() error {
+	err := lab.Isolate("FLOWTALLY_DEMO_ISOLATED")
+	if errors.Is(err, unix.EPERM) {
+		return withHint(fmt.Errorf("demo: %w: %w", dataplane.ErrPermission, err), "sudo flowtally demo, or: make demo")
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/demo"
+)
+
+func TestRenderDemo(t *testing.T) {
+	counts := []demo.Count{
+		{Name: "native/web4", SentPackets: 1234567, Packets: 1234567, SentBytes: 74074020, Bytes: 74074020},
+		{Name: "native/ping6", SentPackets: 10, Packets: 9, SentBytes: 600, Bytes: 540},
+		{Name: "native/idle"},
+	}
+	want := `FLOW               SENT    COUNTED  SENT BYTES  COUNTED BYTES
+native/web4   1,234,567  1,234,567  74,074,020     74,074,020  exact
+native/ping6         10          9         600            540  -1 packets, -60 bytes
+native/idle           0          0           0              0  nothing sent
+`
+	if got := renderDemo(counts); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if v := demoVerdict(demo.Report{Flows: counts}); !strings.Contains(v, "2 flows differ") {
+		t.Errorf("verdict %q does not say that 2 flows differ", v)
+	}
+	if v := demoVerdict(demo.Report{Flows: counts[:1], Exact: true}); !strings.Contains(v, "1,234,567 packets") || !strings.Contains(v, "exactly once") {
+		t.Errorf("verdict %q", v)
+	}
+}

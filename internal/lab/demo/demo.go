@@ -1,0 +1,82 @@
+package demo
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// Mode says where the XDP programs run.
+type Mode string
+
+const (
+	Native  Mode = "native"
+	Generic Mode = "generic"
+	Both    Mode = "both" // on an interface each
+)
+
+// modes are the XDP modes that m stands for, each on an interface of its own.
+func (m Mode) modes() []Mode {
+	if m == Both || m == "" {
+		return []Mode{Native, Generic}
+	}
+	return []Mode{m}
+}
+
+// Options of Run. Launch is required.
+type Options struct {
+	// For is how long traffic is sent at full speed; 0 means 5 s.
+	For time.Duration
+	// Mode of the XDP hook. Empty means Both.
+	Mode Mode
+	// Instance names the mirror and the pins; empty means a unique name.
+	Instance string
+	// Launch starts the instance in this process's network namespace. ctx
+	// bounds the launch alone.
+	Launch func(context.Context, dataplane.Config) (dataplane.Service, error)
+	// Progress is called some times a second while traffic flows, from one
+	// goroutine. Optional.
+	Progress func(Progress)
+	// Logger; nil discards.
+	Logger *slog.Logger
+}
+
+// Progress is what can be seen while it runs.
+type Progress struct {
+	Phase   string // what is going on, for a person
+	Mirror  string // path of the mirror
+	Elapsed time.Duration
+	Flows   []Count
+}
+
+// Count compares one flow: what was sent, and what the mirror shows. While
+// traffic flows the second lags the first by a poll cycle.
+type Count struct {
+	Name        string `json:"name"`
+	SentPackets uint64 `json:"sent_packets"`
+	Packets     uint64 `json:"packets"`
+	SentBytes   uint64 `json:"sent_bytes"`
+	Bytes       uint64 `json:"bytes"`
+}
+
+// Exact says that what was sent was counted, and something was sent.
+func (c Count) Exact() bool {
+	return c.SentPackets > 0 && c.Packets == c.SentPackets && c.Bytes == c.SentBytes
+}
+
+// Report is the outcome, as it is printed.
+type Report struct {
+	Schema int     `json:"schema"`
+	Flows  []Count `json:"flows"`
+	Exact  bool    `json:"exact"` // every flow is
+}
+
+func report(counts []Count) Report {
+	r := Report{Schema: 1, Flows: counts, Exact: len(counts) > 0}
+	for _, c := range counts {
+		r.Exact = r.Exact && c.Exact()
+	}
+	return r
+}

@@ -1,0 +1,232 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// Run sets everything up, sends, compares and cleans up. When ctx ends early
+// it stops sending, and still compares what was sent until then. The error is about what could not
+// be done; counts that differ are in the report.
+func Run(ctx context.Context, o Options) (_ Report, err error) {
+	if o.For == 0 {
+		o.For = 5 * time.Second
+	}
+	if o.Instance == "" {
+		o.Instance = lab.Unique("demo-")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	cleanup := &cleaner{}
+	defer func() { err = errors.Join(err, cleanup.run()) }()
+
+	links, err := build(o.Mode.modes(), cleanup)
+	if err != nil {
+		return Report{}, err
+	}
+	cfg := dataplane.Config{Instance: o.Instance, Backend: "xdp"}
+	for _, l := range links {
+		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: l.near.Name, Mode: string(l.mode)})
+		cfg.Flows = append(cfg.Flows, l.flows...)
+	}
+	cleanup.add(func() error { return sweep(o.Instance) })
+	o.Logger.Info("starting the plugin", "instance", o.Instance, "interfaces", len(links), "flows", len(cfg.Flows))
+	svc, err := o.Launch(ctx, cfg)
+	if err != nil {
+		return Report{}, err
+	}
+	cleanup.add(svc.Close)
+	if err := checkPlacement(ctx, svc, links); err != nil {
+		return Report{}, err
+	}
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return Report{}, fmt.Errorf("asking the instance for its mirror: %w", err)
+	}
+	mirror, err := openMirror(info.Mirror, cfg.Flows)
+	if err != nil {
+		return Report{}, err
+	}
+	cleanup.add(mirror.close)
+
+	r := &run{o: o, links: links, mirror: mirror, start: time.Now()}
+	r.setPhase("starting")
+	if o.Progress != nil {
+		defer r.show(info.Mirror)()
+	}
+	if err := r.send(ctx); err != nil {
+		return Report{}, err
+	}
+	r.setPhase("comparing")
+	// A canceled context must not keep the last poll cycle from being awaited.
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	defer cancel()
+	if err := mirror.settle(wait); err != nil {
+		return Report{}, err
+	}
+	counts, err := r.counts()
+	return report(counts), err
+}
+
+// run is the state of one Run while traffic flows.
+type run struct {
+	o      Options
+	links  []*link
+	mirror *mirror
+	start  time.Time
+
+	mu    sync.Mutex
+	phase string
+}
+
+func (r *run) setPhase(phase string) {
+	r.mu.Lock()
+	r.phase = phase
+	r.mu.Unlock()
+	r.o.Logger.Debug("phase", "phase", phase)
+}
+
+// show calls Progress until the returned function is.
+func (r *run) show(path string) func() {
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if counts, err := r.counts(); err == nil {
+				r.mu.Lock()
+				phase := r.phase
+				r.mu.Unlock()
+				r.o.Progress(Progress{Phase: phase, Mirror: path, Elapsed: time.Since(r.start), Flows: counts})
+			}
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() { close(stop); done.Wait() }
+}
+
+// send is all the traffic: the kernel's TCP first, while the ring of the
+// receiving end is otherwise empty (what a full ring drops TCP would send
+// again, and the observer has seen it leave), then the raw frames at full speed.
+func (r *run) send(ctx context.Context) error {
+	for _, l := range r.links {
+		r.setPhase("TCP streams of the kernel on " + l.near.Name)
+		if err := l.stream(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	r.setPhase("raw frames")
+	during, cancel := context.WithTimeout(ctx, r.o.For)
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make(chan error, 16)
+	for _, l := range r.links {
+		for _, s := range l.senders {
+			wg.Go(func() {
+				if err := s.Run(during, 0); err != nil {
+					errs <- err
+				}
+			})
+		}
+	}
+	wg.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for _, l := range r.links {
+		for _, s := range l.senders {
+			all = append(all, s.Drain(drain))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// counts puts the sent beside the counted, in the order of the flows.
+func (r *run) counts() ([]Count, error) {
+	values, err := r.mirror.values()
+	if err != nil {
+		return nil, err
+	}
+	var counts []Count
+	for _, l := range r.links {
+		sent := l.sent()
+		for _, f := range l.flows {
+			v := values[f.Name]
+			counts = append(counts, Count{
+				Name:        f.Name,
+				SentPackets: sent[f.Name].Packets, SentBytes: sent[f.Name].Bytes,
+				Packets: v.Packets, Bytes: v.Bytes,
+			})
+		}
+	}
+	return counts, nil
+}
+
+// checkPlacement refuses to demonstrate anything but what was asked for.
+func checkPlacement(ctx context.Context, svc dataplane.Service, links []*link) error {
+	placements, err := svc.Placements(ctx)
+	if err != nil {
+		return fmt.Errorf("asking the instance where its flows are counted: %w", err)
+	}
+	for _, l := range links {
+		for _, f := range l.flows {
+			i := slices.IndexFunc(placements, func(p dataplane.Placement) bool { return p.Flow.Name == f.Name })
+			if i < 0 {
+				return fmt.Errorf("flow %s: the instance does not have it", f.Name)
+			}
+			src := placements[i].Source
+			if src.Backend != "xdp" || f.Direction == flow.Ingress && src.Mode != string(l.mode) {
+				return fmt.Errorf("flow %s: counted by %q in mode %q, not by xdp in mode %s", f.Name, src.Backend, src.Mode, l.mode)
+			}
+		}
+	}
+	return nil
+}
+
+// sweep removes what an instance leaves on purpose, or by a crash: its mirror
+// and its pins.
+func sweep(instance string) error {
+	pins := filepath.Join("/sys/fs/bpf/flowtally", instance)
+	errs := []error{os.RemoveAll(pins)}
+	for _, suffix := range []string{"", ".lock", ".wait"} {
+		err := os.Remove(mirrorPath(instance) + suffix)
+		if !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleaner runs what was added to it, last first.
+type cleaner struct{ fns []func() error }
+
+func (c *cleaner) add(fn func() error) { c.fns = append(c.fns, fn) }
+
+func (c *cleaner) run() error {
+	var errs []error
+	for _, fn := range slices.Backward(c.fns) {
+		errs = append(errs, fn())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// readerEnv makes the test binary a reader of the mirror that it names.
+const readerEnv = "FLOWTALLY_E2E_READER"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(readerEnv); path != "" {
+		os.Exit(readerMain(path, os.Args[1:]))
+	}
+	// Without the privilege the tests run where they are, and say what they need.
+	isolateErr = lab.Isolate("FLOWTALLY_E2E_ISOLATED")
+	os.Exit(m.Run())
+}
+
+var isolateErr error
+
+// needLab gates every test of the package.
+func needLab(t *testing.T) {
+	t.Helper()
+	need.Root(t)
+	need.Cap(t, "net_admin", "sys_admin", "bpf")
+	need.BPF(t)
+	need.BPFFS(t)
+	need.TCX(t)
+	need.Netns(t)
+	if isolateErr != nil {
+		t.Fatal(isolateErr)
+	}
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("FLOWTALLY_BIN"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.MkdirTemp("", "flowtally-e2e-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // for the test without privileges
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir+"/", "../../../cmd/flowtally", "../../../cmd/flowtally-plugin")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the programs: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// binary returns the path of one of the project's programs.
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	if os.Getenv("FLOWTALLY_BIN") == "" {
+		need.Tool(t, "go")
+	}
+	dir, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
