@@ -15,15 +15,23 @@ func ParseMatch(text string) (Match, error) {
 	return parse(split(text), len(text))
 }
 
+// Word is one word of a match that was not written as text.
+type Word struct {
+	Text string
+	// Value says that the word is the value of a field and nothing else,
+	// whatever it looks like.
+	Value bool
+}
+
 // ParseWords reads a match that is already split into words, for a form of
-// another syntax (the YAML mapping of package configs). Offsets in the errors
-// are those of the words joined by single spaces; Index says which word.
-func ParseWords(words []string) (Match, error) {
+// another syntax (the YAML mapping of package configs). Index in the errors
+// says which word; Offset is that of the words joined by single spaces.
+func ParseWords(words []Word) (Match, error) {
 	placed := make([]word, len(words))
 	at := 0
-	for i, text := range words {
-		placed[i] = word{text, at}
-		at += len(text) + 1
+	for i, w := range words {
+		placed[i] = word{w.Text, at, w.Value}
+		at += len(w.Text) + 1
 	}
 	return parse(placed, max(0, at-1))
 }
@@ -32,6 +40,7 @@ func ParseWords(words []string) (Match, error) {
 type word struct {
 	text   string
 	offset int
+	value  bool
 }
 
 // mostErrors bounds a report on what is not a match at all.
@@ -146,12 +155,11 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 		p.fail(p.at, fmt.Sprintf("the match ends after %q: expected %s", f.name, f.expects()), "")
 		return
 	}
-	value := p.words[p.at].text
-	if keyword(value) && !(f.isFragment() && value == wordAny) {
-		suggestion := ""
-		if f.name == "proto" || f.name == "nexthdr" {
-			suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
-		}
+	value, suggestion := p.words[p.at].text, ""
+	if (f.name == "proto" || f.name == "nexthdr") && clauseNamed(value) != nil {
+		suggestion = fmt.Sprintf("leave %q out: the clause %q asks for its protocol itself", f.name, value)
+	}
+	if keyword(value) && !p.words[p.at].value && !(f.isFragment() && value == wordAny) {
 		p.fail(p.at, fmt.Sprintf("expected %s after %q", f.expects(), f.name), suggestion)
 		return
 	}
@@ -162,7 +170,10 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 	p.at++
 	var bad *valueError
 	if err := f.parse(f.ref(m, tag), value); errors.As(err, &bad) {
-		p.fail(p.at-1, fmt.Sprintf("%s; expected %s after %q", bad.why, f.expects(), f.name), bad.fix)
+		if bad.fix != "" {
+			suggestion = bad.fix
+		}
+		p.fail(p.at-1, fmt.Sprintf("%s; expected %s after %q", bad.why, f.expects(), f.name), suggestion)
 	}
 }
 
@@ -244,7 +255,7 @@ func split(text string) []word {
 			continue
 		}
 		if start >= 0 {
-			words = append(words, word{text[start:i], start})
+			words = append(words, word{text: text[start:i], offset: start})
 			start = -1
 		}
 	}

@@ -12,9 +12,8 @@ import (
 const (
 	maxName       = 63
 	maxInterface  = 15 // IFNAMSIZ without its NUL
-	maxLabels     = 16
 	maxLabelKey   = 63
-	maxLabelValue = 255
+	maxLabelBytes = 255 // of all labels, as key=value, each with an end: what the mirror holds of a flow
 )
 
 // Validate reports everything that is wrong with a flow, joined; every part is
@@ -38,18 +37,20 @@ func (f Flow) Validate() error {
 			bad("interface", cause, "name it as `ip link` does, or leave it empty for every interface")
 		}
 	}
-	if n := len(f.Labels); n > maxLabels {
-		bad("labels", fmt.Sprintf("%d labels are more than %d", n, maxLabels), "leave some out")
-	}
 	keys := make([]string, 0, len(f.Labels))
 	for key := range f.Labels {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
+	total := 0
 	for _, key := range keys {
+		total += len(key) + len("=") + len(f.Labels[key]) + 1
 		if cause, fix := checkLabel(key, f.Labels[key]); cause != "" {
 			bad("labels["+clip(key)+"]", cause, fix)
 		}
+	}
+	if total > maxLabelBytes {
+		bad("labels", fmt.Sprintf("they take %d bytes together, more than %d", total, maxLabelBytes), "shorten them or leave some out")
 	}
 	for _, e := range broken {
 		e.Flow = f.Name
@@ -105,8 +106,6 @@ func checkLabel(key, value string) (cause, fix string) {
 	switch {
 	case key == "" || len(key) > maxLabelKey:
 		return fmt.Sprintf("a key has 1 to %d bytes", maxLabelKey), rule
-	case len(value) > maxLabelValue:
-		return fmt.Sprintf("the value is longer than %d bytes", maxLabelValue), "shorten it"
 	case !utf8.ValidString(value):
 		return "the value is not UTF-8", "encode it"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):

@@ -106,8 +106,10 @@ func TestFlowValidate(t *testing.T) {
 		{"interface too long", flow.Flow{Name: "a", Interface: "abcdefghijklmnop"}, []string{"interface"}},
 		{"interface with a slash", flow.Flow{Name: "a", Interface: "a/b"}, []string{"interface"}},
 		{"interface ..", flow.Flow{Name: "a", Interface: ".."}, []string{"interface"}},
-		{"labels", flow.Flow{Name: "a", Labels: map[string]string{"1a": "", "b-c": "", "": "", "d": "\n", "e": "\xff", "f": strings.Repeat("x", 256)}},
-			[]string{"labels[1a]", "labels[b-c]", "labels[]", "labels[d]", "labels[e]", "labels[f]"}},
+		{"labels", flow.Flow{Name: "a", Labels: map[string]string{"1a": "", "b-c": "", "": "", "d": "\n", "e": "\xff"}},
+			[]string{"labels[1a]", "labels[b-c]", "labels[]", "labels[d]", "labels[e]"}},
+		{"all the labels that fit", flow.Flow{Name: "a", Labels: map[string]string{"k": strings.Repeat("x", 98), "l": strings.Repeat("x", 151)}}, nil},
+		{"a byte more", flow.Flow{Name: "a", Labels: map[string]string{"k": strings.Repeat("x", 98), "l": strings.Repeat("x", 152)}}, []string{"labels"}},
 		{"match", flow.Flow{Name: "a", Match: flow.Match{TCP: &flow.Ports{}, UDP: &flow.Ports{}}}, []string{"udp"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
