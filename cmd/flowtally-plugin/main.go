@@ -1,0 +1,50 @@
+// Command flowtally-plugin is the privileged process that counts. It is started by
+// the program that uses it, which is `flowtally run` or any other that calls
+// plugin.Launch; here the engine meets the process boundary, and nothing else.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/plugin"
+)
+
+func main() {
+	if len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "-version") {
+		printVersion(os.Stdout)
+		return
+	}
+	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: open}))
+}
+
+// open is the plugin's factory.
+func open(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
+	e, err := engine.New(ctx, cfg, engine.Options{Logger: l})
+	if err != nil {
+		return nil, err // never a nil *Engine in a Service
+	}
+	return e, nil
+}
+
+// printVersion says what the linker left in the binary, and what it speaks.
+func printVersion(w io.Writer) {
+	version, commit := "unknown", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value
+			}
+		}
+	}
+	fmt.Fprintf(w, "flowtally-plugin %s\ncommit %s\n%s %s/%s\nplugin protocol %d\n",
+		version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, plugin.ProtocolVersion)
+}
