@@ -11,6 +11,7 @@ import (
 type root struct {
 	Log logFlags `embed:"" prefix:"log."`
 
+	Demo       demoCmd       `cmd:"" help:"Send real traffic over a veth pair and compare sent with counted."`
 	Top        topCmd        `cmd:"" help:"Show rates and totals, live."`
 	Get        getCmd        `cmd:"" help:"Print counters once."`
 	Watch      watchCmd      `cmd:"" help:"Print changes as they come."`

@@ -30,6 +30,9 @@ func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) 
 		path = plugin.ControlPath(string(s.Instance))
 	}
 	svc, err := plugin.Dial(env.Context, path)
+	if errors.Is(err, dataplane.ErrUnavailable) {
+		return withHint(err, "flowtally run --config FILE starts an instance; --instance NAME or --socket PATH reaches another")
+	}
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ var hints = []struct {
 	{plugin.ErrIncompatible, "flowtally version, and the plugin of the same release"},
 	{plugin.ErrStart, "flowtally doctor, and the log above with --log.level debug"},
 	{shm.ErrInUse, "another --instance, or stop the one that runs"},
-	{shm.ErrPermission, "chown root:root and chmod go-w what is named above, if it is yours"},
+	{shm.ErrPermission, "--owner UID to read it all the same; to write it: chown root:root and chmod go-w what is named above"},
 	{shm.ErrFormat, "check the path; is it a .mirror file of this version? flowtally version"},
 	{shm.ErrNotReady, "again in a moment"},
 	{shm.ErrTruncated, "flowtally check says what is wrong; the next start of flowtally run makes a new one"},
