@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// find is the path of the plugin's binary: path itself, or BinaryName beside
-// this program's executable, or in $PATH, in this order. What a privileged
-// process would start is checked for who could have written it.
-func find(path string) (string, error) {
+// Find is the path of the plugin's binary: path itself where it is not empty, or
+// BinaryName beside this program's executable, or in $PATH, in this order. For
+// root it also checks who could have written the binary (ErrUntrusted).
+func Find(path string) (string, error) {
 	found, err := locate(path)
 	if err != nil {
 		return "", err

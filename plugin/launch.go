@@ -32,7 +32,8 @@ type Options struct {
 	Config dataplane.Config
 	// Logger gets what the plugin logs, and what the supervisor does. nil discards.
 	Logger *slog.Logger
-	// Stderr gets a copy of the plugin's stderr, byte by byte. Optional.
+	// Stderr gets a copy of the plugin's stderr, byte by byte; it is written to
+	// by one goroutine at a time, and no more once a write failed. Optional.
 	Stderr io.Writer
 	// StartTimeout bounds the time from the start of the process to its
 	// handshake. 0 means 15 s.
@@ -61,6 +62,9 @@ func (o Options) withDefaults() Options {
 	or(&o.Watchdog, 30*time.Second)
 	or(&o.RestartMin, 100*time.Millisecond)
 	or(&o.RestartMax, 10*time.Second)
+	if o.Stderr != nil {
+		o.Stderr = &sharedWriter{w: o.Stderr}
+	}
 	o.RestartMax = max(o.RestartMax, o.RestartMin)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -81,7 +85,7 @@ type session struct {
 // start runs one plugin process and configures it. The error tells why it
 // could not, with the last lines that it wrote; no process is left then.
 func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, err error) {
-	path, err := find(o.Path)
+	path, err := Find(o.Path)
 	if err != nil {
 		return nil, err
 	}

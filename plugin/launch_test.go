@@ -140,7 +140,7 @@ func (s *syncBuffer) String() string {
 
 // A non-string "@message" panics a host that lets go-plugin read the log.
 func TestHostileLog(t *testing.T) {
-	var log, raw syncBuffer
+	var log, raw syncBuffer // raw is written by goroutines of the client and read here
 	opts := options(t, "hostile-log")
 	opts.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 	opts.Stderr = &raw

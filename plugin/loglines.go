@@ -58,6 +58,18 @@ func (w *logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// sharedWriter is one writer for several streams and several lives of the plugin.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *sharedWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}
+
 // lastLines is the end of what the plugin wrote, for a person.
 func (w *logLines) lastLines() string {
 	w.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -346,4 +347,99 @@ func TestRestartFailsForAWhile(t *testing.T) {
 	}
 	restarted(t, c, 1)
 	wantOrder(t, c)
+}
+
+// Close at any moment of a restart leaves no process and no goroutine.
+func TestCloseDuringRestart(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for i := range 8 {
+		opts := options(t, "fake")
+		opts.RestartMin, opts.RestartMax = time.Millisecond, time.Millisecond
+		opts.Logger = nil
+		c := launch(t, opts)
+		kill(t, c, syscall.SIGKILL)
+		time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+		var closers sync.WaitGroup
+		for range 3 {
+			closers.Go(func() {
+				if err := c.Close(); err != nil {
+					t.Errorf("closing after %d ms: %v", i*7, err)
+				}
+			})
+		}
+		closers.Wait()
+		if _, err := c.Placements(t.Context()); !errors.Is(err, dataplane.ErrClosed) {
+			t.Errorf("a call after Close: %v", err)
+		}
+		if _, err := c.Events(t.Context()); !errors.Is(err, dataplane.ErrClosed) {
+			t.Errorf("events after Close: %v", err)
+		}
+	}
+	eventually(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+}
+
+// Calls from many goroutines while the plugin is killed over and over: each
+// change either succeeded and is there at the end, or failed and is not.
+func TestChangesUnderKills(t *testing.T) {
+	opts := options(t, "fake")
+	opts.RestartMin, opts.RestartMax = time.Millisecond, 5*time.Millisecond
+	opts.Logger = nil
+	c := launch(t, opts)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	want := map[string]bool{}
+	var failed int
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				name := fmt.Sprintf("g%d-%d", g, i)
+				_, err := c.AddFlows(context.Background(), flow.Flow{Name: name})
+				if err == nil && i%3 == 0 {
+					if rerr := c.RemoveFlows(context.Background(), name); rerr == nil {
+						continue
+					} else if !errors.Is(rerr, dataplane.ErrUnavailable) {
+						t.Errorf("removing: %v", rerr)
+					}
+				}
+				mu.Lock()
+				if err == nil {
+					want[name] = true
+				} else {
+					failed++
+				}
+				mu.Unlock()
+				if err != nil && !errors.Is(err, dataplane.ErrUnavailable) {
+					t.Errorf("adding: %v", err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	kills := 0
+	for ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+		n := c.Restarts()
+		if p := pid(t, c); p != 0 && syscall.Kill(p, syscall.SIGKILL) == nil {
+			kills++
+			restarted(t, c, n+1)
+		}
+	}
+	wg.Wait()
+	eventually(t, "the plugin to be there", func() bool { _, err := c.Placements(context.Background()); return err == nil })
+	got := inOrder(t, c)
+	for _, name := range got {
+		if !want[name] {
+			t.Errorf("%s is there although adding it failed", name)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("%s is gone although adding it succeeded", name)
+	}
+	t.Logf("%d kills, %d flows, %d changes refused meanwhile", kills, len(got), failed)
+	if kills < 3 || len(got) < 10 || failed == 0 {
+		t.Error("that was too little to tell")
+	}
 }
