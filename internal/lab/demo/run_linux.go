@@ -29,6 +29,9 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if err := unused(o.Instance); err != nil {
+		return Report{}, err
+	}
 	cleanup := &cleaner{}
 	defer func() { err = errors.Join(err, cleanup.run()) }()
 
@@ -41,12 +44,12 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: l.near.Name, Mode: string(l.mode)})
 		cfg.Flows = append(cfg.Flows, l.flows...)
 	}
-	cleanup.add(func() error { return sweep(o.Instance) })
 	o.Logger.Info("starting the plugin", "instance", o.Instance, "interfaces", len(links), "flows", len(cfg.Flows))
 	svc, err := o.Launch(ctx, cfg)
 	if err != nil {
 		return Report{}, err
 	}
+	cleanup.add(func() error { return sweep(o.Instance) })
 	cleanup.add(svc.Close)
 	if err := checkPlacement(ctx, svc, links); err != nil {
 		return Report{}, err
@@ -204,11 +207,23 @@ func checkPlacement(ctx context.Context, svc dataplane.Service, links []*link) e
 	return nil
 }
 
-// sweep removes what an instance leaves on purpose, or by a crash: its mirror
+func pinDir(instance string) string { return filepath.Join("/sys/fs/bpf/flowtally", instance) }
+
+// unused refuses an instance that left something or runs: the demo removes
+// everything of its own at the end.
+func unused(instance string) error {
+	for _, path := range []string{mirrorPath(instance), pinDir(instance)} {
+		if _, err := os.Lstat(path); err == nil {
+			return fmt.Errorf("instance %s: %s is there: %w", instance, path, dataplane.ErrInUse)
+		}
+	}
+	return nil
+}
+
+// sweep removes what the instance leaves on purpose, or by a crash: its mirror
 // and its pins.
 func sweep(instance string) error {
-	pins := filepath.Join("/sys/fs/bpf/flowtally", instance)
-	errs := []error{os.RemoveAll(pins)}
+	errs := []error{os.RemoveAll(pinDir(instance))}
 	for _, suffix := range []string{"", ".lock", ".wait"} {
 		err := os.Remove(mirrorPath(instance) + suffix)
 		if !errors.Is(err, os.ErrNotExist) {

@@ -1,0 +1,57 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// An instance that is there already is left alone, whatever happens.
+func TestExistingInstanceIsLeftAlone(t *testing.T) {
+	need.Root(t)
+	name := lab.Unique("demo-test-")
+	path := mirrorPath(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("somebody's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(path) })
+	_, err := Run(t.Context(), Options{Instance: name, Launch: func(context.Context, dataplane.Config) (dataplane.Service, error) {
+		t.Error("an instance was launched")
+		return nil, errors.New("no")
+	}})
+	if !errors.Is(err, dataplane.ErrInUse) {
+		t.Errorf("got %v, want ErrInUse", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the other instance's mirror: %v", err)
+	}
+}
+
+// A launch that fails leaves no interface behind, and its error is the answer.
+func TestFailedLaunch(t *testing.T) {
+	need.Netns(t)
+	refused := errors.New("refused")
+	_, err := Run(t.Context(), Options{Launch: func(_ context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+		if len(cfg.Interfaces) != 2 || len(cfg.Flows) < 24 {
+			t.Errorf("asked to count %d flows on %d interfaces", len(cfg.Flows), len(cfg.Interfaces))
+		}
+		return nil, refused
+	}})
+	if !errors.Is(err, refused) {
+		t.Errorf("got %v, want the launch's own error", err)
+	}
+	for _, name := range []string{"ft-native", "ft-generic"} {
+		if _, err := os.Stat("/sys/class/net/" + name); err == nil {
+			t.Errorf("interface %s is still there", name)
+		}
+	}
+}
