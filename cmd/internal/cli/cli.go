@@ -12,6 +12,7 @@ type root struct {
 	Log logFlags `embed:"" prefix:"log."`
 
 	Demo       demoCmd       `cmd:"" help:"Send real traffic over a veth pair and compare sent with counted."`
+	Run        runCmd        `cmd:"" help:"Count flows until a signal."`
 	Top        topCmd        `cmd:"" help:"Show rates and totals, live."`
 	Get        getCmd        `cmd:"" help:"Print counters once."`
 	Watch      watchCmd      `cmd:"" help:"Print changes as they come."`

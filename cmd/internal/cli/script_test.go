@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
 )
@@ -27,6 +29,13 @@ func TestMain(m *testing.M) {
 			code := Main(ctx, os.Stdin, os.Stdout, os.Stderr, os.Args[1:])
 			stop()
 			os.Exit(code)
+		},
+		"flowtally-plugin": func() {
+			os.Exit(plugin.Serve(plugin.ServeOptions{
+				Factory: func(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (dataplane.Service, error) {
+					return engine.New(ctx, cfg, engine.Options{Logger: log})
+				},
+			}))
 		},
 		"fakeinstance": fakeInstance,
 		"mkmirror":     mkmirror,

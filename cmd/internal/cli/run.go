@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin"
+)
+
+// runCmd runs an instance until a signal.
+type runCmd struct {
+	Interface []string     `short:"i" help:"In place of a file: count on this interface; MODE is auto, native or generic. May be repeated." complete:"interfaces" placeholder:"NAME[=MODE]"`
+	Flow      []string     `short:"f" help:"In place of a file: count this flow. May be repeated." sep:"none" placeholder:"NAME=MATCH"`
+	Backend   string       `help:"In place of a file: ${enum}." enum:"auto,xdp,sim" default:"auto"`
+	Instance  instanceName `help:"The instance, in place of the file's." env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
+	Mirror    string       `help:"The mirror's file, in place of the file's." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
+	Socket    string       `help:"The control socket. Empty: /run/flowtally/INSTANCE.sock; - for none." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	Plugin    string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
+	Embedded  bool         `help:"Count in this process, which then needs the privileges, in place of the plugin's."`
+	Strict    bool         `help:"End with 3 when, once started, a condition is of high severity or a flow is not counted."`
+}
+
+func (c *runCmd) Run(env *Env) (err error) {
+	cfg, err := c.load()
+	if err != nil {
+		return &usageError{err}
+	}
+	// The socket comes first: it is cheap, and tells that an instance of this
+	// name runs before anything is attached.
+	var control *plugin.Control
+	if c.Socket != "-" {
+		path := c.Socket
+		if path == "" {
+			path = plugin.ControlPath(cfg.Instance)
+		}
+		if control, err = plugin.ListenControl(path, env.Logger); err != nil {
+			return fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
+		}
+		defer func() { err = errors.Join(err, control.Close()) }()
+	}
+	svc, err := c.start(env, cfg)
+	if err != nil {
+		if env.Context.Err() != nil {
+			return nil // told to stop before it ran
+		}
+		return fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
+	}
+	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict}
+	err = r.serve(control)
+	if closeErr := svc.Close(); closeErr != nil && !errors.Is(closeErr, dataplane.ErrClosed) {
+		err = errors.Join(err, fmt.Errorf("closing instance %s: %w", cfg.Instance, closeErr))
+	}
+	return err
+}
+
+// load returns the configuration of the file, or of the flags that stand for one.
+func (c *runCmd) load() (dataplane.Config, error) {
+	var cfg dataplane.Config
+	var err error
+	switch quick := len(c.Interface) > 0 || len(c.Flow) > 0 || c.Backend != "auto"; {
+	case quick:
+		cfg, err = c.quick()
+	default:
+		return cfg, withHint(errors.New("nothing to count"), "flowtally run --config FILE, or --interface NAME --flow 'NAME=MATCH'")
+	}
+	if err != nil {
+		return cfg, err
+	}
+	if c.Instance != "" {
+		cfg.Instance = string(c.Instance)
+	}
+	if cfg.Instance == "" {
+		cfg.Instance = "default"
+	}
+	if c.Mirror != "" {
+		cfg.Mirror.Path = c.Mirror
+	}
+	return cfg, nil
+}
+
+// quick returns the configuration that --interface, --flow and --backend say.
+func (c *runCmd) quick() (dataplane.Config, error) {
+	cfg := dataplane.Config{Backend: c.Backend}
+	for _, s := range c.Interface {
+		name, mode, _ := strings.Cut(s, "=")
+		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name, Mode: mode})
+	}
+	var problems []error
+	for _, s := range c.Flow {
+		name, text, ok := strings.Cut(s, "=")
+		if !ok {
+			problems = append(problems, fmt.Errorf("--flow %q: no =; it is NAME=MATCH, such as web='tcp dport 443'", s))
+			continue
+		}
+		match, err := parseMatch(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--flow %s: %w", name, err))
+		}
+		cfg.Flows = append(cfg.Flows, flow.Flow{Name: name, Match: match})
+	}
+	if len(problems) == 0 {
+		if err := cfg.Validate(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return cfg, errors.Join(problems...)
+}
+
+// start starts the instance, in a plugin or in this process.
+func (c *runCmd) start(env *Env, cfg dataplane.Config) (dataplane.Service, error) {
+	if c.Embedded {
+		return engine.New(env.Context, cfg, engine.Options{Logger: env.Logger})
+	}
+	path, err := findPlugin(c.Plugin)
+	if err != nil {
+		return nil, withHint(err, "install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded")
+	}
+	return plugin.Launch(env.Context, plugin.Options{Path: path, Config: cfg, Logger: env.Logger})
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin"
+)
+
+// firstCycle bounds the wait for the first values.
+const firstCycle = 10 * time.Second
+
+// running is an instance that was started and is to be told about.
+type running struct {
+	env      *Env
+	svc      dataplane.Service
+	instance string
+	strict   bool
+}
+
+// serve logs what the instance does and answers its control socket, if any,
+// until the context ends (nil) or the instance does (an error).
+func (r *running) serve(control *plugin.Control) error {
+	ctx, cancel := context.WithCancel(r.env.Context)
+	defer cancel()
+	events, err := r.svc.Events(ctx)
+	if err != nil {
+		return fmt.Errorf("following the events of instance %s: %w", r.instance, err)
+	}
+	served := make(chan error, 1)
+	if control != nil {
+		go func() { served <- control.Serve(ctx, r.svc) }()
+	}
+	if err := r.announce(); err != nil {
+		if r.env.Context.Err() != nil {
+			return nil // told to stop while starting
+		}
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			r.env.Logger.Info("stopping", "instance", r.instance)
+			return notifySystemd("STOPPING=1")
+		case err := <-served:
+			if ctx.Err() == nil {
+				return fmt.Errorf("instance %s: the control socket ended: %w", r.instance, errors.Join(err, dataplane.ErrClosed))
+			}
+		case e, ok := <-events:
+			if !ok && ctx.Err() == nil {
+				return fmt.Errorf("instance %s ended by itself: %w", r.instance, dataplane.ErrClosed)
+			}
+			if ok {
+				logEvent(r.env.Logger, e)
+			} else {
+				events = nil
+			}
+		}
+	}
+}
+
+// announce logs where every flow is counted, waits for the first values, and
+// tells the service manager that the instance is ready.
+func (r *running) announce() error {
+	ctx, log := r.env.Context, r.env.Logger
+	info, err := r.svc.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("asking instance %s who it is: %w", r.instance, err)
+	}
+	log.Info("counting", "instance", info.Instance, "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
+	placements, err := r.svc.Placements(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
+	}
+	for _, p := range placements {
+		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", sourceText(p.Source)}
+		for _, rejected := range p.Rejected {
+			attrs = append(attrs, "not_"+rejected.Backend, rejected.Reason)
+		}
+		log.Info("placed", attrs...)
+	}
+	if err := waitFirstCycle(ctx, info.Mirror, firstCycle); err != nil {
+		return err
+	}
+	if r.strict {
+		if err := r.degraded(placements); err != nil {
+			return err
+		}
+	}
+	return notifySystemd(fmt.Sprintf("READY=1\nSTATUS=counting %s in %s", plural(uint64(len(placements)), "flow", "flows"), info.Mirror))
+}
+
+// degraded is exit code 3 when a flow is not counted or a condition is of high
+// severity; what it is has been printed then.
+func (r *running) degraded(placements []dataplane.Placement) error {
+	conditions, err := r.svc.Conditions(r.env.Context)
+	if err != nil {
+		return fmt.Errorf("asking instance %s for its conditions: %w", r.instance, err)
+	}
+	var is bool
+	for _, p := range placements {
+		if p.Source.Backend == "" {
+			is = true
+			fmt.Fprintf(r.env.Stderr, "flowtally: flow %s is not counted\n", p.Flow.Name)
+		}
+	}
+	for _, c := range conditions {
+		if c.Severity == dataplane.High {
+			is = true
+			fmt.Fprintf(r.env.Stderr, "flowtally: %s: %s (%s)\n  try: %s\n", c.Object, c.Text, c.Code, c.Fix)
+		}
+	}
+	if is {
+		return exitError(exitDegraded)
+	}
+	return nil
+}
+
+// logEvent logs a change. Flows and conditions an engine logs by itself, with
+// more than an event carries.
+func logEvent(log *slog.Logger, e dataplane.Event) {
+	level := slog.LevelDebug
+	switch e.Kind {
+	case dataplane.SourceChanged, dataplane.PluginRestarted:
+		level = slog.LevelWarn
+	}
+	attrs := []any{"event", string(e.Kind), "object", e.Object}
+	if e.Lost > 0 {
+		attrs = append(attrs, "events_lost", e.Lost)
+	}
+	log.Log(context.Background(), level, e.Text, attrs...)
+}
