@@ -37,26 +37,6 @@ type flowtallyFtConfig struct {
 	}
 }
 
-type flowtallyFtHeaders struct {
-	_       structs.HostLayout
-	L4      [4]uint8
-	Proto   uint8
-	Spare0  uint8
-	Flags   uint16
-	Addr    [32]uint8
-	Tos     uint8
-	Ttl     uint8
-	Next    uint8
-	Spare1  uint8
-	Label   [4]uint8
-	EthDst  [6]uint8
-	EthType [2]uint8
-	EthSrc  [6]uint8
-	Port    uint16
-	Vlan    [2][2]uint8
-	Tunnel  [4]uint8
-}
-
 type flowtallyFtTuple struct {
 	_     structs.HostLayout
 	Id    uint32
@@ -76,7 +56,7 @@ const (
 	flowtallyVarFtConf        = "ft_conf"
 	flowtallyVarFtCounters    = "ft_counters"
 	flowtallyVarFtEntries     = "ft_entries"
-	flowtallyVarFtHeadersBtf  = "ft_headers_btf"
+	flowtallyVarFtLayout      = "ft_layout"
 	flowtallyVarFtRanks       = "ft_ranks"
 	flowtallyVarFtSlots       = "ft_slots"
 )
@@ -137,12 +117,12 @@ type flowtallyMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowtallyVariableSpecs struct {
-	FtConf       *ebpf.VariableSpec `ebpf:"ft_conf"`
-	FtCounters   *ebpf.VariableSpec `ebpf:"ft_counters"`
-	FtEntries    *ebpf.VariableSpec `ebpf:"ft_entries"`
-	FtHeadersBtf *ebpf.VariableSpec `ebpf:"ft_headers_btf"`
-	FtRanks      *ebpf.VariableSpec `ebpf:"ft_ranks"`
-	FtSlots      *ebpf.VariableSpec `ebpf:"ft_slots"`
+	FtConf     *ebpf.VariableSpec `ebpf:"ft_conf"`
+	FtCounters *ebpf.VariableSpec `ebpf:"ft_counters"`
+	FtEntries  *ebpf.VariableSpec `ebpf:"ft_entries"`
+	FtLayout   *ebpf.VariableSpec `ebpf:"ft_layout"`
+	FtRanks    *ebpf.VariableSpec `ebpf:"ft_ranks"`
+	FtSlots    *ebpf.VariableSpec `ebpf:"ft_slots"`
 }
 
 // flowtallyObjects contains all objects after they have been loaded into the kernel.
@@ -175,12 +155,12 @@ func (m *flowtallyMaps) Close() error {
 //
 // It can be passed to loadFlowtallyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowtallyVariables struct {
-	FtConf       *ebpf.Variable `ebpf:"ft_conf"`
-	FtCounters   *ebpf.Variable `ebpf:"ft_counters"`
-	FtEntries    *ebpf.Variable `ebpf:"ft_entries"`
-	FtHeadersBtf *ebpf.Variable `ebpf:"ft_headers_btf"`
-	FtRanks      *ebpf.Variable `ebpf:"ft_ranks"`
-	FtSlots      *ebpf.Variable `ebpf:"ft_slots"`
+	FtConf     *ebpf.Variable `ebpf:"ft_conf"`
+	FtCounters *ebpf.Variable `ebpf:"ft_counters"`
+	FtEntries  *ebpf.Variable `ebpf:"ft_entries"`
+	FtLayout   *ebpf.Variable `ebpf:"ft_layout"`
+	FtRanks    *ebpf.Variable `ebpf:"ft_ranks"`
+	FtSlots    *ebpf.Variable `ebpf:"ft_slots"`
 }
 
 // flowtallyPrograms contains all programs after they have been loaded into the kernel.

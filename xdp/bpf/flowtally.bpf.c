@@ -16,8 +16,13 @@
 #define FT_NEXT -1
 #define FT_SHOT 2
 
-/* Emitted for its BTF, which Go's Headers is compared with. */
-struct ft_headers ft_headers_btf SEC(".data.btf");
+/* Emitted for its BTF, which what Go repeats is compared with. No program refers to it, so it is never loaded. */
+struct {
+	struct ft_headers headers;
+	enum ft_flags flags;
+	enum ft_word word;
+	enum ft_need need;
+} ft_layout SEC(".data.btf");
 
 /* What the kernel has behind struct xdp_md; kernels before 6.2 do not let it be seen. */
 struct xdp_buff {

@@ -122,51 +122,50 @@ static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *
 	return next;
 }
 
-/* The upper protocol into l->proto and what holds it; NULL when the walk runs out. */
+/*
+ * The upper protocol into l->proto and what holds it; NULL when the walk runs
+ * out. Where a step begins is kept as an offset under a mask that it never
+ * reaches (14 + 8 + 40 + 8 headers of at most 2048 bytes, twice, are fewer): with the same bounds
+ * after every step, whatever the header was, the verifier sees one state in place of one per path.
+ */
 static __always_inline void *ft_walk_ext(void *p, void *end, __u8 nh, struct ft_level *l)
 {
+	__u32 off = 0;
+
 	for (int i = 0; i <= FT_EXT_STEPS; i++) {
+		void *h = p + (off & 0x7fff);
 		__u32 len;
 
-		switch (nh) {
-		case 0:
-		case 43:
-		case 60:
-		case 135:
-		case 139:
-		case 140:
-			if (i == FT_EXT_STEPS || p + 2 > end)
-				return NULL;
-			len = (ft_load8(p, 1) + 1) * 8;
-			break;
-		case 51:
-			if (i == FT_EXT_STEPS || p + 2 > end)
-				return NULL;
-			len = (ft_load8(p, 1) + 2) * 4;
-			break;
-		case 44: {
-			if (i == FT_EXT_STEPS || p + 8 > end)
-				return NULL;
-			__u16 off = ft_load16(p, 2);
+		if (h > end)
+			return NULL;
+		if (nh == 0 || nh == 43 || nh == 60 || nh == 135 || nh == 139 || nh == 140) {
+			len = 8;
+		} else if (nh == 51) {
+			len = 4;
+		} else if (nh == 44) {
+			len = 0;
+		} else {
+			l->proto = nh;
+			return h;
+		}
+		if (i == FT_EXT_STEPS || h + 8 > end)
+			return NULL;
+		if (!len) {
+			__u16 frag = ft_load16(h, 2);
 
-			if (off & bpf_htons(0xfff9))
+			if (frag & bpf_htons(0xfff9))
 				l->flags |= FT_FRAG;
-			if (off & bpf_htons(0xfff8)) {
+			if (frag & bpf_htons(0xfff8)) {
 				l->flags |= FT_LATER;
-				l->proto = ft_load8(p, 0);
-				return p + 8;
+				l->proto = ft_load8(h, 0);
+				return h + 8;
 			}
 			len = 8;
-			break;
+		} else {
+			len = len == 8 ? (ft_load8(h, 1) + 1) * 8 : (ft_load8(h, 1) + 2) * 4;
 		}
-		default:
-			l->proto = nh;
-			return p;
-		}
-		nh = ft_load8(p, 0);
-		p += len;
-		if (p > end)
-			return NULL;
+		nh = ft_load8(h, 0);
+		off += len;
 	}
 	return NULL;
 }
@@ -328,7 +327,11 @@ static __noinline int ft_parse(void *p, void *end, struct ft_key *k, _Bool tagge
 	}
 	k->w[FT_W_HOT] = ft_hot(&l);
 	k->w[FT_W_ADDR] = l.addr;
-	return 0;
+	/* A number that the compiler cannot know, or it would return nothing and leave a pointer in R0. */
+	int done = 0;
+
+	asm volatile("" : "+r"(done));
+	return done;
 }
 
 /* The words of a common frame's key other than the two hot ones. */
