@@ -45,11 +45,11 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 		cfg.Flows = append(cfg.Flows, l.flows...)
 	}
 	o.Logger.Info("starting the plugin", "instance", o.Instance, "interfaces", len(links), "flows", len(cfg.Flows))
+	cleanup.add(func() error { return sweep(o.Instance) }) // also after a launch that failed half way
 	svc, err := o.Launch(ctx, cfg)
 	if err != nil {
 		return Report{}, err
 	}
-	cleanup.add(func() error { return sweep(o.Instance) })
 	cleanup.add(svc.Close)
 	if err := checkPlacement(ctx, svc, links); err != nil {
 		return Report{}, err

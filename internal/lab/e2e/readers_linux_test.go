@@ -1,20 +1,19 @@
 package e2e
 
 import (
-	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
-	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // A second Go process and the C example read the same values while the plugin
@@ -23,62 +22,19 @@ import (
 func TestReadersOutliveTheWriter(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "cc")
-	near, err := lab.CurrentNetns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer near.Close()
-	far, err := lab.NewNetns("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Close()
-	pair, err := lab.NewPair(near, far, lab.Unique("e2e"), lab.Unique("far"), lab.PairOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pair.Close()
-
 	names := []string{"dns", "web"}
-	cfg := dataplane.Config{
-		Instance: lab.Unique("e2e-"), Backend: "xdp",
-		Interfaces: []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}},
-	}
-	for i, text := range []string{"ipv4 udp dport 53", "ipv6 tcp dport 443"} {
-		m, err := flow.ParseMatch(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Flows = append(cfg.Flows, flow.Flow{Name: names[i], Match: m})
-	}
-	c, err := plugin.Launch(t.Context(), plugin.Options{
-		Path: binary(t, "flowtally-plugin"), Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		RestartMin: time.Hour, RestartMax: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := c.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		c.Close() // of a plugin that was killed
-		os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", cfg.Instance))
-		for _, suffix := range []string{"", ".lock", ".wait"} {
-			os.Remove(info.Mirror + suffix)
-		}
-	}()
+	b := newBench(t, time.Hour, // never restarted
+		flow.Flow{Name: names[0], Match: match(t, "ipv4 udp dport 53")},
+		flow.Flow{Name: names[1], Match: match(t, "ipv6 tcp dport 443")})
 
 	goReader := exec.Command("/proc/self/exe", names...)
-	goReader.Env = append(os.Environ(), readerEnv+"="+info.Mirror)
+	goReader.Env = append(os.Environ(), readerEnv+"="+b.info.Mirror)
 	readers := []*onlooker{
 		watch(t, "Go reader", goReader),
-		watch(t, "C reader", exec.Command(cReader(t), append([]string{"-i", "0.05", info.Mirror}, names...)...)),
+		watch(t, "C reader", exec.Command(cReader(t), append([]string{"-i", "0.05", b.info.Mirror}, names...)...)),
 	}
 
-	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
-	s, err := pair.B.NewSender([]lab.Stream{
+	s, err := b.far.NewSender([]lab.Stream{
 		{Name: "dns", Frames: [][]byte{frame.Sized(80, eth, frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}, frame.UDP{Src: 1, Dst: 53})}},
 		{Name: "web", Frames: [][]byte{frame.Sized(300, eth, frame.IPv6{Src: frame.Addr("2001:db8::1"), Dst: frame.Addr("2001:db8::2")}, frame.TCP{Src: 1, Dst: 443})}, Weight: 3},
 	}, lab.SenderOptions{})
@@ -104,7 +60,7 @@ func TestReadersOutliveTheWriter(t *testing.T) {
 			r.await(t, "a running writer", func(_ map[string][2]uint64, w string) bool { return w == "run" })
 		}
 	}
-	if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(b.info.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range readers {
@@ -116,4 +72,79 @@ func TestReadersOutliveTheWriter(t *testing.T) {
 		r.mu.Unlock()
 		r.await(t, "more lines", func(map[string][2]uint64, string) bool { return r.lines > lines+9 })
 	}
+}
+
+// With frames of one size, every read of the mirror by every reader shows
+// bytes == packets × size, under full traffic on two CPUs.
+func TestPairsBelongTogether(t *testing.T) {
+	needLab(t)
+	need.CPUs(t, 2)
+	const size = 123
+	b := newBench(t, time.Hour, flow.Flow{Name: "one", Match: match(t, "ipv4 udp")}, flow.Flow{Name: "fast", Match: match(t, "ipv4 tcp"), Latency: true})
+	ip := frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}
+	streams := []lab.Stream{
+		{Name: "one", Frames: [][]byte{frame.Sized(size, eth, ip, frame.UDP{Src: 1, Dst: 53})}},
+		{Name: "fast", Frames: [][]byte{frame.Sized(size, eth, ip, frame.TCP{Src: 1, Dst: 53})}},
+	}
+	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+
+	var sending, reading sync.WaitGroup
+	var reads, changes, sent atomic.Uint64
+	stop := make(chan struct{})
+	for _, s := range streams {
+		h, err := r.Lookup(s.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.Counter(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reading.Go(func() {
+			var last shm.Value
+			for n := uint64(0); ; n++ {
+				if n%1024 == 0 {
+					select {
+					case <-stop:
+						reads.Add(n)
+						return
+					default:
+					}
+				}
+				v, err := c.Load()
+				if err != nil || v.Bytes != v.Packets*size || v.Packets < last.Packets {
+					t.Errorf("read %d of %s: %+v after %+v, %v; want %d bytes", n, s.Name, v, last, err, v.Packets*size)
+					return
+				}
+				if v.Packets != last.Packets {
+					changes.Add(1)
+				}
+				last = v
+			}
+		})
+	}
+	for cpu := range 2 {
+		s, err := b.far.NewSender(streams, lab.SenderOptions{CPU: cpu + 1, Seed: uint64(cpu)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		sending.Go(func() {
+			if err := s.Run(t.Context(), 1_500_000); err != nil {
+				t.Error(err)
+			}
+			sent.Add(1_500_000)
+		})
+	}
+	sending.Wait()
+	close(stop)
+	reading.Wait()
+	if changes.Load() < 20 {
+		t.Errorf("only %d changes were seen in %d reads", changes.Load(), reads.Load())
+	}
+	t.Logf("%d reads, %d changes, %d packets", reads.Load(), changes.Load(), sent.Load())
 }

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/plugin"
+)
+
+// eth addresses frames to nobody, so that the stack behind XDP ignores them.
+var eth = frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
+
+// bench is a plugin that counts natively on the near end of a veth pair, until
+// the test ends.
+type bench struct {
+	client *plugin.Client
+	info   dataplane.Info
+	far    *lab.End
+}
+
+// newBench launches the plugin; after a crash it is restarted after pause.
+func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
+	t.Helper()
+	closed := func(what string, close func() error) {
+		t.Cleanup(func() {
+			if err := close(); err != nil {
+				t.Logf("closing %s: %v", what, err)
+			}
+		})
+	}
+	near, err := lab.CurrentNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed("the near namespace", near.Close)
+	far, err := lab.NewNetns("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed("the far namespace", far.Close)
+	pair, err := lab.NewPair(near, far, lab.Unique("e2e"), lab.Unique("far"), lab.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed("the pair", pair.Close)
+	cfg := dataplane.Config{
+		Instance: lab.Unique("e2e-"), Backend: "xdp", Flows: flows,
+		Interfaces: []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}},
+	}
+	c, err := plugin.Launch(t.Context(), plugin.Options{
+		Path: binary(t, "flowtally-plugin"), Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		RestartMin: pause, RestartMax: pause,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // what a plugin that was killed leaves
+		os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", cfg.Instance))
+		for _, suffix := range []string{"", ".lock", ".wait"} {
+			os.Remove(info.Mirror + suffix)
+		}
+	})
+	closed("the plugin", c.Close)
+	return &bench{client: c, info: info, far: pair.B}
+}
+
+// match parses the text form.
+func match(t *testing.T, text string) flow.Match {
+	t.Helper()
+	m, err := flow.ParseMatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
