@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -30,6 +31,7 @@ func Check(path string) (ps []Problem, err error) {
 		return nil, err
 	}
 	fault := Guard(func() error { ps = checkBytes(m.b); return nil })
+	runtime.KeepAlive(m)
 	if fault != nil {
 		ps = append(ps, Problem{Object: "file", Text: fault.Error()})
 	}

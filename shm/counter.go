@@ -1,6 +1,9 @@
 package shm
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
 // Counter reads one counter. It remembers where its value stood when it was
 // last read, so it belongs to one goroutine at a time; a copy of it is another
@@ -44,6 +47,7 @@ func (c *Counter) Handle() Handle { return c.handle }
 //
 //go:noinline
 func (c *Counter) load() (Value, error) {
+	defer runtime.KeepAlive(c)
 	for range maxTries {
 		s := atomic.LoadUint64(c.seq)
 		// The epoch tells whether a counter of the block was freed since. The

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ func Create(o Options) (*Writer, error) {
 func createLocked(o Options, want geometry, lock *os.File) (*Writer, error) {
 	sweep(o)
 	m, v, err := openExisting(o)
+	defer runtime.KeepAlive(m)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return createFile(o, want, nil, lock)

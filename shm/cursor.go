@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -31,6 +32,7 @@ func (r *Reader) History() (*Cursor, error) {
 	}
 	c := &Cursor{path: r.path, v: r.v, m: r.m}
 	err := Guard(func() error { c.at = atomic.LoadUint64(&r.v.hdr.historyTail); return nil })
+	runtime.KeepAlive(r)
 	return c, err
 }
 
@@ -42,6 +44,7 @@ func (c *Cursor) Rewind() {
 		c.at = max(base, intent-min(intent, uint64(len(c.v.history))))
 		return nil
 	})
+	runtime.KeepAlive(c)
 }
 
 // Lost is how many records were overwritten before this cursor came to them, in all.
@@ -55,6 +58,7 @@ func (c *Cursor) Next(dst []Record) (n int, lost uint64, err error) {
 		return 0, 0, nil
 	}
 	err = Guard(func() (err error) { n, lost, err = c.next(dst); return err })
+	runtime.KeepAlive(c)
 	c.lost += lost
 	if err != nil {
 		return n, lost, fmt.Errorf("%s: reading history: %w", c.path, err)

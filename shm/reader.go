@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ func (r *Reader) Lookup(name string) (h Handle, err error) {
 		return Handle{}, ErrClosed
 	}
 	err = Guard(func() error { h, err = r.lookup(name); return err })
+	runtime.KeepAlive(r)
 	return h, err
 }
 
@@ -110,6 +112,7 @@ func (r *Reader) Entries() ([]Entry, error) {
 	}
 	var out []Entry
 	err := Guard(func() error { out = r.v.allEntries(); return nil })
+	runtime.KeepAlive(r)
 	return out, err
 }
 
@@ -128,6 +131,7 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 		}
 		return err
 	})
+	runtime.KeepAlive(r)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -140,6 +144,7 @@ func (r *Reader) Counter(h Handle) (c Counter, err error) {
 		return Counter{}, ErrClosed
 	}
 	err = Guard(func() error { c, err = r.v.counter(h, r.m); return err })
+	runtime.KeepAlive(r)
 	return c, err
 }
 
@@ -169,6 +174,7 @@ type Status struct {
 func (r *Reader) Status() Status {
 	var s Status
 	_ = Guard(func() error { s = r.v.status(Now()); return nil })
+	runtime.KeepAlive(r)
 	return s
 }
 

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -61,6 +62,7 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 	dst.blocks, dst.records = dst.blocks[:0], dst.records[:0]
 	dst.v, dst.m = r.v, r.m
 	err := Guard(fill)
+	runtime.KeepAlive(r)
 	if err != nil {
 		dst.blocks, dst.records, dst.List = dst.blocks[:0], dst.records[:0], dst.List[:0]
 		dst.Label = Label{}
@@ -82,8 +84,17 @@ func (v *view) snapshot(dst *Snapshot) error {
 
 	k := atomic.LoadUint64(&v.hdr.cycleDone)
 	for i := range dst.blocks {
-		c := &dst.blocks[i]
-		if !v.blocks[i].copyOut(c, k) {
+		b, c := &v.blocks[i], &dst.blocks[i]
+		// copyOut, spelt out for the case that nearly every block is in.
+		s := atomic.LoadUint64(&b.seq)
+		from := &b.copies[s&1]
+		ok := atomic.LoadUint64(&from.cycle) <= k
+		if ok {
+			copyWords(words(c), words(from))
+			loadFence()
+			ok = atomic.LoadUint64(&b.seq) == s
+		}
+		if !ok && !b.copyOut(c, k) {
 			return ErrBusy
 		}
 		if c.newest != 0 {
@@ -219,6 +230,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 // since, so that its slot cannot be told from another's. ErrBusy: the slot was
 // reused too often to tell; read it singly.
 func (s *Snapshot) Value(h Handle) (Value, error) {
+	defer runtime.KeepAlive(s)
 	v := s.v
 	if v == nil || int(h.Index) >= len(v.entries) {
 		return Value{}, ErrGone

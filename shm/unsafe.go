@@ -148,7 +148,8 @@ type historyMem struct {
 
 // view is a region whose sections have been found to lie inside it: from here
 // on Go's own bounds checks on the slices are all that is needed. It is valid
-// as long as the region is mapped.
+// as long as the region is mapped, which it does not see to: whoever uses a view
+// keeps its mapping alive, with runtime.KeepAlive after the last use.
 type view struct {
 	b       []byte
 	hdr     *headerMem

@@ -1,0 +1,156 @@
+package shm
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// place is where a word of the format stands, in its table of the document.
+type place struct{ offset, size int }
+
+// overlays names, for every table of docs/mirror-format.md, the struct that is
+// laid over it and the constants of layout.go.
+var overlays = map[string]map[string]struct {
+	field    string
+	constant int
+}{
+	"": {
+		"magic": {"magic", hdrMagic}, "version": {"version", hdrVersion}, "byte_order": {"byteOrder", hdrByteOrder},
+		"header_length": {"length", hdrLength}, "clock": {"clock", hdrClock}, "file_length": {"fileLength", hdrFileLength},
+		"created_wall": {"createdWall", hdrCreatedWall}, "compat": {"compat", hdrCompat}, "incompat": {"incompat", hdrIncompat},
+		"counters": {"counters", hdrCounters}, "records": {"records", hdrRecords}, "history": {"history", hdrHistory},
+		"block_length": {"blockLen", hdrBlockLen}, "sections": {"sections", hdrSections}, "wait_length": {"waitLength", hdrWaitLength},
+		"checksum": {"checksum", hdrChecksum}, "generation": {"generation", hdrGeneration}, "started": {"started", hdrStarted},
+		"started_wall": {"startedWall", hdrStartedWall}, "heartbeat_period": {"heartbeatPeriod", hdrHeartbeatPeriod},
+		"cool_down": {"coolDown", hdrCoolDown}, "takeovers": {"takeovers", hdrTakeovers}, "heartbeat": {"heartbeat", hdrHeartbeat},
+		"state": {"state", hdrState}, "cycle_begun": {"cycleBegun", hdrCycleBegun}, "cycle_done": {"cycleDone", hdrCycleDone},
+		"cycle_done_at": {"cycleDoneAt", hdrCycleDoneAt}, "catalogue_changes": {"catalogueChanges", hdrCatalogueChanges},
+		"counters_used": {"countersUsed", hdrCountersUsed}, "records_used": {"recordsUsed", hdrRecordsUsed},
+		"blocks_high": {"blocksHigh", hdrBlocksHigh}, "records_high": {"recordsHigh", hdrRecordsHigh}, "refused": {"refused", hdrRefused},
+		"history_intent": {"historyIntent", hdrHistoryIntent}, "history_tail": {"historyTail", hdrHistoryTail},
+		"history_base": {"historyBase", hdrHistoryBase}, "wait": {"wait", hdrWait}, "successor": {"successor", hdrSuccessor},
+		"superseded_at": {"supersededAt", hdrSupersededAt}, "device": {"device", hdrDevice},
+	},
+	"sec": {"offset": {"offset", secOffset}, "length": {"length", secLength}, "stride": {"stride", secStride}, "count": {"count", secCount}},
+	"ent": {
+		"identity": {"identity", entIdentity}, "freed_at": {"freedAt", entFreedAt}, "added_at": {"addedAt", entAddedAt},
+		"born": {"born", entBorn}, "flags": {"flags", entFlags}, "name": {"name", entName}, "kind": {"kind", entKind},
+		"unit": {"unit", entUnit}, "labels": {"labels", entLabels}, "text": {"text", entText}, "seq": {"seq", entSeq}, "slots": {"slots", entSlots},
+	},
+	"slot": {
+		"flags": {"flags", slotFlags}, "cookie": {"cookie", slotCookie}, "base_packets": {"basePackets", slotBasePackets},
+		"base_bytes": {"baseBytes", slotBaseBytes}, "discontinuities": {"discontinuities", slotDiscontinuities},
+		"width": {"width", slotWidth}, "byte_basis": {"basis", slotBasis}, "source": {"source", slotSource},
+	},
+	"blk": {"seq": {"seq", blkSeq}, "copies": {"copies", blkCopy}, "intent": {"intent", blkIntent}},
+	"cpy": {
+		"cycle": {"cycle", cpyCycle}, "oldest": {"oldest", cpyOldest}, "newest": {"newest", cpyNewest},
+		"live": {"live", cpyLive}, "epoch": {"epoch", cpyEpoch}, "values": {"values", cpyValues},
+	},
+	"val": {"packets": {"Packets", valPackets}, "bytes": {"Bytes", valBytes}, "sampled_at": {"SampledAt", valSampled}},
+	"rec": {"seq": {"seq", recSeq}, "slots": {"slots", recSlots}, "cycles": {"cycles", recCycle}},
+	"his": {
+		"position": {"position", hisPosition}, "index": {"index", hisIndex}, "generation": {"generation", hisGeneration},
+		"time": {"time", hisTime}, "packets": {"packets", hisPackets}, "bytes": {"bytes", hisBytes}, "cycle": {"cycle", hisCycle}, "kind": {"kind", hisKind},
+	},
+}
+
+var structs = map[string]struct {
+	typ  reflect.Type
+	size int
+}{
+	"":     {reflect.TypeFor[headerMem](), headerSize},
+	"sec":  {reflect.TypeFor[sectionMem](), secSize},
+	"ent":  {reflect.TypeFor[entryMem](), entrySize},
+	"slot": {reflect.TypeFor[slotMem](), slotSize},
+	"blk":  {reflect.TypeFor[blockMem](), blockSize},
+	"cpy":  {reflect.TypeFor[copyMem](), copySize},
+	"val":  {reflect.TypeFor[Value](), valueSize},
+	"rec":  {reflect.TypeFor[recordMem](), recordSize},
+	"his":  {reflect.TypeFor[historyMem](), historySize},
+}
+
+// The structs that are laid over the file stand where layout.go says.
+func TestOverlays(t *testing.T) {
+	for table, s := range structs {
+		if int(s.typ.Size()) != s.size {
+			t.Errorf("%s is %d bytes, want %d", s.typ, s.typ.Size(), s.size)
+		}
+		for name, o := range overlays[table] {
+			f, ok := s.typ.FieldByName(o.field)
+			if !ok || int(f.Offset) != o.constant {
+				t.Errorf("%s.%s stands at %d, layout.go says %d", table, name, f.Offset, o.constant)
+			}
+		}
+		named := 0
+		for i := range s.typ.NumField() {
+			if s.typ.Field(i).Name != "_" {
+				named++
+			}
+		}
+		if named != len(overlays[table]) {
+			t.Errorf("%s has %d fields, %d are in the tables", s.typ, named, len(overlays[table]))
+		}
+	}
+}
+
+// The tables of the specification say what the code does: every word of the
+// code is in them, and nothing else.
+func TestLayoutDocument(t *testing.T) {
+	doc, err := os.ReadFile("../docs/mirror-format.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
+	seen := make(map[string]place)
+	for _, m := range row.FindAllStringSubmatch(string(doc), -1) {
+		table, name := m[3], m[4]
+		if name == "" {
+			table, name = "", m[3]
+		}
+		off, _ := strconv.Atoi(m[1])
+		size, _ := strconv.Atoi(m[2])
+		key := table + "." + name
+		if _, twice := seen[key]; twice {
+			t.Errorf("%s stands in the document twice", key)
+		}
+		seen[key] = place{off, size}
+		o, ok := overlays[table][name]
+		if !ok {
+			t.Errorf("%s is in the document and not in the code", key)
+			continue
+		}
+		f, _ := structs[table].typ.FieldByName(o.field)
+		if want := (place{o.constant, int(f.Type.Size())}); seen[key] != want {
+			t.Errorf("%s: document says %+v, the code %+v", key, seen[key], want)
+		}
+	}
+	for table, words := range overlays {
+		for name := range words {
+			if _, ok := seen[table+"."+name]; !ok {
+				t.Errorf("%s.%s is not in the document", table, name)
+			}
+		}
+	}
+}
+
+func TestSequenceWords(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		s    uint64
+		free bool
+		want uint64
+	}{
+		{"publish", 5<<epochShift | 7, false, 5<<epochShift | 8},
+		{"free", 5<<epochShift | 7, true, 6<<epochShift | 8},
+		{"count comes round", 5<<epochShift | countMask, false, 5 << epochShift},
+		{"epoch stays saturated", epochMax<<epochShift | 1, true, epochMax<<epochShift | 2},
+	} {
+		if got := nextSeq(tt.s, tt.free); got != tt.want {
+			t.Errorf("%s: %#x, want %#x", tt.name, got, tt.want)
+		}
+	}
+}
