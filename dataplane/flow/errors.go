@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -47,7 +48,7 @@ type ParseError struct {
 func (e *ParseError) Error() string {
 	s := fmt.Sprintf("at byte %d", e.Offset)
 	if e.Word != "" {
-		s = fmt.Sprintf("%q %s", clip(e.Word), s)
+		s = quoted(e.Word) + " " + s
 	}
 	s += ": " + e.Message
 	if e.Suggestion != "" {
@@ -88,3 +89,5 @@ func clip(s string) string {
 	}
 	return s[:most] + "…"
 }
+
+func quoted(word string) string { return strconv.Quote(clip(word)) }

@@ -61,9 +61,7 @@ func parse(words []word, end int) (Match, error) {
 		p.fail(0, "the match is empty: expected a protocol ("+oneOf(Clauses())+")", `write "any" to match every packet`)
 	}
 	p.match("", &m, false)
-	if len(p.errs) == 0 {
-		p.check(&m)
-	}
+	p.check(&m)
 	if len(p.errs) > 0 {
 		slices.SortStableFunc(p.errs, func(a, b *ParseError) int { return a.Index - b.Index })
 		return Match{}, p.errs[:min(len(p.errs), mostErrors)]
@@ -121,6 +119,7 @@ func (p *parser) match(path string, m *Match, inside bool) {
 		case text == wordInner:
 			if inside || open == nil || open.inner == nil {
 				p.fail(index, `"inner" follows the fields of vxlan or gre, once`, "write the clause as: vxlan vni 5 inner ipv4")
+				p.match(fmt.Sprintf("%sinner?%d.", path, index), new(Match), inside)
 				continue
 			}
 			if p.at == len(p.words) {
@@ -164,7 +163,7 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 		return
 	}
 	if _, twice := p.where[path]; twice {
-		p.fail(index, fmt.Sprintf("%q is given twice", f.name), "leave one out")
+		p.fail(index, "given twice", "leave one out")
 	}
 	p.where[path] = p.at
 	p.at++
@@ -173,7 +172,8 @@ func (p *parser) field(path string, f *field, index int, m *Match, tag int) {
 		if bad.fix != "" {
 			suggestion = bad.fix
 		}
-		p.fail(p.at-1, fmt.Sprintf("%s; expected %s after %q", bad.why, f.expects(), f.name), suggestion)
+		why := strings.TrimPrefix(bad.why, quoted(value)+" ") // the error names the word itself
+		p.fail(p.at-1, fmt.Sprintf("%s; expected %s after %q", why, f.expects(), f.name), suggestion)
 	}
 }
 

@@ -77,13 +77,12 @@ func checkName(name string) (cause, fix string) {
 	case len(name) > maxName:
 		return fmt.Sprintf("%q is longer than %d bytes", clip(name), maxName), "shorten it"
 	}
-	for i := range len(name) {
-		c := name[i]
+	for i, c := range name {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		switch {
 		case i == 0 && !alnum:
-			return fmt.Sprintf("%q starts with %q", name, name[:1]), "start it with a letter or a digit"
-		case !alnum && !strings.ContainsRune("._:/-", rune(c)):
+			return fmt.Sprintf("%q starts with %q", name, c), "start it with a letter or a digit"
+		case !alnum && !strings.ContainsRune("._:/-", c):
 			return fmt.Sprintf("%q holds %q", name, c), "use letters, digits and . _ : / - only"
 		}
 	}

@@ -114,14 +114,14 @@ func (f *field) parseDigits(text string) (uint32, error) {
 		return 0, &valueError{"a leading zero is neither decimal nor octal here", "write " + max(strings.TrimLeft(text, "0"), "0")}
 	}
 	if digits == "" || !isAlnum(digits) { // ParseUint takes a sign and underscores
-		return 0, &valueError{fmt.Sprintf("%q is no number", clip(text)), ""}
+		return 0, &valueError{quoted(text) + " is no number", ""}
 	}
 	v, err := strconv.ParseUint(digits, base, 64)
 	switch {
 	case err != nil && strings.Trim(digits, "0123456789") != "":
-		return 0, &valueError{fmt.Sprintf("%q is no number", clip(text)), ""}
+		return 0, &valueError{quoted(text) + " is no number", ""}
 	case err != nil || v > uint64(ones(f.bits)):
-		return 0, &valueError{fmt.Sprintf("%s does not fit in %d bits", clip(text), f.bits), fmt.Sprintf("the most is %d", ones(f.bits))}
+		return 0, &valueError{fmt.Sprintf("%s does not fit in %d bits", quoted(text), f.bits), fmt.Sprintf("the most is %d", ones(f.bits))}
 	}
 	return uint32(v), nil
 }
@@ -140,20 +140,27 @@ func parseMAC(p *MAC, text string) error {
 	addr, mask, masked := strings.Cut(text, "/")
 	a, err := net.ParseMAC(addr)
 	if err != nil || len(a) != 6 {
-		return &valueError{fmt.Sprintf("%q is no MAC address", clip(addr)), ""}
+		return &valueError{quoted(addr) + " is no MAC address", ""}
 	}
 	m := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	if masked {
 		if m, err = net.ParseMAC(mask); err != nil || len(m) != 6 {
-			return &valueError{fmt.Sprintf("%q is no mask of a MAC address", clip(mask)), "write it as an address: ff:ff:ff:00:00:00"}
+			return &valueError{quoted(mask) + " is no mask of a MAC address", "write it as an address: ff:ff:ff:00:00:00"}
 		}
 	}
 	*p = MAC{[6]byte(a), [6]byte(m)}
 	return nil
 }
 
-// parseAddr reads addr, addr/bits or addr/mask into slices of 4 or 16 bytes.
-func parseAddr(addr, mask []byte, text string) error {
+// parseAddr reads addr, addr/bits or addr/mask into slices of 4 or 16 bytes;
+// they stay zero on error.
+func parseAddr(addr, mask []byte, text string) (err error) {
+	defer func() {
+		if err != nil {
+			clear(addr)
+			clear(mask)
+		}
+	}()
 	first, second, masked := strings.Cut(text, "/")
 	if err := parseIP(addr, first, "address"); err != nil {
 		return err
@@ -167,7 +174,7 @@ func parseAddr(addr, mask []byte, text string) error {
 	}
 	n, err := strconv.Atoi(second)
 	if err != nil || n > 8*len(mask) || strconv.Itoa(n) != second {
-		return &valueError{fmt.Sprintf("%q is no prefix length", clip(second)), fmt.Sprintf("write 0 to %d", 8*len(mask))}
+		return &valueError{quoted(second) + " is no prefix length", fmt.Sprintf("write 0 to %d", 8*len(mask))}
 	}
 	fillPrefix(mask, n)
 	return nil
@@ -180,7 +187,7 @@ func parseIP(dst []byte, text, what string) error {
 		family, other = "IPv6", "ipv4"
 	}
 	if err != nil || a.Zone() != "" {
-		return &valueError{fmt.Sprintf("%q is no %s %s", clip(text), family, what), ""}
+		return &valueError{fmt.Sprintf("%s is no %s %s", quoted(text), family, what), ""}
 	}
 	if b := a.AsSlice(); len(b) == len(dst) {
 		copy(dst, b)
@@ -190,7 +197,7 @@ func parseIP(dst []byte, text, what string) error {
 	if what == "address" {
 		fix = fmt.Sprintf("did you mean the clause %q?", other)
 	}
-	return &valueError{fmt.Sprintf("%q is no %s %s", clip(text), family, what), fix}
+	return &valueError{fmt.Sprintf("%s is no %s %s", quoted(text), family, what), fix}
 }
 
 func fillPrefix(mask []byte, n int) {

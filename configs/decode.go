@@ -1,0 +1,227 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// decoder walks a tree of YAML nodes and collects every mistake on the way.
+type decoder struct {
+	file     string
+	src      *source
+	problems []Problem
+}
+
+func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
+	width := 1
+	if n.Kind == yaml.ScalarNode {
+		width = utf8.RuneCountInString(n.Value)
+		if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+			width += 2
+		}
+	}
+	d.badAt(n.Line, n.Column, width, msg, suggestion)
+}
+
+func (d *decoder) badAt(line, col, width int, msg, suggestion string) {
+	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: msg, Suggestion: suggestion, Source: d.src.line(line)}
+	// A mark does not go on past the end of its line.
+	p.Width = max(1, min(p.Width, utf8.RuneCountInString(p.Source)-p.Col+1))
+	d.problems = append(d.problems, p)
+}
+
+// entry is one field of a mapping.
+type entry struct {
+	name string
+	read func(key, value *yaml.Node)
+}
+
+// mapping reads the fields of a mapping. An empty value is an empty mapping;
+// an empty field is left out.
+func (d *decoder) mapping(n *yaml.Node, what string, entries ...entry) {
+	d.fields(n, what, func(key, value *yaml.Node) {
+		names := make([]string, len(entries))
+		for i, e := range entries {
+			if names[i] = e.name; e.name == key.Value {
+				if !isNull(value) {
+					e.read(key, value)
+				}
+				return
+			}
+		}
+		d.unknown(key, what, names)
+	})
+}
+
+func (d *decoder) unknown(key *yaml.Node, what string, names []string) {
+	suggestion := "its fields are " + strings.Join(names, ", ")
+	if near := flow.Nearest(key.Value, names); near != "" {
+		suggestion = fmt.Sprintf("did you mean %q?", near)
+	}
+	d.bad(key, fmt.Sprintf("%s has no field %q", what, clip(key.Value)), suggestion)
+}
+
+// fields calls read with each key and value of a mapping, each key once.
+func (d *decoder) fields(n *yaml.Node, what string, read func(key, value *yaml.Node)) {
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.bad(n, fmt.Sprintf("%s is a mapping of fields, not %s", what, kindOf(n)), "write it as: field: value")
+		return
+	}
+	first := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			d.bad(key, fmt.Sprintf("%s: a field's name is a word, not %s", what, kindOf(key)), "")
+			continue
+		}
+		if line, twice := first[key.Value]; twice {
+			d.bad(key, fmt.Sprintf("%s: %q is given twice, first on line %d", what, clip(key.Value), line), "leave one out")
+			continue
+		}
+		first[key.Value] = key.Line
+		read(key, value)
+	}
+}
+
+// sequence calls read with each element; an empty value has none.
+func (d *decoder) sequence(n *yaml.Node, what string, read func(i int, n *yaml.Node)) {
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		d.bad(n, fmt.Sprintf("%s is a list, not %s", what, kindOf(n)), `write it as [a, b], or as lines that start with "- "`)
+		return
+	}
+	for i, element := range n.Content {
+		read(i, element)
+	}
+}
+
+// scalar answers a value as it is written, whatever YAML would make of it.
+func (d *decoder) scalar(n *yaml.Node, what string) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		d.bad(n, fmt.Sprintf("%s is one value, not %s", what, kindOf(n)), "")
+		return "", false
+	}
+	return n.Value, true
+}
+
+func (d *decoder) text(to *string, what string) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) { *to, _ = d.scalar(n, what) }
+}
+
+func (d *decoder) word(to *string, what string, words ...string) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		if !ok || slices.Contains(words, s) {
+			*to = s
+			return
+		}
+		suggestion := "use " + strings.Join(words, ", ")
+		if near := flow.Nearest(s, words); near != "" {
+			suggestion = fmt.Sprintf("did you mean %q?", near)
+		}
+		d.bad(n, fmt.Sprintf("%s: %q is none of its words", what, clip(s)), suggestion)
+	}
+}
+
+func (d *decoder) int(to *int, what string, least, most int) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		if !ok {
+			return
+		}
+		v, err := strconv.ParseInt(s, 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrSyntax):
+			d.bad(n, fmt.Sprintf("%s: %q is no whole number", what, clip(s)), "")
+		case err != nil || v < int64(least) || v > int64(most):
+			d.bad(n, fmt.Sprintf("%s: %s is out of range", what, clip(s)), fmt.Sprintf("use %d to %d", least, most))
+		default:
+			*to = int(v)
+		}
+	}
+}
+
+func (d *decoder) bool(to *bool, what string) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		switch {
+		case !ok:
+		case s == "true" || s == "false":
+			*to = s == "true"
+		case slices.Contains([]string{"yes", "on", "y", "1"}, strings.ToLower(s)) || strings.EqualFold(s, "true"):
+			d.bad(n, fmt.Sprintf("%s is true or false, not %q", what, clip(s)), `did you mean "true"?`)
+		default:
+			d.bad(n, fmt.Sprintf("%s is true or false, not %q", what, clip(s)), `did you mean "false"?`)
+		}
+	}
+}
+
+func (d *decoder) duration(to *time.Duration, what string, least time.Duration, fix string) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		if !ok {
+			return
+		}
+		v, err := time.ParseDuration(s)
+		switch {
+		case err != nil:
+			d.bad(n, fmt.Sprintf("%s: %q is no duration", what, clip(s)), durationFix(s))
+		case v < 0:
+			d.bad(n, fmt.Sprintf("%s: %s is below 0", what, clip(s)), "")
+		case v != 0 && v < least:
+			d.bad(n, fmt.Sprintf("%s: %s is below %s", what, clip(s), least), fix)
+		default:
+			*to = v
+		}
+	}
+}
+
+// durationFix guesses at the unit that was left out, or set apart.
+func durationFix(s string) string {
+	joined := strings.ReplaceAll(s, " ", "")
+	for _, guess := range []string{joined, strings.TrimSuffix(joined, "ec"), joined + "ms"} {
+		if _, err := time.ParseDuration(guess); err == nil && guess != s {
+			return fmt.Sprintf("did you mean %q? units are ns, us, ms, s, m, h", guess)
+		}
+	}
+	return "write a number and a unit, as 10ms; units are ns, us, ms, s, m, h"
+}
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Style == 0
+}
+
+func kindOf(n *yaml.Node) string {
+	switch {
+	case isNull(n):
+		return "nothing"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	}
+	return "a single value"
+}
+
+// clip keeps a message readable when a value is not.
+func clip(s string) string {
+	const most = 60
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "…"
+}

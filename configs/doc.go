@@ -1,0 +1,23 @@
+// Package configs reads and writes the configuration file of an instance
+// (YAML) and holds the sample files.
+//
+// [Parse] reports every mistake of a file at once, each with its line, column,
+// source line and, where there is a likely one, a correction; what it accepts,
+// dataplane.Config.Validate accepts. Fields that are left out, or left empty,
+// stay zero: their defaults are those of dataplane.Config. YAML's anchors,
+// aliases, merge keys and tags are refused: a configuration that is read by
+// people says what it means where it means it.
+//
+// A match is written as text (package flow) or as a mapping of its clauses:
+//
+//	match: ipv4 src 10.0.0.0/8 tcp dport 443
+//	match: {ipv4: {src: 10.0.0.0/8}, tcp: {dport: 443}}
+//
+// In the mapping a bare protocol has no value, two VLAN tags are a sequence,
+// and inner stands in vxlan or gre:
+//
+//	match:
+//	  vlan: [{id: 100}, {id: 7}]
+//	  ipv4:
+//	  vxlan: {vni: 5, inner: {tcp: {dport: 80}}}
+package configs

@@ -1,0 +1,107 @@
+package configs
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// Error is every mistake in one file, in the order of its lines. It satisfies
+// errors.Is(err, dataplane.ErrInvalid).
+type Error struct {
+	File     string
+	Problems []Problem
+}
+
+// Problem is one mistake.
+type Problem struct {
+	File       string
+	Line, Col  int    // from 1; columns are characters. 0 when the mistake is nowhere in particular
+	Width      int    // characters that are marked, at least 1
+	Msg        string // what is wrong
+	Suggestion string // the next step; may be empty
+	Source     string // the line, without its end
+}
+
+// mostShown bounds what Error writes; Problems holds all of them.
+const mostShown = 50
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	mistakes := "1 mistake"
+	if n := len(e.Problems); n != 1 {
+		mistakes = fmt.Sprintf("%d mistakes", n)
+	}
+	fmt.Fprintf(&b, "configuration %s: %s", e.File, mistakes)
+	for i, p := range e.Problems {
+		if i == mostShown {
+			fmt.Fprintf(&b, "\n… and %d more", len(e.Problems)-mostShown)
+			break
+		}
+		b.WriteString("\n" + p.String())
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, dataplane.ErrInvalid) true.
+func (e *Error) Is(target error) bool { return target == dataplane.ErrInvalid }
+
+// String writes the mistake as compilers do: place and text, the source line
+// with the place marked, the next step.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Line == 0 {
+		fmt.Fprintf(&b, "%s: %s", p.File, p.Msg)
+	} else {
+		fmt.Fprintf(&b, "%s:%d:%d: %s", p.File, p.Line, p.Col, p.Msg)
+		source, col := window(p.Source, p.Col)
+		fmt.Fprintf(&b, "\n%5d | %s\n      | %s%s", p.Line, printable(source), indent(source, col), strings.Repeat("^", max(1, min(p.Width, mostSource))))
+	}
+	if p.Suggestion != "" {
+		fmt.Fprintf(&b, "\n      = %s", p.Suggestion)
+	}
+	return b.String()
+}
+
+// mostSource bounds a source line that is shown.
+const mostSource = 160
+
+// window cuts a long line around a column.
+func window(source string, col int) (string, int) {
+	runes := []rune(source)
+	if len(runes) <= mostSource {
+		return source, col
+	}
+	start := max(0, min(col-1-mostSource/2, len(runes)-mostSource))
+	return string(runes[start : start+mostSource]), col - start
+}
+
+// printable keeps a terminal from acting on what a file holds.
+func printable(source string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError) {
+			return '?'
+		}
+		return r
+	}, source)
+}
+
+// indent is what stands before a column of a line, as white space of the same width.
+func indent(source string, col int) string {
+	var b strings.Builder
+	n := 1
+	for _, r := range source {
+		if n == col {
+			return b.String()
+		}
+		n++
+		if r == '\t' {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String() + strings.Repeat(" ", max(0, min(col-n, mostSource)))
+}

@@ -1,0 +1,119 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// flows reads the flows. sure says that the interfaces were read without a
+// mistake, so that a reference to one can be checked.
+func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool) {
+	names := make([]string, len(cfg.Interfaces))
+	known := make(map[string]bool)
+	for i, in := range cfg.Interfaces {
+		names[i], known[in.Name] = in.Name, true
+	}
+	first := make(map[string]int)
+	d.sequence(n, "flows", func(i int, n *yaml.Node) {
+		what := fmt.Sprintf("flows[%d]", i)
+		before := len(d.problems)
+		f, at := d.flow(n, what)
+		if line, twice := first[f.Name]; twice && f.Name != "" {
+			d.bad(at["name"], fmt.Sprintf("%s: flow %q is there already, on line %d", what, clip(f.Name), line), "rename one of them")
+		} else if node := at["name"]; node != nil {
+			first[f.Name] = node.Line
+		}
+		if f.Interface != "" && sure && !known[f.Interface] {
+			suggestion := "add it there"
+			if near := flow.Nearest(f.Interface, names); near != "" {
+				suggestion = fmt.Sprintf("did you mean %q?", near)
+			}
+			d.bad(at["interface"], fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), suggestion)
+		}
+		if len(d.problems) == before {
+			cfg.Flows = append(cfg.Flows, f)
+		}
+	})
+}
+
+// flow reads one flow; at says where its parts stand.
+func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*yaml.Node) {
+	at = make(map[string]*yaml.Node)
+	note := func(read func(key, value *yaml.Node)) func(key, value *yaml.Node) {
+		return func(key, value *yaml.Node) {
+			at[key.Value] = value
+			read(key, value)
+		}
+	}
+	var priority int
+	var direction, action string
+	before := len(d.problems)
+	d.mapping(n, what,
+		entry{"name", note(d.text(&f.Name, what+".name"))},
+		entry{"match", note(func(_, v *yaml.Node) { f.Match = d.match(v, what+".match") })},
+		entry{"priority", d.int(&priority, what+".priority", 0, 65535)},
+		entry{"direction", d.word(&direction, what+".direction", "ingress", "egress")},
+		entry{"action", d.word(&action, what+".action", "count", "drop")},
+		entry{"interface", note(d.text(&f.Interface, what+".interface"))},
+		entry{"latency", d.bool(&f.Latency, what+".latency")},
+		entry{"labels", note(func(_, v *yaml.Node) {
+			d.fields(v, what+".labels", func(key, value *yaml.Node) {
+				if f.Labels == nil {
+					f.Labels = make(map[string]string)
+				}
+				at["labels["+key.Value+"]"] = key
+				if !isNull(value) {
+					f.Labels[key.Value], _ = d.scalar(value, what+".labels."+clip(key.Value))
+				} else {
+					f.Labels[key.Value] = ""
+				}
+			})
+		})},
+	)
+	if n.Kind != yaml.MappingNode && !isNull(n) {
+		return flow.Flow{}, at
+	}
+	f.Priority = uint16(priority)
+	if direction == "egress" {
+		f.Direction = flow.Egress
+	}
+	if action == "drop" {
+		f.Action = flow.Drop
+	}
+	if at["match"] == nil && len(d.problems) == before {
+		d.bad(n, what+": the flow has no match", `write what it counts, or "match: any" for every packet`)
+	}
+	d.rules(n, f, what, at)
+	return f, at
+}
+
+// rules gives the rules of package flow the place of what breaks them.
+func (d *decoder) rules(n *yaml.Node, f flow.Flow, what string, at map[string]*yaml.Node) {
+	f.Match = flow.Match{} // was checked where it was read
+	err := f.Validate()
+	if err == nil {
+		return
+	}
+	for _, part := range err.(interface{ Unwrap() []error }).Unwrap() {
+		var broken *flow.FieldError
+		if !errors.As(part, &broken) {
+			continue
+		}
+		where := n
+		if node := at[broken.Field]; node != nil {
+			where = node
+		} else if i := strings.IndexByte(broken.Field, '['); i > 0 && at[broken.Field[:i]] != nil {
+			where = at[broken.Field[:i]]
+		}
+		if where.Kind != yaml.ScalarNode && strings.HasPrefix(broken.Field, "name") && where != n {
+			continue // what stands there was refused already
+		}
+		d.bad(where, fmt.Sprintf("%s.%s: %s", what, broken.Field, broken.Cause), broken.Fix)
+	}
+}

@@ -1,0 +1,117 @@
+package configs
+
+import (
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+type configYAML struct {
+	Instance   string     `yaml:"instance,omitempty"`
+	Backend    string     `yaml:"backend,omitempty"`
+	Interfaces []any      `yaml:"interfaces,omitempty"`
+	Mirror     mirrorYAML `yaml:"mirror,omitempty"`
+	Poll       pollYAML   `yaml:"poll,omitempty"`
+	XDP        xdpYAML    `yaml:"xdp,omitempty"`
+	Flows      []flowYAML `yaml:"flows,omitempty"`
+}
+
+type interfaceYAML struct {
+	Name string `yaml:"name"`
+	Mode string `yaml:"mode"`
+}
+
+type mirrorYAML struct {
+	Path            string `yaml:"path,omitempty"`
+	Counters        int    `yaml:"counters,omitempty"`
+	LatencyCounters int    `yaml:"latency_counters,omitempty"`
+	History         int    `yaml:"history,omitempty"`
+	HistoryPeriod   string `yaml:"history_period,omitempty"`
+	Mode            string `yaml:"mode,omitempty"`
+}
+
+type pollYAML struct {
+	Period string `yaml:"period,omitempty"`
+	Busy   bool   `yaml:"busy,omitempty"`
+	CPU    int    `yaml:"cpu,omitempty"`
+}
+
+type xdpYAML struct {
+	PinDir   string `yaml:"pin_dir,omitempty"`
+	MaxFlows int    `yaml:"max_flows,omitempty"`
+	KeepPins bool   `yaml:"keep_pins,omitempty"`
+}
+
+type flowYAML struct {
+	Name      string            `yaml:"name"`
+	Match     string            `yaml:"match"`
+	Priority  uint16            `yaml:"priority,omitempty"`
+	Direction string            `yaml:"direction,omitempty"`
+	Action    string            `yaml:"action,omitempty"`
+	Interface string            `yaml:"interface,omitempty"`
+	Latency   bool              `yaml:"latency,omitempty"`
+	Labels    map[string]string `yaml:"labels,omitempty"`
+}
+
+// Marshal writes a configuration in the form that Parse reads back as the same
+// one. Matches are written as text; what is zero is left out. A configuration
+// that does not validate is refused.
+func Marshal(cfg dataplane.Config) ([]byte, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
+	}
+	for what, path := range map[string]string{"mirror.path": cfg.Mirror.Path, "xdp.pin_dir": cfg.XDP.PinDir} {
+		if !utf8.ValidString(path) {
+			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)
+		}
+	}
+	out := configYAML{
+		Instance: cfg.Instance, Backend: cfg.Backend,
+		Mirror: mirrorYAML{
+			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
+			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod),
+		},
+		Poll: pollYAML{Period: durationText(cfg.Poll.Period), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
+		XDP:  xdpYAML{PinDir: cfg.XDP.PinDir, MaxFlows: cfg.XDP.MaxFlows, KeepPins: cfg.XDP.KeepPins},
+	}
+	if cfg.Mirror.Mode != 0 {
+		out.Mirror.Mode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.Mode))
+	}
+	for _, in := range cfg.Interfaces {
+		if in.Mode == "" {
+			out.Interfaces = append(out.Interfaces, in.Name)
+		} else {
+			out.Interfaces = append(out.Interfaces, interfaceYAML(in))
+		}
+	}
+	for _, f := range cfg.Flows {
+		y := flowYAML{
+			Name: f.Name, Match: f.Match.String(), Priority: f.Priority,
+			Interface: f.Interface, Latency: f.Latency, Labels: f.Labels,
+		}
+		if f.Direction != flow.Ingress {
+			y.Direction = f.Direction.String()
+		}
+		if f.Action != flow.Count {
+			y.Action = f.Action.String()
+		}
+		out.Flows = append(out.Flows, y)
+	}
+	data, err := yaml.Dump(out, yaml.WithLineWidth(-1))
+	if err != nil {
+		return nil, fmt.Errorf("writing configuration: %w", err)
+	}
+	return data, nil
+}
+
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}

@@ -1,0 +1,137 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// Load reads a configuration file. See Parse.
+func Load(path string) (dataplane.Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return dataplane.Config{}, fmt.Errorf("reading configuration: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a configuration; name stands for the file in messages. Every
+// mistake is reported at once: the error is an *Error. What is accepted
+// validates.
+func Parse(name string, data []byte) (dataplane.Config, error) {
+	d := &decoder{file: name, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
+	var cfg dataplane.Config
+	if root := d.tree(); root != nil && d.plain(root) {
+		d.config(root, &cfg)
+	}
+	if len(d.problems) == 0 {
+		if err := cfg.Validate(); err != nil { // a rule that has no place above
+			d.problems = append(d.problems, Problem{File: name, Msg: err.Error()})
+		}
+	}
+	if len(d.problems) == 0 {
+		return cfg, nil
+	}
+	slices.SortStableFunc(d.problems, func(a, b Problem) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Col - b.Col
+	})
+	return dataplane.Config{}, &Error{File: name, Problems: d.problems}
+}
+
+// tree reads the YAML itself; nil after a mistake in it.
+func (d *decoder) tree() *yaml.Node {
+	if at := firstUnreadable(d.src.text); at >= 0 {
+		line, col := d.src.place(at)
+		d.badAt(line, col, 1, "a byte that is no text (UTF-8) stands here", "save the file as plain UTF-8 text")
+		return nil
+	}
+	if blank(d.src.text) {
+		return &yaml.Node{Kind: yaml.MappingNode, Line: 1, Column: 1}
+	}
+	var doc yaml.Node
+	err := yaml.Load([]byte(d.src.text), &doc)
+	if err == nil && len(doc.Content) == 1 {
+		return doc.Content[0]
+	}
+	var bad *yaml.LoadError
+	if !errors.As(err, &bad) {
+		d.badAt(1, 1, 1, fmt.Sprintf("reading YAML: %v", err), "")
+		return nil
+	}
+	msg := strings.TrimPrefix(bad.Message, "yaml: ")
+	if bad.ContextMsg != "" {
+		msg = bad.ContextMsg + ": " + msg
+	}
+	suggestion, line := "", bad.Mark.Line
+	switch {
+	case strings.Contains(d.src.line(line), "\t"):
+		suggestion = "indent with spaces: YAML takes no tabs there"
+	case strings.Contains(msg, "found multiple"):
+		msg, suggestion = "a configuration is one document", `leave out what follows the line "---"`
+		for line = 2; line < len(d.src.start) && !strings.HasPrefix(d.src.line(line), "---"); line++ {
+		}
+	case strings.Contains(msg, "mapping values are not allowed"):
+		suggestion = `indent the line as its neighbours are, and quote a value that holds ": "`
+	}
+	d.badAt(max(1, line), max(1, bad.Mark.Column), 1, "reading YAML: "+msg, suggestion)
+	return nil
+}
+
+// plain refuses what YAML has beyond mappings, lists and values.
+func (d *decoder) plain(n *yaml.Node) bool {
+	before := len(d.problems)
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
+		switch {
+		case n.Kind == yaml.AliasNode:
+			d.bad(n, "aliases are not read here", "write the value out")
+			return // what it points at may hold it
+		case n.Anchor != "":
+			d.bad(n, "anchors are not read here", "leave it out, and write the value out where it is used")
+		case n.Style&yaml.TaggedStyle != 0:
+			d.bad(n, fmt.Sprintf("the tag %s is not read here", clip(n.Tag)), "leave it out; quote a value that is to be text")
+		case n.Tag == "!!merge":
+			d.bad(n, "merge keys are not read here", "write the fields out")
+		}
+		for _, c := range n.Content {
+			walk(c)
+		}
+	}
+	walk(n)
+	return len(d.problems) == before
+}
+
+// firstUnreadable finds a byte that is not UTF-8, or a control character.
+func firstUnreadable(s string) int {
+	for i, r := range s {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				return i
+			}
+		}
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f {
+			return i
+		}
+	}
+	return -1
+}
+
+// blank says that a file holds nothing but comments.
+func blank(s string) bool {
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,139 @@
+package configs
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+var instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+
+// Bounds as dataplane.Config.Validate has them; a fuzz test holds the two together.
+const (
+	mostCounters = 1 << 24
+	mostLatency  = 1 << 20
+	mostHistory  = 1 << 24
+	mostFlows    = 1 << 22
+	mostCPU      = 1<<31 - 1
+	leastPeriod  = 100 * time.Microsecond
+)
+
+func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
+	var interfaces, flows *yaml.Node
+	simulated := false // or meant to be something that could not be read
+	d.mapping(n, "the configuration",
+		entry{"instance", func(_, v *yaml.Node) {
+			if s, ok := d.scalar(v, "instance"); ok && !instanceName.MatchString(s) {
+				d.bad(v, fmt.Sprintf("instance: %q is no name", clip(s)), "use 1 to 32 characters of a-z, 0-9 and -")
+			} else {
+				cfg.Instance = s
+			}
+		}},
+		entry{"backend", func(key, v *yaml.Node) {
+			d.word(&cfg.Backend, "backend", "auto", "xdp", "sim")(key, v)
+			simulated = cfg.Backend == "sim" || cfg.Backend == ""
+		}},
+		entry{"interfaces", func(_, v *yaml.Node) { interfaces = v }},
+		entry{"mirror", func(_, v *yaml.Node) { d.mirror(v, &cfg.Mirror) }},
+		entry{"poll", func(_, v *yaml.Node) {
+			d.mapping(v, "poll",
+				entry{"period", d.duration(&cfg.Poll.Period, "poll.period", leastPeriod, "for less, use poll.busy")},
+				entry{"busy", d.bool(&cfg.Poll.Busy, "poll.busy")},
+				entry{"cpu", d.int(&cfg.Poll.CPU, "poll.cpu", 0, mostCPU)},
+			)
+		}},
+		entry{"xdp", func(_, v *yaml.Node) {
+			d.mapping(v, "xdp",
+				entry{"pin_dir", d.text(&cfg.XDP.PinDir, "xdp.pin_dir")},
+				entry{"max_flows", d.int(&cfg.XDP.MaxFlows, "xdp.max_flows", 0, mostFlows)},
+				entry{"keep_pins", d.bool(&cfg.XDP.KeepPins, "xdp.keep_pins")},
+			)
+		}},
+		entry{"flows", func(_, v *yaml.Node) { flows = v }},
+	)
+	at := len(d.problems)
+	if interfaces != nil {
+		d.interfaces(interfaces, cfg)
+	}
+	if len(cfg.Interfaces) == 0 && !simulated && n.Kind == yaml.MappingNode && len(d.problems) == at {
+		where := n
+		if interfaces != nil {
+			where = interfaces
+		}
+		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
+	}
+	if flows != nil {
+		d.flows(flows, cfg, len(d.problems) == at)
+	}
+}
+
+func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
+	first := make(map[string]int)
+	d.sequence(n, "interfaces", func(i int, n *yaml.Node) {
+		what := fmt.Sprintf("interfaces[%d]", i)
+		var found dataplane.Interface
+		name := n
+		if n.Kind == yaml.ScalarNode && !isNull(n) {
+			found.Name = n.Value
+		} else {
+			d.mapping(n, what,
+				entry{"name", func(key, v *yaml.Node) { name = v; d.text(&found.Name, what+".name")(key, v) }},
+				entry{"mode", d.word(&found.Mode, what+".mode", "auto", "native", "generic")},
+			)
+			if n.Kind != yaml.MappingNode && !isNull(n) {
+				return
+			}
+		}
+		line, twice := first[found.Name]
+		switch bad := (flow.Flow{Name: "x", Interface: found.Name}).Validate(); {
+		case found.Name == "":
+			d.bad(name, what+": the interface has no name", "name it as `ip link` does")
+		case bad != nil:
+			d.bad(name, fmt.Sprintf("%s: %q is no name of an interface", what, clip(found.Name)), "it has 1 to 15 bytes, without blanks, / and :")
+		case twice:
+			d.bad(name, fmt.Sprintf("%s: %q is listed twice, first on line %d", what, found.Name, line), "leave one out")
+		default:
+			first[found.Name] = name.Line
+		}
+		cfg.Interfaces = append(cfg.Interfaces, found)
+	})
+}
+
+func (d *decoder) mirror(n *yaml.Node, m *dataplane.MirrorConfig) {
+	d.mapping(n, "mirror",
+		entry{"path", d.text(&m.Path, "mirror.path")},
+		entry{"counters", d.int(&m.Counters, "mirror.counters", 0, mostCounters)},
+		entry{"latency_counters", d.int(&m.LatencyCounters, "mirror.latency_counters", 0, mostLatency)},
+		entry{"history", d.int(&m.History, "mirror.history", -1, mostHistory)},
+		entry{"history_period", d.duration(&m.HistoryPeriod, "mirror.history_period", 0, "")},
+		entry{"mode", func(_, v *yaml.Node) { d.mode(v, &m.Mode) }},
+	)
+}
+
+// mode reads permissions in octal, as chmod has them.
+func (d *decoder) mode(n *yaml.Node, to *fs.FileMode) {
+	s, ok := d.scalar(n, "mirror.mode")
+	if !ok {
+		return
+	}
+	digits := strings.TrimPrefix(s, "0o")
+	v, err := strconv.ParseUint(digits, 8, 12)
+	switch m := fs.FileMode(v); {
+	case err != nil:
+		d.bad(n, fmt.Sprintf("mirror.mode: %q is no mode of a file", clip(s)), "write it in octal, as 0644")
+	case digits == s && s[0] != '0':
+		d.bad(n, fmt.Sprintf("mirror.mode: %q may be decimal or octal", clip(s)), fmt.Sprintf("did you mean %q?", "0"+s))
+	case m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0:
+		d.bad(n, fmt.Sprintf("mirror.mode: %s lets others write, or the owner not", clip(s)), "let read whom you like and write the owner only, as 0644 or 0600")
+	default:
+		*to = m
+	}
+}

@@ -1,0 +1,101 @@
+package configs
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// source is the text of a file and where its lines start.
+type source struct {
+	text  string
+	start []int // of each line, in bytes
+}
+
+func newSource(text string) *source {
+	s := &source{text: text, start: []int{0}}
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\r':
+			if i+1 < len(text) && text[i+1] == '\n' {
+				i++
+			}
+			s.start = append(s.start, i+1)
+		case '\n':
+			s.start = append(s.start, i+1)
+		}
+	}
+	return s
+}
+
+// line is a line without its end; empty when there is none of that number.
+func (s *source) line(n int) string {
+	if n < 1 || n > len(s.start) {
+		return ""
+	}
+	rest := s.text[s.start[n-1]:]
+	if end := strings.IndexAny(rest, "\r\n"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
+}
+
+// offset is the byte at a line and column.
+func (s *source) offset(line, col int) int {
+	if line < 1 || line > len(s.start) {
+		return len(s.text)
+	}
+	at := s.start[line-1]
+	for i := range s.line(line) {
+		if col <= 1 {
+			return at + i
+		}
+		col--
+	}
+	return at + len(s.line(line))
+}
+
+// place is the way back.
+func (s *source) place(offset int) (line, col int) {
+	offset = min(max(offset, 0), len(s.text))
+	lo, hi := 0, len(s.start)-1
+	for lo < hi { // the last line that starts at or before offset
+		mid := (lo + hi + 1) / 2
+		if s.start[mid] <= offset {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo + 1, utf8.RuneCountInString(s.text[s.start[lo]:offset]) + 1
+}
+
+// find looks for the index-th of the words of a scalar in the file: YAML may
+// fold and quote them, but keeps their order. Past the last word it answers
+// the place behind it. ok is false when quoting hides a word.
+func (s *source) find(n *yaml.Node, words []string, index int) (line, col int, ok bool) {
+	at := s.offset(n.Line, n.Column)
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		at = s.offset(n.Line+1, 1)
+	}
+	for i, w := range words {
+		found := strings.Index(s.text[at:], w)
+		if found < 0 {
+			return 0, 0, false
+		}
+		// What stands between two words is white space, a quote before the
+		// first one aside.
+		if strings.Trim(s.text[at:at+found], " \t\r\n'\"") != "" {
+			return 0, 0, false
+		}
+		at += found
+		if i == index {
+			line, col = s.place(at)
+			return line, col, true
+		}
+		at += len(w)
+	}
+	line, col = s.place(at)
+	return line, col, true
+}
