@@ -1,0 +1,316 @@
+package shm
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A writer is killed at every named step of its work, by running the same
+// script in a child process that stops at the step, and is killed there.
+
+// packetSize and sampledAt make every value of a test recognisable: a triple
+// that was torn, or is of another counter, fails whole.
+const packetSize = 100
+
+func patterned(n uint64) Value {
+	return Value{Packets: n, Bytes: n * packetSize, SampledAt: int64(n) + 1000}
+}
+
+func isPatterned(v Value) bool { return v == (Value{}) || v == patterned(v.Packets) }
+
+// script is a life of a writer that goes through every step. say is told what
+// begins and what is complete; it answers the steps' hook.
+func script(path string, hook func(string), say func(format string, a ...any)) error {
+	o := Options{Path: path, Counters: 64, LatencyCounters: 2, History: 4, CoolDown: -1, hook: hook}
+	say("begin create")
+	w, err := Create(o)
+	if err != nil {
+		return err
+	}
+	say("end create")
+	handles := make(map[string]Handle)
+	add := func(name string, latency bool) {
+		say("begin add %s", name)
+		h, aerr := w.Add(Entry{Name: name, Latency: latency, Source: "before"})
+		err = errors.Join(err, aerr)
+		handles[name] = h
+		say("end add %s", name)
+	}
+	remove := func(name string) {
+		say("begin remove %s", name)
+		err = errors.Join(err, w.Remove(handles[name]))
+		say("end remove %s", name)
+	}
+	n := uint64(0)
+	cycle := func() {
+		n++
+		say("begin cycle %d", n)
+		w.BeginCycle()
+		var vals Block
+		for _, h := range handles {
+			if h.Index < 64 {
+				vals[h.Index] = patterned(n)
+			} else {
+				w.PublishRecord(h.Index, patterned(n))
+			}
+		}
+		w.PublishBlock(0, &vals)
+		for range 3 {
+			w.AppendHistory(handles["a"], patterned(n))
+		}
+		w.EndCycle(Now())
+		say("end cycle %d", n)
+	}
+	add("a", false)
+	add("b", false)
+	add("l", true)
+	cycle()
+	cycle()
+	h := handles["a"]
+	err = errors.Join(err, w.SetSource(h, "after", "l2"), w.SetFlags(h, true, false, false),
+		w.SetContinuity(h, Continuity{1, 100, 100 * packetSize, 0}))
+	remove("b")
+	remove("l")
+	add("b2", false)
+	add("l2", true)
+	cycle()
+	err = errors.Join(err, w.Close())
+
+	o.Counters, o.History = 128, 16
+	say("begin grow")
+	if w, err = Create(o); err != nil {
+		return err
+	}
+	say("end grow")
+	for _, e := range w.Entries() {
+		handles[e.Name] = e.Handle
+	}
+	delete(handles, "b")
+	delete(handles, "l")
+	if lh := handles["l2"]; lh.Index >= 128 {
+		say("begin cycle %d", n+1)
+		w.BeginCycle()
+		w.PublishRecord(lh.Index, patterned(n+1))
+		w.PublishBlock(0, &Block{patterned(n + 1), patterned(n + 1)})
+		w.EndCycle(Now())
+		say("end cycle %d", n+1)
+	}
+	return errors.Join(err, w.Close())
+}
+
+// crashChild runs the script and stops at the step that the environment names.
+func crashChild(path, at string) {
+	name, count, _ := strings.Cut(at, "#")
+	left, _ := strconv.Atoi(count)
+	say := func(format string, a ...any) { fmt.Printf(format+"\n", a...) }
+	err := script(path, func(step string) {
+		if step == name {
+			if left--; left < 0 {
+				say("stopped")
+				select {} // until killed
+			}
+		}
+	}, say)
+	say("done %v", err)
+}
+
+func TestKilledAtEveryStep(t *testing.T) {
+	var steps []string
+	seen := make(map[string]int)
+	err := script(mirrorPath(t), func(step string) {
+		steps = append(steps, fmt.Sprintf("%s#%d", step, seen[step]))
+		seen[step]++
+	}, func(string, ...any) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testing.Short() { // the first time of each
+		steps = slices.DeleteFunc(steps, func(s string) bool { return !strings.HasSuffix(s, "#0") })
+	}
+	t.Logf("%d steps of %d kinds", len(steps), len(seen))
+	for _, step := range steps {
+		t.Run(step, func(t *testing.T) { killAt(t, step) })
+	}
+}
+
+// told is what the child said that it began and completed.
+type told struct {
+	live, maybe map[string]bool // names that must, and that may, be live
+	done, begun uint64          // cycles
+	created     bool
+}
+
+func (k *told) line(s string) {
+	f := strings.Fields(s)
+	n := uint64(0)
+	if len(f) == 3 {
+		n, _ = strconv.ParseUint(f[2], 10, 64)
+	}
+	switch {
+	case s == "end create":
+		k.created = true
+	case strings.HasPrefix(s, "begin add"), strings.HasPrefix(s, "begin remove"):
+		delete(k.live, f[2])
+		k.maybe[f[2]] = true
+	case strings.HasPrefix(s, "end add"):
+		k.live[f[2]] = true
+	case strings.HasPrefix(s, "end remove"):
+		delete(k.maybe, f[2])
+	case strings.HasPrefix(s, "begin cycle"):
+		k.begun = n
+	case strings.HasPrefix(s, "end cycle"):
+		k.done = n
+	}
+}
+
+func killAt(t *testing.T, step string) {
+	path := mirrorPath(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FLOWTALLY_SHM_CHILD=crash", "FLOWTALLY_SHM_PATH="+path, "FLOWTALLY_SHM_STEP="+step)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	k := told{live: map[string]bool{}, maybe: map[string]bool{}}
+	stopped := false
+	for sc := bufio.NewScanner(out); !stopped && sc.Scan(); {
+		stopped = sc.Text() == "stopped"
+		k.line(sc.Text())
+	}
+	if !stopped {
+		t.Fatalf("the child did not stop at %s: %v", step, cmd.Wait())
+	}
+
+	// A reader that was there before the kill, and one after it.
+	var before *Reader
+	var held []Counter
+	if r, err := Open(path, ReaderOptions{}); err == nil {
+		before = r
+		es, _ := r.Entries()
+		for _, e := range es {
+			held = append(held, mustCounter(t, r, e.Handle))
+		}
+	} else if k.created {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if before != nil {
+		defer before.Close()
+		checkFile(t, path)
+		readAll(t, path, k)
+	}
+
+	w, err := Create(Options{Path: path, Counters: 64, LatencyCounters: 2, History: 4, CoolDown: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFile(t, path)
+	live := make(map[Handle]bool)
+	for _, e := range w.Entries() {
+		live[e.Handle] = true
+		if !k.maybe[e.Name] {
+			t.Errorf("%s is live, and should not be", e.Name)
+		}
+		delete(k.live, e.Name)
+		if e.Name == "a" && e.Source == "after" != (e.ByteBasis == "l2") {
+			t.Errorf("half a source: %+v", e)
+		}
+		if v, err := w.Last(e.Handle); err != nil || !isPatterned(v) || v.Packets > k.begun {
+			t.Errorf("%s: %v, %v", e.Name, v, err)
+		} else if e.Name == "a" && v.Packets < k.done {
+			t.Errorf("a was published in cycle %d, holds %v", k.done, v)
+		}
+	}
+	for name := range k.live {
+		t.Errorf("%s is gone", name)
+	}
+	// Slots are used again; who held a counter that is gone must not see them.
+	for i := range 4 {
+		_, _ = w.Add(Entry{Name: fmt.Sprintf("new%d", i), Latency: i < 2})
+	}
+	c, _ := w.Capacity()
+	w.BeginCycle()
+	var vals Block
+	for i := range vals {
+		vals[i] = patterned(1000)
+	}
+	w.PublishBlock(0, &vals)
+	for i := range uint32(2) {
+		w.PublishRecord(uint32(c)+i, patterned(1000))
+	}
+	w.AppendHistory(Handle{}, patterned(1000))
+	w.EndCycle(Now())
+	if before != nil && before.Status().State != Superseded && int(before.Status().Counters) == c {
+		for i := range held {
+			v, err := held[i].Load()
+			if want := live[held[i].Handle()]; want != (err == nil) || (!want && !errors.Is(err, ErrGone)) || !isPatterned(v) {
+				t.Errorf("%v: live %v: %v, %v", held[i].Handle(), want, v, err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	checkFile(t, path)
+}
+
+// readAll reads what a killed writer left.
+func readAll(t *testing.T, path string, k told) {
+	t.Helper()
+	r := mustOpen(t, path)
+	es, err := r.Entries()
+	if err != nil {
+		t.Error(err)
+	}
+	var s Snapshot
+	if err := r.Snapshot(&s); err != nil {
+		t.Error(err)
+	}
+	if s.Sampled > 0 && s.MinCycle+1 < s.MaxCycle {
+		t.Errorf("snapshot of cycles %d to %d", s.MinCycle, s.MaxCycle)
+	}
+	for _, e := range es {
+		c := mustCounter(t, r, e.Handle)
+		v, err := c.Load()
+		sv, serr := s.Value(e.Handle)
+		if err != nil || serr != nil || !isPatterned(v) || !isPatterned(sv) || v.Packets > k.begun {
+			t.Errorf("%s: %v, %v; %v, %v", e.Name, v, err, sv, serr)
+		}
+		if h, err := r.Lookup(e.Name); err != nil || h != e.Handle {
+			t.Errorf("%s: %v, %v", e.Name, h, err)
+		}
+	}
+	cur, err := r.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur.Rewind()
+	recs := make([]Record, 20)
+	n, lost, err := cur.Next(recs)
+	if err != nil || lost != 0 {
+		t.Error(n, lost, err)
+	}
+	for i, rec := range recs[:n] {
+		if rec.Position != recs[0].Position+uint64(i) || !isPatterned(rec.Value) {
+			t.Errorf("%+v", rec)
+		}
+	}
+}
+
+func init() {
+	children["crash"] = func() { crashChild(os.Getenv("FLOWTALLY_SHM_PATH"), os.Getenv("FLOWTALLY_SHM_STEP")) }
+}

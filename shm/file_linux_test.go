@@ -1,0 +1,382 @@
+package shm
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+var small = Options{Counters: 64, LatencyCounters: 2, History: 8, CoolDown: -1}
+
+func with(o Options, path string) Options { o.Path = path; return o }
+
+func TestTakeOver(t *testing.T) {
+	o := with(small, mirrorPath(t))
+	w := mustCreate(t, o)
+	hs := append(addN(t, w, 3, false), addN(t, w, 1, true)...)
+	if err := w.SetContinuity(hs[1], Continuity{Cookie: 9, BasePackets: 8}); err != nil {
+		t.Fatal(err)
+	}
+	r := mustOpen(t, o.Path)
+	c := mustCounter(t, r, hs[1])
+	for n := range uint64(20) {
+		w.BeginCycle()
+		w.PublishBlock(0, &Block{{n, n, 1}, {2 * n, n, 2}})
+		w.PublishRecord(hs[3].Index, Value{3 * n, n, 3})
+		w.AppendHistory(hs[0], Value{n, n, int64(n)})
+		w.EndCycle(Now())
+	}
+	if err := w.Remove(hs[2]); err != nil {
+		t.Fatal(err)
+	}
+	entries, generation := w.Entries(), w.Generation()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	w = mustCreate(t, o)
+	if d := cmp.Diff(entries, w.Entries()); d != "" {
+		t.Error(d)
+	}
+	if w.Generation() == generation {
+		t.Error("generation did not change")
+	}
+	if v, err := w.Last(hs[1]); err != nil || v != (Value{38, 19, 2}) {
+		t.Error(v, err)
+	}
+	if v, err := w.Last(hs[3]); err != nil || v != (Value{57, 19, 3}) {
+		t.Error(v, err)
+	}
+	if _, err := w.Last(hs[2]); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+	if n := w.BeginCycle(); n != 21 {
+		t.Errorf("cycle %d, want 21", n)
+	}
+	w.PublishBlock(0, &Block{{20, 20, 1}, {40, 20, 2}})
+	w.EndCycle(Now())
+	// The reader of before goes on, and sees that the writer is another.
+	if v, err := c.Load(); err != nil || v.Packets != 40 {
+		t.Error(v, err)
+	}
+	if s := r.Status(); s.Generation != w.Generation() || s.Takeovers != 1 || !s.Alive {
+		t.Errorf("%+v", s)
+	}
+	if h := mustAdd(t, w, Entry{Name: "again"}); h.Index != hs[2].Index || h.Generation != 2 {
+		t.Errorf("reused slot %v", h)
+	}
+	cur, err := r.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur.Rewind()
+	recs := make([]Record, 20)
+	n, lost, err := cur.Next(recs)
+	if n != 8 || lost != 0 || err != nil || recs[0].Position != 13 || recs[7].Value.Packets != 19 {
+		t.Errorf("%d %d %v %+v", n, lost, err, recs[:n])
+	}
+}
+
+func TestGrow(t *testing.T) {
+	o := with(small, mirrorPath(t))
+	w := mustCreate(t, o)
+	a := mustAdd(t, w, Entry{Name: "a"})
+	l := mustAdd(t, w, Entry{Name: "l", Latency: true})
+	for n := range uint64(11) {
+		w.BeginCycle()
+		w.PublishBlock(0, &Block{{n, n, 1}})
+		w.PublishRecord(l.Index, Value{n, n, 1})
+		w.AppendHistory(l, Value{n, n, 1})
+		w.EndCycle(Now())
+	}
+	old := mustOpen(t, o.Path)
+	oldCounter := mustCounter(t, old, l)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	big := o
+	big.Counters, big.LatencyCounters, big.History = 200, 1, 32
+	w = mustCreate(t, big)
+
+	if s := old.Status(); s.State != Superseded || s.Alive {
+		t.Errorf("old file: %+v", s)
+	}
+	if v, err := oldCounter.Load(); err != nil || v.Packets != 10 {
+		t.Error(v, err)
+	}
+	r := mustOpen(t, o.Path)
+	if s := r.Status(); s.Counters != 256 || s.Records != 2 || s.History != 32 || s.CountersUsed != 1 || s.Takeovers != 1 {
+		t.Errorf("%+v", s)
+	}
+	for name, want := range map[string]Handle{"a": a, "l": {256, l.Generation}} {
+		h, err := r.Lookup(name)
+		if err != nil || h != want {
+			t.Errorf("%s: %v, want %v, %v", name, h, want, err)
+		}
+		if v, err := w.Last(want); err != nil || v.Packets != 10 {
+			t.Errorf("%s: %v, %v", name, v, err)
+		}
+	}
+	cur, err := r.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur.Rewind()
+	recs := make([]Record, 20)
+	n, lost, err := cur.Next(recs)
+	if n != 8 || lost != 0 || err != nil || recs[0].Position != 4 || recs[7].Handle.Index != 256 || recs[7].Value.Packets != 10 {
+		t.Errorf("%d %d %v %+v", n, lost, err, recs[:n])
+	}
+	// Less is asked for: what is there stays.
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, o)
+	if s := r.Status(); s.State != Boot || s.Takeovers != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestSecondWriterIsRefused(t *testing.T) {
+	o := with(small, mirrorPath(t))
+	w := mustCreate(t, o)
+	_, err := Create(o)
+	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), o.Path) {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, o)
+}
+
+// What is not a mirror is refused by reader and writer, and stays as it is.
+func TestForeignFiles(t *testing.T) {
+	valid := func(t *testing.T) []byte {
+		w, _ := heapMirror(t, 64, 1, 4, Options{})
+		mustAdd(t, w, Entry{Name: "a"})
+		return append([]byte(nil), w.m.b...)
+	}
+	for _, tt := range []struct {
+		name string
+		make func(t *testing.T) []byte
+		want error
+	}{
+		{"empty", func(t *testing.T) []byte { return nil }, ErrTruncated},
+		{"short", func(t *testing.T) []byte { return valid(t)[:100] }, ErrTruncated},
+		{"truncated", func(t *testing.T) []byte { return valid(t)[:8192] }, ErrTruncated},
+		{"random", func(t *testing.T) []byte {
+			b := make([]byte, 10000)
+			rnd := seed(t)
+			for i := range b {
+				b[i] = byte(rnd.Uint32())
+			}
+			return b
+		}, ErrFormat},
+		{"not ready", func(t *testing.T) []byte { b := valid(t); clear(b[8:12]); return b }, ErrNotReady},
+		{"other version", func(t *testing.T) []byte { b := valid(t); b[8] = 2; return b }, ErrFormat},
+		{"other byte order", func(t *testing.T) []byte { b := valid(t); copy(b[12:], []byte{1, 2, 3, 4}); return b }, ErrFormat},
+		{"checksum", func(t *testing.T) []byte { b := valid(t); b[hdrCreatedWall]++; return b }, ErrFormat},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := mirrorPath(t)
+			want := tt.make(t)
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, rerr := Open(path, ReaderOptions{})
+			_, werr := Create(with(small, path))
+			for _, err := range []error{rerr, werr} {
+				if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), path) {
+					t.Errorf("%v, want %v", err, tt.want)
+				}
+			}
+			if ps, err := Check(path); err != nil || len(ps) == 0 {
+				t.Errorf("check: %v, %v", ps, err)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+				t.Error("the file was changed", err)
+			}
+			o := with(small, path)
+			o.Replace = true
+			mustCreate(t, o)
+		})
+	}
+	t.Run("broken invariant", func(t *testing.T) {
+		path := mirrorPath(t)
+		b := valid(t)
+		b[headerSize+entName] = 0
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Create(with(small, path)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "name is empty") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestUnsafePlaces(t *testing.T) {
+	path := mirrorPath(t)
+	dir := filepath.Dir(path)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(with(small, path)); !errors.Is(err, ErrPermission) {
+		t.Errorf("world-writable directory: %v", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(with(small, filepath.Join(link, "m.mirror"))); !errors.Is(err, ErrPermission) {
+		t.Errorf("directory is a link: %v", err)
+	}
+	mustCreate(t, with(small, path))
+	if err := os.Symlink(path, filepath.Join(dir, "l.mirror")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(dir, "l.mirror"), ReaderOptions{}); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("file is a link: %v", err)
+	}
+	fifo := filepath.Join(dir, "f.mirror")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(fifo, ReaderOptions{}); !errors.Is(err, ErrFormat) {
+		t.Errorf("FIFO: %v", err)
+	}
+	if _, err := Open(filepath.Join(dir, "none"), ReaderOptions{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(path, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, ReaderOptions{}); !errors.Is(err, ErrPermission) {
+		t.Errorf("somebody else's file: %v", err)
+	}
+	if r, err := Open(path, ReaderOptions{Owners: []uint32{12345}}); err != nil {
+		t.Errorf("trusted owner: %v", err)
+	} else {
+		r.Close()
+	}
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(with(small, path)); !errors.Is(err, ErrPermission) {
+		t.Errorf("somebody else's directory: %v", err)
+	}
+}
+
+func TestDirectoryIsMade(t *testing.T) {
+	path := filepath.Join(filepath.Dir(mirrorPath(t)), "new", "m.mirror")
+	mustCreate(t, with(small, path))
+	if st, err := os.Stat(filepath.Dir(path)); err != nil || st.Mode().Perm() != 0o755 {
+		t.Fatal(st, err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
+		t.Fatal(st, err)
+	}
+}
+
+// A full file system is an error that says what to do, and leaves nothing behind.
+func TestNoSpace(t *testing.T) {
+	dir := filepath.Dir(mirrorPath(t))
+	need.Cap(t, "sys_admin")
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "m.mirror")
+	o := with(Options{}, path)
+	_, err := Create(o)
+	if !errors.Is(err, ErrFull) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
+		t.Fatal(err)
+	}
+	t.Log(err)
+	if m, _ := filepath.Glob(filepath.Join(dir, ".*")); len(m) != 0 {
+		t.Errorf("left behind: %v", m)
+	}
+	w := mustCreate(t, with(small, path))
+	mustAdd(t, w, Entry{Name: "a"})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Growing fails the same way and loses nothing.
+	if _, err := Create(o); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	w = mustCreate(t, with(small, path))
+	if len(w.Entries()) != 1 {
+		t.Error("the counter is gone")
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkFile(t, path)
+}
+
+// A file that is cut short under a reader is an error, not a crash.
+func TestTruncatedUnderReader(t *testing.T) {
+	path := mirrorPath(t)
+	o := with(small, path)
+	w, err := Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := mustAdd(t, w, Entry{Name: "a"})
+	w.BeginCycle()
+	w.PublishBlock(0, &Block{{1, 1, 1}})
+	w.AppendHistory(h, Value{1, 1, 1})
+	w.EndCycle(Now())
+	r := mustOpen(t, path)
+	c := mustCounter(t, r, h)
+	cur, err := r.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cur.Rewind()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	var s Snapshot
+	_, lerr := r.Lookup("a")
+	_, eerr := r.Entries()
+	_, cerr := r.Counter(h)
+	_, _, nerr := cur.Next(make([]Record, 1))
+	for what, err := range map[string]error{
+		"Lookup":   lerr,
+		"Entries":  eerr,
+		"Counter":  cerr,
+		"Next":     nerr,
+		"Snapshot": r.Snapshot(&s),
+		"Load":     Guard(func() error { _, err := c.Load(); return err }),
+	} {
+		if !errors.Is(err, ErrTruncated) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.Status()
+	if ps, err := Check(path); err != nil || len(ps) == 0 {
+		t.Error(ps, err)
+	}
+}
