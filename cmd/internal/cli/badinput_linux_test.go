@@ -2,10 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
@@ -50,5 +57,152 @@ func TestForeignOwner(t *testing.T) {
 	}
 	if code, out, talk := run(t, "check", "--mirror", path); code != exitOK || !strings.Contains(out, ": ok") {
 		t.Errorf("check: code %d, output %q, error %q", code, out, talk)
+	}
+}
+
+// nobody is a user with no privilege.
+const nobody = 65534
+
+// runAsNobody runs flowtally as a process of that user, in dir, which becomes its.
+func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// TestMain makes the test's binary the program whose name it bears.
+	program := filepath.Join(dir, "flowtally")
+	if err := errors.Join(os.WriteFile(program, binary, 0o755), os.Chown(dir, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	var out, talk bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &talk
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), talk.String()
+}
+
+// publicDir is a directory that every user can reach.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "flowtally-cli-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestNoPrivilege: what needs a privilege says which one and what to do; what
+// needs none works.
+func TestNoPrivilege(t *testing.T) {
+	need.Root(t)
+	dir, rootOwned := publicDir(t), publicDir(t)
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"default socket", []string{"run", "--embedded", "--interface", "lo", "--flow", "a=any"}, []string{"/run/flowtally"}},
+		{"mirror of root", []string{"run", "--embedded", "--backend", "sim", "--flow", "a=any", "--socket", dir + "/run/s.sock", "--mirror", rootOwned + "/x.mirror"}, []string{rootOwned}},
+		{"xdp", []string{"run", "--embedded", "--interface", "lo", "--flow", "a=any", "--socket", dir + "/run/s.sock", "--mirror", dir + "/m/x.mirror"}, []string{"starting instance default"}},
+	} {
+		code, out, talk := runAsNobody(t, dir, tt.args...)
+		if code != exitFailed || out != "" || !strings.Contains(talk, "\n  try: ") || strings.Contains(talk, "panic") {
+			t.Errorf("%s: code %d, output %q, error %q", tt.name, code, out, talk)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(talk, want) {
+				t.Errorf("%s: error %q does not name %q", tt.name, talk, want)
+			}
+		}
+		t.Logf("%s: %s", tt.name, talk)
+	}
+	code, out, talk := runAsNobody(t, dir, "doctor")
+	if code != exitOK || !strings.Contains(out, "CAP_NET_ADMIN") || strings.Count(out, "✗ no") < 4 {
+		t.Errorf("doctor: code %d, output %q, error %q", code, out, talk)
+	}
+}
+
+// TestUntrustedPlugin: root starts no binary that others can write.
+func TestUntrustedPlugin(t *testing.T) {
+	need.Root(t)
+	dir := publicDir(t)
+	path := filepath.Join(dir, "flowtally-plugin")
+	if err := errors.Join(os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755), os.Chmod(path, 0o757)); err != nil {
+		t.Fatal(err)
+	}
+	code, out, talk := run(t, "run", "--plugin", path, "--backend", "sim", "--flow", "a=any", "--socket", "-", "--mirror", filepath.Join(dir, "m", "x.mirror"))
+	if code != exitFailed || out != "" || !strings.Contains(talk, path) || !strings.Contains(talk, "0757") || !strings.Contains(talk, "\n  try: ") {
+		t.Errorf("code %d, output %q, error %q", code, out, talk)
+	}
+	if code, out, _ := run(t, "doctor", "--plugin", path); code != exitOK || !strings.Contains(out, "0757") {
+		t.Errorf("doctor: code %d, output %q", code, out)
+	}
+}
+
+// TestFullFileSystem: a mirror that does not fit is refused whole, with the
+// size that is missing, and leaves nothing behind.
+func TestFullFileSystem(t *testing.T) {
+	need.Cap(t, "sys_admin")
+	dir := publicDir(t)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0755"); err != nil {
+		need.Missing(t, "mount", err.Error())
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(dir, "x.mirror")
+	code, out, talk := run(t, "run", "--embedded", "--backend", "sim", "--flow", "a=any", "--socket", "-", "--mirror", path)
+	if code != exitFailed || out != "" || !strings.Contains(talk, path) || !strings.Contains(talk, "full") || !strings.Contains(talk, "\n  try: ") {
+		t.Errorf("code %d, output %q, error %q", code, out, talk)
+	}
+	t.Log(talk)
+	if left, _ := filepath.Glob(filepath.Join(dir, "*mirror*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if code, out, _ := run(t, "doctor", "--mirror", path); code != exitOK || !strings.Contains(out, "free, a mirror needs") {
+		t.Errorf("doctor: code %d, output %q", code, out)
+	}
+}
+
+// TestEndsOnContext: what runs until a signal ends well at one.
+func TestEndsOnContext(t *testing.T) {
+	dir := t.TempDir()
+	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
+	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newTestWriter(path, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.w.Close()
+	w.publish(false)
+	for _, command := range []string{"top", "watch"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		var out, talk bytes.Buffer
+		start := time.Now()
+		if code := Main(ctx, nil, &out, &talk, []string{command, "--mirror", path}); code != exitOK {
+			t.Errorf("%s: code %d, %s", command, code, talk.String())
+		}
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("%s took %s to end", command, d)
+		}
+		cancel()
 	}
 }

@@ -1,19 +1,25 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
+	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// checkCmd verifies a mirror.
+// checkCmd verifies a mirror or a configuration.
 type checkCmd struct {
 	outputFlag
 	instanceFlag
+	Config string `short:"c" help:"Verify this configuration file, in place of a mirror." placeholder:"FILE"`
 }
 
 func (c *checkCmd) Run(env *Env) error {
+	if c.Config != "" {
+		return c.checkConfig(env)
+	}
 	path := c.mirrorPath()
 	problems, err := shm.Check(path)
 	if err != nil {
@@ -26,6 +32,49 @@ func (c *checkCmd) Run(env *Env) error {
 		return exitError(exitFailed)
 	}
 	return nil
+}
+
+// checkConfig verifies a configuration: every mistake is named. They are data
+// only as JSON; as text they are the error that run would end with.
+func (c *checkCmd) checkConfig(env *Env) error {
+	cfg, err := configs.Load(c.Config)
+	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) && c.json() {
+		if err := printConfigJSON(env.Stdout, c.Config, mistakes.Problems); err != nil {
+			return err
+		}
+		return exitError(exitUsage)
+	}
+	switch {
+	case err != nil:
+		return &usageError{err}
+	case c.json():
+		return printConfigJSON(env.Stdout, c.Config, nil)
+	}
+	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s on %s\n", c.Config,
+		plural(uint64(len(cfg.Flows)), "flow", "flows"), plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
+	return err
+}
+
+// mistakeJSON is one mistake in the JSON of check --config; line and column
+// count from 1 and are 0 for a mistake of the file as a whole.
+type mistakeJSON struct {
+	Line       int    `json:"line"`
+	Column     int    `json:"column"`
+	Text       string `json:"text"`
+	Suggestion string `json:"suggestion"`
+}
+
+func printConfigJSON(w io.Writer, path string, problems []configs.Problem) error {
+	list := make([]mistakeJSON, len(problems))
+	for i, p := range problems {
+		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion}
+	}
+	return printJSON(w, struct {
+		Schema   int           `json:"schema"`
+		Path     string        `json:"path"`
+		OK       bool          `json:"ok"`
+		Problems []mistakeJSON `json:"problems"`
+	}{1, path, len(problems) == 0, list})
 }
 
 // problemJSON is one broken invariant in the JSON of check.

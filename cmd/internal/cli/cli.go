@@ -17,7 +17,7 @@ type root struct {
 	Get        getCmd        `cmd:"" help:"Print counters once."`
 	Watch      watchCmd      `cmd:"" help:"Print changes as they come."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
-	Check      checkCmd      `cmd:"" help:"Verify a mirror: every broken invariant is named."`
+	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this host can do: every backend's answer, the reason and the next step."`
 	Bench      benchCmd      `cmd:"" help:"Measure this machine: every figure a ratio to a floor or a peer."`
 	Version    versionCmd    `cmd:"" help:"Print the versions of this program, of the plugin's protocol and of the mirror's format."`

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/plugin"
 )
 
 // hostChecks asks about the host what no backend asks: the kernel, the file
@@ -179,26 +182,17 @@ func checkCapabilities(status string, err error) []probe.Result {
 }
 
 // checkPlugin answers whether the plugin's binary is there, can be run, and
-// can be replaced by nobody but its owner.
+// for root whether others could have written it.
 func checkPlugin(path string) probe.Result {
-	r := probe.Result{Object: "flowtally-plugin", Feature: "plugin binary"}
-	path, err := findPlugin(path)
-	if err != nil {
-		r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "install flowtally-plugin beside flowtally, or --plugin PATH"
+	r := probe.Result{Object: cmp.Or(path, plugin.BinaryName), Feature: "plugin binary"}
+	found, err := plugin.Find(path)
+	if err == nil {
+		r.Object, r.Answer = found, probe.Yes
 		return r
 	}
-	r.Object = path
-	st, err := os.Stat(path)
-	switch {
-	case err != nil:
-		r.Reason = err.Error()
-	case unix.Access(path, unix.X_OK) != nil:
-		r.Answer, r.Reason, r.Fix = probe.No, "not executable", "chmod 0755 "+path
-	case st.Mode().Perm()&0o022 != 0:
-		r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others can change what runs with privilege", st.Mode().Perm())
-		r.Fix = "chmod 0755 " + path
-	default:
-		r.Answer = probe.Yes
+	r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "install flowtally-plugin beside flowtally, or --plugin PATH"
+	if errors.Is(err, plugin.ErrUntrusted) {
+		r.Fix = "chown root:root and chmod go-w what is named"
 	}
 	return r
 }

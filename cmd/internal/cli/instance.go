@@ -1,12 +1,7 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 
 	"github.com/flowtally/flowtally/plugin"
@@ -50,24 +45,5 @@ func (n *instanceName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// findPlugin returns the plugin's binary: path where it is given, else the one
-// beside this program, else the one in PATH.
-func findPlugin(path string) (string, error) {
-	if path != "" {
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("plugin: %w", err)
-		}
-		return path, nil
-	}
-	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), plugin.BinaryName)
-		if _, err := os.Stat(beside); !errors.Is(err, fs.ErrNotExist) {
-			return beside, err
-		}
-	}
-	found, err := exec.LookPath(plugin.BinaryName)
-	if err != nil {
-		return "", fmt.Errorf("plugin: %s is neither beside this program nor in PATH", plugin.BinaryName)
-	}
-	return found, nil
-}
+// findPlugin returns the plugin's binary, as plugin.Launch would find it.
+func findPlugin(path string) (string, error) { return plugin.Find(path) }

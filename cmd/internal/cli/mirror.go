@@ -72,10 +72,13 @@ func mirrorError(path string, err error) error {
 		return withHint(fmt.Errorf("%s: no mirror: %w", path, fs.ErrNotExist),
 			"flowtally run --config FILE writes one; --mirror PATH or --instance NAME reads another")
 	}
-	if strings.Contains(err.Error(), path) {
-		return err
+	if !strings.Contains(err.Error(), path) {
+		err = fmt.Errorf("%s: opening mirror: %w", path, err)
 	}
-	return fmt.Errorf("%s: opening mirror: %w", path, err)
+	if errors.Is(err, shm.ErrPermission) {
+		err = withHint(err, "--owner UID trusts what that user wrote; flowtally check looks at any file")
+	}
+	return err
 }
 
 // look reads the counters of those names; all where there are none. Names that

@@ -3,8 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
+	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -13,6 +15,7 @@ import (
 
 // runCmd runs an instance until a signal.
 type runCmd struct {
+	Config    string       `short:"c" help:"The configuration file." placeholder:"FILE"`
 	Interface []string     `short:"i" help:"In place of a file: count on this interface; MODE is auto, native or generic. May be repeated." complete:"interfaces" placeholder:"NAME[=MODE]"`
 	Flow      []string     `short:"f" help:"In place of a file: count this flow. May be repeated." sep:"none" placeholder:"NAME=MATCH"`
 	Backend   string       `help:"In place of a file: ${enum}." enum:"auto,xdp,sim" default:"auto"`
@@ -62,6 +65,10 @@ func (c *runCmd) load() (dataplane.Config, error) {
 	var cfg dataplane.Config
 	var err error
 	switch quick := len(c.Interface) > 0 || len(c.Flow) > 0 || c.Backend != "auto"; {
+	case c.Config != "" && quick:
+		return cfg, errors.New("--config excludes --interface, --flow and --backend, which stand for a file")
+	case c.Config != "":
+		cfg, err = configs.Load(c.Config)
 	case quick:
 		cfg, err = c.quick()
 	default:
@@ -113,11 +120,18 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 // start starts the instance, in a plugin or in this process.
 func (c *runCmd) start(env *Env, cfg dataplane.Config) (dataplane.Service, error) {
 	if c.Embedded {
-		return engine.New(env.Context, cfg, engine.Options{Logger: env.Logger})
+		e, err := engine.New(env.Context, cfg, engine.Options{Logger: env.Logger})
+		if err != nil {
+			return nil, err // never a nil *Engine in a Service
+		}
+		return e, nil
 	}
-	path, err := findPlugin(c.Plugin)
-	if err != nil {
+	svc, err := plugin.Launch(env.Context, plugin.Options{Path: c.Plugin, Config: cfg, Logger: env.Logger})
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, plugin.ErrStart) {
 		return nil, withHint(err, "install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded")
 	}
-	return plugin.Launch(env.Context, plugin.Options{Path: path, Config: cfg, Logger: env.Logger})
+	if err != nil {
+		return nil, err // never a nil *plugin.Client in a Service
+	}
+	return svc, nil
 }

@@ -14,6 +14,9 @@ import (
 // firstCycle bounds the wait for the first values.
 const firstCycle = 10 * time.Second
 
+// mostLogged is how many flows are logged one by one at the start.
+const mostLogged = 100
+
 // running is an instance that was started and is to be told about.
 type running struct {
 	env      *Env
@@ -71,17 +74,21 @@ func (r *running) announce() error {
 	if err != nil {
 		return fmt.Errorf("asking instance %s who it is: %w", r.instance, err)
 	}
-	log.Info("counting", "instance", info.Instance, "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
 	placements, err := r.svc.Placements(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
+	}
+	log.Info("counting", "instance", info.Instance, "flows", len(placements), "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
+	level := slog.LevelInfo
+	if len(placements) > mostLogged {
+		level = slog.LevelDebug // flows list shows them
 	}
 	for _, p := range placements {
 		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", sourceText(p.Source)}
 		for _, rejected := range p.Rejected {
 			attrs = append(attrs, "not_"+rejected.Backend, rejected.Reason)
 		}
-		log.Info("placed", attrs...)
+		log.Log(ctx, level, "placed", attrs...)
 	}
 	if err := waitFirstCycle(ctx, info.Mirror, firstCycle); err != nil {
 		return err
