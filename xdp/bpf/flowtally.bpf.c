@@ -50,7 +50,7 @@ int flowtally_xdp(struct xdp_md *ctx)
 {
 	const volatile struct ft_config *c = ft_config();
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 slot = ft_match(c, data, end);
+	__u64 slot = ft_match(c, data, end, 0, 0);
 
 	if (!slot)
 		return XDP_PASS;
@@ -73,15 +73,18 @@ int flowtally_tcx(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	__u32 tagged = skb->vlan_present;
-	__u64 slot = tagged ? ft_match_tagged(data, end, skb->vlan_tci) : ft_match(c, data, end);
+	__u64 slot = ft_match(c, data, end, tagged, skb->vlan_tci);
 
 	if (!slot)
 		return FT_NEXT;
-	__u64 segs = skb->gso_segs;
+	__u64 segs = skb->gso_segs, bytes = skb->wire_len;
 
+	/* Nobody computes wire_len for a test run. */
+	if (bytes < skb->len)
+		bytes = skb->len;
 	if (!segs)
 		segs = 1;
-	ft_count(c, slot, segs, skb->wire_len + (tagged ? 4 * segs : 0));
+	ft_count(c, slot, segs, bytes + (tagged ? 4 * segs : 0));
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
 }
 

@@ -123,54 +123,60 @@ static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *
 }
 
 /*
- * The upper protocol into l->proto and what holds it; NULL when the walk runs
- * out. Where a step begins is kept as an offset under a mask that it never
- * reaches (14 + 8 + 40 + 8 headers of at most 2048 bytes, twice, are fewer): with the same bounds
- * after every step, whatever the header was, the verifier sees one state in place of one per path.
+ * The same place, of which the verifier only knows that it is in the first 32
+ * KiB: the difference of two packet pointers is any number to it. So states that
+ * came here on different ways become one, and layers add up in place of multiplying.
  */
-static __always_inline void *ft_walk_ext(void *p, void *end, __u8 nh, struct ft_level *l)
+static __always_inline void *ft_rebase(void *data, void *p)
 {
-	__u32 off = 0;
+	__u64 off = p - data;
 
+	return off > 0x7fff ? NULL : data + off;
+}
+
+/* The upper protocol into l->proto and what holds it; NULL when the walk runs out. */
+static __always_inline void *ft_walk_ext(void *data, void *p, void *end, __u8 nh, struct ft_level *l)
+{
 	for (int i = 0; i <= FT_EXT_STEPS; i++) {
-		void *h = p + (off & 0x7fff);
-		__u32 len;
+		__u32 unit;
 
-		if (h > end)
-			return NULL;
 		if (nh == 0 || nh == 43 || nh == 60 || nh == 135 || nh == 139 || nh == 140) {
-			len = 8;
+			unit = 8;
 		} else if (nh == 51) {
-			len = 4;
+			unit = 4;
 		} else if (nh == 44) {
-			len = 0;
+			unit = 0;
 		} else {
 			l->proto = nh;
-			return h;
+			return p;
 		}
-		if (i == FT_EXT_STEPS || h + 8 > end)
+		/* 8 bytes are the least that any of them has. */
+		if (i == FT_EXT_STEPS || p + 8 > end)
 			return NULL;
-		if (!len) {
-			__u16 frag = ft_load16(h, 2);
+		nh = ft_load8(p, 0);
+		if (unit) {
+			/* Length in units: without the first 8 bytes, which are 1 unit of 8 or 2 of 4. */
+			p += ft_load8(p, 1) * unit + 8;
+		} else {
+			__u16 frag = ft_load16(p, 2);
 
+			p += 8;
 			if (frag & bpf_htons(0xfff9))
 				l->flags |= FT_FRAG;
 			if (frag & bpf_htons(0xfff8)) {
 				l->flags |= FT_LATER;
-				l->proto = ft_load8(h, 0);
-				return h + 8;
+				l->proto = nh;
+				return p;
 			}
-			len = 8;
-		} else {
-			len = len == 8 ? (ft_load8(h, 1) + 1) * 8 : (ft_load8(h, 1) + 2) * 4;
 		}
-		nh = ft_load8(h, 0);
-		off += len;
+		p = ft_rebase(data, p);
+		if (!p || p > end)
+			return NULL;
 	}
 	return NULL;
 }
 
-static __always_inline void *ft_parse_ipv6(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+static __always_inline void *ft_parse_ipv6(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
 {
 	if (p + 40 > end || ft_load8(p, 0) >> 4 != 6)
 		return NULL;
@@ -187,11 +193,11 @@ static __always_inline void *ft_parse_ipv6(void *p, void *end, struct ft_level *
 		w[FT_W_MISC] = FT_PACK(bpf_ntohl(first) >> 20 & 0xff, 0, 1) | FT_PACK(ft_load8(p, 7), 1, 1) |
 			       FT_PACK(nh, 2, 1) | FT_PACK(first & bpf_htonl(0xfffff), 4, 4);
 	}
-	return ft_walk_ext(p + 40, end, nh, l);
+	return ft_walk_ext(data, p + 40, end, nh, l);
 }
 
 /* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. */
-static __always_inline void *ft_parse_ip(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+static __always_inline void *ft_parse_ip(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
 {
 	if (l->type == bpf_htons(ETH_P_IP)) {
 		if (!(need & FT_N_IPV4))
@@ -200,11 +206,14 @@ static __always_inline void *ft_parse_ip(void *p, void *end, struct ft_level *l,
 	} else if (l->type == bpf_htons(ETH_P_IPV6)) {
 		if (!(need & FT_N_IPV6))
 			return NULL;
-		p = ft_parse_ipv6(p, end, l, w, need);
+		p = ft_parse_ipv6(data, p, end, l, w, need);
 	} else {
 		return NULL;
 	}
 	if (!p || l->flags & FT_LATER)
+		return NULL;
+	p = ft_rebase(data, p);
+	if (!p)
 		return NULL;
 	if (need & FT_N_L4) {
 		if (l->proto == 17 || l->proto == 6) {
@@ -226,18 +235,20 @@ static __always_inline void *ft_parse_ip(void *p, void *end, struct ft_level *l,
 	return p;
 }
 
-static __always_inline void ft_parse_inner(void *p, void *end, struct ft_level *in, __u64 *w, __u32 need)
+static __always_inline void ft_parse_inner(void *data, void *p, void *end, struct ft_level *in, __u64 *w, __u32 need)
 {
 	if (in->type == bpf_htons(0x6558)) {
 		in->type = 0;
 		p = ft_parse_eth(p, end, in, w, need, 0, 0, 0);
+		if (p)
+			p = ft_rebase(data, p);
 		if (!p)
 			return;
 	}
-	ft_parse_ip(p, end, in, w, need);
+	ft_parse_ip(data, p, end, in, w, need);
 }
 
-static __always_inline void ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+static __always_inline void ft_parse_tunnel(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
 {
 	struct ft_level in = {};
 
@@ -272,8 +283,9 @@ static __always_inline void ft_parse_tunnel(void *p, void *end, struct ft_level 
 	} else {
 		return;
 	}
-	if (need >> FT_N_INNER) {
-		ft_parse_inner(p, end, &in, w + FT_INNER, need >> FT_N_INNER);
+	p = ft_rebase(data, p);
+	if (p && need >> FT_N_INNER) {
+		ft_parse_inner(data, p, end, &in, w + FT_INNER, need >> FT_N_INNER);
 		w[FT_INNER + FT_W_HOT] = ft_hot(&in);
 		w[FT_INNER + FT_W_ADDR] = in.addr;
 	}
@@ -306,7 +318,7 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
  * the frame. A function of its own, because its many live values would cost the
  * common path its registers.
  */
-static __noinline int ft_parse(void *p, void *end, struct ft_key *k, _Bool tagged, __u16 tci)
+static __noinline int ft_parse(void *data, void *end, struct ft_key *k, _Bool tagged, __u16 tci)
 {
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need;
@@ -319,11 +331,12 @@ static __noinline int ft_parse(void *p, void *end, struct ft_key *k, _Bool tagge
 	ft_clear_inner(k, need);
 	if (need & FT_N_ETH)
 		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
-	p = ft_parse_eth(p, end, &l, k->w, need, spare, tagged, tci);
+	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, tagged, tci);
+
 	if (p && need & (FT_N_IPV4 | FT_N_IPV6)) {
-		p = ft_parse_ip(p, end, &l, k->w, need);
+		p = ft_parse_ip(data, p, end, &l, k->w, need);
 		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
-			ft_parse_tunnel(p, end, &l, k->w, need);
+			ft_parse_tunnel(data, p, end, &l, k->w, need);
 	}
 	k->w[FT_W_HOT] = ft_hot(&l);
 	k->w[FT_W_ADDR] = l.addr;

@@ -219,27 +219,16 @@ all:
 	return ft_search(k, 0, 0, FT_NO_RANK);
 }
 
-/* The slot of the rule that wins on a frame, or 0. */
-static __always_inline __u64 ft_match(const volatile struct ft_config *c, void *data, void *end)
+/* The slot of the rule that wins on a frame, or 0. tagged, tci: the outer tag that the kernel holds beside it. */
+static __always_inline __u64 ft_match(const volatile struct ft_config *c, void *data, void *end, _Bool tagged, __u16 tci)
 {
 	struct ft_key k;
 	__u64 hot, addr;
 
-	if (ft_parse_common(c, data, end, &k, &hot, &addr))
+	if (!tagged && ft_parse_common(c, data, end, &k, &hot, &addr))
 		return ft_classify_common(c, &k, hot, addr);
-	int r = ft_parse(data, end, &k, 0, 0);
+	int r = ft_parse(data, end, &k, tagged, tci);
 
 	asm volatile("" : : "r"(r)); /* used, so that the function keeps returning a number */
-	return ft_search(&k, 0, 0, FT_NO_RANK);
-}
-
-/* The same with a tag beside the frame. */
-static __always_inline __u64 ft_match_tagged(void *data, void *end, __u16 tci)
-{
-	struct ft_key k;
-
-	int r = ft_parse(data, end, &k, 1, tci);
-
-	asm volatile("" : : "r"(r));
 	return ft_search(&k, 0, 0, FT_NO_RANK);
 }

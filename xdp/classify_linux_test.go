@@ -1,0 +1,209 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// A small world, so that random rules and packets meet: its packets are UDP and
+// TCP over IPv4 and IPv6, whose keys are plain to write down.
+type world struct{ rng *rand.Rand }
+
+func (w world) packet() (frame []byte, k Key) {
+	b := make([]byte, 14, 80)
+	b[5], b[11] = byte(w.rng.IntN(3)), byte(w.rng.IntN(3))
+	copy(k.Out.EthDst[:], b[:6])
+	copy(k.Out.EthSrc[:], b[6:12])
+	h := &k.Out
+	h.Flags = FlagEth | FlagL4
+	h.Proto = []uint8{6, 17}[w.rng.IntN(2)]
+	h.TOS, h.TTL, h.Next = uint8(w.rng.IntN(3)), uint8(w.rng.IntN(3)), h.Proto
+	h.L4 = [4]byte{0, byte(w.rng.IntN(4)), 0, byte(w.rng.IntN(4))}
+	if w.rng.IntN(2) == 0 {
+		h.Flags |= FlagIPv4
+		h.EthType = [2]byte{8, 0}
+		h.Addr[3], h.Addr[7] = byte(w.rng.IntN(4)), byte(w.rng.IntN(4))
+		ip := make([]byte, 20)
+		ip[0], ip[1], ip[8], ip[9] = 0x45, h.TOS, h.TTL, h.Proto
+		copy(ip[12:], h.Addr[:8])
+		b = append(b, ip...)
+	} else {
+		h.Flags |= FlagIPv6
+		h.EthType = [2]byte{0x86, 0xdd}
+		h.Addr[7], h.Addr[15], h.Addr[16], h.Addr[31] = byte(w.rng.IntN(2)), byte(w.rng.IntN(4)), byte(w.rng.IntN(2)), byte(w.rng.IntN(4))
+		h.Label[3] = byte(w.rng.IntN(2))
+		ip := make([]byte, 40)
+		binary.BigEndian.PutUint32(ip, 6<<28|uint32(h.TOS)<<20|uint32(h.Label[3]))
+		ip[6], ip[7] = h.Proto, h.TTL
+		copy(ip[8:], h.Addr[:])
+		b = append(b, ip...)
+	}
+	copy(b[12:], h.EthType[:])
+	b = append(b, h.L4[:]...)
+	return append(b, make([]byte, 20)...), k
+}
+
+// mask is one of few words, as masks of flows are.
+func (w world) mask(fields int) (m Key) {
+	h := &m.Out
+	for range fields {
+		switch w.rng.IntN(12) {
+		case 0:
+			h.Flags |= FlagIPv4 | FlagIPv6
+		case 1:
+			h.Proto = 0xff
+		case 2:
+			h.Flags |= FlagL4
+			h.L4[1] = 0xff
+		case 3:
+			h.L4[3] = byte(w.rng.IntN(256))
+		case 4:
+			h.Addr[3], h.Addr[15] = 0xff, 0xff
+		case 5:
+			h.Addr[7] = byte(w.rng.IntN(256))
+		case 6:
+			h.Addr[31] = 3
+		case 7:
+			h.TOS = 0xff
+		case 8:
+			h.TTL, h.Label[3] = 1, 1
+		case 9:
+			h.EthDst[5] = 0xff
+		case 10:
+			h.EthSrc[5], h.EthType = 0xff, [2]byte{255, 255}
+		case 11:
+			h.Flags |= FlagEgress
+		}
+	}
+	return m
+}
+
+// rule asks for what a packet of the world has, so it meets others too.
+func (w world) rule(mask Key, order, counter uint32) Rule {
+	_, k := w.packet()
+	r := Rule{Mask: mask, Priority: uint16(w.rng.IntN(4)), Order: order, Counter: counter, Drop: w.rng.IntN(4) == 0}
+	for i, m := range mask.words() {
+		r.Key.words()[i] = k.words()[i] & m
+	}
+	return r
+}
+
+// scan is the specification: the rules one after the other.
+func scan(rules []Rule, k Key) *Rule {
+	var best *Rule
+	for i := range rules {
+		r := &rules[i]
+		match := true
+		for w, m := range r.Mask.words() {
+			match = match && k.words()[w]&m == r.Key.words()[w]
+		}
+		if match && (best == nil || r.rank() < best.rank()) {
+			best = r
+		}
+	}
+	return best
+}
+
+// TestClassifierIsAScan compares the programs, as they are exchanged and as the
+// tables change under them, with a scan over the rules.
+func TestClassifierIsAScan(t *testing.T) {
+	rng := testRand(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	w := world{rng}
+	// A test run of an XDP program that is attached nowhere waits for RCU, twice.
+	wire := testWire(t)
+	attach(t, rs, wire.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	port, err := rs.Port(wire.Near.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := mustCounter(t, rs, "all")
+	ids := []uint32{id}
+	for i := range 63 {
+		ids = append(ids, mustCounter(t, rs, ownerName(i)))
+	}
+	var rules []Rule
+	order := uint32(0)
+	hits, runs := 0, 0
+	var sum, before Pair
+	for round := range 150 {
+		masks := make([]Key, 1+rng.IntN(8))
+		for i := range masks {
+			masks[i] = w.mask(1 + rng.IntN(6))
+		}
+		var add []Rule
+		for range 1 + rng.IntN(60) {
+			order++
+			add = append(add, w.rule(masks[rng.IntN(len(masks))], order, ids[rng.IntN(len(ids))]))
+		}
+		if err := rs.Add(add...); err != nil {
+			if !errors.Is(err, ErrFull) {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		} else {
+			rules = append(rules, add...)
+		}
+		if rng.IntN(3) == 0 || len(rules) > 700 {
+			rng.Shuffle(len(rules), func(i, j int) { rules[i], rules[j] = rules[j], rules[i] })
+			n := rng.IntN(len(rules))
+			if err := rs.Remove(rules[n:]...); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			rules = rules[:n]
+		}
+		progs := map[Hook]*ebpf.Program{}
+		for k, h := range rs.hooks {
+			progs[k.hook] = h.prog
+		}
+		for range 100 {
+			frame, k := w.packet()
+			h := []Hook{HookIngress, HookEgress}[rng.IntN(2)]
+			k.Out.Port = port
+			want := []uint32{xdpPass, xdpDrop}
+			if h == HookEgress {
+				k.Out.Flags |= FlagEgress
+				want = []uint32{tcxNext, tcxShot}
+			}
+			best := scan(rules, k)
+			counter := id
+			if best != nil {
+				counter = best.Counter
+				hits++
+			}
+			before = readOne(t, rs, counter)
+			verdict := runFrame(t, progs[h], frame)
+			sum = readOne(t, rs, counter)
+			runs++
+			n, drop := uint64(0), 0
+			if best != nil {
+				n = 1
+				if best.Drop {
+					drop = 1
+				}
+			}
+			if sum.Packets-before.Packets != n || sum.Bytes-before.Bytes != n*uint64(len(frame)) || verdict != want[drop] {
+				t.Fatalf("round %d, %s, %d rules in %d tuples: key %+v: counted %d packets and %d bytes on %d, verdict %d; want %d of %d bytes, drop %d, rule %+v",
+					round, h, len(rules), rs.Stats().Tuples, k.Out, sum.Packets-before.Packets, sum.Bytes-before.Bytes, counter, verdict, n, len(frame), drop, best)
+			}
+		}
+	}
+	got := rs.Rules()
+	slices.SortFunc(rules, func(a, b Rule) int {
+		if a.rank() < b.rank() {
+			return -1
+		}
+		return 1
+	})
+	if !slices.Equal(got, rules) {
+		t.Errorf("rules: got %d, want %d, or others", len(got), len(rules))
+	}
+	t.Logf("%d packets, %d hits, %d loads of programs, last one %d instructions verified", runs, hits, rs.Stats().Programs, rs.Stats().Insns)
+	if hits < runs/4 {
+		t.Errorf("only %d of %d packets hit a rule", hits, runs)
+	}
+}

@@ -1,0 +1,56 @@
+package xdp
+
+import "testing"
+
+func TestEntryStoreNeverOverlaps(t *testing.T) {
+	rng := testRand(t)
+	const units = 512
+	s := newEntryStore(make([]uint64, units*unitWords+32), make([]uint64, units), units)
+	owner := make([]uint32, units)
+	owner[0] = 1
+	live := map[uint32]int{}
+	full := 0
+	for range 100_000 {
+		if rng.IntN(2) == 0 {
+			n := 1 + rng.IntN(5)
+			u := s.alloc(n)
+			if u == 0 {
+				full++
+				continue
+			}
+			for i := u; i < u+uint32(n); i++ {
+				if owner[i] != 0 {
+					t.Fatalf("unit %d given out twice", i)
+				}
+				owner[i] = u
+			}
+			s.setDir(u, newDirWord(entryLive, 0, uint8(n), false, 0))
+			live[u] = n
+			continue
+		}
+		for u, n := range live {
+			s.retire(u)
+			if rng.IntN(8) == 0 {
+				s.reclaim()
+			}
+			for i := u; i < u+uint32(n); i++ {
+				owner[i] = 0
+			}
+			if len(s.retired) > 0 {
+				s.reclaim()
+			}
+			delete(live, u)
+			break
+		}
+	}
+	if full == 0 {
+		t.Error("the store was never full")
+	}
+	want := units - 1
+	for _, n := range live {
+		want -= n
+	}
+	if s.free != want {
+		t.Errorf("free units: got %d, want %d", s.free, want)
+	}
+}
