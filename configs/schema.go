@@ -63,7 +63,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	if interfaces != nil {
 		d.interfaces(interfaces, cfg)
 	}
-	if len(cfg.Interfaces) == 0 && !simulated && n.Kind == yaml.MappingNode && len(d.problems) == at {
+	if len(cfg.Interfaces) == 0 && !simulated && (n.Kind == yaml.MappingNode || isNull(n)) && len(d.problems) == at {
 		where := n
 		if interfaces != nil {
 			where = interfaces

@@ -1,0 +1,193 @@
+package configs_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/configs"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+func parse(t *testing.T, text string) dataplane.Config {
+	t.Helper()
+	cfg, err := configs.Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func match(t *testing.T, text string) flow.Match {
+	t.Helper()
+	m, err := flow.ParseMatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestParse(t *testing.T) {
+	got := parse(t, `
+instance: edge-1
+backend: xdp
+interfaces: [eth0, {name: eth1, mode: generic}]
+mirror:
+  path: /dev/shm/x.mirror
+  counters: 128
+  latency_counters: 8
+  history: -1
+  history_period: 250ms
+  mode: 0640
+poll: {period: 1ms, busy: true, cpu: 3}
+xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, keep_pins: true}
+flows:
+  - name: web
+    match: tcp dport 443
+    priority: 7
+    direction: egress
+    action: drop
+    interface: eth1
+    latency: true
+    labels: {team: edge, tier: 1, empty: }
+  - {name: all, match: any}
+`)
+	want := dataplane.Config{
+		Instance: "edge-1", Backend: "xdp",
+		Interfaces: []dataplane.Interface{{Name: "eth0"}, {Name: "eth1", Mode: "generic"}},
+		Mirror: dataplane.MirrorConfig{
+			Path: "/dev/shm/x.mirror", Counters: 128, LatencyCounters: 8, History: -1,
+			HistoryPeriod: 250 * time.Millisecond, Mode: 0o640,
+		},
+		Poll: dataplane.PollConfig{Period: time.Millisecond, Busy: true, CPU: 3},
+		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, KeepPins: true},
+		Flows: []flow.Flow{
+			{Name: "web", Match: match(t, "tcp dport 443"), Priority: 7, Direction: flow.Egress, Action: flow.Drop, Interface: "eth1", Latency: true,
+				Labels: map[string]string{"team": "edge", "tier": "1", "empty": ""}},
+			{Name: "all"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Both forms of a match mean the same.
+func TestMatchForms(t *testing.T) {
+	for _, c := range []struct{ yaml, text string }{
+		{"{}", "any"},
+		{"{tcp: }", "tcp"},
+		{"{tcp: {}}", "tcp"},
+		{"{ipv4: {src: 10.0.0.0/8}, tcp: {dport: 443}}", "ipv4 src 10.0.0.0/8 tcp dport 443"},
+		{"{udp: {dport: 1000-2000, sport: 0x35}}", "udp sport 53 dport 1000-2000"},
+		{"{vlan: {id: 100, pcp: 3}}", "vlan id 100 pcp 3"},
+		{"{vlan: [{id: 100}, {id: 7}]}", "vlan id 100 vlan id 7"},
+		{"{vlan: [~, {dei: 1}]}", "vlan vlan dei 1"},
+		{"{eth: {dst: 02:00:00:00:00:01, type: 0x88cc}}", "eth dst 02:00:00:00:00:01 type 0x88cc"},
+		{"{ipv4: {frag: no, tos: 0x10/0xfc, proto: 47}}", "ipv4 proto 47 tos 0x10/0xfc frag no"},
+		{"{ipv6: {src: '2001:db8::/32', label: 5, nexthdr: 0}}", "ipv6 src 2001:db8::/32 label 5 nexthdr 0"},
+		{"{icmp: {type: 8, code: 0}}", "icmp type 8 code 0"},
+		{"{vxlan: {inner: {tcp: {dport: 80}}, vni: 5}, ipv4: {ttl: 9}}", "ipv4 ttl 9 vxlan vni 5 inner tcp dport 80"},
+		{"{vxlan: {inner: }}", "vxlan inner any"},
+		{"{gre: {key: 7, inner: any}}", "gre key 7 inner any"},
+		{"{gre: {inner: {}}}", "gre inner any"},
+		{"{gre: {inner: ipv6 udp dport 53}}", "gre inner ipv6 udp dport 53"},
+		{"\n      ipv4:\n        dst: 192.0.2.1\n      gre:", "ipv4 dst 192.0.2.1 gre"},
+	} {
+		got := parse(t, "backend: sim\nflows:\n  - name: x\n    match: "+c.yaml+"\n").Flows[0].Match
+		if diff := cmp.Diff(match(t, c.text), got); diff != "" {
+			t.Errorf("%s is not %s (-want +got):\n%s", c.yaml, c.text, diff)
+		}
+	}
+}
+
+// Every setting of the sample file shows its default: as it is, the file sets
+// nothing but an interface; with the comments taken off, it sets everything,
+// to what the zero value means.
+func TestDefault(t *testing.T) {
+	one := []dataplane.Interface{{Name: "eth0"}}
+	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Default()))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	commented := regexp.MustCompile(`(?m)^( *)#( *(- )?[a-z_]+:)`)
+	text := commented.ReplaceAllString(string(configs.Default()), "$1$2")
+	want := dataplane.Config{
+		Instance: "default", Backend: "auto", Interfaces: one,
+		Mirror: dataplane.MirrorConfig{
+			Path: "/dev/shm/flowtally/default.mirror", Counters: 4096, LatencyCounters: 64, History: 65536,
+			HistoryPeriod: time.Second, Mode: 0o644,
+		},
+		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond},
+		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536},
+		Flows: []flow.Flow{
+			{Name: "web", Match: match(t, "tcp dport 443"), Labels: map[string]string{"service": "web"}},
+			{Name: "dns-answers", Match: match(t, "udp sport 53"), Direction: flow.Egress},
+		},
+	}
+	if diff := cmp.Diff(want, parse(t, text)); diff != "" {
+		t.Errorf("uncommented (-want +got):\n%s", diff)
+	}
+	// The examples of a match in the comments are matches.
+	for _, line := range strings.Split(string(configs.Default()), "\n") {
+		if example, ok := strings.CutPrefix(line, "#                "); ok && example != "" {
+			parse(t, "backend: sim\nflows: [{name: x, match: "+example+"}]")
+		}
+	}
+	b := configs.Default()
+	b[0] = 'x'
+	if configs.Default()[0] == 'x' {
+		t.Error("the caller can change the embedded file")
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := configs.Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("error %v, want one that names the file and satisfies ErrNotExist", err)
+	}
+	path := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(path, []byte("\ufeffbackend: sim\r\nfloes: []\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := configs.Load(path)
+	if err == nil || !strings.Contains(err.Error(), path+":2:1: ") || strings.Contains(err.Error(), "\r") {
+		t.Errorf("error %q, want one at line 2, column 1", err)
+	}
+}
+
+// A long line is shown around the mistake, and what a terminal would act on is not shown.
+func TestLongLine(t *testing.T) {
+	text := "backend: sim\nflows: [{name: a, match: any, labels: {" + strings.Repeat("é: x, ", 2000) + "zz: [1]}}]\nbackend: \u0085"
+	_, err := configs.Parse("x", []byte(text))
+	var bad *configs.Error
+	if !errors.As(err, &bad) || len(err.Error()) > 60_000 || strings.ContainsRune(err.Error(), '\u0085') {
+		t.Fatalf("%d bytes: %.300s", len(err.Error()), err)
+	}
+	for _, p := range bad.Problems {
+		for _, line := range strings.Split(p.String(), "\n") {
+			if n := len([]rune(line)); n > 400 {
+				t.Fatalf("a line of %d characters", n)
+			}
+		}
+	}
+}
+
+func TestMarshalRefuses(t *testing.T) {
+	for _, cfg := range []dataplane.Config{
+		{Backend: "frob"},
+		{Backend: "sim", Mirror: dataplane.MirrorConfig{Path: "\xff"}},
+		{Backend: "sim", Flows: []flow.Flow{{Name: "a", Match: flow.Match{TCP: &flow.Ports{}, UDP: &flow.Ports{}}}}},
+	} {
+		if data, err := configs.Marshal(cfg); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%+v is written as %q, error %v", cfg, data, err)
+		}
+	}
+}
