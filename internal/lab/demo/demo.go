@@ -29,6 +29,8 @@ func (m Mode) modes() []Mode {
 type Options struct {
 	// For is how long traffic is sent at full speed; 0 means 5 s.
 	For time.Duration
+	// Rate bounds each sender, in frames per second; 0 means as fast as it goes.
+	Rate int
 	// Mode of the XDP hook. Empty means Both.
 	Mode Mode
 	// Instance names the mirror and the pins; empty means a unique name.

@@ -33,7 +33,7 @@ const streamBytes = 16 << 20
 const egressRate = 20_000
 
 // build makes the namespaces, one link per mode, and its senders.
-func build(modes []Mode, cleanup *cleaner) ([]*link, error) {
+func build(modes []Mode, rate int, cleanup *cleaner) ([]*link, error) {
 	near, err := lab.CurrentNetns()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func build(modes []Mode, cleanup *cleaner) ([]*link, error) {
 		if err := l.address(byte(i + 1)); err != nil {
 			return nil, err
 		}
-		if err := l.load(2/len(modes), cleanup); err != nil {
+		if err := l.load(2/len(modes), rate, cleanup); err != nil {
 			return nil, err
 		}
 		links = append(links, l)
@@ -90,9 +90,9 @@ func (l *link) address(n byte) error {
 	return nil
 }
 
-// load declares the flows and opens the senders: that many at full speed from
+// load declares the flows and opens the senders: that many at the given rate from
 // the far end, and one at a modest rate from the near end.
-func (l *link) load(senders int, cleanup *cleaner) error {
+func (l *link) load(senders, rate int, cleanup *cleaner) error {
 	in, inStreams, err := declare(string(l.mode), l.near.Name, flow.Ingress, ingress())
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (l *link) load(senders int, cleanup *cleaner) error {
 		return nil
 	}
 	for i := range senders {
-		if err := open(l.far, inStreams, lab.SenderOptions{Seed: uint64(i)}); err != nil {
+		if err := open(l.far, inStreams, lab.SenderOptions{Rate: rate, Seed: uint64(i)}); err != nil {
 			return err
 		}
 	}

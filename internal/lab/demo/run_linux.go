@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	cleanup := &cleaner{}
 	defer func() { err = errors.Join(err, cleanup.run()) }()
 
-	links, err := build(o.Mode.modes(), cleanup)
+	links, err := build(o.Mode.modes(), o.Rate, cleanup)
 	if err != nil {
 		return Report{}, err
 	}
@@ -224,8 +225,9 @@ func unused(instance string) error {
 // and its pins.
 func sweep(instance string) error {
 	errs := []error{os.RemoveAll(pinDir(instance))}
-	for _, suffix := range []string{"", ".lock", ".wait"} {
-		err := os.Remove(mirrorPath(instance) + suffix)
+	base := strings.TrimSuffix(mirrorPath(instance), ".mirror")
+	for _, suffix := range []string{".mirror", ".lock", ".wait"} {
+		err := os.Remove(base + suffix)
 		if !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,8 +68,8 @@ func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 	}
 	t.Cleanup(func() { // what a plugin that was killed leaves
 		os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", cfg.Instance))
-		for _, suffix := range []string{"", ".lock", ".wait"} {
-			os.Remove(info.Mirror + suffix)
+		for _, suffix := range []string{".mirror", ".lock", ".wait"} {
+			os.Remove(strings.TrimSuffix(info.Mirror, ".mirror") + suffix)
 		}
 	})
 	closed("the plugin", c.Close)

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -14,32 +16,41 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
+// killRate of each sender leaves the restarts some CPU: at full speed on all of
+// them the counts are exact too, but every restart takes seconds.
+const killRate = 250_000
+
 // kill -9 of the plugin, ten times, in the middle of traffic in both modes:
 // after the last restart the totals are what was sent, exactly.
 func TestKillInTraffic(t *testing.T) {
 	needLab(t)
-	kills, every := 10, 800*time.Millisecond
+	kills, limit := 10, 2*time.Minute
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
-		kills = 1000
+		kills, limit = 500, time.Hour
 	}
+	rng := seeded(t)
 	path := binary(t, "flowtally-plugin")
+	// Traffic flows until the last restart is through, and a moment longer.
+	traffic, enough := context.WithTimeout(t.Context(), limit)
+	defer enough()
 	var killer sync.WaitGroup
-	stop, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	done := 0
 	launch := func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
 		c, err := plugin.Launch(ctx, plugin.Options{
-			Path: path, Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Path: path, Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 			RestartMin: 50 * time.Millisecond, RestartMax: 200 * time.Millisecond,
 		})
 		if err != nil {
 			return nil, err
 		}
-		killer.Go(func() { done = killOver(stop, t, c, kills, every) })
+		killer.Go(func() {
+			done = killOver(traffic, t, c, kills, rng)
+			enough()
+		})
 		return c, nil
 	}
-	rep, err := demo.Run(t.Context(), demo.Options{For: time.Duration(kills+4) * every, Launch: launch})
-	cancel()
+	rep, err := demo.Run(traffic, demo.Options{For: limit, Rate: killRate, Launch: launch})
+	enough()
 	killer.Wait()
 	if err != nil {
 		t.Fatal(err)
@@ -57,33 +68,48 @@ func TestKillInTraffic(t *testing.T) {
 	t.Logf("%d packets over %d flows, %d kills", packets, len(rep.Flows), done)
 }
 
-// killOver kills the plugin again and again, each time a new process, and
-// returns how often it did.
-func killOver(ctx context.Context, t *testing.T, c *plugin.Client, kills int, every time.Duration) int {
-	last := 0
-	for n := 0; n < kills; n++ {
-		select {
-		case <-ctx.Done():
-			return n
-		case <-time.After(every):
+// seeded returns a source of numbers whose seed is logged, and may be given.
+func seeded(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("FLOWTALLY_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("FLOWTALLY_SEED: %v", err)
 		}
+	}
+	t.Logf("FLOWTALLY_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// killOver kills the plugin again and again, each time a new process some time
+// after it has taken over, and waits for the last one's successor. It returns
+// how often it did.
+func killOver(ctx context.Context, t *testing.T, c *plugin.Client, kills int, rng *rand.Rand) int {
+	last := 0
+	for n := range kills {
 		pid, ok := nextPID(ctx, c, last)
 		if !ok {
 			return n
 		}
+		time.Sleep(time.Duration(rng.Int64N(int64(500 * time.Millisecond))))
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Errorf("killing the plugin, process %d: %v", pid, err)
 			return n
 		}
 		last = pid
 	}
+	if _, ok := nextPID(ctx, c, last); !ok {
+		t.Error("the plugin was not restarted after the last kill")
+	}
+	time.Sleep(500 * time.Millisecond)
 	return kills
 }
 
-// nextPID waits for a plugin process other than last.
+// nextPID waits for a plugin process other than last. While the plugin is down
+// its PID is 0, which to kill would mean this process and its relatives.
 func nextPID(ctx context.Context, c *plugin.Client, last int) (int, bool) {
 	for ctx.Err() == nil {
-		if info, err := c.Info(ctx); err == nil && info.PID != last {
+		if info, err := c.Info(ctx); err == nil && info.PID > 0 && info.PID != last {
 			return info.PID, true
 		}
 		time.Sleep(5 * time.Millisecond)
