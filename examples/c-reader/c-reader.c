@@ -86,9 +86,9 @@ int main(int argc, char **argv) {
 		err = ft_get_status(&r, &s);
 		/* Another file has the name, if there is one: go on with that one. */
 		if ((err || !s.alive) && (s.state == FT_SUPERSEDED || ft_moved(&r)) && ft_reopen(&r, NULL) == FT_OK) {
-			printf("mirror: following to the file that took its name\n");
 			for (size_t i = 0; i < n; i++) resolve(&r, &counters[i]);
 			err = ft_get_status(&r, &s);
+			if (s.state != FT_SUPERSEDED) printf("mirror: following to the file that took its name\n");
 		}
 		for (size_t i = 0; i < n; i++) print(&r, &counters[i]);
 		if (err)

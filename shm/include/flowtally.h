@@ -209,7 +209,9 @@ static inline void ft_close(ft_reader *r);
 
 /* Maps what is at the path of r now: after FT_SUPERSEDED, or when ft_moved says
  * so. On success counters, cursors and snapshots of r are worthless and names
- * have to be looked up again; on failure r is as it was. */
+ * have to be looked up again; on failure r is as it was. For a moment after
+ * FT_SUPERSEDED the path still names the old file: call it again while the
+ * status says so. */
 static inline int ft_reopen(ft_reader *r, const ft_options *options);
 /* 1 when the path of r names another file, or none, 0 when it does not. */
 static inline int ft_moved(const ft_reader *r);
@@ -278,6 +280,7 @@ enum {
 	FT_HDR_REFUSED = 920,
 	FT_HDR_HISTORY_INTENT = 1024,
 	FT_HDR_HISTORY_TAIL = 1032,
+	FT_HDR_HISTORY_BASE = 1040,
 	FT_HDR_SUCCESSOR = 1280,
 	FT_HEADER_SIZE = 4096,
 
@@ -1030,7 +1033,9 @@ static inline int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
 	c->seen = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_TAIL));
 	if (oldest) {
 		const uint64_t intent = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_INTENT));
+		const uint64_t base = ft_u64(r->base, FT_HDR_HISTORY_BASE);
 		c->seen = intent > r->history_len ? intent - r->history_len : 0;
+		if (c->seen < base) c->seen = base; /* what was before was never in this file */
 	}
 	return ft_whole(r);
 }

@@ -6,9 +6,11 @@
 // null. Package bench says how sides are run and compared.
 //
 //   - shm.read: one counter read with Counter.Load while nothing is published,
-//     against three atomic loads of adjacent words, in loops of the same form.
-//   - shm.read.c: the same with ft_load of flowtally.h, compiled here, against
-//     three load-acquires in C.
+//     against a counter without protection: a pointer and three atomic loads of
+//     adjacent words. The same loop calls both Loads through a handle, and both are
+//     inlined in it.
+//   - shm.read.c: the same in C: ft_load of flowtally.h, compiled here with
+//     cc -O2, against a pointer and three load-acquires.
 //   - shm.read.busy: Counter.Load of a latency counter that is published 1 M
 //     times a second on the other CPU, against the same without the publishing.
 //     CPU time of the reading thread; rounds in which the writer did not keep

@@ -66,11 +66,14 @@ func spin(word *atomic.Uint64, n uint64) error {
 	return errNoAnswer
 }
 
-// lane is a latency counter with its writer and a reader.
+// lane is a latency counter from one CPU to the other. The reader's part, which
+// each read that finds a new value writes to, shares no line with the writer's.
 type lane struct {
-	w *shm.Writer
-	c shm.Counter
-	i uint32
+	w     *shm.Writer
+	index uint32
+	_     [128]byte
+	c     shm.Counter
+	_     [128]byte
 }
 
 func newLane(open *closers) (*lane, error) {
@@ -84,11 +87,11 @@ func newLane(open *closers) (*lane, error) {
 	}
 	m.w.BeginCycle()
 	open.add(func() error { m.w.EndCycle(shm.Now()); return nil })
-	return &lane{w: m.w, c: c, i: m.handles[0].Index}, nil
+	return &lane{w: m.w, index: m.handles[0].Index, c: c}, nil
 }
 
 func (l *lane) publish(n uint64) {
-	l.w.PublishRecord(l.i, shm.Value{Packets: n, Bytes: n, SampledAt: int64(n)})
+	l.w.PublishRecord(l.index, shm.Value{Packets: n, Bytes: n, SampledAt: int64(n)})
 }
 
 func (l *lane) wait(n uint64) error {
@@ -113,7 +116,7 @@ func roundTrips(p *peer, say func(uint64), hear func(uint64) error, answer func(
 	return func(_ context.Context, n int) (float64, error) {
 		batches := max(n/tripsTimed, 1)
 		first := last + 1
-		last += uint64(batches * tripsTimed)
+		last += 1 + uint64(batches*tripsTimed)
 		end := last
 		answered := make(chan error, 1)
 		err := p.start(func() {
@@ -131,6 +134,12 @@ func roundTrips(p *peer, say func(uint64), hear func(uint64) error, answer func(
 		}
 		times = times[:0]
 		at := first
+		// The first trip waits for the other thread to wake up.
+		say(at)
+		if err := hear(at); err != nil {
+			return 0, errors.Join(err, <-answered)
+		}
+		at++
 		for range batches {
 			start := shm.Now()
 			for range tripsTimed {

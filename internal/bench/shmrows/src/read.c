@@ -3,16 +3,28 @@
  *     read CPU MIRROR NAME
  *
  * it answers lines "ours N" and "ref N" with the nanoseconds of its thread's
- * CPU time that one of N reads took. Both loops are of one form. */
+ * CPU time that one of N reads took. Both loops are of one form: a counter is
+ * read through a handle. */
 #include "flowtally.h"
 
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 
-struct words {
+/* What a counter would be if no read could be torn and no slot reused. */
+struct bare_words {
 	uint64_t packets, bytes, sampled_at, pad[5];
 };
+struct bare {
+	const struct bare_words *current;
+};
+static inline int bare_load(const struct bare *c, ft_value *out) {
+	const struct bare_words *w = c->current;
+	out->packets = __atomic_load_n(&w->packets, __ATOMIC_ACQUIRE);
+	out->bytes = __atomic_load_n(&w->bytes, __ATOMIC_ACQUIRE);
+	out->sampled_at = (int64_t)__atomic_load_n(&w->sampled_at, __ATOMIC_ACQUIRE);
+	return FT_OK;
+}
 
 static uint64_t sink;
 
@@ -30,12 +42,15 @@ __attribute__((noinline)) static int ours(ft_counter *c, uint64_t n) {
 	return FT_OK;
 }
 
-__attribute__((noinline)) static int ref(const struct words *w, uint64_t n) {
+__attribute__((noinline)) static int ref(const struct bare *c, uint64_t n) {
 	uint64_t packets = 0, bytes = 0, sampled_at = 0;
 	for (uint64_t i = 0; i < n; i++) {
-		packets += __atomic_load_n(&w->packets, __ATOMIC_ACQUIRE);
-		bytes += __atomic_load_n(&w->bytes, __ATOMIC_ACQUIRE);
-		sampled_at += __atomic_load_n(&w->sampled_at, __ATOMIC_ACQUIRE);
+		ft_value v;
+		const int err = bare_load(c, &v);
+		if (err) return err;
+		packets += v.packets;
+		bytes += v.bytes;
+		sampled_at += (uint64_t)v.sampled_at;
 	}
 	sink += packets ^ bytes ^ sampled_at;
 	return FT_OK;
@@ -48,7 +63,8 @@ static double cpu_time(void) {
 }
 
 int main(int argc, char **argv) {
-	static struct words words;
+	static struct bare_words words;
+	const struct bare bare = {&words};
 	ft_reader r;
 	ft_handle h;
 	ft_counter c;
@@ -71,7 +87,7 @@ int main(int argc, char **argv) {
 	uint64_t n;
 	while (scanf("%7s %" SCNu64, which, &n) == 2) {
 		const double start = cpu_time();
-		err = which[0] == 'o' ? ours(&c, n) : ref(&words, n);
+		err = which[0] == 'o' ? ours(&c, n) : ref(&bare, n);
 		const double took = cpu_time() - start;
 		if (err) {
 			fprintf(stderr, "reading: %s\n", ft_strerror(err));
