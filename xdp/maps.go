@@ -67,9 +67,8 @@ func (s *maps) create(g geometry) error {
 func (m *sharedMap) mmap() error {
 	prot := unix.PROT_READ | unix.PROT_WRITE
 	if m.frozen {
-		// A map that was adopted is frozen already: EBUSY.
-		if err := m.m.Freeze(); err != nil && !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("freezing map %s: %w", m.name, err)
+		if err := m.freeze(); err != nil {
+			return err
 		}
 		prot = unix.PROT_READ
 	}
@@ -78,6 +77,21 @@ func (m *sharedMap) mmap() error {
 		return fmt.Errorf("mapping map %s: %w", m.name, err)
 	}
 	m.mem, m.words = mem, wordsOf(mem)
+	return nil
+}
+
+// freeze is not repeated on a map that was adopted: the kernel answers EPERM.
+func (m *sharedMap) freeze() error {
+	info, err := m.m.Info()
+	if err != nil {
+		return fmt.Errorf("asking map %s: %w", m.name, err)
+	}
+	if info.Frozen() {
+		return nil
+	}
+	if err := m.m.Freeze(); err != nil {
+		return fmt.Errorf("freezing map %s: %w", m.name, explain(err))
+	}
 	return nil
 }
 

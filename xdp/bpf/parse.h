@@ -31,6 +31,21 @@
 #define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
 #define ft_load64(p, off) (*(const __u64 *)((p) + (off)))
 
+/*
+ * A number that the compiler cannot know. A function of which nobody uses the
+ * result, or always the same one, is made to return nothing, and the
+ * verifier then finds a pointer in R0.
+ */
+static __always_inline int ft_number(void)
+{
+	int n = 0;
+
+	asm volatile("" : "+r"(n));
+	return n;
+}
+
+#define FT_USE(n) asm volatile("" : : "r"(n))
+
 /* One level while it is parsed. */
 struct ft_level {
 	__u64 addr;
@@ -119,7 +134,7 @@ static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *
 		l->flags |= frag & bpf_htons(0x1fff) ? FT_FRAG | FT_LATER : FT_FRAG;
 	if (need & FT_N_MISC)
 		w[FT_W_MISC] = FT_PACK(ft_load8(p, 1), 0, 1) | FT_PACK(ft_load8(p, 8), 1, 1) | FT_PACK(l->proto, 2, 1);
-	return next;
+	return frag & bpf_htons(0x1fff) ? NULL : next;
 }
 
 /*
@@ -134,7 +149,16 @@ static __always_inline void *ft_rebase(void *data, void *p)
 	return off > 0x7fff ? NULL : data + off;
 }
 
-/* The upper protocol into l->proto and what holds it; NULL when the walk runs out. */
+/*
+ * The same value, of which the verifier knows nothing: a frame is shorter than 4 GiB, but
+ * that it does not know either. A constant that a branch depends on keeps states apart.
+ */
+static __always_inline __u32 ft_forget(void *data, void *end, __u32 v)
+{
+	return v | (__u32)((__u64)(end - data) >> 32);
+}
+
+/* The upper protocol into l->proto and what holds it; NULL when the walk runs out, or a later fragment stops it. */
 static __always_inline void *ft_walk_ext(void *data, void *p, void *end, __u8 nh, struct ft_level *l)
 {
 	for (int i = 0; i <= FT_EXT_STEPS; i++) {
@@ -166,12 +190,13 @@ static __always_inline void *ft_walk_ext(void *data, void *p, void *end, __u8 nh
 			if (frag & bpf_htons(0xfff8)) {
 				l->flags |= FT_LATER;
 				l->proto = nh;
-				return p;
+				return NULL;
 			}
 		}
 		p = ft_rebase(data, p);
 		if (!p || p > end)
 			return NULL;
+		l->flags = ft_forget(data, end, l->flags);
 	}
 	return NULL;
 }
@@ -199,29 +224,34 @@ static __always_inline void *ft_parse_ipv6(void *data, void *p, void *end, struc
 /* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. */
 static __always_inline void *ft_parse_ip(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
 {
+	__u32 icmp;
+
 	if (l->type == bpf_htons(ETH_P_IP)) {
 		if (!(need & FT_N_IPV4))
 			return NULL;
 		p = ft_parse_ipv4(p, end, l, w, need);
+		icmp = 1;
 	} else if (l->type == bpf_htons(ETH_P_IPV6)) {
 		if (!(need & FT_N_IPV6))
 			return NULL;
 		p = ft_parse_ipv6(data, p, end, l, w, need);
+		icmp = 58;
 	} else {
 		return NULL;
 	}
-	if (!p || l->flags & FT_LATER)
-		return NULL;
-	p = ft_rebase(data, p);
+	if (p)
+		p = ft_rebase(data, p);
 	if (!p)
 		return NULL;
+	l->flags = ft_forget(data, end, l->flags);
+	icmp = ft_forget(data, end, icmp);
 	if (need & FT_N_L4) {
 		if (l->proto == 17 || l->proto == 6) {
 			if (p + 4 <= end) {
 				l->l4 = ft_load32(p, 0);
 				l->flags |= FT_L4;
 			}
-		} else if (l->proto == (l->flags & FT_IPV4 ? 1 : 58)) {
+		} else if (l->proto == icmp) {
 			if (p + 2 <= end) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 				l->l4 = ft_load16(p, 0);
@@ -235,60 +265,59 @@ static __always_inline void *ft_parse_ip(void *data, void *p, void *end, struct 
 	return p;
 }
 
-static __always_inline void ft_parse_inner(void *data, void *p, void *end, struct ft_level *in, __u64 *w, __u32 need)
+/* The headers inside a tunnel; type is that of what is at p. A function of its own, verified from one state. */
+static __noinline int ft_parse_inner(void *data, void *p, void *end, __u64 *w, __u32 type)
 {
-	if (in->type == bpf_htons(0x6558)) {
-		in->type = 0;
-		p = ft_parse_eth(p, end, in, w, need, 0, 0, 0);
+	const volatile struct ft_config *c = ft_config();
+	const __u32 need = c->need >> FT_N_INNER;
+	struct ft_level in = { .type = type };
+
+	if (type == bpf_htons(0x6558)) {
+		in.type = 0;
+		p = ft_parse_eth(p, end, &in, w, need, 0, 0, 0);
 		if (p)
 			p = ft_rebase(data, p);
-		if (!p)
-			return;
+		in.flags = ft_forget(data, end, in.flags);
 	}
-	ft_parse_ip(data, p, end, in, w, need);
+	if (p)
+		ft_parse_ip(data, p, end, &in, w, need);
+	w[FT_W_HOT] = ft_hot(&in);
+	w[FT_W_ADDR] = in.addr;
+	return ft_number();
 }
 
-static __always_inline void ft_parse_tunnel(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+/* The tunnel's own header. What it returns is where the packet inside starts, and its type; or NULL. */
+static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type)
 {
-	struct ft_level in = {};
-
 	if (l->proto == 17 && need & FT_N_VXLAN) {
 		if (p + 16 > end || ft_load16(p, 2) != FT_VXLAN_PORT || !(ft_load8(p, 8) & 0x08))
-			return;
+			return NULL;
 		l->flags |= FT_VXLAN;
 		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 12) & bpf_htonl(0xffffff00), 4, 4);
-		in.type = bpf_htons(0x6558);
-		p += 16;
-	} else if (l->proto == 47 && need & FT_N_GRE) {
+		*type = bpf_htons(0x6558);
+		return p + 16;
+	}
+	if (l->proto == 47 && need & FT_N_GRE) {
 		if (p + 4 > end)
-			return;
+			return NULL;
 		__u16 f = bpf_ntohs(ft_load16(p, 0));
 		__u32 key = f >> 13 & 1, len = 4 + 4 * (f >> 15) + 4 * key + 4 * (f >> 12 & 1);
 
 		if (f & 0x4007 || p + len > end)
-			return;
+			return NULL;
+		*type = ft_load16(p, 2);
 		l->flags |= FT_GRE;
-		in.type = ft_load16(p, 2);
 		if (key) {
 			__u32 off = 4 + 4 * (f >> 15);
 
 			if (p + off + 4 > end)
-				return;
+				return NULL;
 			l->flags |= FT_GREKEY;
 			w[FT_W_TAGS] |= FT_PACK(ft_load32(p + off, 0), 4, 4);
 		}
-		p += len;
-		if (p > end)
-			return;
-	} else {
-		return;
+		return p + len;
 	}
-	p = ft_rebase(data, p);
-	if (p && need >> FT_N_INNER) {
-		ft_parse_inner(data, p, end, &in, w + FT_INNER, need >> FT_N_INNER);
-		w[FT_INNER + FT_W_HOT] = ft_hot(&in);
-		w[FT_INNER + FT_W_ADDR] = in.addr;
-	}
+	return NULL;
 }
 
 /* What the verifier must see written before a rule may look at it. */
@@ -332,19 +361,26 @@ static __noinline int ft_parse(void *data, void *end, struct ft_key *k, _Bool ta
 	if (need & FT_N_ETH)
 		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
 	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, tagged, tci);
+	__u16 type = 0;
 
+	if (p)
+		p = ft_rebase(data, p);
+	l.flags = ft_forget(data, end, l.flags);
 	if (p && need & (FT_N_IPV4 | FT_N_IPV6)) {
 		p = ft_parse_ip(data, p, end, &l, k->w, need);
 		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
-			ft_parse_tunnel(data, p, end, &l, k->w, need);
+			p = ft_parse_tunnel(p, end, &l, k->w, need, &type);
+		else
+			p = NULL;
 	}
 	k->w[FT_W_HOT] = ft_hot(&l);
 	k->w[FT_W_ADDR] = l.addr;
-	/* A number that the compiler cannot know, or it would return nothing and leave a pointer in R0. */
-	int done = 0;
-
-	asm volatile("" : "+r"(done));
-	return done;
+	if (p && type && need >> FT_N_INNER) {
+		p = ft_rebase(data, p);
+		if (p)
+			FT_USE(ft_parse_inner(data, p, end, k->w + FT_INNER, type));
+	}
+	return ft_number();
 }
 
 /* The words of a common frame's key other than the two hot ones. */

@@ -112,6 +112,7 @@ static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 
 {
 	const volatile __u64 *slots = ft_opaque(ft_slots) + FT_MAX_TUPLES;
 
+#pragma clang loop unroll(disable)
 	for (int i = 0; i < FT_PROBES; i++) {
 		__u64 slot = slots[*h & c->slot_mask];
 
@@ -124,31 +125,10 @@ static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 
 	return 0;
 }
 
-/* The slot of this key in the tuple, and its entry; 0: there is none. equal is one of the two forms. */
-#define FT_FIND(c, t, h, entry, equal)                                                                 \
-	({                                                                                             \
-		__u64 found = 0, at;                                                                   \
-		if ((t)->flags & FT_T_SINGLE) {                                                        \
-			at = ((volatile __u64 *)ft_opaque(ft_slots))[(t)->id & (FT_MAX_TUPLES - 1)];   \
-			entry = ft_entry(c, at);                                                       \
-			if (at && equal)                                                               \
-				found = at;                                                            \
-		} else {                                                                               \
-			__u64 pos = (h);                                                               \
-			const __u64 tag = FT_TAG(pos) | 1;                                             \
-			for (int a = 0; a < FT_ATTEMPTS; a++) {                                        \
-				at = ft_probe(c, &pos, tag);                                           \
-				if (!at)                                                               \
-					break;                                                         \
-				entry = ft_entry(c, at);                                               \
-				if (equal) {                                                           \
-					found = at;                                                    \
-					break;                                                         \
-				}                                                                      \
-			}                                                                              \
-		}                                                                                      \
-		found;                                                                                 \
-	})
+static __always_inline __u64 ft_single(const volatile struct ft_tuple *t)
+{
+	return ((volatile __u64 *)ft_opaque(ft_slots))[t->id & (FT_MAX_TUPLES - 1)];
+}
 
 /*
  * The slot of this key in one tuple, or 0. Global, so that the verifier looks
@@ -158,13 +138,25 @@ static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 
 __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 {
 	const volatile struct ft_config *c = ft_config();
-	const __u64 *e;
 
 	if (!k || place >= FT_MAX_TUPLES)
 		return 0;
 	const volatile struct ft_tuple *t = &c->tuple[place];
+	__u64 at;
 
-	return FT_FIND(c, t, ft_hash_loop(k, t), e, ft_equal_loop(k, t, e));
+	if (t->flags & FT_T_SINGLE) {
+		at = ft_single(t);
+		return at && ft_equal_loop(k, t, ft_entry(c, at)) ? at : 0;
+	}
+	__u64 pos = ft_hash_loop(k, t);
+	const __u64 tag = FT_TAG(pos) | 1;
+
+	for (int a = 0; a < FT_ATTEMPTS; a++) {
+		at = ft_probe(c, &pos, tag);
+		if (!at || ft_equal_loop(k, t, ft_entry(c, at)))
+			return at;
+	}
+	return 0;
 }
 
 /* The tuples from place on. found, rank: what those before it gave. */
@@ -190,33 +182,59 @@ static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 fou
 	return found;
 }
 
+/*
+ * ft_try for the first tuple and a key of which hot and addr are in registers.
+ * Another key with the tag of this one is left to the search: a second attempt
+ * would cost the verifier much and save one packet in 16,384 little.
+ */
+static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
+					   const volatile struct ft_tuple *t, const __u32 words, const __u64 **entry, _Bool *again)
+{
+	__u64 at;
+
+	if (t->flags & FT_T_SINGLE) {
+		at = ft_single(t);
+		*entry = ft_entry(c, at);
+		return at && ft_equal(k, hot, addr, t, *entry, words) ? at : 0;
+	}
+	__u64 pos = ft_hash(k, hot, addr, t, words);
+
+	at = ft_probe(c, &pos, FT_TAG(pos) | 1);
+	if (!at)
+		return 0;
+	*entry = ft_entry(c, at);
+	if (ft_equal(k, hot, addr, t, *entry, words))
+		return at;
+	*again = 1;
+	return 0;
+}
+
 /* The slot of the rule that wins, or 0; for a key of which hot and addr are in registers. */
 static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr)
 {
 	const volatile struct ft_tuple *t = &c->tuple[0];
 	const __u32 words = t->words;
-	__u64 slot, rank = FT_NO_RANK;
+	__u64 slot = 0, rank = FT_NO_RANK;
+	_Bool again = 0;
 	const __u64 *e;
 
 	if (words == 3)
-		slot = FT_FIND(c, t, ft_hash(k, hot, addr, t, 3), e, ft_equal(k, hot, addr, t, e, 3));
+		slot = ft_try_common(c, k, hot, addr, t, 3, &e, &again);
 	else if (!(words & ~FT_COMMON_WORDS))
-		slot = FT_FIND(c, t, ft_hash(k, hot, addr, t, words), e, ft_equal(k, hot, addr, t, e, words));
+		slot = ft_try_common(c, k, hot, addr, t, words, &e, &again);
 	else
-		goto all;
-	if (c->tuples == 1)
-		return slot;
-	if (slot)
-		rank = *(const volatile __u64 *)e;
-	if (((volatile __u64 *)ft_ranks)[1] >= rank)
-		return slot;
+		again = 1;
+	if (!again) {
+		if (c->tuples == 1)
+			return slot;
+		if (slot)
+			rank = *(const volatile __u64 *)e;
+		if (((volatile __u64 *)ft_ranks)[1] >= rank)
+			return slot;
+	}
 	k->w[FT_W_HOT] = hot;
 	k->w[FT_W_ADDR] = addr;
-	return ft_search(k, 1, slot, rank);
-all:
-	k->w[FT_W_HOT] = hot;
-	k->w[FT_W_ADDR] = addr;
-	return ft_search(k, 0, 0, FT_NO_RANK);
+	return ft_search(k, again ? 0 : 1, slot, rank);
 }
 
 /* The slot of the rule that wins on a frame, or 0. tagged, tci: the outer tag that the kernel holds beside it. */
@@ -227,8 +245,6 @@ static __always_inline __u64 ft_match(const volatile struct ft_config *c, void *
 
 	if (!tagged && ft_parse_common(c, data, end, &k, &hot, &addr))
 		return ft_classify_common(c, &k, hot, addr);
-	int r = ft_parse(data, end, &k, tagged, tci);
-
-	asm volatile("" : : "r"(r)); /* used, so that the function keeps returning a number */
+	FT_USE(ft_parse(data, end, &k, tagged, tci));
 	return ft_search(&k, 0, 0, FT_NO_RANK);
 }

@@ -1,0 +1,35 @@
+package xdp
+
+import (
+	"testing"
+	"time"
+)
+
+// TestLoadCost bounds what the verifier works for the greatest number of masks.
+func TestLoadCost(t *testing.T) {
+	for _, n := range []int{1, 2, 8, 32, maxTuples} {
+		rs := openTest(t, Options{MaxRules: 1024})
+		id := mustCounter(t, rs, "a")
+		var rules []Rule
+		for i := range n {
+			for j := range 2 {
+				r := exact4(1, 2, 3, uint16(j), id)
+				r.Order = uint32(2*i + j)
+				r.Mask.Out.Addr[3] = byte(0xff - i)
+				r.Key.Out.Addr[3] = 0
+				rules = append(rules, r)
+			}
+		}
+		start := time.Now()
+		mustAdd(t, rs, rules...)
+		added := time.Since(start)
+		for _, h := range []Hook{HookIngress, HookEgress} {
+			start := time.Now()
+			program(t, rs, h, 1)
+			t.Logf("%d tuples, %s: %d instructions verified, loaded in %v; %d rules added in %v", n, h, rs.Stats().Insns, time.Since(start), len(rules), added)
+			if rs.Stats().Insns > 500_000 {
+				t.Errorf("%d instructions for %d tuples, of 1,000,000 that the kernel allows", rs.Stats().Insns, n)
+			}
+		}
+	}
+}
