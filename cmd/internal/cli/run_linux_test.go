@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// instance is a configuration that is run on the near end of a wire, as a
+// process of its own in the near namespace, as often as the test likes.
+type instance struct {
+	t      *testing.T
+	wire   *lab.Wire
+	name   string
+	dir    string
+	bin    string // of programs that are this test's binary
+	mirror string
+	pins   string
+	sent   lab.Tally
+
+	cmd  *exec.Cmd
+	talk *lockedBuffer
+}
+
+// lockedBuffer is written by one process and read by the test meanwhile.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newInstance makes the wire and the configuration: settings is YAML of its own.
+func newInstance(t *testing.T, settings string) *instance {
+	t.Helper()
+	need.Netns(t)
+	need.BPF(t)
+	bpffs := need.BPFFS(t)
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &instance{t: t, wire: wire, name: lab.Unique("cli-"), dir: publicDir(t)}
+	in.bin = filepath.Join(in.dir, "bin")
+	in.mirror = filepath.Join("/dev/shm/flowtally", in.name+".mirror")
+	in.pins = filepath.Join(bpffs, "flowtally", in.name)
+	t.Cleanup(func() {
+		in.kill()
+		os.RemoveAll(in.pins)
+		for _, suffix := range []string{".mirror", ".lock", ".wait"} {
+			os.Remove(strings.TrimSuffix(in.mirror, ".mirror") + suffix)
+		}
+		if err := wire.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(os.Mkdir(in.bin, 0o755),
+		os.WriteFile(filepath.Join(in.bin, "flowtally"), binary, 0o755),
+		os.Link(filepath.Join(in.bin, "flowtally"), filepath.Join(in.bin, "flowtally-plugin")),
+		os.WriteFile(filepath.Join(in.dir, "config.yaml"), fmt.Appendf(nil,
+			"instance: %s\ninterfaces: [{name: %s, mode: native}]\n%sflows:\n  - {name: udp, match: udp dport 7000}\n  - {name: rest, match: any, priority: 100}\n",
+			in.name, wire.Near.Name, settings), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// start runs the instance until it says that it counts.
+func (in *instance) start(flags ...string) {
+	in.t.Helper()
+	args := append([]string{"--log.format", "json", "run", "--config", filepath.Join(in.dir, "config.yaml"),
+		"--socket", filepath.Join(in.dir, "run", "s.sock")}, flags...)
+	in.cmd = exec.Command(filepath.Join(in.bin, "flowtally"), args...)
+	in.talk = &lockedBuffer{}
+	in.cmd.Stderr = in.talk
+	if err := in.wire.Near.NS.Do(in.cmd.Start); err != nil {
+		in.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.talk.String(), `"msg":"counting"`); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			in.t.Fatalf("flowtally run says:\n%s", in.talk)
+		}
+	}
+}
+
+// stop ends the instance by a signal and waits; it must end well.
+func (in *instance) stop() {
+	in.t.Helper()
+	if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		in.t.Fatal(err)
+	}
+	if err := in.cmd.Wait(); err != nil {
+		in.t.Fatalf("flowtally run ended with %v:\n%s", err, in.talk)
+	}
+	in.cmd = nil
+}
+
+func (in *instance) kill() {
+	if in.cmd != nil {
+		_ = in.cmd.Process.Kill()
+		_ = in.cmd.Wait()
+	}
+}
+
+// send sends n frames of UDP to port 7000 and as many to another.
+func (in *instance) send(n uint64) {
+	in.t.Helper()
+	at := func(port uint16) []byte {
+		return frame.Sized(100, frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}},
+			frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}, frame.UDP{Src: 1, Dst: port})
+	}
+	s, err := in.wire.Far.NewSender([]lab.Stream{{Name: "udp", Frames: [][]byte{at(7000)}}, {Name: "rest", Frames: [][]byte{at(7001)}}}, lab.SenderOptions{})
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	defer s.Close()
+	if err := errors.Join(s.Run(in.t.Context(), n), s.Drain(in.t.Context())); err != nil {
+		in.t.Fatal(err)
+	}
+	in.sent.Packets += s.Sent()[0].Packets
+	in.sent.Bytes += s.Sent()[0].Bytes
+}
+
+// get is what flowtally get prints of the flow.
+func (in *instance) get() (c counterJSON, state string) {
+	in.t.Helper()
+	code, out, talk := run(in.t, "get", "-o", "json", "--mirror", in.mirror, "udp")
+	var j getJSON
+	if err := json.Unmarshal([]byte(out), &j); code != exitOK || err != nil || len(j.Counters) != 1 {
+		in.t.Fatalf("get: code %d, %v, %s%s", code, err, out, talk)
+	}
+	return j.Counters[0], j.Writer.State
+}
+
+// exact waits until what is counted is what was sent: it must come to be, and
+// never be more.
+func (in *instance) exact() {
+	in.t.Helper()
+	var got lab.Tally
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		c, _ := in.get()
+		if c.Packets == nil {
+			continue
+		}
+		if got = (lab.Tally{Packets: *c.Packets, Bytes: *c.Bytes}); got == in.sent || got.Packets > in.sent.Packets {
+			break
+		}
+	}
+	if got != in.sent {
+		in.t.Fatalf("counted %+v, sent %+v\n%s", got, in.sent, in.talk)
+	}
+}
+
+// attached says whether a program is attached to the near end.
+func (in *instance) attached() (is bool) {
+	in.t.Helper()
+	err := in.wire.Near.NS.Do(func() error {
+		link, err := netlink.LinkByName(in.wire.Near.Name)
+		if err == nil {
+			xdp := link.Attrs().Xdp
+			is = xdp != nil && xdp.Attached
+		}
+		return err
+	})
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return is
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestRunCountsAndCleansUp: real packets, counted by the plugin that run
+// launched, read by get; after a signal nothing is left but the mirror.
+func TestRunCountsAndCleansUp(t *testing.T) {
+	in := newInstance(t, "")
+	for _, flags := range [][]string{nil, {"--embedded"}} {
+		in.start(flags...)
+		if !in.attached() {
+			t.Errorf("%v: no program on the interface", flags)
+		}
+		in.send(10_000)
+		in.exact()
+		c, state := in.get()
+		if state != "run" || !c.Valid || c.ByteBasis != "l2" || !strings.Contains(c.Source, "xdp") || !strings.Contains(c.Source, "native") {
+			t.Errorf("%v: state %s, %+v", flags, state, c)
+		}
+		in.stop()
+		if _, state := in.get(); state != "halt" {
+			t.Errorf("%v: writer state %s after the end, want halt", flags, state)
+		}
+		if in.attached() {
+			t.Errorf("%v: a program is still on the interface", flags)
+		}
+		if exists(in.pins) {
+			t.Errorf("%v: pins are left in %s", flags, in.pins)
+		}
+		if exists(filepath.Join(in.dir, "run", "s.sock")) {
+			t.Errorf("%v: the control socket is left", flags)
+		}
+		in.exact() // readers go on, and the next round adds to the total
+	}
+}
+
+// TestRunKeepsPins: with keep_pins the kernel goes on counting while nothing
+// runs, and nothing of it is missing afterwards.
+func TestRunKeepsPins(t *testing.T) {
+	in := newInstance(t, "xdp: {keep_pins: true}\n")
+	in.start()
+	in.send(1000)
+	in.exact()
+	in.stop()
+	if !in.attached() || !exists(in.pins) {
+		t.Fatalf("attached %v, pins %v; want both", in.attached(), exists(in.pins))
+	}
+	in.send(1000)
+	in.start()
+	in.exact()
+	in.send(1000)
+	in.exact()
+	in.stop()
+}
