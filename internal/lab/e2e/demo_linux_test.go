@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os/exec"
@@ -10,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/plugin"
 )
 
 // What `make demo` shows: at least a million packets over at least 12 flows,
@@ -52,6 +55,36 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%d packets over %v flows", packets, flows)
 	}
 	t.Logf("%d packets in %.1f s, flows %v", packets, took.Seconds(), flows)
+}
+
+// A flow that counts something else than what is sent for it is found, and no
+// other is.
+func TestDemoSeesADifference(t *testing.T) {
+	needLab(t)
+	const victim = "native/dns4-clients"
+	path := binary(t, "flowtally-plugin")
+	rep, err := demo.Run(t.Context(), demo.Options{
+		For: time.Second, Mode: demo.Native,
+		Launch: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+			for i := range cfg.Flows {
+				if cfg.Flows[i].Name == victim {
+					cfg.Flows[i].Match = match(t, "ipv4 src 10.0.0.0/9 dst 192.0.2.10 udp dport 53") // in place of /8
+				}
+			}
+			return plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Exact {
+		t.Error("the report is exact")
+	}
+	for _, c := range rep.Flows {
+		if c.Exact() == (c.Name == victim) || c.Name == victim && c.Packets >= c.SentPackets {
+			t.Errorf("exact %t: %+v", c.Exact(), c)
+		}
+	}
 }
 
 // Without privileges the demo says so, and what to do.
