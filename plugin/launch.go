@@ -80,6 +80,7 @@ type session struct {
 	health  grpc_health_v1.HealthClient
 	info    dataplane.Info
 	started time.Time
+	ready   chan struct{} // closed when calls and events are let through
 }
 
 // start runs one plugin process and configures it. The error tells why it
@@ -91,7 +92,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 	}
 	lines := &logLines{log: o.Logger, raw: o.Stderr}
 	synced := &logLines{log: o.Logger, raw: o.Stderr}
-	s := &session{child: newChild(path, o.Args, environment(o)), started: time.Now()}
+	s := &session{child: newChild(path, o.Args, environment(o)), started: time.Now(), ready: make(chan struct{})}
 	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),
@@ -116,6 +117,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 	}()
 	protocol, err := s.gp.Client()
 	if err != nil {
+		s.gp.Kill() // returns when all that it wrote was read
 		return nil, startError(ctx, path, s.child, lines, err)
 	}
 	raw, err := protocol.Dispense(dispensed)
@@ -128,6 +130,13 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 	cctx, cancel := context.WithTimeout(ctx, o.ConfigureTimeout)
 	defer cancel()
 	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
+		if errors.Is(err, dataplane.ErrUnavailable) {
+			select { // the end of a connection is seen before that of its process
+			case <-s.child.exited:
+			case <-time.After(drainTime):
+			}
+		}
+		s.gp.Kill()
 		return nil, configureError(ctx, path, s.child, lines, err)
 	}
 	return s, nil
@@ -145,7 +154,7 @@ func environment(o *Options) []string {
 	return append(env, levelEnv+"="+hostLevel(o.Logger))
 }
 
-// startError says why there was no handshake.
+// startError says why there was no handshake. The process is dead.
 func startError(ctx context.Context, path string, c *child, lines *logLines, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
@@ -160,12 +169,8 @@ func startError(ctx context.Context, path string, c *child, lines *logLines, err
 	}
 	why := firstLine(err.Error())
 	next := "is it a plugin of flowtally? run it by hand to see"
-	select {
-	case <-c.exited:
-		if !c.killed() {
-			why = "it ended before the handshake (" + c.cause + ")"
-		}
-	default:
+	if cause, ok := c.ended(); ok {
+		why = "it ended before the handshake (" + cause + ")"
 	}
 	if strings.Contains(why, "timeout while waiting") {
 		why = "no handshake in time, so it was killed"
@@ -174,16 +179,17 @@ func startError(ctx context.Context, path string, c *child, lines *logLines, err
 }
 
 // configureError adds what the plugin wrote last where it died of its
-// configuration; an error that it answered says all by itself.
+// configuration; an error that it answered says all by itself. The process is dead.
 func configureError(ctx context.Context, path string, c *child, lines *logLines, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	why := firstLine(err.Error())
-	select {
-	case <-c.exited:
-		why = "it ended (" + c.cause + ")"
-	case <-time.After(drainTime):
+	why := "no answer in time, so it was killed"
+	if errors.Is(err, dataplane.ErrUnavailable) {
+		why = firstLine(err.Error())
+		if cause, ok := c.ended(); ok {
+			why = "it ended (" + cause + ")"
+		}
 	}
 	return fmt.Errorf("configuring plugin %s: %w: %s%s", path, ErrStart, why, quoted(lines))
 }

@@ -40,7 +40,7 @@ func TestLaunchErrors(t *testing.T) {
 		{"orphans", plugin.ErrStart, []string{"exit status 4"}},
 		{"refuses", dataplane.ErrInUse, []string{"mirror /dev/shm/x"}},
 		{"panics", plugin.ErrStart, []string{"exit status 2", "no luck today"}},
-		{"dawdles", plugin.ErrStart, []string{"deadline"}},
+		{"dawdles", plugin.ErrStart, []string{"no answer in time"}},
 	} {
 		t.Run(test.role, func(t *testing.T) {
 			t.Parallel()

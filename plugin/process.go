@@ -34,12 +34,12 @@ type child struct {
 	stdout, stderr *os.File
 	host           *os.File // its closing tells the plugin that the host is gone
 
-	mu       sync.Mutex
-	hello    []byte // the first bytes of stdout, where the handshake is
-	pid      int
-	reaped   bool
-	aborted  bool // Kill was asked for
-	killedBy bool // and found a process to kill
+	mu      sync.Mutex
+	hello   []byte // the first bytes of stdout, where the handshake is
+	pid     int
+	reaped  bool
+	aborted bool // Kill was asked for
+	killed  bool // and found a process to kill
 }
 
 var _ runner.Runner = (*child)(nil)
@@ -147,15 +147,20 @@ func (c *child) Kill(context.Context) error {
 	if c.pid == 0 || c.reaped {
 		return nil
 	}
-	c.killedBy = true
+	c.killed = true
 	return killGroup(c.cmd.Process)
 }
 
-// killed tells a process that we killed from one that ended by itself.
-func (c *child) killed() bool {
+// ended is the cause of death of a process that ended by itself, not by Kill.
+func (c *child) ended() (cause string, ok bool) {
+	select {
+	case <-c.exited:
+	default:
+		return "", false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.killedBy
+	return c.cause, !c.killed
 }
 
 // The rest of runner.Runner.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -47,12 +46,6 @@ type Client struct {
 
 var _ dataplane.Service = (*Client)(nil)
 
-// receiver is one stream of events, which outlives sessions.
-type receiver struct {
-	q  *queue
-	on *session // the last one that it was attached to; guarded by Client.mu
-}
-
 // Launch starts the plugin and configures it. ctx bounds the launch alone;
 // Close ends the plugin. An error says why, and no process is left.
 func Launch(ctx context.Context, opts Options) (*Client, error) {
@@ -73,6 +66,7 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	close(s.ready)
 	go c.supervise(s)
 	return c, nil
 }
@@ -241,74 +235,6 @@ func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) 
 	}
 	conditions, err := s.svc.Conditions(ctx)
 	return conditions, c.settle(ctx, s, err)
-}
-
-// Events implements dataplane.Service. The stream goes on over restarts, each of which it
-// shows as condition-raised, plugin-restarted and condition-gone.
-func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	r := &receiver{q: newQueue(ctx)}
-	c.mu.Lock()
-	if c.life.Err() != nil {
-		c.mu.Unlock()
-		r.q.close()
-		return nil, dataplane.ErrClosed
-	}
-	c.receivers[r] = struct{}{}
-	s := c.cur
-	r.on = s
-	c.mu.Unlock()
-	context.AfterFunc(r.q.ctx, func() { c.drop(r) })
-	if s == nil {
-		return r.q.out, nil // the next session attaches it
-	}
-	if err := c.attach(r, s); err != nil {
-		if err = c.settle(ctx, s, err); !errors.Is(err, dataplane.ErrUnavailable) {
-			c.drop(r)
-			return nil, err
-		}
-	}
-	return r.q.out, nil
-}
-
-// attach subscribes r on s and returns once the subscription stands. What ends
-// it but the end of the instance is the end of s: the next session attaches r again.
-func (c *Client) attach(r *receiver, s *session) error {
-	next, err := s.svc.subscribe(r.q.ctx)
-	if err != nil {
-		return err
-	}
-	go func() {
-		for {
-			ev, err := next()
-			if errors.Is(err, io.EOF) {
-				c.drop(r)
-			}
-			if err != nil {
-				return
-			}
-			r.q.push(ev)
-		}
-	}()
-	return nil
-}
-
-func (c *Client) drop(r *receiver) {
-	c.mu.Lock()
-	delete(c.receivers, r)
-	c.mu.Unlock()
-	r.q.close()
-}
-
-// broadcast is for the supervisor's own events.
-func (c *Client) broadcast(ev dataplane.Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for r := range c.receivers {
-		r.q.push(ev)
-	}
 }
 
 // Close implements dataplane.Service: it ends the instance in order, then the

@@ -85,18 +85,17 @@ func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.D
 
 // wentDown makes calls answer ErrUnavailable until the next session.
 func (c *Client) wentDown(why string) {
+	c.log.Warn("plugin ended", "cause", why)
 	now := time.Now()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.cur = nil
 	c.down = dataplane.Condition{
 		Code: CodeRestarting, Severity: dataplane.High, Object: objectPlugin, Since: now,
 		Text: "the plugin process ended (" + why + "); values in the mirror stand still until it runs again",
 		Fix:  "it is started again by itself; the log above holds its last words",
 	}
-	text := c.down.Text
-	c.mu.Unlock()
-	c.log.Warn("plugin ended", "cause", why)
-	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: CodeRestarting + ": " + text})
+	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: CodeRestarting + ": " + c.down.Text})
 }
 
 // bury frees what go-plugin holds of a dead process. It waits for the pipes,
@@ -142,8 +141,7 @@ func (c *Client) cameUp(s *session, why string, attempts int) {
 			}
 		}
 		if len(pending) == 0 {
-			c.cur, c.info = s, s.info
-			c.restarts++
+			c.arrived(s, why)
 			c.mu.Unlock()
 			break
 		}
@@ -154,12 +152,20 @@ func (c *Client) cameUp(s *session, why string, attempts int) {
 		}
 	}
 	c.log.Info("plugin restarted", "pid", s.info.PID, "attempts", attempts)
+}
+
+// arrived lets calls through to s. The caller holds c.mu, so that nobody who
+// sees the state misses the events that tell of it, or gets those of an earlier one.
+func (c *Client) arrived(s *session, why string) {
+	c.cur, c.info = s, s.info
+	c.restarts++
 	now := time.Now()
 	c.broadcast(dataplane.Event{
 		Time: now, Kind: dataplane.PluginRestarted, Object: objectPlugin,
 		Text: fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
 	})
 	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionGone, Object: objectPlugin, Text: CodeRestarting})
+	close(s.ready)
 }
 
 // finish ends the instance in order, then the process.
