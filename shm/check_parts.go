@@ -167,7 +167,16 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 			c.add(object, at+cpyValues+uint64(row)*valueSize, "row %d belongs to no counter and holds %+v", row, val)
 		}
 	}
-	if oldest, newest := cp.bounds(BlockLen); oldest != cp.oldest || newest != cp.newest {
+	oldest, newest := int64(0), int64(0) // found out in another way than the writer does
+	for _, val := range cp.values {
+		if at := val.SampledAt; at != 0 {
+			if oldest == 0 || at < oldest {
+				oldest = at
+			}
+			newest = max(newest, at)
+		}
+	}
+	if oldest != cp.oldest || newest != cp.newest {
 		c.add(object, at+cpyOldest, "says sampled from %d to %d, its values are from %d to %d", cp.oldest, cp.newest, oldest, newest)
 	}
 }

@@ -76,6 +76,9 @@ func (w *Writer) PublishBlockAt(block int, values *Block, at int64) {
 
 func (w *Writer) publishBlock(block int, values *Block, at int64) {
 	b, live := &w.v.blocks[block], w.live[block]
+	if live == 0 {
+		return // nobody's: readers do not look at it, and it stays as it is
+	}
 	next := nextSeq(b.seq, false)
 	w.step("publish-block-begin")
 	announce64(&b.intent, next)
@@ -120,8 +123,8 @@ func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	first, differ := c.values[0].SampledAt, int64(0)
 	rows := c.values[:n]
 	for ; len(rows) >= 4; rows = rows[4:] {
-		differ |= rows[0].SampledAt ^ first | rows[1].SampledAt ^ first
-		differ |= rows[2].SampledAt ^ first | rows[3].SampledAt ^ first
+		differ |= (rows[0].SampledAt ^ first) | (rows[1].SampledAt ^ first)
+		differ |= (rows[2].SampledAt ^ first) | (rows[3].SampledAt ^ first)
 	}
 	for i := range rows {
 		differ |= rows[i].SampledAt ^ first
