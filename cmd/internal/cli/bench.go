@@ -2,8 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/pollrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
 )
 
@@ -18,7 +20,7 @@ type benchCmd struct {
 
 // benchRows is every row, in the order in which it is printed.
 func benchRows() []bench.Row {
-	return shmrows.Rows()
+	return slices.Concat(shmrows.Rows(), pollrows.Rows())
 }
 
 func (c *benchCmd) Run(env *Env) error {

@@ -14,7 +14,7 @@ const snapshotCounters = 16384
 // before, against Go's copy of as many values from heap to heap. The snapshot
 // also copies 64 bytes of label per block, and its source is the mapping.
 func openSnapshot(context.Context, bench.Env) (*bench.Sides, error) {
-	return sides(func(open *closers) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open, snapshotCounters, 0)
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func openSnapshot(context.Context, bench.Env) (*bench.Sides, error) {
 // openPublish: PublishBlock of one block again and again, against Go's copy of
 // its values. What a publish writes besides is part of it.
 func openPublish(context.Context, bench.Env) (*bench.Sides, error) {
-	return sides(func(open *closers) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open, shm.BlockLen, 0)
 		if err != nil {
 			return nil, err

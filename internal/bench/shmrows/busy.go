@@ -21,7 +21,7 @@ const (
 // the clock. A round in which the writer did not keep its rate (it was not on
 // its CPU all the time) is discarded.
 func openBusy(_ context.Context, env bench.Env) (*bench.Sides, error) {
-	return sides(func(open *closers) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		p, err := newPeer(open, env)
 		if err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ var readC []byte
 // of its own on the same CPU. This process only tells it what to run; it takes
 // the times itself.
 func openReadC(ctx context.Context, env bench.Env) (*bench.Sides, error) {
-	return sides(func(open *closers) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		bin, err := compile(ctx, env.Dir, "read", readC)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ type program struct {
 	stderr *bytes.Buffer
 }
 
-func startProgram(open *closers, bin string, args ...string) (*program, error) {
+func startProgram(open *bench.Closers, bin string, args ...string) (*program, error) {
 	// Not bound to a context: closing its input ends it.
 	cmd := exec.Command(bin, args...)
 	p := &program{stderr: new(bytes.Buffer)}
@@ -91,7 +91,7 @@ func startProgram(open *closers, bin string, args ...string) (*program, error) {
 		return nil, fmt.Errorf("%s: starting: %w", bin, err)
 	}
 	p.stdin, p.stdout = stdin, bufio.NewReader(stdout)
-	open.add(func() error {
+	open.Add(func() error {
 		_ = stdin.Close() // the program reads the end of its input and exits
 		if err := cmd.Wait(); err != nil {
 			return fmt.Errorf("%s: %w: %s", filepath.Base(bin), err, strings.TrimSpace(p.stderr.String()))

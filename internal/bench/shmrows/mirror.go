@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -18,18 +19,18 @@ type mirror struct {
 }
 
 // newMirror makes a mirror in which every counter holds a value.
-func newMirror(open *closers, counters, latency int) (*mirror, error) {
-	dir, err := os.MkdirTemp("/dev/shm", "flowtally-bench-")
+func newMirror(open *bench.Closers, counters, latency int) (*mirror, error) {
+	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("mirror: making a directory: %w", err)
 	}
-	open.add(func() error { return os.RemoveAll(dir) })
+	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
 	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64})
 	if err != nil {
 		return nil, err
 	}
-	open.add(m.w.Close)
+	open.Add(m.w.Close)
 	for i := range counters + latency {
 		h, err := m.w.Add(shm.Entry{Name: fmt.Sprintf("c%d", i), Kind: "flow", Latency: i >= counters, Valid: true})
 		if err != nil {
@@ -49,7 +50,7 @@ func newMirror(open *closers, counters, latency int) (*mirror, error) {
 	if m.r, err = shm.Open(m.path, shm.ReaderOptions{}); err != nil {
 		return nil, err
 	}
-	open.add(m.r.Close)
+	open.Add(m.r.Close)
 	return m, nil
 }
 

@@ -21,7 +21,7 @@ type peer struct {
 	done chan error
 }
 
-func newPeer(open *closers, env bench.Env) (*peer, error) {
+func newPeer(open *bench.Closers, env bench.Env) (*peer, error) {
 	if env.Peer < 0 {
 		return nil, errOneCPU
 	}
@@ -33,7 +33,7 @@ func newPeer(open *closers, env bench.Env) (*peer, error) {
 			}
 		})
 	}()
-	open.add(func() error {
+	open.Add(func() error {
 		close(p.jobs)
 		return <-p.done // after what runs
 	})

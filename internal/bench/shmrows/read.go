@@ -18,7 +18,7 @@ type sums struct {
 // without any protection. Both are read in the same loop through a handle: what
 // is compared is the two Loads, both inlined.
 func openRead(context.Context, bench.Env) (*bench.Sides, error) {
-	return sides(func(open *closers) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open, shm.BlockLen, 0)
 		if err != nil {
 			return nil, err

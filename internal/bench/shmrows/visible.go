@@ -20,7 +20,7 @@ const tripsTimed = 8
 // CPU writes a mirror of its own and reads the other's. Against a bare word on a
 // cache line of its own in each direction.
 func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
-	return sides(func(open *closers) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		p, err := newPeer(open, env)
 		if err != nil {
 			return nil, err
@@ -76,7 +76,7 @@ type lane struct {
 	_     [128]byte
 }
 
-func newLane(open *closers) (*lane, error) {
+func newLane(open *bench.Closers) (*lane, error) {
 	m, err := newMirror(open, 0, 1)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func newLane(open *closers) (*lane, error) {
 		return nil, err
 	}
 	m.w.BeginCycle()
-	open.add(func() error { m.w.EndCycle(shm.Now()); return nil })
+	open.Add(func() error { m.w.EndCycle(shm.Now()); return nil })
 	return &lane{w: m.w, index: m.handles[0].Index, c: c}, nil
 }
 

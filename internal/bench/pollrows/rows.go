@@ -1,0 +1,109 @@
+package pollrows
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+const counters = 4096
+
+// Rows returns the rows of the poller. They hold no resource until opened.
+func Rows() []bench.Row {
+	return []bench.Row{{
+		Name: "poll.xdp.4k", Ref: "memcpy of the bytes that must be read, or written if those are more", Bound: 3.0,
+		Unit: "ns per cycle", Open: openPoll,
+	}}
+}
+
+// openPoll runs an engine whose poller is busy on the CPU of the bench. A round
+// of ours sleeps while it makes n cycles, and takes the CPU time of the process.
+func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+		r, err := startEngine(ctx, open, env.CPU)
+		if err != nil {
+			return nil, err
+		}
+		const read, written = 16, 24 // per counter and CPU; per counter
+		size := counters * max(read*runtime.NumCPU(), written)
+		from, to := make([]byte, size), make([]byte, size)
+		for i := range from {
+			from[i] = byte(i) // pages of their own, not all the zero page
+		}
+		return &bench.Sides{
+			Ours: func(ctx context.Context, n int) (float64, error) { return cycles(ctx, r, n) },
+			Ref: bench.Timed(bench.ThreadCPU, func(n int) {
+				for range n {
+					copy(to, from)
+				}
+			}),
+		}, nil
+	})
+}
+
+// startEngine starts an engine with its counters in the kernel and its poller
+// busy on cpu, and returns a reader of its mirror.
+func startEngine(ctx context.Context, open *bench.Closers, cpu int) (*shm.Reader, error) {
+	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	if err != nil {
+		return nil, fmt.Errorf("mirror: making a directory: %w", err)
+	}
+	open.Add(func() error { return os.RemoveAll(dir) })
+	rules, err := xdp.Open(xdp.Options{MaxRules: counters, MaxCounters: counters})
+	if err != nil {
+		return nil, err
+	}
+	open.Add(rules.Destroy)
+	config := dataplane.Config{
+		Instance: "bench",
+		Backend:  "sim", // which asks for no interface; the backend is handed in
+		Mirror:   dataplane.MirrorConfig{Path: filepath.Join(dir, "bench.mirror"), Counters: counters},
+		Poll:     dataplane.PollConfig{Busy: true, CPU: cpu},
+	}
+	for i := range counters {
+		config.Flows = append(config.Flows, flow.Flow{Name: fmt.Sprintf("f%d", i), Priority: uint16(i)})
+	}
+	e, err := engine.New(ctx, config, engine.Options{Backends: []engine.Backend{&kernelCounters{rules: rules}}})
+	if err != nil {
+		return nil, err
+	}
+	open.Add(e.Close)
+	r, err := shm.Open(config.Mirror.Path, shm.ReaderOptions{})
+	if err != nil {
+		return nil, err
+	}
+	open.Add(r.Close)
+	return r, nil
+}
+
+// cycles waits for n poll cycles and returns the CPU time of one.
+func cycles(ctx context.Context, r *shm.Reader, n int) (float64, error) {
+	first := r.Status().Cycle
+	start, err := bench.ProcessCPU()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		time.Sleep(time.Millisecond)
+		now, err := bench.ProcessCPU()
+		if err != nil {
+			return 0, err
+		}
+		if done := r.Status().Cycle - first; done >= uint64(n) && done > 0 {
+			return float64(now-start) / float64(done), nil
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, fmt.Errorf("poller: waiting for %d cycles: %w", n, err)
+		}
+	}
+}
