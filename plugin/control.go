@@ -65,7 +65,7 @@ func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	return &Control{path: path, log: log, lis: &credListener{Listener: lis, log: log}, lock: lock}, nil
 }
 
-func listen(path string) (_ net.Listener, lock *os.File, err error) {
+func listen(path string) (_ net.Listener, _ *os.File, err error) {
 	if err := peerCredentials(); err != nil {
 		return nil, nil, err
 	}
@@ -73,12 +73,14 @@ func listen(path string) (_ net.Listener, lock *os.File, err error) {
 		return nil, nil, err
 	}
 	// The lock, which the kernel drops when its holder dies in whatever way,
-	// decides between two that start at once; the file stays, so that all lock the same one.
-	if lock, err = lockFile(path + ".lock"); err != nil {
+	// decides between two that start at once.
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
+			_ = os.Remove(lock.Name())
 			lock.Close()
 		}
 	}()
@@ -171,6 +173,7 @@ func (c *Control) Close() error {
 		if err = c.lis.Close(); errors.Is(err, net.ErrClosed) {
 			err = nil
 		}
+		_ = os.Remove(c.lock.Name()) // while it is held
 		c.lock.Close()
 	})
 	return err

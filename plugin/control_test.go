@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -103,6 +105,43 @@ func TestControl(t *testing.T) {
 	}
 }
 
+// Of many that start and stop at one path, one at a time holds it, and the last leaves nothing.
+func TestControlTurns(t *testing.T) {
+	need.Root(t)
+	path := filepath.Join(t.TempDir(), "d", "s.sock")
+	var holders, turns atomic.Int32
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
+				c, err := plugin.ListenControl(path, nil)
+				if err != nil {
+					if !errors.Is(err, dataplane.ErrInUse) {
+						t.Errorf("listening: %v", err)
+						return
+					}
+					continue
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d hold the socket", n)
+				}
+				turns.Add(1)
+				if _, err := os.Lstat(path); err != nil {
+					t.Errorf("the holder's socket: %v", err)
+				}
+				holders.Add(-1)
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 0 || turns.Load() < 4 {
+		t.Errorf("after %d turns there is left %v, %v", turns.Load(), left, err)
+	}
+}
+
 // Who holds an instance by its control socket configures and ends nothing.
 func TestControlRefusesConfigureAndClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c", "test.sock")
@@ -179,6 +218,12 @@ func TestControlSockets(t *testing.T) {
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
 			t.Errorf("the file is now %q, %v", b, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := listen(path); err != nil { // the failure let go of the lock
+			t.Error(err)
 		}
 	})
 	t.Run("left by a dead process", func(t *testing.T) {

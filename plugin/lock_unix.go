@@ -13,19 +13,30 @@ import (
 )
 
 // lockFile takes the lock at path, which lives as long as the file is open.
+// Its holder may remove the file, so what was locked must still be what path names.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: another process of flowtally serves it: stop that one, or choose another instance name", dataplane.ErrInUse)
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
 		}
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				return nil, fmt.Errorf("%w: another process of flowtally serves it: stop that one, or choose another instance name", dataplane.ErrInUse)
+			}
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		locked, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if there, err := os.Lstat(path); err == nil && os.SameFile(locked, there) {
+			return f, nil
+		}
+		f.Close() // removed meanwhile by the one that held it
 	}
-	return f, nil
 }
 
 func ownerOf(info fs.FileInfo) (uid int, known bool) {
