@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"syscall"
 	"testing"
@@ -57,18 +58,48 @@ func fakeInstance() {
 	}
 }
 
-// cmdAwait is "await FILE…": waits until all of them exist.
+// patience bounds every wait of a script.
+const patience = 30 * time.Second
+
+// cmdAwait is "await FILE [REGEXP]": waits until the file exists, and holds
+// what the expression matches.
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
-	for _, name := range args {
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if _, err := os.Stat(ts.MkAbs(name)); err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				ts.Fatalf("%s did not appear", name)
-			}
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await FILE [REGEXP]")
+	}
+	re := regexp.MustCompile("")
+	if len(args) == 2 {
+		re = regexp.MustCompile("(?m)" + args[1])
+	}
+	var data []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		st, err := os.Stat(ts.MkAbs(args[0]))
+		if err != nil {
+			continue
+		}
+		if len(args) == 1 {
+			return
+		}
+		if data, err = os.ReadFile(ts.MkAbs(args[0])); err == nil && st.Mode().IsRegular() && re.Match(data) {
+			return
 		}
 	}
+	ts.Fatalf("awaiting %v in vain; there is:\n%s", args, data)
+}
+
+// cmdEventually is "eventually COMMAND ARGS…": runs it again and again until
+// it ends with 0.
+func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: eventually COMMAND [ARGS…]")
+	}
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = ts.Exec(args[0], args[1:]...); err == nil {
+			return
+		}
+	}
+	ts.Fatalf("%v: %v", args, err)
 }
 
 // TestScripts runs every command line of testdata/script end to end, each as a
@@ -79,9 +110,10 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": cmdExits,
-			"json":  cmdJSON,
-			"await": cmdAwait,
+			"exits":      cmdExits,
+			"json":       cmdJSON,
+			"await":      cmdAwait,
+			"eventually": cmdEventually,
 		},
 	})
 }
