@@ -1,10 +1,17 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestNotifySystemd(t *testing.T) {
@@ -36,5 +43,59 @@ func TestNotifySystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path+"x")
 	if err := notifySystemd("READY=1"); err == nil {
 		t.Error("no error where nobody listens")
+	}
+}
+
+// TestRunTellsServiceManager: READY comes when there are values to read, and
+// STOPPING before the end.
+func TestRunTellsServiceManager(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("instances run on Linux")
+	}
+	dir, err := os.MkdirTemp("", "ft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	notify, mirror := filepath.Join(dir, "notify"), filepath.Join(dir, "m", "x.mirror")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", notify)
+	receive := func(want string) {
+		t.Helper()
+		buf := make([]byte, 256)
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(buf)
+		if err != nil || !strings.HasPrefix(string(buf[:n]), want) {
+			t.Fatalf("got %q, %v; want %s", buf[:n], err, want)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan string, 1)
+	go func() {
+		var talk bytes.Buffer
+		code := Main(ctx, nil, io.Discard, &talk, []string{"run", "--embedded", "--backend", "sim", "--flow", "a=any", "--socket", "-", "--mirror", mirror})
+		ended <- fmt.Sprintf("%d %s", code, talk.String())
+	}()
+	receive("READY=1\nSTATUS=counting 1 flow in " + mirror)
+	m, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: mirror}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	if r, err := m.look([]string{"a"}); err != nil || !r.Counters[0].present() {
+		t.Errorf("ready without values: %+v, %v", r, err)
+	}
+	cancel()
+	receive("STOPPING=1")
+	if end := <-ended; !strings.HasPrefix(end, "0 ") {
+		t.Errorf("ended with %s", end)
 	}
 }
