@@ -191,3 +191,16 @@ func TestMarshalRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A file that is wrong all over is answered in bounded time and length.
+func TestManyMistakes(t *testing.T) {
+	text := "backend: sim\nflows: [" + strings.Repeat("{name: a, match: 'x y z'}, ", 10_000) + "]"
+	_, err := configs.Parse("x", []byte(text))
+	var bad *configs.Error
+	if !errors.As(err, &bad) || len(bad.Problems) != 1000 || bad.More != 28_999 {
+		t.Fatalf("%d problems and %d more", len(bad.Problems), bad.More)
+	}
+	if s := err.Error(); len(s) > 50_000 || !strings.Contains(s, "29999 mistakes") || !strings.HasSuffix(s, "… and 29949 more") {
+		t.Errorf("%d bytes, %.40q … %.40q", len(s), s, s[len(s)-40:])
+	}
+}

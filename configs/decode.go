@@ -18,8 +18,12 @@ import (
 type decoder struct {
 	file     string
 	src      *source
-	problems []Problem
+	problems []Problem // the first mostProblems
+	count    int       // of all
 }
+
+// mostProblems bounds the work on a file that is wrong all over.
+const mostProblems = 1000
 
 func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
 	width := 1
@@ -33,6 +37,9 @@ func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
 }
 
 func (d *decoder) badAt(line, col, width int, msg, suggestion string) {
+	if d.count++; d.count > mostProblems {
+		return
+	}
 	p := Problem{File: d.file, Line: line, Col: col, Width: width, Msg: msg, Suggestion: suggestion, Source: d.src.line(line)}
 	// A mark does not go on past the end of its line.
 	p.Width = max(1, min(p.Width, utf8.RuneCountInString(p.Source)-p.Col+1))

@@ -13,6 +13,7 @@ import (
 type Error struct {
 	File     string
 	Problems []Problem
+	More     int // mistakes beyond the first 1000, which Problems holds
 }
 
 // Problem is one mistake.
@@ -31,13 +32,13 @@ const mostShown = 50
 func (e *Error) Error() string {
 	var b strings.Builder
 	mistakes := "1 mistake"
-	if n := len(e.Problems); n != 1 {
+	if n := len(e.Problems) + e.More; n != 1 {
 		mistakes = fmt.Sprintf("%d mistakes", n)
 	}
 	fmt.Fprintf(&b, "configuration %s: %s", e.File, mistakes)
 	for i, p := range e.Problems {
 		if i == mostShown {
-			fmt.Fprintf(&b, "\n… and %d more", len(e.Problems)-mostShown)
+			fmt.Fprintf(&b, "\n… and %d more", len(e.Problems)+e.More-mostShown)
 			break
 		}
 		b.WriteString("\n" + p.String())

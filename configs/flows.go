@@ -22,7 +22,7 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool) {
 	first := make(map[string]int)
 	d.sequence(n, "flows", func(i int, n *yaml.Node) {
 		what := fmt.Sprintf("flows[%d]", i)
-		before := len(d.problems)
+		before := d.count
 		f, at := d.flow(n, what)
 		if line, twice := first[f.Name]; twice && f.Name != "" {
 			d.bad(at["name"], fmt.Sprintf("%s: flow %q is there already, on line %d", what, clip(f.Name), line), "rename one of them")
@@ -36,7 +36,7 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool) {
 			}
 			d.bad(at["interface"], fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), suggestion)
 		}
-		if len(d.problems) == before {
+		if d.count == before {
 			cfg.Flows = append(cfg.Flows, f)
 		}
 	})
@@ -53,7 +53,7 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 	}
 	var priority int
 	var direction, action string
-	before := len(d.problems)
+	before := d.count
 	d.mapping(n, what,
 		entry{"name", note(d.text(&f.Name, what+".name"))},
 		entry{"match", note(func(_, v *yaml.Node) { f.Match = d.match(v, what+".match") })},
@@ -86,7 +86,7 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 	if action == "drop" {
 		f.Action = flow.Drop
 	}
-	if at["match"] == nil && len(d.problems) == before {
+	if at["match"] == nil && d.count == before {
 		d.bad(n, what+": the flow has no match", `write what it counts, or "match: any" for every packet`)
 	}
 	d.rules(n, f, what, at)

@@ -42,6 +42,10 @@ type spot struct {
 
 // badWord reports a mistake in a match at its word.
 func (d *decoder) badWord(at spot, what string, e *flow.ParseError) {
+	if d.count >= mostProblems {
+		d.count++
+		return
+	}
 	msg := what + ": " + message(e)
 	if at.words == nil {
 		d.bad(at.n, msg, e.Suggestion)
@@ -68,7 +72,7 @@ func message(e *flow.ParseError) string {
 // one parser knows what a match is.
 func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 	w := &wording{d: d}
-	before := len(d.problems)
+	before := d.count
 	w.match(n, what, false)
 	m, err := flow.ParseWords(w.words)
 	var mistakes flow.ParseErrors
@@ -78,7 +82,7 @@ func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 	for _, e := range mistakes {
 		if e.Index < len(w.spots) {
 			d.badWord(w.spots[e.Index], what, e)
-		} else if len(d.problems) == before { // else the word that is missing was refused above
+		} else if d.count == before { // else the word that is missing was refused above
 			d.bad(n, what+": "+message(e), e.Suggestion)
 		}
 	}

@@ -31,12 +31,13 @@ func Parse(name string, data []byte) (dataplane.Config, error) {
 	if root := d.tree(); root != nil && d.plain(root) {
 		d.config(root, &cfg)
 	}
-	if len(d.problems) == 0 {
+	if d.count == 0 {
 		if err := cfg.Validate(); err != nil { // a rule that has no place above
 			d.problems = append(d.problems, Problem{File: name, Msg: err.Error()})
+			d.count++
 		}
 	}
-	if len(d.problems) == 0 {
+	if d.count == 0 {
 		return cfg, nil
 	}
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
@@ -45,7 +46,7 @@ func Parse(name string, data []byte) (dataplane.Config, error) {
 		}
 		return a.Col - b.Col
 	})
-	return dataplane.Config{}, &Error{File: name, Problems: d.problems}
+	return dataplane.Config{}, &Error{File: name, Problems: d.problems, More: d.count - len(d.problems)}
 }
 
 // tree reads the YAML itself; nil after a mistake in it.
@@ -89,7 +90,7 @@ func (d *decoder) tree() *yaml.Node {
 
 // plain refuses what YAML has beyond mappings, lists and values.
 func (d *decoder) plain(n *yaml.Node) bool {
-	before := len(d.problems)
+	before := d.count
 	var walk func(n *yaml.Node)
 	walk = func(n *yaml.Node) {
 		switch {
@@ -108,7 +109,7 @@ func (d *decoder) plain(n *yaml.Node) bool {
 		}
 	}
 	walk(n)
-	return len(d.problems) == before
+	return d.count == before
 }
 
 // firstUnreadable finds a byte that is not UTF-8, or a control character.

@@ -59,11 +59,11 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		}},
 		entry{"flows", func(_, v *yaml.Node) { flows = v }},
 	)
-	at := len(d.problems)
+	at := d.count
 	if interfaces != nil {
 		d.interfaces(interfaces, cfg)
 	}
-	if len(cfg.Interfaces) == 0 && !simulated && (n.Kind == yaml.MappingNode || isNull(n)) && len(d.problems) == at {
+	if len(cfg.Interfaces) == 0 && !simulated && (n.Kind == yaml.MappingNode || isNull(n)) && d.count == at {
 		where := n
 		if interfaces != nil {
 			where = interfaces
@@ -71,7 +71,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
 	}
 	if flows != nil {
-		d.flows(flows, cfg, len(d.problems) == at)
+		d.flows(flows, cfg, d.count == at)
 	}
 }
 
