@@ -39,7 +39,13 @@ const (
 	No
 )
 
-func (a Answer) String() string { return [...]string{"inconclusive", "yes", "no"}[a] }
+func (a Answer) String() string {
+	words := [...]string{"inconclusive", "yes", "no"}
+	if int(a) < len(words) {
+		return words[a]
+	}
+	return fmt.Sprintf("Answer(%d)", uint8(a)) // from a newer peer on the wire
+}
 
 // Result is the answer to one question about one object.
 type Result struct {
