@@ -33,3 +33,29 @@ func TestLoadCost(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadCostOfAllLayers does the same for rules that look at every layer.
+func TestLoadCostOfAllLayers(t *testing.T) {
+	for _, n := range []int{1, 30} {
+		rs := openTest(t, Options{MaxRules: 1024})
+		id := mustCounter(t, rs, "a")
+		var rules []Rule
+		for i := range 2 * n {
+			r := Rule{Counter: id, Order: uint32(i)}
+			for w := range r.Mask.words() {
+				r.Mask.words()[w] = ^uint64(i / 2)
+			}
+			r.Key.words()[0] = uint64(i&1) << 63
+			rules = append(rules, r)
+		}
+		mustAdd(t, rs, rules...)
+		for _, h := range []Hook{HookIngress, HookEgress} {
+			start := time.Now()
+			program(t, rs, h, 1)
+			t.Logf("%d tuples, %s: %d instructions verified, loaded in %v", n, h, rs.Stats().Insns, time.Since(start))
+			if rs.Stats().Insns > 500_000 {
+				t.Errorf("%d instructions, of 1,000,000 that the kernel allows", rs.Stats().Insns)
+			}
+		}
+	}
+}

@@ -45,16 +45,18 @@ static __always_inline __u64 ft_length(struct xdp_md *ctx, __u64 linear)
 	return bpf_xdp_get_buff_len(ctx);
 }
 
+FT_PARSER(xdp, struct xdp_md)
+FT_PARSER(skb, struct __sk_buff)
+
 SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
 {
 	const volatile struct ft_config *c = ft_config();
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 slot = ft_match(c, data, end, 0, 0);
+	__u64 slot = FT_MATCH(xdp, ctx, 0);
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(c, slot, 1, ft_length(ctx, end - data));
+	ft_count(c, slot, 1, ft_length(ctx, (__u64)ctx->data_end - ctx->data));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -69,11 +71,11 @@ SEC("tcx/egress")
 int flowtally_tcx(struct __sk_buff *skb)
 {
 	const volatile struct ft_config *c = ft_config();
+
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	__u32 tagged = skb->vlan_present;
-	__u64 slot = ft_match(c, data, end, tagged, skb->vlan_tci);
+	__u32 tag = skb->vlan_present ? 1 << 16 | (skb->vlan_tci & 0xffff) : 0;
+	__u64 slot = FT_MATCH(skb, skb, tag);
 
 	if (!slot)
 		return FT_NEXT;
@@ -84,7 +86,7 @@ int flowtally_tcx(struct __sk_buff *skb)
 		bytes = skb->len;
 	if (!segs)
 		segs = 1;
-	ft_count(c, slot, segs, bytes + (tagged ? 4 * segs : 0));
+	ft_count(c, slot, segs, bytes + (tag ? 4 * segs : 0));
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
 }
 

@@ -31,21 +31,6 @@
 #define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
 #define ft_load64(p, off) (*(const __u64 *)((p) + (off)))
 
-/*
- * A number that the compiler cannot know. A function of which nobody uses the
- * result, or always the same one, is made to return nothing, and the
- * verifier then finds a pointer in R0.
- */
-static __always_inline int ft_number(void)
-{
-	int n = 0;
-
-	asm volatile("" : "+r"(n));
-	return n;
-}
-
-#define FT_USE(n) asm volatile("" : : "r"(n))
-
 /* One level while it is parsed. */
 struct ft_level {
 	__u64 addr;
@@ -53,6 +38,12 @@ struct ft_level {
 	__u32 proto;
 	__u32 flags;
 	__u16 type; /* EtherType behind the tags, network order */
+};
+
+/* A frame, and the walk over extension headers for its kind of context; known when the compiler inlines. */
+struct ft_frame {
+	void *data, *end, *ctx;
+	__u32 (*walk)(void *ctx, __u32 off, __u32 nh);
 };
 
 static __always_inline __u64 ft_hot(const struct ft_level *l)
@@ -158,52 +149,60 @@ static __always_inline __u32 ft_forget(void *data, void *end, __u32 v)
 	return v | (__u32)((__u64)(end - data) >> 32);
 }
 
-/* The upper protocol into l->proto and what holds it; NULL when the walk runs out, or a later fragment stops it. */
-static __always_inline void *ft_walk_ext(void *data, void *p, void *end, __u8 nh, struct ft_level *l)
+static __always_inline _Bool ft_is_ext(__u8 nh)
 {
-	for (int i = 0; i <= FT_EXT_STEPS; i++) {
-		__u32 unit;
-
-		if (nh == 0 || nh == 43 || nh == 60 || nh == 135 || nh == 139 || nh == 140) {
-			unit = 8;
-		} else if (nh == 51) {
-			unit = 4;
-		} else if (nh == 44) {
-			unit = 0;
-		} else {
-			l->proto = nh;
-			return p;
-		}
-		/* 8 bytes are the least that any of them has. */
-		if (i == FT_EXT_STEPS || p + 8 > end)
-			return NULL;
-		nh = ft_load8(p, 0);
-		if (unit) {
-			/* Length in units: without the first 8 bytes, which are 1 unit of 8 or 2 of 4. */
-			p += ft_load8(p, 1) * unit + 8;
-		} else {
-			__u16 frag = ft_load16(p, 2);
-
-			p += 8;
-			if (frag & bpf_htons(0xfff9))
-				l->flags |= FT_FRAG;
-			if (frag & bpf_htons(0xfff8)) {
-				l->flags |= FT_LATER;
-				l->proto = nh;
-				return NULL;
-			}
-		}
-		p = ft_rebase(data, p);
-		if (!p || p > end)
-			return NULL;
-		l->flags = ft_forget(data, end, l->flags);
-	}
-	return NULL;
+	return nh == 0 || nh == 43 || nh == 44 || nh == 51 || nh == 60 || nh == 135 || nh == 139 || nh == 140;
 }
 
-static __always_inline void *ft_parse_ipv6(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+/* What a walk over extension headers answers. */
+#define FT_WALK_OFF 0x7fff     /* where the upper protocol starts */
+#define FT_WALK_THERE (1 << 15) /* in this frame */
+#define FT_WALK_PROTO 16       /* shift */
+#define FT_WALK_FLAGS 24       /* shift, of FT_FRAG and FT_LATER */
+
+/*
+ * Over extension headers from off on, of which nh is the first. No upper
+ * protocol, or no more than its number: it is not there, the walk ran out, or ended
+ * behind the header of a later fragment.
+ */
+static __always_inline __u32 ft_walk_ext(void *data, void *end, __u32 off, __u8 nh)
 {
-	if (p + 40 > end || ft_load8(p, 0) >> 4 != 6)
+	__u32 flags = 0;
+
+	for (int i = 0; i <= FT_EXT_STEPS; i++) {
+		if (off > FT_WALK_OFF)
+			break;
+		void *p = data + (off & FT_WALK_OFF);
+
+		if (p > end)
+			break;
+		if (!ft_is_ext(nh))
+			return off | FT_WALK_THERE | (__u32)nh << FT_WALK_PROTO | flags << FT_WALK_FLAGS;
+		/* 8 bytes are the least that any of them has. */
+		if (i == FT_EXT_STEPS || p + 8 > end)
+			break;
+		__u32 len = ft_load8(p, 1) * (nh == 51 ? 4 : 8) + 8;
+
+		if (nh == 44) {
+			__u16 frag = ft_load16(p, 2);
+
+			len = 8;
+			if (frag & bpf_htons(0xfff9))
+				flags |= FT_FRAG;
+			if (frag & bpf_htons(0xfff8)) {
+				flags |= FT_LATER;
+				return (__u32)ft_load8(p, 0) << FT_WALK_PROTO | flags << FT_WALK_FLAGS;
+			}
+		}
+		nh = ft_load8(p, 0);
+		off += len;
+	}
+	return flags << FT_WALK_FLAGS;
+}
+
+static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need)
+{
+	if (p + 40 > f.end || ft_load8(p, 0) >> 4 != 6)
 		return NULL;
 	__u8 nh = ft_load8(p, 6);
 
@@ -218,12 +217,20 @@ static __always_inline void *ft_parse_ipv6(void *data, void *p, void *end, struc
 		w[FT_W_MISC] = FT_PACK(bpf_ntohl(first) >> 20 & 0xff, 0, 1) | FT_PACK(ft_load8(p, 7), 1, 1) |
 			       FT_PACK(nh, 2, 1) | FT_PACK(first & bpf_htonl(0xfffff), 4, 4);
 	}
-	return ft_walk_ext(data, p + 40, end, nh, l);
+	l->proto = nh;
+	if (!ft_is_ext(nh))
+		return p + 40;
+	__u32 walk = f.walk(f.ctx, p + 40 - f.data, nh);
+
+	l->proto = walk >> FT_WALK_PROTO & 0xff;
+	l->flags |= walk >> FT_WALK_FLAGS;
+	return walk & FT_WALK_THERE ? f.data + (walk & FT_WALK_OFF) : NULL;
 }
 
 /* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. */
-static __always_inline void *ft_parse_ip(void *data, void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need)
 {
+	void *data = f.data, *end = f.end;
 	__u32 icmp;
 
 	if (l->type == bpf_htons(ETH_P_IP)) {
@@ -234,7 +241,7 @@ static __always_inline void *ft_parse_ip(void *data, void *p, void *end, struct 
 	} else if (l->type == bpf_htons(ETH_P_IPV6)) {
 		if (!(need & FT_N_IPV6))
 			return NULL;
-		p = ft_parse_ipv6(data, p, end, l, w, need);
+		p = ft_parse_ipv6(f, p, l, w, need);
 		icmp = 58;
 	} else {
 		return NULL;
@@ -265,12 +272,18 @@ static __always_inline void *ft_parse_ip(void *data, void *p, void *end, struct 
 	return p;
 }
 
-/* The headers inside a tunnel; type is that of what is at p. A function of its own, verified from one state. */
-static __noinline int ft_parse_inner(void *data, void *p, void *end, __u64 *w, __u32 type)
+/* The headers inside a tunnel, off bytes into the frame; type is that of what is there. */
+static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type)
 {
+	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need >> FT_N_INNER;
 	struct ft_level in = { .type = type };
+
+	if (!k)
+		return 0;
+	__u64 *w = k->w + FT_INNER;
+	void *p = data + (off & 0x7fff);
 
 	if (type == bpf_htons(0x6558)) {
 		in.type = 0;
@@ -280,10 +293,10 @@ static __noinline int ft_parse_inner(void *data, void *p, void *end, __u64 *w, _
 		in.flags = ft_forget(data, end, in.flags);
 	}
 	if (p)
-		ft_parse_ip(data, p, end, &in, w, need);
+		ft_parse_ip(f, p, &in, w, need);
 	w[FT_W_HOT] = ft_hot(&in);
 	w[FT_W_ADDR] = in.addr;
-	return ft_number();
+	return 0;
 }
 
 /* The tunnel's own header. What it returns is where the packet inside starts, and its type; or NULL. */
@@ -343,31 +356,32 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 }
 
 /*
- * The key of any frame. tagged, tci: the outer tag that the kernel holds beside
- * the frame. A function of its own, because its many live values would cost the
- * common path its registers.
+ * The key of any frame. tag: 1 << 16 | TCI of an outer tag that the kernel holds
+ * beside the frame, or 0. The answer is where the packet inside a tunnel starts, and
+ * its EtherType << 16 as it is in the frame, when some rule looks there; or 0.
  */
-static __noinline int ft_parse(void *data, void *end, struct ft_key *k, _Bool tagged, __u16 tci)
+static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 tag)
 {
+	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need;
 	struct ft_level l = { .flags = c->egress };
 	__u64 spare = 0;
 
-	/* From here on the key is memory to the compiler: it may not guess at words that were not needed, and so not written. */
-	asm volatile("" : : "r"(k) : "memory");
+	if (!k)
+		return 0;
 	ft_clear(k->w, need);
 	ft_clear_inner(k, need);
 	if (need & FT_N_ETH)
 		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
-	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, tagged, tci);
+	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, tag >> 16, tag);
 	__u16 type = 0;
 
 	if (p)
 		p = ft_rebase(data, p);
 	l.flags = ft_forget(data, end, l.flags);
 	if (p && need & (FT_N_IPV4 | FT_N_IPV6)) {
-		p = ft_parse_ip(data, p, end, &l, k->w, need);
+		p = ft_parse_ip(f, p, &l, k->w, need);
 		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
 			p = ft_parse_tunnel(p, end, &l, k->w, need, &type);
 		else
@@ -375,13 +389,42 @@ static __noinline int ft_parse(void *data, void *end, struct ft_key *k, _Bool ta
 	}
 	k->w[FT_W_HOT] = ft_hot(&l);
 	k->w[FT_W_ADDR] = l.addr;
-	if (p && type && need >> FT_N_INNER) {
-		p = ft_rebase(data, p);
-		if (p)
-			FT_USE(ft_parse_inner(data, p, end, k->w + FT_INNER, type));
-	}
-	return ft_number();
+	if (!p || !type || !(need >> FT_N_INNER))
+		return 0;
+	__u64 off = p - data;
+
+	return off > 0x7fff ? 0 : off | (__u32)type << 16;
 }
+
+/*
+ * All three, as functions for one kind of context. They are global, so that the
+ * verifier looks at each once, by itself, and not again for every state in which
+ * it is called; that takes the context, because packet pointers do not pass. And the
+ * many live values of a parser do not cost the common path its registers.
+ */
+#define FT_FRAME(name, ctx) \
+	(struct ft_frame){ (void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end, ctx, (void *)ft_walk_##name }
+
+#define FT_PARSER(name, ctx_type)                                                                       \
+	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                             \
+	{                                                                                               \
+		return ft_walk_ext((void *)(long)ctx->data, (void *)(long)ctx->data_end, off, nh);      \
+	}                                                                                               \
+	__noinline int ft_inner_##name(ctx_type *ctx, struct ft_key *k, __u32 off, __u32 type)          \
+	{                                                                                               \
+		return ft_parse_inner(FT_FRAME(name, ctx), k, off, type);                               \
+	}                                                                                               \
+	__noinline int ft_outer_##name(ctx_type *ctx, struct ft_key *k, __u32 tag)                      \
+	{                                                                                               \
+		return ft_parse_outer(FT_FRAME(name, ctx), k, tag);                                     \
+	}                                                                                               \
+	static __always_inline void ft_parse_##name(ctx_type *ctx, struct ft_key *k, __u32 tag)         \
+	{                                                                                               \
+		__u32 inner = ft_outer_##name(ctx, k, tag);                                             \
+                                                                                                        \
+		if (ft_config()->need >> FT_N_INNER && inner)                                           \
+			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                           \
+	}
 
 /* The words of a common frame's key other than the two hot ones. */
 static __always_inline void ft_fill_common(const volatile struct ft_config *c, void *p, struct ft_key *k, __u32 need, _Bool v4)

@@ -237,14 +237,21 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 	return ft_search(k, again ? 0 : 1, slot, rank);
 }
 
-/* The slot of the rule that wins on a frame, or 0. tagged, tci: the outer tag that the kernel holds beside it. */
-static __always_inline __u64 ft_match(const volatile struct ft_config *c, void *data, void *end, _Bool tagged, __u16 tci)
-{
-	struct ft_key k;
-	__u64 hot, addr;
-
-	if (!tagged && ft_parse_common(c, data, end, &k, &hot, &addr))
-		return ft_classify_common(c, &k, hot, addr);
-	FT_USE(ft_parse(data, end, &k, tagged, tci));
-	return ft_search(&k, 0, 0, FT_NO_RANK);
-}
+/*
+ * The slot of the rule that wins on a frame, or 0. tag: as ft_parse_outer has
+ * it. A macro, because the parsers depend on the kind of context.
+ */
+#define FT_MATCH(name, ctx, tag)                                                                    \
+	({                                                                                          \
+		struct ft_key k;                                                                    \
+		__u64 hot, addr, found;                                                             \
+		void *data = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;       \
+                                                                                                    \
+		if (!(tag) && ft_parse_common(ft_config(), data, end, &k, &hot, &addr)) {           \
+			found = ft_classify_common(ft_config(), &k, hot, addr);                     \
+		} else {                                                                            \
+			ft_parse_##name(ctx, &k, tag);                                              \
+			found = ft_search(&k, 0, 0, FT_NO_RANK);                                    \
+		}                                                                                   \
+		found;                                                                              \
+	})
