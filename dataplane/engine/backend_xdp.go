@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,8 +79,12 @@ func translate(err error) error {
 func (b *xdpBackend) Name() string { return "xdp" }
 
 // owner is what the counter is pinned under. It is the flow's identity, not
-// its name alone: a name that comes back with another match is another counter.
-func owner(f flow.Flow) string { return f.Name + " " + identity(f) }
+// its name alone: a name that comes back with another match is another counter. The
+// identity can be longer than the pins hold, so it is there as a hash; the name keeps two flows apart.
+func owner(f flow.Flow) string {
+	sum := sha256.Sum256([]byte(identity(f)))
+	return f.Name + " " + hex.EncodeToString(sum[:8])
+}
 
 func (b *xdpBackend) Install(_ context.Context, flows []Placed) (_ []Installed, err error) {
 	b.mu.Lock()
