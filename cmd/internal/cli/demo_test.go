@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -26,5 +27,14 @@ native/idle           0          0           0              0  nothing sent
 	}
 	if v := demoVerdict(demo.Report{Flows: counts[:1], Exact: true}); !strings.Contains(v, "1,234,567 packets") || !strings.Contains(v, "exactly once") {
 		t.Errorf("verdict %q", v)
+	}
+}
+
+func TestDemoUsage(t *testing.T) {
+	for _, args := range [][]string{{"demo", "--seconds", "0"}, {"demo", "--mode", "magic"}, {"demo", "--backend", "rdma"}} {
+		var stdout, stderr bytes.Buffer
+		if code := Main(t.Context(), nil, &stdout, &stderr, args); code != exitUsage || stderr.Len() == 0 || stdout.Len() != 0 {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)
+		}
 	}
 }

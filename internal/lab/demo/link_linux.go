@@ -125,9 +125,10 @@ func (l *link) stream(ctx context.Context) error {
 		name     string
 		from, to *lab.End
 		dst      netip.AddrPort
+		merged   bool // leaves in buffers of many segments
 	}{
-		{"tcp-stream", l.far, l.near, netip.AddrPortFrom(l.near4, ingressPort)},
-		{"egress-tcp-stream", l.near, l.far, netip.AddrPortFrom(l.far6, egressPort)},
+		{"tcp-stream", l.far, l.near, netip.AddrPortFrom(l.near4, ingressPort), false},
+		{"egress-tcp-stream", l.near, l.far, netip.AddrPortFrom(l.far6, egressPort), true},
 	} {
 		o, err := s.from.Observe(s.dst.Port(), true)
 		if err != nil {
@@ -142,6 +143,10 @@ func (l *link) stream(ctx context.Context) error {
 		l.mu.Unlock()
 		if err == nil {
 			err = stopErr
+		}
+		if err == nil && (o.Merged() > 0) != s.merged {
+			err = fmt.Errorf("stream %s: %d buffers of several segments left %s; want any: %t (ethtool -k shows tso and gso)",
+				s.name, o.Merged(), s.from.Name, s.merged)
 		}
 		if err != nil {
 			return err
