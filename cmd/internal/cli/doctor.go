@@ -26,7 +26,7 @@ type checkJSON struct {
 }
 
 func (c *doctorCmd) Run(env *Env) error {
-	results := hostChecks(c.mirrorPath(), c.Plugin)
+	results := append(hostChecks(c.mirrorPath(), c.Plugin), backendChecks(c.Interface)...)
 	if c.json() {
 		checks := make([]checkJSON, len(results))
 		for i, r := range results {

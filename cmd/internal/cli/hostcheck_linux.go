@@ -116,7 +116,7 @@ func checkMirrorDir(dir string) probe.Result {
 	} else {
 		switch {
 		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			r.Answer, r.Reason, r.Fix = probe.No, "not a directory", "rm "+dir
+			r.Answer, r.Reason, r.Fix = probe.No, "not a directory", "another --mirror PATH"
 			return r
 		case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
