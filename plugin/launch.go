@@ -83,6 +83,15 @@ type session struct {
 	ready   chan struct{} // closed when calls and events are let through
 }
 
+// kill ends the process, in order if it still listens, and returns when all
+// that it wrote was read. go-plugin forgets the directory of a process that never started.
+func (s *session) kill() {
+	s.gp.Kill()
+	if s.child.dir != "" {
+		_ = os.RemoveAll(s.child.dir)
+	}
+}
+
 // start runs one plugin process and configures it. The error tells why it
 // could not, with the last lines that it wrote; no process is left then.
 func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, err error) {
@@ -112,12 +121,12 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 	defer func() {
 		stop()
 		if err != nil {
-			s.gp.Kill()
+			s.kill()
 		}
 	}()
 	protocol, err := s.gp.Client()
 	if err != nil {
-		s.gp.Kill() // returns when all that it wrote was read
+		s.kill()
 		return nil, startError(ctx, path, s.child, lines, err)
 	}
 	raw, err := protocol.Dispense(dispensed)
@@ -136,7 +145,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 			case <-time.After(drainTime):
 			}
 		}
-		s.gp.Kill()
+		s.kill()
 		return nil, configureError(ctx, path, s.child, lines, err)
 	}
 	return s, nil

@@ -26,6 +26,7 @@ type child struct {
 	path string
 	args []string
 	env  []string // beside what go-plugin adds
+	dir  string   // of the socket; "" until go-plugin made it
 
 	exited chan struct{} // closed when the process is reaped; cause is set then
 	cause  string        // "exit status 2", "signal: killed"
@@ -49,7 +50,8 @@ func newChild(path string, args, env []string) *child {
 }
 
 // prepare is go-plugin's RunnerFunc. spec holds the environment that go-plugin asks for.
-func (c *child) prepare(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
+func (c *child) prepare(_ hclog.Logger, spec *exec.Cmd, dir string) (runner.Runner, error) {
+	c.dir = dir
 	c.cmd = exec.Command(c.path, c.args...)
 	c.cmd.Env = append(append(c.cmd.Env, c.env...), spec.Env...)
 	return c, nil

@@ -31,7 +31,7 @@ func (c *Client) supervise(s *session) {
 		}
 		pause.lived(time.Since(s.started))
 		c.wentDown(why)
-		c.bury(s.gp)
+		c.bury(s)
 		s = c.restart(&pause, why)
 	}
 	c.result = c.cleanUp()
@@ -100,7 +100,7 @@ func (c *Client) wentDown(why string) {
 
 // bury frees what go-plugin holds of a dead process. It waits for the pipes,
 // which a child of the plugin may keep open for a while, so nobody waits for it but Close.
-func (c *Client) bury(gp *goplugin.Client) { c.burials.Go(gp.Kill) }
+func (c *Client) bury(s *session) { c.burials.Go(s.kill) }
 
 // restart tries until a plugin runs with the flows of now, or Close is called (nil).
 func (c *Client) restart(pause *backoff, why string) *session {
@@ -173,7 +173,7 @@ func (c *Client) finish(s *session) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
 	defer cancel()
 	err := s.svc.shutdown(ctx)
-	s.gp.Kill()
+	s.kill()
 	switch {
 	case errors.Is(err, dataplane.ErrUnavailable):
 		c.log.Warn("plugin ended while it was being closed", "cause", s.child.cause)
@@ -198,6 +198,6 @@ func (c *Client) cleanUp() error {
 		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)
 	}
 	err = s.svc.shutdown(ctx)
-	s.gp.Kill()
+	s.kill()
 	return err
 }

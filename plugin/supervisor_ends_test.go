@@ -118,6 +118,8 @@ func TestRestartFailsForAWhile(t *testing.T) {
 // Close at any moment of a restart leaves no process and no goroutine.
 func TestCloseDuringRestart(t *testing.T) {
 	before := runtime.NumGoroutine()
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
 	for i := range 8 {
 		opts := options(t, "fake")
 		opts.RestartMin, opts.RestartMax = time.Millisecond, time.Millisecond
@@ -142,6 +144,9 @@ func TestCloseDuringRestart(t *testing.T) {
 		}
 	}
 	eventually(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("left in the temporary directory: %v, %v", left, err)
+	}
 }
 
 // Calls from many goroutines while the plugin is killed over and over: each
