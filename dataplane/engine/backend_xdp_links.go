@@ -40,12 +40,8 @@ func (b *xdpBackend) attach(flows []Placed) error {
 
 func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[string]xdp.Mode{"native": xdp.ModeNative, "generic": xdp.ModeGeneric}[i.Mode]
-	got, err := b.rules.Attach(i.Name, o)
-	if err != nil {
-		return fmt.Errorf("attaching to %s: %w", i.Name, translate(err))
-	}
-	for _, a := range got {
-		b.log.Info("attached", "interface", a.Interface, "hook", string(a.Hook), "mode", a.Mode, "adopted", a.Adopted)
+	if _, err := b.rules.Attach(i.Name, o); err != nil {
+		return translate(err) // it names the interface, the hook and the mode
 	}
 	return nil
 }
