@@ -83,7 +83,7 @@ func drawHeaders(rng *rand.Rand, outer bool) *headers {
 		p.options = 4 * (1 + rng.IntN(10))
 	}
 	if often(rng, 6) {
-		p.more, p.offset = often(rng, 2), one(rng, 0, 1, uint16(rng.IntN(0x2000)))
+		p.more, p.offset = often(rng, 2), one(rng, 0, 1, 0x1000, uint16(rng.IntN(0x2000)))
 	}
 	if often(rng, 4) {
 		for range one(rng, 1, 1, 2, 3, 7, 8, 9, 10) {
@@ -106,7 +106,7 @@ func drawExt(rng *rand.Rand) ext {
 		e.words = one(rng, 0, 1, 2, 4, 7)
 	}
 	if e.typ == 44 && often(rng, 2) {
-		e.more, e.offset = often(rng, 2), one(rng, 0, 0, 1, uint16(rng.IntN(0x2000)))
+		e.more, e.offset = often(rng, 2), one(rng, 0, 0, 1, 0x1000, uint16(rng.IntN(0x2000)))
 	}
 	return e
 }
