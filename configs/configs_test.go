@@ -204,3 +204,41 @@ func TestManyMistakes(t *testing.T) {
 		t.Errorf("%d bytes, %.40q … %.40q", len(s), s, s[len(s)-40:])
 	}
 }
+
+// The bounds here are those of dataplane.Config.Validate: what is just within
+// is accepted by both, what is just outside is refused by both.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		setting     string
+		in, out     string
+		set         func(*dataplane.Config)
+		outOfBounds string
+	}{
+		{"mirror: {counters: %}", "16777216", "16777217", func(c *dataplane.Config) { c.Mirror.Counters = 1<<24 + 1 }, "mirror.counters"},
+		{"mirror: {counters: %}", "0", "-1", func(c *dataplane.Config) { c.Mirror.Counters = -1 }, "mirror.counters"},
+		{"mirror: {latency_counters: %}", "1048576", "1048577", func(c *dataplane.Config) { c.Mirror.LatencyCounters = 1<<20 + 1 }, "mirror.latency_counters"},
+		{"mirror: {history: %}", "16777216", "16777217", func(c *dataplane.Config) { c.Mirror.History = 1<<24 + 1 }, "mirror.history"},
+		{"mirror: {history: %}", "-1", "-2", func(c *dataplane.Config) { c.Mirror.History = -2 }, "mirror.history"},
+		{"mirror: {history_period: %}", "1ns", "-1ns", func(c *dataplane.Config) { c.Mirror.HistoryPeriod = -1 }, "mirror.history_period"},
+		{"mirror: {mode: %}", "0644", "0664", func(c *dataplane.Config) { c.Mirror.Mode = 0o664 }, "mirror.mode"},
+		{"mirror: {mode: %}", "0o600", "0o400", func(c *dataplane.Config) { c.Mirror.Mode = 0o400 }, "mirror.mode"},
+		{"poll: {period: %}", "100us", "99us", func(c *dataplane.Config) { c.Poll.Period = 99 * time.Microsecond }, "poll.period"},
+		{"poll: {cpu: %}", "0", "-1", func(c *dataplane.Config) { c.Poll.CPU = -1 }, "poll.cpu"},
+		{"xdp: {max_flows: %}", "4194304", "4194305", func(c *dataplane.Config) { c.XDP.MaxFlows = 1<<22 + 1 }, "xdp.max_flows"},
+		{"instance: %", strings.Repeat("a", 32), strings.Repeat("a", 33), func(c *dataplane.Config) { c.Instance = strings.Repeat("a", 33) }, "instance"},
+		{"interfaces: [%]", "abcdefghijklmno", "abcdefghijklmnop", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "abcdefghijklmnop"}} }, "interface"},
+	} {
+		text := "backend: sim\n" + c.setting
+		parse(t, strings.Replace(text, "%", c.in, 1))
+		_, err := configs.Parse("x", []byte(strings.Replace(text, "%", c.out, 1)))
+		var bad *configs.Error
+		if !errors.As(err, &bad) || len(bad.Problems) != 1 || bad.Problems[0].Line != 2 || !strings.Contains(bad.Problems[0].Msg, c.outOfBounds) {
+			t.Errorf("%s %s: error %v, want one on line 2", c.setting, c.out, err)
+		}
+		cfg := dataplane.Config{Backend: "sim"}
+		c.set(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.outOfBounds) {
+			t.Errorf("%s %s: Validate answers %v", c.setting, c.out, err)
+		}
+	}
+}

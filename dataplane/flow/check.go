@@ -67,22 +67,13 @@ func (f *field) check(ref any) (cause, fix string) {
 		return "", ""
 	case *MAC:
 		fixed := *p
-		if clearOutside(fixed.Addr[:], p.Mask[:]) {
-			return "the address has bits outside its mask", didYouMeanValue(f.format(&fixed))
-		}
-		return "", ""
+		return f.checkAddr(&fixed, fixed.Addr[:], p.Mask[:])
 	case *Addr4:
 		fixed := *p
-		if clearOutside(fixed.Addr[:], p.Mask[:]) {
-			return "the address has bits outside its mask", didYouMeanValue(f.format(&fixed))
-		}
-		return "", ""
+		return f.checkAddr(&fixed, fixed.Addr[:], p.Mask[:])
 	case *Addr6:
 		fixed := *p
-		if clearOutside(fixed.Addr[:], p.Mask[:]) {
-			return "the address has bits outside its mask", didYouMeanValue(f.format(&fixed))
-		}
-		return "", ""
+		return f.checkAddr(&fixed, fixed.Addr[:], p.Mask[:])
 	case *Port:
 		switch {
 		case p.Last != 0 && p.Mask != 0:
@@ -110,6 +101,19 @@ func (f *field) checkNumber(value, mask uint32) (cause, fix string) {
 	return "", ""
 }
 
+// checkAddr checks an address; addr lies in fixed, a copy that it may correct.
+func (f *field) checkAddr(fixed any, addr, mask []byte) (cause, fix string) {
+	had := false
+	for i := range addr {
+		had = had || addr[i]&^mask[i] != 0
+		addr[i] &= mask[i]
+	}
+	if !had {
+		return "", ""
+	}
+	return "the address has bits outside its mask", didYouMeanValue(f.format(fixed))
+}
+
 // didYouMeanValue proposes a value; one that is written as nothing matches
 // everything.
 func didYouMeanValue(text string) string {
@@ -117,13 +121,4 @@ func didYouMeanValue(text string) string {
 		return "a mask of 0 matches everything: leave the field out"
 	}
 	return fmt.Sprintf("did you mean %s?", text)
-}
-
-// clearOutside clears the bits of addr outside mask and says whether there were any.
-func clearOutside(addr, mask []byte) (had bool) {
-	for i := range addr {
-		had = had || addr[i]&^mask[i] != 0
-		addr[i] &= mask[i]
-	}
-	return had
 }
