@@ -40,8 +40,9 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 		ms.Key, ms.Value = nil, nil
 	}
 	delete(spec.Maps, ".data.btf")
+	// Variables of sections without a map, or of the old size, cannot be made.
 	for name, v := range spec.Variables {
-		if v.SectionName != ".rodata" {
+		if v.SectionName == ".data.btf" || m.stands(v.SectionName) {
 			delete(spec.Variables, name)
 		}
 	}

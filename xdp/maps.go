@@ -169,3 +169,13 @@ func (s *maps) replacements() map[string]*ebpf.Map {
 	}
 	return r
 }
+
+// stands says whether a map stands in for a section.
+func (s *maps) stands(section string) bool {
+	for _, m := range s.all {
+		if m.section == section {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,177 @@
+package xdprows
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// rig is the bench's object with the rules of n flows.
+type rig struct {
+	rules    *xdp.RuleSet
+	coll     *ebpf.Collection
+	counters []uint32
+	frame    []byte
+}
+
+func newRig(flows int) (_ *rig, err error) {
+	r := &rig{frame: frame(0)}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if r.rules, err = xdp.Open(xdp.Options{MaxRules: max(flows, 1024)}); err != nil {
+		return nil, err
+	}
+	rules := make([]xdp.Rule, flows)
+	for i := range rules {
+		c, err := r.rules.AllocCounter(fmt.Sprint("flow-", i))
+		if err != nil {
+			return nil, err
+		}
+		rules[i] = rule(frame(uint16(i)), c.ID)
+		r.counters = append(r.counters, c.ID)
+	}
+	if err = r.rules.Add(rules...); err != nil {
+		return nil, err
+	}
+	if err = r.load(); err != nil {
+		return nil, err
+	}
+	return r, r.fillPeer(flows)
+}
+
+func (r *rig) load() error {
+	spec, err := loadRows()
+	if err != nil {
+		return fmt.Errorf("reading the bench's object: %w", err)
+	}
+	delete(spec.Programs, "flowtally_tcx")
+	maps, err := r.rules.Specialize(spec, xdp.HookIngress, 1)
+	if err != nil {
+		return err
+	}
+	r.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+	if err != nil {
+		return fmt.Errorf("loading the bench's object: %w", err)
+	}
+	return nil
+}
+
+// fillPeer gives the peer's hash the same flows.
+func (r *rig) fillPeer(flows int) error {
+	keys, ids := make([][2]uint64, flows), make([]uint32, flows)
+	for i := range keys {
+		k := rule(frame(uint16(i)), 0).Key.Out
+		k.Flags |= xdp.FlagEth
+		b := make([]byte, 0, 16)
+		b = append(b, k.L4[:]...)
+		b = append(b, k.Proto, 0)
+		b = binary.NativeEndian.AppendUint16(b, uint16(k.Flags))
+		b = append(b, k.Addr[:8]...)
+		keys[i] = [2]uint64{binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:])}
+		ids[i] = uint32(i)
+	}
+	_, err := r.coll.Maps["bench_hash"].BatchUpdate(keys, ids, nil)
+	if err != nil {
+		return fmt.Errorf("filling the peer's hash: %w", err)
+	}
+	return nil
+}
+
+func (r *rig) close() error {
+	if r.coll != nil {
+		r.coll.Close()
+	}
+	if r.rules != nil {
+		return r.rules.Destroy()
+	}
+	return nil
+}
+
+// counted is the sum of all flows' packets.
+func (r *rig) counted() (uint64, error) {
+	v := make([]xdp.Pair, len(r.counters))
+	if err := r.rules.Read(r.counters, v); err != nil {
+		return 0, err
+	}
+	var sum uint64
+	for _, p := range v {
+		if p.Bytes != p.Packets*uint64(len(r.frame)) {
+			return 0, fmt.Errorf("a counter has %d bytes of %d packets of %d", p.Bytes, p.Packets, len(r.frame))
+		}
+		sum += p.Packets
+	}
+	return sum, nil
+}
+
+// run runs a program n times.
+func (r *rig) run(program string, n int) error {
+	_, err := r.coll.Programs[program].Run(&ebpf.RunOptions{Data: r.frame, Repeat: uint32(n)})
+	if err != nil {
+		return fmt.Errorf("running %s: %w", program, err)
+	}
+	return nil
+}
+
+func (r *rig) side(program string) bench.Side {
+	return func(_ context.Context, n int) (float64, error) {
+		var err error
+		ns, terr := bench.Timed(bench.ThreadCPU, func(n int) {
+			err = withoutSignals(func() error { return r.run(program, n) })
+		})(nil, n)
+		return ns, errors.Join(err, terr)
+	}
+}
+
+// withoutSignals runs f on a thread that takes none: a signal, the Go
+// scheduler's among them, ends a test run early, and it is then begun again.
+func withoutSignals(f func() error) error {
+	var all, old unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
+		return fmt.Errorf("blocking signals: %w", err)
+	}
+	defer unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	return f()
+}
+
+// frame is the 64-byte UDP packet of flow f, as bench_spread makes it.
+func frame(f uint16) []byte {
+	b := make([]byte, 64)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0})
+	b[14], b[22], b[23] = 0x45, 64, 17
+	binary.BigEndian.PutUint16(b[16:], 50)
+	b[26], b[29] = 10, 1
+	copy(b[30:], []byte{192, 0, 2, 1})
+	binary.BigEndian.PutUint16(b[36:], 53)
+	binary.BigEndian.PutUint16(b[38:], 30)
+	binary.NativeEndian.PutUint16(b[27:], f)
+	binary.NativeEndian.PutUint16(b[34:], f^f>>3)
+	return b
+}
+
+// rule matches the 5-tuple of a frame, on ingress.
+func rule(frame []byte, counter uint32) xdp.Rule {
+	r := xdp.Rule{Counter: counter}
+	k, m := &r.Key.Out, &r.Mask.Out
+	k.Flags, m.Flags = xdp.FlagIPv4|xdp.FlagL4, xdp.FlagIPv4|xdp.FlagL4|xdp.FlagEgress
+	k.Proto, m.Proto = 17, 0xff
+	copy(k.L4[:], frame[34:38])
+	copy(k.Addr[:8], frame[26:34])
+	m.L4 = [4]byte{255, 255, 255, 255}
+	for i := range 8 {
+		m.Addr[i] = 255
+	}
+	return r
+}

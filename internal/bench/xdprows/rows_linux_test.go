@@ -1,0 +1,78 @@
+package xdprows
+
+import (
+	"context"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// TestProgramsCount: what is measured counts every packet, on our side and on the peer's.
+func TestProgramsCount(t *testing.T) {
+	need.BPF(t)
+	r, err := newRig(1 << 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	const n = 200_000
+	for _, p := range []string{"flowtally_xdp", "bench_ours_spread"} {
+		before, err := r.counted()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := withoutSignals(func() error { return r.run(p, n) }); err != nil {
+			t.Fatal(err)
+		}
+		after, err := r.counted()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after-before != n {
+			t.Errorf("%s: counted %d packets of %d", p, after-before, n)
+		}
+	}
+	for _, p := range []string{"bench_peer", "bench_peer_spread"} {
+		before := r.peerCounted(t)
+		if err := withoutSignals(func() error { return r.run(p, n) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.peerCounted(t) - before; got != n {
+			t.Errorf("%s: counted %d packets of %d", p, got, n)
+		}
+	}
+}
+
+func (r *rig) peerCounted(t *testing.T) (sum uint64) {
+	t.Helper()
+	var id uint32
+	var v []struct{ Packets, Bytes uint64 }
+	it := r.coll.Maps["bench_values"].Iterate()
+	for it.Next(&id, &v) {
+		for _, c := range v {
+			sum += c.Packets
+		}
+	}
+	if err := it.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// TestRows opens and runs every row once, in its shortest form.
+func TestRows(t *testing.T) {
+	need.BPF(t)
+	need.CPUs(t, 2)
+	report, err := bench.Run(context.Background(), Rows(), bench.Options{Rounds: 7, Attempts: 1, MaxSpread: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Results {
+		if r.Ratio == nil {
+			t.Errorf("%s: %s", r.Name, r.Reason)
+			continue
+		}
+		t.Logf("%s: %.2f ns against %.2f, ratio %.2f, spread %.2f", r.Name, *r.Ours, *r.RefNS, *r.Ratio, *r.Spread)
+	}
+}

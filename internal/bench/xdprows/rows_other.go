@@ -1,0 +1,17 @@
+//go:build !linux
+
+package xdprows
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+var openOne, openHot, openSpread, openSMP = unsupported, unsupported, unsupported, unsupported
+
+func unsupported(context.Context, bench.Env) (*bench.Sides, error) {
+	return nil, &probe.UnsupportedError{Feature: "eBPF", Reason: "this is " + runtime.GOOS + ", not Linux"}
+}

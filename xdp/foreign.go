@@ -1,0 +1,30 @@
+package xdp
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Specialize gives an object that includes bpf/tables.h the constants of this
+// rule set as it is now, for a hook of interface number port, and answers the
+// maps that stand in for its sections. The bench measures parts of the packet
+// path with it; such programs do not follow later changes of the masks.
+func (rs *RuleSet) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return nil, err
+	}
+	if err := fitSections(spec, rs.maps); err != nil {
+		return nil, err
+	}
+	v := spec.Variables[flowtallyVarFtConf]
+	if v == nil {
+		return nil, fmt.Errorf("specializing an object: %w: it has no variable %s", ErrIncompatible, flowtallyVarFtConf)
+	}
+	if err := v.Set(rs.load.config(rs.constants, h, port)); err != nil {
+		return nil, fmt.Errorf("specializing an object: %w", err)
+	}
+	return rs.maps.replacements(), nil
+}
