@@ -21,10 +21,15 @@ func TestMain(m *testing.M) {
 	}
 	// Without the privilege the tests run where they are, and say what they need.
 	isolateErr = lab.Isolate("FLOWTALLY_E2E_ISOLATED")
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(built) // "" is nothing
+	os.Exit(code)
 }
 
-var isolateErr error
+var (
+	isolateErr error
+	built      string // what build made; "" when nothing
+)
 
 // needLab gates every test of the package.
 func needLab(t *testing.T) {
@@ -48,6 +53,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	if err := os.Chmod(dir, 0o755); err != nil { // for the test without privileges
 		return "", err
 	}
