@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A writer is killed at every named step of its work, by running the same
@@ -114,7 +114,7 @@ func crashChild(path, at string) {
 		if step == name {
 			if left--; left < 0 {
 				say("stopped")
-				select {} // until killed
+				time.Sleep(time.Hour) // until killed
 			}
 		}
 	}, say)
@@ -172,9 +172,7 @@ func (k *told) line(s string) {
 
 func killAt(t *testing.T, step string) {
 	path := mirrorPath(t)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "FLOWTALLY_SHM_CHILD=crash", "FLOWTALLY_SHM_PATH="+path, "FLOWTALLY_SHM_STEP="+step)
-	cmd.Stderr = os.Stderr
+	cmd := child("crash", path, "FLOWTALLY_SHM_STEP="+step)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -244,8 +244,18 @@ func (x *tornReader) labelled(s *Snapshot, value func(Handle) (Value, error), hs
 	return nil
 }
 
-// met tells whether the reader saw enough of the writer's work to mean anything.
-func (x *tornReader) met() bool { return x.changes.Load() >= 300 && x.gone.Load() > 0 }
+// met tells whether the readers saw enough of the writer's work to mean anything.
+func met(readers []*tornReader) bool {
+	changes, gone := uint64(0), uint64(0)
+	for _, x := range readers {
+		changes += x.changes.Load()
+		gone += x.gone.Load()
+	}
+	if os.Getenv(emulator) != "" { // it is slow, and the cores are few
+		return changes >= 100
+	}
+	return changes >= 500 && gone > 0
+}
 
 func (x *tornReader) String() string {
 	return fmt.Sprintf("%d reads, %d changes seen, %d times gone, %d of %d snapshots of one cycle, %d records of history and %d lost",
@@ -264,14 +274,6 @@ func tornReads(t *testing.T) uint64 {
 	return 2e7
 }
 
-func child(t *testing.T, kind, path string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "FLOWTALLY_SHM_CHILD="+kind, "FLOWTALLY_SHM_PATH="+path)
-	cmd.Stderr = os.Stderr
-	return cmd
-}
-
 func TestTornReads(t *testing.T) {
 	target := tornReads(t)
 	least := 3 * time.Second
@@ -285,7 +287,7 @@ func TestTornReads(t *testing.T) {
 
 	start := time.Now()
 	var other uint64 // reads of the other process
-	remote := child(t, "torn-reader", path)
+	remote := child("torn-reader", path)
 	out, err := remote.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -320,15 +322,14 @@ func TestTornReads(t *testing.T) {
 	kills := 0
 	for !t.Failed() {
 		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond)
-		sum, met := atomic.LoadUint64(&other), true
+		sum := atomic.LoadUint64(&other)
 		for _, x := range readers {
 			sum += x.reads.Load()
-			met = met && x.met()
 		}
-		if sum >= target && time.Since(start) > least && kills > 2 && met && sum > 0 {
+		if sum >= target && time.Since(start) > least && kills > 2 && met(readers) {
 			break
 		}
-		if time.Since(start) > 10*least+time.Duration(target) { // 1 ns each would be fast
+		if time.Since(start) > time.Minute+100*time.Duration(target) { // 100 ns each is slow
 			t.Error("the readers hardly met the writer")
 			break
 		}
@@ -376,8 +377,7 @@ func TestTornReadsInProcess(t *testing.T) {
 			}
 		})
 	}
-	met := func() bool { return readers[0].met() && readers[1].met() }
-	for !t.Failed() && (time.Since(start) < time.Second || !met()) && time.Since(start) < 30*time.Second {
+	for !t.Failed() && (time.Since(start) < time.Second || !met(readers)) && time.Since(start) < 30*time.Second {
 		time.Sleep(10 * time.Millisecond)
 	}
 	done.Store(true)
@@ -385,7 +385,7 @@ func TestTornReadsInProcess(t *testing.T) {
 	for _, x := range readers {
 		t.Log(x)
 	}
-	if !met() {
+	if !met(readers) {
 		t.Error("the readers hardly met the writer")
 	}
 }
@@ -397,7 +397,7 @@ func startWriter(t *testing.T, path string) *exec.Cmd {
 	if r, err := Open(path, ReaderOptions{}); err == nil {
 		before = r.Status().Generation
 	}
-	cmd := child(t, "torn-writer", path)
+	cmd := child("torn-writer", path)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

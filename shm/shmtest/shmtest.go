@@ -1,0 +1,69 @@
+// Package shmtest makes mirrors for tests, on a tmpfs where there is one, and
+// holds them to their invariants at the end of the test.
+package shmtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Path answers a path for a mirror in a directory of its own, which goes with the test.
+func Path(t testing.TB) string {
+	t.Helper()
+	root := filepath.Dir(shm.Dir)
+	if st, err := os.Stat(root); err != nil || !st.IsDir() {
+		root = ""
+	}
+	dir, err := os.MkdirTemp(root, "flowtally-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "test.mirror")
+}
+
+// MustCreate creates or takes over a mirror, at a Path of its own when o has
+// none. When the test ends the writer is closed and the file checked.
+func MustCreate(t testing.TB, o shm.Options) *shm.Writer {
+	t.Helper()
+	if o.Path == "" {
+		o.Path = Path(t)
+	}
+	w, err := shm.Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		MustCheck(t, o.Path)
+	})
+	return w
+}
+
+// MustOpen opens a mirror for reading until the test ends.
+func MustOpen(t testing.TB, path string) *shm.Reader {
+	t.Helper()
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// MustCheck reports every broken invariant of the mirror at path.
+func MustCheck(t testing.TB, path string) {
+	t.Helper()
+	ps, err := shm.Check(path)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range ps {
+		t.Errorf("%s: broken invariant: %v", path, p)
+	}
+}
