@@ -66,10 +66,8 @@ func TestHeaderCompilesClean(t *testing.T) {
 				t.Skipf("needs %s", tt.name)
 			}
 			for _, program := range programs {
-				for _, level := range []string{"-O0", "-O2"} {
-					args := append(append([]string{}, tt.args...), strict...)
-					run(t, compiler, append(args, level, "-c", "-o", filepath.Join(t.TempDir(), "o"), program)...)
-				}
+				args := append(append([]string{}, tt.args...), strict...)
+				run(t, compiler, append(args, "-O2", "-c", "-o", filepath.Join(t.TempDir(), "o"), program)...)
 			}
 		})
 	}

@@ -5,9 +5,10 @@
 //     read from the BPF map's memory for every CPU and summed, the base of its
 //     source is added, and 64 blocks are published. The poller runs busy, pinned
 //     to the bench's CPU, and what counts is the CPU time of the whole process
-//     over many cycles. Against one copy, on the same CPU, of the bytes that such
-//     a cycle cannot but touch: 16 per counter and CPU are read, 24 per counter
-//     are written, and the copy is of the larger of the two.
+//     over many cycles. Against one copy, on the same CPU, of as many bytes as
+//     such a cycle cannot but touch: 16 are read per counter and CPU, and 24 are
+//     written per counter. What the cycle reads besides (the bases) is not
+//     in the floor.
 //
 // It needs the privileges to make BPF maps.
 package pollrows
