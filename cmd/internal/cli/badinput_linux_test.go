@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -133,6 +134,23 @@ func TestNoPrivilege(t *testing.T) {
 	code, out, talk := runAsNobody(t, dir, "doctor")
 	if code != exitOK || !strings.Contains(out, "CAP_NET_ADMIN") || strings.Count(out, "✗ no") < 4 {
 		t.Errorf("doctor: code %d, output %q, error %q", code, out, talk)
+	}
+}
+
+// TestMissingInterface: an interface that is not there is named, and nothing
+// is left in the kernel.
+func TestMissingInterface(t *testing.T) {
+	need.BPF(t)
+	bpffs := need.BPFFS(t)
+	name := lab.Unique("cli-")
+	code, out, talk := run(t, "run", "--embedded", "--instance", name, "--interface", "nosuch0", "--flow", "a=any",
+		"--socket", "-", "--mirror", filepath.Join(t.TempDir(), "m", "x.mirror"))
+	if code != exitFailed || out != "" || !strings.Contains(talk, "nosuch0") || !strings.Contains(talk, "\n  try: ") {
+		t.Errorf("code %d, output %q, error %q", code, out, talk)
+	}
+	t.Log(talk)
+	if pins := filepath.Join(bpffs, "flowtally", name); exists(pins) {
+		t.Errorf("pins are left in %s", pins)
 	}
 }
 
