@@ -7,6 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
+	"github.com/flowtally/flowtally/internal/bench/xdprows"
 )
 
 // benchCmd measures this machine: every figure a ratio to a floor or a peer.
@@ -20,7 +21,7 @@ type benchCmd struct {
 
 // benchRows is every row, in the order in which it is printed.
 func benchRows() []bench.Row {
-	return slices.Concat(shmrows.Rows(), pollrows.Rows())
+	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows())
 }
 
 func (c *benchCmd) Run(env *Env) error {
