@@ -19,7 +19,7 @@ help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/flowtally and bin/flowtally-plugin (pure Go, no header or library needed)
-	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/flowtally ./cmd/flowtally-plugin
+	umask 022 && CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/flowtally ./cmd/flowtally-plugin # root runs no plugin that others may write
 
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
@@ -31,7 +31,7 @@ test-user: ## the tests that need no privilege; what a machine cannot run is ski
 	$(GO) test ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
-	@.ci/need cc c++ aarch64-cc
+	@.ci/need cc c++ aarch64-cc clang bpf-headers protoc qemu-aarch64
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -timeout 20m -p 1 \
 		$$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 

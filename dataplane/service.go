@@ -34,7 +34,7 @@ type Info struct {
 	Instance string
 	Mirror   string // path of the mirror file
 	Version  string // of the program that counts
-	PID      int    // of the process that counts, in its own PID namespace
+	PID      int    // of the process that counts, in its own PID namespace; 0 while there is none: do not signal it then
 	Started  time.Time
 }
 
