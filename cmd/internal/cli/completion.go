@@ -42,12 +42,19 @@ _flowtally() {
 }
 compdef _flowtally flowtally
 `,
+	// Fish drops an empty word unless it is quoted.
 	"fish": `# flowtally: flowtally completion fish | source
 function __flowtally_complete
-	set -l words (commandline -opc) (commandline -ct)
-	flowtally __complete -- $words[2..] 2>/dev/null
+	set -l words (commandline -opc)
+	set -l cur (commandline -ct)
+	set -l found (flowtally __complete -- $words[2..] "$cur" 2>/dev/null)
+	if set -q found[1]
+		string join \n -- $found
+	else
+		__fish_complete_path "$cur"
+	end
 end
-complete -c flowtally -a '(__flowtally_complete)'
+complete -c flowtally -f -a '(__flowtally_complete)'
 `,
 }
 
