@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ type blockPlan struct {
 	rows  shm.Block
 }
 
-// feed is what one backend counts for one block or record. The slices run in parallel.
+// feed is what one backend counts for one block or record. The slices run in
+// parallel, in the order of the rows.
 type feed struct {
 	backend Backend
 	ids     []uint32 // as the backend calls them
@@ -79,10 +81,9 @@ func (p *plan) set(h shm.Handle, b Backend, id uint32, base Pair) {
 		return
 	}
 	bp := &p.blocks[index/blockSize]
-	f := bp.feedOf(b)
-	f.ids = append(f.ids, id)
-	f.at = append(f.at, uint8(index%blockSize))
-	f.base = append(f.base, base)
+	f, row := bp.feedOf(b), uint8(index%blockSize)
+	i, _ := slices.BinarySearch(f.at, row)
+	f.ids, f.at, f.base = slices.Insert(f.ids, i, id), slices.Insert(f.at, i, row), slices.Insert(f.base, i, base)
 }
 
 // row is where the block publishes index.
@@ -107,13 +108,9 @@ func (p *plan) unset(index uint32) {
 	bp, row := &p.blocks[index/blockSize], uint8(index%blockSize)
 	for i := range bp.feeds {
 		f := &bp.feeds[i]
-		for j, at := range f.at {
-			if at == row {
-				last := len(f.at) - 1
-				f.ids[j], f.at[j], f.base[j] = f.ids[last], f.at[last], f.base[last]
-				f.ids, f.at, f.base = f.ids[:last], f.at[:last], f.base[:last]
-				return
-			}
+		if j, ok := slices.BinarySearch(f.at, row); ok {
+			f.ids, f.at, f.base = slices.Delete(f.ids, j, j+1), slices.Delete(f.at, j, j+1), slices.Delete(f.base, j, j+1)
+			return
 		}
 	}
 }
@@ -203,10 +200,19 @@ func (p *plan) remember(w publisher) {
 	}
 }
 
-// fill adds each source's base and puts the totals in their rows. The lengths
-// are pinned so that the loop carries no bounds check.
+// fill adds each source's base and puts the totals in their rows, most often
+// rows that follow one another. The lengths are pinned so that the loops carry no bounds check.
 func (bp *blockPlan) fill(f *feed, pairs []Pair, now int64) {
 	at, base := f.at[:len(pairs)], f.base[:len(pairs)]
+	if first, last := at[0], at[len(at)-1]; int(last-first) == len(at)-1 {
+		rows := bp.rows[first:][:len(pairs)]
+		for j := range pairs {
+			rows[j] = shm.Value{
+				Packets: base[j].Packets + pairs[j].Packets, Bytes: base[j].Bytes + pairs[j].Bytes, SampledAt: now,
+			}
+		}
+		return
+	}
 	for j := range pairs {
 		bp.rows[at[j]%blockSize] = shm.Value{
 			Packets: base[j].Packets + pairs[j].Packets, Bytes: base[j].Bytes + pairs[j].Bytes, SampledAt: now,
