@@ -71,7 +71,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	@for p in $$($(GO) list ./...); do \
 		dir=$$($(GO) list -f '{{.Dir}}' $$p); \
 		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$(ls $$dir/*_test.go 2>/dev/null) /dev/null | awk '{print $$2}'); do \
-			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
+			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$p; done; done
 
 clean: ## remove bin/
 	rm -rf bin
