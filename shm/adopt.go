@@ -68,7 +68,7 @@ func (w *Writer) finishFrees() {
 			w.step("adopt-block-announced")
 			from, to := &b.copies[b.seq&1], &b.copies[next&1]
 			copyBlock(&to.values, &from.values)
-			to.seal(from.cycle, w.live[i], epochOf(next), 0)
+			to.seal(from.cycle, w.live[i], epochOf(next))
 			publish64(&b.seq, next)
 			w.step("adopt-block-done")
 		}

@@ -28,7 +28,7 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 		"cycle": func() {
 			w.BeginCycle()
 			w.PublishBlock(0, &vals)
-			w.PublishBlockAt(1, &vals, 1)
+			w.PublishBlock(1, &vals)
 			w.PublishRecord(hs[100].Index, Value{1, 1, 1})
 			w.AppendHistory(hs[0], Value{1, 1, 1})
 			w.EndCycle(Now())

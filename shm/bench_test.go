@@ -65,12 +65,6 @@ func BenchmarkPublishBlock(b *testing.B) {
 			w.PublishBlock(0, &same)
 		}
 	})
-	b.Run("same-time-told", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			w.PublishBlockAt(0, &same, 1e9)
-		}
-	})
 	b.Run("spread", func(b *testing.B) {
 		for b.Loop() {
 			w.PublishBlock(0, &spread)

@@ -30,3 +30,27 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestCopyBlockSame(t *testing.T) {
+	rnd := seed(t)
+	for _, avx2 := range []bool{false, true} {
+		avx2 = setAVX2(t, avx2)
+		for range 2000 {
+			var src, dst Block
+			for i := range src {
+				src[i] = Value{rnd.Uint64(), rnd.Uint64(), 5}
+			}
+			odd := rnd.IntN(2*BlockLen) - BlockLen
+			if odd >= 0 {
+				src[odd].SampledAt ^= 1 << rnd.IntN(64)
+			}
+			same := copyBlockSame(&dst, &src)
+			if dst != src {
+				t.Fatal("not a copy")
+			}
+			if same && odd >= 0 || avx2 && !same && odd < 0 {
+				t.Fatalf("row %d differs: same %v", odd, same)
+			}
+		}
+	}
+}

@@ -53,28 +53,11 @@ func (w *Writer) outside(call string) {
 
 // PublishBlock publishes the values of block's 64 counters as one unit. Rows
 // that belong to no counter are ignored. It allocates nothing.
-//
-// It looks for the oldest and the newest time of the values; PublishBlockAt is
-// told.
 func (w *Writer) PublishBlock(block int, values *Block) {
 	if !w.inCycle {
 		w.outside("PublishBlock")
 		return
 	}
-	w.publishBlock(block, values, 0)
-}
-
-// PublishBlockAt is PublishBlock for values of which at least one was sampled,
-// and every one that was, at time at. It takes half as long.
-func (w *Writer) PublishBlockAt(block int, values *Block, at int64) {
-	if !w.inCycle {
-		w.outside("PublishBlockAt")
-		return
-	}
-	w.publishBlock(block, values, at)
-}
-
-func (w *Writer) publishBlock(block int, values *Block, at int64) {
 	b, live := &w.v.blocks[block], w.live[block]
 	if live == 0 {
 		return // nobody's: readers do not look at it, and it stays as it is
@@ -84,18 +67,21 @@ func (w *Writer) publishBlock(block int, values *Block, at int64) {
 	announce64(&b.intent, next)
 	w.step("publish-block-announced")
 	c := &b.copies[next&1]
-	copyBlock(&c.values, values)
+	same := copyBlockSame(&c.values, values)
 	w.step("publish-block-half-filled")
-	c.seal(w.cycle, live, epochOf(next), at)
+	if at := values[0].SampledAt; same && live == ^uint64(0) {
+		c.head(w.cycle, live, epochOf(next), at, at)
+	} else {
+		c.seal(w.cycle, live, epochOf(next))
+	}
 	w.step("publish-block-filled")
 	publish64(&b.seq, next)
 	w.step("publish-block-done")
 }
 
 // seal completes a copy whose values were filled in: rows that are not live
-// become zero, and the header tells what the copy holds. at is when all of it
-// was sampled, 0 to find out.
-func (c *copyMem) seal(cycle, live, epoch uint64, at int64) {
+// become zero, and the header tells what the copy holds.
+func (c *copyMem) seal(cycle, live, epoch uint64) {
 	used := bits.Len64(live)
 	if live != ^uint64(0) {
 		clearRows(c.values[used:])
@@ -103,10 +89,11 @@ func (c *copyMem) seal(cycle, live, epoch uint64, at int64) {
 			storeValue(&c.values[bits.TrailingZeros64(dead)], Value{})
 		}
 	}
-	oldest, newest := at, at
-	if at == 0 {
-		oldest, newest = c.bounds(used)
-	}
+	oldest, newest := c.bounds(used)
+	c.head(cycle, live, epoch, oldest, newest)
+}
+
+func (c *copyMem) head(cycle, live, epoch uint64, oldest, newest int64) {
 	store64(&c.cycle, cycle)
 	storeTime(&c.oldest, oldest)
 	storeTime(&c.newest, newest)

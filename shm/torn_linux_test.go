@@ -61,7 +61,7 @@ func tornWriter(w *Writer, stop func() bool) (err error) {
 		}
 		vals[churn.Index/64][churn.Index%64] = patterned(uint64(churn.Generation)<<32 | n&0xffffffff)
 		w.BeginCycle()
-		w.PublishBlockAt(0, &vals[0], 0)
+		w.PublishBlock(0, &vals[0])
 		w.PublishRecord(fast.Index, patterned(n))
 		w.PublishBlock(1, &vals[1])
 		w.AppendHistory(fast, patterned(n))

@@ -167,7 +167,7 @@ func (w *Writer) publishAbsent(i uint32, freed bool) {
 	copyBlock(&to.values, &from.values)
 	storeValue(&to.values[i%BlockLen], Value{})
 	w.step("republish-half-filled")
-	to.seal(from.cycle, live, epochOf(next), 0)
+	to.seal(from.cycle, live, epochOf(next))
 	publish64(&b.seq, next)
 	w.step("republish-done")
 }

@@ -1,0 +1,7 @@
+//go:build race || !amd64
+
+package shm
+
+import "testing"
+
+func setAVX2(*testing.T, bool) bool { return false }
