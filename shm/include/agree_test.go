@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -21,7 +22,7 @@ func newMirror(t *testing.T, o shm.Options) (string, *shm.Writer) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "flowtally-c-")
 	if err != nil {
-		t.Skipf("needs /dev/shm: %v", err)
+		need.Missing(t, "shm", err.Error())
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	o.Path = filepath.Join(dir, "c.mirror")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -108,7 +109,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.code == "" {
-				t.Skip("needs root: to give a file away")
+				need.Missing(t, "root", "a file cannot be given away")
 			}
 			out, err := exec.CommandContext(t.Context(), dump, tt.path).CombinedOutput()
 			if err == nil || !strings.HasPrefix(string(out), tt.path+": "+tt.code+" mirror: ") {
