@@ -15,6 +15,10 @@ type classifier interface {
 	prepare(rules []Rule) (reload bool, err error)
 	// constants are those of the next load.
 	constants() constants
+	// adopt: the programs that run were built with need and tuples, by a process
+	// before this one. It answers their constants, as if they had been loaded and
+	// settled here, or false when they do not serve all rules.
+	adopt(need uint32, tuples []loadedTuple) (constants, bool)
 	// settle: no program runs with constants older than the last.
 	settle()
 	// abandon removes rules that were prepared for constants that never ran.
@@ -34,4 +38,10 @@ type classifier interface {
 type constants struct {
 	need   uint32
 	tuples []flowtallyFtTuple
+}
+
+// loadedTuple is what the meta map keeps of a tuple in the programs.
+type loadedTuple struct {
+	id     uint8
+	single bool
 }

@@ -1,8 +1,11 @@
 package xdp
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf"
 )
@@ -24,6 +27,12 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	}
 	return &loader{spec: spec, maps: m, g: g}, nil
 }
+
+// objectHash names the object that this process loads programs from; never 0.
+var objectHash = sync.OnceValue(func() uint64 {
+	sum := sha256.Sum256(_FlowtallyBytes)
+	return binary.LittleEndian.Uint64(sum[:]) | 1
+})
 
 // fitSections gives the data sections the size of the maps that stand in for
 // them. Their type says the size of the object's placeholder, so it is dropped.

@@ -12,26 +12,28 @@ import (
 //	header    magic, layout, rules, counters, slots, units, cpus, block
 //	tuples    64 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, 0...
+//	loaded    what the attached programs were built from: object, need, tuples, ids and flags by place (64)
 //	counters  of: used, cookie, base packets, base bytes, length of owner, owner (11)
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 1
+	metaLayout = 2
 
 	metaHeader      = 8
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
+	metaLoadedWords = 3 + maxTuples
 	metaCountWords  = 16
 	metaOwnerMax    = (metaCountWords - 5) * 8
 	metaInterfaceSz = 16
 )
 
 type meta struct {
-	header, tuples, ports, counters, dir []uint64
+	header, tuples, ports, loaded, counters, dir []uint64
 }
 
 func metaBytes(g geometry) int {
-	return pages(8 * (metaHeader + maxTuples*metaTupleWords + maxPorts*metaPortWords + g.counters*metaCountWords + g.units))
+	return pages(8 * (metaHeader + maxTuples*metaTupleWords + maxPorts*metaPortWords + metaLoadedWords + g.counters*metaCountWords + g.units))
 }
 
 func metaOf(mem []uint64, g geometry) *meta {
@@ -44,6 +46,7 @@ func metaOf(mem []uint64, g geometry) *meta {
 		header:   cut(metaHeader),
 		tuples:   cut(maxTuples * metaTupleWords),
 		ports:    cut(maxPorts * metaPortWords),
+		loaded:   cut(metaLoadedWords),
 		counters: cut(g.counters * metaCountWords),
 		dir:      cut(g.units),
 	}
@@ -90,6 +93,30 @@ func (m *meta) masks() map[uint8]*words {
 		}
 	}
 	return all
+}
+
+// setLoaded notes that every attached program is of the object that has this
+// hash, built with c. clearLoaded comes before the first of them is exchanged.
+func (m *meta) setLoaded(object uint64, c constants) {
+	m.loaded[1], m.loaded[2] = uint64(c.need), uint64(len(c.tuples))
+	for i, t := range c.tuples {
+		m.loaded[3+i] = uint64(t.Id) | uint64(t.Flags)<<32
+	}
+	atomic.StoreUint64(&m.loaded[0], object)
+}
+
+func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
+
+// loadedFrom gives back what setLoaded noted, if it was for the same object.
+func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok bool) {
+	n := m.loaded[2]
+	if atomic.LoadUint64(&m.loaded[0]) != object || n > maxTuples {
+		return 0, nil, false
+	}
+	for _, w := range m.loaded[3 : 3+n] {
+		tuples = append(tuples, loadedTuple{id: uint8(w), single: w>>32&tupleSingle != 0})
+	}
+	return uint32(m.loaded[1]), tuples, true
 }
 
 // counterRecord is a counter's record: who owns it and where its count began.

@@ -156,3 +156,35 @@ func (t *tables) recoverTuple(u *tuple) {
 		t.rehash = append(t.rehash, u)
 	}
 }
+
+// adopt takes the programs that run for those of these constants, when every
+// rule is where they look for it.
+func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
+	var places []*tuple
+	for _, l := range loaded {
+		u := t.tuples[l.id%maxTuples]
+		if u == nil || slices.Contains(places, u) {
+			return constants{}, false
+		}
+		if u.rules == 0 {
+			u.hashed = !l.single
+		}
+		if u.hashed == l.single {
+			return constants{}, false
+		}
+		places = append(places, u)
+	}
+	for _, u := range t.tuples {
+		if u != nil && u.rules > 0 && (!slices.Contains(places, u) || u.need&^need != 0) {
+			return constants{}, false
+		}
+	}
+	c := constants{need: need}
+	for _, u := range places {
+		u.best = t.bestRank(u)
+		c.tuples = append(c.tuples, u.constants(!u.hashed))
+	}
+	t.next, t.nextNeed = places, need
+	t.settle()
+	return c, true
+}

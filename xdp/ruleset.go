@@ -105,7 +105,7 @@ func (rs *RuleSet) open(o Options) error {
 	if found {
 		return rs.resume()
 	}
-	return nil
+	return rs.reload()
 }
 
 func (rs *RuleSet) createMaps(g geometry) error {
@@ -176,15 +176,26 @@ func (rs *RuleSet) build() error {
 	return nil
 }
 
-// resume puts programs of this process in the place of those that it found.
+// resume takes up the programs that a process left attached. They stay as they
+// are when they are of this version and serve the rules; otherwise programs of
+// this process take their place.
 func (rs *RuleSet) resume() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.adoptHooks()
-	if err := rs.reload(); err != nil {
+	// What the dead process took out may be looked at until now.
+	if err := rs.wait(); err != nil {
 		return err
 	}
-	return rs.wait()
+	need, tuples, ok := rs.meta.loadedFrom(objectHash())
+	if ok {
+		rs.constants, ok = rs.class.adopt(need, tuples)
+	}
+	if ok {
+		rs.log.Info("adopted the programs that count", "hooks", len(rs.hooks))
+		return nil
+	}
+	return rs.reload()
 }
 
 // wait for a grace period.
@@ -214,6 +225,7 @@ func (rs *RuleSet) reload() error {
 		}
 		fresh[h] = p
 	}
+	rs.meta.clearLoaded()
 	for h, p := range fresh {
 		if err := h.update(p); err != nil {
 			rs.log.Error("exchanging a program", "interface", h.name, "hook", h.hook, "error", err)
@@ -228,6 +240,7 @@ func (rs *RuleSet) reload() error {
 	}
 	rs.class.settle()
 	rs.constants = c
+	rs.meta.setLoaded(objectHash(), c)
 	return nil
 }
 

@@ -1,0 +1,125 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// Probe says what of this package works here and on an interface of the calling
+// thread's network namespace. It attaches nothing: a driver may reset its
+// queues for a program.
+func Probe(ifname string) []probe.Result {
+	all := []probe.Result{
+		probe.Ask("eBPF maps", "", probeMap()),
+		probe.Ask("XDP programs", "", permission(features.HaveProgramType(ebpf.XDP))),
+		probe.Ask("TCX", "", probeTCX()),
+		probe.Ask("bpffs", "/sys/fs/bpf", probeBPFFS()),
+	}
+	ifi, err := net.InterfaceByName(ifname)
+	if err != nil {
+		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: err.Error(), Fix: "see ip link"})
+	}
+	native := probe.Ask("native XDP", ifname, probeNative(ifi))
+	return append(all, native, probe.Ask("free XDP hook", ifname, probeHook(ifi)))
+}
+
+// permission turns a refusal for lack of rights into a conclusive no.
+func permission(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return &probe.UnsupportedError{Feature: "eBPF", Reason: "not permitted: " + err.Error(),
+			Fix: "run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"}
+	}
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return &probe.UnsupportedError{Feature: "eBPF", Reason: err.Error(), Fix: "use a kernel of 6.1 or later"}
+	}
+	return err
+}
+
+func probeMap() error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: mmapable})
+	if err != nil {
+		return permission(err)
+	}
+	return m.Close()
+}
+
+// probeTCX asks for the programs of a hook, which changes nothing.
+func probeTCX() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding lo: %w", err)
+	}
+	_, err = link.QueryPrograms(link.QueryOptions{Target: lo.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
+		return &probe.UnsupportedError{Feature: "TCX", Reason: "the kernel has none: " + err.Error(), Fix: "use a kernel of 6.6 or later, or count ingress only"}
+	}
+	return permission(err)
+}
+
+func probeBPFFS() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil {
+		return fmt.Errorf("looking at /sys/fs/bpf: %w", err)
+	}
+	if fs.Type != unix.BPF_FS_MAGIC {
+		return &probe.UnsupportedError{Feature: "bpffs", Object: "/sys/fs/bpf", Reason: "not mounted", Fix: "mount -t bpf bpf /sys/fs/bpf"}
+	}
+	return nil
+}
+
+func probeHook(ifi *net.Interface) error {
+	if id := xdpProgram(ifi.Index); id != 0 {
+		return &probe.UnsupportedError{Feature: "free XDP hook", Object: ifi.Name, Reason: "held by " + holder(ifi.Index),
+			Fix: "detach it, or count with its owner's help"}
+	}
+	return nil
+}
+
+// The netdev family of generic netlink, since 6.3 (Documentation/netlink/specs/netdev.yaml).
+const (
+	netdevCmdDevGet      = 1
+	netdevAttrIfindex    = 1
+	netdevAttrFeatures   = 3
+	netdevFeatureXDPPass = 1 // NETDEV_XDP_ACT_BASIC
+)
+
+// probeNative asks the driver's own statement.
+func probeNative(ifi *net.Interface) error {
+	f, err := netlink.GenlFamilyGet("netdev")
+	if err != nil {
+		return fmt.Errorf("asking for XDP features: the kernel does not say (it takes 6.3): %w", err)
+	}
+	req := nl.NewNetlinkRequest(int(f.ID), 0)
+	req.AddData(&nl.Genlmsg{Command: netdevCmdDevGet, Version: uint8(f.Version)})
+	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifi.Index))))
+	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return fmt.Errorf("asking for XDP features: %w", err)
+	}
+	for _, a := range answers {
+		attrs, err := nl.ParseRouteAttr(a[nl.SizeofGenlmsg:])
+		if err != nil {
+			return fmt.Errorf("reading XDP features: %w", err)
+		}
+		for _, at := range attrs {
+			if at.Attr.Type&0x3fff == netdevAttrFeatures && len(at.Value) >= 8 {
+				if nl.NativeEndian().Uint64(at.Value)&netdevFeatureXDPPass != 0 {
+					return nil
+				}
+				return &probe.UnsupportedError{Feature: "native XDP", Object: ifi.Name, Reason: "the driver has none",
+					Fix: "use mode generic or auto, or another device"}
+			}
+		}
+	}
+	return errors.New("asking for XDP features: no answer")
+}

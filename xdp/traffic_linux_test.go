@@ -1,0 +1,364 @@
+package xdp
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// flood sends flows of UDP from the far end and says what of each was sent.
+func flood(t testing.TB, e *lab.End, flows, size int, o lab.SenderOptions) *lab.Sender {
+	t.Helper()
+	streams := make([]lab.Stream, flows)
+	for i := range streams {
+		streams[i] = lab.Stream{Name: ownerName(i), Frames: [][]byte{udp4(0x0a000001, 0x0a000002, uint16(1000+i), 53, size)}}
+	}
+	s, err := e.NewSender(streams, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func floodRules(t testing.TB, rs *RuleSet, flows int) (ids []uint32) {
+	t.Helper()
+	var rules []Rule
+	for i := range flows {
+		id := mustCounter(t, rs, ownerName(i))
+		ids = append(ids, id)
+		r := exact4(0x0a000001, 0x0a000002, uint16(1000+i), 53, id)
+		r.Order = uint32(i)
+		r.Key.Out.Flags |= FlagIPv4
+		r.Mask.Out.Flags &^= FlagEgress
+		rules = append(rules, r)
+	}
+	mustAdd(t, rs, rules...)
+	return ids
+}
+
+func compareCounts(t testing.TB, rs *RuleSet, ids []uint32, s *lab.Sender) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]Pair, len(ids))
+	if err := rs.Read(ids, got); err != nil {
+		t.Fatal(err)
+	}
+	for i, sent := range s.Sent() {
+		if got[i] != (Pair(sent)) {
+			t.Errorf("flow %d: counted %+v of %+v", i, got[i], sent)
+		}
+	}
+}
+
+// TestVeth sends a known number of packets to each mode, on ingress, and
+// through TCX on egress.
+func TestVeth(t *testing.T) {
+	const flows, packets = 8, 200_000
+	for _, mode := range []struct {
+		name string
+		mode Mode
+	}{{"native", ModeNative}, {"generic", ModeGeneric}} {
+		t.Run(mode.name, func(t *testing.T) {
+			w := testWire(t)
+			rs := openTest(t, Options{MaxRules: 1024})
+			ids := floodRules(t, rs, flows)
+			if got := attach(t, rs, w.Near, AttachOptions{Mode: mode.mode, Ingress: true}); len(got) != 1 || got[0].Mode != mode.name {
+				t.Fatalf("attachments: got %+v", got)
+			}
+			s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
+			if err := s.Run(context.Background(), packets); err != nil {
+				t.Fatal(err)
+			}
+			compareCounts(t, rs, ids, s)
+		})
+	}
+	t.Run("egress", func(t *testing.T) {
+		w := testWire(t)
+		rs := openTest(t, Options{MaxRules: 1024})
+		ids := floodRules(t, rs, flows)
+		attach(t, rs, w.Far, AttachOptions{Egress: true})
+		s := flood(t, w.Far, flows, 100, lab.SenderOptions{Stack: true})
+		if err := s.Run(context.Background(), packets); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Refused(); n != 0 {
+			t.Fatalf("%d frames were refused behind the hook", n)
+		}
+		compareCounts(t, rs, ids, s)
+	})
+}
+
+// TestPairsBelongTogether reads while both CPUs count packets of one size: every
+// single value is bytes of exactly its packets.
+func TestPairsBelongTogether(t *testing.T) {
+	const flows, size = 2, 100
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, rs, flows)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	done := make(chan error, 2)
+	var senders []*lab.Sender
+	for cpu := range 2 {
+		s := flood(t, w.Far, flows, size, lab.SenderOptions{CPU: cpu + 1})
+		senders = append(senders, s)
+		go func() { done <- s.Run(ctx, 1<<40) }()
+	}
+	got := make([]Pair, len(ids))
+	var reads, changes uint64
+	last := make([]Pair, len(ids))
+	for ctx.Err() == nil {
+		for range 1000 {
+			if err := rs.Read(ids, got); err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range got {
+				if p.Bytes != p.Packets*size {
+					t.Fatalf("read %d: %d packets and %d bytes", reads, p.Packets, p.Bytes)
+				}
+				if p != last[i] {
+					changes++
+				}
+				last[i] = p
+			}
+			reads += uint64(len(ids))
+		}
+	}
+	for range senders {
+		<-done
+	}
+	t.Logf("%d reads, %d of them of a new value", reads, changes)
+	if changes < 10_000 {
+		t.Errorf("only %d reads met a new value", changes)
+	}
+	drain, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	sent := make([]Pair, len(ids))
+	for _, s := range senders {
+		if err := s.Drain(drain); err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range s.Sent() {
+			sent[i].Packets += x.Packets
+			sent[i].Bytes += x.Bytes
+		}
+	}
+	if err := rs.Read(ids, got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range sent {
+		if got[i] != sent[i] {
+			t.Errorf("flow %d: counted %+v of %+v", i, got[i], sent[i])
+		}
+	}
+}
+
+// TestRulesChangeUnderTraffic adds and removes other rules, of masks known and
+// new, while packets flow: no packet of the rules that stay is lost.
+func TestRulesChangeUnderTraffic(t *testing.T) {
+	const flows, packets = 4, 1_500_000
+	rng := testRand(t)
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 4096})
+	ids := floodRules(t, rs, flows)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	other := mustCounter(t, rs, "other")
+	s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
+	var stop atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		err := s.Run(context.Background(), packets)
+		stop.Store(true)
+		done <- err
+	}()
+	world := world{rng}
+	var live []Rule
+	rounds, order := 0, uint32(1000)
+	for !stop.Load() {
+		rounds++
+		mask := world.mask(2)
+		var add []Rule
+		for range 1 + rng.IntN(20) {
+			order++
+			r := world.rule(mask, order, other)
+			// Lower than the rules that count, so that it takes nothing from them.
+			r.Priority, r.Drop = 9, false
+			if rng.IntN(2) == 0 {
+				// A neighbour in the tuple of the rules that count.
+				r = exact4(0x0a000001, 0x0a000003, uint16(order), uint16(rng.IntN(1000)), other)
+				r.Mask.Out.Flags &^= FlagEgress
+				r.Order = order
+			}
+			add = append(add, r)
+		}
+		if err := rs.Add(add...); err != nil {
+			t.Fatal(err)
+		}
+		live = append(live, add...)
+		if len(live) > 200 {
+			rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+			if err := rs.Remove(live[50:]...); err != nil {
+				t.Fatal(err)
+			}
+			live = live[:50]
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d rounds of changes, %d loads of programs", rounds, rs.Stats().Programs)
+	compareCounts(t, rs, ids, s)
+}
+
+const childEnv = "FLOWTALLY_XDP_CHILD"
+
+// TestChild is not a test: it is the process that TestKill kills.
+func TestChild(t *testing.T) {
+	arg := os.Getenv(childEnv)
+	if arg == "" {
+		t.Skip("a child of TestKillMinusNine")
+	}
+	rng := testRand(t)
+	rs, err := Open(Options{PinDir: arg, MaxRules: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("open")
+	// Changes without end, until it is killed: whatever instant that is.
+	w := world{rng}
+	var live []Rule
+	for i := uint32(1); ; i++ {
+		c, err := rs.AllocCounter(fmt.Sprint("churn-", i%64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mask := w.mask(1 + rng.IntN(2))
+		for range 5 {
+			r := w.rule(mask, rng.Uint32(), c.ID)
+			r.Priority, r.Drop = 9, false
+			if err := rs.Add(r); err == nil {
+				live = append(live, r)
+			}
+		}
+		for len(live) > 20 {
+			if err := rs.Remove(live[0]); err != nil {
+				t.Fatal(err)
+			}
+			live = live[1:]
+		}
+	}
+}
+
+// TestKillMinusNine kills a process that changes rules, under traffic, again and
+// again, and takes up its pins: the rules that it left alone have counted every
+// packet, and what is adopted is whole.
+func TestKillMinusNine(t *testing.T) {
+	const flows, packets, kills = 4, 2_000_000, 12
+	rng := testRand(t)
+	w := testWire(t)
+	dir := pinDir(t)
+	rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := floodRules(t, rs, flows)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := flood(t, w.Far, flows, 100, lab.SenderOptions{Rate: 400_000})
+	done := make(chan error, 1)
+	go func() { done <- s.Run(context.Background(), packets) }()
+	for kill := range kills {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestChild$")
+		cmd.Env = append(os.Environ(), childEnv+"="+dir)
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(100+rng.IntN(250)) * time.Millisecond)
+		cmd.Process.Kill()
+		if err := cmd.Wait(); err == nil || strings.Contains(out.String(), "FAIL") {
+			t.Fatalf("kill %d: the child ended by itself: %v\n%s", kill, err, out.String())
+		}
+		start := time.Now()
+		rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+		if err != nil {
+			t.Fatalf("kill %d: %v", kill, err)
+		}
+		t.Logf("kill %d: %d rules adopted in %v", kill, rs.Stats().Rules, time.Since(start))
+		if err := rs.verify(); err != nil {
+			t.Fatalf("kill %d: %v", kill, err)
+		}
+		if n := len(rs.Attachments()); n != 1 {
+			t.Fatalf("kill %d: %d attachments", kill, n)
+		}
+		for i := range flows {
+			c, err := rs.AllocCounter(ownerName(i))
+			if err != nil || !c.Adopted || c.ID != ids[i] {
+				t.Fatalf("kill %d: counter of flow %d: %+v, %v", kill, i, c, err)
+			}
+		}
+		if err := rs.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	rs, err = Open(Options{PinDir: dir, MaxRules: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rs.Destroy()
+	compareCounts(t, rs, ids, s)
+}
+
+// verify checks that the tables in memory say what the model says.
+func (rs *RuleSet) verify() error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	t := rs.class.(*tables)
+	slots := 0
+	for _, s := range t.table.slots {
+		if !free(s) {
+			slots++
+		}
+	}
+	want := 0
+	for _, u := range t.tuples {
+		if u == nil {
+			continue
+		}
+		for _, c := range u.chains {
+			if !u.hashed {
+				if !t.owns(u, c.entries[0]) || len(u.chains) != 1 {
+					return fmt.Errorf("tuple %d: its single slot is not its key's", u.id)
+				}
+				continue
+			}
+			want++
+			if !probeSlots(&t.table, c.hash, c.entries[0]) {
+				return fmt.Errorf("tuple %d: a key is not found", u.id)
+			}
+		}
+	}
+	if slots != want {
+		return fmt.Errorf("%d slots are taken by %d keys", slots, want)
+	}
+	return nil
+}
