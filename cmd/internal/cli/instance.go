@@ -33,12 +33,10 @@ type instanceName string
 
 var instancePattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// UnmarshalText is called by the parser, for flags and for the environment.
+// UnmarshalText is called by the parser, for flags and for the environment,
+// where a variable that is set to nothing names nothing.
 func (n *instanceName) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		text = []byte("default")
-	}
-	if !instancePattern.Match(text) {
+	if len(text) > 0 && !instancePattern.Match(text) {
 		return fmt.Errorf("%q: a name has 1 to 32 of a-z, 0-9 and -", text)
 	}
 	*n = instanceName(text)

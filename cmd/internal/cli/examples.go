@@ -1,0 +1,98 @@
+package cli
+
+// What --help of a command shows below its first line. Every line that starts
+// with "flowtally" is parsed by a test.
+
+// Help is shown by run --help.
+func (*runCmd) Help() string {
+	return `Launches the plugin, which counts with privilege, and serves the control socket of "flowtally flows". At SIGINT or SIGTERM it detaches what it attached, unless xdp.keep_pins says to go on counting; the mirror's last values stay readable, and totals go on at the next start.
+
+Examples:
+
+  flowtally run --config /etc/flowtally/default.yaml
+
+  flowtally run --interface eth0 --flow 'web=tcp dport 443' --flow 'rest=any'
+
+  flowtally run --backend sim --flow 'web=tcp dport 443' --socket - --embedded`
+}
+
+// Help is shown by get --help.
+func (*getCmd) Help() string {
+	return `Works while the writer is dead, and says so. A counter that was never sampled has no value: "-" in the table, null in JSON.
+
+Examples:
+
+  flowtally get
+
+  flowtally get -o json web dns
+
+  flowtally get --strict --instance edge web`
+}
+
+// Help is shown by top --help.
+func (*topCmd) Help() string {
+	return `A rate is what was counted between two samples, over the time between them; "-" where no new sample came. Where standard output is no terminal, tables are printed one after the other.
+
+Examples:
+
+  flowtally top --sort rate
+
+  flowtally top --count 2 --interval 5s web dns`
+}
+
+// Help is shown by watch --help.
+func (*watchCmd) Help() string {
+	return `Changes are written to the mirror's history every mirror.history_period. Where they come faster than they are read, exactly how many were lost is said in their place.
+
+Examples:
+
+  flowtally watch web
+
+  flowtally watch --history -o json`
+}
+
+// Help is shown by flows add --help.
+func (*flowsAddCmd) Help() string {
+	return `Examples:
+
+  flowtally flows add web 'ipv4 dst 192.0.2.10 tcp dport 443'
+
+  flowtally flows add tenant-7 'vxlan vni 7 inner udp' --interface eth0 --label tenant=7
+
+  flowtally flows add blocked 'ipv6 src 2001:db8::/32' --action drop --priority 10`
+}
+
+// Help is shown by check --help.
+func (*checkCmd) Help() string {
+	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. Whoever owns a mirror, it is only read.
+
+Examples:
+
+  flowtally check
+
+  flowtally check --mirror /dev/shm/flowtally/edge.mirror -o json
+
+  flowtally check --config /etc/flowtally/default.yaml`
+}
+
+// Help is shown by doctor --help.
+func (*doctorCmd) Help() string {
+	return `An answer is yes, no or inconclusive: the question could not be asked, mostly for want of a privilege. Nothing is attached to an interface to find out.
+
+Examples:
+
+  flowtally doctor
+
+  flowtally doctor eth0 eth1 --strict -o json`
+}
+
+// Help is shown by completion --help.
+func (*completionCmd) Help() string {
+	return `Commands, flags, their values, interfaces and the names of counters are completed.
+
+  source <(flowtally completion bash)
+
+  source <(flowtally completion zsh)
+
+  flowtally completion fish | source`
+}

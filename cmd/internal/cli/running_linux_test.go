@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin/plugintest"
+)
+
+// newRunning is an instance in memory beside a mirror that has values.
+func newRunning(t *testing.T, strict bool) (r *running, fake *plugintest.Fake, talk *lockedBuffer) {
+	t.Helper()
+	dir := t.TempDir()
+	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
+	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newTestWriter(path, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.w.Close() })
+	w.publish(false)
+	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{
+		Mirror: dataplane.MirrorConfig{Path: path}, Flows: []flow.Flow{{Name: "web"}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	talk = &lockedBuffer{}
+	env := &Env{Context: t.Context(), Stdout: &bytes.Buffer{}, Stderr: talk, Logger: slog.New(slog.NewTextHandler(talk, nil))}
+	return &running{env: env, svc: svc, instance: "default", strict: strict}, svc.(*plugintest.Fake), talk
+}
+
+var grave = dataplane.Condition{
+	Code: "interface-missing", Severity: dataplane.High, Object: "eth9", Text: "eth9 is gone", Fix: "plug it in",
+}
+
+// TestStrict: a grave condition is an exit code for who asks for it, and for
+// nobody else.
+func TestStrict(t *testing.T) {
+	r, fake, talk := newRunning(t, true)
+	mild := grave
+	mild.Severity = dataplane.Medium
+	fake.SetConditions(mild)
+	if err := r.announce(); err != nil {
+		t.Errorf("a mild condition: %v", err)
+	}
+	fake.SetConditions(grave)
+	if err := r.serve(nil); !errors.Is(err, exitError(exitDegraded)) {
+		t.Errorf("a grave condition: %v, want exit code 3", err)
+	}
+	if want := "flowtally: eth9: eth9 is gone (interface-missing)\n  try: plug it in\n"; !strings.Contains(talk.String(), want) {
+		t.Errorf("said %q, want %q in it", talk, want)
+	}
+	r.strict = false
+	if err := r.announce(); err != nil {
+		t.Errorf("not strict: %v", err)
+	}
+}
+
+// TestServeEnds: with the context in good order, with the instance as an error.
+func TestServeEnds(t *testing.T) {
+	r, fake, talk := newRunning(t, false)
+	served := make(chan error, 1)
+	go func() { served <- r.serve(nil) }()
+	said := func(want string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(talk.String(), want); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%q was not said in %q", want, talk)
+			}
+		}
+	}
+	said("msg=counting")
+	fake.Emit(dataplane.Event{Kind: dataplane.PluginRestarted, Object: "plugin", Text: "restarted it", Lost: 3})
+	said(`level=WARN msg="restarted it" event=plugin-restarted object=plugin events_lost=3`)
+	if err := fake.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-served; !errors.Is(err, dataplane.ErrClosed) || !strings.Contains(err.Error(), "ended by itself") {
+		t.Errorf("the instance ended: %v", err)
+	}
+
+	r, _, talk = newRunning(t, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.env.Context = ctx
+	go func() { served <- r.serve(nil) }()
+	said("msg=counting")
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("the context ended: %v", err)
+	}
+}
