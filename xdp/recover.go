@@ -128,14 +128,16 @@ func (t *tables) recoverSingles() {
 // and by the next ones.
 func (t *tables) recoverTuple(u *tuple) {
 	single := unitOf(atomic.LoadUint64(&t.singles[u.id]))
-	if len(u.chains) > 1 {
-		u.hashed = true
+	for key, c := range u.chains {
+		// Only the key that the programs were built with is ever in the single slot.
+		if single != c.entries[0] || len(u.chains) > 1 {
+			u.hashed = true
+		} else {
+			u.key = key
+		}
 	}
 	for key, c := range u.chains {
 		if !u.hashed {
-			if single != c.entries[0] {
-				atomic.StoreUint64(&t.singles[u.id], t.slot(c.entries[0], c.hash))
-			}
 			continue
 		}
 		if _, ok := t.table.find(c.hash, c.entries[0]); ok {

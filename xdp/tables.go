@@ -126,7 +126,7 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 	t.lowerRanks(u, r.rank())
 	if c == nil {
 		c = &chain{hash: u.hash(packed)}
-		if err := t.insert(u, c, unit); err != nil {
+		if err := t.insert(u, key, c, unit); err != nil {
 			t.dropEntry(unit)
 			return err
 		}
@@ -182,10 +182,11 @@ func (t *tables) slot(unit uint32, hash uint64) uint64 {
 }
 
 // insert makes the first entry of a key findable. A tuple that has been one
-// key, and so one slot, and gets a second is hashed from the next load on; until
-// then its first key is in both places.
-func (t *tables) insert(u *tuple, c *chain, unit uint32) error {
-	if !u.hashed && len(u.chains) == 0 {
+// key, and gets another, is hashed from the next load on; until then its first
+// key is in both places.
+func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
+	if !u.hashed && len(u.chains) == 0 && (u.place < 0 || u.key == key) {
+		u.key = key
 		atomic.StoreUint64(&t.singles[u.id], t.slot(unit, c.hash))
 		return nil
 	}

@@ -1,13 +1,18 @@
 package xdp
 
+import "encoding/binary"
+
 // tuple is one distinct mask and the rules that have it.
 type tuple struct {
 	id   uint8
 	mask words
 	word []uint8 // the words that mask has, ascending
 	need uint32  // of all its rules, ever
-	// hashed: its keys are in the slot table; otherwise its one key is in slot id.
+	// hashed: its keys are in the slot table; otherwise its one key is a constant
+	// of the programs, and its slot is the single slot id.
 	hashed bool
+	// key is that key, packed. A tuple that programs know takes no other one.
+	key string
 	// place in the running programs, or -1: no program knows it.
 	place  int
 	chains map[string]*chain // by packed words
@@ -44,9 +49,12 @@ func (t *tuple) hash(packed []uint64) uint64 { return hashOf(t.id, t.word, packe
 
 // constants of the tuple for a load; hashed as it will be then.
 func (t *tuple) constants(single bool) flowtallyFtTuple {
-	c := flowtallyFtTuple{Id: uint32(t.id), N: uint32(len(t.word)), Mask: t.mask}
+	c := flowtallyFtTuple{Id: uint32(t.id), Single: uint32(t.id) * 8, N: uint32(len(t.word)), Mask: t.mask}
 	if single {
 		c.Flags = tupleSingle
+		for i, w := range t.word {
+			c.Key[w] = binary.NativeEndian.Uint64([]byte(t.key)[8*i:])
+		}
 	}
 	for i, w := range t.word {
 		c.Words |= 1 << w

@@ -24,7 +24,7 @@ enum ft_need {
 };
 
 enum ft_tuple_flags {
-	FT_T_SINGLE = 1, /* one rule: its slot is slots[id], nothing is hashed */
+	FT_T_SINGLE = 1, /* one key, which is here: its slot is slots[id], nothing is hashed */
 };
 
 /* One distinct mask. Its place in the array is its place in the search. */
@@ -34,7 +34,10 @@ struct ft_tuple {
 	__u32 words; /* bit w: mask[w] is not 0 */
 	__u32 n;     /* how many those are, */
 	__u8 word[24]; /* and which */
+	__u32 single; /* offset of slots[id] */
+	__u32 spare;
 	__u64 mask[FT_WORDS];
+	__u64 key[FT_WORDS]; /* of a single tuple */
 };
 
 /* Masks of offsets are in bytes. */

@@ -52,7 +52,7 @@ SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
 {
 	const volatile struct ft_config *c = ft_config();
-	__u64 slot = FT_MATCH(xdp, ctx, 0);
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
 
 	if (!slot)
 		return XDP_PASS;
@@ -75,7 +75,7 @@ int flowtally_tcx(struct __sk_buff *skb)
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	__u32 tag = skb->vlan_present ? 1 << 16 | (skb->vlan_tci & 0xffff) : 0;
-	__u64 slot = FT_MATCH(skb, skb, tag);
+	__u64 slot = FT_MATCH(skb, c, skb, tag);
 
 	if (!slot)
 		return FT_NEXT;

@@ -19,13 +19,6 @@
 #define FT_VXLAN_PORT bpf_htons(4789)
 #define FT_EXT_STEPS 8
 
-/* The second port of a pair that was loaded as one. */
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define FT_DPORT(port) ((__u32)(port) << 16)
-#else
-#define FT_DPORT(port) ((__u32)(port))
-#endif
-
 #define ft_load8(p, off) (*(const __u8 *)((p) + (off)))
 #define ft_load16(p, off) (*(const __u16 *)((p) + (off)))
 #define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
@@ -418,11 +411,12 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	{                                                                                               \
 		return ft_parse_outer(FT_FRAME(name, ctx), k, tag);                                     \
 	}                                                                                               \
-	static __always_inline void ft_parse_##name(ctx_type *ctx, struct ft_key *k, __u32 tag)         \
+	static __always_inline void ft_parse_##name(const volatile struct ft_config *c, ctx_type *ctx,  \
+						    struct ft_key *k, __u32 tag)                        \
 	{                                                                                               \
 		__u32 inner = ft_outer_##name(ctx, k, tag);                                             \
                                                                                                         \
-		if (ft_config()->need >> FT_N_INNER && inner)                                           \
+		if (c->need >> FT_N_INNER && inner)                                                     \
 			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                           \
 	}
 
@@ -465,46 +459,62 @@ static __always_inline void ft_fill_common(const volatile struct ft_config *c, v
 }
 
 /*
- * The key of most frames: no tag, IPv4 without options and fragments or IPv6
- * without extension headers, TCP or UDP with its ports in the frame. 0: it is another,
- * and the key is not to be used. What is parsed needlessly here costs less than asking.
+ * Most frames have no tag, IPv4 without options and fragments or IPv6 without
+ * extension headers, and TCP or UDP with its ports in the frame. Their key is made here,
+ * its two hottest words in registers. What is parsed needlessly costs less than asking, and
+ * neighbours are tested as one word: the length of this path, in instructions, is its cost.
  */
-static __always_inline _Bool ft_parse_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k,
-					     __u64 *hot, __u64 *addr)
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FT_WORD32(a, b, c, d) ((__u32)(a) | (__u32)(b) << 8 | (__u32)(c) << 16 | (__u32)(d) << 24)
+#define FT_PROTO_AT_4(w) ((__u64)((w) & 0xff000000) << 8) /* the last byte of w, as the hot word has it */
+#else
+#define FT_WORD32(a, b, c, d) ((__u32)(a) << 24 | (__u32)(b) << 16 | (__u32)(c) << 8 | (__u32)(d))
+#define FT_PROTO_AT_4(w) ((__u64)((w) & 0xff) << 24)
+#endif
+
+/* EtherType IPv4, version and IHL; then fragment, TTL, protocol. */
+#define FT_IS_COMMON4(p) ((ft_load32(p, 12) & FT_WORD32(0xff, 0xff, 0xff, 0)) == FT_WORD32(0x08, 0x00, 0x45, 0))
+#define FT_IS_COMMON6(p) ((ft_load32(p, 12) & FT_WORD32(0xff, 0xff, 0xf0, 0)) == FT_WORD32(0x86, 0xdd, 0x60, 0))
+
+static __always_inline _Bool ft_has_ports(__u8 proto)
+{
+	return proto == 17 || proto == 6;
+}
+
+/* The fewest bytes of a common frame: both of its kinds begin with as many. */
+#define FT_COMMON_MIN 38
+
+static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, struct ft_key *k, __u64 *hot, __u64 *addr)
 {
 	const __u32 need = c->need;
-	__u64 proto, l4;
-	_Bool v4;
+	__u32 w = ft_load32(p, 20);
 
-	if (p + 38 > end)
+	if (w & FT_WORD32(0x3f, 0xff, 0, 0) || !ft_has_ports(ft_load8(p, 23)))
 		return 0;
-	v4 = ft_load16(p, 12) == bpf_htons(ETH_P_IP);
-	if (v4) {
-		if (ft_load8(p, 14) != 0x45 || ft_load16(p, 20) & bpf_htons(0x3fff))
-			return 0;
-		proto = ft_load8(p, 23);
-		if (proto != 17 && proto != 6)
-			return 0;
-		l4 = ft_load32(p, 34);
-		*addr = ft_load64(p, 26);
-		*hot = c->hot4;
-	} else if (need & FT_N_IPV6) {
-		if (ft_load16(p, 12) != bpf_htons(ETH_P_IPV6) || p + 58 > end || ft_load8(p, 14) >> 4 != 6)
-			return 0;
-		proto = ft_load8(p, 20);
-		if (proto != 17 && proto != 6)
-			return 0;
-		l4 = ft_load32(p, 54);
-		*addr = ft_load64(p, 22);
-		*hot = c->hot6;
-	} else {
+	if (need & FT_N_VXLAN && ft_load8(p, 23) == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
 		return 0;
-	}
-	*hot |= FT_PACK(l4, 0, 4) | FT_PACK(proto, 4, 1);
-	if (need & ~(FT_N_IPV4 | FT_N_L4)) {
-		if (need & FT_N_VXLAN && proto == 17 && (l4 & FT_DPORT(0xffff)) == FT_DPORT(FT_VXLAN_PORT))
-			return 0;
-		ft_fill_common(c, p, k, need, v4);
-	}
+	*hot = FT_PACK(ft_load32(p, 34), 0, 4) | FT_PROTO_AT_4(w) | c->hot4;
+	*addr = ft_load64(p, 26);
+	if (need & ~(FT_N_IPV4 | FT_N_L4))
+		ft_fill_common(c, p, k, need, 1);
+	return 1;
+}
+
+static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *hot,
+					      __u64 *addr)
+{
+	const __u32 need = c->need;
+	__u64 proto;
+
+	if (p + 58 > end)
+		return 0;
+	proto = ft_load8(p, 20);
+	if (!ft_has_ports(proto))
+		return 0;
+	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
+		return 0;
+	*hot = FT_PACK(ft_load32(p, 54), 0, 4) | FT_PACK(proto, 4, 1) | c->hot6;
+	*addr = ft_load64(p, 22);
+	ft_fill_common(c, p, k, need, 0);
 	return 1;
 }

@@ -5,7 +5,8 @@
  * open-addressing table of slots for all of them, no helper.
  *
  * A slot is one 64-bit word (counters.h). 0 is empty and ends a probe; a tombstone
- * has no entry and no tag and does not. A tag is never 0. The first FT_MAX_TUPLES slots belong to the tuples of one rule.
+ * has no entry and no tag and does not. A tag is never 0. The first FT_MAX_TUPLES slots belong to the tuples of one
+ * key: that key is a constant of the load, and the slot says whether it has a rule now.
  *
  * An entry is 32-byte units: rank, then the words of the
  * key under the mask, those only that the mask has. It does not change while a
@@ -125,9 +126,10 @@ static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 
 	return 0;
 }
 
+/* The slot of the one key of a tuple. */
 static __always_inline __u64 ft_single(const volatile struct ft_tuple *t)
 {
-	return ((volatile __u64 *)ft_opaque(ft_slots))[t->id & (FT_MAX_TUPLES - 1)];
+	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + (t->single & (FT_MAX_TUPLES * 8 - 1)));
 }
 
 /*
@@ -145,8 +147,13 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 	__u64 at;
 
 	if (t->flags & FT_T_SINGLE) {
-		at = ft_single(t);
-		return at && ft_equal_loop(k, t, ft_entry(c, at)) ? at : 0;
+		for (__u32 i = 0; i < FT_WORDS && i < t->n; i++) {
+			__u32 w = t->word[i];
+
+			if (w >= FT_WORDS || (k->w[w] & t->mask[w]) != t->key[w])
+				return 0;
+		}
+		return ft_single(t);
 	}
 	__u64 pos = ft_hash_loop(k, t);
 	const __u64 tag = FT_TAG(pos) | 1;
@@ -188,22 +195,23 @@ static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 fou
  * would cost the verifier much and save one packet in 16,384 little.
  */
 static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
-					   const volatile struct ft_tuple *t, const __u32 words, const __u64 **entry, _Bool *again)
+					   const volatile struct ft_tuple *t, const __u32 words, _Bool *again)
 {
 	__u64 at;
 
 	if (t->flags & FT_T_SINGLE) {
-		at = ft_single(t);
-		*entry = ft_entry(c, at);
-		return at && ft_equal(k, hot, addr, t, *entry, words) ? at : 0;
+		FT_EACH({
+			if ((FT_WORD(k, hot, addr, w) & t->mask[w]) != t->key[w])
+				return 0;
+		})
+		return ft_single(t);
 	}
 	__u64 pos = ft_hash(k, hot, addr, t, words);
 
 	at = ft_probe(c, &pos, FT_TAG(pos) | 1);
 	if (!at)
 		return 0;
-	*entry = ft_entry(c, at);
-	if (ft_equal(k, hot, addr, t, *entry, words))
+	if (ft_equal(k, hot, addr, t, ft_entry(c, at), words))
 		return at;
 	*again = 1;
 	return 0;
@@ -216,19 +224,18 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 	const __u32 words = t->words;
 	__u64 slot = 0, rank = FT_NO_RANK;
 	_Bool again = 0;
-	const __u64 *e;
 
 	if (words == 3)
-		slot = ft_try_common(c, k, hot, addr, t, 3, &e, &again);
+		slot = ft_try_common(c, k, hot, addr, t, 3, &again);
 	else if (!(words & ~FT_COMMON_WORDS))
-		slot = ft_try_common(c, k, hot, addr, t, words, &e, &again);
+		slot = ft_try_common(c, k, hot, addr, t, words, &again);
 	else
 		again = 1;
 	if (!again) {
 		if (c->tuples == 1)
 			return slot;
 		if (slot)
-			rank = *(const volatile __u64 *)e;
+			rank = *(const volatile __u64 *)ft_entry(c, slot);
 		if (((volatile __u64 *)ft_ranks)[1] >= rank)
 			return slot;
 	}
@@ -237,20 +244,42 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 	return ft_search(k, again ? 0 : 1, slot, rank);
 }
 
+/* Not a slot: the frame is none of the common ones. */
+#define FT_UNCOMMON 2
+
+/* The slot of the rule that wins on a common frame, or 0. */
+static __always_inline __u64 ft_match_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k)
+{
+	__u64 hot, addr;
+
+	if (p + FT_COMMON_MIN > end)
+		return FT_UNCOMMON;
+	if (FT_IS_COMMON4(p)) {
+		if (!ft_parse_common4(c, p, k, &hot, &addr))
+			return FT_UNCOMMON;
+		return ft_classify_common(c, k, hot, addr);
+	}
+	if (c->need & FT_N_IPV6 && FT_IS_COMMON6(p)) {
+		if (!ft_parse_common6(c, p, end, k, &hot, &addr))
+			return FT_UNCOMMON;
+		return ft_classify_common(c, k, hot, addr);
+	}
+	return FT_UNCOMMON;
+}
+
 /*
- * The slot of the rule that wins on a frame, or 0. tag: as ft_parse_outer has
+ * The slot of the rule that wins on any frame, or 0. tag: as ft_parse_outer has
  * it. A macro, because the parsers depend on the kind of context.
  */
-#define FT_MATCH(name, ctx, tag)                                                                    \
+#define FT_MATCH(name, c, ctx, tag)                                                                 \
 	({                                                                                          \
 		struct ft_key k;                                                                    \
-		__u64 hot, addr, found;                                                             \
-		void *data = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;       \
+		__u64 found = FT_UNCOMMON;                                                          \
                                                                                                     \
-		if (!(tag) && ft_parse_common(ft_config(), data, end, &k, &hot, &addr)) {           \
-			found = ft_classify_common(ft_config(), &k, hot, addr);                     \
-		} else {                                                                            \
-			ft_parse_##name(ctx, &k, tag);                                              \
+		if (!(tag))                                                                         \
+			found = ft_match_common(c, (void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end, &k); \
+		if (found == FT_UNCOMMON) {                                                         \
+			ft_parse_##name(c, ctx, &k, tag);                                           \
 			found = ft_search(&k, 0, 0, FT_NO_RANK);                                    \
 		}                                                                                   \
 		found;                                                                              \

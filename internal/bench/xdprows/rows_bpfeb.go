@@ -39,13 +39,16 @@ type rowsFtConfig struct {
 	Hot4        uint64
 	Hot6        uint64
 	Tuple       [64]struct {
-		_     structs.HostLayout
-		Id    uint32
-		Flags uint32
-		Words uint32
-		N     uint32
-		Word  [24]uint8
-		Mask  [18]uint64
+		_      structs.HostLayout
+		Id     uint32
+		Flags  uint32
+		Words  uint32
+		N      uint32
+		Word   [24]uint8
+		Single uint32
+		Spare  uint32
+		Mask   [18]uint64
+		Key    [18]uint64
 	}
 }
 

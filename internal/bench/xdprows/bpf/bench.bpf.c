@@ -70,7 +70,7 @@ int bench_ours_spread(struct xdp_md *ctx)
 
 	if (bench_spread(ctx))
 		return XDP_PASS;
-	__u64 slot = FT_MATCH(xdp, ctx, 0);
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
 
 	if (!slot)
 		return XDP_PASS;
@@ -84,7 +84,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	struct ft_key k;
 	struct bench_key key;
 
-	if (!ft_parse_common(ft_config(), p, end, &k, &key.hot, &key.addr))
+	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4(ft_config(), p, &k, &key.hot, &key.addr))
 		return XDP_PASS;
 	__u32 *id = bpf_map_lookup_elem(&bench_hash, &key);
 
