@@ -18,8 +18,8 @@ type Stream struct {
 // Tally is what was sent of one stream, or counted of it.
 type Tally struct{ Packets, Bytes uint64 }
 
-// scheduleFrames is how many frames a schedule holds at least, so that streams
-// of unequal weight mix, and at most, so that it stays in the cache.
+// A schedule holds at least minSchedule frames, so that streams of unequal
+// weight mix, and at most maxSchedule, so that it stays in the cache.
 const (
 	minSchedule = 512
 	maxSchedule = 1 << 16

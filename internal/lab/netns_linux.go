@@ -157,9 +157,6 @@ func quiet() error {
 	return nil
 }
 
-// Name under /run/netns; "" when anonymous.
-func (n *Netns) Name() string { return n.name }
-
 // Path that setns(2), nsenter(1) and other processes can open: the name in
 // /run/netns, or this process's descriptor.
 func (n *Netns) Path() string {

@@ -39,16 +39,19 @@ func (e *End) Observe(port uint16, leaving bool) (*Observer, error) {
 		if o.fd, err = packetSocket(e.Index, 0); err != nil {
 			return err
 		}
-		for _, opt := range []struct{ level, name, value int }{
-			{unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1}, // tells GSO buffers apart
-			{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64 << 20},
+		for _, opt := range []struct {
+			what               string
+			level, name, value int
+		}{
+			{"PACKET_VNET_HDR", unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1}, // tells GSO buffers apart
+			{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64 << 20},
 		} {
 			if err := unix.SetsockoptInt(o.fd, opt.level, opt.name, opt.value); err != nil {
-				return err
+				return fmt.Errorf("setting %s: %w", opt.what, err)
 			}
 		}
 		if err := attachFilter(o.fd, tcpTo(port, leaving)); err != nil {
-			return err
+			return fmt.Errorf("attaching the filter: %w", err)
 		}
 		tick := unix.NsecToTimeval((10 * time.Millisecond).Nanoseconds())
 		if err := unix.SetsockoptTimeval(o.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tick); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +25,8 @@ const receiveBuffer = 64 << 10
 
 // StreamTCP opens a TCP connection of the kernel's own from one end to addr on
 // the other, sends that many bytes and closes it in order: when it returns the
-// receiver has read everything and both sides have seen the other's FIN.
+// receiver has read everything and both sides have seen the other's FIN. Where ctx
+// ends first the stream is broken off, and the error is that of ctx.
 func StreamTCP(ctx context.Context, from, to *End, addr netip.AddrPort, bytes int64) (SegmentsSent, error) {
 	sent, err := streamTCP(ctx, from, to, addr, bytes)
 	if err != nil {
@@ -65,10 +67,13 @@ func streamTCP(ctx context.Context, from, to *End, addr netip.AddrPort, bytes in
 		return SegmentsSent{}, errors.Join(err, <-received)
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if err = transmit(conn, bytes); err != nil {
+		conn.Close() // else the receiver waits for the rest
+		if ctx.Err() != nil {
+			err = ctx.Err() // in place of the deadline that stands for it
+		}
 	}
-	err = transmit(conn, bytes)
 	listener.Close()
 	if err := errors.Join(err, <-received); err != nil {
 		return SegmentsSent{}, err

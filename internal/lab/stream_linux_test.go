@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -123,5 +124,37 @@ func TestStreamTCPIsCounted(t *testing.T) {
 	got := settle(t, c)
 	if got != left {
 		t.Errorf("counted %+v, observed %+v", got, left)
+	}
+}
+
+// A stream that ctx breaks off ends: neither side waits for the other.
+func TestStreamTCPEndsWithItsContext(t *testing.T) {
+	w := wire(t, WireOptions{})
+	near4, _ := addressed(t, w)
+	for name, bounded := range map[string]func() (context.Context, context.CancelFunc){
+		"deadline": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 100*time.Millisecond)
+		},
+		"cancel": func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+	} {
+		ctx, cancel := bounded()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := StreamTCP(ctx, w.Far, w.Near, netip.AddrPortFrom(near4, 5001), 1<<50)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+				t.Errorf("%s: got %v, want %v", name, err, ctx.Err())
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the stream goes on", name)
+		}
+		cancel()
 	}
 }

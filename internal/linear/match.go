@@ -64,7 +64,7 @@ func matchIPv6(m *flow.Match, h *headers) bool {
 		bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) &&
 		bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) &&
 		fieldMatch(ip.label, want.FlowLabel) && fieldMatch(ip.nextHeader, want.NextHeader) &&
-		fieldMatch(ip.class, want.TrafficClass) && fieldMatch(ip.hoplimits, want.HopLimit)
+		fieldMatch(ip.class, want.TrafficClass) && fieldMatch(ip.hopLimit, want.HopLimit)
 }
 
 func matchTCP(m *flow.Match, h *headers) bool {

@@ -36,9 +36,9 @@ type ip4Header struct {
 }
 
 type ip6Header struct {
-	src, dst                     []byte
-	label                        uint32
-	nextHeader, class, hoplimits uint8
+	src, dst                    []byte
+	label                       uint32
+	nextHeader, class, hopLimit uint8
 }
 
 type portsHeader struct{ src, dst uint16 }
@@ -106,7 +106,7 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 	first := be.Uint32(b)
 	h.ip6 = &ip6Header{
 		class: uint8(first >> 20), label: first & 0xfffff,
-		nextHeader: b[6], hoplimits: b[7], src: b[8:24], dst: b[24:40],
+		nextHeader: b[6], hopLimit: b[7], src: b[8:24], dst: b[24:40],
 	}
 	next, b := b[6], b[40:]
 	for walked := 0; ; walked++ {

@@ -4,7 +4,7 @@
 // mirror shows, flow by flow.
 //
 // The two columns share nothing. Sent is what the kernel took from the senders
-// (packages lab: sendmmsg's return values; for the kernel's own TCP, a packet
+// (package lab: sendmmsg's return values; for the kernel's own TCP, a packet
 // socket where the frames leave). Counted is read from the mirror as any
 // reader would; no map and no call to the plugin is looked at.
 //

@@ -39,17 +39,21 @@ func openMirror(path string, flows []flow.Flow) (*mirror, error) {
 
 func (m *mirror) close() error { return m.r.Close() }
 
+// busyTries bounds how often a writer may get in the way of one reading.
+const busyTries = 100
+
 // values reads every flow once. It may be called from any goroutine.
 func (m *mirror) values() (map[string]shm.Value, error) {
 	var s shm.Snapshot
-	for {
+	for try := 1; ; try++ {
 		err := m.r.SnapshotOf(&s, m.handles)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, shm.ErrBusy) {
+		if !errors.Is(err, shm.ErrBusy) || try == busyTries {
 			return nil, fmt.Errorf("reading the mirror: %w", err)
 		}
+		time.Sleep(time.Millisecond)
 	}
 	values := make(map[string]shm.Value, len(m.names))
 	for i, name := range m.names {
