@@ -24,6 +24,21 @@
 // whatever their distribution (order statistics, the sign test). No attempt is
 // repeated because its ratio was bad: only spread decides.
 //
+// A row whose conditions do not hold in a round (a writer that must keep a rate
+// and was not on its CPU) says [ErrDisturbed]; the round is discarded and run
+// again, up to three times as many as are wanted.
+//
+// # The rows
+//
+// What each row does, and against what, stands in the package comments of
+// shmrows (the mirror, from Go and from C), xdprows (the packet path) and
+// pollrows (from the kernel to the mirror). Floors are taken in the same form
+// as ours: the same loop, through a handle, on memory of the same kind of
+// locality. Where ours does more than the floor by nature (a snapshot copies
+// labels too, a poll cycle reads bases), that is not in the floor.
+//
+// # Verdicts
+//
 // A gate fails on a ratio above the row's bound, and on a bounded row that is
 // null. The short form for CI fails only where low is above the bound too: on a
 // miss beyond its own noise.

@@ -21,5 +21,6 @@
 //     against one copy of 64 values to one place.
 //   - shm.visible: PublishRecord on one CPU until Counter.Load shows it on the
 //     other, there and back by two mirrors, half of it; against two words that
-//     two CPUs store and load in the same way. The median of times of 8 round trips.
+//     two CPUs store and load in the same way. The median of times of 8 round trips,
+//     which take turns over 8 lines 128 bytes apart.
 package shmrows

@@ -18,7 +18,8 @@ const tripsTimed = 8
 // openVisible: how long after a publish a reader on the other CPU that does
 // nothing but read sees the value. There and back, so that one clock does: each
 // CPU writes a mirror of its own and reads the other's. Against a bare word on a
-// cache line of its own in each direction.
+// cache line of its own in each direction. Trips take turns over several lines,
+// because how far a line travels depends on its address.
 func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		p, err := newPeer(open, env)
@@ -33,11 +34,7 @@ func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
 		if err != nil {
 			return nil, err
 		}
-		type line struct {
-			atomic.Uint64
-			_ [15]uint64
-		}
-		ping, pong := new(line), new(line)
+		ping, pong := new(bareLane), new(bareLane)
 		return &bench.Sides{
 			// Waiting for another CPU is by nature uneven.
 			MaxSpread: 0.20,
@@ -45,8 +42,8 @@ func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
 				func(n uint64) { here.publish(n) }, func(n uint64) error { return there.wait(n) },
 				func(n uint64) { there.publish(n) }, func(n uint64) error { return here.wait(n) }),
 			Ref: roundTrips(p,
-				func(n uint64) { ping.Store(n) }, func(n uint64) error { return spin(&pong.Uint64, n) },
-				func(n uint64) { pong.Store(n) }, func(n uint64) error { return spin(&ping.Uint64, n) }),
+				func(n uint64) { ping.publish(n) }, func(n uint64) error { return pong.wait(n) },
+				func(n uint64) { pong.publish(n) }, func(n uint64) error { return ping.wait(n) }),
 		}, nil
 	})
 }
@@ -57,7 +54,19 @@ var errNoAnswer = errors.New("no answer from the other CPU")
 // patience bounds a wait, in reads.
 const patience = 1 << 31
 
-func spin(word *atomic.Uint64, n uint64) error {
+// lines is how many lines a lane has.
+const lines = 8
+
+// bareLane is words from one CPU to the other.
+type bareLane [lines]struct {
+	atomic.Uint64
+	_ [15]uint64
+}
+
+func (l *bareLane) publish(n uint64) { l[n%lines].Store(n) }
+
+func (l *bareLane) wait(n uint64) error {
+	word := &l[n%lines]
 	for range patience {
 		if word.Load() >= n {
 			return nil
@@ -66,37 +75,43 @@ func spin(word *atomic.Uint64, n uint64) error {
 	return errNoAnswer
 }
 
-// lane is a latency counter from one CPU to the other. The reader's part, which
-// each read that finds a new value writes to, shares no line with the writer's.
+// lane is latency counters from one CPU to the other, as far from each other as
+// the words of a bareLane. The reader's part, which each read that finds a new
+// value writes to, shares no line with the writer's.
 type lane struct {
 	w     *shm.Writer
-	index uint32
+	index [lines]uint32
 	_     [128]byte
-	c     shm.Counter
+	c     [lines]shm.Counter
 	_     [128]byte
 }
 
 func newLane(open *bench.Closers) (*lane, error) {
-	m, err := newMirror(open, 0, 1)
+	m, err := newMirror(open, 0, 2*lines)
 	if err != nil {
 		return nil, err
 	}
-	c, err := m.r.Counter(m.handles[0])
-	if err != nil {
-		return nil, err
+	l := &lane{w: m.w}
+	for i := range lines {
+		h := m.handles[2*i]
+		l.index[i] = h.Index
+		if l.c[i], err = m.r.Counter(h); err != nil {
+			return nil, err
+		}
 	}
 	m.w.BeginCycle()
 	open.Add(func() error { m.w.EndCycle(shm.Now()); return nil })
-	return &lane{w: m.w, index: m.handles[0].Index, c: c}, nil
+	return l, nil
 }
 
 func (l *lane) publish(n uint64) {
-	l.w.PublishRecord(l.index, shm.Value{Packets: n, Bytes: n, SampledAt: int64(n)})
+	l.w.PublishRecord(l.index[n%lines], shm.Value{Packets: n, Bytes: n, SampledAt: int64(n)})
 }
 
 func (l *lane) wait(n uint64) error {
+	c := &l.c[n%lines]
 	for range patience {
-		v, err := l.c.Load()
+		v, err := c.Load()
 		if err != nil && !errors.Is(err, shm.ErrBusy) {
 			return err
 		}
