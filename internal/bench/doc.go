@@ -33,8 +33,7 @@
 // What each row does, and against what, stands in the package comments of
 // shmrows (the mirror, from Go and from C), xdprows (the packet path) and
 // pollrows (from the kernel to the mirror). Floors are taken in the same form
-// as ours: the same loop, through a handle, on memory of the same kind of
-// locality. Where ours does more than the floor by nature (a snapshot copies
+// as ours: the same loop, through a handle. Where ours does more than the floor by nature (a snapshot copies
 // labels too, a poll cycle reads bases), that is not in the floor.
 //
 // # Verdicts

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// bounds are what the rows must reach, as they were asked for.
+var bounds = map[string]float64{
+	"shm.read": 2.0, "shm.read.c": 2.0, "shm.read.busy": 1.2, "shm.snapshot.16k": 1.25, "shm.publish": 2.0, "shm.visible": 1.6,
+	"xdp.one": 1.3, "xdp.exact.64k.hot": 0.5, "xdp.exact.64k.spread": 0.4, "xdp.smp": 1.1, "poll.xdp.4k": 3.0,
+}
+
+// benchLine runs flowtally bench with args.
+func benchLine(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	code = Main(t.Context(), strings.NewReader(""), &out, &talk, append([]string{"bench"}, args...))
+	return code, out.String(), talk.String()
+}
+
+func TestBenchHasEveryRow(t *testing.T) {
+	got := map[string]float64{}
+	for _, row := range benchRows() {
+		got[row.Name] = row.Bound
+		if row.Ref == "" || row.Open == nil {
+			t.Errorf("%s: ref %q, Open %t", row.Name, row.Ref, row.Open != nil)
+		}
+	}
+	for name, bound := range bounds {
+		if got[name] != bound {
+			t.Errorf("%s: bound %v, want %v", name, got[name], bound)
+		}
+	}
+	code, out, _ := benchLine(t, "--list")
+	for name := range bounds {
+		if !strings.Contains(out, name+" ") {
+			t.Errorf("--list does not name %s", name)
+		}
+	}
+	if code != exitOK {
+		t.Errorf("--list: exit code %d", code)
+	}
+}
+
+func TestBenchRefusesUnknownRows(t *testing.T) {
+	code, out, talk := benchLine(t, "--row", "shm.raed")
+	if code != exitUsage || out != "" || !strings.Contains(talk, `row "shm.raed": no such row`) || !strings.Contains(talk, "shm.read ") {
+		t.Errorf("exit code %d, %q, %q", code, out, talk)
+	}
+}
+
+func TestBenchPrintsJSON(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CPU affinity: Linux")
+	}
+	code, out, talk := benchLine(t, "--short", "--row", "shm.read", "-o", "json")
+	var got struct {
+		Schema  int
+		Machine struct{ CPU, Kernel string }
+		Results []struct {
+			Name   string
+			Ours   *float64 `json:"ours_ns"`
+			RefNS  *float64 `json:"ref_ns"`
+			Ref    string
+			Ratio  *float64
+			Spread *float64
+			Reason string
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, out, talk)
+	}
+	if got.Schema != 1 || got.Machine.Kernel == "" || len(got.Results) != 1 {
+		t.Fatalf("got %s", out)
+	}
+	r := got.Results[0]
+	if r.Ratio == nil {
+		if !strings.HasPrefix(r.Reason, "noise: ") { // a machine that runs tests may be too busy
+			t.Errorf("null: %s", r.Reason)
+		}
+		return
+	}
+	if want := *r.Ours / *r.RefNS; r.Name != "shm.read" || r.Ref == "" || r.Spread == nil || *r.Ratio != want {
+		t.Errorf("got %s", out)
+	}
+}
