@@ -224,3 +224,36 @@ func TestEndsOnContext(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestTruncatedUnderReader: a mirror that its owner cuts short while it is
+// read ends the reader with an error, not with a fault.
+func TestTruncatedUnderReader(t *testing.T) {
+	dir := t.TempDir()
+	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
+	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newTestWriter(path, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.publish(false)
+	if err := w.w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, talk := &lockedBuffer{}, &lockedBuffer{}
+	ended := make(chan int, 1)
+	go func() { ended <- Main(ctx, nil, out, talk, []string{"top", "--mirror", path, "--interval", "20ms"}) }()
+	for out.String() == "" && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	code := <-ended
+	if code != exitFailed || !strings.Contains(talk.String(), "truncated") || !strings.Contains(talk.String(), "\n  try: ") {
+		t.Errorf("code %d, %s", code, talk)
+	}
+}

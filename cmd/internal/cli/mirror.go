@@ -86,7 +86,7 @@ func mirrorError(path string, err error) error {
 func (m *mirror) look(names []string) (*reading, error) {
 	entries, err := m.reader.Entries()
 	if err != nil {
-		return nil, mirrorError(m.path, err)
+		return nil, fmt.Errorf("%s: reading the catalogue: %w", m.path, err)
 	}
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
