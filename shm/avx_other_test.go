@@ -4,4 +4,4 @@ package shm
 
 import "testing"
 
-func setAVX2(*testing.T, bool) bool { return false }
+func setAVX2(*testing.T, bool) {}

@@ -4,19 +4,14 @@ package shm
 
 import "golang.org/x/sys/cpu"
 
-// copyBlockAVX2 is copyBlockSame in one pass.
-//
 //go:noescape
-func copyBlockAVX2(dst, src *Block) (same bool)
+func publishSameAVX2(b *blockMem, src *Block, next, cycle uint64) (done bool)
 
 var haveAVX2 = cpu.X86.HasAVX2
 
-// copyBlockSame copies a block. That same is true says that all rows were
-// sampled at one time; that it is false says nothing.
-func copyBlockSame(dst, src *Block) (same bool) {
-	if haveAVX2 {
-		return copyBlockAVX2(dst, src)
-	}
-	copyBlock(dst, src)
-	return false
+// publishSame publishes a block all of whose rows are live and were sampled at
+// one time, in one pass. It answers false when they were not, or when this
+// machine cannot, and has published nothing then.
+func publishSame(b *blockMem, src *Block, next, cycle uint64) (done bool) {
+	return haveAVX2 && publishSameAVX2(b, src, next, cycle)
 }

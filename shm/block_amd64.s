@@ -2,15 +2,26 @@
 
 #include "textflag.h"
 
-// func copyBlockAVX2(dst, src *Block) (same bool)
-// Copies 64 rows of 24 bytes, four at a time in three vectors, and tells whether
-// all third words (sampled-at) are that of the first row: of the twelve words of
-// four rows they are words 2, 5, 8 and 11, that is lane 2 of the first vector,
-// lane 1 of the second, lanes 0 and 3 of the third, which two blends bring into
-// one.
-TEXT ·copyBlockAVX2(SB), NOSPLIT|NOFRAME, $0-17
-	MOVQ         dst+0(FP), DI
+// func publishSameAVX2(b *blockMem, src *Block, next, cycle uint64) (done bool)
+//
+// Announces the publish, copies 64 rows of 24 bytes, four at a time in three
+// vectors, and finds out in passing whether all third words (sampled-at) are that
+// of the first row: of the twelve words of four rows they are words 2, 5, 8 and
+// 11, that is lane 2 of the first vector, lane 1 of the second, lanes 0 and 3 of
+// the third, which two blends bring into one. If they are, the head of the copy
+// and the sequence word are stored too. All stores are in the order of the
+// protocol, which amd64 keeps.
+TEXT ·publishSameAVX2(SB), NOSPLIT|NOFRAME, $0-33
+	MOVQ         b+0(FP), BX
 	MOVQ         src+8(FP), SI
+	MOVQ         next+16(FP), R8
+	MOVQ         R8, 3264(BX)           // intent
+	MOVQ         R8, R9
+	ANDQ         $1, R9
+	IMULQ        $1600, R9
+	LEAQ         64(BX)(R9*1), DX       // the copy that is not current
+	LEAQ         64(DX), DI             // its values
+	MOVQ         16(SI), R10            // the first row's time
 	VPBROADCASTQ 16(SI), Y0
 	VPXOR        Y1, Y1, Y1
 	MOVQ         $8, CX
@@ -42,6 +53,20 @@ rows8:
 	JNZ      rows8
 
 	VPTEST Y1, Y1
-	SETEQ  same+16(FP)
 	VZEROUPPER
+	JNE    mixed
+	MOVQ   cycle+24(FP), R11
+	MOVQ   R11, (DX)             // cycle
+	MOVQ   R10, 8(DX)            // oldest
+	MOVQ   R10, 16(DX)           // newest
+	MOVQ   $-1, 24(DX)           // live
+	MOVQ   R8, R9
+	SHRQ   $40, R9
+	MOVQ   R9, 32(DX)            // epoch
+	MOVQ   R8, (BX)              // seq
+	MOVB   $1, done+32(FP)
+	RET
+
+mixed:
+	MOVB $0, done+32(FP)
 	RET

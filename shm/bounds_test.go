@@ -31,25 +31,34 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestCopyBlockSame(t *testing.T) {
+// Both ways of publishing a block leave the same bytes.
+func TestPublishSame(t *testing.T) {
 	rnd := seed(t)
+	w, r := heapMirror(t, 128, 0, 0, Options{})
+	addN(t, w, 64, false)
+	var all Snapshot
 	for _, avx2 := range []bool{false, true} {
-		avx2 = setAVX2(t, avx2)
-		for range 2000 {
-			var src, dst Block
+		setAVX2(t, avx2)
+		for range 1000 {
+			var src Block
 			for i := range src {
 				src[i] = Value{rnd.Uint64(), rnd.Uint64(), 5}
 			}
-			odd := rnd.IntN(2*BlockLen) - BlockLen
-			if odd >= 0 {
-				src[odd].SampledAt ^= 1 << rnd.IntN(64)
+			low, high := int64(5), int64(5)
+			if odd := rnd.IntN(2 * BlockLen); odd < BlockLen {
+				src[odd].SampledAt = int64(1 + rnd.IntN(1<<62))
+				low, high = min(low, src[odd].SampledAt), max(high, src[odd].SampledAt)
 			}
-			same := copyBlockSame(&dst, &src)
-			if dst != src {
-				t.Fatal("not a copy")
+			cycle := w.BeginCycle()
+			w.PublishBlock(0, &src)
+			w.EndCycle(1)
+			b := &w.v.blocks[0]
+			want := copyMem{cycle: cycle, oldest: low, newest: high, live: ^uint64(0), values: src}
+			if got := b.copies[b.seq&1]; got != want || b.intent != b.seq {
+				t.Fatalf("published %+v, want %+v", got, want)
 			}
-			if same && odd >= 0 || avx2 && !same && odd < 0 {
-				t.Fatalf("row %d differs: same %v", odd, same)
+			if err := r.Snapshot(&all); err != nil || all.blocks[0] != want || all.Cycle != cycle {
+				t.Fatalf("%v: read %+v, want %+v", err, all.blocks[0], want)
 			}
 		}
 	}

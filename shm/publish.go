@@ -63,17 +63,16 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 		return // nobody's: readers do not look at it, and it stays as it is
 	}
 	next := nextSeq(b.seq, false)
+	if live == ^uint64(0) && w.hook == nil && publishSame(b, values, next, w.cycle) {
+		return
+	}
 	w.step("publish-block-begin")
 	announce64(&b.intent, next)
 	w.step("publish-block-announced")
 	c := &b.copies[next&1]
-	same := copyBlockSame(&c.values, values)
+	copyBlock(&c.values, values)
 	w.step("publish-block-half-filled")
-	if at := values[0].SampledAt; same && live == ^uint64(0) {
-		c.head(w.cycle, live, epochOf(next), at, at)
-	} else {
-		c.seal(w.cycle, live, epochOf(next))
-	}
+	c.seal(w.cycle, live, epochOf(next))
 	w.step("publish-block-filled")
 	publish64(&b.seq, next)
 	w.step("publish-block-done")
@@ -90,10 +89,6 @@ func (c *copyMem) seal(cycle, live, epoch uint64) {
 		}
 	}
 	oldest, newest := c.bounds(used)
-	c.head(cycle, live, epoch, oldest, newest)
-}
-
-func (c *copyMem) head(cycle, live, epoch uint64, oldest, newest int64) {
 	store64(&c.cycle, cycle)
 	storeTime(&c.oldest, oldest)
 	storeTime(&c.newest, newest)
@@ -119,13 +114,18 @@ func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	if differ == 0 {
 		return first, first
 	}
-	// Less one, 0 is the largest unsigned number: no branch is needed to skip it.
-	low, high := ^uint64(0), int64(0)
-	for i := range c.values[:n] {
-		at := c.values[i].SampledAt
+	// Less one, 0 is the largest unsigned number: no branch is needed to skip
+	// it. Two of each, because each waits for the one before it.
+	low, low2, high, high2 := ^uint64(0), ^uint64(0), int64(0), int64(0)
+	for rows = c.values[:n]; len(rows) >= 2; rows = rows[2:] {
+		at, at2 := rows[0].SampledAt, rows[1].SampledAt
 		low, high = min(low, uint64(at)-1), max(high, at)
+		low2, high2 = min(low2, uint64(at2)-1), max(high2, at2)
 	}
-	return int64(low + 1), high
+	for i := range rows {
+		low, high = min(low, uint64(rows[i].SampledAt)-1), max(high, rows[i].SampledAt)
+	}
+	return int64(min(low, low2) + 1), max(high, high2)
 }
 
 // PublishRecord publishes the value of the latency counter of that index
