@@ -10,6 +10,8 @@ SHELL := /bin/bash
 GO ?= go
 # The step that needs root: nothing when root already.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,GOCACHE,GOMODCACHE,GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED)
+# Packages whose tests ask for something of the machine.
+PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
 FUZZTIME ?= 10s
 
@@ -24,16 +26,15 @@ build: ## build bin/flowtally and bin/flowtally-plugin (pure Go, no header or li
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
 
-test: lint test-cross test-user test-root ## all tests, as this user and then as root
+test: lint test-cross $(if $(ROOT),test-user) test-root ## all tests, first as this user and then as root what needs it
 
 test-user: ## the tests that need no privilege; what a machine cannot run is skipped with the reason
 	@.ci/need cc c++
-	$(GO) test ./...
+	$(GO) test -count=1 ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need cc c++ aarch64-cc clang bpf-headers protoc qemu-aarch64
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -timeout 20m -p 1 \
-		$$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-cross: ## compile everything, tests included, for what else is supported
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
