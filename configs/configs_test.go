@@ -224,6 +224,8 @@ func TestBounds(t *testing.T) {
 		{"mirror: {mode: %}", "0o600", "0o400", func(c *dataplane.Config) { c.Mirror.Mode = 0o400 }, "mirror.mode"},
 		{"poll: {period: %}", "100us", "99us", func(c *dataplane.Config) { c.Poll.Period = 99 * time.Microsecond }, "poll.period"},
 		{"poll: {cpu: %}", "0", "-1", func(c *dataplane.Config) { c.Poll.CPU = -1 }, "poll.cpu"},
+		{"poll: {cpu: %}", "2147483647", "2147483648", func(c *dataplane.Config) { n := int64(1) << 31; c.Poll.CPU = int(n) }, "poll.cpu"},
+		{"interfaces: [%]", "a.b", "a/b", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "a/b"}} }, "interface"},
 		{"xdp: {max_flows: %}", "4194304", "4194305", func(c *dataplane.Config) { c.XDP.MaxFlows = 1<<22 + 1 }, "xdp.max_flows"},
 		{"instance: %", strings.Repeat("a", 32), strings.Repeat("a", 33), func(c *dataplane.Config) { c.Instance = strings.Repeat("a", 33) }, "instance"},
 		{"interfaces: [%]", "abcdefghijklmno", "abcdefghijklmnop", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "abcdefghijklmnop"}} }, "interface"},

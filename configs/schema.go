@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,13 +17,13 @@ import (
 
 var instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// Bounds as dataplane.Config.Validate has them; a fuzz test holds the two together.
+// Bounds as dataplane.Config.Validate has them: TestBounds and FuzzParse hold the two together.
 const (
 	mostCounters = 1 << 24
 	mostLatency  = 1 << 20
 	mostHistory  = 1 << 24
 	mostFlows    = 1 << 22
-	mostCPU      = 1<<31 - 1
+	mostCPU      = math.MaxInt32
 	leastPeriod  = 100 * time.Microsecond
 )
 
@@ -93,7 +94,7 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
 			}
 		}
 		line, twice := first[found.Name]
-		switch bad := (flow.Flow{Name: "x", Interface: found.Name}).Validate(); {
+		switch bad := flow.ValidateInterface(found.Name); {
 		case found.Name == "":
 			d.bad(name, what+": the interface has no name", "name it as `ip link` does")
 		case bad != nil:

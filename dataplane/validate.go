@@ -3,9 +3,12 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 var (
@@ -17,10 +20,22 @@ var (
 // minPeriod is the shortest poll period that is accepted: below it, Busy is the honest way.
 const minPeriod = 100 * time.Microsecond
 
-// Validate reports every rule that the configuration breaks, joined. Each error names
-// the field, the cause and the next step.
+// problems is every rule that a configuration breaks.
+type problems []error
+
+func (p problems) Error() string { return errors.Join(p...).Error() }
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (p problems) Is(target error) bool { return target == ErrInvalid }
+
+// Unwrap lets errors.Is and errors.As see each of them.
+func (p problems) Unwrap() []error { return p }
+
+// Validate reports every rule that the configuration breaks, joined, in an error
+// that satisfies errors.Is(err, ErrInvalid). Each part names the field, the cause
+// and the next step; errors.As finds a *flow.FieldError in those about a flow.
 func (c Config) Validate() error {
-	var errs []error
+	var errs problems
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Instance != "" && !instanceName.MatchString(c.Instance) {
 		bad("instance %q: 1 to 32 characters of a-z, 0-9 and -", c.Instance)
@@ -33,8 +48,8 @@ func (c Config) Validate() error {
 	}
 	names := make(map[string]bool)
 	for _, i := range c.Interfaces {
-		if i.Name == "" || len(i.Name) > 15 {
-			bad("interface %q: a name of 1 to 15 bytes", i.Name)
+		if err := flow.ValidateInterface(i.Name); err != nil {
+			errs = append(errs, err)
 		}
 		if names[i.Name] {
 			bad("interface %q: listed twice; remove one", i.Name)
@@ -75,11 +90,14 @@ func (c Config) Validate() error {
 	if d := c.Poll.Period; d != 0 && d < minPeriod {
 		bad("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
 	}
-	if c.Poll.CPU < 0 {
-		bad("poll.cpu %d: not below 0", c.Poll.CPU)
+	if n := c.Poll.CPU; n < 0 || n > math.MaxInt32 {
+		bad("poll.cpu %d: 0 to %d", n, math.MaxInt32)
 	}
 	if n := c.XDP.MaxFlows; n < 0 || n > 1<<22 {
 		bad("xdp.max_flows %d: 0 to %d", n, 1<<22)
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
 }

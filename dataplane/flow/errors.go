@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // ErrInvalid is satisfied by every error of this package.
@@ -81,11 +82,14 @@ func (e ParseErrors) Unwrap() []error {
 	return errs
 }
 
-// clip keeps an error readable when a word is not.
+// clip keeps an error readable when a word is not. It cuts no character in two.
 func clip(s string) string {
-	const most = 60
+	most := 60
 	if len(s) <= most {
 		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
 	}
 	return s[:most] + "…"
 }

@@ -89,9 +89,20 @@ func checkName(name string) (cause, fix string) {
 	return "", ""
 }
 
+// ValidateInterface reports what no network interface can be called, by the
+// kernel's own rule; the error is a *FieldError.
+func ValidateInterface(name string) error {
+	if cause := checkInterface(name); cause != "" {
+		return &FieldError{Field: "interface", Cause: cause, Fix: "name it as `ip link` does"}
+	}
+	return nil
+}
+
 // checkInterface applies the kernel's own rule (dev_valid_name).
 func checkInterface(name string) (cause string) {
 	switch {
+	case name == "":
+		return "the name is empty"
 	case len(name) > maxInterface:
 		return fmt.Sprintf("%q is longer than %d bytes", clip(name), maxInterface)
 	case name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n\v\f\r\x00"):

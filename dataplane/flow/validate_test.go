@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -128,6 +129,37 @@ func TestFlowValidate(t *testing.T) {
 	err := flow.Flow{Name: "web", Match: flow.Match{TCP: &flow.Ports{Dst: flow.Port{Value: 90, Last: 80}}}}.Validate()
 	if want := `flow "web": tcp.dport: the range runs backwards; did you mean 80-90?`; err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+func TestValidateInterface(t *testing.T) {
+	for name, want := range map[string]string{
+		"eth0": "", "abcdefghijklmno": "", "é": "",
+		"": "empty", "abcdefghijklmnop": "longer than 15 bytes", ".": "no name", "..": "no name",
+		"a/b": "no name", "a:b": "no name", "a b": "no name", "a\n": "no name", "a\x00": "no name",
+	} {
+		err := flow.ValidateInterface(name)
+		if want == "" {
+			if err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+			continue
+		}
+		var field *flow.FieldError
+		if !errors.As(err, &field) || field.Field != "interface" || field.Fix == "" || !strings.Contains(field.Cause, want) {
+			t.Errorf("%q: error %v, want one that says %q", name, err, want)
+		}
+	}
+}
+
+// What is cut to stay readable stays text.
+func TestLongWordsStayText(t *testing.T) {
+	for pad := range 4 {
+		word := strings.Repeat("x", pad) + strings.Repeat("€", 40)
+		err := flow.Flow{Name: "a", Labels: map[string]string{word: ""}}.Validate()
+		if err == nil || !utf8.ValidString(err.Error()) || !strings.Contains(err.Error(), "…") {
+			t.Errorf("error %q is no text, or says all of the word", err)
+		}
 	}
 }
 

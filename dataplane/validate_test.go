@@ -1,0 +1,76 @@
+package dataplane_test
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+func TestConfigValidate(t *testing.T) {
+	eth0 := []dataplane.Interface{{Name: "eth0"}}
+	for _, c := range []struct {
+		name string
+		cfg  dataplane.Config
+		want []string // parts of the errors, in their order; none: it validates
+	}{
+		{"one interface", dataplane.Config{Interfaces: eth0}, nil},
+		{"sim needs none", dataplane.Config{Backend: "sim"}, nil},
+		{"everything", dataplane.Config{
+			Instance: "edge-1", Backend: "xdp", Interfaces: []dataplane.Interface{{Name: "eth0", Mode: "native"}},
+			Flows:  []flow.Flow{{Name: "a", Interface: "eth0"}, {Name: "b"}},
+			Mirror: dataplane.MirrorConfig{Counters: 1 << 24, LatencyCounters: 1 << 20, History: -1, HistoryPeriod: 1, Mode: 0o604},
+			Poll:   dataplane.PollConfig{Period: 100 * time.Microsecond, Busy: true, CPU: math.MaxInt32},
+			XDP:    dataplane.XDPConfig{MaxFlows: 1 << 22, KeepPins: true},
+		}, nil},
+		{"the zero value", dataplane.Config{}, []string{"interfaces: none"}},
+		{"an instance that leaves its directory", dataplane.Config{Instance: "../x", Backend: "sim"}, []string{`instance "../x"`}},
+		{"a backend", dataplane.Config{Backend: "frob", Interfaces: eth0}, []string{`backend "frob": use auto`}},
+		{"names of interfaces", dataplane.Config{Interfaces: []dataplane.Interface{{}, {Name: "a/b"}, {Name: ".."}, {Name: "abcdefghijklmnop"}}},
+			[]string{"name is empty", `"a/b"`, `".."`, "longer than 15"}},
+		{"an interface twice", dataplane.Config{Interfaces: append(eth0, eth0...)}, []string{`"eth0": listed twice`}},
+		{"a mode", dataplane.Config{Interfaces: []dataplane.Interface{{Name: "eth0", Mode: "fast"}}}, []string{`mode "fast"`}},
+		{"flows", dataplane.Config{Interfaces: eth0, Flows: []flow.Flow{{Name: "a"}, {Name: "a"}, {Name: "-"}, {Name: "b", Interface: "eth1"}}},
+			[]string{`flow "a": defined twice`, `flow "-": name`, `interface "eth1" is not listed`}},
+		{"a mode that lets others write", dataplane.Config{Backend: "sim", Mirror: dataplane.MirrorConfig{Mode: 0o666}}, []string{"mirror.mode 0666"}},
+		{"a mode of a directory", dataplane.Config{Backend: "sim", Mirror: dataplane.MirrorConfig{Mode: fs.ModeDir | 0o644}}, []string{"mirror.mode"}},
+		{"numbers", dataplane.Config{
+			Backend: "sim",
+			Mirror:  dataplane.MirrorConfig{Counters: 1<<24 + 1, LatencyCounters: -1, History: -2, HistoryPeriod: -1},
+			Poll:    dataplane.PollConfig{Period: 99 * time.Microsecond, CPU: -1},
+			XDP:     dataplane.XDPConfig{MaxFlows: -1},
+		}, []string{"mirror.counters", "mirror.latency_counters", "mirror.history", "mirror.history_period", "poll.period", "poll.cpu", "xdp.max_flows"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.cfg.Validate()
+			if len(c.want) == 0 {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, dataplane.ErrInvalid) {
+				t.Fatalf("error %v, want one that satisfies ErrInvalid", err)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(c.want) {
+				t.Fatalf("%d errors, want %d:\n%v", len(lines), len(c.want), err)
+			}
+			for i, want := range c.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("error %q does not say %q", lines[i], want)
+				}
+			}
+		})
+	}
+	var field *flow.FieldError
+	err := dataplane.Config{Backend: "sim", Flows: []flow.Flow{{Name: "-"}}}.Validate()
+	if !errors.As(err, &field) || field.Flow != "-" || !errors.Is(err, flow.ErrInvalid) {
+		t.Errorf("%v: the flow's own error is %+v", err, field)
+	}
+}
