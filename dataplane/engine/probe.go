@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"net"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// Probe says what each backend can do here: on interfaces, or on every one that
+// is up, in the network namespace of the calling thread. It attaches nothing and
+// changes nothing.
+func Probe(ctx context.Context, interfaces ...string) []probe.Result {
+	if len(interfaces) == 0 {
+		if interfaces = up(); len(interfaces) == 0 {
+			interfaces = []string{"lo"} // the kernel's own answers come with any of them
+		}
+	}
+	type question struct{ feature, object string }
+	asked := make(map[question]bool)
+	var out []probe.Result
+	for _, name := range interfaces {
+		if ctx.Err() != nil {
+			break
+		}
+		for _, r := range xdp.Probe(name) {
+			// What does not depend on the interface comes with each of them.
+			if q := (question{r.Feature, r.Object}); !asked[q] {
+				asked[q] = true
+				r.Object = cmp.Or(r.Object, "backend xdp")
+				out = append(out, r)
+			}
+		}
+	}
+	return append(out, probe.Result{Feature: "simulated counting", Object: "backend sim", Answer: probe.Yes, Reason: "needs nothing"})
+}
+
+// up lists the interfaces that are up, other than loopback.
+func up() []string {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, i := range all {
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
