@@ -26,13 +26,18 @@ type xdpBackend struct {
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
+	ns *netns // where the interfaces are
+
 	mu      sync.Mutex
 	settled bool
 	there   map[xdp.Rule]bool // in the tables; until Settle also those of a dead process
 	flows   map[string]*xdpFlow
+	next    uint32            // place of the next rule among those of its priority
 	hooks   xdp.AttachOptions // the directions that some flow needs
-	missing map[string]error  // why an interface is not counted on
-	closed  bool
+	held    []xdp.Attachment  // as of the last look
+	// by interface: why it is not counted on, and why not in a better mode
+	missing, rejected map[string]error
+	closed            bool
 }
 
 type xdpFlow struct {
@@ -51,7 +56,10 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 	}
 	b := &xdpBackend{
 		cfg: cfg, log: log, rules: rules, changed: make(chan struct{}, 1),
-		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow), missing: make(map[string]error),
+		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow), missing: make(map[string]error), rejected: make(map[string]error),
+	}
+	if b.ns, err = currentNetns(); err != nil {
+		return nil, errors.Join(err, rules.Close())
 	}
 	b.adopted = len(rules.Counters()) > 0
 	for _, r := range rules.Rules() {
@@ -67,7 +75,7 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 func translate(err error) error {
 	for from, to := range map[error]error{
 		xdp.ErrInUse: dataplane.ErrInUse, xdp.ErrPermission: dataplane.ErrPermission,
-		xdp.ErrFull: dataplane.ErrFull, xdp.ErrNotFound: dataplane.ErrNotFound,
+		xdp.ErrFull: dataplane.ErrFull,
 	} {
 		if errors.Is(err, from) {
 			return fmt.Errorf("%w: %w", to, err)
@@ -84,107 +92,6 @@ func (b *xdpBackend) Name() string { return "xdp" }
 func owner(f flow.Flow) string {
 	sum := sha256.Sum256([]byte(identity(f)))
 	return f.Name + " " + hex.EncodeToString(sum[:8])
-}
-
-func (b *xdpBackend) Install(_ context.Context, flows []Placed) (_ []Installed, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var fresh []*xdpFlow
-	var added []xdp.Rule
-	defer func() {
-		if err == nil {
-			return
-		}
-		err = errors.Join(err, b.drop(added))
-		for _, x := range fresh {
-			err = errors.Join(err, b.rules.FreeCounter(x.counter.ID))
-		}
-	}()
-	news := make(map[string]*xdpFlow, len(flows))
-	for _, f := range flows {
-		x := &xdpFlow{owner: owner(f.Flow)}
-		if x.counter, err = b.rules.AllocCounter(x.owner); err != nil {
-			return nil, fmt.Errorf("flow %q: allocating a counter: %w", f.Name, translate(err))
-		}
-		if !x.counter.Adopted {
-			fresh = append(fresh, x)
-		}
-		if x.rules, err = compile(f, x.counter.ID, b.rules.Port); err != nil {
-			return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
-		}
-		for _, r := range x.rules {
-			if !b.there[r] {
-				b.there[r] = true
-				added = append(added, r)
-			}
-		}
-		news[f.Name] = x
-	}
-	if err := b.rules.Add(added...); err != nil {
-		for _, r := range added {
-			delete(b.there, r)
-		}
-		added = nil
-		return nil, fmt.Errorf("adding rules: %w", translate(err))
-	}
-	if err := b.attach(flows); err != nil {
-		return nil, err
-	}
-	out := make([]Installed, len(flows))
-	for i, f := range flows {
-		x := news[f.Name]
-		b.flows[f.Name] = x
-		out[i] = Installed{ID: x.counter.ID, Cookie: x.counter.Cookie, Basis: "l2", Source: b.source(f.Flow)}
-	}
-	return out, nil
-}
-
-// drop takes rules out of the tables.
-func (b *xdpBackend) drop(rules []xdp.Rule) error {
-	if len(rules) == 0 {
-		return nil
-	}
-	if err := b.rules.Remove(rules...); err != nil {
-		return fmt.Errorf("removing rules: %w", err)
-	}
-	for _, r := range rules {
-		delete(b.there, r)
-	}
-	return nil
-}
-
-func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var rules []xdp.Rule
-	var counters []uint32
-	for _, f := range flows {
-		x, ok := b.flows[f.Name]
-		if !ok {
-			continue
-		}
-		delete(b.flows, f.Name)
-		for _, r := range x.rules {
-			if b.there[r] {
-				rules = append(rules, r)
-			}
-		}
-		counters = append(counters, x.counter.ID)
-	}
-	if err := b.drop(rules); err != nil {
-		return err
-	}
-	return b.free(counters)
-}
-
-func (b *xdpBackend) free(counters []uint32) error {
-	var errs []error
-	for _, id := range counters {
-		if err := b.rules.FreeCounter(id); err != nil {
-			errs = append(errs, fmt.Errorf("freeing counter %d: %w", id, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Settle removes rules, counters and attachments of an earlier process that
@@ -226,6 +133,7 @@ func (b *xdpBackend) Settle(context.Context) error {
 			}
 		}
 	}
+	b.held = b.rules.Attachments()
 	return nil
 }
 
@@ -238,7 +146,7 @@ func (b *xdpBackend) source(f flow.Flow) dataplane.Source {
 		hook = xdp.HookEgress
 	}
 	var devices, modes []string
-	for _, a := range b.rules.Attachments() {
+	for _, a := range b.held {
 		if a.Hook == hook && (f.Interface == "" || f.Interface == a.Interface) {
 			devices, modes = append(devices, a.Interface), append(modes, a.Mode)
 		}
@@ -267,6 +175,7 @@ func (b *xdpBackend) Close(keep bool) error {
 		b.stop()
 		b.stopped.Wait()
 	}
+	defer b.ns.close()
 	if keep {
 		return b.rules.Close()
 	}

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
+
+// lookPeriod is how often hooks are looked at although no link has changed: a program can be
+// detached by force, and a hook that another program holds can become free.
+const lookPeriod = 2 * time.Second
 
 // attach takes the hooks that the flows need and that are not taken yet, on every interface.
 func (b *xdpBackend) attach(flows []Placed) error {
@@ -26,10 +31,10 @@ func (b *xdpBackend) attach(flows []Placed) error {
 		switch {
 		case err == nil:
 			delete(b.missing, i.Name)
-		case errors.Is(err, xdp.ErrNotFound) && b.adopted:
-			// It was there when the pins were made: it may come back, and
-			// counting elsewhere must not wait for it.
-			b.missing[i.Name] = err
+		case errors.Is(err, xdp.ErrNotFound) && (b.adopted || b.settled):
+			// It was there when the pins were made, or at the start: it may come
+			// back, and counting elsewhere must not wait for it.
+			b.letGo(i.Name, err)
 		default:
 			return err
 		}
@@ -38,65 +43,158 @@ func (b *xdpBackend) attach(flows []Placed) error {
 	return nil
 }
 
+// attachTo takes hooks of one interface. What it holds already stays as it is.
 func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[string]xdp.Mode{"native": xdp.ModeNative, "generic": xdp.ModeGeneric}[i.Mode]
-	if _, err := b.rules.Attach(i.Name, o); err != nil {
-		return translate(err) // it names the interface, the hook and the mode
+	err := b.ns.do(func() error {
+		done, err := b.rules.Attach(i.Name, o)
+		for _, a := range done {
+			if len(a.Rejected) > 0 {
+				b.rejected[i.Name] = errors.Join(a.Rejected...)
+			}
+		}
+		return err
+	})
+	b.held = b.rules.Attachments()
+	return translate(err) // it names the interface, the hook and the mode
+}
+
+// letGo notes why an interface is not counted on, and takes the programs off
+// the one that had its name: under another name nobody asked to count on it.
+func (b *xdpBackend) letGo(name string, why error) {
+	b.missing[name] = why
+	if err := b.rules.Detach(name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+		b.log.Warn("letting go of a link that went", "interface", name, "err", err)
 	}
-	return nil
+	b.held = b.rules.Attachments()
 }
 
 // watch follows the links until Close.
 func (b *xdpBackend) watch() error {
 	ctx, stop := context.WithCancel(context.Background())
-	events, err := xdp.Watch(ctx)
+	events, err := b.subscribe(ctx)
 	if err != nil {
 		stop()
-		return fmt.Errorf("watching links: %w", translate(err))
+		return err
 	}
 	b.stop = stop
-	b.stopped.Go(func() {
-		for ev := range events {
-			b.onLink(ev)
-		}
-	})
+	b.stopped.Go(func() { b.follow(ctx, events) })
 	return nil
 }
 
-// onLink attaches again to a configured interface that came back, and lets go
-// of one that went. A flap needs nothing: programs stay attached.
+func (b *xdpBackend) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err error) {
+	err = b.ns.do(func() error {
+		events, err = xdp.Watch(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching links: %w", translate(err))
+	}
+	return events, nil
+}
+
+// follow looks at interfaces when links change, and from time to time. The
+// kernel ends a subscription that could not keep up; then everything is looked
+// at, under a new one.
+func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
+	tick := time.NewTicker(lookPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev, ok := <-events:
+			if ok {
+				b.onLink(ev)
+				continue
+			}
+			events = nil
+		case <-tick.C:
+		}
+		fresh := false
+		if events == nil && ctx.Err() == nil {
+			var err error
+			if events, err = b.subscribe(ctx); err != nil {
+				b.log.Error("watching links again", "err", err)
+			}
+			fresh = true
+		}
+		b.lookAll(fresh)
+	}
+}
+
+// onLink looks at the interfaces that an event names. The event says only when:
+// what is there now may be newer than it. A flap needs nothing: programs stay attached.
 func (b *xdpBackend) onLink(ev xdp.LinkEvent) {
+	if ev.Kind == xdp.LinkUp || ev.Kind == xdp.LinkDown {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, i := range b.cfg.Interfaces {
+		if ev.Name == i.Name || ev.OldName == i.Name {
+			b.look(i, gone(ev, i.Name))
+		}
+	}
+}
+
+// gone is how an interface went, as far as the event tells.
+func gone(ev xdp.LinkEvent, name string) string {
+	if ev.Kind == xdp.LinkRenamed && ev.OldName == name {
+		return "was renamed to " + ev.Name
+	}
+	return "was removed"
+}
+
+// lookAll looks at every interface that is not counted on as it should be; at
+// all of them when changes may have been missed.
+func (b *xdpBackend) lookAll(all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
+	b.held = b.rules.Attachments()
 	for _, i := range b.cfg.Interfaces {
-		switch {
-		case ev.Kind == xdp.LinkRemoved && ev.Name == i.Name, ev.Kind == xdp.LinkRenamed && ev.OldName == i.Name:
-			b.missing[i.Name] = fmt.Errorf("interface %s: %s", i.Name, gone(ev))
-			if err := b.rules.Detach(i.Name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-				b.log.Warn("letting go of a link that went", "interface", i.Name, "err", err)
-			}
-		case ev.Kind == xdp.LinkAdded && ev.Name == i.Name, ev.Kind == xdp.LinkRenamed && ev.Name == i.Name:
-			if err := b.attachTo(i, b.hooks); err != nil {
-				b.missing[i.Name] = err
-				b.log.Error("attaching to a link that came back", "interface", i.Name, "err", err)
-			} else {
-				delete(b.missing, i.Name)
-			}
-		default:
-			continue
+		if all || b.missing[i.Name] != nil || !b.whole(i.Name) {
+			b.look(i, "is not there")
 		}
-		b.signal()
 	}
 }
 
-func gone(ev xdp.LinkEvent) string {
-	if ev.Kind == xdp.LinkRenamed {
-		return "was renamed to " + ev.Name
+// whole says whether every hook that is wanted on an interface is held.
+func (b *xdpBackend) whole(name string) bool {
+	has := func(h xdp.Hook) bool {
+		return slices.ContainsFunc(b.held, func(a xdp.Attachment) bool { return a.Interface == name && a.Hook == h })
 	}
-	return "was removed"
+	return (!b.hooks.Ingress || has(xdp.HookIngress)) && (!b.hooks.Egress || has(xdp.HookEgress))
+}
+
+// look attaches to an interface that is there, and lets go of one that is not. how says what
+// happened to it in that case.
+func (b *xdpBackend) look(i dataplane.Interface, how string) {
+	if b.closed || b.hooks == (xdp.AttachOptions{}) {
+		return
+	}
+	was, lacked := b.missing[i.Name], !b.whole(i.Name)
+	err := b.attachTo(i, b.hooks)
+	switch {
+	case err == nil:
+		delete(b.missing, i.Name)
+		if was != nil || lacked {
+			b.log.Info("counting on an interface again", "interface", i.Name)
+		}
+	case errors.Is(err, xdp.ErrNotFound) && was != nil && errors.Is(was, xdp.ErrNotFound):
+		return // as before
+	case errors.Is(err, xdp.ErrNotFound):
+		b.letGo(i.Name, fmt.Errorf("interface %s %s: %w", i.Name, how, err))
+	default:
+		if was == nil || was.Error() != err.Error() {
+			b.log.Error("attaching to an interface again", "interface", i.Name, "err", err)
+		}
+		b.missing[i.Name] = err
+	}
+	b.signal()
 }
 
 func (b *xdpBackend) signal() {
@@ -118,22 +216,22 @@ func (b *xdpBackend) Conditions() []dataplane.Condition {
 	}
 	var out []dataplane.Condition
 	for name, err := range b.missing {
-		out = append(out, dataplane.Condition{
+		c := dataplane.Condition{
 			Code: "interface-missing", Severity: dataplane.High, Object: name, Text: err.Error(),
 			Fix: "bring the interface back; counting on it goes on by itself",
-		})
+		}
+		if !errors.Is(err, xdp.ErrNotFound) {
+			c.Code, c.Fix = "interface-refused", "remove the cause; counting on the interface goes on by itself"
+		}
+		out = append(out, c)
 	}
-	for _, a := range b.rules.Attachments() {
+	for _, a := range b.held {
 		if a.Mode != "generic" {
 			continue
 		}
-		var why []string
-		for _, err := range a.Rejected {
-			why = append(why, err.Error())
-		}
 		text := "counted by generic XDP, which is slower and on virtual links sees segments that were merged"
-		if len(why) > 0 {
-			text += ": " + strings.Join(why, "; ")
+		if err := b.rejected[a.Interface]; err != nil {
+			text += ": " + err.Error()
 		}
 		out = append(out, dataplane.Condition{
 			Code: "xdp-generic", Severity: dataplane.Medium, Object: a.Interface, Text: text,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -75,10 +76,13 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow) (_ []dataplane.Plac
 	}()
 	for i, p := range placed {
 		c := &counted{Placed: p, backend: backend, rejected: rejected, source: installed[i].Source}
-		if err := e.publish(c, installed[i]); err != nil {
+		err := e.publish(c, installed[i])
+		if c.handle != (shm.Handle{}) { // it has an entry, finished or not
+			done = append(done, c)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", p.Name, err)
 		}
-		done = append(done, c)
 	}
 	out := make([]dataplane.Placement, len(done))
 	for i, c := range done {
@@ -157,16 +161,23 @@ func sourceText(s dataplane.Source) string {
 	return s.Backend + ":" + s.Device + "/" + s.Mode
 }
 
-// entry finds or makes the flow's entry. An entry of an earlier run goes on:
-// from its base when its cookie still names the counter, which then has missed
-// nothing, else from the last published total, with a discontinuity.
+// entry finds or makes the flow's entry, and answers what its total had reached
+// before this source. What an earlier run counted of the same packets goes on, also in an
+// entry that has to be made anew, as the place and the labels of one are fixed.
 func (e *Engine) entry(f flow.Flow, in Installed) (shm.Handle, Pair, error) {
+	past := shm.Continuity{Cookie: in.Cookie}
 	if old, ok := e.inherited[f.Name]; ok {
 		delete(e.inherited, f.Name)
 		same := old.Text == identity(f) || old.Continuity.Cookie == in.Cookie // a long text is cut
-		if same && old.Latency == f.Latency {
-			base, err := e.carryOn(old.Handle, old.Continuity, in.Cookie)
-			return old.Handle, base, err
+		if same {
+			var err error
+			if past, err = e.carryOn(old, in.Cookie); err != nil {
+				return old.Handle, Pair{}, err
+			}
+		}
+		base := Pair{Packets: past.BasePackets, Bytes: past.BaseBytes}
+		if same && old.Latency == f.Latency && maps.Equal(old.Labels, f.Labels) {
+			return old.Handle, base, e.writer.SetContinuity(old.Handle, past)
 		}
 		e.plan.clear(old.Handle.Index)
 		if err := e.writer.Remove(old.Handle); err != nil {
@@ -174,7 +185,7 @@ func (e *Engine) entry(f flow.Flow, in Installed) (shm.Handle, Pair, error) {
 		}
 	}
 	entry := entryOf(f)
-	entry.Continuity = shm.Continuity{Cookie: in.Cookie}
+	entry.Continuity = past
 	h, err := e.writer.Add(entry)
 	switch {
 	case errors.Is(err, shm.ErrFull):
@@ -182,21 +193,21 @@ func (e *Engine) entry(f flow.Flow, in Installed) (shm.Handle, Pair, error) {
 	case errors.Is(err, shm.ErrInvalid):
 		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
 	}
-	return h, Pair{}, err
+	return h, Pair{Packets: past.BasePackets, Bytes: past.BaseBytes}, err
 }
 
-func (e *Engine) carryOn(h shm.Handle, c shm.Continuity, cookie uint64) (Pair, error) {
+// carryOn is the past of an entry: its own when its cookie still names the
+// counter, which then has missed nothing, else the last published total, and
+// one more discontinuity.
+func (e *Engine) carryOn(old shm.Entry, cookie uint64) (shm.Continuity, error) {
+	c := old.Continuity
 	if c.Cookie == cookie {
-		return Pair{Packets: c.BasePackets, Bytes: c.BaseBytes}, nil
+		return c, nil
 	}
-	last, err := e.writer.Last(h)
-	if err != nil {
-		return Pair{}, err
-	}
-	c = shm.Continuity{
+	last, err := e.writer.Last(old.Handle)
+	return shm.Continuity{
 		Cookie: cookie, BasePackets: last.Packets, BaseBytes: last.Bytes, Discontinuities: c.Discontinuities + 1,
-	}
-	return Pair{Packets: last.Packets, Bytes: last.Bytes}, e.writer.SetContinuity(h, c)
+	}, err
 }
 
 // RemoveFlows implements dataplane.Service.
@@ -208,44 +219,44 @@ func (e *Engine) RemoveFlows(ctx context.Context, names ...string) error {
 	}
 	var errs []error
 	gone := make(map[Backend][]Placed)
+	seen := make(map[string]bool, len(names))
 	for _, n := range names {
 		c, ok := e.flows[n]
-		if !ok {
+		switch {
+		case !ok:
 			errs = append(errs, fmt.Errorf("flow %q: %w", n, dataplane.ErrNotFound))
-			continue
+		case !seen[n]:
+			gone[c.backend] = append(gone[c.backend], c.Placed)
 		}
-		if slices.ContainsFunc(gone[c.backend], func(p Placed) bool { return p.Name == n }) {
-			continue
-		}
-		gone[c.backend] = append(gone[c.backend], c.Placed)
+		seen[n] = true
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	// The backend first: a flow that it does not let go of stays one, and one
+	// that was killed in between goes on in the mirror where it was. Its source is read until it is
+	// forgotten, and serves nobody else before: both happen under ctl.
 	for b, flows := range gone {
-		for _, f := range flows {
-			if err := e.forget(f.Name); err != nil {
-				return err
-			}
-		}
 		if err := b.Remove(ctx, flows); err != nil {
 			return fmt.Errorf("removing %s from %s: %w", describe(flows), b.Name(), err)
 		}
+		for _, f := range flows {
+			errs = append(errs, e.forget(f.Name))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// forget takes a flow out of the plan and the mirror. Its source may count on
-// for a moment: nobody reads it any more.
+// forget takes a flow out of the plan and the mirror.
 func (e *Engine) forget(name string) error {
 	c := e.flows[name]
 	e.plan.clear(c.handle.Index)
 	delete(e.flows, name)
+	e.log.Info("flow removed", "flow", name)
+	e.events.send(dataplane.FlowRemoved, name, identity(c.Flow))
 	if err := e.writer.Remove(c.handle); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", name, err)
 	}
-	e.log.Info("flow removed", "flow", name)
-	e.events.send(dataplane.FlowRemoved, name, identity(c.Flow))
 	return nil
 }
 

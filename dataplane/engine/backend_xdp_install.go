@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// Install implements Backend. Over what a dead process left, flows that are
+// counted already keep their rules; what nobody asks for any more makes room when there is none.
+func (b *xdpBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	owners := make([]string, len(flows))
+	for i, f := range flows {
+		owners[i] = owner(f.Flow)
+	}
+	order := b.places(owners)
+	out, err := b.install(flows, owners, order)
+	if errors.Is(err, xdp.ErrFull) && !b.settled && b.adopted {
+		if err := b.dropUnasked(owners); err != nil {
+			return nil, err
+		}
+		out, err = b.install(flows, owners, order)
+	}
+	return out, err
+}
+
+// places gives every flow its place among those of its priority: the one that
+// its rules have, as long as that keeps the flows in order. A place of its own at
+// every start would be another rule, and need room for two of each.
+func (b *xdpBackend) places(owners []string) []uint32 {
+	old := make(map[string]uint32)
+	if !b.settled && b.adopted {
+		byCounter := make(map[uint32]string)
+		for _, c := range b.rules.Counters() {
+			byCounter[c.ID] = c.Owner
+		}
+		for r := range b.there {
+			old[byCounter[r.Counter]] = r.Order
+		}
+	}
+	out := make([]uint32, len(owners))
+	for i, o := range owners {
+		if place, ok := old[o]; ok && place > b.next {
+			b.next = place
+		}
+		out[i] = b.next
+		b.next++
+	}
+	return out
+}
+
+// dropUnasked gives up what a dead process counted for flows that are none of
+// these. Nothing of a flow that stays is touched.
+func (b *xdpBackend) dropUnasked(owners []string) error {
+	asked := make(map[string]bool, len(owners))
+	for _, o := range owners {
+		asked[o] = true
+	}
+	idle := make(map[uint32]bool)
+	var counters []uint32
+	for _, c := range b.rules.Counters() {
+		if !asked[c.Owner] {
+			idle[c.ID] = true
+			counters = append(counters, c.ID)
+		}
+	}
+	var rules []xdp.Rule
+	for r := range b.there {
+		if idle[r.Counter] {
+			rules = append(rules, r)
+		}
+	}
+	if err := b.drop(rules); err != nil {
+		return err
+	}
+	return b.free(counters)
+}
+
+// install counts all of flows or none.
+func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32) (_ []Installed, err error) {
+	var fresh []uint32   // counters
+	var added []xdp.Rule // that are in the tables
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.drop(added), b.free(fresh))
+		}
+	}()
+	all := make([]*xdpFlow, len(flows))
+	var missing []xdp.Rule
+	seen := make(map[xdp.Rule]bool)
+	for i, f := range flows {
+		x := &xdpFlow{owner: owners[i]}
+		if x.counter, err = b.rules.AllocCounter(x.owner); err != nil {
+			return nil, fmt.Errorf("flow %q: allocating a counter: %w", f.Name, translate(err))
+		}
+		if !x.counter.Adopted {
+			fresh = append(fresh, x.counter.ID)
+		}
+		f.Order = order[i]
+		if x.rules, err = compile(f, x.counter.ID, b.rules.Port); err != nil {
+			return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+		}
+		for _, r := range x.rules {
+			if !b.there[r] && !seen[r] {
+				seen[r] = true
+				missing = append(missing, r)
+			}
+		}
+		all[i] = x
+	}
+	if err := b.rules.Add(missing...); err != nil {
+		return nil, fmt.Errorf("adding rules: %w", translate(err))
+	}
+	added = missing
+	for _, r := range added {
+		b.there[r] = true
+	}
+	if err := b.attach(flows); err != nil {
+		return nil, err
+	}
+	out := make([]Installed, len(flows))
+	for i, f := range flows {
+		x := all[i]
+		b.flows[f.Name] = x
+		out[i] = Installed{ID: x.counter.ID, Cookie: x.counter.Cookie, Basis: "l2", Source: b.source(f.Flow)}
+	}
+	return out, nil
+}
+
+// drop takes rules out of the tables.
+func (b *xdpBackend) drop(rules []xdp.Rule) error {
+	if len(rules) == 0 {
+		return nil
+	}
+	if err := b.rules.Remove(rules...); err != nil {
+		return fmt.Errorf("removing rules: %w", err)
+	}
+	for _, r := range rules {
+		delete(b.there, r)
+	}
+	return nil
+}
+
+// Remove implements Backend. A flow whose rules stay in the tables stays; once
+// they are out, a counter that cannot be given back is a loss of room only.
+func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var rules []xdp.Rule
+	var counters []uint32
+	for _, f := range flows {
+		x, ok := b.flows[f.Name]
+		if !ok {
+			continue
+		}
+		for _, r := range x.rules {
+			if b.there[r] {
+				rules = append(rules, r)
+			}
+		}
+		counters = append(counters, x.counter.ID)
+	}
+	if err := b.drop(rules); err != nil {
+		return err
+	}
+	for _, f := range flows {
+		delete(b.flows, f.Name)
+	}
+	if err := b.free(counters); err != nil {
+		b.log.Error("giving counters back", "err", err)
+	}
+	return nil
+}
+
+// free gives counters back that no rule counts on.
+func (b *xdpBackend) free(counters []uint32) error {
+	var errs []error
+	for _, id := range counters {
+		if err := b.rules.FreeCounter(id); err != nil {
+			errs = append(errs, fmt.Errorf("freeing counter %d: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}

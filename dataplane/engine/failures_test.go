@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// stuckBackend does not let go of what it counts.
+type stuckBackend struct {
+	*handBackend
+	stuck error
+}
+
+func (b *stuckBackend) Remove(ctx context.Context, flows []Placed) error {
+	if b.stuck != nil {
+		return b.stuck
+	}
+	return b.handBackend.Remove(ctx, flows)
+}
+
+// RemoveFlows removes all or none: what a backend goes on counting stays a flow.
+func TestAFlowThatTheBackendKeepsStays(t *testing.T) {
+	b := &stuckBackend{handBackend: newHand("hand"), stuck: errors.New("stuck")}
+	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")}, flow.Flow{Name: "b", Match: match(t, "tcp")})
+	e := start(t, cfg, b)
+	if err := e.RemoveFlows(t.Context(), "a", "b"); !errors.Is(err, b.stuck) {
+		t.Fatalf("removing: %v, want the backend's reason", err)
+	}
+	if got, err := e.Placements(t.Context()); err != nil || len(got) != 2 {
+		t.Fatalf("%d flows are left, %v; want 2", len(got), err)
+	}
+	b.count("a", Pair{Packets: 3, Bytes: 300})
+	await(t, reader(t, cfg), "a", Pair{Packets: 3, Bytes: 300})
+	b.stuck = nil
+	if err := e.RemoveFlows(t.Context(), "a", "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := e.Placements(t.Context()); err != nil || len(got) != 0 {
+		t.Fatalf("%d flows are left, %v; want none", len(got), err)
+	}
+}
+
+// oddBackend answers a byte basis that no mirror can hold.
+type oddBackend struct {
+	*handBackend
+	basis string
+}
+
+func (b *oddBackend) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+	out, err := b.handBackend.Install(ctx, flows)
+	for i := range out {
+		out[i].Basis = b.basis
+	}
+	return out, err
+}
+
+// A flow whose entry cannot be finished leaves nothing behind: its name can be added again.
+func TestAFlowThatFailsLeavesNoEntry(t *testing.T) {
+	b := &oddBackend{handBackend: newHand("hand"), basis: strings.Repeat("x", 100)}
+	cfg := config(t)
+	e := start(t, cfg, b)
+	a := flow.Flow{Name: "a", Match: match(t, "udp")}
+	if _, err := e.AddFlows(t.Context(), a); err == nil {
+		t.Fatal("a basis of 100 bytes was taken")
+	}
+	if n := len(e.writer.Entries()); n != 0 {
+		t.Errorf("%d entries are left in the mirror", n)
+	}
+	b.basis = "l2"
+	if _, err := e.AddFlows(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A counter that becomes latency-critical, or stops being so, keeps its total
+// and what is known of its past.
+func TestATotalMovesBetweenBlockAndRecord(t *testing.T) {
+	b := newHand("hand")
+	a := flow.Flow{Name: "a", Match: match(t, "udp")}
+	cfg := config(t, a)
+	e := start(t, cfg, b)
+	b.count("a", Pair{Packets: 5, Bytes: 500})
+	await(t, reader(t, cfg), "a", Pair{Packets: 5, Bytes: 500})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.forget() // from here on the source counts from 0: a base, and one discontinuity
+	for i, latency := range []bool{false, true, false} {
+		cfg.Flows[0].Latency = latency
+		e := start(t, cfg, b)
+		p := Pair{Packets: uint64(i + 1), Bytes: 100 * uint64(i+1)}
+		b.count("a", p)
+		await(t, reader(t, cfg), "a", Pair{Packets: 5 + p.Packets, Bytes: 500 + p.Bytes})
+		if c := e.writer.Entries()[0].Continuity; c.Discontinuities != 1 {
+			t.Errorf("latency %v: %d discontinuities, want 1", latency, c.Discontinuities)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Removing very many flows takes no longer than adding them.
+func TestRemovingManyFlows(t *testing.T) {
+	const n = 20_000
+	flows, names := make([]flow.Flow, n), make([]string, n)
+	for i := range flows {
+		names[i] = fmt.Sprint("flow-", i)
+		flows[i] = flow.Flow{Name: names[i], Match: match(t, "udp")}
+	}
+	cfg := config(t)
+	cfg.Mirror.Counters = n
+	e := start(t, cfg, newHand("hand"))
+	begin := time.Now()
+	if _, err := e.AddFlows(t.Context(), flows...); err != nil {
+		t.Fatal(err)
+	}
+	added := time.Since(begin)
+	begin = time.Now()
+	if err := e.RemoveFlows(t.Context(), names...); err != nil {
+		t.Fatal(err)
+	}
+	removed := time.Since(begin)
+	t.Logf("%d flows added in %v, removed in %v", n, added, removed)
+	if removed > 10*added+time.Second {
+		t.Errorf("removing %d flows took %v, adding them %v", n, removed, added)
+	}
+	if err := e.RemoveFlows(t.Context(), "flow-0"); !errors.Is(err, dataplane.ErrNotFound) {
+		t.Errorf("removing a flow twice: %v", err)
+	}
+}

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+func flowsTo(t *testing.T, prefix string, from, n int) []flow.Flow {
+	t.Helper()
+	out := make([]flow.Flow, n)
+	for i := range out {
+		out[i] = flow.Flow{Name: fmt.Sprint(prefix, from+i), Match: match(t, fmt.Sprintf("udp dport %d", 1000+from+i))}
+	}
+	return out
+}
+
+// What did not fit must leave no trace: the same flows, fewer of them, count.
+func TestFlowsThatDidNotFitCanBeAddedAgain(t *testing.T) {
+	b := newBench(t, "native")
+	b.cfg.XDP.MaxFlows, b.cfg.Mirror.Counters = 64, 1024 // slots of the mirror cool down for a second
+	e := b.start(t)
+	r := reader(t, b.cfg)
+	var first uint64
+	for round := range 4 {
+		if _, err := e.AddFlows(t.Context(), flowsTo(t, "f", 0, 70)...); !errors.Is(err, dataplane.ErrFull) {
+			t.Fatalf("70 flows in tables of 64: %v", err)
+		}
+		if _, err := e.AddFlows(t.Context(), flowsTo(t, "f", 0, 64)...); err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range []int{0, 31, 63} {
+			first = b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(uint16(1000+port), 60)}})[0].Packets
+			await(t, r, fmt.Sprint("f", port), Pair{Packets: first, Bytes: first * 60})
+		}
+		var names []string
+		for i := range 64 {
+			names = append(names, fmt.Sprint("f", i))
+		}
+		if err := e.RemoveFlows(t.Context(), names...); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
+}
+
+// A restart over full tables, after flows have gone, finds every rule again:
+// its place in the order of addition is another one, and there is no room for two of each.
+func TestFullTablesAreTakenUp(t *testing.T) {
+	flows := flowsTo(t, "f", 0, 64)
+	b := newBench(t, "native", flows...)
+	b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins = 64, true
+	e := b.start(t)
+	if err := e.RemoveFlows(t.Context(), "f0", "f40"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]
+	b.cfg.Flows = append(append([]flow.Flow{}, flows[1:40]...), flows[41:]...)
+	e = b.start(t)
+	await(t, reader(t, b.cfg), "f1", Pair(sent))
+	if _, err := e.AddFlows(t.Context(), flows[0], flows[40]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Another configuration over full tables: what nobody asks for any more makes room.
+func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
+	b := newBench(t, "native", flowsTo(t, "old", 0, 64)...)
+	b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins = 64, true
+	if err := b.start(t).Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1063, 60)}})[0]
+	b.cfg.Flows = append(flowsTo(t, "new", 0, 63), b.cfg.Flows[63])
+	b.cfg.XDP.KeepPins = false
+	b.start(t)
+	r := reader(t, b.cfg)
+	await(t, r, "old63", Pair(sent))
+	sent = b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1000, 60)}})[0]
+	await(t, r, "new0", Pair(sent))
+}
