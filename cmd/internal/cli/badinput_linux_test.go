@@ -30,16 +30,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 // unless its owner is named; a check looks at anybody's.
 func TestForeignOwner(t *testing.T) {
 	need.Root(t)
-	dir := t.TempDir()
-	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
-	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	w, err := newTestWriter(path, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.publish(false)
+	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +55,9 @@ func TestForeignOwner(t *testing.T) {
 // nobody is a user with no privilege.
 const nobody = 65534
 
-// runAsNobody runs flowtally as a process of that user, in dir, which becomes its.
-func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+// ownBinary puts this test's binary into dir under those names: TestMain makes
+// it the program whose name it bears.
+func ownBinary(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -75,15 +67,24 @@ func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, st
 	if err != nil {
 		t.Fatal(err)
 	}
-	// TestMain makes the test's binary the program whose name it bears.
-	program := filepath.Join(dir, "flowtally")
-	if err := errors.Join(os.WriteFile(program, binary, 0o755), os.Chown(dir, nobody, nobody)); err != nil {
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), binary, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// runAsNobody runs flowtally as a process of that user, in dir, which becomes its.
+func runAsNobody(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ownBinary(t, dir, "flowtally")
+	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
 	var out, talk bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "flowtally"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &talk
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
@@ -200,17 +201,7 @@ func TestFullFileSystem(t *testing.T) {
 
 // TestEndsOnContext: what runs until a signal ends well at one.
 func TestEndsOnContext(t *testing.T) {
-	dir := t.TempDir()
-	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
-	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	w, err := newTestWriter(path, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.w.Close()
-	w.publish(false)
+	path, _ := webMirror(t)
 	for _, command := range []string{"top", "watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		var out, talk bytes.Buffer
@@ -228,16 +219,7 @@ func TestEndsOnContext(t *testing.T) {
 // TestTruncatedUnderReader: a mirror that its owner cuts short while it is
 // read ends the reader with an error, not with a fault.
 func TestTruncatedUnderReader(t *testing.T) {
-	dir := t.TempDir()
-	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
-	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	w, err := newTestWriter(path, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.publish(false)
+	path, w := webMirror(t)
 	if err := w.w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/shm"
@@ -86,6 +88,23 @@ type testCounter struct {
 	value   shm.Value
 	latency bool
 	absent  bool
+}
+
+// webMirror is a mirror with one counter, web, and its first value.
+func webMirror(t *testing.T) (path string, w *testWriter) {
+	t.Helper()
+	dir := t.TempDir()
+	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
+	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newTestWriter(path, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.w.Close() })
+	w.publish(false)
+	return path, w
 }
 
 // testHistory is the capacity of the ring, small so that tests lap it.

@@ -79,23 +79,14 @@ func newInstance(t *testing.T, settings string) *instance {
 			t.Error(err)
 		}
 	})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
 	err = errors.Join(os.Mkdir(in.bin, 0o755),
-		os.WriteFile(filepath.Join(in.bin, "flowtally"), binary, 0o755),
-		os.Link(filepath.Join(in.bin, "flowtally"), filepath.Join(in.bin, "flowtally-plugin")),
 		os.WriteFile(filepath.Join(in.dir, "config.yaml"), fmt.Appendf(nil,
 			"instance: %s\ninterfaces: [{name: %s, mode: native}]\n%sflows:\n  - {name: udp, match: udp dport 7000}\n  - {name: rest, match: any, priority: 100}\n",
 			in.name, wire.Near.Name, settings), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
+	ownBinary(t, in.bin, "flowtally", "flowtally-plugin")
 	return in
 }
 

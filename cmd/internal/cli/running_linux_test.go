@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,17 +17,7 @@ import (
 // newRunning is an instance in memory beside a mirror that has values.
 func newRunning(t *testing.T, strict bool) (r *running, fake *plugintest.Fake, talk *lockedBuffer) {
 	t.Helper()
-	dir := t.TempDir()
-	spec, path := filepath.Join(dir, "spec"), filepath.Join(dir, "m", "x.mirror")
-	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	w, err := newTestWriter(path, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.w.Close() })
-	w.publish(false)
+	path, _ := webMirror(t)
 	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{
 		Mirror: dataplane.MirrorConfig{Path: path}, Flows: []flow.Flow{{Name: "web"}},
 	}, nil)

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +10,7 @@ import (
 // TestTopOnTerminal: what is drawn goes over what was there, and the terminal
 // is given back with the last screen on it.
 func TestTopOnTerminal(t *testing.T) {
-	dir := t.TempDir()
-	spec := filepath.Join(dir, "spec")
-	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "m", "test.mirror")
-	w, err := newTestWriter(path, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.w.Close()
-	w.publish(false)
-
+	path, _ := webMirror(t)
 	var out bytes.Buffer
 	cmd := topCmd{Interval: 20 * time.Millisecond, Count: 3, Sort: "name"}
 	cmd.Mirror = path
