@@ -24,8 +24,10 @@ type flowtallyFtConfig struct {
 	CounterMask uint32
 	Cpus        uint32
 	CpuBlock    uint64
-	Hot4        uint64
-	Hot6        uint64
+	Hot4        [2]uint64
+	Hot6        [2]uint64
+	Plain       uint32
+	Shape       uint32
 	Tuple       [64]struct {
 		_      structs.HostLayout
 		Id     uint32
@@ -57,14 +59,15 @@ type flowtallyFtTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	flowtallyProgFlowtallyTcx = "flowtally_tcx"
-	flowtallyProgFlowtallyXdp = "flowtally_xdp"
-	flowtallyVarFtConf        = "ft_conf"
-	flowtallyVarFtCounters    = "ft_counters"
-	flowtallyVarFtEntries     = "ft_entries"
-	flowtallyVarFtLayout      = "ft_layout"
-	flowtallyVarFtRanks       = "ft_ranks"
-	flowtallyVarFtSlots       = "ft_slots"
+	flowtallyProgFlowtallyTcx   = "flowtally_tcx"
+	flowtallyProgFlowtallyXdp   = "flowtally_xdp"
+	flowtallyProgFlowtallyXdp61 = "flowtally_xdp61"
+	flowtallyVarFtConf          = "ft_conf"
+	flowtallyVarFtCounters      = "ft_counters"
+	flowtallyVarFtEntries       = "ft_entries"
+	flowtallyVarFtLayout        = "ft_layout"
+	flowtallyVarFtRanks         = "ft_ranks"
+	flowtallyVarFtSlots         = "ft_slots"
 )
 
 // loadFlowtally returns the embedded CollectionSpec for flowtally.
@@ -109,8 +112,9 @@ type flowtallySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowtallyProgramSpecs struct {
-	FlowtallyTcx *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
-	FlowtallyXdp *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyTcx   *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
+	FlowtallyXdp   *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61 *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
 }
 
 // flowtallyMapSpecs contains maps before they are loaded into the kernel.
@@ -173,14 +177,16 @@ type flowtallyVariables struct {
 //
 // It can be passed to loadFlowtallyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowtallyPrograms struct {
-	FlowtallyTcx *ebpf.Program `ebpf:"flowtally_tcx"`
-	FlowtallyXdp *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyTcx   *ebpf.Program `ebpf:"flowtally_tcx"`
+	FlowtallyXdp   *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61 *ebpf.Program `ebpf:"flowtally_xdp61"`
 }
 
 func (p *flowtallyPrograms) Close() error {
 	return _FlowtallyClose(
 		p.FlowtallyTcx,
 		p.FlowtallyXdp,
+		p.FlowtallyXdp61,
 	)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
 
 // loader makes programs of the object, each with its own constants, all on the same maps.
@@ -70,22 +71,58 @@ func (l *loader) config(c constants, h Hook, port uint16) flowtallyFtConfig {
 		Cpus:        uint32(l.g.cpus),
 		CpuBlock:    uint64(l.g.block),
 	}
-	var v4, v6 Key
-	v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
-	v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
-	if h == HookEgress {
-		conf.Egress = uint32(FlagEgress)
-		v4.Out.Flags |= FlagEgress
-		v6.Out.Flags |= FlagEgress
+	for i, proto := range []uint8{17, 6} {
+		var v4, v6 Key
+		v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
+		v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
+		v4.Out.Proto, v6.Out.Proto = proto, proto
+		if h == HookEgress {
+			conf.Egress = uint32(FlagEgress)
+			v4.Out.Flags |= FlagEgress
+			v6.Out.Flags |= FlagEgress
+		}
+		conf.Hot4[i], conf.Hot6[i] = v4.words()[wordHot], v6.words()[wordHot]
 	}
-	conf.Hot4, conf.Hot6 = v4.words()[wordHot], v6.words()[wordHot]
+	if c.need&^(needIPv4|needL4) == 0 {
+		conf.Plain = 1
+	}
+	if len(c.tuples) == 1 && c.tuples[0].Words == 1<<wordHot|1<<wordAddr {
+		conf.Shape = shapeExact
+		if c.tuples[0].Flags&tupleSingle != 0 {
+			conf.Shape = shapeOne
+		}
+	}
 	for i, t := range c.tuples {
 		conf.Tuple[i] = t
 	}
 	return conf
 }
 
-var programNames = map[Hook]string{HookIngress: flowtallyProgFlowtallyXdp, HookEgress: flowtallyProgFlowtallyTcx}
+// enum ft_shape
+const (
+	shapeOne   = 1
+	shapeExact = 2
+)
+
+func programName(h Hook) string {
+	switch {
+	case h == HookEgress:
+		return flowtallyProgFlowtallyTcx
+	case seesContext():
+		return flowtallyProgFlowtallyXdp
+	}
+	return flowtallyProgFlowtallyXdp61
+}
+
+// seesContext says whether programs see behind their context, as they do from 6.2 on.
+var seesContext = sync.OnceValue(func() bool {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false
+	}
+	var f *btf.Func
+	return spec.TypeByName("bpf_cast_to_kern_ctx", &f) == nil
+})
 
 // load verifies one program.
 func (l *loader) load(c constants, h Hook, port uint16) (*ebpf.Program, error) {
@@ -93,7 +130,7 @@ func (l *loader) load(c constants, h Hook, port uint16) (*ebpf.Program, error) {
 	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, h, port)); err != nil {
 		return nil, fmt.Errorf("setting constants: %w", err)
 	}
-	name := programNames[h]
+	name := programName(h)
 	for n := range spec.Programs {
 		if n != name {
 			delete(spec.Programs, n)

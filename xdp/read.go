@@ -17,8 +17,8 @@ type values struct {
 	base  []Pair
 }
 
-// pair reads one slot: packets, and the bytes of exactly those packets. The
-// second word changes with every packet, so unchanged around the load of the
+// pair reads one slot: packets, and 256 times the bytes of exactly those packets
+// plus packets. The second word changes with every packet, so unchanged around the load of the
 // first it leaves the first at most one packet away, which its low byte tells.
 // Go's atomic loads keep their order on every architecture.
 func (v *values) pair(at int) (packets, second uint64, ok bool) {
@@ -42,7 +42,7 @@ func (v *values) raw(id uint32) (Pair, error) {
 			return Pair{}, fmt.Errorf("reading counter %d: %w", id, ErrTorn)
 		}
 		sum.Packets += p
-		sum.Bytes += s >> 8
+		sum.Bytes += (s - p) >> 8
 	}
 	return sum, nil
 }
@@ -65,7 +65,7 @@ func (v *values) readColumns(ids []uint32, packets, bytes []uint64) error {
 				}
 			}
 			p += n
-			b += second >> 8
+			b += (second - n) >> 8
 		}
 		packets[i], bytes[i] = p-base[id].Packets, b-base[id].Bytes
 	}
@@ -90,7 +90,7 @@ func (v *values) read(ids []uint32, dst []Pair) error {
 				}
 			}
 			p += n
-			b += second >> 8
+			b += (second - n) >> 8
 		}
 		dst[i] = Pair{Packets: p - base[id].Packets, Bytes: b - base[id].Bytes}
 	}

@@ -27,6 +27,13 @@ enum ft_tuple_flags {
 	FT_T_SINGLE = 1, /* one key, which is here: its slot is slots[id], nothing is hashed */
 };
 
+/* Sets of rules that the common path has a short way for. */
+enum ft_shape {
+	FT_SHAPE_ANY,
+	FT_SHAPE_ONE,   /* one tuple, of the two hot words, of one key */
+	FT_SHAPE_EXACT, /* one tuple, of the two hot words, hashed */
+};
+
 /* One distinct mask. Its place in the array is its place in the search. */
 struct ft_tuple {
 	__u32 id;    /* mixed into the hash; stable over loads */
@@ -51,8 +58,10 @@ struct ft_config {
 	__u32 counter_mask; /* of the counter's offset in a block */
 	__u32 cpus;
 	__u64 cpu_block; /* bytes */
-	__u64 hot4;      /* what the common IPv4 frame has of the hot word: flags */
-	__u64 hot6;
+	__u64 hot4[2]; /* what the common IPv4 frame has of the hot word but its ports, UDP and TCP */
+	__u64 hot6[2];
+	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
+	__u32 shape;
 	struct ft_tuple tuple[FT_MAX_TUPLES];
 };
 

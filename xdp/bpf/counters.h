@@ -2,10 +2,10 @@
 #pragma once
 /*
  * Counters: one block per possible CPU, pages of its own, so no atomics. A slot
- * is two words: packets, and bytes << 8 | packets & 0xff. A reader on another
- * CPU that finds the second word unchanged around the first, and the tags
- * equal, holds the bytes of exactly those packets, in whichever order the two
- * stores became visible. Slots are never zeroed.
+ * is two words: packets, and 256 * bytes + packets. A reader on another CPU that
+ * finds the second word unchanged around the first, and their low bytes equal,
+ * holds packets and the bytes of exactly those, in whichever order the two stores
+ * became visible. Slots are never zeroed.
  */
 #include <bpf/bpf_helpers.h>
 #include "config.h"
@@ -35,8 +35,7 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 	if (cpu >= k->cpus)
 		return;
 	volatile __u64 *c = (void *)ft_opaque(ft_counters) + cpu * k->cpu_block + FT_COUNTER(k, slot);
-	__u64 packets = c[0] + n, second = c[1];
 
-	c[0] = packets;
-	c[1] = ((second & ~0xffULL) + (bytes << 8)) | (packets & 0xff);
+	c[0] += n;
+	c[1] += (bytes << 8) + n;
 }

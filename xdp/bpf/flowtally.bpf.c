@@ -8,10 +8,6 @@
 #include <bpf/bpf_helpers.h>
 #include "tables.h"
 
-#ifndef bpf_ksym_exists
-#define bpf_ksym_exists(sym) ({ __builtin_constant_p(!!sym); !!sym; })
-#endif
-
 /* TCX_NEXT and TCX_DROP, which headers before 6.6 do not have; clsact reads them as UNSPEC and SHOT. */
 #define FT_NEXT -1
 #define FT_SHOT 2
@@ -24,29 +20,27 @@ struct {
 	enum ft_need need;
 } ft_layout SEC(".data.btf");
 
-/* What the kernel has behind struct xdp_md; kernels before 6.2 do not let it be seen. */
+FT_PARSER(xdp, struct xdp_md)
+FT_PARSER(skb, struct __sk_buff)
+
+/* What the kernel has behind struct xdp_md. */
 struct xdp_buff {
 	__u32 flags;
 } __attribute__((preserve_access_index));
 
 #define FT_HAS_FRAGS 1 /* XDP_FLAGS_HAS_FRAGS */
 
-extern void *bpf_cast_to_kern_ctx(void *) __ksym __weak;
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
-/* The length of a frame is that of its buffer, unless it has fragments: asking the helper every time costs 1 ns. */
-static __always_inline __u64 ft_length(struct xdp_md *ctx, __u64 linear)
+/* The length of a frame is that of its buffer, unless it has fragments: to ask the helper every time costs 1 ns. */
+static __always_inline __u64 ft_length(struct xdp_md *ctx)
 {
-	if (bpf_ksym_exists(bpf_cast_to_kern_ctx)) {
-		struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);
+	struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);
 
-		if (!(x->flags & FT_HAS_FRAGS))
-			return linear;
-	}
-	return bpf_xdp_get_buff_len(ctx);
+	if (x->flags & FT_HAS_FRAGS)
+		return bpf_xdp_get_buff_len(ctx);
+	return (__u64)ctx->data_end - ctx->data;
 }
-
-FT_PARSER(xdp, struct xdp_md)
-FT_PARSER(skb, struct __sk_buff)
 
 SEC("xdp.frags")
 int flowtally_xdp(struct xdp_md *ctx)
@@ -56,7 +50,20 @@ int flowtally_xdp(struct xdp_md *ctx)
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(c, slot, 1, ft_length(ctx, (__u64)ctx->data_end - ctx->data));
+	ft_count(c, slot, 1, ft_length(ctx));
+	return XDP_PASS - (slot & FT_DROP);
+}
+
+/* The same for kernels before 6.2, which do not let a program see behind its context. */
+SEC("xdp.frags")
+int flowtally_xdp61(struct xdp_md *ctx)
+{
+	const volatile struct ft_config *c = ft_config();
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
+
+	if (!slot)
+		return XDP_PASS;
+	ft_count(c, slot, 1, bpf_xdp_get_buff_len(ctx));
 	return XDP_PASS - (slot & FT_DROP);
 }
 

@@ -466,37 +466,38 @@ static __always_inline void ft_fill_common(const volatile struct ft_config *c, v
  */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FT_WORD32(a, b, c, d) ((__u32)(a) | (__u32)(b) << 8 | (__u32)(c) << 16 | (__u32)(d) << 24)
-#define FT_PROTO_AT_4(w) ((__u64)((w) & 0xff000000) << 8) /* the last byte of w, as the hot word has it */
 #else
 #define FT_WORD32(a, b, c, d) ((__u32)(a) << 24 | (__u32)(b) << 16 | (__u32)(c) << 8 | (__u32)(d))
-#define FT_PROTO_AT_4(w) ((__u64)((w) & 0xff) << 24)
 #endif
 
-/* EtherType IPv4, version and IHL; then fragment, TTL, protocol. */
+/* EtherType, version and, of IPv4, IHL. */
 #define FT_IS_COMMON4(p) ((ft_load32(p, 12) & FT_WORD32(0xff, 0xff, 0xff, 0)) == FT_WORD32(0x08, 0x00, 0x45, 0))
 #define FT_IS_COMMON6(p) ((ft_load32(p, 12) & FT_WORD32(0xff, 0xff, 0xf0, 0)) == FT_WORD32(0x86, 0xdd, 0x60, 0))
-
-static __always_inline _Bool ft_has_ports(__u8 proto)
-{
-	return proto == 17 || proto == 6;
-}
 
 /* The fewest bytes of a common frame: both of its kinds begin with as many. */
 #define FT_COMMON_MIN 38
 
 static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, struct ft_key *k, __u64 *hot, __u64 *addr)
 {
-	const __u32 need = c->need;
-	__u32 w = ft_load32(p, 20);
+	__u8 proto = ft_load8(p, 23);
 
-	if (w & FT_WORD32(0x3f, 0xff, 0, 0) || !ft_has_ports(ft_load8(p, 23)))
+	if (ft_load16(p, 20) & bpf_htons(0x3fff))
 		return 0;
-	if (need & FT_N_VXLAN && ft_load8(p, 23) == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
+	if (proto == 17)
+		*hot = c->hot4[0];
+	else if (proto == 6)
+		*hot = c->hot4[1];
+	else
 		return 0;
-	*hot = FT_PACK(ft_load32(p, 34), 0, 4) | FT_PROTO_AT_4(w) | c->hot4;
+	*hot |= FT_PACK(ft_load32(p, 34), 0, 4);
 	*addr = ft_load64(p, 26);
-	if (need & ~(FT_N_IPV4 | FT_N_L4))
+	if (!c->plain) {
+		const __u32 need = c->need;
+
+		if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
+			return 0;
 		ft_fill_common(c, p, k, need, 1);
+	}
 	return 1;
 }
 
@@ -504,16 +505,20 @@ static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c
 					      __u64 *addr)
 {
 	const __u32 need = c->need;
-	__u64 proto;
 
 	if (p + 58 > end)
 		return 0;
-	proto = ft_load8(p, 20);
-	if (!ft_has_ports(proto))
+	__u8 proto = ft_load8(p, 20);
+
+	if (proto == 17)
+		*hot = c->hot6[0];
+	else if (proto == 6)
+		*hot = c->hot6[1];
+	else
 		return 0;
 	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
 		return 0;
-	*hot = FT_PACK(ft_load32(p, 54), 0, 4) | FT_PACK(proto, 4, 1) | c->hot6;
+	*hot |= FT_PACK(ft_load32(p, 54), 0, 4);
 	*addr = ft_load64(p, 22);
 	ft_fill_common(c, p, k, need, 0);
 	return 1;

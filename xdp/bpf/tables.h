@@ -129,7 +129,7 @@ static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 
 /* The slot of the one key of a tuple. */
 static __always_inline __u64 ft_single(const volatile struct ft_tuple *t)
 {
-	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + (t->single & (FT_MAX_TUPLES * 8 - 1)));
+	return *(volatile __u64 *)((void *)ft_opaque(ft_slots) + t->single);
 }
 
 /*
@@ -153,7 +153,8 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 			if (w >= FT_WORDS || (k->w[w] & t->mask[w]) != t->key[w])
 				return 0;
 		}
-		return ft_single(t);
+		/* Which tuple this is the verifier does not know. */
+		return ((volatile __u64 *)ft_opaque(ft_slots))[t->id & (FT_MAX_TUPLES - 1)];
 	}
 	__u64 pos = ft_hash_loop(k, t);
 	const __u64 tag = FT_TAG(pos) | 1;
@@ -221,66 +222,72 @@ static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, c
 static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr)
 {
 	const volatile struct ft_tuple *t = &c->tuple[0];
-	const __u32 words = t->words;
+	const __u32 shape = c->shape;
 	__u64 slot = 0, rank = FT_NO_RANK;
 	_Bool again = 0;
 
-	if (words == 3)
+	if (shape == FT_SHAPE_ONE) {
+		if ((hot & t->mask[FT_W_HOT]) != t->key[FT_W_HOT] || (addr & t->mask[FT_W_ADDR]) != t->key[FT_W_ADDR])
+			return 0;
+		return ft_single(t);
+	}
+	if (shape == FT_SHAPE_EXACT) {
 		slot = ft_try_common(c, k, hot, addr, t, 3, &again);
-	else if (!(words & ~FT_COMMON_WORDS))
-		slot = ft_try_common(c, k, hot, addr, t, words, &again);
-	else
+		if (!again)
+			return slot;
+	} else if (!(t->words & ~FT_COMMON_WORDS)) {
+		slot = ft_try_common(c, k, hot, addr, t, t->words, &again);
+		if (!again) {
+			if (c->tuples == 1)
+				return slot;
+			if (slot)
+				rank = *(const volatile __u64 *)ft_entry(c, slot);
+			if (((volatile __u64 *)ft_ranks)[1] >= rank)
+				return slot;
+		}
+	} else {
 		again = 1;
-	if (!again) {
-		if (c->tuples == 1)
-			return slot;
-		if (slot)
-			rank = *(const volatile __u64 *)ft_entry(c, slot);
-		if (((volatile __u64 *)ft_ranks)[1] >= rank)
-			return slot;
 	}
 	k->w[FT_W_HOT] = hot;
 	k->w[FT_W_ADDR] = addr;
 	return ft_search(k, again ? 0 : 1, slot, rank);
 }
 
-/* Not a slot: the frame is none of the common ones. */
-#define FT_UNCOMMON 2
-
-/* The slot of the rule that wins on a common frame, or 0. */
-static __always_inline __u64 ft_match_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k)
+/* Is the frame a common one? Then also the slot of the rule that wins on it, or 0. */
+static __always_inline _Bool ft_match_common(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *slot)
 {
 	__u64 hot, addr;
 
 	if (p + FT_COMMON_MIN > end)
-		return FT_UNCOMMON;
+		return 0;
 	if (FT_IS_COMMON4(p)) {
 		if (!ft_parse_common4(c, p, k, &hot, &addr))
-			return FT_UNCOMMON;
-		return ft_classify_common(c, k, hot, addr);
+			return 0;
+		*slot = ft_classify_common(c, k, hot, addr);
+		return 1;
 	}
 	if (c->need & FT_N_IPV6 && FT_IS_COMMON6(p)) {
 		if (!ft_parse_common6(c, p, end, k, &hot, &addr))
-			return FT_UNCOMMON;
-		return ft_classify_common(c, k, hot, addr);
+			return 0;
+		*slot = ft_classify_common(c, k, hot, addr);
+		return 1;
 	}
-	return FT_UNCOMMON;
+	return 0;
 }
 
 /*
  * The slot of the rule that wins on any frame, or 0. tag: as ft_parse_outer has
  * it. A macro, because the parsers depend on the kind of context.
  */
-#define FT_MATCH(name, c, ctx, tag)                                                                 \
-	({                                                                                          \
-		struct ft_key k;                                                                    \
-		__u64 found = FT_UNCOMMON;                                                          \
-                                                                                                    \
-		if (!(tag))                                                                         \
-			found = ft_match_common(c, (void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end, &k); \
-		if (found == FT_UNCOMMON) {                                                         \
-			ft_parse_##name(c, ctx, &k, tag);                                           \
-			found = ft_search(&k, 0, 0, FT_NO_RANK);                                    \
-		}                                                                                   \
-		found;                                                                              \
+#define FT_MATCH(name, c, ctx, tag)                                                                              \
+	({                                                                                                       \
+		struct ft_key k;                                                                                 \
+		__u64 found;                                                                                     \
+		void *start = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;                   \
+                                                                                                                 \
+		if ((tag) || !ft_match_common(c, start, end, &k, &found)) {                                      \
+			ft_parse_##name(c, ctx, &k, tag);                                                        \
+			found = ft_search(&k, 0, 0, FT_NO_RANK);                                                 \
+		}                                                                                                \
+		found;                                                                                           \
 	})

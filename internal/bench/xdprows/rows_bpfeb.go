@@ -36,8 +36,10 @@ type rowsFtConfig struct {
 	CounterMask uint32
 	Cpus        uint32
 	CpuBlock    uint64
-	Hot4        uint64
-	Hot6        uint64
+	Hot4        [2]uint64
+	Hot6        [2]uint64
+	Plain       uint32
+	Shape       uint32
 	Tuple       [64]struct {
 		_      structs.HostLayout
 		Id     uint32
@@ -65,6 +67,7 @@ const (
 	rowsProgBenchPeerSpread  = "bench_peer_spread"
 	rowsProgFlowtallyTcx     = "flowtally_tcx"
 	rowsProgFlowtallyXdp     = "flowtally_xdp"
+	rowsProgFlowtallyXdp61   = "flowtally_xdp61"
 	rowsVarBenchSeq          = "bench_seq"
 	rowsVarFtConf            = "ft_conf"
 	rowsVarFtCounters        = "ft_counters"
@@ -123,6 +126,7 @@ type rowsProgramSpecs struct {
 	BenchPeerSpread  *ebpf.ProgramSpec `ebpf:"bench_peer_spread"`
 	FlowtallyTcx     *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
 	FlowtallyXdp     *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61   *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
 }
 
 // rowsMapSpecs contains maps before they are loaded into the kernel.
@@ -201,6 +205,7 @@ type rowsPrograms struct {
 	BenchPeerSpread  *ebpf.Program `ebpf:"bench_peer_spread"`
 	FlowtallyTcx     *ebpf.Program `ebpf:"flowtally_tcx"`
 	FlowtallyXdp     *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61   *ebpf.Program `ebpf:"flowtally_xdp61"`
 }
 
 func (p *rowsPrograms) Close() error {
@@ -212,6 +217,7 @@ func (p *rowsPrograms) Close() error {
 		p.BenchPeerSpread,
 		p.FlowtallyTcx,
 		p.FlowtallyXdp,
+		p.FlowtallyXdp61,
 	)
 }
 

@@ -74,7 +74,7 @@ int bench_ours_spread(struct xdp_md *ctx)
 
 	if (!slot)
 		return XDP_PASS;
-	ft_count(c, slot, 1, ft_length(ctx, (__u64)ctx->data_end - ctx->data));
+	ft_count(c, slot, 1, ft_length(ctx));
 	return XDP_PASS - (slot & FT_DROP);
 }
 
@@ -95,7 +95,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	if (!v)
 		return XDP_PASS;
 	v->packets++;
-	v->bytes += ft_length(ctx, (__u64)ctx->data_end - ctx->data);
+	v->bytes += ft_length(ctx);
 	return XDP_PASS;
 }
 
