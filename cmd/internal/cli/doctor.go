@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 
+	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
@@ -26,7 +27,7 @@ type checkJSON struct {
 }
 
 func (c *doctorCmd) Run(env *Env) error {
-	results := append(hostChecks(c.mirrorPath(), c.Plugin), backendChecks(c.Interface)...)
+	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, c.Interface...)...)
 	if c.json() {
 		checks := make([]checkJSON, len(results))
 		for i, r := range results {

@@ -23,7 +23,6 @@ func hostChecks(mirror, plugin string) []probe.Result {
 	unameErr := unix.Uname(&uts)
 	results := []probe.Result{
 		checkKernel(unix.ByteSliceToString(uts.Release[:]), unameErr),
-		checkBPFFS("/sys/fs/bpf"),
 		checkShm(mirror),
 		checkMirrorDir(filepath.Dir(mirror)),
 	}
@@ -52,21 +51,6 @@ func checkKernel(release string, err error) probe.Result {
 		r.Answer, r.Reason = probe.Yes, "egress goes by clsact: TCX needs 6.6"
 	default:
 		r.Answer, r.Reason, r.Fix = probe.No, "too old", "a kernel from 6.1 on"
-	}
-	return r
-}
-
-// checkBPFFS answers whether pins can be made below dir.
-func checkBPFFS(dir string) probe.Result {
-	r := probe.Result{Object: dir, Feature: "bpffs for pins"}
-	var st unix.Statfs_t
-	switch err := unix.Statfs(dir, &st); {
-	case err != nil:
-		r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "mount -t bpf bpf "+dir
-	case uint32(st.Type) != unix.BPF_FS_MAGIC:
-		r.Answer, r.Reason, r.Fix = probe.No, "not a bpffs", "mount -t bpf bpf "+dir
-	default:
-		r.Answer = probe.Yes
 	}
 	return r
 }

@@ -18,6 +18,3 @@ func hostChecks(_, _ string) []probe.Result {
 		Fix:     "a Linux host",
 	}}
 }
-
-// backendChecks asks nothing: there is no backend.
-func backendChecks([]string) []probe.Result { return nil }

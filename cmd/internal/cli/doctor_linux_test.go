@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// TestDoctorOnInterface compares what doctor answers with what attaching then does.
+func TestDoctorOnInterface(t *testing.T) {
+	need.Netns(t)
+	need.BPF(t)
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "cli_doctor", Type: ebpf.XDP, License: "Dual BSD/GPL", AttachType: ebpf.AttachXDP,
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	ask := func(name string) (answers map[string]checkJSON) {
+		t.Helper()
+		answers = map[string]checkJSON{}
+		var code int
+		var out, talk string
+		if err := wire.Near.NS.Do(func() error {
+			code, out, talk = run(t, "doctor", "-o", "json", name)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var j struct{ Checks []checkJSON }
+		if err := json.Unmarshal([]byte(out), &j); err != nil || code != exitOK {
+			t.Fatalf("code %d, %v, %s", code, err, talk)
+		}
+		for _, c := range j.Checks {
+			if c.Object == name {
+				answers[c.Feature] = c
+			}
+		}
+		return answers
+	}
+	attach := func(index int, flags link.XDPAttachFlags) (l link.Link, err error) {
+		t.Helper()
+		if e := wire.Near.NS.Do(func() error {
+			l, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: index, Flags: flags})
+			return nil
+		}); e != nil {
+			t.Fatal(e)
+		}
+		return l, err
+	}
+
+	if r := ask("nosuch0")["interface"]; r.Answer != "no" || r.Fix == "" {
+		t.Errorf("an interface that is not there: %+v", r)
+	}
+	for name, index := range map[string]int{wire.Near.Name: wire.Near.Index, "lo": 1} {
+		r := ask(name)["native XDP"]
+		l, err := attach(index, link.XDPDriverMode)
+		switch {
+		case r.Answer == "inconclusive" && r.Reason != "":
+			t.Logf("%s: native XDP: %s", name, r.Reason)
+		case (r.Answer == "yes") != (err == nil):
+			t.Errorf("%s: native XDP: answer %+v, attaching: %v", name, r, err)
+		}
+		if err != nil {
+			if l, err = attach(index, link.XDPGenericMode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := ask(name)["free XDP hook"]; r.Answer != "no" || !strings.Contains(r.Reason, "cli_doctor") || r.Fix == "" {
+			t.Errorf("%s: a program is attached: %+v", name, r)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r := ask(name)["free XDP hook"]; r.Answer != "yes" {
+			t.Errorf("%s: nothing is attached: %+v", name, r)
+		}
+	}
+}
