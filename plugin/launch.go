@@ -139,6 +139,10 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 	cctx, cancel := context.WithTimeout(ctx, o.ConfigureTimeout)
 	defer cancel()
 	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
+			// Nobody cancelled: the plugin saw the end of the time before we did.
+			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		}
 		if errors.Is(err, dataplane.ErrUnavailable) {
 			select { // the end of a connection is seen before that of its process
 			case <-s.child.exited:
