@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -153,4 +155,13 @@ func attach(t testing.TB, rs *RuleSet, e *lab.End, o AttachOptions) []Attachment
 		t.Fatal(err)
 	}
 	return got
+}
+
+// ip runs ip link in the namespace of the calling thread.
+func ip(args string) error {
+	out, err := exec.Command("ip", append([]string{"link"}, strings.Fields(args)...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip link %s: %w: %s", args, err, out)
+	}
+	return nil
 }

@@ -126,11 +126,14 @@ var seesContext = sync.OnceValue(func() bool {
 
 // load verifies one program.
 func (l *loader) load(c constants, h Hook, port uint16) (*ebpf.Program, error) {
+	return l.named(c, h, port, programName(h))
+}
+
+func (l *loader) named(c constants, h Hook, port uint16, name string) (*ebpf.Program, error) {
 	spec := l.spec.Copy()
 	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, h, port)); err != nil {
 		return nil, fmt.Errorf("setting constants: %w", err)
 	}
-	name := programName(h)
 	for n := range spec.Programs {
 		if n != name {
 			delete(spec.Programs, n)

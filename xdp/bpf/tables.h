@@ -13,7 +13,7 @@
  * slot points at it, and is used again only after an RCU grace period.
  */
 #include "counters.h"
-#include "parse.h"
+#include "common.h"
 
 #define FT_PROBES 32  /* slots from its home within which an entry lies */
 #define FT_ATTEMPTS 4 /* entries of its tag that a probe compares */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+/*
+ * Most frames have no tag, IPv4 without options and fragments or IPv6 without
+ * extension headers, and TCP or UDP with its ports in the frame. Their key is made here,
+ * its two hottest words in registers. What is parsed needlessly costs less than asking, and
+ * neighbours are tested as one word: the length of this path, in instructions, is its cost.
+ */
+#include "parse.h"
+
+/* The words of a common frame's key other than the two hot ones. */
+static __always_inline void ft_fill_common(const volatile struct ft_config *c, void *p, struct ft_key *k, __u32 need, _Bool v4)
+{
+	asm volatile("" : : "r"(k) : "memory");
+	if (need & FT_N_IPV6) {
+		if (v4) {
+			k->w[FT_W_ADDR6] = k->w[FT_W_ADDR6 + 1] = k->w[FT_W_ADDR6 + 2] = 0;
+		} else {
+			k->w[FT_W_ADDR6] = ft_load64(p, 30);
+			k->w[FT_W_ADDR6 + 1] = ft_load64(p, 38);
+			k->w[FT_W_ADDR6 + 2] = ft_load64(p, 46);
+		}
+	}
+	if (need & FT_N_MISC) {
+		if (v4) {
+			k->w[FT_W_MISC] = FT_PACK(ft_load8(p, 15), 0, 1) | FT_PACK(ft_load8(p, 22), 1, 1) |
+					  FT_PACK(ft_load8(p, 23), 2, 1);
+		} else {
+			__u32 first = ft_load32(p, 14);
+
+			k->w[FT_W_MISC] = FT_PACK(bpf_ntohl(first) >> 20 & 0xff, 0, 1) | FT_PACK(ft_load8(p, 21), 1, 1) |
+					  FT_PACK(ft_load8(p, 20), 2, 1) | FT_PACK(first & bpf_htonl(0xfffff), 4, 4);
+		}
+	}
+	if (need & FT_N_TAGS)
+		k->w[FT_W_TAGS] = 0;
+	if (need & FT_N_ETH) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		k->w[FT_W_DST] = (ft_load64(p, 0) & 0xffffffffffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
+		k->w[FT_W_SRC] = ft_load64(p, 4) >> 16 | FT_PACK(c->port, 6, 2);
+#else
+		k->w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(ft_load16(p, 12), 6, 2);
+		k->w[FT_W_SRC] = ft_load64(p, 4) << 16 | FT_PACK(c->port, 6, 2);
+#endif
+	}
+	ft_clear_inner(k, need);
+}
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FT_WORD32(a, b, c, d) ((__u32)(a) | (__u32)(b) << 8 | (__u32)(c) << 16 | (__u32)(d) << 24)
+#else
+#define FT_WORD32(a, b, c, d) ((__u32)(a) << 24 | (__u32)(b) << 16 | (__u32)(c) << 8 | (__u32)(d))
+#endif
+
+/* EtherType, version and, of IPv4, IHL. */
+#define FT_IS_COMMON4(p) ((ft_load32(p, 12) & FT_WORD32(0xff, 0xff, 0xff, 0)) == FT_WORD32(0x08, 0x00, 0x45, 0))
+#define FT_IS_COMMON6(p) ((ft_load32(p, 12) & FT_WORD32(0xff, 0xff, 0xf0, 0)) == FT_WORD32(0x86, 0xdd, 0x60, 0))
+
+/* The fewest bytes of a common frame: both of its kinds begin with as many. */
+#define FT_COMMON_MIN 38
+
+static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, struct ft_key *k, __u64 *hot, __u64 *addr)
+{
+	__u8 proto = ft_load8(p, 23);
+
+	if (ft_load16(p, 20) & bpf_htons(0x3fff))
+		return 0;
+	if (proto == 17)
+		*hot = c->hot4[0];
+	else if (proto == 6)
+		*hot = c->hot4[1];
+	else
+		return 0;
+	*hot |= FT_PACK(ft_load32(p, 34), 0, 4);
+	*addr = ft_load64(p, 26);
+	if (!c->plain) {
+		const __u32 need = c->need;
+
+		if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
+			return 0;
+		ft_fill_common(c, p, k, need, 1);
+	}
+	return 1;
+}
+
+static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *hot,
+					      __u64 *addr)
+{
+	const __u32 need = c->need;
+
+	if (p + 58 > end)
+		return 0;
+	__u8 proto = ft_load8(p, 20);
+
+	if (proto == 17)
+		*hot = c->hot6[0];
+	else if (proto == 6)
+		*hot = c->hot6[1];
+	else
+		return 0;
+	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
+		return 0;
+	*hot |= FT_PACK(ft_load32(p, 54), 0, 4);
+	*addr = ft_load64(p, 22);
+	ft_fill_common(c, p, k, need, 0);
+	return 1;
+}

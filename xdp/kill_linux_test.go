@@ -1,0 +1,153 @@
+package xdp
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+const childEnv = "FLOWTALLY_XDP_CHILD"
+
+// TestChild is not a test: it is the process that TestKill kills.
+func TestChild(t *testing.T) {
+	arg := os.Getenv(childEnv)
+	if arg == "" {
+		t.Skip("a child of TestKillMinusNine")
+	}
+	rng := testRand(t)
+	rs, err := Open(Options{PinDir: arg, MaxRules: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("open")
+	// Changes without end, until it is killed: whatever instant that is.
+	w := world{rng}
+	var live []Rule
+	for i := uint32(1); ; i++ {
+		c, err := rs.AllocCounter(fmt.Sprint("churn-", i%64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mask := w.mask(1 + rng.IntN(2))
+		for range 5 {
+			r := w.rule(mask, rng.Uint32(), c.ID)
+			r.Priority, r.Drop = 9, false
+			if err := rs.Add(r); err == nil {
+				live = append(live, r)
+			}
+		}
+		for len(live) > 20 {
+			if err := rs.Remove(live[0]); err != nil {
+				t.Fatal(err)
+			}
+			live = live[1:]
+		}
+	}
+}
+
+// TestKillMinusNine kills a process that changes rules, under traffic, again and
+// again, and takes up its pins: the rules that it left alone have counted every
+// packet, and what is adopted is whole.
+func TestKillMinusNine(t *testing.T) {
+	const flows, packets, kills = 4, 2_000_000, 12
+	rng := testRand(t)
+	w := testWire(t)
+	dir := pinDir(t)
+	rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := floodRules(t, rs, flows)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := flood(t, w.Far, flows, 100, lab.SenderOptions{Rate: 400_000})
+	done := make(chan error, 1)
+	go func() { done <- s.Run(context.Background(), packets) }()
+	for kill := range kills {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestChild$")
+		cmd.Env = append(os.Environ(), childEnv+"="+dir)
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(100+rng.IntN(250)) * time.Millisecond)
+		cmd.Process.Kill()
+		if err := cmd.Wait(); err == nil || strings.Contains(out.String(), "FAIL") {
+			t.Fatalf("kill %d: the child ended by itself: %v\n%s", kill, err, out.String())
+		}
+		start := time.Now()
+		rs, err := Open(Options{PinDir: dir, MaxRules: 2048})
+		if err != nil {
+			t.Fatalf("kill %d: %v", kill, err)
+		}
+		t.Logf("kill %d: %d rules adopted in %v", kill, rs.Stats().Rules, time.Since(start))
+		if err := rs.verify(); err != nil {
+			t.Fatalf("kill %d: %v", kill, err)
+		}
+		if n := len(rs.Attachments()); n != 1 {
+			t.Fatalf("kill %d: %d attachments", kill, n)
+		}
+		for i := range flows {
+			c, err := rs.AllocCounter(ownerName(i))
+			if err != nil || !c.Adopted || c.ID != ids[i] {
+				t.Fatalf("kill %d: counter of flow %d: %+v, %v", kill, i, c, err)
+			}
+		}
+		if err := rs.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	rs, err = Open(Options{PinDir: dir, MaxRules: 2048})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rs.Destroy()
+	compareCounts(t, rs, ids, s)
+}
+
+// verify checks that the tables in memory say what the model says.
+func (rs *RuleSet) verify() error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	t := rs.class.(*tables)
+	slots := 0
+	for _, s := range t.table.slots {
+		if !free(s) {
+			slots++
+		}
+	}
+	want := 0
+	for _, u := range t.tuples {
+		if u == nil {
+			continue
+		}
+		for _, c := range u.chains {
+			if !u.hashed {
+				if !t.owns(u, c.entries[0]) || len(u.chains) != 1 {
+					return fmt.Errorf("tuple %d: its single slot is not its key's", u.id)
+				}
+				continue
+			}
+			want++
+			if !probeSlots(&t.table, c.hash, c.entries[0]) {
+				return fmt.Errorf("tuple %d: a key is not found", u.id)
+			}
+		}
+	}
+	if slots != want {
+		return fmt.Errorf("%d slots are taken by %d keys", slots, want)
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package xdp
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// TestDrop: a dropped packet is counted and does not arrive.
+func TestDrop(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	drop, pass := mustCounter(t, rs, "drop"), mustCounter(t, rs, "pass")
+	r := exact4(0x0a000001, 0x0a000002, 1000, 53, drop)
+	r.Drop = true
+	mustAdd(t, rs, r, exact4(0x0a000001, 0x0a000002, 1001, 53, pass))
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
+	p := map[Hook]*ebpf.Program{}
+	for k, h := range rs.hooks {
+		p[k.hook] = h.prog
+	}
+	for i, want := range []uint32{xdpDrop, xdpPass, xdpPass} {
+		if got := runFrame(t, p[HookIngress], udp4(0x0a000001, 0x0a000002, uint16(1000+i), 53, 64)); got != want {
+			t.Errorf("packet %d: verdict %d, want %d", i, got, want)
+		}
+	}
+	if d, s := readOne(t, rs, drop), readOne(t, rs, pass); d != (Pair{1, 64}) || s != (Pair{1, 64}) {
+		t.Errorf("counted %+v dropped and %+v passed", d, s)
+	}
+}
+
+// TestLengthOfFragments: a frame in several buffers counts whole.
+func TestLengthOfFragments(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, rs, "a")
+	mustAdd(t, rs, exact4(1, 2, 3, 4, id))
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	var want uint64
+	for _, size := range []int{64, 1514, 3400, 3600, 9014, 16000} {
+		for _, h := range rs.hooks {
+			runFrame(t, h.prog, udp4(1, 2, 3, 4, size))
+		}
+		want += uint64(size)
+		if got := readOne(t, rs, id).Bytes; got != want {
+			t.Errorf("a frame of %d bytes: counted %d in all, want %d", size, got, want)
+			want = got
+		}
+	}
+	old, err := rs.load.named(rs.constants, HookIngress, 1, flowtallyProgFlowtallyXdp61)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	for _, size := range []int{64, 9014} {
+		runFrame(t, old, udp4(1, 2, 3, 4, size))
+		want += uint64(size)
+	}
+	if got := readOne(t, rs, id).Bytes; got != want {
+		t.Errorf("the program for kernels before 6.2: counted %d bytes, want %d", got, want)
+	}
+}
+
+func TestReadAllocatesNothing(t *testing.T) {
+	rs := openTest(t, Options{MaxRules: 1024})
+	var ids []uint32
+	for i := range 100 {
+		ids = append(ids, mustCounter(t, rs, ownerName(i)))
+	}
+	dst, p, b := make([]Pair, 100), make([]uint64, 100), make([]uint64, 100)
+	if n := testing.AllocsPerRun(100, func() {
+		if rs.Read(ids, dst) != nil || rs.ReadColumns(ids, p, b) != nil {
+			t.Fatal("reading failed")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkRead4k(b *testing.B) {
+	rs := openTest(b, Options{MaxRules: 4096})
+	var ids []uint32
+	for i := range 4096 {
+		ids = append(ids, mustCounter(b, rs, ownerName(i)))
+	}
+	dst := make([]Pair, len(ids))
+	b.ReportAllocs()
+	for b.Loop() {
+		rs.Read(ids, dst)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4096, "ns/counter")
+}
+
+// TestCounters: a reused slot starts at 0 although it is never zeroed.
+func TestCounters(t *testing.T) {
+	dir := pinDir(t)
+	rs := openTest(t, Options{MaxRules: 256, MaxCounters: 4, PinDir: dir})
+	p := program(t, rs, HookIngress, 1)
+	_ = p
+	for round := range 20 {
+		c, err := rs.AllocCounter(ownerName(round))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Adopted || c.Cookie == 0 {
+			t.Fatalf("round %d: %+v", round, c)
+		}
+		again, err := rs.AllocCounter(ownerName(round))
+		if err != nil || again.ID != c.ID || again.Cookie != c.Cookie || !again.Adopted {
+			t.Fatalf("round %d: got %+v and %+v, %v", round, c, again, err)
+		}
+		if v := readOne(t, rs, c.ID); v != (Pair{}) {
+			t.Fatalf("round %d: a new counter stands at %+v", round, v)
+		}
+		r := exact4(1, 2, 3, 4, c.ID)
+		mustAdd(t, rs, r)
+		if err := rs.FreeCounter(c.ID); !errors.Is(err, ErrInvalid) {
+			t.Fatalf("freeing a counter in use: %v", err)
+		}
+		runFrame(t, program(t, rs, HookIngress, 1), udp4(1, 2, 3, 4, 100))
+		if v := readOne(t, rs, c.ID); v != (Pair{1, 100}) {
+			t.Fatalf("round %d: counted %+v", round, v)
+		}
+		if err := rs.Remove(r); err != nil {
+			t.Fatal(err)
+		}
+		if err := rs.FreeCounter(c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 {
+		mustCounter(t, rs, ownerName(100+i))
+	}
+	if _, err := rs.AllocCounter("one too many"); !errors.Is(err, ErrFull) {
+		t.Errorf("a fifth counter: %v", err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	dir := pinDir(t)
+	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	id := mustCounter(t, rs, "a")
+	t.Run("second owner", func(t *testing.T) {
+		if _, err := Open(Options{PinDir: dir}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
+			t.Error(err)
+		}
+	})
+	t.Run("not a bpffs", func(t *testing.T) {
+		if _, err := Open(Options{PinDir: t.TempDir()}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "mount") {
+			t.Error(err)
+		}
+	})
+	t.Run("no such interface", func(t *testing.T) {
+		if _, err := rs.Attach("no-such-if", AttachOptions{Ingress: true}); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	})
+	t.Run("rule", func(t *testing.T) {
+		r := exact4(1, 2, 3, 4, id)
+		r.Key.Out.TTL = 1
+		if err := rs.Add(r); !errors.Is(err, ErrInvalid) {
+			t.Error(err)
+		}
+		r = exact4(1, 2, 3, 4, id+1)
+		if err := rs.Add(r); !errors.Is(err, ErrInvalid) {
+			t.Error(err)
+		}
+		r.Counter = id
+		if err := rs.Remove(r); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		mustAdd(t, rs, r)
+		if err := rs.Add(exact4(9, 9, 9, 9, id), r); !errors.Is(err, ErrExists) {
+			t.Error(err)
+		}
+		if n := len(rs.Rules()); n != 1 {
+			t.Errorf("%d rules after a refused set, want 1", n)
+		}
+	})
+	t.Run("too many masks", func(t *testing.T) {
+		var rules []Rule
+		for i := range maxTuples + 1 {
+			r := exact4(1, 2, 3, 4, id)
+			r.Mask.Out.TTL, r.Order = byte(i), uint32(1+i)
+			rules = append(rules, r)
+		}
+		if err := rs.Add(rules...); !errors.Is(err, ErrFull) {
+			t.Error(err)
+		}
+	})
+	t.Run("hook taken", func(t *testing.T) {
+		w := testWire(t)
+		foreign, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "foreign", Type: ebpf.XDP, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer foreign.Close()
+		err = w.Near.NS.Do(func() error {
+			l, err := link.AttachXDP(link.XDPOptions{Program: foreign, Interface: w.Near.Index})
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if _, err := rs.Attach(w.Near.Name, AttachOptions{Ingress: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "foreign") {
+				t.Error(err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		other, err := Open(Options{MaxRules: 256})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(other.Close(), other.Close()); err != nil {
+			t.Error(err)
+		}
+		if err := other.Read(nil, nil); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if err := other.Add(); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestUnfinishedPins: what a process left that died while it made its maps is
+// made again; what another version left is refused.
+func TestUnfinishedPins(t *testing.T) {
+	dir := pinDir(t)
+	rs, err := Open(Options{MaxRules: 256, PinDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs.meta.header[1]++
+	rs.Close()
+	if _, err := Open(Options{MaxRules: 256, PinDir: dir}); !errors.Is(err, ErrIncompatible) {
+		t.Errorf("another layout: %v", err)
+	}
+	os.Remove(filepath.Join(dir, "meta"))
+	rs, err = Open(Options{MaxRules: 256, PinDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs.meta.header[0] = 0
+	rs.Close()
+	rs, err = Open(Options{MaxRules: 256, PinDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs.Close()
+	if _, err := Open(Options{MaxRules: 1 << 17, PinDir: dir}); !errors.Is(err, ErrIncompatible) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("more rules than the pins hold: %v", err)
+	}
+}
+
+// TestWatch sees a link go down, up, take another name and go.
+func TestWatch(t *testing.T) {
+	w := testWire(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var events <-chan LinkEvent
+	if err := w.Near.NS.Do(func() (err error) { events, err = Watch(ctx); return err }); err != nil {
+		t.Fatal(err)
+	}
+	next := func(kind LinkEventKind) LinkEvent {
+		t.Helper()
+		for e := range events {
+			if e.Index == w.Near.Index && e.Kind == kind {
+				return e
+			}
+		}
+		t.Fatalf("no event %q", kind)
+		return LinkEvent{}
+	}
+	next(LinkAdded)
+	next(LinkUp)
+	name := lab.Unique("ft")
+	for _, step := range []struct {
+		args string
+		kind LinkEventKind
+	}{{"set dev " + w.Near.Name + " down", LinkDown}, {"set dev " + w.Near.Name + " name " + name, LinkRenamed},
+		{"set dev " + name + " up", LinkUp}, {"del dev " + name, LinkRemoved}} {
+		if err := w.Near.NS.Do(func() error { return ip(step.args) }); err != nil {
+			t.Fatal(err)
+		}
+		e := next(step.kind)
+		if step.kind == LinkRenamed && (e.Name != name || e.OldName != w.Near.Name) {
+			t.Errorf("renamed: %+v", e)
+		}
+	}
+	cancel()
+	for range events {
+	}
+}
