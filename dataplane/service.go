@@ -93,10 +93,10 @@ type Event struct {
 type EventKind string
 
 const (
-	FlowAdded       EventKind = "flow-added"
-	FlowRemoved     EventKind = "flow-removed"
-	SourceChanged   EventKind = "source-changed"
-	ConditionRaised EventKind = "condition-raised"
-	ConditionGone   EventKind = "condition-gone"
-	PluginRestarted EventKind = "plugin-restarted"
+	FlowAdded       EventKind = "flow-added"       // Object is its name
+	FlowRemoved     EventKind = "flow-removed"     // Object is its name
+	SourceChanged   EventKind = "source-changed"   // Object is the flow's name, Text what counts it now
+	ConditionRaised EventKind = "condition-raised" // Object is the condition's, Text its code and text
+	ConditionGone   EventKind = "condition-gone"   // Object is the condition's, Text its code
+	PluginRestarted EventKind = "plugin-restarted" // a new process counts; what the old one would have said is lost
 )

@@ -29,8 +29,8 @@ type Flow struct {
 type Direction uint8
 
 const (
-	Ingress Direction = iota
-	Egress
+	Ingress Direction = iota // received
+	Egress                   // sent
 )
 
 // Action says what becomes of a matched packet.

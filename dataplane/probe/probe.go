@@ -34,9 +34,9 @@ func (e *UnsupportedError) Is(target error) bool { return target == ErrNotSuppor
 type Answer uint8
 
 const (
-	Inconclusive Answer = iota
-	Yes
-	No
+	Inconclusive Answer = iota // the question could not be asked: ask again
+	Yes                        // it is supported
+	No                         // Reason says why not
 )
 
 func (a Answer) String() string {

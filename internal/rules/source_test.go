@@ -1,0 +1,122 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tracked lists the files that git tracks below the root, and those that are
+// about to be: a rule is broken before the commit, not after it.
+func tracked(t *testing.T) (root string, files []string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v: the tree is not a checkout", err)
+	}
+	for _, f := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if info, err := os.Stat(filepath.Join(root, f)); err == nil && info.Mode().IsRegular() {
+			files = append(files, f)
+		}
+	}
+	if len(files) < 100 {
+		t.Fatalf("git lists %d files", len(files))
+	}
+	return root, files
+}
+
+// TestNoUnfinishedWords keeps work that is left to do out of the sources, and
+// error texts to an object and a gerund.
+func TestNoUnfinishedWords(t *testing.T) {
+	words := []string{"TO" + "DO", "FIX" + "ME", "X" + "XX", "failed" + " to ", "not " + "implemented", "un" + "implemented"}
+	root, files := tracked(t)
+	seen := 0
+	for _, f := range files {
+		switch filepath.Ext(f) {
+		case ".go", ".c", ".h", ".s", ".S", ".proto", ".sh":
+		default:
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if generated(data) {
+			continue
+		}
+		seen++
+		for n, line := range bytes.Split(data, []byte("\n")) {
+			for _, w := range words {
+				if bytes.Contains(line, []byte(w)) {
+					t.Errorf("%s:%d: %q", f, n+1, w)
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d files were looked at", seen)
+	}
+}
+
+// TestLicencesAreSaid: the kernel's side has its own licence, and a header is
+// copied into other projects: each such file says on its first line what it is under.
+func TestLicencesAreSaid(t *testing.T) {
+	root, files := tracked(t)
+	seen := 0
+	for _, f := range files {
+		if ext := filepath.Ext(f); ext != ".c" && ext != ".h" || strings.Contains(f, "/testdata/") {
+			continue
+		}
+		inKernel := strings.Contains("/"+f, "/bpf/")
+		if !inKernel && !strings.HasPrefix(f, "shm/include/") && !strings.HasPrefix(f, "examples/") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		want := "SPDX-License-Identifier: Apache-2.0"
+		if inKernel {
+			want = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
+		}
+		if first, _, _ := strings.Cut(string(data), "\n"); !strings.Contains(first, want) {
+			t.Errorf("%s does not say %q on its first line", f, want)
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d files were looked at", seen)
+	}
+}
+
+// TestModuleStandsByItself: what a user gets by go get is what is built here.
+func TestModuleStandsByItself(t *testing.T) {
+	out, err := exec.Command("go", "mod", "edit", "-json", "../../go.mod").Output()
+	if err != nil {
+		t.Fatalf("go mod edit: %v", err)
+	}
+	var mod struct {
+		Module           struct{ Path string }
+		Replace, Exclude []any
+		Toolchain        string
+	}
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatal(err)
+	}
+	if mod.Module.Path+"/" != module {
+		t.Errorf("the module is %s", mod.Module.Path)
+	}
+	if len(mod.Replace) > 0 || len(mod.Exclude) > 0 {
+		t.Errorf("go.mod replaces %v and excludes %v: neither holds for those who import the module", mod.Replace, mod.Exclude)
+	}
+}
