@@ -38,7 +38,7 @@ func tracked(t *testing.T) (root string, files []string) {
 // TestNoUnfinishedWords keeps work that is left to do out of the sources, and
 // error texts to an object and a gerund.
 func TestNoUnfinishedWords(t *testing.T) {
-	words := []string{"TO" + "DO", "FIX" + "ME", "X" + "XX", "failed" + " to ", "not " + "implemented", "un" + "implemented"}
+	words := []string{"TO" + "DO", "FIX" + "ME", "X" + "XX", "failed" + " to", "not " + "implemented"}
 	root, files := tracked(t)
 	seen := 0
 	for _, f := range files {
