@@ -4,7 +4,7 @@ import "testing"
 
 // The paths that run per poll cycle or per packet allocate nothing.
 func TestHotPathsAllocateNothing(t *testing.T) {
-	w, r := fileMirror(t, Options{Counters: 128, LatencyCounters: 4, History: 16})
+	w, r := heapMirror(t, 128, 4, 16, Options{})
 	hs := append(addN(t, w, 100, false), addN(t, w, 2, true)...)
 	c := mustCounter(t, r, hs[3])
 	cur, err := r.History()

@@ -15,16 +15,6 @@ import (
 // A writer is killed at every named step of its work, by running the same
 // script in a child process that stops at the step, and is killed there.
 
-// packetSize and sampledAt make every value of a test recognisable: a triple
-// that was torn, or is of another counter, fails whole.
-const packetSize = 100
-
-func patterned(n uint64) Value {
-	return Value{Packets: n, Bytes: n * packetSize, SampledAt: int64(n) + 1000}
-}
-
-func isPatterned(v Value) bool { return v == (Value{}) || v == patterned(v.Packets) }
-
 // script is a life of a writer that goes through every step. say is told what
 // begins and what is complete; it answers the steps' hook.
 func script(path string, hook func(string), say func(format string, a ...any)) error {

@@ -23,7 +23,7 @@ func announce64(p *uint64, v uint64)
 // word has told.
 func copyWords(dst, src []uint64) { copy(dst, src) }
 
-func copyBlock(dst, src *Block) { copy(dst[:], src[:]) }
+func copyBlock(dst, src *Block) { copyWords(words(dst), words(src)) }
 
 func storeValue(dst *Value, v Value) { *dst = v }
 

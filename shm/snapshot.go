@@ -125,8 +125,9 @@ func (b *blockMem) pick(s, k uint64) (c *copyMem, guard *uint64) {
 		return c, &b.seq
 	}
 	// Published in the cycle that is going on. The copy before it stands until
-	// the next publish is announced.
-	if o := &b.copies[s&1^1]; atomic.LoadUint64(&o.cycle) == k {
+	// the next publish is announced: after that it is lost, for ever when the
+	// writer was killed there.
+	if o := &b.copies[s&1^1]; atomic.LoadUint64(&o.cycle) == k && atomic.LoadUint64(&b.intent) == s {
 		return o, &b.intent
 	}
 	return c, &b.seq
