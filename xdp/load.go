@@ -16,6 +16,8 @@ type loader struct {
 	spec *ebpf.CollectionSpec
 	maps *maps
 	g    geometry
+	// types of the kernel: to read them takes 30 ms, several times what a load takes.
+	types *btf.Cache
 }
 
 func newLoader(m *maps, g geometry) (*loader, error) {
@@ -26,7 +28,7 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	if err := fitSections(spec, m); err != nil {
 		return nil, err
 	}
-	return &loader{spec: spec, maps: m, g: g}, nil
+	return &loader{spec: spec, maps: m, g: g, types: btf.NewCache()}, nil
 }
 
 // objectHash names the object that this process loads programs from; never 0.
@@ -139,7 +141,7 @@ func (l *loader) named(c constants, h Hook, port uint16, name string) (*ebpf.Pro
 			delete(spec.Programs, n)
 		}
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements()})
+	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements(), Cache: l.types})
 	if err != nil {
 		var ve *ebpf.VerifierError
 		if errors.As(err, &ve) {

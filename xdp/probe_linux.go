@@ -93,6 +93,13 @@ const (
 	netdevFeatureXDPPass = 1 // NETDEV_XDP_ACT_BASIC
 )
 
+// genlHeader is command, version and a reserved word, which netdev wants to be 0
+// (nl.Genlmsg serializes whatever lies behind it there).
+type genlHeader [nl.SizeofGenlmsg]byte
+
+func (h genlHeader) Len() int          { return len(h) }
+func (h genlHeader) Serialize() []byte { return h[:] }
+
 // probeNative asks the driver's own statement.
 func probeNative(ifi *net.Interface) error {
 	f, err := netlink.GenlFamilyGet("netdev")
@@ -100,7 +107,7 @@ func probeNative(ifi *net.Interface) error {
 		return fmt.Errorf("asking for XDP features: the kernel does not say (it takes 6.3): %w", err)
 	}
 	req := nl.NewNetlinkRequest(int(f.ID), 0)
-	req.AddData(&nl.Genlmsg{Command: netdevCmdDevGet, Version: uint8(f.Version)})
+	req.AddData(genlHeader{netdevCmdDevGet, byte(f.Version)})
 	req.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifi.Index))))
 	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {

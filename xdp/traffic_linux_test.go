@@ -99,7 +99,7 @@ func TestVeth(t *testing.T) {
 // TestPairsBelongTogether reads while both CPUs count packets of one size: every
 // single value is bytes of exactly its packets.
 func TestPairsBelongTogether(t *testing.T) {
-	const flows, size = 2, 100
+	const flows, size = 16, 100 // enough to be summed in vectors
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 1024})
 	ids := floodRules(t, rs, flows)

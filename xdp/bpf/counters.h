@@ -27,6 +27,12 @@ static __always_inline __u64 *ft_opaque(__u64 *p)
 	return p;
 }
 
+static __always_inline void ft_add(volatile __u64 *c, __u64 n, __u64 bytes)
+{
+	c[0] += n;
+	c[1] += (bytes << 8) + n;
+}
+
 /* Counts n packets and their bytes on the counter of a slot. */
 static __always_inline void ft_count(const volatile struct ft_config *k, __u64 slot, __u64 n, __u64 bytes)
 {
@@ -36,6 +42,11 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 		return;
 	volatile __u64 *c = (void *)ft_opaque(ft_counters) + cpu * k->cpu_block + FT_COUNTER(k, slot);
 
-	c[0] += n;
-	c[1] += (bytes << 8) + n;
+	if (!(n & 0xff)) {
+		/* The low bytes would not tell between the two stores. */
+		ft_add(c, 1, bytes / n);
+		bytes -= bytes / n;
+		n--;
+	}
+	ft_add(c, n, bytes);
 }

@@ -1,0 +1,95 @@
+#include "textflag.h"
+
+// func sumSlots(slots *uint64, stride, cpus, n uintptr, base, dst *Pair) (torn uint64)
+//
+// Eight counters at a time, two in a vector: Y0 to Y3 sum first words (even
+// lanes) and second words (odd lanes), Y15 gathers where the low bytes of a slot's
+// two words differ.
+TEXT ·sumSlots(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ         slots+0(FP), SI
+	MOVQ         stride+8(FP), DX
+	MOVQ         cpus+16(FP), R8
+	MOVQ         n+24(FP), CX
+	MOVQ         base+32(FP), BX
+	MOVQ         dst+40(FP), DI
+	MOVQ         $8, AX
+	VMOVQ        AX, X14
+	VPSLLDQ      $8, X14, X14
+	VINSERTI128  $1, X14, Y14, Y14 // shift counts: packets by 0, bytes by 8
+	VPXOR        Y15, Y15, Y15
+
+counters:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  SI, R9
+	MOVQ  R8, R10
+
+cpus:
+	VMOVDQA     0(R9), X4
+	VMOVDQA     16(R9), X8
+	VMOVDQA     32(R9), X5
+	VMOVDQA     48(R9), X9
+	VMOVDQA     64(R9), X6
+	VMOVDQA     80(R9), X10
+	VMOVDQA     96(R9), X7
+	VMOVDQA     112(R9), X11
+	VINSERTI128 $1, X8, Y4, Y4
+	VINSERTI128 $1, X9, Y5, Y5
+	VINSERTI128 $1, X10, Y6, Y6
+	VINSERTI128 $1, X11, Y7, Y7
+	VPSHUFD     $0x4E, Y4, Y8
+	VPSHUFD     $0x4E, Y5, Y9
+	VPSHUFD     $0x4E, Y6, Y10
+	VPSHUFD     $0x4E, Y7, Y11
+	VPXOR       Y4, Y8, Y8
+	VPXOR       Y5, Y9, Y9
+	VPXOR       Y6, Y10, Y10
+	VPXOR       Y7, Y11, Y11
+	VPOR        Y8, Y9, Y8
+	VPOR        Y10, Y11, Y10
+	VPOR        Y8, Y15, Y15
+	VPOR        Y10, Y15, Y15
+	VPADDQ      Y4, Y0, Y0
+	VPADDQ      Y5, Y1, Y1
+	VPADDQ      Y6, Y2, Y2
+	VPADDQ      Y7, Y3, Y3
+	ADDQ        DX, R9
+	DECQ        R10
+	JNZ         cpus
+
+	// The second word is 256 * bytes + packets.
+	VPSLLDQ $8, Y0, Y8
+	VPSLLDQ $8, Y1, Y9
+	VPSLLDQ $8, Y2, Y10
+	VPSLLDQ $8, Y3, Y11
+	VPSUBQ  Y8, Y0, Y0
+	VPSUBQ  Y9, Y1, Y1
+	VPSUBQ  Y10, Y2, Y2
+	VPSUBQ  Y11, Y3, Y3
+	VPSRLVQ Y14, Y0, Y0
+	VPSRLVQ Y14, Y1, Y1
+	VPSRLVQ Y14, Y2, Y2
+	VPSRLVQ Y14, Y3, Y3
+	VPSUBQ  0(BX), Y0, Y0
+	VPSUBQ  32(BX), Y1, Y1
+	VPSUBQ  64(BX), Y2, Y2
+	VPSUBQ  96(BX), Y3, Y3
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VMOVDQU Y2, 64(DI)
+	VMOVDQU Y3, 96(DI)
+	ADDQ    $128, SI
+	ADDQ    $128, BX
+	ADDQ    $128, DI
+	SUBQ    $8, CX
+	JNZ     counters
+
+	VEXTRACTI128 $1, Y15, X14
+	VPOR         X14, X15, X15
+	VMOVQ        X15, AX
+	VZEROUPPER
+	ANDQ         $0xff, AX
+	MOVQ         AX, torn+48(FP)
+	RET

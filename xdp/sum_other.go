@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package xdp
+
+const canSum = false
+
+func sumSlots(*uint64, uintptr, uintptr, uintptr, *Pair, *Pair) uint64 {
+	panic("xdp: sumSlots is not for this CPU")
+}

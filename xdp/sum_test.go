@@ -1,0 +1,72 @@
+package xdp
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/edsrzf/mmap-go"
+)
+
+// mapped returns n words on pages of their own, aligned as a map's are.
+func mapped(t *testing.T, n int) []uint64 {
+	t.Helper()
+	m, err := mmap.MapRegion(nil, n*8, mmap.RDWR, mmap.ANON, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Unmap() })
+	return wordsOf(m)
+}
+
+// Summing in vectors gives what summing one by one gives, for any ids.
+func TestReadIsReadEach(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, cpus := range []int{1, 2, 3, 8} {
+		const counters = 100
+		block := 256 // words of one CPU: counters and a gap
+		v := &values{words: mapped(t, cpus*block), block: block, base: make([]Pair, counters)}
+		for i := range v.base {
+			v.base[i] = Pair{Packets: rng.Uint64() >> 40, Bytes: rng.Uint64() >> 40}
+		}
+		for at := 0; at < len(v.words); at += 2 {
+			packets := rng.Uint64() >> 12
+			v.words[at], v.words[at+1] = packets, rng.Uint64()>>20<<8+packets
+		}
+		for range 200 {
+			var ids []uint32
+			for len(ids) < 64 {
+				first := rng.Uint32N(counters)
+				for id := first; id < min(counters, first+1+rng.Uint32N(40)); id++ {
+					ids = append(ids, id)
+				}
+			}
+			got, want := make([]Pair, len(ids)), make([]Pair, len(ids))
+			if err := v.read(ids, got); err != nil {
+				t.Fatal(err)
+			}
+			if err := v.readEach(ids, want); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%d CPUs, ids %v: got %v, want %v", cpus, ids, got, want)
+			}
+		}
+	}
+}
+
+// A slot that is met between its stores is seen, wherever it stands.
+func TestSumSeesATornSlot(t *testing.T) {
+	if !canSum {
+		t.Skip("needs AVX2")
+	}
+	const cpus, block, n = 2, 64, 16
+	for at := 0; at < cpus*block; at += 2 {
+		v := &values{words: mapped(t, cpus*block), block: block, base: make([]Pair, n)}
+		v.words[at]++ // packets stored, the second word not yet
+		inside := at%block < 2*n
+		if ok := v.sum(0, make([]Pair, n)); ok == inside {
+			t.Errorf("slot word %d torn: sum answers %t", at, ok)
+		}
+	}
+}
