@@ -1,0 +1,23 @@
+//go:build amd64 && !race
+
+package shm
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// Load must stay within the compiler's budget: called, it takes twice as long.
+func TestLoadInlines(t *testing.T) {
+	need.Tool(t, "go")
+	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "can inline (*Counter).Load") {
+		t.Error("Counter.Load is not inlined any more")
+	}
+}
