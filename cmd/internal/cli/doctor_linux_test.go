@@ -70,7 +70,7 @@ func TestDoctorOnInterface(t *testing.T) {
 		r := ask(name)["native XDP"]
 		l, err := attach(index, link.XDPDriverMode)
 		switch {
-		case r.Answer == "inconclusive" && r.Reason != "":
+		case r.Answer == "inconclusive" && strings.Contains(r.Reason, "6.3"): // kernels before do not say
 			t.Logf("%s: native XDP: %s", name, r.Reason)
 		case (r.Answer == "yes") != (err == nil):
 			t.Errorf("%s: native XDP: answer %+v, attaching: %v", name, r, err)
