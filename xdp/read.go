@@ -2,12 +2,16 @@ package xdp
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
-// readTries bounds the attempts at one slot. A program adds a packet in a few
-// nanoseconds and then does other things for at least as many; two attempts are rare.
-const readTries = 1 << 12
+// readTries bounds the attempts at one slot. Two are rare, but a CPU may stop
+// between its two stores for as long as an interrupt, or a hypervisor, likes.
+const readTries = 1 << 20
+
+// inOrder says that stores of one CPU become visible to others in their order.
+const inOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 
 // values is the mapped counters' memory and where each count began. Reading
 // takes no lock, makes no system call and allocates nothing.
@@ -18,16 +22,24 @@ type values struct {
 }
 
 // pair reads one slot: packets, and 256 times the bytes of exactly those packets
-// plus packets. The second word changes with every packet, so unchanged around the load of the
-// first it leaves the first at most one packet away, which its low byte tells.
-// Go's atomic loads keep their order on every architecture.
+// plus packets. The second word changes with every update, so unchanged around
+// the load of the first it leaves the first at most one update away, of at most 255
+// packets: the low bytes tell. Where stores are seen in order it is ahead by their
+// difference, and what it was before goes with the second word. Go's atomic loads
+// keep their order on every architecture.
 func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	w := v.words[at : at+2 : at+2]
-	for range readTries {
+	for try := range readTries {
 		second = atomic.LoadUint64(&w[1])
 		packets = atomic.LoadUint64(&w[0])
-		if atomic.LoadUint64(&w[1]) == second && uint8(second) == uint8(packets) {
-			return packets, second, true
+		if atomic.LoadUint64(&w[1]) != second {
+			continue
+		}
+		if ahead := uint8(packets) - uint8(second); ahead == 0 || inOrder {
+			return packets - uint64(ahead), second, true
+		}
+		if try&0xfff == 0xfff {
+			runtime.Gosched()
 		}
 	}
 	return 0, 0, false

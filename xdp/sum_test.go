@@ -70,3 +70,28 @@ func TestSumSeesATornSlot(t *testing.T) {
 		}
 	}
 }
+
+// A slot that stays between its two stores, because its CPU stopped there, reads
+// as it was before the update.
+func TestStoppedBetweenStores(t *testing.T) {
+	if !inOrder {
+		t.Skip("stores become visible in any order here")
+	}
+	const counters = 8
+	for _, n := range []uint64{1, 2, 43, 255} {
+		v := &values{words: mapped(t, 512), block: 512, base: make([]Pair, counters)}
+		for i := range uint64(counters) {
+			packets, bytes := 1000+i*77, 90_000+i
+			v.words[2*i], v.words[2*i+1] = packets+n, bytes<<8+packets
+		}
+		got := make([]Pair, counters)
+		if err := v.read([]uint32{0, 1, 2, 3, 4, 5, 6, 7}, got); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range got {
+			if want := (Pair{1000 + uint64(i)*77, 90_000 + uint64(i)}); p != want {
+				t.Errorf("%d packets on their way, counter %d: got %+v, want %+v", n, i, p, want)
+			}
+		}
+	}
+}

@@ -2,10 +2,11 @@
 #pragma once
 /*
  * Counters: one block per possible CPU, pages of its own, so no atomics. A slot
- * is two words: packets, and 256 * bytes + packets. A reader on another CPU that
- * finds the second word unchanged around the first, and their low bytes equal,
- * holds packets and the bytes of exactly those, in whichever order the two stores
- * became visible. Slots are never zeroed.
+ * is two words: packets, and 256 * bytes + packets, stored in this order. A reader
+ * on another CPU that finds the second word unchanged around the first, and their
+ * low bytes equal, holds packets and the bytes of exactly those, in whichever order the
+ * two stores became visible; where stores become visible in order the low bytes
+ * also tell by how many packets the first is ahead. Slots are never zeroed.
  */
 #include <bpf/bpf_helpers.h>
 #include "config.h"
@@ -42,11 +43,15 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 		return;
 	volatile __u64 *c = (void *)ft_opaque(ft_counters) + cpu * k->cpu_block + FT_COUNTER(k, slot);
 
-	if (!(n & 0xff)) {
-		/* The low bytes would not tell between the two stores. */
-		ft_add(c, 1, bytes / n);
-		bytes -= bytes / n;
-		n--;
+	/* At most 255 at once, so that the low bytes tell how many. A buffer of so many segments is rare. */
+	if (n > 255) {
+		const __u64 each = bytes / n;
+
+		for (int i = 0; i < 0xffff / 255 && n > 255; i++) {
+			ft_add(c, 255, 255 * each);
+			bytes -= 255 * each;
+			n -= 255;
+		}
 	}
 	ft_add(c, n, bytes);
 }
