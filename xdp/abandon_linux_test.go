@@ -1,0 +1,59 @@
+package xdp
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// TestLoadThatFails: rules whose programs do not load leave no trace, and those
+// that were there go on.
+func TestLoadThatFails(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	id := mustCounter(t, rs, "a")
+	first := exact4(1, 2, 3, 4, id)
+	mustAdd(t, rs, first)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	good := rs.load.spec
+	bad := good.Copy()
+	bad.Programs[programName(HookIngress)].Instructions = bad.Programs[programName(HookIngress)].Instructions[1:]
+	rs.load.spec = bad
+	second := exact4(1, 2, 3, 5, id) // a second key: the tuple is hashed from the next load on
+	second.Order = 1
+	third := exact4(1, 2, 3, 6, id) // a new mask
+	third.Order, third.Mask.Out.TOS = 2, 0xff
+	if err := rs.Add(second, third); err == nil {
+		t.Fatal("a program that is not whole was loaded")
+	}
+	check := func(rules, packets int) {
+		t.Helper()
+		if err := rs.verify(); err != nil {
+			t.Error(err)
+		}
+		if n := len(rs.Rules()); n != rules {
+			t.Errorf("%d rules, want %d", n, rules)
+		}
+		before := readOne(t, rs, id).Packets
+		var p *ebpf.Program
+		for _, h := range rs.hooks {
+			p = h.prog
+		}
+		for port := range uint16(3) {
+			runFrame(t, p, udp4(1, 2, 3, 4+port, 64))
+		}
+		if got := readOne(t, rs, id).Packets - before; got != uint64(packets) {
+			t.Errorf("counted %d packets, want %d", got, packets)
+		}
+	}
+	check(1, 1)
+	rs.load.spec = good
+	mustAdd(t, rs, second, third)
+	check(3, 3)
+	if err := rs.Remove(first, second); err != nil {
+		t.Fatal(err)
+	}
+	check(1, 1)
+	mustAdd(t, rs, second)
+	check(2, 2)
+}
