@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -14,8 +13,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
-
-var instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // Bounds as dataplane.Config.Validate has them: TestBounds and FuzzParse hold the two together.
 const (
@@ -32,7 +29,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	simulated := false // or meant to be something that could not be read
 	d.mapping(n, "the configuration",
 		entry{"instance", func(_, v *yaml.Node) {
-			if s, ok := d.scalar(v, "instance"); ok && !instanceName.MatchString(s) {
+			if s, ok := d.scalar(v, "instance"); ok && dataplane.ValidateInstance(s) != nil {
 				d.bad(v, fmt.Sprintf("instance: %q is no name", clip(s)), "use 1 to 32 characters of a-z, 0-9 and -")
 			} else {
 				cfg.Instance = s

@@ -42,7 +42,7 @@ type Info struct {
 type Source struct {
 	Backend string // "xdp", "rdma", "sim"
 	Device  string // interface names, comma separated; "" where it has none
-	Mode    string // "native", "generic", "tcx", "clsact"; comma separated in the order of Device
+	Mode    string // "native", "generic", "tcx"; comma separated in the order of Device
 }
 
 // Placement says where a flow is counted and why not elsewhere.

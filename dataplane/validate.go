@@ -31,14 +31,25 @@ func (p problems) Is(target error) bool { return target == ErrInvalid }
 // Unwrap lets errors.Is and errors.As see each of them.
 func (p problems) Unwrap() []error { return p }
 
+// ValidateInstance reports what no instance can be called: its name becomes part
+// of paths. The error satisfies errors.Is(err, ErrInvalid).
+func ValidateInstance(name string) error {
+	if !instanceName.MatchString(name) {
+		return problems{fmt.Errorf("instance %q: use 1 to 32 characters of a-z, 0-9 and -", name)}
+	}
+	return nil
+}
+
 // Validate reports every rule that the configuration breaks, joined, in an error
 // that satisfies errors.Is(err, ErrInvalid). Each part names the field, the cause
 // and the next step; errors.As finds a *flow.FieldError in those about a flow.
 func (c Config) Validate() error {
 	var errs problems
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Instance != "" && !instanceName.MatchString(c.Instance) {
-		bad("instance %q: 1 to 32 characters of a-z, 0-9 and -", c.Instance)
+	if c.Instance != "" {
+		if err := ValidateInstance(c.Instance); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if !slices.Contains(backends, c.Backend) {
 		bad("backend %q: use auto, xdp or sim", c.Backend)

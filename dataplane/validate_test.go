@@ -74,3 +74,14 @@ func TestConfigValidate(t *testing.T) {
 		t.Errorf("%v: the flow's own error is %+v", err, field)
 	}
 }
+
+func TestValidateInstance(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"default": true, "a": true, "0-9": true, strings.Repeat("x", 32): true,
+		"": false, strings.Repeat("x", 33): false, "A": false, "a/b": false, "..": false, "a\n": false,
+	} {
+		if err := dataplane.ValidateInstance(name); ok != (err == nil) || err != nil && !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%q: error %v, want one that satisfies ErrInvalid: %t", name, err, !ok)
+		}
+	}
+}

@@ -19,7 +19,6 @@ var settled = map[string]string{
 	"dataplane/flow.full":              "computed from the table of clauses, never changed",
 	"internal/linear.be":               "a short name for binary.BigEndian",
 	"internal/bench/shmrows.errOneCPU": "a sentinel of a type of its own",
-	"shm.haveAVX2":                     "what the CPU can do",
 	"shm.anchor":                       "the one offset between Go's clock and CLOCK_MONOTONIC",
 }
 
@@ -103,6 +102,11 @@ func kindOf(value ast.Expr) kind {
 	switch v := value.(type) {
 	case *ast.CompositeLit:
 		if name := types.ExprString(v.Type); !strings.HasPrefix(name, "sync.") && !strings.HasPrefix(name, "atomic.") {
+			return constant
+		}
+	case *ast.SelectorExpr, *ast.BinaryExpr:
+		// What the CPU can do: golang.org/x/sys/cpu.
+		if text := types.ExprString(v); strings.HasPrefix(text, "cpu.") && !strings.Contains(text, "(") {
 			return constant
 		}
 	case *ast.CallExpr:
