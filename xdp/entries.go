@@ -28,9 +28,8 @@ func (d dirWord) size() uint8     { return uint8(d >> 16) } // in units
 func (d dirWord) drop() bool      { return d>>24&1 != 0 }
 func (d dirWord) counter() uint32 { return uint32(d >> 32) }
 
-// entryStore hands out units of the entries' map. Unit 0 is never used: a slot
-// without a unit is free. An entry that was retired is only used again after a
-// grace period, because a program may still look at it.
+// entryStore hands out units of the entries' map. An entry that was retired is
+// only used again after a grace period, because a program may still look at it.
 type entryStore struct {
 	words []uint64 // the entries' map
 	dir   []uint64 // one word a unit, in the meta map
@@ -43,9 +42,7 @@ type entryStore struct {
 }
 
 func newEntryStore(mem, dir []uint64, units int) *entryStore {
-	s := &entryStore{words: mem, dir: dir, used: make([]uint64, (units+63)/64), free: units}
-	s.take(0, 1)
-	return s
+	return &entryStore{words: mem, dir: dir, used: make([]uint64, (units+63)/64), free: units}
 }
 
 func (s *entryStore) units() int { return len(s.dir) }
@@ -66,10 +63,10 @@ func (s *entryStore) release(u, n int) {
 	s.free += n
 }
 
-// alloc finds n units in a row, taken, or returns 0.
-func (s *entryStore) alloc(n int) uint32 {
+// alloc takes n units in a row.
+func (s *entryStore) alloc(n int) (unit uint32, ok bool) {
 	if s.free < n {
-		return 0
+		return 0, false
 	}
 	run := 0
 	for i, u := 0, s.next; i < s.units()+n; i, u = i+1, u+1 {
@@ -84,10 +81,10 @@ func (s *entryStore) alloc(n int) uint32 {
 			first := u - n + 1
 			s.take(first, n)
 			s.next = u + 1
-			return uint32(first)
+			return uint32(first), true
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // sizeFor is the number of units of an entry of n words of key.

@@ -306,3 +306,37 @@ func TestWatch(t *testing.T) {
 	for range events {
 	}
 }
+
+// TestCapacity: the tables hold as many exact rules of IPv6 as they promise, and a program finds them.
+func TestCapacity(t *testing.T) {
+	rs := openTest(t, Options{})
+	id := mustCounter(t, rs, "a")
+	rules := make([]Rule, defaultRules)
+	for i := range rules {
+		r := Rule{Counter: id}
+		k, m := &r.Key.Out, &r.Mask.Out
+		k.Flags, m.Flags = FlagIPv6|FlagL4, FlagIPv6|FlagL4|FlagEgress
+		k.Proto, m.Proto = 17, 0xff
+		m.L4 = [4]byte{255, 255, 255, 255}
+		for j := range m.Addr {
+			m.Addr[j] = 255
+		}
+		k.Addr[0], k.Addr[14], k.Addr[15], k.Addr[31] = 0x20, byte(i>>8), byte(i), 1
+		k.L4 = [4]byte{byte(i >> 8), byte(i), 0, 53}
+		rules[i] = r
+	}
+	mustAdd(t, rs, rules...)
+	if err := rs.verify(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rs.Add(exact4(1, 2, 3, 4, id)); !errors.Is(err, ErrFull) {
+		t.Errorf("one rule more: %v", err)
+	}
+	if err := rs.Remove(rules...); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, rs, rules...)
+	if n := rs.Stats().Rules; n != defaultRules {
+		t.Errorf("%d rules, want %d", n, defaultRules)
+	}
+}

@@ -32,7 +32,7 @@ func (t *tables) recover(masks map[uint8]*words) {
 }
 
 func (t *tables) recoverEntries() (dead []uint32) {
-	for unit := uint32(1); int(unit) < t.entries.units(); {
+	for unit := uint32(0); int(unit) < t.entries.units(); {
 		d := t.entries.dirWord(unit)
 		size := max(int(d.size()), 1)
 		u := t.tuples[d.tuple()%maxTuples]
@@ -73,7 +73,7 @@ func (t *tables) recoverEntries() (dead []uint32) {
 
 // chainOf is the chain of an entry's key, live or dead, or nil.
 func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
-	if unit == 0 || int(unit) >= t.entries.units() {
+	if int(unit) >= t.entries.units() {
 		return nil, nil
 	}
 	d := t.entries.dirWord(unit)
@@ -127,10 +127,9 @@ func (t *tables) recoverSingles() {
 // recoverTuple makes every key of a tuple findable, by the programs that run
 // and by the next ones.
 func (t *tables) recoverTuple(u *tuple) {
-	single := unitOf(atomic.LoadUint64(&t.singles[u.id]))
 	for key, c := range u.chains {
 		// Only the key that the programs were built with is ever in the single slot.
-		if single != c.entries[0] || len(u.chains) > 1 {
+		if !t.owns(u, c.entries[0]) || len(u.chains) > 1 {
 			u.hashed = true
 		} else {
 			u.key = key

@@ -13,7 +13,7 @@ const (
 	counterShift = 29
 	tagShift     = 49
 
-	// tombstone has no unit and no tag. It is not 0, so a probe goes on.
+	// tombstone has no tag. It is not 0, so a probe goes on.
 	tombstone = 1 << 1
 )
 
@@ -69,17 +69,18 @@ func (t *slotTable) find(h uint64, unit uint32) (uint64, bool) {
 		if s == 0 {
 			return 0, false
 		}
-		if unitOf(s) == unit {
+		if !free(s) && unitOf(s) == unit {
 			return i & t.mask, true
 		}
 	}
 	return 0, false
 }
 
-// unitOf is the unit that a slot points at, or 0.
+// unitOf is the unit that a slot points at, if it is not free.
 func unitOf(s uint64) uint32 { return uint32(s >> unitShift & unitMask) }
 
-func free(s uint64) bool { return unitOf(s) == 0 }
+// free says whether a slot is empty or a tombstone: it has no tag, as no other slot has.
+func free(s uint64) bool { return s>>tagShift == 0 }
 
 // insert stores s, whose hash is h, within slotProbes of its home. It reports
 // false when there is no place that the packet path would find.

@@ -141,14 +141,14 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 
 func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64) (uint32, error) {
 	size := sizeFor(len(packed))
-	unit := t.entries.alloc(size)
-	if unit == 0 && t.entries.waiting > 0 {
+	unit, ok := t.entries.alloc(size)
+	if !ok && t.entries.waiting > 0 {
 		if err := t.reclaim(); err != nil {
 			return 0, err
 		}
-		unit = t.entries.alloc(size)
+		unit, ok = t.entries.alloc(size)
 	}
-	if unit == 0 {
+	if !ok {
 		return 0, fmt.Errorf("adding a rule: %w: no room for an entry of %d words", ErrFull, len(packed))
 	}
 	t.entries.write(unit, r.rank(), packed, newDirWord(entryLive, u.id, uint8(size), r.Drop, r.Counter))
@@ -223,7 +223,10 @@ func (t *tables) replace(u *tuple, c *chain, unit uint32) {
 }
 
 // owns says whether the single slot of a tuple points at unit.
-func (t *tables) owns(u *tuple, unit uint32) bool { return unitOf(t.singles[u.id]) == unit }
+func (t *tables) owns(u *tuple, unit uint32) bool {
+	s := t.singles[u.id]
+	return !free(s) && unitOf(s) == unit
+}
 
 // clear takes the slot of a key away.
 func (t *tables) clear(u *tuple, c *chain) {
