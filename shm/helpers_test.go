@@ -79,14 +79,6 @@ func mirrorPath(t testing.TB) string {
 	return filepath.Join(dir, "m.mirror")
 }
 
-// fileMirror is a writer and a reader over a file, checked at the end.
-func fileMirror(t testing.TB, o Options) (*Writer, *Reader) {
-	t.Helper()
-	o.Path = mirrorPath(t)
-	w := mustCreate(t, o)
-	return w, mustOpen(t, o.Path)
-}
-
 func mustCreate(t testing.TB, o Options) *Writer {
 	t.Helper()
 	w, err := Create(o)
