@@ -26,15 +26,17 @@ type bench struct {
 	client *plugin.Client
 	info   dataplane.Info
 	far    *lab.End
+	killed bool // by the test, for good: what the plugin attached cannot be taken off in order
 }
 
 // newBench launches the plugin; after a crash it is restarted after pause.
 func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 	t.Helper()
+	b := new(bench)
 	closed := func(what string, close func() error) {
 		t.Cleanup(func() {
-			if err := close(); err != nil {
-				t.Logf("closing %s: %v", what, err)
+			if err := close(); err != nil && !b.killed {
+				t.Errorf("closing %s: %v", what, err)
 			}
 		})
 	}
@@ -75,7 +77,8 @@ func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 		}
 	})
 	closed("the plugin", c.Close)
-	return &bench{client: c, info: info, far: pair.B}
+	b.client, b.info, b.far = c, info, pair.B
+	return b
 }
 
 // match parses the text form.

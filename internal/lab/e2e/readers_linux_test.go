@@ -60,6 +60,7 @@ func TestReadersOutliveTheWriter(t *testing.T) {
 			r.await(t, "a running writer", func(_ map[string][2]uint64, w string) bool { return w == "run" })
 		}
 	}
+	b.killed = true
 	if err := syscall.Kill(b.info.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
