@@ -27,6 +27,7 @@ type Engine struct {
 	cfg      dataplane.Config
 	log      *slog.Logger
 	writer   *shm.Writer
+	file     os.FileInfo // the mirror's, as it was made
 	backends []Backend
 	plan     *plan
 	poller   *poller
@@ -69,6 +70,9 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	}()
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
 		return nil, err
+	}
+	if e.file, err = os.Stat(e.cfg.Mirror.Path); err != nil {
+		return nil, fmt.Errorf("looking at the mirror: %w", err)
 	}
 	if e.backends = opts.Backends; e.backends == nil {
 		if e.backends, err = openBackends(ctx, e.cfg, e.log); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -116,6 +117,13 @@ func (e *Engine) collect(now time.Time) []dataplane.Condition {
 			}
 			out = append(out, c)
 		}
+	}
+	if at, err := os.Stat(e.cfg.Mirror.Path); err != nil || !os.SameFile(at, e.file) {
+		out = append(out, dataplane.Condition{
+			Code: "mirror-lost", Severity: dataplane.High, Object: e.cfg.Mirror.Path,
+			Text: "the file was removed or replaced: who opens it from now on does not find these values",
+			Fix:  "restart the instance: it writes a new one, and what the kernel counted goes on", Since: now,
+		})
 	}
 	size, _ := e.writer.Capacity()
 	if used, _ := e.writer.Used(); used*10 >= size*9 {
