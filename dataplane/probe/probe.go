@@ -1,6 +1,3 @@
-// Package probe is the vocabulary of capability answers. An answer has three
-// values: yes, no (with the reason and what would fix it), or inconclusive
-// (the question could not be asked). Only yes and no may be cached.
 package probe
 
 import (

@@ -1,0 +1,56 @@
+package flow_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+func ExampleParseMatch() {
+	m, err := flow.ParseMatch("tcp dport 443 ipv4 dst 192.0.2.10 src 10.0.0.0/255.0.0.0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(m) // the canonical form
+	fmt.Println(m.TCP.Dst.Value, m.IPv4.Src.Mask)
+	// Output:
+	// ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443
+	// 443 [255 0 0 0]
+}
+
+// Every mistake is reported, each with its place.
+func ExampleParseMatch_mistakes() {
+	_, err := flow.ParseMatch("ipv4 src 10.0.0.1/8 tcp dprot 80")
+	var mistakes flow.ParseErrors
+	if errors.As(err, &mistakes) {
+		for _, m := range mistakes {
+			fmt.Printf("byte %d: %s: %s\n", m.Offset, m.Word, m.Suggestion)
+		}
+	}
+	// Output:
+	// byte 9: 10.0.0.1/8: did you mean 10.0.0.0/8?
+	// byte 24: dprot: did you mean "dport"?
+}
+
+// A range of ports becomes the fewest masks that cover it.
+func ExampleMatch_Expand() {
+	m, err := flow.ParseMatch("udp dport 1000-1024")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	masked, err := m.Expand()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, one := range masked {
+		fmt.Println(one)
+	}
+	// Output:
+	// udp dport 1000/0xfff8
+	// udp dport 1008/0xfff0
+	// udp dport 1024
+}
