@@ -7,9 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is wall time: for sides that wait for another CPU.
-func Monotonic() (int64, error) { return clock("CLOCK_MONOTONIC", unix.CLOCK_MONOTONIC) }
-
 // ThreadCPU is the CPU time of the calling thread, to the nanosecond (getrusage
 // is rounded to the tick): for sides that only compute, and for
 // BPF_PROG_TEST_RUN. What other processes take of the CPU is not in it.
@@ -26,7 +23,7 @@ func ProcessCPU() (int64, error) {
 func clock(name string, id int32) (int64, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(id, &ts); err != nil {
-		return 0, fmt.Errorf("%s: reading: %w", name, err)
+		return 0, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return ts.Nano(), nil
 }
@@ -35,7 +32,7 @@ func clock(name string, id int32) (int64, error) {
 func CPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("CPU affinity: reading: %w", err)
+		return nil, fmt.Errorf("reading the CPU affinity: %w", err)
 	}
 	var list []int
 	for cpu := range 64 * len(set) { // IsSet answers false beyond the end
@@ -56,7 +53,7 @@ func Pinned(cpu int, f func()) error {
 		var set unix.CPUSet
 		set.Set(cpu)
 		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			errc <- fmt.Errorf("CPU %d: pinning: %w", cpu, err)
+			errc <- fmt.Errorf("pinning to CPU %d: %w", cpu, err)
 			return
 		}
 		f()

@@ -12,9 +12,6 @@ func unsupported(feature string) error {
 	return &probe.UnsupportedError{Feature: feature, Reason: "needs Linux, this is " + runtime.GOOS}
 }
 
-// Monotonic is wall time: for sides that wait for another CPU.
-func Monotonic() (int64, error) { return 0, unsupported("CLOCK_MONOTONIC") }
-
 // ThreadCPU is the CPU time of the calling thread.
 func ThreadCPU() (int64, error) { return 0, unsupported("CLOCK_THREAD_CPUTIME_ID") }
 

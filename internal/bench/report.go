@@ -96,7 +96,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	if err := e.Encode(r); err != nil {
-		return fmt.Errorf("report: encoding: %w", err)
+		return fmt.Errorf("encoding the report: %w", err)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			*row.Ratio, bound, 100**row.Spread, verdict, row.Ref)
 	}
 	if err := t.Flush(); err != nil {
-		return fmt.Errorf("report: writing: %w", err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }

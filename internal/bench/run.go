@@ -74,7 +74,7 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	}
 	env.Dir, err = os.MkdirTemp("", "flowtally-bench-")
 	if err != nil {
-		return nil, fmt.Errorf("bench: making a directory: %w", err)
+		return nil, fmt.Errorf("making a directory for the bench: %w", err)
 	}
 	defer os.RemoveAll(env.Dir)
 
@@ -142,7 +142,7 @@ func attempts(ctx context.Context, row Row, sides *Sides, o Options) Result {
 		default:
 			return measured(row, s)
 		}
-		reason += fmt.Sprintf(" in each of %d attempts", attempt)
+		reason += fmt.Sprintf(" in the last of %d attempts", attempt)
 	}
 	return null(row, reason)
 }

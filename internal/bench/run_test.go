@@ -85,7 +85,7 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 	}{
 		{"quiet miss is not repeated", []float64{90}, 1, ""},
 		{"noise first, quiet then", []float64{10, 90, 10, 90, 10, 90, 10, 20, 20, 20, 20, 20, 20, 20}, 2, ""},
-		{"noise for ever", []float64{10, 90}, 3, "noise: spread 1.60 is above 0.10 in each of 3 attempts"},
+		{"noise for ever", []float64{10, 90}, 3, "noise: spread 1.60 is above 0.10 in the last of 3 attempts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := 0
@@ -102,7 +102,7 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 				return
 			}
 			if r.Ratio != nil || r.Ours != nil || r.Pass != nil || !strings.HasPrefix(r.Reason, "noise: spread") ||
-				!strings.HasSuffix(r.Reason, "in each of 3 attempts") {
+				!strings.HasSuffix(r.Reason, "in the last of 3 attempts") {
 				t.Errorf("got %+v, want null and reason %q", r, tt.reason)
 			}
 		})

@@ -19,7 +19,7 @@ func Select(rows []Row, patterns []string) ([]Row, error) {
 		for i, row := range rows {
 			ok, err := path.Match(p, row.Name)
 			if err != nil {
-				return nil, fmt.Errorf("row %q: matching: %w", p, err)
+				return nil, fmt.Errorf("matching rows with %q: %w", p, err)
 			}
 			chosen[i] = chosen[i] || ok
 			found = found || ok

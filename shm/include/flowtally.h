@@ -346,6 +346,9 @@ enum {
 	FT_HIS_KIND = 48,
 	FT_HIS_SIZE = 64,
 
+	FT_MOST_COUNTERS = 1 << 24, /* and as many records */
+	FT_MOST_HISTORY = 1 << 28,
+
 	FT_EPOCH_SHIFT = 40,
 	FT_EPOCH_MAX = (1 << 24) - 1,
 	FT_ATTEMPTS = 64
@@ -480,19 +483,21 @@ static inline int ft_whole(const ft_reader *r) {
 
 /* ---- attaching ----------------------------------------------------------- */
 
+/* Checks a section that starts at *end or later, and moves *end behind it. */
 static inline int ft_section(const ft_reader *r, int number, uint32_t stride, uint64_t count, uint64_t file_length,
-			     const unsigned char **out) {
+			     uint64_t *end, const unsigned char **out) {
 	const unsigned char *d = r->base + FT_HDR_SECTIONS + number * FT_SEC_SIZE;
 	const uint64_t offset = ft_u64(d, FT_SEC_OFFSET), length = ft_u64(d, FT_SEC_LENGTH);
-	/* count < 2^33 and stride < 2^12: no product below overflows. */
+	/* count < 2^29 and stride < 2^12: no product below overflows. */
 	if (ft_u32(d, FT_SEC_STRIDE) != stride || ft_u32(d, FT_SEC_COUNT) != count || length != stride * count)
 		return FT_ERR_SECTIONS;
 	if (length == 0) {
 		*out = r->base;
 		return FT_OK;
 	}
-	if (offset % FT_SEC_ALIGN != 0 || offset < FT_HEADER_SIZE || offset > file_length || length > file_length - offset)
+	if (offset % FT_SEC_ALIGN != 0 || offset < *end || offset > file_length || length > file_length - offset)
 		return FT_ERR_SECTIONS;
+	*end = offset + length;
 	*out = r->base + offset;
 	return FT_OK;
 }
@@ -521,15 +526,16 @@ static inline int ft_attach(ft_reader *r, const void *base, size_t size) {
 	const uint64_t length = ft_u64(p, FT_HDR_FILE_LENGTH), capacity = (uint64_t)counters + records;
 	if (ft_u32(p, FT_HDR_BLOCK_LENGTH) != FT_BLK_LEN || counters % FT_BLK_LEN != 0 || (history & (history - 1)) != 0)
 		return FT_ERR_HEADER;
-	if (capacity > UINT32_MAX) return FT_ERR_HEADER; /* an index is 32 bits */
+	if (counters > FT_MOST_COUNTERS || records > FT_MOST_COUNTERS || history > FT_MOST_HISTORY) return FT_ERR_HEADER;
 	if (length > size) return FT_ERR_TRUNCATED;
 
 	r->base = p;
 	r->size = size;
-	int err = ft_section(r, 0, FT_ENT_SIZE, capacity, length, &r->catalogue);
-	if (!err) err = ft_section(r, 1, FT_BLK_SIZE, counters / FT_BLK_LEN, length, &r->blocks);
-	if (!err) err = ft_section(r, 2, FT_REC_SIZE, records, length, &r->records);
-	if (!err) err = ft_section(r, 3, FT_HIS_SIZE, history, length, &r->history);
+	uint64_t end = FT_HEADER_SIZE;
+	int err = ft_section(r, 0, FT_ENT_SIZE, capacity, length, &end, &r->catalogue);
+	if (!err) err = ft_section(r, 1, FT_BLK_SIZE, counters / FT_BLK_LEN, length, &end, &r->blocks);
+	if (!err) err = ft_section(r, 2, FT_REC_SIZE, records, length, &end, &r->records);
+	if (!err) err = ft_section(r, 3, FT_HIS_SIZE, history, length, &end, &r->history);
 	r->counters = counters;
 	r->record_count = records;
 	r->history_len = history;

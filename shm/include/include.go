@@ -16,7 +16,7 @@ var header []byte
 // Write writes flowtally.h into dir, for a compiler's -I.
 func Write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "flowtally.h"), header, 0o644); err != nil {
-		return fmt.Errorf("flowtally.h: writing: %w", err)
+		return fmt.Errorf("writing flowtally.h: %w", err)
 	}
 	return nil
 }

@@ -33,9 +33,9 @@ func tornReads(t *testing.T) uint64 {
 // torn, and no value goes back.
 func TestNoTornReads(t *testing.T) {
 	torn := build(t, "torn")
-	reads, least, mustSee := tornReads(t), 2*time.Second, uint64(5000)
+	reads, least := tornReads(t), 2*time.Second
 	if testing.Short() {
-		least, mustSee = least/10, mustSee/10
+		least /= 10
 	}
 	path, w := newMirror(t, shm.Options{Counters: 128, LatencyCounters: 1, History: 1024})
 	names := []string{"a", "b", "fast"}
@@ -79,7 +79,7 @@ func TestNoTornReads(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			args := append([]string{path, fmt.Sprint(reads / 4), fmt.Sprint(least.Seconds())}, names...)
+			args := append([]string{path, fmt.Sprint(reads / 4), fmt.Sprint(least.Seconds()), fmt.Sprint(enough)}, names...)
 			out, err := exec.CommandContext(t.Context(), torn, args...).CombinedOutput()
 			if err != nil {
 				t.Errorf("C reader: %v: %s", err, out)
@@ -101,18 +101,17 @@ func TestNoTornReads(t *testing.T) {
 			t.Errorf("%q: %v", line, err)
 		}
 		total, seen = total+made, seen+changes
-		if changes == 0 {
-			t.Errorf("a reader saw no change: %s", line)
+		// Reads beside a writer that stands still show nothing.
+		if changes < enough {
+			t.Errorf("a reader waited a minute for %d changes: %s", enough, line)
 		}
 	}
 	t.Logf("%d reads in %.1f s against %d cycles, %d of them saw a new value", total, took.Seconds(), n, seen)
-	// Reads beside a writer that stands still show nothing. A reader that shares
-	// its CPU with the writer sees a change or two per time slice only; the four
-	// cannot all do so.
-	if seen < mustSee {
-		t.Errorf("all readers together saw %d changes", seen)
-	}
 }
+
+// enough is how many new values each reader waits for. One that shares its CPU
+// with the writer sees a few per time slice only.
+const enough = 500
 
 // readGo is testdata/torn.c in Go.
 func readGo(t *testing.T, path string, reads uint64, least time.Duration, handles []shm.Handle) string {
@@ -139,7 +138,9 @@ func readGo(t *testing.T, path string, reads uint64, least time.Duration, handle
 	}
 	var snap shm.Snapshot
 	var done, changes, busy, snapshots uint64
-	for end := time.Now().Add(least); done < reads || time.Now().Before(end); {
+	end := time.Now().Add(least)
+	limit := end.Add(time.Minute)
+	for done < reads || time.Now().Before(end) || changes < enough && time.Now().Before(limit) {
 		for range 1000 {
 			for i := range counters {
 				v, err := counters[i].Load()

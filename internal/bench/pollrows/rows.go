@@ -37,7 +37,7 @@ func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		}
 		cpus, err := ebpf.PossibleCPU() // that many slots has a counter
 		if err != nil {
-			return nil, fmt.Errorf("possible CPUs: reading: %w", err)
+			return nil, fmt.Errorf("reading the possible CPUs: %w", err)
 		}
 		const read, written = 16, 24 // per counter and CPU; per counter
 		size := counters * (read*cpus + written)
@@ -61,7 +61,7 @@ func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 func startEngine(ctx context.Context, open *bench.Closers, cpu int) (*shm.Reader, error) {
 	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
-		return nil, fmt.Errorf("mirror: making a directory: %w", err)
+		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
 	rules, err := xdp.Open(xdp.Options{MaxRules: counters, MaxCounters: counters})
@@ -108,7 +108,7 @@ func cycles(ctx context.Context, r *shm.Reader, n int) (float64, error) {
 			return float64(now-start) / float64(done), nil
 		}
 		if err := ctx.Err(); err != nil {
-			return 0, fmt.Errorf("poller: waiting for %d cycles: %w", n, err)
+			return 0, fmt.Errorf("waiting for %d poll cycles: %w", n, err)
 		}
 	}
 }

@@ -58,11 +58,11 @@ func compile(ctx context.Context, dir, name string, source []byte) (string, erro
 	}
 	src, bin := filepath.Join(dir, name+".c"), filepath.Join(dir, name)
 	if err := os.WriteFile(src, source, 0o644); err != nil {
-		return "", fmt.Errorf("%s.c: writing: %w", name, err)
+		return "", fmt.Errorf("writing %s.c: %w", name, err)
 	}
 	out, err := exec.CommandContext(ctx, cc, "-std=c11", "-O2", "-I", dir, "-o", bin, src).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s.c: compiling with %s: %w: %s", name, cc, err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("compiling %s.c with %s: %w: %s", name, cc, err, bytes.TrimSpace(out))
 	}
 	return bin, nil
 }
@@ -81,14 +81,14 @@ func startProgram(open *bench.Closers, bin string, args ...string) (*program, er
 	cmd.Stderr = p.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("%s: making a pipe: %w", bin, err)
+		return nil, fmt.Errorf("making a pipe to %s: %w", bin, err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("%s: making a pipe: %w", bin, err)
+		return nil, fmt.Errorf("making a pipe to %s: %w", bin, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: starting: %w", bin, err)
+		return nil, fmt.Errorf("starting %s: %w", bin, err)
 	}
 	p.stdin, p.stdout = stdin, bufio.NewReader(stdout)
 	open.Add(func() error {
@@ -104,15 +104,15 @@ func startProgram(open *bench.Closers, bin string, args ...string) (*program, er
 // ask has the program run n operations of a side.
 func (p *program) ask(side string, n int) (float64, error) {
 	if _, err := fmt.Fprintf(p.stdin, "%s %d\n", side, n); err != nil {
-		return 0, fmt.Errorf("C side: asking: %w", err)
+		return 0, fmt.Errorf("asking the C side: %w", err)
 	}
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
-		return 0, fmt.Errorf("C side: reading its answer: %w", err)
+		return 0, fmt.Errorf("reading the answer of the C side: %w", err)
 	}
 	ns, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
 	if err != nil {
-		return 0, fmt.Errorf("C side: reading its answer: %w", err)
+		return 0, fmt.Errorf("reading the answer of the C side: %w", err)
 	}
 	return ns, nil
 }

@@ -22,7 +22,7 @@ type mirror struct {
 func newMirror(open *bench.Closers, counters, latency int) (*mirror, error) {
 	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
-		return nil, fmt.Errorf("mirror: making a directory: %w", err)
+		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}

@@ -47,6 +47,6 @@ func (p *peer) start(f func()) error {
 		return nil
 	case err := <-p.done:
 		p.done <- err
-		return fmt.Errorf("other CPU: starting: %w", errors.Join(err, errors.New("its thread is gone")))
+		return fmt.Errorf("starting on the other CPU: %w", errors.Join(err, errors.New("its thread is gone")))
 	}
 }

@@ -2,9 +2,10 @@
  * instant, bytes == 1500 * packets and sampled_at == 10 * packets + 1, and
  * packets never fall. Every read is checked.
  *
- *     torn PATH READS SECONDS NAME...
+ *     torn PATH READS SECONDS CHANGES NAME...
  *
- * ends after READS loads and SECONDS, whichever is later (with a snapshot and
+ * ends after READS loads, SECONDS and CHANGES new values, whichever comes last,
+ * or after SECONDS + 60 (with a snapshot and
  * the history's news in between), prints how many it made, how many of them saw
  * a new value and how many were torn, and exits 1 when any was. */
 #include "flowtally.h"
@@ -24,16 +25,17 @@ int main(int argc, char **argv) {
 	static ft_handle h[COUNTERS];
 	static uint64_t last[COUNTERS];
 	uint64_t reads = 0, changes = 0, torn = 0, back = 0, busy = 0, snapshots = 0, records = 0, positions = 0;
-	const int n = argc - 4 < COUNTERS ? argc - 4 : COUNTERS;
+	const int n = argc - 5 < COUNTERS ? argc - 5 : COUNTERS;
 	ft_reader r;
 	ft_snapshot snap;
 	ft_cursor cur;
 	if (n < 1) return 2;
 	const uint64_t want = strtoull(argv[2], NULL, 10);
-	const int64_t end = ft_now() + (int64_t)(strtod(argv[3], NULL) * 1e9);
+	const int64_t end = ft_now() + (int64_t)(strtod(argv[3], NULL) * 1e9), limit = end + 60 * INT64_C(1000000000);
+	const uint64_t enough = strtoull(argv[4], NULL, 10);
 	int err = ft_open(&r, argv[1], NULL);
 	for (int i = 0; !err && i < n; i++)
-		if (!(err = ft_lookup(&r, argv[4 + i], &h[i]))) err = ft_counter_open(&r, h[i], &c[i]);
+		if (!(err = ft_lookup(&r, argv[5 + i], &h[i]))) err = ft_counter_open(&r, h[i], &c[i]);
 	if (!err) err = ft_snapshot_open(&snap, &r, h, (size_t)n);
 	if (!err) err = ft_cursor_open(&cur, &r, 0);
 	if (err) {
@@ -41,7 +43,7 @@ int main(int argc, char **argv) {
 		return 2;
 	}
 	const uint64_t start = cur.seen;
-	while (reads < want || ft_now() < end) {
+	while (reads < want || ft_now() < end || (changes < enough && ft_now() < limit)) {
 		for (int k = 0; k < 1000; k++) {
 			for (int i = 0; i < n; i++) {
 				ft_value v;

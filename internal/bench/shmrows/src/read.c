@@ -4,7 +4,7 @@
  *
  * it answers lines "ours N" and "ref N" with the nanoseconds of its thread's
  * CPU time that one of N reads took. Both loops are of one form: a counter is
- * read through a handle. */
+ * read through a handle. They are spelt out, as a floor should be. */
 #include "flowtally.h"
 
 #include <inttypes.h>

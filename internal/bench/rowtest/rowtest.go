@@ -1,0 +1,42 @@
+// Package rowtest tests rows of the bench as rows: that they can be opened and
+// measured, and say why when they are null. Bounds are held by `flowtally bench
+// --gate`, not by tests: a machine that runs tests is not idle.
+package rowtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+// Measure measures rows once in the short form. A row may be null for noise,
+// and for a reason that holds one of allowed.
+func Measure(t *testing.T, rows []bench.Row, allowed ...string) {
+	t.Helper()
+	options := bench.Short()
+	options.Attempts = 1
+	report, err := bench.Run(t.Context(), rows, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed = append(allowed, "noise: ", "row took too long: ", bench.ErrDisturbed.Error())
+	for _, r := range report.Results {
+		if r.Ratio != nil {
+			if *r.Ours <= 0 || *r.RefNS <= 0 {
+				t.Errorf("%s: %v ns against %v ns", r.Name, *r.Ours, *r.RefNS)
+			}
+			t.Logf("%s: %.2f ns, %.2f times %s", r.Name, *r.Ours, *r.Ratio, r.Ref)
+			continue
+		}
+		known := false
+		for _, reason := range allowed {
+			known = known || strings.Contains(r.Reason, reason)
+		}
+		if !known {
+			t.Errorf("%s: %s", r.Name, r.Reason)
+		} else {
+			t.Logf("%s: %s", r.Name, r.Reason)
+		}
+	}
+}
