@@ -48,7 +48,7 @@ func checkKernel(release string, err error) probe.Result {
 	case major > 6 || major == 6 && minor >= 6:
 		r.Answer = probe.Yes
 	case major == 6 && minor >= 1:
-		r.Answer, r.Reason = probe.Yes, "egress goes by clsact: TCX needs 6.6"
+		r.Answer, r.Reason = probe.Yes, "counts ingress only: egress needs TCX, from 6.6 on"
 	default:
 		r.Answer, r.Reason, r.Fix = probe.No, "too old", "a kernel from 6.1 on"
 	}

@@ -21,7 +21,7 @@ func TestCheckKernel(t *testing.T) {
 		{"6.18.44-fc", nil, probe.Yes, ""},
 		{"7.0", nil, probe.Yes, ""},
 		{"6.6.0", nil, probe.Yes, ""},
-		{"6.1.0-13-amd64", nil, probe.Yes, "clsact"},
+		{"6.1.0-13-amd64", nil, probe.Yes, "ingress only"},
 		{"6.0.19", nil, probe.No, "too old"},
 		{"5.15.0", nil, probe.No, "too old"},
 		{"rolling", nil, probe.Inconclusive, "version"},

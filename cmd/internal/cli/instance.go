@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
-	"regexp"
-
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -31,13 +29,13 @@ func (f instanceFlag) mirrorPath() string {
 // instanceName is the name of an instance; it becomes part of paths.
 type instanceName string
 
-var instancePattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-
 // UnmarshalText is called by the parser, for flags and for the environment,
 // where a variable that is set to nothing names nothing.
 func (n *instanceName) UnmarshalText(text []byte) error {
-	if len(text) > 0 && !instancePattern.Match(text) {
-		return fmt.Errorf("%q: a name has 1 to 32 of a-z, 0-9 and -", text)
+	if len(text) > 0 {
+		if err := dataplane.ValidateInstance(string(text)); err != nil {
+			return err
+		}
 	}
 	*n = instanceName(text)
 	return nil

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/flowtally/flowtally/shm"
@@ -67,7 +68,7 @@ func (c *watchCmd) Run(env *Env) error {
 type watcher struct {
 	mirror  *mirror
 	printer changePrinter
-	talk    interface{ Write([]byte) (int, error) }
+	talk    io.Writer
 	wanted  map[string]bool // nil: all
 	left    uint64          // changes still to be printed
 
