@@ -33,7 +33,7 @@ type Backend interface {
 	// flow that was counted by a process that died is found again by its
 	// identity, and its counter goes on.
 	Install(ctx context.Context, flows []Placed) ([]Installed, error)
-	// Remove stops counting. Unknown flows are ignored.
+	// Remove stops counting all of flows, or none with an error. Unknown flows are ignored.
 	Remove(ctx context.Context, flows []Placed) error
 	// Settle drops what a dead process left and nobody asked for since. It is called once,
 	// after the first Install.
@@ -53,7 +53,8 @@ type Backend interface {
 }
 
 // Placed is a flow with its place in the order of addition, which breaks ties
-// between equal priorities.
+// between equal priorities. The places of one process are not those of the next, so a
+// backend that outlives it may keep its own, in the same order.
 type Placed struct {
 	flow.Flow
 	Order uint32
