@@ -46,7 +46,7 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 		cfg.Flows = append(cfg.Flows, l.flows...)
 	}
 	o.Logger.Info("starting the plugin", "instance", o.Instance, "interfaces", len(links), "flows", len(cfg.Flows))
-	cleanup.add(func() error { return sweep(o.Instance) }) // also after a launch that failed half way
+	cleanup.add(func() error { return Sweep(o.Instance) }) // also after a launch that failed half way
 	svc, err := o.Launch(ctx, cfg)
 	if err != nil {
 		return Report{}, err
@@ -221,9 +221,9 @@ func unused(instance string) error {
 	return nil
 }
 
-// sweep removes what the instance leaves on purpose, or by a crash: its mirror
-// and its pins.
-func sweep(instance string) error {
+// Sweep removes what an instance with the default paths leaves on purpose, or by
+// a crash: its mirror and its pins. Nobody may be counting for it any more.
+func Sweep(instance string) error {
 	errs := []error{os.RemoveAll(pinDir(instance))}
 	base := strings.TrimSuffix(mirrorPath(instance), ".mirror")
 	for _, suffix := range []string{".mirror", ".lock", ".wait"} {

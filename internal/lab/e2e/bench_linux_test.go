@@ -4,15 +4,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/plugin"
 )
@@ -71,9 +70,8 @@ func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // what a plugin that was killed leaves
-		os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", cfg.Instance))
-		for _, suffix := range []string{".mirror", ".lock", ".wait"} {
-			os.Remove(strings.TrimSuffix(info.Mirror, ".mirror") + suffix)
+		if err := demo.Sweep(cfg.Instance); err != nil {
+			t.Error(err)
 		}
 	})
 	closed("the plugin", c.Close)
