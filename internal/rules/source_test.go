@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -118,5 +119,33 @@ func TestModuleStandsByItself(t *testing.T) {
 	}
 	if len(mod.Replace) > 0 || len(mod.Exclude) > 0 {
 		t.Errorf("go.mod replaces %v and excludes %v: neither holds for those who import the module", mod.Replace, mod.Exclude)
+	}
+}
+
+// mdLink is a link of Markdown to a file of the tree, without its anchor.
+var mdLink = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+
+// TestLinksLeadSomewhere follows the relative links of the documents.
+func TestLinksLeadSomewhere(t *testing.T) {
+	root, files := tracked(t)
+	links := 0
+	for _, f := range files {
+		if filepath.Ext(f) != ".md" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range mdLink.FindAllSubmatch(data, -1) {
+			links++
+			to := filepath.Join(root, filepath.Dir(f), string(m[1]))
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s: %v", f, m[1], err)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no link was looked at")
 	}
 }
