@@ -92,14 +92,14 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
 			continue
 		}
-		h, rejected, err := rs.take(hookKey{port, at}, ifi, o.Mode)
+		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, o.Mode)
 		if err != nil {
 			for _, h := range fresh {
 				rs.drop(h)
 			}
 			return nil, err
 		}
-		if rejected != nil || !h.adopted {
+		if isNew {
 			fresh = append(fresh, h)
 		}
 		a := h.attachment()
@@ -109,27 +109,26 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	return done, nil
 }
 
-// take makes sure that a hook runs our program.
-func (rs *RuleSet) take(k hookKey, ifi *net.Interface, mode Mode) (*hook, []error, error) {
+// take makes sure that a hook runs our program; isNew: it did not before.
+func (rs *RuleSet) take(k hookKey, ifi *net.Interface, mode Mode) (h *hook, isNew bool, rejected []error, err error) {
 	if h := rs.hooks[k]; h != nil {
 		if h.ifindex == ifi.Index && h.alive() && satisfies(h.mode, k.hook, mode) {
-			return h, nil, nil
+			return h, false, nil, nil
 		}
 		rs.drop(h)
 	}
-	var rejected []error
 	for _, m := range modes(k.hook, mode) {
 		h, err := rs.attach(k, ifi, m)
 		if err == nil {
 			rs.log.Info("attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
-			return h, rejected, nil
+			return h, true, rejected, nil
 		}
 		rejected = append(rejected, err)
 		if errors.Is(err, ErrBusy) || errors.Is(err, ErrPermission) {
 			break
 		}
 	}
-	return nil, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, errors.Join(rejected...))
+	return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, errors.Join(rejected...))
 }
 
 func satisfies(have string, h Hook, want Mode) bool {

@@ -44,4 +44,5 @@ type constants struct {
 type loadedTuple struct {
 	id     uint8
 	single bool
+	key    words // of a single tuple: what its programs compare with
 }

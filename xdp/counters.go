@@ -129,6 +129,7 @@ func (rs *RuleSet) FreeCounter(id uint32) error {
 	if rs.class.uses(id) {
 		return fmt.Errorf("freeing counter %d: %w: a rule counts on it", id, ErrInvalid)
 	}
+	delete(rs.adopted, id)
 	rs.pool.free(id)
 	return nil
 }

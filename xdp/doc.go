@@ -10,7 +10,9 @@
 // data of the object, replaced at load by mapped maps. What differs between
 // programs (layers that some rule needs, the masks, the interface's number) are
 // constants of the load, by which the verifier cuts the code down. No header that
-// begins more than 32 KiB into the frame, or behind its first buffer, is looked at.
+// begins more than 32 KiB into the frame, or behind its first buffer, is looked at. Not
+// seen: tags that hardware strips, what hardware steers past the kernel, and, on
+// kernels before 6.6, egress.
 //
 // Bytes are layer 2 without FCS, of all buffers of a frame. On egress a buffer of
 // many segments is as many packets, with headers each, and the tag that the kernel

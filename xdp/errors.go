@@ -19,8 +19,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists: the rule is there already.
 	ErrExists = errors.New("exists")
-	// ErrInvalid: a rule breaks what its type says; the text says how.
-	ErrInvalid = errors.New("invalid rule")
+	// ErrInvalid: a rule, a name or an option breaks what its type says; the text says how.
+	ErrInvalid = errors.New("invalid")
 	// ErrTorn: a counter changed during every attempt to read it.
 	ErrTorn = errors.New("counter changed during every attempt to read it")
 )

@@ -12,17 +12,17 @@ import (
 //	header    magic, layout, rules, counters, slots, units, cpus, block
 //	tuples    64 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, 0...
-//	loaded    what the attached programs were built from: object, need, tuples, ids and flags by place (64)
+//	loaded    what the attached programs were built from: object, need, tuples, by place (64 of) id and flags, key (18)
 //	counters  of: used, cookie, base packets, base bytes, length of owner, owner (11)
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 2
+	metaLayout = 3
 
 	metaHeader      = 8
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
-	metaLoadedWords = 3 + maxTuples
+	metaLoadedWords = 3 + maxTuples*(1+Words)
 	metaCountWords  = 16
 	metaOwnerMax    = (metaCountWords - 5) * 8
 	metaInterfaceSz = 16
@@ -100,9 +100,15 @@ func (m *meta) masks() map[uint8]*words {
 func (m *meta) setLoaded(object uint64, c constants) {
 	m.loaded[1], m.loaded[2] = uint64(c.need), uint64(len(c.tuples))
 	for i, t := range c.tuples {
-		m.loaded[3+i] = uint64(t.Id) | uint64(t.Flags)<<32
+		r := m.loadedTuple(i)
+		r[0] = uint64(t.Id) | uint64(t.Flags)<<32
+		copy(r[1:], t.Key[:])
 	}
 	atomic.StoreUint64(&m.loaded[0], object)
+}
+
+func (m *meta) loadedTuple(place int) []uint64 {
+	return m.loaded[3+place*(1+Words):][: 1+Words : 1+Words]
 }
 
 func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
@@ -113,8 +119,9 @@ func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok 
 	if atomic.LoadUint64(&m.loaded[0]) != object || n > maxTuples {
 		return 0, nil, false
 	}
-	for _, w := range m.loaded[3 : 3+n] {
-		tuples = append(tuples, loadedTuple{id: uint8(w), single: w>>32&tupleSingle != 0})
+	for i := range int(n) {
+		r := m.loadedTuple(i)
+		tuples = append(tuples, loadedTuple{id: uint8(r[0]), single: r[0]>>32&tupleSingle != 0, key: words(r[1:])})
 	}
 	return uint32(m.loaded[1]), tuples, true
 }

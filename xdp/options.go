@@ -35,8 +35,8 @@ type AttachOptions struct {
 type Hook string
 
 const (
-	HookIngress Hook = "xdp"
-	HookEgress  Hook = "tcx"
+	HookIngress Hook = "xdp" // what an interface receives
+	HookEgress  Hook = "tcx" // what it sends
 )
 
 // Attachment is one program on one hook.

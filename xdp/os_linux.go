@@ -15,10 +15,13 @@ func supported() error { return nil }
 // lockDir makes the pins' directory and locks it for as long as the file stays
 // open, which is at most as long as the process lives.
 func lockDir(dir string) (*os.File, error) {
+	var fs unix.Statfs_t
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		if unix.Statfs("/sys/fs/bpf", &fs) != nil || fs.Type != unix.BPF_FS_MAGIC {
+			err = fmt.Errorf("%w: no bpffs is mounted (ip netns exec hides it); mount -t bpf bpf /sys/fs/bpf", err)
+		}
 		return nil, fmt.Errorf("making the directory of the pins: %w", explain(err))
 	}
-	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return nil, fmt.Errorf("looking at the directory of the pins %s: %w", dir, err)
 	}

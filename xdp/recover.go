@@ -158,6 +158,17 @@ func (t *tables) recoverTuple(u *tuple) {
 	}
 }
 
+// isLoaded says whether the programs that know a tuple as l find its rules. One
+// without rules becomes what they take it for.
+func (u *tuple) isLoaded(l loadedTuple) bool {
+	var buf words
+	key := string(bytesOf(u.pack(buf[:0], &l.key)))
+	if u.rules == 0 {
+		u.hashed, u.key = !l.single, key
+	}
+	return u.hashed == !l.single && (u.hashed || u.key == key)
+}
+
 // adopt takes the programs that run for those of these constants, when every
 // rule is where they look for it.
 func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
@@ -167,10 +178,7 @@ func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 		if u == nil || slices.Contains(places, u) {
 			return constants{}, false
 		}
-		if u.rules == 0 {
-			u.hashed = !l.single
-		}
-		if u.hashed == l.single {
+		if !u.isLoaded(l) {
 			return constants{}, false
 		}
 		places = append(places, u)

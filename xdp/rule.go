@@ -18,8 +18,8 @@ type Rule struct {
 type Counter struct {
 	ID     uint32
 	Cookie uint64 // random, new with every allocation: names this run of counting
-	// Adopted says that the counter was there already, from before a restart:
-	// its value goes on.
+	// Adopted says that the counter was there already, in this process or from
+	// before a restart: its value goes on.
 	Adopted bool
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -235,7 +236,9 @@ func (rs *RuleSet) reload() error {
 	}
 	if len(fresh) > 0 {
 		if err := rs.wait(); err != nil {
-			return err
+			// The new programs run: there is no way back. What no system call can tell, time does.
+			rs.log.Error("waiting for the programs that were exchanged", "error", err)
+			time.Sleep(time.Second)
 		}
 	}
 	rs.class.settle()

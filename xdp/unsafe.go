@@ -7,9 +7,6 @@ import "unsafe"
 // nothing but bytes and integers, so every pattern is a valid word.
 func (k *Key) words() *words { return (*words)(unsafe.Pointer(k)) }
 
-// key is the inverse of words.
-func (w *words) key() *Key { return (*Key)(unsafe.Pointer(w)) }
-
 // wordsOf views mapped memory as words. mmap returns whole pages, so the first
 // byte is aligned; the caller keeps the mapping for as long as the words are used.
 func wordsOf(b []byte) []uint64 {

@@ -12,9 +12,11 @@ type LinkEvent struct {
 type LinkEventKind string
 
 const (
-	LinkUp      LinkEventKind = "up"
-	LinkDown    LinkEventKind = "down"
-	LinkAdded   LinkEventKind = "added" // new, or returned: the index may differ
-	LinkRemoved LinkEventKind = "removed"
-	LinkRenamed LinkEventKind = "renamed"
+	LinkUp      LinkEventKind = "up"      // it has a carrier
+	LinkDown    LinkEventKind = "down"    // it has none, or was set down
+	LinkAdded   LinkEventKind = "added"   // new, or returned: the index may differ
+	LinkRemoved LinkEventKind = "removed" // deleted, or moved to another namespace
+	LinkRenamed LinkEventKind = "renamed" // OldName is Name now
+	// LinkLost: events were lost, and the channel is closed behind this one; watch again.
+	LinkLost LinkEventKind = "lost"
 )

@@ -9,13 +9,15 @@ import (
 )
 
 // Watch streams changes of links in the network namespace of the calling
-// thread until ctx ends; the channel is closed then, and also when the kernel
-// ends the subscription. It begins with what is there: one LinkAdded for every
+// thread until ctx ends; the channel is closed then, and, behind a LinkLost,
+// when the kernel ends the subscription. It begins with what is there: one LinkAdded for every
 // link and a LinkUp for each that is up, so that nothing is missed between a look at
 // the links and the first event.
 func Watch(ctx context.Context) (<-chan LinkEvent, error) {
 	updates := make(chan netlink.LinkUpdate, 64)
-	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{ListExisting: true})
+	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{
+		ListExisting: true, ReceiveBufferSize: 1 << 20, // a burst of links would end the subscription
+	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to links: %w", explain(err))
 	}
@@ -30,6 +32,10 @@ func Watch(ctx context.Context) (<-chan LinkEvent, error) {
 				case <-ctx.Done():
 				}
 			}
+		}
+		select {
+		case events <- LinkEvent{Kind: LinkLost}:
+		case <-ctx.Done():
 		}
 	}()
 	return events, nil

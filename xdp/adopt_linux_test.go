@@ -1,0 +1,122 @@
+package xdp
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+)
+
+// TestAdoptWhatProgramsKnow: the next process takes up programs whose only rule
+// of a mask is gone, and gives that mask the same key, another one, or two.
+func TestAdoptWhatProgramsKnow(t *testing.T) {
+	w := testWire(t)
+	dir := pinDir(t)
+	open := func() *RuleSet {
+		t.Helper()
+		rs, err := Open(Options{MaxRules: 256, PinDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rs.verify(); err != nil {
+			t.Fatal(err)
+		}
+		return rs
+	}
+	rs := open()
+	id := mustCounter(t, rs, "a")
+	k1, k2 := exact4(1, 2, 3, 4, id), exact4(1, 2, 3, 5, id)
+	other := tcpTo(80, id)
+	other.Priority = 1
+	k2.Order = 1
+	mustAdd(t, rs, k1, other)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	for round, step := range []struct{ remove, add []Rule }{
+		{remove: []Rule{k1}}, {add: []Rule{k1}}, {remove: []Rule{k1}}, {add: []Rule{k2}}, {add: []Rule{k1}},
+		{remove: []Rule{k1, k2}}, {add: []Rule{k2}}, {remove: []Rule{other, k2}}, {add: []Rule{k1, other}},
+	} {
+		if err := rs.Remove(step.remove...); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		mustAdd(t, rs, step.add...)
+		rules, before := rs.Rules(), readOne(t, rs, id).Packets
+		if err := rs.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rs = open()
+		if got := rs.Rules(); len(got) != len(rules) {
+			t.Fatalf("round %d: %d rules, want %d", round, len(got), len(rules))
+		}
+		if len(rs.Attachments()) != 1 {
+			t.Fatalf("round %d: attachments %+v", round, rs.Attachments())
+		}
+		want := before
+		p := attachedProgram(t, rs)
+		for port := range uint16(4) {
+			frame := udp4(1, 2, 3, 3+port, 64)
+			runFrame(t, p, frame)
+			for _, r := range rules {
+				if r.Mask == k1.Mask && r.Key.Out.L4[3] == byte(3+port) {
+					want++
+				}
+			}
+		}
+		p.Close()
+		if got := readOne(t, rs, id).Packets; got != want {
+			t.Errorf("round %d: counted %d, want %d", round, got, want)
+		}
+	}
+	rs.Destroy()
+}
+
+// attachedProgram is the one that runs on the only hook, whoever loaded it.
+func attachedProgram(t *testing.T, rs *RuleSet) *ebpf.Program {
+	t.Helper()
+	for _, h := range rs.hooks {
+		info, err := h.link.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := ebpf.NewProgramFromID(info.Program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	t.Fatal("no hook")
+	return nil
+}
+
+// TestRefusedHookLeavesTheOther: a hook that was held before a call is held after it, whatever the call could not take.
+func TestRefusedHookLeavesTheOther(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 256})
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	err := w.Near.NS.Do(func() error {
+		// TCX takes 64 programs.
+		for {
+			p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+				Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			l, err := link.AttachTCX(link.TCXOptions{Program: p, Interface: w.Near.Index, Attach: ebpf.AttachTCXEgress})
+			if err != nil {
+				break
+			}
+			defer l.Close()
+		}
+		if got, err := rs.Attach(w.Near.Name, AttachOptions{Ingress: true, Egress: true}); err == nil {
+			t.Errorf("a full hook was taken: %+v", got)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rs.Attachments(); len(got) != 1 || got[0].Hook != HookIngress {
+		t.Errorf("attachments: got %+v, want the ingress hook", got)
+	}
+}
