@@ -62,6 +62,7 @@ func TestFullTablesAreTakenUp(t *testing.T) {
 	}
 	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]
 	b.cfg.Flows = append(append([]flow.Flow{}, flows[1:40]...), flows[41:]...)
+	b.cfg.XDP.KeepPins = false
 	e = b.start(t)
 	await(t, reader(t, b.cfg), "f1", Pair(sent))
 	if _, err := e.AddFlows(t.Context(), flows[0], flows[40]); err != nil {
@@ -84,4 +85,22 @@ func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
 	await(t, r, "old63", Pair(sent))
 	sent = b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1000, 60)}})[0]
 	await(t, r, "new0", Pair(sent))
+}
+
+// A mask whose last rule went is still known to the programs that run; the
+// next process takes them up, or replaces them, and counts on.
+func TestAMaskWithoutRulesIsTakenUp(t *testing.T) {
+	b := newBench(t, "native", flow.Flow{Name: "stays", Match: match(t, "udp dport 1000")}, flow.Flow{Name: "goes", Match: match(t, "vlan id 5 ipv6")})
+	b.cfg.XDP.KeepPins = true
+	e := b.start(t)
+	if err := e.RemoveFlows(t.Context(), "goes"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1000, 60)}})[0]
+	b.cfg.Flows, b.cfg.XDP.KeepPins = b.cfg.Flows[:1], false
+	b.start(t)
+	await(t, reader(t, b.cfg), "stays", Pair(sent))
 }
