@@ -118,8 +118,8 @@ func (o *Observer) count(b []byte, n int) {
 	o.last.Store(time.Now().UnixNano())
 }
 
-// Seen is what was counted so far. It may be called from any goroutine.
-func (o *Observer) Seen() Tally { return Tally{o.packets.Load(), o.bytes.Load()} }
+// seen is what was counted so far. It may be called from any goroutine.
+func (o *Observer) seen() Tally { return Tally{o.packets.Load(), o.bytes.Load()} }
 
 // Merged is how many buffers held more than one segment.
 func (o *Observer) Merged() uint64 { return o.merged.Load() }
@@ -129,7 +129,7 @@ func (o *Observer) Merged() uint64 { return o.merged.Load() }
 // the way to it: the count would not be exact.
 func (o *Observer) Stop() (Tally, error) {
 	if o.fd < 0 {
-		return o.Seen(), nil
+		return o.seen(), nil
 	}
 	for time.Since(time.Unix(0, o.last.Load())) < 50*time.Millisecond {
 		time.Sleep(10 * time.Millisecond)
@@ -141,14 +141,14 @@ func (o *Observer) Stop() (Tally, error) {
 		o.fd = -1
 	}()
 	if o.err != nil {
-		return o.Seen(), o.err
+		return o.seen(), o.err
 	}
 	stats, err := unix.GetsockoptTpacketStats(o.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
-		return o.Seen(), fmt.Errorf("reading the observer's drops: %w", err)
+		return o.seen(), fmt.Errorf("reading the observer's drops: %w", err)
 	}
 	if stats.Drops != 0 {
-		return o.Seen(), fmt.Errorf("observing %s: the kernel dropped %d buffers on the way to the observer", o.end.Name, stats.Drops)
+		return o.seen(), fmt.Errorf("observing %s: the kernel dropped %d buffers on the way to the observer", o.end.Name, stats.Drops)
 	}
-	return o.Seen(), nil
+	return o.seen(), nil
 }
