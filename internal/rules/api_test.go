@@ -11,7 +11,7 @@ import (
 // public packages are imported by others: their documentation is part of them.
 var public = []string{
 	"configs", "dataplane", "dataplane/engine", "dataplane/flow", "dataplane/probe",
-	"plugin", "plugin/plugintest", "shm", "shm/include",
+	"plugin", "plugin/plugintest", "shm", "shm/include", "xdp",
 }
 
 // TestExportedNamesAreDocumented also looks at the files of other systems.
