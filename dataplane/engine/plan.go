@@ -46,6 +46,7 @@ type feed struct {
 	ids     []uint32 // as the backend calls them
 	at      []uint8  // row
 	base    []Pair   // what the total had reached before this source
+	plain   bool     // adjacent rows, and no base but zero
 }
 
 // newPlan is for a mirror of so many counters and records; a history period of 0 keeps none.
@@ -84,6 +85,7 @@ func (p *plan) set(h shm.Handle, b Backend, id uint32, base Pair) {
 	f, row := bp.feedOf(b), uint8(index%blockSize)
 	i, _ := slices.BinarySearch(f.at, row)
 	f.ids, f.at, f.base = slices.Insert(f.ids, i, id), slices.Insert(f.at, i, row), slices.Insert(f.base, i, base)
+	f.settle()
 }
 
 // row is where the block publishes index.
@@ -110,6 +112,7 @@ func (p *plan) unset(index uint32) {
 		f := &bp.feeds[i]
 		if j, ok := slices.BinarySearch(f.at, row); ok {
 			f.ids, f.at, f.base = slices.Delete(f.ids, j, j+1), slices.Delete(f.at, j, j+1), slices.Delete(f.base, j, j+1)
+			f.settle()
 			return
 		}
 	}
@@ -200,19 +203,24 @@ func (p *plan) remember(w publisher) {
 	}
 }
 
-// fill adds each source's base and puts the totals in their rows, most often
-// rows that follow one another. The lengths are pinned so that the loops carry no bounds check.
+// settle notes what fill need not look at each cycle. The feed is not empty, or not read.
+func (f *feed) settle() {
+	n := len(f.at)
+	f.plain = n > 0 && int(f.at[n-1]-f.at[0]) == n-1 && !slices.ContainsFunc(f.base, func(b Pair) bool { return b != Pair{} })
+}
+
+// fill adds each source's base and puts the totals in their rows: most often
+// rows that follow one another, of sources that carry on from nothing. The lengths are
+// pinned so that the loops carry no bounds check.
 func (bp *blockPlan) fill(f *feed, pairs []Pair, now int64) {
-	at, base := f.at[:len(pairs)], f.base[:len(pairs)]
-	if first, last := at[0], at[len(at)-1]; int(last-first) == len(at)-1 {
-		rows := bp.rows[first:][:len(pairs)]
+	if f.plain {
+		rows := bp.rows[f.at[0]:][:len(pairs)]
 		for j := range pairs {
-			rows[j] = shm.Value{
-				Packets: base[j].Packets + pairs[j].Packets, Bytes: base[j].Bytes + pairs[j].Bytes, SampledAt: now,
-			}
+			rows[j] = shm.Value{Packets: pairs[j].Packets, Bytes: pairs[j].Bytes, SampledAt: now}
 		}
 		return
 	}
+	at, base := f.at[:len(pairs)], f.base[:len(pairs)]
 	for j := range pairs {
 		bp.rows[at[j]%blockSize] = shm.Value{
 			Packets: base[j].Packets + pairs[j].Packets, Bytes: base[j].Bytes + pairs[j].Bytes, SampledAt: now,
