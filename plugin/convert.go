@@ -112,7 +112,8 @@ func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
 		f.Labels = p.Labels
 	}
 	if len(p.Name) > maxName {
-		return flow.Flow{}, fmt.Errorf("%.60q…: a name of %d bytes", p.Name, len(p.Name)) // errors quote names
+		return flow.Flow{}, fmt.Errorf("%q…: a name of %d bytes is too long: use %d at most",
+			strings.ToValidUTF8(p.Name[:60], ""), len(p.Name), maxName) // errors quote names
 	}
 	var errs []error
 	if p.Priority > math.MaxUint16 {

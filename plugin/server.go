@@ -100,9 +100,13 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 	if err == nil && svc == nil {
 		err = errors.New("configuring: the plugin's factory returned no instance")
 	}
-	if !stop() && err == nil {
-		// The host gave up while the instance was being made: nobody knows of it.
-		err = errors.Join(context.Cause(ctx), svc.Close())
+	if !stop() { // the host gave up while the instance was being made
+		switch {
+		case err == nil: // nobody knows of it
+			err = errors.Join(context.Cause(ctx), svc.Close())
+		case errors.Is(err, context.Canceled): // by us; the call's own end is the cause
+			err = context.Cause(ctx)
+		}
 	}
 	if err != nil {
 		cancel()
