@@ -49,6 +49,9 @@ func Serve(opts ServeOptions) int {
 
 	srv := &server{factory: opts.Factory, life: life, log: log}
 	p := &process{log: log, server: srv}
+	// A host that died took the other end of stderr along: logging to it must not
+	// end this process before the instance is closed.
+	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() { p.stop("signal " + (<-signals).String()) }()

@@ -31,6 +31,9 @@ func prepareDir(dir string, log *slog.Logger) error {
 	case st.Uid != uid:
 		return fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: chown it or name another: %w",
 			dir, st.Uid, uid, ErrPermission)
+	case st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 != 0:
+		return fmt.Errorf("%s: using as the mirror's directory: everybody may write to it: name a directory below it, as %s/flowtally: %w",
+			dir, dir, ErrPermission)
 	case st.Mode&0o022 != 0:
 		return fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
 			dir, st.Mode&0o7777, ErrPermission)

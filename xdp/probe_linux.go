@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -78,7 +79,7 @@ func probeBPFFS() error {
 }
 
 func probeHook(ifi *net.Interface) error {
-	if id := xdpProgram(ifi.Index); id != 0 {
+	if id := xdpProgram(ifi.Index); id != 0 && !strings.Contains(holder(ifi.Index), `"flowtally_xdp"`) {
 		return &probe.UnsupportedError{Feature: "free XDP hook", Object: ifi.Name, Reason: "held by " + holder(ifi.Index),
 			Fix: "detach it, or count with its owner's help"}
 	}

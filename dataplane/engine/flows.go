@@ -146,11 +146,20 @@ func (e *Engine) publish(c *counted, in Installed) error {
 	}
 	c.handle = h
 	c.basis = in.Basis
-	if err := errors.Join(e.writer.SetSource(h, sourceText(in.Source), in.Basis), e.writer.SetFlags(h, true, false, false)); err != nil {
+	if err := e.show(c); err != nil {
 		return err
 	}
 	e.plan.set(h, c.backend, in.ID, total)
 	return nil
+}
+
+// show tells readers of the mirror what counts the flow now. An xdp flow without
+// an interface is counted by nobody: its value is the last one.
+func (e *Engine) show(c *counted) error {
+	counts := c.source.Backend != "xdp" || c.source.Device != ""
+	return errors.Join(
+		e.writer.SetSource(c.handle, sourceText(c.source), c.basis),
+		e.writer.SetFlags(c.handle, counts, !counts, false))
 }
 
 // sourceText is a source as the mirror shows it: "xdp:eth0/native".

@@ -100,7 +100,7 @@ func (e *Engine) refresh() bool {
 			continue
 		}
 		c.source = src
-		if err := e.writer.SetSource(c.handle, sourceText(src), c.basis); err != nil {
+		if err := e.show(c); err != nil {
 			e.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 		}
 		e.events.send(dataplane.SourceChanged, c.Name, sourceText(src))
@@ -122,7 +122,7 @@ func (e *Engine) collect(now time.Time) []dataplane.Condition {
 		out = append(out, dataplane.Condition{
 			Code: "mirror-lost", Severity: dataplane.High, Object: e.cfg.Mirror.Path,
 			Text: "the file was removed or replaced: who opens it from now on does not find these values",
-			Fix:  "restart the instance: it writes a new one, and what the kernel counted goes on", Since: now,
+			Fix:  "restart the instance, with xdp.keep_pins: it writes a new one, and what the kernel counted goes on", Since: now,
 		})
 	}
 	size, _ := e.writer.Capacity()

@@ -64,7 +64,7 @@ func measured(row Row, s summary) Result {
 func List(rows []Row) *Report {
 	r := &Report{Schema: 1}
 	for _, row := range rows {
-		r.Results = append(r.Results, null(row, "against: "+row.Ref))
+		r.Results = append(r.Results, null(row, row.Ref))
 	}
 	return r
 }

@@ -23,7 +23,7 @@ var hints = []struct {
 	{shm.ErrPermission, "flowtally doctor says what is wrong with the directory; or another --mirror PATH"},
 	{shm.ErrFormat, "check the path; is it a .mirror file of this version? flowtally version"},
 	{shm.ErrNotReady, "again in a moment"},
-	{shm.ErrTruncated, "flowtally check says what is wrong; the next start of flowtally run makes a new one"},
+	{shm.ErrTruncated, "flowtally check says what is wrong; move the file away and start flowtally run again"},
 	{shm.ErrNotFound, "flowtally get lists all counters"},
 	{shm.ErrFull, "mirror.counters and mirror.history in the configuration; flowtally doctor shows the room that is left"},
 	{shm.ErrBusy, "again in a moment"},

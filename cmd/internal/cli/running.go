@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -135,9 +136,9 @@ func logEvent(log *slog.Logger, e dataplane.Event) {
 	case dataplane.SourceChanged, dataplane.PluginRestarted:
 		level = slog.LevelWarn
 	}
-	attrs := []any{"event", string(e.Kind), "object", e.Object}
+	attrs := []any{"object", e.Object, "what", e.Text}
 	if e.Lost > 0 {
 		attrs = append(attrs, "events_lost", e.Lost)
 	}
-	log.Log(context.Background(), level, e.Text, attrs...)
+	log.Log(context.Background(), level, strings.ReplaceAll(string(e.Kind), "-", " "), attrs...)
 }
