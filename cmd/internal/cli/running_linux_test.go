@@ -71,7 +71,7 @@ func TestServeEnds(t *testing.T) {
 	}
 	said("msg=counting")
 	fake.Emit(dataplane.Event{Kind: dataplane.PluginRestarted, Object: "plugin", Text: "restarted it", Lost: 3})
-	said(`level=WARN msg="restarted it" event=plugin-restarted object=plugin events_lost=3`)
+	said(`level=WARN msg="plugin restarted" object=plugin what="restarted it" events_lost=3`)
 	if err := fake.Close(); err != nil {
 		t.Fatal(err)
 	}
