@@ -17,12 +17,17 @@
 // # Noise
 //
 // Every round has a ratio of its own, in which both sides saw the same machine.
-// spread is the interquartile range of these over their median. An attempt
-// whose spread is above 0.10 (a row may say otherwise) is repeated, up to 5
-// times; if none is quiet the row is null and its reason says so. low and high
-// enclose the median of the rounds' ratios with at least 95 % confidence,
-// whatever their distribution (order statistics, the sign test). No attempt is
-// repeated because its ratio was bad: only spread decides.
+// spread is the interquartile range of these over their median; low and high
+// enclose their median with at least 95 % confidence, whatever their
+// distribution (order statistics, the sign test). An attempt is noisy when the
+// spread is above 0.10 (a row may say otherwise) and that interval does not lie on
+// one side of the bound: its rounds differ, and there are too few of them to tell.
+// It is repeated, up to 5 times; if none is quiet the row is null and its reason
+// says so. No attempt is repeated because its ratio was bad: an interval above
+// the bound ends the row as one below it does. Rows whose sides are small
+// differences take more rounds, which narrows the interval. A round in which a
+// side cost no more than the base counts as an extreme ratio; more than one in
+// twenty make the attempt noisy.
 //
 // A row whose conditions do not hold in a round (a writer that must keep a rate
 // and was not on its CPU) says [ErrDisturbed]; the round is discarded and run

@@ -124,7 +124,7 @@ func attempts(ctx context.Context, row Row, sides *Sides, o Options) Result {
 	}
 	reason := ""
 	for attempt := 1; attempt <= o.Attempts; attempt++ {
-		rounds, err := measure(ctx, sides, n, o.Rounds)
+		rounds, err := measure(ctx, sides, n, o.Rounds*max(sides.Finer, 1))
 		if err != nil {
 			if reason == "" || ctx.Err() == nil {
 				reason = err.Error()
@@ -135,9 +135,9 @@ func attempts(ctx context.Context, row Row, sides *Sides, o Options) Result {
 		o.Logger.Debug("measured", "row", row.Name, "attempt", attempt, "ours_ns", s.ours, "ref_ns", s.ref,
 			"ratio", s.ratio, "spread", s.spread, "low", s.low, "high", s.high, "lost", s.lost)
 		switch {
-		case s.lost > 0:
+		case s.lost*20 > s.rounds:
 			reason = fmt.Sprintf("noise: in %d of %d rounds a side cost no more than the base", s.lost, s.rounds)
-		case s.spread > sides.MaxSpread:
+		case s.spread > sides.MaxSpread && s.open(row.Bound):
 			reason = fmt.Sprintf("noise: spread %.2f is above %.2f", s.spread, sides.MaxSpread)
 		default:
 			return measured(row, s)

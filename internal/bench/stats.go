@@ -26,15 +26,20 @@ func summarise(rounds []sample) summary {
 	var ours, ref, ratios []float64
 	for _, r := range rounds {
 		ours, ref = append(ours, r.ours), append(ref, r.ref)
-		if r.ours <= 0 || r.ref <= 0 {
-			s.lost++
+		switch {
+		case r.ref <= 0:
+			ratios = append(ratios, math.Inf(1))
+		case r.ours <= 0:
+			ratios = append(ratios, 0)
+		default:
+			ratios = append(ratios, r.ours/r.ref)
 			continue
 		}
-		ratios = append(ratios, r.ours/r.ref)
+		s.lost++ // an extreme that the median and its interval take as one
 	}
 	s.ours, s.ref = quantile(ours, 0.5), quantile(ref, 0.5)
 	s.ratio = s.ours / s.ref
-	if len(ratios) == 0 {
+	if s.lost == len(rounds) {
 		s.spread, s.low, s.high = math.Inf(1), math.Inf(-1), math.Inf(1)
 		return s
 	}
@@ -48,6 +53,10 @@ func summarise(rounds []sample) summary {
 	s.low, s.high = ratios[k-1], ratios[len(ratios)-k]
 	return s
 }
+
+// open says that noise leaves the verdict open: the interval does not lie on one
+// side of the bound.
+func (s summary) open(bound float64) bool { return bound == 0 || s.low <= bound && bound <= s.high }
 
 // quantile of v, by linear interpolation between the neighbours.
 func quantile(v []float64, q float64) float64 {

@@ -25,8 +25,8 @@ func TestSummarise(t *testing.T) {
 		{"spread", rounds(16, 18, 19, 20, 21, 22, 24), summary{ours: 20, ref: 10, ratio: 2, spread: 0.15, low: 1.6, high: 2.4, rounds: 7}},
 		{"both drift together", []sample{{20, 10}, {22, 11}, {24, 12}, {26, 13}, {28, 14}, {30, 15}, {32, 16}},
 			summary{ours: 26, ref: 13, ratio: 2, spread: 0, low: 2, high: 2, rounds: 7}},
-		{"lost rounds are counted", append(rounds(20, 20, 20, 20, 20, 20), sample{20, -1}),
-			summary{ours: 20, ref: 10, ratio: 2, spread: 0, low: 2, high: 2, rounds: 7, lost: 1}},
+		{"a lost round is an extreme", append(rounds(20, 20, 20, 20, 20, 20, 20, 20), sample{20, -1}),
+			summary{ours: 20, ref: 10, ratio: 2, spread: 0, low: 2, high: 2, rounds: 9, lost: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := summarise(tt.in)
@@ -37,6 +37,19 @@ func TestSummarise(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestNoiseLeavesTheVerdictOpen(t *testing.T) {
+	for _, tt := range []struct {
+		low, high, bound float64
+		want             bool
+	}{
+		{0.3, 0.45, 0.5, false}, {0.55, 0.7, 0.5, false}, {0.4, 0.6, 0.5, true}, {0.3, 0.5, 0.5, true}, {0.3, 0.31, 0, true},
+	} {
+		if got := (summary{low: tt.low, high: tt.high}).open(tt.bound); got != tt.want {
+			t.Errorf("%v to %v against %v: open %v, want %v", tt.low, tt.high, tt.bound, got, tt.want)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ func openHot(context.Context, bench.Env) (*bench.Sides, error) {
 		return nil, err
 	}
 	return &bench.Sides{
-		Ours: r.side("flowtally_xdp"), Ref: r.side("bench_peer"), Base: r.side("bench_empty"), N: runs, Close: r.close,
+		Ours: r.side("flowtally_xdp"), Ref: r.side("bench_peer"), Base: r.side("bench_empty"),
+		N: runs, Finer: 4, Close: r.close,
 	}, nil
 }
 
@@ -33,7 +34,8 @@ func openSpread(context.Context, bench.Env) (*bench.Sides, error) {
 		return nil, err
 	}
 	return &bench.Sides{
-		Ours: r.side("bench_ours_spread"), Ref: r.side("bench_peer_spread"), Base: r.side("bench_empty_spread"), N: runs, Close: r.close,
+		Ours: r.side("bench_ours_spread"), Ref: r.side("bench_peer_spread"), Base: r.side("bench_empty_spread"),
+		N: runs / 4, Finer: 4, Close: r.close,
 	}, nil
 }
 
