@@ -31,7 +31,8 @@ func (d dirWord) counter() uint32 { return uint32(d >> 32) }
 // entryStore hands out units of the entries' map. An entry that was retired is
 // only used again after a grace period, because a program may still look at it.
 type entryStore struct {
-	words []uint64 // the entries' map
+	words []uint64 // the entries' map: the units,
+	ranks []uint64 // and behind them the rank of the entry that begins at each
 	dir   []uint64 // one word a unit, in the meta map
 	used  []uint64 // bitmap of units, in this process only
 	next  int      // where the search for free units goes on
@@ -42,7 +43,7 @@ type entryStore struct {
 }
 
 func newEntryStore(mem, dir []uint64, units int) *entryStore {
-	return &entryStore{words: mem, dir: dir, used: make([]uint64, (units+63)/64), free: units}
+	return &entryStore{words: mem, ranks: mem[rankAt(units):][:units], dir: dir, used: make([]uint64, (units+63)/64), free: units}
 }
 
 func (s *entryStore) units() int { return len(s.dir) }
@@ -87,13 +88,17 @@ func (s *entryStore) alloc(n int) (unit uint32, ok bool) {
 	return 0, false
 }
 
-// sizeFor is the number of units of an entry of n words of key.
-func sizeFor(n int) int { return (1 + n + unitWords - 1) / unitWords }
+// rankAt is the word of the entries' map at which the ranks begin: behind the
+// units and the tail that an entry of the greatest size may take of the last.
+func rankAt(units int) int { return units*unitWords + Words }
 
-func (s *entryStore) rank(unit uint32) uint64 { return s.words[int(unit)*unitWords] }
+// sizeFor is the number of units of an entry of n words of key.
+func sizeFor(n int) int { return (n + unitWords - 1) / unitWords }
+
+func (s *entryStore) rank(unit uint32) uint64 { return s.ranks[unit] }
 
 func (s *entryStore) packed(unit uint32, n int) []uint64 {
-	at := int(unit)*unitWords + 1
+	at := int(unit) * unitWords
 	return s.words[at : at+n]
 }
 
@@ -103,7 +108,7 @@ func (s *entryStore) setDir(unit uint32, d dirWord) { atomic.StoreUint64(&s.dir[
 
 // write fills an entry that no slot points at, and commits it.
 func (s *entryStore) write(unit uint32, rank uint64, packed []uint64, d dirWord) {
-	atomic.StoreUint64(&s.words[int(unit)*unitWords], rank)
+	atomic.StoreUint64(&s.ranks[unit], rank)
 	copy(s.packed(unit, len(packed)), packed)
 	s.setDir(unit, d)
 }

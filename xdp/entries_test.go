@@ -5,7 +5,7 @@ import "testing"
 func TestEntryStoreNeverOverlaps(t *testing.T) {
 	rng := testRand(t)
 	const units = 512
-	s := newEntryStore(make([]uint64, units*unitWords+32), make([]uint64, units), units)
+	s := newEntryStore(make([]uint64, rankAt(units)+units), make([]uint64, units), units)
 	owner := make([]uint32, units)
 	live := map[uint32]int{}
 	full := 0

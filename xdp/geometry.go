@@ -15,7 +15,7 @@ const (
 
 	defaultRules = 1 << 16
 
-	unitWords = 4 // an entry is units of 32 bytes: rank, then the words under its mask
+	unitWords = 2 // an entry is units of 16 bytes: the words under its mask
 )
 
 // geometry is the size of everything that is shared with the programs. It is
@@ -45,8 +45,8 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	}
 	g.counters = pow2(g.counters)
 	g.slots = max(pow2(2*g.rules), 256)
-	// Two units a rule hold up to 7 words of mask, which an exact match of IPv6 needs 5 of.
-	g.units = max(pow2(2*g.rules), 4096)
+	// Four units a rule hold 8 words of mask on average; an exact match of IPv6 needs 5.
+	g.units = max(pow2(4*g.rules), 4096)
 	page := os.Getpagesize()
 	g.block = (g.counters*16 + page - 1) / page * page
 	return g, nil
@@ -56,7 +56,7 @@ func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // Bytes of the values of the maps. The entries have a tail, so that the last unit may begin an entry of the greatest size.
 func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
-func (g geometry) entryBytes() int   { return pages(g.units*unitWords*8 + (1+Words)*8) }
+func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
 func (g geometry) rankBytes() int    { return maxTuples * 8 }
 func (g geometry) counterBytes() int { return g.cpus * g.block }
 

@@ -69,6 +69,7 @@ func (l *loader) config(c constants, h Hook, port uint16) flowtallyFtConfig {
 		Port:        uint32(port),
 		SlotMask:    uint32(l.g.slots - 1),
 		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
+		RankBase:    uint32(rankAt(l.g.units)) * 8,
 		CounterMask: uint32(l.g.counters-1) * 16,
 		Cpus:        uint32(l.g.cpus),
 		CpuBlock:    uint64(l.g.block),

@@ -8,7 +8,7 @@ const (
 	slotAttempts = 4
 
 	dropBit      = 1
-	unitShift    = 5
+	unitShift    = 4
 	unitMask     = 1<<24 - 1
 	counterShift = 29
 	tagShift     = 49

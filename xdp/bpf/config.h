@@ -55,6 +55,7 @@ struct ft_config {
 	__u32 port;
 	__u32 slot_mask;    /* of slots, not bytes */
 	__u32 entry_mask;   /* of the entry's offset in a slot */
+	__u32 rank_base;    /* where the ranks begin, behind the units */
 	__u32 counter_mask; /* of the counter's offset in a block */
 	__u32 cpus;
 	__u64 cpu_block; /* bytes */

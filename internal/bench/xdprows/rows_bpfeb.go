@@ -33,8 +33,10 @@ type rowsFtConfig struct {
 	Port        uint32
 	SlotMask    uint32
 	EntryMask   uint32
+	RankBase    uint32
 	CounterMask uint32
 	Cpus        uint32
+	_           [4]byte
 	CpuBlock    uint64
 	Hot4        [2]uint64
 	Hot6        [2]uint64
