@@ -9,33 +9,12 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 )
 
-// loads is how often xdp.one loads its programs. Where the kernel puts a program
-// decides, about once in fourteen loads here, whether it takes half as much time
-// again; the figure is about the program and not about one such place.
-const loads = 5
-
 func openOne(context.Context, bench.Env) (*bench.Sides, error) {
-	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		var ours, ref []bench.Side
-		for range loads {
-			r, err := newRig(1)
-			if err != nil {
-				return nil, err
-			}
-			open.Add(r.close)
-			ours, ref = append(ours, r.side("flowtally_xdp")), append(ref, r.side("bench_empty"))
-		}
-		return &bench.Sides{Ours: inTurn(ours), Ref: inTurn(ref), N: runs}, nil
-	})
-}
-
-// inTurn runs the next of sides with every call.
-func inTurn(sides []bench.Side) bench.Side {
-	i := -1
-	return func(ctx context.Context, n int) (float64, error) {
-		i++
-		return sides[i%len(sides)](ctx, n)
+	r, err := newRig(1)
+	if err != nil {
+		return nil, err
 	}
+	return &bench.Sides{Ours: r.side("flowtally_xdp"), Ref: r.side("bench_empty"), N: runs, Close: r.close}, nil
 }
 
 func openHot(context.Context, bench.Env) (*bench.Sides, error) {
