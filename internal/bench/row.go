@@ -33,9 +33,9 @@ type Sides struct {
 	// N fixes the operations per round. 0: each side gets as many as fill
 	// [Options].RoundTime.
 	N int
-	// Finer cuts the row into this many times as many rounds, for sides whose
-	// cost drifts within a round. 0 means 1.
-	Finer int
+	// Apart: the row is about two cores. A round in which the two CPUs were
+	// threads of one is run again.
+	Apart bool
 	// MaxSpread replaces [Options].MaxSpread where a row is by nature wider.
 	MaxSpread float64
 	// Close releases what Open acquired. May be nil.

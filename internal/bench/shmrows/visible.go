@@ -38,6 +38,7 @@ func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
 		return &bench.Sides{
 			// Waiting for another CPU is by nature uneven.
 			MaxSpread: 0.20,
+			Apart:     true,
 			Ours: roundTrips(p,
 				func(n uint64) { here.publish(n) }, func(n uint64) error { return there.wait(n) },
 				func(n uint64) { there.publish(n) }, func(n uint64) error { return here.wait(n) }),

@@ -24,7 +24,7 @@ func openHot(context.Context, bench.Env) (*bench.Sides, error) {
 	}
 	return &bench.Sides{
 		Ours: r.side("flowtally_xdp"), Ref: r.side("bench_peer"), Base: r.side("bench_empty"),
-		N: runs, Finer: 4, Close: r.close,
+		N: runs, Close: r.close,
 	}, nil
 }
 
@@ -35,7 +35,7 @@ func openSpread(context.Context, bench.Env) (*bench.Sides, error) {
 	}
 	return &bench.Sides{
 		Ours: r.side("bench_ours_spread"), Ref: r.side("bench_peer_spread"), Base: r.side("bench_empty_spread"),
-		N: runs / 4, Finer: 4, Close: r.close,
+		N: runs / 4, Close: r.close,
 	}, nil
 }
 
@@ -62,7 +62,7 @@ func openSMP(_ context.Context, env bench.Env) (*bench.Sides, error) {
 		ns, err := alone(ctx, n)
 		return ns, errors.Join(err, p.stop())
 	}
-	return &bench.Sides{Ours: both, Ref: alone, N: runs, Close: func() error {
+	return &bench.Sides{Ours: both, Ref: alone, N: runs, Apart: true, Close: func() error {
 		sum, err := r.counted()
 		if err == nil && sum != total.Load() {
 			err = fmt.Errorf("%d packets were counted of %d", sum, total.Load())

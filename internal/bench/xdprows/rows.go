@@ -3,7 +3,7 @@ package xdprows
 import "github.com/flowtally/flowtally/internal/bench"
 
 // runs of a program in one system call.
-const runs = 1 << 20
+const runs = 1 << 17
 
 // Rows returns the rows of the packet path. They hold no resource until opened.
 func Rows() []bench.Row {

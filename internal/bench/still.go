@@ -1,0 +1,175 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A virtual CPU is often one of two threads of a physical core. Work on the
+// other thread, which belongs to somebody else and is in no clock of ours,
+// slows a loop here by a third to two thirds, in stretches of microseconds to
+// minutes, and not both sides of a row alike: a side that keeps more of the
+// core's units busy loses more. A loop that keeps them all busy shows it: alone
+// on the core it costs the same to a few parts in a thousand, so its lowest
+// cost is sharp, and anything above it is company.
+const (
+	probeLoops = 5_000           // about 5 µs
+	alone      = 1.05            // times the lowest cost: still counts as alone
+	sharp      = 1.01            // times the lowest cost: as low
+	enoughLow  = 200             // probes as low as the lowest say that it is the floor
+	floorTime  = 3 * time.Second // at most, to find the floor
+	company    = 4 * time.Second // at most, to wait for the core
+	warmUp     = 4               // probes after a side before one must be as low as alone
+	retries    = 16              // of one side in one round
+)
+
+// stillness tells whether this thread has its core for itself.
+type stillness struct {
+	probe func() (int64, error) // cost of one probe, ns of the thread's CPU time
+	floor int64                 // what a probe costs alone on the core
+}
+
+// newStillness finds the floor. To be called on the thread that measures.
+func newStillness(ctx context.Context) (*stillness, error) {
+	var sink uint64
+	s := &stillness{probe: func() (int64, error) {
+		t0, err := ThreadCPU()
+		if err != nil {
+			return 0, err
+		}
+		sink += busy(probeLoops)
+		t1, err := ThreadCPU()
+		return t1 - t0, err
+	}}
+	return s, s.findFloor(ctx)
+}
+
+// findFloor sets the floor: the lowest cost that many probes share. A lower one
+// alone is the clock's doing (now and then a probe costs nothing at all).
+func (s *stillness) findFloor(ctx context.Context) error {
+	var costs []int64
+	for end := time.Now().Add(floorTime); s.floor == 0; {
+		for range enoughLow {
+			cost, err := s.probe()
+			if err != nil {
+				return err
+			}
+			costs = append(costs, cost)
+		}
+		slices.Sort(costs)
+		for i := 0; i+enoughLow <= len(costs); i++ {
+			if float64(costs[i+enoughLow-1]) <= sharp*float64(costs[i]) {
+				s.floor = costs[i]
+				break
+			}
+		}
+		if s.floor == 0 && (time.Now().After(end) || ctx.Err() != nil) {
+			s.floor = costs[len(costs)/20] // nothing sharp: the best there is
+		}
+	}
+	return nil
+}
+
+// still says whether the core is ours at this moment.
+func (s *stillness) still() (bool, error) {
+	cost, err := s.probe()
+	if err != nil {
+		return false, err
+	}
+	return float64(cost) <= alone*float64(s.floor), nil
+}
+
+// await returns when the core has been ours for three probes in a row.
+func (s *stillness) await(ctx context.Context) error {
+	end := time.Now().Add(company)
+	for row := 0; row < 3; {
+		ok, err := s.still()
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			row++
+			continue
+		case ctx.Err() != nil || time.Now().After(end):
+			return fmt.Errorf("%w: something else ran on the same core all the time", ErrDisturbed)
+		}
+		row = 0
+	}
+	return nil
+}
+
+// run runs one side with the core to itself before and after it; a side that
+// got company is run again. A nil stillness runs it as it comes.
+func (s *stillness) run(ctx context.Context, side Side, n int) (float64, error) {
+	if s == nil {
+		return side(ctx, n)
+	}
+	for range retries {
+		if err := s.await(ctx); err != nil {
+			return 0, err
+		}
+		ns, err := side(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		// The first probes after a system call find the predictors cold.
+		for range warmUp {
+			ok, err := s.still()
+			if ok || err != nil {
+				return ns, err
+			}
+		}
+	}
+	return 0, fmt.Errorf("%w: something else ran on the same core", ErrDisturbed)
+}
+
+// apart says whether the other CPU is a core of its own at this moment: work on
+// it must not be seen here. A hypervisor moves virtual CPUs, and two of them
+// that are threads of one core speak through its first cache (29 ns one way
+// here, against 50 to 63) and halve each other.
+func (s *stillness) apart(ctx context.Context, peer int) error {
+	if s == nil {
+		return nil
+	}
+	var stop atomic.Bool
+	started, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- Pinned(peer, func() {
+			close(started)
+			for !stop.Load() {
+				busy(probeLoops / 10)
+			}
+		})
+	}()
+	var err error
+	select {
+	case <-started:
+		err = s.await(ctx)
+	case err = <-ended:
+		ended <- err
+	}
+	stop.Store(true)
+	return errors.Join(err, <-ended)
+}
+
+// busy is n rounds of additions that do not wait for one another.
+//
+//go:noinline
+func busy(n int) uint64 {
+	a, b, c, d, e, f := uint64(1), uint64(2), uint64(3), uint64(4), uint64(5), uint64(6)
+	for i := range uint64(n) {
+		a += i ^ 3
+		b ^= a + 1
+		c += 7
+		d ^= i
+		e += d & 1
+		f -= 9
+		c ^= 5
+		f ^= 3
+	}
+	return a ^ b ^ c ^ d ^ e ^ f
+}
