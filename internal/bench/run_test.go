@@ -31,6 +31,7 @@ func run(t *testing.T, o Options, rows ...Row) *Report {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs CPU affinity: Linux")
 	}
+	o.Anywhere = true
 	report, err := Run(t.Context(), rows, o)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func run(t *testing.T, o Options, rows ...Row) *Report {
 
 func TestRunRatio(t *testing.T) {
 	r := run(t, Options{}, row(2, Sides{Ours: scripted(15), Ref: scripted(10)})).Results[0]
-	if *r.Ours != 15 || *r.RefNS != 10 || *r.Ratio != 1.5 || !*r.Pass || r.Rounds != 21 || r.Reason != "" {
+	if *r.Ours != 15 || *r.RefNS != 10 || *r.Ratio != 1.5 || !*r.Pass || r.Rounds != 61 || r.Reason != "" {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// costs is a probe that costs what its script says, over and over.
+func costs(list ...int64) func() (int64, error) {
+	i := -1
+	return func() (int64, error) {
+		i++
+		return list[i%len(list)], nil
+	}
+}
+
+func TestFloorIsTheLowestCostThatManyProbesShare(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		costs []int64
+		want  int64
+	}{
+		{"alone", []int64{1000, 1001, 1004}, 1000},
+		{"company most of the time", []int64{1400, 1550, 1000, 1700, 1620, 1380, 1003}, 1000},
+		{"one probe that cost nothing", append(make([]int64, 1), repeat(1000, 500)...), 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &stillness{probe: costs(tt.costs...)}
+			if err := s.findFloor(t.Context()); err != nil || s.floor != tt.want {
+				t.Errorf("floor %d, %v; want %d", s.floor, err, tt.want)
+			}
+		})
+	}
+}
+
+func repeat(v int64, n int) []int64 {
+	list := make([]int64, n)
+	for i := range list {
+		list[i] = v
+	}
+	return list
+}
+
+func TestSideIsRunAgainUntilItWasAlone(t *testing.T) {
+	// Three probes alone, then the side, then the probes after it: company all
+	// the time after the first two runs.
+	alone, shared := repeat(1000, 3), repeat(1500, warmUp)
+	script := append(append(append(append(alone, shared...), alone...), shared...), append(alone, 1500, 1000)...)
+	s := &stillness{floor: 1000, probe: costs(script...)}
+	runs := 0
+	side := func(context.Context, int) (float64, error) { runs++; return float64(runs), nil }
+	if ns, err := s.run(t.Context(), side, 1); err != nil || ns != 3 || runs != 3 {
+		t.Errorf("got run %v of %d, %v; want the third", ns, runs, err)
+	}
+}
+
+func TestSideThatIsNeverAloneIsDisturbed(t *testing.T) {
+	s := &stillness{floor: 1000, probe: costs(1500)}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	side := func(context.Context, int) (float64, error) { t.Error("ran on a shared core"); return 0, nil }
+	if _, err := s.run(ctx, side, 1); !errors.Is(err, ErrDisturbed) {
+		t.Errorf("got %v, want %v", err, ErrDisturbed)
+	}
+}
+
+func TestWorkOnTheOtherCPUIsEndedWithTheQuestion(t *testing.T) {
+	cpus, err := CPUs()
+	if runtime.GOOS != "linux" || err != nil || len(cpus) < 2 {
+		t.Skip("needs two CPUs and affinity")
+	}
+	before := runtime.NumGoroutine()
+	s := &stillness{floor: 1000, probe: costs(1000)}
+	if err := s.apart(t.Context(), cpus[0]); err != nil {
+		t.Error(err)
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines, %d before", after, before)
+	}
+	if err := s.apart(t.Context(), 1<<20); err == nil {
+		t.Error("asked a CPU that does not exist")
+	}
+}
