@@ -13,7 +13,8 @@ type Config struct {
 	// Instance names the mirror, the pins and the control socket:
 	// 1 to 32 bytes of [a-z0-9-]. Empty means "default".
 	Instance string
-	// Backend: "auto" (the default), "xdp" or "sim".
+	// Backend of the flows that name none: "auto" (the default: rdma where a device
+	// can count the flow, else xdp), "rdma", "xdp" or "sim".
 	Backend string
 	// Interfaces on which flows are counted.
 	Interfaces []Interface
@@ -22,6 +23,7 @@ type Config struct {
 	Mirror MirrorConfig
 	Poll   PollConfig
 	XDP    XDPConfig
+	RDMA   RDMAConfig
 }
 
 // Interface is one network interface to count on.
@@ -67,4 +69,22 @@ type XDPConfig struct {
 	// KeepPins leaves programs attached and maps pinned on Close, so that
 	// counting goes on until the next start.
 	KeepPins bool
+}
+
+// RDMAConfig says how flows are counted in the flow tables of RDMA devices.
+type RDMAConfig struct {
+	// Library is the path of libibverbs. Empty means the loader's libibverbs.so.1.
+	Library string
+	// MLX5 is the path of libmlx5. Empty means the loader's libmlx5.so.1.
+	MLX5 string
+	// CommandsPerSecond bounds the firmware commands that reading counters costs, over
+	// all devices: of n counters each is read every n/CommandsPerSecond seconds, in
+	// bulk where the device can. 0 means 10000.
+	CommandsPerSecond int
+	// Steal allows flows that take their packets away from the kernel, where a device
+	// can count in no other way.
+	Steal bool
+	// Audit lets XDP count beside the device from the start, so that nothing is lost
+	// when the device goes. It costs what XDP costs.
+	Audit bool
 }

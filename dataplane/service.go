@@ -42,7 +42,9 @@ type Info struct {
 type Source struct {
 	Backend string // "xdp", "rdma", "sim"
 	Device  string // interface names, comma separated; "" where it has none
-	Mode    string // "native", "generic", "tcx"; comma separated in the order of Device
+	// Mode is "native", "generic" or "tcx" for xdp; for rdma "devx", "dont-trap",
+	// "egress", "drop" or "steal"; comma separated in the order of Device.
+	Mode string
 }
 
 // Placement says where a flow is counted and why not elsewhere.
@@ -87,6 +89,16 @@ type Event struct {
 	Object string
 	Text   string
 	Lost   uint64 // events that this receiver missed before this one
+	// Uncounted declares, with SourceChanged, what the change has cost.
+	Uncounted Uncounted
+}
+
+// Uncounted is what a flow's total lacks since its source changed. The zero value: nothing.
+type Uncounted struct {
+	// Packets and Bytes are exact unless Unknown.
+	Packets, Bytes uint64
+	// Unknown: packets may have passed while nothing counted, and nobody knows how many.
+	Unknown bool
 }
 
 // EventKind says what changed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
@@ -13,12 +14,14 @@ import (
 
 var (
 	instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-	backends     = []string{"", "auto", "xdp", "sim"}
 	xdpModes     = []string{"", "auto", "native", "generic"}
 )
 
 // minPeriod is the shortest poll period that is accepted: below it, Busy is the honest way.
 const minPeriod = 100 * time.Microsecond
+
+// mostCommands is the largest budget that means anything: a command a microsecond.
+const mostCommands = 1_000_000
 
 // problems is every rule that a configuration breaks.
 type problems []error
@@ -51,10 +54,10 @@ func (c Config) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	if !slices.Contains(backends, c.Backend) {
-		bad("backend %q: use auto, xdp or sim", c.Backend)
+	if err := flow.ValidateBackend(c.Backend); err != nil {
+		errs = append(errs, err)
 	}
-	if len(c.Interfaces) == 0 && c.Backend != "sim" {
+	if len(c.Interfaces) == 0 && c.needsInterface() {
 		bad("interfaces: none to count on; name at least one, or use backend sim")
 	}
 	names := make(map[string]bool)
@@ -107,8 +110,24 @@ func (c Config) Validate() error {
 	if n := c.XDP.MaxFlows; n < 0 || n > 1<<22 {
 		bad("xdp.max_flows %d: 0 to %d", n, 1<<22)
 	}
+	if n := c.RDMA.CommandsPerSecond; n < 0 || n > mostCommands {
+		bad("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)
+	}
+	for _, lib := range []struct{ field, path string }{{"library", c.RDMA.Library}, {"mlx5", c.RDMA.MLX5}} {
+		if lib.path != "" && !filepath.IsAbs(lib.path) {
+			bad("rdma.%s %q: write the whole path, from / on, or leave it out for the loader's", lib.field, lib.path)
+		}
+	}
 	if len(errs) == 0 {
 		return nil
 	}
 	return errs
+}
+
+// needsInterface says whether some flow, of now or of later, may be counted by
+// what counts on interfaces.
+func (c Config) needsInterface() bool {
+	return c.Backend != "sim" || slices.ContainsFunc(c.Flows, func(f flow.Flow) bool {
+		return f.Backend != "" && f.Backend != "sim"
+	})
 }

@@ -23,14 +23,18 @@ func TestConfigValidate(t *testing.T) {
 		{"sim needs none", dataplane.Config{Backend: "sim"}, nil},
 		{"everything", dataplane.Config{
 			Instance: "edge-1", Backend: "xdp", Interfaces: []dataplane.Interface{{Name: "eth0", Mode: "native"}},
-			Flows:  []flow.Flow{{Name: "a", Interface: "eth0"}, {Name: "b"}},
+			Flows:  []flow.Flow{{Name: "a", Interface: "eth0"}, {Name: "b", Backend: "rdma"}, {Name: "c", Backend: "auto"}},
 			Mirror: dataplane.MirrorConfig{Counters: 1 << 24, LatencyCounters: 1 << 20, History: -1, HistoryPeriod: 1, Mode: 0o604},
 			Poll:   dataplane.PollConfig{Period: 100 * time.Microsecond, Busy: true, CPU: math.MaxInt32},
 			XDP:    dataplane.XDPConfig{MaxFlows: 1 << 22, KeepPins: true},
+			RDMA:   dataplane.RDMAConfig{Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 1_000_000, Steal: true, Audit: true},
 		}, nil},
 		{"the zero value", dataplane.Config{}, []string{"interfaces: none"}},
 		{"an instance that leaves its directory", dataplane.Config{Instance: "../x", Backend: "sim"}, []string{`instance "../x"`}},
-		{"a backend", dataplane.Config{Backend: "frob", Interfaces: eth0}, []string{`backend "frob": use auto`}},
+		{"a backend", dataplane.Config{Backend: "frob", Interfaces: eth0}, []string{`"frob" is no backend; use auto, rdma, xdp or sim`}},
+		{"a backend of a flow", dataplane.Config{Interfaces: eth0, Flows: []flow.Flow{{Name: "a", Backend: "rmda"}}}, []string{`flow "a": backend: "rmda" is no backend; did you mean "rdma"?`}},
+		{"a flow that sim does not count", dataplane.Config{Backend: "sim", Flows: []flow.Flow{{Name: "a", Backend: "rdma"}}}, []string{"interfaces: none"}},
+		{"a library that the loader would look for", dataplane.Config{Interfaces: eth0, RDMA: dataplane.RDMAConfig{Library: "lib/libibverbs.so.1"}}, []string{`rdma.library "lib/libibverbs.so.1": write the whole path`}},
 		{"names of interfaces", dataplane.Config{Interfaces: []dataplane.Interface{{}, {Name: "a/b"}, {Name: ".."}, {Name: "abcdefghijklmnop"}}},
 			[]string{"name is empty", `"a/b"`, `".."`, "longer than 15"}},
 		{"an interface twice", dataplane.Config{Interfaces: append(eth0, eth0...)}, []string{`"eth0": listed twice`}},
@@ -44,7 +48,8 @@ func TestConfigValidate(t *testing.T) {
 			Mirror:  dataplane.MirrorConfig{Counters: 1<<24 + 1, LatencyCounters: -1, History: -2, HistoryPeriod: -1},
 			Poll:    dataplane.PollConfig{Period: 99 * time.Microsecond, CPU: -1},
 			XDP:     dataplane.XDPConfig{MaxFlows: -1},
-		}, []string{"mirror.counters", "mirror.latency_counters", "mirror.history", "mirror.history_period", "poll.period", "poll.cpu", "xdp.max_flows"}},
+			RDMA:    dataplane.RDMAConfig{CommandsPerSecond: 1_000_001},
+		}, []string{"mirror.counters", "mirror.latency_counters", "mirror.history", "mirror.history_period", "poll.period", "poll.cpu", "xdp.max_flows", "rdma.commands_per_second"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.cfg.Validate()
