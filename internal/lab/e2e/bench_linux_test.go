@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"log/slog"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -87,17 +84,4 @@ func match(t *testing.T, text string) flow.Match {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// seeded returns a source of numbers whose seed is logged, and may be given.
-func seeded(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("FLOWTALLY_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("FLOWTALLY_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOWTALLY_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }

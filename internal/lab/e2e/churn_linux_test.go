@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -17,7 +18,7 @@ import (
 // over new ones: the flows that stay count every packet, once.
 func TestChurnInTraffic(t *testing.T) {
 	needLab(t)
-	rng := seeded(t)
+	rng := seed.Rand(t)
 	b := newBench(t, time.Hour,
 		flow.Flow{Name: "udp", Match: match(t, "ipv4 src 198.51.100.0/24 udp dport 53"), Priority: 5},
 		flow.Flow{Name: "tcp", Match: match(t, "ipv6 tcp dport 443"), Priority: 5})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -27,7 +28,7 @@ func TestKillInTraffic(t *testing.T) {
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
 		kills, limit = 500, time.Hour
 	}
-	rng := seeded(t)
+	rng := seed.Rand(t)
 	path := binary(t, "flowtally-plugin")
 	// Traffic flows until the last restart is through, and a moment longer.
 	traffic, enough := context.WithTimeout(t.Context(), limit)
