@@ -49,6 +49,7 @@ mirror:
   mode: 0640
 poll: {period: 1ms, busy: true, cpu: 3}
 xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, keep_pins: true}
+rdma: {library: /opt/lib/libibverbs.so.1, mlx5: /opt/lib/libmlx5.so.1, commands_per_second: 500, steal: true, audit: true}
 flows:
   - name: web
     match: tcp dport 443
@@ -56,6 +57,7 @@ flows:
     direction: egress
     action: drop
     interface: eth1
+    backend: rdma
     latency: true
     labels: {team: edge, tier: 1, empty: }
   - {name: all, match: any}
@@ -69,8 +71,11 @@ flows:
 		},
 		Poll: dataplane.PollConfig{Period: time.Millisecond, Busy: true, CPU: 3},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, KeepPins: true},
+		RDMA: dataplane.RDMAConfig{
+			Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 500, Steal: true, Audit: true,
+		},
 		Flows: []flow.Flow{
-			{Name: "web", Match: match(t, "tcp dport 443"), Priority: 7, Direction: flow.Egress, Action: flow.Drop, Interface: "eth1", Latency: true,
+			{Name: "web", Match: match(t, "tcp dport 443"), Priority: 7, Direction: flow.Egress, Action: flow.Drop, Interface: "eth1", Backend: "rdma", Latency: true,
 				Labels: map[string]string{"team": "edge", "tier": "1", "empty": ""}},
 			{Name: "all"},
 		},
@@ -127,6 +132,7 @@ func TestDefault(t *testing.T) {
 		},
 		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536},
+		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000},
 		Flows: []flow.Flow{
 			{Name: "web", Match: match(t, "tcp dport 443"), Labels: map[string]string{"service": "web"}},
 			{Name: "dns-answers", Match: match(t, "udp sport 53"), Direction: flow.Egress},
@@ -227,6 +233,9 @@ func TestBounds(t *testing.T) {
 		{"poll: {cpu: %}", "2147483647", "2147483648", func(c *dataplane.Config) { n := int64(1) << 31; c.Poll.CPU = int(n) }, "poll.cpu"},
 		{"interfaces: [%]", "a.b", "a/b", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "a/b"}} }, "interface"},
 		{"xdp: {max_flows: %}", "4194304", "4194305", func(c *dataplane.Config) { c.XDP.MaxFlows = 1<<22 + 1 }, "xdp.max_flows"},
+		{"rdma: {commands_per_second: %}", "1000000", "1000001", func(c *dataplane.Config) { c.RDMA.CommandsPerSecond = 1_000_001 }, "rdma.commands_per_second"},
+		{"rdma: {library: %}", "/a.so", "a.so", func(c *dataplane.Config) { c.RDMA.Library = "a.so" }, "rdma.library"},
+		{"rdma: {mlx5: %}", "/a.so", "./a.so", func(c *dataplane.Config) { c.RDMA.MLX5 = "./a.so" }, "rdma.mlx5"},
 		{"instance: %", strings.Repeat("a", 32), strings.Repeat("a", 33), func(c *dataplane.Config) { c.Instance = strings.Repeat("a", 33) }, "instance"},
 		{"interfaces: [%]", "abcdefghijklmno", "abcdefghijklmnop", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "abcdefghijklmnop"}} }, "interface"},
 	} {

@@ -26,13 +26,17 @@ func checkRoundTrip(t *rapid.T) {
 	}
 	cfg := dataplane.Config{
 		Instance: rapid.StringMatching(`|[a-z0-9-]{1,32}`).Draw(t, "instance"),
-		Backend:  word("backend", "", "auto", "xdp", "sim"),
+		Backend:  word("backend", "", "auto", "rdma", "xdp", "sim"),
 		Mirror: dataplane.MirrorConfig{
 			Path: text.Draw(t, "path"), Counters: upTo("counters", 1<<24), LatencyCounters: upTo("latency", 1<<20), History: upTo("history", 1<<24+1) - 1,
 			HistoryPeriod: time.Duration(upTo("history period", 1<<62)), Mode: rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o644, 0o640, 0o200, 0o604}).Draw(t, "mode"),
 		},
 		Poll: dataplane.PollConfig{Busy: rapid.Bool().Draw(t, "busy"), CPU: upTo("cpu", 1<<31-1)},
 		XDP:  dataplane.XDPConfig{PinDir: text.Draw(t, "pin dir"), MaxFlows: upTo("max flows", 1<<22), KeepPins: rapid.Bool().Draw(t, "keep pins")},
+		RDMA: dataplane.RDMAConfig{
+			Library: word("library", "", "/lib/x.so", "/#", "/a: b"), MLX5: word("mlx5", "", "/é", "/'"),
+			CommandsPerSecond: upTo("commands", 1_000_000), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
+		},
 	}
 	if rapid.Bool().Draw(t, "period") {
 		cfg.Poll.Period = time.Duration(rapid.Int64Range(100_000, 1<<62).Draw(t, "poll period"))
@@ -50,6 +54,7 @@ func checkRoundTrip(t *rapid.T) {
 	for i := range cfg.Flows {
 		f := &cfg.Flows[i]
 		f.Name = word("name", "null", "1e3", "yes", "0x1:", "a/b", "A.-_") + fmt.Sprint(i)
+		f.Backend = word("flow backend", "", "auto", "rdma", "xdp", "sim")
 		f.Latency = rapid.Bool().Draw(t, "latency")
 		if rapid.Bool().Draw(t, "bound") {
 			f.Interface = cfg.Interfaces[0].Name

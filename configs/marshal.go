@@ -18,6 +18,7 @@ type configYAML struct {
 	Mirror     mirrorYAML `yaml:"mirror,omitempty"`
 	Poll       pollYAML   `yaml:"poll,omitempty"`
 	XDP        xdpYAML    `yaml:"xdp,omitempty"`
+	RDMA       rdmaYAML   `yaml:"rdma,omitempty"`
 	Flows      []flowYAML `yaml:"flows,omitempty"`
 }
 
@@ -47,6 +48,14 @@ type xdpYAML struct {
 	KeepPins bool   `yaml:"keep_pins,omitempty"`
 }
 
+type rdmaYAML struct {
+	Library           string `yaml:"library,omitempty"`
+	MLX5              string `yaml:"mlx5,omitempty"`
+	CommandsPerSecond int    `yaml:"commands_per_second,omitempty"`
+	Steal             bool   `yaml:"steal,omitempty"`
+	Audit             bool   `yaml:"audit,omitempty"`
+}
+
 type flowYAML struct {
 	Name      string            `yaml:"name"`
 	Match     string            `yaml:"match"`
@@ -54,6 +63,7 @@ type flowYAML struct {
 	Direction string            `yaml:"direction,omitempty"`
 	Action    string            `yaml:"action,omitempty"`
 	Interface string            `yaml:"interface,omitempty"`
+	Backend   string            `yaml:"backend,omitempty"`
 	Latency   bool              `yaml:"latency,omitempty"`
 	Labels    map[string]string `yaml:"labels,omitempty"`
 }
@@ -65,7 +75,9 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
-	for what, path := range map[string]string{"mirror.path": cfg.Mirror.Path, "xdp.pin_dir": cfg.XDP.PinDir} {
+	for what, path := range map[string]string{
+		"mirror.path": cfg.Mirror.Path, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5,
+	} {
 		if !utf8.ValidString(path) {
 			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)
 		}
@@ -78,6 +90,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		},
 		Poll: pollYAML{Period: durationText(cfg.Poll.Period), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
 		XDP:  xdpYAML{PinDir: cfg.XDP.PinDir, MaxFlows: cfg.XDP.MaxFlows, KeepPins: cfg.XDP.KeepPins},
+		RDMA: rdmaYAML(cfg.RDMA),
 	}
 	if cfg.Mirror.Mode != 0 {
 		out.Mirror.Mode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.Mode))
@@ -92,7 +105,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 	for _, f := range cfg.Flows {
 		y := flowYAML{
 			Name: f.Name, Match: f.Match.String(), Priority: f.Priority,
-			Interface: f.Interface, Latency: f.Latency, Labels: f.Labels,
+			Interface: f.Interface, Backend: f.Backend, Latency: f.Latency, Labels: f.Labels,
 		}
 		if f.Direction != flow.Ingress {
 			y.Direction = f.Direction.String()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 	mostHistory  = 1 << 24
 	mostFlows    = 1 << 22
 	mostCPU      = math.MaxInt32
+	mostCommands = 1_000_000
 	leastPeriod  = 100 * time.Microsecond
 )
 
@@ -36,7 +38,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			}
 		}},
 		entry{"backend", func(key, v *yaml.Node) {
-			d.word(&cfg.Backend, "backend", "auto", "xdp", "sim")(key, v)
+			d.word(&cfg.Backend, "backend", backends()...)(key, v)
 			simulated = cfg.Backend == "sim" || cfg.Backend == ""
 		}},
 		entry{"interfaces", func(_, v *yaml.Node) { interfaces = v }},
@@ -55,21 +57,60 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 				entry{"keep_pins", d.bool(&cfg.XDP.KeepPins, "xdp.keep_pins")},
 			)
 		}},
+		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
 		entry{"flows", func(_, v *yaml.Node) { flows = v }},
 	)
 	at := d.count
 	if interfaces != nil {
 		d.interfaces(interfaces, cfg)
 	}
-	if len(cfg.Interfaces) == 0 && !simulated && (n.Kind == yaml.MappingNode || isNull(n)) && d.count == at {
-		where := n
-		if interfaces != nil {
-			where = interfaces
-		}
-		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
-	}
+	sure := d.count == at
 	if flows != nil {
-		d.flows(flows, cfg, d.count == at)
+		d.flows(flows, cfg, sure)
+	}
+	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {
+		return
+	}
+	where := n
+	if interfaces != nil {
+		where = interfaces
+	}
+	if !simulated {
+		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
+		return
+	}
+	for _, f := range cfg.Flows {
+		if f.Backend != "" && f.Backend != "sim" {
+			d.badAt(where.Line, where.Column, 1, fmt.Sprintf("interfaces: none to count flow %q on, whose backend is %s", f.Name, f.Backend),
+				`name at least one, as "interfaces: [eth0]", or leave out the flow's backend`)
+			return
+		}
+	}
+}
+
+// backends are the words of backend, for an instance and for a flow.
+func backends() []string { return []string{"auto", "rdma", "xdp", "sim"} }
+
+func (d *decoder) rdma(n *yaml.Node, r *dataplane.RDMAConfig) {
+	d.mapping(n, "rdma",
+		entry{"library", d.library(&r.Library, "rdma.library", "libibverbs.so.1")},
+		entry{"mlx5", d.library(&r.MLX5, "rdma.mlx5", "libmlx5.so.1")},
+		entry{"commands_per_second", d.int(&r.CommandsPerSecond, "rdma.commands_per_second", 0, mostCommands)},
+		entry{"steal", d.bool(&r.Steal, "rdma.steal")},
+		entry{"audit", d.bool(&r.Audit, "rdma.audit")},
+	)
+}
+
+// library reads the path of a shared library. A path that does not begin at the
+// root would be looked for by the loader, which is not what it says.
+func (d *decoder) library(to *string, what, soname string) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		if ok && s != "" && !filepath.IsAbs(s) {
+			d.bad(n, fmt.Sprintf("%s: %q is no whole path", what, clip(s)), "write it from / on, or leave it out: the loader knows where "+soname+" is")
+			return
+		}
+		*to = s
 	}
 }
 
