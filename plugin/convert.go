@@ -79,7 +79,7 @@ func flowToProto(f *flow.Flow) *pluginv1.Flow {
 	return &pluginv1.Flow{
 		Name: f.Name, Match: f.Match.String(), Priority: uint32(f.Priority),
 		Direction: directions[f.Direction], Action: actions[f.Action],
-		Interface: f.Interface, Latency: f.Latency, Labels: maps.Clone(f.Labels),
+		Interface: f.Interface, Latency: f.Latency, Labels: maps.Clone(f.Labels), Backend: f.Backend,
 	}
 }
 
@@ -106,7 +106,7 @@ func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
 		return flow.Flow{}, errors.New("no flow in the message")
 	}
 	f := flow.Flow{
-		Name: p.Name, Priority: uint16(p.Priority), Interface: p.Interface, Latency: p.Latency,
+		Name: p.Name, Priority: uint16(p.Priority), Interface: p.Interface, Latency: p.Latency, Backend: p.Backend,
 	}
 	if len(p.Labels) > 0 {
 		f.Labels = p.Labels
@@ -169,11 +169,15 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
 		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins},
+		Rdma: &pluginv1.RDMAConfig{
+			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
+			Steal: c.RDMA.Steal, Audit: c.RDMA.Audit,
+		},
 	}
 	for _, i := range c.Interfaces {
 		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: i.Mode})
 	}
-	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.XDP.PinDir} {
+	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5} {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
 		}
@@ -219,6 +223,13 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			PinDir:   p.GetXdp().GetPinDir(),
 			MaxFlows: num("xdp.max_flows", p.GetXdp().GetMaxFlows()),
 			KeepPins: p.GetXdp().GetKeepPins(),
+		},
+		RDMA: dataplane.RDMAConfig{
+			Library:           p.GetRdma().GetLibrary(),
+			MLX5:              p.GetRdma().GetMlx5(),
+			CommandsPerSecond: num("rdma.commands_per_second", p.GetRdma().GetCommandsPerSecond()),
+			Steal:             p.GetRdma().GetSteal(),
+			Audit:             p.GetRdma().GetAudit(),
 		},
 	}
 	for n, i := range p.Interfaces {

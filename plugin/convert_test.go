@@ -37,6 +37,7 @@ func drawFlow(t *rapid.T) flow.Flow {
 		Action:    flow.Action(rapid.IntRange(0, 1).Draw(t, "action")),
 		Interface: rapid.SampledFrom([]string{"", "eth0", "veth-a"}).Draw(t, "interface"),
 		Latency:   rapid.Bool().Draw(t, "latency"),
+		Backend:   rapid.SampledFrom([]string{"", "auto", "rdma", "xdp", "sim"}).Draw(t, "backend"),
 	}
 	if rapid.Bool().Draw(t, "labelled") {
 		f.Labels = map[string]string{"site": rapid.StringMatching(`[a-zäöü€ "\\]{0,20}`).Draw(t, "label")}
@@ -69,6 +70,10 @@ func TestConfigCrosses(t *testing.T) {
 				Period: time.Duration(rapid.Int64().Draw(t, "poll")), Busy: rapid.Bool().Draw(t, "busy"), CPU: rapid.Int().Draw(t, "cpu"),
 			},
 			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep")},
+			RDMA: dataplane.RDMAConfig{
+				Library: rapid.StringN(0, 5, 20).Draw(t, "library"), MLX5: rapid.StringN(0, 5, 20).Draw(t, "mlx5"),
+				CommandsPerSecond: rapid.Int().Draw(t, "commands"), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
+			},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "interfaces") {
 			want.Interfaces = append(want.Interfaces, dataplane.Interface{Name: rapid.StringN(0, 5, 20).Draw(t, "if"), Mode: "native"})
@@ -109,7 +114,8 @@ func TestAnswersCross(t *testing.T) {
 		if diff := cmp.Diff(conditions, gotConditions); diff != "" {
 			t.Fatalf("conditions changed:\n%s", diff)
 		}
-		event := dataplane.Event{Time: at, Kind: "whatever-comes", Object: "o", Text: "t", Lost: rapid.Uint64().Draw(t, "lost")}
+		event := dataplane.Event{Time: at, Kind: "whatever-comes", Object: "o", Text: "t", Lost: rapid.Uint64().Draw(t, "lost"),
+			Uncounted: dataplane.Uncounted{Packets: rapid.Uint64().Draw(t, "packets"), Bytes: rapid.Uint64().Draw(t, "bytes"), Unknown: rapid.Bool().Draw(t, "unknown")}}
 		if diff := cmp.Diff(event, eventFromProto(overWire(t, eventToProto(event), &pluginv1.Event{}))); diff != "" {
 			t.Fatalf("event changed:\n%s", diff)
 		}
@@ -151,6 +157,7 @@ func TestUnsendable(t *testing.T) {
 	for _, c := range []dataplane.Config{
 		{Instance: "\xff"}, {Mirror: dataplane.MirrorConfig{Path: "\xff"}}, {Interfaces: []dataplane.Interface{{Name: "\xff"}}},
 		{XDP: dataplane.XDPConfig{PinDir: "\xff"}}, {Backend: "\xff"},
+		{RDMA: dataplane.RDMAConfig{Library: "\xff"}}, {RDMA: dataplane.RDMAConfig{MLX5: "\xff"}},
 	} {
 		if _, err := configToProto(c); !errors.Is(err, dataplane.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
@@ -181,6 +188,8 @@ func TestHostileMessages(t *testing.T) {
 		"deep match":     with(func(f *pluginv1.Flow) { f.Match = strings.Repeat("gre inner ", 1000) }),
 		"huge name":      with(func(f *pluginv1.Flow) { f.Name = strings.Repeat("n", 1<<24) }),
 		"name":           with(func(f *pluginv1.Flow) { f.Name = "../../etc/passwd\x00" }),
+		"backend":        with(func(f *pluginv1.Flow) { f.Backend = "dpdk" }),
+		"huge backend":   with(func(f *pluginv1.Flow) { f.Backend = strings.Repeat("n", 1<<20) }),
 		"huge interface": with(func(f *pluginv1.Flow) { f.Interface = strings.Repeat("n", 1<<20) }),
 	} {
 		_, err := flowsFromProto([]*pluginv1.Flow{good, f})
@@ -266,12 +275,13 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// No counter value crosses the boundary: the only 64-bit numbers are settings,
-// a process, and how many events were lost.
+// No counter value crosses the boundary: the only 64-bit numbers are settings, a
+// process, how many events were lost, and what a change of source has cost.
 func TestProtocolCarriesNoCounts(t *testing.T) {
 	allowed := map[string]bool{
 		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true,
 		"cpu": true, "max_flows": true, "pid": true, "lost": true,
+		"commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
 	}
 	messages := pluginv1.File_plugin_proto_v1_flowtally_proto.Messages()
 	for i := range messages.Len() {

@@ -7,7 +7,8 @@
 // ignored), never by comparing numbers. What cannot be said that way becomes
 // flowtally.plugin.v2 beside this file, and a plugin may serve both.
 //
-// No counter value crosses this protocol: values are read from the mirror.
+// No counter value crosses this protocol: values are read from the mirror. An event
+// may say what a change of source has cost, which no mirror can.
 //
 // Errors: the status code is a coarse class; its details hold one
 // google.rpc.ErrorInfo per sentinel that the error satisfies, of domain "flowtally"
@@ -845,6 +846,7 @@ type Config struct {
 	Mirror        *MirrorConfig          `protobuf:"bytes,5,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	Poll          *PollConfig            `protobuf:"bytes,6,opt,name=poll,proto3" json:"poll,omitempty"`
 	Xdp           *XDPConfig             `protobuf:"bytes,7,opt,name=xdp,proto3" json:"xdp,omitempty"`
+	Rdma          *RDMAConfig            `protobuf:"bytes,8,opt,name=rdma,proto3" json:"rdma,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +926,13 @@ func (x *Config) GetPoll() *PollConfig {
 func (x *Config) GetXdp() *XDPConfig {
 	if x != nil {
 		return x.Xdp
+	}
+	return nil
+}
+
+func (x *Config) GetRdma() *RDMAConfig {
+	if x != nil {
+		return x.Rdma
 	}
 	return nil
 }
@@ -1184,6 +1193,82 @@ func (x *XDPConfig) GetKeepPins() bool {
 	return false
 }
 
+type RDMAConfig struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Library           string                 `protobuf:"bytes,1,opt,name=library,proto3" json:"library,omitempty"`
+	Mlx5              string                 `protobuf:"bytes,2,opt,name=mlx5,proto3" json:"mlx5,omitempty"`
+	CommandsPerSecond int64                  `protobuf:"varint,3,opt,name=commands_per_second,json=commandsPerSecond,proto3" json:"commands_per_second,omitempty"`
+	Steal             bool                   `protobuf:"varint,4,opt,name=steal,proto3" json:"steal,omitempty"`
+	Audit             bool                   `protobuf:"varint,5,opt,name=audit,proto3" json:"audit,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *RDMAConfig) Reset() {
+	*x = RDMAConfig{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RDMAConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RDMAConfig) ProtoMessage() {}
+
+func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
+func (*RDMAConfig) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RDMAConfig) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *RDMAConfig) GetMlx5() string {
+	if x != nil {
+		return x.Mlx5
+	}
+	return ""
+}
+
+func (x *RDMAConfig) GetCommandsPerSecond() int64 {
+	if x != nil {
+		return x.CommandsPerSecond
+	}
+	return 0
+}
+
+func (x *RDMAConfig) GetSteal() bool {
+	if x != nil {
+		return x.Steal
+	}
+	return false
+}
+
+func (x *RDMAConfig) GetAudit() bool {
+	if x != nil {
+		return x.Audit
+	}
+	return false
+}
+
 // Flow is one thing to count.
 type Flow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1195,13 +1280,14 @@ type Flow struct {
 	Interface     string                 `protobuf:"bytes,6,opt,name=interface,proto3" json:"interface,omitempty"`
 	Latency       bool                   `protobuf:"varint,7,opt,name=latency,proto3" json:"latency,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Backend       string                 `protobuf:"bytes,9,opt,name=backend,proto3" json:"backend,omitempty"` // empty: the instance's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1299,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1312,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Flow) GetName() string {
@@ -1285,6 +1371,13 @@ func (x *Flow) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *Flow) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
 type Info struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -1298,7 +1391,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1403,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1416,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Info) GetInstance() string {
@@ -1373,7 +1466,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1478,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1491,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -1440,7 +1533,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1545,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1558,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Source) GetBackend() string {
@@ -1500,7 +1593,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1605,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1618,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -1552,7 +1645,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1657,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1670,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -1608,7 +1701,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1713,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1726,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Condition) GetCode() string {
@@ -1685,13 +1778,14 @@ type Event struct {
 	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	Uncounted     *Uncounted             `protobuf:"bytes,6,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1797,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1810,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1754,6 +1848,74 @@ func (x *Event) GetLost() uint64 {
 	return 0
 }
 
+func (x *Event) GetUncounted() *Uncounted {
+	if x != nil {
+		return x.Uncounted
+	}
+	return nil
+}
+
+// Uncounted is what a flow's total lacks since its source changed.
+type Uncounted struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	UncountedPackets uint64                 `protobuf:"varint,1,opt,name=uncounted_packets,json=uncountedPackets,proto3" json:"uncounted_packets,omitempty"`
+	UncountedBytes   uint64                 `protobuf:"varint,2,opt,name=uncounted_bytes,json=uncountedBytes,proto3" json:"uncounted_bytes,omitempty"`
+	Unknown          bool                   `protobuf:"varint,3,opt,name=unknown,proto3" json:"unknown,omitempty"` // the two are not exact: nobody knows how many
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Uncounted) Reset() {
+	*x = Uncounted{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Uncounted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Uncounted) ProtoMessage() {}
+
+func (x *Uncounted) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
+func (*Uncounted) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Uncounted) GetUncountedPackets() uint64 {
+	if x != nil {
+		return x.UncountedPackets
+	}
+	return 0
+}
+
+func (x *Uncounted) GetUncountedBytes() uint64 {
+	if x != nil {
+		return x.UncountedBytes
+	}
+	return 0
+}
+
+func (x *Uncounted) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
 var File_plugin_proto_v1_flowtally_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
@@ -1789,7 +1951,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x0eEventsResponse\x120\n" +
 	"\x05event\x18\x01 \x01(\v2\x1a.flowtally.plugin.v1.EventR\x05event\"\x0e\n" +
 	"\fCloseRequest\"\x0f\n" +
-	"\rCloseResponse\"\xd1\x02\n" +
+	"\rCloseResponse\"\x86\x03\n" +
 	"\x06Config\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12>\n" +
@@ -1799,7 +1961,8 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x05flows\x18\x04 \x03(\v2\x19.flowtally.plugin.v1.FlowR\x05flows\x129\n" +
 	"\x06mirror\x18\x05 \x01(\v2!.flowtally.plugin.v1.MirrorConfigR\x06mirror\x123\n" +
 	"\x04poll\x18\x06 \x01(\v2\x1f.flowtally.plugin.v1.PollConfigR\x04poll\x120\n" +
-	"\x03xdp\x18\a \x01(\v2\x1e.flowtally.plugin.v1.XDPConfigR\x03xdp\"3\n" +
+	"\x03xdp\x18\a \x01(\v2\x1e.flowtally.plugin.v1.XDPConfigR\x03xdp\x123\n" +
+	"\x04rdma\x18\b \x01(\v2\x1f.flowtally.plugin.v1.RDMAConfigR\x04rdma\"3\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xc3\x01\n" +
@@ -1818,7 +1981,14 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\tXDPConfig\x12\x17\n" +
 	"\apin_dir\x18\x01 \x01(\tR\x06pinDir\x12\x1b\n" +
 	"\tmax_flows\x18\x02 \x01(\x03R\bmaxFlows\x12\x1b\n" +
-	"\tkeep_pins\x18\x03 \x01(\bR\bkeepPins\"\xf1\x02\n" +
+	"\tkeep_pins\x18\x03 \x01(\bR\bkeepPins\"\x96\x01\n" +
+	"\n" +
+	"RDMAConfig\x12\x18\n" +
+	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x12\n" +
+	"\x04mlx5\x18\x02 \x01(\tR\x04mlx5\x12.\n" +
+	"\x13commands_per_second\x18\x03 \x01(\x03R\x11commandsPerSecond\x12\x14\n" +
+	"\x05steal\x18\x04 \x01(\bR\x05steal\x12\x14\n" +
+	"\x05audit\x18\x05 \x01(\bR\x05audit\"\x8b\x03\n" +
 	"\x04Flow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05match\x18\x02 \x01(\tR\x05match\x12\x1a\n" +
@@ -1827,7 +1997,8 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x06action\x18\x05 \x01(\x0e2\x1b.flowtally.plugin.v1.ActionR\x06action\x12\x1c\n" +
 	"\tinterface\x18\x06 \x01(\tR\tinterface\x12\x18\n" +
 	"\alatency\x18\a \x01(\bR\alatency\x12=\n" +
-	"\x06labels\x18\b \x03(\v2%.flowtally.plugin.v1.Flow.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\b \x03(\v2%.flowtally.plugin.v1.Flow.LabelsEntryR\x06labels\x12\x18\n" +
+	"\abackend\x18\t \x01(\tR\abackend\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
@@ -1860,13 +2031,18 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x10\n" +
 	"\x03fix\x18\x05 \x01(\tR\x03fix\x120\n" +
-	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x8b\x01\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc9\x01\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\x04R\x04lost*S\n" +
+	"\x04lost\x18\x05 \x01(\x04R\x04lost\x12<\n" +
+	"\tuncounted\x18\x06 \x01(\v2\x1e.flowtally.plugin.v1.UncountedR\tuncounted\"{\n" +
+	"\tUncounted\x12+\n" +
+	"\x11uncounted_packets\x18\x01 \x01(\x04R\x10uncountedPackets\x12'\n" +
+	"\x0funcounted_bytes\x18\x02 \x01(\x04R\x0euncountedBytes\x12\x18\n" +
+	"\aunknown\x18\x03 \x01(\bR\aunknown*S\n" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DIRECTION_INGRESS\x10\x01\x12\x14\n" +
@@ -1905,7 +2081,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                   // 1: flowtally.plugin.v1.Action
@@ -1931,63 +2107,67 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*MirrorConfig)(nil),          // 21: flowtally.plugin.v1.MirrorConfig
 	(*PollConfig)(nil),            // 22: flowtally.plugin.v1.PollConfig
 	(*XDPConfig)(nil),             // 23: flowtally.plugin.v1.XDPConfig
-	(*Flow)(nil),                  // 24: flowtally.plugin.v1.Flow
-	(*Info)(nil),                  // 25: flowtally.plugin.v1.Info
-	(*Placement)(nil),             // 26: flowtally.plugin.v1.Placement
-	(*Source)(nil),                // 27: flowtally.plugin.v1.Source
-	(*Handle)(nil),                // 28: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),             // 29: flowtally.plugin.v1.Rejection
-	(*Condition)(nil),             // 30: flowtally.plugin.v1.Condition
-	(*Event)(nil),                 // 31: flowtally.plugin.v1.Event
-	nil,                           // 32: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*RDMAConfig)(nil),            // 24: flowtally.plugin.v1.RDMAConfig
+	(*Flow)(nil),                  // 25: flowtally.plugin.v1.Flow
+	(*Info)(nil),                  // 26: flowtally.plugin.v1.Info
+	(*Placement)(nil),             // 27: flowtally.plugin.v1.Placement
+	(*Source)(nil),                // 28: flowtally.plugin.v1.Source
+	(*Handle)(nil),                // 29: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),             // 30: flowtally.plugin.v1.Rejection
+	(*Condition)(nil),             // 31: flowtally.plugin.v1.Condition
+	(*Event)(nil),                 // 32: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),             // 33: flowtally.plugin.v1.Uncounted
+	nil,                           // 34: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
 	19, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	25, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	25, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	24, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	26, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	26, // 5: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	30, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	31, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	26, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	26, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	25, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	27, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	27, // 5: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	31, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	32, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
 	20, // 8: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	24, // 9: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	25, // 9: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
 	21, // 10: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
 	22, // 11: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
 	23, // 12: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	0,  // 13: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 14: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	32, // 15: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	33, // 16: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	24, // 17: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	27, // 18: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	28, // 19: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	29, // 20: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	2,  // 21: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	33, // 22: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	33, // 23: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	3,  // 24: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 25: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 26: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 27: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	11, // 28: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	13, // 29: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	15, // 30: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	17, // 31: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 32: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 33: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 34: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 35: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	12, // 36: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	14, // 37: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	16, // 38: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	18, // 39: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	32, // [32:40] is the sub-list for method output_type
-	24, // [24:32] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	24, // 13: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	0,  // 14: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 15: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	34, // 16: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	35, // 17: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	25, // 18: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	28, // 19: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	29, // 20: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	30, // 21: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	2,  // 22: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	35, // 23: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	35, // 24: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	33, // 25: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 26: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 27: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 28: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 29: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	11, // 30: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	13, // 31: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	15, // 32: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	17, // 33: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 34: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 35: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 36: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 37: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	12, // 38: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	14, // 39: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	16, // 40: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	18, // 41: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	34, // [34:42] is the sub-list for method output_type
+	26, // [26:34] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -2001,7 +2181,7 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

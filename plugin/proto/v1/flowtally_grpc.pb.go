@@ -7,7 +7,8 @@
 // ignored), never by comparing numbers. What cannot be said that way becomes
 // flowtally.plugin.v2 beside this file, and a plugin may serve both.
 //
-// No counter value crosses this protocol: values are read from the mirror.
+// No counter value crosses this protocol: values are read from the mirror. An event
+// may say what a change of source has cost, which no mirror can.
 //
 // Errors: the status code is a coarse class; its details hold one
 // google.rpc.ErrorInfo per sentinel that the error satisfies, of domain "flowtally"
