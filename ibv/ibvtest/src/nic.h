@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nic.h: the packet engine of the software NIC. It counts the real packets of one
+ * netdev by flow rules, as the flow steering of an RDMA NIC does.
+ *
+ * libibverbs.so.1 of ibvtest holds the engine and one nic per device. It fills rules
+ * from verbs specs; libmlx5.so.1 fills them from PRM match parameters, by way of the
+ * table that nic_device.h describes.
+ *
+ * What is matched
+ *
+ * A packet is parsed once into a struct nic_key, its headers in host byte order. A rule
+ * is a value and a mask of that same struct: it matches when key & mask == value. What
+ * headers are there is part of the key (`present`), and nic_rule_add adds to the rule
+ * what its masks ask for: a mask on a field never matches a packet that lacks the field.
+ *
+ * The parser follows the package comment of dataplane/flow, so a rule and a flow that
+ * ask for the same fields take the same packets. What is different, because a NIC's
+ * specs cannot say it or see it otherwise; who maps flows to specs honours or refuses it:
+ *
+ *   1. ip_protocol over IPv6 is the upper protocol, behind all extension headers, as
+ *      mlx5 has it; it is absent where flow's walk finds none. The next-header byte of
+ *      the IPv6 header (flow's `ipv6 nexthdr`) is not in the key.
+ *   2. A VLAN spec asks for a C-tag (0x8100) or an S-tag (0x88a8), flow's vlan clause for
+ *      either: a flow with a vlan clause takes two rules, each tag of two four.
+ *      ether_type is the one behind the tags, as in flow.
+ *   3. Only the first NIC_PARSE_MAX bytes of a frame are looked at (flow: all of them).
+ *      A header behind them is not there. No frame with fewer than 250 bytes of IPv6
+ *      extension headers is affected. Frames that were are in nic_stats.cut.
+ *   4. `ip_frag` is set for every IPv4 fragment, the first one included, and for every
+ *      IPv6 packet with a fragment header. Ports of a first fragment are there, of a
+ *      later one not. What mlx5 does with ports of a first fragment is not documented.
+ *   5. MPLS and ESP are NIC terms that flow lacks; MPLS ends the parse.
+ *
+ * A spec with an empty mask asks for nothing, on a NIC: a VXLAN spec with mask 0 matches
+ * every packet, flow's bare `vxlan` only VXLAN. A rule can ask for it by `present`.
+ *
+ * Which rule wins
+ *
+ * Rules of one direction stand in tables, one per priority; a lower number is looked at
+ * first. In a table the rule added first wins. A packet that a rule matches ends there,
+ * except a NIC_DONT_TRAP rule: it counts, and the packet goes on to the next table. As in
+ * mlx5, a priority is two tables: first its DONT_TRAP rules, then the others. So of
+ * several matching DONT_TRAP rules of one priority one counts. NIC_LAST rules are a table
+ * behind all (mlx5: rules for multicast only, without DONT_TRAP, whatever their priority).
+ *
+ * What is counted
+ *
+ * Packets on the wire: a segmentation-offloaded buffer counts as its segments. Bytes: L2
+ * without FCS, the VLAN tag that the kernel took off included, each segment with its
+ * headers. Ingress is what the netdev received, egress what left by it. A socket only
+ * looks on, so NIC_DROP counts and drops nothing, and a trapping rule steals nothing: tests
+ * of stealing need a look at the rule, not at the traffic.
+ *
+ * A nic may be used by any thread; calls are serialised by a lock of its own.
+ */
+#ifndef IBVTEST_NIC_H
+#define IBVTEST_NIC_H
+
+#include <stdint.h>
+
+#define NIC_PARSE_MAX 432
+
+/* Bits of nic_layer.present. */
+enum {
+	NIC_ETH = 1 << 0,
+	NIC_CVLAN = 1 << 1,  /* the outermost tag is 0x8100; tci[0] */
+	NIC_SVLAN = 1 << 2,  /* the outermost tag is 0x88a8; tci[0] */
+	NIC_CVLAN2 = 1 << 3, /* the second tag is 0x8100; tci[1] */
+	NIC_SVLAN2 = 1 << 4, /* the second tag is 0x88a8; tci[1] */
+	NIC_TAG = 1 << 5,    /* a tag of either kind */
+	NIC_TAG2 = 1 << 6,
+	NIC_IPV4 = 1 << 7,
+	NIC_IPV6 = 1 << 8,
+	NIC_IP = 1 << 9,        /* either */
+	NIC_PROTO = 1 << 10,    /* ip_protocol */
+	NIC_TCP = 1 << 11,      /* ip_protocol is 6 */
+	NIC_UDP = 1 << 12,      /* ip_protocol is 17 */
+	NIC_PORTS = 1 << 13,    /* sport and dport, of TCP or UDP */
+	NIC_TCPFLAGS = 1 << 14, /* tcp_flags */
+	NIC_ICMP = 1 << 15,     /* icmp_type, icmp_code: ICMP over IPv4, ICMPv6 over IPv6 */
+	NIC_ESP = 1 << 16,      /* esp_spi */
+	NIC_MPLS = 1 << 17,     /* mpls, directly behind Ethernet (0x8847, 0x8848) */
+};
+
+/* Bits of nic_key.tunnel. What is inside the first one is in nic_key.inner. */
+enum {
+	NIC_VXLAN = 1 << 0,    /* UDP to 4789, the header whole, its I flag set; vni */
+	NIC_GRE = 1 << 1,      /* protocol 47, version 0, no routing, the header whole; gre_protocol */
+	NIC_GRE_CSUM = 1 << 2, /* the GRE header has a checksum word */
+	NIC_GRE_KEY = 1 << 3,  /* ... a key; gre_key */
+	NIC_GRE_SEQ = 1 << 4,  /* ... a sequence word */
+	NIC_MPLS_GRE = 1 << 5, /* mpls, in GRE (0x8847) */
+	NIC_MPLS_UDP = 1 << 6, /* mpls, in UDP to 6635 */
+};
+
+/* nic_layer is the headers of a packet, or of the packet in a tunnel. Integers are in
+ * host byte order, addresses as on the wire, IPv4 in the first 4 bytes. What a packet
+ * lacks is 0. No padding: keys are compared by words. */
+struct nic_layer {
+	uint32_t present;
+	uint16_t ether_type; /* behind the tags */
+	uint16_t tci[2];     /* priority 3 bits, DEI 1, id 12; the outermost first */
+	uint8_t dmac[6];
+	uint8_t smac[6];
+	uint8_t ip_protocol;
+	uint8_t tos;     /* or IPv6's traffic class: DSCP 6 bits, ECN 2 */
+	uint8_t ttl;     /* or IPv6's hop limit */
+	uint8_t ip_frag; /* 1: a fragment */
+	uint16_t sport, dport;
+	uint16_t tcp_flags; /* 9 bits: NS CWR ECE URG ACK PSH RST SYN FIN */
+	uint8_t src_ip[16];
+	uint8_t dst_ip[16];
+	uint32_t flow_label; /* IPv6, 20 bits */
+	uint32_t esp_spi;
+	uint32_t mpls; /* label 20 bits, TC 3, S 1, TTL 8 */
+	uint8_t icmp_type, icmp_code;
+	uint16_t zero;
+};
+
+struct nic_key {
+	struct nic_layer outer, inner;
+	uint32_t tunnel;
+	uint32_t vni; /* 24 bits */
+	uint32_t gre_key;
+	uint16_t gre_protocol;
+	uint16_t zero;
+	uint32_t mpls; /* of NIC_MPLS_GRE or NIC_MPLS_UDP: the first entry */
+	uint32_t zero2;
+};
+
+/* nic_match: key & mask == value. A value bit outside its mask is EINVAL. */
+struct nic_match {
+	struct nic_key value, mask;
+};
+
+/* nic_counter is memory of the caller, zeroed by it, and outlives every rule that names
+ * it; any number of rules of one nic may. The nic writes it under its lock: read it by
+ * nic_counter_read. */
+struct nic_counter {
+	uint64_t packets, bytes;
+};
+
+enum {
+	NIC_EGRESS = 1 << 0,    /* packets that leave by the netdev; otherwise those that come */
+	NIC_DONT_TRAP = 1 << 1, /* count and go on to the next table */
+	NIC_DROP = 1 << 2,
+	NIC_DEFAULT_MISS = 1 << 3, /* ends the search; the kernel gets the packet */
+	NIC_LAST = 1 << 4,
+};
+
+struct nic_rule_attr {
+	uint16_t priority;
+	uint32_t flags;
+	struct nic_match match;
+	struct nic_counter *counter; /* may be NULL */
+};
+
+struct nic;
+struct nic_rule;
+
+struct nic_stats {
+	uint64_t ingress, egress; /* packets, segments counted one by one */
+	uint64_t frames;          /* what the socket handed over: a GSO buffer is one */
+	uint64_t drops;           /* frames that the ring had no room for: counts are short */
+	uint64_t cut;             /* frames with a header behind NIC_PARSE_MAX */
+	uint64_t rules;           /* in place now */
+};
+
+/* All calls answer 0 or a positive errno. */
+
+/* nic_open looks on at a netdev of the calling thread's network namespace. EPERM without
+ * CAP_NET_RAW, ENODEV without such a netdev. It starts one thread. */
+int nic_open(const char *ifname, struct nic **nic);
+
+/* nic_close ends the thread and removes every rule. Nobody may use nic meanwhile. */
+void nic_close(struct nic *nic);
+
+/* nic_rule_add: the rule counts what the nic receives from here on. attr is copied. */
+int nic_rule_add(struct nic *nic, const struct nic_rule_attr *attr, struct nic_rule **rule);
+
+/* nic_rule_del: what was received before it is counted. NULL is allowed. */
+void nic_rule_del(struct nic *nic, struct nic_rule *rule);
+
+/* nic_rule_exists: is there a rule of the same table with the same match? */
+int nic_rule_exists(struct nic *nic, const struct nic_rule_attr *attr);
+
+/* nic_sync returns when every frame that the socket had received before the call was
+ * looked at. A reader of several counters syncs once and reads them by nic_counters_copy. */
+int nic_sync(struct nic *nic);
+
+/* nic_counter_read syncs, then copies the pair; ENODEV when the netdev is gone (the pair is
+ * copied all the same: what was counted stays true). */
+int nic_counter_read(struct nic *nic, const struct nic_counter *counter, uint64_t *packets, uint64_t *bytes);
+
+/* nic_counters_copy syncs once and copies n pairs of one array, all of one instant; with
+ * clear they start at 0 again, and nothing is lost in between. */
+int nic_counters_copy(struct nic *nic, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear);
+
+/* nic_stats_read syncs first. drops above 0: counts are no longer exact. The nic says so
+ * on stderr once, too. */
+int nic_stats_read(struct nic *nic, struct nic_stats *stats);
+
+/* nic_parse reads a frame's headers; tests use it, too. Answers 1 when a header lay behind
+ * NIC_PARSE_MAX or len, though the frame, of full bytes, goes on there. */
+int nic_parse(const uint8_t *frame, unsigned len, unsigned full, struct nic_key *key);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nic_device.h: what libmlx5.so.1 of ibvtest needs of libibverbs.so.1 of ibvtest.
+ *
+ * The real libmlx5 is a provider: it uses symbols that libibverbs exports for providers
+ * only. Here it is one, ibvtest_device_ops. A process may hold several builds of our
+ * libibverbs, so libmlx5 has no NEEDED entry for one of them: libibverbs stores the
+ * symbol's address in each device that it makes (ibv_device._ops._dummy1, which
+ * rdma-core leaves NULL), and libmlx5 believes the pointer only when dladdr says that it
+ * is that symbol. A device of any other library is simply not an mlx5 one.
+ */
+#ifndef IBVTEST_NIC_DEVICE_H
+#define IBVTEST_NIC_DEVICE_H
+
+#include <infiniband/verbs.h>
+
+#include "nic.h"
+
+#define IBVTEST_DEVICE_OPS_ABI 1
+
+/* All answer 0 or a positive errno, unless they answer a pointer: NULL and errno then. */
+struct ibvtest_device_ops {
+	uint32_t abi; /* IBVTEST_DEVICE_OPS_ABI */
+
+	/* Does the device offer DevX and mlx5dv flows? Not with WITHOUT=devx. */
+	int (*offers_devx)(struct ibv_device *device);
+
+	/* A context like ibv_open_device's; ibv_close_device closes it. */
+	struct ibv_context *(*open)(struct ibv_device *device);
+
+	/* gate is called first by every verb of libmlx5, under the verb's symbol name: it
+	 * counts the call, waits as FLOWTALLY_IBVTEST_DELAY says and answers what
+	 * FLOWTALLY_IBVTEST_FAIL says, or EIO once the device is gone. */
+	int (*gate)(struct ibv_context *context, const char *symbol);
+
+	/* The engine of the context's device. The functions of nic.h are these: libmlx5 holds
+	 * no engine of its own. */
+	struct nic *(*nic)(struct ibv_context *context);
+	int (*rule_exists)(struct nic *, const struct nic_rule_attr *);
+	int (*counters_copy)(struct nic *, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear);
+
+	/* A flow of the context, with its rule in place; ibv_destroy_flow, or the end of the
+	 * context, removes the rule and then calls release(arg), once. On an error release
+	 * is not called. */
+	struct ibv_flow *(*create_flow)(struct ibv_context *context, const struct nic_rule_attr *attr,
+					void (*release)(void *arg), void *arg);
+};
+
+/* Exported by libibverbs.so.1, version IBVERBS_PRIVATE_34; NULL for a device not its own. */
+const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device);
+
+#endif
