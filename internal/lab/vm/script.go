@@ -1,0 +1,113 @@
+package vm
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Paths that both sides of the machine's wall agree on.
+const (
+	ScriptPath = "/etc/flowtally-vm.json" // the Script, in the initramfs
+	EventsPath = "/dev/ttyS1"             // where the first process writes its events
+)
+
+// Script is what a machine does before it powers off.
+type Script struct {
+	Modules []string // guest paths, in the order of loading
+	Steps   []Step
+}
+
+// Step is one program to run. Its input is empty.
+type Step struct {
+	Name    string
+	Args    []string // the program's path first
+	Env     []string // in addition to PATH, HOME and TMPDIR
+	Dir     string
+	Seconds int // after which it is killed; 0 means 60
+}
+
+// Event is one line of what the first process says, as JSON. Exactly one of
+// the pointers is set, or Ready, or Done, or Fatal.
+type Event struct {
+	Ready  string  `json:",omitempty"` // the modules are loaded; the kernel's release
+	Output *Output `json:",omitempty"`
+	Exit   *Exit   `json:",omitempty"`
+	Fatal  string  `json:",omitempty"` // what kept the script from being carried out
+	Done   bool    `json:",omitempty"` // every step ran; the machine powers off
+}
+
+// Output is a piece of what a step wrote.
+type Output struct {
+	Step   string
+	Stderr bool `json:",omitempty"`
+	Data   []byte
+}
+
+// Exit is the end of a step.
+type Exit struct {
+	Step  string
+	Code  int    // as of a shell: 128 and the signal where one ended it
+	Error string `json:",omitempty"` // why it could not be run, or was killed
+	Took  time.Duration
+}
+
+// Result of a script.
+type Result struct {
+	Release string // of the kernel that ran
+	Steps   map[string]*StepResult
+}
+
+// StepResult is what a step left behind.
+type StepResult struct {
+	Exit
+	Stdout, Stderr []byte
+}
+
+// ErrIncomplete is the error of events that end before the script does: the machine
+// crashed, hung or was killed.
+var ErrIncomplete = errors.New("the machine ended before its script")
+
+// Collect reads the events to their end. What came until an error is returned with it.
+func Collect(r io.Reader) (*Result, error) {
+	res := &Result{Steps: make(map[string]*StepResult)}
+	step := func(name string) *StepResult {
+		if res.Steps[name] == nil {
+			res.Steps[name] = &StepResult{Exit: Exit{Step: name, Code: -1}}
+		}
+		return res.Steps[name]
+	}
+	lines := bufio.NewReader(r)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) { // a line without an end was cut off
+			return res, ErrIncomplete
+		}
+		if err != nil {
+			return res, fmt.Errorf("reading events: %w", err)
+		}
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return res, fmt.Errorf("reading event %d, %.80q: %w", n, line, err)
+		}
+		switch {
+		case e.Ready != "":
+			res.Release = e.Ready
+		case e.Output != nil && e.Output.Stderr:
+			s := step(e.Output.Step)
+			s.Stderr = append(s.Stderr, e.Output.Data...)
+		case e.Output != nil:
+			s := step(e.Output.Step)
+			s.Stdout = append(s.Stdout, e.Output.Data...)
+		case e.Exit != nil:
+			step(e.Exit.Step).Exit = *e.Exit
+		case e.Fatal != "":
+			return res, fmt.Errorf("inside the machine: %s", e.Fatal)
+		case e.Done:
+			return res, nil
+		}
+	}
+}
