@@ -31,6 +31,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 		{"matches keep their meaning", testMatches},
 		{"all or none", testAllOrNone},
 		{"invalid flows", testInvalid},
+		{"the backend that a flow names", testBackend},
 		{"identity of counters", testIdentity},
 		{"conditions", testConditions},
 		{"events", testEvents},
@@ -229,6 +230,7 @@ func testInvalid(t *testing.T, s *suite) {
 		{Name: "bits", Match: flow.Match{IPv4: &flow.IPv4{Proto: flow.Masked[uint8]{Value: 1}}}},
 		{Name: "direction", Direction: 9},
 		{Name: "action", Action: 9},
+		{Name: "backend", Backend: "dpdk"},
 	} {
 		_, err := s.AddFlows(s.ctx, f)
 		s.wantErr(fmt.Sprintf("adding %.20q", f.Name), err, dataplane.ErrInvalid)

@@ -94,6 +94,9 @@ func (f *Fake) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 		if _, have := f.placed[fl.Name]; have || names[fl.Name] {
 			return nil, fmt.Errorf("adding flow %q: %w", fl.Name, dataplane.ErrExists)
 		}
+		if fl.Backend != "" && fl.Backend != "auto" && fl.Backend != "sim" {
+			return nil, fmt.Errorf("adding flow %q: %w: %s: this instance is a fake", fl.Name, dataplane.ErrUnplaced, fl.Backend)
+		}
 		names[fl.Name] = true
 	}
 	out := make([]dataplane.Placement, len(flows))
