@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/linear/gen"
+)
+
+// No packet matches two flows that do not overlap. The packets are drawn to hit
+// the flows of the set, so that they would.
+func TestNoPacketMatchesFlowsThatDoNotOverlap(t *testing.T) {
+	apart, together, witnessed := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
+		flows := gen.Flows(rng, 2+rng.IntN(12))
+		alone := make([]*linear.Matcher, len(flows))
+		for i := range flows {
+			flows[i].Direction = flow.Ingress
+			alone[i] = linear.New(flows[i : i+1])
+		}
+		both := make(map[[2]int]bool)
+		for range 60 {
+			p := linear.Packet{Frame: gen.Packet(rng, flows)}
+			var hit []int
+			for i, m := range alone {
+				if _, ok := m.Match(p); ok {
+					hit = append(hit, i)
+				}
+			}
+			for x, i := range hit {
+				for _, j := range hit[x+1:] {
+					both[[2]int{i, j}] = true
+					if !overlap(&flows[i], &flows[j]) {
+						t.Fatalf("%q and %q do not overlap, and packet %x matches both", flows[i].Match, flows[j].Match, p.Frame)
+					}
+				}
+			}
+		}
+		for i := range flows {
+			for j := range i {
+				yes := overlap(&flows[i], &flows[j])
+				switch {
+				case yes != overlap(&flows[j], &flows[i]):
+					t.Fatalf("%q overlaps %q one way only", flows[i].Match, flows[j].Match)
+				case !yes:
+					apart++
+				default:
+					together++
+				}
+			}
+		}
+		witnessed += len(both)
+	})
+	t.Logf("%d pairs do not overlap, %d do, for %d of which a packet was seen", apart, together, witnessed)
+	if apart < together/4 || witnessed < together/20 {
+		t.Error("the test looks at little")
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"any", "tcp dport 1", true},
+		{"ipv4", "ipv6", false},
+		{"ipv4", "tcp", true},
+		{"eth type 0x0806", "tcp", false},
+		{"eth type 0x0806", "ipv4", false},
+		{"eth type 0x0800", "ipv6", false},
+		{"eth type 0x0800", "ipv4", true},
+		{"vlan id 1", "vlan id 2", false},
+		{"vlan id 1", "vlan id 1 vlan id 2", true},
+		{"vlan id 1 vlan id 3", "vlan id 1 vlan id 2", false},
+		{"tcp", "udp", false},
+		{"tcp", "ipv4 proto 17", false},
+		{"tcp", "ipv4 proto 6", true},
+		{"tcp", "ipv6 nexthdr 17", false},
+		{"tcp", "ipv6 nexthdr 0", true},
+		{"icmp", "ipv4 proto 58", false},
+		{"icmp", "ipv6 nexthdr 58", true},
+		{"ipv4 frag later", "udp dport 53", false},
+		{"ipv4 frag later", "udp", true},
+		{"ipv4 frag no", "ipv4 frag yes", false},
+		{"ipv4 frag first", "ipv4 frag yes", true},
+		{"ipv4 dst 10.0.0.0/8", "ipv4 dst 10.1.0.0/16", true},
+		{"ipv4 dst 10.0.0.0/8", "ipv4 dst 11.0.0.0/8", false},
+		{"ipv4 src 10.0.0.0/8", "ipv4 dst 11.0.0.0/8", true},
+		{"udp dport 1000-2000", "udp dport 2000-3000", true},
+		{"udp dport 1000-1999", "udp dport 2000-3000", false},
+		{"udp dport 1000-1003", "udp dport 0x4/0x7", false},
+		{"udp dport 1000-1004", "udp dport 0x4/0x7", true}, // 1004 is 0x3ec
+		{"vxlan", "udp dport 4789", true},
+		{"vxlan", "udp dport 4790", false},
+		{"vxlan", "tcp", false},
+		{"vxlan vni 1", "vxlan vni 2", false},
+		{"vxlan inner tcp", "vxlan inner udp", false},
+		{"vxlan inner tcp", "vxlan vni 7", true},
+		{"gre key 1", "gre key 2", false},
+		{"gre key 1", "gre", true},
+		{"gre inner ipv4", "gre inner ipv6", false},
+		{"gre", "vxlan", false},
+		{"gre", "ipv4 frag later", true},
+		{"gre inner any", "ipv4 frag later", false},
+	} {
+		a, b := flow.Flow{Match: match(t, c.a)}, flow.Flow{Match: match(t, c.b)}
+		if overlap(&a, &b) != c.want || overlap(&b, &a) != c.want {
+			t.Errorf("%q and %q overlap: want %v", c.a, c.b, c.want)
+		}
+	}
+	here, there := flow.Flow{Interface: "eth0"}, flow.Flow{Interface: "eth1"}
+	if overlap(&here, &there) || !overlap(&here, &flow.Flow{}) || overlap(&flow.Flow{}, &flow.Flow{Direction: flow.Egress}) {
+		t.Error("side and interface are not honoured")
+	}
+}
+
+func TestFirstFrom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lo, mask := rapid.Uint16().Draw(t, "lo"), rapid.Uint16().Draw(t, "mask")
+		value := rapid.Uint16().Draw(t, "value") & mask
+		want, there := uint16(0), false
+		for v := uint32(lo); v <= 0xffff && !there; v++ {
+			if uint16(v)&mask == value {
+				want, there = uint16(v), true
+			}
+		}
+		if got, ok := firstFrom(lo, value, mask); got != want || ok != there {
+			t.Fatalf("from %#x, %#x/%#x: %#x %v, want %#x %v", lo, value, mask, got, ok, want, there)
+		}
+	})
+}
