@@ -1,0 +1,46 @@
+// Package ibv is a binding of libibverbs: devices, protection domains, completion
+// queues, queue pairs, flows and counters. It knows verbs, not flow.Flow.
+//
+// # The library
+//
+// There is no dependency on libibverbs when this is built or linked. [Load] opens
+// the library with dlopen and looks its symbols up, IBVERBS_1.1 first; a symbol that
+// an older library lacks is a verb that answers "not supported". The flow and counter verbs
+// are no symbols at all: they are called through struct verbs_context, after its
+// size was compared, as the inline functions of verbs.h do. verbs_abi.h declares
+// what is used, and a test compares it with the distribution's headers. Built without
+// cgo, or for another system, the package is whole but for Load, which answers a
+// [probe.UnsupportedError].
+//
+// # Lifetimes
+//
+// Every object has one owner, who calls its Close. Objects hold what they were made
+// of: a [Flow] its [QP] and [Counters], a QP its [PD] and [CQ]s, all of them the [Context], which
+// holds the [Library]. Closing what something still holds answers [ErrBusy] with the names
+// of what holds it, and changes nothing. A second Close answers nil; any other call
+// on a closed object [ErrClosed]. Close waits for calls of the same object that
+// are under way.
+//
+// A verb that destroys and fails leaves the object closed to the caller and abandoned to the
+// library, as on a device that is gone; the error is returned. What an abandoned object still
+// occupies in the kernel goes with the context. Only EBUSY leaves it open.
+//
+// # Who may call what
+//
+// All methods may be called from any goroutine. A verb is a C call: it blocks an OS
+// thread for as long as the kernel and the firmware take, with no way to cut it
+// short. [Context.NextEvent] alone waits without a thread and ends with its context.
+//
+// # Errors
+//
+// What the library refuses is an [*Error] with the verb, the device and the errno. It
+// satisfies errors.Is for the errno, for this package's sentinels, and for
+// probe.ErrNotSupported where the errno says that the device does not offer the verb.
+//
+// # Flows that count
+//
+// Only a flow of type [FlowAttrNormal] counts: mlx5 drops the count action from the others
+// without a word, so they are refused here. A plain one takes the packets away from
+// the kernel; [FlowDontTrap] and [FlowEgress] do not. What a [Counters] reads is set up by Attach
+// before the first flow names it, and summed per index over all of them.
+package ibv

@@ -1,0 +1,82 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+var (
+	// ErrBusy is satisfied when an object is still held: by another object of this
+	// package, which the error names, or by something that the library knows of (EBUSY).
+	ErrBusy = errors.New("still in use")
+
+	// ErrClosed is what a closed object answers to everything but Close.
+	ErrClosed = errors.New("closed")
+
+	// ErrDeviceGone is satisfied by what verbs answer after the device was removed or
+	// has failed for good: open it again when it is back in the list.
+	ErrDeviceGone = errors.New("the device is gone")
+
+	// ErrUntrusted is what Load answers to root for a library that others can write.
+	ErrUntrusted = errors.New("the library is not to be trusted")
+
+	// ErrNoDevice is what Open answers for a name that is not in the device list.
+	ErrNoDevice = errors.New("no such RDMA device")
+)
+
+// Error is what a verb answered.
+type Error struct {
+	Verb   string // as in the manual: "ibv_create_flow"
+	Device string // "mlx5_0"; empty for verbs of the library
+	Errno  syscall.Errno
+
+	gone bool // the device had announced its end before
+}
+
+func (e *Error) Error() string {
+	what := e.Errno.Error()
+	if e.gone {
+		what += ": " + ErrDeviceGone.Error()
+	}
+	if e.Device == "" {
+		return fmt.Sprintf("calling %s: %s", e.Verb, what)
+	}
+	return fmt.Sprintf("%s: calling %s: %s", e.Device, e.Verb, what)
+}
+
+// Unwrap makes errors.Is true for the errno, and for what syscall.Errno is itself: fs.ErrPermission.
+func (e *Error) Unwrap() error { return e.Errno }
+
+// Is makes errors.Is true for the sentinels that the errno stands for.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case probe.ErrNotSupported:
+		return notSupported(e.Errno)
+	case ErrBusy:
+		return e.Errno == syscall.EBUSY
+	case ErrDeviceGone:
+		return e.gone || e.Errno == syscall.ENODEV || e.Errno == syscall.ENXIO
+	}
+	return false
+}
+
+// notSupported tells the errnos of a verb that is not there. ENOSYS comes from old
+// libraries; ENOTSUP and EOPNOTSUPP are one number on Linux alone.
+func notSupported(errno syscall.Errno) bool {
+	return errno == syscall.EOPNOTSUPP || errno == syscall.ENOTSUP || errno == syscall.ENOSYS
+}
+
+// busyError is Close refused: what is held, and by whom.
+type busyError struct {
+	object  string
+	holders string
+}
+
+func (e *busyError) Error() string {
+	return fmt.Sprintf("closing %s: %s: close %s first", e.object, ErrBusy, e.holders)
+}
+
+func (e *busyError) Is(target error) bool { return target == ErrBusy }

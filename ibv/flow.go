@@ -1,0 +1,72 @@
+package ibv
+
+// FlowAttrType is enum ibv_flow_attr_type.
+type FlowAttrType uint32
+
+// The types of a flow. Only FlowAttrNormal counts.
+const (
+	FlowAttrNormal     FlowAttrType = iota // steering by the specs
+	FlowAttrAllDefault                     // what no other rule steered
+	FlowAttrMCDefault                      // multicast that no other rule steered
+	FlowAttrSniffer                        // a copy of all traffic of the port
+)
+
+func (t FlowAttrType) String() string {
+	return name("flow type", t, "NORMAL", "ALL_DEFAULT", "MC_DEFAULT", "SNIFFER")
+}
+
+// FlowFlags is enum ibv_flow_flags.
+type FlowFlags uint32
+
+// The flags of a flow.
+const (
+	FlowDontTrap FlowFlags = 1 << 1 // the packets go on to flows of lower priority, and to the kernel
+	FlowEgress   FlowFlags = 1 << 2 // what the device sends
+)
+
+// FlowAttr is struct ibv_flow_attr with the specs behind it.
+type FlowAttr struct {
+	Type     FlowAttrType
+	Flags    FlowFlags
+	Priority uint16 // lower first
+	Port     uint8  // the first is 1
+	Specs    []Spec
+}
+
+// Flow is a steering rule.
+type Flow struct {
+	object
+	ctx *Context
+}
+
+// CreateFlow steers what the specs match to the queue pair, or does what their actions
+// say. Type must be RAW_PACKET or UD, and the process needs CAP_NET_RAW. The flow holds
+// the queue pair and the counters that its specs name.
+func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
+	f := &Flow{ctx: q.ctx}
+	parents := []*object{&q.object}
+	for _, s := range a.Specs {
+		if s, ok := s.(CountSpec); ok && s.Counters != nil {
+			parents = append(parents, &s.Counters.object)
+		}
+	}
+	err := f.init("flow", q.device, func() (handle, error) {
+		blob, err := appendFlow(nil, a)
+		if err != nil {
+			return 0, err
+		}
+		h, errno := q.ctx.lib.v.createFlow(q.h, blob)
+		return h, q.ctx.err("ibv_create_flow", errno)
+	}, parents...)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close destroys the flow. What it counted stays in its counters.
+func (f *Flow) Close() error {
+	return f.close(func(h handle) error {
+		return f.ctx.err("ibv_destroy_flow", f.ctx.lib.v.destroyFlow(h))
+	})
+}

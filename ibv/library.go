@@ -1,0 +1,113 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// Options says which libraries to open. The zero value is what the system has.
+type Options struct {
+	Library string       // path of libibverbs; "": libibverbs.so.1 as the loader finds it
+	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
+	Logger  *slog.Logger // nil discards
+}
+
+// Library is an open libibverbs.
+type Library struct {
+	object
+	v    verbs
+	opts Options
+	log  *slog.Logger
+}
+
+// Load opens the library. Where it is absent, or is none, the answer is a
+// *[probe.UnsupportedError] that names it and the package to install.
+func Load(o Options) (*Library, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	v, err := loadVerbs(o.Library)
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{v: v, opts: o, log: o.Logger}
+	l.kind = "libibverbs"
+	l.log.Debug("libibverbs is open", "path", v.path())
+	return l, nil
+}
+
+// Path is the file that the loader took.
+func (l *Library) Path() string {
+	if l.use() != nil {
+		return ""
+	}
+	defer l.done()
+	return l.v.path()
+}
+
+// Has reports whether the library exports the symbol, in any version. The verbs of flows
+// and counters are no symbols: only a device can be asked about them, by [Probe].
+func (l *Library) Has(symbol string) bool {
+	if l.use() != nil {
+		return false
+	}
+	defer l.done()
+	return l.v.has(symbol)
+}
+
+// Devices is the device list of this moment.
+func (l *Library) Devices() ([]Device, error) {
+	if err := l.use(); err != nil {
+		return nil, err
+	}
+	defer l.done()
+	list, errno := l.v.devices()
+	switch errno {
+	case 0:
+		return list, nil
+	case syscall.ENOSYS:
+		return nil, fmt.Errorf("%w: %w", &probe.UnsupportedError{
+			Feature: "RDMA", Object: "this host", Reason: "the kernel has no user-space verbs (no /sys/class/infiniband_verbs)",
+			Fix: "modprobe ib_uverbs, and the driver of the RDMA device",
+		}, &Error{Verb: "ibv_get_device_list", Errno: errno})
+	}
+	return nil, &Error{Verb: "ibv_get_device_list", Errno: errno}
+}
+
+// Open opens the device of that name, and answers [ErrNoDevice] when the list has none.
+func (l *Library) Open(name string) (*Context, error) {
+	c := &Context{lib: l, qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
+	var fd int
+	err := c.init("context", name, func() (handle, error) {
+		h, async, errno := l.v.openDevice(name)
+		if errno == syscall.ENODEV {
+			return 0, &noDeviceError{name}
+		}
+		fd = async
+		return h, c.err("ibv_open_device", errno)
+	}, &l.object)
+	if err != nil {
+		return nil, err
+	}
+	if c.events, err = newEventFile(fd, name); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close unloads the library.
+func (l *Library) Close() error {
+	return l.close(func(handle) error { l.v.unload(); return nil })
+}
+
+type noDeviceError struct{ name string }
+
+func (e *noDeviceError) Error() string {
+	return "opening " + e.name + ": " + ErrNoDevice.Error() + ": see rdma link"
+}
+
+func (e *noDeviceError) Is(target error) bool { return target == ErrNoDevice }

@@ -1,0 +1,27 @@
+package ibv
+
+// PD is a protection domain: what queue pairs are made in.
+type PD struct {
+	object
+	ctx *Context
+}
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	p := &PD{ctx: c}
+	err := p.init("protection domain", c.device, func() (handle, error) {
+		h, errno := c.lib.v.allocPD(c.h)
+		return h, c.err("ibv_alloc_pd", errno)
+	}, &c.object)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close frees the domain.
+func (p *PD) Close() error {
+	return p.close(func(h handle) error {
+		return p.ctx.err("ibv_dealloc_pd", p.ctx.lib.v.deallocPD(h))
+	})
+}

@@ -1,0 +1,115 @@
+package ibv
+
+// QPType is enum ibv_qp_type.
+type QPType uint32
+
+// The types of queue pair that this package makes.
+const (
+	QPTRC        QPType = 2 // reliable connection
+	QPTUD        QPType = 4 // unreliable datagram
+	QPTRawPacket QPType = 8 // Ethernet frames; needs CAP_NET_RAW
+)
+
+func (t QPType) String() string {
+	return name("QP type", t, "0", "1", "RC", "UC", "UD", "5", "6", "7", "RAW_PACKET")
+}
+
+// QPCap is struct ibv_qp_cap.
+type QPCap struct {
+	MaxSendWR, MaxRecvWR   uint32
+	MaxSendSGE, MaxRecvSGE uint32
+	MaxInlineData          uint32
+}
+
+// QPOptions is struct ibv_qp_init_attr. SendCQ and RecvCQ may be one queue.
+type QPOptions struct {
+	Type           QPType
+	SendCQ, RecvCQ *CQ
+	Cap            QPCap // at least; what it got is Query's
+	SignalAll      bool  // a completion for every send
+}
+
+// QP is a queue pair. It begins in state RESET.
+type QP struct {
+	object
+	ctx    *Context
+	typ    QPType
+	number uint32
+}
+
+// CreateQP makes a queue pair. It holds the domain and both completion queues, which
+// must be there: libibverbs takes none for the types that this package makes.
+func (p *PD) CreateQP(o QPOptions) (*QP, error) {
+	q := &QP{ctx: p.ctx, typ: o.Type}
+	if o.SendCQ == nil || o.RecvCQ == nil {
+		return nil, p.ctx.err("ibv_create_qp", errInvalid)
+	}
+	err := q.init("queue pair", p.device, func() (h handle, err error) {
+		h, number, errno := p.ctx.lib.v.createQP(p.h, o.SendCQ.h, o.RecvCQ.h, &o)
+		q.number = number
+		return h, p.ctx.err("ibv_create_qp", errno)
+	}, &p.object, &o.SendCQ.object, &o.RecvCQ.object)
+	if err != nil {
+		return nil, err
+	}
+	p.ctx.byHandle.Lock()
+	defer p.ctx.byHandle.Unlock()
+	p.ctx.qps[q.h] = q
+	return q, nil
+}
+
+// Type is the queue pair's type.
+func (q *QP) Type() QPType { return q.typ }
+
+// Number is the queue pair's number: what a peer sends to.
+func (q *QP) Number() uint32 { return q.number }
+
+// Modify sets the attributes that mask names. The state machine is the device's; where it
+// answers EINVAL, the error says what the manual asks for that the call did not have.
+func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
+	if err := q.use(); err != nil {
+		return err
+	}
+	defer q.done()
+	errno := q.ctx.lib.v.modifyQP(q.h, &a, mask)
+	err := q.ctx.err("ibv_modify_qp", errno)
+	if errno != errInvalid {
+		return err
+	}
+	from := a.CurState
+	if mask&QPAttrCurState == 0 {
+		now, errno := q.ctx.lib.v.queryQP(q.h, QPAttrState)
+		if errno != 0 {
+			return err
+		}
+		from = now.State
+	}
+	to := from
+	if mask&QPAttrState != 0 {
+		to = a.State
+	}
+	return explainModify(err, q.typ, from, to, mask)
+}
+
+// Query reads the attributes that mask names, and possibly more.
+func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
+	if err := q.use(); err != nil {
+		return QPAttr{}, err
+	}
+	defer q.done()
+	a, errno := q.ctx.lib.v.queryQP(q.h, mask)
+	return a, q.ctx.err("ibv_query_qp", errno)
+}
+
+// Close destroys the queue pair. Flows that steer to it hold it.
+func (q *QP) Close() error {
+	return q.close(func(h handle) error {
+		err := q.ctx.err("ibv_destroy_qp", q.ctx.lib.v.destroyQP(h))
+		q.ctx.byHandle.Lock()
+		defer q.ctx.byHandle.Unlock()
+		if err == nil {
+			delete(q.ctx.qps, h)
+		}
+		return err
+	})
+}

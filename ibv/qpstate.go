@@ -1,0 +1,103 @@
+package ibv
+
+import (
+	"fmt"
+	"strings"
+)
+
+// transition is what ibv_modify_qp(3) says about one change of state: the attributes
+// that must be given beside IBV_QP_STATE, and those that may.
+type transition struct {
+	from, to QPState
+	need     QPAttrMask
+	may      QPAttrMask
+}
+
+// The tables of ibv_modify_qp(3), per type. The kernel holds them too (ib_modify_qp_is_ok).
+// Any state goes to RESET and to ERR with nothing else.
+var transitions = map[QPType][]transition{
+	QPTRawPacket: {
+		{QPSReset, QPSInit, QPAttrPort, 0},
+		{QPSInit, QPSInit, 0, QPAttrPort},
+		{QPSInit, QPSRTR, 0, 0},
+		{QPSRTR, QPSRTS, 0, QPAttrRateLimit},
+		{QPSRTS, QPSRTS, 0, QPAttrRateLimit},
+	},
+	QPTUD: {
+		{QPSReset, QPSInit, QPAttrPKeyIndex | QPAttrPort | QPAttrQKey, 0},
+		{QPSInit, QPSInit, 0, QPAttrPKeyIndex | QPAttrPort | QPAttrQKey},
+		{QPSInit, QPSRTR, 0, QPAttrPKeyIndex | QPAttrQKey},
+		{QPSRTR, QPSRTS, QPAttrSQPSN, QPAttrCurState | QPAttrQKey},
+		{QPSRTS, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
+		{QPSRTS, QPSSQD, 0, QPAttrEnSQDAsyncNotify},
+		{QPSSQD, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
+		{QPSSQD, QPSSQD, 0, QPAttrPKeyIndex | QPAttrQKey},
+		{QPSSQE, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
+	},
+	QPTRC: {
+		{QPSReset, QPSInit, QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags, 0},
+		{QPSInit, QPSInit, 0, QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},
+		{QPSInit, QPSRTR, QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer,
+			QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex},
+		{QPSRTR, QPSRTS, QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrSQPSN | QPAttrMaxQPRdAtomic,
+			QPAttrCurState | QPAttrAltPath | QPAttrAccessFlags | QPAttrMinRNRTimer | QPAttrPathMigState},
+		{QPSRTS, QPSRTS, 0, QPAttrCurState | QPAttrAccessFlags | QPAttrAltPath | QPAttrPathMigState | QPAttrMinRNRTimer},
+		{QPSRTS, QPSSQD, 0, QPAttrEnSQDAsyncNotify},
+		{QPSSQD, QPSRTS, 0, QPAttrCurState | QPAttrAltPath | QPAttrAccessFlags | QPAttrMinRNRTimer | QPAttrPathMigState},
+		{QPSSQD, QPSSQD, 0, QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRdAtomic |
+			QPAttrMaxDestRdAtomic | QPAttrAltPath | QPAttrCurState | QPAttrPKeyIndex | QPAttrAccessFlags |
+			QPAttrMinRNRTimer | QPAttrPathMigState},
+	},
+}
+
+// CheckModify says what the manual says about a change of state of a queue pair of that
+// type by a call with that mask: nil, or what is missing or too much. The device has the last word.
+func CheckModify(t QPType, from, to QPState, mask QPAttrMask) error {
+	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
+	move := transition{from: from, to: to}
+	if to != QPSReset && to != QPSErr {
+		known := false
+		for _, m := range transitions[t] {
+			if m.from == from && m.to == to {
+				move, known = m, true
+			}
+		}
+		if !known {
+			return fmt.Errorf("%s: there is no such transition: %w", what, errInvalid)
+		}
+	}
+	if missing := move.need &^ mask; missing != 0 {
+		return fmt.Errorf("%s: lacking %v: %w", what, missing, errInvalid)
+	}
+	if extra := mask &^ (move.need | move.may | QPAttrState | QPAttrCurState); extra != 0 {
+		return fmt.Errorf("%s: %v cannot be set then: %w", what, extra, errInvalid)
+	}
+	return nil
+}
+
+// explainModify adds to the device's EINVAL what the manual knows about it.
+func explainModify(err error, t QPType, from, to QPState, mask QPAttrMask) error {
+	if why := CheckModify(t, from, to, mask); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
+}
+
+// String lists the names as verbs.h spells them.
+func (m QPAttrMask) String() string {
+	names := [...]string{"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS", "PKEY_INDEX", "PORT", "QKEY", "AV",
+		"PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER",
+		"SQ_PSN", "MAX_DEST_RD_ATOMIC", "PATH_MIG_STATE", "CAP", "DEST_QPN", 25: "RATE_LIMIT"}
+	var set []string
+	for bit := range 32 {
+		if m&(1<<bit) == 0 {
+			continue
+		}
+		if bit < len(names) && names[bit] != "" {
+			set = append(set, "IBV_QP_"+names[bit])
+		} else {
+			set = append(set, fmt.Sprintf("1<<%d", bit))
+		}
+	}
+	return strings.Join(set, "|")
+}

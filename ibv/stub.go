@@ -1,0 +1,13 @@
+//go:build !linux || !cgo
+
+package ibv
+
+import "github.com/flowtally/flowtally/dataplane/probe"
+
+// loadVerbs answers no: verbs are C.
+func loadVerbs(string) (verbs, error) {
+	return nil, &probe.UnsupportedError{
+		Feature: "RDMA verbs", Object: "libibverbs", Reason: "built without cgo, or not for Linux",
+		Fix: "build on Linux with CGO_ENABLED=1 and a C compiler",
+	}
+}

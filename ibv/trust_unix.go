@@ -1,0 +1,69 @@
+//go:build unix
+
+package ibv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// checkTrust refuses a path that the loader would look for elsewhere, and, for root, a
+// library that somebody else could have written: file and directory must belong to
+// root, to the caller, or to the owner of this very program, and be writable by
+// nobody else. A library runs with all that the process may do. A file that is not there is
+// left to the loader.
+func checkTrust(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("opening %s: a library's path must be absolute", path)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || os.Geteuid() != 0 {
+		return nil
+	}
+	for _, p := range []string{real, filepath.Dir(real)} {
+		info, err := os.Stat(p)
+		if err != nil {
+			return fmt.Errorf("opening %s: %w", path, err)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusts(st.Uid) {
+			return fmt.Errorf("opening %s: %w: %s belongs to user %d, whom root does not trust: chown root %s", path, ErrUntrusted, p, st.Uid, p)
+		}
+		if info.Mode().Perm()&othersWrite(info) != 0 {
+			return fmt.Errorf("opening %s: %w: %s (mode %04o) can be written by others than its owner: chmod go-w %s",
+				path, ErrUntrusted, p, info.Mode().Perm(), p)
+		}
+	}
+	return nil
+}
+
+// trusts tells whose files root loads: its own, and those of the owner of this program,
+// who decides what runs here anyway.
+func trusts(uid uint32) bool {
+	if uid == 0 || int(uid) == os.Geteuid() {
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(self)
+	if err != nil || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Uid == uid
+}
+
+// othersWrite is the bits that may not be set. A directory's group may write, as Debian's
+// does in /usr/local; with the sticky bit only the owner replaces a file.
+func othersWrite(info os.FileInfo) os.FileMode {
+	switch {
+	case !info.IsDir():
+		return 0o022
+	case info.Mode()&os.ModeSticky != 0:
+		return 0
+	}
+	return 0o002
+}

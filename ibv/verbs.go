@@ -1,0 +1,47 @@
+package ibv
+
+import "syscall"
+
+// verbs is libibverbs as this package calls it: plain values in, an errno out (0:
+// done). The one implementation is in cgo_linux.go. A verb that the library, or the
+// context's verbs_context, does not have answers EOPNOTSUPP, or ENOSYS for a symbol.
+type verbs interface {
+	path() string
+	has(symbol string) bool
+	unload()
+
+	devices() ([]Device, syscall.Errno)
+	openDevice(name string) (ctx handle, asyncFD int, errno syscall.Errno) // ENODEV: not in the list
+	closeDevice(ctx handle) syscall.Errno
+	queryDevice(ctx handle, a *DeviceAttr) syscall.Errno
+	queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno
+	queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno)
+	nextEvent(ctx handle) (event, syscall.Errno) // EAGAIN: none now; acknowledged
+
+	allocPD(ctx handle) (handle, syscall.Errno)
+	deallocPD(pd handle) syscall.Errno
+
+	createCQ(ctx handle, o CQOptions) (cq handle, cqe int, errno syscall.Errno)
+	pollCQ(cq handle, dst []WC) (int, syscall.Errno)
+	destroyCQ(cq handle) syscall.Errno
+
+	createQP(pd, sendCQ, recvCQ handle, o *QPOptions) (qp handle, number uint32, errno syscall.Errno)
+	modifyQP(qp handle, a *QPAttr, mask QPAttrMask) syscall.Errno
+	queryQP(qp handle, mask QPAttrMask) (QPAttr, syscall.Errno)
+	destroyQP(qp handle) syscall.Errno
+
+	createFlow(qp handle, blob []byte) (handle, syscall.Errno)
+	destroyFlow(flow handle) syscall.Errno
+
+	createCounters(ctx handle, compMask uint32) (handle, syscall.Errno)
+	attachCounters(counters handle, a CounterAttach, flow handle, compMask uint32) syscall.Errno
+	readCounters(counters handle, dst []uint64, flags ReadFlags) syscall.Errno
+	destroyCounters(counters handle) syscall.Errno
+}
+
+// event is struct ibv_async_event: element is the address of a queue pair or
+// completion queue, or a port's number, by type.
+type event struct {
+	typ     EventType
+	element uint64
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C side of the binding: libibverbs as a table of functions that were looked
+ * up, and one wrapper per verb. Every wrapper returns 0 or a positive errno,
+ * whatever its verb's own habit is. Objects cross as integers: Go never has a
+ * pointer to one. */
+#ifndef FLOWTALLY_VERBS_LINUX_H
+#define FLOWTALLY_VERBS_LINUX_H
+
+#include "verbs_abi.h"
+
+/* NULL: the library does not have the symbol. */
+struct ft_verbs {
+	void *lib;
+	struct ibv_device **(*get_device_list)(int *);
+	void (*free_device_list)(struct ibv_device **);
+	uint64_t (*get_device_guid)(struct ibv_device *);
+	struct ibv_context *(*open_device)(struct ibv_device *);
+	int (*close_device)(struct ibv_context *);
+	int (*query_device)(struct ibv_context *, struct ibv_device_attr *);
+	int (*query_port)(struct ibv_context *, uint8_t, void *);
+	int (*query_comp_cntr_caps)(struct ibv_context *, struct ibv_comp_cntr_caps *, size_t);
+	int (*get_async_event)(struct ibv_context *, struct ibv_async_event *);
+	void (*ack_async_event)(struct ibv_async_event *);
+	struct ibv_pd *(*alloc_pd)(struct ibv_context *);
+	int (*dealloc_pd)(struct ibv_pd *);
+	struct ibv_cq *(*create_cq)(struct ibv_context *, int, void *, struct ibv_comp_channel *, int);
+	int (*destroy_cq)(struct ibv_cq *);
+	struct ibv_qp *(*create_qp)(struct ibv_pd *, struct ibv_qp_init_attr *);
+	int (*modify_qp)(struct ibv_qp *, struct ibv_qp_attr *, int);
+	int (*query_qp)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
+	int (*destroy_qp)(struct ibv_qp *);
+};
+
+/* ft_load opens path and fills v. On failure it returns NULL or, in why, a text
+ * of at most whylen bytes, and leaves nothing open. */
+struct ft_verbs *ft_load(const char *path, char *why, size_t whylen);
+void ft_unload(struct ft_verbs *v);
+const char *ft_path(const struct ft_verbs *v);
+int ft_has(const struct ft_verbs *v, const char *symbol);
+
+/* What Go keeps of a struct ibv_device. */
+struct ft_device {
+	char name[64];
+	char ibdev_path[256];
+	uint64_t guid; /* host order */
+	int32_t node_type;
+	int32_t transport_type;
+};
+
+/* ft_devices fills at most n entries and sets *found to how many there are. */
+int ft_devices(const struct ft_verbs *v, struct ft_device *list, int n, int *found);
+int ft_open_device(const struct ft_verbs *v, const char *name, uintptr_t *ctx, int *async_fd);
+int ft_close_device(const struct ft_verbs *v, uintptr_t ctx);
+int ft_query_device(const struct ft_verbs *v, uintptr_t ctx, struct ibv_device_attr *attr);
+int ft_query_port(const struct ft_verbs *v, uintptr_t ctx, uint8_t port, struct ibv_port_attr *attr);
+int ft_query_comp_cntr_caps(const struct ft_verbs *v, uintptr_t ctx, struct ibv_comp_cntr_caps *caps);
+/* The event is acknowledged; element is a port number or an object's address. */
+int ft_next_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element);
+
+int ft_alloc_pd(const struct ft_verbs *v, uintptr_t ctx, uintptr_t *pd);
+int ft_dealloc_pd(const struct ft_verbs *v, uintptr_t pd);
+int ft_create_cq(const struct ft_verbs *v, uintptr_t ctx, int cqe, int vector, uintptr_t *cq, int *got);
+int ft_poll_cq(uintptr_t cq, int n, struct ibv_wc *wc, int *got);
+int ft_destroy_cq(const struct ft_verbs *v, uintptr_t cq);
+int ft_create_qp(const struct ft_verbs *v, uintptr_t pd, uintptr_t send_cq, uintptr_t recv_cq, uint32_t type,
+		 const struct ibv_qp_cap *cap, int sq_sig_all, uintptr_t *qp, uint32_t *qp_num);
+int ft_modify_qp(const struct ft_verbs *v, uintptr_t qp, struct ibv_qp_attr *attr, uint32_t mask);
+int ft_query_qp(const struct ft_verbs *v, uintptr_t qp, uint32_t mask, struct ibv_qp_attr *attr);
+int ft_destroy_qp(const struct ft_verbs *v, uintptr_t qp);
+
+/* The inline verbs: through the verbs_context of their object. */
+int ft_create_flow(uintptr_t qp, const void *blob, size_t len, uintptr_t *flow);
+int ft_destroy_flow(uintptr_t flow);
+int ft_create_counters(uintptr_t ctx, uint32_t comp_mask, uintptr_t *counters);
+int ft_attach_counters(uintptr_t counters, uint32_t desc, uint32_t index, uint32_t comp_mask, uintptr_t flow);
+int ft_read_counters(uintptr_t counters, uint64_t *values, uint32_t n, uint32_t flags);
+int ft_destroy_counters(uintptr_t counters);
+
+#endif
