@@ -1,0 +1,137 @@
+package ibv
+
+import "fmt"
+
+// Opcodes of the commands (mlx5_ifc.h, MLX5_CMD_OP_*).
+const (
+	opQueryHCACap      = 0x100
+	opAllocFlowCounter = 0x939
+	opQueryFlowCounter = 0x93b
+)
+
+// Sizes in bytes of what the commands take and answer.
+const (
+	prmInSize              = 16 // of ALLOC_FLOW_COUNTER and QUERY_HCA_CAP
+	prmOutSize             = 16 // status and syndrome, and what a command has behind them
+	queryFlowCounterInSize = 32
+	trafficCounterSize     = 16
+	hcaCapSize             = 0x1000
+)
+
+// prmHeader is what every command begins with. The user id stays 0: libmlx5's
+// context has one, which the kernel puts in.
+func prmHeader(c *prmCodec, op, mod uint16) {
+	field(c, "opcode", 0x00, 0x10, &op)
+	field(c, "op_mod", 0x30, 0x10, &mod)
+}
+
+// prmStatus is what every answer begins with.
+type prmStatus struct {
+	Status   uint8
+	Syndrome uint32
+}
+
+func (s *prmStatus) prm(c *prmCodec) {
+	field(c, "status", 0x00, 0x08, &s.Status)
+	field(c, "syndrome", 0x20, 0x20, &s.Syndrome)
+}
+
+// String names what firmware answered, for errors: its own statuses come with
+// a syndrome that only the vendor can read.
+func (s prmStatus) String() string {
+	name, ok := map[uint8]string{
+		0x01: "internal error", 0x02: "bad operation", 0x03: "bad parameter", 0x04: "bad system state",
+		0x05: "bad resource", 0x06: "resource busy", 0x08: "limit exceeded", 0x09: "bad resource state",
+		0x0a: "bad index", 0x0f: "no resources", 0x50: "bad input length", 0x51: "bad output length",
+		0x10: "bad queue pair state", 0x30: "bad packet", 0x40: "too many outstanding completions",
+	}[s.Status]
+	if !ok {
+		name = "unknown status"
+	}
+	return fmt.Sprintf("%s (status %#x, syndrome %#x)", name, s.Status, s.Syndrome)
+}
+
+// allocFlowCounterIn is struct mlx5_ifc_alloc_flow_counter_in_bits. Bulk and
+// BulkLogSize are two ways to say how many; both 0 is one counter.
+type allocFlowCounterIn struct {
+	BulkLogSize uint8 // 2^n counters
+	Bulk        uint8 // one bit set: 128 times that
+}
+
+func (a *allocFlowCounterIn) prm(c *prmCodec) {
+	prmHeader(c, opAllocFlowCounter, 0)
+	field(c, "flow_counter_bulk_log_size", 0x73, 0x05, &a.BulkLogSize)
+	field(c, "flow_counter_bulk", 0x78, 0x08, &a.Bulk)
+}
+
+// allocFlowCounterOut is struct mlx5_ifc_alloc_flow_counter_out_bits.
+type allocFlowCounterOut struct {
+	prmStatus
+	FlowCounterID uint32
+}
+
+func (a *allocFlowCounterOut) prm(c *prmCodec) {
+	a.prmStatus.prm(c)
+	field(c, "flow_counter_id", 0x40, 0x20, &a.FlowCounterID)
+}
+
+// queryFlowCounterIn is struct mlx5_ifc_query_flow_counter_in_bits without
+// the memory region of dump_to_memory: the answer comes inline.
+type queryFlowCounterIn struct {
+	Clear         bool
+	NumOfCounters uint32 // from FlowCounterID on; 0 is one, and answers as one does
+	FlowCounterID uint32
+}
+
+func (q *queryFlowCounterIn) prm(c *prmCodec) {
+	prmHeader(c, opQueryFlowCounter, 0)
+	flag(c, "clear", 0xc0, &q.Clear)
+	field(c, "num_of_counters", 0xc2, 0x1e, &q.NumOfCounters)
+	field(c, "flow_counter_id", 0xe0, 0x20, &q.FlowCounterID)
+}
+
+// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap
+// in practice. What Octets counts (FCS, tags) is not documented.
+type FlowCount struct {
+	Packets, Octets uint64
+}
+
+func (f *FlowCount) prm(c *prmCodec) {
+	field(c, "packets", 0x00, 0x40, &f.Packets)
+	field(c, "octets", 0x40, 0x40, &f.Octets)
+}
+
+// Capability types of QUERY_HCA_CAP; the operation modifier is type<<1 | 1, the 1
+// asking for the current values rather than the most that the device could have.
+const (
+	hcaCapGeneral = 0x00
+	hcaCap2       = 0x20
+)
+
+type queryHCACapIn struct {
+	Type uint16
+}
+
+func (q *queryHCACapIn) prm(c *prmCodec) { prmHeader(c, opQueryHCACap, q.Type<<1|1) }
+
+// hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits that counters need.
+type hcaCap struct {
+	HCACap2              bool  // there is a second structure
+	FlowCounterBulkAlloc uint8 // bit n: bulks of 128<<n
+}
+
+func (h *hcaCap) prm(c *prmCodec) {
+	flag(c, "hca_cap_2", 0x20, &h.HCACap2)
+	field(c, "flow_counter_bulk_alloc", 0x310, 0x08, &h.FlowCounterBulkAlloc)
+}
+
+// hcaCap2Fields is the same of struct mlx5_ifc_cmd_hca_cap_2_bits.
+type hcaCap2Fields struct {
+	FlowCounterBulkLogMaxAlloc    uint8 // not 0: flow_counter_bulk_log_size may be used, up to it
+	FlowCounterBulkLogGranularity uint8 // the smallest
+}
+
+func (h *hcaCap2Fields) prm(c *prmCodec) {
+	field(c, "flow_counter_bulk_log_max_alloc", 0x253, 0x05, &h.FlowCounterBulkLogMaxAlloc)
+	field(c, "flow_counter_bulk_log_granularity", 0x25b, 0x05, &h.FlowCounterBulkLogGranularity)
+}

@@ -1,0 +1,103 @@
+package ibv
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Spec is one element of a flow: a header that is matched, or an action. The set is
+// that of verbs.h, but for IBV_FLOW_SPEC_ACTION_HANDLE: its objects (ESP, header
+// modification, reformatting) change packets, and this package counts them.
+//
+// Match specs come outermost header first, those with Inner set behind the
+// tunnel's. Numbers are in host order here, and in network order in the blob. A bit
+// of Val whose bit in Mask is clear should be clear: drivers differ in what they make of it.
+type Spec interface {
+	specType() specType
+	appendSpec(b []byte) ([]byte, error)
+}
+
+// specType is enum ibv_flow_spec_type.
+type specType uint32
+
+const (
+	specEth         specType = 0x20
+	specIPv4        specType = 0x30
+	specIPv6        specType = 0x31
+	specIPv4Ext     specType = 0x32
+	specESP         specType = 0x34
+	specTCP         specType = 0x40
+	specUDP         specType = 0x41
+	specVXLANTunnel specType = 0x50
+	specGRE         specType = 0x51
+	specMPLS        specType = 0x60
+	specInner       specType = 0x100 // a flag
+	specActionTag   specType = 0x1000
+	specActionDrop  specType = 0x1001
+	specActionCount specType = 0x1003
+)
+
+// String is the name in verbs.h without its prefix.
+func (t specType) String() string {
+	name, ok := map[specType]string{
+		specEth: "ETH", specIPv4: "IPV4", specIPv6: "IPV6", specIPv4Ext: "IPV4_EXT", specESP: "ESP",
+		specTCP: "TCP", specUDP: "UDP", specVXLANTunnel: "VXLAN_TUNNEL", specGRE: "GRE", specMPLS: "MPLS",
+		specActionTag: "ACTION_TAG", specActionDrop: "ACTION_DROP", specActionCount: "ACTION_COUNT",
+	}[t&^specInner]
+	if !ok {
+		return fmt.Sprintf("specType(%#x)", uint32(t))
+	}
+	if t&specInner != 0 {
+		return "inner " + name
+	}
+	return name
+}
+
+func (t specType) inner(is bool) specType {
+	if is {
+		t |= specInner
+	}
+	return t
+}
+
+// specHeader is the room of type and size, which every spec begins with.
+const specHeader = 6
+
+// appendHeader appends the head of a spec that is size bytes long as a whole.
+// Type and size are in host order, unlike what is matched.
+func appendHeader(b []byte, t specType, size int) []byte {
+	b = binary.NativeEndian.AppendUint32(b, uint32(t))
+	return binary.NativeEndian.AppendUint16(b, uint16(size))
+}
+
+// filter is one half of a match spec: struct ibv_flow_*_filter.
+type filter interface {
+	appendFilter(b []byte) []byte
+}
+
+// filterShape is where C puts the two filters of a spec.
+type filterShape struct {
+	align int // of the filter: 2 begins right behind the header, 4 two bytes later
+	size  int // with the filter's own padding
+}
+
+// appendMatch appends a match spec: header, value, mask. The specs lie packed in the
+// blob, each a multiple of 4 bytes long, as sizeof has them.
+func appendMatch(b []byte, t specType, shape filterShape, val, mask filter) []byte {
+	first := roundUp(specHeader, shape.align)
+	end := len(b) + roundUp(first+2*shape.size, 4)
+	b = appendHeader(b, t, end-len(b))
+	for _, f := range []filter{val, mask} {
+		b = pad(b, roundUp(len(b), shape.align))
+		at := len(b)
+		b = pad(f.appendFilter(b), at+shape.size)
+	}
+	return pad(b, end)
+}
+
+// pad appends zeroes up to the length of end.
+func pad(b []byte, end int) []byte {
+	return append(b, make([]byte, end-len(b))...)
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }

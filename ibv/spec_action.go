@@ -1,0 +1,45 @@
+package ibv
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// TagSpec makes the completions of matched packets carry a tag.
+type TagSpec struct {
+	TagID uint32 // 24 bits on mlx5
+}
+
+func (s TagSpec) specType() specType { return specActionTag }
+func (s TagSpec) appendSpec(b []byte) ([]byte, error) {
+	b = pad(appendHeader(b, s.specType(), 12), len(b)+8)
+	return binary.NativeEndian.AppendUint32(b, s.TagID), nil
+}
+
+// DropSpec drops what matches, before the kernel sees it.
+type DropSpec struct{}
+
+func (s DropSpec) specType() specType { return specActionDrop }
+func (s DropSpec) appendSpec(b []byte) ([]byte, error) {
+	return pad(appendHeader(b, s.specType(), 8), len(b)+8), nil
+}
+
+// CountSpec counts what matches into Counters, which had its Attach calls before
+// and stays held until the flow is closed. A flow takes one.
+type CountSpec struct {
+	Counters *Counters
+}
+
+func (s CountSpec) specType() specType { return specActionCount }
+
+// appendSpec writes the address of the C object. The blob lies right behind
+// 20 bytes of attributes, so this pointer is not aligned: the blob is built
+// and copied as bytes, never laid under a struct. The pointers of cgo's
+// platforms are 8 bytes long; a handle that were 0 would crash the library.
+func (s CountSpec) appendSpec(b []byte) ([]byte, error) {
+	if s.Counters == nil || s.Counters.h == 0 {
+		return nil, fmt.Errorf("counters of the COUNT spec: %w", ErrClosed)
+	}
+	b = pad(appendHeader(b, s.specType(), 16), len(b)+8)
+	return binary.NativeEndian.AppendUint64(b, uint64(s.Counters.h)), nil
+}

@@ -1,0 +1,64 @@
+package ibv
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// flowAttrSize is sizeof(struct ibv_flow_attr); the first spec lies right behind it.
+const flowAttrSize = 20
+
+// appendFlow appends what ibv_create_flow takes: struct ibv_flow_attr and the specs
+// behind it, without a gap. It refuses what has no blob, and what a library would take
+// and not do; what libraries refuse is left to them (see [FlowAttr.Check]).
+func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
+	if err := countsSilentlyNothing(a); err != nil {
+		return nil, err
+	}
+	if len(a.Specs) > math.MaxUint8 {
+		return nil, fmt.Errorf("flow of %d specs: num_of_specs has 8 bits", len(a.Specs))
+	}
+	start := len(b)
+	b = pad(b, start+flowAttrSize)
+	for i, s := range a.Specs {
+		if s == nil {
+			return nil, fmt.Errorf("spec %d of the flow: nil", i)
+		}
+		var err error
+		if b, err = s.appendSpec(b); err != nil {
+			return nil, fmt.Errorf("spec %d of the flow: %w", i, err)
+		}
+	}
+	head, size := b[start:], len(b)-start // at most 20 + 255*88
+	ne := binary.NativeEndian
+	ne.PutUint32(head[4:], uint32(a.Type)) // comp_mask before it stays 0
+	ne.PutUint16(head[8:], uint16(size))
+	ne.PutUint16(head[10:], a.Priority)
+	head[12] = uint8(len(a.Specs))
+	head[13] = a.Port
+	ne.PutUint32(head[16:], uint32(a.Flags))
+	return b, nil
+}
+
+// countsSilentlyNothing refuses a COUNT spec in a flow of any type but NORMAL. mlx5
+// makes rules of its own for those and drops the count action without a word, and
+// reading such counters calls a null pointer in the kernel.
+func countsSilentlyNothing(a FlowAttr) error {
+	if a.Type == FlowAttrNormal {
+		return nil
+	}
+	for _, s := range a.Specs {
+		if s != nil && s.specType() == specActionCount {
+			return &probe.UnsupportedError{
+				Feature: "COUNT spec",
+				Object:  fmt.Sprintf("a flow of type %v", a.Type),
+				Reason:  "drivers drop the count action from all types but NORMAL without a word",
+				Fix:     "use a NORMAL flow, with DONT_TRAP where the packets must go on",
+			}
+		}
+	}
+	return nil
+}
