@@ -9,7 +9,8 @@ import (
 
 // root is the command line.
 type root struct {
-	Log logFlags `embed:"" prefix:"log."`
+	Log logFlags    `embed:"" prefix:"log."`
+	V   versionFlag `name:"version" help:"Print the versions, as the command version does."`
 
 	Demo       demoCmd       `cmd:"" help:"Send real traffic over a veth pair and compare sent with counted."`
 	Run        runCmd        `cmd:"" help:"Count flows until a signal."`
@@ -64,7 +65,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		return report(stderr, &usageError{err})
+		return report(stderr, &usageError{nearestCommand(err)})
 	}
 	env := &Env{
 		Context: ctx,

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // Exit codes.
@@ -77,4 +79,28 @@ func usageHint(err error) string {
 		}
 	}
 	return command + " --help"
+}
+
+// nearestCommand adds to a mistake in the command line the command that may have
+// been meant where the parser took a default one, and so a name for its argument:
+// "flows lst" is "flows list lst" to it.
+func nearestCommand(err error) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return err
+	}
+	word, unexpected := strings.CutPrefix(parse.Error(), "unexpected argument ")
+	node := parse.Context.Selected()
+	if !unexpected || node == nil || node.Parent == nil || node.Parent.DefaultCmd != node {
+		return err
+	}
+	var names []string
+	for _, sibling := range node.Parent.Children {
+		names = append(names, sibling.Name)
+	}
+	try := node.Parent.FullPath() + " --help"
+	if near := flow.Nearest(word, names); near != "" {
+		return withHint(fmt.Errorf("%w, did you mean %q?", err, near), "%s", try)
+	}
+	return withHint(fmt.Errorf("%w; the commands of %s are %s", err, node.Parent.Name, strings.Join(names, ", ")), "%s", try)
 }

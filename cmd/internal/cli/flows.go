@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -12,7 +13,7 @@ import (
 
 // flowsCmd talks to a running instance over its control socket.
 type flowsCmd struct {
-	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere."`
+	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere; below them, what is not as it should be."`
 	Add    flowsAddCmd    `cmd:"" help:"Add a flow to the running instance."`
 	Remove flowsRemoveCmd `cmd:"" help:"Remove flows from the running instance."`
 }
@@ -51,7 +52,11 @@ func (c *flowsListCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("listing the flows: %w", err)
 		}
-		return printPlacements(env.Stdout, c.json(), placements)
+		conditions, err := svc.Conditions(env.Context)
+		if err != nil {
+			return fmt.Errorf("asking for what is not as it should be: %w", err)
+		}
+		return printFlows(env.Stdout, c.json(), placements, conditions, time.Now())
 	})
 }
 
@@ -63,6 +68,7 @@ type flowsAddCmd struct {
 	Priority  uint16            `help:"Of overlapping flows the lowest number counts." default:"0"`
 	Direction string            `help:"Side of the interface: ${enum}." enum:"ingress,egress" default:"ingress"`
 	Action    string            `help:"What becomes of a matched packet: ${enum}." enum:"count,drop" default:"count"`
+	Backend   string            `help:"What is to count it: auto, rdma, xdp or sim. Default: what the instance says." enum:",auto,rdma,xdp,sim" default:"" placeholder:"NAME"`
 	Interface string            `help:"Count on this interface alone." complete:"interfaces" placeholder:"NAME"`
 	Latency   bool              `help:"Give the counter a record of its own, published at the lowest latency."`
 	Label     map[string]string `help:"A label that travels to the mirror. May be repeated." mapsep:"none" placeholder:"KEY=VALUE"`
@@ -71,7 +77,7 @@ type flowsAddCmd struct {
 // flow returns what the flags say, or every mistake in them.
 func (c *flowsAddCmd) flow() (flow.Flow, error) {
 	f := flow.Flow{
-		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label,
+		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label, Backend: c.Backend,
 	}
 	match, matchErr := parseMatch(c.Match)
 	f.Match = match

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -34,6 +35,7 @@ type placementJSON struct {
 	Direction string            `json:"direction"`
 	Action    string            `json:"action"`
 	Interface string            `json:"interface"`
+	Asked     string            `json:"asked_backend"` // of the flow itself; "" where it leaves that to the instance
 	Labels    map[string]string `json:"labels"`
 	Backend   string            `json:"backend"`
 	Device    string            `json:"device"`
@@ -52,6 +54,30 @@ func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement)
 		_, err := io.WriteString(w, renderPlacements(placements))
 		return err
 	}
+	return printJSON(w, struct {
+		Schema int             `json:"schema"`
+		Flows  []placementJSON `json:"flows"`
+	}{1, placementsJSON(placements)})
+}
+
+// printFlows is printPlacements with what is not as it should be behind it.
+func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time) error {
+	if !asJSON {
+		text := renderPlacements(placements)
+		if below := renderConditions(conditions, now); below != "" {
+			text += "\n" + below
+		}
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	return printJSON(w, struct {
+		Schema     int             `json:"schema"`
+		Flows      []placementJSON `json:"flows"`
+		Conditions []conditionJSON `json:"conditions"`
+	}{1, placementsJSON(placements), conditionsJSON(conditions)})
+}
+
+func placementsJSON(placements []dataplane.Placement) []placementJSON {
 	flows := make([]placementJSON, len(placements))
 	for i, p := range placements {
 		rejected := make([]rejectionJSON, len(p.Rejected))
@@ -64,14 +90,11 @@ func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement)
 		}
 		flows[i] = placementJSON{
 			Name: p.Flow.Name, Match: p.Flow.Match.String(), Priority: p.Flow.Priority,
-			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Labels: labels,
+			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Asked: p.Flow.Backend, Labels: labels,
 			Backend: p.Source.Backend, Device: p.Source.Device, Mode: p.Source.Mode, Rejected: rejected,
 		}
 	}
-	return printJSON(w, struct {
-		Schema int             `json:"schema"`
-		Flows  []placementJSON `json:"flows"`
-	}{1, flows})
+	return flows
 }
 
 func renderPlacements(placements []dataplane.Placement) string {
@@ -79,6 +102,9 @@ func renderPlacements(placements []dataplane.Placement) string {
 	for _, p := range placements {
 		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
 			sourceText(p.Source), p.Flow.Match.String())
+		if p.Flow.Backend != "" {
+			t.note("  asks for " + p.Flow.Backend)
+		}
 		for _, k := range slices.Sorted(maps.Keys(p.Flow.Labels)) {
 			t.note("  label " + k + "=" + p.Flow.Labels[k])
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -28,13 +29,28 @@ func testPlacements(t *testing.T) []dataplane.Placement {
 			Source:   dataplane.Source{Backend: "sim"},
 			Rejected: []dataplane.Rejection{{Backend: "xdp", Reason: "egress on eth0: not supported: kernel before 6.6"}},
 		},
+		{
+			Flow:   flow.Flow{Name: "web", Match: match("ipv4 dst 192.0.2.10 tcp dport 443"), Backend: "rdma"},
+			Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "devx"},
+		},
+		{
+			Flow:     flow.Flow{Name: "web-low-ttl", Match: match("ipv4 ttl 1 tcp dport 443")},
+			Source:   dataplane.Source{Backend: "xdp", Device: "eth0", Mode: "native"},
+			Rejected: []dataplane.Rejection{{Backend: "rdma", Reason: "no flow specification holds the TTL"}},
+		},
 	}
 }
 
-func TestPrintPlacements(t *testing.T) {
+func TestPrintFlows(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	conditions := []dataplane.Condition{
+		{Code: "rdma-device-lost", Severity: dataplane.High, Object: "mlx5_1", Text: "the device is gone: its flows are counted by xdp",
+			Fix: "rdma link show; they go back by themselves", Since: now.Add(-90 * time.Second)},
+		{Code: "mirror-full", Severity: dataplane.Low, Text: "60 of 64 counters are in use", Since: now.Add(-time.Hour)},
+	}
 	for name, asJSON := range map[string]bool{"flows.txt": false, "flows.json": true} {
 		var b bytes.Buffer
-		if err := printPlacements(&b, asJSON, testPlacements(t)); err != nil {
+		if err := printFlows(&b, asJSON, testPlacements(t), conditions, now); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())

@@ -10,7 +10,7 @@ type getCmd struct {
 	outputFlag
 	readerFlag
 	Strict bool     `help:"Exit with 3 when the writer is not running or a counter has no valid value."`
-	Name   []string `arg:"" optional:"" complete:"counters" help:"Counters to print. Default: all."`
+	Name   []string `arg:"" optional:"" complete:"counters" help:"Counters to print; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
 func (c *getCmd) Run(env *Env) error {

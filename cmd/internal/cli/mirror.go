@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -81,26 +79,26 @@ func mirrorError(path string, err error) error {
 	return err
 }
 
-// look reads the counters of those names; all where there are none. Names that
-// no counter has are an *unknownError, and the reading holds the others.
+// look reads the counters that names name, or match as patterns of the shell; all
+// where there are none. Names that no counter has are an *unknownError, and the reading
+// holds the others.
 func (m *mirror) look(names []string) (*reading, error) {
 	entries, err := m.reader.Entries()
 	if err != nil {
 		return nil, fmt.Errorf("%s: reading the catalogue: %w", m.path, err)
 	}
-	wanted := make(map[string]bool, len(names))
-	for _, name := range names {
-		wanted[name] = true
+	wanted, err := newSelection(names)
+	if err != nil {
+		return nil, err
 	}
 	status := m.reader.Status()
 	r := &reading{Path: m.path, Writer: viewWriter(status)}
 	known := make([]string, 0, len(entries))
 	for _, e := range entries {
 		known = append(known, e.Name)
-		if len(names) > 0 && !wanted[e.Name] {
+		if !wanted.has(e.Name) {
 			continue
 		}
-		delete(wanted, e.Name)
 		c := viewEntry(e)
 		if err := m.value(&c, e.Handle); err != nil {
 			return nil, fmt.Errorf("%s: reading %q: %w", m.path, e.Name, err)
@@ -110,8 +108,8 @@ func (m *mirror) look(names []string) (*reading, error) {
 	}
 	r.Now = shm.Now()
 	sortCounters(r.Counters, "name")
-	if len(wanted) > 0 {
-		return r, newUnknownError(m.path, wanted, known)
+	if unknown := wanted.unmet(); len(unknown) > 0 {
+		return r, newUnknownError(m.path, unknown, known)
 	}
 	return r, nil
 }
@@ -167,10 +165,13 @@ type unknownError struct{ text string }
 func (e *unknownError) Error() string { return e.text }
 func (e *unknownError) Unwrap() error { return shm.ErrNotFound }
 
-func newUnknownError(path string, unknown map[string]bool, known []string) error {
+func newUnknownError(path string, unknown, known []string) error {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+	for _, name := range unknown {
 		line := fmt.Sprintf("%s: no counter %q", path, name)
+		if isPattern(name) {
+			line = fmt.Sprintf("%s: no counter matches %q", path, name)
+		}
 		if near := flow.Nearest(name, known); near != "" {
 			line += fmt.Sprintf(", did you mean %q?", near)
 		}

@@ -137,6 +137,12 @@ func logEvent(log *slog.Logger, e dataplane.Event) {
 		level = slog.LevelWarn
 	}
 	attrs := []any{"object", e.Object, "what", e.Text}
+	switch u := e.Uncounted; {
+	case u.Unknown:
+		attrs = append(attrs, "uncounted", "unknown")
+	case u.Packets > 0 || u.Bytes > 0:
+		attrs = append(attrs, "uncounted_packets", u.Packets, "uncounted_bytes", u.Bytes)
+	}
 	if e.Lost > 0 {
 		attrs = append(attrs, "events_lost", e.Lost)
 	}

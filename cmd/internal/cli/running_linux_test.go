@@ -72,6 +72,10 @@ func TestServeEnds(t *testing.T) {
 	said("msg=counting")
 	fake.Emit(dataplane.Event{Kind: dataplane.PluginRestarted, Object: "plugin", Text: "restarted it", Lost: 3})
 	said(`level=WARN msg="plugin restarted" object=plugin what="restarted it" events_lost=3`)
+	fake.Emit(dataplane.Event{Kind: dataplane.SourceChanged, Object: "web", Text: "xdp", Uncounted: dataplane.Uncounted{Packets: 7, Bytes: 420}})
+	said(`level=WARN msg="source changed" object=web what=xdp uncounted_packets=7 uncounted_bytes=420`)
+	fake.Emit(dataplane.Event{Kind: dataplane.SourceChanged, Object: "dns", Text: "xdp", Uncounted: dataplane.Uncounted{Unknown: true}})
+	said(`object=dns what=xdp uncounted=unknown`)
 	if err := fake.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ type topCmd struct {
 	Interval time.Duration `short:"n" help:"Time between two looks." default:"1s"`
 	Count    int           `short:"c" help:"End after so many looks. 0: never." default:"0" placeholder:"N"`
 	Sort     string        `help:"Order: ${enum}." enum:"name,packets,bytes,rate" default:"name"`
-	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show. Default: all."`
+	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
 func (c *topCmd) Run(env *Env) error {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -29,9 +31,23 @@ func (c *versionCmd) Run(env *Env) error {
 	if c.json() {
 		return printJSON(env.Stdout, v)
 	}
-	_, err := fmt.Fprintf(env.Stdout, "flowtally %s\ncommit %s\n%s\nplugin protocol %d\nmirror format %d\n",
-		v.Version, v.Commit, v.Go, v.Plugin, v.Mirror)
+	_, err := fmt.Fprint(env.Stdout, v)
 	return err
+}
+
+// versionFlag is --version, which asks for the versions in place of any command.
+type versionFlag bool
+
+// BeforeReset is called by the parser where the flag is given.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	fmt.Fprint(app.Stdout, readVersions())
+	app.Exit(exitOK)
+	return nil
+}
+
+func (v versions) String() string {
+	return fmt.Sprintf("flowtally %s\ncommit %s\n%s\nplugin protocol %d\nmirror format %d\n",
+		v.Version, v.Commit, v.Go, v.Plugin, v.Mirror)
 }
 
 // readVersions reads what the linker left in the binary: the module's version

@@ -16,7 +16,7 @@ type watchCmd struct {
 	History  bool          `help:"Start with the oldest change that the mirror holds, in place of the next one."`
 	Interval time.Duration `short:"n" help:"Time between two looks at the ring." default:"100ms"`
 	Count    uint64        `short:"c" help:"End after so many changes. 0: never." default:"0" placeholder:"N"`
-	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to watch. Default: all."`
+	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to watch; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
 func (c *watchCmd) Run(env *Env) error {
@@ -38,11 +38,8 @@ func (c *watchCmd) Run(env *Env) error {
 	if c.Count == 0 {
 		w.left = ^uint64(0)
 	}
-	for _, name := range c.Name {
-		if w.wanted == nil {
-			w.wanted = map[string]bool{}
-		}
-		w.wanted[name] = true
+	if w.wanted, err = newSelection(c.Name); err != nil {
+		return err
 	}
 	if err := w.start(c.History); err != nil {
 		return err
@@ -69,8 +66,8 @@ type watcher struct {
 	mirror  *mirror
 	printer changePrinter
 	talk    io.Writer
-	wanted  map[string]bool // nil: all
-	left    uint64          // changes still to be printed
+	wanted  selection
+	left    uint64 // changes still to be printed
 
 	cursor *shm.Cursor
 	before map[shm.Handle]shm.Value // what each counter showed last
@@ -155,7 +152,7 @@ func (w *watcher) record(rec shm.Record) error {
 	w.newest = max(w.newest, rec.Value.SampledAt)
 	before, known := w.before[rec.Handle]
 	w.before[rec.Handle] = rec.Value
-	if w.wanted != nil && !w.wanted[name] {
+	if !w.wanted.has(name) {
 		return nil
 	}
 	ch := change{Position: rec.Position, Name: name, Value: rec.Value, Cycle: rec.Cycle}

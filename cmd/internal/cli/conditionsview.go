@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// conditionJSON is one condition in the JSON of flows list.
+type conditionJSON struct {
+	Code     string `json:"code"`
+	Severity string `json:"severity"`
+	Object   string `json:"object"`
+	Text     string `json:"text"`
+	Fix      string `json:"fix"`
+	Since    string `json:"since"`
+}
+
+// severityWord is how bad a condition is; what is not known is taken for the worst.
+func severityWord(s dataplane.Severity) string {
+	switch s {
+	case dataplane.Low:
+		return "low"
+	case dataplane.Medium:
+		return "medium"
+	}
+	return "high"
+}
+
+func conditionsJSON(conditions []dataplane.Condition) []conditionJSON {
+	out := make([]conditionJSON, len(conditions))
+	for i, c := range conditions {
+		out[i] = conditionJSON{c.Code, severityWord(c.Severity), c.Object, c.Text, c.Fix, c.Since.UTC().Format(time.RFC3339)}
+	}
+	return out
+}
+
+// renderConditions returns what is not as it should be, worst first, each with
+// the next step; nothing where all is well.
+func renderConditions(conditions []dataplane.Condition, now time.Time) string {
+	if len(conditions) == 0 {
+		return ""
+	}
+	t := table{heading: []string{"CONDITION", "SEVERITY", ">SINCE", "OBJECT", "TEXT"}}
+	for _, c := range conditions {
+		t.add(c.Code, severityWord(c.Severity), humanAge(now.Sub(c.Since)), orDash(c.Object), c.Text)
+		if c.Fix != "" {
+			t.note("  try: " + c.Fix)
+		}
+	}
+	return t.render()
+}
