@@ -59,7 +59,7 @@
 
 #include <stdint.h>
 
-#define NIC_PARSE_MAX 432
+#define NIC_PARSE_MAX 416
 
 /* Bits of nic_layer.present. */
 enum {

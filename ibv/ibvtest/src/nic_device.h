@@ -12,9 +12,8 @@
 #ifndef IBVTEST_NIC_DEVICE_H
 #define IBVTEST_NIC_DEVICE_H
 
-#include <infiniband/verbs.h>
-
 #include "nic.h"
+#include "verbs_abi.h"
 
 #define IBVTEST_DEVICE_OPS_ABI 1
 
@@ -28,9 +27,10 @@ struct ibvtest_device_ops {
 	/* A context like ibv_open_device's; ibv_close_device closes it. */
 	struct ibv_context *(*open)(struct ibv_device *device);
 
-	/* gate is called first by every verb of libmlx5, under the verb's symbol name: it
-	 * counts the call, waits as FLOWTALLY_IBVTEST_DELAY says and answers what
-	 * FLOWTALLY_IBVTEST_FAIL says, or EIO once the device is gone. */
+	/* gate is called first by every verb of libmlx5, under the verb's symbol name, and
+	 * before every firmware command, under its PRM name (QUERY_FLOW_COUNTER): it counts the
+	 * call, waits as FLOWTALLY_IBVTEST_DELAY says and answers what FLOWTALLY_IBVTEST_FAIL
+	 * says, or EIO once the device is gone. */
 	int (*gate)(struct ibv_context *context, const char *symbol);
 
 	/* The engine of the context's device. The functions of nic.h are these: libmlx5 holds
@@ -46,7 +46,7 @@ struct ibvtest_device_ops {
 					void (*release)(void *arg), void *arg);
 };
 
-/* Exported by libibverbs.so.1, version IBVERBS_PRIVATE_34; NULL for a device not its own. */
+/* Exported by libibverbs.so.1, version IBVTEST_PRIVATE_1; NULL for a device not its own. */
 const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device);
 
 #endif

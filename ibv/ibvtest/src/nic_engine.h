@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nic_engine.h: what the files of the engine share. nic.h is for all others. */
+#ifndef IBVTEST_NIC_ENGINE_H
+#define IBVTEST_NIC_ENGINE_H
+
+#include <pthread.h>
+#include <stddef.h>
+
+#include "nic.h"
+
+#define NIC_KEY_WORDS (sizeof(struct nic_key) / sizeof(uint64_t))
+
+/* nic_test is one word that a rule looks at. */
+struct nic_test {
+	uint32_t word;
+	uint64_t mask, value;
+};
+
+struct nic_rule {
+	struct nic_rule_attr attr; /* with what nic_match_complete added */
+	uint32_t table;
+	unsigned tests;
+	struct nic_test test[NIC_KEY_WORDS];
+};
+
+/* nic_rules holds the rules of one direction in the order in which they win. */
+struct nic_rules {
+	struct nic_rule **rule;
+	size_t len, cap;
+};
+
+/* nic_match_complete adds the headers that the match's masks ask for. EINVAL: a value
+ * outside its mask, or a mask that says no header. */
+int nic_match_complete(struct nic_match *m);
+
+int nic_rule_new(const struct nic_rule_attr *attr, struct nic_rule **rule);
+int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule);
+void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule);
+const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule);
+
+/* nic_rules_count gives packets and bytes to the rules that the key wins. */
+void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes);
+
+/* nic_ring is an AF_PACKET socket and its ring. It belongs to whoever holds the nic's lock. */
+struct nic_ring {
+	int fd;
+	uint8_t *base;
+	unsigned next;             /* the slot that is filled next */
+	uint64_t taken;            /* frames that were looked at */
+	uint64_t received, dropped; /* by the socket's own account, as of nic_ring_account */
+};
+
+/* nic_frame is one slot. It is valid until nic_ring_release. */
+struct nic_frame {
+	const uint8_t *data;
+	unsigned held, full; /* bytes at hand, bytes of the frame */
+	int egress;
+	uint32_t tag; /* 0, or TPID << 16 | TCI of the tag that the kernel took off */
+	unsigned gso_size;
+	unsigned gso_start; /* where the innermost transport header begins; 0: not said */
+	int gso_udp;
+};
+
+int nic_ring_open(struct nic_ring *ring, const char *ifname);
+void nic_ring_close(struct nic_ring *ring);
+int nic_ring_peek(struct nic_ring *ring, struct nic_frame *frame);
+void nic_ring_release(struct nic_ring *ring);
+int nic_ring_account(struct nic_ring *ring);
+int nic_ring_gone(const struct nic_ring *ring);
+
+/* nic_wire says what a frame is on the wire: how many packets, and bytes in all. It
+ * answers 1, and takes the frame for one packet, when it has segments whose headers are
+ * not at hand. */
+int nic_wire(const struct nic_frame *frame, uint64_t *packets, uint64_t *bytes);
+
+#endif

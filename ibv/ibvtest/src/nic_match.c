@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nic_match.c: rules and the order in which they win.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic_engine.h"
+
+_Static_assert(sizeof(struct nic_layer) == 80, "nic_layer has padding");
+_Static_assert(sizeof(struct nic_key) == 184, "nic_key has padding");
+
+static int any(const void *field, size_t size)
+{
+	const uint8_t *p = field;
+
+	for (size_t i = 0; i < size; i++)
+		if (p[i])
+			return 1;
+	return 0;
+}
+
+#define ANY(field) any(&(field), sizeof(field))
+
+/* The headers that a layer's masks ask for. */
+static uint32_t asks_for(const struct nic_layer *m)
+{
+	uint32_t p = 0;
+
+	if (ANY(m->dmac) || ANY(m->smac) || m->ether_type)
+		p |= NIC_ETH;
+	if (m->tci[0])
+		p |= NIC_TAG;
+	if (m->tci[1])
+		p |= NIC_TAG2;
+	if (m->tos || m->ttl || m->ip_frag || ANY(m->src_ip) || ANY(m->dst_ip))
+		p |= NIC_IP;
+	if (m->flow_label)
+		p |= NIC_IPV6;
+	if (m->ip_protocol)
+		p |= NIC_PROTO;
+	if (m->sport || m->dport)
+		p |= NIC_PORTS;
+	if (m->tcp_flags)
+		p |= NIC_TCPFLAGS;
+	if (m->icmp_type || m->icmp_code)
+		p |= NIC_ICMP;
+	if (m->esp_spi)
+		p |= NIC_ESP;
+	if (m->mpls)
+		p |= NIC_MPLS;
+	return p;
+}
+
+static int complete_layer(struct nic_layer *value, struct nic_layer *mask)
+{
+	uint32_t asked = asks_for(mask);
+
+	/* The 4 bytes of an IPv4 address are the first 4 of an IPv6 one. */
+	if ((ANY(mask->src_ip) || ANY(mask->dst_ip)) && !(value->present & (NIC_IPV4 | NIC_IPV6)))
+		return EINVAL;
+	/* Asked for, and asked to be absent. */
+	if (asked & mask->present & ~value->present)
+		return EINVAL;
+	mask->present |= asked;
+	value->present |= asked;
+	return 0;
+}
+
+int nic_match_complete(struct nic_match *m)
+{
+	const uint8_t *value = (const uint8_t *)&m->value, *mask = (const uint8_t *)&m->mask;
+	uint32_t asked = 0;
+	int err;
+
+	for (size_t i = 0; i < sizeof m->value; i++)
+		if (value[i] & ~mask[i])
+			return EINVAL;
+	err = complete_layer(&m->value.outer, &m->mask.outer);
+	if (!err)
+		err = complete_layer(&m->value.inner, &m->mask.inner);
+	if (err)
+		return err;
+	if (m->mask.vni)
+		asked |= NIC_VXLAN;
+	if (m->mask.gre_protocol)
+		asked |= NIC_GRE;
+	if (m->mask.gre_key)
+		asked |= NIC_GRE | NIC_GRE_KEY;
+	if (m->mask.mpls && !(m->value.tunnel & (NIC_MPLS_GRE | NIC_MPLS_UDP)))
+		return EINVAL;
+	if (asked & m->mask.tunnel & ~m->value.tunnel)
+		return EINVAL;
+	m->mask.tunnel |= asked;
+	m->value.tunnel |= asked;
+	return 0;
+}
+
+static uint32_t table_of(const struct nic_rule_attr *attr)
+{
+	if (attr->flags & NIC_LAST)
+		return UINT32_MAX;
+	return 2 * (uint32_t)attr->priority + !(attr->flags & NIC_DONT_TRAP);
+}
+
+int nic_rule_new(const struct nic_rule_attr *attr, struct nic_rule **out)
+{
+	struct nic_rule *rule = calloc(1, sizeof *rule);
+	uint64_t value[NIC_KEY_WORDS], mask[NIC_KEY_WORDS];
+	int err;
+
+	if (!rule)
+		return ENOMEM;
+	rule->attr = *attr;
+	rule->table = table_of(attr);
+	err = nic_match_complete(&rule->attr.match);
+	if (err) {
+		free(rule);
+		return err;
+	}
+	memcpy(value, &rule->attr.match.value, sizeof value);
+	memcpy(mask, &rule->attr.match.mask, sizeof mask);
+	for (unsigned i = 0; i < NIC_KEY_WORDS; i++)
+		if (mask[i])
+			rule->test[rule->tests++] = (struct nic_test){ i, mask[i], value[i] };
+	*out = rule;
+	return 0;
+}
+
+int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule)
+{
+	size_t at = rules->len;
+
+	if (rules->len == rules->cap) {
+		size_t cap = rules->cap ? 2 * rules->cap : 64;
+		struct nic_rule **grown = realloc(rules->rule, cap * sizeof *grown);
+
+		if (!grown)
+			return ENOMEM;
+		rules->rule = grown;
+		rules->cap = cap;
+	}
+	while (at > 0 && rules->rule[at - 1]->table > rule->table)
+		at--;
+	memmove(rules->rule + at + 1, rules->rule + at, (rules->len - at) * sizeof *rules->rule);
+	rules->rule[at] = rule;
+	rules->len++;
+	return 0;
+}
+
+void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule)
+{
+	for (size_t i = 0; i < rules->len; i++) {
+		if (rules->rule[i] != rule)
+			continue;
+		rules->len--;
+		memmove(rules->rule + i, rules->rule + i + 1, (rules->len - i) * sizeof *rules->rule);
+		return;
+	}
+}
+
+const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule)
+{
+	for (size_t i = 0; i < rules->len; i++) {
+		const struct nic_rule *r = rules->rule[i];
+
+		if (r->table == rule->table && !memcmp(&r->attr.match, &rule->attr.match, sizeof r->attr.match))
+			return r;
+	}
+	return NULL;
+}
+
+static int matches(const struct nic_rule *rule, const uint64_t *key)
+{
+	for (unsigned i = 0; i < rule->tests; i++) {
+		const struct nic_test *t = &rule->test[i];
+
+		if ((key[t->word] & t->mask) != t->value)
+			return 0;
+	}
+	return 1;
+}
+
+void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes)
+{
+	uint64_t words[NIC_KEY_WORDS];
+	uint32_t from = 0;
+
+	memcpy(words, key, sizeof words);
+	for (size_t i = 0; i < rules->len; i++) {
+		const struct nic_rule *r = rules->rule[i];
+
+		if (r->table < from || !matches(r, words))
+			continue;
+		if (r->attr.counter) {
+			r->attr.counter->packets += packets;
+			r->attr.counter->bytes += bytes;
+		}
+		if (!(r->attr.flags & NIC_DONT_TRAP))
+			return;
+		from = r->table + 1;
+	}
+}
