@@ -84,15 +84,13 @@ type filterShape struct {
 // appendMatch appends a match spec: header, value, mask. The specs lie packed in the
 // blob, each a multiple of 4 bytes long, as sizeof has them.
 func appendMatch(b []byte, t specType, shape filterShape, val, mask filter) []byte {
-	first := roundUp(specHeader, shape.align)
-	end := len(b) + roundUp(first+2*shape.size, 4)
-	b = appendHeader(b, t, end-len(b))
-	for _, f := range []filter{val, mask} {
-		b = pad(b, roundUp(len(b), shape.align))
-		at := len(b)
-		b = pad(f.appendFilter(b), at+shape.size)
-	}
-	return pad(b, end)
+	start := len(b)
+	first := start + roundUp(specHeader, shape.align)
+	size := roundUp(first-start+2*shape.size, 4)
+	b = pad(appendHeader(b, t, size), first)
+	b = pad(val.appendFilter(b), first+shape.size)
+	b = pad(mask.appendFilter(b), first+2*shape.size)
+	return pad(b, start+size)
 }
 
 // pad appends zeroes up to the length of end.
