@@ -41,7 +41,11 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 
 	if (cpu >= k->cpus)
 		return;
-	volatile __u64 *c = (void *)ft_opaque(ft_counters) + cpu * k->cpu_block + FT_COUNTER(k, slot);
+	__u64 at = cpu;
+
+	/* In this order: the verifier of 6.1 knows nothing of a product whose second factor is no constant. */
+	asm volatile("%0 *= %1" : "+r"(at) : "r"(k->cpu_block));
+	volatile __u64 *c = (void *)ft_opaque(ft_counters) + at + FT_COUNTER(k, slot);
 
 	/* At most 255 at once, so that the low bytes tell how many. A buffer of so many segments is rare. */
 	if (n > 255) {

@@ -165,6 +165,11 @@ static __always_inline __u32 ft_walk_ext(void *data, void *end, __u32 off, __u8 
 	for (int i = 0; i <= FT_EXT_STEPS; i++) {
 		if (off > FT_WALK_OFF)
 			break;
+		/*
+		 * Or the compiler leaves out the mask, which it knows to do nothing. The
+		 * verifier of 6.1 does not: it forgets the bound with a 32-bit copy of the value.
+		 */
+		asm volatile("" : "+r"(off));
 		void *p = data + (off & FT_WALK_OFF);
 
 		if (p > end)
