@@ -103,7 +103,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 			fresh = append(fresh, h)
 		}
 		a := h.attachment()
-		a.Rejected = rejected
+		a.Fresh, a.Rejected = isNew, rejected
 		done = append(done, a)
 	}
 	return done, nil
@@ -227,8 +227,9 @@ func holder(ifindex int) string {
 	return fmt.Sprintf("program %q (id %d)", strings.TrimSpace(info.Name), id)
 }
 
-// Detach takes the programs off an interface. Its number stays.
-func (rs *RuleSet) Detach(ifname string) error {
+// Detach takes the programs off hooks of an interface; off all of them where none
+// is named. The interface's number stays.
+func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if err := rs.usable(); err != nil {
@@ -237,7 +238,7 @@ func (rs *RuleSet) Detach(ifname string) error {
 	found := false
 	var errs []error
 	for _, h := range rs.hooks {
-		if h.name == ifname {
+		if h.name == ifname && (len(hooks) == 0 || slices.Contains(hooks, h.hook)) {
 			found = true
 			errs = append(errs, rs.drop(h))
 		}

@@ -47,6 +47,7 @@ type Attachment struct {
 	Hook      Hook
 	Mode      string // "native", "generic" or "tcx"
 	Adopted   bool   // it was attached before this process
+	Fresh     bool   // the call of Attach that answers it attached it
 	// Rejected holds the reason of every mode that was tried before Mode.
 	Rejected []error
 }

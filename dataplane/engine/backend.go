@@ -21,6 +21,9 @@ type Installed struct {
 	Cookie uint64
 	Source dataplane.Source
 	Basis  string // what Bytes are: "l2" (without FCS), "l3", "payload", "unknown"
+	// Gap: packets may have passed uncounted since the counter began, though its
+	// cookie is the same.
+	Gap bool
 	// Takes: the packets that it counts reach no backend behind it (drop, steal).
 	Takes bool
 }
@@ -68,38 +71,35 @@ type timed interface {
 	Backend
 	// ReadTimed fills dst[i] with counter ids[i] as it stood at at[i], on the clock of
 	// shm.Now. at[i] is 0 for a counter that was not sampled yet; dst[i] then says nothing.
-	// Like Read it allocates nothing and makes no system call.
+	// Like Read it allocates nothing and makes no system call. A counter that was removed
+	// is read as it stood at the very end, until another Install takes its ID.
 	ReadTimed(ids []uint32, dst []Pair, at []int64) error
 }
 
 // placer is a backend that counts some flows in place of the one behind it: an
 // overlay. Its methods are called as Install is.
 type placer interface {
-	Backend
+	timed
 	// Fits says why f cannot be counted here exactly, or nil. above are the flows
 	// that win over f on packets that both match; all of them are counted here.
 	Fits(f flow.Flow, above []Placed) error
 	// Gone names the installed flows that nothing counts any more, and why, until Remove.
 	// What they had counted is read as before.
 	Gone() map[string]error
-	// Finish stops counting flows, as Remove does, and answers what each has counted to the end.
-	Finish(ctx context.Context, flows []Placed) ([]Pair, error)
 }
 
 // carrier is a backend that can hold every flow of the instance as an entry that
 // wins its match, and publish only some of them: xdp. What an overlay counts is its
-// shadow there.
+// shadow there. Install is Carry and Serve.
 type carrier interface {
 	Backend
-	// Carry puts entries for all of flows in, or for none; nobody needs their
-	// counts. Install is Carry and Serve.
+	// Carry puts entries for all of flows in, or for none; nobody needs their counts.
 	Carry(ctx context.Context, flows []Placed) ([]Installed, error)
-	// Serve makes sure that the entries of flows count (on), on every interface that
-	// they ask for, or says that nobody needs their counts any more (off); it takes a
-	// program off an interface where nobody needs any. An entry whose flow drops, drops
-	// only while it is on.
+	// Serve makes sure that the entries of flows count on every interface that they
+	// ask for, or takes note that nobody needs their counts, and the programs off hooks
+	// where nobody needs any. An entry of a flow that drops does so only while it is on.
 	Serve(ctx context.Context, flows []Placed, on bool) error
-	// Whole names this stretch of counting of an entry: as long as it is the same and
-	// not 0, the entry has seen every packet of its flow.
-	Whole(f Placed) uint64
+	// Stretch names a stretch of counting of a flow's entry: as long as the answer is
+	// the same and not 0, the entry has seen every packet of its flow.
+	Stretch(f Placed) uint64
 }

@@ -28,13 +28,17 @@ type xdpBackend struct {
 
 	ns *netns // where the interfaces are
 
-	mu      sync.Mutex
-	settled bool
-	there   map[xdp.Rule]bool // in the tables; until Settle also those of a dead process
-	flows   map[string]*xdpFlow
-	next    uint32            // place of the next rule among those of its priority
-	hooks   xdp.AttachOptions // the directions that some flow needs
-	held    []xdp.Attachment  // as of the last look
+	mu        sync.Mutex
+	settled   bool
+	there     map[xdp.Rule]bool // in the tables; until Settle also those of a dead process
+	flows     map[string]*xdpFlow
+	next      uint32              // place of the next rule among those of its priority
+	demand    map[string]sides    // by interface, "" for all: how many flows need their counts
+	held      []xdp.Attachment    // as of the last look
+	since     map[hookName]uint64 // by hook that is held: which taking of a hook it was
+	takings   uint64              // so far; those up to inherited are of before this process
+	inherited uint64
+	asked     map[string]xdp.AttachOptions // by interface: what was tried to take, found or not
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
 	closed            bool
@@ -44,6 +48,8 @@ type xdpFlow struct {
 	owner   string
 	counter xdp.Counter
 	rules   []xdp.Rule
+	order   uint32 // its place in the tables
+	served  bool   // somebody needs its counts
 }
 
 func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*xdpBackend, error) {
@@ -56,12 +62,16 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 	}
 	b := &xdpBackend{
 		cfg: cfg, log: log, rules: rules, changed: make(chan struct{}, 1),
-		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow), missing: make(map[string]error), rejected: make(map[string]error),
+		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow),
+		demand: make(map[string]sides), since: make(map[hookName]uint64), asked: make(map[string]xdp.AttachOptions),
+		missing: make(map[string]error), rejected: make(map[string]error),
 	}
 	if b.ns, err = currentNetns(); err != nil {
 		return nil, errors.Join(err, rules.Close())
 	}
 	b.adopted = len(rules.Counters()) > 0
+	b.seeHeld()
+	b.inherited = b.takings
 	for _, r := range rules.Rules() {
 		b.there[r] = true
 	}
@@ -133,18 +143,15 @@ func (b *xdpBackend) Settle(context.Context) error {
 			}
 		}
 	}
-	b.held = b.rules.Attachments()
-	return nil
+	b.seeHeld()
+	return b.trim()
 }
 
 func (b *xdpBackend) Read(ids []uint32, dst []Pair) error { return b.rules.Read(ids, dst) }
 
 // source says where a flow is counted: on the interfaces that it asks for and that are there.
 func (b *xdpBackend) source(f flow.Flow) dataplane.Source {
-	hook := xdp.HookIngress
-	if f.Direction == flow.Egress {
-		hook = xdp.HookEgress
-	}
+	hook := hookOf(f)
 	var devices, modes []string
 	for _, a := range b.held {
 		if a.Hook == hook && (f.Interface == "" || f.Interface == a.Interface) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -13,17 +14,28 @@ import (
 func (b *xdpBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.installOver(flows, true)
+}
+
+// Carry implements carrier.
+func (b *xdpBackend) Carry(_ context.Context, flows []Placed) ([]Installed, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.installOver(flows, false)
+}
+
+func (b *xdpBackend) installOver(flows []Placed, serve bool) ([]Installed, error) {
 	owners := make([]string, len(flows))
 	for i, f := range flows {
 		owners[i] = owner(f.Flow)
 	}
 	order := b.places(owners)
-	out, err := b.install(flows, owners, order)
+	out, err := b.install(flows, owners, order, serve)
 	if errors.Is(err, xdp.ErrFull) && !b.settled && b.adopted {
 		if err := b.dropUnasked(owners); err != nil {
 			return nil, err
 		}
-		out, err = b.install(flows, owners, order)
+		out, err = b.install(flows, owners, order, serve)
 	}
 	return out, err
 }
@@ -81,7 +93,7 @@ func (b *xdpBackend) dropUnasked(owners []string) error {
 }
 
 // install counts all of flows or none.
-func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32) (_ []Installed, err error) {
+func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, serve bool) (_ []Installed, err error) {
 	var fresh []uint32   // counters
 	var added []xdp.Rule // that are in the tables
 	defer func() {
@@ -93,16 +105,15 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32) (_
 	var missing []xdp.Rule
 	seen := make(map[xdp.Rule]bool)
 	for i, f := range flows {
-		x := &xdpFlow{owner: owners[i]}
+		x := &xdpFlow{owner: owners[i], order: order[i]}
 		if x.counter, err = b.rules.AllocCounter(x.owner); err != nil {
 			return nil, fmt.Errorf("flow %q: allocating a counter: %w", f.Name, translate(err))
 		}
 		if !x.counter.Adopted {
 			fresh = append(fresh, x.counter.ID)
 		}
-		f.Order = order[i]
-		if x.rules, err = compile(f, x.counter.ID, b.rules.Port); err != nil {
-			return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+		if x.rules, err = b.compile(f, x, serve); err != nil {
+			return nil, err
 		}
 		for _, r := range x.rules {
 			if !b.there[r] && !seen[r] {
@@ -119,16 +130,108 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32) (_
 	for _, r := range added {
 		b.there[r] = true
 	}
-	if err := b.attach(flows); err != nil {
-		return nil, err
+	if serve {
+		if err := b.serve(flows, all); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]Installed, len(flows))
 	for i, f := range flows {
 		x := all[i]
 		b.flows[f.Name] = x
-		out[i] = Installed{ID: x.counter.ID, Cookie: x.counter.Cookie, Basis: "l2", Source: b.source(f.Flow)}
+		out[i] = Installed{
+			ID: x.counter.ID, Cookie: x.counter.Cookie, Basis: "l2", Source: b.source(f.Flow),
+			Gap: x.counter.Adopted && b.stretch(f.Flow) > b.inherited,
+		}
 	}
 	return out, nil
+}
+
+// compile makes the rules of a flow. One that drops only counts while nobody needs its
+// counts: what counts it elsewhere drops. Rules that a dead process left stay
+// as they are until Serve.
+func (b *xdpBackend) compile(f Placed, x *xdpFlow, serve bool) ([]xdp.Rule, error) {
+	f.Order = x.order
+	rules, err := compile(f, x.counter.ID, b.rules.Port)
+	if err != nil {
+		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+	}
+	for i := range rules {
+		if !serve && rules[i].Drop && !b.there[rules[i]] {
+			rules[i].Drop = false
+		}
+	}
+	return rules, nil
+}
+
+// Serve implements carrier.
+func (b *xdpBackend) Serve(_ context.Context, flows []Placed, on bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known, all := make([]Placed, 0, len(flows)), make([]*xdpFlow, 0, len(flows))
+	for _, f := range flows {
+		if x := b.flows[f.Name]; x != nil && x.served != on {
+			known, all = append(known, f), append(all, x)
+		}
+	}
+	if on {
+		return b.serve(known, all)
+	}
+	var errs []error
+	for i, f := range known {
+		all[i].served = false
+		b.need(f.Flow, -1)
+		errs = append(errs, b.act(f, all[i], false))
+	}
+	return errors.Join(append(errs, b.trim())...)
+}
+
+// serve takes the hooks that the flows need. On error nobody needs more than before.
+func (b *xdpBackend) serve(flows []Placed, all []*xdpFlow) error {
+	for i, f := range flows {
+		all[i].served = true
+		b.need(f.Flow, 1)
+	}
+	err := b.attach()
+	for i, f := range flows {
+		if err == nil {
+			err = b.act(f, all[i], true)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	for i, f := range flows {
+		all[i].served = false
+		b.need(f.Flow, -1)
+	}
+	return errors.Join(err, b.trim())
+}
+
+// act makes the rules of a flow do what it asks for, or only count.
+func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
+	if f.Action != flow.Drop || len(x.rules) > 0 && x.rules[0].Drop == served {
+		return nil
+	}
+	f.Order = x.order
+	if !served {
+		f.Action = flow.Count
+	}
+	rules, err := compile(f, x.counter.ID, b.rules.Port)
+	if err != nil {
+		return fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+	}
+	if err := b.drop(x.rules); err != nil {
+		return err
+	}
+	if err := b.rules.Add(rules...); err != nil {
+		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, translate(err))
+	}
+	for _, r := range rules {
+		b.there[r] = true
+	}
+	x.rules = rules
+	return nil
 }
 
 // drop takes rules out of the tables.
@@ -168,7 +271,13 @@ func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
 		return err
 	}
 	for _, f := range flows {
+		if x := b.flows[f.Name]; x != nil && x.served {
+			b.need(f.Flow, -1)
+		}
 		delete(b.flows, f.Name)
+	}
+	if err := b.trim(); err != nil {
+		b.log.Error("letting go of hooks that nobody needs", "err", err)
 	}
 	if err := b.free(counters); err != nil {
 		b.log.Error("giving counters back", "err", err)

@@ -4,70 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
 // lookPeriod is how often hooks are looked at although no link has changed: a program can be
 // detached by force, and a hook that another program holds can become free.
 const lookPeriod = 2 * time.Second
-
-// attach takes the hooks that the flows need and that are not taken yet, on every interface.
-func (b *xdpBackend) attach(flows []Placed) error {
-	want := b.hooks
-	for _, f := range flows {
-		want.Ingress = want.Ingress || f.Direction == flow.Ingress
-		want.Egress = want.Egress || f.Direction == flow.Egress
-	}
-	if want == b.hooks {
-		return nil
-	}
-	for _, i := range b.cfg.Interfaces {
-		err := b.attachTo(i, want)
-		switch {
-		case err == nil:
-			delete(b.missing, i.Name)
-		case errors.Is(err, xdp.ErrNotFound) && (b.adopted || b.settled):
-			// It was there when the pins were made, or at the start: it may come
-			// back, and counting elsewhere must not wait for it.
-			b.letGo(i.Name, err)
-		default:
-			return err
-		}
-	}
-	b.hooks = want
-	return nil
-}
-
-// attachTo takes hooks of one interface. What it holds already stays as it is.
-func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
-	o.Mode = map[string]xdp.Mode{"native": xdp.ModeNative, "generic": xdp.ModeGeneric}[i.Mode]
-	err := b.ns.do(func() error {
-		done, err := b.rules.Attach(i.Name, o)
-		for _, a := range done {
-			if len(a.Rejected) > 0 {
-				b.rejected[i.Name] = errors.Join(a.Rejected...)
-			}
-		}
-		return err
-	})
-	b.held = b.rules.Attachments()
-	return translate(err) // it names the interface, the hook and the mode
-}
-
-// letGo notes why an interface is not counted on, and takes the programs off
-// the one that had its name: under another name nobody asked to count on it.
-func (b *xdpBackend) letGo(name string, why error) {
-	b.missing[name] = why
-	if err := b.rules.Detach(name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-		b.log.Warn("letting go of a link that went", "interface", name, "err", err)
-	}
-	b.held = b.rules.Attachments()
-}
 
 // watch follows the links until Close.
 func (b *xdpBackend) watch() error {
@@ -154,7 +99,7 @@ func (b *xdpBackend) lookAll(all bool) {
 	if b.closed {
 		return
 	}
-	b.held = b.rules.Attachments()
+	b.seeHeld()
 	for _, i := range b.cfg.Interfaces {
 		if all || b.missing[i.Name] != nil || !b.whole(i.Name) {
 			b.look(i, "is not there")
@@ -162,22 +107,15 @@ func (b *xdpBackend) lookAll(all bool) {
 	}
 }
 
-// whole says whether every hook that is wanted on an interface is held.
-func (b *xdpBackend) whole(name string) bool {
-	has := func(h xdp.Hook) bool {
-		return slices.ContainsFunc(b.held, func(a xdp.Attachment) bool { return a.Interface == name && a.Hook == h })
-	}
-	return (!b.hooks.Ingress || has(xdp.HookIngress)) && (!b.hooks.Egress || has(xdp.HookEgress))
-}
-
 // look attaches to an interface that is there, and lets go of one that is not. how says what
 // happened to it in that case.
 func (b *xdpBackend) look(i dataplane.Interface, how string) {
-	if b.closed || b.hooks == (xdp.AttachOptions{}) {
+	want := b.want(i.Name)
+	if b.closed || want == (xdp.AttachOptions{}) {
 		return
 	}
 	was, lacked := b.missing[i.Name], !b.whole(i.Name)
-	err := b.attachTo(i, b.hooks)
+	err := b.attachTo(i, want)
 	switch {
 	case err == nil:
 		delete(b.missing, i.Name)

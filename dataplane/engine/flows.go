@@ -180,7 +180,7 @@ func (e *Engine) entry(f flow.Flow, in Installed) (shm.Handle, Pair, error) {
 		same := old.Text == identity(f) || old.Continuity.Cookie == in.Cookie // a long text is cut
 		if same {
 			var err error
-			if past, err = e.carryOn(old, in.Cookie); err != nil {
+			if past, err = e.carryOn(old, in); err != nil {
 				return old.Handle, Pair{}, err
 			}
 		}
@@ -208,14 +208,17 @@ func (e *Engine) entry(f flow.Flow, in Installed) (shm.Handle, Pair, error) {
 // carryOn is the past of an entry: its own when its cookie still names the
 // counter, which then has missed nothing, else the last published total, and
 // one more discontinuity.
-func (e *Engine) carryOn(old shm.Entry, cookie uint64) (shm.Continuity, error) {
+func (e *Engine) carryOn(old shm.Entry, in Installed) (shm.Continuity, error) {
 	c := old.Continuity
-	if c.Cookie == cookie {
+	if c.Cookie == in.Cookie {
+		if in.Gap {
+			c.Discontinuities++
+		}
 		return c, nil
 	}
 	last, err := e.writer.Last(old.Handle)
 	return shm.Continuity{
-		Cookie: cookie, BasePackets: last.Packets, BaseBytes: last.Bytes, Discontinuities: c.Discontinuities + 1,
+		Cookie: in.Cookie, BasePackets: last.Packets, BaseBytes: last.Bytes, Discontinuities: c.Discontinuities + 1,
 	}, err
 }
 

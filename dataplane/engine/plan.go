@@ -21,6 +21,7 @@ type plan struct {
 	blocks   []blockPlan
 	records  map[uint32]*feed // by index
 	pairs    []Pair           // scratch of one block
+	sampled  []int64          // scratch of one block
 
 	tracked                    []tracked // by index: whose history is kept
 	nextHistory, historyPeriod int64
@@ -43,6 +44,7 @@ type blockPlan struct {
 // parallel, in the order of the rows.
 type feed struct {
 	backend Backend
+	timed   timed    // the same, where it samples each value on its own; else nil
 	ids     []uint32 // as the backend calls them
 	at      []uint8  // row
 	base    []Pair   // what the total had reached before this source
@@ -57,7 +59,13 @@ func newPlan(counters, records int, history time.Duration) *plan {
 		blocks:   make([]blockPlan, (counters+blockSize-1)/blockSize),
 		records:  make(map[uint32]*feed),
 		pairs:    make([]Pair, blockSize),
+		sampled:  make([]int64, blockSize),
 	}
+}
+
+func newFeed(b Backend) feed {
+	t, _ := b.(timed)
+	return feed{backend: b, timed: t}
 }
 
 // restore makes v the value that the block publishes for index until set names a source.
@@ -75,10 +83,17 @@ func (p *plan) set(h shm.Handle, b Backend, id uint32, base Pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	index := h.Index
-	p.unset(index)
 	p.tracked[index] = tracked{handle: h, seen: base.Packets}
+	p.feed(index, b, id, base)
+}
+
+// feed makes counter id of b what index is read from. It is called with mu held.
+func (p *plan) feed(index uint32, b Backend, id uint32, base Pair) {
+	p.unset(index)
 	if index >= p.counters {
-		p.records[index] = &feed{backend: b, ids: []uint32{id}, base: []Pair{base}}
+		f := newFeed(b)
+		f.ids, f.base = []uint32{id}, []Pair{base}
+		p.records[index] = &f
 		return
 	}
 	bp := &p.blocks[index/blockSize]
@@ -124,7 +139,7 @@ func (bp *blockPlan) feedOf(b Backend) *feed {
 			return &bp.feeds[i]
 		}
 	}
-	bp.feeds = append(bp.feeds, feed{backend: b})
+	bp.feeds = append(bp.feeds, newFeed(b))
 	return &bp.feeds[len(bp.feeds)-1]
 }
 
@@ -155,11 +170,15 @@ func (p *plan) cycle(w publisher, now int64) error {
 			}
 			live = true
 			pairs := p.pairs[:len(f.ids)]
-			if err := f.backend.Read(f.ids, pairs); err != nil {
+			if err := f.read(pairs, p.sampled); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.backend.Name(), err))
 				continue
 			}
-			bp.fill(f, pairs, now)
+			if f.timed != nil {
+				bp.fillTimed(f, pairs, p.sampled)
+			} else {
+				bp.fill(f, pairs, now)
+			}
 		}
 		if live {
 			w.PublishBlock(b, &bp.rows)
@@ -167,11 +186,15 @@ func (p *plan) cycle(w publisher, now int64) error {
 	}
 	for index, f := range p.records {
 		pairs := p.pairs[:1]
-		if err := f.backend.Read(f.ids, pairs); err != nil {
+		p.sampled[0] = now
+		if err := f.read(pairs, p.sampled); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("reading record %d from %s: %w", index, f.backend.Name(), err))
 			continue
 		}
-		v := shm.Value{Packets: f.base[0].Packets + pairs[0].Packets, Bytes: f.base[0].Bytes + pairs[0].Bytes, SampledAt: now}
+		v := total(f.base[0], pairs[0], p.sampled[0])
+		if f.timed != nil && !newer(v, p.tracked[index].now) {
+			continue
+		}
 		p.tracked[index].now = v
 		w.PublishRecord(index, v)
 	}
@@ -222,8 +245,6 @@ func (bp *blockPlan) fill(f *feed, pairs []Pair, now int64) {
 	}
 	at, base := f.at[:len(pairs)], f.base[:len(pairs)]
 	for j := range pairs {
-		bp.rows[at[j]%blockSize] = shm.Value{
-			Packets: base[j].Packets + pairs[j].Packets, Bytes: base[j].Bytes + pairs[j].Bytes, SampledAt: now,
-		}
+		bp.rows[at[j]%blockSize] = total(base[j], pairs[j], now)
 	}
 }
