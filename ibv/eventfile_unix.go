@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -17,6 +18,7 @@ type eventFile struct {
 	file   *os.File
 	raw    syscall.RawConn
 	one    sync.Mutex // waiters take turns: they share the deadline
+	ended  atomic.Bool
 }
 
 func newEventFile(fd int, device string) (*eventFile, error) {
@@ -51,7 +53,7 @@ again:
 		return fmt.Errorf("%s: waiting for an event: %w", f.device, context.Cause(ctx))
 	}
 	if err := f.file.SetReadDeadline(time.Time{}); err != nil {
-		return f.closed(err)
+		return f.failed(err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = f.file.SetReadDeadline(time.Unix(1, 0)) })
 	var got error
@@ -69,11 +71,12 @@ again:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		goto again // for this ctx, or set late by the waiter before
 	}
-	return f.closed(err)
+	return f.failed(err)
 }
 
-func (f *eventFile) closed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
+// failed tells a closed file, for which the runtime's error has no name, from others.
+func (f *eventFile) failed(err error) error {
+	if f.ended.Load() {
 		err = ErrClosed
 	}
 	return fmt.Errorf("%s: waiting for an event: %w", f.device, err)
@@ -83,6 +86,7 @@ func (f *eventFile) closed(err error) error {
 // could not be had.
 func (f *eventFile) close() {
 	if f != nil {
+		f.ended.Store(true)
 		_ = f.file.Close() // a duplicate, only read from
 	}
 }

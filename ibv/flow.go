@@ -1,5 +1,7 @@
 package ibv
 
+import "fmt"
+
 // FlowAttrType is enum ibv_flow_attr_type.
 type FlowAttrType uint32
 
@@ -56,7 +58,14 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 			return 0, err
 		}
 		h, errno := q.ctx.lib.v.createFlow(q.h, blob)
-		return h, q.ctx.err("ibv_create_flow", errno)
+		if errno == 0 {
+			return h, nil
+		}
+		err = q.ctx.err("ibv_create_flow", errno)
+		if why := a.Check(); why != nil { // a bare EINVAL says little
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+		return 0, err
 	}, parents...)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,71 @@
+package ibv
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestCheckModify holds the table to the examples of ibv_modify_qp(3) and to its sense:
+// what is needed and left out is named.
+func TestCheckModify(t *testing.T) {
+	const rcRTR = QPAttrState | QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer
+	for _, c := range []struct {
+		name     string
+		typ      QPType
+		from, to QPState
+		mask     QPAttrMask
+		want     string // in the error; "": allowed
+	}{
+		{"raw to INIT", QPTRawPacket, QPSReset, QPSInit, QPAttrState | QPAttrPort, ""},
+		{"raw to INIT without a port", QPTRawPacket, QPSReset, QPSInit, QPAttrState, "lacking IBV_QP_PORT"},
+		{"raw to RTR", QPTRawPacket, QPSInit, QPSRTR, QPAttrState, ""},
+		{"raw skipping INIT", QPTRawPacket, QPSReset, QPSRTR, QPAttrState, "no such transition"},
+		{"UD to INIT", QPTUD, QPSReset, QPSInit, QPAttrState | QPAttrPKeyIndex | QPAttrPort | QPAttrQKey, ""},
+		{"UD to INIT without a Q_Key", QPTUD, QPSReset, QPSInit, QPAttrState | QPAttrPKeyIndex | QPAttrPort, "lacking IBV_QP_QKEY"},
+		{"UD to RTS", QPTUD, QPSRTR, QPSRTS, QPAttrState | QPAttrSQPSN, ""},
+		{"RC to RTR", QPTRC, QPSInit, QPSRTR, rcRTR, ""},
+		{"RC to RTR without a peer", QPTRC, QPSInit, QPSRTR, rcRTR &^ QPAttrDestQPN &^ QPAttrAV, "lacking IBV_QP_AV|IBV_QP_DEST_QPN"},
+		{"RC to RTR with a Q_Key", QPTRC, QPSInit, QPSRTR, rcRTR | QPAttrQKey, "IBV_QP_QKEY cannot be set"},
+		{"RC has no SQE", QPTRC, QPSSQE, QPSRTS, QPAttrState, "no such transition"},
+		{"UD leaves SQE", QPTUD, QPSSQE, QPSRTS, QPAttrState, ""},
+		{"RTS drains", QPTRC, QPSRTS, QPSSQD, QPAttrState | QPAttrEnSQDAsyncNotify, ""},
+		{"anything resets", QPTRC, QPSErr, QPSReset, QPAttrState, ""},
+		{"anything errs", QPTUD, QPSRTS, QPSErr, QPAttrState, ""},
+		{"with nothing beside", QPTUD, QPSRTS, QPSErr, QPAttrState | QPAttrQKey, "IBV_QP_QKEY cannot be set"},
+		{"an unknown type", 99, QPSReset, QPSInit, QPAttrState, "QP type 99"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := CheckModify(c.typ, c.from, c.to, c.mask)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, errInvalid)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestEveryStateIsReached: from RESET by what the table allows, and back.
+func TestEveryStateIsReached(t *testing.T) {
+	for typ, moves := range transitions {
+		reached := map[QPState]bool{QPSReset: true, QPSErr: true}
+		for range moves {
+			for _, m := range moves {
+				reached[m.to] = reached[m.to] || reached[m.from]
+			}
+		}
+		want := []QPState{QPSInit, QPSRTR, QPSRTS}
+		if typ != QPTRawPacket {
+			want = append(want, QPSSQD)
+		}
+		for _, s := range want {
+			if !reached[s] {
+				t.Errorf("%v never gets to %v", typ, s)
+			}
+		}
+		for _, m := range moves {
+			if m.need&m.may != 0 || m.need&QPAttrState != 0 {
+				t.Errorf("%v, %v to %v: a mask is both needed and optional", typ, m.from, m.to)
+			}
+		}
+	}
+}
