@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,7 +18,7 @@ type demoCmd struct {
 	outputFlag
 	Seconds  int          `help:"How long traffic is sent at full speed." default:"5" placeholder:"N"`
 	Mode     string       `help:"Where XDP programs run: ${enum}. Both is one interface each." enum:"both,native,generic" default:"both"`
-	Backend  string       `help:"What counts: ${enum}." enum:"xdp" default:"xdp"`
+	Backend  string       `help:"What counts: ${enum}. Rdma is over a software NIC, with XDP beside it." enum:"xdp,rdma" default:"xdp"`
 	Instance instanceName `help:"The instance. Default: a unique one, removed at the end." placeholder:"NAME"`
 	Plugin   string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, or in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
 }
@@ -24,6 +26,8 @@ type demoCmd struct {
 // Help is shown by demo --help.
 func (*demoCmd) Help() string {
 	return `Makes two network namespaces and veth pairs between them, starts the plugin, sends UDP, TCP, ICMP, VLAN, QinQ, VXLAN, GRE and fragmented traffic over IPv4 and IPv6, and compares flow by flow what the kernel took from the senders with what the mirror shows. Everything is gone afterwards. Needs root.
+
+With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the software libibverbs and libmlx5 that "make build" leaves in ibvtest/ beside flowtally. They see the same packets as XDP, which counts them too, in an instance of its own; what is shown is how flowtally drives libibverbs, not what a card does.
 
 Exit code 1 when any count differs.`
 }
@@ -33,9 +37,19 @@ func (c *demoCmd) Run(env *Env) error {
 	if c.Seconds < 1 {
 		return usagef("--seconds %d: at least 1", c.Seconds)
 	}
+	if c.Backend == "rdma" && c.Mode != string(demo.Both) {
+		return usagef("--mode %s: with --backend rdma there is one interface, whose XDP programs are native", c.Mode)
+	}
 	path, err := findPlugin(c.Plugin)
 	if err != nil {
 		return withHint(err, "make build, or --plugin PATH")
+	}
+	var rdma dataplane.RDMAConfig
+	if c.Backend == "rdma" {
+		if rdma, err = softwareRDMA(); err != nil {
+			return err
+		}
+		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
 	}
 	if err := isolate(); err != nil {
 		return err
@@ -44,9 +58,11 @@ func (c *demoCmd) Run(env *Env) error {
 	rep, err := demo.Run(env.Context, demo.Options{
 		For:      screen.total,
 		Mode:     demo.Mode(c.Mode),
+		Backend:  c.Backend,
+		RDMA:     rdma,
 		Instance: string(c.Instance),
-		Launch: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
-			return plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Logger: env.Logger})
+		Launch: func(ctx context.Context, cfg dataplane.Config, vars []string) (dataplane.Service, error) {
+			return plugin.Launch(ctx, plugin.Options{Path: path, Env: vars, Config: cfg, Logger: env.Logger})
 		},
 		Progress: screen.show,
 		Logger:   env.Logger,
@@ -66,8 +82,28 @@ func (c *demoCmd) Run(env *Env) error {
 	return err
 }
 
+// softwareRDMA names the libraries that stand in for a NIC: those beside this
+// program, where make build leaves them.
+func softwareRDMA() (dataplane.RDMAConfig, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return dataplane.RDMAConfig{}, fmt.Errorf("looking for the software RDMA library: %w", err)
+	}
+	dir := filepath.Join(filepath.Dir(self), "ibvtest")
+	rdma := dataplane.RDMAConfig{Library: filepath.Join(dir, "libibverbs.so.1"), MLX5: filepath.Join(dir, "libmlx5.so.1")}
+	for _, path := range []string{rdma.Library, rdma.MLX5} {
+		if _, err := os.Stat(path); err != nil {
+			return rdma, withHint(fmt.Errorf("demo: the software RDMA library is not there: %w", err), "install gcc, then: make build")
+		}
+	}
+	return rdma, nil
+}
+
 // renderDemo returns sent beside counted, flow by flow.
 func renderDemo(counts []demo.Count) string {
+	if len(counts) > 0 && counts[0].XDPPackets != nil {
+		return renderDemoBeside(counts)
+	}
 	t := table{heading: []string{"FLOW", ">SENT", ">COUNTED", ">SENT BYTES", ">COUNTED BYTES", ""}}
 	for _, c := range counts {
 		note := "exact"
@@ -79,12 +115,30 @@ func renderDemo(counts []demo.Count) string {
 	return t.render()
 }
 
+// renderDemoBeside is renderDemo with what XDP counted of the same traffic.
+func renderDemoBeside(counts []demo.Count) string {
+	t := table{heading: []string{"FLOW", ">SENT", ">RDMA", ">XDP", ">SENT BYTES", ">RDMA BYTES", ">XDP BYTES", "COUNTED BY", ""}}
+	for _, c := range counts {
+		note := "exact"
+		if !c.Exact() {
+			note = demoDifference(c)
+		}
+		t.add(c.Name, humanCount(c.SentPackets), humanCount(c.Packets), humanCount(*c.XDPPackets),
+			humanCount(c.SentBytes), humanCount(c.Bytes), humanCount(*c.XDPBytes), c.Source, note)
+	}
+	return t.render()
+}
+
 // demoDifference says by how much a flow differs.
 func demoDifference(c demo.Count) string {
 	if c.SentPackets == 0 {
 		return "nothing sent"
 	}
-	return fmt.Sprintf("%+d packets, %+d bytes", int64(c.Packets-c.SentPackets), int64(c.Bytes-c.SentBytes))
+	text := fmt.Sprintf("%+d packets, %+d bytes", int64(c.Packets-c.SentPackets), int64(c.Bytes-c.SentBytes))
+	if c.XDPPackets != nil {
+		text += fmt.Sprintf("; xdp %+d packets, %+d bytes", int64(*c.XDPPackets-c.SentPackets), int64(*c.XDPBytes-c.SentBytes))
+	}
+	return text
 }
 
 // demoVerdict is the last line.
@@ -99,6 +153,12 @@ func demoVerdict(r demo.Report) string {
 		}
 	}
 	sent := fmt.Sprintf("%s packets (%s) sent over %d flows", humanCount(sum.SentPackets), humanBytes(sum.SentBytes), len(r.Flows))
+	if r.SoftwareNIC {
+		sent += " to a NIC that is software"
+	}
+	if r.Exact && r.SoftwareNIC {
+		return sent + ": every one counted by rdma and by xdp, exactly once each, and every byte of it.\n"
+	}
 	if r.Exact {
 		return sent + ": every one counted, exactly once, and every byte of it.\n"
 	}

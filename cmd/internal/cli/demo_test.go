@@ -30,8 +30,27 @@ native/idle           0          0           0              0  nothing sent
 	}
 }
 
+func TestRenderDemoBeside(t *testing.T) {
+	seven, six, bytes := uint64(7), uint64(6), uint64(420)
+	counts := []demo.Count{
+		{Name: "rdma/web4", SentPackets: 7, Packets: 7, SentBytes: 420, Bytes: 420, XDPPackets: &seven, XDPBytes: &bytes, Source: "rdma:swnic0/devx"},
+		{Name: "rdma/dns", SentPackets: 7, Packets: 7, SentBytes: 420, Bytes: 420, XDPPackets: &six, XDPBytes: &bytes, Source: "rdma:swnic0/devx"},
+	}
+	want := `FLOW       SENT  RDMA  XDP  SENT BYTES  RDMA BYTES  XDP BYTES  COUNTED BY
+rdma/web4     7     7    7         420         420        420  rdma:swnic0/devx  exact
+rdma/dns      7     7    6         420         420        420  rdma:swnic0/devx  +0 packets, +0 bytes; xdp -1 packets, +0 bytes
+`
+	if got := renderDemo(counts); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	v := demoVerdict(demo.Report{Flows: counts[:1], Exact: true, Backend: "rdma", SoftwareNIC: true})
+	if !strings.Contains(v, "to a NIC that is software") || !strings.Contains(v, "by rdma and by xdp") {
+		t.Errorf("verdict %q", v)
+	}
+}
+
 func TestDemoUsage(t *testing.T) {
-	for _, args := range [][]string{{"demo", "--seconds", "0"}, {"demo", "--mode", "magic"}, {"demo", "--backend", "rdma"}} {
+	for _, args := range [][]string{{"demo", "--seconds", "0"}, {"demo", "--mode", "magic"}, {"demo", "--backend", "dpdk"}, {"demo", "--backend", "rdma", "--mode", "generic"}} {
 		var stdout, stderr bytes.Buffer
 		if code := Main(t.Context(), nil, &stdout, &stderr, args); code != exitUsage || stderr.Len() == 0 || stdout.Len() != 0 {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, &stdout, &stderr)

@@ -31,13 +31,19 @@ type Options struct {
 	For time.Duration
 	// Rate bounds each sender, in frames per second; 0 means as fast as it goes.
 	Rate int
-	// Mode of the XDP hook. Empty means Both.
+	// Mode of the XDP hook. Empty means Both. Not used with Backend "rdma".
 	Mode Mode
+	// Backend that counts: "xdp" (also when empty), or "rdma" over RDMA's libraries,
+	// with XDP counting the same traffic beside it.
+	Backend string
+	// RDMA names the software libraries that stand in for a NIC. Required with
+	// Backend "rdma".
+	RDMA dataplane.RDMAConfig
 	// Instance names the mirror and the pins; empty means a unique name.
 	Instance string
-	// Launch starts the instance in this process's network namespace. ctx
-	// bounds the launch alone.
-	Launch func(context.Context, dataplane.Config) (dataplane.Service, error)
+	// Launch starts an instance in this process's network namespace, with env
+	// added to its environment. ctx bounds the launch alone.
+	Launch func(ctx context.Context, cfg dataplane.Config, env []string) (dataplane.Service, error)
 	// Progress is called some times a second while traffic flows, from one
 	// goroutine. Optional.
 	Progress func(Progress)
@@ -61,11 +67,18 @@ type Count struct {
 	Packets     uint64 `json:"packets"`
 	SentBytes   uint64 `json:"sent_bytes"`
 	Bytes       uint64 `json:"bytes"`
+	// What XDP counted of the same traffic, where another backend is shown.
+	XDPPackets *uint64 `json:"xdp_packets,omitempty"`
+	XDPBytes   *uint64 `json:"xdp_bytes,omitempty"`
+	// Source that counted it, as the mirror names it.
+	Source string `json:"source,omitempty"`
 }
 
-// Exact says that what was sent was counted, and something was sent.
+// Exact says that what was sent was counted, by XDP beside too where it counts,
+// and that something was sent.
 func (c Count) Exact() bool {
-	return c.SentPackets > 0 && c.Packets == c.SentPackets && c.Bytes == c.SentBytes
+	return c.SentPackets > 0 && c.Packets == c.SentPackets && c.Bytes == c.SentBytes &&
+		(c.XDPPackets == nil || *c.XDPPackets == c.SentPackets && *c.XDPBytes == c.SentBytes)
 }
 
 // Report is the outcome, as it is printed.
@@ -73,6 +86,9 @@ type Report struct {
 	Schema int     `json:"schema"`
 	Flows  []Count `json:"flows"`
 	Exact  bool    `json:"exact"` // every flow is
+	// Backend and SoftwareNIC are of a demo with Backend "rdma": its NIC is a program.
+	Backend     string `json:"backend,omitempty"`
+	SoftwareNIC bool   `json:"software_nic,omitempty"`
 }
 
 func report(counts []Count) Report {

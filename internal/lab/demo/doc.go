@@ -8,6 +8,11 @@
 // socket where the frames leave). Counted is read from the mirror as any
 // reader would; no map and no call to the plugin is looked at.
 //
+// With Options.Backend "rdma" the flow tables of an RDMA NIC count, over a NIC that is a
+// program: the software libibverbs and libmlx5 of ibv/ibvtest, which look at the packets of
+// the near end. A second instance counts the same traffic by XDP, so that there are
+// three columns that share nothing.
+//
 // The near ends of the pairs, where flowtally counts, are in the namespace of
 // the calling process: [Run] is meant for a process that lab.Isolate has moved into
 // one of its own, so that the plugin that it starts is there too. The far ends are

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -13,7 +14,9 @@ import (
 
 // link is one veth pair, the flows counted on its near end and what feeds them.
 type link struct {
+	name         string // prefix of its flows' names
 	mode         Mode
+	nic          bool // a NIC counts, and XDP beside it
 	near, far    *lab.End
 	near4, near6 netip.Addr // of the near end
 	far6         netip.Addr
@@ -32,8 +35,20 @@ const streamBytes = 16 << 20
 // refuse it, so that egress is sent well below what the driver takes.
 const egressRate = 20_000
 
-// build makes the namespaces, one link per mode, and its senders.
-func build(modes []Mode, rate int, cleanup *cleaner) ([]*link, error) {
+// nicRate bounds each sender to a NIC that is a program: one thread parses
+// every frame there, beside all that the kernel does with it.
+const nicRate = 25_000
+
+// build makes the namespaces, one link per XDP mode, or one for a NIC, and its senders.
+func build(o Options, cleanup *cleaner) ([]*link, error) {
+	kinds := []link{{name: "rdma", mode: Native, nic: true}}
+	rate := cmp.Or(o.Rate, nicRate)
+	if o.Backend != "rdma" {
+		kinds, rate = nil, o.Rate
+		for _, m := range o.Mode.modes() {
+			kinds = append(kinds, link{name: string(m), mode: m})
+		}
+	}
 	near, err := lab.CurrentNetns()
 	if err != nil {
 		return nil, err
@@ -45,17 +60,18 @@ func build(modes []Mode, rate int, cleanup *cleaner) ([]*link, error) {
 	}
 	cleanup.add(far.Close)
 	var links []*link
-	for i, mode := range modes {
-		pair, err := lab.NewPair(near, far, "ft-"+string(mode), "far-"+string(mode), lab.PairOptions{})
+	for i := range kinds {
+		l := &kinds[i]
+		pair, err := lab.NewPair(near, far, "ft-"+l.name, "far-"+l.name, lab.PairOptions{})
 		if err != nil {
 			return nil, err
 		}
 		cleanup.add(pair.Close)
-		l := &link{mode: mode, near: pair.A, far: pair.B, observed: map[string]lab.Tally{}}
+		l.near, l.far, l.observed = pair.A, pair.B, map[string]lab.Tally{}
 		if err := l.address(byte(i + 1)); err != nil {
 			return nil, err
 		}
-		if err := l.load(2/len(modes), rate, cleanup); err != nil {
+		if err := l.load(2/len(kinds), rate, cleanup); err != nil {
 			return nil, err
 		}
 		links = append(links, l)
@@ -93,11 +109,15 @@ func (l *link) address(n byte) error {
 // load declares the flows and opens the senders: that many at the given rate from
 // the far end, and one at a modest rate from the near end.
 func (l *link) load(senders, rate int, cleanup *cleaner) error {
-	in, inStreams, err := declare(string(l.mode), l.near.Name, flow.Ingress, ingress())
+	received, sent := ingress(), egress()
+	if l.nic {
+		received, sent = forNIC(received), forNIC(sent)
+	}
+	in, inStreams, err := declare(l.name, l.near.Name, flow.Ingress, received)
 	if err != nil {
 		return err
 	}
-	out, outStreams, err := declare(string(l.mode), l.near.Name, flow.Egress, egress())
+	out, outStreams, err := declare(l.name, l.near.Name, flow.Egress, sent)
 	if err != nil {
 		return err
 	}
@@ -139,7 +159,7 @@ func (l *link) stream(ctx context.Context) error {
 		cancel()
 		seen, stopErr := o.Stop()
 		l.mu.Lock()
-		l.observed[string(l.mode)+"/"+s.name] = seen
+		l.observed[l.name+"/"+s.name] = seen
 		l.mu.Unlock()
 		if err == nil {
 			err = stopErr

@@ -18,6 +18,7 @@ type mirror struct {
 	r       *shm.Reader
 	names   []string
 	handles []shm.Handle
+	sources map[string]string // by name, as they were at the start
 }
 
 func openMirror(path string, flows []flow.Flow) (*mirror, error) {
@@ -25,14 +26,20 @@ func openMirror(path string, flows []flow.Flow) (*mirror, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the mirror: %w", err)
 	}
-	m := &mirror{r: r}
+	m := &mirror{r: r, sources: map[string]string{}}
 	for _, f := range flows {
 		h, err := r.Lookup(f.Name)
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("looking up %s in the mirror: %w", f.Name, err)
 		}
+		e, err := r.Entry(h)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("reading the entry of %s in the mirror: %w", f.Name, err)
+		}
 		m.names, m.handles = append(m.names, f.Name), append(m.handles, h)
+		m.sources[f.Name] = e.Source
 	}
 	return m, nil
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // Run sets everything up, sends, compares and cleans up. When ctx ends early
@@ -30,45 +30,22 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := unused(o.Instance); err != nil {
-		return Report{}, err
-	}
 	cleanup := &cleaner{}
 	defer func() { err = errors.Join(err, cleanup.run()) }()
 
-	links, err := build(o.Mode.modes(), o.Rate, cleanup)
+	links, err := build(o, cleanup)
 	if err != nil {
 		return Report{}, err
 	}
-	cfg := dataplane.Config{Instance: o.Instance, Backend: "xdp"}
-	for _, l := range links {
-		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: l.near.Name, Mode: string(l.mode)})
-		cfg.Flows = append(cfg.Flows, l.flows...)
+	r := &run{o: o, links: links, start: time.Now()}
+	for _, in := range instances(o, links) {
+		if err := r.launch(ctx, in, cleanup); err != nil {
+			return Report{}, err
+		}
 	}
-	o.Logger.Info("starting the plugin", "instance", o.Instance, "interfaces", len(links), "flows", len(cfg.Flows))
-	cleanup.add(func() error { return Sweep(o.Instance) }) // also after a launch that failed half way
-	svc, err := o.Launch(ctx, cfg)
-	if err != nil {
-		return Report{}, err
-	}
-	cleanup.add(svc.Close)
-	if err := checkPlacement(ctx, svc, links); err != nil {
-		return Report{}, err
-	}
-	info, err := svc.Info(ctx)
-	if err != nil {
-		return Report{}, fmt.Errorf("asking the instance for its mirror: %w", err)
-	}
-	mirror, err := openMirror(info.Mirror, cfg.Flows)
-	if err != nil {
-		return Report{}, err
-	}
-	cleanup.add(mirror.close)
-
-	r := &run{o: o, links: links, mirror: mirror, start: time.Now()}
 	r.setPhase("starting")
 	if o.Progress != nil {
-		defer r.show(info.Mirror)()
+		defer r.show(r.mirrors[0].r.Path())()
 	}
 	if err := r.send(ctx); err != nil {
 		return Report{}, err
@@ -77,19 +54,25 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	// A canceled context must not keep the last poll cycle from being awaited.
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if err := mirror.settle(wait); err != nil {
-		return Report{}, err
+	for _, m := range r.mirrors {
+		if err := m.settle(wait); err != nil {
+			return Report{}, err
+		}
 	}
 	counts, err := r.counts()
-	return report(counts), err
+	rep := report(counts)
+	if o.Backend == "rdma" {
+		rep.Backend, rep.SoftwareNIC = "rdma", true
+	}
+	return rep, err
 }
 
 // run is the state of one Run while traffic flows.
 type run struct {
-	o      Options
-	links  []*link
-	mirror *mirror
-	start  time.Time
+	o       Options
+	links   []*link
+	mirrors []*mirror // of the backend that is shown, and of XDP beside it
+	start   time.Time
 
 	mu    sync.Mutex
 	phase string
@@ -168,44 +151,34 @@ func (r *run) send(ctx context.Context) error {
 
 // counts puts the sent beside the counted, in the order of the flows.
 func (r *run) counts() ([]Count, error) {
-	values, err := r.mirror.values()
+	values, err := r.mirrors[0].values()
 	if err != nil {
 		return nil, err
+	}
+	var beside map[string]shm.Value
+	if len(r.mirrors) > 1 {
+		if beside, err = r.mirrors[1].values(); err != nil {
+			return nil, err
+		}
 	}
 	var counts []Count
 	for _, l := range r.links {
 		sent := l.sent()
 		for _, f := range l.flows {
 			v := values[f.Name]
-			counts = append(counts, Count{
+			c := Count{
 				Name:        f.Name,
 				SentPackets: sent[f.Name].Packets, SentBytes: sent[f.Name].Bytes,
 				Packets: v.Packets, Bytes: v.Bytes,
-			})
+			}
+			if beside != nil {
+				x := beside[f.Name]
+				c.XDPPackets, c.XDPBytes, c.Source = &x.Packets, &x.Bytes, r.mirrors[0].sources[f.Name]
+			}
+			counts = append(counts, c)
 		}
 	}
 	return counts, nil
-}
-
-// checkPlacement refuses to demonstrate anything but what was asked for.
-func checkPlacement(ctx context.Context, svc dataplane.Service, links []*link) error {
-	placements, err := svc.Placements(ctx)
-	if err != nil {
-		return fmt.Errorf("asking the instance where its flows are counted: %w", err)
-	}
-	for _, l := range links {
-		for _, f := range l.flows {
-			i := slices.IndexFunc(placements, func(p dataplane.Placement) bool { return p.Flow.Name == f.Name })
-			if i < 0 {
-				return fmt.Errorf("flow %s: the instance does not have it", f.Name)
-			}
-			src := placements[i].Source
-			if src.Backend != "xdp" || f.Direction == flow.Ingress && src.Mode != string(l.mode) {
-				return fmt.Errorf("flow %s: counted by %q in mode %q, not by xdp in mode %s", f.Name, src.Backend, src.Mode, l.mode)
-			}
-		}
-	}
-	return nil
 }
 
 func pinDir(instance string) string { return filepath.Join("/sys/fs/bpf/flowtally", instance) }

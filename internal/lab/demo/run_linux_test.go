@@ -14,7 +14,7 @@ import (
 
 // An instance that is there already is left alone, whatever happens.
 func TestExistingInstanceIsLeftAlone(t *testing.T) {
-	need.Root(t)
+	need.Netns(t)
 	name := lab.Unique("demo-test-")
 	path := mirrorPath(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -24,7 +24,7 @@ func TestExistingInstanceIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(path) })
-	_, err := Run(t.Context(), Options{Instance: name, Launch: func(context.Context, dataplane.Config) (dataplane.Service, error) {
+	_, err := Run(t.Context(), Options{Instance: name, Launch: func(context.Context, dataplane.Config, []string) (dataplane.Service, error) {
 		t.Error("an instance was launched")
 		return nil, errors.New("no")
 	}})
@@ -40,7 +40,7 @@ func TestExistingInstanceIsLeftAlone(t *testing.T) {
 func TestFailedLaunch(t *testing.T) {
 	need.Netns(t)
 	refused := errors.New("refused")
-	_, err := Run(t.Context(), Options{Launch: func(_ context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+	_, err := Run(t.Context(), Options{Launch: func(_ context.Context, cfg dataplane.Config, _ []string) (dataplane.Service, error) {
 		if len(cfg.Interfaces) != 2 || len(cfg.Flows) < 24 {
 			t.Errorf("asked to count %d flows on %d interfaces", len(cfg.Flows), len(cfg.Interfaces))
 		}

@@ -49,7 +49,11 @@ func TestTraffic(t *testing.T) {
 // all others that match it: the plain matcher says so.
 func TestFramesBelongToTheirFlows(t *testing.T) {
 	overlaps := 0
-	for d, items := range map[flow.Direction][]traffic{flow.Ingress: ingress(), flow.Egress: egress()} {
+	for _, set := range []struct {
+		d     flow.Direction
+		items []traffic
+	}{{flow.Ingress, ingress()}, {flow.Egress, egress()}, {flow.Ingress, forNIC(ingress())}, {flow.Egress, forNIC(egress())}} {
+		d, items := set.d, set.items
 		flows, streams, err := declare("native", "eth0", d, items)
 		if err != nil {
 			t.Fatal(err)
@@ -99,6 +103,22 @@ func TestReport(t *testing.T) {
 	got, err := json.Marshal(report([]Count{same}))
 	if err != nil {
 		t.Fatal(err)
+	}
+	x, y := uint64(2), uint64(119)
+	beside := same
+	beside.XDPPackets, beside.XDPBytes, beside.Source = &x, &y, "rdma:swnic0/devx"
+	if beside.Exact() {
+		t.Error("XDP beside counted a byte less, and the count is exact")
+	}
+	if y++; !beside.Exact() {
+		t.Error("all three agree, and the count is not exact")
+	}
+	wide, err := json.Marshal(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"name":"a","sent_packets":2,"packets":2,"sent_bytes":120,"bytes":120,"xdp_packets":2,"xdp_bytes":120,"source":"rdma:swnic0/devx"}`; string(wide) != want {
+		t.Errorf("JSON\n got %s\nwant %s", wide, want)
 	}
 	want := `{"schema":1,"flows":[{"name":"a","sent_packets":2,"packets":2,"sent_bytes":120,"bytes":120}],"exact":true}`
 	if string(got) != want {

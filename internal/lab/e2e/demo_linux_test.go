@@ -65,7 +65,7 @@ func TestDemoSeesADifference(t *testing.T) {
 	path := binary(t, "flowtally-plugin")
 	rep, err := demo.Run(t.Context(), demo.Options{
 		For: time.Second, Mode: demo.Native,
-		Launch: func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error) {
+		Launch: func(ctx context.Context, cfg dataplane.Config, _ []string) (dataplane.Service, error) {
 			for i := range cfg.Flows {
 				if cfg.Flows[i].Name == victim {
 					cfg.Flows[i].Match = match(t, "ipv4 src 10.0.0.0/9 dst 192.0.2.10 udp dport 53") // in place of /8
