@@ -10,7 +10,8 @@
  *	read COUNTER                               packets bytes
  *	clear COUNTER                              the same, and back to 0
  *	stats                                      errno ingress egress frames drops cut rules
- *	count DIRECTION PACKETS BYTES FULL FRAME   without a nic: the rules of "rule", one frame
+ *	count DIRECTION FULL FRAME                 without a nic: one frame; cut, the counters that took it
+ *	fresh                                      without a nic: no rules, counters 0
  *	parse FULL FRAME                           cut KEY
  */
 #include <errno.h>
@@ -73,31 +74,51 @@ static int rule(const char *args)
 	return err;
 }
 
+/* The frame in memory of its own size, so that a sanitizer sees what is read behind it. */
+static uint8_t *frame_of(const char *hex, unsigned *len)
+{
+	uint8_t *frame;
+
+	*len = strlen(hex) / 2;
+	frame = malloc(*len);
+	*len = unhex(hex, frame, *len);
+	return frame;
+}
+
 static int count(const char *args)
 {
 	static char hex[1 << 17];
-	static uint8_t frame[1 << 16];
+	static struct nic_counter before[4096];
 	struct nic_key key;
-	uint64_t packets, bytes;
-	unsigned direction, full;
+	unsigned direction, full, len;
+	uint8_t *frame;
 
-	if (sscanf(args, "%u %" SCNu64 " %" SCNu64 " %u %131071s", &direction, &packets, &bytes, &full, hex) != 5)
+	if (sscanf(args, "%u %u %131071s", &direction, &full, hex) != 3)
 		return EINVAL;
-	nic_parse(frame, unhex(hex, frame, sizeof frame), full, &key);
-	nic_rules_count(&offline[!!direction], &key, packets, bytes);
-	return 0;
+	memcpy(before, counters, sizeof before);
+	frame = frame_of(hex, &len);
+	printf("ok %d", nic_parse(frame, len, full, &key));
+	free(frame);
+	nic_rules_count(&offline[!!direction], &key, 1, full);
+	for (unsigned i = 0; i < 4096; i++)
+		if (counters[i].packets != before[i].packets)
+			printf(" %u", i);
+	printf("\n");
+	return -1;
 }
 
 static int parse(const char *args)
 {
 	static char hex[1 << 17];
-	static uint8_t frame[1 << 16];
 	struct nic_key key;
-	unsigned full;
+	unsigned full, len;
+	uint8_t *frame;
 
 	if (sscanf(args, "%u %131071s", &full, hex) != 2)
 		return EINVAL;
-	printf("ok %d ", nic_parse(frame, unhex(hex, frame, sizeof frame), full, &key));
+	frame = frame_of(hex, &len);
+	printf("ok %d ", nic_parse(frame, len, full, &key));
+	free(frame);
 	for (size_t i = 0; i < sizeof key; i++)
 		printf("%02x", ((uint8_t *)&key)[i]);
 	printf("\n");
@@ -117,6 +138,16 @@ static int read_counter(const char *args, int clear)
 		return err;
 	printf("ok %" PRIu64 " %" PRIu64 "\n", c.packets, c.bytes);
 	return -1;
+}
+
+/* Without a nic: forget every rule and counter. */
+static void fresh(void)
+{
+	for (unsigned i = 0; i < nrules; i++)
+		free(rules[i]);
+	nrules = 0;
+	offline[0].len = offline[1].len = 0;
+	memset(counters, 0, sizeof counters);
 }
 
 static int stats(void)
@@ -152,6 +183,8 @@ int main(void)
 			nic_rule_del(nic, rules[atoi(args)]);
 		else if (!strcmp(line, "exists"))
 			err = attr_of(args, &attr) || nic_rule_exists(nic, &attr) ? 0 : ENOENT;
+		else if (!strcmp(line, "fresh"))
+			fresh();
 		else if (!strcmp(line, "read"))
 			err = read_counter(args, 0);
 		else if (!strcmp(line, "clear"))
