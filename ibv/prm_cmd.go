@@ -1,6 +1,9 @@
 package ibv
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Opcodes of the commands (mlx5_ifc.h, MLX5_CMD_OP_*).
 const (
@@ -99,6 +102,11 @@ type FlowCount struct {
 func (f *FlowCount) prm(c *prmCodec) {
 	field(c, "packets", 0x00, 0x40, &f.Packets)
 	field(c, "octets", 0x40, 0x40, &f.Octets)
+}
+
+// trafficCounter decodes a FlowCount word by word: thousands come at a time.
+func trafficCounter(b []byte) FlowCount {
+	return FlowCount{Packets: binary.BigEndian.Uint64(b), Octets: binary.BigEndian.Uint64(b[8:])}
 }
 
 // Capability types of QUERY_HCA_CAP; the operation modifier is type<<1 | 1, the 1

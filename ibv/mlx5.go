@@ -1,0 +1,150 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// mlx5 is libmlx5 as this package calls it, in the manner of verbs. Flows that it
+// makes are destroyed by verbs.destroyFlow, its contexts by verbs.closeDevice.
+type mlx5 interface {
+	unload()
+	offsets() bool // flows can name one counter of a bulk
+	supported(ctx handle) bool
+	open(ctx handle) (handle, syscall.Errno)
+
+	generalCmd(ctx handle, in, out []byte) syscall.Errno
+	createObject(ctx handle, in, out []byte) (handle, syscall.Errno)
+	queryObject(obj handle, in, out []byte) syscall.Errno
+	destroyObject(obj handle) syscall.Errno
+
+	createMatcher(ctx handle, mask []byte, criteria uint8, priority uint16, flags FlowFlags) (handle, syscall.Errno)
+	destroyMatcher(matcher handle) syscall.Errno
+	createFlow(matcher handle, value []byte, counters handle, offset uint32, defaultMiss, drop bool) (handle, syscall.Errno)
+}
+
+// DevX is an mlx5 device opened for commands to its firmware: what verbs do not have is
+// there. Flow counters come in bulks that one command reads, and a flow can count
+// without a queue pair and without taking the packet.
+//
+// It is a second context of the device, which the kernel gives to processes with
+// CAP_NET_RAW, and it holds the [Context] it was made of, that one's asynchronous
+// events being the device's.
+type DevX struct {
+	object
+	ctx *Context
+	m   mlx5
+	cap counterCaps
+}
+
+// DevX opens the device for commands. The answer is a [probe.UnsupportedError] where
+// libmlx5 is absent or the device is not of mlx5.
+func (c *Context) DevX() (*DevX, error) {
+	m, err := loadMLX5(c.lib.opts.MLX5)
+	if err != nil {
+		return nil, err
+	}
+	d := &DevX{ctx: c, m: m}
+	err = d.init("DevX context", c.device, func() (handle, error) {
+		if !m.supported(c.h) {
+			return 0, &probe.UnsupportedError{Feature: "DevX", Object: c.device, Reason: "the device is not one of mlx5"}
+		}
+		h, errno := m.open(c.h)
+		return h, d.openError(errno)
+	}, &c.object)
+	if err != nil {
+		m.unload()
+		return nil, err
+	}
+	d.cap = d.queryCounterCaps()
+	c.lib.log.Debug("DevX is open", "device", c.device, "counters", d.cap.String(), "offsets", m.offsets())
+	return d, nil
+}
+
+// openError explains what mlx5dv_open_device answered.
+func (d *DevX) openError(errno syscall.Errno) error {
+	err := d.ctx.err("mlx5dv_open_device", errno)
+	if errno == syscall.EPERM || errno == syscall.EACCES {
+		return fmt.Errorf("%w: DevX needs CAP_NET_RAW in the device's network namespace", err)
+	}
+	return err
+}
+
+// HasOffsets reports whether flows can name a counter of a bulk other than its first
+// (rdma-core 60 and a kernel of the same time).
+func (d *DevX) HasOffsets() bool { return d.m.offsets() }
+
+// Close closes the context.
+func (d *DevX) Close() error {
+	return d.close(func(h handle) error {
+		errno := d.ctx.lib.v.closeDevice(h)
+		if errno == 0 { // a context that lives on needs the code
+			d.m.unload()
+		}
+		return d.ctx.err("ibv_close_device", errno)
+	})
+}
+
+// command is what one firmware command came to. Kernels differ in whether a bad status is an
+// errno as well.
+func (d *DevX) command(verb string, errno syscall.Errno, out []byte) error {
+	var s prmStatus
+	decodePRM(out, &s)
+	if errno == 0 && s.Status == 0 {
+		return nil
+	}
+	if errno == 0 {
+		errno = syscall.EIO
+	}
+	err := d.ctx.err(verb, errno)
+	if s.Status == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: firmware answered %s", err, s)
+}
+
+// counterCaps is how the device allocates bulks of flow counters.
+type counterCaps struct {
+	bulkMask uint8 // bit n: bulks of 128<<n
+	maxLog   uint8 // not 0: bulks of up to 2^maxLog, which is preferred
+	minLog   uint8
+}
+
+func (c counterCaps) String() string {
+	return fmt.Sprintf("bulk mask %#02x, up to 2^%d", c.bulkMask, c.maxLog)
+}
+
+// queryCounterCaps asks for the capabilities. A device or a kernel that refuses has none
+// of them: single counters are still there.
+func (d *DevX) queryCounterCaps() counterCaps {
+	var general hcaCap
+	if err := d.queryHCACap(hcaCapGeneral, &general); err != nil {
+		d.ctx.lib.log.Debug("no bulks of flow counters", "device", d.device, "reason", err)
+		return counterCaps{}
+	}
+	c := counterCaps{bulkMask: general.FlowCounterBulkAlloc}
+	var more hcaCap2Fields
+	if general.HCACap2 && d.queryHCACap(hcaCap2, &more) == nil {
+		c.maxLog, c.minLog = more.FlowCounterBulkLogMaxAlloc, more.FlowCounterBulkLogGranularity
+	}
+	return c
+}
+
+func (d *DevX) queryHCACap(typ uint16, dst prmStruct) error {
+	in, err := encodePRM(nil, prmInSize, &queryHCACapIn{Type: typ})
+	if err != nil {
+		return err
+	}
+	out := make([]byte, prmOutSize+hcaCapSize)
+	if err := d.command("mlx5dv_devx_general_cmd", d.m.generalCmd(d.h, in, out), out); err != nil {
+		return err
+	}
+	decodePRM(out[prmOutSize:], dst)
+	return nil
+}
+
+// errSize is a request that no device could meet.
+var errSize = errors.New("no such size")

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mlx5_abi.h: what this package uses of libmlx5's direct verbs, as verbs_abi.h does
+ * for libibverbs. Names and layouts are those of <infiniband/mlx5dv.h>; enums are
+ * uint32_t here. */
+#ifndef FLOWTALLY_MLX5_ABI_H
+#define FLOWTALLY_MLX5_ABI_H
+
+#include "verbs_abi.h"
+
+#define MLX5DV_CONTEXT_FLAGS_DEVX 1
+
+struct mlx5dv_context_attr {
+	uint32_t flags;
+	uint64_t comp_mask;
+};
+
+struct mlx5dv_devx_obj;
+struct mlx5dv_flow_matcher;
+
+struct mlx5dv_flow_match_parameters {
+	size_t match_sz;
+	uint64_t match_buf[];
+};
+
+struct mlx5dv_flow_matcher_attr {
+	uint32_t type;
+	uint32_t flags;
+	uint16_t priority;
+	uint8_t match_criteria_enable;
+	struct mlx5dv_flow_match_parameters *match_mask;
+	uint64_t comp_mask;
+	uint32_t ft_type; /* read with a bit of comp_mask alone, so later members may lack */
+};
+
+#define MLX5DV_FLOW_ACTION_DROP 1
+#define MLX5DV_FLOW_ACTION_COUNTERS_DEVX 6
+#define MLX5DV_FLOW_ACTION_DEFAULT_MISS 7
+#define MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET 8 /* rdma-core 60 */
+
+/* The action as mlx5dv_create_flow walks it, in every release. */
+struct mlx5dv_flow_action_attr {
+	uint32_t type;
+	union {
+		struct mlx5dv_devx_obj *obj;
+	};
+};
+
+/* The same name's larger struct of rdma-core 60, for __mlx5dv_create_flow, which is
+ * told the size of its elements. */
+struct ft_flow_action_attr_60 {
+	uint32_t type;
+	union {
+		struct mlx5dv_devx_obj *obj;
+		struct {
+			struct mlx5dv_devx_obj *obj;
+			uint32_t offset;
+		} bulk_obj;
+	};
+};
+
+#endif

@@ -1,0 +1,91 @@
+//go:build cgo
+
+package ibv
+
+// The C side of DevX. Nothing here needs unsafe: buffers cross as pointers to their
+// first byte, objects as integers.
+
+// #include "mlx5_linux.h"
+import "C"
+
+import (
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+const mlx5Soname = "libmlx5.so.1"
+
+// cMLX5 is a libmlx5 that was opened.
+type cMLX5 struct{ t *C.struct_ft_mlx5 }
+
+// loadMLX5 opens the library. Where libibverbs uses it as the device's provider, it is
+// the same one: the loader goes by the file.
+func loadMLX5(path string) (mlx5, error) {
+	if path == "" {
+		path = mlx5Soname
+	} else if err := checkTrust(path); err != nil {
+		return nil, err
+	}
+	var why [512]C.char
+	t := C.ft_mlx5_load(bytePtr(append([]byte(path), 0)), &why[0], C.size_t(len(why)))
+	if t == nil {
+		return nil, &probe.UnsupportedError{
+			Feature: "DevX", Object: "libmlx5", Reason: C.GoString(&why[0]),
+			Fix: "install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL)",
+		}
+	}
+	return &cMLX5{t}, nil
+}
+
+// bytePtr is the first byte of b, which has one.
+func bytePtr(b []byte) *C.uint8_t { return (*C.uint8_t)(&b[0]) }
+
+func (m *cMLX5) unload()       { C.ft_mlx5_unload(m.t) }
+func (m *cMLX5) offsets() bool { return m.t.create_flow_60 != nil }
+
+func (m *cMLX5) supported(ctx handle) bool {
+	return C.ft_mlx5_supported(m.t, C.uintptr_t(ctx)) != 0
+}
+
+func (m *cMLX5) open(ctx handle) (handle, syscall.Errno) {
+	var h C.uintptr_t
+	errno := C.ft_mlx5_open(m.t, C.uintptr_t(ctx), &h)
+	return handle(h), syscall.Errno(errno)
+}
+
+func (m *cMLX5) generalCmd(ctx handle, in, out []byte) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_general_cmd(m.t, C.uintptr_t(ctx), bytePtr(in), C.size_t(len(in)), bytePtr(out), C.size_t(len(out))))
+}
+
+func (m *cMLX5) createObject(ctx handle, in, out []byte) (handle, syscall.Errno) {
+	var h C.uintptr_t
+	errno := C.ft_mlx5_obj_create(m.t, C.uintptr_t(ctx), bytePtr(in), C.size_t(len(in)), bytePtr(out), C.size_t(len(out)), &h)
+	return handle(h), syscall.Errno(errno)
+}
+
+func (m *cMLX5) queryObject(obj handle, in, out []byte) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_obj_query(m.t, C.uintptr_t(obj), bytePtr(in), C.size_t(len(in)), bytePtr(out), C.size_t(len(out))))
+}
+
+func (m *cMLX5) destroyObject(obj handle) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_obj_destroy(m.t, C.uintptr_t(obj)))
+}
+
+func (m *cMLX5) createMatcher(ctx handle, mask []byte, criteria uint8, priority uint16, flags FlowFlags) (handle, syscall.Errno) {
+	var h C.uintptr_t
+	errno := C.ft_mlx5_create_matcher(m.t, C.uintptr_t(ctx), bytePtr(mask), C.size_t(len(mask)), C.uint8_t(criteria),
+		C.uint16_t(priority), C.uint32_t(flags), &h)
+	return handle(h), syscall.Errno(errno)
+}
+
+func (m *cMLX5) destroyMatcher(matcher handle) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_destroy_matcher(m.t, C.uintptr_t(matcher)))
+}
+
+func (m *cMLX5) createFlow(matcher handle, value []byte, counters handle, offset uint32, defaultMiss, drop bool) (handle, syscall.Errno) {
+	var h C.uintptr_t
+	errno := C.ft_mlx5_create_flow(m.t, C.uintptr_t(matcher), bytePtr(value), C.size_t(len(value)), C.uintptr_t(counters),
+		C.uint32_t(offset), cBool(defaultMiss), cBool(drop), &h)
+	return handle(h), syscall.Errno(errno)
+}

@@ -1,0 +1,132 @@
+package ibv
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"syscall"
+)
+
+// MaxFlowCounters is the most counters that one [FlowCounters] has: uverbs give an answer
+// 16 bits of length, so one command reads up to 4,094 of them, and bulks are powers of two.
+const MaxFlowCounters = 2048
+
+// FlowCounters is a bulk of flow counters that firmware allocated together, each
+// packets and octets of the flows that name it. They begin at 0 and keep their
+// values when flows end.
+type FlowCounters struct {
+	object
+	dx *DevX
+	id uint32 // of the first
+	n  int
+
+	query   sync.Mutex
+	in, out []byte
+}
+
+// AllocFlowCounters allocates at least n counters as one object. The device sets the
+// size: single ones, multiples of 128, or powers of two; Len says what it came to.
+func (d *DevX) AllocFlowCounters(n int) (*FlowCounters, error) {
+	cmd, size, err := d.cap.alloc(n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: allocating %d flow counters: %w", d.device, n, err)
+	}
+	f := &FlowCounters{dx: d, n: size, out: make([]byte, prmOutSize+size*trafficCounterSize)}
+	err = f.init("flow counters", d.device, func() (handle, error) {
+		in, err := encodePRM(nil, prmInSize, &cmd)
+		if err != nil {
+			return 0, err
+		}
+		out := make([]byte, prmOutSize)
+		h, errno := d.m.createObject(d.h, in, out)
+		if err := d.command("mlx5dv_devx_obj_create (ALLOC_FLOW_COUNTER)", errno, out); err != nil {
+			if h != 0 {
+				d.m.destroyObject(h) // an object over a bad status: there is nothing behind it
+			}
+			return 0, err
+		}
+		var got allocFlowCounterOut
+		decodePRM(out, &got)
+		f.id = got.FlowCounterID
+		return h, nil
+	}, &d.object)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// alloc is the smallest bulk of at least n that the device has.
+func (c counterCaps) alloc(n int) (allocFlowCounterIn, int, error) {
+	switch {
+	case n < 1 || n > MaxFlowCounters:
+		return allocFlowCounterIn{}, 0, fmt.Errorf("%w: 1 to %d, use several objects", errSize, MaxFlowCounters)
+	case n == 1:
+		return allocFlowCounterIn{}, 1, nil
+	}
+	if c.maxLog > 0 {
+		log := max(bits.Len(uint(n-1)), int(c.minLog), queryUnitLog)
+		if log <= int(c.maxLog) && 1<<log <= MaxFlowCounters {
+			return allocFlowCounterIn{BulkLogSize: uint8(log)}, 1 << log, nil
+		}
+	}
+	for i := range 8 {
+		size := 128 << i
+		if c.bulkMask>>i&1 != 0 && size >= n && size <= MaxFlowCounters {
+			return allocFlowCounterIn{Bulk: 1 << i}, size, nil
+		}
+	}
+	return allocFlowCounterIn{}, 0, fmt.Errorf("%w: the device has no bulk for that many (%v): use single counters", syscall.EOPNOTSUPP, c)
+}
+
+// queryUnitLog: a bulk is queried in multiples of four, as the kernel does
+// (drivers/net/ethernet/mellanox/mlx5/core/fs_counters.c).
+const queryUnitLog = 2
+
+// Len is how many counters there are.
+func (f *FlowCounters) Len() int { return f.n }
+
+// Query reads the first len(dst) counters into dst with one command. The two values of
+// a counter belong together; different counters are of slightly different times. On
+// error dst is as it was.
+func (f *FlowCounters) Query(dst []FlowCount) error {
+	if len(dst) > f.n {
+		return fmt.Errorf("%s: querying %d flow counters of %d: %w", f.device, len(dst), f.n, errSize)
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	if err := f.use(); err != nil {
+		return err
+	}
+	defer f.done()
+	f.query.Lock()
+	defer f.query.Unlock()
+	ask := queryFlowCounterIn{FlowCounterID: f.id}
+	units := 1
+	if f.n > 1 {
+		units = roundUp(len(dst), 1<<queryUnitLog)
+		ask.NumOfCounters = uint32(units)
+	}
+	var err error
+	if f.in, err = encodePRM(f.in[:0], queryFlowCounterInSize, &ask); err != nil {
+		return err
+	}
+	out := f.out[:prmOutSize+units*trafficCounterSize]
+	clear(out[:prmOutSize])
+	errno := f.dx.m.queryObject(f.h, f.in, out)
+	if err := f.dx.command("mlx5dv_devx_obj_query (QUERY_FLOW_COUNTER)", errno, out); err != nil {
+		return err
+	}
+	for i := range dst {
+		dst[i] = trafficCounter(out[prmOutSize+i*trafficCounterSize:])
+	}
+	return nil
+}
+
+// Close frees the counters, which no flow may name any more.
+func (f *FlowCounters) Close() error {
+	return f.close(func(h handle) error {
+		return f.dx.ctx.err("mlx5dv_devx_obj_destroy", f.dx.m.destroyObject(h))
+	})
+}

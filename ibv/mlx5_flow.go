@@ -1,0 +1,110 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// MatcherAttr is struct mlx5dv_flow_matcher_attr.
+type MatcherAttr struct {
+	Mask     MatchParam // the match criteria follow from it
+	Priority uint16     // 0 to 15, lower first
+	Egress   bool       // what the device sends (NIC_TX), otherwise what it receives
+}
+
+// Matcher is a mask and a priority that flows share.
+type Matcher struct {
+	object
+	dx   *DevX
+	mask []byte
+}
+
+// CreateMatcher makes a matcher. An empty mask matches every packet.
+func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
+	mask, criteria, err := a.Mask.encodeMask()
+	if err != nil {
+		return nil, fmt.Errorf("%s: making a matcher: %w", d.device, err)
+	}
+	var flags FlowFlags
+	if a.Egress {
+		flags = FlowEgress
+	}
+	m := &Matcher{dx: d, mask: mask}
+	err = m.init("matcher", d.device, func() (handle, error) {
+		h, errno := d.m.createMatcher(d.h, mask, criteria, a.Priority, flags)
+		return h, d.ctx.err("mlx5dv_create_flow_matcher", errno)
+	}, &d.object)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// FlowActions is what a flow does with what it matches. On ingress it is DefaultMiss or
+// Drop, on egress Drop or nothing, which sends the packet on; firmware and kernel
+// refuse the rest.
+type FlowActions struct {
+	Counters *FlowCounters // nil counts nothing
+	Offset   uint32        // which of Counters
+
+	// DefaultMiss goes on where the kernel's own rules begin: the packet is counted and
+	// nothing is taken. No further flow of this domain sees it, so the first match counts.
+	DefaultMiss bool
+	Drop        bool
+}
+
+// DevXFlow is a steering rule of a matcher.
+type DevXFlow struct {
+	object
+	dx *DevX
+}
+
+// CreateFlow makes a rule: packets that have value under the matcher's mask. The same
+// value a second time is refused (EEXIST). The flow holds its matcher and its counters.
+func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error) {
+	f := &DevXFlow{dx: m.dx}
+	match, err := value.encodeValue(m.mask)
+	if err != nil {
+		return nil, fmt.Errorf("%s: making a flow: %w", m.device, err)
+	}
+	parents := []*object{&m.object}
+	if a.Counters != nil {
+		if a.Counters.dx != m.dx {
+			return nil, fmt.Errorf("%s: making a flow: its counters are of another DevX context: %w", m.device, syscall.EINVAL)
+		}
+		parents = append(parents, &a.Counters.object)
+	}
+	err = f.init("flow", m.device, func() (handle, error) {
+		var counters handle
+		if a.Counters != nil {
+			counters = a.Counters.h
+		}
+		h, errno := m.dx.m.createFlow(m.h, match, counters, a.Offset, a.DefaultMiss, a.Drop)
+		err := m.dx.ctx.err("mlx5dv_create_flow", errno)
+		if errors.Is(err, probe.ErrNotSupported) && a.Offset > 0 && !m.dx.HasOffsets() {
+			err = fmt.Errorf("%w: libmlx5 is older than counter offsets (rdma-core 60): use single counters", err)
+		}
+		return h, err
+	}, parents...)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close removes the rule. What it counted stays in its counters.
+func (f *DevXFlow) Close() error {
+	return f.close(func(h handle) error {
+		return f.dx.ctx.err("ibv_destroy_flow", f.dx.ctx.lib.v.destroyFlow(h))
+	})
+}
+
+// Close destroys the matcher.
+func (m *Matcher) Close() error {
+	return m.close(func(h handle) error {
+		return m.dx.ctx.err("mlx5dv_destroy_flow_matcher", m.dx.m.destroyMatcher(h))
+	})
+}

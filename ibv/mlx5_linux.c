@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+//go:build cgo
+
+#define _GNU_SOURCE
+#include "mlx5_linux.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *lookup(void *lib, const char *name, const char *version) {
+	void *f = NULL;
+#ifdef __GLIBC__
+	f = dlvsym(lib, name, version);
+#else
+	(void)version;
+#endif
+	return f ? f : dlsym(lib, name);
+}
+
+struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
+	struct ft_mlx5 *m = calloc(1, sizeof *m);
+	if (!m) {
+		snprintf(why, whylen, "out of memory");
+		return NULL;
+	}
+	m->lib = dlopen((const char *)path, RTLD_NOW | RTLD_LOCAL);
+	if (!m->lib) {
+		const char *e = dlerror();
+		snprintf(why, whylen, "%s", e ? e : "dlopen says nothing");
+		free(m);
+		return NULL;
+	}
+	const struct {
+		const char *name, *version;
+		void *slot; /* of a function pointer in m */
+		int required;
+	} symbols[] = {
+		{"mlx5dv_is_supported", "MLX5_1.8", &m->is_supported, 1},
+		{"mlx5dv_open_device", "MLX5_1.7", &m->open_device, 1},
+		{"mlx5dv_devx_obj_create", "MLX5_1.7", &m->obj_create, 1},
+		{"mlx5dv_devx_obj_query", "MLX5_1.7", &m->obj_query, 1},
+		{"mlx5dv_devx_obj_destroy", "MLX5_1.7", &m->obj_destroy, 1},
+		{"mlx5dv_devx_general_cmd", "MLX5_1.7", &m->general_cmd, 1},
+		{"mlx5dv_create_flow_matcher", "MLX5_1.6", &m->create_matcher, 1},
+		{"mlx5dv_destroy_flow_matcher", "MLX5_1.6", &m->destroy_matcher, 1},
+		{"mlx5dv_create_flow", "MLX5_1.6", &m->create_flow, 1},
+		{"__mlx5dv_create_flow", "MLX5_1.25.1", &m->create_flow_60, 0},
+	};
+	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+		void *f = lookup(m->lib, symbols[i].name, symbols[i].version);
+		memcpy(symbols[i].slot, &f, sizeof f);
+		if (!f && symbols[i].required) {
+			snprintf(why, whylen, "it has no symbol %s", symbols[i].name);
+			ft_mlx5_unload(m);
+			return NULL;
+		}
+	}
+	return m;
+}
+
+void ft_mlx5_unload(struct ft_mlx5 *m) {
+	dlclose(m->lib);
+	free(m);
+}
+
+/* What a call that returned no object says; a library that forgot errno said EIO. */
+static int no_object(void) { return errno > 0 ? errno : EIO; }
+
+/* An int of libmlx5 is 0, an errno, or -1 with errno set, by function and release. */
+static int status(int rc) {
+	if (rc == 0) return 0;
+	if (rc > 0) return rc;
+	return rc == -1 ? no_object() : -rc;
+}
+
+static struct ibv_device *device_of(uintptr_t ctx) { return ((struct ibv_context *)ctx)->device; }
+
+int ft_mlx5_supported(const struct ft_mlx5 *m, uintptr_t ctx) { return m->is_supported(device_of(ctx)); }
+
+int ft_mlx5_open(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *devx_ctx) {
+	struct mlx5dv_context_attr attr = {.flags = MLX5DV_CONTEXT_FLAGS_DEVX};
+	errno = 0;
+	struct ibv_context *c = m->open_device(device_of(ctx), &attr);
+	*devx_ctx = (uintptr_t)c;
+	return c ? 0 : no_object();
+}
+
+int ft_mlx5_general_cmd(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen) {
+	errno = 0;
+	return status(m->general_cmd((struct ibv_context *)ctx, in, inlen, out, outlen));
+}
+
+int ft_mlx5_obj_create(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen,
+		       uintptr_t *obj) {
+	errno = 0;
+	struct mlx5dv_devx_obj *o = m->obj_create((struct ibv_context *)ctx, in, inlen, out, outlen);
+	*obj = (uintptr_t)o;
+	return o ? 0 : no_object();
+}
+
+int ft_mlx5_obj_query(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen) {
+	errno = 0;
+	return status(m->obj_query((struct mlx5dv_devx_obj *)obj, in, inlen, out, outlen));
+}
+
+int ft_mlx5_obj_destroy(const struct ft_mlx5 *m, uintptr_t obj) {
+	errno = 0;
+	return status(m->obj_destroy((struct mlx5dv_devx_obj *)obj));
+}
+
+/* match_parameters copies a match: the library wants it aligned, behind its size. */
+static struct mlx5dv_flow_match_parameters *match_parameters(const uint8_t *b, size_t len) {
+	struct mlx5dv_flow_match_parameters *p = malloc(sizeof *p + len);
+	if (p) {
+		p->match_sz = len;
+		memcpy(p->match_buf, b, len);
+	}
+	return p;
+}
+
+int ft_mlx5_create_matcher(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *mask, size_t len, uint8_t criteria,
+			   uint16_t priority, uint32_t flags, uintptr_t *matcher) {
+	struct mlx5dv_flow_match_parameters *p = match_parameters(mask, len);
+	if (!p) return ENOMEM;
+	struct mlx5dv_flow_matcher_attr attr = {
+		.flags = flags, .priority = priority, .match_criteria_enable = criteria, .match_mask = p,
+	};
+	errno = 0;
+	struct mlx5dv_flow_matcher *f = m->create_matcher((struct ibv_context *)ctx, &attr);
+	int err = f ? 0 : no_object();
+	free(p);
+	*matcher = (uintptr_t)f;
+	return err;
+}
+
+int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher) {
+	errno = 0;
+	return status(m->destroy_matcher((struct mlx5dv_flow_matcher *)matcher));
+}
+
+int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
+			uint32_t offset, int default_miss, int drop, uintptr_t *flow) {
+	struct mlx5dv_devx_obj *obj = (struct mlx5dv_devx_obj *)counters;
+	struct ft_flow_action_attr_60 actions[3] = {0};
+	struct mlx5dv_flow_action_attr old[3] = {0};
+	size_t n = 0;
+	if (obj && offset) {
+		if (!m->create_flow_60) return EOPNOTSUPP;
+		actions[n].type = MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET;
+		actions[n].bulk_obj.obj = obj;
+		actions[n++].bulk_obj.offset = offset;
+	} else if (obj) {
+		/* a bulk's first counter is what a release without offsets takes */
+		actions[n].type = MLX5DV_FLOW_ACTION_COUNTERS_DEVX;
+		actions[n++].obj = obj;
+	}
+	if (default_miss) actions[n++].type = MLX5DV_FLOW_ACTION_DEFAULT_MISS;
+	if (drop) actions[n++].type = MLX5DV_FLOW_ACTION_DROP;
+	struct mlx5dv_flow_match_parameters *p = match_parameters(value, len);
+	if (!p) return ENOMEM;
+	struct mlx5dv_flow_matcher *f = (struct mlx5dv_flow_matcher *)matcher;
+	struct ibv_flow *made;
+	errno = 0;
+	if (m->create_flow_60) {
+		made = m->create_flow_60(f, p, n, actions, sizeof *actions);
+	} else {
+		for (size_t i = 0; i < n; i++) {
+			old[i].type = actions[i].type;
+			old[i].obj = actions[i].obj;
+		}
+		made = m->create_flow(f, p, n, old);
+	}
+	int err = made ? 0 : no_object();
+	free(p);
+	*flow = (uintptr_t)made;
+	return err;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The C side of DevX: libmlx5 as a table of functions, one wrapper per call. As in
+ * verbs_linux.h, wrappers return 0 or a positive errno, and objects cross as integers.
+ * Buffers are read and written during the call alone. */
+#ifndef FLOWTALLY_MLX5_LINUX_H
+#define FLOWTALLY_MLX5_LINUX_H
+
+#include "mlx5_abi.h"
+
+#include <stdbool.h>
+
+struct ft_mlx5 {
+	void *lib;
+	bool (*is_supported)(struct ibv_device *);
+	struct ibv_context *(*open_device)(struct ibv_device *, struct mlx5dv_context_attr *);
+	struct mlx5dv_devx_obj *(*obj_create)(struct ibv_context *, const void *, size_t, void *, size_t);
+	int (*obj_query)(struct mlx5dv_devx_obj *, const void *, size_t, void *, size_t);
+	int (*obj_destroy)(struct mlx5dv_devx_obj *);
+	int (*general_cmd)(struct ibv_context *, const void *, size_t, void *, size_t);
+	struct mlx5dv_flow_matcher *(*create_matcher)(struct ibv_context *, struct mlx5dv_flow_matcher_attr *);
+	int (*destroy_matcher)(struct mlx5dv_flow_matcher *);
+	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
+					struct mlx5dv_flow_action_attr *);
+	/* NULL before rdma-core 60 */
+	struct ibv_flow *(*create_flow_60)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
+					   struct ft_flow_action_attr_60 *, size_t);
+};
+
+/* ft_mlx5_load opens the library of that path, a C string. On failure it returns NULL
+ * and a text in why. */
+struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen);
+void ft_mlx5_unload(struct ft_mlx5 *m);
+
+/* Of the device that ctx has open. */
+int ft_mlx5_supported(const struct ft_mlx5 *m, uintptr_t ctx);
+int ft_mlx5_open(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *devx_ctx);
+
+int ft_mlx5_general_cmd(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen);
+int ft_mlx5_obj_create(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen,
+		       uintptr_t *obj);
+int ft_mlx5_obj_query(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen);
+int ft_mlx5_obj_destroy(const struct ft_mlx5 *m, uintptr_t obj);
+
+int ft_mlx5_create_matcher(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *mask, size_t len, uint8_t criteria,
+			   uint16_t priority, uint32_t flags, uintptr_t *matcher);
+int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher);
+
+/* counters 0: none. */
+int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
+			uint32_t offset, int default_miss, int drop, uintptr_t *flow);
+
+#endif
