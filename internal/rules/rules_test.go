@@ -23,7 +23,8 @@ type pkg struct {
 	ImportPath string
 	Dir        string
 	Doc        string
-	GoFiles    []string
+	GoFiles    []string // those with cgo among them
+	CgoFiles   []string
 	Imports    []string
 	Deps       []string
 
@@ -31,10 +32,10 @@ type pkg struct {
 	TestGoFiles, XTestGoFiles []string
 }
 
-// list is the module as go list sees it for Linux without cgo.
+// list is the module as go list sees it for Linux with cgo: it runs no compiler.
 var list = sync.OnceValues(func() (map[string]pkg, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,GoFiles,Imports,Deps,IgnoredGoFiles,TestGoFiles,XTestGoFiles", module+"...")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,GoFiles,CgoFiles,Imports,Deps,IgnoredGoFiles,TestGoFiles,XTestGoFiles", module+"...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS=linux")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -49,6 +50,7 @@ var list = sync.OnceValues(func() (map[string]pkg, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
+		p.GoFiles = append(p.GoFiles, p.CgoFiles...)
 		all[strings.TrimPrefix(p.ImportPath, module)] = p
 	}
 })
@@ -77,7 +79,10 @@ func TestImportDirections(t *testing.T) {
 		"shm/include":          {},
 		"xdp":                  {"dataplane/probe"},
 		"dataplane":            {"dataplane/flow", "dataplane/probe"},
-		"dataplane/engine":     {"dataplane", "dataplane/flow", "dataplane/probe", "shm", "xdp"},
+		"ibv":                  {"dataplane/probe"},
+		"ibv/ibvtest":          {},
+		"ibv/ibvtest/build":    {"ibv/ibvtest"},
+		"dataplane/engine":     {"dataplane", "dataplane/flow", "dataplane/probe", "ibv", "shm", "xdp"},
 		"plugin":               {"dataplane", "dataplane/flow", "dataplane/probe", "plugin/proto/v1"},
 		"plugin/proto/v1":      {},
 		"configs":              {"dataplane", "dataplane/flow"},
@@ -102,12 +107,26 @@ func TestImportDirections(t *testing.T) {
 	never := []struct{ from, what, why string }{
 		{"dataplane", "github.com/cilium/ebpf", "an embedder that talks to a plugin pulls in no eBPF"},
 		{"plugin", "github.com/cilium/ebpf", "an embedder that talks to a plugin pulls in no eBPF"},
+		{"dataplane", module + "ibv", "an embedder that talks to a plugin pulls in no cgo"},
+		{"plugin", module + "ibv", "an embedder that talks to a plugin pulls in no cgo"},
 		{"plugin", module + "dataplane/engine", "the client side must not link the engine"},
 		{"dataplane/engine", "github.com/hashicorp/go-plugin", "go-plugin links testing into the engine"},
 		{"dataplane/engine", "google.golang.org/grpc", "control crosses the wire in package plugin only"},
 		{"shm", "github.com/cilium/ebpf", "a reader needs no kernel"},
 		{"shm", "github.com/vishvananda/netlink", "a reader needs no kernel"},
 		{"configs", "github.com/cilium/ebpf", "checking a configuration needs no kernel"},
+		{"configs", module + "ibv", "checking a configuration needs no library"},
+		{"ibv", "github.com/cilium/ebpf", "verbs are one thing, XDP is another"},
+		{"ibv", "github.com/vishvananda/netlink", "which netdev a device has is the engine's question"},
+		{"ibv", module + "dataplane/flow", "ibv knows verbs, not flows"},
+		{"ibv", module + "xdp", "backends meet in the engine alone"},
+		{"ibv", module + "shm", "backends write no mirror"},
+		{"xdp", module + "ibv", "backends meet in the engine alone"},
+		{"xdp", module + "shm", "backends write no mirror"},
+		{"shm", module + "ibv", "a reader needs no device"},
+		{"shm", module + "xdp", "a reader needs no kernel"},
+		{"cmd/flowtally", module + "ibv/ibvtest", "the software NIC is a library beside the programs, not a part of them"},
+		{"cmd/flowtally-plugin", module + "ibv/ibvtest", "the software NIC is a library beside the programs, not a part of them"},
 	}
 	for _, n := range never {
 		p, ok := all[n.from]
@@ -123,6 +142,9 @@ func TestImportDirections(t *testing.T) {
 			if imp == "github.com/alecthomas/kong" && !strings.HasPrefix(name, "cmd/") {
 				t.Errorf("%s imports kong: only cmd/ knows the command line", name)
 			}
+		}
+		if len(p.CgoFiles) > 0 && name != "ibv" {
+			t.Errorf("%s has cgo in %v: only ibv may", name, p.CgoFiles)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -61,6 +62,16 @@ func Tool(t testing.TB, names ...string) {
 	for _, name := range names {
 		_, err := exec.LookPath(name)
 		check(t, "tool:"+name, err)
+	}
+}
+
+// Header needs every C header of names, as #include <NAME> would find it in the
+// system's directory. Each is the need "header:NAME".
+func Header(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := os.Stat(filepath.Join("/usr/include", name))
+		check(t, "header:"+name, err)
 	}
 }
 

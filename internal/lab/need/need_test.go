@@ -3,6 +3,7 @@ package need
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -61,6 +62,14 @@ func TestMet(t *testing.T) {
 	t.Setenv(Env, "all")
 	if got := verdict(func(t testing.TB) { Tool(t, "go") }); got != "" {
 		t.Errorf("go is on PATH: got %q", got)
+	}
+}
+
+func TestHeader(t *testing.T) {
+	t.Setenv(Env, "header:flowtally/no-such-header.h")
+	got := verdict(func(t testing.TB) { Header(t, "flowtally/no-such-header.h") })
+	if !strings.HasPrefix(got, "fail: header:flowtally/no-such-header.h is required") {
+		t.Errorf("a header that is not there: %q", got)
 	}
 }
 
