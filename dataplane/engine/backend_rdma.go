@@ -1,0 +1,324 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const (
+	defaultCommandsPerSecond = 10000
+	// readPeriodMin is how often a counter is read at most, whatever the poller's period.
+	readPeriodMin = time.Millisecond
+	// returnPeriod is how often a device that went is looked for.
+	returnPeriod = 500 * time.Millisecond
+)
+
+// rdmaBackend counts in the flow tables of RDMA devices. A flow on several interfaces
+// is one counter on each of their devices, and their sum. Hardware is read by a goroutine per
+// device, within the budget; ReadTimed answers what was read last. What the
+// devices hold goes with the process: nothing can be kept.
+type rdmaBackend struct {
+	cfg     dataplane.Config
+	log     *slog.Logger
+	now     func() int64 // shm.Now; tests bring their own
+	hw      hardware
+	ns      *netns // where the interfaces are
+	pace    *pacer
+	changed chan struct{}
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+
+	counters atomic.Pointer[[]*rdmaFlow] // by ID; a slice that is there is not written any more
+
+	mu      sync.Mutex
+	devices []*rdmaDevice // of cfg.Interfaces, in their order
+	flows   map[string]*rdmaFlow
+	free    []uint32 // IDs
+	cookie  uint64
+	closed  bool
+}
+
+// rdmaFlow is a flow that hardware counts, or has counted: its cells outlive its rules.
+type rdmaFlow struct {
+	Placed
+	id    uint32
+	parts []*part
+}
+
+// hardware is the RDMA devices of this host.
+type hardware interface {
+	// devices lists those that have a netdev.
+	devices() ([]nicInfo, error)
+	open(nicInfo) (nic, error)
+	Close() error
+}
+
+// nicInfo is one port of one device.
+type nicInfo struct {
+	name   string // of the device
+	port   uint8
+	netdev string
+	driver string // of the kernel
+}
+
+// newRDMABackend opens the library and the devices of the configured interfaces. The
+// error satisfies probe.ErrNotSupported when there is no library, or no device.
+func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*rdmaBackend, error) {
+	hw, err := openIBV(cfg.RDMA, log)
+	if err != nil {
+		return nil, fmt.Errorf("backend rdma: %w", err)
+	}
+	b, err := openRDMA(ctx, cfg, log, hw, shm.Now)
+	if err != nil {
+		return nil, fmt.Errorf("backend rdma: %w", err)
+	}
+	return b, nil
+}
+
+// openRDMA takes hw over.
+func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw hardware, now func() int64) (_ *rdmaBackend, err error) {
+	b := &rdmaBackend{
+		cfg: cfg, log: log, now: now, hw: hw, changed: make(chan struct{}, 1),
+		pace:  newPacer(cmp.Or(cfg.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
+		flows: make(map[string]*rdmaFlow), cookie: rand.Uint64(),
+	}
+	b.counters.Store(new([]*rdmaFlow))
+	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close(false))
+		}
+	}()
+	if b.ns, err = currentNetns(); err != nil {
+		return nil, err
+	}
+	for _, i := range cfg.Interfaces {
+		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, now: now, log: log})
+	}
+	if err := b.find(); err != nil {
+		return nil, err
+	}
+	b.stopped.Go(b.look)
+	return b, nil
+}
+
+// find opens the devices of the interfaces. It answers an error when there is none.
+func (b *rdmaBackend) find() error {
+	infos, err := b.list()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	found := 0
+	for _, d := range b.devices {
+		err := b.openDevice(d, infos)
+		if err == nil {
+			found++
+			continue
+		}
+		if !errors.Is(err, errNoDevice) {
+			b.log.Warn("opening an RDMA device", "interface", d.netdev, "err", err)
+			errs = append(errs, err)
+		}
+	}
+	if found > 0 {
+		return nil
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return &probe.UnsupportedError{
+		Feature: "counting in hardware", Object: interfaceNames(b.cfg.Interfaces),
+		Reason: "no RDMA device belongs to it", Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
+	}
+}
+
+func interfaceNames(all []dataplane.Interface) string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return join(names)
+}
+
+func (b *rdmaBackend) list() (infos []nicInfo, err error) {
+	err = b.ns.do(func() error {
+		infos, err = b.hw.devices()
+		return err
+	})
+	return infos, err
+}
+
+// openDevice opens the device of an interface and starts its goroutines.
+func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
+	for _, info := range infos {
+		if info.netdev != d.netdev {
+			continue
+		}
+		var n nic
+		err := b.ns.do(func() (err error) {
+			n, err = b.hw.open(info)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("opening %s of %s: %w", info.name, info.netdev, err)
+		}
+		b.run(d, info, n)
+		return nil
+	}
+	return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
+}
+
+// run makes n the device of d.
+func (b *rdmaBackend) run(d *rdmaDevice, info nicInfo, n nic) {
+	ctx, stop := context.WithCancel(b.ctx)
+	period := cmp.Or(b.cfg.Poll.Period, defaultPeriod)
+	if b.cfg.Poll.Busy {
+		period = readPeriodMin
+	}
+	r := newHWReader(b.now, b.pace, max(period, readPeriodMin), b.log.With("device", info.name), func(err error) {
+		d.gaveUp.Store(&failure{err: err, at: b.now()})
+		b.signal()
+	})
+	b.mu.Lock()
+	d.name, d.driver, d.nic, d.down, d.reader, d.stop = info.name, info.driver, n, nil, r, stop
+	b.mu.Unlock()
+	d.running.Go(func() { r.run(ctx) })
+	d.running.Go(func() { b.follow(ctx, d, n) })
+}
+
+func (b *rdmaBackend) Name() string { return "rdma" }
+
+// on lists the devices that a flow is counted by.
+func (b *rdmaBackend) on(f flow.Flow) []*rdmaDevice {
+	var out []*rdmaDevice
+	for _, d := range b.devices {
+		if f.Interface == "" || f.Interface == d.netdev {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Read implements Backend.
+func (b *rdmaBackend) Read(ids []uint32, dst []Pair) error {
+	all := *b.counters.Load()
+	for i, id := range ids {
+		dst[i], _ = all[id].value()
+	}
+	return nil
+}
+
+// ReadTimed implements timed.
+func (b *rdmaBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+	all := *b.counters.Load()
+	for i, id := range ids {
+		dst[i], at[i] = all[id].value()
+	}
+	return nil
+}
+
+// value sums the devices; it is as old as the oldest of their samples.
+func (f *rdmaFlow) value() (sum Pair, at int64) {
+	for i, p := range f.parts {
+		v, t := p.cell.load()
+		sum = add(sum, v)
+		if i == 0 || t < at {
+			at = t
+		}
+	}
+	return sum, at
+}
+
+// Source implements Backend.
+func (b *rdmaBackend) Source(f Placed) dataplane.Source {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.flows[f.Name]
+	if x == nil {
+		return dataplane.Source{Backend: "rdma"}
+	}
+	return x.source()
+}
+
+func (f *rdmaFlow) source() dataplane.Source {
+	var devices []string
+	var modes []hwMode
+	for _, p := range f.parts {
+		if p.dev.down == nil {
+			devices, modes = append(devices, p.dev.name), append(modes, p.mode)
+		}
+	}
+	return dataplane.Source{Backend: "rdma", Device: join(devices), Mode: join(modes)}
+}
+
+// basis says what the bytes are. The software device counts L2 without FCS; of real ones
+// no public source says whether VLAN tags and FCS are counted.
+func (f *rdmaFlow) basis() string {
+	for _, p := range f.parts {
+		if p.dev.driver != "ibvtest" {
+			return "unknown"
+		}
+	}
+	return "l2"
+}
+
+// takes says that packets of the flow do not reach the kernel.
+func (f *rdmaFlow) takes() bool {
+	for _, p := range f.parts {
+		if p.mode == modeDrop || p.mode == modeSteal || p.flow.Action == flow.Drop {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *rdmaBackend) signal() {
+	select {
+	case b.changed <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// Changed implements Backend.
+func (b *rdmaBackend) Changed() <-chan struct{} { return b.changed }
+
+// Settle implements Backend: a dead process leaves nothing on a device.
+func (b *rdmaBackend) Settle(context.Context) error { return nil }
+
+// Close ends the goroutines, then takes rules, counters and devices down, in this order.
+// Nothing can be kept: what a device holds goes with the process that made it.
+func (b *rdmaBackend) Close(bool) error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.stop()
+	b.stopped.Wait()
+	var errs []error
+	for _, d := range b.devices {
+		d.running.Wait()
+		errs = append(errs, d.close())
+	}
+	errs = append(errs, b.hw.Close())
+	if b.ns != nil {
+		errs = append(errs, b.ns.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+)
+
+// hwBank is a bank with its occupants and its place in the reader's queue.
+type hwBank struct {
+	bank
+
+	mu    sync.Mutex // held while a command is under way
+	slot  []slot
+	raw   []Pair
+	asked int64 // when the last command that succeeded was issued; 0: none has
+
+	queued // the reader's
+}
+
+// slot is one hardware counter. A free one has no cell.
+type slot struct {
+	cell  *cell
+	meter meter
+	freed int64 // when its last rule had gone
+}
+
+func newHWBank(b bank) *hwBank {
+	n := b.slots()
+	return &hwBank{bank: b, slot: make([]slot, n), raw: make([]Pair, n)}
+}
+
+// sample issues one command and stores what it answers. Values are those of a moment
+// after the command was issued, which is the time they are given: the age that is shown is never
+// younger than the truth.
+func (b *hwBank) sample(now func() int64) (resets int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := now()
+	if err := b.query(b.raw); err != nil {
+		return 0, err
+	}
+	b.asked = at
+	for i := range b.slot {
+		s := &b.slot[i]
+		if s.cell == nil {
+			continue
+		}
+		total, reset := s.meter.total(b.raw[i])
+		if reset {
+			resets++
+		}
+		s.cell.store(total, at)
+	}
+	return resets, nil
+}
+
+// take gives a free slot to a cell. One that was in use is free again once the bank was
+// read after its rules had gone: what was counted late is in the baseline then.
+func (b *hwBank) take(c *cell) (i int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.slot {
+		if s := &b.slot[i]; s.cell == nil && (s.freed == 0 || s.freed < b.asked) {
+			s.cell = c
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// begin makes what the hardware shows now the baseline of the slots named. It is one command.
+func (b *hwBank) begin(slots []int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.query(b.raw); err != nil {
+		return fmt.Errorf("reading counters before their first rule: %w", err)
+	}
+	for _, i := range slots {
+		b.slot[i].meter.begin(b.raw[i])
+	}
+	return nil
+}
+
+// free takes a slot from its cell, which keeps its last sample.
+func (b *hwBank) free(i int, now int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.slot[i] = slot{freed: now}
+}
+
+// empty says that nobody counts here.
+func (b *hwBank) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.slot {
+		if b.slot[i].cell != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// rdmaDevice is the RDMA device of one interface. All fields but the reader's are
+// guarded by the backend's lock.
+type rdmaDevice struct {
+	name, netdev, driver string
+
+	nic     nic   // nil while there is none
+	down    error // why flows are not counted here now; nil when they are
+	banks   []*hwBank
+	sides   [2]side // by flow.Direction
+	reader  *hwReader
+	now     func() int64
+	log     *slog.Logger
+	stop    context.CancelFunc      // ends reader and events
+	running sync.WaitGroup          // reader and events
+	gaveUp  atomic.Pointer[failure] // counters that could not be read
+}
+
+// part is a flow on one device.
+type part struct {
+	flow    *rdmaFlow
+	dev     *rdmaDevice
+	mode    hwMode
+	matches []hwMatch
+	level   int
+	bank    *hwBank // nil: no counter yet
+	slot    int
+	cell    cell
+	rules   []io.Closer
+}
+
+// there is nil when the device works.
+func (d *rdmaDevice) there() error {
+	switch {
+	case d.down != nil:
+		return fmt.Errorf("device %s of %s: %w", d.name, d.netdev, d.down)
+	case d.nic == nil:
+		return fmt.Errorf("an RDMA device of %s: %w", d.netdev, errNoDevice)
+	}
+	return nil
+}
+
+// usable is nil when flows can be installed on the device.
+func (d *rdmaDevice) usable() error {
+	if err := d.there(); err != nil {
+		return err
+	}
+	if f := d.gaveUp.Load(); f != nil {
+		return fmt.Errorf("device %s of %s: its counters could not be read lately: %w", d.name, d.netdev, f.err)
+	}
+	return nil
+}
+
+var errNoDevice = errors.New("it is not there")
+
+// prepare makes a flow's part: its rules, and a counter for them. Nothing counts yet.
+func (d *rdmaDevice) prepare(f *rdmaFlow) (*part, error) {
+	p := &part{flow: f, dev: d}
+	var err error
+	if p.mode, p.matches, err = d.plan(f.Flow); err != nil {
+		return nil, err
+	}
+	for _, b := range d.banks {
+		if i, ok := b.take(&p.cell); ok {
+			p.bank, p.slot = b, i
+			return p, nil
+		}
+	}
+	b, err := d.nic.newBank()
+	if err != nil {
+		return nil, fmt.Errorf("making a counter: %w", err)
+	}
+	p.bank = newHWBank(b)
+	p.slot, _ = p.bank.take(&p.cell)
+	d.banks = append(d.banks, p.bank)
+	return p, nil
+}
+
+// plan says how the device would count a flow, without asking it.
+func (d *rdmaDevice) plan(f flow.Flow) (hwMode, []hwMatch, error) {
+	if err := d.usable(); err != nil {
+		return "", nil, err
+	}
+	mode, err := d.nic.mode(f.Direction, f.Action)
+	if err != nil {
+		return "", nil, fmt.Errorf("device %s of %s: %w", d.name, d.netdev, err)
+	}
+	matches, err := hwMatches(f.Match, d.nic.road())
+	if err != nil {
+		return "", nil, err
+	}
+	// mlx5 puts rules for a multicast address, when they take the packet, behind all others.
+	if e := f.Match.Eth; e != nil && e.Dst.Addr[0]&1 != 0 && mode != modeDontTrap && mode != modeDevX {
+		return "", nil, refusal("a multicast address", "in mode "+string(mode)+" NICs put the rule behind all others, whatever its priority", useXDP)
+	}
+	return mode, matches, nil
+}
+
+// fits says whether the device keeps f out of the way of the flows that win over it.
+func (d *rdmaDevice) fits(f flow.Flow, above []Placed) error {
+	if _, _, err := d.plan(f); err != nil {
+		return err
+	}
+	for _, a := range above {
+		mode, err := d.nic.mode(a.Direction, a.Action)
+		if err == nil && mode == modeDontTrap {
+			return twice(a.Name)
+		}
+	}
+	return nil
+}
+
+// start makes the part's rules count, after those in their way have gone to later levels.
+func (d *rdmaDevice) start(p *part) error {
+	side := &d.sides[p.flow.Direction]
+	pushes, err := side.place(p)
+	if err != nil {
+		return err
+	}
+	for _, m := range pushes {
+		if err := m.part.move(m.to); err != nil {
+			return err
+		}
+	}
+	p.rules, err = p.addRules(p.level)
+	return err
+}
+
+// move puts the rules of a part on another level, the new ones before the old ones are gone:
+// both count in one counter, and the first match ends the search, so no packet is missed or
+// counted twice.
+func (p *part) move(level int) error {
+	fresh, err := p.addRules(level)
+	if err != nil {
+		return fmt.Errorf("moving flow %q to priority %d: %w", p.flow.Name, level, err)
+	}
+	old := p.rules
+	p.rules, p.level = fresh, level
+	return closeAll(old)
+}
+
+func (p *part) addRules(level int) (rules []io.Closer, err error) {
+	for _, m := range p.matches {
+		r, err := p.dev.nic.addRule(hwRule{
+			match: m, direction: p.flow.Direction, mode: p.mode, drop: p.flow.Action == flow.Drop, level: level,
+		}, p.bank.bank, p.slot)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("device %s of %s: making a rule: %w", p.dev.name, p.dev.netdev, err), closeAll(rules))
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// end takes the part's rules out. On a device that is gone there are none any more.
+func (d *rdmaDevice) end(p *part) error {
+	d.sides[p.flow.Direction].remove(p)
+	err := closeAll(p.rules)
+	p.rules = nil
+	if d.dead() {
+		return nil
+	}
+	return err
+}
+
+// release gives the part's counter back. A bank of one flow goes with it.
+func (d *rdmaDevice) release(p *part) {
+	b := p.bank
+	if b == nil {
+		return
+	}
+	p.bank = nil
+	b.free(p.slot, d.now())
+	if !b.empty() || b.slots() > 1 && len(d.banks) == 1 && !d.dead() {
+		return // a bulk that may serve the next flow
+	}
+	d.dropBank(b)
+}
+
+func (d *rdmaDevice) dropBank(b *hwBank) {
+	d.reader.remove(b)
+	for i := range d.banks {
+		if d.banks[i] == b {
+			d.banks = append(d.banks[:i], d.banks[i+1:]...)
+			break
+		}
+	}
+	b.mu.Lock() // a command may be under way
+	defer b.mu.Unlock()
+	if err := b.Close(); err != nil && !d.dead() {
+		d.log.Error("giving a hardware counter back", "device", d.name, "err", err)
+	}
+}
+
+// dead says that no verb works any more.
+func (d *rdmaDevice) dead() bool { return errors.Is(d.down, errDeviceLost) }
+
+func closeAll(rules []io.Closer) error {
+	var errs []error
+	for _, r := range rules {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}

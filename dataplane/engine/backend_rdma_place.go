@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// Fits implements placer.
+func (b *rdmaBackend) Fits(f flow.Flow, above []Placed) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.on(f) {
+		if err := d.fits(f, above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Gone implements placer.
+func (b *rdmaBackend) Gone() map[string]error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make(map[string]error)
+	for name, f := range b.flows {
+		for _, p := range f.parts {
+			if err := p.gone(); err != nil {
+				out[name] = err
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Install implements Backend. Nothing of an earlier process is found again.
+func (b *rdmaBackend) Install(_ context.Context, flows []Placed) (_ []Installed, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errors.New("backend rdma: closed")
+	}
+	var made []*rdmaFlow
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.take(made))
+		}
+	}()
+	for _, f := range flows {
+		x := &rdmaFlow{Placed: f}
+		made = append(made, x)
+		for _, d := range b.on(f.Flow) {
+			p, err := d.prepare(x)
+			if err != nil {
+				return nil, fmt.Errorf("flow %q: %w", f.Name, err)
+			}
+			x.parts = append(x.parts, p)
+		}
+		if len(x.parts) == 0 {
+			return nil, fmt.Errorf("flow %q: interface %q: %w", f.Name, f.Interface, errNoDevice)
+		}
+	}
+	if err := b.baseline(made); err != nil {
+		return nil, err
+	}
+	for _, x := range made {
+		for _, p := range x.parts {
+			if err := p.dev.start(p); err != nil {
+				return nil, fmt.Errorf("flow %q: %w", x.Name, err)
+			}
+		}
+	}
+	if err := b.begin(made); err != nil {
+		return nil, err
+	}
+	return b.publish(made), nil
+}
+
+// baseline reads the bulks that new flows share with what counted there before.
+func (b *rdmaBackend) baseline(made []*rdmaFlow) error {
+	for bank, parts := range byBank(made) {
+		if bank.cleared() {
+			continue
+		}
+		slots := make([]int, len(parts))
+		for i, p := range parts {
+			slots[i] = p.slot
+		}
+		b.pace.charge(b.now())
+		if err := bank.begin(slots); err != nil {
+			return fmt.Errorf("flow %q: device %s: %w", parts[0].flow.Name, parts[0].dev.name, err)
+		}
+	}
+	return nil
+}
+
+// begin has the reader read what is new. One counter of each device is read at once: a
+// device whose counters cannot be read counts nothing that anybody sees.
+func (b *rdmaBackend) begin(made []*rdmaFlow) error {
+	tried := make(map[*rdmaDevice]bool)
+	for bank, parts := range byBank(made) {
+		d := parts[0].dev
+		if !tried[d] {
+			tried[d] = true
+			b.pace.charge(b.now())
+			if _, err := bank.sample(b.now); err != nil {
+				return fmt.Errorf("flow %q: device %s of %s: reading its counter: %w", parts[0].flow.Name, d.name, d.netdev, err)
+			}
+		}
+		d.reader.add(bank)
+	}
+	return nil
+}
+
+func byBank(flows []*rdmaFlow) map[*hwBank][]*part {
+	out := make(map[*hwBank][]*part)
+	for _, f := range flows {
+		for _, p := range f.parts {
+			if p.bank != nil {
+				out[p.bank] = append(out[p.bank], p)
+			}
+		}
+	}
+	return out
+}
+
+// publish gives the flows their IDs.
+func (b *rdmaBackend) publish(made []*rdmaFlow) []Installed {
+	all := slices.Clone(*b.counters.Load())
+	out := make([]Installed, len(made))
+	for i, x := range made {
+		if n := len(b.free); n > 0 {
+			x.id, b.free = b.free[n-1], b.free[:n-1]
+			all[x.id] = x
+		} else {
+			x.id = uint32(len(all))
+			all = append(all, x)
+		}
+		b.flows[x.Name] = x
+		b.cookie++
+		out[i] = Installed{ID: x.id, Cookie: b.cookie | 1, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
+	}
+	b.counters.Store(&all)
+	return out
+}
+
+// Remove implements Backend. The counters are read once more after their rules have gone.
+func (b *rdmaBackend) Remove(_ context.Context, flows []Placed) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var gone []*rdmaFlow
+	for _, f := range flows {
+		if x := b.flows[f.Name]; x != nil {
+			gone = append(gone, x)
+			delete(b.flows, f.Name)
+			b.free = append(b.free, x.id)
+		}
+	}
+	if err := b.take(gone); err != nil {
+		b.log.Error("removing flows from hardware", "err", err)
+	}
+	return nil
+}
+
+// take ends the rules of flows, reads what they counted to the end, and gives their
+// counters back. What the device refuses to destroy goes when it is closed.
+func (b *rdmaBackend) take(flows []*rdmaFlow) error {
+	var errs []error
+	for _, x := range flows {
+		for _, p := range x.parts {
+			if err := p.dev.end(p); err != nil {
+				errs = append(errs, fmt.Errorf("flow %q: ending its rules: %w", x.Name, err))
+			}
+		}
+	}
+	for bank, parts := range byBank(flows) {
+		if parts[0].dev.dead() {
+			continue
+		}
+		b.pace.charge(b.now())
+		if _, err := bank.sample(b.now); err != nil && !errors.Is(err, probe.ErrNotSupported) {
+			errs = append(errs, fmt.Errorf("flow %q: reading its counter at the end: %w", parts[0].flow.Name, err))
+		}
+	}
+	for _, x := range flows {
+		for _, p := range x.parts {
+			p.dev.release(p)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// probeRDMA says what the RDMA devices of interfaces can do, or all of them where none is
+// named, in the network namespace of the calling thread. It makes flows that match nothing, and unmakes them.
+func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []string) []probe.Result {
+	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5})
+	if err != nil {
+		return []probe.Result{probe.Ask("RDMA", "libibverbs", err)}
+	}
+	defer lib.Close()
+	const feature, object = "RDMA devices", "backend rdma"
+	devices, err := lib.Devices()
+	if err != nil {
+		return []probe.Result{probe.Ask(feature, object, err)}
+	}
+	var out []probe.Result
+	for _, d := range devices {
+		if ctx.Err() != nil {
+			break
+		}
+		object, counts := describeDevice(d, interfaces)
+		if !counts {
+			continue
+		}
+		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name)) {
+			r.Object = object
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return []probe.Result{probe.Ask(feature, object, &probe.UnsupportedError{
+			Feature: feature, Reason: "no RDMA device belongs to an interface that is asked about; flows are counted by XDP",
+			Fix: "see `rdma link`; for a ConnectX NIC, load mlx5_ib",
+		})}
+	}
+	return out
+}
+
+// describeDevice is how answers call a device, and whether one of interfaces is its own.
+func describeDevice(d ibv.Device, interfaces []string) (object string, counts bool) {
+	ports := netdevs(d.Name, d.SysfsPath)
+	names := make([]string, len(ports))
+	counts = len(interfaces) == 0
+	for i, p := range ports {
+		names[i] = p.netdev
+		counts = counts || slices.Contains(interfaces, p.netdev)
+	}
+	if len(names) == 0 {
+		return "rdma " + d.Name, counts
+	}
+	return fmt.Sprintf("rdma %s (%s)", d.Name, join(names)), counts
+}
+
+// probeDevX asks for the road that steals nothing and reads in bulk.
+func probeDevX(lib *ibv.Library, device string) probe.Result {
+	const feature = "DevX"
+	ctx, err := lib.Open(device)
+	if err != nil {
+		return probe.Ask(feature, device, err)
+	}
+	defer ctx.Close()
+	return probe.Ask(feature, device, tryDevX(ctx))
+}

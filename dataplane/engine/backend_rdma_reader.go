@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	// burst is how far a reader that slept too long may catch up on its budget: what a
+	// timer of a loaded machine is late.
+	burst = 5 * time.Millisecond
+	// backOffMin and backOffMax bound the pause after a failed read; it doubles.
+	backOffMin, backOffMax = 10 * time.Millisecond, 5 * time.Second
+	// giveUp is how many reads in a row fail, over some 2.5 s, until the counter is taken for lost.
+	giveUp = 8
+)
+
+// pacer is the budget of commands of all devices.
+type pacer struct {
+	mu       sync.Mutex
+	interval int64 // of commands, in ns
+	due      int64 // of the next one
+}
+
+func newPacer(perSecond int) *pacer {
+	return &pacer{interval: max(1, int64(time.Second)/int64(perSecond))}
+}
+
+// take answers 0 and counts a command, or how long to wait for room for one.
+func (p *pacer) take(now int64) (wait int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.due > now {
+		return p.due - now
+	}
+	p.due = max(p.due, now-int64(burst)) + p.interval
+	return 0
+}
+
+// charge counts a command that does not wait: one of a control call.
+func (p *pacer) charge(now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = max(p.due, now-int64(burst)) + p.interval
+}
+
+// queued is a bank's place in the queue of its reader.
+type queued struct {
+	due      int64
+	good     int64 // when the last read that succeeded began; at first, when it was added
+	failures int   // in a row
+	err      error
+	reading  bool // outside the queue, to be put back
+	gone     bool
+}
+
+// hwReader samples the banks of one device, one command at a time: the one that is due
+// for longest first, none more often than every period, all of them within the budget. So n
+// banks are read every n/budget seconds each, and one that fails does not hold the others up.
+type hwReader struct {
+	now    func() int64
+	pace   *pacer
+	period int64
+	log    *slog.Logger
+	lost   func(error) // told when a bank was given up
+	kick   chan struct{}
+
+	mu     sync.Mutex
+	queue  []*hwBank // a heap by due
+	live   map[*hwBank]struct{}
+	resets uint64 // counters that began anew
+}
+
+func newHWReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, lost func(error)) *hwReader {
+	return &hwReader{
+		now: now, pace: pace, period: int64(period), log: log, lost: lost,
+		kick: make(chan struct{}, 1), live: make(map[*hwBank]struct{}),
+	}
+}
+
+// run reads until ctx ends.
+func (r *hwReader) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait := r.step()
+		if wait == 0 {
+			continue
+		}
+		// Shorter sleeps cost more than they bring: the budget allows to catch up.
+		timer.Reset(max(time.Duration(wait), time.Millisecond))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-r.kick:
+		}
+	}
+}
+
+// step reads one bank that is due, or answers how long nothing will be.
+func (r *hwReader) step() (wait int64) {
+	now := r.now()
+	b, wait := r.next(now)
+	if b == nil {
+		return wait
+	}
+	resets, err := b.sample(r.now)
+	r.done(b, now, resets, err)
+	return 0
+}
+
+// next takes the first bank out of the queue when it is due and the budget has room.
+func (r *hwReader) next(now int64) (*hwBank, int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return nil, math.MaxInt64
+	}
+	if wait := r.queue[0].due - now; wait > 0 {
+		return nil, wait
+	}
+	if wait := r.pace.take(now); wait > 0 {
+		return nil, wait
+	}
+	b := r.pop()
+	b.reading = true
+	return b, 0
+}
+
+// done puts a bank back, later by its pause where the read failed.
+func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.reading = false
+	if b.gone {
+		return
+	}
+	if resets > 0 {
+		r.resets += uint64(resets)
+		r.log.Warn("a hardware counter began anew; its total goes on", "counters", resets)
+	}
+	if err == nil {
+		if b.err != nil {
+			r.log.Info("reading a hardware counter again")
+		}
+		b.failures, b.err = 0, nil
+		b.good, b.due = began, began+r.period
+		r.push(b)
+		return
+	}
+	if b.err == nil {
+		r.log.Error("reading a hardware counter", "err", err)
+	}
+	b.failures++
+	b.err = err
+	pause := int64(backOffMax)
+	if n := b.failures - 1; n < 10 {
+		pause = min(int64(backOffMin)<<n, pause)
+	}
+	b.due = began + pause
+	r.push(b)
+	if b.failures == giveUp {
+		r.lost(err)
+	}
+}
+
+// add has a bank read from now on, if it is not already.
+func (r *hwReader) add(b *hwBank) {
+	r.mu.Lock()
+	if _, ok := r.live[b]; ok {
+		r.mu.Unlock()
+		return
+	}
+	b.due = r.now()
+	b.good = b.due
+	r.live[b] = struct{}{}
+	r.push(b)
+	r.mu.Unlock()
+	select {
+	case r.kick <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// remove ends the reading of a bank. A command that is under way holds the bank's lock.
+func (r *hwReader) remove(b *hwBank) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.gone = true
+	delete(r.live, b)
+	for i, q := range r.queue {
+		if q == b {
+			last := len(r.queue) - 1
+			r.queue[i] = r.queue[last]
+			r.queue[last] = nil
+			r.queue = r.queue[:last]
+			r.fix(i)
+			return
+		}
+	}
+}
+
+// health tells how many banks cannot be read, with what, and how long ago the oldest
+// sample of the others was taken.
+func (r *hwReader) health(now int64) (failing int, err error, oldest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for b := range r.live {
+		if b.err != nil {
+			failing, err = failing+1, b.err
+			continue
+		}
+		oldest = max(oldest, time.Duration(now-b.good))
+	}
+	return failing, err, oldest
+}
+
+// givenUp is why a bank is not expected to be read any more.
+func (r *hwReader) givenUp(b *hwBank) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.failures < giveUp {
+		return nil
+	}
+	return b.err
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+var (
+	errDeviceLost = errors.New("the device failed or was removed")
+	errPortDown   = errors.New("its port is down")
+)
+
+// failure is why a device is not trusted for a while.
+type failure struct {
+	err error
+	at  int64
+}
+
+// distrust is how long no flow goes to a device whose counters could not be read.
+const distrust = 30 * time.Second
+
+// slowAge is the age of values from which on the budget is called short.
+const slowAge = time.Second
+
+// follow takes note of what happens to a device, until it is lost or ctx ends.
+func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
+	for {
+		ev, err := n.nextEvent(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		b.mu.Lock()
+		switch {
+		case err != nil:
+			d.down = fmt.Errorf("%w: waiting for its events: %w", errDeviceLost, err)
+		case ev == nicFatal:
+			d.down = errDeviceLost
+		case ev == nicPortDown:
+			d.down = errPortDown
+		case ev == nicPortUp:
+			d.down = nil
+		}
+		dead := d.dead()
+		if dead {
+			d.stop()
+		}
+		b.log.Warn("an RDMA device changed", "device", d.name, "interface", d.netdev, "down", d.down)
+		b.mu.Unlock()
+		b.signal()
+		if dead {
+			return
+		}
+	}
+}
+
+// look opens devices that went, when they are back, and trusts again those whose time has come.
+func (b *rdmaBackend) look() {
+	tick := time.NewTicker(returnPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var back []*rdmaDevice
+		b.mu.Lock()
+		for _, d := range b.devices {
+			if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
+				d.gaveUp.Store(nil)
+				b.signal()
+			}
+			if d.dead() && len(d.sides[0].parts)+len(d.sides[1].parts) == 0 && len(d.banks) == 0 {
+				back = append(back, d)
+			}
+		}
+		b.mu.Unlock()
+		for _, d := range back {
+			b.reopen(d)
+		}
+	}
+}
+
+// reopen closes what is left of a device that was lost and opens it again, if it is back.
+func (b *rdmaBackend) reopen(d *rdmaDevice) {
+	d.running.Wait()
+	if d.nic != nil {
+		if err := d.nic.Close(); err != nil {
+			b.log.Debug("closing a device that was lost", "device", d.name, "err", err)
+		}
+		b.mu.Lock()
+		d.nic = nil
+		b.mu.Unlock()
+	}
+	infos, err := b.list()
+	if err == nil {
+		err = b.openDevice(d, infos)
+	}
+	if err != nil {
+		b.log.Debug("looking for a device that was lost", "device", d.name, "err", err)
+		return
+	}
+	b.log.Info("an RDMA device is back", "device", d.name, "interface", d.netdev)
+	b.signal()
+}
+
+// gone is why the part is not counted any more.
+func (p *part) gone() error {
+	if err := p.dev.there(); err != nil {
+		return err
+	}
+	if p.bank == nil {
+		return nil
+	}
+	if err := p.dev.reader.givenUp(p.bank); err != nil {
+		return fmt.Errorf("device %s of %s: its counter cannot be read: %w", p.dev.name, p.dev.netdev, err)
+	}
+	return nil
+}
+
+// close takes down what is left of a device. Its goroutines have ended.
+func (d *rdmaDevice) close() error {
+	if d.nic == nil {
+		return nil
+	}
+	var errs []error
+	for i := range d.sides {
+		for _, p := range d.sides[i].parts {
+			errs = append(errs, closeAll(p.rules))
+		}
+	}
+	for _, b := range d.banks {
+		errs = append(errs, b.Close())
+	}
+	err := d.nic.Close()
+	if d.dead() {
+		return nil // everything answers that it is gone
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// Conditions implements Backend.
+func (b *rdmaBackend) Conditions() []dataplane.Condition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	var out []dataplane.Condition
+	for _, d := range b.devices {
+		out = append(out, d.conditions()...)
+	}
+	return out
+}
+
+func (d *rdmaDevice) conditions() []dataplane.Condition {
+	switch {
+	case d.dead():
+		return []dataplane.Condition{{
+			Code: "rdma-device-lost", Severity: dataplane.Medium, Object: d.name,
+			Text: fmt.Sprintf("%s of %s: %v; its flows are counted elsewhere, where that is possible", d.name, d.netdev, d.down),
+			Fix:  "see dmesg and `rdma link`; when the device is back, counting on it goes on by itself",
+		}}
+	case errors.Is(d.down, errPortDown):
+		return []dataplane.Condition{{
+			Code: "rdma-port-down", Severity: dataplane.Low, Object: d.name,
+			Text: fmt.Sprintf("the port of %s, which is %s, is down", d.name, d.netdev),
+			Fix:  "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
+		}}
+	case d.nic == nil:
+		return nil // there was none from the start
+	}
+	var out []dataplane.Condition
+	failing, err, oldest := d.reader.health(d.now())
+	if failing > 0 {
+		out = append(out, dataplane.Condition{
+			Code: "rdma-read-errors", Severity: dataplane.High, Object: d.name,
+			Text: fmt.Sprintf("%d of its counters cannot be read: %v; their values grow old", failing, err),
+			Fix:  "see dmesg for firmware errors; reading is tried again, more and more rarely",
+		})
+	}
+	if oldest > slowAge {
+		out = append(out, dataplane.Condition{
+			Code: "rdma-budget", Severity: dataplane.Low, Object: d.name,
+			Text: fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
+			Fix:  "raise rdma.commands_per_second, count fewer flows in hardware, or use a device with bulk reads (DevX)",
+		})
+	}
+	return out
+}

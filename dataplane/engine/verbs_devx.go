@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// devxParam is a rule as struct fte_match_param has it: a value and its mask.
+func devxParam(m hwMatch) (val, mask ibv.MatchParam) {
+	devxHeaders(&val.Outer, &mask.Outer, m)
+	v, k := &val.Misc, &mask.Misc
+	if ip := m.IPv6; ip != nil {
+		v.OuterIPv6FlowLabel, k.OuterIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
+	}
+	if len(m.tags) > 1 {
+		v.OuterSecondVID, k.OuterSecondVID = m.VLAN[1].ID.Value, m.VLAN[1].ID.Mask
+		v.OuterSecondPrio, k.OuterSecondPrio = m.VLAN[1].PCP.Value, m.VLAN[1].PCP.Mask
+		v.OuterSecondCFI, k.OuterSecondCFI = m.VLAN[1].DEI.Value, m.VLAN[1].DEI.Mask
+		kind(m.tags[1], &v.OuterSecondCVLANTag, &k.OuterSecondCVLANTag, &v.OuterSecondSVLANTag, &k.OuterSecondSVLANTag)
+	}
+	if x := m.VXLAN; x != nil {
+		v.VXLANVNI, k.VXLANVNI = x.VNI.Value, x.VNI.Mask
+	}
+	if g := m.GRE; g != nil {
+		p := m.greProtocol()
+		v.GREProtocol, k.GREProtocol = p.Value, p.Mask
+		if g.Key.Mask != 0 {
+			v.GREKPresent, k.GREKPresent = 1, 1
+			v.GREKey, k.GREKey = g.Key.Value, g.Key.Mask
+		}
+	}
+	in := m.inner
+	if in == nil {
+		return val, mask
+	}
+	devxHeaders(&val.Inner, &mask.Inner, *in)
+	if ip := in.IPv6; ip != nil {
+		v.InnerIPv6FlowLabel, k.InnerIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
+	}
+	if len(in.tags) > 1 {
+		v.InnerSecondVID, k.InnerSecondVID = in.VLAN[1].ID.Value, in.VLAN[1].ID.Mask
+		v.InnerSecondPrio, k.InnerSecondPrio = in.VLAN[1].PCP.Value, in.VLAN[1].PCP.Mask
+		v.InnerSecondCFI, k.InnerSecondCFI = in.VLAN[1].DEI.Value, in.VLAN[1].DEI.Mask
+		kind(in.tags[1], &v.InnerSecondCVLANTag, &k.InnerSecondCVLANTag, &v.InnerSecondSVLANTag, &k.InnerSecondSVLANTag)
+	}
+	return val, mask
+}
+
+// kind asks for a tag of one EtherType.
+func kind(tag uint16, c, cMask, s, sMask *uint8) {
+	if tag == typeSTag {
+		*s, *sMask = 1, 1
+	} else {
+		*c, *cMask = 1, 1
+	}
+}
+
+// devxHeaders fills one level, Ethernet to ports. IP is asked for by its version, and
+// ports under the protocol that they belong to.
+func devxHeaders(v, k *ibv.MatchHeaders, m hwMatch) {
+	if e := m.Eth; e != nil {
+		t := m.etherType()
+		v.SMAC, k.SMAC = e.Src.Addr, e.Src.Mask
+		v.DMAC, k.DMAC = e.Dst.Addr, e.Dst.Mask
+		v.EtherType, k.EtherType = t.Value, t.Mask
+	}
+	if len(m.tags) > 0 {
+		v.FirstVID, k.FirstVID = m.VLAN[0].ID.Value, m.VLAN[0].ID.Mask
+		v.FirstPrio, k.FirstPrio = m.VLAN[0].PCP.Value, m.VLAN[0].PCP.Mask
+		v.FirstCFI, k.FirstCFI = m.VLAN[0].DEI.Value, m.VLAN[0].DEI.Mask
+		kind(m.tags[0], &v.CVLANTag, &k.CVLANTag, &v.SVLANTag, &k.SVLANTag)
+	}
+	var tos flow.Masked[uint8]
+	if ip := m.IPv4; ip != nil {
+		v.IPVersion, k.IPVersion = 4, 0xf
+		copy(v.SrcIP[12:], ip.Src.Addr[:])
+		copy(k.SrcIP[12:], ip.Src.Mask[:])
+		copy(v.DstIP[12:], ip.Dst.Addr[:])
+		copy(k.DstIP[12:], ip.Dst.Mask[:])
+		tos = ip.TOS
+		if ip.Fragment != flow.FragmentAny {
+			k.Frag = 1
+		}
+		if ip.Fragment == flow.FragmentYes {
+			v.Frag = 1
+		}
+	}
+	if ip := m.IPv6; ip != nil {
+		v.IPVersion, k.IPVersion = 6, 0xf
+		v.SrcIP, k.SrcIP = ip.Src.Addr, ip.Src.Mask
+		v.DstIP, k.DstIP = ip.Dst.Addr, ip.Dst.Mask
+		tos = ip.TrafficClass
+	}
+	v.DSCP, k.DSCP = tos.Value>>2, tos.Mask>>2
+	v.ECN, k.ECN = tos.Value&3, tos.Mask&3
+	proto := m.protocol()
+	v.IPProtocol, k.IPProtocol = proto.Value, proto.Mask
+	if p := m.TCP; p != nil {
+		v.TCPSPort, k.TCPSPort = p.Src.Value, p.Src.Mask
+		v.TCPDPort, k.TCPDPort = p.Dst.Value, p.Dst.Mask
+	}
+	if p, ok := m.udpPorts(); ok {
+		v.UDPSPort, k.UDPSPort = p.Src.Value, p.Src.Mask
+		v.UDPDPort, k.UDPDPort = p.Dst.Value, p.Dst.Mask
+	}
+}

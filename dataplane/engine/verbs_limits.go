@@ -1,0 +1,81 @@
+package engine
+
+import "github.com/flowtally/flowtally/dataplane/flow"
+
+// limits is nil when hardware takes exactly the packets of a match that way. The
+// rows are those of the table in verbs.go.
+func limits(m flow.Match, by road) error {
+	if err := limitsOf(m, by, ""); err != nil {
+		return err
+	}
+	if g := m.GRE; g != nil {
+		if g.Key.Mask != 0 && by == byVerbs {
+			return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
+		}
+		if in := g.Inner; in != nil && asksNothing(*in) {
+			return refusal("gre inner any", "no field asks for a whole GRE header", "leave \"inner any\" out")
+		}
+	}
+	if in := innerOf(m); in != nil {
+		return limitsOf(*in, by, "inner ")
+	}
+	return nil
+}
+
+const useXDP = "leave the flow to backend auto or xdp"
+
+// limitsOf looks at one level of headers; in says which.
+func limitsOf(m flow.Match, by road, in string) error {
+	no := func(field, reason string) error { return refusal(in+field, reason, useXDP) }
+	if e := m.Eth; e != nil && e.Type.Mask != 0 {
+		switch {
+		case etherTypeFits(&m, typeCTag) || etherTypeFits(&m, typeSTag):
+			return no("eth type", "behind two VLAN tags NICs read a third one in ways that are not documented")
+		case e.Type.Value < 0x600:
+			return no("eth type", "the type admits a length, and what NICs read behind one is not documented")
+		}
+	}
+	if len(m.VLAN) > 0 && by == byVerbs {
+		return no("vlan", "the VLAN spec asks for a C-tag (0x8100), and the flow takes S-tags (0x88a8) too")
+	}
+	if ip := m.IPv4; ip != nil {
+		switch {
+		case ip.TTL.Mask != 0:
+			return no("ipv4 ttl", "drivers refuse a mask on it")
+		case ip.Fragment != flow.FragmentAny && by == byVerbs:
+			return no("ipv4 frag", "drivers refuse a mask on the flags")
+		case ip.Fragment == flow.FragmentFirst || ip.Fragment == flow.FragmentLater:
+			return no("ipv4 frag "+map[flow.Fragment]string{flow.FragmentFirst: "first", flow.FragmentLater: "later"}[ip.Fragment],
+				"NICs tell fragments from whole packets, and not one fragment from another")
+		}
+	}
+	if ip := m.IPv6; ip != nil {
+		switch {
+		case ip.HopLimit.Mask != 0:
+			return no("ipv6 hoplimit", "drivers refuse a mask on it")
+		case ip.NextHeader.Mask != 0:
+			return no("ipv6 nexthdr", "NICs match the protocol behind the extension headers in its place")
+		}
+	}
+	if i := m.ICMP; i != nil && i.Type.Mask|i.Code.Mask != 0 {
+		return no("icmp type", "there is no spec for it")
+	}
+	for _, p := range []*flow.Ports{m.TCP, m.UDP} {
+		if p != nil && mayBeZero(*p) && m.VXLAN == nil {
+			return no("port 0", "a later fragment has no ports, and may look like port 0")
+		}
+	}
+	return nil
+}
+
+// mayBeZero says that ports are asked for, and that 0 is what they may all be.
+func mayBeZero(p flow.Ports) bool {
+	zero := func(p flow.Port) bool { return p.Value == 0 }
+	none := flow.Port{}
+	return (p.Src != none || p.Dst != none) && zero(p.Src) && zero(p.Dst)
+}
+
+// asksNothing says that a match is any.
+func asksNothing(m flow.Match) bool {
+	return m.Eth == nil && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
+}
