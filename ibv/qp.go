@@ -1,5 +1,7 @@
 package ibv
 
+import "syscall"
+
 // QPType is enum ibv_qp_type.
 type QPType uint32
 
@@ -42,7 +44,7 @@ type QP struct {
 func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	q := &QP{ctx: p.ctx, typ: o.Type}
 	if o.SendCQ == nil || o.RecvCQ == nil {
-		return nil, p.ctx.err("ibv_create_qp", errInvalid)
+		return nil, p.ctx.err("ibv_create_qp", syscall.EINVAL)
 	}
 	err := q.init("queue pair", p.device, func() (h handle, err error) {
 		h, number, errno := p.ctx.lib.v.createQP(p.h, o.SendCQ.h, o.RecvCQ.h, &o)
@@ -73,7 +75,7 @@ func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
 	defer q.done()
 	errno := q.ctx.lib.v.modifyQP(q.h, &a, mask)
 	err := q.ctx.err("ibv_modify_qp", errno)
-	if errno != errInvalid {
+	if errno != syscall.EINVAL {
 		return err
 	}
 	from := a.CurState

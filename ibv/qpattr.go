@@ -1,9 +1,5 @@
 package ibv
 
-import "syscall"
-
-const errInvalid = syscall.EINVAL
-
 // QPState is enum ibv_qp_state.
 type QPState uint32
 

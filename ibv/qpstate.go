@@ -3,6 +3,7 @@ package ibv
 import (
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // transition is what ibv_modify_qp(3) says about one change of state: the attributes
@@ -63,14 +64,14 @@ func CheckModify(t QPType, from, to QPState, mask QPAttrMask) error {
 			}
 		}
 		if !known {
-			return fmt.Errorf("%s: there is no such transition: %w", what, errInvalid)
+			return fmt.Errorf("%s: there is no such transition: %w", what, syscall.EINVAL)
 		}
 	}
 	if missing := move.need &^ mask; missing != 0 {
-		return fmt.Errorf("%s: lacking %v: %w", what, missing, errInvalid)
+		return fmt.Errorf("%s: lacking %v: %w", what, missing, syscall.EINVAL)
 	}
 	if extra := mask &^ (move.need | move.may | QPAttrState | QPAttrCurState); extra != 0 {
-		return fmt.Errorf("%s: %v cannot be set then: %w", what, extra, errInvalid)
+		return fmt.Errorf("%s: %v cannot be set then: %w", what, extra, syscall.EINVAL)
 	}
 	return nil
 }
