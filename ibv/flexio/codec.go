@@ -1,0 +1,42 @@
+package flexio
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Struct is a structure that lies in queue memory. Each is declared in the order of
+// its bytes and without holes, and is big-endian throughout.
+type Struct interface {
+	CQE64 | ErrCQE | MiniCQEBlock | EQE |
+		CtrlSeg | AtomicSeg | DatagramSeg | EthSeg | InlineDataSeg | InlineSendDataSeg | MemPtrSendDataSeg |
+		RcvDataSeg | RDMASeg | SharedReceiveSeg | TransposeSeg | WaitOnDataSeg | WaitOnDataDataSeg
+}
+
+// ErrShort: fewer bytes than the structure has.
+var ErrShort = errors.New("too short")
+
+// Size is the structure's size in queue memory, in bytes.
+func Size[T Struct]() int {
+	var v T
+	return binary.Size(v)
+}
+
+// Decode reads a structure from the beginning of b. Every pattern of bits is one;
+// fewer bytes than [Size] are ErrShort.
+func Decode[T Struct](b []byte) (v T, err error) {
+	if _, err := binary.Decode(b, binary.BigEndian, &v); err != nil {
+		return v, fmt.Errorf("decoding %T from %d bytes, it has %d: %w", v, len(b), Size[T](), ErrShort)
+	}
+	return v, nil
+}
+
+// Append is the inverse of Decode: it appends the bytes of v to b.
+func Append[T Struct](b []byte, v T) []byte {
+	b, err := binary.Append(b, binary.BigEndian, &v)
+	if err != nil {
+		panic(err) // a Struct has fields of fixed size only: TestLayouts
+	}
+	return b
+}

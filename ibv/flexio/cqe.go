@@ -1,0 +1,199 @@
+package flexio
+
+import "fmt"
+
+// CQE64 is flexio_dev_cqe64, a completion queue entry of 64 bytes: mlx5_cqe64 of
+// mlx5dv.h with other names, under which reserved fields hide wqe_id, the flags of
+// the headers, the timestamp and more.
+type CQE64 struct {
+	Rsvd00        [20]byte `ref:"rsvd00"`
+	CsumOK        uint16   `ref:"csum_ok"` // the checksum itself, not the bits that say whether it is right
+	Rsvd22        [2]byte  `ref:"rsvd22"`
+	Rsvd24        [8]byte  `ref:"rsvd24"`
+	SRQNUidx      uint32   `ref:"srqn_uidx"`
+	ImmInvalPkey  uint32   `ref:"imm_inval_pkey"`
+	Rsvd40        uint32   `ref:"rsvd40"`
+	ByteCnt       uint32   `ref:"byte_cnt"`
+	Rsvd48        uint32   `ref:"rsvd48"`          // upper half of the timestamp
+	HWErrSyndrome uint8    `ref:"hw_err_syndrome"` // these four: of an error only, else the lower half of the timestamp
+	Rsvd50        uint8    `ref:"rsvd50"`
+	VendorErrSynd uint8    `ref:"vendor_err_synd"`
+	Syndrome      Syndrome `ref:"syndrome"`
+	SopRdrop      uint8    `ref:"sop_rdrop"` // with QPN24 the word that the reference also calls qpn
+	QPN24         [3]byte  `ref:"qpn24"`
+	WQECounter    uint16   `ref:"wqe_counter"`
+	Signature     uint8    `ref:"signature"`
+	OpOwn         OpOwn    `ref:"op_own"`
+}
+
+// QPN is the number of the QP, 24 bits.
+func (c *CQE64) QPN() uint32 {
+	return uint32(c.QPN24[0])<<16 | uint32(c.QPN24[1])<<8 | uint32(c.QPN24[2])
+}
+
+// Err is the error that the entry reports, nil where it reports none. Only an
+// entry with an error opcode has syndromes: in any other, their bytes are of the timestamp.
+func (c *CQE64) Err() error {
+	if !c.OpOwn.Opcode().IsError() {
+		return nil
+	}
+	return &CompletionError{Opcode: c.OpOwn.Opcode(), Syndrome: c.Syndrome, Vendor: c.VendorErrSynd, HW: c.HWErrSyndrome}
+}
+
+// Timestamp is the device's clock when the entry was written; 0 for an entry
+// that reports an error.
+func (c *CQE64) Timestamp() uint64 {
+	if c.OpOwn.Opcode().IsError() {
+		return 0
+	}
+	return uint64(c.Rsvd48)<<32 | uint64(c.HWErrSyndrome)<<24 | uint64(c.Rsvd50)<<16 | uint64(c.VendorErrSynd)<<8 | uint64(c.Syndrome)
+}
+
+// OpOwn is the last byte of an entry: opcode in bits 7..4, format in 3..2,
+// solicited event in 1, owner in 0. The reference names the first and the last.
+type OpOwn uint8
+
+// Opcode says what the entry completes.
+func (o OpOwn) Opcode() Opcode { return Opcode(o >> 4) }
+
+// Format says how the entry holds inline data, or that it is compressed.
+func (o OpOwn) Format() Format { return Format(o >> 2 & 3) }
+
+// Solicited is the solicited event bit.
+func (o OpOwn) Solicited() bool { return o&2 != 0 }
+
+// Owner is the owner bit: it turns over with every pass over the ring.
+func (o OpOwn) Owner() uint8 { return uint8(o & 1) }
+
+// Opcode of a CQE (mlx5dv.h MLX5_CQE_*).
+type Opcode uint8
+
+// What an entry completes.
+const (
+	OpReq        Opcode = 0  // a send request
+	OpRespWrImm  Opcode = 1  // an RDMA write with immediate arrived
+	OpRespSend   Opcode = 2  // a send arrived
+	OpRespImm    Opcode = 3  // a send with immediate arrived
+	OpRespInv    Opcode = 4  // a send with invalidate arrived
+	OpResize     Opcode = 5  // the ring was resized
+	OpNoPacket   Opcode = 6  // nothing was received
+	OpSigErr     Opcode = 12 // a signature did not match
+	OpReqErr     Opcode = 13 // a send request failed
+	OpRespErr    Opcode = 14 // a receive request failed
+	OpInvalidCQE Opcode = 15 // never written by the device
+)
+
+// IsError reports whether the syndromes of an entry with this opcode are valid.
+func (o Opcode) IsError() bool { return o == OpReqErr || o == OpRespErr }
+
+func (o Opcode) String() string {
+	names := map[Opcode]string{
+		OpReq: "REQ", OpRespWrImm: "RESP_WR_IMM", OpRespSend: "RESP_SEND", OpRespImm: "RESP_SEND_IMM", OpRespInv: "RESP_SEND_INV",
+		OpResize: "RESIZE_CQ", OpNoPacket: "NO_PACKET", OpSigErr: "SIG_ERR", OpReqErr: "REQ_ERR", OpRespErr: "RESP_ERR", OpInvalidCQE: "INVALID",
+	}
+	if s, ok := names[o]; ok {
+		return s
+	}
+	return fmt.Sprintf("Opcode(%d)", uint8(o))
+}
+
+// Format of a CQE (mlx5dv.h MLX5_INLINE_*, DPDK mlx5_prm.h MLX5_COMPRESSED).
+type Format uint8
+
+// How an entry holds data.
+const (
+	NoInline   Format = 0
+	Inline32   Format = 1 // up to 32 bytes of payload are in the entry
+	Inline64   Format = 2 // up to 64 bytes are in the entry before it
+	Compressed Format = 3
+)
+
+// Syndrome says what went wrong (mlx5dv.h MLX5_CQE_SYNDROME_*).
+type Syndrome uint8
+
+// What went wrong.
+const (
+	SyndromeLocalLength      Syndrome = 0x01
+	SyndromeLocalQPOp        Syndrome = 0x02
+	SyndromeLocalProt        Syndrome = 0x04
+	SyndromeWRFlush          Syndrome = 0x05
+	SyndromeMWBind           Syndrome = 0x06
+	SyndromeBadResp          Syndrome = 0x10
+	SyndromeLocalAccess      Syndrome = 0x11
+	SyndromeRemoteInvalReq   Syndrome = 0x12
+	SyndromeRemoteAccess     Syndrome = 0x13
+	SyndromeRemoteOp         Syndrome = 0x14
+	SyndromeTransportRetries Syndrome = 0x15
+	SyndromeRNRRetries       Syndrome = 0x16
+	SyndromeRemoteAborted    Syndrome = 0x22
+)
+
+func (s Syndrome) String() string {
+	names := map[Syndrome]string{
+		SyndromeLocalLength: "local length", SyndromeLocalQPOp: "local QP operation", SyndromeLocalProt: "local protection",
+		SyndromeWRFlush: "work request flushed", SyndromeMWBind: "memory window bind", SyndromeBadResp: "bad response",
+		SyndromeLocalAccess: "local access", SyndromeRemoteInvalReq: "remote invalid request", SyndromeRemoteAccess: "remote access",
+		SyndromeRemoteOp: "remote operation", SyndromeTransportRetries: "transport retries exceeded",
+		SyndromeRNRRetries: "RNR retries exceeded", SyndromeRemoteAborted: "remote aborted",
+	}
+	if t, ok := names[s]; ok {
+		return t
+	}
+	return fmt.Sprintf("syndrome %#02x", uint8(s))
+}
+
+// CompletionError is what an entry reports.
+type CompletionError struct {
+	Opcode   Opcode
+	Syndrome Syndrome
+	Vendor   uint8 // the device's own code
+	HW       uint8
+}
+
+func (e *CompletionError) Error() string {
+	return fmt.Sprintf("completing a work request: %s error (vendor %#02x)", e.Syndrome, e.Vendor)
+}
+
+// ErrCQE is mlx5_err_cqe of mlx5dv.h, which the reference does not list: the same
+// 64 bytes, of an entry that reports an error.
+type ErrCQE struct {
+	Rsvd0         [32]byte
+	SRQN          uint32
+	Rsvd1         [18]byte // HWErrSyndrome of CQE64 is byte 0x34, within
+	VendorErrSynd uint8
+	Syndrome      Syndrome
+	SWQEOpcodeQPN uint32
+	WQECounter    uint16
+	Signature     uint8
+	OpOwn         OpOwn
+}
+
+// MiniCQEBlock is flexio_dev_mini_cqe64: a whole entry of mini-CQEs in the layout of
+// enhanced compression. Basic compression has no such trailer: see [MiniCQE].
+type MiniCQEBlock struct {
+	MiniCQE                [7]uint64 `ref:"mini_cqe"`
+	Rsvd0                  [6]byte   `ref:"rsvd0"`
+	ValidityIterationCount uint8     `ref:"validity_iteration_count"`
+	NumAndType             uint8     `ref:"num_and_type"`
+}
+
+// Num is how many mini-CQEs the block holds, 1 to 7 in what a device writes.
+func (m *MiniCQEBlock) Num() int { return int(m.NumAndType>>4) + 1 }
+
+// EQE is flexio_dev_eqe, an event queue entry of 64 bytes. Its event_data is a
+// union of which the reference gives the completion event: six reserved words, then cqn.
+type EQE struct {
+	Rsvd00    uint8     `ref:"rsvd00"`
+	Type      uint8     `ref:"type"`
+	Rsvd02    uint8     `ref:"rsvd02"`
+	SubType   uint8     `ref:"sub_type"`
+	Rsvd4     [28]byte  `ref:"rsvd4"`
+	EventRsvd [6]uint32 `ref:"event_data.rsvd00"`
+	EventCQN  uint32    `ref:"event_data.cqn"` // 24 bits, the upper eight reserved
+	Rsvd3C    uint16    `ref:"rsvd3c"`
+	Signature uint8     `ref:"signature"`
+	Owner     uint8     `ref:"owner"`
+}
+
+// CQN is the CQ that a completion event is about.
+func (e *EQE) CQN() uint32 { return e.EventCQN & 0xffffff }
