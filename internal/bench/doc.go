@@ -6,9 +6,10 @@
 // A [Row] has two or three sides: ours, the reference and, where the figure is
 // a cost above something (an XDP program above an empty one), the base. They
 // run on one thread that is pinned to one CPU, in rounds: ours, base, ref; ref,
-// base, ours; and so on, each for about 2 ms, 61 rounds. What is printed as
-// ours_ns and ref_ns is the median over the rounds (above the base of the same
-// round), and ratio is the one over the other.
+// base, ours; and so on, each for about 2 ms, 61 rounds, in five openings of the
+// row: where its memory lies is drawn anew with each. What is printed as ours_ns
+// and ref_ns is the median over the rounds (above the base of the same round),
+// and ratio is the one over the other.
 //
 // Sides that only compute are timed by the CPU clock of their thread, so that
 // time taken by other programs is not theirs; sides that wait for another CPU

@@ -16,6 +16,10 @@ import (
 type Options struct {
 	// Rounds per attempt, at least 7. 0 means 61.
 	Rounds int
+	// Openings of a row in an attempt, among which the rounds are divided. 0
+	// means 5. Where memory lies, virtual and physical, changes what a side costs
+	// by up to half and is drawn anew with each.
+	Openings int
 	// Attempts at most for a row that is noisy. 0 means 5.
 	Attempts int
 	// MaxSpread above which an attempt is noisy. 0 means 0.10.
@@ -36,7 +40,7 @@ type Options struct {
 // Short is the form for CI: half a second or less per quiet row. Its verdict is
 // [Report.Missed] with beyondNoise.
 func Short() Options {
-	return Options{Rounds: 21, Attempts: 3, RowTime: 10 * time.Second}
+	return Options{Rounds: 21, Openings: 3, Attempts: 3, RowTime: 10 * time.Second}
 }
 
 func (o Options) withDefaults() Options {
@@ -44,6 +48,9 @@ func (o Options) withDefaults() Options {
 		o.Rounds = 61
 	}
 	o.Rounds = max(o.Rounds, 7)
+	if o.Openings == 0 {
+		o.Openings = 5
+	}
 	if o.Attempts == 0 {
 		o.Attempts = 5
 	}
@@ -101,40 +108,15 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	return report, errors.Join(err, stopped)
 }
 
-// runRow opens, measures and closes one row.
-func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) (res Result) {
+// runRow measures until an attempt is quiet enough, or none can be.
+func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
 	ctx, cancel := context.WithTimeout(ctx, o.RowTime)
 	defer cancel()
-	sides, err := row.Open(ctx, env)
-	if err != nil {
-		return null(row, err.Error())
-	}
-	if sides.Close != nil {
-		defer func() {
-			if err := sides.Close(); err != nil {
-				o.Logger.Warn("row left something behind", "row", row.Name, "err", err)
-			}
-		}()
-	}
-	if sides.MaxSpread == 0 {
-		sides.MaxSpread = o.MaxSpread
-	}
 	// A collection in the middle of a round would be most of it.
-	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-
-	return attempts(ctx, row, sides, env, still, o)
-}
-
-// attempts measures until an attempt is quiet enough, or none can be.
-func attempts(ctx context.Context, row Row, sides *Sides, env Env, still *stillness, o Options) Result {
-	n, err := calibrate(ctx, sides, o.RoundTime)
-	if err != nil {
-		return null(row, err.Error())
-	}
 	reason := ""
 	for attempt := 1; attempt <= o.Attempts; attempt++ {
-		rounds, err := measure(ctx, sides, env, still, n, o.Rounds)
+		rounds, widest, err := sample(ctx, row, env, still, o)
 		if err != nil {
 			if reason == "" || ctx.Err() == nil {
 				reason = err.Error()
@@ -147,14 +129,42 @@ func attempts(ctx context.Context, row Row, sides *Sides, env Env, still *stilln
 		switch {
 		case s.lost*20 > s.rounds:
 			reason = fmt.Sprintf("noise: in %d of %d rounds a side cost no more than the base", s.lost, s.rounds)
-		case s.spread > sides.MaxSpread && s.open(row.Bound):
-			reason = fmt.Sprintf("noise: spread %.2f is above %.2f", s.spread, sides.MaxSpread)
+		case s.spread > widest && s.open(row.Bound):
+			reason = fmt.Sprintf("noise: spread %.2f is above %.2f", s.spread, widest)
 		default:
 			return measured(row, s)
 		}
 		reason += fmt.Sprintf(" in the last of %d attempts", attempt)
 	}
 	return null(row, reason)
+}
+
+// sample opens the row several times and takes a share of the rounds each time;
+// widest is the spread up to which they are quiet.
+func sample(ctx context.Context, row Row, env Env, still *stillness, o Options) (rounds []round, widest float64, err error) {
+	share := (o.Rounds + o.Openings - 1) / o.Openings
+	for range o.Openings {
+		sides, err := row.Open(ctx, env)
+		if err != nil {
+			return nil, 0, err
+		}
+		widest = sides.MaxSpread
+		runtime.GC()
+		some, err := measure(ctx, sides, env, still, share, o.RoundTime)
+		if sides.Close != nil {
+			if err := sides.Close(); err != nil {
+				o.Logger.Warn("row left something behind", "row", row.Name, "err", err)
+			}
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		rounds = append(rounds, some...)
+	}
+	if widest == 0 {
+		widest = o.MaxSpread
+	}
+	return rounds, widest, nil
 }
 
 // counts is the number of operations per round of each side.
@@ -218,8 +228,12 @@ func quickest(ctx context.Context, f Side, n int) (time.Duration, error) {
 }
 
 // measure runs rounds until there are want undisturbed ones.
-func measure(ctx context.Context, s *Sides, env Env, still *stillness, n counts, want int) ([]sample, error) {
-	rounds := make([]sample, 0, want)
+func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int, d time.Duration) ([]round, error) {
+	n, err := calibrate(ctx, s, d)
+	if err != nil {
+		return nil, err
+	}
+	rounds := make([]round, 0, want)
 	for try := 0; len(rounds) < want; try++ {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("row took too long: %w", err)
@@ -227,13 +241,13 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, n counts,
 		if try == 3*want {
 			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, try-len(rounds), try)
 		}
-		var r sample
+		var r round
 		var err error
 		if s.Apart {
 			err = still.apart(ctx, env.Peer)
 		}
 		if err == nil {
-			r, err = round(ctx, s, still, n, try%2 == 1)
+			r, err = runRound(ctx, s, still, n, try%2 == 1)
 		}
 		if errors.Is(err, ErrDisturbed) {
 			continue
@@ -246,9 +260,9 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, n counts,
 	return rounds, nil
 }
 
-// round runs every side once, in reverse order every other time: what follows
-// from being first or last falls on both sides alike.
-func round(ctx context.Context, s *Sides, still *stillness, n counts, reverse bool) (sample, error) {
+// runRound runs every side once, in reverse order every other time: what
+// follows from being first or last falls on both sides alike.
+func runRound(ctx context.Context, s *Sides, still *stillness, n counts, reverse bool) (round, error) {
 	var ours, ref, base float64
 	steps := [3]struct {
 		f  Side
@@ -265,8 +279,8 @@ func round(ctx context.Context, s *Sides, still *stillness, n counts, reverse bo
 		}
 		var err error
 		if *step.to, err = still.run(ctx, step.f, step.n); err != nil {
-			return sample{}, err
+			return round{}, err
 		}
 	}
-	return sample{ours - base, ref - base}, nil
+	return round{ours - base, ref - base}, nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ func run(t *testing.T, o Options, rows ...Row) *Report {
 		t.Skip("needs CPU affinity: Linux")
 	}
 	o.Anywhere = true
+	o.Openings = cmp.Or(o.Openings, 1)
 	report, err := Run(t.Context(), rows, o)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +95,7 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 			ours := scripted(tt.ours...)
 			counted := func(ctx context.Context, n int) (float64, error) { calls++; return ours(ctx, n) }
 			r := run(t, Options{Rounds: 7, Attempts: 3}, row(2, Sides{Ours: counted, Ref: scripted(10)})).Results[0]
-			if want := 1 + 7*tt.attempts; calls != want {
+			if want := (1 + 7) * tt.attempts; calls != want {
 				t.Errorf("%d calls, want %d", calls, want)
 			}
 			if tt.reason == "" {
@@ -147,6 +149,23 @@ func TestRunGoesOnAfterARowThatCannotBeMeasured(t *testing.T) {
 	}
 	if closed != 2 {
 		t.Errorf("%d rows closed, want 2", closed)
+	}
+}
+
+func TestRunDividesRoundsAmongOpenings(t *testing.T) {
+	opened, closed := 0, 0
+	r := run(t, Options{Rounds: 9, Openings: 3}, Row{Name: "r", Ref: "floor", Bound: 2, Open: func(context.Context, Env) (*Sides, error) {
+		opened++
+		cost := []float64{10, 18, 40}[opened-1] // where the memory lies decides
+		return &Sides{
+			Ours: scripted(cost), Ref: scripted(10), N: 1, MaxSpread: 10, Close: func() error { closed++; return nil },
+		}, nil
+	}}).Results[0]
+	if opened != 3 || closed != 3 {
+		t.Errorf("opened %d times, closed %d; want 3", opened, closed)
+	}
+	if r.Ratio == nil || *r.Ratio != 1.8 || r.Rounds != 9 {
+		t.Errorf("got %+v, want the ratio 1.8 of the middle opening and 9 rounds", r)
 	}
 }
 

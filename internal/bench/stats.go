@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// sample is one round: what each side cost, already above the base.
-type sample struct{ ours, ref float64 }
+// round is what each side cost in one, already above the base.
+type round struct{ ours, ref float64 }
 
 // summary is what an attempt's rounds say.
 type summary struct {
@@ -21,7 +21,7 @@ type summary struct {
 // summarise condenses rounds. The spread and the interval come from the ratio
 // of each round, in which both sides saw the same machine, so that a slow
 // drift of the clock rate does not widen them.
-func summarise(rounds []sample) summary {
+func summarise(rounds []round) summary {
 	s := summary{rounds: len(rounds)}
 	var ours, ref, ratios []float64
 	for _, r := range rounds {

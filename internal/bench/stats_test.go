@@ -8,24 +8,24 @@ import (
 )
 
 func TestSummarise(t *testing.T) {
-	rounds := func(ours ...float64) (s []sample) {
+	rounds := func(ours ...float64) (s []round) {
 		for _, v := range ours {
-			s = append(s, sample{ours: v, ref: 10})
+			s = append(s, round{ours: v, ref: 10})
 		}
 		return s
 	}
 	for _, tt := range []struct {
 		name string
-		in   []sample
+		in   []round
 		want summary
 	}{
 		{"quiet", rounds(20, 20, 20, 20, 20, 20, 20), summary{ours: 20, ref: 10, ratio: 2, spread: 0, low: 2, high: 2, rounds: 7}},
 		{"one outlier moves nothing but the interval", rounds(20, 20, 20, 900, 20, 20, 20),
 			summary{ours: 20, ref: 10, ratio: 2, spread: 0, low: 2, high: 90, rounds: 7}},
 		{"spread", rounds(16, 18, 19, 20, 21, 22, 24), summary{ours: 20, ref: 10, ratio: 2, spread: 0.15, low: 1.6, high: 2.4, rounds: 7}},
-		{"both drift together", []sample{{20, 10}, {22, 11}, {24, 12}, {26, 13}, {28, 14}, {30, 15}, {32, 16}},
+		{"both drift together", []round{{20, 10}, {22, 11}, {24, 12}, {26, 13}, {28, 14}, {30, 15}, {32, 16}},
 			summary{ours: 26, ref: 13, ratio: 2, spread: 0, low: 2, high: 2, rounds: 7}},
-		{"a lost round is an extreme", append(rounds(20, 20, 20, 20, 20, 20, 20, 20), sample{20, -1}),
+		{"a lost round is an extreme", append(rounds(20, 20, 20, 20, 20, 20, 20, 20), round{20, -1}),
 			summary{ours: 20, ref: 10, ratio: 2, spread: 0, low: 2, high: 2, rounds: 9, lost: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestNoiseLeavesTheVerdictOpen(t *testing.T) {
 }
 
 func TestSummariseNothingAboveTheBase(t *testing.T) {
-	s := summarise([]sample{{1, 0}, {1, -2}})
+	s := summarise([]round{{1, 0}, {1, -2}})
 	if s.lost != 2 || !math.IsInf(s.spread, 1) {
 		t.Errorf("got %+v, want every round lost and no end of spread", s)
 	}
