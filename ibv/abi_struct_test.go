@@ -1,0 +1,178 @@
+package ibv
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// cStruct is a struct, or a union, of one of our headers, with the members that have
+// an offset: those of anonymous structs in it are its own.
+type cStruct struct {
+	kind, name string // "struct", "ibv_qp"
+	members    []cMember
+}
+
+type cMember struct {
+	name     string
+	flexible bool // no size: type name[]
+}
+
+var (
+	cComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	cHead    = regexp.MustCompile(`(?m)^(struct|union) (\w+) \{`)
+	cFuncPtr = regexp.MustCompile(`\(\*(\w+)\)\(`)
+	cName    = regexp.MustCompile(`(\w+)\s*(\[[^\]]*\])?$`)
+)
+
+// parseStructs reads the structs of a header that is written as ours are.
+func parseStructs(t *testing.T, file string) []cStruct {
+	t.Helper()
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := cComment.ReplaceAllString(string(src), "")
+	var list []cStruct
+	for _, at := range cHead.FindAllStringSubmatchIndex(text, -1) {
+		body, _ := braces(t, text[at[1]-1:])
+		list = append(list, cStruct{text[at[2]:at[3]], text[at[4]:at[5]], parseMembers(t, body)})
+	}
+	return list
+}
+
+// braces splits text, which begins with a brace, behind the one that closes it.
+func braces(t *testing.T, text string) (inside, rest string) {
+	t.Helper()
+	depth := 0
+	for i, r := range text {
+		switch r {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return text[1:i], text[i+1:]
+			}
+		}
+	}
+	t.Fatalf("no closing brace: %.60q", text)
+	return "", ""
+}
+
+func parseMembers(t *testing.T, body string) []cMember {
+	t.Helper()
+	var list []cMember
+	for body = strings.TrimSpace(body); body != ""; body = strings.TrimSpace(body) {
+		var nested string
+		end, open := strings.IndexByte(body, ';'), strings.IndexByte(body, '{')
+		if end < 0 {
+			t.Fatalf("no member: %.60q", body)
+		}
+		decl := body[:end]
+		if open >= 0 && open < end {
+			var rest string
+			nested, rest = braces(t, body[open:])
+			end = strings.IndexByte(rest, ';')
+			decl, body = strings.TrimSpace(rest[:end]), rest[end+1:]
+			if decl == "" {
+				list = append(list, parseMembers(t, nested)...)
+				continue
+			}
+		} else {
+			body = body[end+1:]
+		}
+		if f := cFuncPtr.FindStringSubmatch(decl); f != nil {
+			list = append(list, cMember{name: f[1]})
+			continue
+		}
+		for part := range strings.SplitSeq(decl, ",") {
+			m := cName.FindStringSubmatch(strings.TrimSpace(part))
+			if m == nil {
+				t.Fatalf("no name in %q", part)
+			}
+			list = append(list, cMember{m[1], m[2] == "[]"})
+		}
+	}
+	return list
+}
+
+// newerThanHeaders are structs that rdma-core 44's headers do not have, or have shorter,
+// with what rdma-core 65's say (research/rdma.md 2.1; providers/mlx5/mlx5dv.h).
+var newerThanHeaders = map[string]map[string]int64{
+	"ibv_comp_cntr_caps": {
+		"sizeof": 16, "max_value": 0, "max_counters": 8, "supported_qp_attach_ops": 12,
+	},
+	"ft_flow_action_attr_60": {
+		"sizeof": 24, "type": 0, "obj": 8, "bulk_obj": 8, "bulk_obj.offset": 16,
+	},
+}
+
+// grow are structs that the library reads behind a mask or an element size, so later
+// headers may add to their end.
+var grow = map[string]bool{"mlx5dv_flow_matcher_attr": true, "mlx5dv_flow_action_attr": true}
+
+// TestABIStructs compares every struct of our headers, each member's offset and size
+// and the whole's size.
+func TestABIStructs(t *testing.T) {
+	structs := append(parseStructs(t, "verbs_abi.h"), parseStructs(t, "mlx5_abi.h")...)
+	if len(structs) < 25 {
+		t.Fatalf("only %d structs were found", len(structs))
+	}
+	eachTarget(t, func(t *testing.T, cc abiTarget) {
+		var expressions []string
+		for _, s := range structs {
+			if newerThanHeaders[s.name] != nil {
+				continue
+			}
+			c := s.kind + " " + s.name
+			expressions = append(expressions, fmt.Sprintf("sizeof(%s)", c))
+			for _, m := range s.members {
+				expressions = append(expressions, fmt.Sprintf("offsetof(%s, %s)", c, m.name))
+				if !m.flexible {
+					expressions = append(expressions, fmt.Sprintf("sizeof(((%s *)0)->%s)", c, m.name))
+				}
+			}
+		}
+		ours, theirs := cc.values(t, ourHeaders(t), expressions), cc.values(t, theirHeaders, expressions)
+		for i, e := range expressions {
+			name := strings.TrimSuffix(strings.TrimPrefix(e, "sizeof(struct "), ")")
+			if ours[i] != theirs[i] && !(grow[name] && ours[i] < theirs[i]) {
+				t.Errorf("%s is %d, the distribution says %d", e, ours[i], theirs[i])
+			}
+		}
+		t.Logf("%d sizes and offsets of %d structs", len(expressions), len(structs))
+
+		for name, want := range newerThanHeaders {
+			var names, expressions []string
+			for member := range want {
+				names = append(names, member)
+				e := fmt.Sprintf("offsetof(struct %s, %s)", name, member)
+				if member == "sizeof" {
+					e = fmt.Sprintf("sizeof(struct %s)", name)
+				}
+				expressions = append(expressions, e)
+			}
+			for i, got := range cc.values(t, ourHeaders(t), expressions) {
+				if got != want[names[i]] {
+					t.Errorf("%s is %d, want %d", expressions[i], got, want[names[i]])
+				}
+			}
+		}
+	})
+}
+
+// TestABIParser: a member that the parser of the header overlooked would not be compared.
+func TestABIParser(t *testing.T) {
+	file := t.TempDir() + "/a.h"
+	text := "struct a {\n\tint x, *y; /* z; */\n\tvoid *(*f)(int, struct b *);\n\tunion {\n\t\tint u;\n\t\tstruct {\n\t\t\tint v;\n\t\t} w;\n\t};\n\tchar s[4], t[];\n};\nunion b {\n\tint q;\n};\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(parseStructs(t, file))
+	want := "[{struct a [{x false} {y false} {f false} {u false} {w false} {s false} {t true}]} {union b [{q false}]}]"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,125 @@
+package ibv
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// The ABI tests compare what this package declares of C with the distribution's own
+// headers, for amd64 and for arm64. Nothing is run: a compiler writes sizes, offsets,
+// constants and whole structs into the data of an object file, and the test reads them
+// there, so the other architecture is tested as this one is.
+
+// abiTarget is a compiler for an architecture that the binding supports.
+type abiTarget struct {
+	name string
+	cc   string
+}
+
+// eachTarget runs test for both architectures: the native compiler for the one it is
+// for, the cross compiler for the other.
+func eachTarget(t *testing.T, test func(t *testing.T, cc abiTarget)) {
+	for _, cc := range []abiTarget{{"amd64", "x86_64-linux-gnu-gcc"}, {"arm64", "aarch64-linux-gnu-gcc"}} {
+		t.Run(cc.name, func(t *testing.T) {
+			need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h")
+			need.Tool(t, cc.cc)
+			test(t, cc)
+		})
+	}
+}
+
+// The headers, as a translation unit includes them. Both name the same structs, so
+// they never meet in one.
+func ourHeaders(t *testing.T) string {
+	return fmt.Sprintf("#include %q\n", abs(t, "mlx5_abi.h"))
+}
+
+const theirHeaders = "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n"
+
+func abs(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// data compiles source and returns the contents of the object called symbol.
+func (cc abiTarget) data(t *testing.T, source, symbol string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	c, o := filepath.Join(dir, "abi.c"), filepath.Join(dir, "abi.o")
+	if err := os.WriteFile(c, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The headers of libibverbs-dev are the same files for every architecture; the
+	// directory comes last, so that libc's stay those of the compiler.
+	cmd := exec.Command(cc.cc, "-std=gnu11", "-Wall", "-Werror", "-fno-common", "-c", "-o", o, c, "-idirafter", "/usr/include")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", cc.cc, err, out, source)
+	}
+	f, err := elf.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Name != symbol {
+			continue
+		}
+		section := f.Sections[s.Section]
+		if section.Type == elf.SHT_NOBITS { // all zeroes
+			return make([]byte, s.Size)
+		}
+		b, err := section.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b[s.Value:][:s.Size]
+	}
+	t.Fatalf("no object %s in\n%s", symbol, source)
+	return nil
+}
+
+// values evaluates constant expressions of C.
+func (cc abiTarget) values(t *testing.T, headers string, expressions []string) []int64 {
+	t.Helper()
+	var c strings.Builder
+	fmt.Fprintf(&c, "%s#include <stddef.h>\nconst long long values[] = {\n", headers)
+	for _, e := range expressions {
+		fmt.Fprintf(&c, "\t(long long)(%s),\n", e)
+	}
+	c.WriteString("};\n")
+	b := cc.data(t, c.String(), "values")
+	list := make([]int64, len(expressions))
+	for i := range list { // both targets are little-endian
+		list[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return list
+}
+
+// missing finds the expressions that the headers do not know, by asking for each alone.
+func (cc abiTarget) missing(t *testing.T, headers string, expressions []string) map[string]bool {
+	t.Helper()
+	missing := make(map[string]bool)
+	for _, e := range expressions {
+		c := fmt.Sprintf("%s#include <stddef.h>\nconst long long value = (long long)(%s);\n", headers, e)
+		cmd := exec.Command(cc.cc, "-std=gnu11", "-fsyntax-only", "-x", "c", "-", "-idirafter", "/usr/include")
+		cmd.Stdin = strings.NewReader(c)
+		missing[e] = cmd.Run() != nil
+	}
+	return missing
+}
