@@ -4,91 +4,157 @@ package vm
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-func build(t *testing.T, dir string, cgo bool, args ...string) {
-	t.Helper()
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if cgo {
-		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
-	}
-	cmd.Dir = "../../.."
-	start := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %v: %v\n%s", args, err, out)
-	}
-	t.Logf("go %v: %v", args, time.Since(start))
+// limit of one machine, which needs some tens of seconds.
+const limit = 3 * time.Minute
+
+// binDir is where the programs inside are, ours and others'.
+const binDir = "/usr/bin"
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(built) // "" is nothing
+	os.Exit(code)
 }
 
-func TestBoot(t *testing.T) {
+var built string // what workshop made; "" when nothing
+
+// workshop is a directory with the first process of every machine in it, linked statically.
+var workshop = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "flowtally-vm-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	return dir, goTool("0", "build", "-ldflags=-s -w", "-o", dir+"/init", "./internal/lab/vm/init")
+})
+
+// programs builds the project's own, as they are shipped with cgo.
+var programs = sync.OnceValue(func() error {
+	dir, err := workshop()
+	if err != nil {
+		return err
+	}
+	return goTool("1", "build", "-ldflags=-s -w", "-o", dir+"/", "./cmd/flowtally", "./cmd/flowtally-plugin")
+})
+
+func goTool(cgo string, args ...string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	cmd.Dir = filepath.Join("..", "..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// boot is a machine in the making.
+type boot struct {
+	cache  Cache
+	kernel *Kernel
+	image  *Image
+	script Script
+	roots  []string // where shared libraries come from
+	bin    string
+}
+
+// newBoot fetches the newest kernel that the metapackage stands for, packs the
+// project's programs and loads the modules named.
+func newBoot(t *testing.T, ctx context.Context, meta string, modules ...string) *boot {
+	t.Helper()
+	need.Tool(t, QEMU, "apt-get", "apt-cache", "dpkg-deb", "xz", "go", "cc")
+	b := &boot{image: NewImage()}
 	dir, err := DefaultDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Cache{Dir: dir, Log: slog.Default()}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	name, err := c.Newest(ctx, "linux-image-6.12-amd64")
+	b.cache = Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	name, err := b.cache.Newest(ctx, meta)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kdir, err := c.Package(ctx, name)
+	if b.kernel, err = OpenKernel(b.fetch(t, ctx, name)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := b.kernel.Modules(modules...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := OpenKernel(kdir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
-	build(t, bin, false, "build", "-ldflags=-s -w", "-o", bin+"/init", "./internal/lab/vm/init")
-	build(t, bin, true, "build", "-ldflags=-s -w", "-o", bin+"/", "./cmd/flowtally", "./cmd/flowtally-plugin")
-	build(t, bin, true, "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin+"/guest.test", "./internal/lab/vm/guest")
-	img := NewImage()
-	img.File(filepath.Join(bin, "init"), "/init", 0o755)
-	var roots []string
-	for _, p := range []string{"libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"} {
-		r, err := c.Package(ctx, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		roots = append(roots, r)
-	}
-	roots = append(roots, "/")
-	for _, p := range []string{"flowtally", "flowtally-plugin", "guest.test"} {
-		if err := img.Program(filepath.Join(bin, p), "/usr/bin/"+p, roots...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mods, err := k.Modules("veth", "crc32_generic", "ib_core", "ib_uverbs", "udp_tunnel", "ip6_udp_tunnel", "rdma_rxe", "iw_cm", "ib_cm", "configfs", "rdma_cm", "rdma_ucm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s Script
-	for _, m := range mods {
+	for _, m := range loaded {
 		path := "/lib/modules/" + m.Name + ".ko"
-		img.Bytes(path, m.Data, 0o644)
-		s.Modules = append(s.Modules, path)
+		b.image.Bytes(path, m.Data, 0o644)
+		b.script.Modules = append(b.script.Modules, path)
 	}
-	t.Log(s.Modules)
-	s.Steps = []Step{
-		{Name: "guest", Args: []string{"/usr/bin/guest.test", "-test.v"}},
-		{Name: "doctor", Args: []string{"/usr/bin/flowtally", "doctor", "-o", "json"}},
+	if b.bin, err = workshop(); err != nil {
+		t.Fatal(err)
 	}
-	start := time.Now()
-	res, err := Machine{Kernel: k, Image: img, Dir: filepath.Join(dir, "logs", k.Release)}.Run(ctx, s)
-	t.Log(time.Since(start))
+	b.image.File(filepath.Join(b.bin, "init"), "/init", 0o755)
+	b.roots = []string{"/"}
+	return b
+}
+
+func (b *boot) fetch(t *testing.T, ctx context.Context, pkg string) string {
+	t.Helper()
+	dir, err := b.cache.Package(ctx, pkg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, s := range res.Steps {
-		t.Logf("%s: %d %s %v\n%s\n%s", n, s.Code, s.Error, s.Took, s.Stdout, s.Stderr)
+	return dir
+}
+
+// flowtally packs the project's programs.
+func (b *boot) flowtally(t *testing.T) {
+	t.Helper()
+	if err := programs(); err != nil {
+		t.Fatal(err)
 	}
+	b.program(t, filepath.Join(b.bin, "flowtally"))
+	b.program(t, filepath.Join(b.bin, "flowtally-plugin"))
+}
+
+// program packs a program of this machine as binDir/NAME.
+func (b *boot) program(t *testing.T, host string) {
+	t.Helper()
+	if err := b.image.Program(host, filepath.Join(binDir, filepath.Base(host)), b.roots...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tests compiles the tests of a package of ours and makes a step of them.
+func (b *boot) tests(t *testing.T, step, pkg, run string, env ...string) {
+	t.Helper()
+	bin := filepath.Join(b.bin, step+".test")
+	if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
+		t.Fatal(err)
+	}
+	b.program(t, bin)
+	b.script.Steps = append(b.script.Steps, Step{
+		Name: step, Dir: "/tmp", Seconds: int(limit/time.Second) - 20, Env: append(env, "FLOWTALLY_GUEST_BIN="+binDir),
+		Args: []string{filepath.Join(binDir, step+".test"), "-test.v", "-test.short", "-test.run=" + run},
+	})
+}
+
+// run boots. The machine's files stay in the cache, of the last run.
+func (b *boot) run(t *testing.T, ctx context.Context) *Result {
+	t.Helper()
+	start := time.Now()
+	m := Machine{Kernel: b.kernel, Image: b.image, Dir: filepath.Join(b.cache.Dir, "last-run", t.Name())}
+	res, err := m.Run(ctx, b.script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kernel %s: %v; console and events are in %s", res.Release, time.Since(start).Round(time.Millisecond), m.Dir)
+	return res
 }

@@ -1,0 +1,58 @@
+//go:build vm
+
+package vm
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+)
+
+// rxeModules are a software RDMA device over any netdev, and what user space reaches it through.
+var rxeModules = []string{
+	"veth", "crc32_generic", "ib_core", "ib_uverbs", "udp_tunnel", "ip6_udp_tunnel",
+	"rdma_rxe", "iw_cm", "ib_cm", "configfs", "rdma_cm", "rdma_ucm",
+}
+
+// rdmaPackages are the distribution's own user space, beside the machine's glibc.
+var rdmaPackages = []string{"libibverbs1", "ibverbs-providers", "ibverbs-utils", "libnl-3-200", "libnl-route-3-200"}
+
+// TestRXE runs a real kernel RDMA stack: libibverbs and rdma_rxe of the distribution. rxe
+// has neither flows nor counters: everything that asks for them is told so, and XDP counts.
+func TestRXE(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	b := newBoot(t, ctx, "linux-image-6.12-amd64", rxeModules...)
+	b.rdmaCore(t, ctx)
+	b.flowtally(t)
+	b.tests(t, "guest", "./internal/lab/vm/guest", "^(TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE)$")
+	res := b.run(t, ctx)
+	report(t, res, "guest")
+}
+
+// rdmaCore packs the distribution's rdma-core as far as rxe needs it: the library, which
+// finds its providers by a directory of names, and two of its programs.
+func (b *boot) rdmaCore(t *testing.T, ctx context.Context) {
+	t.Helper()
+	var dirs []string
+	for _, p := range rdmaPackages {
+		dirs = append(dirs, b.fetch(t, ctx, p))
+	}
+	b.roots = append(dirs, b.roots...)
+	providers, programs := dirs[1], dirs[2]
+	b.image.File(filepath.Join(providers, "etc/libibverbs.d/rxe.driver"), "/etc/libibverbs.d/rxe.driver", 0o644)
+	found, err := filepath.Glob(filepath.Join(providers, "usr/lib/*/libibverbs/librxe-rdmav*.so"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the provider of rxe: %v, %v", found, err)
+	}
+	guest := found[0][len(providers):]
+	if err := b.image.Program(found[0], guest, b.roots...); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.image.Library("libibverbs.so.1", b.roots...); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ibv_devinfo", "ibv_rc_pingpong"} {
+		b.program(t, filepath.Join(programs, "usr/bin", name))
+	}
+}
