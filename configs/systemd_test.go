@@ -21,6 +21,13 @@ func TestSystemdUnit(t *testing.T) {
 			t.Errorf("the unit does not hold %q once", want)
 		}
 	}
+	dropIn, err := os.ReadFile("systemd/rdma.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(dropIn), "\nCapabilityBoundingSet=CAP_NET_RAW\n") {
+		t.Error("the drop-in for RDMA grants no CAP_NET_RAW")
+	}
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Log("systemd-analyze is not here: the names of the settings are not checked")
@@ -28,7 +35,7 @@ func TestSystemdUnit(t *testing.T) {
 	}
 	// It wants to find the program.
 	unit := filepath.Join(t.TempDir(), "flowtally.service")
-	text := strings.Replace(string(data), run, "ExecStart=/bin/true\n", 1)
+	text := strings.Replace(string(data), run, "ExecStart=/bin/true\n", 1) + string(dropIn)
 	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
