@@ -21,6 +21,9 @@ var (
 	ErrPermission = errors.New("missing privilege")
 	// ErrFull: a table, the mirror or a file system is full.
 	ErrFull = errors.New("full")
+	// ErrIncompatible: what another version, or another configuration, left behind cannot be
+	// taken over; the text says what to remove.
+	ErrIncompatible = errors.New("incompatible with what is there")
 	// ErrUnavailable: the plugin process is gone and is being restarted.
 	ErrUnavailable = errors.New("plugin unavailable")
 )

@@ -75,7 +75,7 @@ func openExisting(o Options) (*mapping, *view, error) {
 	}
 	var v *view
 	refuse := func(err error) error {
-		return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away, or ask for it to be replaced", o.Path, err)
+		return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away", o.Path, err)
 	}
 	if st.Size < headerSize {
 		return nil, nil, refuse(fmt.Errorf("%d bytes are shorter than a header: %w", st.Size, ErrTruncated))

@@ -21,6 +21,8 @@ type Installed struct {
 	Cookie uint64
 	Source dataplane.Source
 	Basis  string // what Bytes are: "l2" (without FCS), "l3", "payload", "unknown"
+	// Adopted: the counter was there already; it may stand at more than 0.
+	Adopted bool
 	// Gap: packets may have passed uncounted since the counter began, though its
 	// cookie is the same.
 	Gap bool

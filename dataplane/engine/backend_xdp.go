@@ -85,7 +85,7 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 func translate(err error) error {
 	for from, to := range map[error]error{
 		xdp.ErrInUse: dataplane.ErrInUse, xdp.ErrPermission: dataplane.ErrPermission,
-		xdp.ErrFull: dataplane.ErrFull,
+		xdp.ErrFull: dataplane.ErrFull, xdp.ErrIncompatible: dataplane.ErrIncompatible,
 	} {
 		if errors.Is(err, from) {
 			return fmt.Errorf("%w: %w", to, err)

@@ -141,7 +141,7 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, se
 		b.flows[f.Name] = x
 		out[i] = Installed{
 			ID: x.counter.ID, Cookie: x.counter.Cookie, Basis: "l2", Source: b.source(f.Flow),
-			Gap: x.counter.Adopted && b.stretch(f.Flow) > b.inherited,
+			Adopted: x.counter.Adopted, Gap: x.counter.Adopted && b.stretch(f.Flow) > b.inherited,
 		}
 	}
 	return out, nil

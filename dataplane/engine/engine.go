@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -29,6 +28,9 @@ type Engine struct {
 	writer   *shm.Writer
 	file     os.FileInfo // the mirror's, as it was made
 	backends []Backend
+	given    bool             // the backends were handed in, and flows that name none may go to any
+	absent   map[string]error // backends that the configuration names and that are not open, and why
+	stack    *stack           // nil: no overlay
 	plan     *plan
 	poller   *poller
 	events   broadcaster
@@ -75,10 +77,12 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		return nil, fmt.Errorf("looking at the mirror: %w", err)
 	}
 	if e.backends = opts.Backends; e.backends == nil {
-		if e.backends, err = openBackends(ctx, e.cfg, e.log); err != nil {
+		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log); err != nil {
 			return nil, err
 		}
 	}
+	e.given = opts.Backends != nil
+	e.stack = newStack(e.backends, e.cfg.RDMA.Audit)
 	counters, latency := e.writer.Capacity()
 	e.plan = newPlan(counters, latency, e.cfg.Mirror.HistoryPeriod)
 	if err := e.resume(ctx); err != nil {
@@ -239,11 +243,4 @@ func version() string {
 		return bi.Main.Version
 	}
 	return "unknown"
-}
-
-// entryOf describes a flow to readers of the mirror.
-func entryOf(f flow.Flow) shm.Entry {
-	return shm.Entry{
-		Name: f.Name, Kind: "flow", Unit: "packets", Text: identity(f), Labels: f.Labels, Latency: f.Latency,
-	}
 }

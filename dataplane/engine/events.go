@@ -48,10 +48,15 @@ func (b *broadcaster) drop(s *subscriber) {
 	}
 }
 
-// send delivers to every receiver. One that is full loses its oldest event, so that
-// what it reads next is recent and says how many it missed.
+// send delivers an event that is its kind, its object and a text.
 func (b *broadcaster) send(kind dataplane.EventKind, object, text string) {
-	ev := dataplane.Event{Time: time.Now(), Kind: kind, Object: object, Text: text}
+	b.publish(dataplane.Event{Kind: kind, Object: object, Text: text})
+}
+
+// publish delivers to every receiver, stamped with the time. One that is full loses its oldest event, so that
+// what it reads next is recent and says how many it missed.
+func (b *broadcaster) publish(ev dataplane.Event) {
+	ev.Time = time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.subs {

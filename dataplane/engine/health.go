@@ -28,7 +28,7 @@ func (e *Engine) watch(ctx context.Context) {
 	moved := false // sources may differ from what the mirror shows
 	for {
 		if moved {
-			moved = !e.refresh()
+			moved = !e.refresh(ctx)
 		}
 		e.examine()
 		select {
@@ -86,26 +86,55 @@ func (e *Engine) examine() {
 	}
 }
 
-// refresh shows readers of the mirror where each flow is counted after the
-// links changed. It answers false when a control call is under way: Close waits for this
-// goroutine with ctl held, so it must not wait for ctl.
-func (e *Engine) refresh() bool {
+// refresh brings flows to where they are to be counted and shows readers of the
+// mirror where that is, after links or devices changed. It answers false when a control
+// call is under way: Close waits for this goroutine with ctl held, so it must not wait
+// for ctl.
+func (e *Engine) refresh(ctx context.Context) bool {
 	if !e.ctl.TryLock() {
 		return false
 	}
 	defer e.ctl.Unlock()
+	if err := e.arrange(ctx, nil); err != nil {
+		e.log.Error("arranging flows anew", "err", err)
+	}
 	for _, c := range e.flows {
-		src := c.backend.Source(c.Placed)
-		if src == c.source {
-			continue
-		}
-		c.source = src
-		if err := e.show(c); err != nil {
+		if err := e.follow(c); err != nil {
 			e.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 		}
-		e.events.send(dataplane.SourceChanged, c.Name, sourceText(src))
 	}
 	return true
+}
+
+// follow notes what became of a flow's source where it is.
+func (e *Engine) follow(c *counted) error {
+	lost := c.layered != nil && c.gone != nil
+	if u, ok := c.backend.(carrier); ok {
+		if now := u.Stretch(c.Placed); now != 0 && now != c.stretch {
+			gap := c.stretch != 0
+			c.stretch = now
+			if gap { // the hook was lost and taken again in between
+				c.source = c.backend.Source(c.Placed)
+				e.tell(c, "its hook was lost for a while", dataplane.Uncounted{Unknown: true})
+				return e.settle(c, c.past.Cookie, c.base, true)
+			}
+		}
+	} else if c.layered != nil && !lost && c.stretch != 0 && !e.whole(c) {
+		// The entry has missed packets: it cannot say any more what the total is.
+		if err := e.settleOver(c); err != nil {
+			return err
+		}
+	}
+	if lost {
+		return nil
+	}
+	src := c.backend.Source(c.Placed)
+	if src == c.source {
+		return nil
+	}
+	c.source = src
+	e.events.send(dataplane.SourceChanged, c.Name, sourceText(src))
+	return e.show(c)
 }
 
 func (e *Engine) collect(now time.Time) []dataplane.Condition {

@@ -2,24 +2,243 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// openBackends opens what the configuration asks for, in the order in which
-// flows are offered to them.
-func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) ([]Backend, error) {
-	switch cfg.Backend {
+// choices are the backends that a word of the configuration allows, best first.
+func choices(word string) []string {
+	switch word {
+	case "", "auto":
+		return []string{"rdma", "xdp"}
+	}
+	return []string{word}
+}
+
+// openBackends opens what the configuration and its flows ask for, in the order in
+// which flows are offered to them. What only "auto" asks for may be missing, as long as
+// something is left; absent says why it is.
+func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (open []Backend, absent map[string]error, err error) {
+	defer func() {
+		if err != nil {
+			for _, b := range open {
+				err = errors.Join(err, b.Close(true))
+			}
+			open = nil
+		}
+	}()
+	asked, must := make(map[string]bool), make(map[string]bool)
+	words := []string{cfg.Backend}
+	for _, f := range cfg.Flows {
+		if f.Backend != "" {
+			words = append(words, f.Backend)
+		}
+	}
+	for _, w := range words {
+		named := choices(w)
+		for _, name := range named {
+			asked[name] = true
+			must[name] = must[name] || len(named) == 1
+		}
+	}
+	if asked["rdma"] && cfg.RDMA.Audit {
+		asked["xdp"], must["xdp"] = true, true
+	}
+	absent = make(map[string]error)
+	var reasons []error
+	for _, name := range []string{"rdma", "xdp", "sim"} {
+		if !asked[name] {
+			continue
+		}
+		b, err := openBackend(ctx, name, cfg, log)
+		switch {
+		case err == nil:
+			open = append(open, b)
+		case must[name]:
+			return open, nil, err
+		default:
+			level := slog.LevelWarn
+			if errors.Is(err, errNoDevice) {
+				level = slog.LevelDebug // as on most hosts
+			}
+			log.Log(ctx, level, "backend not opened", "backend", name, "reason", err)
+			absent[name] = err
+			reasons = append(reasons, err)
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil, errors.Join(reasons...)
+	}
+	return open, absent, nil
+}
+
+func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger) (Backend, error) {
+	switch name {
 	case "sim":
-		return []Backend{newSimBackend(nil)}, nil
-	case "auto", "xdp":
+		return newSimBackend(nil), nil
+	case "xdp":
 		b, err := newXDPBackend(ctx, cfg, log)
 		if err != nil {
 			return nil, err
 		}
-		return []Backend{b}, nil
+		return b, nil
+	case "rdma":
+		b, err := newRDMABackend(ctx, cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
 	}
-	return nil, fmt.Errorf("backend %q: %w: use auto, xdp or sim", cfg.Backend, dataplane.ErrInvalid)
+	return nil, fmt.Errorf("backend %q: %w: use auto, rdma, xdp or sim", name, dataplane.ErrInvalid)
+}
+
+// newStack finds the overlay among the backends, and what it lies over.
+func newStack(all []Backend, audit bool) *stack {
+	s := &stack{audit: audit}
+	for _, b := range all {
+		switch b := b.(type) {
+		case placer:
+			s.over = b
+		case carrier:
+			s.under = b
+		}
+	}
+	if s.over == nil {
+		return nil
+	}
+	s.audit = audit && s.under != nil
+	return s
+}
+
+// tries are the open backends that a flow may go to, best first; refused are those that
+// it might have gone to and that are not open.
+func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejection) {
+	word := f.Backend
+	if word == "" {
+		if e.given {
+			return e.backends, nil
+		}
+		word = e.cfg.Backend
+	}
+	for _, name := range choices(word) {
+		if i := slices.IndexFunc(e.backends, func(b Backend) bool { return b.Name() == name }); i >= 0 {
+			open = append(open, e.backends[i])
+			continue
+		}
+		reason := "nothing in the configuration that this instance was started with asks for it"
+		if err := e.absent[name]; err != nil {
+			reason = err.Error()
+		}
+		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason})
+	}
+	return open, refused
+}
+
+// newCounted makes a flow to be placed.
+func (e *Engine) newCounted(p Placed) *counted {
+	c := &counted{Placed: p}
+	c.backends, c.rejected = e.tries(p.Flow)
+	if e.stack == nil {
+		return c
+	}
+	over := slices.Contains(c.backends, Backend(e.stack.over))
+	under := e.stack.under != nil && slices.Contains(c.backends, Backend(e.stack.under))
+	if over || under {
+		c.layered = &layered{mayOver: over, mayUnder: under, refusals: c.rejected}
+	}
+	return c
+}
+
+// place puts flows that are in no stack on the first backend that takes all of those
+// that have the same choice, and keeps each refusal.
+func (e *Engine) place(ctx context.Context, flows []*counted) error {
+	for len(flows) > 0 {
+		same := func(c *counted) bool { return slices.Equal(c.backends, flows[0].backends) }
+		var set, rest []*counted
+		for _, c := range flows {
+			if same(c) {
+				set = append(set, c)
+			} else {
+				rest = append(rest, c)
+			}
+		}
+		if err := e.placeSet(ctx, set); err != nil {
+			return err
+		}
+		flows = rest
+	}
+	return nil
+}
+
+func (e *Engine) placeSet(ctx context.Context, set []*counted) error {
+	rejected := set[0].rejected
+	var errs []error
+	for _, r := range rejected {
+		errs = append(errs, fmt.Errorf("%s: %s", r.Backend, r.Reason))
+	}
+	flows := placedOf(set)
+	for _, b := range set[0].backends {
+		installed, err := b.Install(ctx, flows)
+		if err != nil {
+			rejected = append(rejected, dataplane.Rejection{Backend: b.Name(), Reason: err.Error()})
+			errs = append(errs, fmt.Errorf("%s: %w", b.Name(), err))
+			continue
+		}
+		for i, c := range set {
+			c.backend, c.rejected, c.source = b, rejected, installed[i].Source
+		}
+		for i, c := range set {
+			if err := e.publish(c, installed[i]); err != nil {
+				return fmt.Errorf("flow %q: %w", c.Name, err)
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("placing %s: %w: %w", describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
+}
+
+// placeStack carries the entries of flows of the stack, relates them to those that
+// are there and arranges all of them.
+func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
+	if len(flows) == 0 {
+		return nil
+	}
+	relate(e.layeredFlows(), flows)
+	if u := e.stack.under; u != nil {
+		in, err := u.Carry(ctx, placedOf(flows))
+		for i, c := range flows {
+			if err != nil {
+				c.refusals = append(c.refusals, dataplane.Rejection{Backend: u.Name(), Reason: err.Error()})
+				continue
+			}
+			c.under, c.hasUnder = in[i], true
+		}
+		if err != nil && e.stack.audit {
+			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", e.stack.over.Name(), err)
+		}
+	}
+	if err := e.arrange(ctx, flows); err != nil {
+		return fmt.Errorf("placing %s: %w", describe(placedOf(flows)), err)
+	}
+	return nil
+}
+
+func placedOf(flows []*counted) []Placed {
+	out := make([]Placed, len(flows))
+	for i, c := range flows {
+		out[i] = c.Placed
+	}
+	return out
+}
+
+func describe(flows []Placed) string {
+	if len(flows) == 1 {
+		return fmt.Sprintf("flow %q", flows[0].Name)
+	}
+	return fmt.Sprintf("%d flows (%q, …)", len(flows), flows[0].Name)
 }

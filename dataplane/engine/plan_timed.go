@@ -64,6 +64,13 @@ func (p *plan) move(h shm.Handle, decide func(stands Pair) (Backend, uint32, Pai
 	return nil
 }
 
+// hold ends the reading of h's source; what is shown stays.
+func (p *plan) hold(h shm.Handle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unset(h.Index)
+}
+
 // stands is the total that index has reached: what its source says, or what is shown where
 // that is more. It is called with mu held.
 func (p *plan) stands(index uint32) Pair {

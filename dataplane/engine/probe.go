@@ -5,14 +5,21 @@ import (
 	"context"
 	"net"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Probe says what each backend can do here: on interfaces, or on every one that
-// is up, in the network namespace of the calling thread. It attaches nothing and
-// changes nothing.
-func Probe(ctx context.Context, interfaces ...string) []probe.Result {
+// ProbeOptions says what to look at. The zero value looks at everything.
+type ProbeOptions struct {
+	Interfaces []string // none: every one that is up
+	RDMA       dataplane.RDMAConfig
+}
+
+// Probe says what each backend can do here, in the network namespace of the calling
+// thread. It attaches nothing and changes nothing.
+func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
+	interfaces := o.Interfaces
 	if len(interfaces) == 0 {
 		if interfaces = up(); len(interfaces) == 0 {
 			interfaces = []string{"lo"} // the kernel's own answers come with any of them
@@ -34,6 +41,7 @@ func Probe(ctx context.Context, interfaces ...string) []probe.Result {
 			}
 		}
 	}
+	out = append(out, probeRDMA(ctx, o.RDMA, interfaces)...)
 	return append(out, probe.Result{Feature: "simulated counting", Object: "backend sim", Answer: probe.Yes, Reason: "needs nothing"})
 }
 

@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
+)
+
+func plus(a, b Pair) Pair  { return Pair{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes} }
+func minus(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }
+
+// readOne reads one counter of a backend that reads all of its counters at once.
+func readOne(b Backend, id uint32) (Pair, error) {
+	var p [1]Pair
+	err := b.Read([]uint32{id}, p[:])
+	return p[0], err
+}
+
+// whole says whether the entry has seen every packet that the total is made of. What
+// takes packets away from the entry leaves it nothing to see.
+func (e *Engine) whole(c *counted) bool {
+	return c.hasUnder && c.stretch != 0 && !c.over.Takes && e.stack.under.Stretch(c.Placed) == c.stretch
+}
+
+// beside reads what the entries of a list stand at, before the overlay counts too: from here
+// on both do, and what the overlay has is never more than what the entry sees.
+func (e *Engine) beside(ctx context.Context, list []*counted) ([]Pair, error) {
+	s := e.stack
+	before := make([]Pair, len(list))
+	if s.under == nil {
+		return before, nil
+	}
+	if s.audit {
+		if err := s.under.Serve(ctx, placedOf(list), true); err != nil {
+			return nil, fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.over.Name(), err)
+		}
+	}
+	for i, c := range list {
+		if !c.hasUnder {
+			continue
+		}
+		if !c.published() || c.gone == nil {
+			c.stretch = s.under.Stretch(c.Placed)
+		}
+		var err error
+		if before[i], err = readOne(s.under, c.under.ID); err != nil {
+			return nil, fmt.Errorf("flow %q: reading its entry: %w", c.Name, err)
+		}
+	}
+	return before, nil
+}
+
+// toUnder makes a flow's entry its source. The total goes on from what the
+// overlay had; what it lacks then is declared, exactly where the entry has seen everything.
+// With audit it goes on as the entry has it, and lacks nothing.
+func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
+	s, lost := e.stack, c.gone != nil
+	if err := s.under.Serve(ctx, []Placed{c.Placed}, true); err != nil {
+		return err
+	}
+	whole := e.whole(c)
+	if !lost { // its counter is read to the end below
+		if err := s.over.Remove(ctx, []Placed{c.Placed}); err != nil {
+			return fmt.Errorf("removing it from %s: %w", s.over.Name(), err)
+		}
+	}
+	var lacks dataplane.Uncounted
+	clean := false
+	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
+		own, err := readOne(s.under, c.under.ID)
+		truth := plus(c.line, own)
+		c.base = minus(stands, own)
+		switch {
+		case !whole || truth.Packets < stands.Packets:
+			lacks.Unknown = true
+		case s.audit:
+			c.base, clean = c.line, c.basis == c.under.Basis
+		default:
+			d := minus(truth, stands)
+			lacks.Packets, lacks.Bytes = d.Packets, d.Bytes
+		}
+		return s.under, c.under.ID, c.base, err
+	})
+	if err != nil {
+		return err
+	}
+	if lost {
+		if err := s.over.Remove(ctx, []Placed{c.Placed}); err != nil {
+			e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
+		}
+	}
+	c.hasOver, c.gone = false, nil
+	c.backend, c.basis, c.source = s.under, c.under.Basis, s.under.Source(c.Placed)
+	c.line, c.stretch = c.base, s.under.Stretch(c.Placed)
+	e.tell(c, fmt.Sprintf("%v", why), lacks)
+	return e.settle(c, c.under.Cookie, c.base, !clean)
+}
+
+// toOver makes the overlay a flow's source: its entry stood at before when the
+// overlay did not count yet.
+func (e *Engine) toOver(c *counted, before Pair) error {
+	s := e.stack
+	var lacks dataplane.Uncounted
+	stranded := c.gone != nil
+	whole := stranded && e.whole(c)
+	text := ""
+	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
+		c.base = plus(c.line, before)
+		if stranded && (!whole || c.base.Packets < stands.Packets) {
+			c.base, lacks.Unknown = stands, true
+		}
+		if !stranded {
+			after, err := readOne(s.under, c.under.ID)
+			if err != nil {
+				return nil, 0, Pair{}, err
+			}
+			if n := after.Packets - before.Packets; n > 0 {
+				lacks.Unknown = true
+				text = fmt.Sprintf("at most %d packets passed meanwhile", n)
+			}
+		}
+		return s.over, c.over.ID, c.base, nil
+	})
+	if err != nil {
+		return err
+	}
+	if stranded && !whole && c.hasUnder {
+		c.line, c.stretch = minus(c.base, before), s.under.Stretch(c.Placed)
+	}
+	c.gone = nil
+	c.backend, c.basis, c.source = s.over, c.over.Basis, c.over.Source
+	if lacks.Unknown {
+		c.past.Discontinuities++
+	}
+	e.tell(c, text, lacks)
+	return nil
+}
+
+// settleOver writes down how the total of an overlay's flow goes on after a restart:
+// as the entry has it, where that is pinned and has seen everything, else from the
+// last value.
+func (e *Engine) settleOver(c *counted) error {
+	if e.whole(c) {
+		return e.settle(c, c.under.Cookie, c.line, false)
+	}
+	c.stretch = 0
+	return e.settle(c, c.over.Cookie, c.base, false)
+}
+
+// strand leaves a flow that its device lost without a source, at its last value.
+func (e *Engine) strand(ctx context.Context, c *counted, why error) {
+	if err := e.stack.over.Remove(ctx, []Placed{c.Placed}); err != nil {
+		e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
+	}
+	e.plan.hold(c.handle)
+	c.hasOver = false
+	c.source = dataplane.Source{Backend: c.source.Backend}
+	c.rejected = e.stack.reasons(c, why)
+	e.tell(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
+	if err := e.show(c); err != nil {
+		e.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
+	}
+}
+
+// settle writes the source, and what the next process needs to go on with the total.
+func (e *Engine) settle(c *counted, cookie uint64, base Pair, broken bool) error {
+	c.past.Cookie, c.past.BasePackets, c.past.BaseBytes = cookie, base.Packets, base.Bytes
+	if broken {
+		c.past.Discontinuities++
+	}
+	return errors.Join(e.writer.SetContinuity(c.handle, c.past), e.show(c))
+}
+
+// tell says what counts a flow now, why, and what its total lacks.
+func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
+	text := sourceText(c.source)
+	if why != "" {
+		text += ": " + why
+	}
+	switch {
+	case lacks.Unknown:
+		text += "; packets may have passed uncounted"
+	case lacks.Packets > 0:
+		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
+	}
+	e.log.Info("source changed", "flow", c.Name, "source", sourceText(c.source), "why", why,
+		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
+	e.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
+}
+
+// publishUnder gives a fresh flow its entry in the mirror, counted by its entry in the
+// tables. Where flows had to leave the overlay for it, they counted its packets until now.
+func (e *Engine) publishUnder(c *counted, displaced bool) error {
+	s := e.stack
+	c.backend, c.basis, c.source = s.under, c.under.Basis, s.under.Source(c.Placed)
+	own, err := readOne(s.under, c.under.ID)
+	if err != nil {
+		return err
+	}
+	err = e.entry(c, []uint64{c.under.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+		past, err := e.carryOn(s.under, old, c.under)
+		if displaced && !c.under.Adopted {
+			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
+		}
+		return past, err
+	})
+	if err != nil {
+		return err
+	}
+	c.base = Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	c.line, c.stretch = c.base, s.under.Stretch(c.Placed)
+	if err := e.show(c); err != nil {
+		return err
+	}
+	e.plan.set(c.handle, s.under, c.under.ID, c.base)
+	return nil
+}
+
+// publishOver gives a fresh flow its entry in the mirror, counted by the overlay. Its
+// entry in the tables, if an earlier process left it pinned with a total that it knew, has it.
+func (e *Engine) publishOver(c *counted, before Pair) error {
+	c.backend, c.basis, c.source = e.stack.over, c.over.Basis, c.over.Source
+	known := false
+	err := e.entry(c, []uint64{c.under.Cookie, c.over.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+		if old != nil && c.hasUnder && old.Continuity.Cookie == c.under.Cookie && !c.under.Gap {
+			known = true
+			return old.Continuity, nil
+		}
+		return e.carryOn(e.stack.over, old, Installed{Cookie: c.over.Cookie})
+	})
+	if err != nil {
+		return err
+	}
+	c.base = Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	if known {
+		c.line, c.base = c.base, plus(c.base, before)
+	} else {
+		c.line = minus(c.base, before)
+	}
+	e.plan.set(c.handle, e.stack.over, c.over.ID, c.base)
+	return nil
+}
