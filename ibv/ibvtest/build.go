@@ -1,0 +1,212 @@
+package ibvtest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed src
+var sources embed.FS
+
+// ErrNoCompiler: there is no C compiler on PATH (gcc, or what CC names).
+var ErrNoCompiler = errors.New("no C compiler")
+
+// Libs are the paths of the libraries that Build made.
+type Libs struct {
+	Verbs   string // libibverbs.so.1 with IBVERBS_1.0 to 1.18
+	Verbs44 string // the same without IBVERBS_1.15 to 1.18, as rdma-core 44
+	MLX5    string // libmlx5.so.1, for devices of either
+}
+
+// LibsIn are the paths that Build(dir) makes. It does not look whether they exist.
+func LibsIn(dir string) Libs {
+	return Libs{
+		Verbs:   filepath.Join(dir, "libibverbs.so.1"),
+		Verbs44: filepath.Join(dir, "44", "libibverbs.so.1"),
+		MLX5:    filepath.Join(dir, "libmlx5.so.1"),
+	}
+}
+
+// stamp is the file beside the libraries that says what they were built from.
+const stamp = "built-from"
+
+// Flags that every library is compiled with. Warnings are errors in the tests, not here:
+// a newcomer's compiler may know others.
+var flags = []string{
+	"-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread",
+	"-shared", "-Wl,-z,defs", "-Wall", "-Wextra",
+}
+
+// library is one file to build.
+type library struct {
+	output, soname string
+	version        string          // its version script
+	includes       func(string) bool // which C files
+	defines        []string
+}
+
+func libraries(libs Libs) []library {
+	verbs := func(name string) bool { return strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "nic") }
+	return []library{
+		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},
+		{libs.Verbs44, "libibverbs.so.1", "verbs44.map", func(name string) bool {
+			return verbs(name) && name != "verbs_comp_cntr.c"
+		}, []string{"-DIBVTEST_RDMA_CORE=44"}},
+		{libs.MLX5, "libmlx5.so.1", "mlx5.map", func(name string) bool { return strings.HasPrefix(name, "mlx5") }, nil},
+	}
+}
+
+// Build compiles the libraries into dir, which it makes, and answers their paths. What was
+// built there from the same sources by the same compiler is left as it is. Processes
+// may build into one directory at once: files are replaced by rename, whole. What is
+// built can be loaded by a privileged process, so dir and its files are for their owner
+// alone to write. extra goes to the compiler behind its own flags.
+//
+// It answers ErrNoCompiler where there is none, and the compiler's output in any other error.
+func Build(dir string, extra ...string) (Libs, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	}
+	libs := LibsIn(dir)
+	cc, err := compiler()
+	if err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	}
+	from, err := identity(cc, extra)
+	if err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	}
+	if current(libs, dir, from) {
+		return libs, nil
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "44"), 0o755); err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	}
+	work, err := os.MkdirTemp(dir, ".build-")
+	if err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	}
+	defer os.RemoveAll(work)
+	if err := build(cc, work, libs, extra); err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs in %s: %w", dir, err)
+	}
+	if err := replace(filepath.Join(work, stamp), filepath.Join(dir, stamp), []byte(from)); err != nil {
+		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	}
+	return libs, nil
+}
+
+func compiler() (string, error) {
+	for _, name := range []string{os.Getenv("CC"), "gcc", "cc"} {
+		if name == "" {
+			continue
+		}
+		if p, err := exec.LookPath(name); err == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("%w: neither gcc nor cc is on PATH: install gcc", ErrNoCompiler)
+}
+
+// identity says what a build is made from: the sources, the compiler and the flags.
+func identity(cc string, extra []string) (string, error) {
+	h := sha256.New()
+	version, err := exec.Command(cc, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", cc, err)
+	}
+	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", cc, version, flags, extra)
+	err = fs.WalkDir(sources, "src", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := sources.ReadFile(name)
+		fmt.Fprintf(h, "%s %d\n%s", name, len(data), data)
+		return err
+	})
+	return hex.EncodeToString(h.Sum(nil)) + "\n", err
+}
+
+func current(libs Libs, dir, from string) bool {
+	have, err := os.ReadFile(filepath.Join(dir, stamp))
+	if err != nil || string(have) != from {
+		return false
+	}
+	for _, p := range []string{libs.Verbs, libs.Verbs44} {
+		if _, err := os.Stat(p); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func build(cc, work string, libs Libs, extra []string) error {
+	names, err := unpack(work)
+	if err != nil {
+		return err
+	}
+	for _, l := range libraries(libs) {
+		output := filepath.Join(work, "library")
+		args := slices.Concat(flags, extra, l.defines, []string{"-Wl,-soname," + l.soname, "-Wl,--version-script=" + l.version, "-o", output})
+		for _, n := range names {
+			if strings.HasSuffix(n, ".c") && l.includes(n) {
+				args = append(args, n)
+			}
+		}
+		if !slices.Contains(names, l.version) {
+			continue // no source of it yet
+		}
+		args = append(args, "-ldl")
+		cmd := exec.Command(cc, args...)
+		cmd.Dir = work
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("compiling %s: %w\n%s", l.soname, err, bytes.TrimSpace(out))
+		}
+		if err := os.Chmod(output, 0o755); err != nil {
+			return err
+		}
+		if err := os.Rename(output, l.output); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpack writes the sources into dir and answers their names.
+func unpack(dir string) ([]string, error) {
+	entries, err := sources.ReadDir("src")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		data, err := sources.ReadFile(path.Join("src", e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, e.Name()), data, 0o644); err != nil {
+			return nil, err
+		}
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+func replace(temporary, final string, data []byte) error {
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, final)
+}

@@ -1,0 +1,49 @@
+// Package ibvtest builds a software libibverbs.so.1 and libmlx5.so.1, for tests and
+// demonstrations of what needs an RDMA NIC on machines that have none.
+//
+// The libraries are C, compiled by Build with gcc from the sources that are embedded
+// here (src); no header of rdma-core is needed. They have the public ABI only: a
+// program loads them by path in place of rdma-core's, and the distribution's own
+// programs run over them (LD_LIBRARY_PATH). There are two builds of libibverbs: one with
+// the symbols of rdma-core 65 (IBVERBS_1.18, completion counters) and one with those of
+// rdma-core 44, without.
+//
+// # What the software NIC is
+//
+// A device is a netdev of the network namespace of the thread that calls
+// ibv_get_device_list. Flows match the real packets of that netdev: a packet socket
+// looks at them, so a packet counts as its wire segments, in bytes of layer 2
+// without FCS (src/nic.h).
+//
+// It is strict. What a man page forbids fails, with the errno that is documented or that
+// mlx5 and the kernel's uverbs answer: attaching to bound counters EBUSY, a flow without an attached
+// point EINVAL, a short read EINVAL, a second COUNT EINVAL, a mask on a field that
+// is not matched EOPNOTSUPP, a priority above 15 ENOMEM, a RAW_PACKET QP or a flow without
+// CAP_NET_RAW EPERM, an object that is in use EBUSY. Also a context that still has objects: its
+// ibv_close_device is -1 with EBUSY.
+//
+// # What it is not
+//
+// A socket looks on and takes no packet from the kernel. So a plain NORMAL flow does
+// not steal its packets here, and a flow with a DROP action counts what it matches and drops
+// nothing; on a NIC they do. No packet reaches a QP: posting work answers
+// EOPNOTSUPP and completion queues stay empty. Nothing here says what a NIC costs.
+//
+// Flows of the types ALL_DEFAULT, MC_DEFAULT and SNIFFER are accepted and count nothing,
+// as on mlx5; reading a counters object that was bound to one answers EFAULT, where
+// the kernel would call through a null pointer.
+//
+// # Faults
+//
+// Env has them all. Items of its lists may name a device ("swnic0/flows"). The
+// library reads its environment at every ibv_get_device_list; a list that did not change
+// goes on with the numbering of its calls. Every call of a verb is counted before anything
+// else, whatever it answers, and so is every firmware command of libmlx5, by its
+// PRM name: see Statistics.
+//
+// A device that Control takes away is gone as in the kernel: its contexts get
+// IBV_EVENT_DEVICE_FATAL and answer EIO to every verb for ever, those that destroy
+// included; closing such a context releases what is left. The device can be opened again
+// when it has returned. A netdev that disappears takes its device with it in the same way,
+// at the next read.
+package ibvtest

@@ -1,0 +1,164 @@
+package ibvtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Names of the environment that the library reads at ibv_get_device_list. A set-id
+// program sees none of it.
+const (
+	EnvDevices    = "FLOWTALLY_IBVTEST_DEVICES"
+	EnvFail       = "FLOWTALLY_IBVTEST_FAIL"
+	EnvDelay      = "FLOWTALLY_IBVTEST_DELAY"
+	EnvWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
+	EnvControl    = "FLOWTALLY_IBVTEST_CONTROL"
+	EnvStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
+)
+
+// Env configures the library of a process. The zero value has no device.
+type Env struct {
+	Devices    []Device // devices whose netdev does not exist are not listed
+	Fail       []Fault
+	Delay      []Delay  // how long verbs take, beside what they do
+	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr: of one device as "swnic0/flows"
+	Control    string   // path of the FIFO that NewControl made
+	Statistics string   // path of the file that ReadStatistics reads
+}
+
+// Device is a device by its name and that of its netdev.
+type Device struct{ Name, Netdev string }
+
+// Fault makes calls of a verb fail: those from number From to number To, counted from 1.
+// From 0 is the first, To 0 has no end. Errno is its name or number ("EIO").
+type Fault struct {
+	Device   string // "": any
+	Verb     string // by its function's name, "ibv_read_counters"
+	Errno    string
+	From, To int
+}
+
+func (f Fault) String() string {
+	s := prefix(f.Device) + f.Verb + "=" + f.Errno
+	if f.From > 1 || f.To > 0 {
+		s += fmt.Sprintf("@%d", max(f.From, 1))
+	}
+	if f.To > 0 {
+		s += fmt.Sprintf("-%d", f.To)
+	}
+	return s
+}
+
+// Delay makes calls of a verb take that much longer.
+type Delay struct {
+	Device string // "": any
+	Verb   string
+	Time   time.Duration
+}
+
+func (d Delay) String() string {
+	return fmt.Sprintf("%s%s=%dns", prefix(d.Device), d.Verb, d.Time.Nanoseconds())
+}
+
+func prefix(device string) string {
+	if device == "" {
+		return ""
+	}
+	return device + "/"
+}
+
+// Environ is the environment of e in the form of os.Environ: every variable is there, so
+// that none is inherited.
+func (e Env) Environ() []string {
+	devices := make([]string, len(e.Devices))
+	for i, d := range e.Devices {
+		devices[i] = d.Name + "=" + d.Netdev
+	}
+	return []string{
+		EnvDevices + "=" + strings.Join(devices, ","),
+		EnvFail + "=" + join(e.Fail),
+		EnvDelay + "=" + join(e.Delay),
+		EnvWithout + "=" + strings.Join(e.Without, ","),
+		EnvControl + "=" + e.Control,
+		EnvStatistics + "=" + e.Statistics,
+	}
+}
+
+// Set sets the environment of e by set, os.Setenv or a testing.T's.
+func (e Env) Set(set func(name, value string)) {
+	for _, v := range e.Environ() {
+		name, value, _ := strings.Cut(v, "=")
+		set(name, value)
+	}
+}
+
+func join[T fmt.Stringer](items []T) string {
+	s := make([]string, len(items))
+	for i, it := range items {
+		s[i] = it.String()
+	}
+	return strings.Join(s, ",")
+}
+
+// Control is the writing end of the FIFO by which a device is changed at run time.
+// What is written takes effect some moments later, in the library's own thread.
+type Control struct {
+	path string
+	file *os.File
+}
+
+// NewControl makes the FIFO at path, for Env.Control.
+func NewControl(path string) (*Control, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("making the control FIFO: %w", err)
+	}
+	if err := mkfifo(path); err != nil {
+		return nil, fmt.Errorf("making the control FIFO %s: %w", path, err)
+	}
+	// For reading too: opening never waits for the library, and what is written before
+	// it looks is kept.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the control FIFO: %w", errors.Join(err, os.Remove(path)))
+	}
+	return &Control{path, f}, nil
+}
+
+// Path is what Env.Control takes.
+func (c *Control) Path() string { return c.path }
+
+// Fatal sends IBV_EVENT_DEVICE_FATAL and has every open context answer EIO.
+func (c *Control) Fatal(device string) error { return c.send("fatal", device) }
+
+// Remove does what Fatal does and takes the device off the list.
+func (c *Control) Remove(device string) error { return c.send("remove", device) }
+
+// Return makes the device listed and open-able again. Contexts from before stay dead.
+func (c *Control) Return(device string) error { return c.send("return", device) }
+
+// PortDown and PortUp send IBV_EVENT_PORT_ERR and IBV_EVENT_PORT_ACTIVE.
+func (c *Control) PortDown(device string) error { return c.send("port_down", device) }
+
+// PortUp undoes PortDown.
+func (c *Control) PortUp(device string) error { return c.send("port_up", device) }
+
+func (c *Control) send(word, device string) error {
+	if _, err := fmt.Fprintf(c.file, "%s %s\n", word, device); err != nil {
+		return fmt.Errorf("control FIFO %s: sending %s %s: %w", c.path, word, device, err)
+	}
+	return nil
+}
+
+// Close closes and removes the FIFO. It is idempotent.
+func (c *Control) Close() error {
+	err := errors.Join(c.file.Close(), os.Remove(c.path))
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_device.c: the table of devices, and the verbs over the list of them.
+ *
+ * A device is one netdev (by index) of one network namespace under one name. It stays
+ * in the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so
+ * that what a program keeps of a freed list (ibdev_path) stays true, as it is with sysfs.
+ * Its descriptors are open only while a list or a context refers to it: they would keep
+ * the namespace alive. */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if_arp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nic_device.h"
+#include "verbs_soft.h"
+
+static struct {
+	pthread_mutex_t lock;
+	struct soft_device *first;
+	unsigned made;
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void verbs_table_lock(void)
+{
+	pthread_mutex_lock(&table.lock);
+}
+
+void verbs_table_unlock(void)
+{
+	pthread_mutex_unlock(&table.lock);
+}
+
+struct soft_device *verbs_table(void)
+{
+	return table.first;
+}
+
+static void free_device(struct soft_device *d)
+{
+	verbs_sysfs_remove(d);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+void verbs_device_unref(struct soft_device *d)
+{
+	if (--d->refs)
+		return;
+	close(d->socket);
+	if (d->netns_fd >= 0)
+		close(d->netns_fd);
+	d->socket = d->netns_fd = -1;
+	if (d->listed)
+		return;
+	for (struct soft_device **at = &table.first; *at; at = &(*at)->next)
+		if (*at == d) {
+			*at = d->next;
+			break;
+		}
+	free_device(d);
+}
+
+/* In the namespace of the device, whatever thread calls. */
+static bool flags_of(int socket, const char *netdev, short *flags)
+{
+	struct ifreq r = {0};
+	memcpy(r.ifr_name, netdev, IFNAMSIZ);
+	if (ioctl(socket, SIOCGIFFLAGS, &r))
+		return false;
+	*flags = r.ifr_flags;
+	return true;
+}
+
+bool verbs_device_linked(struct soft_device *d)
+{
+	short flags;
+	return flags_of(d->socket, d->netdev, &flags) && (flags & IFF_UP) && (flags & IFF_RUNNING);
+}
+
+/* The device for a netdev of the calling thread's namespace, with one more reference;
+ * NULL when there is no such netdev, or no memory. */
+static struct soft_device *find_or_make(const char *name, const char *netdev)
+{
+	struct stat ns = {0};
+	struct ifreq index = {0}, address = {0};
+	struct soft_device *d = NULL;
+	if (strlen(netdev) >= IFNAMSIZ || strlen(name) >= sizeof(d->device.name))
+		return NULL;
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int ns_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (ns_fd >= 0)
+		fstat(ns_fd, &ns);
+	memcpy(index.ifr_name, netdev, strlen(netdev));
+	memcpy(address.ifr_name, netdev, strlen(netdev));
+	if (s < 0 || ioctl(s, SIOCGIFINDEX, &index) || ioctl(s, SIOCGIFHWADDR, &address))
+		goto out;
+	for (d = table.first; d; d = d->next)
+		if (!strcmp(d->device.name, name) && !strcmp(d->netdev, netdev) && d->netns == ns.st_ino &&
+		    d->ifindex == (unsigned)index.ifr_ifindex)
+			break;
+	if (!d) {
+		d = calloc(1, sizeof(*d));
+		if (!d)
+			goto out;
+		strcpy(d->device.name, name);
+		strcpy(d->netdev, netdev);
+		d->device._ops._dummy1 = (void *)ibvtest_device_ops; /* how libmlx5 knows it: nic_device.h */
+		d->device.node_type = IBV_NODE_CA;
+		d->device.transport_type = IBV_TRANSPORT_IB;
+		d->netns = ns.st_ino;
+		d->ifindex = index.ifr_ifindex;
+		memcpy(d->mac, address.ifr_hwaddr.sa_data, sizeof(d->mac));
+		d->netns_fd = d->socket = -1;
+		soft_link_init(&d->contexts);
+		pthread_mutex_init(&d->lock, NULL);
+		int err = verbs_sysfs_add(d, table.made++);
+		if (err) {
+			fprintf(stderr, "ibvtest: %s: making its directory: %s\n", name, strerror(err));
+			free_device(d);
+			d = NULL;
+			goto out;
+		}
+		d->next = table.first;
+		table.first = d;
+	}
+	d->listed = true;
+	if (!d->refs++) {
+		d->socket = s;
+		d->netns_fd = ns_fd;
+		s = ns_fd = -1;
+	}
+out:
+	if (s >= 0)
+		close(s);
+	if (ns_fd >= 0)
+		close(ns_fd);
+	return d;
+}
+
+/* Devices that are named no more leave the table, at once or with their last reference. */
+static void forget_unlisted(void)
+{
+	for (struct soft_device **at = &table.first; *at;) {
+		struct soft_device *d = *at;
+		if (d->listed || d->refs) {
+			at = &d->next;
+			continue;
+		}
+		*at = d->next;
+		free_device(d);
+	}
+}
+
+/* A device that "remove" took stays away under its name, even if its netdev is another
+ * one by now: until "return". */
+static bool removed_by_name(const char *name)
+{
+	for (struct soft_device *d = table.first; d; d = d->next)
+		if (!strcmp(d->device.name, name) && d->removed)
+			return true;
+	return false;
+}
+
+VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
+{
+	struct verbs_environ e;
+	struct verbs_item item;
+	size_t n = 0;
+	verbs_environ_load(&e);
+	verbs_control_configure(e.control);
+	verbs_table_lock();
+	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
+	int err = verbs_call(NULL, "ibv_get_device_list");
+	const char *list = e.devices;
+	struct ibv_device **devices = calloc(strlen(e.devices) / 2 + 2, sizeof(*devices));
+	if (!devices)
+		err = ENOMEM;
+	for (struct soft_device *d = err ? NULL : table.first; d; d = d->next)
+		d->listed = false;
+	while (!err && verbs_next_item(&list, &item)) {
+		struct soft_device *d = find_or_make(item.name, item.value);
+		if (!d)
+			continue;
+		if (removed_by_name(item.name))
+			verbs_device_unref(d);
+		else
+			devices[n++] = &d->device;
+	}
+	if (!err)
+		forget_unlisted();
+	verbs_table_unlock();
+	verbs_environ_free(&e);
+	if (num)
+		*num = (int)n;
+	if (!err)
+		return devices;
+	free(devices);
+	errno = err;
+	return NULL;
+}
+
+VERBS_PUBLIC void ibv_free_device_list(struct ibv_device **list)
+{
+	if (!list)
+		return;
+	verbs_table_lock();
+	for (size_t i = 0; list[i]; i++)
+		verbs_device_unref((struct soft_device *)list[i]);
+	verbs_table_unlock();
+	free(list);
+}
+
+VERBS_PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+/* EUI-64 of the netdev's address, big endian. */
+VERBS_PUBLIC uint64_t ibv_get_device_guid(struct ibv_device *device)
+{
+	const uint8_t *m = ((struct soft_device *)device)->mac;
+	uint8_t guid[8] = {m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]};
+	uint64_t v;
+	memcpy(&v, guid, sizeof(v));
+	return v;
+}
+
+VERBS_PUBLIC int ibv_get_device_index(struct ibv_device *device)
+{
+	(void)device;
+	return -1; /* the kernel's index of an RDMA device: there is none */
+}
+
+__attribute__((destructor)) static void unload(void)
+{
+	verbs_control_close();
+	verbs_table_lock();
+	while (table.first) {
+		struct soft_device *d = table.first;
+		table.first = d->next;
+		if (!d->refs)
+			free_device(d);
+	}
+	verbs_table_unlock();
+	verbs_calls_close();
+	verbs_sysfs_close();
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_flow.c: flows. What uverbs and mlx5 check of a flow is checked here in their
+ * order and with their errnos. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic_device.h"
+#include "verbs_soft.h"
+
+#define PRIORITIES 16 /* MLX5_BY_PASS_NUM_REGULAR_PRIOS */
+
+static void stop_flow(struct soft_object *o)
+{
+	struct soft_flow *f = VERBS_OUTER(o, struct soft_flow, object);
+	if (f->rule)
+		nic_rule_del(verbs_context_of(f->flow.context)->device->nic, f->rule);
+	f->rule = NULL;
+}
+
+static void release_flow(struct soft_object *o)
+{
+	struct soft_flow *f = VERBS_OUTER(o, struct soft_flow, object);
+	stop_flow(o);
+	if (f->counters)
+		verbs_counters_unbind(f->counters);
+	if (f->qp)
+		verbs_qp_use(f->qp, -1);
+	if (f->end)
+		f->end(f->arg);
+	free(f);
+}
+
+static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
+{
+	const char *device = qp->context->device->name;
+	bool dont_trap = a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
+	bool egress = a->flags & IBV_FLOW_ATTR_FLAGS_EGRESS;
+	bool leftovers = a->type == IBV_FLOW_ATTR_ALL_DEFAULT || a->type == IBV_FLOW_ATTR_MC_DEFAULT;
+	if (a->comp_mask)
+		return EINVAL;
+	if (!verbs_net_raw())
+		return EPERM;
+	if (a->flags & ~(IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS) || (leftovers && a->flags))
+		return EINVAL;
+	if (verbs_without(device, "flows"))
+		return EOPNOTSUPP;
+	if (qp->qp_type != IBV_QPT_RAW_PACKET && qp->qp_type != IBV_QPT_UD)
+		return EINVAL;
+	if (a->priority >= PRIORITIES)
+		return ENOMEM; /* what mlx5's kernel side answers */
+	if (a->port != 1 || a->type > IBV_FLOW_ATTR_SNIFFER || (dont_trap && egress))
+		return EINVAL;
+	if ((dont_trap && verbs_without(device, "dont_trap")) || (egress && verbs_without(device, "egress")))
+		return EOPNOTSUPP;
+	return 0;
+}
+
+static uint32_t rule_flags(const struct ibv_flow_attr *a, const struct verbs_flow_parts *parts)
+{
+	uint32_t flags = parts->rule.flags;
+	if (a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP)
+		flags |= NIC_DONT_TRAP;
+	if (a->flags & IBV_FLOW_ATTR_FLAGS_EGRESS)
+		flags |= NIC_EGRESS;
+	if (parts->dropped)
+		flags |= NIC_DROP;
+	return flags;
+}
+
+/* arm binds the counters and puts the rule into the NIC. Flows of the other types have
+ * none: mlx5 replaces their specs by its own and drops the COUNT, though the counters
+ * object is in use from then on. */
+static int arm(struct soft_flow *f, const struct ibv_flow_attr *a, struct verbs_flow_parts *parts)
+{
+	struct soft_counters *counters = (struct soft_counters *)parts->counters;
+	bool normal = a->type == IBV_FLOW_ATTR_NORMAL;
+	int err = counters ? verbs_counters_bind(counters, f->flow.context, normal) : 0;
+	if (err)
+		return err;
+	if (normal) {
+		struct nic *nic = verbs_nic(f->flow.context, &err);
+		parts->rule.priority = a->priority;
+		parts->rule.flags = rule_flags(a, parts);
+		parts->rule.counter = counters ? verbs_counters_nic(counters) : NULL;
+		if (nic)
+			err = nic_rule_add(nic, &parts->rule, &f->rule);
+	}
+	if (err && counters)
+		verbs_counters_unbind(counters);
+	else
+		f->counters = counters;
+	return err;
+}
+
+static struct soft_flow *new_flow(struct ibv_context *context)
+{
+	struct soft_flow *f = calloc(1, sizeof(*f));
+	if (f) {
+		f->flow.context = context;
+		f->flow.handle = verbs_handle(context);
+		f->object.stop = stop_flow;
+	}
+	return f;
+}
+
+struct ibv_flow *verbs_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr)
+{
+	struct soft_flow *f = NULL;
+	struct verbs_flow_parts parts;
+	memset(&parts, 0, sizeof(parts));
+	int err = verbs_begin(qp->context, "ibv_create_flow");
+	if (err)
+		return verbs_made(NULL, err);
+	err = check(qp, attr);
+	if (!err)
+		err = verbs_flow_parse(attr, &parts);
+	if (!err && parts.tagged && (attr->type == IBV_FLOW_ATTR_ALL_DEFAULT || attr->type == IBV_FLOW_ATTR_MC_DEFAULT))
+		err = EINVAL;
+	if (!err && !(f = new_flow(qp->context)))
+		err = ENOMEM;
+	if (!err)
+		err = arm(f, attr, &parts);
+	if (!err) {
+		f->qp = qp;
+		verbs_qp_use(qp, 1);
+		verbs_adopt(qp->context, &f->object, release_flow);
+	} else {
+		free(f);
+	}
+	verbs_leave(qp->context);
+	return verbs_made(f, err);
+}
+
+int verbs_destroy_flow(struct ibv_flow *flow)
+{
+	return verbs_destroy(flow->context, "ibv_destroy_flow", &((struct soft_flow *)flow)->object);
+}
+
+/* What libmlx5.so.1 is offered, by nic_device.h. */
+
+static int offers_devx(struct ibv_device *device)
+{
+	return !verbs_without(device->name, "devx");
+}
+
+static int gate(struct ibv_context *context, const char *symbol)
+{
+	return verbs_gate(context, symbol);
+}
+
+static struct nic *nic_of(struct ibv_context *context)
+{
+	int err = verbs_enter(context);
+	if (err)
+		return verbs_made(NULL, err);
+	struct nic *nic = verbs_nic(context, &err);
+	verbs_leave(context);
+	return verbs_made(nic, err);
+}
+
+static struct ibv_flow *create_flow(struct ibv_context *context, const struct nic_rule_attr *attr,
+				    void (*release)(void *arg), void *arg)
+{
+	int err = verbs_enter(context);
+	if (err)
+		return verbs_made(NULL, err);
+	struct soft_flow *f = NULL;
+	struct nic *nic = verbs_nic(context, &err);
+	if (nic && !(f = new_flow(context)))
+		err = ENOMEM;
+	if (f)
+		err = nic_rule_add(nic, attr, &f->rule);
+	if (!err) {
+		f->end = release;
+		f->arg = arg;
+		verbs_adopt(context, &f->object, release_flow);
+	} else {
+		free(f);
+	}
+	verbs_leave(context);
+	return verbs_made(f, err);
+}
+
+VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device)
+{
+	static const struct ibvtest_device_ops ops = {
+		.abi = IBVTEST_DEVICE_OPS_ABI,
+		.offers_devx = offers_devx,
+		.open = verbs_open,
+		.gate = gate,
+		.nic = nic_of,
+		.rule_exists = nic_rule_exists,
+		.counters_copy = nic_counters_copy,
+		.create_flow = create_flow,
+	};
+	return device && device->_ops._dummy1 == (void *)ibvtest_device_ops ? &ops : NULL;
+}

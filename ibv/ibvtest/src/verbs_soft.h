@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_soft.h: what the sources of the software libibverbs.so.1 share.
+ *
+ * A device is a netdev. A context is one opening of it and owns every object made
+ * in it; an object counts who uses it (users) and is not destroyed before it is 0.
+ *
+ * Locks, outermost first: the table of devices (verbs_table_lock), one per device
+ * (soft_device.lock, which holds all its contexts and objects), then the leaves:
+ * the NIC's own and that of the call statistics. No verb sleeps with one held. */
+#ifndef FLOWTALLY_IBVTEST_VERBS_SOFT_H
+#define FLOWTALLY_IBVTEST_VERBS_SOFT_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "nic.h"
+#include "verbs_abi.h"
+#include "verbs_flow_abi.h"
+
+#define VERBS_DRIVER "ibvtest"
+#define VERBS_PUBLIC __attribute__((visibility("default")))
+
+/* What embeds a member, from a pointer to the member. */
+#define VERBS_OUTER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+
+/* A link of a ring; a head that points at itself is empty. */
+struct soft_link {
+	struct soft_link *next, *prev;
+};
+
+static inline void soft_link_init(struct soft_link *head)
+{
+	head->next = head->prev = head;
+}
+
+static inline void soft_link_append(struct soft_link *head, struct soft_link *link)
+{
+	link->prev = head->prev;
+	link->next = head;
+	head->prev->next = link;
+	head->prev = link;
+}
+
+static inline void soft_link_remove(struct soft_link *link)
+{
+	link->prev->next = link->next;
+	link->next->prev = link->prev;
+	soft_link_init(link);
+}
+
+struct soft_device {
+	struct ibv_device device; /* first: what the application has is a pointer to it */
+	char netdev[IFNAMSIZ];
+	unsigned ifindex;
+	uint64_t netns; /* inode of the network namespace */
+	uint8_t mac[6];
+
+	/* Of the table, under verbs_table_lock. */
+	struct soft_device *next;
+	unsigned refs; /* lists and contexts; at 0 the descriptors below are closed */
+	bool listed;   /* FLOWTALLY_IBVTEST_DEVICES names it now */
+	int netns_fd;  /* the namespace, for threads that are in another one */
+	int socket;    /* of that namespace, for ioctl */
+
+	pthread_mutex_t lock;
+	struct soft_link contexts;
+	struct nic *nic; /* from the first flow to the last context's close */
+	bool fatal;      /* nothing works until "return" */
+	bool removed;    /* as fatal, and not in the list */
+	bool port_down;
+};
+
+struct soft_context {
+	struct verbs_context verbs;
+	struct soft_device *device;
+	struct soft_link link;     /* of device->contexts */
+	struct soft_link children; /* struct soft_object, oldest first */
+	uint32_t handles;
+	uint32_t comp_cntrs;
+	int event_fd; /* the other end of async_fd; -1 once the device is gone */
+	bool dead;    /* the device went while this was open: EIO for ever */
+};
+
+/* The head of every object. release frees it, whatever uses it: the context's end.
+ * stop, where there is one, ends what it does in the NIC, when the device goes. */
+struct soft_object {
+	struct soft_link link;
+	unsigned users;
+	void (*release)(struct soft_object *object);
+	void (*stop)(struct soft_object *object);
+};
+
+struct soft_counters;
+
+struct soft_flow {
+	struct ibv_flow flow;
+	struct soft_object object;
+	struct nic_rule *rule; /* NULL: nothing that counts, or the device is gone */
+	struct ibv_qp *qp;     /* NULL for a flow of libmlx5 */
+	struct soft_counters *counters;
+	void (*end)(void *arg); /* libmlx5's */
+	void *arg;
+};
+
+/* verbs_environ.c: FLOWTALLY_IBVTEST_*, read by verbs_environ_load at each
+ * ibv_get_device_list. The strings live until the next load. */
+struct verbs_environ {
+	char *devices, *fail, *delay, *without, *control, *statistics;
+};
+extern const char *const verbs_capabilities[]; /* what WITHOUT may name, NULL at the end */
+void verbs_environ_load(struct verbs_environ *environ);
+void verbs_environ_free(struct verbs_environ *environ);
+int verbs_errno(const char *name, size_t n); /* "EIO" or "5"; -1 when unknown */
+/* An item of a comma-separated list, "[device/]name[=value]": copied, and *list advanced. */
+struct verbs_item {
+	char device[64], name[64], value[64];
+};
+bool verbs_next_item(const char **list, struct verbs_item *item);
+
+/* verbs_calls.c: statistics, faults and delays. */
+void verbs_calls_configure(const char *statistics, const char *fail, const char *delay, const char *without);
+int verbs_call(const char *device, const char *verb); /* counts and delays; 0 or the errno to answer */
+bool verbs_without(const char *device, const char *capability);
+void verbs_calls_close(void);
+
+/* verbs_control.c: the thread that reads the FIFO. */
+void verbs_control_configure(const char *path);
+void verbs_control_close(void);
+
+/* verbs_sysfs.c: the directory that stands for /sys/class/infiniband. */
+const char *verbs_sysfs_root(void); /* NULL and errno when it cannot be made */
+int verbs_sysfs_add(struct soft_device *device, unsigned number);
+void verbs_sysfs_remove(struct soft_device *device);
+void verbs_sysfs_close(void);
+
+/* verbs_device.c: the table. */
+void verbs_table_lock(void);
+void verbs_table_unlock(void);
+struct soft_device *verbs_table(void); /* the first device; locked */
+void verbs_device_unref(struct soft_device *device);
+bool verbs_device_linked(struct soft_device *device); /* is the netdev there and running? */
+
+/* verbs_context.c. Every verb starts with verbs_gate and, when it answers 0, either
+ * goes on without the lock or takes it by verbs_enter, which looks again whether the
+ * device is there. verbs_begin is both: on 0 the caller holds the device. */
+struct soft_context *verbs_context_of(struct ibv_context *context);
+struct ibv_context *verbs_open(struct ibv_device *device);
+int verbs_gate(struct ibv_context *context, const char *verb);
+int verbs_enter(struct ibv_context *context);
+int verbs_begin(struct ibv_context *context, const char *verb);
+void verbs_leave(struct ibv_context *context);
+void verbs_adopt(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
+void verbs_disown(struct soft_object *object);
+uint32_t verbs_handle(struct ibv_context *context);
+/* The ends of verbs: what one that makes answers, and all of one that destroys (EBUSY
+ * while something uses the object). Nothing is held. */
+void *verbs_made(void *object, int err);
+int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_object *object);
+/* The NIC of the context's device, locked; NULL and *err. */
+struct nic *verbs_nic(struct ibv_context *context, int *err);
+
+/* verbs_events.c. */
+void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */
+void verbs_port_event(struct soft_device *device, uint32_t type);
+void verbs_device_gone(struct soft_device *device); /* device locked: kills its contexts */
+
+/* The inline verbs, by their slots in struct verbs_context. */
+int verbs_query_port(struct ibv_context *, uint8_t port, struct ibv_port_attr *, size_t size);
+int verbs_query_device_ex(struct ibv_context *, const struct ibv_query_device_ex_input *, struct ibv_device_attr_ex *,
+			  size_t size);
+int verbs_poll_cq(struct ibv_cq *, int n, struct ibv_wc *);
+int verbs_req_notify_cq(struct ibv_cq *, int solicited_only);
+int verbs_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad);
+int verbs_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad);
+struct ibv_counters *verbs_create_counters(struct ibv_context *, struct ibv_counters_init_attr *);
+int verbs_destroy_counters(struct ibv_counters *);
+int verbs_attach_counters_point_flow(struct ibv_counters *, struct ibv_counter_attach_attr *, struct ibv_flow *);
+int verbs_read_counters(struct ibv_counters *, uint64_t *values, uint32_t n, uint32_t flags);
+struct ibv_flow *verbs_create_flow(struct ibv_qp *, struct ibv_flow_attr *);
+int verbs_destroy_flow(struct ibv_flow *);
+
+/* Holds on an object, +1 or -1; device locked. */
+void verbs_pd_use(struct ibv_pd *pd, int by);
+void verbs_cq_use(struct ibv_cq *cq, int by);
+void verbs_qp_use(struct ibv_qp *qp, int by);
+
+/* verbs_qp.c and verbs_qp_states.c. */
+bool verbs_qp_transition(uint32_t type, uint32_t from, uint32_t to, int mask); /* may modify do this? */
+bool verbs_net_raw(void); /* has this thread CAP_NET_RAW? */
+/* Completion counters hang on their QP, and go with it. Answers EBUSY on an overlap. */
+int verbs_qp_add_comp_ops(struct ibv_qp *qp, uint32_t ops, struct soft_object *counter);
+
+/* verbs_counters.c, for flows: bind is 0 or an errno; device locked. */
+int verbs_counters_bind(struct soft_counters *counters, struct ibv_context *context, bool counts);
+void verbs_counters_unbind(struct soft_counters *counters);
+struct nic_counter *verbs_counters_nic(struct soft_counters *counters);
+
+/* verbs_spec.c: a flow's blob to a rule, without its counter: 0 or an errno. */
+struct verbs_flow_parts {
+	struct nic_rule_attr rule;
+	struct ibv_counters *counters;
+	unsigned counts; /* COUNT specs */
+	bool dropped, tagged;
+};
+int verbs_flow_parse(const struct ibv_flow_attr *attr, struct verbs_flow_parts *parts);
+
+#endif

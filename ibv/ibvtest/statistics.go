@@ -1,0 +1,44 @@
+package ibvtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+)
+
+// Statistics are the calls per verb ("ibv_read_counters", "mlx5dv_create_flow_matcher")
+// and per firmware command of libmlx5 ("QUERY_FLOW_COUNTER"), summed over the devices and
+// processes that write to one file.
+type Statistics map[string]uint64
+
+// recordSize is that of verbs_calls.c: a name of 56 bytes and a count.
+const recordSize = 64
+
+// ReadStatistics reads the file that Env.Statistics names. It may be read at any time, and
+// after its process: every count in it is current.
+func ReadStatistics(path string) (Statistics, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading call statistics: %w", err)
+	}
+	s := make(Statistics)
+	for ; len(data) >= recordSize; data = data[recordSize:] {
+		name, _, _ := bytes.Cut(data[:recordSize-8], []byte{0})
+		if len(name) > 0 {
+			s[string(name)] += binary.NativeEndian.Uint64(data[recordSize-8:])
+		}
+	}
+	return s, nil
+}
+
+// Sub is what was called since an earlier reading; verbs that were not are absent.
+func (s Statistics) Sub(earlier Statistics) Statistics {
+	d := make(Statistics)
+	for name, n := range s {
+		if n -= earlier[name]; n > 0 {
+			d[name] = n
+		}
+	}
+	return d
+}
