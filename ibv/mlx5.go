@@ -91,11 +91,11 @@ func (d *DevX) Close() error {
 // command is what one firmware command came to. Kernels differ in whether a bad status is an
 // errno as well.
 func (d *DevX) command(verb string, errno syscall.Errno, out []byte) error {
-	var s prmStatus
-	decodePRM(out, &s)
-	if errno == 0 && s.Status == 0 {
+	if errno == 0 && out[0] == 0 {
 		return nil
 	}
+	var s prmStatus
+	decodePRM(out, &s)
 	if errno == 0 {
 		errno = syscall.EIO
 	}

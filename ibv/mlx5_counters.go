@@ -22,6 +22,7 @@ type FlowCounters struct {
 
 	query   sync.Mutex
 	in, out []byte
+	units   int // that in asks for; 0 before the first query
 }
 
 // AllocFlowCounters allocates at least n counters as one object. The device sets the
@@ -88,7 +89,7 @@ func (f *FlowCounters) Len() int { return f.n }
 
 // Query reads the first len(dst) counters into dst with one command. The two values of
 // a counter belong together; different counters are of slightly different times. On
-// error dst is as it was.
+// error dst is as it was. It allocates nothing while len(dst) stays the same.
 func (f *FlowCounters) Query(dst []FlowCount) error {
 	if len(dst) > f.n {
 		return fmt.Errorf("%s: querying %d flow counters of %d: %w", f.device, len(dst), f.n, errSize)
@@ -102,17 +103,10 @@ func (f *FlowCounters) Query(dst []FlowCount) error {
 	defer f.done()
 	f.query.Lock()
 	defer f.query.Unlock()
-	ask := queryFlowCounterIn{FlowCounterID: f.id}
-	units := 1
-	if f.n > 1 {
-		units = roundUp(len(dst), 1<<queryUnitLog)
-		ask.NumOfCounters = uint32(units)
-	}
-	var err error
-	if f.in, err = encodePRM(f.in[:0], queryFlowCounterInSize, &ask); err != nil {
+	if err := f.ask(len(dst)); err != nil {
 		return err
 	}
-	out := f.out[:prmOutSize+units*trafficCounterSize]
+	out := f.out[:prmOutSize+f.units*trafficCounterSize]
 	clear(out[:prmOutSize])
 	errno := f.dx.m.queryObject(f.h, f.in, out)
 	if err := f.dx.command("mlx5dv_devx_obj_query (QUERY_FLOW_COUNTER)", errno, out); err != nil {
@@ -121,6 +115,24 @@ func (f *FlowCounters) Query(dst []FlowCount) error {
 	for i := range dst {
 		dst[i] = trafficCounter(out[prmOutSize+i*trafficCounterSize:])
 	}
+	return nil
+}
+
+// ask makes the command for n counters, unless the last one was the same.
+func (f *FlowCounters) ask(n int) error {
+	cmd, units := queryFlowCounterIn{FlowCounterID: f.id}, 1
+	if f.n > 1 {
+		units = roundUp(n, 1<<queryUnitLog)
+		cmd.NumOfCounters = uint32(units)
+	}
+	if units == f.units {
+		return nil
+	}
+	in, err := encodePRM(nil, queryFlowCounterInSize, &cmd)
+	if err != nil {
+		return err
+	}
+	f.in, f.units = in, units
 	return nil
 }
 
