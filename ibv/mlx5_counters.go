@@ -120,15 +120,15 @@ func (f *FlowCounters) Query(dst []FlowCount) error {
 
 // ask makes the command for n counters, unless the last one was the same.
 func (f *FlowCounters) ask(n int) error {
-	cmd, units := queryFlowCounterIn{FlowCounterID: f.id}, 1
+	units, number := 1, uint32(0)
 	if f.n > 1 {
 		units = roundUp(n, 1<<queryUnitLog)
-		cmd.NumOfCounters = uint32(units)
+		number = uint32(units)
 	}
 	if units == f.units {
 		return nil
 	}
-	in, err := encodePRM(nil, queryFlowCounterInSize, &cmd)
+	in, err := encodePRM(nil, queryFlowCounterInSize, &queryFlowCounterIn{NumOfCounters: number, FlowCounterID: f.id})
 	if err != nil {
 		return err
 	}
