@@ -62,6 +62,10 @@ func FuzzIdentity(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var loaded CQE64
+			if loaded.load(b); loaded != c {
+				t.Errorf("the walk reads %+v, Decode %+v", loaded, c)
+			}
 			e, err := Decode[ErrCQE](b)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,293 @@
+package flexio
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
+)
+
+// simRing is the device's side of a ring: it writes completions as the device would
+// under a compression.
+type simRing struct {
+	mem  []byte
+	n    uint32 // entries
+	size int
+	comp Compression
+	pi   uint32 // producer index
+}
+
+// alignedMem is memory as NewRing wants it.
+func alignedMem(n int) []byte {
+	b := make([]byte, n+64)
+	at := int(-uintptr(unsafe.Pointer(&b[0])) % 64)
+	return b[at : at+n : at+n]
+}
+
+func (s *simRing) slot(i uint32) []byte {
+	at := int(i%s.n)*s.size + s.size - 64
+	return s.mem[at : at+64]
+}
+
+// one writes a completion that is not compressed.
+func (s *simRing) one(c CQE64) {
+	c.OpOwn = OpOwn(uint8(c.OpOwn)&^1 | uint8(s.pi/s.n&1))
+	if s.comp == Enhanced {
+		c.Signature = uint8(s.pi / s.n)
+	}
+	copy(s.slot(s.pi), Append(nil, c))
+	s.pi++
+}
+
+// block writes completions that differ from the first in byte count and WQE counter
+// alone, as one block. Under Enhanced the first comes alone, as the title.
+func (s *simRing) block(run []CQE64) {
+	if s.comp == Enhanced {
+		s.one(run[0])
+		for rest := run[1:]; len(rest) > 0; {
+			n := min(len(rest), 7)
+			var b MiniCQEBlock
+			for i, c := range rest[:n] {
+				b.MiniCQE[i] = binary.BigEndian.Uint64(mini(c))
+			}
+			b.ValidityIterationCount = uint8(s.pi / s.n)
+			b.NumAndType = uint8(n-1)<<4 | uint8(Compressed)<<2
+			copy(s.slot(s.pi), Append(nil, b))
+			s.pi += uint32(n)
+			rest = rest[n:]
+		}
+		return
+	}
+	title := run[0]
+	title.ByteCnt = uint32(len(run))
+	title.OpOwn = OpOwn(uint8(title.OpOwn) | uint8(Compressed)<<2)
+	for at := 0; at < len(run); at += miniArray {
+		array := s.slot(s.pi + uint32(max(at, 1)))
+		for i, c := range run[at:min(at+miniArray, len(run))] {
+			copy(array[8*i:], mini(c))
+		}
+	}
+	// The title's owner is what publishes the block.
+	title.OpOwn = OpOwn(uint8(title.OpOwn)&^1 | uint8(s.pi/s.n&1))
+	copy(s.slot(s.pi), Append(nil, title))
+	s.pi += uint32(len(run))
+}
+
+func mini(c CQE64) []byte {
+	b := make([]byte, 8)
+	if c.OpOwn.Opcode() == OpReq {
+		binary.BigEndian.PutUint16(b, c.WQECounter)
+		b[2] = c.SopRdrop
+	}
+	binary.BigEndian.PutUint32(b[4:], c.ByteCnt)
+	return b
+}
+
+// TestCompressedRingEqualsPlain walks the same completions on a plain ring and on a
+// compressed one, many times around, with blocks of all lengths.
+func TestCompressedRingEqualsPlain(t *testing.T) {
+	for _, comp := range []Compression{Basic, Enhanced} {
+		for _, size := range []int{64, 128} {
+			rng := seed.Rand(t)
+			for range 8 {
+				compareRings(t, rng, comp, size, uint32(1)<<(3+rng.IntN(5)))
+			}
+		}
+	}
+}
+
+func compareRings(t *testing.T, rng *rand.Rand, comp Compression, size int, n uint32) {
+	plain := &simRing{mem: alignedMem(int(n) * size), n: n, size: size}
+	zipped := &simRing{mem: alignedMem(int(n) * size), n: n, size: size, comp: comp}
+	a, err := NewRing(plain.mem, RingOptions{EntrySize: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := NewRing(zipped.mem, RingOptions{EntrySize: size, Compression: comp})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Init()
+	b.Init()
+	counter := uint16(rng.Uint32())
+	for total := uint32(0); total < 600*n; {
+		free := int(n - (plain.pi - a.Consumed()))
+		for free > 0 && rng.IntN(4) > 0 { // the device goes on
+			run := randomRun(rng, 1+rng.IntN(min(free, 40)), &counter)
+			for _, c := range run {
+				plain.one(c)
+			}
+			if len(run) == 1 {
+				zipped.one(run[0])
+			} else {
+				zipped.block(run)
+			}
+			free -= len(run)
+		}
+		for plain.pi != a.Consumed() && rng.IntN(8) > 0 { // the consumer does
+			total++
+			var want, got CQE64
+			okA, errA := a.Next(&want)
+			okB, errB := b.Next(&got)
+			if !okA || !okB || errA != nil || errB != nil {
+				t.Fatalf("%d entries, completion %d: %t, %v on the plain ring, %t, %v on the compressed one", n, total, okA, errA, okB, errB)
+			}
+			got.Signature = want.Signature
+			if got != want {
+				t.Fatalf("%d entries, compression %d, completion %d:\n got %+v\nwant %+v", n, comp, total, got, want)
+			}
+		}
+		if plain.pi == a.Consumed() {
+			var none CQE64
+			if ok, err := b.Next(&none); ok || err != nil {
+				t.Fatalf("%d entries: a completion that nobody wrote: %+v, %v", n, none, err)
+			}
+		}
+	}
+}
+
+// randomRun is completions of one queue that a device could compress into one block.
+func randomRun(rng *rand.Rand, n int, counter *uint16) []CQE64 {
+	title := CQE64{SRQNUidx: rng.Uint32N(1 << 24), Rsvd40: rng.Uint32(), QPN24: [3]byte{0, 1, uint8(rng.Uint32())}}
+	title.OpOwn = OpOwn(uint8(OpRespSend) << 4)
+	if rng.IntN(2) == 0 {
+		title.OpOwn = OpOwn(uint8(OpReq) << 4)
+	}
+	run := make([]CQE64, n)
+	for i := range run {
+		run[i] = title
+		run[i].ByteCnt = rng.Uint32()
+		run[i].WQECounter = *counter
+		*counter++
+		if title.OpOwn.Opcode() == OpReq {
+			*counter += uint16(rng.IntN(3)) // WQEs of several basic blocks
+			run[i].SopRdrop = uint8(rng.Uint32())
+		}
+	}
+	return run
+}
+
+func TestRingRefusesWhatIsNone(t *testing.T) {
+	mem := alignedMem(1024)
+	for _, tt := range []struct {
+		name string
+		mem  []byte
+		o    RingOptions
+	}{
+		{"nothing", nil, RingOptions{}},
+		{"three entries", mem[:192], RingOptions{}},
+		{"a part of an entry", mem[:100], RingOptions{}},
+		{"unaligned", mem[8 : 8+64], RingOptions{}},
+		{"entries of 32 bytes", mem, RingOptions{EntrySize: 32}},
+		{"a compression of tomorrow", mem, RingOptions{Compression: 9}},
+	} {
+		if _, err := NewRing(tt.mem, tt.o); !errors.Is(err, ErrRing) {
+			t.Errorf("%s: %v, want %v", tt.name, err, ErrRing)
+		}
+	}
+}
+
+func TestRingStopsAtWhatNoDeviceWrites(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		comp Compression
+		cqe  CQE64
+	}{
+		{"a block of one", Basic, CQE64{ByteCnt: 1, OpOwn: 0x2c}},
+		{"a block longer than the ring", Basic, CQE64{ByteCnt: 17, OpOwn: 0x2c}},
+		{"no title", Enhanced, CQE64{OpOwn: 0x1c}},
+	} {
+		r, err := NewRing(alignedMem(16*64), RingOptions{Compression: tt.comp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Init()
+		copy(r.mem, Append(nil, tt.cqe))
+		var c CQE64
+		for range 2 { // and stays stopped
+			if ok, err := r.Next(&c); ok || !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s: %t, %v; want %v", tt.name, ok, err, ErrCorrupt)
+			}
+		}
+	}
+}
+
+// FuzzRing: whatever bytes lie in a ring, the walk ends in as many completions as
+// the ring has entries, or in an error, and nothing else is touched.
+func FuzzRing(f *testing.F) {
+	f.Add([]byte{}, uint8(1))
+	f.Add(slices.Repeat([]byte{0, 0, 0, 9, 0x2c}, 200), uint8(1))
+	f.Add(slices.Repeat([]byte{0, 0x0c}, 500), uint8(2))
+	f.Fuzz(func(t *testing.T, bytes []byte, comp uint8) {
+		mem := alignedMem(16 * 64)
+		copy(mem, bytes)
+		r, err := NewRing(mem, RingOptions{Compression: Compression(comp % 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c CQE64
+		for i := range 1000 {
+			before := r.Consumed()
+			ok, err := r.Next(&c)
+			if ok == (r.Consumed() == before) {
+				t.Fatalf("step %d: taken %t, index %d after %d", i, ok, r.Consumed(), before)
+			}
+			if !ok && err == nil {
+				return
+			}
+			if err != nil && !errors.Is(err, ErrCorrupt) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestRingAllocatesNothing(t *testing.T) {
+	r, err := NewRing(alignedMem(64*64), RingOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Init()
+	s := &simRing{mem: r.mem, n: 64, size: 64}
+	var c CQE64
+	if n := testing.AllocsPerRun(1000, func() {
+		if ok, err := r.Next(&c); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}); n != 0 {
+		t.Errorf("an empty ring: %v allocations", n)
+	}
+	for range 64 {
+		s.one(CQE64{OpOwn: 0x20})
+	}
+	if n := testing.AllocsPerRun(50, func() {
+		if ok, err := r.Next(&c); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}); n != 0 {
+		t.Errorf("a completion: %v allocations", n)
+	}
+}
+
+func BenchmarkRingNext(b *testing.B) {
+	r, err := NewRing(alignedMem(1024*64), RingOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Init()
+	s := &simRing{mem: r.mem, n: 1024, size: 64}
+	entry := CQE64{OpOwn: 0x20}
+	var c CQE64
+	for b.Loop() {
+		e := s.slot(s.pi)
+		e[63] = uint8(entry.OpOwn) | uint8(s.pi/s.n&1)
+		s.pi++
+		if ok, err := r.Next(&c); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+	}
+}
