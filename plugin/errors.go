@@ -53,6 +53,7 @@ var sentinels = []sentinel{
 	{dataplane.ErrInUse, "IN_USE", codes.FailedPrecondition},
 	{dataplane.ErrFull, "FULL", codes.ResourceExhausted},
 	{dataplane.ErrUnplaced, "UNPLACED", codes.FailedPrecondition},
+	{dataplane.ErrIncompatible, "INCOMPATIBLE", codes.FailedPrecondition},
 	{probe.ErrNotSupported, "NOT_SUPPORTED", codes.Unimplemented},
 	{context.DeadlineExceeded, "DEADLINE_EXCEEDED", codes.DeadlineExceeded},
 	{context.Canceled, "CANCELED", codes.Canceled},

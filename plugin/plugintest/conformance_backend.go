@@ -15,7 +15,7 @@ func testBackend(t *testing.T, s *suite) {
 	for _, word := range []string{"auto", "rdma", "sim", "xdp"} {
 		placed, err := s.AddFlows(s.ctx, flow.Flow{Name: "by-" + word, Backend: word})
 		if err != nil {
-			if word == "auto" || word == counts {
+			if word == counts || word == "auto" && counts != "sim" { // auto is what is there to count with, and sim is not
 				t.Errorf("backend %q, where %s counts: %v", word, counts, err)
 			}
 			continue

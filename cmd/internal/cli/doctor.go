@@ -2,8 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/flowtally/flowtally/configs"
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
@@ -12,8 +17,9 @@ import (
 type doctorCmd struct {
 	outputFlag
 	instanceFlag
+	Config    string   `short:"c" help:"Ask about the interfaces, the libraries and the mirror of this configuration." placeholder:"FILE"`
 	Plugin    string   `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
-	Strict    bool     `help:"Exit with 3 when an answer is no."`
+	Strict    bool     `help:"Exit with 3 when an answer is no; those about RDMA count only where the configuration asks for rdma."`
 	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to ask about. Default: all that are up."`
 }
 
@@ -27,7 +33,11 @@ type checkJSON struct {
 }
 
 func (c *doctorCmd) Run(env *Env) error {
-	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, c.Interface...)...)
+	cfg, err := c.config()
+	if err != nil {
+		return &usageError{err}
+	}
+	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{Interfaces: c.Interface, RDMA: cfg.RDMA})...)
 	if c.json() {
 		checks := make([]checkJSON, len(results))
 		for i, r := range results {
@@ -44,11 +54,43 @@ func (c *doctorCmd) Run(env *Env) error {
 		return err
 	}
 	for _, r := range results {
-		if c.Strict && r.Answer == probe.No {
+		if c.Strict && r.Answer == probe.No && (!aboutRDMA(r) || asksForRDMA(cfg)) {
 			return exitError(exitDegraded)
 		}
 	}
 	return nil
+}
+
+// config reads the configuration that the flags name, if any, and lets it say
+// what they leave open.
+func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
+	if c.Config == "" {
+		return cfg, nil
+	}
+	if cfg, err = configs.Load(c.Config); err != nil {
+		return cfg, err
+	}
+	if len(c.Interface) == 0 {
+		for _, i := range cfg.Interfaces {
+			c.Interface = append(c.Interface, i.Name)
+		}
+	}
+	if c.Mirror == "" {
+		c.Mirror = cfg.Mirror.Path
+	}
+	if c.Mirror == "" && cfg.Instance != "" {
+		c.Instance = instanceName(cfg.Instance)
+	}
+	return cfg, nil
+}
+
+// aboutRDMA says that an answer is about what backend auto does without.
+func aboutRDMA(r probe.Result) bool {
+	return r.Object == "libibverbs" || r.Object == "backend rdma" || strings.HasPrefix(r.Object, "rdma ")
+}
+
+func asksForRDMA(cfg dataplane.Config) bool {
+	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }
 
 // renderChecks returns the answers as a table, a fix on a line of its own

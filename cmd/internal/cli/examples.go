@@ -77,13 +77,15 @@ Examples:
 
 // Help is shown by doctor --help.
 func (*doctorCmd) Help() string {
-	return `An answer is yes, no or inconclusive: the question could not be asked, mostly for want of a privilege. Nothing is attached to an interface to find out.
+	return `An answer is yes, no or inconclusive: the question could not be asked, mostly for want of a privilege. Nothing is attached to an interface to find out; an RDMA device is asked by trying: flows that match nothing are made and unmade.
 
 Examples:
 
   flowtally doctor
 
-  flowtally doctor eth0 eth1 --strict -o json`
+  flowtally doctor eth0 eth1 --strict -o json
+
+  flowtally doctor --config /etc/flowtally.yaml`
 }
 
 // Help is shown by completion --help.

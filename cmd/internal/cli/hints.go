@@ -30,6 +30,7 @@ var hints = []struct {
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
 	{dataplane.ErrFull, "mirror.counters, mirror.history and xdp.max_flows in the configuration; flowtally doctor shows the room that is left"},
+	{dataplane.ErrIncompatible, "the command above gives up what they count; the release that made them goes on counting"},
 	{dataplane.ErrUnplaced, "flowtally doctor says what each backend can do here"},
 	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},
 	{dataplane.ErrNotFound, "flowtally flows list"},
