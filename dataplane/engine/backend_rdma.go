@@ -47,7 +47,7 @@ type rdmaBackend struct {
 	devices []*rdmaDevice // of cfg.Interfaces, in their order
 	flows   map[string]*rdmaFlow
 	free    []uint32 // IDs
-	cookie  uint64
+	cookie  uint64   // of the last flow; odd, so never 0
 	closed  bool
 }
 
@@ -74,11 +74,16 @@ type nicInfo struct {
 	driver string // of the kernel
 }
 
-// newRDMABackend opens the library and the devices of the configured interfaces. The
-// error satisfies probe.ErrNotSupported when there is no library, or no device.
+// newRDMABackend opens the library and the devices of the configured interfaces. The error
+// satisfies errNoDevice when there is no library, or no device of theirs: nothing that a host
+// without RDMA has to be told. It satisfies probe.ErrNotSupported also when devices are
+// there that cannot count flows.
 func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*rdmaBackend, error) {
 	hw, err := openIBV(cfg.RDMA, log)
 	if err != nil {
+		if errors.Is(err, probe.ErrNotSupported) {
+			err = &absentError{err}
+		}
 		return nil, fmt.Errorf("backend rdma: %w", err)
 	}
 	b, err := openRDMA(ctx, cfg, log, hw, shm.Now)
@@ -93,7 +98,7 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 	b := &rdmaBackend{
 		cfg: cfg, log: log, now: now, hw: hw, changed: make(chan struct{}, 1),
 		pace:  newPacer(cmp.Or(cfg.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
-		flows: make(map[string]*rdmaFlow), cookie: rand.Uint64(),
+		flows: make(map[string]*rdmaFlow), cookie: rand.Uint64() | 1,
 	}
 	b.counters.Store(new([]*rdmaFlow))
 	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -118,6 +123,9 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 // find opens the devices of the interfaces. It answers an error when there is none.
 func (b *rdmaBackend) find() error {
 	infos, err := b.list()
+	if errors.Is(err, probe.ErrNotSupported) {
+		return &absentError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -140,11 +148,19 @@ func (b *rdmaBackend) find() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return &probe.UnsupportedError{
+	return &absentError{&probe.UnsupportedError{
 		Feature: "counting in hardware", Object: interfaceNames(b.cfg.Interfaces),
 		Reason: "no RDMA device belongs to it", Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
-	}
+	}}
 }
+
+// absentError is why there is nothing to count with.
+type absentError struct{ error }
+
+func (e *absentError) Unwrap() error { return e.error }
+
+// Is makes errors.Is(err, errNoDevice) true.
+func (e *absentError) Is(target error) bool { return target == errNoDevice }
 
 func interfaceNames(all []dataplane.Interface) string {
 	names := make([]string, len(all))
@@ -154,6 +170,8 @@ func interfaceNames(all []dataplane.Interface) string {
 	return join(names)
 }
 
+// list is called in the namespace of the interfaces, which decides what is there. A kernel
+// without RDMA has no list.
 func (b *rdmaBackend) list() (infos []nicInfo, err error) {
 	err = b.ns.do(func() error {
 		infos, err = b.hw.devices()

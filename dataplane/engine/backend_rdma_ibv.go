@@ -3,8 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -49,16 +52,31 @@ func (h *ibvHardware) open(info nicInfo) (nic, error) {
 	if err != nil {
 		return nil, err
 	}
-	dx, err := openDevXNIC(ctx, info.port)
-	if err == nil {
+	dx, noDevX := openDevXNIC(ctx, info.port)
+	if noDevX == nil {
 		return dx, nil
 	}
-	h.log.Debug("counting by verbs", "device", info.name, "no DevX", err)
+	h.log.Debug("counting by verbs", "device", info.name, "no DevX", noDevX)
 	n, err := openVerbsNIC(ctx, info.port, h.steal)
 	if err != nil {
-		return nil, errors.Join(err, ctx.Close())
+		return nil, errors.Join(cannot(info.name, err, noDevX), ctx.Close())
 	}
 	return n, nil
+}
+
+// cannot says why a device counts no flow: for good, where every answer was that it does
+// not offer what counting takes.
+func cannot(device string, errs ...error) error {
+	err := errors.Join(errs...)
+	for _, e := range errs {
+		if !errors.Is(e, probe.ErrNotSupported) {
+			return fmt.Errorf("%s cannot count flows: %w", device, err)
+		}
+	}
+	return &probe.UnsupportedError{
+		Feature: "counting flows", Object: device, Reason: strings.Join(slices.Compact(strings.Split(err.Error(), "\n")), "; "),
+		Fix: "use a NIC whose driver has flow counters (mlx5), or count in XDP",
+	}
 }
 
 func (h *ibvHardware) Close() error { return h.lib.Close() }
@@ -110,7 +128,14 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 	if steal {
 		n.refuse[modeSteal] = n.try(modeSteal)
 	}
-	return n, nil
+	var refused []error
+	for _, m := range []hwMode{modeDontTrap, modeEgress, modeDrop, modeSteal} {
+		if n.refuse[m] == nil {
+			return n, nil
+		}
+		refused = append(refused, n.refuse[m])
+	}
+	return nil, cannot(ctx.Device(), refused...)
 }
 
 // nobody matches frames of an experimental EtherType from and to an address that nobody has.

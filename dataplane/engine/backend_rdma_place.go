@@ -142,8 +142,8 @@ func (b *rdmaBackend) publish(made []*rdmaFlow) []Installed {
 			all = append(all, x)
 		}
 		b.flows[x.Name] = x
-		b.cookie++
-		out[i] = Installed{ID: x.id, Cookie: b.cookie | 1, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
+		b.cookie += 2
+		out[i] = Installed{ID: x.id, Cookie: b.cookie, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
 	}
 	b.counters.Store(&all)
 	return out

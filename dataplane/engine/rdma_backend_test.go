@@ -1,0 +1,338 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/shm"
+)
+
+var _ placer = (*rdmaBackend)(nil)
+
+func placedUDP(t *testing.T, name string, port int, order uint32) Placed {
+	t.Helper()
+	return Placed{Flow: flow.Flow{Name: name, Match: match(t, fmt.Sprintf("ipv4 udp dport %d", port))}, Order: order}
+}
+
+func mustInstall(t *testing.T, b *rdmaBackend, flows ...Placed) []Installed {
+	t.Helper()
+	in, err := b.Install(t.Context(), flows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func sampleOf(t *testing.T, b *rdmaBackend, id uint32) (Pair, int64) {
+	t.Helper()
+	var p [1]Pair
+	var at [1]int64
+	if err := b.ReadTimed([]uint32{id}, p[:], at[:]); err != nil {
+		t.Fatal(err)
+	}
+	return p[0], at[0]
+}
+
+// sampledAs waits for a value.
+func sampledAs(t *testing.T, b *rdmaBackend, id uint32, want Pair) {
+	t.Helper()
+	var got Pair
+	for range 2000 {
+		if got, _ = sampleOf(t, b, id); got == want {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("counter %d shows %+v, want %+v", id, got, want)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 5000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("%s did not come true", what)
+}
+
+func TestAFlowIsTheSumOfItsDevices(t *testing.T) {
+	h := newFakeHost("eth0", "eth1")
+	b := openFake(t, h, "eth0", "eth1")
+	one := placedUDP(t, "one", 2, 1)
+	one.Interface = "eth1"
+	in := mustInstall(t, b, placedUDP(t, "both", 1, 0), one)
+	want := dataplane.Source{Backend: "rdma", Device: "fake0,fake1", Mode: "devx,devx"}
+	if in[0].Source != want || in[0].Basis != "l2" || in[0].Takes {
+		t.Errorf("installed %+v, want source %+v", in[0], want)
+	}
+	if in[0].Cookie == 0 || in[1].Source.Device != "fake1" {
+		t.Errorf("installed %+v", in)
+	}
+	h.nic(0).set(t, 1, Pair{Packets: 3, Bytes: 300})
+	h.nic(1).set(t, 1, Pair{Packets: 4, Bytes: 500})
+	h.nic(1).set(t, 2, Pair{Packets: 1, Bytes: 60})
+	sampledAs(t, b, in[0].ID, Pair{Packets: 7, Bytes: 800})
+	sampledAs(t, b, in[1].ID, Pair{Packets: 1, Bytes: 60})
+}
+
+// A slot of a bulk shows what its earlier flow counted; the next one begins at nothing.
+func TestCountersBeginAtTheirBaseline(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	first := placedUDP(t, "first", 1, 0)
+	in := mustInstall(t, b, first)
+	h.nic(0).set(t, 1, Pair{Packets: 100, Bytes: 6000})
+	if err := b.Remove(t.Context(), []Placed{first}); err != nil {
+		t.Fatal(err)
+	}
+	if got, at := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 100, Bytes: 6000}) || at == 0 {
+		t.Errorf("a removed flow shows %+v at %d, want what it counted to the end", got, at)
+	}
+	bulk := b.devices[0].banks[0]
+	eventually(t, "reading the bulk after the flow", func() bool {
+		bulk.mu.Lock()
+		defer bulk.mu.Unlock()
+		return bulk.asked > bulk.slot[0].freed
+	})
+	again := mustInstall(t, b, placedUDP(t, "second", 2, 1))
+	if got, _ := sampleOf(t, b, again[0].ID); got != (Pair{}) {
+		t.Errorf("a new flow begins at %+v", got)
+	}
+	if again[0].Cookie == in[0].Cookie {
+		t.Error("two flows have one cookie")
+	}
+	h.nic(0).set(t, 2, Pair{Packets: 103, Bytes: 6200})
+	sampledAs(t, b, again[0].ID, Pair{Packets: 3, Bytes: 200})
+}
+
+func TestMeter(t *testing.T) {
+	var m meter
+	m.begin(Pair{Packets: 10, Bytes: 1000})
+	pair := func(packets, bytes uint64) Pair { return Pair{Packets: packets, Bytes: bytes} }
+	for i, c := range []struct {
+		raw, want Pair
+		reset     bool
+	}{
+		{pair(10, 1000), Pair{}, false},
+		{pair(15, 1500), pair(5, 500), false},
+		{pair(2, 200), pair(7, 700), true}, // the device lost its counters: what it had shown stays
+		{pair(3, 300), pair(8, 800), false},
+		{pair(3, 100), pair(11, 900), true},
+	} {
+		if got, reset := m.total(c.raw); got != c.want || reset != c.reset {
+			t.Errorf("%d: total %+v, reset %v; want %+v, %v", i, got, reset, c.want, c.reset)
+		}
+	}
+}
+
+func TestAllOrNoneIsInstalled(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	bad := placedUDP(t, "bad", 3, 1)
+	bad.Match = match(t, "ipv4 ttl 3")
+	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "good", 1, 0), bad}); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), `"bad"`) {
+		t.Errorf("error %v, want one about the flow that does not fit", err)
+	}
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failRule = syscall.ENOMEM
+	n.mu.Unlock()
+	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "good", 1, 0)}); !errors.Is(err, syscall.ENOMEM) {
+		t.Errorf("error %v, want the device's", err)
+	}
+	n.mu.Lock()
+	n.failRule = nil
+	n.mu.Unlock()
+	n.setFail(syscall.EIO)
+	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "good", 1, 0)}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("error %v, want that of reading", err)
+	}
+	n.setFail(nil)
+	n.mu.Lock()
+	if len(n.rules) > 0 {
+		t.Errorf("%d rules are left of flows that were refused", len(n.rules))
+	}
+	n.mu.Unlock()
+	mustInstall(t, b, placedUDP(t, "good", 1, 0))
+}
+
+func TestFits(t *testing.T) {
+	h := newFakeHost("eth0")
+	h.shape.by, h.shape.dontTrap, h.shape.bulk = byVerbs, true, 1
+	b := openFake(t, h, "eth0", "eth1")
+	on := func(name, iface string, action flow.Action) Placed {
+		p := placedUDP(t, name, 53, 0)
+		p.Interface, p.Action = iface, action
+		return p
+	}
+	for _, c := range []struct {
+		name  string
+		flow  Placed
+		above []Placed
+		want  string // of the reason; empty: it fits
+	}{
+		{"alone", on("f", "eth0", flow.Count), nil, ""},
+		{"an interface without a device", on("f", "eth1", flow.Count), nil, "eth1"},
+		{"all interfaces, one without a device", on("f", "", flow.Count), nil, "eth1"},
+		{"below what counts and passes on", on("f", "eth0", flow.Count), []Placed{on("a", "eth0", flow.Count)}, "counted twice"},
+		{"below what drops", on("f", "eth0", flow.Count), []Placed{on("a", "eth0", flow.Drop)}, ""},
+	} {
+		err := b.Fits(c.flow.Flow, c.above)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	// Install does not rely on having been asked.
+	mustInstall(t, b, on("a", "eth0", flow.Count))
+	if _, err := b.Install(t.Context(), []Placed{on("f", "eth0", flow.Count)}); !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("error %v: a flow that would be counted twice was installed", err)
+	}
+	multicast := Placed{Flow: flow.Flow{Name: "m", Interface: "eth0", Action: flow.Drop, Match: match(t, "eth dst 01:00:5e:00:00:01")}}
+	if err := b.Fits(multicast.Flow, nil); err == nil || !strings.Contains(err.Error(), "behind all others") {
+		t.Errorf("a rule that mlx5 puts last: %v", err)
+	}
+}
+
+func TestADeviceGoesAndComesBack(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	if gone := b.Gone(); len(gone) != 0 {
+		t.Fatalf("gone: %v", gone)
+	}
+	dead := h.nic(0)
+	dead.setFail(syscall.EIO)
+	dead.events <- nicFatal
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errDeviceLost) {
+		t.Errorf("gone: %v, want the device's end", err)
+	}
+	if err := b.Fits(f.Flow, nil); !errors.Is(err, errDeviceLost) {
+		t.Errorf("fits: %v", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-device-lost" || c[0].Fix == "" {
+		t.Errorf("conditions %+v", c)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil) == nil })
+	if !dead.isClosed || h.opened != 2 {
+		t.Errorf("the dead device is closed: %v; %d opened", dead.isClosed, h.opened)
+	}
+	<-b.Changed()
+	if c := b.Conditions(); len(c) != 0 {
+		t.Errorf("conditions %+v", c)
+	}
+	mustInstall(t, b, f)
+}
+
+func TestAPortGoesDownAndUp(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).events <- nicPortDown
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errPortDown) {
+		t.Errorf("gone: %v, want the port's", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-port-down" {
+		t.Errorf("conditions %+v", c)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+	// The device works: what it counted is read to the end.
+	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	h.nic(0).events <- nicPortUp
+	<-b.Changed()
+	mustInstall(t, b, f)
+	if h.opened != 1 {
+		t.Errorf("the device was opened %d times", h.opened)
+	}
+}
+
+func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).setFail(syscall.EIO)
+	eventually(t, "a condition", func() bool { c := b.Conditions(); return len(c) == 1 && c[0].Code == "rdma-read-errors" })
+	if err := b.Gone()["f"]; err != nil {
+		t.Errorf("given up at once: %v", err)
+	}
+	eventually(t, "giving up", func() bool { return b.Gone()["f"] != nil })
+	if err := b.Gone()["f"]; !errors.Is(err, syscall.EIO) {
+		t.Errorf("gone: %v, want the reads' error", err)
+	}
+	if err := b.Fits(f.Flow, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("fits: %v: the device is trusted again at once", err)
+	}
+	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadTimedAllocatesNothing(t *testing.T) {
+	b := openFake(t, newFakeHost("eth0", "eth1"), "eth0", "eth1")
+	in := mustInstall(t, b, placedUDP(t, "a", 1, 0), placedUDP(t, "b", 2, 1))
+	ids, dst, at := []uint32{in[0].ID, in[1].ID}, make([]Pair, 2), make([]int64, 2)
+	if n := testing.AllocsPerRun(1000, func() { _ = b.ReadTimed(ids, dst, at) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if at[0] == 0 || at[0] > shm.Now() {
+		t.Errorf("sampled at %d, now is %d", at[0], shm.Now())
+	}
+}
+
+func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
+	h := newFakeHost("eth7")
+	cfg := dataplane.Config{Interfaces: []dataplane.Interface{{Name: "eth0"}}}
+	_, err := openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), h, shm.Now)
+	if !errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("error %v, want errNoDevice", err)
+	}
+	if !h.closed {
+		t.Error("the host was not closed")
+	}
+}
+
+func TestCloseIsIdempotent(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	mustInstall(t, b, placedUDP(t, "a", 1, 0))
+	for range 2 {
+		if err := b.Close(true); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "b", 2, 1)}); err == nil {
+		t.Error("a closed backend installs")
+	}
+}
