@@ -55,7 +55,8 @@ func (n *Counters) Attach(a CounterAttach) error {
 
 // Read fills dst with the values, by index; what lies behind the last index in use is 0. On
 // hardware that is one firmware command per call. It allocates nothing. EINVAL: dst is
-// shorter than the highest index in use, or no flow has named the object yet.
+// shorter than the highest index in use, or no flow that names the object lives; the
+// values are there again with the next flow.
 func (n *Counters) Read(dst []uint64, flags ReadFlags) error {
 	if err := n.use(); err != nil {
 		return err

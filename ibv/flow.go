@@ -73,7 +73,8 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	return f, nil
 }
 
-// Close destroys the flow. What it counted stays in its counters.
+// Close destroys the flow. What it counted stays in its counters, but can be read only
+// while another flow names them.
 func (f *Flow) Close() error {
 	return f.close(func(h handle) error {
 		return f.ctx.err("ibv_destroy_flow", f.ctx.lib.v.destroyFlow(h))

@@ -99,9 +99,15 @@ func (l *Library) Open(name string) (*Context, error) {
 	return c, nil
 }
 
-// Close unloads the library.
+// Close unloads the library, unless an object was abandoned to it: what still runs there
+// must find its code.
 func (l *Library) Close() error {
-	return l.close(func(handle) error { l.v.unload(); return nil })
+	return l.close(func(handle) error {
+		if !l.abandoned {
+			l.v.unload()
+		}
+		return nil
+	})
 }
 
 type noDeviceError struct{ name string }

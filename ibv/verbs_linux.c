@@ -208,9 +208,8 @@ int ft_poll_cq(uintptr_t c, int n, struct ibv_wc *wc, int *got) {
 	struct ibv_cq *cq = (struct ibv_cq *)c;
 	*got = 0;
 	if (!cq->context->ops.poll_cq) return EOPNOTSUPP;
-	errno = 0;
 	int r = cq->context->ops.poll_cq(cq, n, wc);
-	if (r < 0) return result(r);
+	if (r < 0) return EIO; /* no errno is promised: providers answer -1 or -2 */
 	*got = r;
 	return 0;
 }

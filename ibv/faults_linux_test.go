@@ -1,0 +1,206 @@
+//go:build cgo
+
+package ibv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// everyVerb does with a device all that this package can, in one row, and unmakes all of it
+// whatever failed on the way. It answers the first error of the making and those of the unmaking.
+func everyVerb(b *bench) (doing error, undoing []error) {
+	step := func(err error) bool {
+		if err != nil && doing == nil {
+			doing = err
+		}
+		return err == nil
+	}
+	undo := func(o interface{ Close() error }) {
+		if err := o.Close(); err != nil {
+			undoing = append(undoing, err)
+		}
+		if err := o.Close(); err != nil && !errors.Is(err, ErrBusy) { // again is harmless
+			undoing = append(undoing, fmt.Errorf("closing twice: %w", err))
+		}
+	}
+	step(b.wire.Near.NS.Do(func() (err error) { _, err = b.lib.Devices(); return err }))
+	var ctx *Context
+	if !step(b.wire.Near.NS.Do(func() (err error) { ctx, err = b.lib.Open("swnic0"); return err })) {
+		return
+	}
+	defer undo(ctx)
+	_, err := ctx.QueryDevice()
+	step(err)
+	_, err = ctx.QueryPort(1)
+	step(err)
+	_, err = ctx.QueryCompCntrCaps()
+	step(err)
+	soon, cancel := context.WithTimeout(b.t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err = ctx.NextEvent(soon); !errors.Is(err, context.DeadlineExceeded) {
+		step(err)
+	}
+	pd, err := ctx.AllocPD()
+	if !step(err) {
+		return
+	}
+	defer undo(pd)
+	cq, err := ctx.CreateCQ(CQOptions{})
+	if !step(err) {
+		return
+	}
+	defer undo(cq)
+	_, err = cq.Poll(make([]WC, 1))
+	step(err)
+	qp, err := pd.CreateQP(QPOptions{Type: QPTRawPacket, SendCQ: cq, RecvCQ: cq, Cap: smallCap})
+	if !step(err) {
+		return
+	}
+	defer undo(qp)
+	step(qp.Modify(QPAttr{State: QPSInit, PortNum: 1}, QPAttrState|QPAttrPort))
+	_, err = qp.Query(QPAttrState)
+	step(err)
+	n, err := ctx.CreateCounters()
+	if !step(err) {
+		return
+	}
+	defer undo(n)
+	step(n.Attach(CounterAttach{CounterPackets, 0}))
+	f, err := qp.CreateFlow(FlowAttr{Port: 1, Specs: []Spec{b.toUs(), CountSpec{Counters: n}}})
+	if !step(err) {
+		return
+	}
+	defer undo(f)
+	step(n.Read(make([]uint64, 1), 0))
+	return
+}
+
+// TestEveryVerbFails in turn, with errnos that mean something to us and one that does not: the
+// error names the verb and the device and is that errno; nothing crashes, hangs or is left open.
+func TestEveryVerbFails(t *testing.T) {
+	verbs := strings.Fields(`ibv_get_device_list ibv_open_device ibv_query_device ibv_query_port ibv_query_comp_cntr_caps
+		ibv_get_async_event ibv_alloc_pd ibv_create_cq ibv_poll_cq ibv_create_qp ibv_modify_qp ibv_query_qp ibv_create_counters
+		ibv_attach_counters_point_flow ibv_create_flow ibv_read_counters ibv_destroy_flow ibv_destroy_counters ibv_destroy_qp
+		ibv_destroy_cq ibv_dealloc_pd ibv_close_device`)
+	libs, wire := softLibs(t), newWire(t)
+	for _, verb := range verbs {
+		for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOMEM, syscall.EBUSY} {
+			t.Run(fmt.Sprintf("%s/%d", verb, int(errno)), func(t *testing.T) {
+				// A destroy that is busy once can be tried again.
+				times := ""
+				destroys := strings.Contains(verb, "destroy") || strings.Contains(verb, "dealloc") || strings.Contains(verb, "close")
+				if destroys && errno == syscall.EBUSY {
+					times = "@1-1"
+				}
+				b := newLibrary(t, wire, libs.Verbs, "FAIL", fmt.Sprintf("%s=%d%s", verb, int(errno), times))
+				doing, undoing := everyVerb(b)
+				err := doing
+				if destroys {
+					if doing != nil {
+						t.Errorf("before the unmaking: %v", doing)
+					}
+					if len(undoing) == 0 {
+						t.Fatal("nobody heard of it")
+					}
+					err = undoing[0]
+				} else if len(undoing) != 0 {
+					t.Errorf("the unmaking: %v", undoing)
+				}
+				if verb == "ibv_poll_cq" { // its manual knows a negative number only
+					errno = syscall.EIO
+				}
+				var e *Error
+				if !errors.As(err, &e) || e.Verb != verb || e.Errno != errno || !errors.Is(err, errno) {
+					t.Fatalf("got %v, want %v of %s", err, errno, verb)
+				}
+				if want := "swnic0"; verb != "ibv_get_device_list" && e.Device != want {
+					t.Errorf("the device is %q in %v", e.Device, err)
+				}
+			})
+		}
+	}
+}
+
+// TestDeviceGone: the event comes, every verb answers that the device is gone, all of it closes,
+// and when it is back it opens again.
+func TestDeviceGone(t *testing.T) {
+	fifo := t.TempDir() + "/control"
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newLibrary(t, newWire(t), softLibs(t).Verbs, "CONTROL", fifo)
+	open := func() (ctx *Context, err error) {
+		err = b.wire.Near.NS.Do(func() (err error) { ctx, err = b.lib.Open("swnic0"); return err })
+		return ctx, err
+	}
+	ctx := must(open())(t)
+	say := func(line string) {
+		t.Helper()
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		b.check(err)
+		defer f.Close()
+		_, err = fmt.Fprintln(f, line)
+		b.check(err)
+	}
+	next := func(want EventType) AsyncEvent {
+		t.Helper()
+		soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		e, err := ctx.NextEvent(soon)
+		b.check(err)
+		if e.Type != want {
+			t.Fatalf("event %v, want %v", e.Type, want)
+		}
+		return e
+	}
+	say("port_down swnic0")
+	if e := next(EventPortErr); e.Port != 1 {
+		t.Errorf("of port %d", e.Port)
+	}
+	say("port_up swnic0")
+	next(EventPortActive)
+
+	pd := must(ctx.AllocPD())(t)
+	cq := must(ctx.CreateCQ(CQOptions{}))(t)
+	qp := must(pd.CreateQP(QPOptions{Type: QPTRawPacket, SendCQ: cq, RecvCQ: cq, Cap: smallCap}))(t)
+	n := must(ctx.CreateCounters())(t)
+	for _, a := range both {
+		b.check(n.Attach(a))
+	}
+	f := must(qp.CreateFlow(FlowAttr{Port: 1, Flags: FlowDontTrap, Specs: []Spec{b.toUs(), CountSpec{Counters: n}}}))(t)
+	say("remove swnic0")
+	next(EventDeviceFatal)
+	if err := n.Read(make([]uint64, 2), 0); !errors.Is(err, ErrDeviceGone) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("reading after the end: %v", err)
+	}
+	if _, err := open(); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("opening what was removed: %v", err)
+	}
+	// The library keeps what it cannot destroy; we do not, and the context takes it along.
+	for _, o := range []interface{ Close() error }{f, n, qp, cq, pd} {
+		if err := o.Close(); err != nil && !errors.Is(err, ErrDeviceGone) {
+			t.Errorf("closing after the end: %v", err)
+		}
+	}
+	b.check(ctx.Close())
+	say("return swnic0")
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		again, err := open()
+		if err == nil {
+			b.check(again.Close())
+			break
+		}
+		if !errors.Is(err, ErrNoDevice) || time.Now().After(deadline) {
+			t.Fatalf("opening what came back: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

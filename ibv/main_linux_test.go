@@ -1,0 +1,218 @@
+//go:build cgo
+
+package ibv
+
+import (
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(softDir) // "" is nothing
+	os.Exit(code)
+}
+
+var softDir string
+
+var buildSoft = sync.OnceValues(func() (ibvtest.Libs, error) {
+	dir, err := os.MkdirTemp("", "flowtally-ibv-")
+	if err != nil {
+		return ibvtest.Libs{}, err
+	}
+	softDir = dir
+	return ibvtest.Build(dir)
+})
+
+// softLibs is the software libraries, built once per run.
+func softLibs(t *testing.T) ibvtest.Libs {
+	t.Helper()
+	need.Tool(t, "gcc")
+	libs, err := buildSoft()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return libs
+}
+
+// bench is a wire whose near end is the software device swnic0, open, with a queue pair.
+type bench struct {
+	t    *testing.T
+	wire *lab.Wire
+	lib  *Library
+	ctx  *Context
+	pd   *PD
+	cq   *CQ
+	qp   *QP // RAW_PACKET, in RTS
+
+	abandons bool // the test leaves an object to the library
+}
+
+// newBench sets the environment that the library reads (pairs of name and value, without
+// FLOWTALLY_IBVTEST_) and makes everything up to the queue pair. All of it is
+// closed at the end of the test, in order, and nothing may be left.
+func newBench(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
+	t.Helper()
+	b := newLibrary(t, wire, library, env...)
+	b.open()
+	b.pd = must(b.ctx.AllocPD())(t)
+	b.closes(b.pd)
+	b.cq = must(b.ctx.CreateCQ(CQOptions{}))(t)
+	b.closes(b.cq)
+	b.qp = must(b.pd.CreateQP(QPOptions{Type: QPTRawPacket, SendCQ: b.cq, RecvCQ: b.cq, Cap: smallCap}))(t)
+	b.closes(b.qp)
+	b.check(b.qp.Modify(QPAttr{State: QPSInit, PortNum: 1}, QPAttrState|QPAttrPort))
+	b.check(b.qp.Modify(QPAttr{State: QPSRTR}, QPAttrState))
+	b.check(b.qp.Modify(QPAttr{State: QPSRTS}, QPAttrState))
+	return b
+}
+
+var smallCap = QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+
+// newWire makes a wire for the test and those below it.
+func newWire(t *testing.T) *lab.Wire {
+	t.Helper()
+	need.Cap(t, "net_admin", "sys_admin", "net_raw")
+	need.Netns(t)
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Close() })
+	return wire
+}
+
+// newLibrary loads the library with its environment.
+func newLibrary(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
+	t.Helper()
+	for _, v := range []string{"FAIL", "DELAY", "WITHOUT", "CONTROL", "STATISTICS"} {
+		t.Setenv("FLOWTALLY_IBVTEST_"+v, "")
+	}
+	t.Setenv("FLOWTALLY_IBVTEST_DEVICES", "swnic0="+wire.Near.Name)
+	for i := 0; i < len(env); i += 2 {
+		t.Setenv("FLOWTALLY_IBVTEST_"+env[i], env[i+1])
+	}
+	b := &bench{t: t, wire: wire}
+	b.lib = must(Load(Options{Library: library}))(t)
+	b.closes(b.lib)
+	return b
+}
+
+// open opens the device, on a thread in its namespace.
+func (b *bench) open() {
+	b.t.Helper()
+	b.check(b.wire.Near.NS.Do(func() (err error) {
+		b.ctx, err = b.lib.Open("swnic0")
+		return err
+	}))
+	b.closes(b.ctx)
+}
+
+func (b *bench) check(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// closes closes o at the end of the test, where nothing may hold it any more.
+func (b *bench) closes(o interface{ Close() error }) {
+	b.t.Cleanup(func() {
+		if err := o.Close(); err != nil && !b.abandons {
+			b.t.Errorf("closing at the end: %v", err)
+		}
+	})
+}
+
+// must(f())(t) is f's value, or the end of the test.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// counters makes an object with these attach points.
+func (b *bench) counters(points ...CounterAttach) *Counters {
+	b.t.Helper()
+	n := must(b.ctx.CreateCounters())(b.t)
+	b.closes(n)
+	for _, p := range points {
+		b.check(n.Attach(p))
+	}
+	return n
+}
+
+// both is the usual pair.
+var both = []CounterAttach{{CounterPackets, 0}, {CounterBytes, 1}}
+
+// flow makes a NORMAL|DONT_TRAP flow that counts into n.
+func (b *bench) flow(n *Counters, specs ...Spec) *Flow {
+	b.t.Helper()
+	return b.flowAttr(FlowAttr{Flags: FlowDontTrap, Specs: append(specs, CountSpec{Counters: n})})
+}
+
+func (b *bench) flowAttr(a FlowAttr) *Flow {
+	b.t.Helper()
+	a.Port = 1
+	f := must(b.qp.CreateFlow(a))(b.t)
+	b.closes(f)
+	return f
+}
+
+// send puts n frames on the wire, towards the device, and waits until the kernel has
+// handed all of them on.
+func (b *bench) send(frame []byte, n uint64) {
+	b.t.Helper()
+	b.sendFrom(b.wire.Far, frame, n)
+}
+
+func (b *bench) sendFrom(end *lab.End, frame []byte, n uint64) {
+	b.t.Helper()
+	s := must(end.NewSender([]lab.Stream{{Name: b.t.Name(), Frames: [][]byte{frame}}}, lab.SenderOptions{Stack: end == b.wire.Near}))(b.t)
+	defer s.Close()
+	b.check(s.Run(b.t.Context(), n))
+	b.check(s.Drain(b.t.Context()))
+	if got := s.Sent()[0].Packets; got != n {
+		b.t.Fatalf("sent %d frames of %d", got, n)
+	}
+}
+
+// read is the first values of n.
+func (b *bench) read(n *Counters, values int) []uint64 {
+	b.t.Helper()
+	v := make([]uint64, values)
+	b.check(n.Read(v, 0))
+	return v
+}
+
+func (b *bench) wants(n *Counters, want ...uint64) {
+	b.t.Helper()
+	got := b.read(n, len(want))
+	for i := range want {
+		if got[i] != want[i] {
+			b.t.Fatalf("the counters read %d, want %d", got, want)
+		}
+	}
+}
+
+// eth is the Ethernet header of frames to the device.
+func (b *bench) eth() frame.Eth {
+	return frame.Eth{Dst: [6]byte(b.wire.Near.MAC), Src: [6]byte(b.wire.Far.MAC)}
+}
+
+// toUs matches all frames to the device's address, as the example of ibv_read_counters(3).
+func (b *bench) toUs() EthSpec {
+	s := EthSpec{Mask: EthFilter{DstMAC: [6]byte{255, 255, 255, 255, 255, 255}}}
+	copy(s.Val.DstMAC[:], b.wire.Near.MAC)
+	return s
+}

@@ -1,0 +1,58 @@
+//go:build cgo
+
+package ibv
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// TestProbe asks devices that lack one thing each. Whatever the answer, nothing is left
+// behind: the library closes.
+func TestProbe(t *testing.T) {
+	libs, wire := softLibs(t), newWire(t)
+	const yes, no, unknown = probe.Yes, probe.No, probe.Inconclusive
+	for _, c := range []struct {
+		name    string
+		library string
+		env     []string
+		want    [6]probe.Answer // raw, flows, counters, dont_trap, egress, comp_cntr
+	}{
+		{"everything", libs.Verbs, nil, [6]probe.Answer{yes, yes, yes, yes, yes, yes}},
+		{"rdma-core 44", libs.Verbs44, nil, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"no counters", libs.Verbs, []string{"WITHOUT", "counters"}, [6]probe.Answer{yes, yes, no, no, no, yes}},
+		{"no flows", libs.Verbs, []string{"WITHOUT", "flows"}, [6]probe.Answer{yes, no, no, no, no, yes}},
+		{"no DONT_TRAP", libs.Verbs, []string{"WITHOUT", "dont_trap"}, [6]probe.Answer{yes, yes, yes, no, yes, yes}},
+		{"no EGRESS", libs.Verbs, []string{"WITHOUT", "egress"}, [6]probe.Answer{yes, yes, yes, yes, no, yes}},
+		{"no completion counters", libs.Verbs, []string{"WITHOUT", "comp_cntr"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"like rxe", libs.Verbs, []string{"WITHOUT", "raw,flows,counters,comp_cntr"}, [6]probe.Answer{no, no, no, no, no, no}},
+		{"no privilege", libs.Verbs, []string{"FAIL", "ibv_create_qp=EPERM@1-1,ibv_create_flow=EPERM"}, [6]probe.Answer{no, unknown, unknown, unknown, unknown, yes}},
+		{"a firmware in trouble", libs.Verbs, []string{"FAIL", "ibv_create_flow=EIO"}, [6]probe.Answer{yes, unknown, unknown, unknown, unknown, yes}},
+		{"cannot be opened", libs.Verbs, []string{"FAIL", "ibv_open_device=EIO"}, [6]probe.Answer{unknown, unknown, unknown, unknown, unknown, unknown}},
+		{"no queue pairs", libs.Verbs, []string{"FAIL", "ibv_create_qp=ENOMEM"}, [6]probe.Answer{unknown, unknown, unknown, unknown, unknown, yes}},
+		{"an old kernel, which knows no flags", libs.Verbs, []string{"FAIL", "ibv_create_flow=EINVAL@3"}, [6]probe.Answer{yes, yes, yes, no, no, yes}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newLibrary(t, wire, c.library, c.env...)
+			var got []probe.Result
+			b.check(b.wire.Near.NS.Do(func() error { got = Probe(b.lib, "swnic0"); return nil }))
+			features := []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress, FeatureCompCntrs}
+			if len(got) != len(features) {
+				t.Fatalf("%d answers: %v", len(got), got)
+			}
+			for i, r := range got {
+				if r.Feature != features[i] || r.Object != "swnic0" || r.Answer != c.want[i] {
+					t.Errorf("%s on %s: %v (%s), want %v of %s", r.Feature, r.Object, r.Answer, r.Reason, c.want[i], features[i])
+				}
+				if r.Answer == no && (r.Reason == "" || r.Fix == "") {
+					t.Errorf("%s: a no without its reason %q or fix %q", r.Feature, r.Reason, r.Fix)
+				}
+				if r.Answer == unknown && !strings.Contains(r.Reason, "ibv_") {
+					t.Errorf("%s: %q does not name the verb that kept it from asking", r.Feature, r.Reason)
+				}
+			}
+		})
+	}
+}
