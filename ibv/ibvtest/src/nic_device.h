@@ -24,8 +24,12 @@ struct ibvtest_device_ops {
 	/* Does the device offer DevX and mlx5dv flows? Not with WITHOUT=devx. */
 	int (*offers_devx)(struct ibv_device *device);
 
-	/* A context like ibv_open_device's; ibv_close_device closes it. */
+	/* A context like ibv_open_device's, which may run DevX commands; ibv_close_device closes
+	 * it. It does what gate does itself, as mlx5dv_open_device. */
 	struct ibv_context *(*open)(struct ibv_device *device);
+
+	/* Was the context opened by open? One of ibv_open_device has no DevX: EINVAL. */
+	int (*is_devx)(struct ibv_context *context);
 
 	/* gate is called first by every verb of libmlx5, under the verb's symbol name, and
 	 * before every firmware command, under its PRM name (QUERY_FLOW_COUNTER): it counts the
