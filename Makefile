@@ -13,6 +13,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,GOCACHE,GOMODC
 # Packages whose tests ask for something of the machine.
 PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
+BIN ?= bin
 FUZZTIME ?= 10s
 
 .PHONY: help build demo test test-user test-root test-cross test-race test-stress generate generate-check lint bench bench-short fuzz clean
@@ -20,8 +21,12 @@ FUZZTIME ?= 10s
 help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/flowtally and bin/flowtally-plugin (pure Go, no header or library needed)
-	umask 022 && CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/flowtally ./cmd/flowtally-plugin # root runs no plugin that others may write
+# Root runs no plugin, and loads no library, that others may write: hence the umask.
+# Without a C compiler Go builds without cgo: such programs cannot load libibverbs, and say so.
+build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/ibvtest, the software RDMA library
+	umask 022 && $(GO) build -tags netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin
+	@if command -v $$($(GO) env CC) >/dev/null; then umask 022 && CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest; \
+	else echo "build: no C compiler ($$($(GO) env CC)): built without $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
 
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
@@ -29,11 +34,11 @@ demo: build ## send real traffic over a veth pair and compare sent with counted 
 test: lint test-cross $(if $(ROOT),test-user) test-root ## all tests, first as this user and then as root what needs it
 
 test-user: ## the tests that need no privilege; what a machine cannot run is skipped with the reason
-	@.ci/need cc c++
+	@.ci/need cc c++ rdma-headers
 	$(GO) test -count=1 ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
-	@.ci/need cc c++ aarch64-cc clang bpf-headers protoc qemu-aarch64
+	@.ci/need cc c++ aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-cross: ## compile everything, tests included, for what else is supported

@@ -16,6 +16,7 @@ var settled = map[string]string{
 	"configs.defaultYAML":              "embedded; handed out as a copy",
 	"internal/bench/shmrows.readC":     "embedded",
 	"shm/include.header":               "embedded",
+	"ibv/ibvtest.sources":              "embedded",
 	"dataplane/flow.full":              "computed from the table of clauses, never changed",
 	"internal/linear.be":               "a short name for binary.BigEndian",
 	"internal/bench/shmrows.errOneCPU": "a sentinel of a type of its own",

@@ -57,6 +57,7 @@ func TestNoUnfinishedWords(t *testing.T) {
 		}
 		seen++
 		for n, line := range bytes.Split(data, []byte("\n")) {
+			line = bytes.ReplaceAll(line, []byte("X"+"XX"+"X"+"XX"), nil) // a template of mkdtemp(3)
 			for _, w := range words {
 				if bytes.Contains(line, []byte(w)) {
 					t.Errorf("%s:%d: %q", f, n+1, w)

@@ -28,6 +28,12 @@ type bench struct {
 // newBench launches the plugin; after a crash it is restarted after pause.
 func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 	t.Helper()
+	return newBenchOf(t, pause, dataplane.Config{Backend: "xdp", Flows: flows})
+}
+
+// newBenchOf is newBench with all that cfg says but instance and interfaces.
+func newBenchOf(t *testing.T, pause time.Duration, cfg dataplane.Config) *bench {
+	t.Helper()
 	b := new(bench)
 	closed := func(what string, close func() error) {
 		t.Cleanup(func() {
@@ -51,10 +57,7 @@ func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 		t.Fatal(err)
 	}
 	closed("the pair", pair.Close)
-	cfg := dataplane.Config{
-		Instance: lab.Unique("e2e-"), Backend: "xdp", Flows: flows,
-		Interfaces: []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}},
-	}
+	cfg.Instance, cfg.Interfaces = lab.Unique("e2e-"), []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}}
 	c, err := plugin.Launch(t.Context(), plugin.Options{
 		Path: binary(t, "flowtally-plugin"), Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		RestartMin: pause, RestartMax: pause,

@@ -57,8 +57,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // for the test without privileges
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", dir+"/", "../../../cmd/flowtally", "../../../cmd/flowtally-plugin")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd := exec.Command("make", "-C", "../../..", "--no-print-directory", "build", "BIN="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
@@ -69,7 +68,7 @@ var build = sync.OnceValues(func() (string, error) {
 func binary(t *testing.T, name string) string {
 	t.Helper()
 	if os.Getenv("FLOWTALLY_BIN") == "" {
-		need.Tool(t, "go")
+		need.Tool(t, "go", "make")
 	}
 	dir, err := build()
 	if err != nil {

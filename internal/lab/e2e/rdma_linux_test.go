@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// What `flowtally demo --backend rdma` shows: over the software verbs library, packets and
+// bytes of at least 12 flows equal to what was sent and to what XDP counts of the
+// same traffic, flow by flow, within 50 s; and that the NIC is software.
+func TestDemoRDMA(t *testing.T) {
+	needLab(t)
+	need.Tool(t, "gcc")
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary(t, "flowtally"), "demo", "--backend", "rdma", "--seconds", "5", "-o", "json")
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	start := time.Now()
+	err := cmd.Run()
+	took := time.Since(start)
+	if err != nil {
+		t.Fatalf("demo: %v\n%s%s", err, stdout.String(), stderr.String())
+	}
+	if took > 50*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if !strings.Contains(stderr.String(), "the RDMA NIC is software") {
+		t.Errorf("it does not say that the NIC is software:\n%s", stderr.String())
+	}
+	var r demo.Report
+	d := json.NewDecoder(&stdout)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Schema != 1 || !r.Exact || r.Backend != "rdma" || !r.SoftwareNIC {
+		t.Errorf("schema %d, exact %t, backend %q, software %t", r.Schema, r.Exact, r.Backend, r.SoftwareNIC)
+	}
+	var packets uint64
+	for _, c := range r.Flows {
+		if !c.Exact() || c.XDPPackets == nil || !strings.HasPrefix(c.Source, "rdma:swnic0/") {
+			t.Errorf("%+v", c)
+		}
+		packets += c.SentPackets
+	}
+	if packets < 100_000 || len(r.Flows) < 12 {
+		t.Errorf("%d packets over %d flows", packets, len(r.Flows))
+	}
+	t.Logf("%d packets in %.1f s over %d flows", packets, took.Seconds(), len(r.Flows))
+}
+
+// On a host without libibverbs, doctor names it, and still answers everything else. The
+// host is a directory that holds the program and the libraries that it is linked to.
+func TestDoctorWithoutLibibverbs(t *testing.T) {
+	needLab(t)
+	need.Tool(t, "gcc", "ldd")
+	host := t.TempDir()
+	program := binary(t, "flowtally")
+	out, err := exec.Command("ldd", program).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ldd: %v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "ibverbs") || strings.Contains(string(out), "mlx5") {
+		t.Errorf("the program is linked to RDMA's libraries:\n%s", out)
+	}
+	copyInto(t, host, program, "/flowtally")
+	for _, word := range strings.Fields(string(out)) {
+		if filepath.IsAbs(word) {
+			copyInto(t, host, word, word)
+		}
+	}
+	cmd := exec.Command("/flowtally", "doctor", "-o", "json")
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: host}
+	out, err = cmd.Output()
+	if err != nil {
+		t.Fatalf("doctor: %v\n%s", err, out)
+	}
+	var j struct {
+		Checks []struct{ Object, Feature, Answer, Reason, Fix string }
+	}
+	if err := json.Unmarshal(out, &j); err != nil {
+		t.Fatal(err)
+	}
+	named, backends := 0, map[string]bool{}
+	for _, c := range j.Checks {
+		backends[c.Object] = true
+		if c.Object == "libibverbs" {
+			named++
+			if c.Answer != "no" || !strings.Contains(c.Reason, "libibverbs") || c.Fix == "" {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+	if named != 1 || !backends["backend xdp"] {
+		t.Errorf("libibverbs is named %d times among the answers about %v", named, backends)
+	}
+}
+
+// copyInto copies a file to the path that it has in another root directory.
+func copyInto(t *testing.T, root, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(root, to)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without libibverbs, backend auto counts by XDP, exactly, and says why; a flow that
+// asks for rdma is refused, and changes nothing.
+func TestCountsWithoutLibibverbs(t *testing.T) {
+	needLab(t)
+	const frames = 20_000
+	b := newBenchOf(t, time.Second, dataplane.Config{
+		Backend: "auto",
+		Flows:   []flow.Flow{{Name: "dns", Match: match(t, "ipv4 udp dport 53")}},
+		RDMA:    dataplane.RDMAConfig{Library: "/nonexistent/libibverbs.so.1"},
+	})
+	_, err := b.client.AddFlows(t.Context(), flow.Flow{Name: "hw", Match: match(t, "ipv4 udp dport 53"), Backend: "rdma"})
+	if err == nil || !strings.Contains(err.Error(), "libibverbs") {
+		t.Errorf("adding a flow that asks for rdma: %v, want an error that names libibverbs", err)
+	}
+	placed, err := b.client.Placements(t.Context())
+	if err != nil || len(placed) != 1 || placed[0].Source.Backend != "xdp" {
+		t.Fatalf("placed %+v, %v", placed, err)
+	}
+	s, err := b.far.NewSender([]lab.Stream{{Name: "dns", Frames: [][]byte{
+		frame.Sized(90, eth, frame.IPv4{Src: frame.Addr("10.0.0.1"), Dst: frame.Addr("10.0.0.2")}, frame.UDP{Src: 4000, Dst: 53}),
+	}}}, lab.SenderOptions{Rate: 200_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Run(t.Context(), frames); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := final(t, b, "dns"), s.Sent()[0]; got != want {
+		t.Errorf("counted %+v, sent %+v", got, want)
+	}
+}
