@@ -136,6 +136,9 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		}
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason})
 	}
+	if len(open) == 0 && word == "auto" {
+		return e.backends, refused // those of an instance that only simulates
+	}
 	return open, refused
 }
 

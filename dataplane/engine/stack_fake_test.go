@@ -1,0 +1,270 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/linear"
+)
+
+// world is a host with one interface: a device with flow tables before XDP's hook.
+// Packets pass between calls of the engine, never during one.
+type world struct {
+	over  *fakeOver
+	under *fakeUnder
+}
+
+func (w *world) send(p linear.Packet) {
+	w.over.see(p)
+	w.under.see(p)
+}
+
+// table is a set of flows with counters.
+type table struct {
+	flows map[string]Placed
+	ids   map[string]uint32
+	pairs []Pair
+}
+
+func newTable() table { return table{flows: make(map[string]Placed), ids: make(map[string]uint32)} }
+
+// ordered are the flows as they win.
+func (t *table) ordered() []Placed {
+	return slices.SortedFunc(maps.Values(t.flows), func(a, b Placed) int { return int(a.Order) - int(b.Order) })
+}
+
+func (t *table) put(f Placed) uint32 {
+	id := uint32(len(t.pairs))
+	t.flows[f.Name], t.ids[f.Name] = f, id
+	t.pairs = append(t.pairs, Pair{})
+	return id
+}
+
+func (t *table) count(name string, p linear.Packet) {
+	c := &t.pairs[t.ids[name]]
+	c.Packets++
+	c.Bytes += uint64(len(p.Frame))
+}
+
+// first counts the packet by the flow that the linear matcher names.
+func (t *table) first(p linear.Packet) {
+	all := t.ordered()
+	flows := make([]flow.Flow, len(all))
+	for i, f := range all {
+		flows[i] = f.Flow
+	}
+	if i, ok := linear.New(flows).Match(p); ok {
+		t.count(flows[i].Name, p)
+	}
+}
+
+// fakeOver is a device: exclusive as devx is, or else one whose matches fall through.
+type fakeOver struct {
+	table
+	exclusive bool
+	cannot    func(flow.Flow) error // what its specs do not say
+	refuse    func(flow.Flow) error // what only Install finds out
+	down      error
+	gone      map[string]error
+	runs      uint64
+	broken    string // an order that a device must never be in
+}
+
+func newOver(exclusive bool) *fakeOver {
+	return &fakeOver{table: newTable(), exclusive: exclusive, gone: make(map[string]error), runs: rand.Uint64() >> 1}
+}
+
+var errLost = errors.New("device lost")
+
+// lose takes the device away, with its flows.
+func (o *fakeOver) lose() {
+	o.down = errLost
+	for name := range o.flows {
+		o.gone[name] = errLost
+	}
+}
+
+func (o *fakeOver) see(p linear.Packet) {
+	switch {
+	case o.down != nil:
+	case o.exclusive:
+		t := table{flows: make(map[string]Placed), ids: o.ids, pairs: o.pairs}
+		for name, f := range o.flows {
+			if o.gone[name] == nil {
+				t.flows[name] = f
+			}
+		}
+		t.first(p)
+	default:
+		for name, f := range o.flows {
+			if _, ok := linear.New([]flow.Flow{f.Flow}).Match(p); ok && o.gone[name] == nil {
+				o.count(name, p)
+			}
+		}
+	}
+}
+
+func (o *fakeOver) Fits(f flow.Flow, above []Placed) error {
+	if o.down != nil {
+		return o.down
+	}
+	if len(above) > 0 && !o.exclusive {
+		return fmt.Errorf("flow %q wins over it, and a match falls through", above[0].Name)
+	}
+	if o.cannot != nil {
+		return o.cannot(f)
+	}
+	return nil
+}
+
+func (o *fakeOver) Gone() map[string]error { return o.gone }
+func (o *fakeOver) Name() string           { return "rdma" }
+
+func (o *fakeOver) Install(_ context.Context, flows []Placed) ([]Installed, error) {
+	var out []Installed
+	for _, f := range flows {
+		if o.refuse != nil && o.refuse(f.Flow) != nil {
+			return nil, o.refuse(f.Flow)
+		}
+	}
+	for _, f := range flows {
+		if _, there := o.flows[f.Name]; there {
+			o.broken = f.Name + " was installed twice"
+		}
+		o.runs++
+		out = append(out, Installed{ID: o.put(f), Cookie: o.runs, Basis: "l2", Source: o.Source(f)})
+	}
+	return out, nil
+}
+
+func (o *fakeOver) Remove(_ context.Context, flows []Placed) error {
+	for _, f := range flows {
+		delete(o.flows, f.Name)
+		delete(o.gone, f.Name)
+	}
+	return nil
+}
+
+func (o *fakeOver) Read(ids []uint32, dst []Pair) error { return o.ReadTimed(ids, dst, nil) }
+
+func (o *fakeOver) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+	for i, id := range ids {
+		dst[i] = o.pairs[id]
+		if at != nil {
+			at[i] = 1 << 62
+		}
+	}
+	return nil
+}
+
+func (o *fakeOver) Settle(context.Context) error { return nil }
+func (o *fakeOver) Source(Placed) dataplane.Source {
+	return dataplane.Source{Backend: "rdma", Device: "swnic0", Mode: "devx"}
+}
+func (o *fakeOver) Conditions() []dataplane.Condition { return nil }
+func (o *fakeOver) Changed() <-chan struct{}          { return nil }
+func (o *fakeOver) Close(bool) error                  { return nil }
+
+// fakeUnder is XDP: entries that win, and a hook that is taken while somebody needs it.
+type fakeUnder struct {
+	table
+	served   map[string]bool
+	attached bool
+	full     func(flow.Flow) error // no room for the entry
+	takings  uint64
+	adopted  bool
+}
+
+func newUnder() *fakeUnder { return &fakeUnder{table: newTable(), served: make(map[string]bool)} }
+
+func (u *fakeUnder) see(p linear.Packet) {
+	if u.attached {
+		u.first(p)
+	}
+}
+
+func (u *fakeUnder) Name() string { return "xdp" }
+
+func (u *fakeUnder) Carry(_ context.Context, flows []Placed) ([]Installed, error) {
+	out := make([]Installed, len(flows))
+	for _, f := range flows {
+		if u.full != nil && u.full(f.Flow) != nil {
+			return nil, u.full(f.Flow)
+		}
+	}
+	for i, f := range flows {
+		id, there := u.ids[f.Name]
+		if there {
+			u.flows[f.Name] = f
+		} else {
+			id = u.put(f)
+		}
+		out[i] = Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there}
+	}
+	return out, nil
+}
+
+func (u *fakeUnder) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+	out, err := u.Carry(ctx, flows)
+	if err == nil {
+		err = u.Serve(ctx, flows, true)
+	}
+	return out, err
+}
+
+func (u *fakeUnder) Serve(_ context.Context, flows []Placed, on bool) error {
+	for _, f := range flows {
+		u.served[f.Name] = on
+	}
+	u.trim()
+	return nil
+}
+
+func (u *fakeUnder) trim() {
+	need := false
+	for name := range u.flows {
+		need = need || u.served[name]
+	}
+	if need && !u.attached {
+		u.takings++
+	}
+	u.attached = need
+}
+
+func (u *fakeUnder) Stretch(Placed) uint64 {
+	if !u.attached {
+		return 0
+	}
+	return u.takings
+}
+
+func (u *fakeUnder) Remove(_ context.Context, flows []Placed) error {
+	for _, f := range flows {
+		delete(u.flows, f.Name)
+		delete(u.ids, f.Name)
+		delete(u.served, f.Name)
+	}
+	u.trim()
+	return nil
+}
+
+func (u *fakeUnder) Read(ids []uint32, dst []Pair) error {
+	for i, id := range ids {
+		dst[i] = u.pairs[id]
+	}
+	return nil
+}
+
+func (u *fakeUnder) Settle(context.Context) error { return nil }
+func (u *fakeUnder) Source(Placed) dataplane.Source {
+	return dataplane.Source{Backend: "xdp", Device: "v0", Mode: "native"}
+}
+func (u *fakeUnder) Conditions() []dataplane.Condition { return nil }
+func (u *fakeUnder) Changed() <-chan struct{}          { return nil }
+func (u *fakeUnder) Close(bool) error                  { return nil }
