@@ -201,7 +201,7 @@ func (r *Ring) expand(dst *CQE64) error {
 	return nil
 }
 
-// load is Decode for the walk: spelt out, it takes 5 ns and not 500.
+// load is Decode for the walk: spelt out, it takes 18 ns where reflection takes 670.
 func (c *CQE64) load(e []byte) {
 	_ = e[63]
 	be := binary.BigEndian

@@ -1,0 +1,138 @@
+package flexio
+
+import (
+	"fmt"
+	"time"
+)
+
+// CollapsedOptions say what is known of a collapsed completion queue.
+type CollapsedOptions struct {
+	// MaxRate is how many indices the device completes in a second at most: packets
+	// or work requests at line rate, times the 64-byte blocks of each in a send queue.
+	// From it follows how long the 16 bits of an entry tell how many there were. 0 means 200 million.
+	MaxRate uint64
+	// Depth of the queue in the unit of the index, at most 65535: no more can be
+	// outstanding. 0 means 32768. It matters where the producer index is known.
+	Depth uint32
+}
+
+// Collapsed counts the completions of a queue whose CQ was made with cc=1 and oi=1:
+// every entry lands in the same 64 bytes, so an entry tells the last index that was
+// completed, in 16 bits. It extends them to 64. Nothing is written but by Init. It belongs to one
+// goroutine at a time.
+//
+// The index is that of the WQE: in a send queue that of the last signalled one, in
+// basic blocks of 64 bytes; in a cyclic receive queue that of the packet. A shared or linked receive
+// queue completes out of order and cannot be counted like this.
+type Collapsed struct {
+	entry []byte
+	o     CollapsedOptions
+	count Count
+	at    time.Duration // before the last sample
+	begun bool
+}
+
+// Count is what a collapsed queue has completed.
+type Count struct {
+	// Completed is how many indices, errors included.
+	Completed uint64
+	// Ambiguous: between two samples there was time for 65,536 or more, so that
+	// Completed may be too low by a multiple of that. It stays.
+	Ambiguous bool
+	// Errors is how many of the samples that found something new found an error. The
+	// device overwrites an error with the next completion: there may have been more.
+	Errors uint64
+	// Last is the newest of these errors, nil if there was none.
+	Last *CompletionError
+}
+
+// NewCollapsed counts from the entry, 64 bytes at a multiple of 64.
+func NewCollapsed(entry []byte, o CollapsedOptions) (*Collapsed, error) {
+	if len(entry) != 64 || !aligned(entry) {
+		return nil, fmt.Errorf("%w: a collapsed queue is one entry of 64 bytes, aligned to as many", ErrRing)
+	}
+	if o.MaxRate == 0 {
+		o.MaxRate = 200e6
+	}
+	if o.Depth == 0 {
+		o.Depth = 1 << 15
+	}
+	if o.Depth > 1<<16-1 {
+		return nil, fmt.Errorf("%w: a queue of %d: 16 bits tell at most 65535 outstanding", ErrRing, o.Depth)
+	}
+	return &Collapsed{entry: entry, o: o}, nil
+}
+
+// Init writes what the entry holds before the device's first: the index before 0
+// (as DPDK's vDPA event queue does). It is called before the queue is made.
+func (c *Collapsed) Init() {
+	clear(c.entry)
+	c.entry[60], c.entry[61] = 0xff, 0xff
+}
+
+// Horizon is how far apart samples may be for Sample to be exact.
+func (c *Collapsed) Horizon() time.Duration {
+	return time.Duration(uint64(1<<16-1) * uint64(time.Second) / c.o.MaxRate)
+}
+
+// Sample extends the index by what was completed since the last sample. It is exact
+// as long as samples are less than [Collapsed.Horizon] apart, by clock, which is monotonic and is
+// asked on both sides of the read; after a longer gap the count is ambiguous.
+func (c *Collapsed) Sample(clock func() time.Duration) Count {
+	before := clock()
+	index, failed := c.look()
+	if c.begun && clock()-c.at > c.Horizon() {
+		c.count.Ambiguous = true
+	}
+	c.begun, c.at = true, before
+	c.advance(c.count.Completed+uint64(index+1-uint16(c.count.Completed)), failed)
+	return c.count
+}
+
+// SampleUpTo extends the index with the help of the producer index: how many were
+// posted, in the same unit. It is exact however long the last sample is ago, because the queue bounds
+// how far the device can be behind. posted is called after the entry was read: what completes in between was posted
+// before.
+func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
+	index, failed := c.look()
+	upper := posted()
+	behind := uint64(uint16(upper) - (index + 1))
+	if behind > uint64(c.o.Depth) || behind > upper || upper-behind < c.count.Completed {
+		// More outstanding than the queue holds, or fewer completed than before: the
+		// producer index is not of this queue.
+		c.count.Ambiguous = true
+		return c.count
+	}
+	c.advance(upper-behind, failed)
+	return c.count
+}
+
+// advance takes a new total, and the error if the entry that told it reports one.
+func (c *Collapsed) advance(total uint64, failed *CompletionError) {
+	if total != c.count.Completed && failed != nil {
+		c.count.Errors++
+		c.count.Last = failed
+	}
+	c.count.Completed = total
+}
+
+// look reads the entry: the index in one access with the opcode, and the syndromes of
+// an error between two such reads that agree (a device writes an entry as one line). Where it
+// is faster than that, the error is there without its syndrome.
+func (c *Collapsed) look() (index uint16, failed *CompletionError) {
+	for range 4 {
+		last := loadLast(c.entry)
+		index = uint16(last >> 16)
+		op := OpOwn(last).Opcode()
+		if !op.IsError() {
+			return index, nil
+		}
+		syndromes := loadSyndromes(c.entry)
+		failed = &CompletionError{Opcode: op}
+		if loadLast(c.entry) == last {
+			failed.HW, failed.Vendor, failed.Syndrome = uint8(syndromes>>24), uint8(syndromes>>8), Syndrome(syndromes)
+			return index, failed
+		}
+	}
+	return index, failed
+}

@@ -1,0 +1,160 @@
+package flexio
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+)
+
+// complete writes what the device does for the completion with this index.
+func complete(entry []byte, index uint64, c CQE64) {
+	c.WQECounter = uint16(index)
+	copy(entry, Append(nil, c))
+}
+
+// clockAt is a clock that stands.
+func clockAt(d *time.Duration) func() time.Duration { return func() time.Duration { return *d } }
+
+func TestCollapsedExtends(t *testing.T) {
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{MaxRate: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	if c.Horizon() != 65535*time.Microsecond {
+		t.Errorf("horizon %v", c.Horizon())
+	}
+	var now time.Duration
+	clock := clockAt(&now)
+	if got := c.Sample(clock); got != (Count{}) {
+		t.Errorf("before the first completion: %+v", got)
+	}
+	// The steps of ROCm/mori 653 and others: around the sign bit and the wrap.
+	total := uint64(0)
+	for _, step := range []uint64{1, 0, 0x7ffe, 1, 1, 0x7fff, 0xffff, 0xffff, 2, 0xfffe, 1} {
+		now += 60 * time.Millisecond
+		total += step
+		if total > 0 {
+			complete(entry, total-1, CQE64{OpOwn: 0})
+		}
+		if got := c.Sample(clock); got.Completed != total || got.Ambiguous {
+			t.Fatalf("after %d completions: %+v", total, got)
+		}
+	}
+}
+
+func TestCollapsedIsAmbiguousAfterALongGap(t *testing.T) {
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{MaxRate: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	var now time.Duration
+	clock := clockAt(&now)
+	c.Sample(clock)
+	complete(entry, 65536+9-1, CQE64{}) // 65,545 completions look like nine
+	now += 66 * time.Millisecond
+	if got := c.Sample(clock); !got.Ambiguous || got.Completed != 9 {
+		t.Errorf("got %+v, want nine, ambiguous", got)
+	}
+	now += time.Millisecond
+	if got := c.Sample(clock); !got.Ambiguous {
+		t.Errorf("%+v is not ambiguous any more", got)
+	}
+	// A thread that lost its CPU between the clock and the entry is caught too.
+	c2, err := NewCollapsed(entry, CollapsedOptions{MaxRate: 1_000_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c2.Init()
+	calls := 0
+	stalls := func() time.Duration {
+		if calls++; calls == 3 { // after the second read
+			return 70 * time.Millisecond
+		}
+		return 0
+	}
+	c2.Sample(stalls)
+	if got := c2.Sample(stalls); !got.Ambiguous {
+		t.Errorf("%+v after a read that took 70 ms", got)
+	}
+}
+
+func TestCollapsedWithTheProducerIndex(t *testing.T) {
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{Depth: 65535})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	done, posted := uint64(0), uint64(0)
+	up := func() uint64 { return posted }
+	for _, tt := range []struct{ done, posted uint64 }{
+		{0, 0}, {0, 65535}, {65535, 65535}, {65536, 131071}, {1_000_000, 1_000_000}, {1 << 40, 1<<40 + 65535}, {1 << 41, 1 << 41},
+	} {
+		done, posted = tt.done, tt.posted
+		if done > 0 {
+			complete(entry, done-1, CQE64{})
+		}
+		if got := c.SampleUpTo(up); got.Completed != done || got.Ambiguous {
+			t.Fatalf("%d of %d: %+v", done, posted, got)
+		}
+	}
+	posted = 5 // of another queue
+	if got := c.SampleUpTo(up); !got.Ambiguous || got.Completed != 1<<41 {
+		t.Errorf("an index that went back: %+v", got)
+	}
+}
+
+func TestCollapsedErrors(t *testing.T) {
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	var now time.Duration
+	clock := clockAt(&now)
+	good := CQE64{OpOwn: 0, VendorErrSynd: 0x99, Syndrome: 0x77} // a timestamp
+	bad := CQE64{OpOwn: 0xd0, HWErrSyndrome: 3, VendorErrSynd: 0x88, Syndrome: SyndromeRNRRetries}
+	steps := []struct {
+		cqe    CQE64
+		errors uint64
+	}{{good, 0}, {bad, 1}, {good, 1}, {bad, 2}, {bad, 3}}
+	for i, s := range steps {
+		complete(entry, uint64(i), s.cqe)
+		got := c.Sample(clock)
+		if got.Completed != uint64(i+1) || got.Errors != s.errors {
+			t.Errorf("after completion %d: %+v, want %d errors", i, got, s.errors)
+		}
+		if again := c.Sample(clock); again != got {
+			t.Errorf("looking again: %+v, was %+v", again, got)
+		}
+	}
+	want := CompletionError{Opcode: OpReqErr, Syndrome: SyndromeRNRRetries, Vendor: 0x88, HW: 3}
+	if got := c.Sample(clock).Last; got == nil || *got != want {
+		t.Errorf("last error %+v, want %+v", got, want)
+	}
+}
+
+func TestNewCollapsedRefuses(t *testing.T) {
+	mem := alignedMem(128)
+	for name, f := range map[string]func() (*Collapsed, error){
+		"short":     func() (*Collapsed, error) { return NewCollapsed(mem[:63], CollapsedOptions{}) },
+		"unaligned": func() (*Collapsed, error) { return NewCollapsed(mem[4:68], CollapsedOptions{}) },
+		"too deep":  func() (*Collapsed, error) { return NewCollapsed(mem[:64], CollapsedOptions{Depth: 65536}) },
+	} {
+		if _, err := f(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// word is the last word of the entry of this completion.
+func word(index uint64) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint16(b[:], uint16(index))
+	return binary.NativeEndian.Uint32(b[:])
+}
