@@ -144,7 +144,7 @@ func current(libs Libs, dir, from string) bool {
 	if err != nil || string(have) != from {
 		return false
 	}
-	for _, p := range []string{libs.Verbs, libs.Verbs44} {
+	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
 		if _, err := os.Stat(p); err != nil {
 			return false
 		}
@@ -164,9 +164,6 @@ func build(cc, work string, libs Libs, extra []string) error {
 			if strings.HasSuffix(n, ".c") && l.includes(n) {
 				args = append(args, n)
 			}
-		}
-		if !slices.Contains(names, l.version) {
-			continue // no source of it yet
 		}
 		args = append(args, "-ldl")
 		cmd := exec.Command(cc, args...)

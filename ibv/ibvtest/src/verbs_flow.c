@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nic_device.h"
 #include "verbs_soft.h"
 
 #define PRIORITIES 16 /* MLX5_BY_PASS_NUM_REGULAR_PRIOS */
@@ -19,7 +18,7 @@ static void stop_flow(struct soft_object *o)
 	f->rule = NULL;
 }
 
-static void release_flow(struct soft_object *o)
+void verbs_release_flow(struct soft_object *o)
 {
 	struct soft_flow *f = VERBS_OUTER(o, struct soft_flow, object);
 	stop_flow(o);
@@ -94,7 +93,7 @@ static int arm(struct soft_flow *f, const struct ibv_flow_attr *a, struct verbs_
 	return err;
 }
 
-static struct soft_flow *new_flow(struct ibv_context *context)
+struct soft_flow *verbs_new_flow(struct ibv_context *context)
 {
 	struct soft_flow *f = calloc(1, sizeof(*f));
 	if (f) {
@@ -118,14 +117,14 @@ struct ibv_flow *verbs_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr
 		err = verbs_flow_parse(attr, &parts);
 	if (!err && parts.tagged && (attr->type == IBV_FLOW_ATTR_ALL_DEFAULT || attr->type == IBV_FLOW_ATTR_MC_DEFAULT))
 		err = EINVAL;
-	if (!err && !(f = new_flow(qp->context)))
+	if (!err && !(f = verbs_new_flow(qp->context)))
 		err = ENOMEM;
 	if (!err)
 		err = arm(f, attr, &parts);
 	if (!err) {
 		f->qp = qp;
 		verbs_qp_use(qp, 1);
-		verbs_adopt(qp->context, &f->object, release_flow);
+		verbs_adopt(qp->context, &f->object, verbs_release_flow);
 	} else {
 		free(f);
 	}
@@ -136,64 +135,4 @@ struct ibv_flow *verbs_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr
 int verbs_destroy_flow(struct ibv_flow *flow)
 {
 	return verbs_destroy(flow->context, "ibv_destroy_flow", &((struct soft_flow *)flow)->object);
-}
-
-/* What libmlx5.so.1 is offered, by nic_device.h. */
-
-static int offers_devx(struct ibv_device *device)
-{
-	return !verbs_without(device->name, "devx");
-}
-
-static int gate(struct ibv_context *context, const char *symbol)
-{
-	return verbs_gate(context, symbol);
-}
-
-static struct nic *nic_of(struct ibv_context *context)
-{
-	int err = verbs_enter(context);
-	if (err)
-		return verbs_made(NULL, err);
-	struct nic *nic = verbs_nic(context, &err);
-	verbs_leave(context);
-	return verbs_made(nic, err);
-}
-
-static struct ibv_flow *create_flow(struct ibv_context *context, const struct nic_rule_attr *attr,
-				    void (*release)(void *arg), void *arg)
-{
-	int err = verbs_enter(context);
-	if (err)
-		return verbs_made(NULL, err);
-	struct soft_flow *f = NULL;
-	struct nic *nic = verbs_nic(context, &err);
-	if (nic && !(f = new_flow(context)))
-		err = ENOMEM;
-	if (f)
-		err = nic_rule_add(nic, attr, &f->rule);
-	if (!err) {
-		f->end = release;
-		f->arg = arg;
-		verbs_adopt(context, &f->object, release_flow);
-	} else {
-		free(f);
-	}
-	verbs_leave(context);
-	return verbs_made(f, err);
-}
-
-VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device)
-{
-	static const struct ibvtest_device_ops ops = {
-		.abi = IBVTEST_DEVICE_OPS_ABI,
-		.offers_devx = offers_devx,
-		.open = verbs_open,
-		.gate = gate,
-		.nic = nic_of,
-		.rule_exists = nic_rule_exists,
-		.counters_copy = nic_counters_copy,
-		.create_flow = create_flow,
-	};
-	return device && device->_ops._dummy1 == (void *)ibvtest_device_ops ? &ops : NULL;
 }

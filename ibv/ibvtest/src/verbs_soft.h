@@ -82,6 +82,7 @@ struct soft_context {
 	uint32_t comp_cntrs;
 	int event_fd; /* the other end of async_fd; -1 once the device is gone */
 	bool dead;    /* the device went while this was open: EIO for ever */
+	bool devx;    /* opened by mlx5dv_open_device */
 };
 
 /* The head of every object. release frees it, whatever uses it: the context's end.
@@ -197,6 +198,10 @@ int verbs_qp_add_comp_ops(struct ibv_qp *qp, uint32_t ops, struct soft_object *c
 int verbs_counters_bind(struct soft_counters *counters, struct ibv_context *context, bool counts);
 void verbs_counters_unbind(struct soft_counters *counters);
 struct nic_counter *verbs_counters_nic(struct soft_counters *counters);
+
+/* verbs_flow.c: a flow of the context without a rule, and what releases it. */
+struct soft_flow *verbs_new_flow(struct ibv_context *context);
+void verbs_release_flow(struct soft_object *object);
 
 /* verbs_spec.c: a flow's blob to a rule, without its counter: 0 or an errno. */
 struct verbs_flow_parts {

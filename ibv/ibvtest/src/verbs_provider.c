@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_provider.c: what libmlx5.so.1 is offered, by nic_device.h. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "nic_device.h"
+#include "verbs_soft.h"
+
+static int offers_devx(struct ibv_device *device)
+{
+	return !verbs_without(device->name, "devx");
+}
+
+/* The verb has no context yet, so its call is counted here. */
+static struct ibv_context *open_devx(struct ibv_device *device)
+{
+	int err = verbs_call(device->name, "mlx5dv_open_device");
+	if (!err && !offers_devx(device))
+		err = EOPNOTSUPP;
+	if (err)
+		return verbs_made(NULL, err);
+	struct ibv_context *context = verbs_open(device);
+	if (context)
+		verbs_context_of(context)->devx = true;
+	return context;
+}
+
+static int is_devx(struct ibv_context *context)
+{
+	return verbs_context_of(context)->devx;
+}
+
+static int gate(struct ibv_context *context, const char *symbol)
+{
+	return verbs_gate(context, symbol);
+}
+
+static struct nic *nic_of(struct ibv_context *context)
+{
+	int err = verbs_enter(context);
+	if (err)
+		return verbs_made(NULL, err);
+	struct nic *nic = verbs_nic(context, &err);
+	verbs_leave(context);
+	return verbs_made(nic, err);
+}
+
+static struct ibv_flow *create_flow(struct ibv_context *context, const struct nic_rule_attr *attr,
+				    void (*release)(void *arg), void *arg)
+{
+	int err = verbs_enter(context);
+	if (err)
+		return verbs_made(NULL, err);
+	struct soft_flow *f = NULL;
+	struct nic *nic = NULL;
+	if (!verbs_net_raw())
+		err = EPERM;
+	else
+		nic = verbs_nic(context, &err);
+	if (nic && !(f = verbs_new_flow(context)))
+		err = ENOMEM;
+	if (f)
+		err = nic_rule_add(nic, attr, &f->rule);
+	if (!err) {
+		f->end = release;
+		f->arg = arg;
+		verbs_adopt(context, &f->object, verbs_release_flow);
+	} else {
+		free(f);
+	}
+	verbs_leave(context);
+	return verbs_made(f, err);
+}
+
+VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device)
+{
+	static const struct ibvtest_device_ops ops = {
+		.abi = IBVTEST_DEVICE_OPS_ABI,
+		.offers_devx = offers_devx,
+		.open = open_devx,
+		.is_devx = is_devx,
+		.gate = gate,
+		.nic = nic_of,
+		.rule_exists = nic_rule_exists,
+		.counters_copy = nic_counters_copy,
+		.create_flow = create_flow,
+	};
+	return device && device->_ops._dummy1 == (void *)ibvtest_device_ops ? &ops : NULL;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// main.c: selftest CASE runs one case; selftest alone names them.
+#include "check.h"
+
+int failures;
+
+#define CASES                                                                                                          \
+	CASE(devices) CASE(query) CASE(order) CASE(states) CASE(count) CASE(sum) CASE(counters) CASE(specs)            \
+	CASE(attributes) CASE(removal) CASE(fatal) CASE(port) CASE(faults) CASE(without) CASE(comp_cntr)               \
+	CASE(comp_cntr_absent) CASE(unprivileged) CASE(threads) CASE(netdev)
+
+#define CASE(name) void case_##name(void);
+CASES
+#undef CASE
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+#define CASE(name) {#name, case_##name},
+		CASES
+#undef CASE
+	};
+	setvbuf(stdout, NULL, _IONBF, 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (argc == 1)
+			puts(cases[i].name);
+		else if (!strcmp(argv[1], cases[i].name)) {
+			cases[i].run();
+			return failures > 0;
+		}
+	}
+	return argc > 1 ? 2 : 0;
+}
