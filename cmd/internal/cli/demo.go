@@ -49,10 +49,12 @@ func (c *demoCmd) Run(env *Env) error {
 		if rdma, err = softwareRDMA(); err != nil {
 			return err
 		}
-		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
 	}
 	if err := isolate(); err != nil {
 		return err
+	}
+	if c.Backend == "rdma" { // said once: isolate may have executed this program anew
+		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
 	}
 	screen := &demoScreen{env: env, json: c.json(), total: time.Duration(c.Seconds) * time.Second}
 	rep, err := demo.Run(env.Context, demo.Options{
