@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -116,20 +117,54 @@ type nicDriver struct {
 	out *bufio.Reader
 }
 
-// buildNIC compiles the driver and the engine it drives.
-func buildNIC(t testing.TB, flags ...string) string {
+// workDir is where the tests compile what they share; TestMain's.
+var workDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "ibvtest")
+	if err != nil {
+		panic(err)
+	}
+	workDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// compile makes a program of C sources, once in a run of the tests.
+func compile(t testing.TB, name string, sources []string, flags ...string) string {
 	t.Helper()
 	need.Tool(t, "gcc")
+	program := filepath.Join(workDir, name)
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Isrc", "-o", program}, flags...)
+	if out, err := exec.Command("gcc", append(args, sources...)...).CombinedOutput(); err != nil {
+		t.Fatalf("compiling %s: %v\n%s", name, err, out)
+	}
+	return program
+}
+
+// nicProgram is the driver and the engine it drives; sanitizedNIC ends at the first bad
+// access.
+func nicProgram(t testing.TB) string {
+	t.Helper()
+	return compile(t, "nic", nicSources(t))
+}
+
+func sanitizedNIC(t testing.TB) string {
+	t.Helper()
+	return compile(t, "nic-sanitized", nicSources(t), sanitized...)
+}
+
+func nicSources(t testing.TB) []string {
+	t.Helper()
 	sources, err := filepath.Glob("src/nic*.c")
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("src/nic*.c: %v, %v", sources, err)
 	}
-	program := filepath.Join(t.TempDir(), "nic")
-	args := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Isrc", "-o", program, "testdata/nic/driver.c"}, flags...)
-	if out, err := exec.Command("gcc", append(args, sources...)...).CombinedOutput(); err != nil {
-		t.Fatalf("compiling the driver: %v\n%s", err, out)
-	}
-	return program
+	return append(sources, "testdata/nic/driver.c")
 }
 
 // sanitized are gcc's flags for a build that ends at the first bad access.

@@ -33,7 +33,7 @@ func seed(t testing.TB) uint64 {
 
 // The matching, without a netdev, under sanitizers.
 func TestNICRules(t *testing.T) {
-	d := startNIC(t, buildNIC(t, sanitized...), nil)
+	d := startNIC(t, sanitizedNIC(t), nil)
 	for name, test := range map[string]func(*testing.T, *nicDriver){
 		"agrees with linear":       agreesWithLinear,
 		"order":                    ordersRules,

@@ -21,7 +21,7 @@ func nicWire(t *testing.T) (*lab.Wire, *nicDriver) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
-	d := startNIC(t, buildNIC(t), w.Near.NS)
+	d := startNIC(t, nicProgram(t), w.Near.NS)
 	d.must("open %s", w.Near.Name)
 	return w, d
 }
@@ -189,13 +189,15 @@ func TestNICShowsDrops(t *testing.T) {
 	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	const packets, ring = 80_000, 1 << 16
+	const packets = 80_000 // the ring has 65,536 slots
 	s := send(t, w.Far, []lab.Stream{stream("short", 1001, 60, frame.Eth{})}, packets, lab.SenderOptions{})
 	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	got, st := d.read(0), d.stats()
-	if st.drops == 0 || got.Packets+st.drops < s.Sent()[0].Packets || st.frames-before.frames != ring {
+	lost := s.Sent()[0].Packets - got.Packets
+	// What else the kernel sent on the wire may have been dropped, too.
+	if others := st.frames - before.frames - got.Packets + 50; lost == 0 || st.drops < lost || st.drops > lost+others {
 		t.Errorf("counted %+v of %d sent, %+v", got, packets, st)
 	}
 }
@@ -222,7 +224,7 @@ func TestNICSaysThatTheNetdevIsGone(t *testing.T) {
 
 func TestNICOpenRefuses(t *testing.T) {
 	need.Cap(t, "net_raw")
-	d := startNIC(t, buildNIC(t), nil)
+	d := startNIC(t, nicProgram(t), nil)
 	if _, errno := d.ask("open %s", lab.Unique("no")); errno != syscall.ENODEV {
 		t.Errorf("a netdev that is not there: %v, want %v", errno, syscall.ENODEV)
 	}
