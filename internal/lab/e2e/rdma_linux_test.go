@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -13,10 +14,12 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/plugin"
 )
 
 // What `flowtally demo --backend rdma` shows: over the software verbs library, packets and
@@ -60,6 +63,38 @@ func TestDemoRDMA(t *testing.T) {
 		t.Errorf("%d packets over %d flows", packets, len(r.Flows))
 	}
 	t.Logf("%d packets in %.1f s over %d flows", packets, took.Seconds(), len(r.Flows))
+}
+
+// When XDP beside counts something else than what is sent for a flow, the report says
+// so of that flow, although the software NIC is right; and of no other.
+func TestDemoRDMASeesADifference(t *testing.T) {
+	needLab(t)
+	need.Tool(t, "gcc")
+	const victim = "rdma/dns4-clients"
+	path := binary(t, "flowtally-plugin")
+	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(path), "ibvtest"))
+	rep, err := demo.Run(t.Context(), demo.Options{
+		For: time.Second, Backend: "rdma", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5},
+		Launch: func(ctx context.Context, cfg dataplane.Config, env []string) (dataplane.Service, error) {
+			for i := range cfg.Flows {
+				if cfg.Backend == "xdp" && cfg.Flows[i].Name == victim {
+					cfg.Flows[i].Match = match(t, "ipv4 src 10.0.0.0/9 dst 192.0.2.10 udp dport 53") // in place of /8
+				}
+			}
+			return plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Env: env})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Exact {
+		t.Error("the report is exact")
+	}
+	for _, c := range rep.Flows {
+		if c.Exact() == (c.Name == victim) || c.Packets != c.SentPackets || c.Bytes != c.SentBytes {
+			t.Errorf("exact %t: %+v, xdp %d packets", c.Exact(), c, *c.XDPPackets)
+		}
+	}
 }
 
 // On a host without libibverbs, doctor names it, and still answers everything else. The
