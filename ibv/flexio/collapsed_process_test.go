@@ -88,7 +88,9 @@ func device(path string) int {
 	}
 }
 
-func startDevice(t *testing.T) (deviceMem, func() uint64) {
+// startDevice answers the device's memory, and what stops it: a function that goes on
+// sampling meanwhile, as the end of a process takes a second under -race.
+func startDevice(t *testing.T) (deviceMem, func(sample func()) uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "device")
 	mem := mapDevice(t, path)
@@ -106,10 +108,15 @@ func startDevice(t *testing.T) (deviceMem, func() uint64) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return mem, func() uint64 {
+	return mem, func(sample func()) uint64 {
 		if err := stdin.Close(); err != nil {
 			t.Fatal(err)
 		}
+		for deadline := time.Now().Add(10 * time.Second); mem.stopped.Load() == 0 && time.Now().Before(deadline); {
+			sample()
+			time.Sleep(time.Millisecond)
+		}
+		sample()
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +144,8 @@ func TestCollapsedOfAnotherProcess(t *testing.T) {
 			}
 			time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
 		}
-		total := stop()
-		got := c.Sample(clock)
+		var got Count
+		total := stop(func() { got = c.Sample(clock) })
 		switch {
 		case got.Ambiguous:
 			ambiguous++
@@ -173,7 +180,7 @@ func TestCollapsedOfAnotherProcessWithProducer(t *testing.T) {
 		}
 		last = got.Completed
 	}
-	total := stop()
+	total := stop(func() {})
 	if got := c.SampleUpTo(mem.posted.Load); got.Completed != total {
 		t.Errorf("counted %+v of %d", got, total)
 	}
