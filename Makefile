@@ -16,7 +16,7 @@ SECONDS_OF_DEMO ?= 5
 BIN ?= bin
 FUZZTIME ?= 10s
 
-.PHONY: help build demo test test-user test-root test-cross test-race test-stress generate generate-check lint bench bench-short fuzz clean
+.PHONY: help build demo test test-user test-root test-cross test-race test-stress test-vm generate generate-check lint bench bench-short fuzz clean
 
 help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,7 @@ test-root: build ## every test of the packages that ask for privileges; a skip i
 
 test-cross: ## compile everything, tests included, for what else is supported
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
+	$(GO) vet -tags vm ./internal/lab/vm/...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 
@@ -52,6 +53,10 @@ test-race: ## the race detector over the packages that share memory between goro
 
 test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./internal/lab/...
+
+test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
+	@.ci/need cc qemu-x86_64 xz
+	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 10m ./internal/lab/vm
 
 generate: ## regenerate the BPF objects and the protocol's Go code
 	@.ci/need clang bpf-headers protoc
