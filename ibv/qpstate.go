@@ -14,15 +14,20 @@ type transition struct {
 	may      QPAttrMask
 }
 
-// The tables of ibv_modify_qp(3), per type. The kernel holds them too (ib_modify_qp_is_ok).
-// Any state goes to RESET and to ERR with nothing else.
+// The tables of ibv_modify_qp(3), per type, with what the manual leaves to the kernel
+// (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Any state goes
+// to RESET with nothing else, and any but RESET to ERR.
 var transitions = map[QPType][]transition{
 	QPTRawPacket: {
 		{QPSReset, QPSInit, QPAttrPort, 0},
-		{QPSInit, QPSInit, 0, QPAttrPort},
+		{QPSInit, QPSInit, 0, 0},
 		{QPSInit, QPSRTR, 0, 0},
 		{QPSRTR, QPSRTS, 0, QPAttrRateLimit},
 		{QPSRTS, QPSRTS, 0, QPAttrRateLimit},
+		{QPSRTS, QPSSQD, 0, 0},
+		{QPSSQD, QPSRTS, 0, 0},
+		{QPSSQD, QPSSQD, 0, 0},
+		{QPSSQE, QPSRTS, 0, 0},
 	},
 	QPTUD: {
 		{QPSReset, QPSInit, QPAttrPKeyIndex | QPAttrPort | QPAttrQKey, 0},
@@ -46,8 +51,9 @@ var transitions = map[QPType][]transition{
 		{QPSRTS, QPSSQD, 0, QPAttrEnSQDAsyncNotify},
 		{QPSSQD, QPSRTS, 0, QPAttrCurState | QPAttrAltPath | QPAttrAccessFlags | QPAttrMinRNRTimer | QPAttrPathMigState},
 		{QPSSQD, QPSSQD, 0, QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRdAtomic |
-			QPAttrMaxDestRdAtomic | QPAttrAltPath | QPAttrCurState | QPAttrPKeyIndex | QPAttrAccessFlags |
+			QPAttrMaxDestRdAtomic | QPAttrAltPath | QPAttrPKeyIndex | QPAttrAccessFlags |
 			QPAttrMinRNRTimer | QPAttrPathMigState},
+		{QPSSQE, QPSRTS, 0, 0},
 	},
 }
 
@@ -56,7 +62,7 @@ var transitions = map[QPType][]transition{
 func CheckModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
 	move := transition{from: from, to: to}
-	if to != QPSReset && to != QPSErr {
+	if to != QPSReset && (to != QPSErr || from == QPSReset) {
 		known := false
 		for _, m := range transitions[t] {
 			if m.from == from && m.to == to {
@@ -70,7 +76,7 @@ func CheckModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	if missing := move.need &^ mask; missing != 0 {
 		return fmt.Errorf("%s: lacking %v: %w", what, missing, syscall.EINVAL)
 	}
-	if extra := mask &^ (move.need | move.may | QPAttrState | QPAttrCurState); extra != 0 {
+	if extra := mask &^ (move.need | move.may | QPAttrState); extra != 0 {
 		return fmt.Errorf("%s: %v cannot be set then: %w", what, extra, syscall.EINVAL)
 	}
 	return nil

@@ -28,7 +28,10 @@ func TestCheckModify(t *testing.T) {
 		{"RC to RTR", QPTRC, QPSInit, QPSRTR, rcRTR, ""},
 		{"RC to RTR without a peer", QPTRC, QPSInit, QPSRTR, rcRTR &^ QPAttrDestQPN &^ QPAttrAV, "lacking IBV_QP_AV|IBV_QP_DEST_QPN"},
 		{"RC to RTR with a Q_Key", QPTRC, QPSInit, QPSRTR, rcRTR | QPAttrQKey, "IBV_QP_QKEY cannot be set"},
-		{"RC has no SQE", QPTRC, QPSSQE, QPSRTS, QPAttrState, "no such transition"},
+		{"SQD does not reach INIT", QPTRC, QPSSQD, QPSInit, QPAttrState, "no such transition"},
+		{"RESET does not err", QPTRC, QPSReset, QPSErr, QPAttrState, "no such transition"},
+		{"the current state where it is allowed", QPTUD, QPSRTR, QPSRTS, QPAttrState | QPAttrSQPSN | QPAttrCurState, ""},
+		{"and where not", QPTUD, QPSInit, QPSRTR, QPAttrState | QPAttrCurState, "IBV_QP_CUR_STATE cannot be set"},
 		{"UD leaves SQE", QPTUD, QPSSQE, QPSRTS, QPAttrState, ""},
 		{"RTS drains", QPTRC, QPSRTS, QPSSQD, QPAttrState | QPAttrEnSQDAsyncNotify, ""},
 		{"anything resets", QPTRC, QPSErr, QPSReset, QPAttrState, ""},
@@ -54,11 +57,7 @@ func TestEveryStateIsReached(t *testing.T) {
 				reached[m.to] = reached[m.to] || reached[m.from]
 			}
 		}
-		want := []QPState{QPSInit, QPSRTR, QPSRTS}
-		if typ != QPTRawPacket {
-			want = append(want, QPSSQD)
-		}
-		for _, s := range want {
+		for _, s := range []QPState{QPSInit, QPSRTR, QPSRTS, QPSSQD} {
 			if !reached[s] {
 				t.Errorf("%v never gets to %v", typ, s)
 			}
