@@ -2,7 +2,8 @@
  *
  * verbs_device.c: the table of devices, and the verbs over the list of them.
  *
- * A device is one netdev (by index) of one network namespace under one name. It stays
+ * A device is one netdev of one network namespace under one name; the netdev by index and
+ * address, since a namespace's inode and the indices in it are used again. It stays
  * in the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so
  * that what a program keeps of a freed list (ibdev_path) stays true, as it is with sysfs.
  * Its descriptors are open only while a list or a context refers to it: they would keep
@@ -103,7 +104,8 @@ static struct soft_device *find_or_make(const char *name, const char *netdev)
 		goto out;
 	for (d = table.first; d; d = d->next)
 		if (!strcmp(d->device.name, name) && !strcmp(d->netdev, netdev) && d->netns == ns.st_ino &&
-		    d->ifindex == (unsigned)index.ifr_ifindex)
+		    d->ifindex == (unsigned)index.ifr_ifindex &&
+		    !memcmp(d->mac, address.ifr_hwaddr.sa_data, sizeof(d->mac)))
 			break;
 	if (!d) {
 		d = calloc(1, sizeof(*d));
@@ -158,16 +160,6 @@ static void forget_unlisted(void)
 	}
 }
 
-/* A device that "remove" took stays away under its name, even if its netdev is another
- * one by now: until "return". */
-static bool removed_by_name(const char *name)
-{
-	for (struct soft_device *d = table.first; d; d = d->next)
-		if (!strcmp(d->device.name, name) && d->removed)
-			return true;
-	return false;
-}
-
 VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 {
 	struct verbs_environ e;
@@ -188,7 +180,7 @@ VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 		struct soft_device *d = find_or_make(item.name, item.value);
 		if (!d)
 			continue;
-		if (removed_by_name(item.name))
+		if (d->removed)
 			verbs_device_unref(d);
 		else
 			devices[n++] = &d->device;

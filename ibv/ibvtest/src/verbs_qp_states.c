@@ -5,7 +5,7 @@
  * 10.3.1; the kernel's ib_modify_qp_is_ok). */
 #include "verbs_soft.h"
 
-enum { RC = 1 << 0, UC = 1 << 1, UD = 1 << 2, RAW = 1 << 3, ALL = RC | UC | UD | RAW };
+enum { RC = 1 << 0, UC = 1 << 1, UD = 1 << 2, RAW = 1 << 3 };
 
 enum {
 	BASE = IBV_QP_PKEY_INDEX | IBV_QP_PORT,
@@ -30,7 +30,7 @@ static const struct {
 
 	{RC | UC, IBV_QPS_INIT, IBV_QPS_INIT, 0, BASE | IBV_QP_ACCESS_FLAGS},
 	{UD, IBV_QPS_INIT, IBV_QPS_INIT, 0, BASE | IBV_QP_QKEY},
-	{RAW, IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PORT},
+	{RAW, IBV_QPS_INIT, IBV_QPS_INIT, 0, 0},
 
 	{RC, IBV_QPS_INIT, IBV_QPS_RTR, RC_RTR, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
 	{UC, IBV_QPS_INIT, IBV_QPS_RTR, PATH, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
@@ -58,6 +58,7 @@ static const struct {
 	{RC, IBV_QPS_SQD, IBV_QPS_SQD, 0, RC_SQD},
 	{UC, IBV_QPS_SQD, IBV_QPS_SQD, 0, UC_SQD},
 	{UD, IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+	{RAW, IBV_QPS_SQD, IBV_QPS_SQD, 0, 0},
 
 	{UC, IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
 	{UD, IBV_QPS_SQE, IBV_QPS_RTS, 0, UD_LIVE},
@@ -82,7 +83,8 @@ static uint8_t type_bit(uint32_t type)
 bool verbs_qp_transition(uint32_t type, uint32_t from, uint32_t to, int mask)
 {
 	int given = mask & ~IBV_QP_STATE;
-	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) /* from anywhere, with nothing else */
+	/* From anywhere, with nothing beside; except that RESET has nothing to fail. */
+	if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
 		return !given;
 	for (size_t i = 0; i < sizeof(transitions) / sizeof(transitions[0]); i++) {
 		int required = transitions[i].required;
