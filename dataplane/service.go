@@ -38,7 +38,8 @@ type Info struct {
 	Started  time.Time
 }
 
-// Source is what counts a flow now.
+// Source is what counts a flow now. The zero Source: nothing does, and the total stays
+// as it is.
 type Source struct {
 	Backend string // "xdp", "rdma", "sim"
 	Device  string // interface names, comma separated; "" where it has none

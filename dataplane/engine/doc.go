@@ -7,20 +7,68 @@
 // The poller reads every counter once a cycle ([Backend.Read]), adds the base
 // that the counter carries over from earlier sources, and publishes whole
 // blocks through shm.Writer. That path takes one lock that no reader holds,
-// allocates nothing and knows no name.
+// allocates nothing and knows no name. What a device counts is sampled by a goroutine
+// of the backend, one command after the other; the poller copies the last sample and
+// its time, and never shows one that lies before what is shown.
 //
 // # A flow
 //
-// Engine.AddFlows validates, finds or makes the counter's entry in the mirror,
-// asks the backends in order and keeps each refusal, then settles the
-// continuity of the total: an entry whose cookie still names the counter that
-// the backend gave goes on from its base; any other goes on from the last
-// published total, with one discontinuity.
+// Engine.AddFlows validates, asks the backends in order and keeps each refusal, finds
+// or makes the counter's entry in the mirror, then settles the continuity of the
+// total: an entry whose cookie still names the counter that the backend gave goes on from
+// its base; any other goes on from the last published total, with one discontinuity.
+//
+// # Hardware over XDP
+//
+// Hardware is an overlay: XDP's tables hold every flow of the instance, in their order,
+// and hardware counts some of them in XDP's place. In the tables such a flow is a shadow: an
+// entry that wins its match and whose counter nobody publishes. XDP's hooks are taken only
+// on interfaces and sides where a flow is published from there, or audited.
+//
+// One packet p, of one interface and side; f is the flow that internal/linear names for it:
+// of those that match p, the one of the lowest (Priority, Order). A flow is in hardware only
+// if the device can match exactly what it says and every flow that wins over it and overlaps
+// it is in hardware too (and, where matches fall through, only if there is none). So
+//
+//   - if f is in hardware, it counts p there, once: no flow before f matches p, and those behind f
+//     that hardware has too are either not looked at any more (first match ends) or do not overlap f.
+//     In XDP p finds the shadow of f, or never arrives, so nothing that is published counts it.
+//   - if f is not in hardware, nothing there counts p: what matches p is behind f, overlaps
+//     it, and so is not in hardware. XDP holds f and everything before it, and counts p by f.
+//
+// A flow whose shadow does not fit in the tables stays in hardware only as long as no published
+// entry lies under it. overlap errs on the side of yes, which costs room and never a count.
+//
+// # Moves
+//
+// A set changes in an order that keeps this true at every instant: what must leave
+// hardware leaves from the lowest up, then entries that displaced it are published, then
+// what may enter does from the top. Between two instants packets may pass that both
+// count, or neither; the total counts none twice:
+//
+//   - Into hardware: the total goes on from what the entry stood at before hardware began.
+//     If the entry has counted since, one discontinuity.
+//   - Out of hardware: the total goes on from hardware's last value, which is read to the end
+//     unless the device is lost. What it lacks is declared in Event.Uncounted: exactly, if
+//     the entry saw every packet since hardware began (its hook was held all the time,
+//     for another flow); else as unknown. One discontinuity.
+//   - With audit the entry always sees every packet, and out of hardware the total goes on as it has it:
+//     nothing lacks, and bytes of one basis are no discontinuity.
+//
+// A flow that only rdma may count waits where it is for its device, and has no source
+// meanwhile. What hardware counted dies with the process. The total of the next one is that of
+// the shadow, whose counter is pinned, where it saw everything, and exact; else the last published
+// one, with one discontinuity. Which of both it is stands in the mirror: the
+// cookie that an entry carries names the counter that knows its total.
+//
+// A hook that is lost and taken again under a flow that is published from there is
+// one discontinuity too: what passed in between is not known.
 //
 // # Locks and goroutines
 //
 // Control methods (all of dataplane.Service) may be called from any goroutine
-// and are serialised by Engine.ctl. The poller's goroutine and a control call
-// that changes what is polled meet at Engine.plan.mu, held for one cycle or for
-// one change of the plan, never across a call into the kernel that may sleep.
+// and are serialised by Engine.ctl; the watcher of conditions moves flows under it, too, and
+// tries again rather than wait. The poller's goroutine and whoever changes what is polled meet
+// at Engine.plan.mu, held for one cycle or for one change of the plan, never across a call
+// into the kernel or a device that may sleep.
 package engine

@@ -58,8 +58,12 @@ func (e *Engine) show(c *counted) error {
 		e.writer.SetFlags(c.handle, !lost, lost, false))
 }
 
-// sourceText is a source as the mirror shows it: "xdp:eth0/native".
+// sourceText is a source as the mirror shows it: "xdp:eth0/native"; "none" where
+// nothing counts.
 func sourceText(s dataplane.Source) string {
+	if s == (dataplane.Source{}) {
+		return "none"
+	}
 	if s.Device == "" {
 		return s.Backend
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-func plus(a, b Pair) Pair  { return Pair{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes} }
-func minus(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }
-
 // readOne reads one counter of a backend that reads all of its counters at once.
 func readOne(b Backend, id uint32) (Pair, error) {
 	var p [1]Pair
@@ -71,15 +68,15 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	clean := false
 	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
 		own, err := readOne(s.under, c.under.ID)
-		truth := plus(c.line, own)
-		c.base = minus(stands, own)
+		truth := add(c.line, own)
+		c.base = sub(stands, own)
 		switch {
 		case !whole || truth.Packets < stands.Packets:
 			lacks.Unknown = true
 		case s.audit:
 			c.base, clean = c.line, c.basis == c.under.Basis
 		default:
-			d := minus(truth, stands)
+			d := sub(truth, stands)
 			lacks.Packets, lacks.Bytes = d.Packets, d.Bytes
 		}
 		return s.under, c.under.ID, c.base, err
@@ -108,7 +105,7 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 	whole := stranded && e.whole(c)
 	text := ""
 	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
-		c.base = plus(c.line, before)
+		c.base = add(c.line, before)
 		if stranded && (!whole || c.base.Packets < stands.Packets) {
 			c.base, lacks.Unknown = stands, true
 		}
@@ -128,7 +125,7 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 		return err
 	}
 	if stranded && !whole && c.hasUnder {
-		c.line, c.stretch = minus(c.base, before), s.under.Stretch(c.Placed)
+		c.line, c.stretch = sub(c.base, before), s.under.Stretch(c.Placed)
 	}
 	c.gone = nil
 	c.backend, c.basis, c.source = s.over, c.over.Basis, c.over.Source
@@ -157,7 +154,7 @@ func (e *Engine) strand(ctx context.Context, c *counted, why error) {
 	}
 	e.plan.hold(c.handle)
 	c.hasOver = false
-	c.source = dataplane.Source{Backend: c.source.Backend}
+	c.source = dataplane.Source{}
 	c.rejected = e.stack.reasons(c, why)
 	e.tell(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
 	if err := e.show(c); err != nil {
@@ -186,7 +183,7 @@ func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
 	case lacks.Packets > 0:
 		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
 	}
-	e.log.Info("source changed", "flow", c.Name, "source", sourceText(c.source), "why", why,
+	e.log.Debug("source changed", "flow", c.Name, "source", sourceText(c.source), "why", why,
 		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
 	e.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
 }
@@ -236,9 +233,9 @@ func (e *Engine) publishOver(c *counted, before Pair) error {
 	}
 	c.base = Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
 	if known {
-		c.line, c.base = c.base, plus(c.base, before)
+		c.line, c.base = c.base, add(c.base, before)
 	} else {
-		c.line = minus(c.base, before)
+		c.line = sub(c.base, before)
 	}
 	e.plan.set(c.handle, e.stack.over, c.over.ID, c.base)
 	return nil

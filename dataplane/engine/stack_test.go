@@ -383,7 +383,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 				p := linear.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
 				w.send(p)
 				if i, ok := oracle.Match(p); ok {
-					truth[live[i].Name] = plus(truth[live[i].Name], Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
+					truth[live[i].Name] = add(truth[live[i].Name], Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
 				}
 			}
 			s.e.poller.once()
@@ -392,10 +392,10 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 			for _, ev := range s.moves() {
 				moves++
 				unknown[ev.Object] = unknown[ev.Object] || ev.Uncounted.Unknown
-				declared[ev.Object] = plus(declared[ev.Object], Pair{Packets: ev.Uncounted.Packets, Bytes: ev.Uncounted.Bytes})
+				declared[ev.Object] = add(declared[ev.Object], Pair{Packets: ev.Uncounted.Packets, Bytes: ev.Uncounted.Bytes})
 			}
 			for _, name := range slices.Sorted(maps.Keys(truth)) {
-				got, want := plus(s.total(t, name), declared[name]), truth[name]
+				got, want := add(s.total(t, name), declared[name]), truth[name]
 				if audit && unknown[name] {
 					t.Fatalf("%s: something is unknown though XDP counts beside", name)
 				}

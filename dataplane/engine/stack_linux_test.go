@@ -1,0 +1,329 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// softBench is an instance that counts a wire's near end over the software NIC and XDP.
+type softBench struct {
+	*softNIC
+	control *ibvtest.Control
+	device  string
+	e       *Engine
+	events  <-chan dataplane.Event
+}
+
+func newSoftBench(t *testing.T, flows ...flow.Flow) *softBench {
+	t.Helper()
+	need.BPF(t)
+	need.TCX(t)
+	fs := need.BPFFS(t)
+	b := &softBench{softNIC: newSoftNIC(t)}
+	var err error
+	if b.control, err = ibvtest.NewControl(filepath.Join(t.TempDir(), "control")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.control.Close() })
+	b.env.Control = b.control.Path()
+	// A device that went with its netdev stays away under its name for the life of the process.
+	b.device = lab.Unique("swnic")
+	b.env.Devices[0].Name = b.device
+	b.cfg.Flows = flows
+	b.cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 128, History: -1}
+	b.cfg.XDP = dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("s")), MaxFlows: 8192}
+	return b
+}
+
+// run starts the instance on a thread in the near namespace.
+func (b *softBench) run(t *testing.T) {
+	t.Helper()
+	b.env.Set(t.Setenv)
+	err := b.wire.Near.NS.Do(func() (err error) {
+		b.e, err = New(context.Background(), b.cfg, Options{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if b.events, err = b.e.Events(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// total is what the mirror shows once it shows what was sampled from now on.
+func (b *softBench) total(t *testing.T, name string) Pair {
+	t.Helper()
+	now := shm.Now()
+	b.e.ctl.Lock()
+	h := b.e.flows[name].handle
+	b.e.ctl.Unlock()
+	var v shm.Value
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		var err error
+		if v, err = b.e.writer.Last(h); err != nil {
+			t.Fatal(err)
+		}
+		if v.SampledAt >= now {
+			return Pair{Packets: v.Packets, Bytes: v.Bytes}
+		}
+	}
+	t.Fatalf("%s: the last sample, %+v, is of before the question", name, v)
+	return Pair{}
+}
+
+// counts waits until a backend counts the flow, and answers what its moves until then lack.
+func (b *softBench) counts(t *testing.T, name, backend string) (lacks dataplane.Uncounted) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case ev := <-b.events:
+			if ev.Kind != dataplane.SourceChanged || ev.Object != name {
+				continue
+			}
+			t.Logf("%s: %s", name, ev.Text)
+			lacks.Packets += ev.Uncounted.Packets
+			lacks.Bytes += ev.Uncounted.Bytes
+			lacks.Unknown = lacks.Unknown || ev.Uncounted.Unknown
+			placed, err := b.e.Placements(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(placed, func(p dataplane.Placement) bool { return p.Flow.Name == name })
+			if placed[i].Source.Backend == backend {
+				return lacks
+			}
+		case <-deadline:
+			t.Fatalf("%s is not counted by %s", name, backend)
+		}
+	}
+}
+
+// A device is removed in the middle of traffic: what is counted and what is declared as
+// lost are what was sent; with audit everything is counted. It returns, and so do its flows.
+func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
+	for _, audit := range []bool{false, true} {
+		t.Run(map[bool]string{false: "declared", true: "audit"}[audit], func(t *testing.T) {
+			b := newSoftBench(t,
+				flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 5},
+				flow.Flow{Name: "hot", Match: match(t, "ipv4 udp dport 1002"), Priority: 5, Latency: true},
+				flow.Flow{Name: "beside", Match: match(t, "ipv4 ttl 3 udp dport 1003"), Priority: 5})
+			b.cfg.RDMA.Audit = audit
+			b.run(t)
+			snd, err := b.wire.Far.NewSender([]lab.Stream{
+				{Name: "web", Frames: [][]byte{udpTo(1001, 60), udpTo(1001, 1514)}}, {Name: "hot", Frames: [][]byte{udpTo(1002, 77)}},
+			}, lab.SenderOptions{Rate: 50_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer snd.Close()
+			send := func(n uint64) {
+				if err := snd.Run(t.Context(), n); err != nil {
+					t.Error(err)
+				}
+				if err := snd.Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			var sending sync.WaitGroup
+			sending.Go(func() { send(60_000) })
+			time.Sleep(400 * time.Millisecond)
+			if err := b.control.Remove(b.device); err != nil {
+				t.Fatal(err)
+			}
+			lacks := map[string]dataplane.Uncounted{"web": b.counts(t, "web", "xdp")}
+			placed, err := b.e.Placements(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range placed {
+				if len(p.Rejected) != 1 || p.Rejected[0].Backend != "rdma" {
+					t.Errorf("%s: by %s, rejected %v", p.Flow.Name, p.Source.Backend, p.Rejected)
+				}
+			}
+			sending.Wait()
+			time.Sleep(10 * time.Millisecond)
+			check := func(name string, i int) {
+				t.Helper()
+				got, want := b.total(t, name), Pair(snd.Sent()[i])
+				l := lacks[name]
+				t.Logf("%s: %d packets sent, %d counted, %d declared lost", name, want.Packets, got.Packets, l.Packets)
+				if l.Unknown || add(got, Pair{Packets: l.Packets, Bytes: l.Bytes}) != want {
+					t.Errorf("%s: counted %+v and lacks %+v, sent %+v", name, got, l, want)
+				}
+				if audit && l.Packets != 0 || !audit && l.Packets == 0 {
+					t.Errorf("%s: %d packets are declared lost", name, l.Packets)
+				}
+				b.e.ctl.Lock()
+				defer b.e.ctl.Unlock()
+				if n := b.e.flows[name].past.Discontinuities; n > 1 || audit && n > 0 {
+					t.Errorf("%s: %d discontinuities", name, n)
+				}
+			}
+			check("web", 0)
+			if err := b.control.Return(b.device); err != nil {
+				t.Fatal(err)
+			}
+			if l := b.counts(t, "web", "rdma"); l != (dataplane.Uncounted{}) {
+				t.Errorf("a return in which nothing passes lacks %+v", l)
+			}
+			send(5_000)
+			check("web", 0)
+		})
+	}
+}
+
+// TestSplitSetsCountEachPacketOnce draws overlapping sets of flows, lets the engine split
+// them between the software NIC and XDP, sends frames that hit and nearly hit them, and
+// compares every counter with the flows that the linear matcher names.
+func TestSplitSetsCountEachPacketOnce(t *testing.T) {
+	sets := 6
+	if os.Getenv("FLOWTALLY_STRESS") != "" {
+		sets = 150
+	}
+	for _, c := range []struct {
+		name    string
+		without []string
+	}{{"devx", nil}, {"verbs", []string{"devx"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newSoftBench(t)
+			b.env.Without = c.without
+			b.run(t)
+			rng := rand.New(rand.NewPCG(seed(t), 1))
+			var split, hits, inRDMA, inXDP int
+			for range sets {
+				s := b.trySet(t, rng)
+				hits += s.hits
+				inRDMA += s.rdma
+				inXDP += s.xdp
+				if s.rdma > 0 && s.xdp > 0 {
+					split++
+				}
+			}
+			t.Logf("%d sets, %d of them split; %d flows on rdma, %d on xdp; %d packets hit", sets, split, inRDMA, inXDP, hits)
+			if split*2 < sets || hits < 100*sets {
+				t.Error("the test looks at little")
+			}
+		})
+	}
+}
+
+type setStats struct{ hits, rdma, xdp int }
+
+// trySet counts one set.
+func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
+	t.Helper()
+	flows := gen.Flows(rng, 4+rng.IntN(14))
+	for i := range flows {
+		flows[i].Action = flow.Count
+	}
+	// Half of them are such that hardware can count them.
+	for i := range flows {
+		if m := &flows[i].Match; rng.IntN(2) == 0 {
+			m.VLAN = nil
+			if m.IPv4 != nil {
+				m.IPv4.TTL, m.IPv4.Fragment = flow.Masked[uint8]{}, flow.FragmentAny
+			}
+			if m.IPv6 != nil {
+				m.IPv6.HopLimit = flow.Masked[uint8]{}
+			}
+		}
+	}
+	placed, err := b.e.AddFlows(t.Context(), flows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, len(flows))
+	for i, p := range placed {
+		names[i] = p.Flow.Name
+		if p.Source.Backend == "rdma" {
+			s.rdma++
+		} else {
+			s.xdp++
+		}
+	}
+	oracle := linear.New(flows)
+	want := make([]Pair, len(flows))
+	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
+		frames := make([][]byte, 0, 512) // as many as a sender's schedule holds at least: each is sent once
+		for len(frames) < cap(frames) {
+			f := gen.Packet(rng, flows)
+			if !reaches(f) {
+				continue
+			}
+			frames = append(frames, f)
+			if i, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.wire.Near.Name}); ok {
+				want[i] = add(want[i], Pair{Packets: 1, Bytes: uint64(len(f))})
+				s.hits++
+			}
+		}
+		b.pass(t, d, frames)
+	}
+	time.Sleep(5 * time.Millisecond)
+	for i, p := range placed {
+		if got := b.total(t, p.Flow.Name); got != want[i] {
+			t.Errorf("%s (%s, priority %d, %s) by %s: counted %+v, want %+v", p.Flow.Name, p.Flow.Match, p.Flow.Priority, p.Flow.Direction, sourceText(p.Source), got, want[i])
+		}
+	}
+	if t.Failed() {
+		for _, p := range placed {
+			t.Logf("%s: priority %d %v %s: %s %v", p.Flow.Name, p.Flow.Priority, p.Flow.Direction, p.Flow.Match, sourceText(p.Source), p.Rejected)
+		}
+		t.FailNow()
+	}
+	if err := b.e.RemoveFlows(t.Context(), names...); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// reaches says whether the kernel takes a frame to where both counters see it: packet
+// sockets send no header that is cut, and a tag that is cut is dropped before they look on.
+func reaches(f []byte) bool {
+	if len(f) < 14 || len(f) > 1514 {
+		return false
+	}
+	typ := uint16(f[12])<<8 | uint16(f[13])
+	return typ != 0x8100 && typ != 0x88a8 || len(f) >= 20
+}
+
+// pass sends each frame once.
+func (b *softBench) pass(t *testing.T, d flow.Direction, frames [][]byte) {
+	t.Helper()
+	end := b.wire.Far
+	if d == flow.Egress {
+		end = b.wire.Near
+	}
+	snd, err := end.NewSender([]lab.Stream{{Name: "all", Frames: frames}}, lab.SenderOptions{Stack: d == flow.Egress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snd.Close()
+	if err := snd.Run(t.Context(), uint64(len(frames))); err != nil {
+		t.Fatal(err)
+	}
+	if err := snd.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
