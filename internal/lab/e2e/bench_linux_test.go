@@ -28,11 +28,14 @@ type bench struct {
 // newBench launches the plugin; after a crash it is restarted after pause.
 func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 	t.Helper()
-	return newBenchOf(t, pause, dataplane.Config{Backend: "xdp", Flows: flows})
+	return newBenchOf(t, pause, func(string) (dataplane.Config, []string) {
+		return dataplane.Config{Backend: "xdp", Flows: flows}, nil
+	})
 }
 
-// newBenchOf is newBench with all that cfg says but instance and interfaces.
-func newBenchOf(t *testing.T, pause time.Duration, cfg dataplane.Config) *bench {
+// newBenchOf is newBench with all that configure says of the near end but instance and
+// interfaces, and with what it adds to the plugin's environment.
+func newBenchOf(t *testing.T, pause time.Duration, configure func(near string) (dataplane.Config, []string)) *bench {
 	t.Helper()
 	b := new(bench)
 	closed := func(what string, close func() error) {
@@ -57,9 +60,10 @@ func newBenchOf(t *testing.T, pause time.Duration, cfg dataplane.Config) *bench 
 		t.Fatal(err)
 	}
 	closed("the pair", pair.Close)
+	cfg, env := configure(pair.A.Name)
 	cfg.Instance, cfg.Interfaces = lab.Unique("e2e-"), []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}}
 	c, err := plugin.Launch(t.Context(), plugin.Options{
-		Path: binary(t, "flowtally-plugin"), Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Path: binary(t, "flowtally-plugin"), Config: cfg, Env: env, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		RestartMin: pause, RestartMax: pause,
 	})
 	if err != nil {

@@ -165,10 +165,12 @@ func copyInto(t *testing.T, root, from, to string) {
 func TestCountsWithoutLibibverbs(t *testing.T) {
 	needLab(t)
 	const frames = 20_000
-	b := newBenchOf(t, time.Second, dataplane.Config{
-		Backend: "auto",
-		Flows:   []flow.Flow{{Name: "dns", Match: match(t, "ipv4 udp dport 53")}},
-		RDMA:    dataplane.RDMAConfig{Library: "/nonexistent/libibverbs.so.1"},
+	b := newBenchOf(t, time.Second, func(string) (dataplane.Config, []string) {
+		return dataplane.Config{
+			Backend: "auto",
+			Flows:   []flow.Flow{{Name: "dns", Match: match(t, "ipv4 udp dport 53")}},
+			RDMA:    dataplane.RDMAConfig{Library: "/nonexistent/libibverbs.so.1"},
+		}, nil
 	})
 	_, err := b.client.AddFlows(t.Context(), flow.Flow{Name: "hw", Match: match(t, "ipv4 udp dport 53"), Backend: "rdma"})
 	if err == nil || !strings.Contains(err.Error(), "libibverbs") {
@@ -178,13 +180,7 @@ func TestCountsWithoutLibibverbs(t *testing.T) {
 	if err != nil || len(placed) != 1 || placed[0].Source.Backend != "xdp" {
 		t.Fatalf("placed %+v, %v", placed, err)
 	}
-	s, err := b.far.NewSender([]lab.Stream{{Name: "dns", Frames: [][]byte{
-		frame.Sized(90, eth, frame.IPv4{Src: frame.Addr("10.0.0.1"), Dst: frame.Addr("10.0.0.2")}, frame.UDP{Src: 4000, Dst: 53}),
-	}}}, lab.SenderOptions{Rate: 200_000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := dns(t, b, 200_000)
 	if err := s.Run(t.Context(), frames); err != nil {
 		t.Fatal(err)
 	}
@@ -194,4 +190,21 @@ func TestCountsWithoutLibibverbs(t *testing.T) {
 	if got, want := final(t, b, "dns"), s.Sent()[0]; got != want {
 		t.Errorf("counted %+v, sent %+v", got, want)
 	}
+}
+
+// dns sends questions from the far end.
+func dns(t *testing.T, b *bench, rate int) *lab.Sender {
+	t.Helper()
+	s, err := b.far.NewSender([]lab.Stream{{Name: "dns", Frames: [][]byte{
+		frame.Sized(90, eth, frame.IPv4{Src: frame.Addr("10.0.0.1"), Dst: frame.Addr("10.0.0.2")}, frame.UDP{Src: 4000, Dst: 53}),
+	}}}, lab.SenderOptions{Rate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the sender: %v", err)
+		}
+	})
+	return s
 }

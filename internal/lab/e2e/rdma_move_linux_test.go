@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// A device that is removed amid traffic, and comes back: what the mirror shows and what the
+// events of the plugin's process declare lost are together what was sent; with
+// rdma.audit nothing is lost.
+func TestDeviceRemovedInTraffic(t *testing.T) {
+	needLab(t)
+	need.Tool(t, "gcc")
+	for _, audit := range []bool{false, true} {
+		t.Run(fmt.Sprintf("audit %t", audit), func(t *testing.T) { removeInTraffic(t, audit) })
+	}
+}
+
+func removeInTraffic(t *testing.T, audit bool) {
+	libs := ibvtest.LibsIn(filepath.Join(filepath.Dir(binary(t, "flowtally-plugin")), "ibvtest"))
+	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	b := newBenchOf(t, time.Second, func(near string) (dataplane.Config, []string) {
+		return dataplane.Config{
+			Backend: "auto",
+			RDMA:    dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, Audit: audit},
+			Flows: []flow.Flow{
+				{Name: "dns", Match: match(t, "ipv4 udp dport 53")},
+				// No NIC matches it: XDP is attached all the time, and knows what the device saw.
+				{Name: "last-hop", Match: match(t, "ipv6 hoplimit 1")},
+			},
+		}, ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: near}}, Control: control.Path()}.Environ()
+	})
+	events, err := b.client.Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.awaitSource(t, "dns", "rdma:swnic0/devx")
+	s := dns(t, b, 50_000)
+	traffic, stop := context.WithCancel(t.Context())
+	defer stop()
+	sent := make(chan error, 1)
+	go func() { sent <- s.Run(traffic, 0) }()
+	pause := func() { time.Sleep(400 * time.Millisecond) }
+
+	pause()
+	if err := control.Remove("swnic0"); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitSource(t, "dns", "xdp:")
+	pause()
+	if err := control.Return("swnic0"); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitSource(t, "dns", "rdma:swnic0/devx")
+	pause()
+	stop()
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	got, want := final(t, b, "dns"), s.Sent()[0]
+	lacks, moves := declared(t, events, "dns")
+	t.Logf("sent %+v, counted %+v, declared lost %+v in %d moves", want, got, lacks, moves)
+	if moves != 2 {
+		t.Errorf("%d changes of source were told, want 2", moves)
+	}
+	if sum := (lab.Tally{Packets: got.Packets + lacks.Packets, Bytes: got.Bytes + lacks.Bytes}); sum != want || lacks.Unknown {
+		t.Errorf("counted %+v and declared %+v lost of %+v", got, lacks, want)
+	}
+	if audit && lacks != (dataplane.Uncounted{}) {
+		t.Errorf("with audit, %+v is lost", lacks)
+	}
+	if n := b.entry(t, "dns").Continuity.Discontinuities; n > 2 || audit && n > 0 {
+		t.Errorf("%d discontinuities", n)
+	}
+}
+
+// declared sums what the changes of a flow's source have cost, of the events that came.
+func declared(t *testing.T, events <-chan dataplane.Event, name string) (sum dataplane.Uncounted, moves int) {
+	t.Helper()
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				t.Fatal("the stream of events ended")
+			}
+			if ev.Kind == dataplane.SourceChanged && ev.Object == name {
+				moves++
+				sum.Packets += ev.Uncounted.Packets
+				sum.Bytes += ev.Uncounted.Bytes
+				sum.Unknown = sum.Unknown || ev.Uncounted.Unknown
+			}
+		case <-time.After(500 * time.Millisecond): // all that is to come has come
+			return sum, moves
+		}
+	}
+}
+
+// entry is what the mirror says of a flow.
+func (b *bench) entry(t *testing.T, name string) shm.Entry {
+	t.Helper()
+	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	h, err := r.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.Entry(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// awaitSource waits until the mirror shows that a flow is counted by what begins with prefix.
+func (b *bench) awaitSource(t *testing.T, name, prefix string) {
+	t.Helper()
+	var is string
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if is = b.entry(t, name).Source; strings.HasPrefix(is, prefix) {
+			return
+		}
+	}
+	t.Fatalf("%s is counted by %q, not by %s", name, is, prefix)
+}
