@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ type abiTarget struct {
 // for, the cross compiler for the other.
 func eachTarget(t *testing.T, test func(t *testing.T, cc abiTarget)) {
 	for _, cc := range []abiTarget{{"amd64", "x86_64-linux-gnu-gcc"}, {"arm64", "aarch64-linux-gnu-gcc"}} {
+		if cc.name == runtime.GOARCH {
+			cc.cc = "gcc"
+		}
 		t.Run(cc.name, func(t *testing.T) {
 			need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h")
 			need.Tool(t, cc.cc)

@@ -1,0 +1,180 @@
+//go:build cgo
+
+package ibv
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+)
+
+// everyDevXVerb uses all of DevX once, with a flow of that UDP port, and undoes it. The two
+// errors are the first of the doing and the first of the undoing.
+func everyDevXVerb(b *bench, port uint16) (doing, undoing error) {
+	undo := func(o interface{ Close() error }) {
+		if err := o.Close(); err != nil && undoing == nil {
+			undoing = err
+		}
+	}
+	dx, err := b.ctx.DevX()
+	if err != nil {
+		return err, nil
+	}
+	defer undo(dx)
+	counters, err := dx.AllocFlowCounters(2)
+	if err != nil {
+		return err, nil
+	}
+	defer undo(counters)
+	m, err := dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()})
+	if err != nil {
+		return err, nil
+	}
+	defer undo(m)
+	f, err := m.CreateFlow(udpPort(port), FlowActions{Counters: counters, Offset: 1, DefaultMiss: true})
+	if err != nil {
+		return err, nil
+	}
+	defer undo(f)
+	return counters.Query(make([]FlowCount, 2)), nil
+}
+
+// TestEveryDevXVerbFails in turn, and every firmware command: the error names what failed
+// and the device, is the errno, and nothing is left that would keep the context open.
+func TestEveryDevXVerbFails(t *testing.T) {
+	libs, wire := softLibs(t), newWire(t)
+	for i, c := range []struct {
+		fails  string
+		says   string // "" what fails
+		undoes bool
+	}{
+		{fails: "mlx5dv_open_device"},
+		{fails: "mlx5dv_devx_obj_create"},
+		{fails: "ALLOC_FLOW_COUNTER"},
+		{fails: "mlx5dv_create_flow_matcher"},
+		{fails: "__mlx5dv_create_flow", says: "mlx5dv_create_flow"},
+		{fails: "mlx5dv_devx_obj_query"},
+		{fails: "QUERY_FLOW_COUNTER"},
+		{fails: "ibv_destroy_flow", undoes: true},
+		{fails: "mlx5dv_destroy_flow_matcher", undoes: true},
+		{fails: "mlx5dv_devx_obj_destroy", undoes: true},
+	} {
+		t.Run(c.fails, func(t *testing.T) {
+			b := newLibrary(t, wire, libs.Verbs, "FAIL", c.fails+"=ENOMEM")
+			b.lib.opts.MLX5 = libs.MLX5
+			b.open()
+			doing, undoing := everyDevXVerb(b, uint16(i)) // a flow that was not destroyed is still there
+			got, other := doing, undoing
+			if c.undoes {
+				got, other = undoing, doing
+			}
+			says := c.says
+			if says == "" {
+				says = c.fails
+			}
+			var e *Error
+			if !errors.As(got, &e) || e.Errno != syscall.ENOMEM || e.Device != "swnic0" || !strings.Contains(e.Verb, says) {
+				t.Errorf("got %v, want ENOMEM of %s", got, says)
+			}
+			if other != nil {
+				t.Errorf("and %v", other)
+			}
+		})
+	}
+}
+
+// TestDevXWithoutCapabilities: a device that does not say how it allocates bulks still has
+// single counters.
+func TestDevXWithoutCapabilities(t *testing.T) {
+	b := newDevXBench(t, "FAIL", "QUERY_HCA_CAP=EINVAL")
+	if _, err := b.dx.AllocFlowCounters(2); !errors.Is(err, probe.ErrNotSupported) && !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("a bulk: %v", err)
+	}
+	counter := b.counts(1)
+	b.rule(0, MatchParam{}, MatchParam{}, FlowActions{Counters: counter, DefaultMiss: true})
+	f := b.udpTo(1)
+	b.send(f, repeats)
+	b.wantCounts(counter, times(repeats, f))
+}
+
+// TestDevXOldLibrary: before rdma-core 60 there is one way to make a flow, whose actions are
+// smaller; it counts in the first counter of an object.
+func TestDevXOldLibrary(t *testing.T) {
+	b := newDevXBench(t)
+	b.dx.m.(*cMLX5).t.create_flow_60 = nil // as ft_mlx5_load leaves it there
+	if b.dx.HasOffsets() {
+		t.Fatal("it has offsets")
+	}
+	counters := b.counts(2)
+	b.rule(0, udpPortMask(), udpPort(1), FlowActions{Counters: counters, DefaultMiss: true})
+	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
+	b.closes(m)
+	if _, err := m.CreateFlow(udpPort(2), FlowActions{Counters: counters, Offset: 1, DefaultMiss: true}); !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("an offset: %v", err)
+	}
+	_, before := b.calls(nil)
+	b.rule(1, udpPortMask(), udpPort(3), FlowActions{Drop: true})
+	if calls, _ := b.calls(before); calls["mlx5dv_create_flow"] != 1 || calls["__mlx5dv_create_flow"] != 0 {
+		t.Errorf("the flow was made by %v", calls)
+	}
+	f := b.udpTo(1)
+	b.send(f, repeats)
+	b.send(b.udpTo(3), repeats)
+	b.wantCounts(counters, times(repeats, f), FlowCount{})
+}
+
+// TestDevXDeviceGone: what was removed answers that it is gone, and all of it closes.
+func TestDevXDeviceGone(t *testing.T) {
+	control := must(ibvtest.NewControl(filepath.Join(t.TempDir(), "control")))(t)
+	defer control.Close()
+	libs := softLibs(t)
+	b := newLibrary(t, newWire(t), libs.Verbs, "CONTROL", control.Path())
+	b.lib.opts.MLX5 = libs.MLX5
+	b.check(b.wire.Near.NS.Do(func() (err error) { b.ctx, err = b.lib.Open("swnic0"); return err }))
+	dx := must(b.ctx.DevX())(t)
+	counters := must(dx.AllocFlowCounters(2))(t)
+	m := must(dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
+	f := must(m.CreateFlow(udpPort(1), FlowActions{Counters: counters, DefaultMiss: true}))(t)
+
+	b.check(control.Remove("swnic0"))
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if e := must(b.ctx.NextEvent(soon))(t); e.Type != EventDeviceFatal {
+		t.Fatalf("event %v", e.Type)
+	}
+	if err := counters.Query(make([]FlowCount, 2)); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("a query after the end: %v", err)
+	}
+	if _, err := m.CreateFlow(udpPort(2), FlowActions{DefaultMiss: true}); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("a flow after the end: %v", err)
+	}
+	for _, o := range []interface{ Close() error }{f, m, counters} {
+		if err := o.Close(); err != nil && !errors.Is(err, ErrDeviceGone) {
+			t.Errorf("closing after the end: %v", err)
+		}
+	}
+	b.check(dx.Close())
+	b.check(b.ctx.Close())
+
+	b.check(control.Return("swnic0"))
+	for { // and it is whole again
+		err := b.wire.Near.NS.Do(func() (err error) { b.ctx, err = b.lib.Open("swnic0"); return err })
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNoDevice) || soon.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.closes(b.ctx)
+	doing, undoing := everyDevXVerb(b, 1)
+	b.check(errors.Join(doing, undoing))
+}
