@@ -153,6 +153,11 @@ func (b *boot) run(t *testing.T, ctx context.Context) *Result {
 	m := Machine{Kernel: b.kernel, Image: b.image, Dir: filepath.Join(b.cache.Dir, "last-run", t.Name())}
 	res, err := m.Run(ctx, b.script)
 	if err != nil {
+		if res != nil {
+			for name, s := range res.Steps {
+				t.Logf("%s, until then:\n%s%s", name, s.Stdout, s.Stderr)
+			}
+		}
 		t.Fatal(err)
 	}
 	t.Logf("kernel %s: %v; console and events are in %s", res.Release, time.Since(start).Round(time.Millisecond), m.Dir)

@@ -8,13 +8,14 @@ import (
 )
 
 // TestLinux61 runs on the oldest kernel that is supported: what counts ingress, on its own
-// verifier. The flavour for clouds has all that this needs and is the smallest.
+// verifier. The flavour for clouds has all that this needs and is the smallest. It
+// is also a host without libibverbs.
 func TestLinux61(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	b := newBoot(t, ctx, "linux-image-cloud-amd64", "veth")
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "^(TestIngressAlone|TestDoctorBelow66)$")
+	b.tests(t, "guest", "./internal/lab/vm/guest", "^(TestIngressAlone|TestDoctorBelow66|TestWithoutLibibverbs)$")
 	b.tests(t, "xdp", "./xdp", "^(TestLoadCost|TestLoadCostOfAllLayers|TestManySegments|TestCounters|TestErrors|TestUnfinishedPins|TestCapacity)$")
 	b.tests(t, "engine", "./dataplane/engine", "^(TestXDPCountsWhatTheLinearMatcherNames|TestSentIsCounted|TestTheKernelCountsWhileNobodyPolls)$",
 		"FLOWTALLY_SETS=40")

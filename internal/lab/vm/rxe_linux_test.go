@@ -6,6 +6,8 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // rxeModules are a software RDMA device over any netdev, and what user space reaches it through.
@@ -18,7 +20,8 @@ var rxeModules = []string{
 var rdmaPackages = []string{"libibverbs1", "ibverbs-providers", "ibverbs-utils", "libnl-3-200", "libnl-route-3-200"}
 
 // TestRXE runs a real kernel RDMA stack: libibverbs and rdma_rxe of the distribution. rxe
-// has neither flows nor counters: everything that asks for them is told so, and XDP counts.
+// has neither flows nor counters: everything that asks for them is told so, and XDP counts,
+// in both directions.
 func TestRXE(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -26,12 +29,14 @@ func TestRXE(t *testing.T) {
 	b.rdmaCore(t, ctx)
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "^(TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE)$")
+	b.tests(t, "engine", "./dataplane/engine", "^TestXDPCountsWhatTheLinearMatcherNames$", "FLOWTALLY_SETS=20", need.Env+"=all")
 	res := b.run(t, ctx)
 	report(t, res, "guest")
+	report(t, res, "engine")
 }
 
-// rdmaCore packs the distribution's rdma-core as far as rxe needs it: the library, which
-// finds its providers by a directory of names, and two of its programs.
+// rdmaCore packs the distribution's rdma-core as far as rxe needs it: the libraries, of which
+// libibverbs finds its providers by a directory of names, and two programs.
 func (b *boot) rdmaCore(t *testing.T, ctx context.Context) {
 	t.Helper()
 	var dirs []string
@@ -49,8 +54,11 @@ func (b *boot) rdmaCore(t *testing.T, ctx context.Context) {
 	if err := b.image.Program(found[0], guest, b.roots...); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.image.Library("libibverbs.so.1", b.roots...); err != nil {
-		t.Fatal(err)
+	// libmlx5 too, which is asked about every device whether it offers DevX.
+	for _, name := range []string{"libibverbs.so.1", "libmlx5.so.1"} {
+		if err := b.image.Library(name, b.roots...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, name := range []string{"ibv_devinfo", "ibv_rc_pingpong"} {
 		b.program(t, filepath.Join(programs, "usr/bin", name))

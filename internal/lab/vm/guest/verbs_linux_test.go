@@ -243,6 +243,53 @@ func TestVerbsEvents(t *testing.T) {
 	}
 }
 
+// TestVerbsRemoval: rxe's driver cannot take a device from those who have it open. Its removal
+// waits for them, without an event; the device is off the list meanwhile. So whoever has no use for
+// such a device must not keep it open, and closing it lets it go.
+func TestVerbsRemoval(t *testing.T) {
+	newPair(t, "v0")
+	if err := netlink.RdmaLinkAdd("rxe0", "rxe", "v0"); err != nil {
+		t.Fatal(err)
+	}
+	lib, ctx := openRXE(t, "rxe0")
+	removed := make(chan error, 1)
+	go func() { removed <- netlink.RdmaLinkDel("rxe0") }()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		devices, err := lib.Devices()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(devices) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the list still has %+v", devices)
+		}
+	}
+	if _, err := ctx.QueryDevice(); err != nil {
+		t.Errorf("an open context: %v; want that it goes on", err)
+	}
+	if _, err := lib.Open("rxe0"); !errors.Is(err, ibv.ErrNoDevice) {
+		t.Errorf("opening it again: %v; want ErrNoDevice", err)
+	}
+	select {
+	case err := <-removed:
+		t.Errorf("it was removed (%v) while a context is open", err)
+	default:
+	}
+	if err := ctx.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-removed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("its removal still waits, and nobody has it open")
+	}
+}
+
 // TestPingpong: the stack underneath is whole, as rdma-core's own program sees it.
 func TestPingpong(t *testing.T) {
 	newPair(t, "v0")
