@@ -51,7 +51,7 @@ var flags = []string{
 // library is one file to build.
 type library struct {
 	output, soname string
-	version        string          // its version script
+	version        string            // its version script
 	includes       func(string) bool // which C files
 	defines        []string
 }

@@ -1,0 +1,194 @@
+package ibvtest_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// libraries builds them once per run and set of flags.
+var built struct {
+	sync.Mutex
+	libs map[string]ibvtest.Libs
+}
+
+func libraries(t testing.TB, name string, flags ...string) ibvtest.Libs {
+	t.Helper()
+	need.Tool(t, "gcc")
+	built.Lock()
+	defer built.Unlock()
+	if libs, ok := built.libs[name]; ok {
+		return libs
+	}
+	libs, err := ibvtest.Build(filepath.Join(workDir, "libs-"+name), flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if built.libs == nil {
+		built.libs = make(map[string]ibvtest.Libs)
+	}
+	built.libs[name] = libs
+	return libs
+}
+
+// verbsEnv is what the case needs of the library's environment.
+func verbsEnv(name string) ibvtest.Env {
+	e := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "v0"}, {Name: "swnic9", Netdev: "v9"}, {Name: "swnic1", Netdev: "v1"}}}
+	switch name {
+	case "faults":
+		e.Fail = []ibvtest.Fault{
+			{Verb: "ibv_alloc_pd", Errno: "ENOMEM", From: 2, To: 3},
+			{Device: "swnic1", Verb: "ibv_query_device", Errno: "EIO"},
+		}
+		e.Delay = []ibvtest.Delay{{Verb: "ibv_query_device", Time: 20 * time.Millisecond}}
+	case "without":
+		e.Without = []string{"counters", "dont_trap", "egress", "comp_cntr", "swnic1/flows", "swnic1/raw"}
+	}
+	return e
+}
+
+// TestVerbs runs the self-test, which is compiled and linked by the distribution's own
+// headers and library, over each build, and over one under the address sanitizer.
+func TestVerbs(t *testing.T) {
+	need.Netns(t)
+	need.Cap(t, "net_raw")
+	need.Header(t, "infiniband/verbs.h")
+	sources, err := filepath.Glob("testdata/verbs/*.c")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(sources, err)
+	}
+	sources = append(sources, "-libverbs")
+	program := compile(t, "verbs-selftest", sources, "-D_GNU_SOURCE", "-O1")
+	plain := libraries(t, "strict", "-Werror")
+	sanitize := []string{"-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"}
+	for _, run := range []struct{ name, program, library string }{
+		{"65", program, plain.Verbs},
+		{"44", program, plain.Verbs44},
+		{"sanitized", compile(t, "verbs-selftest-sanitized", sources, append(sanitize, "-D_GNU_SOURCE")...), sanitizedVerbs(t, sanitize)},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			out, err := exec.Command(run.program).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases := strings.Fields(string(out))
+			if len(cases) < 15 {
+				t.Fatalf("only the cases %q", cases)
+			}
+			absent := map[bool]string{false: "comp_cntr_absent", true: "comp_cntr"}[run.name == "44"]
+			for _, name := range cases {
+				if name == absent {
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					verbsCase(t, run.program, run.library, name)
+				})
+			}
+		})
+	}
+}
+
+// sanitizedVerbs is the newer build of libibverbs with those flags.
+func sanitizedVerbs(t *testing.T, flags []string) string {
+	t.Helper()
+	var sources []string
+	for _, pattern := range []string{"src/verbs_*.c", "src/nic*.c"} {
+		some, err := filepath.Glob(pattern)
+		if err != nil || len(some) == 0 {
+			t.Fatal(pattern, some, err)
+		}
+		sources = append(sources, some...)
+	}
+	if err := os.MkdirAll(filepath.Join(workDir, "sanitized"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return compile(t, "sanitized/libibverbs.so.1", sources, append(flags, "-shared", "-fPIC", "-fvisibility=hidden",
+		"-Wl,-soname,libibverbs.so.1", "-Wl,--version-script=src/verbs.map")...)
+}
+
+func verbsCase(t *testing.T, program, library, name string) {
+	ns, err := lab.NewNetns("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	pair, err := lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	control, err := ibvtest.NewControl(filepath.Join(dir, "control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	e := verbsEnv(name)
+	e.Control = control.Path()
+	e.Statistics = filepath.Join(dir, "calls")
+	cmd := exec.Command(program, name)
+	cmd.Env = slices.Concat(os.Environ(), e.Environ(), []string{"LD_LIBRARY_PATH=" + filepath.Dir(library), "TMPDIR=" + dir})
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	var out strings.Builder
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		switch lines.Text() {
+		case "delete":
+			err = pair.Close()
+		case "make":
+			pair, err = lab.NewPair(ns, ns, "v0", "v1", lab.PairOptions{})
+		default:
+			fmt.Fprintln(&out, lines.Text())
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		io.WriteString(stdin, "\n")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s%s", err, out.String(), stderr.String())
+	}
+	if name == "comp_cntr_absent" { // calls no verb
+		return
+	}
+	calls, err := ibvtest.ReadStatistics(e.Statistics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls["ibv_get_device_list"] == 0 {
+		t.Errorf("calls of ibv_get_device_list are not counted: %v", calls)
+	}
+	if name == "order" && (calls["ibv_create_flow"] != 1 || calls["ibv_destroy_counters"] != 2 || calls["ibv_attach_counters_point_flow"] != 2) {
+		t.Errorf("calls are %v, want one flow, two attaches and two attempts at the counters' end", calls)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "flowtally-ibvtest.*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("the library left %q behind (%v)", left, err)
+	}
+}
