@@ -170,10 +170,12 @@ func nicSources(t testing.TB) []string {
 // sanitized are gcc's flags for a build that ends at the first bad access.
 var sanitized = []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
 
-// startNIC runs the driver in a namespace, or in this one when ns is nil.
-func startNIC(t testing.TB, program string, ns *lab.Netns) *nicDriver {
+// startNIC runs a driver in a namespace, or in this one when ns is nil, with more in
+// its environment.
+func startNIC(t testing.TB, program string, ns *lab.Netns, env ...string) *nicDriver {
 	t.Helper()
 	d := &nicDriver{t: t, cmd: exec.Command(program)}
+	d.cmd.Env = append(os.Environ(), env...)
 	in, err := d.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
