@@ -49,7 +49,7 @@ test-cross: ## compile everything, tests included, for what else is supported
 
 test-race: ## the race detector over the packages that share memory between goroutines
 	@.ci/need cc
-	$(GO) test -race -short -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./plugin/... ./internal/bench
+	$(GO) test -race -short -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
 
 test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./internal/lab/...
