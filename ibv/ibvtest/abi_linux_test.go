@@ -1,0 +1,233 @@
+package ibvtest_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+var (
+	abiStruct = regexp.MustCompile(`(?ms)^(?:struct|union) (ibv_\w+) \{\n(.*?)^\};`)
+	abiInner  = regexp.MustCompile(`(?s)(?:struct|union) \{\n(.*?)\} (\w+);`)
+	abiEnum   = regexp.MustCompile(`\b(IBV_[A-Z0-9_]+)\b`)
+	abiField  = regexp.MustCompile(`(\w+)(?:\[\w+\])?$`)
+	abiCall   = regexp.MustCompile(`\(\*(\w+)\)\(`)
+	comment   = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	// What rdma-core has since 65: checked where the headers are that new.
+	abiNew = regexp.MustCompile(`COMP_CNTR|comp_cntr`)
+)
+
+// expressions are the C expressions that both headers must give one value: every size,
+// offset and constant that ours declare.
+func expressions(t *testing.T, skip *regexp.Regexp) []string {
+	t.Helper()
+	var all []string
+	for _, name := range []string{"verbs_abi.h", "verbs_flow_abi.h"} {
+		data, err := os.ReadFile(filepath.Join("src", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := comment.ReplaceAllString(string(data), "")
+		for _, c := range abiEnum.FindAllString(text, -1) {
+			all = append(all, c)
+		}
+		for _, m := range abiStruct.FindAllStringSubmatch(text, -1) {
+			kind := "struct " + m[1]
+			if m[1] == "ibv_gid" {
+				kind = "union " + m[1]
+			}
+			all = append(all, "sizeof("+kind+")")
+			body := m[2]
+			for _, in := range abiInner.FindAllStringSubmatch(body, -1) {
+				all = append(all, offsets(kind, in[2]+".", in[1])...)
+			}
+			all = append(all, offsets(kind, "", abiInner.ReplaceAllString(body, "int $2;\n"))...)
+		}
+	}
+	all = slices.DeleteFunc(all, func(s string) bool {
+		return skip != nil && skip.MatchString(s) ||
+			strings.Contains(s, "_compat") || // slots that nothing calls, grouped in ours
+			strings.Contains(s, "element.object") || // ours for the union's pointers
+			strings.Contains(s, "odp_caps.") // one level less in ours
+	})
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func offsets(kind, prefix, body string) []string {
+	var all []string
+	for _, declaration := range strings.Split(body, ";") {
+		if m := abiCall.FindStringSubmatch(declaration); m != nil {
+			all = append(all, fmt.Sprintf("offsetof(%s, %s%s)", kind, prefix, m[1]))
+			continue
+		}
+		for _, d := range strings.Split(declaration, ",") {
+			if m := abiField.FindStringSubmatch(strings.TrimSpace(d)); m != nil {
+				all = append(all, fmt.Sprintf("offsetof(%s, %s%s)", kind, prefix, m[1]))
+			}
+		}
+	}
+	return all
+}
+
+// slots are the members of struct verbs_context, which grows at its head: their
+// distances from its end are what programs rely on (sz).
+var slots = []string{"query_port", "read_counters", "attach_counters_point_flow", "create_counters", "destroy_counters",
+	"create_cq_ex", "priv", "query_device_ex", "ibv_destroy_flow", "ibv_create_flow", "create_qp_ex", "close_xrcd", "sz", "context"}
+
+// values compiles the expressions for one architecture with one header and reads them out
+// of the object file, so that nothing has to run.
+func values(t *testing.T, cc, include string, exprs []string) ([]uint64, error) {
+	t.Helper()
+	var src bytes.Buffer
+	fmt.Fprintf(&src, "#include <stddef.h>\n#include <stdint.h>\n%s\n", include)
+	fmt.Fprintf(&src, "__attribute__((section(\"abi\"))) const uint64_t table[] = {\n")
+	for _, e := range exprs {
+		fmt.Fprintf(&src, "(uint64_t)(int64_t)(%s),\n", e)
+	}
+	fmt.Fprintf(&src, "};\n")
+	object := filepath.Join(t.TempDir(), "abi.o")
+	cmd := exec.Command(cc, "-std=gnu11", "-Wno-all", "-Isrc", "-c", "-x", "c", "-", "-o", object)
+	cmd.Stdin = &src
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", cc, err, out)
+	}
+	f, err := elf.Open(object)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := f.Section("abi").Data()
+	if err != nil {
+		return nil, err
+	}
+	v := make([]uint64, len(exprs))
+	for i := range v {
+		v[i] = f.ByteOrder.Uint64(data[8*i:])
+	}
+	return v, nil
+}
+
+// TestABI compares every size, offset and constant of our declarations with the
+// distribution's headers, on both architectures.
+func TestABI(t *testing.T) {
+	need.Header(t, "infiniband/verbs.h")
+	theirs, err := filepath.Abs("/usr/include/infiniband/verbs.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := os.ReadFile(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var skip *regexp.Regexp
+	if !bytes.Contains(header, []byte("IBV_COMP_CNTR_TYPE_WRS")) {
+		skip = abiNew
+	}
+	exprs := expressions(t, skip)
+	if len(exprs) < 300 {
+		t.Fatalf("only %d expressions were found in the headers", len(exprs))
+	}
+	for _, s := range slots {
+		exprs = append(exprs, "sizeof(struct verbs_context) - offsetof(struct verbs_context, "+s+")")
+	}
+	for _, cc := range []string{"gcc", "aarch64-linux-gnu-gcc"} {
+		t.Run(cc, func(t *testing.T) {
+			need.Tool(t, cc)
+			want, err := values(t, cc, `#include "`+theirs+`"`, exprs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, version := range []string{"44", "65"} {
+				got, err := values(t, cc, "#define IBVTEST_RDMA_CORE "+version+"\n#include \"verbs_flow_abi.h\"", exprs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, e := range exprs {
+					if got[i] != want[i] {
+						t.Errorf("rdma-core %s: %s is %d, in %s %d", version, e, int64(got[i]), theirs, int64(want[i]))
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestVersions holds each build to its symbol versions, and each symbol to the version that
+// it has in the distribution's library.
+func TestVersions(t *testing.T) {
+	libs := libraries(t, "strict", "-Werror")
+	for _, tt := range []struct {
+		path    string
+		last    int
+		symbols int
+	}{{libs.Verbs, 18, 41}, {libs.Verbs44, 14, 31}} {
+		have := versions(t, tt.path)
+		if len(have) != tt.symbols {
+			t.Errorf("%s has %d symbols, want %d: %v", tt.path, len(have), tt.symbols, have)
+		}
+		f, err := elf.Open(tt.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defined, err := f.DynamicVersions()
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, v := range defined {
+			if strings.HasPrefix(v.Name, "IBVERBS_") {
+				names = append(names, v.Name)
+			}
+		}
+		want := []string{"IBVERBS_1.0", "IBVERBS_1.1"}
+		for i := 5; i <= tt.last; i++ {
+			want = append(want, fmt.Sprintf("IBVERBS_1.%d", i))
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s defines %q, want %q", tt.path, names, want)
+		}
+	}
+	need.Header(t, "infiniband/verbs.h") // its package brings the library
+	found, err := filepath.Glob("/usr/lib/*/libibverbs.so.1")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("the distribution's libibverbs.so.1: %q, %v", found, err)
+	}
+	theirs := versions(t, found[0])
+	for name, version := range versions(t, libs.Verbs44) {
+		if version != "IBVTEST_PRIVATE_1" && theirs[name] != version {
+			t.Errorf("%s@%s is %q in %s", name, version, theirs[name], found[0])
+		}
+	}
+}
+
+// versions are the functions that a library exports, with their default versions.
+func versions(t *testing.T, path string) map[string]string {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make(map[string]string)
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && !s.VersionIndex.IsHidden() {
+			m[s.Name] = s.Version
+		}
+	}
+	return m
+}
