@@ -25,6 +25,7 @@ type softBench struct {
 	*softNIC
 	control *ibvtest.Control
 	device  string
+	sent    Pair // by tryOnce
 	e       *Engine
 	events  <-chan dataplane.Event
 }

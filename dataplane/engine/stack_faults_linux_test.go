@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// tryOnce runs the instance as it is configured, sends, and answers where the flow "web" is
+// placed. It fails unless every packet is counted: the total goes on from one call to
+// the next, whatever counted before.
+func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
+	t.Helper()
+	b.device = lab.Unique("swnic")
+	b.env.Devices[0].Name = b.device
+	b.run(t)
+	defer b.e.Close()
+	frames := make([][]byte, 512)
+	for i := range frames {
+		frames[i] = udpTo(1001, 60+i)
+	}
+	b.pass(t, flow.Ingress, frames)
+	time.Sleep(5 * time.Millisecond)
+	b.sent = add(b.sent, Pair{Packets: 512, Bytes: 512*60 + 511*512/2})
+	if got := b.total(t, "web"); got != b.sent {
+		t.Errorf("counted %+v, want %+v", got, b.sent)
+	}
+	placed, err := b.e.Placements(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return placed[0]
+}
+
+// refusedBy is the reason that a placement keeps of a backend.
+func refusedBy(p dataplane.Placement, backend string) string {
+	for _, r := range p.Rejected {
+		if r.Backend == backend {
+			return r.Reason
+		}
+	}
+	return ""
+}
+
+func webFlow(t *testing.T) flow.Flow {
+	return flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001")}
+}
+
+// A host without libibverbs, with the distribution's and no device, with one whose
+// libibverbs is older: counting goes on in XDP, and the reason is kept where there is one.
+func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
+	b := newSoftBench(t, webFlow(t))
+	soft := b.cfg.RDMA
+	old, err := buildSoft()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		rdma    dataplane.RDMAConfig
+		without []string
+		backend string
+		reason  string
+	}{
+		{"no libibverbs", dataplane.RDMAConfig{Library: "/nonexistent/libibverbs.so.1"}, nil, "xdp", "libibverbs"},
+		{"the loader's libibverbs", dataplane.RDMAConfig{}, nil, "xdp", "rdma"},
+		{"rdma-core 44 with a device", dataplane.RDMAConfig{Library: old.Verbs44, MLX5: old.MLX5}, nil, "rdma", ""},
+		{"no libmlx5", dataplane.RDMAConfig{Library: soft.Library, MLX5: "/nonexistent/libmlx5.so.1"}, nil, "rdma", ""},
+		{"a device without flows", soft, []string{"flows", "devx"}, "xdp", "flow"},
+		{"a device without counters", soft, []string{"counters", "devx"}, "xdp", "counter"},
+		{"a device that would steal", soft, []string{"dont_trap", "devx"}, "xdp", "taking the packets away"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.cfg.RDMA, b.env.Without = c.rdma, c.without
+			p := b.tryOnce(t)
+			if reason := refusedBy(p, "rdma"); p.Source.Backend != c.backend || (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
+				t.Errorf("counted by %s, rdma's reason is %q; want %s, and one that names %q", p.Source.Backend, reason, c.backend, c.reason)
+			}
+			if c.backend == "rdma" {
+				return
+			}
+			// Alone, rdma does not fall back: the same is an error.
+			b.cfg.Backend = "rdma"
+			defer func() { b.cfg.Backend = "" }()
+			err := b.wire.Near.NS.Do(func() error {
+				e, err := New(t.Context(), b.cfg, Options{})
+				if err == nil {
+					err = fmt.Errorf("it started: %w", e.Close())
+				}
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), c.reason) {
+				t.Errorf("rdma alone: %v", err)
+			}
+		})
+	}
+}
+
+// Every verb that counting calls fails, one in each run. What hardware cannot count is counted in XDP,
+// which says why, or the verb is one that counting can do without.
+func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
+	for _, road := range []struct {
+		name    string
+		without []string
+	}{{"devx", nil}, {"verbs", []string{"devx"}}} {
+		t.Run(road.name, func(t *testing.T) {
+			b := newSoftBench(t, webFlow(t))
+			b.env.Without = road.without
+			if p := b.tryOnce(t); p.Source.Backend != "rdma" {
+				t.Fatalf("counted by %s: %v", p.Source.Backend, p.Rejected)
+			}
+			called, err := ibvtest.ReadStatistics(b.env.Statistics)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inXDP := 0
+			for _, verb := range slices.Sorted(maps.Keys(called)) {
+				if strings.ToUpper(verb) == verb {
+					continue // a command of firmware: verbs of its own carry it
+				}
+				b.env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO"}}
+				p := b.tryOnce(t)
+				reason := refusedBy(p, "rdma")
+				t.Logf("%s fails: counted by %s %s", verb, sourceText(p.Source), reason)
+				if (p.Source.Backend == "xdp") != (reason != "") {
+					t.Errorf("%s: counted by %s, rdma's reason is %q", verb, p.Source.Backend, reason)
+				}
+				if p.Source.Backend == "xdp" {
+					inXDP++
+				}
+			}
+			if len(called) < 8 || inXDP < 4 {
+				t.Errorf("%d verbs were called, %d of them matter", len(called), inXDP)
+			}
+		})
+	}
+}
