@@ -9,6 +9,10 @@ package ibv
 /*
 #cgo CFLAGS: -std=gnu11 -Wall -Wextra
 #cgo LDFLAGS: -ldl
+#cgo noescape ft_poll_cq
+#cgo nocallback ft_poll_cq
+#cgo noescape ft_read_counters
+#cgo nocallback ft_read_counters
 #include <stdlib.h>
 #include "verbs_linux.h"
 */

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
 // everyVerb does with a device all that this package can, in one row, and unmakes all of it
@@ -82,6 +84,16 @@ func everyVerb(b *bench) (doing error, undoing []error) {
 	return
 }
 
+// descriptors counts what the process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
 // TestEveryVerbFails in turn, with errnos that mean something to us and one that does not: the
 // error names the verb and the device and is that errno; nothing crashes, hangs or is left open.
 func TestEveryVerbFails(t *testing.T) {
@@ -99,8 +111,15 @@ func TestEveryVerbFails(t *testing.T) {
 				if destroys && errno == syscall.EBUSY {
 					times = "@1-1"
 				}
+				before := descriptors(t)
 				b := newLibrary(t, wire, libs.Verbs, "FAIL", fmt.Sprintf("%s=%d%s", verb, int(errno), times))
 				doing, undoing := everyVerb(b)
+				if !destroys || errno == syscall.EBUSY { // else the library keeps what it could not destroy
+					b.check(b.lib.Close())
+					if after := descriptors(t); after > before {
+						t.Errorf("%d descriptors are open, %d were before", after, before)
+					}
+				}
 				err := doing
 				if destroys {
 					if doing != nil {
@@ -131,24 +150,14 @@ func TestEveryVerbFails(t *testing.T) {
 // TestDeviceGone: the event comes, every verb answers that the device is gone, all of it closes,
 // and when it is back it opens again.
 func TestDeviceGone(t *testing.T) {
-	fifo := t.TempDir() + "/control"
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b := newLibrary(t, newWire(t), softLibs(t).Verbs, "CONTROL", fifo)
+	control := must(ibvtest.NewControl(t.TempDir() + "/control"))(t)
+	defer control.Close()
+	b := newLibrary(t, newWire(t), softLibs(t).Verbs, "CONTROL", control.Path())
 	open := func() (ctx *Context, err error) {
 		err = b.wire.Near.NS.Do(func() (err error) { ctx, err = b.lib.Open("swnic0"); return err })
 		return ctx, err
 	}
 	ctx := must(open())(t)
-	say := func(line string) {
-		t.Helper()
-		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-		b.check(err)
-		defer f.Close()
-		_, err = fmt.Fprintln(f, line)
-		b.check(err)
-	}
 	next := func(want EventType) AsyncEvent {
 		t.Helper()
 		soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -160,11 +169,11 @@ func TestDeviceGone(t *testing.T) {
 		}
 		return e
 	}
-	say("port_down swnic0")
+	b.check(control.PortDown("swnic0"))
 	if e := next(EventPortErr); e.Port != 1 {
 		t.Errorf("of port %d", e.Port)
 	}
-	say("port_up swnic0")
+	b.check(control.PortUp("swnic0"))
 	next(EventPortActive)
 
 	pd := must(ctx.AllocPD())(t)
@@ -175,7 +184,7 @@ func TestDeviceGone(t *testing.T) {
 		b.check(n.Attach(a))
 	}
 	f := must(qp.CreateFlow(FlowAttr{Port: 1, Flags: FlowDontTrap, Specs: []Spec{b.toUs(), CountSpec{Counters: n}}}))(t)
-	say("remove swnic0")
+	b.check(control.Remove("swnic0"))
 	next(EventDeviceFatal)
 	if err := n.Read(make([]uint64, 2), 0); !errors.Is(err, ErrDeviceGone) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("reading after the end: %v", err)
@@ -190,7 +199,7 @@ func TestDeviceGone(t *testing.T) {
 		}
 	}
 	b.check(ctx.Close())
-	say("return swnic0")
+	b.check(control.Return("swnic0"))
 	deadline := time.Now().Add(5 * time.Second)
 	for {
 		again, err := open()

@@ -1,10 +1,16 @@
+//go:build cgo
+
 package ibv
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // TestSystemLibrary opens the distribution's own: whatever it is, it is used or refused
@@ -12,18 +18,100 @@ import (
 func TestSystemLibrary(t *testing.T) {
 	lib, err := Load(Options{})
 	if errors.Is(err, probe.ErrNotSupported) {
-		t.Skip(err)
-	} else if err != nil {
+		need.Missing(t, "libibverbs", err.Error())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer lib.Close()
-	t.Log(lib.Path(), lib.Has("ibv_open_device"), lib.Has("ibv_create_comp_cntr"))
+	if !lib.Has("ibv_open_device") || lib.Has("ibv_nonsense") || !filepath.IsAbs(lib.Path()) {
+		t.Errorf("the library is %q, with ibv_open_device %v", lib.Path(), lib.Has("ibv_open_device"))
+	}
 	list, err := lib.Devices()
 	if err != nil && !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("the device list: %v", err)
 	}
-	t.Log(list, err)
+	t.Log(lib.Path(), list, err)
 	if _, err := lib.Open("nosuch0"); !errors.Is(err, ErrNoDevice) && !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("opening a device that is not there: %v", err)
+	}
+	if err := errors.Join(lib.Close(), lib.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := lib.Devices(); !errors.Is(err, ErrClosed) || lib.Has("ibv_open_device") || lib.Path() != "" {
+		t.Errorf("a closed library: %v", err)
+	}
+}
+
+// TestLoadRefuses what is no libibverbs, with the reason, and for root what others can write.
+func TestLoadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.so")
+	if err := os.WriteFile(text, []byte("no library\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "other.so")
+	if err := os.WriteFile(other, []byte("no library\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(other, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, path string
+		is         error
+		says       string
+	}{
+		{"absent", filepath.Join(dir, "absent.so"), probe.ErrNotSupported, "absent.so"},
+		{"no ELF", text, probe.ErrNotSupported, "text.so"},
+		{"another library", "/lib/x86_64-linux-gnu/libm.so.6", probe.ErrNotSupported, "ibv_get_device_list"},
+		{"relative", "libibverbs.so.1", nil, "must be absolute"},
+		{"writable by all", other, ErrUntrusted, "chmod go-w"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if errors.Is(c.is, ErrUntrusted) {
+				need.Root(t)
+			}
+			if _, err := os.Stat(c.path); c.name == "another library" && err != nil {
+				t.Skip(err)
+			}
+			lib, err := Load(Options{Library: c.path})
+			if err == nil {
+				lib.Close()
+				t.Fatal("it was loaded")
+			}
+			if c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %v with %q", err, c.is, c.says)
+			}
+			var u *probe.UnsupportedError
+			if errors.As(err, &u) && (u.Object != "libibverbs" || u.Fix == "") {
+				t.Errorf("%+v does not name the library, or no fix", u)
+			}
+		})
+	}
+}
+
+// TestSymbols: the completion counters came with IBVERBS_1.18; rdma-core 44 does
+// without, and everything else is the same.
+func TestSymbols(t *testing.T) {
+	libs := softLibs(t)
+	for path, want := range map[string]bool{libs.Verbs: true, libs.Verbs44: false} {
+		b := newLibrary(t, newWire(t), path)
+		if b.lib.Path() != path {
+			t.Errorf("asked for %s, got %s", path, b.lib.Path())
+		}
+		if got := b.lib.Has("ibv_create_comp_cntr"); got != want {
+			t.Errorf("%s has completion counters: %v", path, got)
+		}
+		b.open()
+		caps, err := b.ctx.QueryCompCntrCaps()
+		if want && (err != nil || caps.MaxValue == 0 || caps.MaxCounters == 0) {
+			t.Errorf("capabilities %+v, %v", caps, err)
+		}
+		if !want && !errors.Is(err, probe.ErrNotSupported) {
+			t.Errorf("without the symbol: %v", err)
+		}
+		b.check(b.ctx.Close())
+		b.check(b.lib.Close())
 	}
 }
