@@ -81,11 +81,11 @@ func newBoot(t *testing.T, ctx context.Context, meta string, modules ...string) 
 		t.Fatal(err)
 	}
 	b.cache = Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	name, err := b.cache.Newest(ctx, meta)
+	unpacked, err := b.cache.KernelOf(ctx, meta)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.kernel, err = OpenKernel(b.fetch(t, ctx, name)); err != nil {
+	if b.kernel, err = OpenKernel(unpacked); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := b.kernel.Modules(modules...)

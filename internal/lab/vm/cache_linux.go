@@ -40,15 +40,30 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "flowtally-vm"), nil
 }
 
-// Package returns the directory that the newest version of a package is
-// unpacked in, after fetching it where it is not there. What a package like
-// linux-image-amd64 stands for by depending on it is asked for by [Cache.Newest].
-// Where the archive cannot be asked, the version that is there stands.
+// Package returns the directory that the newest version of a package is unpacked in,
+// after fetching it where it is not there.
 func (c Cache) Package(ctx context.Context, name string) (string, error) {
-	log := c.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	return c.get(ctx, name, func() (string, error) { return name, nil })
+}
+
+// KernelOf does the same for the kernel that a metapackage depends on: for
+// "linux-image-6.12-amd64" the newest one of that line.
+func (c Cache) KernelOf(ctx context.Context, meta string) (string, error) {
+	return c.get(ctx, meta, func() (string, error) {
+		depends, err := field(ctx, meta, "Depends")
+		if err != nil {
+			return "", err
+		}
+		first, _, _ := strings.Cut(depends, ",")
+		name, _, _ := strings.Cut(strings.TrimSpace(first), " ")
+		return name, nil
+	})
+}
+
+// get fetches the package that resolve names, unless its newest version is there. A link
+// called key leads to what was got last: it stands where the archive does not answer,
+// and what it leaves for something newer is removed, so that the cache stays bounded.
+func (c Cache) get(ctx context.Context, key string, resolve func() (string, error)) (string, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache of packages: %w", err)
 	}
@@ -57,33 +72,60 @@ func (c Cache) Package(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	defer unlock()
+	link := filepath.Join(c.Dir, key)
+	last, _ := os.Readlink(link) // "" is none
+	dir, err := c.newest(ctx, resolve)
+	if err != nil && os.Geteuid() == 0 {
+		// A machine that was just made has no lists, and what old lists name the archive may have dropped.
+		if _, err = run(ctx, c.Dir, "apt-get", "-q", "update"); err == nil {
+			dir, err = c.newest(ctx, resolve)
+		}
+	}
+	if err != nil {
+		held := filepath.Join(c.Dir, last)
+		if _, missing := os.Stat(held); last == "" || missing != nil {
+			return "", fmt.Errorf("getting package %s (does `apt-get update` help?): %w", key, err)
+		}
+		c.log().Warn("the archive does not answer: using what is cached", "package", last, "reason", err)
+		return held, nil
+	}
+	if filepath.Base(dir) == last {
+		return dir, nil
+	}
+	next := link + ".next"
+	os.Remove(next) // of a process that was killed between these two
+	if err := errors.Join(os.Symlink(filepath.Base(dir), next), os.Rename(next, link)); err != nil {
+		return "", fmt.Errorf("getting package %s: %w", key, err)
+	}
+	if last != "" {
+		err = os.RemoveAll(filepath.Join(c.Dir, last))
+	}
+	return dir, err
+}
+
+// newest is where the newest version is unpacked, which it fetches when it is not there.
+func (c Cache) newest(ctx context.Context, resolve func() (string, error)) (string, error) {
+	name, err := resolve()
+	if err != nil {
+		return "", err
+	}
 	version, err := field(ctx, name, "Version")
 	if err != nil {
-		if held, _ := filepath.Glob(filepath.Join(c.Dir, name+"_*")); len(held) == 1 {
-			log.Warn("the archive does not answer: using what is cached", "package", held[0], "reason", err)
-			return held[0], nil
-		}
 		return "", err
 	}
 	dir := filepath.Join(c.Dir, name+"_"+version)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	log.Info("fetching", "package", name, "version", version, "cache", c.Dir)
-	if err := c.fetch(ctx, name, version, dir); err != nil {
-		return "", fmt.Errorf("fetching package %s %s: %w", name, version, err)
+	c.log().Info("fetching", "package", name, "version", version, "cache", c.Dir)
+	return dir, c.fetch(ctx, name, version, dir)
+}
+
+func (c Cache) log() *slog.Logger {
+	if c.Log == nil {
+		return slog.New(slog.DiscardHandler)
 	}
-	// Older versions, which nobody asks for any more: the cache stays bounded.
-	held, err := filepath.Glob(filepath.Join(c.Dir, name+"_*"))
-	if err != nil {
-		return "", err
-	}
-	for _, h := range held {
-		if h != dir {
-			err = errors.Join(err, os.RemoveAll(h))
-		}
-	}
-	return dir, err
+	return c.Log
 }
 
 // fetch unpacks beside dir and renames: a directory that is there is complete.
@@ -93,7 +135,7 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	// apt-get downloads as a user of its own, who must be able to reach it.
+	// apt-get downloads as a user of its own, who must be able to write here.
 	if err := os.Chmod(tmp, 0o777); err != nil {
 		return err
 	}
@@ -101,8 +143,11 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 		return err
 	}
 	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return fmt.Errorf("apt-get left %d packages in %s: %w", len(debs), tmp, err)
+	if err != nil {
+		return err
+	}
+	if len(debs) != 1 {
+		return fmt.Errorf("fetching %s=%s: apt-get left %d packages, want one", name, version, len(debs))
 	}
 	out := filepath.Join(tmp, "unpacked")
 	if _, err := run(ctx, tmp, "dpkg-deb", "-x", debs[0], out); err != nil {
@@ -111,48 +156,18 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 	return os.Rename(out, dir)
 }
 
-// Newest is the package that a metapackage depends on: for
-// "linux-image-6.12-amd64" the newest kernel of that line.
-func (c Cache) Newest(ctx context.Context, meta string) (string, error) {
-	depends, err := field(ctx, meta, "Depends")
-	if err == nil {
-		first, _, _ := strings.Cut(depends, ",")
-		name, _, _ := strings.Cut(strings.TrimSpace(first), " ")
-		return name, nil
-	}
-	// linux-image-6.12-amd64 stands for linux-image-6.12.117+deb12-amd64.
-	prefix, flavour, _ := strings.Cut(strings.TrimPrefix(meta, "linux-image-"), "-")
-	held, _ := filepath.Glob(filepath.Join(c.Dir, "linux-image-"+prefix+"*-"+flavour+"_*"))
-	if len(held) != 1 {
-		return "", err
-	}
-	name, _, _ := strings.Cut(filepath.Base(held[0]), "_")
-	return name, nil
-}
-
-// field of what apt-cache knows of the candidate version. Where it knows nothing
-// and this process may, the lists are fetched: a machine that was just made has none.
+// field of what apt-cache knows of the version that would be installed.
 func field(ctx context.Context, name, field string) (string, error) {
-	show := func() (string, error) {
-		out, err := run(ctx, "", "apt-cache", "show", "--no-all-versions", name)
-		if err != nil {
-			return "", fmt.Errorf("asking the archive for %s (does `apt-get update` help?): %w", name, err)
-		}
-		for line := range strings.Lines(string(out)) {
-			if v, ok := strings.CutPrefix(line, field+": "); ok {
-				return strings.TrimSpace(v), nil
-			}
-		}
-		return "", fmt.Errorf("asking the archive for %s: no field %s", name, field)
-	}
-	value, err := show()
-	if err == nil || os.Geteuid() != 0 {
-		return value, err
-	}
-	if _, err := run(ctx, "", "apt-get", "-q", "update"); err != nil {
+	out, err := run(ctx, "", "apt-cache", "show", "--no-all-versions", name)
+	if err != nil {
 		return "", err
 	}
-	return show()
+	for line := range strings.Lines(string(out)) {
+		if v, ok := strings.CutPrefix(line, field+": "); ok {
+			return strings.TrimSpace(v), nil
+		}
+	}
+	return "", fmt.Errorf("asking apt-cache for %s: no field %s", name, field)
 }
 
 // run returns the output of a program, and its complaints in the error.

@@ -1,0 +1,133 @@
+package vm
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// archive stands in for apt: programs on PATH that answer from files of a directory and note
+// in "calls" what they were asked. "version" and "abi" are what the lists say; a file
+// "down" makes every fetch fail, "stale" does until the lists are updated.
+func archive(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"apt-cache": `shift 2
+case $1 in
+meta) echo "Package: meta"; echo "Version: 1"; echo "Depends: kernel-$(cat abi) (= 1), other" ;;
+lib | kernel-*) echo "Package: $1"; echo "Version: $(cat version)" ;;
+*) echo "E: No packages found" >&2; exit 100 ;;
+esac`,
+		"apt-get": `if [ "$2" = update ]; then echo update >>calls; rm -f stale; exit 0; fi
+echo "download $3" >>calls
+if [ -e down ] || [ -e stale ]; then echo "E: 404 Not Found" >&2; exit 100; fi
+echo "$3" >"$CALLER/$(echo "$3" | tr = _)_amd64.deb"`,
+		"dpkg-deb": `mkdir "$3" && cp "$2" "$3/content"`,
+	} {
+		text := "#!/bin/sh\nexport CALLER=$PWD\ncd '" + dir + "'\n" + script + "\n"
+		if name == "dpkg-deb" {
+			text = "#!/bin/sh\n" + script + "\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	say(t, dir, "version", "1.0")
+	say(t, dir, "abi", "5")
+	return dir
+}
+
+func say(t *testing.T, dir, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// calls since the last time.
+func calls(t *testing.T, dir string) []string {
+	t.Helper()
+	path := filepath.Join(dir, "calls")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	os.Remove(path)
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+func TestCache(t *testing.T) {
+	apt := archive(t)
+	c := Cache{Dir: filepath.Join(t.TempDir(), "cache")}
+	updates := []string{"update"} // by root alone
+	if os.Geteuid() != 0 {
+		updates = nil
+	}
+	// got asks for a package, and says what is in its directory.
+	got := func(get func() (string, error)) string {
+		t.Helper()
+		dir, err := get()
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		data, err := os.ReadFile(filepath.Join(dir, "content"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	lib := func() (string, error) { return c.Package(t.Context(), "lib") }
+	kernel := func() (string, error) { return c.KernelOf(t.Context(), "meta") }
+	for _, step := range []struct {
+		name  string
+		set   func()
+		get   func() (string, error)
+		want  string
+		calls []string
+	}{
+		{"cold", func() {}, lib, "lib=1.0", []string{"download lib=1.0"}},
+		{"warm", func() {}, lib, "lib=1.0", nil},
+		{"a metapackage", func() {}, kernel, "kernel-5=1.0", []string{"download kernel-5=1.0"}},
+		{"a newer one", func() { say(t, apt, "abi", "6") }, kernel, "kernel-6=1.0", []string{"download kernel-6=1.0"}},
+		{"a newer version", func() { say(t, apt, "version", "1.1") }, lib, "lib=1.1", []string{"download lib=1.1"}},
+		{
+			"an archive that is down", func() { say(t, apt, "version", "1.2"); say(t, apt, "down", "") }, lib,
+			"lib=1.1", slices.Concat([]string{"download lib=1.2"}, updates, []string{"download lib=1.2"}[:len(updates)]),
+		},
+	} {
+		step.set()
+		if g := got(step.get); g != step.want {
+			t.Errorf("%s: got %q, want %q", step.name, g, step.want)
+		}
+		if asked := calls(t, apt); !slices.Equal(asked, step.calls) {
+			t.Errorf("%s: asked %q, want %q", step.name, asked, step.calls)
+		}
+	}
+	if g := got(func() (string, error) { return c.Package(t.Context(), "none") }); !strings.Contains(g, "package none") || !strings.Contains(g, "apt-get update") {
+		t.Errorf("got %q; want an error that names the package and the next step", g)
+	}
+	os.Remove(filepath.Join(apt, "down"))
+	if len(updates) > 0 {
+		say(t, apt, "stale", "")
+		if g := got(lib); g != "lib=1.2" {
+			t.Errorf("lists that are out of date: got %q, want lib=1.2", g)
+		}
+	} else if g := got(lib); g != "lib=1.2" {
+		t.Errorf("got %q, want lib=1.2", g)
+	}
+	var left []string
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"kernel-6_1.0", "lib", "lib_1.2", "lock", "meta"}; !slices.Equal(left, want) {
+		t.Errorf("the cache holds %q, want %q", left, want)
+	}
+}
