@@ -97,7 +97,10 @@ func placementsJSON(placements []dataplane.Placement) []placementJSON {
 	return flows
 }
 
+// renderPlacements returns a line for each flow, with the reasons of the backends that do not
+// count it below; a reason that holds for all of several flows stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
+	shared := sharedRejections(placements)
 	t := table{heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
 	for _, p := range placements {
 		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
@@ -109,10 +112,29 @@ func renderPlacements(placements []dataplane.Placement) string {
 			t.note("  label " + k + "=" + p.Flow.Labels[k])
 		}
 		for _, r := range p.Rejected {
-			t.note("  not " + r.Backend + ": " + r.Reason)
+			if !slices.Contains(shared, r) {
+				t.note("  not " + r.Backend + ": " + r.Reason)
+			}
 		}
 	}
-	return t.render()
+	text := t.render()
+	for _, r := range shared {
+		text += "none by " + r.Backend + ": " + r.Reason + "\n"
+	}
+	return text
+}
+
+// sharedRejections are those of every one of several flows.
+func sharedRejections(placements []dataplane.Placement) (shared []dataplane.Rejection) {
+	if len(placements) < 2 {
+		return nil
+	}
+	for _, r := range placements[0].Rejected {
+		if !slices.ContainsFunc(placements, func(p dataplane.Placement) bool { return !slices.Contains(p.Rejected, r) }) {
+			shared = append(shared, r)
+		}
+	}
+	return shared
 }
 
 // sourceText names what counts a flow: "xdp eth0,eth1 native,generic".

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,28 @@ func TestPrintFlows(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())
+	}
+}
+
+// A reason that holds for every flow is said once.
+func TestSharedRejectionIsSaidOnce(t *testing.T) {
+	none := dataplane.Rejection{Backend: "rdma", Reason: "no device"}
+	own := dataplane.Rejection{Backend: "xdp", Reason: "its own"}
+	flows := []dataplane.Placement{
+		{Flow: flow.Flow{Name: "a"}, Source: dataplane.Source{Backend: "sim"}, Rejected: []dataplane.Rejection{none, own}},
+		{Flow: flow.Flow{Name: "b"}, Source: dataplane.Source{Backend: "sim"}, Rejected: []dataplane.Rejection{none}},
+	}
+	want := `FLOW  PRIO  DIRECTION  ACTION  COUNTED BY  MATCH
+a        0  ingress    count   sim         any
+  not xdp: its own
+b        0  ingress    count   sim         any
+none by rdma: no device
+`
+	if got := renderPlacements(flows); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := renderPlacements(flows[1:]); !strings.Contains(got, "\n  not rdma: no device\n") || strings.Contains(got, "none by") {
+		t.Errorf("one flow alone:\n%s", got)
 	}
 }
 
