@@ -20,6 +20,8 @@
 
 #define MAX_SPECS 10 /* IB_FLOW_SPEC_SUPPORT_LAYERS */
 #define ESP_PROTOCOL 50
+#define ETHERTYPE_MPLS 0x8847
+#define ETHERTYPE_MPLS_MULTICAST 0x8848
 
 /* What is read out of one spec: its own copy, since it lies anywhere in the blob. */
 union spec {
@@ -173,6 +175,7 @@ static size_t size_of(uint32_t type)
 		return sizeof(struct ibv_flow_spec_action_tag);
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		return sizeof(struct ibv_flow_spec_action_drop);
+	case IBV_FLOW_SPEC_ACTION_HANDLE: /* a pointer, too */
 	case IBV_FLOW_SPEC_ACTION_COUNT:
 		return sizeof(struct ibv_flow_spec_counter_action);
 	default:
@@ -189,6 +192,8 @@ static int parse_action(const union spec *s, struct verbs_flow_parts *parts)
 	case IBV_FLOW_SPEC_ACTION_DROP:
 		parts->dropped = true;
 		return 0;
+	case IBV_FLOW_SPEC_ACTION_HANDLE: /* no verb here makes such an action */
+		return EOPNOTSUPP;
 	default: /* COUNT: size_of knows no other */
 		parts->counters = s->count.counters;
 		return parts->counts++ || !parts->counters ? EINVAL : 0;
@@ -234,14 +239,25 @@ static int parse_spec(const union spec *s, uint32_t before, struct verbs_flow_pa
 	}
 }
 
-/* An Ethertype that is asked for whole must be that of the IP spec, unless MPLS is between
- * the two. */
-static bool ethertype_fits(const struct nic_layer *value, const struct nic_layer *mask)
+/* The specs of an IP layer and of its Ethertype must agree (mlx5's is_valid_ethertype):
+ * whole or not at all, unless MPLS is between the two. The last of each kind decides. */
+static bool ethertypes_fit(const union spec *specs, unsigned n, uint32_t inner)
 {
-	uint16_t t = value->ether_type;
-	if (mask->ether_type != 0xffff || t == 0x8847 || t == 0x8848)
+	uint16_t mask = 0, type = 0, ip = 0;
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t kind = specs[i].header.type ^ inner;
+		if (kind == IBV_FLOW_SPEC_ETH && specs[i].eth.mask.ether_type) {
+			mask = specs[i].eth.mask.ether_type;
+			type = ntohs(specs[i].eth.val.ether_type);
+		} else if (kind == IBV_FLOW_SPEC_IPV4 || kind == IBV_FLOW_SPEC_IPV4_EXT) {
+			ip = ETHERTYPE_IP;
+		} else if (kind == IBV_FLOW_SPEC_IPV6) {
+			ip = ETHERTYPE_IPV6;
+		}
+	}
+	if (!mask || !ip)
 		return true;
-	return !((value->present & NIC_IPV4 && t != ETHERTYPE_IP) || (value->present & NIC_IPV6 && t != ETHERTYPE_IPV6));
+	return mask == 0xffff && (type == ip || type == ETHERTYPE_MPLS || type == ETHERTYPE_MPLS_MULTICAST);
 }
 
 /* By the first spec alone, as mlx5: such flows stand in a table behind the others. */
@@ -259,37 +275,43 @@ static bool multicast_only(const union spec *first)
 	}
 }
 
-int verbs_flow_parse(const struct ibv_flow_attr *attr, struct verbs_flow_parts *parts)
+/* Copies the specs out of the blob: 0 or EINVAL. */
+static int take(const struct ibv_flow_attr *attr, union spec *specs)
 {
 	const char *at = (const char *)(attr + 1);
-	size_t left = attr->size - sizeof(*attr);
-	uint32_t before = 0;
 	if (attr->num_of_specs > MAX_SPECS || attr->size < sizeof(*attr))
 		return EINVAL;
+	size_t left = attr->size - sizeof(*attr);
 	for (unsigned i = 0; i < attr->num_of_specs; i++) {
-		union spec s;
-		memset(&s, 0, sizeof(s));
-		if (left < sizeof(s.header))
+		struct soft_spec_header h;
+		if (left < sizeof(h))
 			return EINVAL;
-		memcpy(&s.header, at, sizeof(s.header));
-		if (s.header.type == IBV_FLOW_SPEC_ACTION_HANDLE)
-			return EOPNOTSUPP; /* there is no verb here that makes an action */
-		bool action = s.header.type >= IBV_FLOW_SPEC_ACTION_TAG;
-		size_t size = size_of(action ? s.header.type : s.header.type & ~IBV_FLOW_SPEC_INNER);
-		if (!size || s.header.size != size || left < size)
+		memcpy(&h, at, sizeof(h));
+		bool action = h.type >= IBV_FLOW_SPEC_ACTION_TAG; /* has no inner form */
+		size_t size = size_of(action ? h.type : h.type & ~IBV_FLOW_SPEC_INNER);
+		if (!size || h.size != size || left < size)
 			return EINVAL;
-		memcpy(&s, at, size);
-		int err = parse_spec(&s, before, parts);
-		if (err)
-			return err;
-		if (!i && multicast_only(&s) && !(attr->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP))
-			parts->rule.flags |= NIC_LAST;
-		before = s.header.type;
+		memset(&specs[i], 0, sizeof(specs[i]));
+		memcpy(&specs[i], at, size);
 		at += size;
 		left -= size;
 	}
-	const struct nic_match *m = &parts->rule.match;
-	if (left || !ethertype_fits(&m->value.outer, &m->mask.outer) || !ethertype_fits(&m->value.inner, &m->mask.inner))
-		return EINVAL;
-	return 0;
+	return left ? EINVAL : 0;
+}
+
+int verbs_flow_parse(const struct ibv_flow_attr *attr, struct verbs_flow_parts *parts)
+{
+	union spec specs[MAX_SPECS];
+	unsigned n = attr->num_of_specs;
+	uint32_t before = 0;
+	int err = take(attr, specs);
+	if (!err && !(ethertypes_fit(specs, n, 0) && ethertypes_fit(specs, n, IBV_FLOW_SPEC_INNER)))
+		err = EINVAL;
+	for (unsigned i = 0; i < n && !err; i++) {
+		err = parse_spec(&specs[i], before, parts);
+		before = specs[i].header.type;
+	}
+	if (!err && n && multicast_only(&specs[0]) && !(attr->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP))
+		parts->rule.flags |= NIC_LAST;
+	return err;
 }
