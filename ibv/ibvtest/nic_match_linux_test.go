@@ -41,6 +41,7 @@ func TestNICRules(t *testing.T) {
 		"fields need their header": needsHeaders,
 		"terms of NICs alone":      parsesNICTerms,
 		"looks at the first bytes": stopsAtTheLimit,
+		"forgets with a change":    forgets,
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func(t testing.TB) { d.t = t }(d.t)
@@ -80,7 +81,11 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 		oracle := linear.New(flows)
 		for range 100 {
 			p := linear.Packet{Frame: gen.Packet(rng, flows), Direction: flow.Direction(rng.IntN(2))}
-			words := d.must("count %d %d %s", p.Direction, len(p.Frame), hex.EncodeToString(p.Frame))
+			ask := fmt.Sprintf("count %d %d %x", p.Direction, len(p.Frame), p.Frame)
+			words := d.must("%s", ask)
+			if again := d.must("%s", ask); !slices.Equal(again, words) {
+				t.Fatalf("counted by %v, then by %v of:\n%s\n%s", words, again, list(flows), hex.Dump(p.Frame))
+			}
 			packets++
 			if words[0] != "0" {
 				cut++
@@ -278,6 +283,44 @@ func parsesNICTerms(t *testing.T, d *nicDriver) {
 			t.Errorf("%s is not seen:\n%s\n%v", c.name, hex.Dump(c.frame), d.must("parse %d %s", len(c.frame), hex.EncodeToString(c.frame)))
 		}
 	}
+}
+
+// What the engine remembers of a packet holds until the rules change.
+func forgets(t *testing.T, d *nicDriver) {
+	rules := 0
+	add := func(r nicRule) {
+		if errno := d.rule(r); errno != 0 {
+			t.Fatal(errno)
+		}
+		rules++
+	}
+	for i := range 100 { // enough to remember at all
+		add(nicRule{priority: 5, counter: i, match: udp(uint16(1000+i), 0xffff)})
+	}
+	check := func(when string, want ...int) {
+		slices.Sort(want)
+		for range 2 {
+			if got := d.count(0, 1050); !slices.Equal(got, want) {
+				t.Fatalf("%s: counted by %v, want %v", when, got, want)
+			}
+		}
+	}
+	check("first", 50)
+	add(nicRule{priority: 9, counter: 200, match: udp(1050, 0xffff)})
+	check("with a later rule", 50)
+	add(nicRule{priority: 1, counter: 201, flags: nicDontTrap, match: udp(1050, 0xffff)})
+	check("with an earlier rule that passes it on", 201, 50)
+	d.must("del 50")
+	check("without the rule", 201, 200)
+	for i := range 20 { // more winners than are remembered
+		add(nicRule{priority: uint16(10 + i), counter: 300 + i, flags: nicDontTrap, match: udp(1050, 0xffff)})
+	}
+	d.must("del 100")
+	want := []int{201}
+	for i := range 20 {
+		want = append(want, 300+i)
+	}
+	check("with many winners", want...)
 }
 
 // full widens the masks of the fields that a test sets to the whole field.

@@ -75,12 +75,18 @@ func send(t *testing.T, e *lab.End, streams []lab.Stream, packets uint64, o lab.
 }
 
 // What was sent is counted, each packet once and under its kind, at 200,000
-// packets a second and more.
+// packets a second and more, also behind thousands of rules that do not match.
 func TestNICCountsWhatArrives(t *testing.T) {
 	w, d := nicWire(t)
 	streams, matches := traffic()
+	const others = 2000
+	for i := range others {
+		if errno := d.rule(nicRule{counter: 100, match: udp(uint16(20_000+i), 0xffff)}); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
 	for i, m := range matches {
-		if errno := d.rule(nicRule{counter: i, match: m}); errno != 0 {
+		if errno := d.rule(nicRule{counter: i, priority: 1, match: m}); errno != 0 {
 			t.Fatal(errno)
 		}
 	}
@@ -98,8 +104,11 @@ func TestNICCountsWhatArrives(t *testing.T) {
 	if all != packets {
 		t.Errorf("sent %d, want %d", all, packets)
 	}
+	if got := d.read(100); got != (lab.Tally{}) {
+		t.Errorf("counted %+v of what was not sent", got)
+	}
 	st := d.stats()
-	if st.drops != 0 || st.truncated != 0 || st.frames < packets {
+	if st.drops != 0 || st.truncated != 0 || st.frames < packets || st.rules != others+uint64(len(matches)) {
 		t.Errorf("%+v", st)
 	}
 	t.Logf("%d packets in %v: %.0f a second; %+v", packets, took, packets/took.Seconds(), st)

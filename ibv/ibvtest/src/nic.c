@@ -192,11 +192,8 @@ void nic_close(struct nic *nic)
 	pthread_join(nic->thread, NULL);
 	nic_ring_close(&nic->ring);
 	close(nic->stop);
-	for (int d = 0; d < 2; d++) {
-		for (size_t i = 0; i < nic->rules[d].len; i++)
-			free(nic->rules[d].rule[i]);
-		free(nic->rules[d].rule);
-	}
+	nic_rules_free(&nic->rules[0]);
+	nic_rules_free(&nic->rules[1]);
 	pthread_mutex_destroy(&nic->lock);
 	free(nic);
 }

@@ -24,10 +24,15 @@ struct nic_rule {
 	struct nic_test test[NIC_KEY_WORDS];
 };
 
+/* nic_cache remembers which counters packets with the same headers went to, as far as any
+ * rule looks at them: with thousands of rules the search alone would lose packets. */
+struct nic_cache;
+
 /* nic_rules holds the rules of one direction in the order in which they win. */
 struct nic_rules {
 	struct nic_rule **rule;
 	size_t len, cap;
+	struct nic_cache *cache; /* NULL: none needed, or no memory for it */
 };
 
 /* nic_match_complete adds the headers that the match's masks ask for. EINVAL: a value
@@ -37,10 +42,25 @@ int nic_match_complete(struct nic_match *m);
 int nic_rule_new(const struct nic_rule_attr *attr, struct nic_rule **rule);
 int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule);
 void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule);
+void nic_rules_free(struct nic_rules *rules); /* and every rule */
 const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule);
 
 /* nic_rules_count gives packets and bytes to the rules that the key wins. */
 void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes);
+
+/* nic_winners is what one packet counts in. A longer list is not remembered. */
+enum { NIC_WINNERS = 8 };
+
+struct nic_winners {
+	unsigned n;
+	struct nic_counter *counter[NIC_WINNERS];
+};
+
+/* nic_cache.c. change makes the cache right after a change of rules, made or freed as
+ * they need; find answers NULL for a packet that it does not know, and keep remembers it. */
+void nic_cache_change(struct nic_rules *rules);
+const struct nic_winners *nic_cache_find(struct nic_cache *cache, const uint64_t *key);
+void nic_cache_keep(struct nic_cache *cache, const struct nic_winners *winners);
 
 /* nic_ring is an AF_PACKET socket and its ring. It belongs to whoever holds the nic's lock. */
 struct nic_ring {

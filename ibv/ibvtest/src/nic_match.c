@@ -146,6 +146,7 @@ int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule)
 	memmove(rules->rule + at + 1, rules->rule + at, (rules->len - at) * sizeof *rules->rule);
 	rules->rule[at] = rule;
 	rules->len++;
+	nic_cache_change(rules);
 	return 0;
 }
 
@@ -156,8 +157,19 @@ void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule)
 			continue;
 		rules->len--;
 		memmove(rules->rule + i, rules->rule + i + 1, (rules->len - i) * sizeof *rules->rule);
+		nic_cache_change(rules);
 		return;
 	}
+}
+
+void nic_rules_free(struct nic_rules *rules)
+{
+	for (size_t i = 0; i < rules->len; i++)
+		free(rules->rule[i]);
+	free(rules->rule);
+	rules->rule = NULL;
+	rules->len = rules->cap = 0;
+	nic_cache_change(rules);
 }
 
 const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule)
@@ -182,23 +194,41 @@ static int matches(const struct nic_rule *rule, const uint64_t *key)
 	return 1;
 }
 
+static void add(struct nic_counter *counter, uint64_t packets, uint64_t bytes)
+{
+	counter->packets += packets;
+	counter->bytes += bytes;
+}
+
 void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes)
 {
+	const struct nic_winners *known;
+	struct nic_winners winners = { 0 };
 	uint64_t words[NIC_KEY_WORDS];
 	uint32_t from = 0;
 
 	memcpy(words, key, sizeof words);
+	known = rules->cache ? nic_cache_find(rules->cache, words) : NULL;
+	if (known) {
+		for (unsigned i = 0; i < known->n; i++)
+			add(known->counter[i], packets, bytes);
+		return;
+	}
 	for (size_t i = 0; i < rules->len; i++) {
 		const struct nic_rule *r = rules->rule[i];
 
 		if (r->table < from || !matches(r, words))
 			continue;
 		if (r->attr.counter) {
-			r->attr.counter->packets += packets;
-			r->attr.counter->bytes += bytes;
+			add(r->attr.counter, packets, bytes);
+			if (winners.n < NIC_WINNERS)
+				winners.counter[winners.n] = r->attr.counter;
+			winners.n++;
 		}
 		if (!(r->attr.flags & NIC_DONT_TRAP))
-			return;
+			break;
 		from = r->table + 1;
 	}
+	if (rules->cache && winners.n <= NIC_WINNERS)
+		nic_cache_keep(rules->cache, &winners);
 }

@@ -85,6 +85,18 @@ static uint8_t *frame_of(const char *hex, unsigned *len)
 	return frame;
 }
 
+static void del(unsigned n)
+{
+	struct nic_rule *r = rules[n];
+
+	if (nic) {
+		nic_rule_del(nic, r);
+	} else {
+		nic_rules_remove(&offline[!!(r->attr.flags & NIC_EGRESS)], r);
+		free(r);
+	}
+}
+
 static int count(const char *args)
 {
 	static char hex[1 << 17];
@@ -143,10 +155,9 @@ static int read_counter(const char *args, int clear)
 /* Without a nic: forget every rule and counter. */
 static void fresh(void)
 {
-	for (unsigned i = 0; i < nrules; i++)
-		free(rules[i]);
 	nrules = 0;
-	offline[0].len = offline[1].len = 0;
+	nic_rules_free(&offline[0]);
+	nic_rules_free(&offline[1]);
 	memset(counters, 0, sizeof counters);
 }
 
@@ -180,7 +191,7 @@ int main(void)
 		else if (!strcmp(line, "rule"))
 			err = rule(args);
 		else if (!strcmp(line, "del"))
-			nic_rule_del(nic, rules[atoi(args)]);
+			del(atoi(args));
 		else if (!strcmp(line, "exists"))
 			err = attr_of(args, &attr) || nic_rule_exists(nic, &attr) ? 0 : ENOENT;
 		else if (!strcmp(line, "fresh"))
