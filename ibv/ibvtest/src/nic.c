@@ -292,3 +292,13 @@ int nic_stats_read(struct nic *nic, struct nic_stats *stats)
 	pthread_mutex_unlock(&nic->lock);
 	return err;
 }
+
+uint64_t nic_drops(struct nic *nic)
+{
+	uint64_t drops;
+
+	pthread_mutex_lock(&nic->lock);
+	drops = nic->stats.drops;
+	pthread_mutex_unlock(&nic->lock);
+	return drops;
+}

@@ -201,6 +201,9 @@ int nic_counters_copy(struct nic *nic, struct nic_counter *from, struct nic_coun
  * on stderr once, too. */
 int nic_stats_read(struct nic *nic, struct nic_stats *stats);
 
+/* nic_drops is nic_stats.drops as of the last sync or look, without either. */
+uint64_t nic_drops(struct nic *nic);
+
 /* nic_parse reads a frame's headers; tests use it, too. Answers 1 when a header lay behind
  * NIC_PARSE_MAX or len, though the frame, of full bytes, goes on there. */
 int nic_parse(const uint8_t *frame, unsigned len, unsigned full, struct nic_key *key);
