@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -211,6 +212,18 @@ static struct record *record(const char *verb)
 	return NULL;
 }
 
+/* The thread's timer slack, 50 us by default, would be half of a firmware command. */
+static void wait_for(uint64_t ns)
+{
+	struct timespec left = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+	int slack = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_SET_TIMERSLACK, 1);
+	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+		;
+	if (slack > 0)
+		prctl(PR_SET_TIMERSLACK, slack);
+}
+
 int verbs_call(const char *device, const char *verb)
 {
 	uint64_t delay_ns = 0;
@@ -230,11 +243,8 @@ int verbs_call(const char *device, const char *verb)
 			err = x->err;
 	}
 	pthread_mutex_unlock(&calls.lock);
-	if (delay_ns) {
-		struct timespec left = {.tv_sec = delay_ns / 1000000000, .tv_nsec = delay_ns % 1000000000};
-		while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
-			;
-	}
+	if (delay_ns)
+		wait_for(delay_ns);
 	return err;
 }
 

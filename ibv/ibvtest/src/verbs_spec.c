@@ -19,7 +19,6 @@
 #include "verbs_soft.h"
 
 #define MAX_SPECS 10 /* IB_FLOW_SPEC_SUPPORT_LAYERS */
-#define ESP_PROTOCOL 50
 #define ETHERTYPE_MPLS 0x8847
 #define ETHERTYPE_MPLS_MULTICAST 0x8848
 
@@ -219,7 +218,7 @@ static int parse_spec(const union spec *s, uint32_t before, struct verbs_flow_pa
 		if (s->esp.mask.seq)
 			return EOPNOTSUPP;
 		SET(l, esp_spi, ntohl(s->esp.val.spi), ntohl(s->esp.mask.spi));
-		return set_protocol(l, ESP_PROTOCOL, 0xff);
+		return 0;
 	case IBV_FLOW_SPEC_TCP:
 		return parse_ports(&s->tcp_udp, l, NIC_TCP, IPPROTO_TCP);
 	case IBV_FLOW_SPEC_UDP:

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #define THREADS 4
@@ -53,6 +54,49 @@ void case_threads(void)
 		WANT((intptr_t)err, EIO);
 	}
 	WANT(ibv_close_device(shared.context), 0);
+}
+
+/* A flow that a thread in another network namespace makes counts the device's netdev. */
+static void *elsewhere(void *arg)
+{
+	struct rig *r = arg;
+	struct blob b;
+	NEED(!unshare(CLONE_NEWNET));
+	struct ibv_counters *c = packets_and_bytes(r->context);
+	blob_init(&b, 0, 0);
+	blob_udp(&b, 9000);
+	blob_count(&b, c);
+	NEED(blob_flow(&b, r->qp));
+	struct ibv_port_attr p;
+	WANT(ibv_query_port(r->context, 1, &p), 0);
+	WANT(p.state, IBV_PORT_ACTIVE);
+	int n = -1;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	WANT(n, 0); /* its own namespace has neither netdev */
+	ibv_free_device_list(list);
+	return c;
+}
+
+void case_namespace(void)
+{
+	struct rig r;
+	pthread_t t;
+	void *c;
+	uint64_t v[2];
+	rig_up(&r);
+	NEED(!pthread_create(&t, NULL, elsewhere, &r));
+	pthread_join(t, &c);
+	send_udp(3, 9000, 10);
+	WANT(ibv_read_counters(c, v, 2, 0), 0);
+	WANT(v[0], 3);
+	/* The list of the other namespace did not take the device away. */
+	struct ibv_context *again = open_device("swnic0");
+	NEED(again);
+	tell("remove swnic0\n");
+	WANT(next_event(r.context), IBV_EVENT_DEVICE_FATAL);
+	WANT(next_event(again), IBV_EVENT_DEVICE_FATAL); /* it is the same one */
+	WANT(ibv_close_device(again), 0);
+	WANT(ibv_close_device(r.context), 0);
 }
 
 /* Has the test that runs this program do something to the netdevs, and waits. */

@@ -1,0 +1,70 @@
+package ibvtest_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// TestBuildIsCached: what was built from the same sources stays as it is, and what is not
+// whole is built again.
+func TestBuildIsCached(t *testing.T) {
+	libs := libraries(t, "strict", "-Werror")
+	dir := filepath.Dir(libs.Verbs)
+	if want := ibvtest.LibsIn(dir); libs != want {
+		t.Errorf("Build answers %v, LibsIn %v", libs, want)
+	}
+	past := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
+		info, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm()&0o022 != 0 {
+			t.Errorf("%s has mode %v: others could write it", p, info.Mode())
+		}
+		if err := os.Chtimes(p, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ibvtest.Build(dir, "-Werror"); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
+		if info, err := os.Stat(p); err != nil || !info.ModTime().Equal(past) {
+			t.Errorf("%s was built again (%v)", p, err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".build-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("Build left %q behind (%v)", left, err)
+	}
+}
+
+// TestBuildSaysWhy: no compiler, and one that refuses.
+func TestBuildSaysWhy(t *testing.T) {
+	t.Run("no compiler", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		t.Setenv("CC", "")
+		if _, err := ibvtest.Build(t.TempDir()); !errors.Is(err, ibvtest.ErrNoCompiler) || !strings.Contains(err.Error(), "install gcc") {
+			t.Errorf("%v, want ErrNoCompiler and what to do", err)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		need.Tool(t, "gcc")
+		dir := t.TempDir()
+		_, err := ibvtest.Build(dir, "-include", "/nowhere.h")
+		if err == nil || !strings.Contains(err.Error(), "libibverbs.so.1") || !strings.Contains(err.Error(), "nowhere.h") {
+			t.Errorf("%v, want the library and the compiler's words", err)
+		}
+		if _, err := os.Stat(ibvtest.LibsIn(dir).Verbs); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a library is there though it did not compile (%v)", err)
+		}
+	})
+}
