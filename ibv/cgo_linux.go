@@ -51,8 +51,8 @@ func loadVerbs(path string) (verbs, error) {
 	return &cVerbs{t}, nil
 }
 
-func (v *cVerbs) path() string { return C.GoString(C.ft_path(v.t)) }
-func (v *cVerbs) unload()      { C.ft_unload(v.t) }
+func (v *cVerbs) path() string     { return C.GoString(C.ft_path(v.t)) }
+func (v *cVerbs) unload(stay bool) { C.ft_unload(v.t, cBool(stay)) }
 
 func (v *cVerbs) has(symbol string) bool {
 	name := C.CString(symbol)

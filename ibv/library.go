@@ -103,9 +103,7 @@ func (l *Library) Open(name string) (*Context, error) {
 // must find its code.
 func (l *Library) Close() error {
 	return l.close(func(handle) error {
-		if !l.abandoned {
-			l.v.unload()
-		}
+		l.v.unload(l.abandoned)
 		return nil
 	})
 }

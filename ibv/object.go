@@ -25,7 +25,7 @@ type object struct {
 	mu        sync.RWMutex
 	h         handle // valid while open
 	closed    bool
-	abandoned bool // by the library's account something here lives on: see doc.go
+	abandoned bool // to the library's knowledge it, or something that held it, lives on: see doc.go
 
 	held    sync.Mutex
 	holders []*object
@@ -129,12 +129,10 @@ func (o *object) close(destroy func(handle) error) error {
 		return &busyError{object: o.name(), holders: holders}
 	}
 	err := destroy(o.h)
-	if err != nil {
-		if errors.Is(err, syscall.EBUSY) && !o.abandoned {
-			return err
-		}
-		o.abandoned = true
+	if errors.Is(err, syscall.EBUSY) && !o.abandoned {
+		return err
 	}
+	o.abandoned = err != nil // gone: what was abandoned of it went along
 	o.closed, o.h = true, 0
 	for _, p := range o.parents {
 		p.release(o)

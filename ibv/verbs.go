@@ -8,7 +8,7 @@ import "syscall"
 type verbs interface {
 	path() string
 	has(symbol string) bool
-	unload()
+	unload(stay bool) // stay: leave it mapped
 
 	devices() ([]Device, syscall.Errno)
 	openDevice(name string) (ctx handle, asyncFD int, errno syscall.Errno) // ENODEV: not in the list

@@ -64,7 +64,7 @@ struct ft_verbs *ft_load(const char *path, char *why, size_t whylen) {
 		memcpy(symbols[i].slot, &f, sizeof f);
 		if (!f && symbols[i].required) {
 			snprintf(why, whylen, "it has no symbol %s", symbols[i].name);
-			ft_unload(v);
+			ft_unload(v, 0);
 			return NULL;
 		}
 	}
@@ -73,8 +73,8 @@ struct ft_verbs *ft_load(const char *path, char *why, size_t whylen) {
 	return v;
 }
 
-void ft_unload(struct ft_verbs *v) {
-	dlclose(v->lib);
+void ft_unload(struct ft_verbs *v, int stay) {
+	if (!stay) dlclose(v->lib);
 	free(v);
 }
 

@@ -35,7 +35,8 @@ struct ft_verbs {
 /* ft_load opens path and fills v. On failure it returns NULL or, in why, a text
  * of at most whylen bytes, and leaves nothing open. */
 struct ft_verbs *ft_load(const char *path, char *why, size_t whylen);
-void ft_unload(struct ft_verbs *v);
+/* stay leaves the library mapped: something of it still runs. */
+void ft_unload(struct ft_verbs *v, int stay);
 const char *ft_path(const struct ft_verbs *v);
 int ft_has(const struct ft_verbs *v, const char *symbol);
 
