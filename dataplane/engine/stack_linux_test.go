@@ -230,6 +230,9 @@ func TestSplitSetsCountEachPacketOnce(t *testing.T) {
 	}
 }
 
+// parseMax is NIC_PARSE_MAX of the software NIC.
+const parseMax = 416
+
 type setStats struct{ hits, rdma, xdp int }
 
 // trySet counts one set.
@@ -266,11 +269,12 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 	}
 	oracle := linear.New(flows)
 	want := make([]Pair, len(flows))
+	sent := make(map[flow.Direction][][]byte)
 	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
 		frames := make([][]byte, 0, 512) // as many as a sender's schedule holds at least: each is sent once
 		for len(frames) < cap(frames) {
 			f := gen.Packet(rng, flows)
-			if !reaches(f) {
+			if !reaches(f) || liesAboutVXLAN(f) {
 				continue
 			}
 			frames = append(frames, f)
@@ -280,6 +284,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 			}
 		}
 		b.pass(t, d, frames)
+		sent[d] = frames
 	}
 	time.Sleep(5 * time.Millisecond)
 	for i, p := range placed {
@@ -288,6 +293,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 		}
 	}
 	if t.Failed() {
+		b.blame(t, oracle, placed, sent)
 		for _, p := range placed {
 			t.Logf("%s: priority %d %v %s: %s %v", p.Flow.Name, p.Flow.Priority, p.Flow.Direction, p.Flow.Match, sourceText(p.Source), p.Rejected)
 		}
@@ -299,14 +305,54 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 	return s
 }
 
-// reaches says whether the kernel takes a frame to where both counters see it: packet
-// sockets send no header that is cut, and a tag that is cut is dropped before they look on.
+// blame sends frames again, one by one, and shows the first that goes to other flows than
+// the linear matcher names.
+func (b *softBench) blame(t *testing.T, oracle *linear.Matcher, placed []dataplane.Placement, sent map[flow.Direction][][]byte) {
+	totals := func() []uint64 {
+		time.Sleep(2 * time.Millisecond)
+		out := make([]uint64, len(placed))
+		for i, p := range placed {
+			out[i] = b.total(t, p.Flow.Name).Packets
+		}
+		return out
+	}
+	was := totals()
+	for d, frames := range sent {
+		for _, f := range frames {
+			want, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.wire.Near.Name})
+			b.pass(t, d, [][]byte{f})
+			now := totals()
+			for i, p := range placed {
+				if n := now[i] - was[i]; (n == 1) != (ok && want == i) || n > 1 {
+					t.Logf("%s counts %d of one %s frame %x", p.Flow.Name, n, d, f)
+					return
+				}
+			}
+			was = now
+		}
+	}
+}
+
+// reaches says whether the kernel takes a frame to where both counters see it, and all of
+// its headers: packet sockets send no header that is cut, a tag that is cut is dropped
+// before they look on, and the software NIC parses so many bytes (nic.h).
 func reaches(f []byte) bool {
-	if len(f) < 14 || len(f) > 1514 {
+	if len(f) < 14 || len(f) > parseMax {
 		return false
 	}
 	typ := uint16(f[12])<<8 | uint16(f[13])
 	return typ != 0x8100 && typ != 0x88a8 || len(f) >= 20
+}
+
+// liesAboutVXLAN says whether a frame goes to VXLAN's port and is none: its header is cut, or
+// without its flag. What a device makes of it is not documented (verbs.go), and the
+// software one takes it for VXLAN.
+func liesAboutVXLAN(f []byte) bool {
+	udp := flow.Flow{Match: flow.Match{UDP: &flow.Ports{Dst: flow.Port{Value: 4789, Mask: 0xffff}}}}
+	vxlan := flow.Flow{Match: flow.Match{VXLAN: &flow.VXLAN{}}}
+	_, port := linear.New([]flow.Flow{udp}).Match(linear.Packet{Frame: f})
+	_, header := linear.New([]flow.Flow{vxlan}).Match(linear.Packet{Frame: f})
+	return port && !header
 }
 
 // pass sends each frame once.
