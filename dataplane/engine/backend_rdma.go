@@ -21,7 +21,7 @@ const (
 	defaultCommandsPerSecond = 10000
 	// readPeriodMin is how often a counter is read at most, whatever the poller's period.
 	readPeriodMin = time.Millisecond
-	// returnPeriod is how often a device that went is looked for.
+	// returnPeriod is how often devices that went or are going are looked for.
 	returnPeriod = 500 * time.Millisecond
 )
 

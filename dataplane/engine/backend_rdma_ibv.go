@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -64,17 +62,14 @@ func (h *ibvHardware) open(info nicInfo) (nic, error) {
 	return n, nil
 }
 
-// cannot says why a device counts no flow: for good, where every answer was that it does
-// not offer what counting takes.
-func cannot(device string, errs ...error) error {
-	err := errors.Join(errs...)
-	for _, e := range errs {
-		if !errors.Is(e, probe.ErrNotSupported) {
-			return fmt.Errorf("%s cannot count flows: %w", device, err)
-		}
+// cannot says why a device counts no flow, neither by verbs nor by DevX: for good, where
+// the verbs answered that it does not offer what counting takes.
+func cannot(device string, verbs, devx error) error {
+	if !errors.Is(verbs, probe.ErrNotSupported) {
+		return fmt.Errorf("%s cannot count flows: %w; %w", device, verbs, devx)
 	}
 	return &probe.UnsupportedError{
-		Feature: "counting flows", Object: device, Reason: strings.Join(slices.Compact(strings.Split(err.Error(), "\n")), "; "),
+		Feature: "counting flows", Object: device, Reason: verbs.Error() + "; " + devx.Error(),
 		Fix: "use a NIC whose driver has flow counters (mlx5), or count in XDP",
 	}
 }
@@ -128,14 +123,12 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 	if steal {
 		n.refuse[modeSteal] = n.try(modeSteal)
 	}
-	var refused []error
 	for _, m := range []hwMode{modeDontTrap, modeEgress, modeDrop, modeSteal} {
 		if n.refuse[m] == nil {
 			return n, nil
 		}
-		refused = append(refused, n.refuse[m])
 	}
-	return nil, cannot(ctx.Device(), refused...)
+	return nil, n.refuse[modeDrop] // the plainest of them
 }
 
 // nobody matches frames of an experimental EtherType from and to an address that nobody has.

@@ -11,7 +11,7 @@ import (
 const (
 	// burst is how far a reader that slept too long may catch up on its budget: what a
 	// timer of a loaded machine is late.
-	burst = 5 * time.Millisecond
+	burst = 10 * time.Millisecond
 	// backOffMin and backOffMax bound the pause after a failed read; it doubles.
 	backOffMin, backOffMax = 10 * time.Millisecond, 5 * time.Second
 	// giveUp is how many reads in a row fail, over some 2.5 s, until the counter is taken for lost.

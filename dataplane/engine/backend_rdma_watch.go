@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
 var (
@@ -57,7 +59,9 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 	}
 }
 
-// look opens devices that went, when they are back, and trusts again those whose time has come.
+// look opens devices that went, when they are back, and trusts again those whose time has
+// come. It also looks whether devices are still in the list: a driver that cannot let go of one that
+// is removed (rxe) sends no event, and the removal waits until the context is closed.
 func (b *rdmaBackend) look() {
 	tick := time.NewTicker(returnPeriod)
 	defer tick.Stop()
@@ -67,26 +71,42 @@ func (b *rdmaBackend) look() {
 			return
 		case <-tick.C:
 		}
-		var back []*rdmaDevice
-		b.mu.Lock()
-		for _, d := range b.devices {
-			if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
-				d.gaveUp.Store(nil)
-				b.signal()
-			}
-			if d.dead() && len(d.sides[0].parts)+len(d.sides[1].parts) == 0 && len(d.banks) == 0 {
-				back = append(back, d)
-			}
+		infos, err := b.list()
+		if err != nil && !errors.Is(err, probe.ErrNotSupported) {
+			b.log.Debug("listing RDMA devices", "err", err)
+			continue
 		}
-		b.mu.Unlock()
-		for _, d := range back {
-			b.reopen(d)
+		for _, d := range b.examine(infos) {
+			b.reopen(d, infos)
 		}
 	}
 }
 
+// examine answers the devices that went and that nothing is left on.
+func (b *rdmaBackend) examine(infos []nicInfo) (empty []*rdmaDevice) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.devices {
+		if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
+			d.gaveUp.Store(nil)
+			b.signal()
+		}
+		listed := slices.ContainsFunc(infos, func(i nicInfo) bool { return i.netdev == d.netdev && i.name == d.name })
+		if d.nic != nil && !d.dead() && !listed {
+			d.down = errDeviceLost
+			d.stop()
+			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
+			b.signal()
+		}
+		if d.dead() && len(d.sides[0].parts)+len(d.sides[1].parts) == 0 && len(d.banks) == 0 {
+			empty = append(empty, d)
+		}
+	}
+	return empty
+}
+
 // reopen closes what is left of a device that was lost and opens it again, if it is back.
-func (b *rdmaBackend) reopen(d *rdmaDevice) {
+func (b *rdmaBackend) reopen(d *rdmaDevice, infos []nicInfo) {
 	d.running.Wait()
 	if d.nic != nil {
 		if err := d.nic.Close(); err != nil {
@@ -96,11 +116,7 @@ func (b *rdmaBackend) reopen(d *rdmaDevice) {
 		d.nic = nil
 		b.mu.Unlock()
 	}
-	infos, err := b.list()
-	if err == nil {
-		err = b.openDevice(d, infos)
-	}
-	if err != nil {
+	if err := b.openDevice(d, infos); err != nil {
 		b.log.Debug("looking for a device that was lost", "device", d.name, "err", err)
 		return
 	}

@@ -243,6 +243,31 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 	mustInstall(t, b, f)
 }
 
+// A driver that sends no event has its device taken off the list.
+func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	mustInstall(t, b, f)
+	h.mu.Lock()
+	list := h.list
+	h.list = nil
+	h.mu.Unlock()
+	old := h.nic(0)
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errDeviceLost) {
+		t.Errorf("gone: %v, want the device's end", err)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "closing the device", func() bool { old.mu.Lock(); defer old.mu.Unlock(); return old.isClosed })
+	h.mu.Lock()
+	h.list = list
+	h.mu.Unlock()
+	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil) == nil })
+}
+
 func TestAPortGoesDownAndUp(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")

@@ -57,11 +57,13 @@ func softLibs(t *testing.T) ibvtest.Libs {
 	return libs
 }
 
-// softNIC is a wire whose near end is a netdev of the software device swnic0.
+// softNIC is a wire whose near end is the netdev of a software device. Every one has its own
+// name: a library that a dead device has left something in stays loaded.
 type softNIC struct {
-	wire *lab.Wire
-	cfg  dataplane.Config
-	env  ibvtest.Env
+	wire   *lab.Wire
+	device string
+	cfg    dataplane.Config
+	env    ibvtest.Env
 }
 
 // newSoftNIC makes the wire. The environment is read by what is opened after set.
@@ -73,15 +75,16 @@ func newSoftNIC(t *testing.T) *softNIC {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { wire.Close() })
+	device := lab.Unique("sw")
 	return &softNIC{
-		wire: wire,
+		wire: wire, device: device,
 		cfg: dataplane.Config{
 			Interfaces: []dataplane.Interface{{Name: wire.Near.Name}},
 			RDMA:       dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5},
 			Poll:       dataplane.PollConfig{Period: time.Millisecond},
 		},
 		env: ibvtest.Env{
-			Devices:    []ibvtest.Device{{Name: "swnic0", Netdev: wire.Near.Name}},
+			Devices:    []ibvtest.Device{{Name: device, Netdev: wire.Near.Name}},
 			Statistics: filepath.Join(t.TempDir(), "statistics"),
 		},
 	}
@@ -262,7 +265,7 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 				if xdp[0] != sent[f.Name] {
 					t.Errorf("%s: sent %+v, XDP counts %+v", f.Name, sent[f.Name], xdp[0])
 				}
-				want := dataplane.Source{Backend: "rdma", Device: "swnic0", Mode: c.modes[f.Direction]}
+				want := dataplane.Source{Backend: "rdma", Device: s.device, Mode: c.modes[f.Direction]}
 				if in[i].Source != want || in[i].Basis != "l2" {
 					t.Errorf("%s: installed %+v, want source %+v", f.Name, in[i], want)
 				}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+)
+
+// TestTheSoftwareDeviceGoesAndComesBack removes the device in the middle of counting.
+func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
+	for _, without := range [][]string{nil, {"devx"}} {
+		t.Run("without "+join(without), func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = without
+			control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer control.Close()
+			s.env.Control = control.Path()
+			b := s.open(t)
+			streams := ownFrames(t)[:1]
+			f := Placed{Flow: streams[0].flow}
+			in := mustInstall(t, b, f)
+			sent := make(map[string]Pair)
+			s.send(t, streams, flow.Ingress, 100, sent)
+			sampledAs(t, b, in[0].ID, sent[f.Name])
+
+			if err := control.PortDown(s.device); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the port is down", func() bool { return errors.Is(b.Gone()[f.Name], errPortDown) })
+			if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := sampleOf(t, b, in[0].ID); got != sent[f.Name] {
+				t.Errorf("a flow on a port that went down shows %+v, want %+v", got, sent[f.Name])
+			}
+			if err := control.PortUp(s.device); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the port is up", func() bool { return b.Fits(f.Flow, nil) == nil })
+			in = mustInstall(t, b, f)
+			clear(sent)
+			s.send(t, streams, flow.Ingress, 50, sent)
+			sampledAs(t, b, in[0].ID, sent[f.Name])
+
+			if err := control.Remove(s.device); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the device is gone", func() bool { return errors.Is(b.Gone()[f.Name], errDeviceLost) })
+			if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := sampleOf(t, b, in[0].ID); got != sent[f.Name] {
+				t.Errorf("a flow on a device that went shows %+v, want %+v", got, sent[f.Name])
+			}
+			if _, err := b.Install(t.Context(), []Placed{f}); !errors.Is(err, errDeviceLost) {
+				t.Errorf("installing on a device that is gone: %v", err)
+			}
+			if err := control.Return(s.device); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the device is back", func() bool { return b.Fits(f.Flow, nil) == nil })
+			in = mustInstall(t, b, f)
+			clear(sent)
+			s.send(t, streams, flow.Ingress, 70, sent)
+			sampledAs(t, b, in[0].ID, sent[f.Name])
+		})
+	}
+}
+
+// TestEveryVerbFailsInTurn: whatever the library refuses, the answer names it, and
+// everything that was made until then goes.
+func TestEveryVerbFailsInTurn(t *testing.T) {
+	for _, c := range []struct {
+		verb    string
+		without []string
+		reason  string // when it is not the verb's name
+	}{
+		{verb: "ibv_get_device_list"},
+		{verb: "ibv_open_device"},
+		{verb: "ibv_alloc_pd", without: []string{"devx"}},
+		{verb: "ibv_create_cq", without: []string{"devx"}},
+		{verb: "ibv_create_qp", without: []string{"devx"}},
+		{verb: "ibv_modify_qp", without: []string{"devx"}},
+		{verb: "ibv_create_counters", without: []string{"devx"}},
+		{verb: "ibv_attach_counters_point_flow", without: []string{"devx"}},
+		{verb: "ibv_create_flow", without: []string{"devx"}},
+		{verb: "ibv_read_counters", without: []string{"devx"}},
+	} {
+		t.Run(c.verb, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = c.without
+			s.env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "EIO"}}
+			s.env.Set(t.Setenv)
+			var b *rdmaBackend
+			err := s.wire.Near.NS.Do(func() (err error) {
+				b, err = newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler))
+				return err
+			})
+			if err == nil {
+				_, err = b.Install(t.Context(), []Placed{{Flow: ownFrames(t)[0].flow}})
+				if err := b.Close(false); err != nil {
+					t.Errorf("closing: %v", err)
+				}
+			}
+			if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), c.verb) || errors.Is(err, errNoDevice) {
+				t.Errorf("error %v, want %s's EIO", err, c.verb)
+			}
+		})
+	}
+}
+
+// A device without DevX's commands is counted on by verbs.
+func TestDevXThatFailsIsNotUsed(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
+	in := mustInstall(t, s.open(t), Placed{Flow: ownFrames(t)[0].flow})
+	if got := in[0].Source.Mode; got != "dont-trap" {
+		t.Errorf("counted in mode %q", got)
+	}
+}
+
+func TestStealingIsAskedFor(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Without = []string{"devx", "dont_trap"}
+	b := s.open(t)
+	f := Placed{Flow: ownFrames(t)[0].flow}
+	if err := b.Fits(f.Flow, nil); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "rdma.steal") && !strings.Contains(err.Error(), "taking the packets away") {
+		t.Errorf("error %v, want that the device could only steal", err)
+	}
+	f.Direction = flow.Egress
+	if err := b.Fits(f.Flow, nil); err != nil {
+		t.Errorf("what is sent is stolen from nobody: %v", err)
+	}
+	f.Direction, f.Action = flow.Ingress, flow.Drop
+	if in := mustInstall(t, b, f); in[0].Source.Mode != "drop" || !in[0].Takes {
+		t.Errorf("installed %+v", in[0])
+	}
+	s.cfg.RDMA.Steal = true
+	f.Action = flow.Count
+	if in := mustInstall(t, s.open(t), f); in[0].Source.Mode != "steal" || !in[0].Takes {
+		t.Errorf("installed %+v", in[0])
+	}
+}
+
+func TestDevicesThatCannotCountSayWhy(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Without = []string{"devx", "raw", "flows", "counters"}
+	s.env.Set(t.Setenv)
+	err := s.wire.Near.NS.Do(func() error {
+		_, err := newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler))
+		return err
+	})
+	var u *probe.UnsupportedError
+	if !errors.As(err, &u) || u.Object != s.device || u.Reason == "" || u.Fix == "" || errors.Is(err, errNoDevice) {
+		t.Errorf("error %v, want a conclusive no of the device", err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	s := newSoftNIC(t)
+	ask := func(interfaces ...string) (out []probe.Result) {
+		t.Helper()
+		s.env.Set(t.Setenv)
+		if err := s.wire.Near.NS.Do(func() error {
+			out = probeRDMA(t.Context(), s.cfg.RDMA, interfaces)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	object := "rdma " + s.device + " (" + s.wire.Near.Name + ")"
+	results := ask(s.wire.Near.Name)
+	if len(results) < 6 {
+		t.Errorf("%d answers: %+v", len(results), results)
+	}
+	for _, r := range results {
+		if r.Object != object || r.Answer != probe.Yes {
+			t.Errorf("%+v, want yes of %s", r, object)
+		}
+	}
+	s.env.Without = []string{"dont_trap", "devx"}
+	no := 0
+	for _, r := range ask() {
+		if r.Answer == probe.No {
+			no++
+			if r.Reason == "" || r.Fix == "" {
+				t.Errorf("%+v: no reason, or no fix", r)
+			}
+		}
+	}
+	if no != 2 {
+		t.Errorf("%d times no, want of DONT_TRAP and of DevX", no)
+	}
+	if r := ask("eth7"); len(r) != 1 || r[0].Answer != probe.No || r[0].Fix == "" {
+		t.Errorf("of an interface without a device: %+v", r)
+	}
+	s.cfg.RDMA.Library = filepath.Join(t.TempDir(), "nosuch.so")
+	if r := ask(); len(r) != 1 || r[0].Object != "libibverbs" || r[0].Answer != probe.No || r[0].Fix == "" {
+		t.Errorf("without a library: %+v", r)
+	}
+}

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink/nl"
+)
+
+// An answer to RDMA_NLDEV_CMD_PORT_GET, as nla_put writes it.
+func TestNetdevByNetlink(t *testing.T) {
+	answer := nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_DEV_NAME, nl.ZeroTerminated("mlx5_0")).Serialize()
+	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_PORT_INDEX, nl.Uint32Attr(2)).Serialize()...)
+	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("ens1f1")).Serialize()...)
+	attrs, err := nl.ParseRouteAttr(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := portNetdevOf(attrs), (portNetdev{2, "ens1f1"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := netdevsByNetlink("nosuch0"); got != nil {
+		t.Errorf("of a device that is not there: %v", got)
+	}
+}
