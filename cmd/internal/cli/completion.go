@@ -167,7 +167,7 @@ func findFlag(node *kong.Node, name string) *kong.Flag {
 // what its tag "complete" names.
 func valuesOf(v *kong.Value, given map[string]string) []string {
 	if v.Enum != "" {
-		return v.EnumSlice()
+		return slices.DeleteFunc(v.EnumSlice(), func(s string) bool { return s == "" })
 	}
 	switch v.Tag.Get("complete") {
 	case "interfaces":

@@ -30,10 +30,10 @@ func renderTop(r *reading, height int) string {
 	if room := height - 3; height > 0 && len(shown) > room {
 		shown = shown[:max(0, room)]
 	}
-	t := table{heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "NOTE"}}
+	t := table{heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range shown {
 		t.add(c.Name, c.packetsCell(), c.bytesCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
-			c.ageCell(r.Now), orDash(c.Source), c.note())
+			c.ageCell(r.Now), orDash(c.Source), orDash(c.ByteBasis), c.note())
 	}
 	screen := fmt.Sprintf("%s  %s  writer %s\n", r.Path, plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + t.render()
 	if hidden := len(r.Counters) - len(shown); hidden > 0 {
