@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// limit of one machine, which needs some tens of seconds.
-const limit = 3 * time.Minute
+// limit of one machine from its start. It needs some tens of seconds where it has a CPU for itself.
+const limit = 5 * time.Minute
 
 // binDir is where the programs inside are, ours and others'.
 const binDir = "/usr/bin"
@@ -72,7 +72,7 @@ type boot struct {
 
 // newBoot fetches the newest kernel that the metapackage stands for, packs the
 // project's programs and loads the modules named.
-func newBoot(t *testing.T, ctx context.Context, meta string, modules ...string) *boot {
+func newBoot(t *testing.T, meta string, modules ...string) *boot {
 	t.Helper()
 	need.Tool(t, QEMU, "apt-get", "apt-cache", "dpkg-deb", "xz", "go", "cc")
 	b := &boot{image: NewImage()}
@@ -81,7 +81,7 @@ func newBoot(t *testing.T, ctx context.Context, meta string, modules ...string) 
 		t.Fatal(err)
 	}
 	b.cache = Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	unpacked, err := b.cache.KernelOf(ctx, meta)
+	unpacked, err := b.cache.KernelOf(t.Context(), meta)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +105,9 @@ func newBoot(t *testing.T, ctx context.Context, meta string, modules ...string) 
 	return b
 }
 
-func (b *boot) fetch(t *testing.T, ctx context.Context, pkg string) string {
+func (b *boot) fetch(t *testing.T, pkg string) string {
 	t.Helper()
-	dir, err := b.cache.Package(ctx, pkg)
+	dir, err := b.cache.Package(t.Context(), pkg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +147,10 @@ func (b *boot) tests(t *testing.T, step, pkg, run string, env ...string) {
 }
 
 // run boots. The machine's files stay in the cache, of the last run.
-func (b *boot) run(t *testing.T, ctx context.Context) *Result {
+func (b *boot) run(t *testing.T) *Result {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
 	start := time.Now()
 	m := Machine{Kernel: b.kernel, Image: b.image, Dir: filepath.Join(b.cache.Dir, "last-run", t.Name())}
 	res, err := m.Run(ctx, b.script)

@@ -16,9 +16,9 @@ import (
 
 // TestPanic: a machine that panics ends at once, and shows why.
 func TestPanic(t *testing.T) {
+	b := newBoot(t, "linux-image-cloud-amd64")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	b := newBoot(t, ctx, "linux-image-cloud-amd64")
 	b.image.Bytes("/init", []byte("no program"), 0o755)
 	_, err := Machine{Kernel: b.kernel, Image: b.image, Dir: t.TempDir()}.Run(ctx, Script{})
 	if !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "Kernel panic") {
@@ -33,9 +33,9 @@ func TestHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := newBoot(t, "linux-image-cloud-amd64")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	b := newBoot(t, ctx, "linux-image-cloud-amd64")
 	b.program(t, sleep)
 	m := Machine{Kernel: b.kernel, Image: b.image, Dir: t.TempDir()}
 	hangs := filepath.Join(binDir, "sleep")

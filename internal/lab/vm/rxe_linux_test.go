@@ -3,7 +3,6 @@
 package vm
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 
@@ -23,25 +22,23 @@ var rdmaPackages = []string{"libibverbs1", "ibverbs-providers", "ibverbs-utils",
 // has neither flows nor counters: everything that asks for them is told so, and XDP counts,
 // in both directions.
 func TestRXE(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	b := newBoot(t, ctx, "linux-image-6.12-amd64", rxeModules...)
-	b.rdmaCore(t, ctx)
+	b := newBoot(t, "linux-image-6.12-amd64", rxeModules...)
+	b.rdmaCore(t)
 	b.flowtally(t)
 	b.tests(t, "guest", "./internal/lab/vm/guest", "^(TestVerbs.*|TestPingpong|TestCountedByXDPBesideRXE|TestRDMAAlone|TestRemovedBeside|TestDoctorSeesRXE)$")
 	b.tests(t, "engine", "./dataplane/engine", "^TestXDPCountsWhatTheLinearMatcherNames$", "FLOWTALLY_SETS=20", need.Env+"=all")
-	res := b.run(t, ctx)
+	res := b.run(t)
 	report(t, res, "guest")
 	report(t, res, "engine")
 }
 
 // rdmaCore packs the distribution's rdma-core as far as rxe needs it: the libraries, of which
 // libibverbs finds its providers by a directory of names, and two programs.
-func (b *boot) rdmaCore(t *testing.T, ctx context.Context) {
+func (b *boot) rdmaCore(t *testing.T) {
 	t.Helper()
 	var dirs []string
 	for _, p := range rdmaPackages {
-		dirs = append(dirs, b.fetch(t, ctx, p))
+		dirs = append(dirs, b.fetch(t, p))
 	}
 	b.roots = append(dirs, b.roots...)
 	providers, programs := dirs[1], dirs[2]
