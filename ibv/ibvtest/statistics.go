@@ -9,7 +9,8 @@ import (
 
 // Statistics are the calls per verb ("ibv_read_counters", "mlx5dv_create_flow_matcher")
 // and per firmware command of libmlx5 ("QUERY_FLOW_COUNTER"), summed over the devices and
-// processes that write to one file.
+// processes that write to one file. NIC_DROPS is what the NIC's socket lost, as of the
+// last read of a counter or close of a device: above 0, counts are short.
 type Statistics map[string]uint64
 
 // recordSize is that of verbs_calls.c: a name of 56 bytes and a count.

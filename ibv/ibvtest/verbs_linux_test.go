@@ -184,6 +184,9 @@ func verbsCase(t *testing.T, program, library, name string) {
 	if calls["ibv_get_device_list"] == 0 {
 		t.Errorf("calls of ibv_get_device_list are not counted: %v", calls)
 	}
+	if drops, ok := calls["NIC_DROPS"]; drops > 0 || ok != (calls["ibv_close_device"] > 0) {
+		t.Errorf("NIC_DROPS is %d, there: %t; want 0", drops, ok)
+	}
 	if name == "order" && (calls["ibv_create_flow"] != 1 || calls["ibv_destroy_counters"] != 2 || calls["ibv_attach_counters_point_flow"] != 2) {
 		t.Errorf("calls are %v, want one flow, two attaches and two attempts at the counters' end", calls)
 	}

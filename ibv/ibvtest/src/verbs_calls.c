@@ -212,6 +212,15 @@ static struct record *record(const char *verb)
 	return NULL;
 }
 
+void verbs_count(const char *name, uint64_t n)
+{
+	pthread_mutex_lock(&calls.lock);
+	struct record *r = record(name);
+	if (r)
+		__atomic_fetch_add(&r->calls, n, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&calls.lock);
+}
+
 /* The thread's timer slack, 50 us by default, would be half of a firmware command. */
 static void wait_for(uint64_t ns)
 {

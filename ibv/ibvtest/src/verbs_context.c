@@ -127,6 +127,13 @@ struct nic *verbs_nic(struct ibv_context *context, int *err)
 	return *err ? NULL : d->nic;
 }
 
+void verbs_note_drops(struct soft_device *d)
+{
+	uint64_t now = d->nic ? nic_drops(d->nic) : d->drops;
+	verbs_count("NIC_DROPS", now - d->drops);
+	d->drops = now;
+}
+
 static void fill(struct verbs_context *v)
 {
 	v->query_port = verbs_query_port;
@@ -221,8 +228,10 @@ VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 	soft_link_remove(&c->link);
 	struct nic *nic = NULL;
 	if (d->contexts.next == &d->contexts) {
+		verbs_note_drops(d);
 		nic = d->nic;
 		d->nic = NULL;
+		d->drops = 0;
 	}
 	pthread_mutex_unlock(&d->lock);
 	if (nic)

@@ -126,6 +126,7 @@ int verbs_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_
 		err = EFAULT; /* where the kernel calls through a null pointer: a flow type that has no counter */
 	else
 		err = nic_counter_read(nic, &c->counter, &packets, &bytes);
+	verbs_note_drops(verbs_context_of(context)->device);
 	if (err == ENODEV) {
 		verbs_context_of(context)->device->fatal = true;
 		verbs_device_gone(verbs_context_of(context)->device);

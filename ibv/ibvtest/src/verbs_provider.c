@@ -46,6 +46,20 @@ static struct nic *nic_of(struct ibv_context *context)
 	return verbs_made(nic, err);
 }
 
+static int counters_copy(struct nic *nic, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear)
+{
+	int err = nic_counters_copy(nic, from, to, n, clear);
+	verbs_table_lock();
+	for (struct soft_device *d = verbs_table(); d; d = d->next) {
+		pthread_mutex_lock(&d->lock);
+		if (d->nic == nic)
+			verbs_note_drops(d);
+		pthread_mutex_unlock(&d->lock);
+	}
+	verbs_table_unlock();
+	return err;
+}
+
 static struct ibv_flow *create_flow(struct ibv_context *context, const struct nic_rule_attr *attr,
 				    void (*release)(void *arg), void *arg)
 {
@@ -83,7 +97,7 @@ VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ib
 		.gate = gate,
 		.nic = nic_of,
 		.rule_exists = nic_rule_exists,
-		.counters_copy = nic_counters_copy,
+		.counters_copy = counters_copy,
 		.create_flow = create_flow,
 	};
 	return device && device->_ops._dummy1 == (void *)ibvtest_device_ops ? &ops : NULL;

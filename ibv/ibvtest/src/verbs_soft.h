@@ -68,6 +68,7 @@ struct soft_device {
 	pthread_mutex_t lock;
 	struct soft_link contexts;
 	struct nic *nic; /* from the first flow to the last context's close */
+	uint64_t drops;  /* of nic, those that the statistics have */
 	bool fatal;      /* nothing works until "return" */
 	bool removed;    /* as fatal, and not in the list */
 	bool port_down;
@@ -124,6 +125,7 @@ bool verbs_next_item(const char **list, struct verbs_item *item);
 /* verbs_calls.c: statistics, faults and delays. */
 void verbs_calls_configure(const char *statistics, const char *fail, const char *delay, const char *without);
 int verbs_call(const char *device, const char *verb); /* counts and delays; 0 or the errno to answer */
+void verbs_count(const char *name, uint64_t n); /* adds to a statistic that is no call */
 bool verbs_without(const char *device, const char *capability);
 void verbs_calls_close(void);
 
@@ -162,6 +164,8 @@ void *verbs_made(void *object, int err);
 int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_object *object);
 /* The NIC of the context's device, locked; NULL and *err. */
 struct nic *verbs_nic(struct ibv_context *context, int *err);
+/* Adds what the NIC lost since the last time to the statistic NIC_DROPS; locked. */
+void verbs_note_drops(struct soft_device *device);
 
 /* verbs_events.c. */
 void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */

@@ -104,10 +104,12 @@ static int parse_ipv6(const struct ibv_flow_spec_ipv6 *s, struct layer l)
 {
 	if (s->mask.hop_limit)
 		return EOPNOTSUPP;
+	if ((ntohl(s->mask.flow_label) | ntohl(s->val.flow_label)) >> 20)
+		return EINVAL;
 	want(l, NIC_IPV6);
 	set_bytes(l.value->src_ip, l.mask->src_ip, s->val.src_ip, s->mask.src_ip, 16);
 	set_bytes(l.value->dst_ip, l.mask->dst_ip, s->val.dst_ip, s->mask.dst_ip, 16);
-	SET(l, flow_label, ntohl(s->val.flow_label), ntohl(s->mask.flow_label) & 0xfffff);
+	SET(l, flow_label, ntohl(s->val.flow_label), ntohl(s->mask.flow_label));
 	SET(l, tos, s->val.traffic_class, s->mask.traffic_class);
 	return set_protocol(l, s->val.next_hdr, s->mask.next_hdr);
 }
@@ -228,7 +230,7 @@ static int parse_spec(const union spec *s, uint32_t before, struct verbs_flow_pa
 	case IBV_FLOW_SPEC_MPLS:
 		return parse_mpls(&s->mpls, m, l, before);
 	case IBV_FLOW_SPEC_VXLAN_TUNNEL:
-		if (inner || ntohl(s->tunnel.mask.tunnel_id) >> 24)
+		if (inner || (ntohl(s->tunnel.mask.tunnel_id) | ntohl(s->tunnel.val.tunnel_id)) >> 24)
 			return EINVAL;
 		m->mask.vni = ntohl(s->tunnel.mask.tunnel_id);
 		m->value.vni = ntohl(s->tunnel.val.tunnel_id) & m->mask.vni;

@@ -3,10 +3,13 @@
  * verbs_sysfs.c: a directory in the shape of /sys/class/infiniband, as far as programs
  * look for a device's netdev, driver and state there:
  *
- *     ROOT/swnic0/{node_type,node_guid,fw_ver}
- *     ROOT/swnic0/device/{driver-name, driver -> ibvtest, net/v0}
- *     ROOT/swnic0/ports/1/{state,link_layer,gids/0,gid_attrs/ndevs/0,gid_attrs/types/0}
+ *     ROOT/uverbs0/swnic0/{node_type,node_guid,fw_ver}
+ *     ROOT/uverbs0/swnic0/device/{driver-name, driver -> ibvtest, net/v0}
+ *     ROOT/uverbs0/swnic0/ports/1/{state,link_layer,gids/0,gid_attrs/ndevs/0,gid_attrs/types/0}
  *     ROOT/calls      the call statistics, unless FLOWTALLY_IBVTEST_STATISTICS is set
+ *
+ * The level between is one per device: there may be several of one name, an old one that a
+ * context still has beside the new one.
  *
  * ROOT is one new directory per loaded library, below $TMPDIR or /tmp, and is removed when
  * the library is unloaded. A process that ends without that leaves its own; each new
@@ -125,10 +128,10 @@ int verbs_sysfs_add(struct soft_device *d, unsigned number)
 	if (!at)
 		return errno;
 	char *base = d->device.ibdev_path;
-	snprintf(base, sizeof(d->device.ibdev_path), "%s/%s", at, d->device.name);
 	snprintf(d->device.dev_name, sizeof(d->device.dev_name), "uverbs%u", number);
 	snprintf(d->device.dev_path, sizeof(d->device.dev_path), "%.150s/%.30s", at, d->device.dev_name);
-	int err = 0;
+	snprintf(base, sizeof(d->device.ibdev_path), "%.180s/%s", d->device.dev_path, d->device.name);
+	int err = mkdir(d->device.dev_path, 0755) ? errno : 0;
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]) && !err; i++)
 		err = make(base, directories[i]);
 	snprintf(net, sizeof(net), "device/net/%s", d->netdev);
@@ -154,7 +157,7 @@ int verbs_sysfs_add(struct soft_device *d, unsigned number)
 
 void verbs_sysfs_remove(struct soft_device *d)
 {
-	remove_tree(d->device.ibdev_path);
+	remove_tree(d->device.dev_path);
 }
 
 void verbs_sysfs_close(void)

@@ -138,6 +138,12 @@ void case_specs(void)
 	struct ibv_flow_spec_ipv6 ip6 = {.type = IBV_FLOW_SPEC_IPV6, .size = sizeof(ip6)};
 	ip6.mask.hop_limit = 1;
 	refused(&r, b, &ip6, sizeof(ip6), EOPNOTSUPP);
+	ip6.mask.hop_limit = 0;
+	ip6.val.flow_label = htonl(1 << 20); /* 20 bits, in the value too */
+	refused(&r, b, &ip6, sizeof(ip6), EINVAL);
+	struct ibv_flow_spec_tunnel vxlan = {.type = IBV_FLOW_SPEC_VXLAN_TUNNEL, .size = sizeof(vxlan)};
+	vxlan.mask.tunnel_id = htonl(1 << 24);
+	refused(&r, b, &vxlan, sizeof(vxlan), EINVAL);
 	struct ibv_flow_spec_gre gre = {.type = IBV_FLOW_SPEC_GRE, .size = sizeof(gre)};
 	gre.mask.c_ks_res0_ver = 1;
 	refused(&r, b, &gre, sizeof(gre), EOPNOTSUPP);
@@ -160,6 +166,11 @@ void case_specs(void)
 	refused(&r, x, &tcp, sizeof(tcp), EINVAL);
 	x = b;
 	eth.size = sizeof(eth);
+	eth.mask.ether_type = htons(0xff00); /* in part, above an IP spec */
+	blob_add(&x, &eth, sizeof(eth));
+	blob_udp(&x, 1);
+	WANT_NULL(blob_flow(&x, r.qp), EINVAL);
+	x = b;
 	eth.val.ether_type = htons(0x86dd);
 	eth.mask.ether_type = 0xffff;
 	blob_add(&x, &eth, sizeof(eth));

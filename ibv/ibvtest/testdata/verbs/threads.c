@@ -107,6 +107,24 @@ static void ask(const char *what)
 	NEED(fgets(line, sizeof(line), stdin));
 }
 
+/* Does the directory of the listed device name its netdev? 0 when it does. */
+static int listed_netdev(const char *name, const char *netdev)
+{
+	char path[512], text[64] = "";
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	for (int i = 0; list && list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name)) {
+			snprintf(path, sizeof(path), "%s/ports/1/gid_attrs/ndevs/0", list[i]->ibdev_path);
+			FILE *f = fopen(path, "r");
+			if (f && fgets(text, sizeof(text), f))
+				text[strcspn(text, "\n")] = 0;
+			if (f)
+				fclose(f);
+		}
+	ibv_free_device_list(list);
+	return strcmp(text, netdev);
+}
+
 /* The netdev goes, and with it the device: at the next read. */
 void case_netdev(void)
 {
@@ -122,8 +140,10 @@ void case_netdev(void)
 	ask("delete");
 	WANT(ibv_read_counters(c, v, 2, 0), EIO);
 	WANT(next_event(r.context), IBV_EVENT_DEVICE_FATAL);
-	WANT(ibv_close_device(r.context), 0);
 	ask("make");
-	rig_up(&r);
-	rig_down(&r);
+	struct rig again;
+	rig_up(&again); /* another device of the name, beside the dead one */
+	WANT(ibv_close_device(r.context), 0);
+	NEED(!listed_netdev("swnic0", "v0")); /* and the end of the old one takes nothing of it */
+	rig_down(&again);
 }
