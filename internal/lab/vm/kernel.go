@@ -3,6 +3,7 @@ package vm
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -131,7 +132,7 @@ func dependencies(module []byte) ([]string, error) {
 	}
 	s := f.Section(".modinfo")
 	if s == nil {
-		return nil, fmt.Errorf("it has no section .modinfo")
+		return nil, errors.New("it has no section .modinfo")
 	}
 	info, err := s.Data()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -45,9 +46,12 @@ func (m Machine) Run(ctx context.Context, s Script) (*Result, error) {
 	}
 	cmd := exec.CommandContext(ctx, QEMU, m.args(initrd, console, events)...)
 	cmd.WaitDelay = 5 * time.Second
-	// Also when this process is killed: no machine is left behind.
+	// Also when this process is killed no machine is left behind. The signal is sent when the
+	// thread ends that started it, which is therefore kept.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
 	out, runErr := cmd.CombinedOutput()
+	runtime.UnlockOSThread()
 	res, err := collectFile(events)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", ctx.Err(), ErrIncomplete)

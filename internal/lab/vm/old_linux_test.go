@@ -2,9 +2,7 @@
 
 package vm
 
-import (
-	"testing"
-)
+import "testing"
 
 // TestLinux61 runs on the oldest kernel that is supported: what counts ingress, on its own
 // verifier. The flavour for clouds has all that this needs and is the smallest. It
