@@ -56,7 +56,7 @@ test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an 
 
 test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
 	@.ci/need cc qemu-x86_64 xz
-	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 10m ./internal/lab/vm
+	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 15m ./internal/lab/vm
 
 generate: ## regenerate the BPF objects and the protocol's Go code
 	@.ci/need clang bpf-headers protoc
