@@ -36,11 +36,7 @@ func newMLX5Client(t *testing.T, env ibvtest.Env) *mlx5Client {
 	need.Cap(t, "net_admin", "net_raw")
 	need.Netns(t)
 	need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h")
-	need.Tool(t, "gcc")
-	libs, err := ibvtest.Build(filepath.Join(workDir, "mlx5-libs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	libs := libraries(t, "strict", "-Werror")
 	// Linked as any user of rdma-core is: with symbol versions, and by soname.
 	program := compile(t, "mlx5-client", []string{"testdata/mlx5/client.c", libs.MLX5, libs.Verbs}, "-Wl,-rpath,"+filepath.Dir(libs.MLX5))
 	w, err := lab.NewWire(lab.WireOptions{})

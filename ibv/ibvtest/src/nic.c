@@ -251,12 +251,7 @@ int nic_rule_exists(struct nic *nic, const struct nic_rule_attr *attr)
 
 int nic_sync(struct nic *nic)
 {
-	int err;
-
-	pthread_mutex_lock(&nic->lock);
-	err = sync_locked(nic);
-	pthread_mutex_unlock(&nic->lock);
-	return err;
+	return nic_counters_copy(nic, NULL, NULL, 0, 0);
 }
 
 int nic_counters_copy(struct nic *nic, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear)
@@ -265,9 +260,11 @@ int nic_counters_copy(struct nic *nic, struct nic_counter *from, struct nic_coun
 
 	pthread_mutex_lock(&nic->lock);
 	err = sync_locked(nic);
-	memcpy(to, from, n * sizeof *to);
-	if (clear)
-		memset(from, 0, n * sizeof *from);
+	for (unsigned i = 0; i < n; i++) {
+		to[i] = from[i];
+		if (clear)
+			from[i] = (struct nic_counter){ 0 };
+	}
 	pthread_mutex_unlock(&nic->lock);
 	return err;
 }

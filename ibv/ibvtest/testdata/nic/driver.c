@@ -139,13 +139,16 @@ static int parse(const char *args)
 
 static int read_counter(const char *args, int clear)
 {
-	struct nic_counter *from = &counters[atoi(args) % 4096], c = *from;
+	struct nic_counter *from = &counters[atoi(args) % 4096], c;
 	int err = 0;
 
-	if (nic)
+	if (nic) {
 		err = nic_counters_copy(nic, from, &c, 1, clear);
-	else if (clear)
-		memset(from, 0, sizeof *from);
+	} else {
+		c = *from;
+		if (clear)
+			memset(from, 0, sizeof *from);
+	}
 	if (err)
 		return err;
 	printf("ok %" PRIu64 " %" PRIu64 "\n", c.packets, c.bytes);
