@@ -38,7 +38,9 @@ func (h *ibvHardware) devices() ([]nicInfo, error) {
 	for _, d := range list {
 		ports := netdevs(d.Name, d.SysfsPath)
 		for _, p := range ports {
-			out = append(out, nicInfo{name: d.Name, port: p.port, netdev: p.netdev, driver: driverOf(d.SysfsPath)})
+			out = append(out, nicInfo{
+				name: d.Name, port: p.port, netdev: p.netdev, driver: driverOf(d.SysfsPath), shared: len(ports) > 1,
+			})
 		}
 	}
 	return out, nil
@@ -50,7 +52,11 @@ func (h *ibvHardware) open(info nicInfo) (nic, error) {
 	if err != nil {
 		return nil, err
 	}
-	dx, noDevX := openDevXNIC(ctx, info.port)
+	var dx *devxNIC
+	noDevX := errSharedDevice
+	if !info.shared {
+		dx, noDevX = openDevXNIC(ctx, info.port)
+	}
 	if noDevX == nil {
 		return dx, nil
 	}
@@ -61,6 +67,9 @@ func (h *ibvHardware) open(info nicInfo) (nic, error) {
 	}
 	return n, nil
 }
+
+// errSharedDevice: DevX has no word for a port, and verbs have.
+var errSharedDevice = errors.New("DevX is not used: its rules would count on every port of the device")
 
 // cannot says why a device counts no flow, neither by verbs nor by DevX: for good, where
 // the verbs answered that it does not offer what counting takes.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
 // Fits implements placer.
@@ -48,7 +47,7 @@ func (b *rdmaBackend) Install(_ context.Context, flows []Placed) (_ []Installed,
 	var made []*rdmaFlow
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.take(made))
+			err = errors.Join(err, b.unmake(made))
 		}
 	}()
 	for _, f := range flows {
@@ -161,15 +160,22 @@ func (b *rdmaBackend) Remove(_ context.Context, flows []Placed) error {
 			b.free = append(b.free, x.id)
 		}
 	}
-	if err := b.take(gone); err != nil {
+	if err := errors.Join(b.end(gone), b.last(gone)); err != nil {
 		b.log.Error("removing flows from hardware", "err", err)
 	}
+	b.release(gone)
 	return nil
 }
 
-// take ends the rules of flows, reads what they counted to the end, and gives their
-// counters back. What the device refuses to destroy goes when it is closed.
-func (b *rdmaBackend) take(flows []*rdmaFlow) error {
+// unmake takes back what an Install that fails has made.
+func (b *rdmaBackend) unmake(flows []*rdmaFlow) error {
+	err := b.end(flows)
+	b.release(flows)
+	return err
+}
+
+// end takes the rules of flows out. What the device refuses to destroy goes when it is closed.
+func (b *rdmaBackend) end(flows []*rdmaFlow) error {
 	var errs []error
 	for _, x := range flows {
 		for _, p := range x.parts {
@@ -178,19 +184,29 @@ func (b *rdmaBackend) take(flows []*rdmaFlow) error {
 			}
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// last reads what flows have counted to the end, their rules being gone.
+func (b *rdmaBackend) last(flows []*rdmaFlow) error {
+	var errs []error
 	for bank, parts := range byBank(flows) {
 		if parts[0].dev.dead() {
 			continue
 		}
 		b.pace.charge(b.now())
-		if _, err := bank.sample(b.now); err != nil && !errors.Is(err, probe.ErrNotSupported) {
+		if _, err := bank.sample(b.now); err != nil {
 			errs = append(errs, fmt.Errorf("flow %q: reading its counter at the end: %w", parts[0].flow.Name, err))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// release gives the counters of flows back.
+func (b *rdmaBackend) release(flows []*rdmaFlow) {
 	for _, x := range flows {
 		for _, p := range x.parts {
 			p.dev.release(p)
 		}
 	}
-	return errors.Join(errs...)
 }

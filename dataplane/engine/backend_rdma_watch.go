@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
 )
 
 var (
@@ -25,6 +26,9 @@ type failure struct {
 // distrust is how long no flow goes to a device whose counters could not be read.
 const distrust = 30 * time.Second
 
+// eventPause is how long events are not asked for after they could not be had.
+const eventPause = 10 * time.Second
+
 // slowAge is the age of values from which on the budget is called short.
 const slowAge = time.Second
 
@@ -35,11 +39,18 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 		if ctx.Err() != nil {
 			return
 		}
+		if err != nil && !errors.Is(err, ibv.ErrDeviceGone) {
+			// Its end shows in the list of devices, too.
+			b.log.Warn("waiting for events of an RDMA device", "device", d.name, "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(eventPause):
+			}
+			continue
+		}
 		b.mu.Lock()
 		switch {
-		case err != nil:
-			d.down = fmt.Errorf("%w: waiting for its events: %w", errDeviceLost, err)
-		case ev == nicFatal:
+		case err != nil, ev == nicFatal:
 			d.down = errDeviceLost
 		case ev == nicPortDown:
 			d.down = errPortDown
@@ -65,11 +76,14 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 func (b *rdmaBackend) look() {
 	tick := time.NewTicker(returnPeriod)
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-b.ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if n%calmTicks != 0 && !b.lacking() {
+			continue
 		}
 		infos, err := b.list()
 		if err != nil && !errors.Is(err, probe.ErrNotSupported) {
@@ -80,6 +94,13 @@ func (b *rdmaBackend) look() {
 			b.reopen(d, infos)
 		}
 	}
+}
+
+// lacking says that a device is not there that was.
+func (b *rdmaBackend) lacking() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.devices, (*rdmaDevice).dead)
 }
 
 // examine answers the devices that went and that nothing is left on.

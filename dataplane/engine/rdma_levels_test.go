@@ -71,7 +71,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 				b.publish([]*rdmaFlow{x})
 				flows[f.Name] = f
 			} else {
-				err = b.take([]*rdmaFlow{x})
+				err = b.unmake([]*rdmaFlow{x})
 				refused++
 			}
 			b.mu.Unlock()

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// hardware is the RDMA devices of this host.
+type hardware interface {
+	// devices lists those that have a netdev.
+	devices() ([]nicInfo, error)
+	open(nicInfo) (nic, error)
+	Close() error
+}
+
+// nicInfo is one port of one device.
+type nicInfo struct {
+	name   string // of the device
+	port   uint8
+	netdev string
+	driver string // of the kernel
+	shared bool   // the device has another port with a netdev
+}
+
+// find opens the devices of the interfaces. It answers an error when there is none.
+func (b *rdmaBackend) find() error {
+	infos, err := b.list()
+	if errors.Is(err, probe.ErrNotSupported) {
+		return &absentError{err}
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	found := 0
+	for _, d := range b.devices {
+		err := b.openDevice(d, infos)
+		if err == nil {
+			found++
+			continue
+		}
+		if !errors.Is(err, errNoDevice) {
+			b.log.Warn("opening an RDMA device", "interface", d.netdev, "err", err)
+			errs = append(errs, err)
+		}
+	}
+	if found > 0 {
+		return nil
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return &absentError{&probe.UnsupportedError{
+		Feature: "counting in hardware", Object: interfaceNames(b.cfg.Interfaces),
+		Reason: "no RDMA device belongs to it", Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
+	}}
+}
+
+// absentError is why there is nothing to count with.
+type absentError struct{ error }
+
+func (e *absentError) Unwrap() error { return e.error }
+
+// Is makes errors.Is(err, errNoDevice) true.
+func (e *absentError) Is(target error) bool { return target == errNoDevice }
+
+func interfaceNames(all []dataplane.Interface) string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return join(names)
+}
+
+// list is called in the namespace of the interfaces, which decides what is there. A kernel
+// without RDMA has no list.
+func (b *rdmaBackend) list() (infos []nicInfo, err error) {
+	err = b.ns.do(func() error {
+		infos, err = b.hw.devices()
+		return err
+	})
+	return infos, err
+}
+
+// openDevice opens the device of an interface and starts its goroutines.
+func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
+	for _, info := range infos {
+		if info.netdev != d.netdev {
+			continue
+		}
+		var n nic
+		err := b.ns.do(func() (err error) {
+			n, err = b.hw.open(info)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("opening %s of %s: %w", info.name, info.netdev, err)
+		}
+		b.run(d, info, n)
+		return nil
+	}
+	return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
+}
+
+// run makes n the device of d.
+func (b *rdmaBackend) run(d *rdmaDevice, info nicInfo, n nic) {
+	ctx, stop := context.WithCancel(b.ctx)
+	period := cmp.Or(b.cfg.Poll.Period, defaultPeriod)
+	if b.cfg.Poll.Busy {
+		period = readPeriodMin
+	}
+	r := newHWReader(b.now, b.pace, max(period, readPeriodMin), b.log.With("device", info.name), func(err error) {
+		d.gaveUp.Store(&failure{err: err, at: b.now()})
+		b.signal()
+	})
+	b.mu.Lock()
+	d.name, d.driver, d.nic, d.down, d.reader, d.stop = info.name, info.driver, n, nil, r, stop
+	b.mu.Unlock()
+	d.running.Go(func() { r.run(ctx) })
+	d.running.Go(func() { b.follow(ctx, d, n) })
+}
