@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -16,25 +15,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 	"github.com/flowtally/flowtally/xdp"
 )
-
-// seed is FLOWTALLY_SEED, or the clock; either is logged.
-func seed(t testing.TB) uint64 {
-	t.Helper()
-	s := uint64(time.Now().UnixNano())
-	if v := os.Getenv("FLOWTALLY_SEED"); v != "" {
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil {
-			t.Fatalf("FLOWTALLY_SEED: %v", err)
-		}
-		s = n
-	}
-	t.Logf("FLOWTALLY_SEED=%d", s)
-	return s
-}
 
 // TestXDPCountsWhatTheLinearMatcherNames compares the programs as the kernel
 // runs them (BPF_PROG_TEST_RUN on the program that is attached) with a matcher that
@@ -58,7 +43,7 @@ func (d differ) run(t *testing.T) {
 		sets = 5000
 	}
 	const packets = 100
-	rng := rand.New(rand.NewPCG(seed(t), 0))
+	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
 	wire, err := lab.NewWire(lab.WireOptions{})
 	if err != nil {
 		t.Fatal(err)

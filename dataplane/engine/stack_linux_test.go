@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 	"github.com/flowtally/flowtally/shm"
@@ -139,16 +140,18 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer snd.Close()
-			send := func(n uint64) {
-				if err := snd.Run(t.Context(), n); err != nil {
+			send := func(ctx context.Context, n uint64) {
+				if err := snd.Run(ctx, n); err != nil {
 					t.Error(err)
 				}
 				if err := snd.Drain(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
+			ctx, enough := context.WithCancel(t.Context())
+			defer enough()
 			var sending sync.WaitGroup
-			sending.Go(func() { send(60_000) })
+			sending.Go(func() { send(ctx, 0) })
 			time.Sleep(400 * time.Millisecond)
 			if err := b.control.Remove(b.device); err != nil {
 				t.Fatal(err)
@@ -163,6 +166,8 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 					t.Errorf("%s: by %s, rejected %v", p.Flow.Name, p.Source.Backend, p.Rejected)
 				}
 			}
+			time.Sleep(200 * time.Millisecond)
+			enough()
 			sending.Wait()
 			time.Sleep(10 * time.Millisecond)
 			check := func(name string, i int) {
@@ -173,8 +178,8 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 				if l.Unknown || add(got, Pair{Packets: l.Packets, Bytes: l.Bytes}) != want {
 					t.Errorf("%s: counted %+v and lacks %+v, sent %+v", name, got, l, want)
 				}
-				if audit && l.Packets != 0 || !audit && l.Packets == 0 {
-					t.Errorf("%s: %d packets are declared lost", name, l.Packets)
+				if audit && l.Packets != 0 {
+					t.Errorf("%s: %d packets are declared lost though XDP counted beside", name, l.Packets)
 				}
 				b.e.ctl.Lock()
 				defer b.e.ctl.Unlock()
@@ -189,7 +194,7 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 			if l := b.counts(t, "web", "rdma"); l != (dataplane.Uncounted{}) {
 				t.Errorf("a return in which nothing passes lacks %+v", l)
 			}
-			send(5_000)
+			send(t.Context(), 5_000)
 			check("web", 0)
 		})
 	}
@@ -211,7 +216,7 @@ func TestSplitSetsCountEachPacketOnce(t *testing.T) {
 			b := newSoftBench(t)
 			b.env.Without = c.without
 			b.run(t)
-			rng := rand.New(rand.NewPCG(seed(t), 1))
+			rng := rand.New(rand.NewPCG(seed.Uint64(t), 1))
 			var split, hits, inRDMA, inXDP int
 			for range sets {
 				s := b.trySet(t, rng)

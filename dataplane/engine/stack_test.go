@@ -15,6 +15,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 )
@@ -94,6 +95,12 @@ func (s *stacked) source(name string) string { return s.e.flows[name].source.Bac
 
 func udpFlow(t testing.TB, name, text string, priority uint16) flow.Flow {
 	return flow.Flow{Name: name, Match: match(t, text), Priority: priority}
+}
+
+// udpTo is a frame to a port, of so many bytes.
+func udpTo(port uint16, size int) []byte {
+	return frame.Sized(size, frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}},
+		frame.IPv4{Src: frame.Addr("198.51.100.1"), Dst: frame.Addr("192.0.2.1")}, frame.UDP{Src: 9, Dst: port})
 }
 
 func packetTo(port uint16) linear.Packet {

@@ -10,7 +10,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
-	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -52,11 +51,6 @@ func (b *bench) start(t *testing.T) *Engine {
 	}
 	t.Cleanup(func() { e.Close() })
 	return e
-}
-
-func udpTo(port uint16, size int) []byte {
-	return frame.Sized(size, frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}},
-		frame.IPv4{Src: frame.Addr("198.51.100.1"), Dst: frame.Addr("192.0.2.1")}, frame.UDP{Src: 9, Dst: port})
 }
 
 // send sends n frames of the streams and waits until all of them have arrived.

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// stack is an overlay and what lies behind it: the flows that one of the two is to
+// count are placed as one set. Without an overlay there is no stack.
+type stack struct {
+	over  placer
+	under carrier // nil: what the overlay cannot count is not counted
+	audit bool    // entries of the overlay's flows are served too
+}
+
+// layered is what the stack knows of a flow.
+type layered struct {
+	mayOver, mayUnder bool      // as the flow and the configuration say
+	over, under       Installed // where hasOver, hasUnder
+	hasOver, hasUnder bool
+	gone              error                 // the overlay counts it no more, and nothing else does yet
+	refusals          []dataplane.Rejection // of backends that are not open
+
+	above  []*counted // flows that win over it on packets that both match
+	placed []Placed   // the same, as the overlay is asked about them
+	// The truth that the entry knows: the total is line and what the entry has
+	// counted, as long as its stretch is the same and not 0.
+	line    Pair
+	stretch uint64
+}
+
+// ahead says whether a wins over b on packets that both match.
+func (c *counted) ahead(of *counted) bool {
+	return cmp.Or(cmp.Compare(c.Priority, of.Priority), cmp.Compare(c.Order, of.Order)) < 0
+}
+
+func byPrecedence(a, b *counted) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
+}
+
+// relate notes who wins over whom between fresh flows and those that are there.
+func relate(there, fresh []*counted) {
+	for i, f := range fresh {
+		for _, o := range append(there, fresh[:i]...) {
+			if !overlap(&f.Flow, &o.Flow) {
+				continue
+			}
+			if o.ahead(f) {
+				f.rest(o)
+			} else {
+				o.rest(f)
+			}
+		}
+	}
+}
+
+// rest puts c below another flow.
+func (c *counted) rest(on *counted) {
+	c.above = append(c.above, on)
+	c.placed = append(c.placed, on.Placed)
+}
+
+// unrelate forgets flows that are gone.
+func unrelate(there []*counted, gone map[*counted]bool) {
+	for _, c := range there {
+		n := len(c.above)
+		c.above = slices.DeleteFunc(c.above, func(o *counted) bool { return gone[o] })
+		if len(c.above) == n {
+			continue
+		}
+		c.placed = c.placed[:0]
+		for _, o := range c.above {
+			c.placed = append(c.placed, o.Placed)
+		}
+	}
+}
+
+// assign says which of all, in precedence order, the overlay is to count, and why not
+// the others. A flow goes there when it fits and everything that wins over it is there:
+// what lies behind cannot take a packet back from the overlay. As whoever is in
+// the way stands higher, one pass from the top finds the largest such set.
+func (s *stack) assign(all []*counted, refused map[*counted]error) (over map[*counted]bool, why map[*counted]error) {
+	over, why = make(map[*counted]bool, len(all)), make(map[*counted]error)
+	for _, c := range all {
+		if !c.mayOver {
+			continue
+		}
+		err := refused[c]
+		for _, o := range c.above {
+			if err == nil && !over[o] {
+				err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", o.Name, s.over.Name())
+			}
+		}
+		if err == nil {
+			err = s.over.Fits(c.Flow, c.placed)
+		}
+		if err != nil {
+			why[c] = err
+		} else {
+			over[c] = true
+		}
+	}
+	return over, why
+}
+
+// possible says why the flows cannot be counted as assigned: one has nowhere to go,
+// or an entry would take packets that a flow of the overlay counts.
+func (s *stack) possible(all []*counted, over map[*counted]bool, why map[*counted]error) error {
+	var errs []error
+	for _, c := range all {
+		switch {
+		case over[c]:
+		case c.mayUnder && c.hasUnder:
+			for _, o := range c.above {
+				if over[o] && !o.hasUnder {
+					errs = append(errs, fmt.Errorf("flow %q: %s has no entry for flow %q, which wins over it and is counted by %s: %w",
+						c.Name, s.under.Name(), o.Name, s.over.Name(), dataplane.ErrUnplaced))
+				}
+			}
+		case c.gone == nil: // one that is waits for its device
+			err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)
+			for _, r := range s.reasons(c, why[c]) {
+				err = fmt.Errorf("%w: %s: %s", err, r.Backend, r.Reason)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reasons are why the backends that do not count a flow do not.
+func (s *stack) reasons(c *counted, notOver error) []dataplane.Rejection {
+	out := slices.Clone(c.refusals)
+	if notOver != nil {
+		out = append(out, dataplane.Rejection{Backend: s.over.Name(), Reason: notOver.Error()})
+	}
+	return out
+}

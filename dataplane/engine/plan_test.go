@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// sampledBackend answers what a test says, at times that it says.
+type sampledBackend struct {
+	*fakeOver
+	at []int64
+}
+
+func (b *sampledBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+	for i, id := range ids {
+		dst[i], at[i] = b.pairs[id], b.at[id]
+	}
+	return nil
+}
+
+// shown keeps what a cycle publishes.
+type shown struct {
+	rows    shm.Block
+	blocks  int
+	records map[uint32]shm.Value
+}
+
+func (s *shown) BeginCycle() uint64                  { return 1 }
+func (s *shown) PublishBlock(_ int, v *shm.Block)    { s.rows = *v; s.blocks++ }
+func (s *shown) PublishRecord(i uint32, v shm.Value) { s.records[i] = v }
+func (s *shown) AppendHistory(shm.Handle, shm.Value) {}
+func (s *shown) EndCycle(int64)                      {}
+func (s *shown) row(i int) shm.Value                 { return s.rows[i] }
+func handle(i uint32) shm.Handle                     { return shm.Handle{Index: i, Generation: 1} }
+func value(packets, bytes uint64, at int64) shm.Value {
+	return shm.Value{Packets: packets, Bytes: bytes, SampledAt: at}
+}
+
+// Values that are sampled one by one show their own times; one that was not sampled yet is
+// absent, or stays what it was; none ever falls. Beside them, others are of the cycle.
+func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
+	p := newPlan(64, 1, 0)
+	b := &sampledBackend{fakeOver: newOver(true)}
+	b.pairs = []Pair{{Packets: 5, Bytes: 500}, {Packets: 6, Bytes: 600}, {Packets: 7, Bytes: 700}, {Packets: 8, Bytes: 800}}
+	b.at = []int64{90, 0, 95, 80}
+	plain := newHand("hand")
+	plain.pairs = []Pair{{Packets: 1, Bytes: 60}}
+	p.set(handle(0), b, 0, Pair{})
+	p.set(handle(1), b, 1, Pair{Packets: 100})
+	p.set(handle(2), plain, 0, Pair{})
+	p.set(handle(64), b, 2, Pair{Packets: 10, Bytes: 1000})
+	p.restore(3, value(50, 5000, 70))
+	p.set(handle(3), b, 3, Pair{Packets: 40, Bytes: 4000})
+	s := &shown{records: make(map[uint32]shm.Value)}
+	check := func(when string, want ...shm.Value) {
+		t.Helper()
+		if err := p.cycle(s, 100); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, []shm.Value{s.row(0), s.row(1), s.row(2), s.row(3), s.records[64]}); d != "" {
+			t.Errorf("%s:\n%s", when, d)
+		}
+	}
+	check("first", value(5, 500, 90), shm.Value{}, value(1, 60, 100), value(50, 5000, 70), value(17, 1700, 95))
+	b.at[1], b.at[3] = 97, 98
+	b.pairs[3] = Pair{Packets: 11, Bytes: 1100}
+	b.at[0], b.pairs[0] = 85, Pair{Packets: 9, Bytes: 900} // older than what is shown
+	check("then", value(5, 500, 90), value(106, 600, 97), value(1, 60, 100), value(51, 5100, 98), value(17, 1700, 95))
+	if n := testing.AllocsPerRun(100, func() { p.cycle(s, 100) }); n != 0 {
+		t.Errorf("%v allocations a cycle", n)
+	}
+}
+
+// A counter that changes its source goes on from where it stands, in a block and in a record.
+func TestASourceChangesBetweenTwoCycles(t *testing.T) {
+	for _, index := range []uint32{5, 64} {
+		p := newPlan(64, 1, 0)
+		b := &sampledBackend{fakeOver: newOver(true), at: []int64{90}}
+		b.pairs = []Pair{{Packets: 5, Bytes: 500}}
+		plain := newHand("hand")
+		plain.pairs = []Pair{{Packets: 1000, Bytes: 60000}}
+		s := &shown{records: make(map[uint32]shm.Value)}
+		at := func() shm.Value {
+			t.Helper()
+			if err := p.cycle(s, 100); err != nil {
+				t.Fatal(err)
+			}
+			if index == 64 {
+				return s.records[64]
+			}
+			return s.row(int(index))
+		}
+		p.set(handle(index), b, 0, Pair{})
+		if got := at(); got != value(5, 500, 90) {
+			t.Errorf("%d: %+v", index, got)
+		}
+		b.pairs[0], b.at[0] = Pair{Packets: 7, Bytes: 700}, 99 // the last sample, not published yet
+		refused := errors.New("no")
+		if err := p.move(handle(index), func(Pair) (Backend, uint32, Pair, error) { return nil, 0, Pair{}, refused }); !errors.Is(err, refused) {
+			t.Errorf("%d: %v", index, err)
+		}
+		err := p.move(handle(index), func(stands Pair) (Backend, uint32, Pair, error) {
+			return plain, 0, sub(stands, plain.pairs[0]), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain.pairs[0] = Pair{Packets: 1003, Bytes: 60180}
+		if got := at(); got != value(10, 880, 100) {
+			t.Errorf("%d: %+v after the move", index, got)
+		}
+		p.hold(handle(index))
+		plain.pairs[0] = Pair{}
+		if got := at(); got != value(10, 880, 100) {
+			t.Errorf("%d: %+v without a source", index, got)
+		}
+	}
+}
