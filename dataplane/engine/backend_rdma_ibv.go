@@ -69,7 +69,7 @@ func (h *ibvHardware) open(info nicInfo) (nic, error) {
 }
 
 // errSharedDevice: DevX has no word for a port, and verbs have.
-var errSharedDevice = errors.New("DevX is not used: its rules would count on every port of the device")
+var errSharedDevice = errors.New("ports share the device, and rules of DevX name none")
 
 // cannot says why a device counts no flow, neither by verbs nor by DevX: for good, where
 // the verbs answered that it does not offer what counting takes.
