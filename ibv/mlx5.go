@@ -54,7 +54,7 @@ func (c *Context) DevX() (*DevX, error) {
 		}
 		h, errno := m.open(c.h)
 		return h, d.openError(errno)
-	}, &c.object)
+	}, &c.object, &c.lib.object) // what it leaves behind does not go with c, so the library hears of it
 	if err != nil {
 		m.unload()
 		return nil, err

@@ -163,6 +163,9 @@ func (l *layerCheck) spec(s Spec) refusal {
 
 // protocol is mlx5's set_proto: the first that says anything wins, a later one must agree.
 func (l *layerCheck) protocol(val, mask uint8) refusal {
+	if mask == 0 {
+		return refusal{}
+	}
 	if l.protoMask == 0 {
 		l.proto, l.protoMask = val, mask
 		return refusal{}

@@ -247,6 +247,7 @@ func TestFlowCheck(t *testing.T) {
 		{"one of 25 bits", specs(TagSpec{1 << 24}), syscall.EINVAL},
 		{"TCP behind a protocol that is TCP's", specs(proto(6, 0xff), tcp), 0},
 		{"behind one that is not matched", specs(proto(17, 0), tcp), 0},
+		{"in front of one that is not matched", specs(tcp, proto(17, 0)), 0},
 		{"behind UDP's", specs(proto(17, 0xff), tcp), syscall.EINVAL},
 		{"behind a part of TCP's", specs(proto(6, 0x0f), tcp), syscall.EINVAL},
 		{"UDP behind IPv6 that says so", specs(IPv6Spec{Val: IPv6Filter{NextHdr: 17}, Mask: IPv6Filter{NextHdr: 0xff}}, udp), 0},
