@@ -154,6 +154,21 @@ func TestDefault(t *testing.T) {
 	}
 }
 
+// The other samples are configurations, and show what they are there for.
+func TestSamples(t *testing.T) {
+	cfg, err := configs.Load("rdma.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{}
+	for _, f := range cfg.Flows {
+		asked[f.Backend] = true
+	}
+	if !cfg.RDMA.Audit || cfg.RDMA.CommandsPerSecond == 0 || !asked["rdma"] || !asked["xdp"] || !asked[""] {
+		t.Errorf("rdma.yaml shows %+v and flows by %v", cfg.RDMA, asked)
+	}
+}
+
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := configs.Load(filepath.Join(dir, "none.yaml")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {

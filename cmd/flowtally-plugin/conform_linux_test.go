@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/plugin"
@@ -17,6 +18,23 @@ import (
 // The contract holds over the whole way: the wire, the engine, BPF tables in
 // the kernel, on both hooks of a real interface.
 func TestXDPInItsProcessConforms(t *testing.T) {
+	conforms(t, dataplane.Config{Backend: "xdp"})
+}
+
+// The same where an RDMA device counts what it can, and XDP the rest.
+func TestRDMAInItsProcessConforms(t *testing.T) {
+	need.Tool(t, "gcc")
+	libs, err := ibvtest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conforms(t, dataplane.Config{Backend: "auto", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5}},
+		ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "a0"}}}.Environ()...)
+}
+
+// conforms runs the suite over plugins that count on a0, one end of a veth pair in a
+// namespace of its own.
+func conforms(t *testing.T, cfg dataplane.Config, env ...string) {
 	need.Netns(t)
 	need.TCX(t)
 	bpffs := need.BPFFS(t)
@@ -39,16 +57,15 @@ func TestXDPInItsProcessConforms(t *testing.T) {
 		name := fmt.Sprintf("x%d-%d", os.Getpid(), instances.Add(1))
 		pins := filepath.Join(bpffs, lab.Unique("flowtally-plugin-test-"))
 		t.Cleanup(func() { os.RemoveAll(pins) })
+		cfg := cfg
+		cfg.Instance, cfg.Interfaces = name, []dataplane.Interface{{Name: "a0"}}
+		cfg.Mirror.Path = filepath.Join(t.TempDir(), name+".mirror")
+		cfg.XDP = dataplane.XDPConfig{PinDir: pins, MaxFlows: 4096}
 		var c *plugin.Client
 		err := ns.Do(func() error { // what is started here runs in there
 			c, err = plugin.Launch(t.Context(), plugin.Options{
-				Path: self, Env: []string{roleEnv + "=plugin"},
+				Path: self, Env: append([]string{roleEnv + "=plugin"}, env...), Config: cfg,
 				Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-				Config: dataplane.Config{
-					Instance: name, Backend: "xdp", Interfaces: []dataplane.Interface{{Name: "a0"}},
-					Mirror: dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), name+".mirror")},
-					XDP:    dataplane.XDPConfig{PinDir: pins, MaxFlows: 4096},
-				},
 			})
 			return err
 		})
