@@ -24,7 +24,8 @@
 //     they go on, behind a plugin-restarted event. What the plugin would have
 //     said while it was dead is lost.
 //   - Counts are not the business of this package: the mirror's totals go on over a
-//     restart, and no value ever crosses the boundary.
+//     restart, and no value ever crosses the boundary. An event may say what a change of
+//     source has cost (dataplane.Uncounted), which no mirror can.
 //   - Nothing that a plugin writes or answers can panic the host: go-plugin's own
 //     reading of the plugin's log, which can, is switched off, and the log is read here.
 //
