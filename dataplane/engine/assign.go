@@ -25,8 +25,12 @@ type layered struct {
 	gone              error                 // the overlay counts it no more, and nothing else does yet
 	refusals          []dataplane.Rejection // of backends that are not open
 
-	above  []*counted // flows that win over it on packets that both match
-	placed []Placed   // the same, as the overlay is asked about them
+	above   []*counted // flows that win over it on packets that both match
+	placed  []Placed   // the same, as the overlay is asked about them
+	still   quiet      // see audit
+	differs string     // how hardware and the entry differ
+	behind  bool       // the total may lack what passed while it went to the overlay
+
 	// The truth that the entry knows: the total is line and what the entry has
 	// counted, as long as its stretch is the same and not 0.
 	line    Pair

@@ -53,7 +53,9 @@
 //     the entry saw every packet since hardware began (its hook was held all the time,
 //     for another flow); else as unknown. One discontinuity.
 //   - With audit the entry always sees every packet, and out of hardware the total goes on as it has it:
-//     nothing lacks, and bytes of one basis are no discontinuity.
+//     nothing lacks, and bytes of one basis are no discontinuity. What a total lacks since it went
+//     into hardware under traffic is added at the first moment in which nothing passes; what
+//     hardware and XDP differ by later is the condition rdma-audit-differs.
 //
 // A flow that only rdma may count waits where it is for its device, and has no source
 // meanwhile. What hardware counted dies with the process. The total of the next one is that of

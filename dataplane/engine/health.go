@@ -67,6 +67,9 @@ func (e *Engine) examine() {
 		return
 	}
 	defer e.ctl.Unlock()
+	for _, c := range e.audit(now) {
+		current[c.Code+"\x00"+c.Object] = c
+	}
 	for k, c := range current {
 		if old, ok := e.raised[k]; ok {
 			c.Since = old.Since

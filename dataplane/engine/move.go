@@ -129,7 +129,7 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 	}
 	c.gone = nil
 	c.backend, c.basis, c.source = s.over, c.over.Basis, c.over.Source
-	if lacks.Unknown {
+	if c.behind = lacks.Unknown; c.behind {
 		c.past.Discontinuities++
 	}
 	e.tell(c, text, lacks)

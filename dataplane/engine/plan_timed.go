@@ -64,6 +64,27 @@ func (p *plan) move(h shm.Handle, decide func(stands Pair) (Backend, uint32, Pai
 	return nil
 }
 
+// align adds to a total what decide says that it lacks, given what it stands at by its
+// last sample, and when that was taken.
+func (p *plan) align(h shm.Handle, decide func(stands Pair, sampled int64) (lacks Pair)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, i := p.find(h.Index)
+	if f == nil {
+		return nil
+	}
+	one := feed{backend: f.backend, timed: f.timed, ids: f.ids[i : i+1]}
+	p.sampled[0] = shm.Now()
+	if err := one.read(p.pairs[:1], p.sampled); err != nil {
+		return err
+	}
+	f.base[i] = add(f.base[i], decide(add(f.base[i], p.pairs[0]), p.sampled[0]))
+	if len(f.at) > 0 { // a record has no rows
+		f.settle()
+	}
+	return nil
+}
+
 // hold ends the reading of h's source; what is shown stays.
 func (p *plan) hold(h shm.Handle) {
 	p.mu.Lock()

@@ -73,6 +73,7 @@ type fakeOver struct {
 	down      error
 	gone      map[string]error
 	runs      uint64
+	during    func() // packets that pass while flows are installed
 	broken    string // an order that a device must never be in
 }
 
@@ -128,6 +129,9 @@ func (o *fakeOver) Name() string           { return "rdma" }
 
 func (o *fakeOver) Install(_ context.Context, flows []Placed) ([]Installed, error) {
 	var out []Installed
+	if o.during != nil {
+		o.during()
+	}
 	for _, f := range flows {
 		if o.refuse != nil && o.refuse(f.Flow) != nil {
 			return nil, o.refuse(f.Flow)

@@ -237,6 +237,54 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 	}
 }
 
+// What passes while a flow goes back to hardware is made up for by audit, at the first quiet
+// moment; what hardware does not see afterwards is said, and not hidden.
+func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	s := newStacked(t, t.TempDir()+"/", w, true)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+		t.Fatal(err)
+	}
+	send := func(n int) {
+		for range n {
+			w.send(packetTo(53))
+		}
+	}
+	send(10)
+	w.over.lose()
+	send(7)
+	s.refresh(t)
+	w.over.down, w.over.during = nil, func() { send(4) }
+	s.refresh(t)
+	w.over.during = nil
+	send(5)
+	if got := s.total(t, "dns"); got.Packets != 22 || s.source("dns") != "rdma" {
+		t.Errorf("counted %d by %s, want 22 (4 passed between the two) by rdma", got.Packets, s.source("dns"))
+	}
+	if moves := s.moves(); len(moves) != 2 || !moves[1].Uncounted.Unknown {
+		t.Errorf("moves %+v", moves)
+	}
+	s.e.examine()
+	s.e.examine()
+	if got := s.total(t, "dns"); got.Packets != 26 {
+		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
+	}
+	w.under.see(packetTo(53)) // hardware does not see this one
+	s.e.examine()
+	s.e.examine()
+	conditions, err := s.e.Conditions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(conditions) != 1 || conditions[0].Code != "rdma-audit-differs" || conditions[0].Object != "dns" {
+		t.Errorf("conditions %+v", conditions)
+	}
+	if got := s.total(t, "dns"); got.Packets != 26 || s.e.flows["dns"].past.Discontinuities != 1 {
+		t.Errorf("counted %d, %d discontinuities", got.Packets, s.e.flows["dns"].past.Discontinuities)
+	}
+}
+
 // A flow that only rdma may count waits for its device where it is.
 func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
 	w := &world{over: newOver(true), under: newUnder()}
