@@ -22,11 +22,15 @@ help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Root runs no plugin, and loads no library, that others may write: hence the umask.
-# Without a C compiler Go builds without cgo: such programs cannot load libibverbs, and say so.
+# Without a C compiler that works, the programs are built without cgo: they cannot load
+# libibverbs, and say so. CGO_ENABLED=0 asks for that.
 build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/ibvtest, the software RDMA library
-	umask 022 && $(GO) build -tags netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin
-	@if command -v $$($(GO) env CC) >/dev/null; then umask 022 && CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest; \
-	else echo "build: no C compiler ($$($(GO) env CC)): built without $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
+	@umask 022; cc=$$($(GO) env CC); cgo=$${CGO_ENABLED:-1}; have=1; \
+	printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | $$cc -xc -o /dev/null - 2>/dev/null || have=0; \
+	[ $$have = 1 ] || cgo=0; \
+	CGO_ENABLED=$$cgo $(GO) build -tags netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin; \
+	if [ $$have = 1 ]; then CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest >/dev/null; \
+	else echo "build: no C compiler that works ($$cc): built without $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
 
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
