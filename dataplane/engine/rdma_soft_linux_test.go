@@ -270,6 +270,12 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 					t.Errorf("%s: installed %+v, want source %+v", f.Name, in[i], want)
 				}
 			}
+			if n := s.calls(t, "ibv_create_qp") + s.calls(t, "ibv_create_flow"); c.without == nil && n != 0 {
+				t.Errorf("%d queue pairs and verbs flows were made: DevX needs none", n)
+			}
+			if n := s.calls(t, "NIC_DROPS"); n != 0 {
+				t.Errorf("the software NIC itself has missed %d frames", n)
+			}
 			// What came after a flow was removed is not in its last value.
 			if err := b.Remove(t.Context(), flows); err != nil {
 				t.Fatal(err)

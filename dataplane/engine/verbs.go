@@ -30,7 +30,8 @@ import (
 //	ipv6 nexthdr              refused: next_hdr is matched as    refused
 //	                          ip_protocol, which lies behind
 //	                          the extension headers
-//	ttl, hoplimit             refused: EOPNOTSUPP                refused: only newer devices
+//	ttl, hoplimit             refused: EOPNOTSUPP                refused: not every device has
+//	                                                             the field, and none says so
 //	frag                      refused: EOPNOTSUPP                yes and no: exact; first and
 //	                                                             later: refused
 //	tcp, udp, icmp, gre,      exact, one rule per family:        exact, one rule per family
@@ -39,7 +40,10 @@ import (
 //	ports, all may be 0       refused: a later fragment has      refused
 //	                          none, and may look like 0
 //	icmp type, code           refused: no spec                   refused: needs a flex parser
-//	vxlan, vni                exact: UDP to 4789 and the VNI     exact
+//	vxlan with vni or inner   exact: UDP to 4789, and what is    exact
+//	                          in the headers behind
+//	vxlan alone               refused: no field asks for the     refused
+//	                          header, UDP to 4789 is not it
 //	gre key                   refused: a packet without a key    exact: gre_k_present
 //	                          may look like key 0
 //	gre inner                 inner headers, if any is asked     the same

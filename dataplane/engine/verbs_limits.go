@@ -12,9 +12,12 @@ func limits(m flow.Match, by road) error {
 		if g.Key.Mask != 0 && by == byVerbs {
 			return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
 		}
-		if in := g.Inner; in != nil && asksNothing(*in) {
+		if in := g.Inner; in != nil && in.Eth == nil && blank(*in) {
 			return refusal("gre inner any", "no field asks for a whole GRE header", "leave \"inner any\" out")
 		}
+	}
+	if v := m.VXLAN; v != nil && v.VNI.Mask == 0 && (v.Inner == nil || blank(*v.Inner)) {
+		return refusal("bare vxlan", "no field asks for a VXLAN header: all of UDP to its port would match", "name the vni, or match udp dport 4789")
 	}
 	if in := innerOf(m); in != nil {
 		return limitsOf(*in, by, "inner ")
@@ -26,6 +29,10 @@ const useXDP = "leave the flow to backend auto or xdp"
 
 // limitsOf looks at one level of headers; in says which.
 func limitsOf(m flow.Match, by road, in string) error {
+	noTTL, noType := "drivers refuse a mask on it", "there is no spec for it"
+	if by == byDevX {
+		noTTL, noType = "not every device has the field", "it takes a flex parser, which not every device has"
+	}
 	no := func(field, reason string) error { return refusal(in+field, reason, useXDP) }
 	if e := m.Eth; e != nil && e.Type.Mask != 0 {
 		switch {
@@ -41,7 +48,7 @@ func limitsOf(m flow.Match, by road, in string) error {
 	if ip := m.IPv4; ip != nil {
 		switch {
 		case ip.TTL.Mask != 0:
-			return no("ipv4 ttl", "drivers refuse a mask on it")
+			return no("ipv4 ttl", noTTL)
 		case ip.Fragment != flow.FragmentAny && by == byVerbs:
 			return no("ipv4 frag", "drivers refuse a mask on the flags")
 		case ip.Fragment == flow.FragmentFirst || ip.Fragment == flow.FragmentLater:
@@ -52,13 +59,13 @@ func limitsOf(m flow.Match, by road, in string) error {
 	if ip := m.IPv6; ip != nil {
 		switch {
 		case ip.HopLimit.Mask != 0:
-			return no("ipv6 hoplimit", "drivers refuse a mask on it")
+			return no("ipv6 hoplimit", noTTL)
 		case ip.NextHeader.Mask != 0:
 			return no("ipv6 nexthdr", "NICs match the protocol behind the extension headers in its place")
 		}
 	}
 	if i := m.ICMP; i != nil && i.Type.Mask|i.Code.Mask != 0 {
-		return no("icmp type", "there is no spec for it")
+		return no("icmp type", noType)
 	}
 	for _, p := range []*flow.Ports{m.TCP, m.UDP} {
 		if p != nil && mayBeZero(*p) && m.VXLAN == nil {
@@ -75,7 +82,7 @@ func mayBeZero(p flow.Ports) bool {
 	return (p.Src != none || p.Dst != none) && zero(p.Src) && zero(p.Dst)
 }
 
-// asksNothing says that a match is any.
-func asksNothing(m flow.Match) bool {
-	return m.Eth == nil && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
+// blank says that a match asks for no more than that there be a frame.
+func blank(m flow.Match) bool {
+	return (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
 }
