@@ -48,7 +48,7 @@ func (d *rdmaDevice) there() error {
 	case d.down != nil:
 		return fmt.Errorf("device %s of %s: %w", d.name, d.netdev, d.down)
 	case d.nic == nil:
-		return fmt.Errorf("an RDMA device of %s: %w", d.netdev, errNoDevice)
+		return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (d *rdmaDevice) usable() error {
 	return nil
 }
 
-var errNoDevice = errors.New("it is not there")
+var errNoDevice = errors.New("no RDMA device belongs to it")
 
 // prepare makes a flow's part: its rules, and a counter for them. Nothing counts yet.
 func (d *rdmaDevice) prepare(f *rdmaFlow) (*part, error) {
@@ -115,6 +115,9 @@ func (d *rdmaDevice) fits(f flow.Flow, above []Placed) error {
 		return err
 	}
 	for _, a := range above {
+		if a.Interface != "" && a.Interface != d.netdev {
+			continue // it wins elsewhere
+		}
 		mode, err := d.nic.mode(a.Direction, a.Action)
 		if err == nil && mode == modeDontTrap {
 			return twice(a.Name)

@@ -185,6 +185,7 @@ func TestFits(t *testing.T) {
 		{"an interface without a device", on("f", "eth1", flow.Count), nil, "eth1"},
 		{"all interfaces, one without a device", on("f", "", flow.Count), nil, "eth1"},
 		{"below what counts and passes on", on("f", "eth0", flow.Count), []Placed{on("a", "eth0", flow.Count)}, "counted twice"},
+		{"below what counts elsewhere", on("f", "eth0", flow.Count), []Placed{on("a", "eth1", flow.Count)}, ""},
 		{"below what drops", on("f", "eth0", flow.Count), []Placed{on("a", "eth0", flow.Drop)}, ""},
 	} {
 		err := b.Fits(c.flow.Flow, c.above)
