@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+)
+
+func TestADeviceGoesAndComesBack(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	if gone := b.Gone(); len(gone) != 0 {
+		t.Fatalf("gone: %v", gone)
+	}
+	dead := h.nic(0)
+	dead.setFail(syscall.EIO)
+	dead.events <- nicFatal
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errDeviceLost) {
+		t.Errorf("gone: %v, want the device's end", err)
+	}
+	if err := b.Fits(f.Flow, nil); !errors.Is(err, errDeviceLost) {
+		t.Errorf("fits: %v", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-device-lost" || c[0].Fix == "" {
+		t.Errorf("conditions %+v", c)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil) == nil })
+	if !dead.isClosed || h.opened != 2 {
+		t.Errorf("the dead device is closed: %v; %d opened", dead.isClosed, h.opened)
+	}
+	<-b.Changed()
+	if c := b.Conditions(); len(c) != 0 {
+		t.Errorf("conditions %+v", c)
+	}
+	mustInstall(t, b, f)
+}
+
+// A driver that sends no event has its device taken off the list.
+func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	mustInstall(t, b, f)
+	h.mu.Lock()
+	list := h.list
+	h.list = nil
+	h.mu.Unlock()
+	old := h.nic(0)
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errDeviceLost) {
+		t.Errorf("gone: %v, want the device's end", err)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "closing the device", func() bool { old.mu.Lock(); defer old.mu.Unlock(); return old.isClosed })
+	h.mu.Lock()
+	h.list = list
+	h.mu.Unlock()
+	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil) == nil })
+}
+
+func TestAPortGoesDownAndUp(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).events <- nicPortDown
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errPortDown) {
+		t.Errorf("gone: %v, want the port's", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-port-down" {
+		t.Errorf("conditions %+v", c)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+	// The device works: what it counted is read to the end.
+	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	h.nic(0).events <- nicPortUp
+	<-b.Changed()
+	mustInstall(t, b, f)
+	if h.opened != 1 {
+		t.Errorf("the device was opened %d times", h.opened)
+	}
+}
+
+func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).setFail(syscall.EIO)
+	eventually(t, "a condition", func() bool { c := b.Conditions(); return len(c) == 1 && c[0].Code == "rdma-read-errors" })
+	if err := b.Gone()["f"]; err != nil {
+		t.Errorf("given up at once: %v", err)
+	}
+	eventually(t, "giving up", func() bool { return b.Gone()["f"] != nil })
+	if err := b.Gone()["f"]; !errors.Is(err, syscall.EIO) {
+		t.Errorf("gone: %v, want the reads' error", err)
+	}
+	if err := b.Fits(f.Flow, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("fits: %v: the device is trusted again at once", err)
+	}
+	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+		t.Error(err)
+	}
+}
