@@ -29,6 +29,23 @@ func (c *Context) err(verb string, errno syscall.Errno) error {
 	return &Error{Verb: verb, Device: c.device, Errno: errno, gone: errno == syscall.EIO && c.gone.Load()}
 }
 
+// remember puts an object where events find it by its address.
+func remember[T any](c *Context, table map[handle]*T, h handle, o *T) {
+	c.byHandle.Lock()
+	defer c.byHandle.Unlock()
+	table[h] = o
+}
+
+// forget is the inverse, after the object was destroyed: by then the library may have given
+// the address to the next one, whose entry stays.
+func forget[T any](c *Context, table map[handle]*T, h handle, o *T) {
+	c.byHandle.Lock()
+	defer c.byHandle.Unlock()
+	if table[h] == o {
+		delete(table, h)
+	}
+}
+
 // QueryDevice reads the device's attributes.
 func (c *Context) QueryDevice() (DeviceAttr, error) {
 	var a DeviceAttr

@@ -98,9 +98,7 @@ func (c *Context) CreateCQ(o CQOptions) (*CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.byHandle.Lock()
-	defer c.byHandle.Unlock()
-	c.cqs[q.h] = q
+	remember(c, c.cqs, q.h, q)
 	return q, nil
 }
 
@@ -121,12 +119,10 @@ func (q *CQ) Poll(dst []WC) (int, error) {
 // Close destroys the queue.
 func (q *CQ) Close() error {
 	return q.close(func(h handle) error {
-		err := q.ctx.err("ibv_destroy_cq", q.ctx.lib.v.destroyCQ(h))
-		q.ctx.byHandle.Lock()
-		defer q.ctx.byHandle.Unlock()
-		if err == nil {
-			delete(q.ctx.cqs, h)
+		if err := q.ctx.err("ibv_destroy_cq", q.ctx.lib.v.destroyCQ(h)); err != nil {
+			return err
 		}
-		return err
+		forget(q.ctx, q.ctx.cqs, h, q)
+		return nil
 	})
 }

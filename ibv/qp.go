@@ -54,9 +54,7 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.ctx.byHandle.Lock()
-	defer p.ctx.byHandle.Unlock()
-	p.ctx.qps[q.h] = q
+	remember(p.ctx, p.ctx.qps, q.h, q)
 	return q, nil
 }
 
@@ -106,12 +104,10 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 // Close destroys the queue pair. Flows that steer to it hold it.
 func (q *QP) Close() error {
 	return q.close(func(h handle) error {
-		err := q.ctx.err("ibv_destroy_qp", q.ctx.lib.v.destroyQP(h))
-		q.ctx.byHandle.Lock()
-		defer q.ctx.byHandle.Unlock()
-		if err == nil {
-			delete(q.ctx.qps, h)
+		if err := q.ctx.err("ibv_destroy_qp", q.ctx.lib.v.destroyQP(h)); err != nil {
+			return err
 		}
-		return err
+		forget(q.ctx, q.ctx.qps, h, q)
+		return nil
 	})
 }

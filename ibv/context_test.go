@@ -1,0 +1,69 @@
+package ibv
+
+import (
+	"syscall"
+	"testing"
+)
+
+// oneAddress is a library whose allocator gives an address again as soon as it is free, and
+// tells when that is.
+type oneAddress struct {
+	verbs
+	freed func()
+}
+
+func (l *oneAddress) createCQ(handle, CQOptions) (handle, int, syscall.Errno) { return 1, 1, 0 }
+func (l *oneAddress) createQP(handle, handle, handle, *QPOptions) (handle, uint32, syscall.Errno) {
+	return 2, 0, 0
+}
+func (l *oneAddress) destroyCQ(handle) syscall.Errno { l.freed(); return 0 }
+func (l *oneAddress) destroyQP(handle) syscall.Errno { l.freed(); return 0 }
+
+// TestAnAddressGivenAgain: an event that names an address is about the object that has it now,
+// also when that was made while its predecessor was on its way out.
+func TestAnAddressGivenAgain(t *testing.T) {
+	lib := &oneAddress{freed: func() {}}
+	c := &Context{lib: &Library{v: lib}, qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
+	pd := &PD{ctx: c}
+	cq := func() *CQ {
+		q, err := c.CreateCQ(CQOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	shared := cq()
+	qp := func() *QP {
+		q, err := pd.CreateQP(QPOptions{Type: QPTRawPacket, SendCQ: shared, RecvCQ: shared})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	closes := func(o interface{ Close() error }) {
+		t.Helper()
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	first := qp()
+	var second *QP
+	lib.freed = func() { second = qp() }
+	closes(first)
+	if got := c.event(event{typ: EventQPFatal, element: 2}).QP; got != second {
+		t.Errorf("the event is about %p, want the second queue pair, %p", got, second)
+	}
+	lib.freed = func() {}
+	closes(second)
+	if got := c.event(event{typ: EventQPFatal, element: 2}).QP; got != nil {
+		t.Errorf("the event is about %p, which is closed", got)
+	}
+
+	var next *CQ
+	lib.freed = func() { next = cq() }
+	closes(shared)
+	if got := c.event(event{typ: EventCQErr, element: 1}).CQ; got != next {
+		t.Errorf("the event is about %p, want the next completion queue, %p", got, next)
+	}
+}
