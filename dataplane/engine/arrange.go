@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // layeredFlows are the flows of the stack, those that win first. It is called with ctl held.
@@ -34,6 +35,7 @@ func (e *Engine) arrange(ctx context.Context, fresh []*counted) error {
 	all := append(e.layeredFlows(), fresh...)
 	slices.SortFunc(all, byPrecedence)
 	e.noteGone(all)
+	e.waiting = false
 	refused := make(map[*counted]error)
 	for {
 		over, why := s.assign(all, refused)
@@ -70,8 +72,10 @@ func (e *Engine) noteGone(all []*counted) {
 // leave moves to the entries what the overlay is not to count any more, or cannot;
 // displaced says whether that was any. What has no entry to go to waits for its device.
 func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bool, why map[*counted]error) (displaced bool) {
+	shown := false
 	for _, c := range slices.Backward(all) {
-		if !c.hasOver || over[c] && c.gone == nil {
+		waits := !c.hasOver && c.gone != nil // for its device, and perhaps for its entry
+		if over[c] && (waits || c.gone == nil) || !c.hasOver && !waits {
 			continue
 		}
 		reason := c.gone
@@ -85,8 +89,16 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bo
 		if err == nil {
 			c.rejected = e.stack.reasons(c, reason)
 			displaced = true
+		} else if waits {
+			e.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
+			e.waiting = e.waiting || c.mayUnder
 		} else if c.gone != nil {
+			if !shown { // the last samples: nobody reads them again
+				shown = true
+				e.poller.report(e.plan.cycle(e.writer, shm.Now()))
+			}
 			e.strand(ctx, c, reason)
+			e.waiting = e.waiting || c.mayUnder
 		} else {
 			e.log.Error("moving a flow that does not fit any more", "flow", c.Name, "reason", reason, "err", err)
 		}

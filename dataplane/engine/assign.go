@@ -26,22 +26,16 @@ type layered struct {
 	refusals          []dataplane.Rejection // of backends that are not open
 
 	above   []*counted // flows that win over it on packets that both match
-	placed  []Placed   // the same, as the overlay is asked about them
 	still   quiet      // see audit
 	differs string     // how hardware and the entry differ
 	behind  bool       // the total may lack what passed while it went to the overlay
 
 	// The truth that the entry knows: the total is line and what the entry has
-	// counted, as long as its stretch is the same and not 0.
-	line    Pair
-	stretch uint64
+	// counted, as long as its stretch of counting is the same and not 0.
+	line Pair
 }
 
-// ahead says whether a wins over b on packets that both match.
-func (c *counted) ahead(of *counted) bool {
-	return cmp.Or(cmp.Compare(c.Priority, of.Priority), cmp.Compare(c.Order, of.Order)) < 0
-}
-
+// byPrecedence orders flows as they win over each other.
 func byPrecedence(a, b *counted) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
 }
@@ -49,37 +43,30 @@ func byPrecedence(a, b *counted) int {
 // relate notes who wins over whom between fresh flows and those that are there.
 func relate(there, fresh []*counted) {
 	for i, f := range fresh {
-		for _, o := range append(there, fresh[:i]...) {
-			if !overlap(&f.Flow, &o.Flow) {
-				continue
-			}
-			if o.ahead(f) {
-				f.rest(o)
-			} else {
-				o.rest(f)
-			}
+		for _, o := range there {
+			rank(f, o)
+		}
+		for _, o := range fresh[:i] {
+			rank(f, o)
 		}
 	}
 }
 
-// rest puts c below another flow.
-func (c *counted) rest(on *counted) {
-	c.above = append(c.above, on)
-	c.placed = append(c.placed, on.Placed)
+// rank notes which of two flows wins, if a packet can match both.
+func rank(a, b *counted) {
+	switch {
+	case !overlap(&a.Flow, &b.Flow):
+	case byPrecedence(a, b) < 0:
+		b.above = append(b.above, a)
+	default:
+		a.above = append(a.above, b)
+	}
 }
 
 // unrelate forgets flows that are gone.
 func unrelate(there []*counted, gone map[*counted]bool) {
 	for _, c := range there {
-		n := len(c.above)
 		c.above = slices.DeleteFunc(c.above, func(o *counted) bool { return gone[o] })
-		if len(c.above) == n {
-			continue
-		}
-		c.placed = c.placed[:0]
-		for _, o := range c.above {
-			c.placed = append(c.placed, o.Placed)
-		}
 	}
 }
 
@@ -89,6 +76,7 @@ func unrelate(there []*counted, gone map[*counted]bool) {
 // the way stands higher, one pass from the top finds the largest such set.
 func (s *stack) assign(all []*counted, refused map[*counted]error) (over map[*counted]bool, why map[*counted]error) {
 	over, why = make(map[*counted]bool, len(all)), make(map[*counted]error)
+	var above []Placed
 	for _, c := range all {
 		if !c.mayOver {
 			continue
@@ -100,7 +88,11 @@ func (s *stack) assign(all []*counted, refused map[*counted]error) (over map[*co
 			}
 		}
 		if err == nil {
-			err = s.over.Fits(c.Flow, c.placed)
+			above = above[:0]
+			for _, o := range c.above {
+				above = append(above, o.Placed)
+			}
+			err = s.over.Fits(c.Flow, above)
 		}
 		if err != nil {
 			why[c] = err

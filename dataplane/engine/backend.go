@@ -83,7 +83,8 @@ type timed interface {
 type placer interface {
 	timed
 	// Fits says why f cannot be counted here exactly, or nil. above are the flows
-	// that win over f on packets that both match; all of them are counted here.
+	// that win over f on packets that both match; all of them are counted here. It
+	// is the engine's again when Fits returns.
 	Fits(f flow.Flow, above []Placed) error
 	// Gone names the installed flows that nothing counts any more, and why, until Remove.
 	// What they had counted is read as before.

@@ -45,6 +45,7 @@ type Engine struct {
 	// inherited is what the mirror still held of an earlier process, until resume
 	// is through: by name, without those that were asked for again.
 	inherited map[string]shm.Entry
+	waiting   bool // some flow has lost its device and could not be moved: try again
 	order     uint32
 	raised    map[string]dataplane.Condition // by code and object
 }

@@ -35,6 +35,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			moved = moved || e.tryAgain()
 		case <-changed:
 			moved = true
 		}
@@ -107,6 +108,15 @@ func (e *Engine) refresh(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// tryAgain says whether flows wait for a source that may be there by now.
+func (e *Engine) tryAgain() bool {
+	if !e.ctl.TryLock() {
+		return false
+	}
+	defer e.ctl.Unlock()
+	return e.waiting
 }
 
 // follow notes what became of a flow's source where it is.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
 // choices are the backends that a word of the configuration allows, best first.
@@ -132,7 +134,10 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		}
 		reason := "nothing in the configuration that this instance was started with asks for it"
 		if err := e.absent[name]; err != nil {
-			reason = err.Error()
+			reason = strings.TrimPrefix(err.Error(), "backend "+name+": ")
+			if u := (*probe.UnsupportedError)(nil); errors.As(err, &u) {
+				reason = u.Error()
+			}
 		}
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason})
 	}

@@ -181,6 +181,7 @@ type fakeUnder struct {
 	served   map[string]bool
 	attached bool
 	full     func(flow.Flow) error // no room for the entry
+	busy     error                 // the hook is another's
 	takings  uint64
 	adopted  bool
 }
@@ -223,6 +224,9 @@ func (u *fakeUnder) Install(ctx context.Context, flows []Placed) ([]Installed, e
 }
 
 func (u *fakeUnder) Serve(_ context.Context, flows []Placed, on bool) error {
+	if on && u.busy != nil {
+		return u.busy
+	}
 	for _, f := range flows {
 		u.served[f.Name] = on
 	}

@@ -40,16 +40,6 @@ func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
 	return placed[0]
 }
 
-// refusedBy is the reason that a placement keeps of a backend.
-func refusedBy(p dataplane.Placement, backend string) string {
-	for _, r := range p.Rejected {
-		if r.Backend == backend {
-			return r.Reason
-		}
-	}
-	return ""
-}
-
 func webFlow(t *testing.T) flow.Flow {
 	return flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001")}
 }

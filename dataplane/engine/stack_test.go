@@ -45,9 +45,8 @@ func (s *stacked) start(t rapid.TB) {
 	if s.e, err = New(context.Background(), s.cfg, Options{Backends: []Backend{s.over, s.under}}); err != nil {
 		t.Fatal(err)
 	}
-	for s.e.poller.cycles.Load() == 0 { // the first is the poller's own
-		time.Sleep(10 * time.Microsecond)
-	}
+	s.e.stop() // its goroutines: the test does what they would
+	s.e.stopped.Wait()
 	if s.events, err = s.e.Events(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +83,22 @@ func (s *stacked) moves() (out []dataplane.Event) {
 
 func (s *stacked) refresh(t rapid.TB) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !s.e.refresh(context.Background()); {
-		if time.Now().After(end) {
-			t.Fatal("a control call does not end")
-		}
+	if !s.e.refresh(context.Background()) {
+		t.Fatal("a control call is under way")
 	}
 }
 
 func (s *stacked) source(name string) string { return s.e.flows[name].source.Backend }
+
+// refusedBy is the reason that a placement keeps of a backend.
+func refusedBy(p dataplane.Placement, backend string) string {
+	for _, r := range p.Rejected {
+		if r.Backend == backend {
+			return r.Reason
+		}
+	}
+	return ""
+}
 
 func udpFlow(t testing.TB, name, text string, priority uint16) flow.Flow {
 	return flow.Flow{Name: name, Match: match(t, text), Priority: priority}
@@ -234,6 +241,66 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 				t.Errorf("%d discontinuities after a return in which nothing passed, want %d", got, c.discontinuties)
 			}
 		})
+	}
+}
+
+// A flow whose device is lost while XDP cannot take it over has no source, and is taken over as
+// soon as XDP can.
+func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	s := newStacked(t, t.TempDir()+"/", w, false)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+		t.Fatal(err)
+	}
+	w.send(packetTo(53))
+	w.under.busy = errors.New("the hook is taken")
+	w.over.lose()
+	s.refresh(t)
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 1 || s.e.flows["dns"].source != (dataplane.Source{}) || !s.e.tryAgain() {
+		t.Errorf("%d packets by %+v, tried again: %v", got.Packets, s.e.flows["dns"].source, s.e.tryAgain())
+	}
+	w.under.busy = nil
+	s.refresh(t)
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "xdp" || s.e.tryAgain() {
+		t.Errorf("%d packets by %s, tried again: %v", got.Packets, s.source("dns"), s.e.tryAgain())
+	}
+}
+
+// A flow that finds no room in XDP's tables is counted in hardware alone, as long as no
+// entry lies under it.
+func TestAFlowWithoutAnEntry(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	w.under.full = func(f flow.Flow) error {
+		if f.Name == "dns" {
+			return errors.New("table is full")
+		}
+		return nil
+	}
+	s := newStacked(t, t.TempDir()+"/", w, false)
+	defer s.e.Close()
+	placed, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := placed[0]; p.Source.Backend != "rdma" || refusedBy(p, "xdp") != "table is full" {
+		t.Errorf("counted by %s, rejected %v", p.Source.Backend, p.Rejected)
+	}
+	under := udpFlow(t, "all", "udp", 9)
+	under.Backend = "xdp"
+	if _, err := s.e.AddFlows(t.Context(), under); !errors.Is(err, dataplane.ErrUnplaced) {
+		t.Errorf("an entry under it: %v", err)
+	}
+	beside := udpFlow(t, "web", "tcp", 9)
+	beside.Backend = "xdp"
+	if _, err := s.e.AddFlows(t.Context(), beside); err != nil {
+		t.Errorf("an entry beside it: %v", err)
+	}
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 1 || len(s.e.flows) != 2 {
+		t.Errorf("%d packets, %d flows", got.Packets, len(s.e.flows))
 	}
 }
 
