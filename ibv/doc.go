@@ -43,4 +43,12 @@
 // without a word, so they are refused here. A plain one takes the packets away from
 // the kernel; [FlowDontTrap] and [FlowEgress] do not. What a [Counters] reads is set up by Attach
 // before the first flow names it, and summed per index over all of them.
+//
+// # DevX
+//
+// [Context.DevX] opens an mlx5 device for firmware commands, by libmlx5, which is loaded
+// as libibverbs is. A [FlowCounters] is a bulk that one command reads. A flow of a
+// [Matcher] counts with DefaultMiss: it needs no queue pair and takes no packet, the first
+// match ends the search, and the kernel gets the packet. Counters begin at 0 and keep
+// their values when flows end. What octets count (FCS, tags) no public source says.
 package ibv

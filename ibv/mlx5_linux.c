@@ -3,6 +3,7 @@
 
 #define _GNU_SOURCE
 #include "mlx5_linux.h"
+#include "dl_linux.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,34 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *lookup(void *lib, const char *name, const char *version) {
-	void *f = NULL;
-#ifdef __GLIBC__
-	f = dlvsym(lib, name, version);
-#else
-	(void)version;
-#endif
-	return f ? f : dlsym(lib, name);
-}
-
 struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 	struct ft_mlx5 *m = calloc(1, sizeof *m);
 	if (!m) {
 		snprintf(why, whylen, "out of memory");
 		return NULL;
 	}
-	m->lib = dlopen((const char *)path, RTLD_NOW | RTLD_LOCAL);
-	if (!m->lib) {
-		const char *e = dlerror();
-		snprintf(why, whylen, "%s", e ? e : "dlopen says nothing");
-		free(m);
-		return NULL;
-	}
-	const struct {
-		const char *name, *version;
-		void *slot; /* of a function pointer in m */
-		int required;
-	} symbols[] = {
+	const struct ft_symbol symbols[] = {
 		{"mlx5dv_is_supported", "MLX5_1.8", &m->is_supported, 1},
 		{"mlx5dv_open_device", "MLX5_1.7", &m->open_device, 1},
 		{"mlx5dv_devx_obj_create", "MLX5_1.7", &m->obj_create, 1},
@@ -49,31 +29,15 @@ struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 		{"mlx5dv_create_flow", "MLX5_1.6", &m->create_flow, 1},
 		{"__mlx5dv_create_flow", "MLX5_1.25.1", &m->create_flow_60, 0},
 	};
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *f = lookup(m->lib, symbols[i].name, symbols[i].version);
-		memcpy(symbols[i].slot, &f, sizeof f);
-		if (!f && symbols[i].required) {
-			snprintf(why, whylen, "it has no symbol %s", symbols[i].name);
-			ft_mlx5_unload(m);
-			return NULL;
-		}
-	}
-	return m;
+	m->lib = ft_dlopen((const char *)path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
+	if (m->lib) return m;
+	free(m);
+	return NULL;
 }
 
 void ft_mlx5_unload(struct ft_mlx5 *m) {
 	dlclose(m->lib);
 	free(m);
-}
-
-/* What a call that returned no object says; a library that forgot errno said EIO. */
-static int no_object(void) { return errno > 0 ? errno : EIO; }
-
-/* An int of libmlx5 is 0, an errno, or -1 with errno set, by function and release. */
-static int status(int rc) {
-	if (rc == 0) return 0;
-	if (rc > 0) return rc;
-	return rc == -1 ? no_object() : -rc;
 }
 
 static struct ibv_device *device_of(uintptr_t ctx) { return ((struct ibv_context *)ctx)->device; }
@@ -85,12 +49,12 @@ int ft_mlx5_open(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *devx_ctx) {
 	errno = 0;
 	struct ibv_context *c = m->open_device(device_of(ctx), &attr);
 	*devx_ctx = (uintptr_t)c;
-	return c ? 0 : no_object();
+	return c ? 0 : ft_no_object();
 }
 
 int ft_mlx5_general_cmd(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen) {
 	errno = 0;
-	return status(m->general_cmd((struct ibv_context *)ctx, in, inlen, out, outlen));
+	return ft_status(m->general_cmd((struct ibv_context *)ctx, in, inlen, out, outlen));
 }
 
 int ft_mlx5_obj_create(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen,
@@ -98,17 +62,17 @@ int ft_mlx5_obj_create(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t *in
 	errno = 0;
 	struct mlx5dv_devx_obj *o = m->obj_create((struct ibv_context *)ctx, in, inlen, out, outlen);
 	*obj = (uintptr_t)o;
-	return o ? 0 : no_object();
+	return o ? 0 : ft_no_object();
 }
 
 int ft_mlx5_obj_query(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, uint8_t *out, size_t outlen) {
 	errno = 0;
-	return status(m->obj_query((struct mlx5dv_devx_obj *)obj, in, inlen, out, outlen));
+	return ft_status(m->obj_query((struct mlx5dv_devx_obj *)obj, in, inlen, out, outlen));
 }
 
 int ft_mlx5_obj_destroy(const struct ft_mlx5 *m, uintptr_t obj) {
 	errno = 0;
-	return status(m->obj_destroy((struct mlx5dv_devx_obj *)obj));
+	return ft_status(m->obj_destroy((struct mlx5dv_devx_obj *)obj));
 }
 
 /* match_parameters copies a match: the library wants it aligned, behind its size. */
@@ -130,7 +94,7 @@ int ft_mlx5_create_matcher(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t
 	};
 	errno = 0;
 	struct mlx5dv_flow_matcher *f = m->create_matcher((struct ibv_context *)ctx, &attr);
-	int err = f ? 0 : no_object();
+	int err = f ? 0 : ft_no_object();
 	free(p);
 	*matcher = (uintptr_t)f;
 	return err;
@@ -138,7 +102,7 @@ int ft_mlx5_create_matcher(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t
 
 int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher) {
 	errno = 0;
-	return status(m->destroy_matcher((struct mlx5dv_flow_matcher *)matcher));
+	return ft_status(m->destroy_matcher((struct mlx5dv_flow_matcher *)matcher));
 }
 
 int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
@@ -173,7 +137,7 @@ int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_
 		}
 		made = m->create_flow(f, p, n, old);
 	}
-	int err = made ? 0 : no_object();
+	int err = made ? 0 : ft_no_object();
 	free(p);
 	*flow = (uintptr_t)made;
 	return err;

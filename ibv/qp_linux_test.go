@@ -38,7 +38,7 @@ func ways() map[QPState][]QPState {
 }
 
 // TestStateMachine tries every change of state of every type with the masks around the one
-// that the manual asks for: the library takes what CheckModify takes, and nothing else, and the
+// that the manual asks for: the library takes what checkModify takes, and nothing else, and the
 // state is then the new one, or still the old one.
 func TestStateMachine(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
@@ -73,7 +73,7 @@ func TestStateMachine(t *testing.T) {
 							t.Fatalf("%v on the way to %v: %v", typ, from, err)
 						}
 					}
-					want := CheckModify(typ, from, to, mask)
+					want := checkModify(typ, from, to, mask)
 					err := q.Modify(attrs(to), mask)
 					what := fmt.Sprintf("%v, %v to %v with %v", typ, from, to, mask)
 					if (err == nil) != (want == nil) {

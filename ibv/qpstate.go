@@ -57,9 +57,9 @@ var transitions = map[QPType][]transition{
 	},
 }
 
-// CheckModify says what the manual says about a change of state of a queue pair of that
+// checkModify says what the manual says about a change of state of a queue pair of that
 // type by a call with that mask: nil, or what is missing or too much. The device has the last word.
-func CheckModify(t QPType, from, to QPState, mask QPAttrMask) error {
+func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
 	move := transition{from: from, to: to}
 	if to != QPSReset && (to != QPSErr || from == QPSReset) {
@@ -84,7 +84,7 @@ func CheckModify(t QPType, from, to QPState, mask QPAttrMask) error {
 
 // explainModify adds to the device's EINVAL what the manual knows about it.
 func explainModify(err error, t QPType, from, to QPState, mask QPAttrMask) error {
-	if why := CheckModify(t, from, to, mask); why != nil {
+	if why := checkModify(t, from, to, mask); why != nil {
 		return fmt.Errorf("%w: %w", err, why)
 	}
 	return err

@@ -40,7 +40,7 @@ func TestCheckModify(t *testing.T) {
 		{"an unknown type", 99, QPSReset, QPSInit, QPAttrState, "QP type 99"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := CheckModify(c.typ, c.from, c.to, c.mask)
+			err := checkModify(c.typ, c.from, c.to, c.mask)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, syscall.EINVAL)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

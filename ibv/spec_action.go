@@ -34,8 +34,8 @@ func (s CountSpec) specType() specType { return specActionCount }
 
 // appendSpec writes the address of the C object. The blob lies right behind
 // 20 bytes of attributes, so this pointer is not aligned: the blob is built
-// and copied as bytes, never laid under a struct. The pointers of cgo's
-// platforms are 8 bytes long; a handle that were 0 would crash the library.
+// and copied as bytes, never laid under a struct. Pointers are 8 bytes long, or
+// verbs_abi.h does not compile; a handle that were 0 would crash the library.
 func (s CountSpec) appendSpec(b []byte) ([]byte, error) {
 	if s.Counters == nil || s.Counters.h == 0 {
 		return nil, fmt.Errorf("counters of the COUNT spec: %w", ErrClosed)

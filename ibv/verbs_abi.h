@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+_Static_assert(sizeof(void *) == 8, "flow blobs hold addresses of 8 bytes (spec_action.go): build with CGO_ENABLED=0");
+
 struct ibv_device {
 	struct {
 		void *_dummy1, *_dummy2;

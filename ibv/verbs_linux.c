@@ -3,6 +3,7 @@
 
 #define _GNU_SOURCE
 #include "verbs_linux.h"
+#include "dl_linux.h"
 
 #include <dlfcn.h>
 #include <endian.h>
@@ -11,66 +12,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* IBVERBS_1.0 has the same names with other structs, and a vendor may have
- * repackaged the tags: the version that is meant first, then any. */
-static void *lookup(void *lib, const char *name, const char *version) {
-	void *f = NULL;
-#ifdef __GLIBC__
-	f = dlvsym(lib, name, version);
-#else
-	(void)version;
-#endif
-	return f ? f : dlsym(lib, name);
-}
-
 struct ft_verbs *ft_load(const char *path, char *why, size_t whylen) {
 	struct ft_verbs *v = calloc(1, sizeof *v);
 	if (!v) {
 		snprintf(why, whylen, "out of memory");
 		return NULL;
 	}
-	v->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!v->lib) {
-		const char *e = dlerror();
-		snprintf(why, whylen, "%s", e ? e : "dlopen says nothing");
-		free(v);
-		return NULL;
-	}
-	const struct {
-		const char *name;
-		void *slot; /* of a function pointer in v */
-		int required;
-	} symbols[] = {
-		{"ibv_get_device_list", &v->get_device_list, 1},
-		{"ibv_free_device_list", &v->free_device_list, 1},
-		{"ibv_open_device", &v->open_device, 1},
-		{"ibv_close_device", &v->close_device, 1},
-		{"ibv_get_device_guid", &v->get_device_guid, 0},
-		{"ibv_query_device", &v->query_device, 0},
-		{"ibv_query_port", &v->query_port, 0},
-		{"ibv_get_async_event", &v->get_async_event, 0},
-		{"ibv_ack_async_event", &v->ack_async_event, 0},
-		{"ibv_alloc_pd", &v->alloc_pd, 0},
-		{"ibv_dealloc_pd", &v->dealloc_pd, 0},
-		{"ibv_create_cq", &v->create_cq, 0},
-		{"ibv_destroy_cq", &v->destroy_cq, 0},
-		{"ibv_create_qp", &v->create_qp, 0},
-		{"ibv_modify_qp", &v->modify_qp, 0},
-		{"ibv_query_qp", &v->query_qp, 0},
-		{"ibv_destroy_qp", &v->destroy_qp, 0},
+	const struct ft_symbol symbols[] = {
+		{"ibv_get_device_list", "IBVERBS_1.1", &v->get_device_list, 1},
+		{"ibv_free_device_list", "IBVERBS_1.1", &v->free_device_list, 1},
+		{"ibv_open_device", "IBVERBS_1.1", &v->open_device, 1},
+		{"ibv_close_device", "IBVERBS_1.1", &v->close_device, 1},
+		{"ibv_get_device_guid", "IBVERBS_1.1", &v->get_device_guid, 0},
+		{"ibv_query_device", "IBVERBS_1.1", &v->query_device, 0},
+		{"ibv_query_port", "IBVERBS_1.1", &v->query_port, 0},
+		{"ibv_get_async_event", "IBVERBS_1.1", &v->get_async_event, 0},
+		{"ibv_ack_async_event", "IBVERBS_1.1", &v->ack_async_event, 0},
+		{"ibv_alloc_pd", "IBVERBS_1.1", &v->alloc_pd, 0},
+		{"ibv_dealloc_pd", "IBVERBS_1.1", &v->dealloc_pd, 0},
+		{"ibv_create_cq", "IBVERBS_1.1", &v->create_cq, 0},
+		{"ibv_destroy_cq", "IBVERBS_1.1", &v->destroy_cq, 0},
+		{"ibv_create_qp", "IBVERBS_1.1", &v->create_qp, 0},
+		{"ibv_modify_qp", "IBVERBS_1.1", &v->modify_qp, 0},
+		{"ibv_query_qp", "IBVERBS_1.1", &v->query_qp, 0},
+		{"ibv_destroy_qp", "IBVERBS_1.1", &v->destroy_qp, 0},
+		{"_ibv_query_comp_cntr_caps", "IBVERBS_1.18", &v->query_comp_cntr_caps, 0},
 	};
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *f = lookup(v->lib, symbols[i].name, "IBVERBS_1.1");
-		memcpy(symbols[i].slot, &f, sizeof f);
-		if (!f && symbols[i].required) {
-			snprintf(why, whylen, "it has no symbol %s", symbols[i].name);
-			ft_unload(v, 0);
-			return NULL;
-		}
-	}
-	void *caps = lookup(v->lib, "_ibv_query_comp_cntr_caps", "IBVERBS_1.18");
-	memcpy(&v->query_comp_cntr_caps, &caps, sizeof caps);
-	return v;
+	v->lib = ft_dlopen(path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
+	if (v->lib) return v;
+	free(v);
+	return NULL;
 }
 
 void ft_unload(struct ft_verbs *v, int stay) {
@@ -87,31 +58,22 @@ const char *ft_path(const struct ft_verbs *v) {
 
 int ft_has(const struct ft_verbs *v, const char *symbol) { return dlsym(v->lib, symbol) != NULL; }
 
-/* Verbs that return a pointer set errno; some set none. */
-static int failed(void) { return errno ? errno : EIO; }
-
 #define CREATE(out, call)                       \
 	do {                                    \
 		errno = 0;                      \
 		void *made_ = (call);           \
-		if (!made_) return failed();    \
+		if (!made_) return ft_no_object();    \
 		*(out) = (uintptr_t)made_;      \
 		return 0;                       \
 	} while (0)
 
-/* Verbs that return an int mostly return the errno; some -1 with errno, some -errno. */
-static int result(int r) {
-	if (r >= 0) return r;
-	return r == -1 ? failed() : -r;
-}
-
-#define CALL(call) (errno = 0, result(call))
+#define CALL(call) (errno = 0, ft_status(call))
 
 int ft_devices(const struct ft_verbs *v, struct ft_device *list, int n, int *found) {
 	errno = 0;
 	*found = 0;
 	struct ibv_device **all = v->get_device_list(found);
-	if (!all) return failed();
+	if (!all) return ft_no_object();
 	for (int i = 0; i < n && i < *found; i++) {
 		struct ft_device *d = &list[i];
 		memset(d, 0, sizeof *d);
@@ -129,12 +91,12 @@ int ft_open_device(const struct ft_verbs *v, const char *name, uintptr_t *out, i
 	errno = 0;
 	int n = 0, err = ENODEV;
 	struct ibv_device **all = v->get_device_list(&n);
-	if (!all) return failed();
+	if (!all) return ft_no_object();
 	for (int i = 0; i < n; i++) {
 		if (strncmp(all[i]->name, name, sizeof all[i]->name)) continue;
 		errno = 0;
 		struct ibv_context *ctx = v->open_device(all[i]);
-		err = ctx ? 0 : failed();
+		err = ctx ? 0 : ft_no_object();
 		if (err == ENODEV) err = EIO; /* ENODEV says that the list has no such name */
 		if (ctx) {
 			*out = (uintptr_t)ctx;
@@ -198,7 +160,7 @@ int ft_create_cq(const struct ft_verbs *v, uintptr_t ctx, int cqe, int vector, u
 	if (!v->create_cq) return ENOSYS;
 	errno = 0;
 	struct ibv_cq *cq = v->create_cq((struct ibv_context *)ctx, cqe, NULL, NULL, vector);
-	if (!cq) return failed();
+	if (!cq) return ft_no_object();
 	*got = cq->cqe;
 	*out = (uintptr_t)cq;
 	return 0;
@@ -231,7 +193,7 @@ int ft_create_qp(const struct ft_verbs *v, uintptr_t pd, uintptr_t send_cq, uint
 	};
 	errno = 0;
 	struct ibv_qp *qp = v->create_qp((struct ibv_pd *)pd, &attr);
-	if (!qp) return failed();
+	if (!qp) return ft_no_object();
 	*qp_num = qp->qp_num;
 	*out = (uintptr_t)qp;
 	return 0;
@@ -265,7 +227,7 @@ int ft_create_flow(uintptr_t q, const void *blob, size_t len, uintptr_t *flow) {
 	memcpy(attr, blob, len);
 	errno = 0;
 	struct ibv_flow *f = vctx->ibv_create_flow(qp, attr);
-	int err = f ? 0 : failed();
+	int err = f ? 0 : ft_no_object();
 	free(attr);
 	*flow = (uintptr_t)f;
 	return err;

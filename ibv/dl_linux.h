@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the tables of libibverbs and libmlx5 have in common: how a library is opened,
+ * and what its calls answer. */
+#ifndef FLOWTALLY_DL_LINUX_H
+#define FLOWTALLY_DL_LINUX_H
+
+#include <stddef.h>
+
+struct ft_symbol {
+	const char *name, *version;
+	void *slot; /* of a function pointer; NULL is stored for a symbol that is absent */
+	int required;
+};
+
+/* ft_dlopen opens path and stores n symbols. On failure it returns NULL and, in why, a
+ * text of at most whylen bytes, and leaves nothing open. */
+void *ft_dlopen(const char *path, const struct ft_symbol *symbols, size_t n, char *why, size_t whylen);
+
+/* A call that returns an object sets errno when it returns none; some forget. */
+int ft_no_object(void);
+
+/* A call that returns an int mostly returns the errno; some -1 with errno, some -errno.
+ * errno is 0 before it. */
+int ft_status(int rc);
+
+#endif
