@@ -61,7 +61,7 @@ func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 		reason  string
 	}{
 		{"no libibverbs", dataplane.RDMAConfig{Library: "/nonexistent/libibverbs.so.1"}, nil, "xdp", "libibverbs"},
-		{"the loader's libibverbs", dataplane.RDMAConfig{}, nil, "xdp", "rdma"},
+		{"the loader's libibverbs", dataplane.RDMAConfig{}, nil, "xdp", "not supported"},
 		{"rdma-core 44 with a device", dataplane.RDMAConfig{Library: old.Verbs44, MLX5: old.MLX5}, nil, "rdma", ""},
 		{"no libmlx5", dataplane.RDMAConfig{Library: soft.Library, MLX5: "/nonexistent/libmlx5.so.1"}, nil, "rdma", ""},
 		{"a device without flows", soft, []string{"flows", "devx"}, "xdp", "flow"},

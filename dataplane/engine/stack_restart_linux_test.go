@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// The pins keep what XDP counted beside hardware: with audit a total goes on over the time in
+// which no process runs, exactly; without, from its last value, which says so.
+func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		audit           bool
+		between         uint64 // of 512 packets that pass while no process runs, how many the total has
+		discontinuities uint64
+	}{{"audit", true, 512, 0}, {"no audit", false, 0, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newSoftBench(t, webFlow(t))
+			b.cfg.RDMA.Audit, b.cfg.XDP.KeepPins = c.audit, true
+			frames := make([][]byte, 512)
+			for i := range frames {
+				frames[i] = udpTo(1001, 60)
+			}
+			want := uint64(0)
+			for round := range uint64(3) {
+				if round == 2 {
+					b.cfg.XDP.KeepPins = false
+				}
+				b.run(t)
+				b.pass(t, flow.Ingress, frames)
+				time.Sleep(5 * time.Millisecond)
+				want += 512
+				got := b.total(t, "web")
+				b.e.ctl.Lock()
+				f := b.e.flows["web"]
+				disc, backend := f.past.Discontinuities, f.source.Backend
+				b.e.ctl.Unlock()
+				if got.Packets != want || got.Bytes != 60*want || disc != round*c.discontinuities || backend != "rdma" {
+					t.Errorf("run %d: %+v by %s, %d discontinuities; want %d packets by rdma, %d", round, got, backend, disc, want, round*c.discontinuities)
+				}
+				if err := b.e.Close(); err != nil {
+					t.Fatal(err)
+				}
+				b.pass(t, flow.Ingress, frames) // nobody polls
+				want += c.between
+			}
+		})
+	}
+}
