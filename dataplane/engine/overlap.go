@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -52,7 +53,7 @@ func meetLink(a, b *flow.Match) bool {
 
 // meetUpper compares what stands above IP: a packet has one protocol there.
 func meetUpper(a, b *flow.Match) bool {
-	vxlan := flow.Port{Value: 4789, Mask: 0xffff}
+	vxlan := flow.Port{Value: portVXLAN, Mask: 0xffff}
 	switch x, y := upperOf(a), upperOf(b); {
 	case x != 0 && y != 0 && x != y:
 		return false
@@ -131,13 +132,7 @@ func meetIPv4(a, b *flow.Match) bool {
 		return false
 	}
 	var wild flow.IPv4
-	x, y := a.IPv4, b.IPv4
-	if x == nil {
-		x = &wild
-	}
-	if y == nil {
-		y = &wild
-	}
+	x, y := cmp.Or(a.IPv4, &wild), cmp.Or(b.IPv4, &wild)
 	if !both(x.Proto, y.Proto) || !both(x.TOS, y.TOS) || !both(x.TTL, y.TTL) ||
 		!bothBytes(x.Src.Addr[:], x.Src.Mask[:], y.Src.Addr[:], y.Src.Mask[:]) ||
 		!bothBytes(x.Dst.Addr[:], x.Dst.Mask[:], y.Dst.Addr[:], y.Dst.Mask[:]) {
@@ -188,13 +183,7 @@ func meetIPv6(a, b *flow.Match) bool {
 		return false
 	}
 	var wild flow.IPv6
-	x, y := a.IPv6, b.IPv6
-	if x == nil {
-		x = &wild
-	}
-	if y == nil {
-		y = &wild
-	}
+	x, y := cmp.Or(a.IPv6, &wild), cmp.Or(b.IPv6, &wild)
 	if !both(x.FlowLabel, y.FlowLabel) || !both(x.NextHeader, y.NextHeader) ||
 		!both(x.TrafficClass, y.TrafficClass) || !both(x.HopLimit, y.HopLimit) ||
 		!bothBytes(x.Src.Addr[:], x.Src.Mask[:], y.Src.Addr[:], y.Src.Mask[:]) ||
