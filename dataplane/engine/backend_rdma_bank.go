@@ -33,10 +33,20 @@ func newHWBank(b bank) *hwBank {
 // after the command was issued, which is the time they are given: the age that is shown is never
 // younger than the truth.
 func (b *hwBank) sample(now func() int64) (resets int, err error) {
+	return b.sampleBy(b.query, now)
+}
+
+// sampleLast is sample after rules have gone.
+func (b *hwBank) sampleLast(now func() int64) error {
+	_, err := b.sampleBy(b.last, now)
+	return err
+}
+
+func (b *hwBank) sampleBy(read func([]Pair) error, now func() int64) (resets int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := now()
-	if err := b.query(b.raw); err != nil {
+	if err := read(b.raw); err != nil {
 		return 0, err
 	}
 	b.asked = at

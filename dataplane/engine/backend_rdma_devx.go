@@ -108,6 +108,8 @@ func (b *devxBank) query(dst []Pair) error {
 	return nil
 }
 
+func (b *devxBank) last(dst []Pair) error { return b.query(dst) }
+
 // addRule implements nic.
 func (n *devxNIC) addRule(r hwRule, b bank, slot int) (io.Closer, error) {
 	val, mask := devxParam(r.match)

@@ -94,6 +94,7 @@ type verbsNIC struct {
 	cq     *ibv.CQ
 	qp     *ibv.QP
 	refuse map[hwMode]error // why a mode is not there; nil for one that is
+	some   hwMode           // one that is
 }
 
 func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err error) {
@@ -134,6 +135,7 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 	}
 	for _, m := range []hwMode{modeDontTrap, modeEgress, modeDrop, modeSteal} {
 		if n.refuse[m] == nil {
+			n.some = m
 			return n, nil
 		}
 	}
@@ -184,6 +186,7 @@ func (n *verbsNIC) mode(d flow.Direction, a flow.Action) (hwMode, error) {
 
 // verbsBank is one counters object: packets at index 0, bytes at index 1.
 type verbsBank struct {
+	nic *verbsNIC
 	c   *ibv.Counters
 	raw [2]uint64
 }
@@ -199,7 +202,7 @@ func (n *verbsNIC) newBank() (bank, error) {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
-	return &verbsBank{c: c}, nil
+	return &verbsBank{nic: n, c: c}, nil
 }
 
 func (b *verbsBank) slots() int    { return 1 }
@@ -212,6 +215,17 @@ func (b *verbsBank) query(dst []Pair) error {
 	}
 	dst[0] = Pair{Packets: b.raw[0], Bytes: b.raw[1]}
 	return nil
+}
+
+// last implements bank. Counters that no flow names answer EINVAL, and keep their values: so a
+// flow that nobody's packets match names them while they are read.
+func (b *verbsBank) last(dst []Pair) error {
+	m := b.nic.some
+	r, err := b.nic.addRule(hwRule{match: nobody(), mode: m, drop: m == modeDrop, level: levels - 1}, b, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.query(dst), r.Close())
 }
 
 // addRule implements nic. Only NORMAL flows count: what the other types do with a COUNT

@@ -31,8 +31,10 @@ type bank interface {
 	slots() int
 	// cleared says that a new one shows 0, and cannot be read before its first rule.
 	cleared() bool
-	// query reads every slot, in ONE command.
+	// query reads every slot, in ONE command, while rules count in it.
 	query(dst []Pair) error
+	// last reads every slot once more after the rules of some have gone.
+	last(dst []Pair) error
 	Close() error
 }
 

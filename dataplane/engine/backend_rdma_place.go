@@ -195,7 +195,7 @@ func (b *rdmaBackend) last(flows []*rdmaFlow) error {
 			continue
 		}
 		b.pace.charge(b.now())
-		if _, err := bank.sample(b.now); err != nil {
+		if err := bank.sampleLast(b.now); err != nil {
 			errs = append(errs, fmt.Errorf("flow %q: reading its counter at the end: %w", parts[0].flow.Name, err))
 		}
 	}

@@ -139,6 +139,18 @@ func (b *fakeBank) query(dst []Pair) error {
 	return nil
 }
 
+func (b *fakeBank) last(dst []Pair) error {
+	b.nic.mu.Lock()
+	b.bound++
+	b.nic.mu.Unlock()
+	defer func() {
+		b.nic.mu.Lock()
+		b.bound--
+		b.nic.mu.Unlock()
+	}()
+	return b.query(dst)
+}
+
 func (b *fakeBank) Close() error {
 	b.nic.mu.Lock()
 	defer b.nic.mu.Unlock()
@@ -175,6 +187,7 @@ func (r *fakeRule) Close() error {
 		return errors.New("a rule was closed twice")
 	}
 	r.nic.rules = slices.Delete(r.nic.rules, i, i+1)
+	r.bank.bound--
 	if r.nic.onRule != nil {
 		r.nic.onRule(r.nic.rules)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,10 +94,15 @@ func newSoftNIC(t *testing.T) *softNIC {
 // open opens the backend on a thread in the near namespace.
 func (s *softNIC) open(t *testing.T) *rdmaBackend {
 	t.Helper()
+	return s.openWith(t, slog.New(slog.DiscardHandler))
+}
+
+func (s *softNIC) openWith(t *testing.T, log *slog.Logger) *rdmaBackend {
+	t.Helper()
 	s.env.Set(t.Setenv)
 	var b *rdmaBackend
 	err := s.wire.Near.NS.Do(func() (err error) {
-		b, err = newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler))
+		b, err = newRDMABackend(t.Context(), s.cfg, log)
 		return err
 	})
 	if err != nil {
@@ -276,7 +282,9 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 			if n := s.calls(t, "NIC_DROPS"); n != 0 {
 				t.Errorf("the software NIC itself has missed %d frames", n)
 			}
-			// What came after a flow was removed is not in its last value.
+			// What came until a flow was removed is in its last value, sampled or not; what
+			// came after is not.
+			s.send(t, streams, flow.Ingress, 5_000, sent)
 			if err := b.Remove(t.Context(), flows); err != nil {
 				t.Fatal(err)
 			}
@@ -285,6 +293,54 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 				if got, _ := sampleOf(t, b, in[i].ID); got != sent[f.Name] {
 					t.Errorf("%s: after its removal it shows %+v, want %+v", f.Name, got, sent[f.Name])
 				}
+			}
+		})
+	}
+}
+
+// TestRemovedFlowsAreReadToTheEnd: what came since the last sample is in the value that a
+// removed flow leaves, whatever mode it was counted in.
+func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		mode    string
+		without []string
+		action  flow.Action
+		steal   bool
+	}{
+		{mode: "devx"},
+		{mode: "dont-trap", without: []string{"devx"}},
+		{mode: "drop", without: []string{"devx"}, action: flow.Drop},
+		{mode: "steal", without: []string{"devx", "dont_trap"}, steal: true},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without, s.cfg.RDMA.Steal = c.without, c.steal
+			s.cfg.Poll.Period = time.Hour // no sample but those of Install and Remove
+			var errs strings.Builder
+			b := s.openWith(t, slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelError})))
+			streams := ownFrames(t)[:3]
+			var flows []Placed
+			for _, st := range streams {
+				st.flow.Action = c.action
+				flows = append(flows, Placed{Flow: st.flow})
+			}
+			in := mustInstall(t, b, flows...)
+			if in[0].Source.Mode != c.mode {
+				t.Fatalf("counted in mode %s", in[0].Source.Mode)
+			}
+			sent := make(map[string]Pair)
+			s.send(t, streams, flow.Ingress, 1000, sent)
+			if err := b.Remove(t.Context(), flows); err != nil {
+				t.Fatal(err)
+			}
+			s.send(t, streams, flow.Ingress, 1000, make(map[string]Pair))
+			for i, f := range flows {
+				if got, _ := sampleOf(t, b, in[i].ID); got != sent[f.Name] {
+					t.Errorf("%s: shows %+v, want %+v", f.Name, got, sent[f.Name])
+				}
+			}
+			if errs.Len() > 0 {
+				t.Errorf("it logs: %s", errs.String())
 			}
 		})
 	}
