@@ -9,7 +9,8 @@ import (
 type CollapsedOptions struct {
 	// MaxRate is how many indices the device completes in a second at most: packets
 	// or work requests at line rate, times the 64-byte blocks of each in a send queue.
-	// From it follows how long the 16 bits of an entry tell how many there were. 0 means 200 million.
+	// From it follows how long the 16 bits of an entry tell how many there were. 0 means
+	// 200 million.
 	MaxRate uint64
 	// Depth of the queue in the unit of the index, at most 65535: no more can be
 	// outstanding. 0 means 32768. It matters where the producer index is known.
@@ -18,12 +19,12 @@ type CollapsedOptions struct {
 
 // Collapsed counts the completions of a queue whose CQ was made with cc=1 and oi=1:
 // every entry lands in the same 64 bytes, so an entry tells the last index that was
-// completed, in 16 bits. It extends them to 64. Nothing is written but by Init. It belongs to one
-// goroutine at a time.
+// completed, in 16 bits. It extends them to 64. Nothing is written but by Init. It
+// belongs to one goroutine at a time.
 //
 // The index is that of the WQE: in a send queue that of the last signalled one, in
-// basic blocks of 64 bytes; in a cyclic receive queue that of the packet. A shared or linked receive
-// queue completes out of order and cannot be counted like this.
+// basic blocks of 64 bytes; in a cyclic receive queue that of the packet. A shared or
+// linked receive queue completes out of order and cannot be counted like this.
 type Collapsed struct {
 	entry []byte
 	o     CollapsedOptions
@@ -75,9 +76,9 @@ func (c *Collapsed) Horizon() time.Duration {
 	return time.Duration(uint64(1<<16-1) * uint64(time.Second) / c.o.MaxRate)
 }
 
-// Sample extends the index by what was completed since the last sample. It is exact
-// as long as samples are less than [Collapsed.Horizon] apart, by clock, which is monotonic and is
-// asked on both sides of the read; after a longer gap the count is ambiguous.
+// Sample extends the index by what was completed since the last sample. It is exact as
+// long as samples are less than [Collapsed.Horizon] apart by clock, which is monotonic and
+// is asked on both sides of the read; after a longer gap the count is ambiguous.
 func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	before := clock()
 	index, failed := c.look()
@@ -90,9 +91,9 @@ func (c *Collapsed) Sample(clock func() time.Duration) Count {
 }
 
 // SampleUpTo extends the index with the help of the producer index: how many were
-// posted, in the same unit. It is exact however long the last sample is ago, because the queue bounds
-// how far the device can be behind. posted is called after the entry was read: what completes in between was posted
-// before.
+// posted, in the same unit. It is exact however long ago the last sample was, because the
+// queue bounds how far the device can be behind. posted is called after the entry was
+// read: what completes in between was posted before.
 func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	index, failed := c.look()
 	upper := posted()

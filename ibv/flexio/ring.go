@@ -42,9 +42,12 @@ type RingOptions struct {
 
 // Ring walks the completion queue ring of a device as its consumer: it follows
 // the owner bit, expands what is compressed and counts. It belongs to one goroutine at
-// a time. WQE counters of a block are taken as those of a send queue or a cyclic receive queue. It writes into the ring where the device's protocol asks consumers to
-// (the owner bytes that mini-CQEs were written over), and never the doorbell record: its
-// owner does, with [Ring.Consumed], before the ring is full.
+// a time. WQE counters of a block are taken as those of a send queue or a cyclic receive
+// queue.
+//
+// It writes into the ring where the device's protocol asks consumers to (the owner bytes
+// that mini-CQEs were written over), and never the doorbell record: its owner does, with
+// [Ring.Consumed], before the ring is full.
 type Ring struct {
 	mem     []byte
 	size    int // of an entry
@@ -62,7 +65,8 @@ type Ring struct {
 }
 
 // NewRing walks mem, which holds a power of two of entries and stays mapped as long as
-// the ring is used. The device has written nothing yet, or what [InitRing] wrote is there.
+// the ring is used. The device has written nothing yet; [Ring.Init] is called before it does,
+// unless who made the queue has written the same.
 func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if o.EntrySize == 0 {
 		o.EntrySize = 64
@@ -221,8 +225,9 @@ func (c *CQE64) load(e []byte) {
 }
 
 // MiniCQE is a completion in 8 bytes: what differs from the title, then the byte
-// count (mlx5_mini_cqe8 of Linux mlx5/device.h and of DPDK mlx5_prm.h; neither mlx5dv.h nor the reference
-// has it). What the first half means depends on the queue and on the format of the CQ.
+// count (mlx5_mini_cqe8 of Linux mlx5/device.h and of DPDK mlx5_prm.h; neither mlx5dv.h
+// nor the reference has it). What the first half means depends on the queue and on the
+// format of the CQ.
 type MiniCQE [8]byte
 
 // WQECounter is the index of the WQE that a requester's mini-CQE completes.

@@ -108,8 +108,9 @@ type TransposeSeg struct {
 }
 
 // WaitOnDataSeg is flexio_dev_wqe_wait_on_data_seg. No public header has a twin.
-// The reference declares its words in host order, alone among the segments, and gives both
-// parts of the address overlapping places; they are big-endian here, like all others, and follow each other.
+// The reference declares its words in host order, alone among the segments, and gives
+// both parts of the address overlapping places; they are big-endian here, like all others,
+// and follow each other.
 type WaitOnDataSeg struct {
 	Rsvd0         [3]byte `ref:"rsvd0"`
 	OpInv         uint8   `ref:"op_inv"` // operation 3..0, inverted 4
