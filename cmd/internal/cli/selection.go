@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// selection is the counters that a command line names: by name, or by a pattern of
-// the shell (path.Match), in which * and ? stop at no slash: names hold slashes
-// as they hold dots.
+// selection is the counters that a command line names: by name, or by a pattern as of
+// the shell (path.Match), but that * and ? match a slash too: it is no more in a name
+// than a dot is.
 type selection struct {
 	met map[string]bool // by name or pattern: whether a counter was found
 }
@@ -45,8 +45,8 @@ func (s selection) has(counter string) bool {
 
 // matches is path.Match without the meaning that a slash has in paths.
 func matches(pattern, name string) bool {
-	flat := strings.NewReplacer("/", "\x00")
-	ok, err := path.Match(flat.Replace(pattern), flat.Replace(name))
+	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+	ok, err := path.Match(flat(pattern), flat(name))
 	return ok && err == nil
 }
 
