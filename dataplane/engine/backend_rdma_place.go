@@ -82,7 +82,8 @@ func (b *rdmaBackend) Install(_ context.Context, flows []Placed) (_ []Installed,
 
 // baseline reads the bulks that new flows share with what counted there before.
 func (b *rdmaBackend) baseline(made []*rdmaFlow) error {
-	for bank, parts := range byBank(made) {
+	for _, bank := range byBank(made) {
+		parts := bank.parts
 		if bank.cleared() {
 			continue
 		}
@@ -102,7 +103,8 @@ func (b *rdmaBackend) baseline(made []*rdmaFlow) error {
 // device whose counters cannot be read counts nothing that anybody sees.
 func (b *rdmaBackend) begin(made []*rdmaFlow) error {
 	tried := make(map[*rdmaDevice]bool)
-	for bank, parts := range byBank(made) {
+	for _, bank := range byBank(made) {
+		parts := bank.parts
 		d := parts[0].dev
 		if !tried[d] {
 			tried[d] = true
@@ -111,18 +113,33 @@ func (b *rdmaBackend) begin(made []*rdmaFlow) error {
 				return fmt.Errorf("flow %q: device %s of %s: reading its counter: %w", parts[0].flow.Name, d.name, d.netdev, err)
 			}
 		}
-		d.reader.add(bank)
+		d.reader.add(bank.hwBank)
 	}
 	return nil
 }
 
-func byBank(flows []*rdmaFlow) map[*hwBank][]*part {
-	out := make(map[*hwBank][]*part)
+// occupied is a bank and those of some flows' parts that count in it.
+type occupied struct {
+	*hwBank
+	parts []*part
+}
+
+// byBank lists the banks of flows, in the order in which they come.
+func byBank(flows []*rdmaFlow) []occupied {
+	var out []occupied
+	at := make(map[*hwBank]int)
 	for _, f := range flows {
 		for _, p := range f.parts {
-			if p.bank != nil {
-				out[p.bank] = append(out[p.bank], p)
+			if p.bank == nil {
+				continue
 			}
+			i, ok := at[p.bank]
+			if !ok {
+				i = len(out)
+				at[p.bank] = i
+				out = append(out, occupied{hwBank: p.bank})
+			}
+			out[i].parts = append(out[i].parts, p)
 		}
 	}
 	return out
@@ -190,7 +207,8 @@ func (b *rdmaBackend) end(flows []*rdmaFlow) error {
 // last reads what flows have counted to the end, their rules being gone.
 func (b *rdmaBackend) last(flows []*rdmaFlow) error {
 	var errs []error
-	for bank, parts := range byBank(flows) {
+	for _, bank := range byBank(flows) {
+		parts := bank.parts
 		if parts[0].dev.dead() {
 			continue
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"container/heap"
 	"context"
 	"log/slog"
 	"math"
@@ -36,7 +37,7 @@ func (p *pacer) take(now int64) (wait int64) {
 	if p.due > now {
 		return p.due - now
 	}
-	p.due = max(p.due, now-int64(burst)) + p.interval
+	p.count(now)
 	return 0
 }
 
@@ -44,8 +45,10 @@ func (p *pacer) take(now int64) (wait int64) {
 func (p *pacer) charge(now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = max(p.due, now-int64(burst)) + p.interval
+	p.count(now)
 }
+
+func (p *pacer) count(now int64) { p.due = max(p.due, now-int64(burst)) + p.interval }
 
 // queued is a bank's place in the queue of its reader.
 type queued struct {
@@ -53,8 +56,8 @@ type queued struct {
 	good     int64 // when the last read that succeeded began; at first, when it was added
 	failures int   // in a row
 	err      error
-	reading  bool // outside the queue, to be put back
-	gone     bool
+	place    int  // in the queue; -1 while it is read
+	gone     bool // not to be put back
 }
 
 // hwReader samples the banks of one device, one command at a time: the one that is due
@@ -68,10 +71,9 @@ type hwReader struct {
 	lost   func(error) // told when a bank was given up
 	kick   chan struct{}
 
-	mu     sync.Mutex
-	queue  []*hwBank // a heap by due
-	live   map[*hwBank]struct{}
-	resets uint64 // counters that began anew
+	mu    sync.Mutex
+	queue bankHeap
+	live  map[*hwBank]struct{}
 }
 
 func newHWReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, lost func(error)) *hwReader {
@@ -125,21 +127,17 @@ func (r *hwReader) next(now int64) (*hwBank, int64) {
 	if wait := r.pace.take(now); wait > 0 {
 		return nil, wait
 	}
-	b := r.pop()
-	b.reading = true
-	return b, 0
+	return heap.Pop(&r.queue).(*hwBank), 0
 }
 
 // done puts a bank back, later by its pause where the read failed.
 func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b.reading = false
 	if b.gone {
 		return
 	}
 	if resets > 0 {
-		r.resets += uint64(resets)
 		r.log.Warn("a hardware counter began anew; its total goes on", "counters", resets)
 	}
 	if err == nil {
@@ -148,7 +146,7 @@ func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
 		}
 		b.failures, b.err = 0, nil
 		b.good, b.due = began, began+r.period
-		r.push(b)
+		heap.Push(&r.queue, b)
 		return
 	}
 	if b.err == nil {
@@ -161,7 +159,7 @@ func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
 		pause = min(int64(backOffMin)<<n, pause)
 	}
 	b.due = began + pause
-	r.push(b)
+	heap.Push(&r.queue, b)
 	if b.failures == giveUp {
 		r.lost(err)
 	}
@@ -177,7 +175,7 @@ func (r *hwReader) add(b *hwBank) {
 	b.due = r.now()
 	b.good = b.due
 	r.live[b] = struct{}{}
-	r.push(b)
+	heap.Push(&r.queue, b)
 	r.mu.Unlock()
 	select {
 	case r.kick <- struct{}{}:
@@ -190,16 +188,10 @@ func (r *hwReader) remove(b *hwBank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b.gone = true
+	_, live := r.live[b]
 	delete(r.live, b)
-	for i, q := range r.queue {
-		if q == b {
-			last := len(r.queue) - 1
-			r.queue[i] = r.queue[last]
-			r.queue[last] = nil
-			r.queue = r.queue[:last]
-			r.fix(i)
-			return
-		}
+	if live && b.place >= 0 {
+		heap.Remove(&r.queue, b.place)
 	}
 }
 

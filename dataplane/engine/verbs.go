@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
@@ -121,9 +122,9 @@ func variants(m flow.Match) []hwMatch {
 			var next []hwMatch
 			for _, t := range tagged {
 				for _, kind := range []uint16{typeCTag, typeSTag} {
-					t.tags = append(t.tags[:len(t.tags):len(t.tags)], kind)
-					next = append(next, t)
-					t.tags = t.tags[:len(t.tags)-1]
+					u := t
+					u.tags = append(slices.Clip(t.tags), kind)
+					next = append(next, u)
 				}
 			}
 			tagged = next

@@ -12,12 +12,10 @@ func devxParam(m hwMatch) (val, mask ibv.MatchParam) {
 	if ip := m.IPv6; ip != nil {
 		v.OuterIPv6FlowLabel, k.OuterIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
 	}
-	if len(m.tags) > 1 {
-		v.OuterSecondVID, k.OuterSecondVID = m.VLAN[1].ID.Value, m.VLAN[1].ID.Mask
-		v.OuterSecondPrio, k.OuterSecondPrio = m.VLAN[1].PCP.Value, m.VLAN[1].PCP.Mask
-		v.OuterSecondCFI, k.OuterSecondCFI = m.VLAN[1].DEI.Value, m.VLAN[1].DEI.Mask
-		kind(m.tags[1], &v.OuterSecondCVLANTag, &k.OuterSecondCVLANTag, &v.OuterSecondSVLANTag, &k.OuterSecondSVLANTag)
+	outerTag := func(p *ibv.MatchMisc) tagFields {
+		return tagFields{&p.OuterSecondVID, &p.OuterSecondPrio, &p.OuterSecondCFI, &p.OuterSecondCVLANTag, &p.OuterSecondSVLANTag}
 	}
+	devxTag(m, 1, outerTag(v), outerTag(k))
 	if x := m.VXLAN; x != nil {
 		v.VXLANVNI, k.VXLANVNI = x.VNI.Value, x.VNI.Mask
 	}
@@ -37,21 +35,33 @@ func devxParam(m hwMatch) (val, mask ibv.MatchParam) {
 	if ip := in.IPv6; ip != nil {
 		v.InnerIPv6FlowLabel, k.InnerIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
 	}
-	if len(in.tags) > 1 {
-		v.InnerSecondVID, k.InnerSecondVID = in.VLAN[1].ID.Value, in.VLAN[1].ID.Mask
-		v.InnerSecondPrio, k.InnerSecondPrio = in.VLAN[1].PCP.Value, in.VLAN[1].PCP.Mask
-		v.InnerSecondCFI, k.InnerSecondCFI = in.VLAN[1].DEI.Value, in.VLAN[1].DEI.Mask
-		kind(in.tags[1], &v.InnerSecondCVLANTag, &k.InnerSecondCVLANTag, &v.InnerSecondSVLANTag, &k.InnerSecondSVLANTag)
+	innerTag := func(p *ibv.MatchMisc) tagFields {
+		return tagFields{&p.InnerSecondVID, &p.InnerSecondPrio, &p.InnerSecondCFI, &p.InnerSecondCVLANTag, &p.InnerSecondSVLANTag}
 	}
+	devxTag(*in, 1, innerTag(v), innerTag(k))
 	return val, mask
 }
 
-// kind asks for a tag of one EtherType.
-func kind(tag uint16, c, cMask, s, sMask *uint8) {
-	if tag == typeSTag {
-		*s, *sMask = 1, 1
+// tagFields is where a parameter holds one tag; c and s ask for its EtherType.
+type tagFields struct {
+	vid       *uint16
+	prio, cfi *uint8
+	c, s      *uint8
+}
+
+// devxTag fills tag i, if the rule asks for it.
+func devxTag(m hwMatch, i int, v, k tagFields) {
+	if i >= len(m.tags) {
+		return
+	}
+	t := m.VLAN[i]
+	*v.vid, *k.vid = t.ID.Value, t.ID.Mask
+	*v.prio, *k.prio = t.PCP.Value, t.PCP.Mask
+	*v.cfi, *k.cfi = t.DEI.Value, t.DEI.Mask
+	if m.tags[i] == typeSTag {
+		*v.s, *k.s = 1, 1
 	} else {
-		*c, *cMask = 1, 1
+		*v.c, *k.c = 1, 1
 	}
 }
 
@@ -64,12 +74,10 @@ func devxHeaders(v, k *ibv.MatchHeaders, m hwMatch) {
 		v.DMAC, k.DMAC = e.Dst.Addr, e.Dst.Mask
 		v.EtherType, k.EtherType = t.Value, t.Mask
 	}
-	if len(m.tags) > 0 {
-		v.FirstVID, k.FirstVID = m.VLAN[0].ID.Value, m.VLAN[0].ID.Mask
-		v.FirstPrio, k.FirstPrio = m.VLAN[0].PCP.Value, m.VLAN[0].PCP.Mask
-		v.FirstCFI, k.FirstCFI = m.VLAN[0].DEI.Value, m.VLAN[0].DEI.Mask
-		kind(m.tags[0], &v.CVLANTag, &k.CVLANTag, &v.SVLANTag, &k.SVLANTag)
+	tag := func(p *ibv.MatchHeaders) tagFields {
+		return tagFields{&p.FirstVID, &p.FirstPrio, &p.FirstCFI, &p.CVLANTag, &p.SVLANTag}
 	}
+	devxTag(m, 0, tag(v), tag(k))
 	var tos flow.Masked[uint8]
 	if ip := m.IPv4; ip != nil {
 		v.IPVersion, k.IPVersion = 4, 0xf

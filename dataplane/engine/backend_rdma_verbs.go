@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// verbsNIC counts by ibv_create_flow with a COUNT spec. The queue pair is what a flow has to
+// be created on; nothing is posted to it, so the copies that DONT_TRAP rules send there are dropped.
+type verbsNIC struct {
+	ctx    *ibv.Context
+	port   uint8
+	pd     *ibv.PD
+	cq     *ibv.CQ
+	qp     *ibv.QP
+	refuse map[hwMode]error // why a mode is not there; nil for one that is
+	some   hwMode           // one that is
+}
+
+func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err error) {
+	n := &verbsNIC{ctx: ctx, port: port}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.closeObjects())
+		}
+	}()
+	if n.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if n.cq, err = ctx.CreateCQ(ibv.CQOptions{CQE: 1}); err != nil {
+		return nil, err
+	}
+	n.qp, err = n.pd.CreateQP(ibv.QPOptions{
+		Type: ibv.QPTRawPacket, SendCQ: n.cq, RecvCQ: n.cq,
+		Cap: ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = n.qp.Modify(ibv.QPAttr{State: ibv.QPSInit, PortNum: port}, ibv.QPAttrState|ibv.QPAttrPort); err != nil {
+		return nil, err
+	}
+	if err = n.qp.Modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState); err != nil {
+		return nil, err
+	}
+	n.refuse = map[hwMode]error{
+		modeDontTrap: n.try(modeDontTrap), modeEgress: n.try(modeEgress), modeDrop: n.try(modeDrop),
+		modeSteal: &probe.UnsupportedError{
+			Feature: "counting what comes", Object: ctx.Device(), Reason: "the device counts only by taking the packets away from the kernel",
+			Fix: "leave the flow to XDP, or set rdma.steal to true if nobody needs the packets",
+		},
+	}
+	if steal {
+		n.refuse[modeSteal] = n.try(modeSteal)
+	}
+	for _, m := range []hwMode{modeDontTrap, modeEgress, modeDrop, modeSteal} {
+		if n.refuse[m] == nil {
+			n.some = m
+			return n, nil
+		}
+	}
+	return nil, n.refuse[modeDrop] // the plainest of them
+}
+
+// try lets a mode count for a moment what nobody sends.
+func (n *verbsNIC) try(m hwMode) (err error) {
+	b, err := n.newBank()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	r, err := n.addRule(hwRule{match: nobody(), mode: m, drop: m == modeDrop, level: levels - 1}, b, 0)
+	if err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+func (n *verbsNIC) road() road { return byVerbs }
+
+// mode implements nic: the one that takes nothing where the device has it.
+func (n *verbsNIC) mode(d flow.Direction, a flow.Action) (hwMode, error) {
+	switch {
+	case d == flow.Egress && a == flow.Drop:
+		return "", refusal("packets to drop on egress", "verbs have no rule that drops what is sent", useXDP)
+	case d == flow.Egress:
+		return modeEgress, n.refuse[modeEgress]
+	case a == flow.Drop:
+		return modeDrop, n.refuse[modeDrop]
+	}
+	err := n.refuse[modeDontTrap]
+	if err == nil {
+		return modeDontTrap, nil
+	}
+	if steal := n.refuse[modeSteal]; steal != nil {
+		return "", errors.Join(steal, err)
+	}
+	return modeSteal, nil
+}
+
+// verbsBank is one counters object: packets at index 0, bytes at index 1.
+type verbsBank struct {
+	nic *verbsNIC
+	c   *ibv.Counters
+	raw [2]uint64
+}
+
+// newBank implements nic. Attach comes before the first flow: afterwards it is EBUSY.
+func (n *verbsNIC) newBank() (bank, error) {
+	c, err := n.ctx.CreateCounters()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range []ibv.CounterAttach{{Counter: ibv.CounterPackets, Index: 0}, {Counter: ibv.CounterBytes, Index: 1}} {
+		if err := c.Attach(a); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return &verbsBank{nic: n, c: c}, nil
+}
+
+func (b *verbsBank) slots() int    { return 1 }
+func (b *verbsBank) cleared() bool { return true }
+func (b *verbsBank) Close() error  { return b.c.Close() }
+
+func (b *verbsBank) query(dst []Pair) error {
+	if err := b.c.Read(b.raw[:], 0); err != nil {
+		return err
+	}
+	dst[0] = Pair{Packets: b.raw[0], Bytes: b.raw[1]}
+	return nil
+}
+
+// last implements bank. Counters that no flow names answer EINVAL, and keep their values: so a
+// flow that nobody's packets match names them while they are read.
+func (b *verbsBank) last(dst []Pair) error {
+	m := b.nic.some
+	r, err := b.nic.addRule(hwRule{match: nobody(), mode: m, drop: m == modeDrop, level: levels - 1}, b, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.query(dst), r.Close())
+}
+
+// addRule implements nic. Only NORMAL flows count: what the other types do with a COUNT
+// spec is in package ibv's comment.
+func (n *verbsNIC) addRule(r hwRule, b bank, _ int) (io.Closer, error) {
+	a := ibv.FlowAttr{Type: ibv.FlowAttrNormal, Priority: uint16(r.level), Port: n.port, Specs: verbsSpecs(r.match)}
+	switch r.mode {
+	case modeDontTrap:
+		a.Flags = ibv.FlowDontTrap
+	case modeEgress:
+		a.Flags = ibv.FlowEgress
+	}
+	if r.drop {
+		a.Specs = append(a.Specs, ibv.DropSpec{})
+	}
+	a.Specs = append(a.Specs, ibv.CountSpec{Counters: b.(*verbsBank).c})
+	f, err := n.qp.CreateFlow(a)
+	if err != nil {
+		return nil, err // not f: a nil *ibv.Flow is no nil io.Closer
+	}
+	return f, nil
+}
+
+func (n *verbsNIC) nextEvent(ctx context.Context) (nicEvent, error) {
+	return nextEvent(ctx, n.ctx, n.port)
+}
+
+// Close implements nic: children before parents.
+func (n *verbsNIC) Close() error { return errors.Join(n.closeObjects(), n.ctx.Close()) }
+
+func (n *verbsNIC) closeObjects() error {
+	var errs []error
+	if n.qp != nil {
+		errs = append(errs, n.qp.Close())
+	}
+	if n.cq != nil {
+		errs = append(errs, n.cq.Close())
+	}
+	if n.pd != nil {
+		errs = append(errs, n.pd.Close())
+	}
+	return errors.Join(errs...)
+}
