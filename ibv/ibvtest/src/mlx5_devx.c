@@ -60,7 +60,7 @@ static int uverbs(struct ibv_context *context, size_t inlen, size_t outlen)
 {
 	const struct ibvtest_device_ops *ops = mlx5_ops(context->device);
 
-	if (ops->is_devx && !ops->is_devx(context))
+	if (!ops->is_devx(context))
 		return EINVAL;
 	return inlen < HEADER_BYTES || outlen < HEADER_BYTES || inlen > MOST_BYTES || outlen > MOST_BYTES ? EINVAL : 0;
 }
@@ -116,18 +116,14 @@ static int read_counters(struct mlx5dv_devx_obj *obj, unsigned first, unsigned n
 {
 	const struct ibvtest_device_ops *ops = mlx5_ops(obj->context->device);
 	struct nic_counter *copy;
-	struct nic *nic;
 	int err;
 
 	if (!__atomic_load_n(&obj->used, __ATOMIC_ACQUIRE))
 		return 0;
-	nic = ops->nic(obj->context);
-	if (!nic)
-		return errno;
 	copy = calloc(n, sizeof *copy);
 	if (!copy)
 		return ENOMEM;
-	err = ops->counters_copy(nic, obj->counter + first, copy, n, clear);
+	err = ops->counters_copy(obj->context, obj->counter + first, copy, n, clear);
 	for (unsigned i = 0; i < n; i++)
 		put_counter(to + i * TRAFFIC_COUNTER_BYTES, &copy[i]);
 	free(copy);

@@ -15,7 +15,7 @@
 #include "nic.h"
 #include "verbs_abi.h"
 
-#define IBVTEST_DEVICE_OPS_ABI 1
+#define IBVTEST_DEVICE_OPS_ABI 2
 
 /* All answer 0 or a positive errno, unless they answer a pointer: NULL and errno then. */
 struct ibvtest_device_ops {
@@ -37,15 +37,13 @@ struct ibvtest_device_ops {
 	 * says, or EIO once the device is gone. */
 	int (*gate)(struct ibv_context *context, const char *symbol);
 
-	/* The engine of the context's device. The functions of nic.h are these: libmlx5 holds
-	 * no engine of its own. */
-	struct nic *(*nic)(struct ibv_context *context);
-	int (*rule_exists)(struct nic *, const struct nic_rule_attr *);
-	int (*counters_copy)(struct nic *, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear);
+	/* nic_counters_copy, of the context's device. */
+	int (*counters_copy)(struct ibv_context *context, struct nic_counter *from, struct nic_counter *to, unsigned n,
+			     int clear);
 
-	/* A flow of the context, with its rule in place; ibv_destroy_flow, or the end of the
-	 * context, removes the rule and then calls release(arg), once. On an error release
-	 * is not called. */
+	/* A flow of the context, with its rule in place; EEXIST when the table has such a rule.
+	 * ibv_destroy_flow, or the end of the context, removes the rule and then calls
+	 * release(arg), once. On an error release is not called. */
 	struct ibv_flow *(*create_flow)(struct ibv_context *context, const struct nic_rule_attr *attr,
 					void (*release)(void *arg), void *arg);
 };

@@ -36,27 +36,17 @@ static int gate(struct ibv_context *context, const char *symbol)
 	return verbs_gate(context, symbol);
 }
 
-static struct nic *nic_of(struct ibv_context *context)
+static int counters_copy(struct ibv_context *context, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear)
 {
 	int err = verbs_enter(context);
 	if (err)
-		return verbs_made(NULL, err);
+		return err;
 	struct nic *nic = verbs_nic(context, &err);
-	verbs_leave(context);
-	return verbs_made(nic, err);
-}
-
-static int counters_copy(struct nic *nic, struct nic_counter *from, struct nic_counter *to, unsigned n, int clear)
-{
-	int err = nic_counters_copy(nic, from, to, n, clear);
-	verbs_table_lock();
-	for (struct soft_device *d = verbs_table(); d; d = d->next) {
-		pthread_mutex_lock(&d->lock);
-		if (d->nic == nic)
-			verbs_note_drops(d);
-		pthread_mutex_unlock(&d->lock);
+	if (nic) {
+		err = nic_counters_copy(nic, from, to, n, clear);
+		verbs_note_drops(verbs_context_of(context)->device);
 	}
-	verbs_table_unlock();
+	verbs_leave(context);
 	return err;
 }
 
@@ -72,7 +62,9 @@ static struct ibv_flow *create_flow(struct ibv_context *context, const struct ni
 		err = EPERM;
 	else
 		nic = verbs_nic(context, &err);
-	if (nic && !(f = verbs_new_flow(context)))
+	if (nic && nic_rule_exists(nic, attr))
+		err = EEXIST;
+	else if (nic && !(f = verbs_new_flow(context)))
 		err = ENOMEM;
 	if (f)
 		err = nic_rule_add(nic, attr, &f->rule);
@@ -95,8 +87,6 @@ VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ib
 		.open = open_devx,
 		.is_devx = is_devx,
 		.gate = gate,
-		.nic = nic_of,
-		.rule_exists = nic_rule_exists,
 		.counters_copy = counters_copy,
 		.create_flow = create_flow,
 	};
