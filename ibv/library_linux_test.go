@@ -64,16 +64,13 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		{"absent", filepath.Join(dir, "absent.so"), probe.ErrNotSupported, "absent.so"},
 		{"no ELF", text, probe.ErrNotSupported, "text.so"},
-		{"another library", "/lib/x86_64-linux-gnu/libm.so.6", probe.ErrNotSupported, "ibv_get_device_list"},
+		{"another library", softLibs(t).MLX5, probe.ErrNotSupported, "ibv_get_device_list"},
 		{"relative", "libibverbs.so.1", nil, "must be absolute"},
 		{"writable by all", other, ErrUntrusted, "chmod go-w"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if errors.Is(c.is, ErrUntrusted) {
 				need.Root(t)
-			}
-			if _, err := os.Stat(c.path); c.name == "another library" && err != nil {
-				t.Skip(err)
 			}
 			lib, err := Load(Options{Library: c.path})
 			if err == nil {

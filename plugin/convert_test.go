@@ -60,7 +60,7 @@ func TestConfigCrosses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := dataplane.Config{
 			Instance: rapid.StringN(0, 5, 20).Draw(t, "instance"),
-			Backend:  rapid.SampledFrom([]string{"", "xdp", "sim"}).Draw(t, "backend"),
+			Backend:  rapid.SampledFrom([]string{"", "auto", "rdma", "xdp", "sim"}).Draw(t, "backend"),
 			Mirror: dataplane.MirrorConfig{
 				Path: rapid.StringN(0, 5, 20).Draw(t, "path"), Counters: rapid.Int().Draw(t, "counters"),
 				LatencyCounters: rapid.Int().Draw(t, "latency"), History: rapid.Int().Draw(t, "history"),
