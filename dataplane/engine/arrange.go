@@ -23,8 +23,8 @@ func (e *Engine) layeredFlows() []*counted {
 }
 
 // arrange brings every flow of the stack to where it is to be counted: fresh ones,
-// which have entries by now, and those that are there. Flows leave the overlay before
-// entries that displace them are served, the lowest first, and enter it from the top,
+// which have shadows by now, and those that are there. Flows leave the overlay before
+// those that displace them are served, the lowest first, and enter it from the top,
 // so that at every instant whoever is in the overlay has everything above it there. It is
 // called with ctl held. An error is about fresh flows; the others are where they can be.
 func (e *Engine) arrange(ctx context.Context, fresh []*counted) error {
@@ -69,12 +69,12 @@ func (e *Engine) noteGone(all []*counted) {
 	}
 }
 
-// leave moves to the entries what the overlay is not to count any more, or cannot;
-// displaced says whether that was any. What has no entry to go to waits for its device.
+// leave moves to the shadows what the overlay is not to count any more, or cannot;
+// displaced says whether that was any. What has no shadow to go to waits for its device.
 func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bool, why map[*counted]error) (displaced bool) {
 	shown := false
 	for _, c := range slices.Backward(all) {
-		waits := !c.hasOver && c.gone != nil // for its device, and perhaps for its entry
+		waits := !c.hasOver && c.gone != nil // for its device, and perhaps for its shadow
 		if over[c] && (waits || c.gone == nil) || !c.hasOver && !waits {
 			continue
 		}

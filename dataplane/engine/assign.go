@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,10 +13,22 @@ import (
 type stack struct {
 	over  placer
 	under carrier // nil: what the overlay cannot count is not counted
-	audit bool    // entries of the overlay's flows are served too
+	audit bool    // shadows of the overlay's flows are served too
 }
 
-// layered is what the stack knows of a flow.
+// layered is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules
+// that win its match and a counter (hasUnder). A flow is in one of these states:
+//
+//	fresh       not published; hasUnder when its shadow is carried
+//	overlay     hasOver; backend is the overlay. line and counted.stretch hold if the shadow
+//	            is served, or its hook is held for others; else stretch is 0
+//	lost        hasOver and gone: the overlay has said so; the next arrange ends it
+//	shadow      not hasOver, no gone: backend is what lies behind, line is the base
+//	stranded    not hasOver, but gone: nothing is read; the total stays until the device
+//	            returns or the shadow can be served
+//
+// toUnder leads from overlay, lost and stranded to shadow, toOver from shadow and stranded to
+// overlay, strand from lost to stranded; enter and serveFresh end fresh.
 type layered struct {
 	mayOver, mayUnder bool      // as the flow and the configuration say
 	over, under       Installed // where hasOver, hasUnder
@@ -27,17 +38,17 @@ type layered struct {
 
 	above   []*counted // flows that win over it on packets that both match
 	still   quiet      // see audit
-	differs string     // how hardware and the entry differ
+	differs string     // how hardware and the shadow differ
 	behind  bool       // the total may lack what passed while it went to the overlay
 
-	// The truth that the entry knows: the total is line and what the entry has
+	// The truth that the shadow knows: the total is line and what the shadow has
 	// counted, as long as its stretch of counting is the same and not 0.
 	line Pair
 }
 
 // byPrecedence orders flows as they win over each other.
 func byPrecedence(a, b *counted) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
+	return wins(a.Placed, b.Placed)
 }
 
 // relate notes who wins over whom between fresh flows and those that are there.
@@ -104,7 +115,7 @@ func (s *stack) assign(all []*counted, refused map[*counted]error) (over map[*co
 }
 
 // possible says why the flows cannot be counted as assigned: one has nowhere to go,
-// or an entry would take packets that a flow of the overlay counts.
+// or one that XDP publishes would take packets that a flow of the overlay counts.
 func (s *stack) possible(all []*counted, over map[*counted]bool, why map[*counted]error) error {
 	var errs []error
 	for _, c := range all {
@@ -113,7 +124,7 @@ func (s *stack) possible(all []*counted, over map[*counted]bool, why map[*counte
 		case c.mayUnder && c.hasUnder:
 			for _, o := range c.above {
 				if over[o] && !o.hasUnder {
-					errs = append(errs, fmt.Errorf("flow %q: %s has no entry for flow %q, which wins over it and is counted by %s: %w",
+					errs = append(errs, fmt.Errorf("flow %q: %s has no room for the shadow of flow %q, which wins over it and is counted by %s: %w",
 						c.Name, s.under.Name(), o.Name, s.over.Name(), dataplane.ErrUnplaced))
 				}
 			}

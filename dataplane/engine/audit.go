@@ -8,13 +8,13 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// quiet is what a flow's entry stood at, and when: while it stands there, nothing has passed.
+// quiet is what a flow's shadow stood at, and when: while it stands there, nothing has passed.
 type quiet struct {
 	own Pair
 	at  int64
 }
 
-// audit compares hardware with the entries that count beside it, at moments in which no
+// audit compares hardware with the shadows that count beside it, at moments in which no
 // packet of a flow passes: else the two are never read at one instant. What a total lacks since
 // it went back to hardware under traffic is added then. A difference that came later is
 // hardware's or XDP's own, and is said. It is called with ctl held.
@@ -28,7 +28,7 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 			c.still, c.differs = quiet{}, ""
 			continue
 		}
-		var own Pair
+		var own, added Pair
 		err := e.plan.align(c.handle, func(stands Pair, sampled int64) (lacks Pair) {
 			var err error
 			own, err = readOne(s.under, c.under.ID)
@@ -45,9 +45,12 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 				c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, truth.Packets)
 			}
 			c.behind = false
-			c.base = add(c.base, lacks)
+			c.base, added = add(c.base, lacks), lacks
 			return lacks
 		})
+		if added.Packets > 0 {
+			e.tell(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
+		}
 		if err == nil {
 			c.still = quiet{own: own, at: shm.Now()}
 		}

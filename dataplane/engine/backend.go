@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -11,6 +12,9 @@ import (
 // Pair is what a source has counted of one flow: whole packets, and the bytes
 // of exactly those packets. It is xdp's, so that its counters are read straight into it.
 type Pair = xdp.Pair
+
+func add(a, b Pair) Pair { return Pair{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes} }
+func sub(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }
 
 // Installed is a flow that a backend counts.
 type Installed struct {
@@ -67,6 +71,11 @@ type Placed struct {
 	Order uint32
 }
 
+// wins compares flows: the lower priority number, then the one added first.
+func wins(a, b Placed) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
+}
+
 // timed is a backend whose values are sampled one by one, as a device's are: each
 // read is a command of its own.
 type timed interface {
@@ -91,18 +100,18 @@ type placer interface {
 	Gone() map[string]error
 }
 
-// carrier is a backend that can hold every flow of the instance as an entry that
-// wins its match, and publish only some of them: xdp. What an overlay counts is its
-// shadow there. Install is Carry and Serve.
+// carrier is a backend that can hold every flow of the instance, as rules that win its match
+// and a counter, though only some of them are published from it: xdp. Such rules and their
+// counter are the flow's shadow. Install is Carry and Serve.
 type carrier interface {
 	Backend
-	// Carry puts entries for all of flows in, or for none; nobody needs their counts.
+	// Carry puts the shadows of all of flows in, or of none; nobody needs their counts.
 	Carry(ctx context.Context, flows []Placed) ([]Installed, error)
-	// Serve makes sure that the entries of flows count on every interface that they
+	// Serve makes sure that the shadows of flows count on every interface that they
 	// ask for, or takes note that nobody needs their counts, and the programs off hooks
-	// where nobody needs any. An entry of a flow that drops does so only while it is on.
+	// where nobody needs any. That of a flow that drops does so only while it is on.
 	Serve(ctx context.Context, flows []Placed, on bool) error
-	// Stretch names a stretch of counting of a flow's entry: as long as the answer is
-	// the same and not 0, the entry has seen every packet of its flow.
+	// Stretch names a stretch of counting of a flow's shadow: as long as the answer is
+	// the same and not 0, the shadow has seen every packet of its flow.
 	Stretch(f Placed) uint64
 }

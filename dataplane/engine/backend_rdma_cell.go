@@ -57,6 +57,3 @@ func (m *meter) total(raw Pair) (p Pair, reset bool) {
 	m.last = raw
 	return add(m.before, sub(raw, m.base)), reset
 }
-
-func add(a, b Pair) Pair { return Pair{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes} }
-func sub(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }

@@ -15,11 +15,6 @@ import (
 // others share theirs.
 type side struct{ parts []*part }
 
-// wins compares flows: the lower priority number, then the one added first.
-func wins(a, b Placed) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
-}
-
 // push is a flow that goes to a later level.
 type push struct {
 	part *part

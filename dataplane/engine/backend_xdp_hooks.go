@@ -166,7 +166,7 @@ func (b *xdpBackend) Stretch(f Placed) uint64 {
 	return b.stretch(f.Flow)
 }
 
-// stretch is the latest taking of a hook that the flow's entry counts on; 0 when one is not held.
+// stretch is the latest taking of a hook that the flow's rules count on; 0 when one is not held.
 func (b *xdpBackend) stretch(f flow.Flow) (latest uint64) {
 	for _, i := range b.cfg.Interfaces {
 		if f.Interface != "" && f.Interface != i.Name {

@@ -21,9 +21,10 @@
 // # Hardware over XDP
 //
 // Hardware is an overlay: XDP's tables hold every flow of the instance, in their order,
-// and hardware counts some of them in XDP's place. In the tables such a flow is a shadow: an
-// entry that wins its match and whose counter nobody publishes. XDP's hooks are taken only
-// on interfaces and sides where a flow is published from there, or audited.
+// and hardware counts some of them in XDP's place. What the tables hold of a flow, rules that
+// win its match and a counter, is its shadow; while hardware counts the flow, nobody publishes
+// it. XDP's hooks are taken only on interfaces and sides where a flow is published from
+// there, or audited.
 //
 // One packet p, of one interface and side; f is the flow that internal/linear names for it:
 // of those that match p, the one of the lowest (Priority, Order). A flow is in hardware only
@@ -36,23 +37,23 @@
 //   - if f is not in hardware, nothing there counts p: what matches p is behind f, overlaps
 //     it, and so is not in hardware. XDP holds f and everything before it, and counts p by f.
 //
-// A flow whose shadow does not fit in the tables stays in hardware only as long as no published
-// entry lies under it. overlap errs on the side of yes, which costs room and never a count.
+// A flow whose shadow does not fit in the tables stays in hardware only as long as nothing that
+// XDP publishes lies under it. overlap errs on the side of yes, which costs room and never a count.
 //
 // # Moves
 //
 // A set changes in an order that keeps this true at every instant: what must leave
-// hardware leaves from the lowest up, then entries that displaced it are published, then
+// hardware leaves from the lowest up, then what displaced it is published, then
 // what may enter does from the top. Between two instants packets may pass that both
 // count, or neither; the total counts none twice:
 //
-//   - Into hardware: the total goes on from what the entry stood at before hardware began.
-//     If the entry has counted since, one discontinuity.
+//   - Into hardware: the total goes on from what the shadow stood at before hardware began.
+//     If the shadow has counted since, one discontinuity.
 //   - Out of hardware: the total goes on from hardware's last value, which is read to the end
 //     unless the device is lost. What it lacks is declared in Event.Uncounted: exactly, if
-//     the entry saw every packet since hardware began (its hook was held all the time,
+//     the shadow saw every packet since hardware began (its hook was held all the time,
 //     for another flow); else as unknown. One discontinuity.
-//   - With audit the entry always sees every packet, and out of hardware the total goes on as it has it:
+//   - With audit the shadow always sees every packet, and out of hardware the total goes on as it has it:
 //     nothing lacks, and bytes of one basis are no discontinuity. What a total lacks since it went
 //     into hardware under traffic is added at the first moment in which nothing passes; what
 //     hardware and XDP differ by later is the condition rdma-audit-differs.

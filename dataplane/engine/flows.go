@@ -23,7 +23,7 @@ type counted struct {
 	basis    string
 	base     Pair           // what the total is made of beside the source's own count
 	past     shm.Continuity // as the mirror has it
-	stretch  uint64         // of its entry's counting; see carrier
+	stretch  uint64         // of its shadow's counting; see carrier
 	*layered                // nil: not in the stack
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) undo(ctx context.Context, all []*counted) error {
 }
 
 // uninstall takes flows out of the backends that have them: out of the overlay
-// first, or entries behind it would count what it still does.
+// first, or rules behind it would count what it still does.
 func (e *Engine) uninstall(ctx context.Context, all []*counted) error {
 	from := make(map[Backend][]Placed)
 	for _, c := range all {

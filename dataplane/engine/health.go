@@ -133,7 +133,7 @@ func (e *Engine) follow(c *counted) error {
 			}
 		}
 	} else if c.layered != nil && !lost && c.stretch != 0 && !e.whole(c) {
-		// The entry has missed packets: it cannot say any more what the total is.
+		// The shadow has missed packets: it cannot say any more what the total is.
 		if err := e.settleOver(c); err != nil {
 			return err
 		}

@@ -16,14 +16,14 @@ func readOne(b Backend, id uint32) (Pair, error) {
 	return p[0], err
 }
 
-// whole says whether the entry has seen every packet that the total is made of. What
-// takes packets away from the entry leaves it nothing to see.
+// whole says whether the shadow has seen every packet that the total is made of. What
+// takes packets away from it leaves it nothing to see.
 func (e *Engine) whole(c *counted) bool {
 	return c.hasUnder && c.stretch != 0 && !c.over.Takes && e.stack.under.Stretch(c.Placed) == c.stretch
 }
 
-// beside reads what the entries of a list stand at, before the overlay counts too: from here
-// on both do, and what the overlay has is never more than what the entry sees.
+// beside reads what the shadows of a list stand at, before the overlay counts too: from here
+// on both do, and what the overlay has is never more than what the shadow sees.
 func (e *Engine) beside(ctx context.Context, list []*counted) ([]Pair, error) {
 	s := e.stack
 	before := make([]Pair, len(list))
@@ -44,15 +44,15 @@ func (e *Engine) beside(ctx context.Context, list []*counted) ([]Pair, error) {
 		}
 		var err error
 		if before[i], err = readOne(s.under, c.under.ID); err != nil {
-			return nil, fmt.Errorf("flow %q: reading its entry: %w", c.Name, err)
+			return nil, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
 		}
 	}
 	return before, nil
 }
 
-// toUnder makes a flow's entry its source. The total goes on from what the
-// overlay had; what it lacks then is declared, exactly where the entry has seen everything.
-// With audit it goes on as the entry has it, and lacks nothing.
+// toUnder makes a flow's shadow its source. The total goes on from what the
+// overlay had; what it lacks then is declared, exactly where the shadow has seen everything.
+// With audit it goes on as the shadow has it, and lacks nothing.
 func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	s, lost := e.stack, c.gone != nil
 	if err := s.under.Serve(ctx, []Placed{c.Placed}, true); err != nil {
@@ -68,6 +68,9 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	clean := false
 	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
 		own, err := readOne(s.under, c.under.ID)
+		if err != nil {
+			return nil, 0, Pair{}, err
+		}
 		truth := add(c.line, own)
 		c.base = sub(stands, own)
 		switch {
@@ -79,7 +82,7 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 			d := sub(truth, stands)
 			lacks.Packets, lacks.Bytes = d.Packets, d.Bytes
 		}
-		return s.under, c.under.ID, c.base, err
+		return s.under, c.under.ID, c.base, nil
 	})
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	return e.settle(c, c.under.Cookie, c.base, !clean)
 }
 
-// toOver makes the overlay a flow's source: its entry stood at before when the
+// toOver makes the overlay a flow's source: its shadow stood at before when the
 // overlay did not count yet.
 func (e *Engine) toOver(c *counted, before Pair) error {
 	s := e.stack
@@ -137,7 +140,7 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 }
 
 // settleOver writes down how the total of an overlay's flow goes on after a restart:
-// as the entry has it, where that is pinned and has seen everything, else from the
+// as the shadow has it, where that is pinned and has seen everything, else from the
 // last value.
 func (e *Engine) settleOver(c *counted) error {
 	if e.whole(c) {
@@ -188,8 +191,8 @@ func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
 	e.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
 }
 
-// publishUnder gives a fresh flow its entry in the mirror, counted by its entry in the
-// tables. Where flows had to leave the overlay for it, they counted its packets until now.
+// publishUnder gives a fresh flow its entry in the mirror, counted by its
+// shadow. Where flows had to leave the overlay for it, they counted its packets until now.
 func (e *Engine) publishUnder(c *counted, displaced bool) error {
 	s := e.stack
 	c.backend, c.basis, c.source = s.under, c.under.Basis, s.under.Source(c.Placed)
@@ -216,8 +219,8 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 	return nil
 }
 
-// publishOver gives a fresh flow its entry in the mirror, counted by the overlay. Its
-// entry in the tables, if an earlier process left it pinned with a total that it knew, has it.
+// publishOver gives a fresh flow its entry in the mirror, counted by the overlay. If
+// an earlier process left its shadow pinned, with a total that it knew, that is the total.
 func (e *Engine) publishOver(c *counted, before Pair) error {
 	c.backend, c.basis, c.source = e.stack.over, c.over.Basis, c.over.Source
 	known := false

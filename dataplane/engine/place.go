@@ -210,7 +210,7 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted) error {
 	return fmt.Errorf("placing %s: %w: %w", describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
-// placeStack carries the entries of flows of the stack, relates them to those that
+// placeStack carries the shadows of flows of the stack, relates them to those that
 // are there and arranges all of them.
 func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
 	if len(flows) == 0 {

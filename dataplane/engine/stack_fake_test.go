@@ -175,12 +175,12 @@ func (o *fakeOver) Conditions() []dataplane.Condition { return nil }
 func (o *fakeOver) Changed() <-chan struct{}          { return nil }
 func (o *fakeOver) Close(bool) error                  { return nil }
 
-// fakeUnder is XDP: entries that win, and a hook that is taken while somebody needs it.
+// fakeUnder is XDP: rules that win, and a hook that is taken while somebody needs it.
 type fakeUnder struct {
 	table
 	served   map[string]bool
 	attached bool
-	full     func(flow.Flow) error // no room for the entry
+	full     func(flow.Flow) error // no room for the shadow
 	busy     error                 // the hook is another's
 	takings  uint64
 	adopted  bool

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -269,9 +270,9 @@ func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A flow that finds no room in XDP's tables is counted in hardware alone, as long as no
-// entry lies under it.
-func TestAFlowWithoutAnEntry(t *testing.T) {
+// A flow that finds no room in XDP's tables is counted in hardware alone, as long as
+// nothing that XDP publishes lies under it.
+func TestAFlowWithoutAShadow(t *testing.T) {
 	w := &world{over: newOver(true), under: newUnder()}
 	w.under.full = func(f flow.Flow) error {
 		if f.Name == "dns" {
@@ -291,12 +292,12 @@ func TestAFlowWithoutAnEntry(t *testing.T) {
 	under := udpFlow(t, "all", "udp", 9)
 	under.Backend = "xdp"
 	if _, err := s.e.AddFlows(t.Context(), under); !errors.Is(err, dataplane.ErrUnplaced) {
-		t.Errorf("an entry under it: %v", err)
+		t.Errorf("a published flow under it: %v", err)
 	}
 	beside := udpFlow(t, "web", "tcp", 9)
 	beside.Backend = "xdp"
 	if _, err := s.e.AddFlows(t.Context(), beside); err != nil {
-		t.Errorf("an entry beside it: %v", err)
+		t.Errorf("a published flow beside it: %v", err)
 	}
 	w.send(packetTo(53))
 	if got := s.total(t, "dns"); got.Packets != 1 || len(s.e.flows) != 2 {
@@ -336,6 +337,9 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	s.e.examine()
 	if got := s.total(t, "dns"); got.Packets != 26 {
 		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
+	}
+	if moves := s.moves(); len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") {
+		t.Errorf("moves %+v, want one that says what was added", moves)
 	}
 	w.under.see(packetTo(53)) // hardware does not see this one
 	s.e.examine()
