@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -43,7 +44,8 @@ func portNetdevOf(attrs []syscall.NetlinkRouteAttr) (p portNetdev) {
 		case a.Attr.Type == nl.RDMA_NLDEV_ATTR_PORT_INDEX && len(a.Value) >= 4:
 			p.port = uint8(nl.NativeEndian().Uint32(a.Value))
 		case a.Attr.Type == nl.RDMA_NLDEV_ATTR_NDEV_NAME:
-			p.netdev = nl.BytesToString(a.Value)
+			name, _, _ := bytes.Cut(a.Value, []byte{0})
+			p.netdev = string(name)
 		}
 	}
 	return p

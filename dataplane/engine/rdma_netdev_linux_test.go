@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
@@ -21,4 +22,20 @@ func TestNetdevByNetlink(t *testing.T) {
 	if got := netdevsByNetlink("nosuch0"); got != nil {
 		t.Errorf("of a device that is not there: %v", got)
 	}
+}
+
+// Whatever answers, nothing panics, and a name has no NUL in it.
+func FuzzPortNetdev(f *testing.F) {
+	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("eth0")).Serialize())
+	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, []byte("eth0")).Serialize())
+	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_PORT_INDEX, []byte{1}).Serialize())
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		attrs, err := nl.ParseRouteAttr(answer)
+		if err != nil {
+			return
+		}
+		if p := portNetdevOf(attrs); strings.ContainsRune(p.netdev, 0) {
+			t.Errorf("%q", p.netdev)
+		}
+	})
 }
