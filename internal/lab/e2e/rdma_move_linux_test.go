@@ -92,8 +92,8 @@ func removeInTraffic(t *testing.T, audit bool) {
 	}
 	lacks, moves := declared(t, events, "dns")
 	t.Logf("sent %+v, counted %+v, declared lost %+v in %d moves", want, got, lacks, moves)
-	if moves != 2 {
-		t.Errorf("%d changes of source were told, want 2", moves)
+	if moves < 2 || moves > 3 || moves == 3 && !audit { // with audit, what is added later is told too
+		t.Errorf("%d changes of source were told", moves)
 	}
 	if sum := (lab.Tally{Packets: got.Packets + lacks.Packets, Bytes: got.Bytes + lacks.Bytes}); !audit && (sum != want || lacks.Unknown) {
 		t.Errorf("counted %+v and declared %+v lost of %+v", got, lacks, want)
