@@ -171,20 +171,28 @@ func (e *Engine) Close() error {
 	return e.release(e.cfg.XDP.KeepPins)
 }
 
-// release lets go of backends and mirror, in that order: the mirror's lock is
-// what keeps a second instance away from the pins.
+// release lets go of what outlives this process, the pins, then of the mirror, whose lock
+// keeps a second instance away from them. Overlays come last: nothing of theirs stays, and a
+// slow device must not keep the others from a good end.
 func (e *Engine) release(keep bool) error {
 	var errs []error
-	for _, b := range e.backends {
-		if err := b.Close(keep); err != nil {
-			errs = append(errs, fmt.Errorf("closing backend %s: %w", b.Name(), err))
+	closing := func(overlays bool) {
+		for _, b := range e.backends {
+			if _, is := b.(placer); is != overlays {
+				continue
+			}
+			if err := b.Close(keep); err != nil {
+				errs = append(errs, fmt.Errorf("closing backend %s: %w", b.Name(), err))
+			}
 		}
 	}
+	closing(false)
 	if e.writer != nil {
 		if err := e.writer.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("closing the mirror: %w", err))
 		}
 	}
+	closing(true)
 	return errors.Join(errs...)
 }
 

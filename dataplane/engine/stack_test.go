@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +13,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/linear"
-	"github.com/flowtally/flowtally/internal/linear/gen"
 )
 
 // stacked is an engine over a world, polled and refreshed by the test alone.
@@ -182,94 +176,6 @@ func TestAFlowDisplacesThoseBelowIt(t *testing.T) {
 	}
 }
 
-// A device that goes takes packets with it: as many as are declared, or none with audit.
-func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		audit, beside  bool // XDP counts beside because of audit, or for another flow
-		total          uint64
-		lacks          dataplane.Uncounted
-		discontinuties uint64
-	}{
-		{"nothing beside", false, false, 15, dataplane.Uncounted{Unknown: true}, 1},
-		{"an XDP flow beside", false, true, 15, dataplane.Uncounted{Packets: 7, Bytes: 420}, 1},
-		{"audit", true, false, 22, dataplane.Uncounted{}, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := &world{over: newOver(true), under: newUnder()}
-			s := newStacked(t, t.TempDir()+"/", w, c.audit)
-			defer s.e.Close()
-			if c.beside {
-				f := udpFlow(t, "other", "tcp", 0)
-				f.Backend = "xdp"
-				if _, err := s.e.AddFlows(t.Context(), f); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
-				t.Fatal(err)
-			}
-			send := func(n int) {
-				for range n {
-					w.send(packetTo(53))
-				}
-			}
-			send(10)
-			if got := s.total(t, "dns"); got.Packets != 10 {
-				t.Fatalf("counted %d, want 10", got.Packets)
-			}
-			w.over.lose()
-			send(7) // nobody knows yet
-			s.refresh(t)
-			send(5)
-			if got := s.total(t, "dns"); got.Packets != c.total {
-				t.Errorf("counted %d, want %d", got.Packets, c.total)
-			}
-			moves := s.moves()
-			if len(moves) != 1 || moves[0].Uncounted != c.lacks || moves[0].Object != "dns" {
-				t.Errorf("moves %+v, want one that lacks %+v", moves, c.lacks)
-			}
-			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuties {
-				t.Errorf("%d discontinuities, want %d", got, c.discontinuties)
-			}
-			w.over.down = nil
-			s.refresh(t)
-			send(5)
-			if got := s.total(t, "dns"); got.Packets != c.total+5 || s.source("dns") != "rdma" {
-				t.Errorf("counted %d by %s after the return, want %d by rdma", got.Packets, s.source("dns"), c.total+5)
-			}
-			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuties {
-				t.Errorf("%d discontinuities after a return in which nothing passed, want %d", got, c.discontinuties)
-			}
-		})
-	}
-}
-
-// A flow whose device is lost while XDP cannot take it over has no source, and is taken over as
-// soon as XDP can.
-func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
-	s := newStacked(t, t.TempDir()+"/", w, false)
-	defer s.e.Close()
-	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
-		t.Fatal(err)
-	}
-	w.send(packetTo(53))
-	w.under.busy = errors.New("the hook is taken")
-	w.over.lose()
-	s.refresh(t)
-	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 1 || s.e.flows["dns"].source != (dataplane.Source{}) || !s.e.tryAgain() {
-		t.Errorf("%d packets by %+v, tried again: %v", got.Packets, s.e.flows["dns"].source, s.e.tryAgain())
-	}
-	w.under.busy = nil
-	s.refresh(t)
-	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "xdp" || s.e.tryAgain() {
-		t.Errorf("%d packets by %s, tried again: %v", got.Packets, s.source("dns"), s.e.tryAgain())
-	}
-}
-
 // A flow that finds no room in XDP's tables is counted in hardware alone, as long as
 // nothing that XDP publishes lies under it.
 func TestAFlowWithoutAShadow(t *testing.T) {
@@ -302,93 +208,6 @@ func TestAFlowWithoutAShadow(t *testing.T) {
 	w.send(packetTo(53))
 	if got := s.total(t, "dns"); got.Packets != 1 || len(s.e.flows) != 2 {
 		t.Errorf("%d packets, %d flows", got.Packets, len(s.e.flows))
-	}
-}
-
-// What passes while a flow goes back to hardware is made up for by audit, at the first quiet
-// moment; what hardware does not see afterwards is said, and not hidden.
-func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
-	s := newStacked(t, t.TempDir()+"/", w, true)
-	defer s.e.Close()
-	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
-		t.Fatal(err)
-	}
-	send := func(n int) {
-		for range n {
-			w.send(packetTo(53))
-		}
-	}
-	send(10)
-	w.over.lose()
-	send(7)
-	s.refresh(t)
-	w.over.down, w.over.during = nil, func() { send(4) }
-	s.refresh(t)
-	w.over.during = nil
-	send(5)
-	if got := s.total(t, "dns"); got.Packets != 22 || s.source("dns") != "rdma" {
-		t.Errorf("counted %d by %s, want 22 (4 passed between the two) by rdma", got.Packets, s.source("dns"))
-	}
-	if moves := s.moves(); len(moves) != 2 || !moves[1].Uncounted.Unknown {
-		t.Errorf("moves %+v", moves)
-	}
-	s.e.examine()
-	s.e.examine()
-	if got := s.total(t, "dns"); got.Packets != 26 {
-		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
-	}
-	if moves := s.moves(); len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") {
-		t.Errorf("moves %+v, want one that says what was added", moves)
-	}
-	w.under.see(packetTo(53)) // hardware does not see this one
-	s.e.examine()
-	s.e.examine()
-	conditions, err := s.e.Conditions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(conditions) != 1 || conditions[0].Code != "rdma-audit-differs" || conditions[0].Object != "dns" {
-		t.Errorf("conditions %+v", conditions)
-	}
-	if got := s.total(t, "dns"); got.Packets != 26 || s.e.flows["dns"].past.Discontinuities != 1 {
-		t.Errorf("counted %d, %d discontinuities", got.Packets, s.e.flows["dns"].past.Discontinuities)
-	}
-}
-
-// A flow that only rdma may count waits for its device where it is.
-func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
-	s := newStacked(t, t.TempDir()+"/", w, false)
-	defer s.e.Close()
-	f := udpFlow(t, "dns", "udp dport 53", 5)
-	f.Backend = "rdma"
-	if _, err := s.e.AddFlows(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-	w.send(packetTo(53))
-	s.total(t, "dns")
-	w.over.lose()
-	s.refresh(t)
-	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 1 || w.under.attached || s.e.flows["dns"].source.Device != "" {
-		t.Errorf("without its device: %d packets, XDP attached %v, source %+v", got.Packets, w.under.attached, s.e.flows["dns"].source)
-	}
-	w.over.down = nil
-	s.refresh(t)
-	w.send(packetTo(53))
-	c := s.e.flows["dns"]
-	if got := s.total(t, "dns"); got.Packets != 2 || c.source.Device != "swnic0" || c.past.Discontinuities != 1 {
-		t.Errorf("after the return: %d packets, source %+v, %d discontinuities", got.Packets, c.source, c.past.Discontinuities)
-	}
-	// What takes its packets in XDP has no place while nothing else may count it.
-	over := udpFlow(t, "near", "ipv4 udp dport 53", 1)
-	over.Backend = "xdp"
-	if _, err := s.e.AddFlows(t.Context(), over); !errors.Is(err, dataplane.ErrUnplaced) {
-		t.Errorf("adding an xdp flow above: %v", err)
-	}
-	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "rdma" || len(s.e.flows) != 1 {
-		t.Errorf("after a refusal: %d packets by %s, %d flows", got.Packets, s.source("dns"), len(s.e.flows))
 	}
 }
 
@@ -436,111 +255,5 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 			}
 			s.e.Close()
 		})
-	}
-}
-
-// The model: flows come and go, devices are lost and return, packets pass, and at
-// every step each total is what the linear matcher named since the flow was added, less
-// what was declared; nothing is ever counted twice.
-func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
-	moves, inOver, inUnder := 0, 0, 0
-	dir := t.TempDir()
-	runs := 0
-	rapid.Check(t, func(t *rapid.T) {
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
-		audit := rapid.Bool().Draw(t, "audit")
-		w := &world{over: newOver(rapid.Bool().Draw(t, "exclusive")), under: newUnder()}
-		w.over.cannot = func(f flow.Flow) error {
-			if len(f.Match.String())%6 == 0 {
-				return errors.New("inexpressible")
-			}
-			return nil
-		}
-		w.over.refuse = func(f flow.Flow) error {
-			if len(f.Match.String())%11 == 0 {
-				return errors.New("no memory")
-			}
-			return nil
-		}
-		w.under.full = nil
-		runs++
-		s := newStacked(t, filepath.Join(dir, fmt.Sprint(runs)+"-"), w, audit)
-		defer s.e.Close()
-		pool := gen.Flows(rng, 14)
-		var live []flow.Flow // in the order of addition
-		truth, declared := make(map[string]Pair), make(map[string]Pair)
-		unknown := make(map[string]bool)
-		for range rapid.IntRange(8, 24).Draw(t, "steps") {
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
-			case 0, 1, 2:
-				f := pool[rng.IntN(len(pool))]
-				f.Direction, f.Action = flow.Ingress, flow.Count
-				f.Backend = []string{"", "", "", "auto", "xdp"}[rng.IntN(5)]
-				if _, there := truth[f.Name]; there {
-					continue
-				}
-				if _, err := s.e.AddFlows(context.Background(), f); err != nil {
-					t.Fatalf("adding %s: %v", f.Match, err)
-				}
-				live = append(live, f)
-				truth[f.Name] = Pair{}
-			case 3:
-				if len(live) == 0 {
-					continue
-				}
-				i := rng.IntN(len(live))
-				name := live[i].Name
-				if err := s.e.RemoveFlows(context.Background(), name); err != nil {
-					t.Fatal(err)
-				}
-				live = slices.Delete(live, i, i+1)
-				delete(truth, name)
-				delete(declared, name)
-				delete(unknown, name)
-				s.moves()
-			case 4:
-				w.over.lose()
-			case 5:
-				w.over.down = nil
-				s.refresh(t)
-			}
-			oracle := linear.New(live)
-			for range 20 {
-				p := linear.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
-				w.send(p)
-				if i, ok := oracle.Match(p); ok {
-					truth[live[i].Name] = add(truth[live[i].Name], Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
-				}
-			}
-			s.e.poller.once()
-			s.refresh(t)
-			s.e.poller.once()
-			for _, ev := range s.moves() {
-				moves++
-				unknown[ev.Object] = unknown[ev.Object] || ev.Uncounted.Unknown
-				declared[ev.Object] = add(declared[ev.Object], Pair{Packets: ev.Uncounted.Packets, Bytes: ev.Uncounted.Bytes})
-			}
-			for _, name := range slices.Sorted(maps.Keys(truth)) {
-				got, want := add(s.total(t, name), declared[name]), truth[name]
-				if audit && unknown[name] {
-					t.Fatalf("%s: something is unknown though XDP counts beside", name)
-				}
-				if got != want && (!unknown[name] || got.Packets > want.Packets) {
-					t.Fatalf("%s (%s) by %s: counted and declared %+v, want %+v", name, s.e.flows[name].Match, s.source(name), got, want)
-				}
-				if s.source(name) == "rdma" {
-					inOver++
-				} else {
-					inUnder++
-				}
-			}
-			if w.over.broken != "" {
-				t.Fatal(w.over.broken)
-			}
-		}
-	})
-	t.Logf("%d moves; flows stood in the overlay %d times, behind it %d times", moves, inOver, inUnder)
-	if moves < 100 || inOver < 100 || inUnder < 100 {
-		t.Error("the test looks at little")
 	}
 }

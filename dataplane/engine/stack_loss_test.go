@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// A device that goes takes packets with it: as many as are declared, or none with audit.
+func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		audit, beside  bool // XDP counts beside because of audit, or for another flow
+		total          uint64
+		lacks          dataplane.Uncounted
+		discontinuties uint64
+	}{
+		{"nothing beside", false, false, 15, dataplane.Uncounted{Unknown: true}, 1},
+		{"an XDP flow beside", false, true, 15, dataplane.Uncounted{Packets: 7, Bytes: 420}, 1},
+		{"audit", true, false, 22, dataplane.Uncounted{}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{over: newOver(true), under: newUnder()}
+			s := newStacked(t, t.TempDir()+"/", w, c.audit)
+			defer s.e.Close()
+			if c.beside {
+				f := udpFlow(t, "other", "tcp", 0)
+				f.Backend = "xdp"
+				if _, err := s.e.AddFlows(t.Context(), f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+				t.Fatal(err)
+			}
+			send := func(n int) {
+				for range n {
+					w.send(packetTo(53))
+				}
+			}
+			send(10)
+			if got := s.total(t, "dns"); got.Packets != 10 {
+				t.Fatalf("counted %d, want 10", got.Packets)
+			}
+			w.over.lose()
+			send(7) // nobody knows yet
+			s.refresh(t)
+			send(5)
+			if got := s.total(t, "dns"); got.Packets != c.total {
+				t.Errorf("counted %d, want %d", got.Packets, c.total)
+			}
+			moves := s.moves()
+			if len(moves) != 1 || moves[0].Uncounted != c.lacks || moves[0].Object != "dns" {
+				t.Errorf("moves %+v, want one that lacks %+v", moves, c.lacks)
+			}
+			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuties {
+				t.Errorf("%d discontinuities, want %d", got, c.discontinuties)
+			}
+			w.over.down = nil
+			s.refresh(t)
+			send(5)
+			if got := s.total(t, "dns"); got.Packets != c.total+5 || s.source("dns") != "rdma" {
+				t.Errorf("counted %d by %s after the return, want %d by rdma", got.Packets, s.source("dns"), c.total+5)
+			}
+			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuties {
+				t.Errorf("%d discontinuities after a return in which nothing passed, want %d", got, c.discontinuties)
+			}
+		})
+	}
+}
+
+// A flow whose device is lost while XDP cannot take it over has no source, and is taken over as
+// soon as XDP can.
+func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	s := newStacked(t, t.TempDir()+"/", w, false)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+		t.Fatal(err)
+	}
+	w.send(packetTo(53))
+	w.under.busy = errors.New("the hook is taken")
+	w.over.lose()
+	s.refresh(t)
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 1 || s.e.flows["dns"].source != (dataplane.Source{}) || !s.e.tryAgain() {
+		t.Errorf("%d packets by %+v, tried again: %v", got.Packets, s.e.flows["dns"].source, s.e.tryAgain())
+	}
+	w.under.busy = nil
+	s.refresh(t)
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "xdp" || s.e.tryAgain() {
+		t.Errorf("%d packets by %s, tried again: %v", got.Packets, s.source("dns"), s.e.tryAgain())
+	}
+}
+
+// What passes while a flow goes back to hardware is made up for by audit, at the first quiet
+// moment; what hardware does not see afterwards is said, and not hidden.
+func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	s := newStacked(t, t.TempDir()+"/", w, true)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+		t.Fatal(err)
+	}
+	send := func(n int) {
+		for range n {
+			w.send(packetTo(53))
+		}
+	}
+	send(10)
+	w.over.lose()
+	send(7)
+	s.refresh(t)
+	w.over.down, w.over.during = nil, func() { send(4) }
+	s.refresh(t)
+	w.over.during = nil
+	send(5)
+	if got := s.total(t, "dns"); got.Packets != 22 || s.source("dns") != "rdma" {
+		t.Errorf("counted %d by %s, want 22 (4 passed between the two) by rdma", got.Packets, s.source("dns"))
+	}
+	if moves := s.moves(); len(moves) != 2 || !moves[1].Uncounted.Unknown {
+		t.Errorf("moves %+v", moves)
+	}
+	s.e.examine()
+	s.e.examine()
+	if got := s.total(t, "dns"); got.Packets != 26 {
+		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
+	}
+	if moves := s.moves(); len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") {
+		t.Errorf("moves %+v, want one that says what was added", moves)
+	}
+	w.under.see(packetTo(53)) // hardware does not see this one
+	s.e.examine()
+	s.e.examine()
+	conditions, err := s.e.Conditions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(conditions) != 1 || conditions[0].Code != "rdma-audit-differs" || conditions[0].Object != "dns" {
+		t.Errorf("conditions %+v", conditions)
+	}
+	if got := s.total(t, "dns"); got.Packets != 26 || s.e.flows["dns"].past.Discontinuities != 1 {
+		t.Errorf("counted %d, %d discontinuities", got.Packets, s.e.flows["dns"].past.Discontinuities)
+	}
+}
+
+// A flow that only rdma may count waits for its device where it is.
+func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	s := newStacked(t, t.TempDir()+"/", w, false)
+	defer s.e.Close()
+	f := udpFlow(t, "dns", "udp dport 53", 5)
+	f.Backend = "rdma"
+	if _, err := s.e.AddFlows(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	w.send(packetTo(53))
+	s.total(t, "dns")
+	w.over.lose()
+	s.refresh(t)
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 1 || w.under.attached || s.e.flows["dns"].source.Device != "" {
+		t.Errorf("without its device: %d packets, XDP attached %v, source %+v", got.Packets, w.under.attached, s.e.flows["dns"].source)
+	}
+	w.over.down = nil
+	s.refresh(t)
+	w.send(packetTo(53))
+	c := s.e.flows["dns"]
+	if got := s.total(t, "dns"); got.Packets != 2 || c.source.Device != "swnic0" || c.past.Discontinuities != 1 {
+		t.Errorf("after the return: %d packets, source %+v, %d discontinuities", got.Packets, c.source, c.past.Discontinuities)
+	}
+	// What takes its packets in XDP has no place while nothing else may count it.
+	over := udpFlow(t, "near", "ipv4 udp dport 53", 1)
+	over.Backend = "xdp"
+	if _, err := s.e.AddFlows(t.Context(), over); !errors.Is(err, dataplane.ErrUnplaced) {
+		t.Errorf("adding an xdp flow above: %v", err)
+	}
+	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "rdma" || len(s.e.flows) != 1 {
+		t.Errorf("after a refusal: %d packets by %s, %d flows", got.Packets, s.source("dns"), len(s.e.flows))
+	}
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/linear/gen"
+)
+
+// The model: flows come and go, devices are lost and return, packets pass, and at
+// every step each total is what the linear matcher named since the flow was added, less
+// what was declared; nothing is ever counted twice.
+func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
+	moves, inOver, inUnder := 0, 0, 0
+	dir := t.TempDir()
+	runs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
+		audit := rapid.Bool().Draw(t, "audit")
+		w := &world{over: newOver(rapid.Bool().Draw(t, "exclusive")), under: newUnder()}
+		w.over.cannot = func(f flow.Flow) error {
+			if len(f.Match.String())%6 == 0 {
+				return errors.New("inexpressible")
+			}
+			return nil
+		}
+		w.over.refuse = func(f flow.Flow) error {
+			if len(f.Match.String())%11 == 0 {
+				return errors.New("no memory")
+			}
+			return nil
+		}
+		w.under.full = nil
+		runs++
+		s := newStacked(t, filepath.Join(dir, fmt.Sprint(runs)+"-"), w, audit)
+		defer s.e.Close()
+		pool := gen.Flows(rng, 14)
+		var live []flow.Flow // in the order of addition
+		truth, declared := make(map[string]Pair), make(map[string]Pair)
+		unknown := make(map[string]bool)
+		for range rapid.IntRange(8, 24).Draw(t, "steps") {
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0, 1, 2:
+				f := pool[rng.IntN(len(pool))]
+				f.Direction, f.Action = flow.Ingress, flow.Count
+				f.Backend = []string{"", "", "", "auto", "xdp"}[rng.IntN(5)]
+				if _, there := truth[f.Name]; there {
+					continue
+				}
+				if _, err := s.e.AddFlows(context.Background(), f); err != nil {
+					t.Fatalf("adding %s: %v", f.Match, err)
+				}
+				live = append(live, f)
+				truth[f.Name] = Pair{}
+			case 3:
+				if len(live) == 0 {
+					continue
+				}
+				i := rng.IntN(len(live))
+				name := live[i].Name
+				if err := s.e.RemoveFlows(context.Background(), name); err != nil {
+					t.Fatal(err)
+				}
+				live = slices.Delete(live, i, i+1)
+				delete(truth, name)
+				delete(declared, name)
+				delete(unknown, name)
+				s.moves()
+			case 4:
+				w.over.lose()
+			case 5:
+				w.over.down = nil
+				s.refresh(t)
+			}
+			oracle := linear.New(live)
+			for range 20 {
+				p := linear.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
+				w.send(p)
+				if i, ok := oracle.Match(p); ok {
+					truth[live[i].Name] = add(truth[live[i].Name], Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
+				}
+			}
+			s.e.poller.once()
+			s.refresh(t)
+			s.e.poller.once()
+			for _, ev := range s.moves() {
+				moves++
+				unknown[ev.Object] = unknown[ev.Object] || ev.Uncounted.Unknown
+				declared[ev.Object] = add(declared[ev.Object], Pair{Packets: ev.Uncounted.Packets, Bytes: ev.Uncounted.Bytes})
+			}
+			for _, name := range slices.Sorted(maps.Keys(truth)) {
+				got, want := add(s.total(t, name), declared[name]), truth[name]
+				if audit && unknown[name] {
+					t.Fatalf("%s: something is unknown though XDP counts beside", name)
+				}
+				if got != want && (!unknown[name] || got.Packets > want.Packets) {
+					t.Fatalf("%s (%s) by %s: counted and declared %+v, want %+v", name, s.e.flows[name].Match, s.source(name), got, want)
+				}
+				if s.source(name) == "rdma" {
+					inOver++
+				} else {
+					inUnder++
+				}
+			}
+			if w.over.broken != "" {
+				t.Fatal(w.over.broken)
+			}
+		}
+	})
+	t.Logf("%d moves; flows stood in the overlay %d times, behind it %d times", moves, inOver, inUnder)
+	if moves < 100 || inOver < 100 || inUnder < 100 {
+		t.Error("the test looks at little")
+	}
+}
