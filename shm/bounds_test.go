@@ -3,10 +3,12 @@ package shm
 import (
 	"slices"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 func TestBounds(t *testing.T) {
-	rnd := seed(t)
+	rnd := seed.Rand(t)
 	for range 20000 {
 		var c copyMem
 		var ats []int64
@@ -33,7 +35,7 @@ func TestBounds(t *testing.T) {
 
 // Both ways of publishing a block leave the same bytes.
 func TestPublishSame(t *testing.T) {
-	rnd := seed(t)
+	rnd := seed.Rand(t)
 	w, r := heapMirror(t, 128, 0, 0, Options{})
 	addN(t, w, 64, false)
 	var all Snapshot

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 var small = Options{Counters: 64, LatencyCounters: 2, History: 8, CoolDown: -1}
@@ -175,7 +176,7 @@ func TestForeignFiles(t *testing.T) {
 		{"truncated", func(t *testing.T) []byte { return valid(t)[:8192] }, ErrTruncated},
 		{"random", func(t *testing.T) []byte {
 			b := make([]byte, 10000)
-			rnd := seed(t)
+			rnd := seed.Rand(t)
 			for i := range b {
 				b[i] = byte(rnd.Uint32())
 			}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // use does with a reader all that can be done. Whatever the bytes are, it ends,
@@ -135,7 +137,7 @@ func FuzzRandomFile(f *testing.F) {
 // Many random edits, in the ordinary run of the tests.
 func TestMutations(t *testing.T) {
 	base := readGolden(t)
-	rnd := seed(t)
+	rnd := seed.Rand(t)
 	n := 4000
 	if testing.Short() {
 		n = 400

@@ -2,29 +2,11 @@ package shm
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 )
-
-// seed answers the seed of a randomised test: FLOWTALLY_SEED, or the time. It
-// is logged so that a failure can be repeated.
-func seed(t testing.TB) *rand.Rand {
-	t.Helper()
-	s := uint64(time.Now().UnixNano())
-	if env := os.Getenv("FLOWTALLY_SEED"); env != "" {
-		n, err := strconv.ParseUint(env, 0, 64)
-		if err != nil {
-			t.Fatalf("FLOWTALLY_SEED=%q: %v", env, err)
-		}
-		s = n
-	}
-	t.Logf("FLOWTALLY_SEED=%d", s)
-	return rand.New(rand.NewPCG(s, 0))
-}
 
 // heapMirror is a writer and a reader over heap memory, which the race
 // detector sees. Every test ends with a check of the region.

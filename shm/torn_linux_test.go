@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // Readers against a writer in another process that publishes at full speed,
@@ -283,7 +285,7 @@ func TestTornReads(t *testing.T) {
 	if testing.Short() {
 		least = 500 * time.Millisecond
 	}
-	rnd := seed(t)
+	rnd := seed.Rand(t)
 	path := mirrorPath(t)
 	writer := startWriter(t, path)
 	defer func() { stopChild(writer) }()
@@ -369,7 +371,7 @@ func TestTornReadsInProcess(t *testing.T) {
 	for r.Status().State != Run {
 		time.Sleep(time.Millisecond)
 	}
-	rnd := seed(t)
+	rnd := seed.Rand(t)
 	start := time.Now()
 	readers := []*tornReader{{r: r}, {r: r}}
 	for _, x := range readers {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // A small world, so that random rules and packets meet: its packets are UDP and
@@ -112,7 +114,7 @@ func scan(rules []Rule, k Key) *Rule {
 // TestClassifierIsAScan compares the programs, as they are exchanged and as the
 // tables change under them, with a scan over the rules.
 func TestClassifierIsAScan(t *testing.T) {
-	rng := testRand(t)
+	rng := seed.Rand(t)
 	rs := openTest(t, Options{MaxRules: 1024})
 	w := world{rng}
 	// A test run of an XDP program that is attached nowhere waits for RCU, twice.

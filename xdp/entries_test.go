@@ -1,9 +1,13 @@
 package xdp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
+)
 
 func TestEntryStoreNeverOverlaps(t *testing.T) {
-	rng := testRand(t)
+	rng := seed.Rand(t)
 	const units = 512
 	s := newEntryStore(make([]uint64, rankAt(units)+units), make([]uint64, units), units)
 	owner := make([]uint32, units)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 const childEnv = "FLOWTALLY_XDP_CHILD"
@@ -60,7 +61,7 @@ func child(dir string) error {
 // packet, and what is adopted is whole.
 func TestKillMinusNine(t *testing.T) {
 	const flows, packets, kills = 4, 2_000_000, 12
-	rng := testRand(t)
+	rng := seed.Rand(t)
 	w := testWire(t)
 	dir := pinDir(t)
 	rs, err := Open(Options{PinDir: dir, MaxRules: 2048})

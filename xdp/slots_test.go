@@ -2,27 +2,10 @@ package xdp
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
-	"time"
-)
 
-// testRand draws from FLOWTALLY_SEED, or the clock; either is logged.
-func testRand(t testing.TB) *rand.Rand {
-	t.Helper()
-	s := uint64(time.Now().UnixNano())
-	if v := os.Getenv("FLOWTALLY_SEED"); v != "" {
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil {
-			t.Fatalf("FLOWTALLY_SEED: %v", err)
-		}
-		s = n
-	}
-	t.Logf("FLOWTALLY_SEED=%d", s)
-	return rand.New(rand.NewPCG(s, 0))
-}
+	"github.com/flowtally/flowtally/internal/lab/seed"
+)
 
 // fakeSlots is a table whose entries are nothing but their hashes.
 func fakeSlots(n int, hashes []uint64) *slotTable {
@@ -78,7 +61,7 @@ func checkSlots(t *slotTable, hashes []uint64, live map[uint32]bool) error {
 }
 
 func TestSlotsHoldAsManyRulesAsTheyShould(t *testing.T) {
-	rng := testRand(t)
+	rng := seed.Rand(t)
 	const n = 1 << 16
 	hashes := make([]uint64, n+1)
 	live := map[uint32]bool{}
@@ -98,7 +81,7 @@ func TestSlotsHoldAsManyRulesAsTheyShould(t *testing.T) {
 }
 
 func TestSlotsUnderChurn(t *testing.T) {
-	rng := testRand(t)
+	rng := seed.Rand(t)
 	const n, max = 256, 140
 	hashes := make([]uint64, 4096)
 	for i := range hashes {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // flood sends flows of UDP from the far end and says what of each was sent.
@@ -166,7 +167,7 @@ func TestPairsBelongTogether(t *testing.T) {
 // new, while packets flow: no packet of the rules that stay is lost.
 func TestRulesChangeUnderTraffic(t *testing.T) {
 	const flows, packets = 4, 1_500_000
-	rng := testRand(t)
+	rng := seed.Rand(t)
 	w := testWire(t)
 	rs := openTest(t, Options{MaxRules: 4096})
 	ids := floodRules(t, rs, flows)

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // Commands and what they refuse with.
@@ -140,7 +141,7 @@ func TestMLX5Bulk(t *testing.T) {
 		c.must("flow 0 %s %s offset:%s:%d miss", m, value, obj, i)
 		streams = append(streams, stream(fmt.Sprint(i), uint16(1000+i), 60+10*i, frame.Eth{}))
 	}
-	sent := send(t, c.wire.Far, streams, 20_000, lab.SenderOptions{Seed: seed(t)}).Sent()
+	sent := send(t, c.wire.Far, streams, 20_000, lab.SenderOptions{Seed: seed.Uint64(t)}).Sent()
 	before := number(t, c.must("commands %#x", queryFlowCounter)[0])
 	r, _ := c.command("query "+obj, query(clearBit, 128, id), 16+128*16)
 	if after := number(t, c.must("commands %#x", queryFlowCounter)[0]); r.errno != 0 || after != before+1 {

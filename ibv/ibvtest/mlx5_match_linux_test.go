@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // mlx5Program is libmlx5's reading of match parameters, under sanitizers.
@@ -281,7 +282,7 @@ func TestMLX5Multicast(t *testing.T) {
 // No bytes make the reader do anything but answer: seeded, under sanitizers.
 func TestMLX5MatchOfNoise(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
-	rng := rand.New(rand.NewPCG(seed(t), 2))
+	rng := seed.Rand(t)
 	taken := 0
 	for range 3000 {
 		var mask, value prm

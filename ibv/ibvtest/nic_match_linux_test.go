@@ -3,33 +3,17 @@ package ibvtest_test
 import (
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 )
-
-// seed is FLOWTALLY_SEED, or a new one; it is logged.
-func seed(t testing.TB) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if text := os.Getenv("FLOWTALLY_SEED"); text != "" {
-		var err error
-		if s, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatalf("FLOWTALLY_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOWTALLY_SEED=%d", s)
-	return s
-}
 
 // The matching, without a netdev, under sanitizers.
 func TestNICRules(t *testing.T) {
@@ -55,7 +39,7 @@ func TestNICRules(t *testing.T) {
 // The engine takes the packets that dataplane/flow says, for every flow that
 // it can express, whole frames and damaged ones, by priority and insertion.
 func agreesWithLinear(t *testing.T, d *nicDriver) {
-	rng := rand.New(rand.NewPCG(seed(t), 1))
+	rng := seed.Rand(t)
 	var flowsSeen, left, packets, hits, cut int
 	for range 150 {
 		d.must("fresh")

@@ -9,6 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // nicWire is a wire and the engine on its near end.
@@ -92,7 +93,7 @@ func TestNICCountsWhatArrives(t *testing.T) {
 	}
 	const packets = 1_000_000
 	start := time.Now()
-	s := send(t, w.Far, streams, packets, lab.SenderOptions{Seed: seed(t)})
+	s := send(t, w.Far, streams, packets, lab.SenderOptions{Seed: seed.Uint64(t)})
 	took := time.Since(start)
 	var all uint64
 	for i, want := range s.Sent() {
@@ -126,7 +127,7 @@ func TestNICCountsWhatLeaves(t *testing.T) {
 		}
 	}
 	// Through the stack: what bypasses it passes no tap.
-	out := send(t, w.Near, streams, 100_000, lab.SenderOptions{Seed: seed(t), Stack: true})
+	out := send(t, w.Near, streams, 100_000, lab.SenderOptions{Seed: seed.Uint64(t), Stack: true})
 	if out.Refused() != 0 {
 		t.Fatalf("%d frames were refused behind the tap", out.Refused())
 	}

@@ -5,28 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/shm"
 )
-
-// seed is FLOWTALLY_SEED, or another one every time, and is logged.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	n := uint64(time.Now().UnixNano()) % 1e9
-	if text := os.Getenv("FLOWTALLY_SEED"); text != "" {
-		var err error
-		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("FLOWTALLY_SEED=%q: %v", text, err)
-		}
-	}
-	t.Logf("FLOWTALLY_SEED=%d", n)
-	return n
-}
 
 // sanitized builds a program that stops at the first fault or undefined
 // behaviour. Leaks are not looked for where ptrace is refused.
@@ -44,7 +30,7 @@ func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 	if testing.Short() {
 		rounds = 1000
 	}
-	out := run(t, corrupt, path, fmt.Sprint(seed(t)), fmt.Sprint(rounds))
+	out := run(t, corrupt, path, fmt.Sprint(seed.Uint64(t)), fmt.Sprint(rounds))
 	t.Log(strings.TrimSpace(out))
 	var done, attached int
 	if _, err := fmt.Sscanf(out, "rounds %d attached %d", &done, &attached); err != nil || done != rounds {
