@@ -20,9 +20,9 @@ type statement struct {
 	shows func(t *testing.T, b *bench)
 }
 
-// TestReferences makes the manual pages of the three references executable: ibv_attach_counters_
-// point_flow(3) is 000, ibv_create_counters(3) 001, ibv_read_counters(3) 002. The software library
-// runs them as rdma-core 65 and as 44.
+// TestReferences makes the manual pages of three references executable: 000 is
+// ibv_attach_counters_point_flow(3), 001 ibv_create_counters(3), 002 ibv_read_counters(3).
+// The software library runs them as rdma-core 65 and as 44.
 func TestReferences(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, lib := range []struct{ name, path string }{{"IBVERBS_1.18", libs.Verbs}, {"rdma-core 44", libs.Verbs44}} {
@@ -37,7 +37,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// errno asks for one errno, and for the error to say which verb of which device it is.
+// wantErrno asks for one errno, and for the error to say which verb of which device it is.
 func wantErrno(t *testing.T, err error, verb string, errno syscall.Errno) {
 	t.Helper()
 	var e *Error
