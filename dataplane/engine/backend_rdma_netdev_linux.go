@@ -2,7 +2,7 @@ package engine
 
 import (
 	"bytes"
-	"syscall"
+	"encoding/binary"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -26,27 +26,31 @@ func netdevsByNetlink(device string) []portNetdev {
 	}
 	var out []portNetdev
 	for _, m := range msgs {
-		attrs, err := nl.ParseRouteAttr(m)
-		if err != nil {
-			continue
-		}
-		if p := portNetdevOf(attrs); p.port != 0 && p.netdev != "" {
+		if p := portNetdevOf(m); p.port != 0 && p.netdev != "" {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// portNetdevOf reads one answer; a port without an interface has no name in it.
-func portNetdevOf(attrs []syscall.NetlinkRouteAttr) (p portNetdev) {
-	for _, a := range attrs {
-		switch {
-		case a.Attr.Type == nl.RDMA_NLDEV_ATTR_PORT_INDEX && len(a.Value) >= 4:
-			p.port = uint8(nl.NativeEndian().Uint32(a.Value))
-		case a.Attr.Type == nl.RDMA_NLDEV_ATTR_NDEV_NAME:
-			name, _, _ := bytes.Cut(a.Value, []byte{0})
+// portNetdevOf reads one answer: attributes of a length, a type and a value, padded to 4
+// bytes. A port without an interface has no name in it. nl.ParseRouteAttr panics on
+// a last attribute without its padding.
+func portNetdevOf(answer []byte) (p portNetdev) {
+	ne := binary.NativeEndian
+	for len(answer) >= unix.SizeofRtAttr {
+		n := int(ne.Uint16(answer))
+		if n < unix.SizeofRtAttr || n > len(answer) {
+			return p
+		}
+		switch typ, value := ne.Uint16(answer[2:]), answer[unix.SizeofRtAttr:n]; {
+		case typ == nl.RDMA_NLDEV_ATTR_PORT_INDEX && len(value) >= 4:
+			p.port = uint8(ne.Uint32(value))
+		case typ == nl.RDMA_NLDEV_ATTR_NDEV_NAME:
+			name, _, _ := bytes.Cut(value, []byte{0})
 			p.netdev = string(name)
 		}
+		answer = answer[min((n+3)&^3, len(answer)):]
 	}
 	return p
 }
