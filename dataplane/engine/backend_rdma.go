@@ -25,6 +25,8 @@ const (
 	// between looks while none did.
 	returnPeriod = 500 * time.Millisecond
 	calmTicks    = 4
+	// closeBound is how long Close waits for the devices.
+	closeBound = 10 * time.Second
 )
 
 // rdmaBackend counts in the flow tables of RDMA devices. A flow on several interfaces
@@ -39,6 +41,7 @@ type rdmaBackend struct {
 	ns      *netns // where the interfaces are
 	pace    *pacer
 	changed chan struct{}
+	bound   time.Duration   // closeBound; tests are less patient
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -82,7 +85,7 @@ func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger)
 // openRDMA takes hw over.
 func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw hardware, now func() int64) (_ *rdmaBackend, err error) {
 	b := &rdmaBackend{
-		cfg: cfg, log: log, now: now, hw: hw, changed: make(chan struct{}, 1),
+		cfg: cfg, log: log, now: now, hw: hw, bound: closeBound, changed: make(chan struct{}, 1),
 		pace:  newPacer(cmp.Or(cfg.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
 		flows: make(map[string]*rdmaFlow), cookie: rand.Uint64() | 1,
 	}
@@ -206,7 +209,8 @@ func (b *rdmaBackend) Changed() <-chan struct{} { return b.changed }
 func (b *rdmaBackend) Settle(context.Context) error { return nil }
 
 // Close ends the goroutines, then takes rules, counters and devices down, in this order.
-// Nothing can be kept: what a device holds goes with the process that made it.
+// Nothing can be kept: what a device holds goes with the process that made it. So what
+// slow firmware has not taken down within closeBound is left to that.
 func (b *rdmaBackend) Close(bool) error {
 	b.mu.Lock()
 	if b.closed {
@@ -216,6 +220,17 @@ func (b *rdmaBackend) Close(bool) error {
 	b.closed = true
 	b.mu.Unlock()
 	b.stop()
+	done := make(chan error, 1)
+	go func() { done <- b.takeDown() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(b.bound):
+		return fmt.Errorf("backend rdma: devices are not closed after %v: what they still hold goes with the process", b.bound)
+	}
+}
+
+func (b *rdmaBackend) takeDown() error {
 	b.stopped.Wait()
 	var errs []error
 	for _, d := range b.devices {

@@ -37,8 +37,9 @@ func (b *rdmaBackend) Gone() map[string]error {
 	return out
 }
 
-// Install implements Backend. Nothing of an earlier process is found again.
-func (b *rdmaBackend) Install(_ context.Context, flows []Placed) (_ []Installed, err error) {
+// Install implements Backend. Nothing of an earlier process is found again. Every rule is a
+// command, so it looks between them whether ctx has ended.
+func (b *rdmaBackend) Install(ctx context.Context, flows []Placed) (_ []Installed, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -51,6 +52,9 @@ func (b *rdmaBackend) Install(_ context.Context, flows []Placed) (_ []Installed,
 		}
 	}()
 	for _, f := range flows {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
+		}
 		x := &rdmaFlow{Placed: f}
 		made = append(made, x)
 		for _, d := range b.on(f.Flow) {
@@ -68,6 +72,9 @@ func (b *rdmaBackend) Install(_ context.Context, flows []Placed) (_ []Installed,
 		return nil, err
 	}
 	for _, x := range made {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("flow %q: %w", x.Name, err)
+		}
 		for _, p := range x.parts {
 			if err := p.dev.start(p); err != nil {
 				return nil, fmt.Errorf("flow %q: %w", x.Name, err)

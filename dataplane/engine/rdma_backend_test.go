@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -219,5 +220,30 @@ func TestCloseIsIdempotent(t *testing.T) {
 	}
 	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "b", 2, 1)}); err == nil {
 		t.Error("a closed backend installs")
+	}
+}
+
+// Firmware that does not answer holds up nobody but its own goroutine.
+func TestCloseIsBounded(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	b.bound = 20 * time.Millisecond
+	mustInstall(t, b, placedUDP(t, "a", 1, 0))
+	n := h.nic(0)
+	n.mu.Lock() // every verb waits for it
+	err := b.Close(false)
+	n.mu.Unlock()
+	if err == nil || !strings.Contains(err.Error(), "not closed after") {
+		t.Errorf("error %v, want that it was not waited for", err)
+	}
+	eventually(t, "closing all the same", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.closed })
+}
+
+func TestInstallEndsWithItsContext(t *testing.T) {
+	b := openFake(t, newFakeHost("eth0"), "eth0")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Install(ctx, []Placed{placedUDP(t, "a", 1, 0)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want the context's", err)
 	}
 }
