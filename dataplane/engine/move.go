@@ -240,6 +240,16 @@ func (e *Engine) publishOver(c *counted, before Pair) error {
 	} else {
 		c.line = sub(c.base, before)
 	}
+	if c.hasUnder {
+		after, err := readOne(e.stack.under, c.under.ID)
+		if err != nil {
+			return err
+		}
+		if c.behind = after != before; c.behind && known {
+			c.past.Discontinuities++
+			e.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)
+		}
+	}
 	e.plan.set(c.handle, e.stack.over, c.over.ID, c.base)
 	return nil
 }

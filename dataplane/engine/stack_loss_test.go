@@ -102,15 +102,23 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	w := &world{over: newOver(true), under: newUnder()}
 	s := newStacked(t, t.TempDir()+"/", w, true)
 	defer s.e.Close()
-	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
-		t.Fatal(err)
-	}
 	send := func(n int) {
 		for range n {
 			w.send(packetTo(53))
 		}
 	}
-	send(10)
+	w.over.during = func() { send(2) }
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+		t.Fatal(err)
+	}
+	w.over.during = nil
+	s.e.examine()
+	s.e.examine()
+	send(8)
+	if got := s.total(t, "dns"); got.Packets != 10 {
+		t.Errorf("counted %d, want 10: 2 passed between the two", got.Packets)
+	}
+	s.moves()
 	w.over.lose()
 	send(7)
 	s.refresh(t)

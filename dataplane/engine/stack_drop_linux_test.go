@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// A flow that drops is dropped by whatever counts it: its shadow lets packets pass that hardware
+// is to drop (the software one only counts them), and drops them when it takes over.
+func TestADropFlowDropsWhereItIsCounted(t *testing.T) {
+	b := newSoftBench(t,
+		flow.Flow{Name: "bad", Match: match(t, "ipv4 udp dport 1001"), Action: flow.Drop, Priority: 1},
+		flow.Flow{Name: "rest", Match: match(t, "ipv4 ttl 0x40/0x40 udp"), Priority: 9})
+	b.run(t)
+	if got := b.place(t, "bad") + " " + b.place(t, "rest"); got != "rdma/devx xdp/native" {
+		t.Fatalf("counted by %s", got)
+	}
+	var x *xdpBackend
+	for _, o := range b.e.backends {
+		if o, ok := o.(*xdpBackend); ok {
+			x = o
+		}
+	}
+	drops := func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.flows["bad"].rules[0].Drop
+	}
+	frames := make([][]byte, 512)
+	for i := range frames {
+		frames[i] = udpTo([]uint16{1001, 1002}[i%2], 60)
+	}
+	check := func(n uint64) {
+		t.Helper()
+		b.pass(t, flow.Ingress, frames)
+		time.Sleep(5 * time.Millisecond)
+		for _, name := range []string{"bad", "rest"} {
+			if got := b.total(t, name); got.Packets != n {
+				t.Errorf("%s: %d packets, want %d", name, got.Packets, n)
+			}
+		}
+	}
+	check(256)
+	if drops() {
+		t.Error("the shadow drops what hardware is to count")
+	}
+	if err := b.control.Remove(b.device); err != nil {
+		t.Fatal(err)
+	}
+	b.counts(t, "bad", "xdp")
+	if !drops() {
+		t.Error("the flow does not drop in XDP")
+	}
+	check(512)
+	if !b.lacks["bad"].Unknown {
+		t.Error("what a device took that drops is not seen by XDP, and yet not unknown")
+	}
+	if err := b.control.Return(b.device); err != nil {
+		t.Fatal(err)
+	}
+	b.counts(t, "bad", "rdma")
+	if drops() {
+		t.Error("the shadow still drops")
+	}
+	check(768)
+}
