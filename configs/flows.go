@@ -61,7 +61,7 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 		entry{"direction", d.word(&direction, what+".direction", "ingress", "egress")},
 		entry{"action", d.word(&action, what+".action", "count", "drop")},
 		entry{"interface", note(d.text(&f.Interface, what+".interface"))},
-		entry{"backend", d.word(&f.Backend, what+".backend", backends()...)},
+		entry{"backend", d.word(&f.Backend, what+".backend", flow.Backends()...)},
 		entry{"latency", d.bool(&f.Latency, what+".latency")},
 		entry{"labels", note(func(_, v *yaml.Node) {
 			d.fields(v, what+".labels", func(key, value *yaml.Node) {

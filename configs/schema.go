@@ -38,7 +38,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			}
 		}},
 		entry{"backend", func(key, v *yaml.Node) {
-			d.word(&cfg.Backend, "backend", backends()...)(key, v)
+			d.word(&cfg.Backend, "backend", flow.Backends()...)(key, v)
 			simulated = cfg.Backend == "sim" || cfg.Backend == ""
 		}},
 		entry{"interfaces", func(_, v *yaml.Node) { interfaces = v }},
@@ -87,9 +87,6 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		}
 	}
 }
-
-// backends are the words of backend, for an instance and for a flow.
-func backends() []string { return []string{"auto", "rdma", "xdp", "sim"} }
 
 func (d *decoder) rdma(n *yaml.Node, r *dataplane.RDMAConfig) {
 	d.mapping(n, "rdma",

@@ -19,6 +19,9 @@ const (
 // backendWords are those of Flow.Backend and of a configuration's.
 var backendWords = [...]string{"auto", "rdma", "xdp", "sim"}
 
+// Backends returns the words that name a backend, best first.
+func Backends() []string { return slices.Clone(backendWords[:]) }
+
 // ValidateBackend reports a word that names no backend; the empty one is no
 // choice, and right. The error is a *FieldError.
 func ValidateBackend(word string) error {

@@ -35,6 +35,7 @@ func instances(o Options, links []*link) []instance {
 	}
 	nic, beside := by("rdma", o.Instance), by("xdp", lab.Unique("demo-"))
 	nic.cfg.RDMA = o.RDMA
+	// ibvtest.EnvDevices: the programs do not import that package (internal/rules).
 	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + device + "=" + links[0].near.Name}
 	for i := range beside.cfg.Flows {
 		// XDP sees a packet before the software NIC does, and a real NIC before XDP:
