@@ -106,6 +106,14 @@ func (p *plan) feed(index uint32, b Backend, id uint32, base Pair) {
 // row is where the block publishes index.
 func (p *plan) row(index uint32) *shm.Value { return &p.blocks[index/blockSize].rows[index%blockSize] }
 
+// shown is what the mirror shows of index.
+func (p *plan) shown(index uint32) shm.Value {
+	if index < p.counters {
+		return *p.row(index)
+	}
+	return p.tracked[index].now
+}
+
 // clear ends the publishing of index; its row is absent from the next cycle on.
 func (p *plan) clear(index uint32) {
 	p.mu.Lock()
@@ -215,11 +223,7 @@ func (p *plan) remember(w publisher) {
 		if t.handle.Generation == 0 {
 			continue
 		}
-		v := t.now
-		if uint32(i) < p.counters {
-			v = *p.row(uint32(i))
-		}
-		if v.Packets != t.seen {
+		if v := p.shown(uint32(i)); v.Packets != t.seen {
 			t.seen = v.Packets
 			w.AppendHistory(t.handle, v)
 		}
