@@ -36,13 +36,18 @@ func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 			// What does not depend on the interface comes with each of them.
 			if q := (question{r.Feature, r.Object}); !asked[q] {
 				asked[q] = true
-				r.Object = cmp.Or(r.Object, "backend xdp")
+				r.Object, r.Backend = cmp.Or(r.Object, "backend xdp"), "xdp"
 				out = append(out, r)
 			}
 		}
 	}
-	out = append(out, probeRDMA(ctx, o.RDMA, interfaces)...)
-	return append(out, probe.Result{Feature: "simulated counting", Object: "backend sim", Answer: probe.Yes, Reason: "needs nothing"})
+	for _, r := range probeRDMA(ctx, o.RDMA, interfaces) {
+		r.Backend = "rdma"
+		out = append(out, r)
+	}
+	return append(out, probe.Result{
+		Feature: "simulated counting", Object: "backend sim", Backend: "sim", Answer: probe.Yes, Reason: "needs nothing",
+	})
 }
 
 // up lists the interfaces that are up, other than loopback.

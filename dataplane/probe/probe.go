@@ -51,6 +51,8 @@ type Result struct {
 	Answer  Answer
 	Reason  string // why not, or why the question could not be asked; detail for yes
 	Fix     string
+	// Backend that the answer is about, in the configuration's word; empty for the host.
+	Backend string
 }
 
 // Ask turns a probe's error into a Result: nil is yes, an error that satisfies

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
@@ -25,6 +24,7 @@ type doctorCmd struct {
 
 // checkJSON is one answer in the JSON of doctor.
 type checkJSON struct {
+	Backend string `json:"backend"` // "" where the answer is about the host
 	Object  string `json:"object"`
 	Feature string `json:"feature"`
 	Answer  string `json:"answer"`
@@ -41,7 +41,7 @@ func (c *doctorCmd) Run(env *Env) error {
 	if c.json() {
 		checks := make([]checkJSON, len(results))
 		for i, r := range results {
-			checks[i] = checkJSON{r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
+			checks[i] = checkJSON{r.Backend, r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
 		}
 		err := printJSON(env.Stdout, struct {
 			Schema int         `json:"schema"`
@@ -54,7 +54,7 @@ func (c *doctorCmd) Run(env *Env) error {
 		return err
 	}
 	for _, r := range results {
-		if c.Strict && r.Answer == probe.No && (!aboutRDMA(r) || asksForRDMA(cfg)) {
+		if c.Strict && r.Answer == probe.No && (r.Backend != "rdma" || asksForRDMA(cfg)) {
 			return exitError(exitDegraded)
 		}
 	}
@@ -84,11 +84,7 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 	return cfg, nil
 }
 
-// aboutRDMA says that an answer is about what backend auto does without.
-func aboutRDMA(r probe.Result) bool {
-	return r.Object == "libibverbs" || r.Object == "backend rdma" || strings.HasPrefix(r.Object, "rdma ")
-}
-
+// asksForRDMA says that the configuration does not do without it, as auto does.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }
