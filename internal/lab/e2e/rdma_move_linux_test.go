@@ -41,7 +41,7 @@ func removeInTraffic(t *testing.T, audit bool) {
 			RDMA:    dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, Audit: audit},
 			Flows: []flow.Flow{
 				{Name: "dns", Match: match(t, "ipv4 udp dport 53")},
-				// No NIC matches it: XDP is attached all the time, and knows what the device saw.
+				// Left to XDP, which so is attached all the time, and knows what the device saw.
 				{Name: "last-hop", Match: match(t, "ipv6 hoplimit 1")},
 			},
 		}, ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: near}}, Control: control.Path()}.Environ()
