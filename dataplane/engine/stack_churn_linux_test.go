@@ -60,7 +60,7 @@ func TestFlowsMoveUnderTraffic(t *testing.T) {
 			if err := snd.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond)
+			arrive()
 			sent, web := snd.Sent()[0].Packets, b.total(t, "web").Packets
 			t.Logf("%d packets sent, %d counted by web, %d by near, %d by neither in 10 moves", sent, web, near, int64(sent-web-near))
 			if web+near > sent {

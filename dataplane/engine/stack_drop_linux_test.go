@@ -2,7 +2,6 @@ package engine
 
 import (
 	"testing"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -35,7 +34,7 @@ func TestADropFlowDropsWhereItIsCounted(t *testing.T) {
 	check := func(n uint64) {
 		t.Helper()
 		b.pass(t, flow.Ingress, frames)
-		time.Sleep(5 * time.Millisecond)
+		arrive()
 		for _, name := range []string{"bad", "rest"} {
 			if got := b.total(t, name); got.Packets != n {
 				t.Errorf("%s: %d packets, want %d", name, got.Packets, n)

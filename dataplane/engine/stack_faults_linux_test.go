@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -28,7 +27,7 @@ func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
 		frames[i] = udpTo(1001, 60+i)
 	}
 	b.pass(t, flow.Ingress, frames)
-	time.Sleep(5 * time.Millisecond)
+	arrive()
 	b.sent = add(b.sent, Pair{Packets: 512, Bytes: 512*60 + 511*512/2})
 	if got := b.total(t, "web"); got != b.sent {
 		t.Errorf("counted %+v, want %+v", got, b.sent)

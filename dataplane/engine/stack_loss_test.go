@@ -11,11 +11,11 @@ import (
 // A device that goes takes packets with it: as many as are declared, or none with audit.
 func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 	for _, c := range []struct {
-		name           string
-		audit, beside  bool // XDP counts beside because of audit, or for another flow
-		total          uint64
-		lacks          dataplane.Uncounted
-		discontinuties uint64
+		name            string
+		audit, beside   bool // XDP counts beside because of audit, or for another flow
+		total           uint64
+		lacks           dataplane.Uncounted
+		discontinuities uint64
 	}{
 		{"nothing beside", false, false, 15, dataplane.Uncounted{Unknown: true}, 1},
 		{"an XDP flow beside", false, true, 15, dataplane.Uncounted{Packets: 7, Bytes: 420}, 1},
@@ -55,8 +55,8 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 			if len(moves) != 1 || moves[0].Uncounted != c.lacks || moves[0].Object != "dns" {
 				t.Errorf("moves %+v, want one that lacks %+v", moves, c.lacks)
 			}
-			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuties {
-				t.Errorf("%d discontinuities, want %d", got, c.discontinuties)
+			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuities {
+				t.Errorf("%d discontinuities, want %d", got, c.discontinuities)
 			}
 			w.over.down = nil
 			s.refresh(t)
@@ -64,8 +64,8 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 			if got := s.total(t, "dns"); got.Packets != c.total+5 || s.source("dns") != "rdma" {
 				t.Errorf("counted %d by %s after the return, want %d by rdma", got.Packets, s.source("dns"), c.total+5)
 			}
-			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuties {
-				t.Errorf("%d discontinuities after a return in which nothing passed, want %d", got, c.discontinuties)
+			if got := s.e.flows["dns"].past.Discontinuities; got != c.discontinuities {
+				t.Errorf("%d discontinuities after a return in which nothing passed, want %d", got, c.discontinuities)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"testing"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -30,7 +29,7 @@ func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
 				}
 				b.run(t)
 				b.pass(t, flow.Ingress, frames)
-				time.Sleep(5 * time.Millisecond)
+				arrive()
 				want += 512
 				got := b.total(t, "web")
 				b.e.ctl.Lock()
