@@ -142,12 +142,14 @@ func (v *cVerbs) queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno) {
 	return CompCntrCaps{uint64(c.max_value), uint32(c.max_counters), uint32(c.supported_qp_attach_ops)}, syscall.Errno(errno)
 }
 
-func (v *cVerbs) nextEvent(ctx handle) (event, syscall.Errno) {
+func (v *cVerbs) getEvent(ctx handle) (event, syscall.Errno) {
 	var typ C.uint32_t
 	var element C.uint64_t
-	errno := C.ft_next_event(v.t, C.uintptr_t(ctx), &typ, &element)
+	errno := C.ft_get_event(v.t, C.uintptr_t(ctx), &typ, &element)
 	return event{EventType(typ), uint64(element)}, syscall.Errno(errno)
 }
+
+func (v *cVerbs) ackEvent(e event) { C.ft_ack_event(v.t, C.uint32_t(e.typ), C.uint64_t(e.element)) }
 
 func (v *cVerbs) allocPD(ctx handle) (handle, syscall.Errno) {
 	var pd C.uintptr_t

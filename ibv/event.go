@@ -51,24 +51,24 @@ type AsyncEvent struct {
 // thread while it waits, and ends when ctx does, or the Context is closed (ErrClosed). One caller at
 // a time; events that nobody waits for are kept by the kernel.
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
-	var e event
+	var a AsyncEvent
 	err := c.events.wait(ctx, func() (bool, error) {
 		if err := c.use(); err != nil {
 			return false, err
 		}
 		defer c.done()
-		var errno syscall.Errno
-		e, errno = c.lib.v.nextEvent(c.h)
+		e, errno := c.lib.v.getEvent(c.h)
 		switch errno {
+		case 0:
+			a = c.event(e) // before it is acknowledged: until then the address is that object's
+			c.lib.v.ackEvent(e)
+			return true, nil
 		case syscall.EAGAIN, syscall.EINTR:
 			return false, nil
 		}
 		return true, c.err("ibv_get_async_event", errno)
 	})
-	if err != nil {
-		return AsyncEvent{}, err
-	}
-	return c.event(e), nil
+	return a, err
 }
 
 // event says in terms of this package what e is about.

@@ -107,3 +107,32 @@ func TestOnlyWhatCanBePolled(t *testing.T) {
 		t.Errorf("no descriptor: %v", err)
 	}
 }
+
+// acknowledged is a library with one event, of which it knows when it was acknowledged.
+type acknowledged struct {
+	verbs
+	event event
+	acks  func(event)
+}
+
+func (l *acknowledged) getEvent(handle) (event, syscall.Errno) { return l.event, 0 }
+func (l *acknowledged) ackEvent(e event)                       { l.acks(e) }
+
+// TestAnEventIsOfTheObjectThatHadIt: what an event names is looked up before the event is
+// acknowledged; afterwards its address may be another's.
+func TestAnEventIsOfTheObjectThatHadIt(t *testing.T) {
+	f, send, _ := pipeEvents(t)
+	send(1)
+	old, next := new(QP), new(QP)
+	c := &Context{events: f, qps: map[handle]*QP{2: old}}
+	acks := 0
+	lib := &acknowledged{event: event{typ: EventQPFatal, element: 2}, acks: func(e event) {
+		acks++
+		c.qps[handle(e.element)] = next
+	}}
+	c.lib = &Library{v: lib}
+	got, err := c.NextEvent(t.Context())
+	if err != nil || got.QP != old || acks != 1 {
+		t.Errorf("got %+v, %v after %d acknowledgements; want the queue pair at %p, acknowledged once", got, err, acks, old)
+	}
+}

@@ -16,7 +16,8 @@ type verbs interface {
 	queryDevice(ctx handle, a *DeviceAttr) syscall.Errno
 	queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno
 	queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno)
-	nextEvent(ctx handle) (event, syscall.Errno) // EAGAIN: none now; acknowledged
+	getEvent(ctx handle) (event, syscall.Errno) // EAGAIN: none now
+	ackEvent(e event)                           // the destruction of what e names waits for it
 
 	allocPD(ctx handle) (handle, syscall.Errno)
 	deallocPD(pd handle) syscall.Errno

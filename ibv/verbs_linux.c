@@ -133,7 +133,7 @@ int ft_query_comp_cntr_caps(const struct ft_verbs *v, uintptr_t ctx, struct ibv_
 	return CALL(v->query_comp_cntr_caps((struct ibv_context *)ctx, caps, sizeof *caps));
 }
 
-int ft_next_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element) {
+int ft_get_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element) {
 	struct ibv_async_event e;
 	memset(&e, 0, sizeof e);
 	if (!v->get_async_event || !v->ack_async_event) return ENOSYS;
@@ -142,8 +142,15 @@ int ft_next_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint6
 	*type = e.event_type;
 	*element = 0;
 	memcpy(element, &e.element, sizeof e.element);
-	v->ack_async_event(&e);
 	return 0;
+}
+
+void ft_ack_event(const struct ft_verbs *v, uint32_t type, uint64_t element) {
+	struct ibv_async_event e;
+	memset(&e, 0, sizeof e);
+	e.event_type = type;
+	memcpy(&e.element, &element, sizeof e.element);
+	v->ack_async_event(&e);
 }
 
 int ft_alloc_pd(const struct ft_verbs *v, uintptr_t ctx, uintptr_t *pd) {

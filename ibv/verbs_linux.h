@@ -56,8 +56,10 @@ int ft_close_device(const struct ft_verbs *v, uintptr_t ctx);
 int ft_query_device(const struct ft_verbs *v, uintptr_t ctx, struct ibv_device_attr *attr);
 int ft_query_port(const struct ft_verbs *v, uintptr_t ctx, uint8_t port, struct ibv_port_attr *attr);
 int ft_query_comp_cntr_caps(const struct ft_verbs *v, uintptr_t ctx, struct ibv_comp_cntr_caps *caps);
-/* The event is acknowledged; element is a port number or an object's address. */
-int ft_next_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element);
+/* element is a port number or an object's address, whose destruction waits for
+ * ft_ack_event. */
+int ft_get_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element);
+void ft_ack_event(const struct ft_verbs *v, uint32_t type, uint64_t element);
 
 int ft_alloc_pd(const struct ft_verbs *v, uintptr_t ctx, uintptr_t *pd);
 int ft_dealloc_pd(const struct ft_verbs *v, uintptr_t pd);
