@@ -60,9 +60,10 @@
 //
 // A flow that only rdma may count waits where it is for its device, and has no source
 // meanwhile. What hardware counted dies with the process. The total of the next one is that of
-// the shadow, whose counter is pinned, where it saw everything: exact, but for a discontinuity if
-// packets pass while hardware takes it up. Else it is the last published one, with one discontinuity. Which of both it is stands in the mirror: the
-// cookie that an entry carries names the counter that knows its total.
+// the shadow, whose counter is pinned, where it saw everything: exact, but for a discontinuity
+// if packets pass while hardware takes it up. Else it is the last published one, with one
+// discontinuity. Which of both it is stands in the mirror: the cookie that an entry carries
+// names the counter that knows its total.
 //
 // A hook that is lost and taken again under a flow that is published from there is
 // one discontinuity too: what passed in between is not known.
