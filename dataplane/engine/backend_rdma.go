@@ -100,7 +100,7 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 		return nil, err
 	}
 	for _, i := range cfg.Interfaces {
-		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, now: now, log: log})
+		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, now: now, log: log, signal: b.signal})
 	}
 	if err := b.find(); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,8 +18,11 @@ import (
 type rdmaDevice struct {
 	name, netdev, driver string
 
-	nic     nic   // nil while there is none
-	down    error // why flows are not counted here now; nil when they are
+	nic     nic         // nil while there is none
+	down    error       // why flows are not counted here now; nil when they are
+	stuck   []io.Closer // what could not be closed: rules, and counters that they hold
+	held    bool        // and that closing the device did not end either
+	signal  func()      // the backend's
 	banks   []*hwBank
 	sides   [2]side // by flow.Direction
 	reader  *hwReader
@@ -152,7 +156,7 @@ func (p *part) move(level int) error {
 	}
 	old := p.rules
 	p.rules, p.level = fresh, level
-	return closeAll(old)
+	return p.dev.takeOut(p, old)
 }
 
 func (p *part) addRules(level int) (rules []io.Closer, err error) {
@@ -161,7 +165,7 @@ func (p *part) addRules(level int) (rules []io.Closer, err error) {
 			match: m, direction: p.flow.Direction, mode: p.mode, drop: p.flow.Action == flow.Drop, level: level,
 		}, p.bank.bank, p.slot)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("device %s of %s: making a rule: %w", p.dev.name, p.dev.netdev, err), closeAll(rules))
+			return nil, errors.Join(fmt.Errorf("device %s of %s: making a rule: %w", p.dev.name, p.dev.netdev, err), p.dev.takeOut(p, rules))
 		}
 		rules = append(rules, r)
 	}
@@ -171,10 +175,27 @@ func (p *part) addRules(level int) (rules []io.Closer, err error) {
 // end takes the part's rules out. On a device that is gone there are none any more.
 func (d *rdmaDevice) end(p *part) error {
 	d.sides[p.flow.Direction].remove(p)
-	err := closeAll(p.rules)
+	rules := p.rules
 	p.rules = nil
-	if d.dead() {
-		return nil
+	return d.takeOut(p, rules)
+}
+
+// takeOut closes rules of a part. One that a living device does not let go of is in the
+// way of those below it: the device counts nothing any more until it is out.
+func (d *rdmaDevice) takeOut(p *part, rules []io.Closer) error {
+	var errs []error
+	for _, r := range rules {
+		err := r.Close()
+		if err == nil || d.dead() {
+			continue
+		}
+		d.stuck = append(d.stuck, r)
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	if err != nil {
+		d.down = fmt.Errorf("%w: of flow %q: %w", errRuleStuck, p.flow.Name, err)
+		d.signal()
 	}
 	return err
 }
@@ -187,7 +208,7 @@ func (d *rdmaDevice) release(p *part) {
 	}
 	p.bank = nil
 	b.free(p.slot, d.now())
-	if !b.empty() || b.slots() > 1 && len(d.banks) == 1 && !d.dead() {
+	if !b.empty() || b.slots() > 1 && len(d.banks) == 1 && !d.unfit() {
 		return // a bulk that may serve the next flow
 	}
 	d.dropBank(b)
@@ -205,11 +226,26 @@ func (d *rdmaDevice) dropBank(b *hwBank) {
 	defer b.mu.Unlock()
 	if err := b.Close(); err != nil && !d.dead() {
 		d.log.Error("giving a hardware counter back", "device", d.name, "err", err)
+		d.stuck = append(d.stuck, b.bank) // behind the rule that holds it
 	}
+}
+
+// freeStuck tries again to close what is stuck, in its order.
+func (d *rdmaDevice) freeStuck() error {
+	var errs []error
+	d.stuck = slices.DeleteFunc(d.stuck, func(c io.Closer) bool {
+		err := c.Close()
+		errs = append(errs, err)
+		return err == nil
+	})
+	return errors.Join(errs...)
 }
 
 // dead says that no verb works any more.
 func (d *rdmaDevice) dead() bool { return errors.Is(d.down, errDeviceLost) }
+
+// unfit says that the device has to be closed and opened again.
+func (d *rdmaDevice) unfit() bool { return d.dead() || errors.Is(d.down, errRuleStuck) }
 
 func closeAll(rules []io.Closer) error {
 	var errs []error

@@ -157,17 +157,26 @@ func (n *devxNIC) leave(attr ibv.MatcherAttr) error {
 	return m.m.Close()
 }
 
-// devxRule is a rule and its part in a matcher.
+// devxRule is a rule and its part in a matcher. One goroutine closes it.
 type devxRule struct {
-	nic  *devxNIC
-	flow *ibv.DevXFlow
-	attr ibv.MatcherAttr
-	once sync.Once
+	nic    *devxNIC
+	flow   *ibv.DevXFlow
+	attr   ibv.MatcherAttr
+	closed bool
 }
 
-func (r *devxRule) Close() (err error) {
-	r.once.Do(func() { err = errors.Join(r.flow.Close(), r.nic.leave(r.attr)) })
-	return err
+// Close can be tried again where the device was busy. After any other error package ibv
+// takes the flow for closed.
+func (r *devxRule) Close() error {
+	if r.closed {
+		return nil
+	}
+	err := r.flow.Close()
+	if errors.Is(err, ibv.ErrBusy) {
+		return err
+	}
+	r.closed = true
+	return errors.Join(err, r.nic.leave(r.attr))
 }
 
 func (n *devxNIC) nextEvent(ctx context.Context) (nicEvent, error) {

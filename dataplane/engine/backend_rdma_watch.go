@@ -15,6 +15,7 @@ import (
 var (
 	errDeviceLost = errors.New("the device failed or was removed")
 	errPortDown   = errors.New("its port is down")
+	errRuleStuck  = errors.New("a rule could not be taken out of it")
 )
 
 // failure is why a device is not trusted for a while.
@@ -49,6 +50,10 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 			continue
 		}
 		b.mu.Lock()
+		if d.down != nil && d.down != errPortDown { // meanwhile, and for good
+			b.mu.Unlock()
+			return
+		}
 		switch {
 		case err != nil, ev == nicFatal:
 			d.down = errDeviceLost
@@ -100,7 +105,7 @@ func (b *rdmaBackend) look() {
 func (b *rdmaBackend) lacking() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.devices, (*rdmaDevice).dead)
+	return slices.ContainsFunc(b.devices, (*rdmaDevice).unfit)
 }
 
 // examine answers the devices that went and that nothing is left on.
@@ -113,13 +118,13 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty []*rdmaDevice) {
 			b.signal()
 		}
 		listed := slices.ContainsFunc(infos, func(i nicInfo) bool { return i.netdev == d.netdev && i.name == d.name })
-		if d.nic != nil && !d.dead() && !listed {
+		if d.nic != nil && !d.unfit() && !listed {
 			d.down = errDeviceLost
 			d.stop()
 			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
 			b.signal()
 		}
-		if d.dead() && len(d.sides[0].parts)+len(d.sides[1].parts) == 0 && len(d.banks) == 0 {
+		if d.unfit() && len(d.sides[0].parts)+len(d.sides[1].parts) == 0 && len(d.banks) == 0 {
 			empty = append(empty, d)
 		}
 	}
@@ -128,10 +133,21 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty []*rdmaDevice) {
 
 // reopen closes what is left of a device that was lost and opens it again, if it is back.
 func (b *rdmaBackend) reopen(d *rdmaDevice, infos []nicInfo) {
+	d.stop()
 	d.running.Wait()
 	if d.nic != nil {
+		// A rule that is stuck goes with the device, if nothing else takes it out. While
+		// it may be there, nothing must be counted below it.
+		if err := d.freeStuck(); err != nil && !d.dead() {
+			return
+		}
+		d.stuck = nil
 		if err := d.nic.Close(); err != nil {
 			b.log.Debug("closing a device that was lost", "device", d.name, "err", err)
+			d.held = d.held || !d.dead()
+		}
+		if d.held {
+			return
 		}
 		b.mu.Lock()
 		d.nic = nil
@@ -201,6 +217,12 @@ func (d *rdmaDevice) conditions() []dataplane.Condition {
 			Code: "rdma-device-lost", Severity: dataplane.Medium, Object: d.name,
 			Text: fmt.Sprintf("%s of %s: %v; its flows are counted elsewhere, where that is possible", d.name, d.netdev, d.down),
 			Fix:  "see dmesg and `rdma link`; when the device is back, counting on it goes on by itself",
+		}}
+	case errors.Is(d.down, errRuleStuck):
+		return []dataplane.Condition{{
+			Code: "rdma-rule-stuck", Severity: dataplane.High, Object: d.name,
+			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may be counted by nobody, or taken as before", d.name, d.netdev, d.down),
+			Fix:  "restart the instance: what a device holds goes with the process; counting on the device goes on by itself if the rule can be taken out",
 		}}
 	case errors.Is(d.down, errPortDown):
 		return []dataplane.Condition{{

@@ -126,3 +126,38 @@ func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A rule that stays in a living device would win over those below it: nothing is counted
+// there until it is out.
+func TestARuleThatIsStuck(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	top, low := placedUDP(t, "top", 1, 0), placedUDP(t, "low", 2, 1)
+	mustInstall(t, b, top, low)
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failClose = syscall.EBUSY
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []Placed{top}); err != nil {
+		t.Fatal(err)
+	}
+	<-b.Changed()
+	if err := b.Gone()["low"]; !errors.Is(err, errRuleStuck) || !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("gone: %v, want that a rule is stuck", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-rule-stuck" || c[0].Fix == "" {
+		t.Errorf("conditions %+v", c)
+	}
+	n.mu.Lock()
+	n.failClose = nil
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the device is open again", func() bool { return b.Fits(low.Flow, nil) == nil })
+	if n.mu.Lock(); !n.isClosed || len(n.rules) > 0 {
+		t.Errorf("the device was closed: %v, with %d rules", n.isClosed, len(n.rules))
+	}
+	n.mu.Unlock()
+	mustInstall(t, b, low)
+}

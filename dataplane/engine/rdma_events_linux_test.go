@@ -210,3 +210,30 @@ func TestProbe(t *testing.T) {
 		t.Errorf("without a library: %+v", r)
 	}
 }
+
+// A rule that stays in the device takes the packets of those below it: the device counts
+// nothing until the rule is out, and then all of it again.
+func TestARuleThatTheSoftwareDeviceKeeps(t *testing.T) {
+	s := newSoftNIC(t)
+	// The first one is what opening tries; then each of two flows fails once.
+	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}
+	b := s.open(t)
+	streams := ownFrames(t)[:1]
+	top := Placed{Flow: streams[0].flow}
+	low := Placed{Flow: flow.Flow{Name: "low", Priority: 200, Match: match(t, "udp")}}
+	mustInstall(t, b, top, low)
+	if err := b.Remove(t.Context(), []Placed{top}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Gone()["low"]; !errors.Is(err, errRuleStuck) {
+		t.Errorf("gone: %v, want that a rule is stuck", err)
+	}
+	if err := b.Remove(t.Context(), []Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the rules are out", func() bool { return b.Fits(low.Flow, nil) == nil })
+	in := mustInstall(t, b, low)
+	sent := make(map[string]Pair)
+	s.send(t, streams, flow.Ingress, 100, sent)
+	sampledAs(t, b, in[0].ID, sent[top.Name])
+}

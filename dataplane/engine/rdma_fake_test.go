@@ -77,14 +77,15 @@ type fakeNIC struct {
 	host     *fakeHost
 	events   chan nicEvent
 
-	mu       sync.Mutex
-	rules    []*fakeRule
-	banks    int
-	commands int
-	fail     error // of every query
-	failRule error
-	onRule   func(rules []*fakeRule) // after each change
-	isClosed bool
+	mu        sync.Mutex
+	rules     []*fakeRule
+	banks     int
+	commands  int
+	fail      error // of every query
+	failRule  error
+	failClose error
+	onRule    func(rules []*fakeRule) // after each change
+	isClosed  bool
 }
 
 type fakeRule struct {
@@ -182,6 +183,9 @@ func (n *fakeNIC) addRule(r hwRule, b bank, slot int) (io.Closer, error) {
 func (r *fakeRule) Close() error {
 	r.nic.mu.Lock()
 	defer r.nic.mu.Unlock()
+	if r.nic.failClose != nil {
+		return r.nic.failClose
+	}
 	i := slices.Index(r.nic.rules, r)
 	if i < 0 {
 		return errors.New("a rule was closed twice")
