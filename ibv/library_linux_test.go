@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
@@ -57,11 +58,17 @@ func TestLoadRefuses(t *testing.T) {
 	if err := os.Chmod(other, 0o666); err != nil {
 		t.Fatal(err)
 	}
+	fifo := filepath.Join(dir, "fifo.so")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, path string
 		is         error
 		says       string
 	}{
+		{"a FIFO, which nobody writes to", fifo, nil, "no regular file"},
+		{"a directory", dir, nil, "no regular file"},
 		{"absent", filepath.Join(dir, "absent.so"), probe.ErrNotSupported, "absent.so"},
 		{"no ELF", text, probe.ErrNotSupported, "text.so"},
 		{"another library", softLibs(t).MLX5, probe.ErrNotSupported, "ibv_get_device_list"},
