@@ -87,8 +87,10 @@ func (b *rdmaBackend) list() (infos []nicInfo, err error) {
 	return infos, err
 }
 
-// openDevice opens the device of an interface and starts its goroutines.
+// openDevice opens the device of an interface and starts its goroutines: of several (a
+// software device beside the NIC's own) the first that can count.
 func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
+	var errs []error
 	for _, info := range infos {
 		if info.netdev != d.netdev {
 			continue
@@ -99,10 +101,14 @@ func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("opening %s of %s: %w", info.name, info.netdev, err)
+			errs = append(errs, fmt.Errorf("opening %s of %s: %w", info.name, info.netdev, err))
+			continue
 		}
 		b.run(d, info, n)
 		return nil
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
 }

@@ -209,6 +209,32 @@ func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
 	}
 }
 
+// onlySecond is a host whose first device cannot count: rxe beside the NIC's own, say.
+type onlySecond struct{ *fakeHost }
+
+func (h onlySecond) open(i nicInfo) (nic, error) {
+	if i.name == "fake0" {
+		return nil, &probe.UnsupportedError{Feature: "counting flows", Object: i.name, Reason: "it has no flows"}
+	}
+	return h.fakeHost.open(i)
+}
+
+func TestOfTwoDevicesOfAnInterfaceTheOneThatCounts(t *testing.T) {
+	cfg := dataplane.Config{Interfaces: []dataplane.Interface{{Name: "eth0"}}}
+	b, err := openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), onlySecond{newFakeHost("eth0", "eth0")}, shm.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(false)
+	if got := mustInstall(t, b, placedUDP(t, "a", 1, 0))[0].Source.Device; got != "fake1" {
+		t.Errorf("counted by %q, want fake1", got)
+	}
+	_, err = openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), onlySecond{newFakeHost("eth0")}, shm.Now)
+	if errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("error %v, want that a device is there and cannot count", err)
+	}
+}
+
 func TestCloseIsIdempotent(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
