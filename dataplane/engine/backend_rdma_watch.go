@@ -50,7 +50,7 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 			continue
 		}
 		b.mu.Lock()
-		if d.down != nil && d.down != errPortDown { // meanwhile, and for good
+		if d.unfit() { // meanwhile, and for good
 			b.mu.Unlock()
 			return
 		}
