@@ -50,7 +50,7 @@ func (c *demoCmd) Run(env *Env) error {
 			return err
 		}
 	}
-	if err := isolate(); err != nil {
+	if err := isolate("flowtally demo --backend " + c.Backend); err != nil {
 		return err
 	}
 	if c.Backend == "rdma" { // said once: isolate may have executed this program anew

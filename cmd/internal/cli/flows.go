@@ -34,6 +34,9 @@ func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) 
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		return withHint(err, "flowtally run --config FILE starts an instance; --instance NAME or --socket PATH reaches another")
 	}
+	if errors.Is(err, dataplane.ErrPermission) {
+		return withHint(err, "as root, or as the user who runs the instance")
+	}
 	if err != nil {
 		return err
 	}

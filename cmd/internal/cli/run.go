@@ -41,7 +41,11 @@ func (c *runCmd) Run(env *Env) (err error) {
 			path = plugin.ControlPath(cfg.Instance)
 		}
 		if control, err = plugin.ListenControl(path, env.Logger); err != nil {
-			return fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
+			err = fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
+			if errors.Is(err, dataplane.ErrPermission) {
+				err = withHint(err, "as root, or with --socket PATH in a directory of your own (--socket - for none)")
+			}
+			return err
 		}
 		defer func() { err = errors.Join(err, control.Close()) }()
 	}

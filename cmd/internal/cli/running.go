@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,10 +85,19 @@ func (r *running) announce() error {
 	if len(placements) > mostLogged {
 		level = slog.LevelDebug // flows list shows them
 	}
+	if len(placements) == 0 {
+		log.Warn("no flow yet: nothing is counted", "add", "flowtally flows add NAME MATCH")
+	}
+	shared := sharedRejections(placements)
+	for _, r := range shared {
+		log.Info("none by "+r.Backend, "reason", r.Reason)
+	}
 	for _, p := range placements {
 		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", sourceText(p.Source)}
 		for _, rejected := range p.Rejected {
-			attrs = append(attrs, "not_"+rejected.Backend, rejected.Reason)
+			if !slices.Contains(shared, rejected) {
+				attrs = append(attrs, "not_"+rejected.Backend, rejected.Reason)
+			}
 		}
 		log.Log(ctx, level, "placed", attrs...)
 	}
