@@ -37,7 +37,7 @@ func Probe(ifname string) []probe.Result {
 // permission turns a refusal for lack of rights into a conclusive no.
 func permission(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return &probe.UnsupportedError{Feature: "eBPF", Reason: "not permitted: " + err.Error(),
+		return &probe.UnsupportedError{Feature: "eBPF", Reason: "not permitted to this process",
 			Fix: "run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"}
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
@@ -56,6 +56,9 @@ func probeMap() error {
 
 // probeTCX asks for the programs of a hook, which changes nothing.
 func probeTCX() error {
+	if err := probeMap(); err != nil {
+		return err // who may not use eBPF is told by the kernel, and by the library, that there is no TCX
+	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("finding lo: %w", err)

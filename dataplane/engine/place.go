@@ -230,10 +230,11 @@ func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
 			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", e.stack.over.Name(), err)
 		}
 	}
-	if err := e.arrange(ctx, flows); err != nil {
+	err := e.arrange(ctx, flows)
+	if err != nil && len(flows) > 1 { // it names the flow that it is about
 		return fmt.Errorf("placing %s: %w", describe(placedOf(flows)), err)
 	}
-	return nil
+	return err
 }
 
 func placedOf(flows []*counted) []Placed {
