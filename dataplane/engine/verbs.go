@@ -52,7 +52,7 @@ import (
 //	                          no field says "a whole header"
 //	inner headers             as the outer ones                  as the outer ones
 //
-// What no public source says, and a card has to show (flowtally selftest): whether
+// What no public source says, and a card has to show: whether
 // ports of a first fragment are seen, how many and which extension headers the parser
 // passes, and what it makes of headers that lie about themselves (an IHL below 5, a
 // frame that ends early, a VXLAN header without its flag). Conforming traffic without
