@@ -16,6 +16,7 @@ import (
 type ibvHardware struct {
 	lib   *ibv.Library
 	steal bool
+	mlx5  string // as the configuration names it
 	log   *slog.Logger
 }
 
@@ -24,7 +25,7 @@ func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger) (*ibvHardware, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ibvHardware{lib: lib, steal: cfg.Steal, log: log}, nil
+	return &ibvHardware{lib: lib, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
 }
 
 // devices lists the ports that have a netdev.
@@ -59,7 +60,11 @@ func (h *ibvHardware) open(info nicInfo) (nic, error) {
 	if noDevX == nil {
 		return dx, nil
 	}
-	h.log.Debug("counting by verbs", "device", info.name, "no DevX", noDevX)
+	level := slog.LevelDebug
+	if h.mlx5 != "" { // somebody wants it
+		level = slog.LevelWarn
+	}
+	h.log.Log(context.Background(), level, "DevX is not used: counting by verbs", "device", info.name, "rdma.mlx5", h.mlx5, "err", noDevX)
 	n, err := openVerbsNIC(ctx, info.port, h.steal)
 	if err != nil {
 		return nil, errors.Join(cannot(info.name, err, noDevX), ctx.Close())

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
@@ -55,10 +57,30 @@ func (b *rdmaBackend) find() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return &absentError{&probe.UnsupportedError{
+	return &absentError{b.absent(infos)}
+}
+
+// absent says why no device belongs to the interfaces.
+func (b *rdmaBackend) absent(infos []nicInfo) error {
+	e := &probe.UnsupportedError{
 		Feature: "counting in hardware", Object: interfaceNames(b.cfg.Interfaces),
-		Reason: "no RDMA device belongs to it", Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
-	}}
+		Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
+	}
+	listed := make([]string, len(infos))
+	for i, info := range infos {
+		listed[i] = fmt.Sprintf("%s (%s)", info.name, info.netdev)
+	}
+	e.Reason = fmt.Sprintf("%v; RDMA devices with an interface: %s", errNoDevice, cmp.Or(strings.Join(listed, ", "), "none"))
+	_ = b.ns.do(func() error { // it answers nothing but what the function does, or that it could not look
+		for _, i := range b.cfg.Interfaces {
+			if _, err := net.InterfaceByName(i.Name); err != nil {
+				e.Reason = fmt.Sprintf("interface %s: no such network interface", i.Name)
+				e.Fix = "see ip link"
+			}
+		}
+		return nil
+	})
+	return e
 }
 
 // absentError is why there is nothing to count with.
