@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// checkTrust refuses a path that the loader would look for elsewhere, and, for root, a
-// library that somebody else could have written: file and directory must belong to
-// root, to the caller, or to the owner of this very program, and be writable by
-// nobody else. A library runs with all that the process may do. A file that is not there is
+// checkTrust refuses a path that the loader would look for elsewhere, and, for root and in
+// secure execution, a library that somebody else could have written: file and directory must
+// belong to those that trusts names, and be writable by nobody else. A library runs with all that the process may do. A file that is not there is
 // left to the loader.
 func checkTrust(path string) error {
 	if !filepath.IsAbs(path) {
@@ -25,7 +27,8 @@ func checkTrust(path string) error {
 	if info, err := os.Stat(real); err == nil && !info.Mode().IsRegular() { // a FIFO would keep the loader waiting
 		return fmt.Errorf("opening %s: it is no regular file: name the library itself", path)
 	}
-	if os.Geteuid() != 0 {
+	secure := secureExecution()
+	if os.Geteuid() != 0 && !secure {
 		return nil
 	}
 	for _, p := range []string{real, filepath.Dir(real)} {
@@ -33,7 +36,7 @@ func checkTrust(path string) error {
 		if err != nil {
 			return fmt.Errorf("opening %s: %w", path, err)
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusts(st.Uid) {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusts(st.Uid, uint32(os.Geteuid()), secure) {
 			return fmt.Errorf("opening %s: %w: %s belongs to user %d, whom root does not trust: chown root %s", path, ErrUntrusted, p, st.Uid, p)
 		}
 		if info.Mode().Perm()&othersWrite(info) != 0 {
@@ -44,10 +47,20 @@ func checkTrust(path string) error {
 	return nil
 }
 
+// atSecure is AT_SECURE of <elf.h>.
+const atSecure = 23
+
+// secureExecution says that the kernel gave the program more than its caller has, by a
+// set-user-ID bit or by file capabilities (setcap): what the caller can write is not to run with it.
+func secureExecution() bool {
+	aux, err := unix.Auxv()
+	return err == nil && slices.Contains(aux, [2]uintptr{atSecure, 1})
+}
+
 // trusts tells whose files root loads: its own, and those of the owner of this program,
-// who decides what runs here anyway.
-func trusts(uid uint32) bool {
-	if uid == 0 || int(uid) == os.Geteuid() {
+// who decides what runs here anyway. In secure execution the caller is not among them.
+func trusts(uid, caller uint32, secure bool) bool {
+	if uid == 0 || !secure && uid == caller {
 		return true
 	}
 	self, err := os.Executable()
