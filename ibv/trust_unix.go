@@ -52,9 +52,11 @@ const atSecure = 23
 
 // secureExecution says that the kernel gave the program more than its caller has, by a
 // set-user-ID bit or by file capabilities (setcap): what the caller can write is not to run with it.
+// No answer means yes: glibc takes TMPDIR out of the environment then, behind which Go's runtime
+// does not find the vector any more.
 func secureExecution() bool {
 	aux, err := unix.Auxv()
-	return err == nil && slices.Contains(aux, [2]uintptr{atSecure, 1})
+	return err != nil || !slices.Contains(aux, [2]uintptr{atSecure, 0})
 }
 
 // trusts tells whose files root loads: its own, and those of the owner of this program,

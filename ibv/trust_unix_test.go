@@ -4,6 +4,7 @@ package ibv
 
 import (
 	"os"
+	"runtime"
 	"testing"
 )
 
@@ -38,7 +39,7 @@ func TestWhoseFilesAreTrusted(t *testing.T) {
 			t.Errorf("%s: trusted %v, want %v", c.name, got, c.want)
 		}
 	}
-	if secureExecution() {
+	if runtime.GOOS == "linux" && secureExecution() {
 		t.Error("a test has no more than its caller")
 	}
 }
