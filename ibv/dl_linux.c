@@ -32,7 +32,7 @@ void *ft_dlopen(const char *path, const struct ft_symbol *symbols, size_t n, cha
 		void *f = lookup(lib, symbols[i].name, symbols[i].version);
 		memcpy(symbols[i].slot, &f, sizeof f);
 		if (!f && symbols[i].required) {
-			snprintf(why, whylen, "it has no symbol %s", symbols[i].name);
+			snprintf(why, whylen, "%s: it has no symbol %s", path, symbols[i].name);
 			dlclose(lib);
 			return NULL;
 		}

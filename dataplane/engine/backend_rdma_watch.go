@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -221,7 +222,7 @@ func (d *rdmaDevice) conditions() []dataplane.Condition {
 	case errors.Is(d.down, errRuleStuck):
 		return []dataplane.Condition{{
 			Code: "rdma-rule-stuck", Severity: dataplane.High, Object: d.name,
-			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may be counted by nobody, or taken as before", d.name, d.netdev, d.down),
+			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may be counted by nobody, or taken as before", d.name, d.netdev, strings.ReplaceAll(d.down.Error(), "\n", "; ")),
 			Fix:  "restart the instance: what a device holds goes with the process; counting on the device goes on by itself if the rule can be taken out",
 		}}
 	case errors.Is(d.down, errPortDown):
