@@ -83,12 +83,22 @@ func (v *view) snapshot(dst *Snapshot) error {
 	dst.blocks, dst.records = dst.blocks[:nb], dst.records[:nr]
 
 	k := atomic.LoadUint64(&v.hdr.cycleDone)
+	// Which copy a block's values are read from depends on its sequence word. It is
+	// loaded one block ahead, so that no copying waits for it; being older, it can
+	// only fail the check behind the copy more often.
+	var next uint64
+	if nb > 0 {
+		next = atomic.LoadUint64(&v.blocks[0].seq)
+	}
 	for i := range dst.blocks {
 		b, c := &v.blocks[i], &dst.blocks[i]
 		// copyOut, spelt out for the case that nearly every block is in. (One
 		// pass over all blocks in assembly, with and without prefetching, was
 		// not faster: what it takes above a memcpy is the way through memory.)
-		s := atomic.LoadUint64(&b.seq)
+		s := next
+		if i+1 < nb {
+			next = atomic.LoadUint64(&v.blocks[i+1].seq)
+		}
 		from := &b.copies[s&1]
 		ok := atomic.LoadUint64(&from.cycle) <= k
 		if ok {
