@@ -23,7 +23,7 @@ type Result struct {
 	RefNS  *float64 `json:"ref_ns"` // median over the rounds
 	Ratio  *float64 `json:"ratio"`  // Ours / RefNS
 	Spread *float64 `json:"spread"` // interquartile range of the rounds' ratios over their median
-	Low    *float64 `json:"low"`    // 95 % confidence interval of the median of the rounds' ratios
+	Low    *float64 `json:"low"`    // 95 % confidence interval of the median of the rounds' ratios, of all measurements together
 	High   *float64 `json:"high"`
 	Rounds int      `json:"rounds"`
 	Unit   string   `json:"unit"`
@@ -60,6 +60,23 @@ func measured(row Row, s summary) Result {
 	return r
 }
 
+// missed says that the row lies above its bound, and its whole interval with it.
+func (r Result) missed() bool {
+	return r.Bound != nil && r.Ratio != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
+}
+
+// again is what r and a later measurement of the same row say together: the later
+// figures with the interval of both.
+func (r Result) again(later Result) Result {
+	if later.Ratio == nil {
+		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
+		return later
+	}
+	low, high := min(*r.Low, *later.Low), max(*r.High, *later.High)
+	later.Low, later.High = &low, &high
+	return later
+}
+
 // List is the report of a run that measured nothing: every row is null.
 func List(rows []Row) *Report {
 	r := &Report{Schema: 1}
@@ -83,7 +100,7 @@ func (r *Report) Missed(beyondNoise bool) []string {
 			if !beyondNoise {
 				list = append(list, fmt.Sprintf("%s: not measured: %s", row.Name, row.Reason))
 			}
-		case *row.Ratio > *row.Bound && (!beyondNoise || *row.Low > *row.Bound):
+		case row.missed() || !beyondNoise && *row.Ratio > *row.Bound:
 			list = append(list, fmt.Sprintf("%s: %.2f times %s, must not exceed %.2f (95 %% confidence %.2f to %.2f)",
 				row.Name, *row.Ratio, row.Ref, *row.Bound, *row.Low, *row.High))
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,39 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 			if r.Ratio != nil || r.Ours != nil || r.Pass != nil || !strings.HasPrefix(r.Reason, "noise: spread") ||
 				!strings.HasSuffix(r.Reason, "in the last of 3 attempts") {
 				t.Errorf("got %+v, want null and reason %q", r, tt.reason)
+			}
+		})
+	}
+}
+
+func TestRunConfirmsAMissLater(t *testing.T) {
+	// The calls of one measurement, then others.
+	once := append(slices.Repeat([]float64{30}, 1+7), slices.Repeat([]float64{15}, 100)...)
+	noisy := append(slices.Repeat([]float64{30}, 1+7), slices.Repeat([]float64{10, 90}, 100)...)
+	for _, tt := range []struct {
+		name   string
+		ours   []float64
+		passes int
+		ratio  float64 // 0: null
+		fails  bool
+	}{
+		{"a miss every time", []float64{30}, 4, 3, true},
+		{"a phase that passes", once, 2, 1.5, false},
+		{"then too noisy to say", noisy, 2, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			opened := 0
+			ours := scripted(tt.ours...)
+			r := row(2, Sides{Ours: ours, Ref: scripted(10)})
+			open := r.Open
+			r.Open = func(ctx context.Context, env Env) (*Sides, error) { opened++; return open(ctx, env) }
+			report := run(t, Options{Rounds: 7, Attempts: 1, Confirm: 3, Pause: time.Nanosecond}, r)
+			got := report.Results[0]
+			if opened != tt.passes || (got.Ratio == nil) != (tt.ratio == 0) || got.Ratio != nil && *got.Ratio != tt.ratio {
+				t.Errorf("%d measurements, %+v; want %d and ratio %v", opened, got, tt.passes, tt.ratio)
+			}
+			if missed := report.Missed(true); (len(missed) > 0) != tt.fails {
+				t.Errorf("missed: %q", missed)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ func newStillness(ctx context.Context) (*stillness, error) {
 		if err != nil {
 			return 0, err
 		}
-		sink += busy(probeLoops)
+		sink += spin(probeLoops)
 		t1, err := ThreadCPU()
 		return t1 - t0, err
 	}}
@@ -49,8 +50,16 @@ func newStillness(ctx context.Context) (*stillness, error) {
 }
 
 // findFloor sets the floor: the lowest cost that many probes share. A lower one
-// alone is the clock's doing (now and then a probe costs nothing at all).
+// alone is the clock's doing (now and then a probe costs nothing at all). Asked again
+// it may lower the floor: company that stayed all the time looks like none.
 func (s *stillness) findFloor(ctx context.Context) error {
+	before := s.floor
+	defer func() {
+		if before != 0 {
+			s.floor = min(s.floor, before)
+		}
+	}()
+	s.floor = 0
 	var costs []int64
 	for end := time.Now().Add(floorTime); s.floor == 0; {
 		for range enoughLow {
@@ -135,20 +144,31 @@ func (s *stillness) apart(ctx context.Context, peer int) error {
 	if s == nil {
 		return nil
 	}
+	quiet, err := s.lowest()
+	if err != nil {
+		return err
+	}
 	var stop atomic.Bool
 	started, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- Pinned(peer, func() {
 			close(started)
 			for !stop.Load() {
-				busy(probeLoops / 10)
+				spin(probeLoops / 10)
 			}
 		})
 	}()
-	var err error
+	var busy int64
 	select {
 	case <-started:
-		err = s.await(ctx)
+		// Against what it was just before, and not against the floor, which is too
+		// high where there has been company all the time.
+		if busy, err = s.lowest(); err == nil && float64(busy) > alone*float64(quiet) {
+			err = fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
+		}
+		if err == nil {
+			err = s.await(ctx)
+		}
 	case err = <-ended:
 		ended <- err
 	}
@@ -156,10 +176,23 @@ func (s *stillness) apart(ctx context.Context, peer int) error {
 	return errors.Join(err, <-ended)
 }
 
-// busy is n rounds of additions that do not wait for one another.
+// lowest cost of a few probes: company comes and goes.
+func (s *stillness) lowest() (int64, error) {
+	least := int64(math.MaxInt64)
+	for range 8 {
+		cost, err := s.probe()
+		if err != nil {
+			return 0, err
+		}
+		least = min(least, cost)
+	}
+	return least, nil
+}
+
+// spin is n rounds of additions that do not wait for one another.
 //
 //go:noinline
-func busy(n int) uint64 {
+func spin(n int) uint64 {
 	a, b, c, d, e, f := uint64(1), uint64(2), uint64(3), uint64(4), uint64(5), uint64(6)
 	for i := range uint64(n) {
 		a += i ^ 3

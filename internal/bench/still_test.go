@@ -67,6 +67,29 @@ func TestSideThatIsNeverAloneIsDisturbed(t *testing.T) {
 	}
 }
 
+func TestFloorIsOnlyLowered(t *testing.T) {
+	s := &stillness{floor: 1000, probe: costs(1500)}
+	if err := s.findFloor(t.Context()); err != nil || s.floor != 1000 {
+		t.Errorf("floor %d, %v; want 1000 as before", s.floor, err)
+	}
+	s.probe = costs(900)
+	if err := s.findFloor(t.Context()); err != nil || s.floor != 900 {
+		t.Errorf("floor %d, %v; want 900", s.floor, err)
+	}
+}
+
+func TestCPUsThatSlowEachOtherAreNotApart(t *testing.T) {
+	cpus, err := CPUs()
+	if runtime.GOOS != "linux" || err != nil || len(cpus) < 2 {
+		t.Skip("needs two CPUs and affinity")
+	}
+	// The floor was found in company and says nothing.
+	s := &stillness{floor: 2000, probe: costs(append(repeat(1000, 8), repeat(1500, 8)...)...)}
+	if err := s.apart(t.Context(), cpus[0]); !errors.Is(err, ErrDisturbed) {
+		t.Errorf("got %v, want %v", err, ErrDisturbed)
+	}
+}
+
 func TestWorkOnTheOtherCPUIsEndedWithTheQuestion(t *testing.T) {
 	cpus, err := CPUs()
 	if runtime.GOOS != "linux" || err != nil || len(cpus) < 2 {
