@@ -8,7 +8,7 @@ import (
 )
 
 // Config is all that an instance is told. The zero value, with at least one
-// interface or Backend "sim", works.
+// interface, one queue pair or Backend "sim", works.
 type Config struct {
 	// Instance names the mirror, the pins and the control socket:
 	// 1 to 32 bytes of [a-z0-9-]. Empty means "default".
@@ -19,11 +19,13 @@ type Config struct {
 	// Interfaces on which flows are counted.
 	Interfaces []Interface
 	// Flows present from the start.
-	Flows  []flow.Flow
-	Mirror MirrorConfig
-	Poll   PollConfig
-	XDP    XDPConfig
-	RDMA   RDMAConfig
+	Flows []flow.Flow
+	// QueuePairs that the instance makes and counts.
+	QueuePairs []QueuePair
+	Mirror     MirrorConfig
+	Poll       PollConfig
+	XDP        XDPConfig
+	RDMA       RDMAConfig
 }
 
 // Interface is one network interface to count on.
@@ -49,6 +51,10 @@ type MirrorConfig struct {
 	HistoryPeriod time.Duration
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode
+	// WaitGroup is the group, by name or number, whose members may sleep until a counter
+	// changes, by raising the lease in PATH.wait. Empty means the group of the process
+	// that counts. Everybody else looks once per cycle instead.
+	WaitGroup string
 }
 
 // PollConfig says how often values travel from the backends to the mirror.

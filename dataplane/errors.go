@@ -9,8 +9,10 @@ var (
 	ErrClosed = errors.New("instance closed")
 	// ErrExists: a flow of that name is there already.
 	ErrExists = errors.New("flow exists")
-	// ErrNotFound: there is no flow of that name.
-	ErrNotFound = errors.New("no such flow")
+	// ErrNotFound: there is no flow, or no queue pair, of that name.
+	ErrNotFound = errors.New("not found")
+	// ErrNotConnected: the queue pair has no other end yet, or has lost it; the text says which.
+	ErrNotConnected = errors.New("queue pair not connected")
 	// ErrInvalid: a flow or a configuration breaks a rule; the text says which.
 	ErrInvalid = errors.New("invalid")
 	// ErrUnplaced: no backend can count the flow; the text keeps each one's reason.

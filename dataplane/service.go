@@ -44,7 +44,8 @@ type Source struct {
 	Backend string // "xdp", "rdma", "sim"
 	Device  string // interface names, comma separated; "" where it has none
 	// Mode is "native", "generic" or "tcx" for xdp; for rdma "devx", "dont-trap",
-	// "egress", "drop" or "steal"; comma separated in the order of Device.
+	// "egress", "drop" or "steal", and of a queue pair a completion source; comma
+	// separated in the order of Device.
 	Mode string
 }
 
@@ -60,7 +61,8 @@ type Placement struct {
 // occupant, so that a reused slot is never taken for the old flow.
 type Handle struct{ Index, Generation uint32 }
 
-// Rejection is one backend's reason not to count a flow.
+// Rejection is one backend's reason not to count a flow, or one completion source's not
+// to count a queue pair.
 type Rejection struct{ Backend, Reason string }
 
 // Severity of a condition.

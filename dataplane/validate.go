@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -58,7 +59,7 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if len(c.Interfaces) == 0 && c.needsInterface() {
-		bad("interfaces: none to count on; name at least one, or use backend sim")
+		bad("interfaces: none to count on; name at least one, or a queue pair, or use backend sim")
 	}
 	names := make(map[string]bool)
 	for _, i := range c.Interfaces {
@@ -86,6 +87,9 @@ func (c Config) Validate() error {
 			bad("flow %q: interface %q is not listed under interfaces; add it there", f.Name, f.Interface)
 		}
 	}
+	for _, err := range c.QueuePairErrors() {
+		errs = append(errs, err)
+	}
 	if n := c.Mirror.Counters; n < 0 || n > 1<<24 {
 		bad("mirror.counters %d: 0 to %d", n, 1<<24)
 	}
@@ -100,6 +104,9 @@ func (c Config) Validate() error {
 	}
 	if m := c.Mirror.Mode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0 {
 		bad("mirror.mode %#o: read for whom you like, write for the owner only, as 0644 or 0600", uint32(m))
+	}
+	if g := c.Mirror.WaitGroup; strings.ContainsFunc(g, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
+		bad("mirror.wait_group %q: name a group of /etc/group, or its number", g)
 	}
 	if d := c.Poll.Period; d != 0 && d < minPeriod {
 		bad("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
@@ -124,10 +131,13 @@ func (c Config) Validate() error {
 	return errs
 }
 
-// needsInterface says whether some flow, of now or of later, may be counted by
-// what counts on interfaces.
+// needsInterface says whether some flow may be counted by what counts on interfaces:
+// one of now, or, where there is nothing else to count, one of later.
 func (c Config) needsInterface() bool {
-	return c.Backend != "sim" || slices.ContainsFunc(c.Flows, func(f flow.Flow) bool {
-		return f.Backend != "" && f.Backend != "sim"
+	if c.Backend != "sim" && len(c.QueuePairs) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(c.Flows, func(f flow.Flow) bool {
+		return f.Backend != "sim" && (f.Backend != "" || c.Backend != "sim")
 	})
 }

@@ -98,10 +98,19 @@ func join(broken []*FieldError) error {
 	return errors.Join(errs...)
 }
 
+// ValidateName reports what neither a flow nor anything else of the mirror can be
+// called; the error is a *FieldError.
+func ValidateName(name string) error {
+	if cause, fix := checkName(name); cause != "" {
+		return &FieldError{Field: "name", Cause: cause, Fix: fix}
+	}
+	return nil
+}
+
 func checkName(name string) (cause, fix string) {
 	switch {
 	case name == "":
-		return "the name is empty", "a flow is known by its name: give it one"
+		return "the name is empty", "it is known by its name: give it one"
 	case len(name) > maxName:
 		return fmt.Sprintf("%q is longer than %d bytes", clip(name), maxName), "shorten it"
 	}

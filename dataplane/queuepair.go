@@ -1,0 +1,117 @@
+package dataplane
+
+// QueuePair is a queue pair that the instance makes, owns and counts. It lives as
+// long as the instance: its completion queue is drained whether or not it is what
+// counts, and its buffers are memory of the instance's own.
+type QueuePair struct {
+	// Name among the queue pairs of the instance, with the letters of a flow's name.
+	Name string
+	// Device as `rdma dev` lists it: "mlx5_0", "rdmap0s6", "rxe0".
+	Device string
+	// Port of the device. 0 means 1.
+	Port uint8
+	// GIDIndex is the row of the port's GID table that is the queue pair's own address.
+	GIDIndex int
+	// Type is "rc" (reliable connection; the default), "ud" (unreliable datagram) or
+	// "raw_packet" (Ethernet frames; needs CAP_NET_RAW).
+	Type string
+	// Counters that its completions feed. None: it is there for another one to talk to.
+	Counters []CompletionCounter
+	// Source that is to count: one of [CompletionSources]. Empty means "auto", the best
+	// that the device has; any other is refused where the device has it not.
+	Source string
+	// SendDepth bounds the send operations that are outstanding at a time. 0 means 256.
+	SendDepth int
+	// Receives is how many buffers are kept posted for what arrives. 0 means 256, -1 none.
+	Receives int
+	// MessageSize is the size in bytes of a message that is posted, and of a buffer for
+	// one that arrives. 0 means 4096, or what a datagram of the port holds if that is less.
+	MessageSize int
+	// Peer is the other end, in another process or on another host. It can be told
+	// later by [Service].ConnectQueuePair, since both ends must exist to be told.
+	Peer *QueuePairAddress
+	// Connect names a queue pair of this instance as the other end, in place of Peer;
+	// it may be the queue pair itself. Of two "rc" queue pairs it is enough that one
+	// names the other.
+	Connect string
+}
+
+// CompletionCounter is a counter of the mirror that a queue pair feeds: its first value
+// is the number of completions, its second that of completions in error. One counter
+// belongs to one queue pair.
+type CompletionCounter struct {
+	// Name in the mirror, in one name space with the flows.
+	Name string
+	// Operations that are counted, at least one. An operation feeds at most one counter
+	// of its queue pair.
+	Operations []Operation
+}
+
+// Operation is a kind of operation whose completions can be counted, by the words of
+// ibv_qp_attach_comp_cntr's op mask (IBV_QP_ATTACH_COMP_CNTR_OP_*).
+type Operation string
+
+const (
+	Send            Operation = "send"              // sent, with or without immediate data
+	Recv            Operation = "recv"              // received into a posted buffer
+	RDMARead        Operation = "rdma_read"         // read from the peer
+	RemoteRDMARead  Operation = "remote_rdma_read"  // read by the peer: no completion in a queue
+	RDMAWrite       Operation = "rdma_write"        // written to the peer
+	RemoteRDMAWrite Operation = "remote_rdma_write" // written by the peer: no completion in a queue
+)
+
+// Remote says that the operation is the peer's and leaves no completion in a queue
+// here, so that only a completion counter of the device can count it.
+func (o Operation) Remote() bool { return o == RemoteRDMARead || o == RemoteRDMAWrite }
+
+// Operations returns every operation, in the order of the bits of the op mask.
+func Operations() []Operation {
+	return []Operation{Send, Recv, RDMARead, RemoteRDMARead, RDMAWrite, RemoteRDMAWrite}
+}
+
+// QueuePairTypes returns the words of QueuePair.Type, the default first.
+func QueuePairTypes() []string { return []string{"rc", "ud", "raw_packet"} }
+
+// CompletionSources returns the words of QueuePair.Source: "auto", then the sources,
+// best first.
+//
+//   - comp_cntr: completion counters of the device (ibv_create_comp_cntr), in memory of
+//     the mirror where the device can write it.
+//   - collapsed_cq: one entry of a completion queue that the device overwrites (mlx5).
+//   - cq_ring: the entries of a completion queue, read from its memory (mlx5).
+//   - poll_cq: ibv_poll_cq, which every device has.
+func CompletionSources() []string {
+	return []string{"auto", "comp_cntr", "collapsed_cq", "cq_ring", "poll_cq"}
+}
+
+// QueuePairState describes a queue pair of a running instance.
+type QueuePairState struct {
+	Name, Device, Type string
+	Port               uint8
+	// State as libibverbs names it, without IBV_QPS_: "RESET", "INIT", "RTR", "RTS", "SQD",
+	// "SQE" or "ERR". Empty while the device is gone.
+	State string
+	// Local is what the peer must be told, Peer what this end was told: the zero
+	// address until it is connected.
+	Local, Peer QueuePairAddress
+	// Source is what counts its completions now: Backend "rdma", Mode one of
+	// [CompletionSources] without "auto", or "comp_cntr+external" where the device
+	// writes into the mirror. Zero while nothing does.
+	Source Source
+	// Counters in the order of the configuration.
+	Counters []CountedOperations
+	// Rejected is why the better sources do not count: Backend is the source's word.
+	Rejected []Rejection
+	// Outstanding is the number of operations that were posted and have not completed,
+	// without the buffers that wait for what arrives.
+	Outstanding int
+}
+
+// CountedOperations is a completion counter and its place in the mirror.
+type CountedOperations struct {
+	CompletionCounter
+	Counter Handle
+}
+
+// Posted is how operations that were posted ended. The two add up to their number.
+type Posted struct{ Completed, Errors uint64 }

@@ -1,0 +1,219 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Bounds of a queue pair's own numbers. What a device can hold is asked of the device.
+const (
+	mostDeviceName = 63 // IBV_SYSFS_NAME_MAX without its NUL
+	mostGIDIndex   = 255
+	mostDepth      = 1 << 15
+	mostMessage    = 1 << 24
+)
+
+// QueuePairError is one broken rule of a queue pair. It satisfies
+// errors.Is(err, ErrInvalid).
+type QueuePairError struct {
+	Index     int    // in Config.QueuePairs
+	QueuePair string // its name
+	Field     string // "type", "counters[0].name", "peer.qpn"
+	Cause     string // what is wrong
+	Fix       string // the next step
+}
+
+func (e *QueuePairError) Error() string {
+	return fmt.Sprintf("queue pair %q: %s: %s; %s", e.QueuePair, e.Field, e.Cause, e.Fix)
+}
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *QueuePairError) Is(target error) bool { return target == ErrInvalid }
+
+// QueuePairErrors returns every rule that the queue pairs break, each by itself and
+// among the other queue pairs and the flows: part of Validate, for who knows where
+// each of them is written.
+func (c Config) QueuePairErrors() []*QueuePairError {
+	v := queuePairRules{cfg: c, names: make(map[string]bool), taken: make(map[string]string)}
+	for _, f := range c.Flows {
+		v.taken[f.Name] = "a flow"
+	}
+	for i, q := range c.QueuePairs {
+		v.index, v.q = i, q
+		v.itself()
+		v.depths()
+		v.counters()
+		v.connection()
+	}
+	return v.broken
+}
+
+type queuePairRules struct {
+	cfg    Config
+	index  int
+	q      QueuePair         // the one that is looked at
+	names  map[string]bool   // of queue pairs
+	taken  map[string]string // names in the mirror, and what has each
+	broken []*QueuePairError
+}
+
+func (v *queuePairRules) bad(field, cause, fix string) {
+	v.broken = append(v.broken, &QueuePairError{Index: v.index, QueuePair: v.q.Name, Field: field, Cause: cause, Fix: fix})
+}
+
+// name applies the rule of a flow's name, which is that of the mirror's names.
+func (v *queuePairRules) name(field, name string) {
+	var broken *flow.FieldError
+	if errors.As(flow.ValidateName(name), &broken) {
+		v.bad(field, broken.Cause, broken.Fix)
+	}
+}
+
+func (v *queuePairRules) word(field, word string, words []string) {
+	if word == "" || slices.Contains(words, word) {
+		return
+	}
+	fix := "use " + strings.Join(words, ", ")
+	if near := flow.Nearest(word, words); near != "" {
+		fix = fmt.Sprintf("did you mean %q?", near)
+	}
+	v.bad(field, fmt.Sprintf("%q is none of its words", word), fix)
+}
+
+func (v *queuePairRules) number(field string, n, least, most int) {
+	if n < least || n > most {
+		v.bad(field, fmt.Sprintf("%d is out of range", n), fmt.Sprintf("use %d to %d", least, most))
+	}
+}
+
+func (v *queuePairRules) itself() {
+	v.name("name", v.q.Name)
+	if v.names[v.q.Name] {
+		v.bad("name", fmt.Sprintf("%q is there already", v.q.Name), "rename one of them")
+	}
+	v.names[v.q.Name] = true
+	switch d := v.q.Device; {
+	case d == "":
+		v.bad("device", "there is none", "name one that `rdma dev` or `flowtally doctor` lists")
+	case len(d) > mostDeviceName || d == "." || d == ".." || strings.ContainsFunc(d, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
+		v.bad("device", fmt.Sprintf("%q is no name of a device", d), "name one that `rdma dev` or `flowtally doctor` lists")
+	}
+	v.word("type", v.q.Type, QueuePairTypes())
+	v.word("source", v.q.Source, CompletionSources())
+}
+
+func (v *queuePairRules) depths() {
+	v.number("gid_index", v.q.GIDIndex, 0, mostGIDIndex)
+	v.number("send_depth", v.q.SendDepth, 0, mostDepth)
+	v.number("receives", v.q.Receives, -1, mostDepth)
+	v.number("message_size", v.q.MessageSize, 0, mostMessage)
+}
+
+func (v *queuePairRules) counters() {
+	fed := make(map[Operation]bool)
+	for i, k := range v.q.Counters {
+		at := fmt.Sprintf("counters[%d].", i)
+		v.name(at+"name", k.Name)
+		if has := v.taken[k.Name]; has != "" && k.Name != "" {
+			v.bad(at+"name", fmt.Sprintf("%q is the name of %s already", k.Name, has), "rename one of them: counters and flows have one name space")
+		}
+		v.taken[k.Name] = "a counter"
+		if len(k.Operations) == 0 {
+			v.bad(at+"operations", "there are none to count", "name at least one, as [send]")
+		}
+		for j, op := range k.Operations {
+			v.operation(fmt.Sprintf("%soperations[%d]", at, j), op, fed)
+		}
+	}
+}
+
+func (v *queuePairRules) operation(field string, op Operation, fed map[Operation]bool) {
+	words := make([]string, 0, len(Operations()))
+	for _, o := range Operations() {
+		words = append(words, string(o))
+	}
+	switch byCQ := v.q.Source != "" && v.q.Source != "auto" && v.q.Source != "comp_cntr"; {
+	case op == "":
+		v.bad(field, "the operation is empty", "use "+strings.Join(words, ", "))
+	case !slices.Contains(words, string(op)):
+		v.word(field, string(op), words)
+	case fed[op]:
+		v.bad(field, fmt.Sprintf("%s is counted twice", op), "an operation feeds at most one counter of its queue pair: leave one out")
+	case op != Send && op != Recv && v.q.Type != "" && v.q.Type != "rc":
+		v.bad(field, fmt.Sprintf("a queue pair of type %s has no %s", v.q.Type, op), "leave it out, or use type rc")
+	case op.Remote() && byCQ:
+		v.bad(field, fmt.Sprintf("%s leaves no completion in a queue here, so that %s cannot count it", op, v.q.Source), "use source comp_cntr, or count it at the peer")
+	}
+	fed[op] = true
+}
+
+func (v *queuePairRules) connection() {
+	q := v.q
+	if q.Peer != nil {
+		q.Peer.check(func(field, cause, fix string) { v.bad("peer."+field, cause, fix) })
+	}
+	switch named := q.Peer != nil || q.Connect != ""; {
+	case named && q.Type == "raw_packet":
+		field := "connect"
+		if q.Peer != nil {
+			field = "peer"
+		}
+		v.bad(field, "a queue pair of type raw_packet has no other end", "leave it out")
+		return
+	case q.Peer != nil && q.Connect != "":
+		v.bad("connect", "there is a peer already", "leave one out")
+		return
+	case q.Connect == "":
+		return
+	}
+	at := slices.IndexFunc(v.cfg.QueuePairs, func(o QueuePair) bool { return o.Name == q.Connect })
+	if at < 0 {
+		fix := "name one that is listed"
+		if near := flow.Nearest(q.Connect, v.queuePairNames()); near != "" {
+			fix = fmt.Sprintf("did you mean %q?", near)
+		}
+		v.bad("connect", fmt.Sprintf("there is no queue pair %q", q.Connect), fix)
+		return
+	}
+	other := v.cfg.QueuePairs[at]
+	if kind(other) != kind(q) {
+		v.bad("connect", fmt.Sprintf("%q is of type %s, and this one of type %s", other.Name, kind(other), kind(q)), "connect two of one type")
+		return
+	}
+	if kind(q) == "rc" {
+		v.oneToOne(other)
+	}
+}
+
+// oneToOne: a reliable connection has two ends, and each has one other.
+func (v *queuePairRules) oneToOne(other QueuePair) {
+	if other.Peer != nil || other.Connect != "" && other.Connect != v.q.Name && other.Name != v.q.Name {
+		v.bad("connect", fmt.Sprintf("%q has another end already", other.Name), "connect each to one other")
+		return
+	}
+	for _, o := range v.cfg.QueuePairs[:v.index] {
+		if o.Connect == other.Name && o.Name != other.Name {
+			v.bad("connect", fmt.Sprintf("%q is connected to %q already", other.Name, o.Name), "connect each to one other")
+			return
+		}
+	}
+}
+
+func (v *queuePairRules) queuePairNames() []string {
+	names := make([]string, len(v.cfg.QueuePairs))
+	for i, q := range v.cfg.QueuePairs {
+		names[i] = q.Name
+	}
+	return names
+}
+
+func kind(q QueuePair) string {
+	if q.Type == "" {
+		return "rc"
+	}
+	return q.Type
+}
