@@ -10,7 +10,8 @@ import (
 )
 
 // Pair is what a source has counted of one flow: whole packets, and the bytes
-// of exactly those packets. It is xdp's, so that its counters are read straight into it.
+// of exactly those packets; of a completion counter, completions and errors. It is xdp's, so
+// that its counters are read straight into it.
 type Pair = xdp.Pair
 
 func add(a, b Pair) Pair { return Pair{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes} }
@@ -34,12 +35,32 @@ type Installed struct {
 	Takes bool
 }
 
+// source is what the plan reads counters from, each by the ID that the source gave it: a
+// backend, or the queue pairs.
+type source interface {
+	// Name is the word that the configuration uses.
+	Name() string
+	// Read fills dst[i] with counter ids[i]. It allocates nothing, makes no
+	// system call and reads each pair whole.
+	Read(ids []uint32, dst []Pair) error
+}
+
+// timed is a source whose values are sampled one by one, as a device's are: each
+// read is a command of its own.
+type timed interface {
+	source
+	// ReadTimed fills dst[i] with counter ids[i] as it stood at at[i], on the clock of
+	// shm.Now. at[i] is 0 for a counter that was not sampled yet; dst[i] then says nothing.
+	// Like Read it allocates nothing and makes no system call. A counter that was removed
+	// is read as it stood at the very end, until its ID is given to another.
+	ReadTimed(ids []uint32, dst []Pair, at []int64) error
+}
+
 // Backend counts flows. Install, Remove and Close are called by one goroutine
 // at a time; Read is called by the poller's goroutine at any time between
 // Install and Remove of the counters that it names, also while either runs for others.
 type Backend interface {
-	// Name is the word that the configuration uses.
-	Name() string
+	source
 	// Install counts all of flows or none; the answer is in the order of flows. A
 	// flow that was counted by a process that died is found again by its
 	// identity, and its counter goes on.
@@ -49,9 +70,6 @@ type Backend interface {
 	// Settle drops what a dead process left and nobody asked for since. It is called once,
 	// after the first Install.
 	Settle(ctx context.Context) error
-	// Read fills dst[i] with counter ids[i]. It allocates nothing, makes no
-	// system call and reads each pair whole.
-	Read(ids []uint32, dst []Pair) error
 	// Source says what counts an installed flow now: it may change with the links.
 	Source(f Placed) dataplane.Source
 	// Conditions lists what is not as it should be.
@@ -76,20 +94,10 @@ func wins(a, b Placed) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Order, b.Order))
 }
 
-// timed is a backend whose values are sampled one by one, as a device's are: each
-// read is a command of its own.
-type timed interface {
-	Backend
-	// ReadTimed fills dst[i] with counter ids[i] as it stood at at[i], on the clock of
-	// shm.Now. at[i] is 0 for a counter that was not sampled yet; dst[i] then says nothing.
-	// Like Read it allocates nothing and makes no system call. A counter that was removed
-	// is read as it stood at the very end, until another Install takes its ID.
-	ReadTimed(ids []uint32, dst []Pair, at []int64) error
-}
-
 // placer is a backend that counts some flows in place of the one behind it: an
 // overlay. Its methods are called as Install is.
 type placer interface {
+	Backend
 	timed
 	// Fits says why f cannot be counted here exactly, or nil. above are the flows
 	// that win over f on packets that both match; all of them are counted here. It

@@ -32,7 +32,10 @@ func entryOf(f flow.Flow) shm.Entry {
 // publish gives the flow its entry in the mirror, settles the total that it
 // starts from and hands it to the poller.
 func (e *Engine) publish(c *counted, in Installed) error {
-	err := e.entry(c, []uint64{in.Cookie}, func(old *shm.Entry) (shm.Continuity, error) { return e.carryOn(c.backend, old, in) })
+	var err error
+	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+		return e.carryOn(c.backend, old, in)
+	})
 	if err != nil {
 		return err
 	}
@@ -70,49 +73,52 @@ func sourceText(s dataplane.Source) string {
 	return s.Backend + ":" + s.Device + "/" + s.Mode
 }
 
-// entry finds or makes the flow's entry; past answers what its total goes on from,
-// given what an earlier run counted of the same packets, or nil. That goes on also in an
-// entry that has to be made anew, as the place and the labels of one are fixed. cookies
-// are those by which an entry is known whose text was cut.
-func (e *Engine) entry(c *counted, cookies []uint64, past func(old *shm.Entry) (shm.Continuity, error)) (err error) {
-	old, inherited := e.inherited[c.Name]
+// entry finds or makes the entry of a counter in the mirror and answers it with what its total
+// goes on from: past is given what an earlier run counted of the same, or nil. That goes on
+// also in an entry that has to be made anew, as the place and the labels of one are
+// fixed. cookies are those by which an entry is known whose text was cut.
+func (e *Engine) entry(want shm.Entry, cookies []uint64, past func(old *shm.Entry) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
+	old, inherited := e.inherited[want.Name]
 	if !inherited {
-		if c.past, err = past(nil); err != nil {
-			return err
+		c, err := past(nil)
+		if err != nil {
+			return shm.Handle{}, c, err
 		}
-		return e.newEntry(c)
+		want.Continuity = c
+		h, err := e.newEntry(want)
+		return h, c, err
 	}
-	delete(e.inherited, c.Name)
-	c.handle = old.Handle
-	same := old.Text == identity(c.Flow) || slices.Contains(cookies, old.Continuity.Cookie)
+	delete(e.inherited, want.Name)
+	same := old.Kind == want.Kind && (old.Text == want.Text || slices.Contains(cookies, old.Continuity.Cookie))
 	was := &old
 	if !same {
 		was = nil
 	}
-	if c.past, err = past(was); err != nil {
-		return err
+	c, err := past(was)
+	if err != nil {
+		return old.Handle, c, err
 	}
-	if same && old.Latency == c.Latency && maps.Equal(old.Labels, c.Labels) {
-		return e.writer.SetContinuity(c.handle, c.past)
+	if same && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels) {
+		return old.Handle, c, e.writer.SetContinuity(old.Handle, c)
 	}
 	e.plan.clear(old.Handle.Index)
 	if err := e.writer.Remove(old.Handle); err != nil {
-		return err
+		return old.Handle, c, err
 	}
-	return e.newEntry(c)
+	want.Continuity = c
+	h, err := e.newEntry(want)
+	return h, c, err
 }
 
-func (e *Engine) newEntry(c *counted) (err error) {
-	entry := entryOf(c.Flow)
-	entry.Continuity = c.past
-	c.handle, err = e.writer.Add(entry)
+func (e *Engine) newEntry(want shm.Entry) (shm.Handle, error) {
+	h, err := e.writer.Add(want)
 	switch {
 	case errors.Is(err, shm.ErrFull):
 		err = fmt.Errorf("%w: %w", dataplane.ErrFull, err)
 	case errors.Is(err, shm.ErrInvalid):
 		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
 	}
-	return err
+	return h, err
 }
 
 // carryOn is the past of an entry: its own when its cookie still names the

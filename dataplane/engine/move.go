@@ -9,10 +9,10 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// readOne reads one counter of a backend that reads all of its counters at once.
-func readOne(b Backend, id uint32) (Pair, error) {
+// readOne reads one counter of a source that reads all of its counters at once.
+func readOne(s source, id uint32) (Pair, error) {
 	var p [1]Pair
-	err := b.Read([]uint32{id}, p[:])
+	err := s.Read([]uint32{id}, p[:])
 	return p[0], err
 }
 
@@ -66,7 +66,7 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	}
 	var lacks dataplane.Uncounted
 	clean := false
-	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
+	err := e.plan.move(c.handle, func(stands Pair) (source, uint32, Pair, error) {
 		own, err := readOne(s.under, c.under.ID)
 		if err != nil {
 			return nil, 0, Pair{}, err
@@ -107,7 +107,7 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 	stranded := c.gone != nil
 	whole := stranded && e.whole(c)
 	text := ""
-	err := e.plan.move(c.handle, func(stands Pair) (Backend, uint32, Pair, error) {
+	err := e.plan.move(c.handle, func(stands Pair) (source, uint32, Pair, error) {
 		c.base = add(c.line, before)
 		if stranded && (!whole || c.base.Packets < stands.Packets) {
 			c.base, lacks.Unknown = stands, true
@@ -200,7 +200,7 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 	if err != nil {
 		return err
 	}
-	err = e.entry(c, []uint64{c.under.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
 		past, err := e.carryOn(s.under, old, c.under)
 		if displaced && !c.under.Adopted {
 			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
@@ -224,7 +224,8 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 func (e *Engine) publishOver(c *counted, before Pair) error {
 	c.backend, c.basis, c.source = e.stack.over, c.over.Basis, c.over.Source
 	known := false
-	err := e.entry(c, []uint64{c.under.Cookie, c.over.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+	var err error
+	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie, c.over.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
 		if old != nil && c.hasUnder && old.Continuity.Cookie == c.under.Cookie && !c.under.Gap {
 			known = true
 			return old.Continuity, nil

@@ -30,7 +30,7 @@ type plan struct {
 // tracked is a counter whose history is kept. Generation 0: none.
 type tracked struct {
 	handle shm.Handle
-	seen   uint64    // packets last written to the ring
+	seen   Pair      // last written to the ring
 	now    shm.Value // of a record, which has no row to look at
 }
 
@@ -40,15 +40,15 @@ type blockPlan struct {
 	rows  shm.Block
 }
 
-// feed is what one backend counts for one block or record. The slices run in
+// feed is what one source counts for one block or record. The slices run in
 // parallel, in the order of the rows.
 type feed struct {
-	backend Backend
-	timed   timed    // the same, where it samples each value on its own; else nil
-	ids     []uint32 // as the backend calls them
-	at      []uint8  // row
-	base    []Pair   // what the total had reached before this source
-	plain   bool     // adjacent rows, and no base but zero
+	source source
+	timed  timed    // the same, where it samples each value on its own; else nil
+	ids    []uint32 // as the source calls them
+	at     []uint8  // row
+	base   []Pair   // what the total had reached before this source
+	plain  bool     // adjacent rows, and no base but zero
 }
 
 // newPlan is for a mirror of so many counters and records; a history period of 0 keeps none.
@@ -63,9 +63,9 @@ func newPlan(counters, records int, history time.Duration) *plan {
 	}
 }
 
-func newFeed(b Backend) feed {
-	t, _ := b.(timed)
-	return feed{backend: b, timed: t}
+func newFeed(s source) feed {
+	t, _ := s.(timed)
+	return feed{source: s, timed: t}
 }
 
 // restore makes v the value that the block publishes for index until set names a source.
@@ -78,26 +78,26 @@ func (p *plan) restore(index uint32, v shm.Value) {
 	*p.row(index) = v
 }
 
-// set makes counter id of b the source of h from the next cycle on.
-func (p *plan) set(h shm.Handle, b Backend, id uint32, base Pair) {
+// set makes counter id of s what h is read from, from the next cycle on.
+func (p *plan) set(h shm.Handle, s source, id uint32, base Pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	index := h.Index
-	p.tracked[index] = tracked{handle: h, seen: base.Packets}
-	p.feed(index, b, id, base)
+	p.tracked[index] = tracked{handle: h, seen: base}
+	p.feed(index, s, id, base)
 }
 
-// feed makes counter id of b what index is read from. It is called with mu held.
-func (p *plan) feed(index uint32, b Backend, id uint32, base Pair) {
+// feed makes counter id of s what index is read from. It is called with mu held.
+func (p *plan) feed(index uint32, s source, id uint32, base Pair) {
 	p.unset(index)
 	if index >= p.counters {
-		f := newFeed(b)
+		f := newFeed(s)
 		f.ids, f.base = []uint32{id}, []Pair{base}
 		p.records[index] = &f
 		return
 	}
 	bp := &p.blocks[index/blockSize]
-	f, row := bp.feedOf(b), uint8(index%blockSize)
+	f, row := bp.feedOf(s), uint8(index%blockSize)
 	i, _ := slices.BinarySearch(f.at, row)
 	f.ids, f.at, f.base = slices.Insert(f.ids, i, id), slices.Insert(f.at, i, row), slices.Insert(f.base, i, base)
 	f.settle()
@@ -141,13 +141,13 @@ func (p *plan) unset(index uint32) {
 	}
 }
 
-func (bp *blockPlan) feedOf(b Backend) *feed {
+func (bp *blockPlan) feedOf(s source) *feed {
 	for i := range bp.feeds {
-		if bp.feeds[i].backend == b {
+		if bp.feeds[i].source == s {
 			return &bp.feeds[i]
 		}
 	}
-	bp.feeds = append(bp.feeds, newFeed(b))
+	bp.feeds = append(bp.feeds, newFeed(s))
 	return &bp.feeds[len(bp.feeds)-1]
 }
 
@@ -179,7 +179,7 @@ func (p *plan) cycle(w publisher, now int64) error {
 			live = true
 			pairs := p.pairs[:len(f.ids)]
 			if err := f.read(pairs, p.sampled); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.backend.Name(), err))
+				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
 				continue
 			}
 			if f.timed != nil {
@@ -196,7 +196,7 @@ func (p *plan) cycle(w publisher, now int64) error {
 		pairs := p.pairs[:1]
 		p.sampled[0] = now
 		if err := f.read(pairs, p.sampled); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("reading record %d from %s: %w", index, f.backend.Name(), err))
+			failed = errors.Join(failed, fmt.Errorf("reading record %d from %s: %w", index, f.source.Name(), err))
 			continue
 		}
 		v := total(f.base[0], pairs[0], p.sampled[0])
@@ -223,8 +223,9 @@ func (p *plan) remember(w publisher) {
 		if t.handle.Generation == 0 {
 			continue
 		}
-		if v := p.shown(uint32(i)); v.Packets != t.seen {
-			t.seen = v.Packets
+		v := p.shown(uint32(i))
+		if own := (Pair{Packets: v.Packets, Bytes: v.Bytes}); own != t.seen {
+			t.seen = own
 			w.AppendHistory(t.handle, v)
 		}
 	}

@@ -22,14 +22,14 @@ func (p *plan) find(index uint32) (*feed, int) {
 
 // move changes the source of h between two cycles. decide gets the total as it
 // stands, read once more if its source can be read, and names the next source and its base.
-func (p *plan) move(h shm.Handle, decide func(stands Pair) (Backend, uint32, Pair, error)) error {
+func (p *plan) move(h shm.Handle, decide func(stands Pair) (source, uint32, Pair, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b, id, base, err := decide(p.stands(h.Index))
+	s, id, base, err := decide(p.stands(h.Index))
 	if err != nil {
 		return err
 	}
-	p.feed(h.Index, b, id, base)
+	p.feed(h.Index, s, id, base)
 	return nil
 }
 
@@ -77,7 +77,7 @@ func (p *plan) stands(index uint32) Pair {
 // sample reads one value of a feed: as of now, or as of when the source sampled it; 0
 // when it has not yet. It is called with mu held.
 func (p *plan) sample(f *feed, i int) (own Pair, at int64, err error) {
-	one := feed{backend: f.backend, timed: f.timed, ids: f.ids[i : i+1]}
+	one := feed{source: f.source, timed: f.timed, ids: f.ids[i : i+1]}
 	p.sampled[0] = shm.Now()
 	err = one.read(p.pairs[:1], p.sampled)
 	return p.pairs[0], p.sampled[0], err

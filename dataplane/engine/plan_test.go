@@ -100,10 +100,10 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 		}
 		b.pairs[0], b.at[0] = Pair{Packets: 7, Bytes: 700}, 99 // the last sample, not published yet
 		refused := errors.New("no")
-		if err := p.move(handle(index), func(Pair) (Backend, uint32, Pair, error) { return nil, 0, Pair{}, refused }); !errors.Is(err, refused) {
+		if err := p.move(handle(index), func(Pair) (source, uint32, Pair, error) { return nil, 0, Pair{}, refused }); !errors.Is(err, refused) {
 			t.Errorf("%d: %v", index, err)
 		}
-		err := p.move(handle(index), func(stands Pair) (Backend, uint32, Pair, error) {
+		err := p.move(handle(index), func(stands Pair) (source, uint32, Pair, error) {
 			return plain, 0, sub(stands, plain.pairs[0]), nil
 		})
 		if err != nil {

@@ -13,7 +13,7 @@ func (f *feed) read(pairs []Pair, sampled []int64) error {
 	if f.timed != nil {
 		return f.timed.ReadTimed(f.ids, pairs, sampled[:len(pairs)])
 	}
-	return f.backend.Read(f.ids, pairs)
+	return f.source.Read(f.ids, pairs)
 }
 
 // fillTimed is fill for values that were sampled one by one.
