@@ -3,9 +3,11 @@ package configs_test
 import (
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +121,7 @@ func TestMatchForms(t *testing.T) {
 // to what the zero value means.
 func TestDefault(t *testing.T) {
 	one := []dataplane.Interface{{Name: "eth0"}}
-	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Default()))); diff != "" {
+	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Default())), addresses); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	commented := regexp.MustCompile(`(?m)^( *)#( *(- )?[a-z_]+:)`)
@@ -130,6 +132,10 @@ func TestDefault(t *testing.T) {
 			Path: "/dev/shm/flowtally/default.mirror", Counters: 4096, LatencyCounters: 64, History: 65536,
 			HistoryPeriod: time.Second, Mode: 0o644,
 		},
+		QueuePairs: []dataplane.QueuePair{{Name: "storage", Device: "mlx5_0", GIDIndex: 3, Counters: []dataplane.CompletionCounter{
+			{Name: "storage-out", Operations: []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite}},
+			{Name: "storage-in", Operations: []dataplane.Operation{dataplane.Recv}},
+		}}},
 		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536},
 		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000},
@@ -138,11 +144,15 @@ func TestDefault(t *testing.T) {
 			{Name: "dns-answers", Match: match(t, "udp sport 53"), Direction: flow.Egress},
 		},
 	}
-	if diff := cmp.Diff(want, parse(t, text)); diff != "" {
+	if diff := cmp.Diff(want, parse(t, text), addresses); diff != "" {
 		t.Errorf("uncommented (-want +got):\n%s", diff)
 	}
 	// The examples of a match in the comments are matches.
-	for _, line := range strings.Split(string(configs.Default()), "\n") {
+	upToFlows, _, found := strings.Cut(string(configs.Default()), "\n# Queue pairs")
+	if !found {
+		t.Error("the sample does not come to queue pairs")
+	}
+	for _, line := range strings.Split(upToFlows, "\n") {
 		if example, ok := strings.CutPrefix(line, "#                "); ok && example != "" {
 			parse(t, "backend: sim\nflows: [{name: x, match: "+example+"}]")
 		}
@@ -166,6 +176,40 @@ func TestSamples(t *testing.T) {
 	}
 	if !cfg.RDMA.Audit || cfg.RDMA.CommandsPerSecond == 0 || !asked["rdma"] || !asked["xdp"] || !asked[""] {
 		t.Errorf("rdma.yaml shows %+v and flows by %v", cfg.RDMA, asked)
+	}
+	if cfg, err = configs.Load("queue-pairs.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	counted := map[dataplane.Operation]bool{}
+	for _, q := range cfg.QueuePairs {
+		for _, k := range q.Counters {
+			for _, op := range k.Operations {
+				counted[op] = true
+			}
+		}
+	}
+	if len(cfg.Interfaces) > 0 || len(cfg.QueuePairs) != 2 || cfg.QueuePairs[0].Connect != cfg.QueuePairs[1].Name || len(counted) != 4 {
+		t.Errorf("queue-pairs.yaml shows %+v, which count %v", cfg.QueuePairs, counted)
+	}
+}
+
+// Both forms of an address say the same, and numbers may be hexadecimal.
+func TestQueuePairAddress(t *testing.T) {
+	const pair = "queue_pairs: [{name: a, device: rxe0, peer: %}]"
+	want := dataplane.QueuePairAddress{
+		GID: netip.MustParseAddr("::ffff:192.0.2.1"), LID: 3, QPN: 17, PSN: 0x1234, QKey: 1 << 31, Addr: 0x7f0000001000, RKey: 498,
+	}
+	for _, form := range []string{
+		want.String(), strconv.Quote(want.String()),
+		`{gid: "::ffff:192.0.2.1", lid: 3, qpn: 0x11, psn: 4660, qkey: 0x80000000, addr: 0x7f0000001000, rkey: 498}`,
+	} {
+		if !strings.HasPrefix(form, "{") && !strings.HasPrefix(form, `"`) {
+			form = "'" + form + "'"
+		}
+		cfg := parse(t, strings.Replace(pair, "%", form, 1))
+		if got := cfg.QueuePairs[0].Peer; got == nil || *got != want {
+			t.Errorf("%s: %+v, want %+v", form, got, want)
+		}
 	}
 }
 
@@ -228,6 +272,14 @@ func TestManyMistakes(t *testing.T) {
 
 // The bounds here are those of dataplane.Config.Validate: what is just within
 // is accepted by both, what is just outside is refused by both.
+func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
+	return func(c *dataplane.Config) {
+		q := dataplane.QueuePair{Name: "a", Device: "d"}
+		edit(&q)
+		c.QueuePairs = append(c.QueuePairs, q)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		setting     string
@@ -251,6 +303,14 @@ func TestBounds(t *testing.T) {
 		{"rdma: {commands_per_second: %}", "1000000", "1000001", func(c *dataplane.Config) { c.RDMA.CommandsPerSecond = 1_000_001 }, "rdma.commands_per_second"},
 		{"rdma: {library: %}", "/a.so", "a.so", func(c *dataplane.Config) { c.RDMA.Library = "a.so" }, "rdma.library"},
 		{"rdma: {mlx5: %}", "/a.so", "./a.so", func(c *dataplane.Config) { c.RDMA.MLX5 = "./a.so" }, "rdma.mlx5"},
+		{"mirror: {wait_group: %}", "readers", "a:b", func(c *dataplane.Config) { c.Mirror.WaitGroup = "a:b" }, "mirror.wait_group"},
+		{"queue_pairs: [{name: a, device: d, gid_index: %}]", "255", "256", queuePair(func(q *dataplane.QueuePair) { q.GIDIndex = 256 }), "gid_index"},
+		{"queue_pairs: [{name: a, device: d, send_depth: %}]", "32768", "32769", queuePair(func(q *dataplane.QueuePair) { q.SendDepth = 32769 }), "send_depth"},
+		{"queue_pairs: [{name: a, device: d, receives: %}]", "-1", "-2", queuePair(func(q *dataplane.QueuePair) { q.Receives = -2 }), "receives"},
+		{"queue_pairs: [{name: a, device: d, receives: %}]", "32768", "32769", queuePair(func(q *dataplane.QueuePair) { q.Receives = 32769 }), "receives"},
+		{"queue_pairs: [{name: a, device: d, message_size: %}]", "16777216", "16777217", queuePair(func(q *dataplane.QueuePair) { q.MessageSize = 16777217 }), "message_size"},
+		{"queue_pairs: [{name: a, device: d, type: %}]", "ud", "uc", queuePair(func(q *dataplane.QueuePair) { q.Type = "uc" }), "type"},
+		{"queue_pairs: [{name: a, device: d, source: %}]", "cq_ring", "ring", queuePair(func(q *dataplane.QueuePair) { q.Source = "ring" }), "source"},
 		{"instance: %", strings.Repeat("a", 32), strings.Repeat("a", 33), func(c *dataplane.Config) { c.Instance = strings.Repeat("a", 33) }, "instance"},
 		{"interfaces: [%]", "abcdefghijklmno", "abcdefghijklmnop", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "abcdefghijklmnop"}} }, "interface"},
 	} {

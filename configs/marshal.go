@@ -20,6 +20,8 @@ type configYAML struct {
 	XDP        xdpYAML    `yaml:"xdp,omitempty"`
 	RDMA       rdmaYAML   `yaml:"rdma,omitempty"`
 	Flows      []flowYAML `yaml:"flows,omitempty"`
+
+	QueuePairs []queuePairYAML `yaml:"queue_pairs,omitempty"`
 }
 
 type interfaceYAML struct {
@@ -34,6 +36,7 @@ type mirrorYAML struct {
 	History         int    `yaml:"history,omitempty"`
 	HistoryPeriod   string `yaml:"history_period,omitempty"`
 	Mode            string `yaml:"mode,omitempty"`
+	WaitGroup       string `yaml:"wait_group,omitempty"`
 }
 
 type pollYAML struct {
@@ -68,6 +71,26 @@ type flowYAML struct {
 	Labels    map[string]string `yaml:"labels,omitempty"`
 }
 
+type queuePairYAML struct {
+	Name        string                  `yaml:"name"`
+	Device      string                  `yaml:"device"`
+	Port        uint8                   `yaml:"port,omitempty"`
+	GIDIndex    int                     `yaml:"gid_index,omitempty"`
+	Type        string                  `yaml:"type,omitempty"`
+	Counters    []completionCounterYAML `yaml:"counters,omitempty"`
+	Source      string                  `yaml:"source,omitempty"`
+	SendDepth   int                     `yaml:"send_depth,omitempty"`
+	Receives    int                     `yaml:"receives,omitempty"`
+	MessageSize int                     `yaml:"message_size,omitempty"`
+	Peer        string                  `yaml:"peer,omitempty"`
+	Connect     string                  `yaml:"connect,omitempty"`
+}
+
+type completionCounterYAML struct {
+	Name       string                `yaml:"name"`
+	Operations []dataplane.Operation `yaml:"operations,flow"`
+}
+
 // Marshal writes a configuration in the form that Parse reads back as the same
 // one. Matches are written as text; what is zero is left out. A configuration
 // that does not validate is refused.
@@ -76,7 +99,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	for what, path := range map[string]string{
-		"mirror.path": cfg.Mirror.Path, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5,
+		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5,
 	} {
 		if !utf8.ValidString(path) {
 			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)
@@ -86,7 +109,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		Instance: cfg.Instance, Backend: cfg.Backend,
 		Mirror: mirrorYAML{
 			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
-			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod),
+			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
 		},
 		Poll: pollYAML{Period: durationText(cfg.Poll.Period), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
 		XDP:  xdpYAML{PinDir: cfg.XDP.PinDir, MaxFlows: cfg.XDP.MaxFlows, KeepPins: cfg.XDP.KeepPins},
@@ -115,11 +138,28 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		}
 		out.Flows = append(out.Flows, y)
 	}
+	for _, q := range cfg.QueuePairs {
+		out.QueuePairs = append(out.QueuePairs, queuePairToYAML(q))
+	}
 	data, err := yaml.Dump(out, yaml.WithLineWidth(-1))
 	if err != nil {
 		return nil, fmt.Errorf("writing configuration: %w", err)
 	}
 	return data, nil
+}
+
+func queuePairToYAML(q dataplane.QueuePair) queuePairYAML {
+	y := queuePairYAML{
+		Name: q.Name, Device: q.Device, Port: q.Port, GIDIndex: q.GIDIndex, Type: q.Type, Source: q.Source,
+		SendDepth: q.SendDepth, Receives: q.Receives, MessageSize: q.MessageSize, Connect: q.Connect,
+	}
+	if q.Peer != nil {
+		y.Peer = q.Peer.String()
+	}
+	for _, k := range q.Counters {
+		y.Counters = append(y.Counters, completionCounterYAML(k))
+	}
+	return y
 }
 
 func durationText(d time.Duration) string {

@@ -23,11 +23,14 @@ const (
 	mostFlows    = 1 << 22
 	mostCPU      = math.MaxInt32
 	mostCommands = 1_000_000
+	mostGIDIndex = 255
+	mostDepth    = 1 << 15
+	mostMessage  = 1 << 24
 	leastPeriod  = 100 * time.Microsecond
 )
 
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
-	var interfaces, flows *yaml.Node
+	var interfaces, flows, pairs *yaml.Node
 	simulated := false // or meant to be something that could not be read
 	d.mapping(n, "the configuration",
 		entry{"instance", func(_, v *yaml.Node) {
@@ -59,6 +62,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		}},
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
 		entry{"flows", func(_, v *yaml.Node) { flows = v }},
+		entry{"queue_pairs", func(_, v *yaml.Node) { pairs = v }},
 	)
 	at := d.count
 	if interfaces != nil {
@@ -68,6 +72,9 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	if flows != nil {
 		d.flows(flows, cfg, sure)
 	}
+	if pairs != nil {
+		d.queuePairs(pairs, cfg)
+	}
 	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {
 		return
 	}
@@ -75,12 +82,21 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	if interfaces != nil {
 		where = interfaces
 	}
-	if !simulated {
+	d.noInterface(where, cfg, simulated)
+}
+
+// noInterface reports what would be counted on an interface, and there is none.
+func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated bool) {
+	if !simulated && len(cfg.QueuePairs) == 0 {
 		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
 		return
 	}
 	for _, f := range cfg.Flows {
-		if f.Backend != "" && f.Backend != "sim" {
+		switch {
+		case f.Backend == "" && !simulated:
+			d.badAt(where.Line, where.Column, 1, fmt.Sprintf("interfaces: none to count flow %q on", f.Name), `name at least one, as "interfaces: [eth0]"`)
+			return
+		case f.Backend != "" && f.Backend != "sim":
 			d.badAt(where.Line, where.Column, 1, fmt.Sprintf("interfaces: none to count flow %q on, whose backend is %s", f.Name, f.Backend),
 				`name at least one, as "interfaces: [eth0]", or leave out the flow's backend`)
 			return
@@ -151,7 +167,18 @@ func (d *decoder) mirror(n *yaml.Node, m *dataplane.MirrorConfig) {
 		entry{"history", d.int(&m.History, "mirror.history", -1, mostHistory)},
 		entry{"history_period", d.duration(&m.HistoryPeriod, "mirror.history_period", 0, "")},
 		entry{"mode", func(_, v *yaml.Node) { d.mode(v, &m.Mode) }},
+		entry{"wait_group", func(_, v *yaml.Node) { d.group(v, &m.WaitGroup) }},
 	)
+}
+
+// group reads the name or the number of a group.
+func (d *decoder) group(n *yaml.Node, to *string) {
+	s, ok := d.scalar(n, "mirror.wait_group")
+	if ok && strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
+		d.bad(n, fmt.Sprintf("mirror.wait_group: %q is no name of a group", clip(s)), "name a group of /etc/group, or its number")
+		return
+	}
+	*to = s
 }
 
 // mode reads permissions in octal, as chmod has them.

@@ -1,0 +1,173 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// queuePairs reads the queue pairs into cfg, which holds the flows already: counters
+// have one name space with them. The rules are those of package dataplane; each broken
+// one is given the place of what breaks it.
+func (d *decoder) queuePairs(n *yaml.Node, cfg *dataplane.Config) {
+	var places []queuePairPlace
+	d.sequence(n, "queue_pairs", func(i int, n *yaml.Node) {
+		before := d.count
+		q, at := d.queuePair(n, fmt.Sprintf("queue_pairs[%d]", i))
+		cfg.QueuePairs = append(cfg.QueuePairs, q)
+		places = append(places, queuePairPlace{n: n, at: at, read: d.count == before})
+	})
+	for _, broken := range cfg.QueuePairErrors() {
+		// One that could not be read has said what is wrong; what else it breaks is
+		// guesswork.
+		if p := places[broken.Index]; p.read {
+			d.bad(p.of(broken.Field), fmt.Sprintf("queue_pairs[%d].%s: %s", broken.Index, broken.Field, broken.Cause), broken.Fix)
+		}
+	}
+}
+
+// queuePairPlace is where a queue pair and its fields stand.
+type queuePairPlace struct {
+	n    *yaml.Node
+	at   map[string]*yaml.Node // by the field of a dataplane.QueuePairError
+	read bool                  // without a mistake
+}
+
+// of is the place of a field, or of what it is missing from.
+func (p queuePairPlace) of(field string) *yaml.Node {
+	for {
+		if n := p.at[field]; n != nil {
+			return n
+		}
+		i := strings.LastIndexByte(field, '.')
+		if i < 0 {
+			return p.n
+		}
+		field = field[:i]
+	}
+}
+
+func (d *decoder) queuePair(n *yaml.Node, what string) (q dataplane.QueuePair, at map[string]*yaml.Node) {
+	at = make(map[string]*yaml.Node)
+	note := func(read func(key, value *yaml.Node)) func(key, value *yaml.Node) {
+		return func(key, value *yaml.Node) {
+			at[key.Value] = value
+			read(key, value)
+		}
+	}
+	port := 0
+	d.mapping(n, what,
+		entry{"name", note(d.text(&q.Name, what+".name"))},
+		entry{"device", note(d.text(&q.Device, what+".device"))},
+		entry{"port", d.int(&port, what+".port", 0, 255)},
+		entry{"gid_index", note(d.int(&q.GIDIndex, what+".gid_index", 0, mostGIDIndex))},
+		entry{"type", note(d.word(&q.Type, what+".type", dataplane.QueuePairTypes()...))},
+		entry{"counters", note(func(_, v *yaml.Node) { q.Counters = d.completionCounters(v, what, at) })},
+		entry{"source", note(d.word(&q.Source, what+".source", dataplane.CompletionSources()...))},
+		entry{"send_depth", note(d.int(&q.SendDepth, what+".send_depth", 0, mostDepth))},
+		entry{"receives", note(d.int(&q.Receives, what+".receives", -1, mostDepth))},
+		entry{"message_size", note(d.int(&q.MessageSize, what+".message_size", 0, mostMessage))},
+		entry{"peer", note(func(_, v *yaml.Node) { q.Peer = d.address(v, what+".peer", at) })},
+		entry{"connect", note(d.text(&q.Connect, what+".connect"))},
+	)
+	q.Port = uint8(port)
+	return q, at
+}
+
+func (d *decoder) completionCounters(n *yaml.Node, what string, at map[string]*yaml.Node) (counters []dataplane.CompletionCounter) {
+	d.sequence(n, what+".counters", func(i int, n *yaml.Node) {
+		here := fmt.Sprintf("counters[%d]", i)
+		at[here] = n
+		var k dataplane.CompletionCounter
+		d.mapping(n, what+"."+here,
+			entry{"name", func(key, v *yaml.Node) {
+				at[here+".name"] = v
+				d.text(&k.Name, what+"."+here+".name")(key, v)
+			}},
+			entry{"operations", func(_, v *yaml.Node) {
+				at[here+".operations"] = v
+				d.sequence(v, what+"."+here+".operations", func(i int, v *yaml.Node) {
+					operation := fmt.Sprintf("%s.operations[%d]", here, i)
+					at[operation] = v
+					s, _ := d.scalar(v, what+"."+operation)
+					k.Operations = append(k.Operations, dataplane.Operation(s))
+				})
+			}},
+		)
+		counters = append(counters, k)
+	})
+	return counters
+}
+
+// address reads the other end's address: the text that `flowtally queue-pairs list` shows,
+// or a mapping of its fields.
+func (d *decoder) address(n *yaml.Node, what string, at map[string]*yaml.Node) *dataplane.QueuePairAddress {
+	if n.Kind == yaml.ScalarNode {
+		a, err := dataplane.ParseQueuePairAddress(n.Value)
+		if err != nil {
+			d.bad(n, fmt.Sprintf("%s: %s", what, flat(err)), "")
+			return nil
+		}
+		return &a
+	}
+	var a dataplane.QueuePairAddress
+	var lid, qpn, psn, qkey, rkey uint64
+	entries := []entry{{"gid", func(_, v *yaml.Node) {
+		at["peer.gid"] = v
+		s, ok := d.scalar(v, what+".gid")
+		if !ok {
+			return
+		}
+		gid, err := netip.ParseAddr(s)
+		if err != nil {
+			d.bad(v, fmt.Sprintf("%s.gid: %q is no GID", what, clip(s)), "write it as an IPv6 address, an IPv4 one as ::ffff:192.0.2.1")
+			return
+		}
+		a.GID = gid
+	}}}
+	for _, f := range []struct {
+		name string
+		to   *uint64
+		bits int
+	}{{"lid", &lid, 16}, {"qpn", &qpn, 32}, {"psn", &psn, 32}, {"qkey", &qkey, 32}, {"addr", &a.Addr, 64}, {"rkey", &rkey, 32}} {
+		entries = append(entries, entry{f.name, func(key, v *yaml.Node) {
+			at["peer."+f.name] = v
+			d.unsigned(f.to, what+"."+f.name, f.bits)(key, v)
+		}})
+	}
+	d.mapping(n, what, entries...)
+	a.LID, a.QPN, a.PSN, a.QKey, a.RKey = uint16(lid), uint32(qpn), uint32(psn), uint32(qkey), uint32(rkey)
+	return &a
+}
+
+// unsigned reads a number as libibverbs' tools print it: decimal, or hexadecimal with 0x.
+func (d *decoder) unsigned(to *uint64, what string, bits int) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		if !ok {
+			return
+		}
+		base, digits := 10, s
+		if hex, found := strings.CutPrefix(s, "0x"); found {
+			base, digits = 16, hex
+		}
+		v, err := strconv.ParseUint(digits, base, bits)
+		switch {
+		case errors.Is(err, strconv.ErrSyntax):
+			d.bad(n, fmt.Sprintf("%s: %q is no whole number", what, clip(s)), "write it in decimal, or in hexadecimal with 0x")
+		case err != nil:
+			d.bad(n, fmt.Sprintf("%s: %s does not fit in %d bits", what, clip(s), bits), "")
+		default:
+			*to = v
+		}
+	}
+}
+
+// flat is an error's text on one line.
+func flat(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
