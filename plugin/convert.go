@@ -161,11 +161,16 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	pairs, err := queuePairsToProto(c.QueuePairs)
+	if err != nil {
+		return nil, err
+	}
 	out := &pluginv1.Config{
-		Instance: c.Instance, Backend: c.Backend, Flows: flows,
+		Instance: c.Instance, Backend: c.Backend, Flows: flows, QueuePairs: pairs,
 		Mirror: &pluginv1.MirrorConfig{
 			Path: c.Mirror.Path, Counters: int64(c.Mirror.Counters), LatencyCounters: int64(c.Mirror.LatencyCounters),
 			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
+			WaitGroup: c.Mirror.WaitGroup,
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
 		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins},
@@ -177,7 +182,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	for _, i := range c.Interfaces {
 		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: i.Mode})
 	}
-	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5} {
+	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5} {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
 		}
@@ -204,8 +209,10 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 		}
 		return int(v)
 	}
+	pairs, perr := queuePairsFromProto(p.QueuePairs, num)
+	errs = append(errs, perr)
 	c := dataplane.Config{
-		Instance: p.Instance, Backend: p.Backend, Flows: flows,
+		Instance: p.Instance, Backend: p.Backend, Flows: flows, QueuePairs: pairs,
 		Mirror: dataplane.MirrorConfig{
 			Path:            p.GetMirror().GetPath(),
 			Counters:        num("mirror.counters", p.GetMirror().GetCounters()),
@@ -213,6 +220,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			History:         num("mirror.history", p.GetMirror().GetHistory()),
 			HistoryPeriod:   time.Duration(p.GetMirror().GetHistoryPeriodNs()),
 			Mode:            fs.FileMode(p.GetMirror().GetMode()),
+			WaitGroup:       p.GetMirror().GetWaitGroup(),
 		},
 		Poll: dataplane.PollConfig{
 			Period: time.Duration(p.GetPoll().GetPeriodNs()),

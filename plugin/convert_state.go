@@ -35,12 +35,7 @@ func placementsToProto(in []dataplane.Placement) []*pluginv1.Placement {
 	for i := range in {
 		p := &in[i]
 		out[i] = &pluginv1.Placement{
-			Flow:    flowToProto(&p.Flow),
-			Source:  &pluginv1.Source{Backend: text(p.Source.Backend), Device: text(p.Source.Device), Mode: text(p.Source.Mode)},
-			Counter: &pluginv1.Handle{Index: p.Counter.Index, Generation: p.Counter.Generation},
-		}
-		for _, r := range p.Rejected {
-			out[i].Rejected = append(out[i].Rejected, &pluginv1.Rejection{Backend: text(r.Backend), Reason: text(r.Reason)})
+			Flow: flowToProto(&p.Flow), Source: sourceToProto(p.Source), Counter: handleToProto(p.Counter), Rejected: rejectionsToProto(p.Rejected),
 		}
 	}
 	return out
@@ -54,15 +49,40 @@ func placementsFromProto(in []*pluginv1.Placement) ([]dataplane.Placement, error
 			return nil, fmt.Errorf("reading placement %d of the plugin: %w", i, err)
 		}
 		out[i] = dataplane.Placement{
-			Flow:    f,
-			Source:  dataplane.Source{Backend: p.GetSource().GetBackend(), Device: p.GetSource().GetDevice(), Mode: p.GetSource().GetMode()},
-			Counter: dataplane.Handle{Index: p.GetCounter().GetIndex(), Generation: p.GetCounter().GetGeneration()},
-		}
-		for _, r := range p.GetRejected() {
-			out[i].Rejected = append(out[i].Rejected, dataplane.Rejection{Backend: r.GetBackend(), Reason: r.GetReason()})
+			Flow: f, Source: sourceFromProto(p.GetSource()), Counter: handleFromProto(p.GetCounter()), Rejected: rejectionsFromProto(p.GetRejected()),
 		}
 	}
 	return out, nil
+}
+
+func sourceToProto(s dataplane.Source) *pluginv1.Source {
+	return &pluginv1.Source{Backend: text(s.Backend), Device: text(s.Device), Mode: text(s.Mode)}
+}
+
+func sourceFromProto(p *pluginv1.Source) dataplane.Source {
+	return dataplane.Source{Backend: p.GetBackend(), Device: p.GetDevice(), Mode: p.GetMode()}
+}
+
+func handleToProto(h dataplane.Handle) *pluginv1.Handle {
+	return &pluginv1.Handle{Index: h.Index, Generation: h.Generation}
+}
+
+func handleFromProto(p *pluginv1.Handle) dataplane.Handle {
+	return dataplane.Handle{Index: p.GetIndex(), Generation: p.GetGeneration()}
+}
+
+func rejectionsToProto(in []dataplane.Rejection) (out []*pluginv1.Rejection) {
+	for _, r := range in {
+		out = append(out, &pluginv1.Rejection{Backend: text(r.Backend), Reason: text(r.Reason)})
+	}
+	return out
+}
+
+func rejectionsFromProto(in []*pluginv1.Rejection) (out []dataplane.Rejection) {
+	for _, r := range in {
+		out = append(out, dataplane.Rejection{Backend: r.GetBackend(), Reason: r.GetReason()})
+	}
+	return out
 }
 
 func conditionsToProto(in []dataplane.Condition) []*pluginv1.Condition {

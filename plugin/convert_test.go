@@ -81,6 +81,10 @@ func TestConfigCrosses(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "flows") {
 			want.Flows = append(want.Flows, drawFlow(t))
 		}
+		want.Mirror.WaitGroup = rapid.StringN(0, 5, 20).Draw(t, "wait group")
+		for range rapid.IntRange(0, 3).Draw(t, "queue pairs") {
+			want.QueuePairs = append(want.QueuePairs, drawQueuePair(t))
+		}
 		msg, err := configToProto(want)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +93,7 @@ func TestConfigCrosses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, addresses); diff != "" {
 			t.Fatalf("config changed (-sent +received):\n%s", diff)
 		}
 	})
@@ -276,12 +280,14 @@ func FuzzConfig(f *testing.F) {
 }
 
 // No counter value crosses the boundary: the only 64-bit numbers are settings, a
-// process, how many events were lost, and what a change of source has cost.
+// process, how many events were lost, what a change of source has cost, and how the
+// operations that one call posted ended.
 func TestProtocolCarriesNoCounts(t *testing.T) {
 	allowed := map[string]bool{
 		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true,
 		"cpu": true, "max_flows": true, "pid": true, "lost": true,
-		"commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
+		"gid_index": true, "send_depth": true, "receives": true, "message_size": true, "addr": true, "outstanding": true,
+		"count": true, "ended_completed": true, "ended_errors": true, "commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
 	}
 	messages := pluginv1.File_plugin_proto_v1_flowtally_proto.Messages()
 	for i := range messages.Len() {

@@ -49,6 +49,7 @@ var sentinels = []sentinel{
 	{dataplane.ErrInvalid, "INVALID", codes.InvalidArgument},
 	{dataplane.ErrExists, "EXISTS", codes.AlreadyExists},
 	{dataplane.ErrNotFound, "NOT_FOUND", codes.NotFound},
+	{dataplane.ErrNotConnected, "NOT_CONNECTED", codes.FailedPrecondition},
 	{dataplane.ErrPermission, "PERMISSION", codes.PermissionDenied},
 	{dataplane.ErrInUse, "IN_USE", codes.FailedPrecondition},
 	{dataplane.ErrFull, "FULL", codes.ResourceExhausted},

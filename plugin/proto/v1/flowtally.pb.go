@@ -8,7 +8,8 @@
 // flowtally.plugin.v2 beside this file, and a plugin may serve both.
 //
 // No counter value crosses this protocol: values are read from the mirror. An event
-// may say what a change of source has cost, which no mirror can.
+// may say what a change of source has cost, and PostOperations how what it posted ended:
+// neither is a counter's, and no mirror can say it.
 //
 // Errors: the status code is a coarse class; its details hold one
 // google.rpc.ErrorInfo per sentinel that the error satisfies, of domain "flowtally"
@@ -764,6 +765,286 @@ func (x *EventsResponse) GetEvent() *Event {
 	return nil
 }
 
+type QueuePairsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePairsRequest) Reset() {
+	*x = QueuePairsRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePairsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePairsRequest) ProtoMessage() {}
+
+func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePairsRequest.ProtoReflect.Descriptor instead.
+func (*QueuePairsRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
+}
+
+type QueuePairsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	QueuePairs    []*QueuePairState      `protobuf:"bytes,1,rep,name=queue_pairs,json=queuePairs,proto3" json:"queue_pairs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePairsResponse) Reset() {
+	*x = QueuePairsResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePairsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePairsResponse) ProtoMessage() {}
+
+func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePairsResponse.ProtoReflect.Descriptor instead.
+func (*QueuePairsResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *QueuePairsResponse) GetQueuePairs() []*QueuePairState {
+	if x != nil {
+		return x.QueuePairs
+	}
+	return nil
+}
+
+type ConnectQueuePairRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Peer          *QueuePairAddress      `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectQueuePairRequest) Reset() {
+	*x = ConnectQueuePairRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectQueuePairRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectQueuePairRequest) ProtoMessage() {}
+
+func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectQueuePairRequest.ProtoReflect.Descriptor instead.
+func (*ConnectQueuePairRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ConnectQueuePairRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ConnectQueuePairRequest) GetPeer() *QueuePairAddress {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+type ConnectQueuePairResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectQueuePairResponse) Reset() {
+	*x = ConnectQueuePairResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectQueuePairResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectQueuePairResponse) ProtoMessage() {}
+
+func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectQueuePairResponse.ProtoReflect.Descriptor instead.
+func (*ConnectQueuePairResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
+}
+
+type PostOperationsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Operation     string                 `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"` // "send", "rdma_write", "rdma_read"
+	Count         int64                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PostOperationsRequest) Reset() {
+	*x = PostOperationsRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PostOperationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PostOperationsRequest) ProtoMessage() {}
+
+func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PostOperationsRequest.ProtoReflect.Descriptor instead.
+func (*PostOperationsRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PostOperationsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PostOperationsRequest) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *PostOperationsRequest) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type PostOperationsResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	EndedCompleted uint64                 `protobuf:"varint,1,opt,name=ended_completed,json=endedCompleted,proto3" json:"ended_completed,omitempty"`
+	EndedErrors    uint64                 `protobuf:"varint,2,opt,name=ended_errors,json=endedErrors,proto3" json:"ended_errors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *PostOperationsResponse) Reset() {
+	*x = PostOperationsResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PostOperationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PostOperationsResponse) ProtoMessage() {}
+
+func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PostOperationsResponse.ProtoReflect.Descriptor instead.
+func (*PostOperationsResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PostOperationsResponse) GetEndedCompleted() uint64 {
+	if x != nil {
+		return x.EndedCompleted
+	}
+	return 0
+}
+
+func (x *PostOperationsResponse) GetEndedErrors() uint64 {
+	if x != nil {
+		return x.EndedErrors
+	}
+	return 0
+}
+
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -772,7 +1053,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +1065,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +1078,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
 }
 
 type CloseResponse struct {
@@ -808,7 +1089,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1101,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1114,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
 }
 
 // Config is all that an instance is told. An absent field means its default.
@@ -847,13 +1128,14 @@ type Config struct {
 	Poll          *PollConfig            `protobuf:"bytes,6,opt,name=poll,proto3" json:"poll,omitempty"`
 	Xdp           *XDPConfig             `protobuf:"bytes,7,opt,name=xdp,proto3" json:"xdp,omitempty"`
 	Rdma          *RDMAConfig            `protobuf:"bytes,8,opt,name=rdma,proto3" json:"rdma,omitempty"`
+	QueuePairs    []*QueuePair           `protobuf:"bytes,9,rep,name=queue_pairs,json=queuePairs,proto3" json:"queue_pairs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1147,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1160,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Config) GetInstance() string {
@@ -937,6 +1219,13 @@ func (x *Config) GetRdma() *RDMAConfig {
 	return nil
 }
 
+func (x *Config) GetQueuePairs() []*QueuePair {
+	if x != nil {
+		return x.QueuePairs
+	}
+	return nil
+}
+
 type Interface struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -947,7 +1236,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1248,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1261,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Interface) GetName() string {
@@ -997,13 +1286,14 @@ type MirrorConfig struct {
 	History         int64                  `protobuf:"varint,4,opt,name=history,proto3" json:"history,omitempty"`
 	HistoryPeriodNs int64                  `protobuf:"varint,5,opt,name=history_period_ns,json=historyPeriodNs,proto3" json:"history_period_ns,omitempty"`
 	Mode            uint32                 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
+	WaitGroup       string                 `protobuf:"bytes,7,opt,name=wait_group,json=waitGroup,proto3" json:"wait_group,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *MirrorConfig) Reset() {
 	*x = MirrorConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1305,7 @@ func (x *MirrorConfig) String() string {
 func (*MirrorConfig) ProtoMessage() {}
 
 func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1318,7 @@ func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorConfig.ProtoReflect.Descriptor instead.
 func (*MirrorConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MirrorConfig) GetPath() string {
@@ -1073,6 +1363,13 @@ func (x *MirrorConfig) GetMode() uint32 {
 	return 0
 }
 
+func (x *MirrorConfig) GetWaitGroup() string {
+	if x != nil {
+		return x.WaitGroup
+	}
+	return ""
+}
+
 type PollConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PeriodNs      int64                  `protobuf:"varint,1,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"`
@@ -1084,7 +1381,7 @@ type PollConfig struct {
 
 func (x *PollConfig) Reset() {
 	*x = PollConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1393,7 @@ func (x *PollConfig) String() string {
 func (*PollConfig) ProtoMessage() {}
 
 func (x *PollConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1406,7 @@ func (x *PollConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollConfig.ProtoReflect.Descriptor instead.
 func (*PollConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PollConfig) GetPeriodNs() int64 {
@@ -1144,7 +1441,7 @@ type XDPConfig struct {
 
 func (x *XDPConfig) Reset() {
 	*x = XDPConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1453,7 @@ func (x *XDPConfig) String() string {
 func (*XDPConfig) ProtoMessage() {}
 
 func (x *XDPConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1466,7 @@ func (x *XDPConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XDPConfig.ProtoReflect.Descriptor instead.
 func (*XDPConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *XDPConfig) GetPinDir() string {
@@ -1206,7 +1503,7 @@ type RDMAConfig struct {
 
 func (x *RDMAConfig) Reset() {
 	*x = RDMAConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1515,7 @@ func (x *RDMAConfig) String() string {
 func (*RDMAConfig) ProtoMessage() {}
 
 func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1528,7 @@ func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
 func (*RDMAConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RDMAConfig) GetLibrary() string {
@@ -1269,6 +1566,284 @@ func (x *RDMAConfig) GetAudit() bool {
 	return false
 }
 
+// QueuePair is a queue pair that the instance makes and counts.
+type QueuePair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"` // 8 bits
+	GidIndex      int64                  `protobuf:"varint,4,opt,name=gid_index,json=gidIndex,proto3" json:"gid_index,omitempty"`
+	Type          string                 `protobuf:"bytes,5,opt,name=type,proto3" json:"type,omitempty"`
+	Counters      []*CompletionCounter   `protobuf:"bytes,6,rep,name=counters,proto3" json:"counters,omitempty"`
+	Source        string                 `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
+	SendDepth     int64                  `protobuf:"varint,8,opt,name=send_depth,json=sendDepth,proto3" json:"send_depth,omitempty"`
+	Receives      int64                  `protobuf:"varint,9,opt,name=receives,proto3" json:"receives,omitempty"`
+	MessageSize   int64                  `protobuf:"varint,10,opt,name=message_size,json=messageSize,proto3" json:"message_size,omitempty"`
+	Peer          *QueuePairAddress      `protobuf:"bytes,11,opt,name=peer,proto3" json:"peer,omitempty"` // absent: none is known yet
+	Connect       string                 `protobuf:"bytes,12,opt,name=connect,proto3" json:"connect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePair) Reset() {
+	*x = QueuePair{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePair) ProtoMessage() {}
+
+func (x *QueuePair) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePair.ProtoReflect.Descriptor instead.
+func (*QueuePair) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *QueuePair) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QueuePair) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *QueuePair) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *QueuePair) GetGidIndex() int64 {
+	if x != nil {
+		return x.GidIndex
+	}
+	return 0
+}
+
+func (x *QueuePair) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *QueuePair) GetCounters() []*CompletionCounter {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *QueuePair) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *QueuePair) GetSendDepth() int64 {
+	if x != nil {
+		return x.SendDepth
+	}
+	return 0
+}
+
+func (x *QueuePair) GetReceives() int64 {
+	if x != nil {
+		return x.Receives
+	}
+	return 0
+}
+
+func (x *QueuePair) GetMessageSize() int64 {
+	if x != nil {
+		return x.MessageSize
+	}
+	return 0
+}
+
+func (x *QueuePair) GetPeer() *QueuePairAddress {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *QueuePair) GetConnect() string {
+	if x != nil {
+		return x.Connect
+	}
+	return ""
+}
+
+type CompletionCounter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Operations    []string               `protobuf:"bytes,2,rep,name=operations,proto3" json:"operations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompletionCounter) Reset() {
+	*x = CompletionCounter{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompletionCounter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompletionCounter) ProtoMessage() {}
+
+func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompletionCounter.ProtoReflect.Descriptor instead.
+func (*CompletionCounter) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CompletionCounter) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CompletionCounter) GetOperations() []string {
+	if x != nil {
+		return x.Operations
+	}
+	return nil
+}
+
+// QueuePairAddress is what one end of a connection must know of the other.
+type QueuePairAddress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gid           string                 `protobuf:"bytes,1,opt,name=gid,proto3" json:"gid,omitempty"`  // as an IPv6 address; empty: there is none
+	Lid           uint32                 `protobuf:"varint,2,opt,name=lid,proto3" json:"lid,omitempty"` // 16 bits
+	Qpn           uint32                 `protobuf:"varint,3,opt,name=qpn,proto3" json:"qpn,omitempty"`
+	Psn           uint32                 `protobuf:"varint,4,opt,name=psn,proto3" json:"psn,omitempty"`
+	Qkey          uint32                 `protobuf:"varint,5,opt,name=qkey,proto3" json:"qkey,omitempty"`
+	Addr          uint64                 `protobuf:"varint,6,opt,name=addr,proto3" json:"addr,omitempty"`
+	Rkey          uint32                 `protobuf:"varint,7,opt,name=rkey,proto3" json:"rkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePairAddress) Reset() {
+	*x = QueuePairAddress{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePairAddress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePairAddress) ProtoMessage() {}
+
+func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePairAddress.ProtoReflect.Descriptor instead.
+func (*QueuePairAddress) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *QueuePairAddress) GetGid() string {
+	if x != nil {
+		return x.Gid
+	}
+	return ""
+}
+
+func (x *QueuePairAddress) GetLid() uint32 {
+	if x != nil {
+		return x.Lid
+	}
+	return 0
+}
+
+func (x *QueuePairAddress) GetQpn() uint32 {
+	if x != nil {
+		return x.Qpn
+	}
+	return 0
+}
+
+func (x *QueuePairAddress) GetPsn() uint32 {
+	if x != nil {
+		return x.Psn
+	}
+	return 0
+}
+
+func (x *QueuePairAddress) GetQkey() uint32 {
+	if x != nil {
+		return x.Qkey
+	}
+	return 0
+}
+
+func (x *QueuePairAddress) GetAddr() uint64 {
+	if x != nil {
+		return x.Addr
+	}
+	return 0
+}
+
+func (x *QueuePairAddress) GetRkey() uint32 {
+	if x != nil {
+		return x.Rkey
+	}
+	return 0
+}
+
 // Flow is one thing to count.
 type Flow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1287,7 +1862,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1874,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1887,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Flow) GetName() string {
@@ -1391,7 +1966,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1978,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1991,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Info) GetInstance() string {
@@ -1466,7 +2041,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +2053,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +2066,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -1533,7 +2108,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +2120,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +2133,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Source) GetBackend() string {
@@ -1593,7 +2168,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +2180,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +2193,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -1645,7 +2220,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +2232,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +2245,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -1687,6 +2262,183 @@ func (x *Rejection) GetReason() string {
 	return ""
 }
 
+// QueuePairState describes a queue pair of a running instance.
+type QueuePairState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"; empty: the device is gone
+	Local         *QueuePairAddress      `protobuf:"bytes,6,opt,name=local,proto3" json:"local,omitempty"` // absent: none yet
+	Peer          *QueuePairAddress      `protobuf:"bytes,7,opt,name=peer,proto3" json:"peer,omitempty"`   // absent: not connected
+	Source        *Source                `protobuf:"bytes,8,opt,name=source,proto3" json:"source,omitempty"`
+	Counters      []*CountedOperations   `protobuf:"bytes,9,rep,name=counters,proto3" json:"counters,omitempty"`
+	Rejected      []*Rejection           `protobuf:"bytes,10,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	Outstanding   int64                  `protobuf:"varint,11,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePairState) Reset() {
+	*x = QueuePairState{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePairState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePairState) ProtoMessage() {}
+
+func (x *QueuePairState) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
+func (*QueuePairState) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *QueuePairState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QueuePairState) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *QueuePairState) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *QueuePairState) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *QueuePairState) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *QueuePairState) GetLocal() *QueuePairAddress {
+	if x != nil {
+		return x.Local
+	}
+	return nil
+}
+
+func (x *QueuePairState) GetPeer() *QueuePairAddress {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *QueuePairState) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *QueuePairState) GetCounters() []*CountedOperations {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *QueuePairState) GetRejected() []*Rejection {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+func (x *QueuePairState) GetOutstanding() int64 {
+	if x != nil {
+		return x.Outstanding
+	}
+	return 0
+}
+
+type CountedOperations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Counter       *CompletionCounter     `protobuf:"bytes,1,opt,name=counter,proto3" json:"counter,omitempty"`
+	Handle        *Handle                `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountedOperations) Reset() {
+	*x = CountedOperations{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountedOperations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountedOperations) ProtoMessage() {}
+
+func (x *CountedOperations) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
+func (*CountedOperations) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CountedOperations) GetCounter() *CompletionCounter {
+	if x != nil {
+		return x.Counter
+	}
+	return nil
+}
+
+func (x *CountedOperations) GetHandle() *Handle {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
 type Condition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
@@ -1701,7 +2453,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +2465,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +2478,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Condition) GetCode() string {
@@ -1785,7 +2537,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +2549,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +2562,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1867,7 +2619,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2631,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2644,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -1949,9 +2701,24 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"conditions\"\x0f\n" +
 	"\rEventsRequest\"B\n" +
 	"\x0eEventsResponse\x120\n" +
-	"\x05event\x18\x01 \x01(\v2\x1a.flowtally.plugin.v1.EventR\x05event\"\x0e\n" +
+	"\x05event\x18\x01 \x01(\v2\x1a.flowtally.plugin.v1.EventR\x05event\"\x13\n" +
+	"\x11QueuePairsRequest\"Z\n" +
+	"\x12QueuePairsResponse\x12D\n" +
+	"\vqueue_pairs\x18\x01 \x03(\v2#.flowtally.plugin.v1.QueuePairStateR\n" +
+	"queuePairs\"h\n" +
+	"\x17ConnectQueuePairRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"\x04peer\x18\x02 \x01(\v2%.flowtally.plugin.v1.QueuePairAddressR\x04peer\"\x1a\n" +
+	"\x18ConnectQueuePairResponse\"_\n" +
+	"\x15PostOperationsRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\tR\toperation\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"d\n" +
+	"\x16PostOperationsResponse\x12'\n" +
+	"\x0fended_completed\x18\x01 \x01(\x04R\x0eendedCompleted\x12!\n" +
+	"\fended_errors\x18\x02 \x01(\x04R\vendedErrors\"\x0e\n" +
 	"\fCloseRequest\"\x0f\n" +
-	"\rCloseResponse\"\x86\x03\n" +
+	"\rCloseResponse\"\xc7\x03\n" +
 	"\x06Config\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12>\n" +
@@ -1962,17 +2729,21 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x06mirror\x18\x05 \x01(\v2!.flowtally.plugin.v1.MirrorConfigR\x06mirror\x123\n" +
 	"\x04poll\x18\x06 \x01(\v2\x1f.flowtally.plugin.v1.PollConfigR\x04poll\x120\n" +
 	"\x03xdp\x18\a \x01(\v2\x1e.flowtally.plugin.v1.XDPConfigR\x03xdp\x123\n" +
-	"\x04rdma\x18\b \x01(\v2\x1f.flowtally.plugin.v1.RDMAConfigR\x04rdma\"3\n" +
+	"\x04rdma\x18\b \x01(\v2\x1f.flowtally.plugin.v1.RDMAConfigR\x04rdma\x12?\n" +
+	"\vqueue_pairs\x18\t \x03(\v2\x1e.flowtally.plugin.v1.QueuePairR\n" +
+	"queuePairs\"3\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xc3\x01\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xe2\x01\n" +
 	"\fMirrorConfig\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcounters\x18\x02 \x01(\x03R\bcounters\x12)\n" +
 	"\x10latency_counters\x18\x03 \x01(\x03R\x0flatencyCounters\x12\x18\n" +
 	"\ahistory\x18\x04 \x01(\x03R\ahistory\x12*\n" +
 	"\x11history_period_ns\x18\x05 \x01(\x03R\x0fhistoryPeriodNs\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\rR\x04mode\"O\n" +
+	"\x04mode\x18\x06 \x01(\rR\x04mode\x12\x1d\n" +
+	"\n" +
+	"wait_group\x18\a \x01(\tR\twaitGroup\"O\n" +
 	"\n" +
 	"PollConfig\x12\x1b\n" +
 	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12\x12\n" +
@@ -1989,6 +2760,34 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x13commands_per_second\x18\x03 \x01(\x03R\x11commandsPerSecond\x12\x14\n" +
 	"\x05steal\x18\x04 \x01(\bR\x05steal\x12\x14\n" +
 	"\x05audit\x18\x05 \x01(\bR\x05audit\"\x8b\x03\n" +
+	"\tQueuePair\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x1b\n" +
+	"\tgid_index\x18\x04 \x01(\x03R\bgidIndex\x12\x12\n" +
+	"\x04type\x18\x05 \x01(\tR\x04type\x12B\n" +
+	"\bcounters\x18\x06 \x03(\v2&.flowtally.plugin.v1.CompletionCounterR\bcounters\x12\x16\n" +
+	"\x06source\x18\a \x01(\tR\x06source\x12\x1d\n" +
+	"\n" +
+	"send_depth\x18\b \x01(\x03R\tsendDepth\x12\x1a\n" +
+	"\breceives\x18\t \x01(\x03R\breceives\x12!\n" +
+	"\fmessage_size\x18\n" +
+	" \x01(\x03R\vmessageSize\x129\n" +
+	"\x04peer\x18\v \x01(\v2%.flowtally.plugin.v1.QueuePairAddressR\x04peer\x12\x18\n" +
+	"\aconnect\x18\f \x01(\tR\aconnect\"G\n" +
+	"\x11CompletionCounter\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"operations\x18\x02 \x03(\tR\n" +
+	"operations\"\x96\x01\n" +
+	"\x10QueuePairAddress\x12\x10\n" +
+	"\x03gid\x18\x01 \x01(\tR\x03gid\x12\x10\n" +
+	"\x03lid\x18\x02 \x01(\rR\x03lid\x12\x10\n" +
+	"\x03qpn\x18\x03 \x01(\rR\x03qpn\x12\x10\n" +
+	"\x03psn\x18\x04 \x01(\rR\x03psn\x12\x12\n" +
+	"\x04qkey\x18\x05 \x01(\rR\x04qkey\x12\x12\n" +
+	"\x04addr\x18\x06 \x01(\x04R\x04addr\x12\x12\n" +
+	"\x04rkey\x18\a \x01(\rR\x04rkey\"\x8b\x03\n" +
 	"\x04Flow\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05match\x18\x02 \x01(\tR\x05match\x12\x1a\n" +
@@ -2024,7 +2823,23 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"generation\"=\n" +
 	"\tRejection\x12\x18\n" +
 	"\abackend\x18\x01 \x01(\tR\abackend\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xca\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc9\x03\n" +
+	"\x0eQueuePairState\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12;\n" +
+	"\x05local\x18\x06 \x01(\v2%.flowtally.plugin.v1.QueuePairAddressR\x05local\x129\n" +
+	"\x04peer\x18\a \x01(\v2%.flowtally.plugin.v1.QueuePairAddressR\x04peer\x123\n" +
+	"\x06source\x18\b \x01(\v2\x1b.flowtally.plugin.v1.SourceR\x06source\x12B\n" +
+	"\bcounters\x18\t \x03(\v2&.flowtally.plugin.v1.CountedOperationsR\bcounters\x12:\n" +
+	"\brejected\x18\n" +
+	" \x03(\v2\x1e.flowtally.plugin.v1.RejectionR\brejected\x12 \n" +
+	"\voutstanding\x18\v \x01(\x03R\voutstanding\"\x8a\x01\n" +
+	"\x11CountedOperations\x12@\n" +
+	"\acounter\x18\x01 \x01(\v2&.flowtally.plugin.v1.CompletionCounterR\acounter\x123\n" +
+	"\x06handle\x18\x02 \x01(\v2\x1b.flowtally.plugin.v1.HandleR\x06handle\"\xca\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x129\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x1d.flowtally.plugin.v1.SeverityR\bseverity\x12\x16\n" +
@@ -2055,7 +2870,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
-	"\rSEVERITY_HIGH\x10\x032\xd2\x05\n" +
+	"\rSEVERITY_HIGH\x10\x032\x8d\b\n" +
 	"\tDataplane\x12Z\n" +
 	"\tConfigure\x12%.flowtally.plugin.v1.ConfigureRequest\x1a&.flowtally.plugin.v1.ConfigureResponse\x12K\n" +
 	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12W\n" +
@@ -2065,7 +2880,11 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"Placements\x12&.flowtally.plugin.v1.PlacementsRequest\x1a'.flowtally.plugin.v1.PlacementsResponse\x12]\n" +
 	"\n" +
 	"Conditions\x12&.flowtally.plugin.v1.ConditionsRequest\x1a'.flowtally.plugin.v1.ConditionsResponse\x12S\n" +
-	"\x06Events\x12\".flowtally.plugin.v1.EventsRequest\x1a#.flowtally.plugin.v1.EventsResponse0\x01\x12N\n" +
+	"\x06Events\x12\".flowtally.plugin.v1.EventsRequest\x1a#.flowtally.plugin.v1.EventsResponse0\x01\x12]\n" +
+	"\n" +
+	"QueuePairs\x12&.flowtally.plugin.v1.QueuePairsRequest\x1a'.flowtally.plugin.v1.QueuePairsResponse\x12o\n" +
+	"\x10ConnectQueuePair\x12,.flowtally.plugin.v1.ConnectQueuePairRequest\x1a-.flowtally.plugin.v1.ConnectQueuePairResponse\x12i\n" +
+	"\x0ePostOperations\x12*.flowtally.plugin.v1.PostOperationsRequest\x1a+.flowtally.plugin.v1.PostOperationsResponse\x12N\n" +
 	"\x05Close\x12!.flowtally.plugin.v1.CloseRequest\x1a\".flowtally.plugin.v1.CloseResponseB9Z7github.com/flowtally/flowtally/plugin/proto/v1;pluginv1b\x06proto3"
 
 var (
@@ -2081,93 +2900,122 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
-	(Direction)(0),                // 0: flowtally.plugin.v1.Direction
-	(Action)(0),                   // 1: flowtally.plugin.v1.Action
-	(Severity)(0),                 // 2: flowtally.plugin.v1.Severity
-	(*ConfigureRequest)(nil),      // 3: flowtally.plugin.v1.ConfigureRequest
-	(*ConfigureResponse)(nil),     // 4: flowtally.plugin.v1.ConfigureResponse
-	(*InfoRequest)(nil),           // 5: flowtally.plugin.v1.InfoRequest
-	(*InfoResponse)(nil),          // 6: flowtally.plugin.v1.InfoResponse
-	(*AddFlowsRequest)(nil),       // 7: flowtally.plugin.v1.AddFlowsRequest
-	(*AddFlowsResponse)(nil),      // 8: flowtally.plugin.v1.AddFlowsResponse
-	(*RemoveFlowsRequest)(nil),    // 9: flowtally.plugin.v1.RemoveFlowsRequest
-	(*RemoveFlowsResponse)(nil),   // 10: flowtally.plugin.v1.RemoveFlowsResponse
-	(*PlacementsRequest)(nil),     // 11: flowtally.plugin.v1.PlacementsRequest
-	(*PlacementsResponse)(nil),    // 12: flowtally.plugin.v1.PlacementsResponse
-	(*ConditionsRequest)(nil),     // 13: flowtally.plugin.v1.ConditionsRequest
-	(*ConditionsResponse)(nil),    // 14: flowtally.plugin.v1.ConditionsResponse
-	(*EventsRequest)(nil),         // 15: flowtally.plugin.v1.EventsRequest
-	(*EventsResponse)(nil),        // 16: flowtally.plugin.v1.EventsResponse
-	(*CloseRequest)(nil),          // 17: flowtally.plugin.v1.CloseRequest
-	(*CloseResponse)(nil),         // 18: flowtally.plugin.v1.CloseResponse
-	(*Config)(nil),                // 19: flowtally.plugin.v1.Config
-	(*Interface)(nil),             // 20: flowtally.plugin.v1.Interface
-	(*MirrorConfig)(nil),          // 21: flowtally.plugin.v1.MirrorConfig
-	(*PollConfig)(nil),            // 22: flowtally.plugin.v1.PollConfig
-	(*XDPConfig)(nil),             // 23: flowtally.plugin.v1.XDPConfig
-	(*RDMAConfig)(nil),            // 24: flowtally.plugin.v1.RDMAConfig
-	(*Flow)(nil),                  // 25: flowtally.plugin.v1.Flow
-	(*Info)(nil),                  // 26: flowtally.plugin.v1.Info
-	(*Placement)(nil),             // 27: flowtally.plugin.v1.Placement
-	(*Source)(nil),                // 28: flowtally.plugin.v1.Source
-	(*Handle)(nil),                // 29: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),             // 30: flowtally.plugin.v1.Rejection
-	(*Condition)(nil),             // 31: flowtally.plugin.v1.Condition
-	(*Event)(nil),                 // 32: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),             // 33: flowtally.plugin.v1.Uncounted
-	nil,                           // 34: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
+	(Action)(0),                      // 1: flowtally.plugin.v1.Action
+	(Severity)(0),                    // 2: flowtally.plugin.v1.Severity
+	(*ConfigureRequest)(nil),         // 3: flowtally.plugin.v1.ConfigureRequest
+	(*ConfigureResponse)(nil),        // 4: flowtally.plugin.v1.ConfigureResponse
+	(*InfoRequest)(nil),              // 5: flowtally.plugin.v1.InfoRequest
+	(*InfoResponse)(nil),             // 6: flowtally.plugin.v1.InfoResponse
+	(*AddFlowsRequest)(nil),          // 7: flowtally.plugin.v1.AddFlowsRequest
+	(*AddFlowsResponse)(nil),         // 8: flowtally.plugin.v1.AddFlowsResponse
+	(*RemoveFlowsRequest)(nil),       // 9: flowtally.plugin.v1.RemoveFlowsRequest
+	(*RemoveFlowsResponse)(nil),      // 10: flowtally.plugin.v1.RemoveFlowsResponse
+	(*PlacementsRequest)(nil),        // 11: flowtally.plugin.v1.PlacementsRequest
+	(*PlacementsResponse)(nil),       // 12: flowtally.plugin.v1.PlacementsResponse
+	(*ConditionsRequest)(nil),        // 13: flowtally.plugin.v1.ConditionsRequest
+	(*ConditionsResponse)(nil),       // 14: flowtally.plugin.v1.ConditionsResponse
+	(*EventsRequest)(nil),            // 15: flowtally.plugin.v1.EventsRequest
+	(*EventsResponse)(nil),           // 16: flowtally.plugin.v1.EventsResponse
+	(*QueuePairsRequest)(nil),        // 17: flowtally.plugin.v1.QueuePairsRequest
+	(*QueuePairsResponse)(nil),       // 18: flowtally.plugin.v1.QueuePairsResponse
+	(*ConnectQueuePairRequest)(nil),  // 19: flowtally.plugin.v1.ConnectQueuePairRequest
+	(*ConnectQueuePairResponse)(nil), // 20: flowtally.plugin.v1.ConnectQueuePairResponse
+	(*PostOperationsRequest)(nil),    // 21: flowtally.plugin.v1.PostOperationsRequest
+	(*PostOperationsResponse)(nil),   // 22: flowtally.plugin.v1.PostOperationsResponse
+	(*CloseRequest)(nil),             // 23: flowtally.plugin.v1.CloseRequest
+	(*CloseResponse)(nil),            // 24: flowtally.plugin.v1.CloseResponse
+	(*Config)(nil),                   // 25: flowtally.plugin.v1.Config
+	(*Interface)(nil),                // 26: flowtally.plugin.v1.Interface
+	(*MirrorConfig)(nil),             // 27: flowtally.plugin.v1.MirrorConfig
+	(*PollConfig)(nil),               // 28: flowtally.plugin.v1.PollConfig
+	(*XDPConfig)(nil),                // 29: flowtally.plugin.v1.XDPConfig
+	(*RDMAConfig)(nil),               // 30: flowtally.plugin.v1.RDMAConfig
+	(*QueuePair)(nil),                // 31: flowtally.plugin.v1.QueuePair
+	(*CompletionCounter)(nil),        // 32: flowtally.plugin.v1.CompletionCounter
+	(*QueuePairAddress)(nil),         // 33: flowtally.plugin.v1.QueuePairAddress
+	(*Flow)(nil),                     // 34: flowtally.plugin.v1.Flow
+	(*Info)(nil),                     // 35: flowtally.plugin.v1.Info
+	(*Placement)(nil),                // 36: flowtally.plugin.v1.Placement
+	(*Source)(nil),                   // 37: flowtally.plugin.v1.Source
+	(*Handle)(nil),                   // 38: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 39: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 40: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 41: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 42: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 43: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 44: flowtally.plugin.v1.Uncounted
+	nil,                              // 45: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
-	19, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	26, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	26, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	25, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	27, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	27, // 5: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	31, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	32, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	20, // 8: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	25, // 9: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	21, // 10: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	22, // 11: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	23, // 12: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	24, // 13: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	0,  // 14: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 15: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	34, // 16: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	35, // 17: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	25, // 18: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	28, // 19: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	29, // 20: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	30, // 21: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	2,  // 22: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	35, // 23: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	35, // 24: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	33, // 25: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 26: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 27: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 28: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 29: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	11, // 30: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	13, // 31: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	15, // 32: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	17, // 33: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 34: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 35: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 36: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 37: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	12, // 38: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	14, // 39: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	16, // 40: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	18, // 41: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	34, // [34:42] is the sub-list for method output_type
-	26, // [26:34] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	25, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
+	35, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	35, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	34, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	36, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	36, // 5: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	42, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	43, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	40, // 8: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	33, // 9: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	26, // 10: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	34, // 11: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	27, // 12: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	28, // 13: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	29, // 14: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	30, // 15: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	31, // 16: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	32, // 17: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	33, // 18: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 19: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 20: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	45, // 21: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	46, // 22: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	34, // 23: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	37, // 24: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	38, // 25: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	39, // 26: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	33, // 27: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	33, // 28: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	37, // 29: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	41, // 30: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	39, // 31: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	32, // 32: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	38, // 33: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 34: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	46, // 35: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	46, // 36: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	44, // 37: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 38: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 39: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 40: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 41: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	11, // 42: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	13, // 43: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	15, // 44: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	17, // 45: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	19, // 46: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	21, // 47: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	23, // 48: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 49: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 50: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 51: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 52: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	12, // 53: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	14, // 54: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	16, // 55: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	18, // 56: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	20, // 57: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	22, // 58: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	24, // 59: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	49, // [49:60] is the sub-list for method output_type
+	38, // [38:49] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -2181,7 +3029,7 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   32,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,7 +8,8 @@
 // flowtally.plugin.v2 beside this file, and a plugin may serve both.
 //
 // No counter value crosses this protocol: values are read from the mirror. An event
-// may say what a change of source has cost, which no mirror can.
+// may say what a change of source has cost, and PostOperations how what it posted ended:
+// neither is a counter's, and no mirror can say it.
 //
 // Errors: the status code is a coarse class; its details hold one
 // google.rpc.ErrorInfo per sentinel that the error satisfies, of domain "flowtally"
@@ -35,14 +36,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Dataplane_Configure_FullMethodName   = "/flowtally.plugin.v1.Dataplane/Configure"
-	Dataplane_Info_FullMethodName        = "/flowtally.plugin.v1.Dataplane/Info"
-	Dataplane_AddFlows_FullMethodName    = "/flowtally.plugin.v1.Dataplane/AddFlows"
-	Dataplane_RemoveFlows_FullMethodName = "/flowtally.plugin.v1.Dataplane/RemoveFlows"
-	Dataplane_Placements_FullMethodName  = "/flowtally.plugin.v1.Dataplane/Placements"
-	Dataplane_Conditions_FullMethodName  = "/flowtally.plugin.v1.Dataplane/Conditions"
-	Dataplane_Events_FullMethodName      = "/flowtally.plugin.v1.Dataplane/Events"
-	Dataplane_Close_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Close"
+	Dataplane_Configure_FullMethodName        = "/flowtally.plugin.v1.Dataplane/Configure"
+	Dataplane_Info_FullMethodName             = "/flowtally.plugin.v1.Dataplane/Info"
+	Dataplane_AddFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/AddFlows"
+	Dataplane_RemoveFlows_FullMethodName      = "/flowtally.plugin.v1.Dataplane/RemoveFlows"
+	Dataplane_Placements_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Placements"
+	Dataplane_Conditions_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Conditions"
+	Dataplane_Events_FullMethodName           = "/flowtally.plugin.v1.Dataplane/Events"
+	Dataplane_QueuePairs_FullMethodName       = "/flowtally.plugin.v1.Dataplane/QueuePairs"
+	Dataplane_ConnectQueuePair_FullMethodName = "/flowtally.plugin.v1.Dataplane/ConnectQueuePair"
+	Dataplane_PostOperations_FullMethodName   = "/flowtally.plugin.v1.Dataplane/PostOperations"
+	Dataplane_Close_FullMethodName            = "/flowtally.plugin.v1.Dataplane/Close"
 )
 
 // DataplaneClient is the client API for Dataplane service.
@@ -68,6 +72,14 @@ type DataplaneClient interface {
 	// "flowtally-subscribed", once every later change is sure to be in the stream;
 	// the stream ends without error when the instance closes.
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventsResponse], error)
+	// QueuePairs lists the configured queue pairs, ordered by name.
+	QueuePairs(ctx context.Context, in *QueuePairsRequest, opts ...grpc.CallOption) (*QueuePairsResponse, error)
+	// ConnectQueuePair tells a queue pair its other end. It is not remembered over a
+	// restart of the process: the queue pair has another number then, and its peer must
+	// be told too.
+	ConnectQueuePair(ctx context.Context, in *ConnectQueuePairRequest, opts ...grpc.CallOption) (*ConnectQueuePairResponse, error)
+	// PostOperations posts operations of a queue pair and waits for their completions.
+	PostOperations(ctx context.Context, in *PostOperationsRequest, opts ...grpc.CallOption) (*PostOperationsResponse, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
@@ -160,6 +172,36 @@ func (c *dataplaneClient) Events(ctx context.Context, in *EventsRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Dataplane_EventsClient = grpc.ServerStreamingClient[EventsResponse]
 
+func (c *dataplaneClient) QueuePairs(ctx context.Context, in *QueuePairsRequest, opts ...grpc.CallOption) (*QueuePairsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QueuePairsResponse)
+	err := c.cc.Invoke(ctx, Dataplane_QueuePairs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dataplaneClient) ConnectQueuePair(ctx context.Context, in *ConnectQueuePairRequest, opts ...grpc.CallOption) (*ConnectQueuePairResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConnectQueuePairResponse)
+	err := c.cc.Invoke(ctx, Dataplane_ConnectQueuePair_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dataplaneClient) PostOperations(ctx context.Context, in *PostOperationsRequest, opts ...grpc.CallOption) (*PostOperationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PostOperationsResponse)
+	err := c.cc.Invoke(ctx, Dataplane_PostOperations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *dataplaneClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseResponse)
@@ -193,6 +235,14 @@ type DataplaneServer interface {
 	// "flowtally-subscribed", once every later change is sure to be in the stream;
 	// the stream ends without error when the instance closes.
 	Events(*EventsRequest, grpc.ServerStreamingServer[EventsResponse]) error
+	// QueuePairs lists the configured queue pairs, ordered by name.
+	QueuePairs(context.Context, *QueuePairsRequest) (*QueuePairsResponse, error)
+	// ConnectQueuePair tells a queue pair its other end. It is not remembered over a
+	// restart of the process: the queue pair has another number then, and its peer must
+	// be told too.
+	ConnectQueuePair(context.Context, *ConnectQueuePairRequest) (*ConnectQueuePairResponse, error)
+	// PostOperations posts operations of a queue pair and waits for their completions.
+	PostOperations(context.Context, *PostOperationsRequest) (*PostOperationsResponse, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
@@ -226,6 +276,15 @@ func (UnimplementedDataplaneServer) Conditions(context.Context, *ConditionsReque
 }
 func (UnimplementedDataplaneServer) Events(*EventsRequest, grpc.ServerStreamingServer[EventsResponse]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
+}
+func (UnimplementedDataplaneServer) QueuePairs(context.Context, *QueuePairsRequest) (*QueuePairsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method QueuePairs not implemented")
+}
+func (UnimplementedDataplaneServer) ConnectQueuePair(context.Context, *ConnectQueuePairRequest) (*ConnectQueuePairResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConnectQueuePair not implemented")
+}
+func (UnimplementedDataplaneServer) PostOperations(context.Context, *PostOperationsRequest) (*PostOperationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PostOperations not implemented")
 }
 func (UnimplementedDataplaneServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -370,6 +429,60 @@ func _Dataplane_Events_Handler(srv interface{}, stream grpc.ServerStream) error 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Dataplane_EventsServer = grpc.ServerStreamingServer[EventsResponse]
 
+func _Dataplane_QueuePairs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(QueuePairsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DataplaneServer).QueuePairs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dataplane_QueuePairs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DataplaneServer).QueuePairs(ctx, req.(*QueuePairsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Dataplane_ConnectQueuePair_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConnectQueuePairRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DataplaneServer).ConnectQueuePair(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dataplane_ConnectQueuePair_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DataplaneServer).ConnectQueuePair(ctx, req.(*ConnectQueuePairRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Dataplane_PostOperations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PostOperationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DataplaneServer).PostOperations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dataplane_PostOperations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DataplaneServer).PostOperations(ctx, req.(*PostOperationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Dataplane_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
 	if err := dec(in); err != nil {
@@ -418,6 +531,18 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Conditions",
 			Handler:    _Dataplane_Conditions_Handler,
+		},
+		{
+			MethodName: "QueuePairs",
+			Handler:    _Dataplane_QueuePairs_Handler,
+		},
+		{
+			MethodName: "ConnectQueuePair",
+			Handler:    _Dataplane_ConnectQueuePair_Handler,
+		},
+		{
+			MethodName: "PostOperations",
+			Handler:    _Dataplane_PostOperations_Handler,
 		},
 		{
 			MethodName: "Close",
