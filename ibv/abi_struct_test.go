@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -98,11 +99,22 @@ func parseMembers(t *testing.T, body string) []cMember {
 	return list
 }
 
-// newerThanHeaders are structs that rdma-core 44's headers do not have, or have shorter,
-// with what rdma-core 65's say (research/rdma.md 2.1; providers/mlx5/mlx5dv.h).
+// newerThanHeaders are structs that rdma-core 44's headers do not have, or have shorter, with
+// what the compiler says of rdma-core 65's (commit 691953d8: libibverbs/verbs.h:2129-2154,
+// providers/efa/efadv.h, providers/mlx5/mlx5dv.h). Where the distribution's headers have
+// them, they are asked too.
 var newerThanHeaders = map[string]map[string]int64{
 	"ibv_comp_cntr_caps": {
 		"sizeof": 16, "max_value": 0, "max_counters": 8, "supported_qp_attach_ops": 12,
+	},
+	"ibv_comp_cntr":                {"sizeof": 16, "context": 0, "handle": 8},
+	"ibv_comp_cntr_init_attr":      {"sizeof": 12, "comp_mask": 0, "type": 4, "flags": 8},
+	"ibv_qp_attach_comp_cntr_attr": {"sizeof": 8, "comp_mask": 0, "op_mask": 4},
+	"efadv_memory_location": {
+		"sizeof": 32, "ptr": 0, "dmabuf": 8, "dmabuf.offset": 8, "dmabuf.fd": 16, "dmabuf.reserved": 20, "type": 24, "reserved": 25,
+	},
+	"efadv_comp_cntr_init_attr": {
+		"sizeof": 80, "comp_mask": 0, "flags": 8, "reserved": 12, "comp_cntr_ext_mem": 16, "err_cntr_ext_mem": 48,
 	},
 	"ft_flow_action_attr_60": {
 		"sizeof": 24, "type": 0, "obj": 8, "bulk_obj": 8, "bulk_obj.offset": 16,
@@ -111,13 +123,13 @@ var newerThanHeaders = map[string]map[string]int64{
 
 // grow are structs that the library reads behind a mask or an element size, so later
 // headers may add to their end.
-var grow = map[string]bool{"mlx5dv_flow_matcher_attr": true, "mlx5dv_flow_action_attr": true}
+var grow = map[string]bool{"mlx5dv_flow_matcher_attr": true, "mlx5dv_flow_action_attr": true, "mlx5dv_obj": true}
 
 // TestABIStructs compares every struct of our headers, each member's offset and size
 // and the whole's size.
 func TestABIStructs(t *testing.T) {
-	structs := append(parseStructs(t, "verbs_abi.h"), parseStructs(t, "mlx5_abi.h")...)
-	if len(structs) < 25 {
+	structs := slices.Concat(parseStructs(t, "verbs_abi.h"), parseStructs(t, "mlx5_abi.h"), parseStructs(t, "efa_abi.h"))
+	if len(structs) < 38 {
 		t.Fatalf("only %d structs were found", len(structs))
 	}
 	eachTarget(t, func(t *testing.T, cc abiTarget) {
@@ -154,9 +166,18 @@ func TestABIStructs(t *testing.T) {
 				}
 				expressions = append(expressions, e)
 			}
-			for i, got := range cc.values(t, ourHeaders(t), expressions) {
+			ours := cc.values(t, ourHeaders(t), expressions)
+			whole := fmt.Sprintf("sizeof(struct %s)", name)
+			unknown := strings.HasPrefix(name, "ft_") || cc.missing(t, theirHeaders, []string{whole})[whole]
+			for i, got := range ours {
 				if got != want[names[i]] {
 					t.Errorf("%s is %d, want %d", expressions[i], got, want[names[i]])
+				}
+				if unknown {
+					continue
+				}
+				if theirs := cc.values(t, theirHeaders, expressions[i:i+1]); theirs[0] != got {
+					t.Errorf("%s is %d, the distribution says %d", expressions[i], got, theirs[0])
 				}
 			}
 		}

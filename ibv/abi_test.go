@@ -33,7 +33,7 @@ func eachTarget(t *testing.T, test func(t *testing.T, cc abiTarget)) {
 			cc.cc = "gcc"
 		}
 		t.Run(cc.name, func(t *testing.T) {
-			need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h")
+			need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h", "infiniband/efadv.h")
 			need.Tool(t, cc.cc)
 			test(t, cc)
 		})
@@ -43,10 +43,10 @@ func eachTarget(t *testing.T, test func(t *testing.T, cc abiTarget)) {
 // The headers, as a translation unit includes them. Both name the same structs, so
 // they never meet in one.
 func ourHeaders(t *testing.T) string {
-	return fmt.Sprintf("#include %q\n", abs(t, "mlx5_abi.h"))
+	return fmt.Sprintf("#include %q\n#include %q\n", abs(t, "mlx5_abi.h"), abs(t, "efa_abi.h"))
 }
 
-const theirHeaders = "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n"
+const theirHeaders = "#include <infiniband/verbs.h>\n#include <infiniband/mlx5dv.h>\n#include <infiniband/efadv.h>\n"
 
 func abs(t *testing.T, name string) string {
 	t.Helper()

@@ -2,9 +2,9 @@
 
 package ibv
 
-// This file is the one that speaks C, and that uses unsafe: for C strings that it
-// frees itself, and to hand the first element of a slice to a call that keeps
-// nothing of it. No C memory is dereferenced in Go.
+// This file is the one that uses unsafe: for C strings that it frees itself, to hand
+// the first element of a slice to a call that keeps nothing of it, and to give the ring of
+// a completion queue a length. No other C memory is dereferenced in Go.
 
 /*
 #cgo CFLAGS: -std=gnu11 -Wall -Wextra
@@ -59,6 +59,10 @@ func (v *cVerbs) has(symbol string) bool {
 	defer C.free(unsafe.Pointer(name))
 	return C.ft_has(v.t, name) != 0
 }
+
+// cMemory is n bytes of the library's memory at p, which stays as long as the object that
+// it belongs to. Bytes have no alignment to lack.
+func cMemory(p unsafe.Pointer, n int) []byte { return unsafe.Slice((*byte)(p), n) }
 
 func (v *cVerbs) devices() ([]Device, syscall.Errno) {
 	for n := 16; ; {
@@ -134,12 +138,6 @@ func (v *cVerbs) queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno {
 		PhysState: uint8(c.phys_state), LinkLayer: LinkLayer(c.link_layer), Flags: uint8(c.flags), PortCapFlags2: uint16(c.port_cap_flags2),
 	}
 	return 0
-}
-
-func (v *cVerbs) queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno) {
-	var c C.struct_ibv_comp_cntr_caps
-	errno := C.ft_query_comp_cntr_caps(v.t, C.uintptr_t(ctx), &c)
-	return CompCntrCaps{uint64(c.max_value), uint32(c.max_counters), uint32(c.supported_qp_attach_ops)}, syscall.Errno(errno)
 }
 
 func (v *cVerbs) getEvent(ctx handle) (event, syscall.Errno) {

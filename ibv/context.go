@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +17,9 @@ type Context struct {
 	byHandle sync.Mutex // what events name
 	qps      map[handle]*QP
 	cqs      map[handle]*CQ
+
+	leaving sync.Mutex
+	left    [][]byte // mappings that the device may still write to
 }
 
 // Device is the device's name.
@@ -46,6 +50,24 @@ func forget[T any](c *Context, table map[handle]*T, h handle, o *T) {
 	}
 }
 
+// leave keeps mem mapped until the device is closed.
+func (c *Context) leave(mem []byte) {
+	c.leaving.Lock()
+	defer c.leaving.Unlock()
+	c.left = append(c.left, mem)
+}
+
+// unmapLeft unmaps what was left, after the device was closed.
+func (c *Context) unmapLeft() (err error) {
+	c.leaving.Lock()
+	defer c.leaving.Unlock()
+	for _, mem := range c.left {
+		err = errors.Join(err, syscall.Munmap(mem))
+	}
+	c.left = nil
+	return err
+}
+
 // QueryDevice reads the device's attributes.
 func (c *Context) QueryDevice() (DeviceAttr, error) {
 	var a DeviceAttr
@@ -66,27 +88,13 @@ func (c *Context) QueryPort(port uint8) (PortAttr, error) {
 	return a, c.err("ibv_query_port", c.lib.v.queryPort(c.h, port, &a))
 }
 
-// CompCntrCaps is struct ibv_comp_cntr_caps: what the device's completion counters can do.
-type CompCntrCaps struct {
-	MaxValue             uint64 // a counter goes to 0 past it
-	MaxCounters          uint32
-	SupportedQPAttachOps uint32 // IBV_QP_ATTACH_COMP_CNTR_OP_*
-}
-
-// QueryCompCntrCaps asks for the device's completion counters (rdma-core 65, IBVERBS_1.18).
-func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
-	if err := c.use(); err != nil {
-		return CompCntrCaps{}, err
-	}
-	defer c.done()
-	caps, errno := c.lib.v.queryCompCntrCaps(c.h)
-	return caps, c.err("ibv_query_comp_cntr_caps", errno)
-}
-
 // Close closes the device. It ends a NextEvent that waits.
 func (c *Context) Close() error {
 	err := c.close(func(h handle) error {
-		return c.err("ibv_close_device", c.lib.v.closeDevice(h))
+		if err := c.err("ibv_close_device", c.lib.v.closeDevice(h)); err != nil {
+			return err
+		}
+		return c.unmapLeft()
 	})
 	// Not before: a refused Close changes nothing. Not under the lock: this waits for
 	// a NextEvent that is about to look.

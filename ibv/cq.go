@@ -1,5 +1,7 @@
 package ibv
 
+import "sync"
+
 // CQOptions says how large a completion queue is to be.
 type CQOptions struct {
 	CQE        int // entries at least; 0: 16
@@ -11,6 +13,9 @@ type CQ struct {
 	object
 	ctx *Context
 	cqe int
+
+	direct sync.Mutex
+	mlx5   mlx5 // what answered MLX5Ring; nil before
 }
 
 // WC is struct ibv_wc: a work completion.
@@ -123,6 +128,9 @@ func (q *CQ) Close() error {
 			return err
 		}
 		forget(q.ctx, q.ctx.cqs, h, q)
+		if q.mlx5 != nil {
+			q.mlx5.unload()
+		}
 		return nil
 	})
 }

@@ -5,6 +5,7 @@
 #ifndef FLOWTALLY_DL_LINUX_H
 #define FLOWTALLY_DL_LINUX_H
 
+#include <errno.h>
 #include <stddef.h>
 
 struct ft_symbol {
@@ -23,5 +24,7 @@ int ft_no_object(void);
 /* A call that returns an int mostly returns the errno; some -1 with errno, some -errno.
  * errno is 0 before it. */
 int ft_status(int rc);
+
+#define CALL(call) (errno = 0, ft_status(call))
 
 #endif

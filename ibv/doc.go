@@ -1,5 +1,6 @@
 // Package ibv is a binding of libibverbs: devices, protection domains, completion
-// queues, queue pairs, flows and counters. It knows verbs, not flow.Flow.
+// queues, queue pairs, memory regions, work requests, flows, counters and completion
+// counters. It knows verbs, not flow.Flow.
 //
 // # The library
 //
@@ -15,7 +16,8 @@
 // # Lifetimes
 //
 // Every object has one owner, who calls its Close. Objects hold what they were made
-// of: a [Flow] its [QP] and [Counters], a QP its [PD] and [CQ]s, all of them the [Context], which
+// of: a [Flow] its [QP] and [Counters], a QP its [PD], its [CQ]s and the [CompCntr]s that were
+// attached to it, an [MR] and an [AH] their PD, all of them the [Context], which
 // holds the [Library]. Closing what something still holds answers [ErrBusy] with the names
 // of what holds it, and changes nothing. A second Close answers nil; any other call
 // on a closed object [ErrClosed]. Close waits for calls of the same object that
@@ -24,6 +26,11 @@
 // A verb that destroys and fails leaves the object closed to the caller and abandoned to the
 // library, as on a device that is gone; the error is returned. What an abandoned object still
 // occupies in the kernel goes with the context. Only EBUSY leaves it open.
+//
+// Posted requests hold nothing: who closes an MR or an AH waits for the completions of those that
+// name it first. Memory that a device writes by itself is never the Go heap's: that of
+// [PD.AllocMR] is a mapping of the region's own, that of [PD.RegMR] and of [CompCntrMemory] is a
+// mapping of the caller's, which outlives the object.
 //
 // # Who may call what
 //
@@ -43,6 +50,16 @@
 // without a word, so they are refused here. A plain one takes the packets away from
 // the kernel; [FlowDontTrap] and [FlowEgress] do not. What a [Counters] reads is set up by Attach
 // before the first flow names it, and summed per index over all of them.
+//
+// # Operations that count
+//
+// A [CompCntr] counts what completes on the queue pairs that it is attached to, without a
+// look at their completion queues, which fill all the same. [Context.CreateCompCntr] with
+// CompCntrMemory has an EFA device count in memory of the caller's, where any process that maps
+// it reads the value by a load. The names are those of rdma-core 65; what an earlier
+// draft called them is beside them. On a device without such counters the same number is had
+// from [CQ.Poll], or on mlx5 from the ring itself ([CQ.MLX5Ring]). EFA's own type of queue
+// pair, SRD, is none that this package makes: a UD one counts sends and receives.
 //
 // # DevX
 //

@@ -13,6 +13,7 @@ import (
 type Options struct {
 	Library string       // path of libibverbs; "": libibverbs.so.1 as the loader finds it
 	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
+	EFA     string       // path of libefa; "": libefa.so.1 as the loader finds it
 	Logger  *slog.Logger // nil discards
 }
 

@@ -24,6 +24,8 @@ type mlx5 interface {
 	createMatcher(ctx handle, mask []byte, criteria uint8, priority uint16, flags FlowFlags) (handle, syscall.Errno)
 	destroyMatcher(matcher handle) syscall.Errno
 	createFlow(matcher handle, value []byte, counters handle, offset uint32, defaultMiss, drop bool) (handle, syscall.Errno)
+
+	cqRing(cq handle) (MLX5CQ, syscall.Errno)
 }
 
 // DevX is an mlx5 device opened for commands to its firmware: what verbs do not have is

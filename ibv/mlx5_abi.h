@@ -59,4 +59,31 @@ struct ft_flow_action_attr_60 {
 	};
 };
 
+#define MLX5DV_OBJ_CQ 2
+
+/* A ring of completion queue entries, and the doorbell record that says what the
+ * consumer took. */
+struct mlx5dv_cq {
+	void *buf;
+	uint32_t *dbrec; /* big endian */
+	uint32_t cqe_cnt;
+	uint32_t cqe_size;
+	void *cq_uar;
+	uint32_t cqn;
+	uint64_t comp_mask;
+};
+
+/* What mlx5dv_init_obj is told; it looks at the members that its mask names, and there are
+ * more behind these. */
+struct mlx5dv_obj {
+	struct {
+		struct ibv_qp *in;
+		void *out;
+	} qp;
+	struct {
+		struct ibv_cq *in;
+		struct mlx5dv_cq *out;
+	} cq;
+};
+
 #endif

@@ -89,3 +89,16 @@ func (m *cMLX5) createFlow(matcher handle, value []byte, counters handle, offset
 		C.uint32_t(offset), cBool(defaultMiss), cBool(drop), &h)
 	return handle(h), syscall.Errno(errno)
 }
+
+func (m *cMLX5) cqRing(cq handle) (MLX5CQ, syscall.Errno) {
+	var c C.struct_mlx5dv_cq
+	if errno := C.ft_mlx5_cq(m.t, C.uintptr_t(cq), &c); errno != 0 {
+		return MLX5CQ{}, syscall.Errno(errno)
+	}
+	ring := MLX5CQ{DBRec: (*uint32)(c.dbrec), CQN: uint32(c.cqn), CQESize: int(c.cqe_size), CQECount: int(c.cqe_cnt)}
+	if c.buf == nil || !ring.sound() {
+		return MLX5CQ{}, syscall.EPROTO
+	}
+	ring.Buf = cMemory(c.buf, ring.CQECount*ring.CQESize)
+	return ring, 0
+}

@@ -27,6 +27,7 @@ struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 		{"mlx5dv_create_flow_matcher", "MLX5_1.6", &m->create_matcher, 1},
 		{"mlx5dv_destroy_flow_matcher", "MLX5_1.6", &m->destroy_matcher, 1},
 		{"mlx5dv_create_flow", "MLX5_1.6", &m->create_flow, 1},
+		{"mlx5dv_init_obj", "MLX5_1.2", &m->init_obj, 0},
 		{"__mlx5dv_create_flow", "MLX5_1.25.1", &m->create_flow_60, 0},
 	};
 	m->lib = ft_dlopen((const char *)path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
@@ -141,4 +142,11 @@ int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_
 	free(p);
 	*flow = (uintptr_t)made;
 	return err;
+}
+
+int ft_mlx5_cq(const struct ft_mlx5 *m, uintptr_t cq, struct mlx5dv_cq *ring) {
+	struct mlx5dv_obj obj = {.cq = {.in = (struct ibv_cq *)cq, .out = ring}};
+	memset(ring, 0, sizeof *ring);
+	if (!m->init_obj) return ENOSYS;
+	return CALL(m->init_obj(&obj, MLX5DV_OBJ_CQ));
 }

@@ -22,6 +22,7 @@ struct ft_mlx5 {
 	int (*destroy_matcher)(struct mlx5dv_flow_matcher *);
 	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
 					struct mlx5dv_flow_action_attr *);
+	int (*init_obj)(struct mlx5dv_obj *, uint64_t); /* required for nothing but ft_mlx5_cq */
 	/* NULL before rdma-core 60 */
 	struct ibv_flow *(*create_flow_60)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
 					   struct ft_flow_action_attr_60 *, size_t);
@@ -49,5 +50,8 @@ int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher);
 /* counters 0: none. */
 int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
 			uint32_t offset, int default_miss, int drop, uintptr_t *flow);
+
+/* The ring of a completion queue; it is the queue's as long as that lives. */
+int ft_mlx5_cq(const struct ft_mlx5 *m, uintptr_t cq, struct mlx5dv_cq *ring);
 
 #endif

@@ -18,9 +18,9 @@ type handle uintptr
 //
 // Locks are taken from the child up: an object's mu, then a parent's.
 type object struct {
-	kind    string // "queue pair"
-	device  string // "mlx5_0"; empty for the library
-	parents []*object
+	kind    string    // "queue pair"
+	device  string    // "mlx5_0"; empty for the library
+	parents []*object // guarded by held, as holders are
 
 	mu        sync.RWMutex
 	h         handle // valid while open
@@ -80,6 +80,17 @@ func (o *object) use() error {
 }
 
 func (o *object) done() { o.mu.RUnlock() }
+
+// adopt has o hold one more parent until it is closed. The caller uses both.
+func (o *object) adopt(parent *object) {
+	o.held.Lock()
+	defer o.held.Unlock()
+	if slices.Contains(o.parents, parent) {
+		return
+	}
+	o.parents = append(o.parents, parent)
+	parent.hold(o)
+}
 
 func (o *object) hold(child *object) {
 	o.held.Lock()

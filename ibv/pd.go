@@ -1,9 +1,14 @@
 package ibv
 
-// PD is a protection domain: what queue pairs are made in.
+import "sync"
+
+// PD is a protection domain: what queue pairs are made in, and the memory and the addresses
+// that they may use.
 type PD struct {
 	object
 	ctx *Context
+
+	regions sync.Map // lkey to *MR, of those that are registered
 }
 
 // AllocPD makes a protection domain.

@@ -35,6 +35,7 @@ type QPOptions struct {
 type QP struct {
 	object
 	ctx    *Context
+	pd     *PD
 	typ    QPType
 	number uint32
 }
@@ -42,7 +43,7 @@ type QP struct {
 // CreateQP makes a queue pair. It holds the domain and both completion queues, which
 // must be there: libibverbs takes none for the types that this package makes.
 func (p *PD) CreateQP(o QPOptions) (*QP, error) {
-	q := &QP{ctx: p.ctx, typ: o.Type}
+	q := &QP{ctx: p.ctx, pd: p, typ: o.Type}
 	if o.SendCQ == nil || o.RecvCQ == nil {
 		return nil, p.ctx.err("ibv_create_qp", syscall.EINVAL)
 	}
@@ -101,7 +102,8 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 	return a, q.ctx.err("ibv_query_qp", errno)
 }
 
-// Close destroys the queue pair. Flows that steer to it hold it.
+// Close destroys the queue pair, which detaches its completion counters. Flows that
+// steer to it hold it.
 func (q *QP) Close() error {
 	return q.close(func(h handle) error {
 		if err := q.ctx.err("ibv_destroy_qp", q.ctx.lib.v.destroyQP(h)); err != nil {

@@ -51,7 +51,7 @@ const (
 // AccessFlags is enum ibv_access_flags.
 type AccessFlags uint32
 
-// What a peer may do to the memory of a queue pair.
+// What may be done to memory, or through a queue pair. Local reads always may.
 const (
 	AccessLocalWrite AccessFlags = 1 << iota
 	AccessRemoteWrite
@@ -71,7 +71,7 @@ const (
 
 // GlobalRoute is struct ibv_global_route.
 type GlobalRoute struct {
-	DGID                              [16]byte
+	DGID                              GID
 	FlowLabel                         uint32
 	SGIDIndex, HopLimit, TrafficClass uint8
 }

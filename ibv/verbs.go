@@ -15,12 +15,18 @@ type verbs interface {
 	closeDevice(ctx handle) syscall.Errno
 	queryDevice(ctx handle, a *DeviceAttr) syscall.Errno
 	queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno
+	queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno
 	queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno)
 	getEvent(ctx handle) (event, syscall.Errno) // EAGAIN: none now
 	ackEvent(e event)                           // the destruction of what e names waits for it
 
 	allocPD(ctx handle) (handle, syscall.Errno)
 	deallocPD(pd handle) syscall.Errno
+
+	regMR(pd handle, mem []byte, access AccessFlags) (region, syscall.Errno) // mem is kept until deregMR
+	deregMR(mr handle) syscall.Errno
+	createAH(pd handle, a *AHAttr) (handle, syscall.Errno)
+	destroyAH(ah handle) syscall.Errno
 
 	createCQ(ctx handle, o CQOptions) (cq handle, cqe int, errno syscall.Errno)
 	pollCQ(cq handle, dst []WC) (int, syscall.Errno)
@@ -30,6 +36,17 @@ type verbs interface {
 	modifyQP(qp handle, a *QPAttr, mask QPAttrMask) syscall.Errno
 	queryQP(qp handle, mask QPAttrMask) (QPAttr, syscall.Errno)
 	destroyQP(qp handle) syscall.Errno
+
+	postSend(qp, ah handle, wrs []SendWR) (posted int, errno syscall.Errno) // at most postBatch; ah 0: none
+	postRecv(qp handle, wrs []RecvWR) (posted int, errno syscall.Errno)     // at most postBatch
+
+	hasCompCntrs() bool
+	createCompCntr(ctx handle, compMask uint32, typ CompCntrType, flags uint32) (handle, syscall.Errno)
+	destroyCompCntr(cntr handle) syscall.Errno
+	setCompCntr(cntr handle, word compCntrWord, value uint64) syscall.Errno
+	incCompCntr(cntr handle, word compCntrWord, amount uint64) syscall.Errno
+	readCompCntr(cntr handle, word compCntrWord) (uint64, syscall.Errno)
+	attachCompCntr(qp, cntr handle, compMask uint32, ops CompCntrOps) syscall.Errno
 
 	createFlow(qp handle, blob []byte) (handle, syscall.Errno)
 	destroyFlow(flow handle) syscall.Errno
@@ -46,3 +63,18 @@ type event struct {
 	typ     EventType
 	element uint64
 }
+
+// region is what the library says about a memory region.
+type region struct {
+	mr         handle
+	addr       uint64
+	lkey, rkey uint32
+}
+
+// compCntrWord is one of the two values of a completion counter.
+type compCntrWord uint8
+
+const (
+	wordComp compCntrWord = iota
+	wordErr
+)

@@ -97,7 +97,7 @@ struct ibv_port_attr {
 
 struct ibv_context;
 struct ibv_srq;
-struct ibv_ah;
+struct ibv_mw;
 struct ibv_comp_channel;
 
 struct ibv_async_event {
@@ -178,6 +178,12 @@ struct ibv_ah_attr {
 	uint8_t port_num;
 };
 
+struct ibv_ah {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	uint32_t handle;
+};
+
 struct ibv_qp_cap {
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;
@@ -241,6 +247,73 @@ struct ibv_qp {
 	uint32_t events_completed;
 };
 
+struct ibv_sge {
+	uint64_t addr;
+	uint32_t length;
+	uint32_t lkey;
+};
+
+struct ibv_mw_bind_info {
+	struct ibv_mr *mr;
+	uint64_t addr;
+	uint64_t length;
+	unsigned int mw_access_flags;
+};
+
+struct ibv_send_wr {
+	uint64_t wr_id;
+	struct ibv_send_wr *next;
+	struct ibv_sge *sg_list;
+	int num_sge;
+	uint32_t opcode;
+	unsigned int send_flags;
+	union {
+		uint32_t imm_data; /* big endian */
+		uint32_t invalidate_rkey;
+	};
+	union {
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma;
+		struct {
+			uint64_t remote_addr;
+			uint64_t compare_add;
+			uint64_t swap;
+			uint32_t rkey;
+		} atomic;
+		struct {
+			struct ibv_ah *ah;
+			uint32_t remote_qpn;
+			uint32_t remote_qkey;
+		} ud;
+	} wr;
+	union {
+		struct {
+			uint32_t remote_srqn;
+		} xrc;
+	} qp_type;
+	union {
+		struct {
+			struct ibv_mw *mw;
+			uint32_t rkey;
+			struct ibv_mw_bind_info bind_info;
+		} bind_mw;
+		struct {
+			void *hdr;
+			uint16_t hdr_sz;
+			uint16_t mss;
+		} tso;
+	};
+};
+
+struct ibv_recv_wr {
+	uint64_t wr_id;
+	struct ibv_recv_wr *next;
+	struct ibv_sge *sg_list;
+	int num_sge;
+};
+
 struct ibv_flow_attr {
 	uint32_t comp_mask;
 	uint32_t type;
@@ -271,11 +344,28 @@ struct ibv_counter_attach_attr {
 	uint32_t comp_mask;
 };
 
-/* New in IBVERBS_1.18, so a distribution's headers may not know it. */
+/* Completion counters are new in IBVERBS_1.18 (rdma-core 65), so a distribution's
+ * headers may not know them: the test has their layouts from that release's. */
 struct ibv_comp_cntr_caps {
 	uint64_t max_value;
 	uint32_t max_counters;
 	uint32_t supported_qp_attach_ops;
+};
+
+struct ibv_comp_cntr {
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+struct ibv_comp_cntr_init_attr {
+	uint32_t comp_mask;
+	uint32_t type;
+	uint32_t flags;
+};
+
+struct ibv_qp_attach_comp_cntr_attr {
+	uint32_t comp_mask;
+	uint32_t op_mask;
 };
 
 /* The old half of a context. What this package does not call is a bare pointer. */
@@ -291,7 +381,8 @@ struct ibv_context_ops {
 	void *_compat_create_srq, *_compat_modify_srq, *_compat_query_srq, *_compat_destroy_srq;
 	void *post_srq_recv;
 	void *_compat_create_qp, *_compat_query_qp, *_compat_modify_qp, *_compat_destroy_qp;
-	void *post_send, *post_recv;
+	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **bad_wr);
+	int (*post_recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **bad_wr);
 	void *_compat_create_ah, *_compat_destroy_ah, *_compat_attach_mcast, *_compat_detach_mcast, *_compat_async_event;
 };
 

@@ -36,7 +36,21 @@ struct ft_verbs *ft_load(const char *path, char *why, size_t whylen) {
 		{"ibv_modify_qp", "IBVERBS_1.1", &v->modify_qp, 0},
 		{"ibv_query_qp", "IBVERBS_1.1", &v->query_qp, 0},
 		{"ibv_destroy_qp", "IBVERBS_1.1", &v->destroy_qp, 0},
+		{"ibv_query_gid", "IBVERBS_1.1", &v->query_gid, 0},
+		{"ibv_reg_mr", "IBVERBS_1.1", &v->reg_mr, 0},
+		{"ibv_dereg_mr", "IBVERBS_1.1", &v->dereg_mr, 0},
+		{"ibv_create_ah", "IBVERBS_1.1", &v->create_ah, 0},
+		{"ibv_destroy_ah", "IBVERBS_1.1", &v->destroy_ah, 0},
 		{"_ibv_query_comp_cntr_caps", "IBVERBS_1.18", &v->query_comp_cntr_caps, 0},
+		{"ibv_create_comp_cntr", "IBVERBS_1.18", &v->create_comp_cntr, 0},
+		{"ibv_destroy_comp_cntr", "IBVERBS_1.18", &v->destroy_comp_cntr, 0},
+		{"ibv_set_comp_cntr", "IBVERBS_1.18", &v->set_comp_cntr, 0},
+		{"ibv_set_err_comp_cntr", "IBVERBS_1.18", &v->set_err_comp_cntr, 0},
+		{"ibv_inc_comp_cntr", "IBVERBS_1.18", &v->inc_comp_cntr, 0},
+		{"ibv_inc_err_comp_cntr", "IBVERBS_1.18", &v->inc_err_comp_cntr, 0},
+		{"ibv_read_comp_cntr", "IBVERBS_1.18", &v->read_comp_cntr, 0},
+		{"ibv_read_err_comp_cntr", "IBVERBS_1.18", &v->read_err_comp_cntr, 0},
+		{"ibv_qp_attach_comp_cntr", "IBVERBS_1.18", &v->qp_attach_comp_cntr, 0},
 	};
 	v->lib = ft_dlopen(path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
 	if (v->lib) return v;
@@ -66,8 +80,6 @@ int ft_has(const struct ft_verbs *v, const char *symbol) { return dlsym(v->lib, 
 		*(out) = (uintptr_t)made_;      \
 		return 0;                       \
 	} while (0)
-
-#define CALL(call) (errno = 0, ft_status(call))
 
 int ft_devices(const struct ft_verbs *v, struct ft_device *list, int n, int *found) {
 	errno = 0;
@@ -131,6 +143,15 @@ int ft_query_comp_cntr_caps(const struct ft_verbs *v, uintptr_t ctx, struct ibv_
 	memset(caps, 0, sizeof *caps);
 	if (!v->query_comp_cntr_caps) return ENOSYS;
 	return CALL(v->query_comp_cntr_caps((struct ibv_context *)ctx, caps, sizeof *caps));
+}
+
+int ft_query_gid(const struct ft_verbs *v, uintptr_t ctx, uint8_t port, int index, uint8_t gid[16]) {
+	union ibv_gid g;
+	memset(&g, 0, sizeof g);
+	if (!v->query_gid) return ENOSYS;
+	int err = CALL(v->query_gid((struct ibv_context *)ctx, port, index, &g));
+	memcpy(gid, g.raw, sizeof g.raw);
+	return err;
 }
 
 int ft_get_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element) {

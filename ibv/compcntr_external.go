@@ -1,0 +1,57 @@
+package ibv
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// CompCntrMemory is memory that a device counts in, in the host's byte order: eight bytes each,
+// at a multiple of 8, in a mapping of the caller's, never the Go heap. It stays mapped until
+// the counter is closed; after a Close that fails, until the [Context] is. The
+// device alone writes there, whenever it pleases. A word that is nil is the library's own.
+type CompCntrMemory struct {
+	Comp, Err []byte
+}
+
+// efa is libefa as this package calls it, in the manner of verbs: what it makes is destroyed by
+// verbs.destroyCompCntr.
+type efa interface {
+	unload()
+	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
+}
+
+// wordSize is that of a counter's value in memory.
+const wordSize = 8
+
+// initExternal makes a counter whose words are the caller's, by efadv_create_comp_cntr.
+func (k *CompCntr) initExternal(o CompCntrOptions) error {
+	const verb = "efadv_create_comp_cntr"
+	c := k.ctx
+	for _, word := range [][]byte{o.External.Comp, o.External.Err} {
+		if word != nil && len(word) != wordSize {
+			return fmt.Errorf("%w: a counter's word has %d bytes, not %d", c.err(verb, syscall.EINVAL), wordSize, len(word))
+		}
+	}
+	lib, err := loadEFA(c.lib.opts.EFA)
+	if err != nil {
+		return err
+	}
+	err = k.init("completion counter", c.device, func() (handle, error) {
+		if !c.lib.v.hasCompCntrs() {
+			return 0, &probe.UnsupportedError{
+				Feature: "completion counters in memory of the caller's", Object: c.device,
+				Reason: "libibverbs has no completion counters", Fix: "use libibverbs and libefa of one release, rdma-core 65 or later",
+			}
+		}
+		h, errno := lib.createCompCntr(c.h, o.Type, *o.External)
+		return h, c.err(verb, errno)
+	}, &c.object, &c.lib.object) // what it leaves behind may need its library
+	if err != nil {
+		lib.unload()
+		return err
+	}
+	k.efa = lib
+	return nil
+}

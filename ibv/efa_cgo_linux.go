@@ -1,0 +1,54 @@
+//go:build cgo
+
+package ibv
+
+// The C side of EFA's direct verbs. Nothing here needs unsafe: see mlx5_cgo_linux.go.
+
+// #include "efa_linux.h"
+import "C"
+
+import (
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+const efaSoname = "libefa.so.1"
+
+// cEFA is a libefa that was opened.
+type cEFA struct{ t *C.struct_ft_efa }
+
+// loadEFA opens the library. Where libibverbs uses it as the device's provider, it is the
+// same one: the loader goes by the file.
+func loadEFA(path string) (efa, error) {
+	if path == "" {
+		path = efaSoname
+	} else if err := checkTrust(path); err != nil {
+		return nil, err
+	}
+	var why [512]C.char
+	t := C.ft_efa_load(bytePtr(append([]byte(path), 0)), &why[0], C.size_t(len(why)))
+	if t == nil {
+		return nil, &probe.UnsupportedError{
+			Feature: "completion counters in memory of the caller's", Object: "libefa", Reason: C.GoString(&why[0]),
+			Fix: "install libefa of rdma-core 65 or later, or of the driver's vendor",
+		}
+	}
+	return &cEFA{t}, nil
+}
+
+func (e *cEFA) unload() { C.ft_efa_unload(e.t) }
+
+func (e *cEFA) createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno) {
+	var h C.uintptr_t
+	errno := C.ft_efa_create_comp_cntr(e.t, C.uintptr_t(ctx), C.uint32_t(typ), wordPtr(mem.Comp), wordPtr(mem.Err), &h)
+	return handle(h), syscall.Errno(errno)
+}
+
+// wordPtr is the first byte of a word, or NULL for none.
+func wordPtr(word []byte) *C.uint8_t {
+	if len(word) == 0 {
+		return nil
+	}
+	return bytePtr(word)
+}

@@ -1,0 +1,59 @@
+package ibv
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// MLX5CQ is struct mlx5dv_cq: the memory of a completion queue, which the device writes. It
+// is the library's, and is gone with the queue: nothing of it may be touched after Close.
+type MLX5CQ struct {
+	Buf     []byte  // CQECount entries of CQESize bytes; package ibv/flexio walks them
+	DBRec   *uint32 // the doorbell record, big endian: see SetConsumerIndex
+	CQN     uint32
+	CQESize int // 64 or 128
+	// CQECount is a power of two.
+	CQECount int
+}
+
+// SetConsumerIndex tells the device how many entries were taken, mod 2^32, so that
+// it may write over them. The loads of their contents come before it.
+func (r MLX5CQ) SetConsumerIndex(taken uint32) {
+	var be [4]byte
+	binary.BigEndian.PutUint32(be[:], taken&0xffffff)
+	atomic.StoreUint32(r.DBRec, binary.NativeEndian.Uint32(be[:]))
+}
+
+// MLX5Ring is the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Who
+// asks for it takes the completions from it: the library then leaves the consumer index
+// alone, so Poll is not to be called any more. The answer is a [probe.UnsupportedError] where
+// libmlx5 is absent or the device is not of mlx5.
+func (q *CQ) MLX5Ring() (MLX5CQ, error) {
+	if err := q.use(); err != nil {
+		return MLX5CQ{}, err
+	}
+	defer q.done()
+	q.direct.Lock()
+	defer q.direct.Unlock()
+	if q.mlx5 == nil {
+		m, err := loadMLX5(q.ctx.lib.opts.MLX5)
+		if err != nil {
+			return MLX5CQ{}, err
+		}
+		if !m.supported(q.ctx.h) {
+			m.unload()
+			return MLX5CQ{}, &probe.UnsupportedError{Feature: "the ring of a completion queue", Object: q.device, Reason: "the device is not one of mlx5"}
+		}
+		q.mlx5 = m // as long as the queue lives: its ring is the library's
+	}
+	ring, errno := q.mlx5.cqRing(q.h)
+	return ring, q.ctx.err("mlx5dv_init_obj", errno)
+}
+
+// sound reports whether the library's numbers are those of a ring.
+func (r MLX5CQ) sound() bool {
+	n := r.CQECount
+	return r.DBRec != nil && (r.CQESize == 64 || r.CQESize == 128) && n > 0 && n&(n-1) == 0
+}

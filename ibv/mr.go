@@ -1,0 +1,108 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// MR is a memory region: memory that the device reads and writes by itself, while the
+// program runs on. So it is never the Go heap's, which may move on or be reused: it is a
+// mapping of its own, made by AllocMR, or one that the caller keeps mapped longer than
+// the region lives.
+type MR struct {
+	object
+	pd  *PD
+	reg region
+	mem []byte
+	own bool // mem is this object's to unmap
+}
+
+// AllocMR maps length bytes of zeroed memory and registers them. Close gives them back.
+func (p *PD) AllocMR(length int, access AccessFlags) (*MR, error) {
+	if length < 1 {
+		return nil, fmt.Errorf("%s: allocating a memory region of %d bytes: %w", p.device, length, syscall.EINVAL)
+	}
+	// Shared, so that a fork gives neither side a copy in place of the pages that are registered.
+	mem, err := syscall.Mmap(-1, 0, length, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping %d bytes for a memory region: %w", p.device, length, err)
+	}
+	m, err := p.register(mem, access, true)
+	if err != nil {
+		return nil, errors.Join(err, syscall.Munmap(mem))
+	}
+	return m, nil
+}
+
+// RegMR registers mem, which is part of a mapping, not of the Go heap, and stays mapped
+// until the region is closed; after a Close that fails, until the [Context] is.
+func (p *PD) RegMR(mem []byte, access AccessFlags) (*MR, error) {
+	return p.register(mem, access, false)
+}
+
+func (p *PD) register(mem []byte, access AccessFlags, own bool) (*MR, error) {
+	m := &MR{pd: p, mem: mem, own: own}
+	err := m.init("memory region", p.device, func() (handle, error) {
+		if len(mem) == 0 {
+			return 0, p.ctx.err("ibv_reg_mr", syscall.EINVAL)
+		}
+		reg, errno := p.ctx.lib.v.regMR(p.h, mem, access)
+		m.reg = reg
+		return reg.mr, explainRegMR(p.ctx.err("ibv_reg_mr", errno), errno, len(mem), access)
+	}, &p.object)
+	if err != nil {
+		return nil, err
+	}
+	p.regions.Store(m.reg.lkey, m)
+	return m, nil
+}
+
+// explainRegMR adds to the errno what ibv_reg_mr(3) and the kernel mean by it.
+func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags) error {
+	switch {
+	case errno == syscall.EINVAL && access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
+		return fmt.Errorf("%w: memory that a peer writes must have local write access too", err)
+	case errno == syscall.ENOMEM:
+		return fmt.Errorf("%w: %d bytes are to be locked: raise RLIMIT_MEMLOCK or give the process CAP_IPC_LOCK", err, length)
+	}
+	return err
+}
+
+// Bytes is the memory; nil once it is closed. What AllocMR mapped is gone from then on, so
+// keep no slice of it longer. The device may write at any moment.
+func (m *MR) Bytes() []byte {
+	if m.use() != nil {
+		return nil
+	}
+	defer m.done()
+	return m.mem
+}
+
+// Addr is where the memory begins, for the Addr of an [SGE] and for the peer's RemoteAddr.
+func (m *MR) Addr() uint64 { return m.reg.addr }
+
+// LKey is what local work requests name the region by.
+func (m *MR) LKey() uint32 { return m.reg.lkey }
+
+// RKey is what a peer names the region by.
+func (m *MR) RKey() uint32 { return m.reg.rkey }
+
+// Close deregisters the memory, and unmaps what AllocMR mapped: no posted request may name
+// it any more. A device that refuses may still write there, so then it stays mapped
+// until the device is closed.
+func (m *MR) Close() error {
+	return m.close(func(h handle) error {
+		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.lib.v.deregMR(h)); err != nil {
+			if m.own && !errors.Is(err, syscall.EBUSY) {
+				m.pd.ctx.leave(m.mem)
+			}
+			return err
+		}
+		m.pd.regions.CompareAndDelete(m.reg.lkey, m)
+		if m.own {
+			return syscall.Munmap(m.mem)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,141 @@
+package ibv
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// SGE is struct ibv_sge: a part of a memory region. One of length 0 is none.
+type SGE struct {
+	Addr   uint64
+	Length uint32
+	LKey   uint32
+}
+
+// WROpcode is enum ibv_wr_opcode.
+type WROpcode uint32
+
+// The operations that this package posts.
+const (
+	WRRDMAWrite WROpcode = iota
+	WRRDMAWriteWithImm
+	WRSend
+	WRSendWithImm
+	WRRDMARead
+)
+
+func (o WROpcode) String() string {
+	return name("opcode", o, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ")
+}
+
+// SendFlags is enum ibv_send_flags.
+type SendFlags uint32
+
+// The flags of a send request.
+const (
+	SendFence     SendFlags = 1 << iota // after the RDMA reads before it; RC
+	SendSignaled                        // make a completion, unless QPOptions.SignalAll makes all
+	SendSolicited                       // wake the peer that waits for solicited completions
+	SendInline                          // copy the bytes now: the memory is free again at once
+)
+
+// SendWR is struct ibv_send_wr with one segment.
+type SendWR struct {
+	WRID   uint64 // comes back in the completion
+	Opcode WROpcode
+	Flags  SendFlags
+	SGE    SGE
+	Imm    uint32 // host order
+
+	RemoteAddr uint64 // of RDMA operations: the peer's memory
+	RKey       uint32
+
+	AH                    *AH // of datagrams: where to
+	RemoteQPN, RemoteQKey uint32
+}
+
+// RecvWR is struct ibv_recv_wr with one segment. On a UD queue pair the first 40 bytes
+// are the GRH's, and the message comes behind them.
+type RecvWR struct {
+	WRID uint64
+	SGE  SGE
+}
+
+// postBatch is how many requests one call of the library takes.
+const postBatch = 16
+
+// PostSend posts the requests in their order and stops at the first that is refused, which
+// the error names; posted is how many were not. ENOMEM: the send queue is full. The
+// memory of a request, and its address handle, are the device's until it has completed. It
+// allocates nothing but the error.
+//
+// What ibv_post_send(3) does not allow a queue pair of that type, or what a provider would
+// follow to nowhere, is refused here with EINVAL.
+func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
+	if err := q.use(); err != nil {
+		return 0, err
+	}
+	defer q.done()
+	for posted < len(wrs) {
+		n, err := q.postRun(wrs[posted:])
+		if posted += n; err != nil {
+			return posted, fmt.Errorf("%w: send request %d (wr_id %#x) and those behind it", err, posted, wrs[posted].WRID)
+		}
+	}
+	return posted, nil
+}
+
+// postRun posts the requests at the head of wrs that one call can take.
+func (q *QP) postRun(wrs []SendWR) (int, error) {
+	const verb = "ibv_post_send"
+	var ah handle
+	if a := wrs[0].AH; a != nil {
+		if err := a.use(); err != nil {
+			return 0, err
+		}
+		defer a.done()
+		ah = a.h
+	}
+	var mr *MR // of the run's inline data
+	if wrs[0].inline() {
+		var err error
+		if mr, err = q.pd.usedRegion(wrs[0].SGE.LKey); err != nil {
+			return 0, fmt.Errorf("%w: %w", q.ctx.err(verb, syscall.EINVAL), err)
+		}
+		defer mr.done()
+	}
+	if err := q.checkSend(&wrs[0], mr); err != nil {
+		return 0, fmt.Errorf("%w: %w", q.ctx.err(verb, syscall.EINVAL), err)
+	}
+	run := 1
+	for run < min(len(wrs), postBatch) && wrs[run].follows(&wrs[0]) && q.checkSend(&wrs[run], mr) == nil {
+		run++
+	}
+	n, errno := q.ctx.lib.v.postSend(q.h, ah, wrs[:run])
+	return n, q.ctx.err(verb, errno)
+}
+
+// inline reports whether the library copies the data of w.
+func (w *SendWR) inline() bool { return w.Flags&SendInline != 0 && w.SGE.Length > 0 }
+
+// follows reports whether w needs the same objects as first.
+func (w *SendWR) follows(first *SendWR) bool {
+	return w.AH == first.AH && w.inline() == first.inline() && (!w.inline() || w.SGE.LKey == first.SGE.LKey)
+}
+
+// PostRecv posts receive requests, as PostSend does.
+func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
+	if err := q.use(); err != nil {
+		return 0, err
+	}
+	defer q.done()
+	for posted < len(wrs) {
+		run := wrs[posted:][:min(len(wrs)-posted, postBatch)]
+		n, errno := q.ctx.lib.v.postRecv(q.h, run)
+		if posted += n; errno != 0 {
+			err := q.ctx.err("ibv_post_recv", errno)
+			return posted, fmt.Errorf("%w: receive request %d (wr_id %#x) and those behind it", err, posted, wrs[posted].WRID)
+		}
+	}
+	return posted, nil
+}

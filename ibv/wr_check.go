@@ -1,0 +1,55 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+)
+
+// sendOpcodes is the table of ibv_post_send(3), as bits by opcode.
+var sendOpcodes = map[QPType]uint32{
+	QPTRawPacket: 1 << WRSend,
+	QPTUD:        1<<WRSend | 1<<WRSendWithImm,
+	QPTRC:        1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
+}
+
+// Reasons of checkSend. A provider that was handed such a request would follow a pointer that
+// is none.
+var (
+	errNoAH      = errors.New("a datagram without an address handle")
+	errAH        = errors.New("an address handle on a queue pair that is no UD")
+	errAHDomain  = errors.New("the address handle is of another protection domain")
+	errInline    = errors.New("inline data outside of its memory region")
+	errInlineGet = errors.New("inline data of an operation that sends none")
+)
+
+// checkSend says what is wrong with w, whose inline data are in mr.
+func (q *QP) checkSend(w *SendWR, mr *MR) error {
+	switch {
+	case w.Opcode > WRRDMARead || sendOpcodes[q.typ]>>w.Opcode&1 == 0:
+		return fmt.Errorf("a queue pair of type %v does not post %v", q.typ, w.Opcode)
+	case w.AH == nil && q.typ == QPTUD:
+		return errNoAH
+	case w.AH != nil && q.typ != QPTUD:
+		return errAH
+	case w.AH != nil && w.AH.pd != q.pd:
+		return errAHDomain
+	case w.Flags&SendInline != 0 && w.Opcode == WRRDMARead:
+		return errInlineGet
+	case w.inline() && !mr.contains(w.SGE):
+		return errInline
+	}
+	return nil
+}
+
+// usedRegion is the region of that key, in use.
+func (p *PD) usedRegion(lkey uint32) (*MR, error) {
+	if m, ok := p.regions.Load(lkey); ok && m.(*MR).use() == nil {
+		return m.(*MR), nil
+	}
+	return nil, fmt.Errorf("%w: there is no region with lkey %#x", errInline, lkey)
+}
+
+// contains reports whether s is within m.
+func (m *MR) contains(s SGE) bool {
+	return s.Addr >= m.reg.addr && s.Addr-m.reg.addr <= uint64(len(m.mem)) && uint64(s.Length) <= uint64(len(m.mem))-(s.Addr-m.reg.addr)
+}
