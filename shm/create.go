@@ -79,10 +79,11 @@ func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: o.Path, lock: lock, m: m, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook}
+	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, m: m, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook}
 	now := Now()
 	w.step("adopt-begin")
 	w.adopt(now)
+	w.adoptDevice()
 	w.step("adopt-repaired")
 
 	h := v.hdr

@@ -1,15 +1,12 @@
 package shm
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +38,7 @@ func Create(o Options) (*Writer, error) {
 }
 
 func createLocked(o Options, want geometry, lock *os.File) (*Writer, error) {
-	sweep(o)
+	sweep(o.Path, o.Logger)
 	m, v, err := openExisting(o)
 	defer runtime.KeepAlive(m)
 	switch {
@@ -111,35 +108,16 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 		}
 	}
 	_, length := g.sections()
-	tmp := filepath.Join(filepath.Dir(o.Path), tempPrefix(o.Path)+strings.ToLower(rand.Text()))
-	step("create-begin")
-	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, o.Mode)
-	if err != nil {
-		return nil, fmt.Errorf("%s: creating mirror: %w", o.Path, err)
-	}
-	defer f.Close()
-	defer func() {
-		if err != nil {
-			os.Remove(tmp)
-		}
-	}()
-	step("create-opened")
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(length)); err != nil {
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			return nil, fmt.Errorf("%s: reserving %d bytes for the mirror: %w: free space on %s, enlarge it (mount -o remount,size=…), or ask for fewer counters or less history: %w",
-				o.Path, length, err, filepath.Dir(o.Path), ErrFull)
-		}
-		return nil, fmt.Errorf("%s: reserving %d bytes for the mirror: %w", o.Path, length, err)
-	}
-	if err := f.Chmod(o.Mode); err != nil { // the umask has had its say
-		return nil, fmt.Errorf("%s: setting mode: %w", o.Path, err)
-	}
-	step("create-allocated")
-	m, err := mapFile(f, int64(length), true)
+	d, err := newDraft(o.Path, length, o.Mode, step)
 	if err != nil {
 		return nil, err
 	}
-	v, err := format(m.b, g, time.Now().UnixNano())
+	defer func() {
+		if err != nil {
+			d.drop()
+		}
+	}()
+	v, err := format(d.m.b, g, time.Now().UnixNano())
 	if err != nil {
 		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
 	}
@@ -148,7 +126,7 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 		v.carry(old)
 	}
 	step("create-carried")
-	if w, err = newWriter(o, m, v, lock); err != nil {
+	if w, err = newWriter(o, d.m, v, lock); err != nil {
 		return nil, err
 	}
 	v.ready()
@@ -157,33 +135,12 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 		// Before the rename: a reader that looks too early finds this file again
 		// and waits for the successor; were it told afterwards, a kill in between
 		// would leave it with a file that nobody writes.
-		atomic.StoreUint64(&old.hdr.successor, w.Generation())
-		atomic.StoreInt64(&old.hdr.supersededAt, Now())
-		atomic.StoreUint32(&old.hdr.state, uint32(Superseded))
+		old.supersede(v)
 		step("create-superseded")
 	}
-	if err := os.Rename(tmp, o.Path); err != nil {
-		return nil, fmt.Errorf("%s: naming mirror: %w", o.Path, err)
+	if err := d.name(); err != nil {
+		return nil, err
 	}
 	step("create-renamed")
 	return w, nil
-}
-
-func tempPrefix(path string) string { return "." + filepath.Base(path) + ".tmp-" }
-
-// sweep removes what killed writers left half-made. The lock is held: nobody
-// else is making one.
-func sweep(o Options) {
-	dir := filepath.Dir(o.Path)
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, d := range list {
-		if strings.HasPrefix(d.Name(), tempPrefix(o.Path)) {
-			if err := os.Remove(filepath.Join(dir, d.Name())); err == nil {
-				o.Logger.Info("removed a half-made mirror", "path", filepath.Join(dir, d.Name()))
-			}
-		}
-	}
 }

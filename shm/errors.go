@@ -32,6 +32,15 @@ var (
 	ErrTruncated = errors.New("mirror is truncated")
 	// ErrClosed: the reader or writer was closed.
 	ErrClosed = errors.New("mirror closed")
+	// ErrNoDevice: no device writes this counter's words, or not there any more. Its
+	// ordinary value stays; when the catalogue has changed ask again.
+	ErrNoDevice = errors.New("no device writes this counter")
+	// ErrSuperseded: a larger file has taken the mirror's name. Open it again.
+	ErrSuperseded = errors.New("mirror was replaced by a larger one")
+	// ErrNotAlive: nobody publishes any more, so there is nothing to wait for.
+	ErrNotAlive = errors.New("mirror has no living writer")
+	// ErrCompletion: the completion counter that is waited for counted errors.
+	ErrCompletion = errors.New("operations completed in error")
 	// ErrNotSupported: this platform cannot do it.
 	ErrNotSupported = fmt.Errorf("mirror writer needs Linux (tmpfs and fallocate): %w", errors.ErrUnsupported)
 )

@@ -1,5 +1,7 @@
 package shm
 
+import "sync/atomic"
+
 // carry copies everything that old holds into v, which is fresh and at least as
 // large in every capacity. Indices of latency counters move up with the number
 // of block counters, in the catalogue and in the history.
@@ -9,6 +11,7 @@ func (v *view) carry(old *view) {
 	h.cycleBegun, h.cycleDone, h.cycleDoneAt = o.cycleBegun, o.cycleDone, o.cycleDoneAt
 	h.catalogueChanges, h.refused = o.catalogueChanges, o.refused
 	h.blocksHigh, h.recordsHigh = o.blocksHigh, o.recordsHigh
+	h.deviceGeneration, h.deviceLength = o.deviceGeneration, o.deviceLength
 
 	from, to := old.counters(), v.counters()
 	copy(v.entries, old.entries[:from])
@@ -34,4 +37,11 @@ func (v *view) carry(old *view) {
 		}
 		v.history[n&(size-1)] = rec
 	}
+}
+
+// supersede tells the readers of v that the file of next takes its name.
+func (v *view) supersede(next *view) {
+	atomic.StoreUint64(&v.hdr.successor, atomic.LoadUint64(&next.hdr.generation))
+	atomic.StoreInt64(&v.hdr.supersededAt, Now())
+	atomic.StoreUint32(&v.hdr.state, uint32(Superseded))
 }

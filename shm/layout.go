@@ -59,7 +59,7 @@ const (
 	secBlocks    = 1
 	secRecords   = 2
 	secHistory   = 3
-	secDevice    = 4 // reserved for device-written segments; all zero in version 1
+	secDevice    = 4 // all zero: what a device writes has a file of its own
 	secSpare     = 5 // all zero
 	sections     = 6
 )
@@ -92,12 +92,14 @@ const (
 	hdrHistoryTail   = 1032
 	hdrHistoryBase   = 1040
 
-	hdrWait = 1152 // 64 bytes reserved for the futex word of waits
+	hdrWaitWord       = 1152 // u32, of the futex: another with every cycle that is completed
+	hdrWaitGeneration = 1160 // of the writer that looks at NAME.wait
 
 	hdrSuccessor    = 1280 // generation of the file that took this one's name
 	hdrSupersededAt = 1288
 
-	hdrDevice = 1408 // 64 bytes reserved for device-written segments
+	hdrDeviceGeneration = 1408 // of the device segment that the entries name; 0: of none
+	hdrDeviceLength     = 1416 // of that file
 )
 
 // A catalogue entry.
@@ -130,6 +132,7 @@ const (
 	slotBaseBytes       = 24
 	slotDiscontinuities = 32
 	slotWidth           = 40 // u32, bits of the source's own counters
+	slotDevice          = 44 // u32, slot of the device segment + 1; 0: no device writes for it
 	slotBasis           = 48
 	slotSource          = 64
 
@@ -192,6 +195,37 @@ const (
 	hisBytes      = 32
 	hisCycle      = 40
 	hisKind       = 48 // u32, 0: a sample
+)
+
+// The device segment, NAME.device: words that a device writes, in a file of
+// their own because it must not move while a device may write to it, whatever
+// becomes of the mirror. A header of one page, then slots.
+const (
+	deviceMagic   = "FLOWTDEV" // the first 8 bytes of the file
+	deviceVersion = 1
+
+	devMagic       = 0
+	devVersion     = 8  // u32, stored last, with release: 0 means not ready
+	devByteOrder   = 12 // u32
+	devLength      = 16 // u32, 4096
+	devSlotLength  = 20 // u32, 128
+	devFileLength  = 24
+	devCreatedWall = 32 // ns, CLOCK_REALTIME
+	devGeneration  = 40 // random, non-zero
+	devSlots       = 48 // u32
+	devChecksum    = 56 // FNV-1a 64 of bytes 0 to 55
+
+	devEndedAt = 512 // when the next writer ended it; 0: in use
+
+	// A slot: the first line is the device's, the second the writer's. Of two
+	// words the first is of completions, the second of errors.
+	dslWords    = 0  // two u64, each modulo max_value + 1
+	dslSeq      = 64 // odd: serves a counter; even: free, or being filled
+	dslMaxValue = 72
+	dslShift    = 80 // two u64: word = (total + shift) mod (max_value + 1)
+	dslSeen     = 96 // two u64: a total that was reached; the present one is at most max_value above it
+
+	deviceSlotSize = 128
 )
 
 // States of a catalogue entry.

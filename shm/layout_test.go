@@ -31,8 +31,10 @@ var overlays = map[string]map[string]struct {
 		"counters_used": {"countersUsed", hdrCountersUsed}, "records_used": {"recordsUsed", hdrRecordsUsed},
 		"blocks_high": {"blocksHigh", hdrBlocksHigh}, "records_high": {"recordsHigh", hdrRecordsHigh}, "refused": {"refused", hdrRefused},
 		"history_intent": {"historyIntent", hdrHistoryIntent}, "history_tail": {"historyTail", hdrHistoryTail},
-		"history_base": {"historyBase", hdrHistoryBase}, "wait": {"wait", hdrWait}, "successor": {"successor", hdrSuccessor},
-		"superseded_at": {"supersededAt", hdrSupersededAt}, "device": {"device", hdrDevice},
+		"history_base": {"historyBase", hdrHistoryBase}, "wait_word": {"waitWord", hdrWaitWord}, "wait_generation": {"waitGeneration", hdrWaitGeneration},
+		"successor":     {"successor", hdrSuccessor},
+		"superseded_at": {"supersededAt", hdrSupersededAt}, "device_generation": {"deviceGeneration", hdrDeviceGeneration},
+		"device_length": {"deviceLength", hdrDeviceLength},
 	},
 	"sec": {"offset": {"offset", secOffset}, "length": {"length", secLength}, "stride": {"stride", secStride}, "count": {"count", secCount}},
 	"ent": {
@@ -43,7 +45,7 @@ var overlays = map[string]map[string]struct {
 	"slot": {
 		"flags": {"flags", slotFlags}, "cookie": {"cookie", slotCookie}, "base_packets": {"basePackets", slotBasePackets},
 		"base_bytes": {"baseBytes", slotBaseBytes}, "discontinuities": {"discontinuities", slotDiscontinuities},
-		"width": {"width", slotWidth}, "byte_basis": {"basis", slotBasis}, "source": {"source", slotSource},
+		"width": {"width", slotWidth}, "device": {"device", slotDevice}, "byte_basis": {"basis", slotBasis}, "source": {"source", slotSource},
 	},
 	"blk": {"seq": {"seq", blkSeq}, "copies": {"copies", blkCopy}, "intent": {"intent", blkIntent}},
 	"cpy": {
@@ -55,6 +57,16 @@ var overlays = map[string]map[string]struct {
 	"his": {
 		"position": {"position", hisPosition}, "index": {"index", hisIndex}, "generation": {"generation", hisGeneration},
 		"time": {"time", hisTime}, "packets": {"packets", hisPackets}, "bytes": {"bytes", hisBytes}, "cycle": {"cycle", hisCycle}, "kind": {"kind", hisKind},
+	},
+	"dev": {
+		"magic": {"magic", devMagic}, "version": {"version", devVersion}, "byte_order": {"byteOrder", devByteOrder},
+		"header_length": {"length", devLength}, "slot_length": {"slotLength", devSlotLength}, "file_length": {"fileLength", devFileLength},
+		"created_wall": {"createdWall", devCreatedWall}, "generation": {"generation", devGeneration}, "slots": {"slots", devSlots},
+		"checksum": {"checksum", devChecksum}, "ended_at": {"endedAt", devEndedAt},
+	},
+	"dsl": {
+		"words": {"words", dslWords}, "seq": {"seq", dslSeq}, "max_value": {"maxValue", dslMaxValue},
+		"shift": {"shift", dslShift}, "seen": {"seen", dslSeen},
 	},
 }
 
@@ -71,6 +83,8 @@ var structs = map[string]struct {
 	"val":  {reflect.TypeFor[Value](), valueSize},
 	"rec":  {reflect.TypeFor[recordMem](), recordSize},
 	"his":  {reflect.TypeFor[historyMem](), historySize},
+	"dev":  {reflect.TypeFor[deviceHeaderMem](), headerSize},
+	"dsl":  {reflect.TypeFor[deviceSlotMem](), deviceSlotSize},
 }
 
 // The structs that are laid over the file stand where layout.go says.

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"syscall"
 	"unsafe"
 )
 
@@ -59,17 +60,20 @@ type headerMem struct {
 	historyIntent uint64
 	historyTail   uint64
 	historyBase   uint64
-	_             [hdrWait - hdrHistoryBase - 8]byte
+	_             [hdrWaitWord - hdrHistoryBase - 8]byte
 
-	wait [lineSize]byte
-	_    [hdrSuccessor - hdrWait - lineSize]byte
+	waitWord       uint32
+	_              uint32
+	waitGeneration uint64
+	_              [hdrSuccessor - hdrWaitGeneration - 8]byte
 
 	successor    uint64
 	supersededAt int64
-	_            [hdrDevice - hdrSupersededAt - 8]byte
+	_            [hdrDeviceGeneration - hdrSupersededAt - 8]byte
 
-	device [lineSize]byte
-	_      [headerSize - hdrDevice - lineSize]byte
+	deviceGeneration uint64
+	deviceLength     uint64
+	_                [headerSize - hdrDeviceLength - 8]byte
 }
 
 type sectionMem struct {
@@ -104,7 +108,7 @@ type slotMem struct {
 	baseBytes       uint64
 	discontinuities uint64
 	width           uint32
-	_               uint32
+	device          uint32
 	basis           [basisSize]byte
 	source          [sourceSize]byte
 }
@@ -194,4 +198,12 @@ func words[T any](p *T) []uint64 {
 // bytesOf returns the bytes of a header, for its checksum. It lives as long as h.
 func bytesOf(h *headerMem) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(h)), headerSize)
+}
+
+// syscallFutex makes system call trap, futex(2), on word. The caller keeps word's
+// mapping alive, and Go moves neither it nor, during the call, the time.
+func syscallFutex(trap uintptr, word *uint32, op, value uintptr, until int64) syscall.Errno {
+	at := syscall.NsecToTimespec(until)
+	_, _, errno := syscall.Syscall6(trap, uintptr(unsafe.Pointer(word)), op, value, uintptr(unsafe.Pointer(&at)), 0, 0xffffffff)
+	return errno
 }

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -13,7 +14,8 @@ import (
 // wait for the end of a cycle. See the package comment for the publishing ones.
 type Writer struct {
 	path     string
-	lock     *os.File // holds the flock; nil over a heap region
+	mode     fs.FileMode // of the files beside it
+	lock     *os.File    // holds the flock; nil over a heap region
 	m        *mapping
 	v        *view
 	coolDown time.Duration
@@ -21,16 +23,24 @@ type Writer struct {
 	hook     func(step string) // tests only: called at the named steps; nil otherwise
 
 	// mu is held from BeginCycle to EndCycle and by every control method. It
-	// guards everything below.
-	mu          sync.Mutex
-	closed      bool
-	inCycle     bool // also read without mu by the goroutine between BeginCycle and EndCycle
+	// guards everything below, and m and v.
+	mu      sync.Mutex
+	closed  bool
+	inCycle bool // also read without mu by the goroutine between BeginCycle and EndCycle
+	tables
+	scratch    entryMem
+	device     *DeviceSegment // nil: none was asked for
+	lastDevice map[Handle][2]uint64
+}
+
+// tables are what a writer knows of the mirror beside what stands in it. They
+// are made from the catalogue, by adopt.
+type tables struct {
 	cycle       uint64
 	names       map[string]uint32
 	live        []uint64 // by block: the rows that belong to counters
 	liveRecords []bool
 	free        [2]freeList // block counters, records
-	scratch     entryMem
 }
 
 // step calls the test's hook, if there is one.
@@ -43,8 +53,12 @@ func (w *Writer) step(name string) {
 // Path is the file's name.
 func (w *Writer) Path() string { return w.path }
 
-// Generation is this writer's random number in the header.
-func (w *Writer) Generation() uint64 { return atomic.LoadUint64(&w.v.hdr.generation) }
+// Generation is the random number in the header: this writer's, in this file.
+func (w *Writer) Generation() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return atomic.LoadUint64(&w.v.hdr.generation)
+}
 
 // Entries lists the live counters in the order of their indices: what a writer
 // that took over goes on with.
@@ -140,6 +154,9 @@ func (w *Writer) Remove(h Handle) error {
 	atomic.StoreInt64(&ent.freedAt, now)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
+	if s := w.slotOf(ent); s != nil {
+		s.withdraw() // after RETIRED: its readers look there for the reason
+	}
 	w.setLive(h.Index, false)
 	w.publishAbsent(h.Index, true)
 	w.step("remove-absent")
@@ -202,15 +219,20 @@ func (w *Writer) update(h Handle, change func(*slotMem) error) error {
 	if s == ent.slots[ent.seq&1] {
 		return nil
 	}
+	w.putSlot(ent, &s)
+	return nil
+}
+
+// putSlot makes s the current slot of ent.
+func (w *Writer) putSlot(ent *entryMem, s *slotMem) {
 	next := ent.seq + 1
 	w.step("update-begin")
 	storeFence()
-	copyWords(words(&ent.slots[next&1]), words(&s))
+	copyWords(words(&ent.slots[next&1]), words(s))
 	w.step("update-filled")
 	publish64(&ent.seq, next)
 	w.step("update-done")
 	w.changed()
-	return nil
 }
 
 // SetState tells readers the writer's state. Close sets Halt by itself; Run

@@ -1,0 +1,252 @@
+package shm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// DeviceSegment is the file NAME.device beside a mirror: words that a device
+// writes by DMA and readers read where they stand, with no poller in between.
+// It is made once in a writer's life, and stays where it is as long as that
+// lives, whatever becomes of the mirror's own file; the next writer makes
+// another. Made by Writer.DeviceSegment; its methods may be called from any
+// goroutine.
+type DeviceSegment struct {
+	w *Writer
+	m *mapping
+	v *deviceView
+
+	// Guarded by w.mu.
+	slots []*DeviceSlot // by number; nil: free
+	next  int           // where to look for a free one first: a slot rests as long as it can
+}
+
+// DeviceSlot is the place of one counter's two words. Whoever gave them to a
+// device keeps the DeviceSlot for as long as the device may write there: the
+// memory stays mapped with it.
+type DeviceSlot struct {
+	seg    *DeviceSegment
+	number uint32
+
+	// mu is held while the writer's line is changed; readers do not know of it.
+	// It is taken after the writer's own.
+	mu     sync.Mutex
+	handle Handle // whom it serves, while set
+	set    bool
+	freed  bool
+}
+
+func (s *DeviceSlot) mem() *deviceSlotMem { return &s.seg.v.slots[s.number] }
+
+// newDeviceSegment lays a segment over b, which is zero.
+func (w *Writer) newDeviceSegment(m *mapping, slots uint32, createdWall int64) (*DeviceSegment, error) {
+	generation, err := newGeneration()
+	if err != nil {
+		return nil, err
+	}
+	v := formatDevice(m.b, slots, generation, createdWall)
+	return &DeviceSegment{w: w, m: m, v: v, slots: make([]*DeviceSlot, slots)}, nil
+}
+
+// Slots is how many slots there are, and how many are taken.
+func (d *DeviceSegment) Slots() (all, taken int) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	for _, s := range d.slots {
+		if s != nil {
+			taken++
+		}
+	}
+	return len(d.slots), taken
+}
+
+// Slot takes a free slot. Its words are 0. ErrFull.
+func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	if d.w.closed {
+		return nil, ErrClosed
+	}
+	for range d.slots {
+		n := d.next
+		d.next = (d.next + 1) % len(d.slots)
+		if d.slots[n] == nil {
+			s := &DeviceSlot{seg: d, number: uint32(n)}
+			for i := range s.mem().words {
+				atomic.StoreUint64(&s.mem().words[i], 0)
+			}
+			d.slots[n] = s
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: taking a slot for a device: all %d are in use: make the segment larger when the writer starts: %w",
+		d.w.devicePath(), len(d.slots), ErrFull)
+}
+
+// Words answers the memory of the two words, 8 bytes each, aligned to 8, in a
+// mapping outside the Go heap: what a completion counter is given to count in.
+// It is mapped as long as the DeviceSlot is referred to.
+func (s *DeviceSlot) Words() (comp, err []byte) {
+	at := headerSize + int(s.number)*deviceSlotSize + dslWords
+	b := s.seg.v.b
+	return b[at : at+8 : at+8], b[at+8 : at+16 : at+16]
+}
+
+// Rebase answers the totals, completions and errors, and notes them where the
+// words have moved far: they tell only how much was counted since, up to
+// their largest value. So it must be called before they come round: once in a
+// poll cycle is often. It allocates nothing and may be called from anywhere,
+// inside a cycle too. ErrNoDevice: the slot serves no counter. ErrFormat: a
+// word is above the largest value that the device was said to have.
+func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.set {
+		return 0, 0, ErrNoDevice
+	}
+	if comp, err = s.rebase(completions); err != nil {
+		return 0, 0, err
+	}
+	errs, err = s.rebase(failures)
+	return comp, errs, err
+}
+
+func (s *DeviceSlot) rebase(which int) (uint64, error) {
+	m := s.mem()
+	total, err := m.total(which)
+	if err != nil {
+		return 0, err
+	}
+	// Only when it is worth it: readers keep that line.
+	if total-m.seen[which] > m.maxValue/4 {
+		publish64(&m.seen[which], total)
+	}
+	return total, nil
+}
+
+// fill makes the slot serve a counter whose totals are comp and errs now. No
+// entry names it yet.
+func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.mem()
+	var words [2]uint64
+	for i := range words {
+		if words[i] = atomic.LoadUint64(&m.words[i]); words[i] > limit {
+			return fmt.Errorf("the device's word is %d, above its largest value %d: %w", words[i], limit, ErrInvalid)
+		}
+	}
+	atomic.StoreUint64(&m.maxValue, limit)
+	for i, total := range [...]uint64{comp, errs} {
+		atomic.StoreUint64(&m.shift[i], shiftOf(words[i], total, limit))
+		atomic.StoreUint64(&m.seen[i], total)
+	}
+	s.seg.w.step("device-filled")
+	publish64(&m.seq, m.seq+1)
+	s.handle, s.set = h, true
+	return nil
+}
+
+// withdraw tells the readers of the slot that it serves their counter no more.
+// No entry names it any more.
+func (s *DeviceSlot) withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set {
+		s.set = false
+		// The store fence is for the next fill: its stores stay behind this one.
+		announce64(&s.mem().seq, s.mem().seq+1)
+	}
+}
+
+// SetDevice says that a device counts for the counter in the words of s: they
+// show, as they stand now, the totals comp and errs, and come round after
+// limit (struct ibv_comp_cntr_caps max_value). It takes the place of a slot that was set before.
+// The counter's ordinary value is the caller's to publish, as ever.
+func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ent, err := w.entry(h)
+	if err != nil {
+		return err
+	}
+	name := getString(ent.name[:])
+	switch {
+	case s == nil || s.freed || s.seg != w.device:
+		return fmt.Errorf("%s: setting the device's words of %q: the slot is not of this writer's segment, or was given back: %w", w.path, name, ErrInvalid)
+	case limit == 0:
+		return fmt.Errorf("%s: setting the device's words of %q: a largest value of 0 counts nothing: %w", w.path, name, ErrInvalid)
+	case s.set && s.handle != h:
+		return fmt.Errorf("%s: setting the device's words of %q: slot %d serves counter %d: %w", w.path, name, s.number, s.handle.Index, ErrExists)
+	case s.set:
+		w.clearDevice(ent)
+	}
+	if err := s.fill(h, comp, errs, limit); err != nil {
+		return fmt.Errorf("%s: setting the device's words of %q: %w", w.path, name, err)
+	}
+	w.step("device-ready")
+	before := w.slotOf(ent)
+	w.name(ent, s.number+1)
+	w.step("device-named")
+	if before != nil {
+		before.withdraw()
+	}
+	w.step("device-set")
+	return nil
+}
+
+// ClearDevice ends it: the counter has only its ordinary value then. Readers of
+// the words get ErrNoDevice. The slot stays taken.
+func (w *Writer) ClearDevice(h Handle) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ent, err := w.entry(h)
+	if err != nil {
+		return err
+	}
+	w.clearDevice(ent)
+	return nil
+}
+
+func (w *Writer) clearDevice(ent *entryMem) {
+	if s := w.slotOf(ent); s != nil {
+		w.name(ent, 0)
+		w.step("device-unnamed")
+		s.withdraw()
+		w.step("device-withdrawn")
+	}
+}
+
+// name makes the entry name a slot by its number + 1, or none.
+func (w *Writer) name(ent *entryMem, device uint32) {
+	s := ent.slots[ent.seq&1]
+	s.device = device
+	w.putSlot(ent, &s)
+}
+
+// slotOf answers the slot that the entry names; nil: none.
+func (w *Writer) slotOf(ent *entryMem) *DeviceSlot {
+	n := ent.slots[ent.seq&1].device
+	if n == 0 || w.device == nil {
+		return nil
+	}
+	return w.device.slots[n-1]
+}
+
+// Free gives the slot back. The device's counter must have been destroyed: the
+// words may serve another one next. Idempotent.
+func (s *DeviceSlot) Free() {
+	w := s.seg.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.freed {
+		return
+	}
+	if s.set && w.v.live(s.handle) && !w.closed {
+		w.clearDevice(&w.v.entries[s.handle.Index])
+	}
+	s.withdraw()
+	s.freed = true
+	s.seg.slots[s.number] = nil
+}

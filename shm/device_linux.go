@@ -1,0 +1,45 @@
+package shm
+
+import (
+	"fmt"
+	"time"
+)
+
+// DeviceSegment answers the mirror's device segment, and makes it, with that
+// many slots, when it is asked for first. It cannot be made larger: a device
+// may be writing to it. ErrFull: it has fewer.
+func (w *Writer) DeviceSegment(slots int) (*DeviceSegment, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	path := w.devicePath()
+	switch {
+	case w.closed:
+		return nil, ErrClosed
+	case slots < 1 || slots > maxDeviceSlots:
+		return nil, fmt.Errorf("%s: making a device segment of %d slots: must be 1 to %d: %w", path, slots, maxDeviceSlots, ErrInvalid)
+	case w.device != nil && len(w.device.slots) < slots:
+		return nil, fmt.Errorf("%s: making a device segment of %d slots: there is one of %d, which stays as long as this writer: ask for more at first: %w",
+			path, slots, len(w.device.slots), ErrFull)
+	case w.device != nil:
+		return w.device, nil
+	}
+	d, err := newDraft(path, deviceLength(uint32(slots)), w.mode, w.step)
+	if err != nil {
+		return nil, err
+	}
+	seg, err := w.newDeviceSegment(d.m, uint32(slots), time.Now().UnixNano())
+	if err != nil {
+		d.drop()
+		return nil, err
+	}
+	seg.v.ready()
+	w.step("device-created")
+	if err := d.name(); err != nil {
+		d.drop()
+		return nil, err
+	}
+	w.step("device-renamed")
+	w.useDevice(seg)
+	w.step("device-known")
+	return seg, nil
+}

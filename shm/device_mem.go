@@ -1,0 +1,165 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// deviceHeaderMem and deviceSlotMem lie over the bytes of a device segment, as
+// the structs of unsafe.go do over those of a mirror.
+
+type deviceHeaderMem struct {
+	magic       [8]byte
+	version     uint32
+	byteOrder   uint32
+	length      uint32
+	slotLength  uint32
+	fileLength  uint64
+	createdWall int64
+	generation  uint64
+	slots       uint32
+	_           uint32
+	checksum    uint64
+	_           [devEndedAt - devChecksum - 8]byte
+
+	endedAt int64
+	_       [headerSize - devEndedAt - 8]byte
+}
+
+type deviceSlotMem struct {
+	words [2]uint64
+	_     [dslSeq - 16]byte
+
+	seq      uint64
+	maxValue uint64
+	shift    [2]uint64
+	seen     [2]uint64
+	_        [deviceSlotSize - dslSeen - 16]byte
+}
+
+// Which of the two words of a slot.
+const (
+	completions = 0
+	failures    = 1
+)
+
+// deviceView is a device segment whose header was found to fit its length.
+type deviceView struct {
+	b     []byte
+	hdr   *deviceHeaderMem
+	slots []deviceSlotMem
+}
+
+// maxDeviceSlots keeps a segment below 128 MiB and a slot's number in 32 bits.
+const maxDeviceSlots = 1 << 20
+
+// deviceLength is the length of a segment's file: whole pages, because that is
+// what a device is given to write to.
+func deviceLength(slots uint32) uint64 {
+	n := headerSize + uint64(slots)*deviceSlotSize
+	return (n + sectionAlign - 1) / sectionAlign * sectionAlign
+}
+
+// formatDevice writes the header of a segment into b, which is zero and as long
+// as slots need, and leaves version 0: not ready.
+func formatDevice(b []byte, slots uint32, generation uint64, createdWall int64) *deviceView {
+	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
+	copy(h.magic[:], deviceMagic)
+	h.byteOrder, h.length, h.slotLength = byteOrder, headerSize, deviceSlotSize
+	h.fileLength, h.createdWall, h.generation, h.slots = uint64(len(b)), createdWall, generation, slots
+	h.version = deviceVersion
+	h.checksum = fnv64(b[:devChecksum])
+	h.version = 0
+	return &deviceView{b: b, hdr: h, slots: overlay[deviceSlotMem](b, headerSize, slots)}
+}
+
+func (v *deviceView) ready() { atomic.StoreUint32(&v.hdr.version, deviceVersion) }
+
+// attachDevice checks the header of the segment in b against its length. It is
+// the only place where a number of that file is believed.
+func attachDevice(b []byte) (*deviceView, error) {
+	if len(b) < headerSize {
+		return nil, fmt.Errorf("%d bytes are shorter than a header: %w", len(b), ErrTruncated)
+	}
+	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
+	version := atomic.LoadUint32(&h.version)
+	switch {
+	case string(h.magic[:]) != deviceMagic:
+		return nil, fmt.Errorf("starts with %q, not %q: %w", h.magic[:], deviceMagic, ErrFormat)
+	case version == 0:
+		return nil, ErrNotReady
+	case h.byteOrder != byteOrder:
+		return nil, fmt.Errorf("byte order mark %#x: %w", h.byteOrder, ErrFormat)
+	case version != deviceVersion:
+		return nil, fmt.Errorf("format version %d, this program knows %d: %w", version, deviceVersion, ErrFormat)
+	case h.length != headerSize || h.slotLength != deviceSlotSize:
+		return nil, fmt.Errorf("header of %d bytes and slots of %d: %w", h.length, h.slotLength, ErrFormat)
+	}
+	if sum := fnv64(b[:devChecksum]); sum != h.checksum {
+		return nil, fmt.Errorf("header checksum %#x, computed %#x: %w", h.checksum, sum, ErrFormat)
+	}
+	slots := h.slots // once: the word may change under a hostile writer
+	switch {
+	case slots == 0 || slots > maxDeviceSlots || h.fileLength != deviceLength(slots):
+		return nil, fmt.Errorf("%d slots in %d bytes: %w", slots, h.fileLength, ErrFormat)
+	case deviceLength(slots) > uint64(len(b)):
+		return nil, fmt.Errorf("%d of %d bytes are there: %w", len(b), h.fileLength, ErrTruncated)
+	case h.generation == 0:
+		return nil, fmt.Errorf("generation is 0: %w", ErrFormat)
+	}
+	return &deviceView{b: b, hdr: h, slots: overlay[deviceSlotMem](b, headerSize, slots)}, nil
+}
+
+// ended tells whether a later writer has taken over from the segment's.
+func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0 }
+
+// total answers how far the word has counted: the total that was seen last,
+// and what the word has moved since. Seen is loaded before the word and again
+// after it: equal, the word is of the time in which at most max_value were
+// counted above it, so that its distance tells how many.
+func (s *deviceSlotMem) total(which int) (uint64, error) {
+	for range maxTries {
+		seen := atomic.LoadUint64(&s.seen[which])
+		word := atomic.LoadUint64(&s.words[which])
+		if atomic.LoadUint64(&s.seen[which]) != seen {
+			continue
+		}
+		limit, shift := atomic.LoadUint64(&s.maxValue), atomic.LoadUint64(&s.shift[which])
+		if word > limit || shift > limit {
+			return 0, ErrFormat
+		}
+		return seen + wrapDistance(wordOf(seen, shift, limit), word, limit), nil
+	}
+	return 0, ErrBusy
+}
+
+// The words count modulo limit + 1, which is 2^64 where limit is the largest
+// number: then the sum is 0, and uint64 does by itself what is wanted.
+
+// wordOf is (total + shift) mod (limit + 1), for shift <= limit.
+func wordOf(total, shift, limit uint64) uint64 {
+	if limit == 1<<64-1 {
+		return total + shift
+	}
+	n := limit + 1
+	if total %= n; total >= n-shift {
+		return total - (n - shift)
+	}
+	return total + shift
+}
+
+// shiftOf is the shift under which word stands for total.
+func shiftOf(word, total, limit uint64) uint64 {
+	if limit == 1<<64-1 {
+		return word - total
+	}
+	return wrapDistance(total%(limit+1), word, limit)
+}
+
+// wrapDistance is how far it is from one word forward to another.
+func wrapDistance(from, to, limit uint64) uint64 {
+	if to < from {
+		return to - from + (limit + 1)
+	}
+	return to - from
+}
