@@ -311,6 +311,7 @@ func TestBounds(t *testing.T) {
 		{"queue_pairs: [{name: a, device: d, message_size: %}]", "16777216", "16777217", queuePair(func(q *dataplane.QueuePair) { q.MessageSize = 16777217 }), "message_size"},
 		{"queue_pairs: [{name: a, device: d, type: %}]", "ud", "uc", queuePair(func(q *dataplane.QueuePair) { q.Type = "uc" }), "type"},
 		{"queue_pairs: [{name: a, device: d, source: %}]", "cq_ring", "ring", queuePair(func(q *dataplane.QueuePair) { q.Source = "ring" }), "source"},
+		{"rdma: {efa: %}", "/a.so", "a.so", func(c *dataplane.Config) { c.RDMA.EFA = "a.so" }, "rdma.efa"},
 		{"instance: %", strings.Repeat("a", 32), strings.Repeat("a", 33), func(c *dataplane.Config) { c.Instance = strings.Repeat("a", 33) }, "instance"},
 		{"interfaces: [%]", "abcdefghijklmno", "abcdefghijklmnop", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "abcdefghijklmnop"}} }, "interface"},
 	} {

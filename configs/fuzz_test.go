@@ -39,7 +39,7 @@ func checkRoundTrip(t *rapid.T) {
 		Poll: dataplane.PollConfig{Busy: rapid.Bool().Draw(t, "busy"), CPU: upTo("cpu", 1<<31-1)},
 		XDP:  dataplane.XDPConfig{PinDir: text.Draw(t, "pin dir"), MaxFlows: upTo("max flows", 1<<22), KeepPins: rapid.Bool().Draw(t, "keep pins")},
 		RDMA: dataplane.RDMAConfig{
-			Library: word("library", "", "/lib/x.so", "/#", "/a: b"), MLX5: word("mlx5", "", "/é", "/'"),
+			Library: word("library", "", "/lib/x.so", "/#", "/a: b"), MLX5: word("mlx5", "", "/é", "/'"), EFA: word("efa", "", "/-"),
 			CommandsPerSecond: upTo("commands", 1_000_000), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
 		},
 	}

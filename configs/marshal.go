@@ -54,6 +54,7 @@ type xdpYAML struct {
 type rdmaYAML struct {
 	Library           string `yaml:"library,omitempty"`
 	MLX5              string `yaml:"mlx5,omitempty"`
+	EFA               string `yaml:"efa,omitempty"`
 	CommandsPerSecond int    `yaml:"commands_per_second,omitempty"`
 	Steal             bool   `yaml:"steal,omitempty"`
 	Audit             bool   `yaml:"audit,omitempty"`
@@ -99,7 +100,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	for what, path := range map[string]string{
-		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5,
+		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5, "rdma.efa": cfg.RDMA.EFA,
 	} {
 		if !utf8.ValidString(path) {
 			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)

@@ -83,6 +83,9 @@ type RDMAConfig struct {
 	Library string
 	// MLX5 is the path of libmlx5. Empty means the loader's libmlx5.so.1.
 	MLX5 string
+	// EFA is the path of libefa, whose completion counters can count in the mirror's own
+	// memory. Empty means the loader's libefa.so.1.
+	EFA string
 	// CommandsPerSecond bounds the firmware commands that reading counters costs, over
 	// all devices: of n counters each is read every n/CommandsPerSecond seconds, in
 	// bulk where the device can. 0 means 10000.

@@ -120,7 +120,7 @@ func (c Config) Validate() error {
 	if n := c.RDMA.CommandsPerSecond; n < 0 || n > mostCommands {
 		bad("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)
 	}
-	for _, lib := range []struct{ field, path string }{{"library", c.RDMA.Library}, {"mlx5", c.RDMA.MLX5}} {
+	for _, lib := range []struct{ field, path string }{{"library", c.RDMA.Library}, {"mlx5", c.RDMA.MLX5}, {"efa", c.RDMA.EFA}} {
 		if lib.path != "" && !filepath.IsAbs(lib.path) {
 			bad("rdma.%s %q: write the whole path, from / on, or leave it out for the loader's", lib.field, lib.path)
 		}

@@ -175,14 +175,14 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
 		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins},
 		Rdma: &pluginv1.RDMAConfig{
-			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
+			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, Efa: c.RDMA.EFA, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
 			Steal: c.RDMA.Steal, Audit: c.RDMA.Audit,
 		},
 	}
 	for _, i := range c.Interfaces {
 		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: i.Mode})
 	}
-	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5} {
+	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
 		}
@@ -235,6 +235,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 		RDMA: dataplane.RDMAConfig{
 			Library:           p.GetRdma().GetLibrary(),
 			MLX5:              p.GetRdma().GetMlx5(),
+			EFA:               p.GetRdma().GetEfa(),
 			CommandsPerSecond: num("rdma.commands_per_second", p.GetRdma().GetCommandsPerSecond()),
 			Steal:             p.GetRdma().GetSteal(),
 			Audit:             p.GetRdma().GetAudit(),

@@ -71,7 +71,7 @@ func TestConfigCrosses(t *testing.T) {
 			},
 			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep")},
 			RDMA: dataplane.RDMAConfig{
-				Library: rapid.StringN(0, 5, 20).Draw(t, "library"), MLX5: rapid.StringN(0, 5, 20).Draw(t, "mlx5"),
+				Library: rapid.StringN(0, 5, 20).Draw(t, "library"), MLX5: rapid.StringN(0, 5, 20).Draw(t, "mlx5"), EFA: rapid.StringN(0, 5, 20).Draw(t, "efa"),
 				CommandsPerSecond: rapid.Int().Draw(t, "commands"), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
 			},
 		}

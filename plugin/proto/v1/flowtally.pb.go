@@ -1497,6 +1497,7 @@ type RDMAConfig struct {
 	CommandsPerSecond int64                  `protobuf:"varint,3,opt,name=commands_per_second,json=commandsPerSecond,proto3" json:"commands_per_second,omitempty"`
 	Steal             bool                   `protobuf:"varint,4,opt,name=steal,proto3" json:"steal,omitempty"`
 	Audit             bool                   `protobuf:"varint,5,opt,name=audit,proto3" json:"audit,omitempty"`
+	Efa               string                 `protobuf:"bytes,6,opt,name=efa,proto3" json:"efa,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1564,6 +1565,13 @@ func (x *RDMAConfig) GetAudit() bool {
 		return x.Audit
 	}
 	return false
+}
+
+func (x *RDMAConfig) GetEfa() string {
+	if x != nil {
+		return x.Efa
+	}
+	return ""
 }
 
 // QueuePair is a queue pair that the instance makes and counts.
@@ -2752,14 +2760,15 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\tXDPConfig\x12\x17\n" +
 	"\apin_dir\x18\x01 \x01(\tR\x06pinDir\x12\x1b\n" +
 	"\tmax_flows\x18\x02 \x01(\x03R\bmaxFlows\x12\x1b\n" +
-	"\tkeep_pins\x18\x03 \x01(\bR\bkeepPins\"\x96\x01\n" +
+	"\tkeep_pins\x18\x03 \x01(\bR\bkeepPins\"\xa8\x01\n" +
 	"\n" +
 	"RDMAConfig\x12\x18\n" +
 	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x12\n" +
 	"\x04mlx5\x18\x02 \x01(\tR\x04mlx5\x12.\n" +
 	"\x13commands_per_second\x18\x03 \x01(\x03R\x11commandsPerSecond\x12\x14\n" +
 	"\x05steal\x18\x04 \x01(\bR\x05steal\x12\x14\n" +
-	"\x05audit\x18\x05 \x01(\bR\x05audit\"\x8b\x03\n" +
+	"\x05audit\x18\x05 \x01(\bR\x05audit\x12\x10\n" +
+	"\x03efa\x18\x06 \x01(\tR\x03efa\"\x8b\x03\n" +
 	"\tQueuePair\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +
