@@ -29,11 +29,29 @@ func Create(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := createLocked(o, want, lock)
+	w, err := createBeside(o, want, lock)
 	if err != nil {
 		lock.Close()
 		return nil, err
 	}
+	return w, nil
+}
+
+// createBeside makes what stands beside the mirror first: what was asked for
+// and cannot be had leaves the mirror as it is.
+func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
+	l, err := makeLease(o)
+	switch {
+	case err != nil && o.WaitGroup > 0:
+		return nil, err
+	case err != nil:
+		o.Logger.Warn("whoever waits for a counter will look once per cycle", "path", o.Path, "err", err)
+	}
+	w, err := createLocked(o, want, lock)
+	if err != nil {
+		return nil, err
+	}
+	w.lease = l
 	return w, nil
 }
 
@@ -142,5 +160,8 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 		return nil, err
 	}
 	step("create-renamed")
+	if old != nil {
+		old.wakeAll()
+	}
 	return w, nil
 }

@@ -37,6 +37,7 @@ func (w *Writer) EndCycle(now int64) {
 	if State(h.state) == Boot {
 		atomic.StoreUint32(&h.state, uint32(Run))
 	}
+	w.wakeWaiters(now)
 	w.inCycle = false
 	w.mu.Unlock()
 }

@@ -22,6 +22,9 @@ type Writer struct {
 	log      *slog.Logger
 	hook     func(step string) // tests only: called at the named steps; nil otherwise
 
+	// growing is held by Grow, which does not hold mu all the time.
+	growing sync.Mutex
+
 	// mu is held from BeginCycle to EndCycle and by every control method. It
 	// guards everything below, and m and v.
 	mu      sync.Mutex
@@ -31,6 +34,7 @@ type Writer struct {
 	scratch    entryMem
 	device     *DeviceSegment // nil: none was asked for
 	lastDevice map[Handle][2]uint64
+	lease      *lease // nil: nobody who waits is woken
 }
 
 // tables are what a writer knows of the mirror beside what stands in it. They
@@ -257,6 +261,9 @@ func (w *Writer) Close() error {
 	w.beat(Now())
 	if s := State(w.v.hdr.state); s == Boot || s == Run {
 		atomic.StoreUint32(&w.v.hdr.state, uint32(Halt))
+	}
+	if w.lease != nil {
+		w.v.wakeAll()
 	}
 	w.step("close-halted")
 	if w.lock == nil {

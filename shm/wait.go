@@ -1,0 +1,173 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Wait sleeps until the first value of the counter (packets, or completions) is
+// at least threshold, and answers the value that is. A value that was never
+// sampled reaches no threshold, not even 0.
+//
+// For a counter of kind "completion" it also ends, with the value and
+// [ErrCompletion], when the second one (completions in error) differs from what
+// it was at the call; that the threshold is reached comes first. (fi_cntr_wait(3)
+// of libfabric: success, -FI_EAVAIL.) A program that looked at the errors
+// before, and must not miss one between that look and the call, uses WaitChange.
+//
+// It ends with ErrGone when the counter was removed, with ErrNotAlive when
+// nobody publishes any more (the writer ended, has given no sign of life for two
+// heartbeat periods, or a larger file took the name), and with ctx.Err(). Never
+// before ctx's deadline; after it as soon as the kernel's timer and scheduler
+// let it.
+//
+// A sleeping Wait occupies a thread, as any blocking system call does. It is
+// woken at the end of every poll cycle and looks; see Wakeable.
+func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, error) {
+	completion, first := false, true
+	var errorsAtCall uint64
+	return r.await(ctx, h, func(v Value) (met bool, err error) {
+		if v.SampledAt != 0 && v.Packets >= threshold {
+			return true, nil
+		}
+		if first {
+			e, err := r.Entry(h)
+			if errors.Is(err, ErrBusy) {
+				return false, nil
+			}
+			first, errorsAtCall, completion = false, v.Bytes, e.Kind == kindCompletion
+			return err != nil, err
+		}
+		if completion && v.Bytes != errorsAtCall {
+			return true, ErrCompletion
+		}
+		return false, nil
+	})
+}
+
+// WaitChange sleeps until the counter shows other numbers than since, which the
+// caller read before: more packets or bytes (completions or errors), or a first
+// sample. A new sample of the same numbers is no change. It ends early as Wait
+// does, but for ErrCompletion.
+func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, error) {
+	return r.await(ctx, h, func(v Value) (bool, error) {
+		return v.Packets != since.Packets || v.Bytes != since.Bytes || (v.SampledAt == 0) != (since.SampledAt == 0), nil
+	})
+}
+
+// kindCompletion is the kind of counters whose second value counts errors.
+const kindCompletion = "completion"
+
+// await sleeps until met says so of the counter's value, or there is nothing to
+// wait for.
+func (r *Reader) await(ctx context.Context, h Handle, met func(Value) (bool, error)) (Value, error) {
+	c, err := r.Counter(h)
+	if err != nil && !errors.Is(err, ErrBusy) {
+		return Value{}, err
+	}
+	var s *sleeper
+	for {
+		l, err := r.look(&c)
+		if err != nil && !errors.Is(err, ErrBusy) { // busy: it is being published, and looked at again
+			return Value{}, err
+		}
+		if err == nil {
+			if ok, err := met(l.value); ok {
+				return l.value, err
+			}
+		}
+		if l.dead != nil {
+			return l.value, l.dead
+		}
+		if s == nil {
+			s = newSleeper(ctx, r)
+			defer s.close()
+		}
+		if err := s.sleep(ctx, &l); err != nil {
+			return l.value, err
+		}
+	}
+}
+
+// look is what a waiter sees of a mirror at one time.
+type look struct {
+	word      uint32 // of the futex, before all else: a cycle that ends after it changes it
+	watched   bool   // the writer looks at the lease
+	dead      error  // ErrNotAlive and why
+	generator uint64 // generation of the writer
+	period    int64  // of its heartbeat, in reason
+	cycle     uint64
+	cycleAt   int64
+	value     Value
+}
+
+// look loads the futex word first and the value last. A value that is
+// published later comes with another word, so that sleeping on this one ends at
+// once; a writer that was dead before has published its last.
+func (r *Reader) look(c *Counter) (l look, err error) {
+	err = Guard(func() (err error) {
+		h := r.v.hdr
+		l.word = atomic.LoadUint32(&h.waitWord)
+		l.generator = atomic.LoadUint64(&h.generation)
+		l.watched = atomic.LoadUint64(&h.waitGeneration) == l.generator
+		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), leaseLength)
+		l.cycle = atomic.LoadUint64(&h.cycleDone)
+		l.cycleAt = atomic.LoadInt64(&h.cycleDoneAt)
+		l.dead = r.dead(Now())
+		l.value, err = c.Load()
+		return err
+	})
+	runtime.KeepAlive(r)
+	return l, err
+}
+
+// dead says why nobody publishes any more, or nil.
+func (r *Reader) dead(now int64) error {
+	h := r.v.hdr
+	switch s := State(atomic.LoadUint32(&h.state)); s {
+	case Boot, Run:
+	case Superseded:
+		return fmt.Errorf("%s: waiting: a larger file took the name: open it again: %w: %w", r.path, ErrSuperseded, ErrNotAlive)
+	default:
+		return fmt.Errorf("%s: waiting: its writer ended (%v): %w", r.path, s, ErrNotAlive)
+	}
+	if silent := age(now, atomic.LoadInt64(&h.heartbeat)); silent/2 > time.Duration(atomic.LoadInt64(&h.heartbeatPeriod)) {
+		return fmt.Errorf("%s: waiting: its writer gave no sign of life for %v: %w", r.path, silent.Round(time.Millisecond), ErrNotAlive)
+	}
+	return nil
+}
+
+// Wakeable says whether a Wait of this process is woken by the writer: nil; else
+// why not, and it looks once per poll cycle instead (at most a thousand times a
+// second), so that it ends up to a cycle later. Reasons are fs.ErrPermission (the
+// process may not write to NAME.wait: be in its group) and errors.ErrUnsupported
+// (the writer wakes nobody, or this is not Linux).
+func (r *Reader) Wakeable() error {
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	watched := false
+	err := Guard(func() error {
+		h := r.v.hdr
+		watched = atomic.LoadUint64(&h.waitGeneration) == atomic.LoadUint64(&h.generation)
+		return nil
+	})
+	runtime.KeepAlive(r)
+	switch {
+	case err != nil:
+		return err
+	case !watched:
+		return fmt.Errorf("%s: waiting: its writer wakes nobody: it has no %s, or is of an older version: %w",
+			r.path, waitPath(r.path), errors.ErrUnsupported)
+	}
+	f, err := openLease(r.path)
+	if err != nil {
+		return err
+	}
+	f.close()
+	return nil
+}

@@ -1,0 +1,89 @@
+package shm
+
+import (
+	"log/slog"
+	"strings"
+	"sync/atomic"
+)
+
+// waitPath is the page through which waiters tell the writer of path that they
+// are there: a time, the lease, until which it wakes them.
+func waitPath(path string) string { return strings.TrimSuffix(path, ".mirror") + ".wait" }
+
+// Of the page: the lease is its first word, the rest is zero.
+const (
+	waitLength = 4096
+	waitLease  = 0 // i64, on the clock of Now
+)
+
+// lease is the page as the writer sees it, who maps it read-only. Waiters may
+// write anything to it, and shorten it: what they say is bounded by leaseLength,
+// and a page that is gone is taken for a lease that never ends.
+type lease struct {
+	path string
+	m    *mapping
+	word *int64
+	log  *slog.Logger
+
+	seen  int64 // what the page said last
+	until int64 // wake until then
+	lost  bool
+}
+
+func newLease(path string, m *mapping, log *slog.Logger) *lease {
+	return &lease{path: path, m: m, word: &overlay[int64](m.b, waitLease, 1)[0], log: log}
+}
+
+// ahead tells whether somebody may be asleep. A lease is believed once, when it
+// changes, and for leaseLength at most: one far ahead runs out as well, and one
+// that is set back takes nothing from those who had raised it.
+func (l *lease) ahead(now int64) bool {
+	if l.lost {
+		return true
+	}
+	var says int64
+	err := Guard(func() error {
+		says = atomic.LoadInt64(l.word)
+		return nil
+	})
+	if err != nil {
+		l.lost = true
+		l.log.Warn("page of waiters was cut short by one of its group: waking at every cycle from now on", "path", l.path, "err", err)
+		return true
+	}
+	if says != l.seen {
+		l.seen = says
+		l.until = max(l.until, min(says, now+leaseLength))
+	}
+	return now < l.until
+}
+
+// wakeWaiters ends a cycle for those who sleep until one ends. Without waiters
+// it costs an atomic store and a load of a line that nobody writes.
+//
+// The store of the word and the load of the lease must not change places (the
+// other half of sleeper.sleep). sync/atomic is sequentially consistent: on amd64
+// the store is an XCHG, a full fence; on arm64 it is STLR and the load LDAR, which
+// is never performed before an earlier STLR.
+func (w *Writer) wakeWaiters(now int64) {
+	if w.lease == nil {
+		return
+	}
+	h := w.v.hdr
+	if generation := atomic.LoadUint64(&h.generation); h.waitGeneration != generation {
+		// Of this writer, in this file, the first. Who sleeps has an older one's.
+		atomic.StoreUint64(&h.waitGeneration, generation)
+		w.v.wakeAll()
+		return
+	}
+	atomic.StoreUint32(&h.waitWord, h.waitWord+1)
+	if w.lease.ahead(now) {
+		futexWake(&h.waitWord)
+	}
+}
+
+// wakeAll wakes whoever sleeps, lease or none: at the end of a writer or of a file.
+func (v *view) wakeAll() {
+	atomic.AddUint32(&v.hdr.waitWord, 1)
+	futexWake(&v.hdr.waitWord)
+}

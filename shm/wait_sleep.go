@@ -1,0 +1,152 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A waiter raises the lease to leaseLength from now and again each leaseRenewal
+// while it sleeps. Killed, it leaves a lease that runs out.
+const (
+	leaseLength  = int64(time.Second)
+	leaseRenewal = leaseLength / 2
+)
+
+// shortestNap is the shortest pause of a waiter whom nobody wakes.
+const shortestNap = int64(time.Millisecond)
+
+// sleeper sleeps for one Wait.
+type sleeper struct {
+	r        *Reader
+	deadline int64 // on the clock of Now
+	left     atomic.Bool
+	stop     func() bool // ends watching for ctx
+
+	lease    *leaseFile // nil: there is none to raise
+	leaseOf  uint64     // generation of the writer that it was opened for; 0: none
+	raisedAt int64
+
+	pace pace
+}
+
+func newSleeper(ctx context.Context, r *Reader) *sleeper {
+	s := &sleeper{r: r, deadline: math.MaxInt64}
+	if at, ok := ctx.Deadline(); ok {
+		left := time.Until(at) // before Now: what passes between the two makes it later, not earlier
+		s.deadline = Now() + int64(left)
+	}
+	s.stop = context.AfterFunc(ctx, func() { s.interrupt(ctx) })
+	return s
+}
+
+func (s *sleeper) close() {
+	s.left.Store(true)
+	s.stop()
+	s.drop()
+}
+
+func (s *sleeper) drop() {
+	if s.lease != nil {
+		s.lease.close()
+		s.lease = nil
+	}
+}
+
+// interrupt ends the sleep because ctx ended. Waking works on a read-only
+// mapping and reaches every waiter of the mirror; the others look, and sleep on.
+// It is repeated because the sleeper may be just about to sleep.
+func (s *sleeper) interrupt(ctx context.Context) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		time.Sleep(time.Millisecond) // its own time-out is as good, and wakes nobody else
+	}
+	for !s.left.Load() {
+		futexWake(&s.r.v.hdr.waitWord)
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// sleep sleeps until the futex word is not that of l any more, or it is time to
+// look again. It answers why the waiting is over, or nil.
+//
+// No wake is missed. The waiter: load the word, load the value, raise the lease,
+// compare the word and queue. The writer: publish, change the word, load the lease,
+// wake. Changing the word and loading the lease are sequentially consistent
+// (writer side: lease.go), and so are raising the lease and comparing the word:
+// futex(2) makes a full fence before it compares ("smp_mb(); (A)" in
+// kernel/futex). So either the writer sees the lease, and wakes whoever is queued
+// under the kernel's lock, or the waiter's comparison sees the changed word.
+func (s *sleeper) sleep(ctx context.Context, l *look) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := Now()
+	if now >= s.deadline {
+		return context.DeadlineExceeded // ctx.Err() of some microseconds later
+	}
+	until := s.pace.next(now, l)
+	if s.raise(l) {
+		// A writer that dies is noticed by looking.
+		until = min(s.raisedAt+leaseRenewal, now+l.period)
+	}
+	switch err := futexWait(&s.r.v.hdr.waitWord, l.word, min(until, s.deadline)); err {
+	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:
+		return nil
+	case syscall.EFAULT:
+		return ErrTruncated
+	default: // there is no futex: sandboxes
+		time.Sleep(time.Duration(min(until-now, s.deadline-now, shortestNap)))
+		return nil
+	}
+}
+
+// raise sees to the lease, and tells whether the writer wakes this waiter.
+func (s *sleeper) raise(l *look) bool {
+	if !l.watched {
+		return false
+	}
+	if s.leaseOf != l.generator { // another writer may have another file
+		s.drop()
+		s.leaseOf, s.raisedAt = l.generator, 0
+		if f, err := openLease(s.r.path); err == nil {
+			s.lease = f
+		}
+	}
+	if s.lease == nil {
+		return false
+	}
+	for now := Now(); now-s.raisedAt >= leaseRenewal; now = Now() {
+		if err := s.lease.write(now + leaseLength); err != nil {
+			s.drop() // until another writer comes
+			return false
+		}
+		// Held up for long between the two, it may have lowered what others
+		// raised: then it does so again.
+		s.raisedAt = now
+	}
+	return true
+}
+
+// pace is how often a waiter looks that nobody wakes: once per poll cycle, whose
+// length it learns from looking.
+type pace struct {
+	cycle  uint64
+	at     int64
+	length int64 // 0: not known yet
+}
+
+// next answers when to look again.
+func (p *pace) next(now int64, l *look) int64 {
+	if p.cycle != 0 && l.cycle > p.cycle && l.cycleAt > p.at {
+		p.length = (l.cycleAt - p.at) / int64(min(l.cycle-p.cycle, math.MaxInt32))
+	}
+	p.cycle, p.at = l.cycle, l.cycleAt
+	length := p.length
+	if length == 0 {
+		length = l.period / 16
+	}
+	return now + max(min(length, l.period), shortestNap)
+}
