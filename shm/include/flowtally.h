@@ -95,7 +95,11 @@ enum ft_result {
 	FT_ERR_CORRUPT = -19,  /* a word of the file breaks the format */
 	FT_ERR_MEMORY = -20,
 	FT_ERR_ARGUMENT = -21,
-	FT_ERR_WORN = -22      /* removals wore out the block: ft_load still tells */
+	FT_ERR_WORN = -22,     /* removals wore out the block: ft_load still tells */
+	FT_ERR_TIMEOUT = -24,  /* from here on of flowtally_wait.h */
+	FT_ERR_NOT_ALIVE = -25, /* nobody publishes any more */
+	FT_ERR_COMPLETION = -26, /* a completion counter counted errors */
+	FT_ERR_NO_WAKE = -27   /* the writer wakes nobody: waiters look */
 };
 
 /* ---- types --------------------------------------------------------------- */
@@ -281,6 +285,8 @@ enum {
 	FT_HDR_HISTORY_INTENT = 1024,
 	FT_HDR_HISTORY_TAIL = 1032,
 	FT_HDR_HISTORY_BASE = 1040,
+	FT_HDR_WAIT_WORD = 1152,
+	FT_HDR_WAIT_GENERATION = 1160,
 	FT_HDR_SUCCESSOR = 1280,
 	FT_HEADER_SIZE = 4096,
 
@@ -1118,6 +1124,10 @@ static inline const char *ft_strerror(int result) {
 	case FT_ERR_MEMORY: return "out of memory";
 	case FT_ERR_ARGUMENT: return "invalid argument";
 	case FT_ERR_WORN: return "counter: too many were removed beside it for a snapshot to tell; read it alone";
+	case FT_ERR_TIMEOUT: return "counter: not reached in time";
+	case FT_ERR_NOT_ALIVE: return "mirror: its writer ended, or a larger file took the name; open it again";
+	case FT_ERR_COMPLETION: return "counter: operations completed in error";
+	case FT_ERR_NO_WAKE: return "mirror: its writer wakes nobody; waiters look once per cycle";
 	default: return "unknown result";
 	}
 }
