@@ -64,6 +64,9 @@ enum {
 	FT_NAP = 1000000          /* ns: the shortest pause where nobody wakes */
 };
 
+static inline int64_t ft_less(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t ft_more(int64_t a, int64_t b) { return a > b ? a : b; }
+
 static inline struct timespec ft_timespec(int64_t ns) {
 	struct timespec t;
 	t.tv_sec = (time_t)(ns / 1000000000);
@@ -181,9 +184,8 @@ static inline int64_t ft_wait_pace(struct ft_waiter *w, int64_t now, int64_t mos
 		w->length = (int64_t)(((uint64_t)at - (uint64_t)w->cycle_at) / (cycle - w->cycle));
 	w->cycle = cycle;
 	w->cycle_at = at;
-	int64_t length = w->length > 0 ? w->length : most / 16;
-	if (length > most) length = most;
-	return now + (length > FT_NAP ? length : FT_NAP);
+	const int64_t length = w->length > 0 ? w->length : most / 16;
+	return now + ft_more(ft_less(length, most), FT_NAP);
 }
 
 /* Sleeps until the futex word is not word any more, or it is time to look again.
@@ -197,15 +199,13 @@ static inline int ft_wait_sleep(struct ft_waiter *w, uint32_t word) {
 	const int64_t now = ft_now();
 	if (now >= w->deadline) return FT_ERR_TIMEOUT;
 	/* A period that is nonsense is held within what a lease is good for. */
-	int64_t most = ft_i64(w->r->base, FT_HDR_HEARTBEAT_PERIOD), until;
-	if (most < FT_NAP) most = FT_NAP;
-	if (ft_wait_raise(w)) {
-		until = w->raised_at + FT_LEASE_RENEWAL;
-		if (most < until - now) until = now + most; /* a writer that dies is noticed by looking */
-	} else {
-		until = ft_wait_pace(w, now, most < FT_LEASE ? most : FT_LEASE);
-	}
-	if (until > w->deadline) until = w->deadline;
+	const int64_t period = ft_less(ft_more(ft_i64(w->r->base, FT_HDR_HEARTBEAT_PERIOD), FT_NAP), FT_LEASE);
+	int64_t until;
+	if (ft_wait_raise(w))
+		until = ft_less(w->raised_at + FT_LEASE_RENEWAL, now + period); /* a writer that dies is noticed by looking */
+	else
+		until = ft_wait_pace(w, now, period);
+	until = ft_less(until, w->deadline);
 	switch (ft_futex_wait(w->r->base + FT_HDR_WAIT_WORD, word, until)) {
 	case 0:
 	case EAGAIN:
@@ -213,8 +213,7 @@ static inline int ft_wait_sleep(struct ft_waiter *w, uint32_t word) {
 	case EINTR: return FT_OK;
 	case EFAULT: return FT_ERR_TRUNCATED;
 	default: { /* there is no futex: sandboxes, other systems */
-		const int64_t left = until - now;
-		const struct timespec nap = ft_timespec(left < FT_NAP ? left : FT_NAP);
+		const struct timespec nap = ft_timespec(ft_less(until - now, FT_NAP));
 		(void)nanosleep(&nap, NULL);
 		return FT_OK;
 	}
