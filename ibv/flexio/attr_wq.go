@@ -1,0 +1,100 @@
+package flexio
+
+// WQType is enum flexio_wq_type.
+type WQType uint8
+
+// How a receive queue is linked. [Collapsed] counts a cyclic one only.
+const (
+	WQLinkedList WQType = 0
+	WQCyclic     WQType = 1
+)
+
+func (t WQType) String() string {
+	return name(map[WQType]string{WQLinkedList: "linked list", WQCyclic: "cyclic"}, "WQ type", t)
+}
+
+// WQEndPadMode is enum flexio_wq_end_pad_mode. The reference gives no values: these are
+// the device's (DPDK mlx5_prm.h MLX5_WQ_END_PAD_MODE_*).
+type WQEndPadMode uint8
+
+// How the end of a packet is padded.
+const (
+	WQEndPadNone  WQEndPadMode = 0
+	WQEndPadAlign WQEndPadMode = 1
+)
+
+func (m WQEndPadMode) String() string {
+	return name(map[WQEndPadMode]string{WQEndPadNone: "none", WQEndPadAlign: "align"}, "end padding mode", m)
+}
+
+// WQAttr is flexio_wq_attr: what a receive or a send queue is created with. Which of the
+// two it is, the reference leaves to the function that is called.
+type WQAttr struct {
+	LogWQDepth  uint8    `ref:"log_wq_depth"`
+	LogWQStride uint8    `ref:"log_wq_stride"` // of an entry's bytes; 0 means 4: see Stride
+	PD          *Object  `ref:"pd"`
+	UARID       uint32   `ref:"uar_id"`
+	UserIndex   uint32   `ref:"user_index"`
+	RQ          WQRQAttr `ref:"rq"`
+	SQ          WQSQAttr `ref:"sq"`
+	WQRingQMem  QMem     `ref:"wq_ring_qmem"`
+	WQDBRQMem   QMem     `ref:"wq_dbr_qmem"`
+}
+
+// WQRQAttr is flexio_wq_rq_attr: what only a receive queue has.
+type WQRQAttr struct {
+	WQType           WQType       `ref:"wq_type"`
+	EndPadMode       WQEndPadMode `ref:"end_pad_mode"`
+	VLANStripDisable bool         `ref:"vlan_strip_disable"`
+	TD               *Object      `ref:"td"` // transport domain; nil: one is made
+}
+
+// WQSQAttr is flexio_wq_sq_attr: what only a send queue has.
+type WQSQAttr struct {
+	AllowMultiPktSendWQE bool    `ref:"allow_multi_pkt_send_wqe"`
+	TIS                  *Object `ref:"tis"` // transport interface send; nil: one is made
+}
+
+// Stride is the size of an entry in bytes.
+func (a *WQAttr) Stride() int {
+	if a.LogWQStride == 0 {
+		return 1 << 4
+	}
+	return 1 << a.LogWQStride
+}
+
+// ValidateRQ reports every attribute that is wrong of a receive queue.
+func (a *WQAttr) ValidateRQ() error {
+	c := checks{of: "flexio_wq_attr"}
+	a.check(&c)
+	c.within("rq", func(c *checks) {
+		c.known("wq_type", a.RQ.WQType, a.RQ.WQType <= WQCyclic)
+		c.known("end_pad_mode", a.RQ.EndPadMode, a.RQ.EndPadMode <= WQEndPadAlign)
+	})
+	if a.SQ != (WQSQAttr{}) {
+		c.refuse("sq", "is of a send queue only")
+	}
+	return c.err()
+}
+
+// ValidateSQ reports every attribute that is wrong of a send queue.
+func (a *WQAttr) ValidateSQ() error {
+	c := checks{of: "flexio_wq_attr"}
+	a.check(&c)
+	if a.RQ != (WQRQAttr{}) {
+		c.refuse("rq", "is of a receive queue only")
+	}
+	return c.err()
+}
+
+func (a *WQAttr) check(c *checks) {
+	c.fits("log_wq_depth", uint64(a.LogWQDepth), 5)
+	c.fits("log_wq_stride", uint64(a.LogWQStride), 4)
+	c.fits("uar_id", uint64(a.UARID), 24)
+	c.fits("user_index", uint64(a.UserIndex), 24)
+	if a.PD == nil {
+		c.refuse("pd", "a queue belongs to a protection domain")
+	}
+	c.within("wq_ring_qmem", func(c *checks) { a.WQRingQMem.check(c, ringAlign) })
+	c.within("wq_dbr_qmem", func(c *checks) { a.WQDBRQMem.check(c, dbrAlign) })
+}
