@@ -31,6 +31,7 @@ type Engine struct {
 	given    bool             // the backends were handed in, and flows that name none may go to any
 	absent   map[string]error // backends that the configuration names and that are not open, and why
 	stack    *stack           // nil: no overlay
+	pairs    *queuePairs      // nil: none
 	plan     *plan
 	poller   *poller
 	events   broadcaster
@@ -68,7 +69,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, e.release(true))
+			err = errors.Join(err, e.pairs.close(), e.release(true))
 		}
 	}()
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
@@ -109,6 +110,9 @@ func (e *Engine) resume(ctx context.Context) error {
 		}
 	}
 	if _, err := e.add(ctx, e.cfg.Flows); err != nil {
+		return err
+	}
+	if err := e.startQueuePairs(); err != nil {
 		return err
 	}
 	for _, old := range e.inherited {
@@ -165,10 +169,11 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
+	err := e.pairs.close() // before the last cycle, which publishes what they have counted
 	e.stop()
 	e.stopped.Wait()
 	e.events.close()
-	return e.release(e.cfg.XDP.KeepPins)
+	return errors.Join(err, e.release(e.cfg.XDP.KeepPins))
 }
 
 // release lets go of what outlives this process, the pins, then of the mirror, whose lock
@@ -208,7 +213,7 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 		m.Path = shm.DefaultPath(cfg.Instance)
 	}
 	if m.Counters == 0 {
-		m.Counters = max(4096, len(cfg.Flows))
+		m.Counters = max(4096, len(cfg.Flows)+completionCounters(cfg))
 	}
 	if m.HistoryPeriod == 0 {
 		m.HistoryPeriod = defaultHistoryPeriod

@@ -140,6 +140,9 @@ func (e *Engine) admit(flows []flow.Flow) ([]Placed, error) {
 		if err := f.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", dataplane.ErrInvalid, err))
 		}
+		if e.pairs.counts(f.Name) {
+			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
+		}
 		if _, there := e.flows[f.Name]; there || names[f.Name] {
 			errs = append(errs, fmt.Errorf("flow %q: %w; remove it first or choose another name", f.Name, dataplane.ErrExists))
 		}

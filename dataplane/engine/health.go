@@ -151,7 +151,7 @@ func (e *Engine) follow(c *counted) error {
 }
 
 func (e *Engine) collect(now time.Time) []dataplane.Condition {
-	out := e.poller.conditions(now)
+	out := append(e.poller.conditions(now), e.pairs.conditions(now)...)
 	for _, b := range e.backends {
 		for _, c := range b.Conditions() {
 			if c.Since.IsZero() {

@@ -52,6 +52,14 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 		asked["xdp"], must["xdp"] = true, true
 	}
 	absent = make(map[string]error)
+	if len(cfg.Interfaces) == 0 { // queue pairs are what there is to count
+		for _, name := range []string{"rdma", "xdp"} {
+			if asked[name] {
+				absent[name] = errNoInterface
+			}
+			delete(asked, name)
+		}
+	}
 	var reasons []error
 	for _, name := range []string{"rdma", "xdp", "sim"} {
 		if !asked[name] {
@@ -73,11 +81,13 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 			reasons = append(reasons, err)
 		}
 	}
-	if len(open) == 0 {
+	if len(open) == 0 && len(reasons) > 0 {
 		return nil, nil, errors.Join(reasons...)
 	}
 	return open, absent, nil
 }
+
+var errNoInterface = errors.New("the instance was started without an interface to count on")
 
 func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger) (Backend, error) {
 	switch name {

@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const (
+	// spins is how many empty looks at the completion queue follow one another while callers
+	// wait; then the pause grows from pauseMin to pauseBusy, or pauseIdle when nobody waits. With a
+	// completion channel nobody would have to look: but what arrives has to find a
+	// buffer, so a look a millisecond it is.
+	spins     = 64
+	pauseMin  = 20 * time.Microsecond
+	pauseBusy = 200 * time.Microsecond
+	pauseIdle = time.Millisecond
+	// flushBound is how long what is outstanding has to end with errors.
+	flushBound = 2 * time.Second
+)
+
+// occurrence is something that happened to a queue pair's device.
+type occurrence struct {
+	kind occurred
+	by   *endpoint // whose device it was; nil: whichever is there
+	what error
+}
+
+type occurred uint8
+
+const (
+	deviceGone occurred = iota
+	unlisted            // the device is not in the list any more
+	stateMoved          // the queue pair may have gone to another state by itself
+)
+
+// fault is why completions came with errors: what the first of them said.
+type fault struct {
+	op     int
+	status ibv.WCStatus // WCSuccess: there is none
+}
+
+func (f fault) String() string {
+	if f.status == ibv.WCSuccess {
+		return "no completion says why"
+	}
+	return fmt.Sprintf("%s ended with: %v", dataplane.Operations()[f.op], f.status)
+}
+
+// run owns the queue pair until stop: it drains, posts, and does what it is asked to.
+func (q *queuePair) run() {
+	defer close(q.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	q.attend()
+	for idle := 0; ; {
+		moved := q.turn()
+		if moved {
+			idle = 0
+		} else {
+			idle++
+		}
+		pause := q.pause(idle)
+		if pause == 0 {
+			runtime.Gosched()
+		}
+		timer.Reset(pause)
+		select {
+		case <-q.stop:
+			q.last()
+			q.job.fail(dataplane.ErrClosed)
+			q.finish()
+			return
+		case do := <-q.requests:
+			do()
+			idle = 0
+		case o := <-q.happened:
+			q.heed(o)
+		case <-timer.C:
+		}
+	}
+}
+
+// pause is how long to wait after so many looks that found nothing.
+func (q *queuePair) pause(idle int) time.Duration {
+	switch {
+	case q.end == nil:
+		return returnPeriod
+	case idle == 0 || q.job != nil && idle < spins:
+		return 0
+	case q.job != nil:
+		return min(pauseMin<<min(idle-spins, 8), pauseBusy)
+	}
+	return min(pauseMin<<min(idle, 8), pauseIdle)
+}
+
+// turn looks once at what has completed and posts what there is room for. It makes the
+// queue pair again when its device is back.
+func (q *queuePair) turn() (moved bool) {
+	if q.end == nil {
+		return q.remake()
+	}
+	n, err := q.drain()
+	if err != nil {
+		q.lose(err)
+		return true
+	}
+	return q.postMore() || n > 0
+}
+
+// drain takes what has completed off the completion queue, counts it, and posts the receives
+// anew that were used up.
+func (q *queuePair) drain() (n int, err error) {
+	e := q.end
+	for {
+		at := shm.Now()
+		k, err := e.cq.Poll(q.wc[:])
+		if err != nil {
+			return n, err
+		}
+		received, failed := q.settleUp(q.wc[:k])
+		q.tally(q.wc[:k], at, false)
+		if failed {
+			if err := q.examine(); err != nil {
+				return n, err
+			}
+		}
+		if received > 0 && e.state != ibv.QPSErr {
+			if err := q.postReceives(received); err != nil {
+				return n, err
+			}
+		}
+		if n += k; k < len(q.wc) {
+			return n, nil
+		}
+	}
+}
+
+// settleUp takes note of what is not outstanding any more.
+func (q *queuePair) settleUp(done []ibv.WC) (received int, failed bool) {
+	e := q.end
+	sent := int64(0)
+	for i := range done {
+		c := &done[i]
+		op, ok := opOf(c.WRID), c.Status == ibv.WCSuccess
+		if op == opRecv {
+			e.posted--
+			if ok {
+				received++
+			}
+		} else {
+			sent++
+			q.job.settle(batchOf(c.WRID), ok)
+		}
+		if !ok {
+			failed = true
+			if e.fault.status == ibv.WCSuccess {
+				e.fault = fault{op, c.Status}
+			}
+		}
+	}
+	if sent > 0 {
+		q.outstanding.Add(-sent)
+	}
+	return received, failed
+}
+
+// tally has the census count, and shows the totals. A census that cannot go on is replaced
+// by ibv_poll_cq: what it had not counted by then is not known.
+func (q *queuePair) tally(done []ibv.WC, at int64, last bool) {
+	e := q.end
+	fresh, err := e.census.count(done, q.totals, at, last)
+	if err != nil && e.mode != sourcePoll {
+		q.fallBack(err)
+	}
+	if fresh {
+		q.store(at)
+	}
+}
+
+// store shows the totals as they stood at the time at.
+func (q *queuePair) store(at int64) {
+	for i, t := range q.tallies {
+		t.cell.store(q.totals[i], at)
+	}
+}
+
+// fallBack has ibv_poll_cq count in place of a census that failed. Operations of the peer
+// are counted by nobody then.
+func (q *queuePair) fallBack(why error) {
+	e := q.end
+	e.reject(e.mode, why)
+	e.failed, e.census = e.census, pollCensus{&q.feeds}
+	e.mode, e.broken = sourcePoll, why
+	q.log.Error("counting completions", "err", why, "source", sourcePoll)
+	q.interrupt("ibv_poll_cq counts in its place")
+	q.show()
+}
+
+// examine asks for the state, and notes when the queue pair went to ERR.
+func (q *queuePair) examine() error {
+	e := q.end
+	a, err := e.qp.Query(ibv.QPAttrState)
+	if err != nil {
+		return err
+	}
+	if a.State != e.state {
+		e.state = a.State
+		if e.state == ibv.QPSErr {
+			q.log.Warn("a queue pair went to state ERR", "why", e.fault)
+		}
+		q.show()
+	}
+	return nil
+}
+
+// heed does what an occurrence asks for.
+func (q *queuePair) heed(o occurrence) {
+	e := q.end
+	if e == nil || o.by != nil && o.by != e {
+		return // of a device that was given up meanwhile
+	}
+	switch o.kind {
+	case stateMoved:
+		if err := q.examine(); err != nil {
+			q.lose(err)
+		}
+	case unlisted:
+		q.lose(errors.New("it is not listed any more"))
+	case deviceGone:
+		q.lose(o.what)
+	}
+}
+
+// hear hands an occurrence to the goroutine; one that has much to do already hears it later.
+func (q *queuePair) hear(o occurrence) {
+	select {
+	case q.happened <- o:
+	case <-q.done:
+	}
+}
+
+// attend has what the device says of its own accord handed to the goroutine.
+func (q *queuePair) attend() {
+	var ctx context.Context
+	e := q.end
+	ctx, e.deaf = context.WithCancel(q.set.ctx)
+	q.set.running.Go(func() { q.listen(ctx, e) })
+}
+
+// listen hands on what the device says, until the endpoint's context is closed.
+func (q *queuePair) listen(ctx context.Context, e *endpoint) {
+	for {
+		ev, err := e.ctx.NextEvent(ctx)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, ibv.ErrClosed):
+			return
+		case errors.Is(err, ibv.ErrDeviceGone):
+			q.hear(occurrence{deviceGone, e, err})
+			return
+		case err != nil: // its end shows in the list of devices, too
+			q.log.Warn("waiting for events of an RDMA device", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(eventPause):
+			}
+		case ev.Type == ibv.EventDeviceFatal, ev.Type == ibv.EventCQErr:
+			q.hear(occurrence{deviceGone, e, fmt.Errorf("it sent the event %v", ev.Type)})
+		case ev.QP != nil:
+			q.hear(occurrence{kind: stateMoved, by: e})
+		}
+	}
+}
+
+// lose gives the endpoint up: what completed until now is counted, what did not is not known.
+func (q *queuePair) lose(why error) {
+	q.log.Warn("a queue pair lost its device", "why", why)
+	q.last()
+	if q.job != nil {
+		q.job.fail(fmt.Errorf("%w: %w: %w", dataplane.ErrNotConnected, errDeviceLost, why))
+		q.finish()
+	}
+	if err := q.unmake(); err != nil {
+		q.log.Debug("closing a queue pair that lost its device", "err", err)
+	}
+	q.interrupt("it is gone")
+	q.show()
+}
+
+// last counts what has completed by now.
+func (q *queuePair) last() {
+	e := q.end
+	if e == nil {
+		return
+	}
+	at := shm.Now()
+	for {
+		k, err := e.cq.Poll(q.wc[:])
+		if err != nil {
+			k = 0
+		}
+		q.settleUp(q.wc[:k])
+		// A source that fails now has said what it knew.
+		if fresh, err := e.census.count(q.wc[:k], q.totals, at, true); err == nil && fresh {
+			q.store(at)
+		}
+		if k < len(q.wc) {
+			return
+		}
+	}
+}
+
+// remake makes the queue pair again, if its device is back.
+func (q *queuePair) remake() bool {
+	if err := q.make(); err != nil {
+		q.log.Debug("looking for a device that was lost", "err", err)
+		return false
+	}
+	q.log.Info("a queue pair is there again", "qpn", q.end.local.QPN)
+	q.attend()
+	select {
+	case q.set.remade <- q:
+	default: // its turn is still to come
+	}
+	return true
+}

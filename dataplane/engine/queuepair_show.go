@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// show tells others what the queue pair is now, and readers of the mirror what counts it.
+func (q *queuePair) show() {
+	e := q.end
+	v := view{lost: e == nil}
+	if e != nil {
+		v.state, v.local, v.peer, v.rejected = e.state.String(), e.local, q.peer, slices.Clone(e.rejected)
+		if len(q.tallies) > 0 {
+			v.source = dataplane.Source{Backend: "rdma", Device: q.cfg.Device, Mode: e.mode}
+		}
+		if e.state == ibv.QPSErr || e.state == ibv.QPSSQE {
+			v.trouble = fmt.Sprintf("it is in state %v: %v", e.state, e.fault)
+		}
+		v.broken = e.broken
+	}
+	q.mu.Lock()
+	was := q.view
+	q.view = v
+	q.mu.Unlock()
+	if v.source == was.source && v.lost == was.lost {
+		return
+	}
+	for _, t := range q.tallies {
+		err := errors.Join(
+			q.set.mirror.SetSource(t.handle, sourceText(v.source), completionBasis),
+			q.set.mirror.SetFlags(t.handle, !v.lost, v.lost, false))
+		if err != nil {
+			q.log.Error("showing the source of a completion counter in the mirror", "counter", t.cfg.Name, "err", err)
+		}
+	}
+}
+
+// interrupt notes in the mirror that completions may have been missed, and tells why.
+func (q *queuePair) interrupt(why string) {
+	for _, t := range q.tallies {
+		q.mu.Lock()
+		t.past.Discontinuities++
+		past := t.past
+		q.mu.Unlock()
+		if err := q.set.mirror.SetContinuity(t.handle, past); err != nil {
+			q.log.Error("noting a discontinuity in the mirror", "counter", t.cfg.Name, "err", err)
+		}
+		q.set.tell(dataplane.Event{
+			Kind: dataplane.SourceChanged, Object: t.cfg.Name, Uncounted: dataplane.Uncounted{Unknown: true},
+			Text: fmt.Sprintf("queue pair %s: %s; completions may have passed uncounted", q.cfg.Name, why),
+		})
+	}
+}
+
+func (q *queuePair) look() view {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.view
+}
+
+// states describes the queue pairs, in the order of their names.
+func (s *queuePairs) states() []dataplane.QueuePairState {
+	if s == nil {
+		return nil
+	}
+	out := make([]dataplane.QueuePairState, 0, len(s.all))
+	for _, q := range s.all {
+		v := q.look()
+		st := dataplane.QueuePairState{
+			Name: q.cfg.Name, Device: q.cfg.Device, Type: q.cfg.Type, Port: q.cfg.Port,
+			State: v.state, Local: v.local, Peer: v.peer, Source: v.source, Rejected: v.rejected,
+			Outstanding: int(q.outstanding.Load()),
+		}
+		for _, t := range q.tallies {
+			st.Counters = append(st.Counters, dataplane.CountedOperations{
+				CompletionCounter: t.cfg, Counter: dataplane.Handle{Index: t.handle.Index, Generation: t.handle.Generation},
+			})
+		}
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b dataplane.QueuePairState) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// conditions lists what is not as it should be.
+func (s *queuePairs) conditions(now time.Time) (out []dataplane.Condition) {
+	if s == nil {
+		return nil
+	}
+	for _, q := range s.all {
+		v := q.look()
+		if v.lost {
+			out = append(out, dataplane.Condition{
+				Code: "queue-pair-lost", Severity: dataplane.High, Object: q.cfg.Name, Since: now,
+				Text: fmt.Sprintf("its device %s failed or was removed; its counters stand still", q.cfg.Device),
+				Fix:  "see dmesg and `rdma link`; when the device is back the queue pair is made again, with another number, and totals go on",
+			})
+			continue
+		}
+		if v.trouble != "" {
+			out = append(out, dataplane.Condition{
+				Code: "queue-pair-error", Severity: dataplane.High, Object: q.cfg.Name, Since: now, Text: v.trouble,
+				Fix: "look after the peer, then connect it anew: flowtally queue-pairs connect " + q.cfg.Name,
+			})
+		}
+		if v.broken != nil {
+			out = append(out, dataplane.Condition{
+				Code: "queue-pair-source", Severity: dataplane.Medium, Object: q.cfg.Name, Since: now,
+				Text: fmt.Sprintf("ibv_poll_cq counts it, as the better source failed: %v", v.broken),
+				Fix:  "restart the instance; report the device if it happens again",
+			})
+		}
+	}
+	return out
+}
