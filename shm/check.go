@@ -30,7 +30,7 @@ func Check(path string) (ps []Problem, err error) {
 		}
 		return nil, err
 	}
-	fault := Guard(func() error { ps = checkBytes(m.b); return nil })
+	fault := Guard(func() error { ps = append(checkBytes(m.b), checkDevice(path, m.b)...); return nil })
 	runtime.KeepAlive(m)
 	if fault != nil {
 		ps = append(ps, Problem{Object: "file", Text: fault.Error()})

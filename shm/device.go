@@ -29,12 +29,14 @@ type DeviceSlot struct {
 	seg    *DeviceSegment
 	number uint32
 
-	// mu is held while the writer's line is changed; readers do not know of it.
-	// It is taken after the writer's own.
-	mu     sync.Mutex
+	// Guarded by the writer's lock.
 	handle Handle // whom it serves, while set
-	set    bool
 	freed  bool
+
+	// mu is held while the writer's line is changed; readers do not know of it.
+	// It is taken after the writer's own, which Rebase does without.
+	mu  sync.Mutex
+	set bool // changed under both
 }
 
 func (s *DeviceSlot) mem() *deviceSlotMem { return &s.seg.v.slots[s.number] }

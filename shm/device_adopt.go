@@ -109,3 +109,19 @@ func (w *Writer) LastDevice(h Handle) (comp, errs uint64, ok bool) {
 	last, ok := w.lastDevice[h]
 	return last[0], last[1], ok
 }
+
+// moveDevice makes the slots and the last totals be of the handles that grew.
+func (w *Writer) moveDevice(g Growth) {
+	if w.device != nil {
+		for _, s := range w.device.slots {
+			if s != nil {
+				s.handle = g.Handle(s.handle) // the writer's lock is enough to read and change it
+			}
+		}
+	}
+	last := make(map[Handle][2]uint64, len(w.lastDevice))
+	for h, totals := range w.lastDevice {
+		last[g.Handle(h)] = totals
+	}
+	w.lastDevice = last
+}

@@ -13,7 +13,10 @@ import (
 // mapping is a mapped file, or heap memory in tests. It is unmapped when
 // nothing refers to it any more, not earlier: a Counter that is used after its
 // Reader was closed reads the last values instead of faulting.
-type mapping struct{ b []byte }
+type mapping struct {
+	b  []byte
+	id fileID // of a file that a reader opened by its name
+}
 
 // mapFile maps size bytes of f. The file may be closed afterwards.
 func mapFile(f *os.File, size int64, writable bool) (*mapping, error) {

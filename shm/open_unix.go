@@ -45,7 +45,12 @@ func openMapping(path string, o ReaderOptions) (*mapping, error) {
 	if st.Size < headerSize {
 		return nil, fmt.Errorf("%s: opening mirror: %d bytes are shorter than a header: %w", path, st.Size, ErrTruncated)
 	}
-	return mapFile(f, st.Size, false)
+	m, err := mapFile(f, st.Size, false)
+	if err != nil {
+		return nil, err
+	}
+	m.id = idOf(st)
+	return m, nil
 }
 
 // openRegular opens a regular file at path and answers its status.

@@ -20,14 +20,16 @@ type ReaderOptions struct {
 // Reader reads a mirror. Its methods may be called from any goroutine. After
 // Close lookups answer ErrClosed; what it handed out stays readable.
 type Reader struct {
-	path   string
-	m      *mapping
-	v      *view
-	closed atomic.Bool
+	path    string
+	options ReaderOptions
+	m       *mapping
+	v       *view
+	closed  atomic.Bool
 
 	mu      sync.RWMutex
 	names   map[string]Handle // what a scan of the catalogue found
 	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
+	device  *deviceFile       // the segment that was opened last
 }
 
 // Open maps the mirror at path read-only. An error that satisfies ErrNotReady
@@ -37,7 +39,11 @@ func Open(path string, o ReaderOptions) (r *Reader, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReader(path, m)
+	if r, err = newReader(path, m); err != nil {
+		return nil, err
+	}
+	r.options = o
+	return r, nil
 }
 
 func newReader(path string, m *mapping) (*Reader, error) {

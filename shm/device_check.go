@@ -1,0 +1,114 @@
+package shm
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+)
+
+// checkDevice checks the device segment of the mirror in b, when its header
+// names one, and that the entries and the slots agree.
+func checkDevice(path string, b []byte) []Problem {
+	v, err := attach(b)
+	if err != nil {
+		return nil // told already
+	}
+	generation := atomic.LoadUint64(&v.hdr.deviceGeneration)
+	if generation == 0 {
+		return nil
+	}
+	c := &checker{v: v}
+	if err := c.deviceFile(devicePath(path), generation); err != nil {
+		c.add("device segment", 0, "%v", err)
+	}
+	if atomic.LoadUint64(&v.hdr.deviceGeneration) != generation {
+		return nil // another writer is taking over
+	}
+	return c.ps
+}
+
+func (c *checker) deviceFile(path string, generation uint64) error {
+	m, err := openMapping(path, ReaderOptions{AnyOwner: true})
+	if err != nil {
+		return err
+	}
+	defer runtime.KeepAlive(m)
+	d, err := attachDevice(m.b)
+	if err != nil {
+		return err
+	}
+	h := c.v.hdr
+	if got := d.hdr.generation; got != generation {
+		return fmt.Errorf("has generation %d, the mirror names %d", got, generation)
+	}
+	if n := uint64(len(m.b)); n != d.hdr.fileLength || n != atomic.LoadUint64(&h.deviceLength) {
+		c.add("device segment", devFileLength, "is %d bytes long, its header says %d, the mirror %d", n, d.hdr.fileLength, h.deviceLength)
+	}
+	dc := &checker{v: &view{b: m.b}}
+	for _, r := range [][2]uint64{{devSlots + 4, devChecksum}, {devChecksum + 8, devEndedAt}, {devEndedAt + 8, headerSize}} {
+		dc.zero("device segment", r[0], r[1])
+	}
+	dc.zero("device segment", headerSize+uint64(len(d.slots))*deviceSlotSize, uint64(len(m.b)))
+	for i := range d.slots {
+		dc.deviceSlot(uint32(i), &d.slots[i])
+	}
+	c.ps = append(c.ps, dc.ps...)
+	c.deviceNames(d)
+	return nil
+}
+
+// deviceSlot checks a slot of the segment in c.v as it stood under one sequence word.
+func (c *checker) deviceSlot(i uint32, s *deviceSlotMem) {
+	object, at := fmt.Sprintf("device slot %d", i), headerSize+uint64(i)*deviceSlotSize
+	c.zero(object, at+dslWords+16, at+dslSeq)
+	c.zero(object, at+dslSeen+16, at+deviceSlotSize)
+	seq, before := atomic.LoadUint64(&s.seq), len(c.ps)
+	if seq&1 == 0 {
+		return
+	}
+	limit := atomic.LoadUint64(&s.maxValue)
+	if limit == 0 {
+		c.add(object, at+dslMaxValue, "serves a counter, with a largest value of 0")
+	}
+	for which := range uint64(2) {
+		if word := atomic.LoadUint64(&s.words[which]); word > limit {
+			c.add(object, at+dslWords+8*which, "word is %d, above its largest value %d", word, limit)
+		}
+		if shift := atomic.LoadUint64(&s.shift[which]); shift > limit {
+			c.add(object, at+dslShift+8*which, "shift is %d, above the largest value %d", shift, limit)
+		}
+	}
+	if atomic.LoadUint64(&s.seq) != seq {
+		c.ps = c.ps[:before]
+	}
+}
+
+// deviceNames checks that the entries name slots that are there and filled,
+// each of them once.
+func (c *checker) deviceNames(d *deviceView) {
+	v, before := c.v, len(c.ps)
+	changes := atomic.LoadUint64(&v.hdr.catalogueChanges)
+	first := make(map[uint32]uint32)
+	var e entryMem
+	v.eachUsed(func(i uint32) {
+		id, slot, err := v.readEntry(i, &e)
+		n := e.slots[slot].device
+		if err != nil || n == 0 {
+			return
+		}
+		object, at := fmt.Sprintf("entry %d", i), v.entryOffset(i)+entSlots+slot*slotSize+slotDevice
+		if other, twice := first[n]; twice {
+			c.add(object, at, "names device slot %d, as entry %d does", n-1, other)
+		}
+		first[n] = i
+		switch {
+		case int(n) > len(d.slots):
+			c.add(object, at, "names device slot %d of %d", n-1, len(d.slots))
+		case atomic.LoadUint64(&d.slots[n-1].seq)&1 == 0 && atomic.LoadUint64(&v.entries[i].identity) == id:
+			c.add(object, at, "names device slot %d, which serves no counter", n-1)
+		}
+	})
+	if atomic.LoadUint64(&v.hdr.catalogueChanges) != changes {
+		c.ps = c.ps[:before] // a writer is at work: what was read is not of one instant
+	}
+}

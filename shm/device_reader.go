@@ -1,0 +1,156 @@
+package shm
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+)
+
+// Device reads the two words of one counter that a device writes. A copy of it
+// is another Device, and any number of goroutines may use one at a time. Made by
+// Reader.Device; the zero Device must not be used. It goes on over any number of
+// larger mirrors: its words do not move.
+type Device struct {
+	slot     *deviceSlotMem
+	seq      uint64  // under which the slot serves this counter
+	ended    *int64  // of the segment
+	identity *uint64 // of the entry, in the mirror that it was resolved in
+	handle   Handle
+
+	// They keep the memory mapped.
+	segment, mirror *mapping
+}
+
+// deviceFile is a segment as a Reader has mapped it.
+type deviceFile struct {
+	m *mapping
+	v *deviceView
+}
+
+// Handle answers what the device's words were resolved from.
+func (d *Device) Handle() Handle { return d.handle }
+
+// Load answers the totals that the device has counted to: completions and
+// errors. They are two words that the device writes one by one: each is true,
+// together they are of no one instant; and nobody notes when a device writes,
+// so there is no sample time. ErrNoDevice: the words serve this counter no
+// more, its ordinary value goes on. ErrGone: the counter was removed. ErrBusy:
+// try again. It allocates nothing, and like Counter.Load is not guarded.
+func (d *Device) Load() (comp, errs uint64, err error) {
+	defer runtime.KeepAlive(d)
+	comp, cerr := d.slot.total(completions)
+	errs, eerr := d.slot.total(failures)
+	// Last: the words were the counter's when they were read.
+	if atomic.LoadUint64(&d.slot.seq) != d.seq || atomic.LoadInt64(d.ended) != 0 {
+		if atomic.LoadUint64(d.identity) != identity(entLive, d.handle.Generation) {
+			return 0, 0, ErrGone
+		}
+		return 0, 0, ErrNoDevice
+	}
+	switch {
+	case cerr != nil:
+		return 0, 0, cerr
+	case eerr != nil:
+		return 0, 0, eerr
+	}
+	return comp, errs, nil
+}
+
+// Device prepares reading the words that a device writes for a counter.
+// ErrNoDevice: none does. ErrGone: the counter was removed. ErrSuperseded: this mirror's catalogue
+// is an old one, open it again; a Device that was made before goes on.
+func (r *Reader) Device(h Handle) (d Device, err error) {
+	if r.closed.Load() {
+		return Device{}, ErrClosed
+	}
+	if int(h.Index) >= len(r.v.entries) {
+		return Device{}, ErrGone
+	}
+	err = Guard(func() error { d, err = r.resolveDevice(h); return err })
+	runtime.KeepAlive(r)
+	if err != nil {
+		return Device{}, fmt.Errorf("%s: looking for the device of counter %d: %w", r.path, h.Index, err)
+	}
+	return d, nil
+}
+
+func (r *Reader) resolveDevice(h Handle) (Device, error) {
+	hdr, e := r.v.hdr, &r.v.entries[h.Index]
+	var scratch entryMem
+	for range maxTries {
+		generation := atomic.LoadUint64(&hdr.deviceGeneration)
+		if !r.v.live(h) {
+			return Device{}, ErrGone
+		}
+		if generation == 0 {
+			return Device{}, ErrNoDevice
+		}
+		f, err := r.deviceFile(generation)
+		if err != nil {
+			if atomic.LoadUint64(&hdr.deviceGeneration) != generation {
+				continue
+			}
+			return Device{}, err
+		}
+		id, current, err := r.v.readEntry(h.Index, &scratch)
+		if err != nil {
+			return Device{}, err
+		}
+		n := scratch.slots[current].device
+		if n == 0 || f.v.ended() {
+			return Device{}, r.noDevice()
+		}
+		if int(n) > len(f.v.slots) {
+			return Device{}, fmt.Errorf("slot %d of %d: %w", n-1, len(f.v.slots), ErrFormat)
+		}
+		slot := &f.v.slots[n-1]
+		seq := atomic.LoadUint64(&slot.seq)
+		// Loaded behind seq: who has the slot after a larger file took the name
+		// stands in that one's catalogue.
+		if State(atomic.LoadUint32(&hdr.state)) == Superseded {
+			return Device{}, ErrSuperseded
+		}
+		// The entry named the slot before and after: it was never another's in between.
+		if seq&1 == 0 || atomic.LoadUint64(&e.seq) != scratch.seq || atomic.LoadUint64(&e.identity) != id ||
+			atomic.LoadUint64(&hdr.deviceGeneration) != generation || id != identity(entLive, h.Generation) {
+			continue
+		}
+		return Device{slot: slot, seq: seq, ended: &f.v.hdr.endedAt, identity: &e.identity, handle: h, segment: f.m, mirror: r.m}, nil
+	}
+	return Device{}, ErrBusy
+}
+
+// noDevice tells a catalogue that says so from one that no longer learns.
+func (r *Reader) noDevice() error {
+	if State(atomic.LoadUint32(&r.v.hdr.state)) == Superseded {
+		return ErrSuperseded
+	}
+	return ErrNoDevice
+}
+
+// deviceFile answers the segment of that generation, mapped.
+func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
+	r.mu.RLock()
+	f := r.device
+	r.mu.RUnlock()
+	if f != nil && f.v.hdr.generation == generation {
+		return f, nil
+	}
+	path := devicePath(r.path)
+	m, err := openMapping(path, r.options)
+	if err != nil {
+		return nil, err
+	}
+	v, err := attachDevice(m.b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: opening device segment: %w", path, err)
+	}
+	if v.hdr.generation != generation {
+		return nil, fmt.Errorf("%s: opening device segment: it is of another mirror or writer: %w", path, r.noDevice())
+	}
+	f = &deviceFile{m: m, v: v}
+	r.mu.Lock()
+	r.device = f
+	r.mu.Unlock()
+	return f, nil
+}

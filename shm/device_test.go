@@ -1,0 +1,238 @@
+package shm
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// heapDevice gives the heap mirror of w and r a device segment on the heap.
+func heapDevice(t testing.TB, w *Writer, r *Reader, slots int) *DeviceSegment {
+	t.Helper()
+	m := &mapping{b: make([]byte, deviceLength(uint32(slots)))}
+	seg, err := w.newDeviceSegment(m, uint32(slots), time.Now().UnixNano())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seg.v.ready()
+	w.mu.Lock()
+	w.useDevice(seg)
+	w.mu.Unlock()
+	r.device = &deviceFile{m: m, v: seg.v}
+	return seg
+}
+
+func mustSlot(t testing.TB, seg *DeviceSegment) *DeviceSlot {
+	t.Helper()
+	s, err := seg.Slot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustDevice(t testing.TB, r *Reader, h Handle) *Device {
+	t.Helper()
+	d, err := r.Device(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &d
+}
+
+// count is what a device does: it adds to a word, which comes round after limit.
+func (s *deviceSlotMem) count(which int, n, limit uint64) {
+	word := atomic.LoadUint64(&s.words[which])
+	if limit == math.MaxUint64 {
+		word += n
+	} else {
+		sum := new(big.Int).Add(new(big.Int).SetUint64(word), new(big.Int).SetUint64(n))
+		word = sum.Mod(sum, new(big.Int).Add(new(big.Int).SetUint64(limit), big.NewInt(1))).Uint64()
+	}
+	atomic.StoreUint64(&s.words[which], word)
+}
+
+func wantDevice(t testing.TB, d *Device, comp, errs uint64) {
+	t.Helper()
+	gotComp, gotErrs, err := d.Load()
+	if gotComp != comp || gotErrs != errs || err != nil {
+		t.Errorf("device reads %d and %d, want %d and %d, %v", gotComp, gotErrs, comp, errs, err)
+	}
+}
+
+func TestDevice(t *testing.T) {
+	w, r := heapMirror(t, 64, 1, 0, Options{})
+	h := mustAdd(t, w, Entry{Name: "a", Kind: "completion"})
+	other := mustAdd(t, w, Entry{Name: "b", Kind: "completion", Latency: true})
+	if _, err := r.Device(h); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	seg := heapDevice(t, w, r, 2)
+	if _, err := r.Device(h); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	s := mustSlot(t, seg)
+	if _, _, err := s.Rebase(); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	if err := w.SetDevice(h, s, 1000, 10, 255); err != nil {
+		t.Fatal(err)
+	}
+	d := mustDevice(t, r, h)
+	wantDevice(t, d, 1000, 10)
+	s.mem().count(completions, 200, 255)
+	s.mem().count(failures, 3, 255)
+	wantDevice(t, d, 1200, 13)
+	if comp, errs, err := s.Rebase(); comp != 1200 || errs != 13 || err != nil {
+		t.Error(comp, errs, err)
+	}
+	s.mem().count(completions, 200, 255) // comes round, after the rebase
+	wantDevice(t, d, 1400, 13)
+
+	// The bytes that a device is given are the words that readers read.
+	comp, errWord := s.Words()
+	if len(comp) != 8 || len(errWord) != 8 || cap(comp) != 8 || &comp[0] != &seg.v.b[headerSize] || &errWord[0] != &seg.v.b[headerSize+8] {
+		t.Error("the words are elsewhere")
+	}
+
+	// One slot, one counter; one counter, one slot.
+	if err := w.SetDevice(other, s, 0, 0, 255); !errors.Is(err, ErrExists) {
+		t.Error(err)
+	}
+	s2 := mustSlot(t, seg)
+	if _, err := seg.Slot(); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	if all, taken := seg.Slots(); all != 2 || taken != 2 {
+		t.Error(all, taken)
+	}
+	if err := w.SetDevice(h, s2, 1400, 13, math.MaxUint64); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Load(); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	d = mustDevice(t, r, h)
+	s2.mem().count(completions, 1<<40, math.MaxUint64)
+	wantDevice(t, d, 1400+1<<40, 13)
+
+	// The same words, set anew: another base, which is of the words as they are.
+	if err := w.SetDevice(h, s2, 7, 8, math.MaxUint64); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Load(); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	d = mustDevice(t, r, h)
+	s2.mem().count(completions, 5, math.MaxUint64)
+	wantDevice(t, d, 12, 8)
+
+	// Given back and given to another: the old reader does not see its words.
+	s.Free()
+	s.Free()
+	s3 := mustSlot(t, seg)
+	if s3.number != s.number || s3.mem().words != [2]uint64{} {
+		t.Errorf("slot %d with words %v", s3.number, s3.mem().words)
+	}
+	if err := w.SetDevice(h, s, 0, 0, 255); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a slot that was given back: %v", err)
+	}
+	if err := w.SetDevice(other, s3, 5, 6, 0); !errors.Is(err, ErrInvalid) {
+		t.Errorf("largest value 0: %v", err)
+	}
+	s3.mem().words[1] = 256
+	if err := w.SetDevice(other, s3, 5, 6, 255); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a word above the largest value: %v", err)
+	}
+	s3.mem().words[1] = 0
+	if err := w.SetDevice(other, s3, 5, 6, 255); err != nil {
+		t.Fatal(err)
+	}
+	do := mustDevice(t, r, other)
+	wantDevice(t, do, 5, 6)
+	if err := w.ClearDevice(other); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := do.Load(); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+
+	// Removed: gone, and the slot serves nobody.
+	if err := w.Remove(h); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Load(); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+	if _, err := r.Device(h); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+	if _, _, err := s2.Rebase(); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	s2.Free()
+	if h2 := mustAdd(t, w, Entry{Name: "a2"}); w.v.entries[h2.Index].slots[0].device != 0 {
+		t.Error("a new counter has a device")
+	}
+
+	// A device that goes above what it said is told, not believed.
+	if err := w.SetDevice(other, s3, 5, 6, 255); err != nil {
+		t.Fatal(err)
+	}
+	do = mustDevice(t, r, other)
+	s3.mem().words[0] = 256
+	if _, _, err := do.Load(); !errors.Is(err, ErrFormat) {
+		t.Error(err)
+	}
+	if _, _, err := s3.Rebase(); !errors.Is(err, ErrFormat) {
+		t.Error(err)
+	}
+	s3.mem().words[0] = 0
+}
+
+// Whatever the largest value, a word that was given any base and counts on,
+// rebased at times but never later than it comes round, shows the sum.
+func TestDeviceWrap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.OneOf(
+			rapid.SampledFrom([]uint64{1, 2, 255, 256, 1<<16 - 1, 1<<32 - 1, 1 << 32, 1<<53 - 1, 1 << 63, 1<<64 - 2, 1<<64 - 1}),
+			rapid.Uint64Range(1, 1<<64-1)).Draw(t, "limit")
+		total := rapid.Uint64().Draw(t, "total")
+		word := rapid.Uint64Range(0, limit).Draw(t, "word")
+		s := &DeviceSlot{seg: &DeviceSegment{w: &Writer{}, v: &deviceView{slots: make([]deviceSlotMem, 1)}}}
+		m := s.mem()
+		m.words[completions] = word
+		if err := s.fill(Handle{}, total, 0, limit); err != nil {
+			t.Fatal(err)
+		}
+		since := uint64(0) // counted since a rebase may have been the last
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			n := rapid.Uint64Range(0, (limit-min(since, limit))).Draw(t, "n")
+			if rapid.Bool().Draw(t, "few") {
+				n = min(n, 3)
+			}
+			n = min(n, math.MaxUint64-total) // a total itself never comes round
+			m.count(completions, n, limit)
+			total += n
+			since += n
+			if rapid.Bool().Draw(t, "rebase") {
+				got, _, err := s.Rebase()
+				if got != total || err != nil {
+					t.Fatalf("rebased to %d, want %d, %v", got, total, err)
+				}
+				since = total - m.seen[completions]
+				if since > limit/4 {
+					t.Fatalf("%d counted, and not noted", since)
+				}
+			}
+			if got, err := m.total(completions); got != total || err != nil {
+				t.Fatalf("total %d, want %d, %v", got, total, err)
+			}
+		}
+	})
+}
