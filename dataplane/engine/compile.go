@@ -95,7 +95,9 @@ func (r *rule) outer(m flow.Match) {
 	headers(&r.Key.Out, &r.Mask.Out, m)
 	k, mask := &r.Key.Out, &r.Mask.Out
 	if v := m.VXLAN; v != nil {
-		r.flag(xdp.FlagVXLAN, true)
+		if v.Inner != nil || v.VNI.Mask != 0 {
+			r.flag(xdp.FlagVXLAN, true)
+		}
 		// The VNI is the first three bytes of its word.
 		binary.BigEndian.PutUint32(k.Tunnel[:], v.VNI.Value<<8)
 		binary.BigEndian.PutUint32(mask.Tunnel[:], v.VNI.Mask<<8)

@@ -41,21 +41,25 @@ import (
 //	ports, all may be 0       refused: a later fragment has      refused
 //	                          none, and may look like 0
 //	icmp type, code           refused: no spec                   refused: needs a flex parser
-//	vxlan with vni or inner   exact: UDP to 4789, and what is    exact
-//	                          in the headers behind
-//	vxlan alone               refused: no field asks for the     refused
-//	                          header, UDP to 4789 is not it
+//	vxlan                     exact: UDP to 4789; with vni or    exact
+//	                          inner, and what is in the
+//	                          headers behind, but not
+//	                          `inner any`: no field says
+//	                          "a whole header"
 //	gre key                   refused: a packet without a key    exact: gre_k_present
 //	                          may look like key 0
-//	gre inner                 inner headers, if any is asked     the same
-//	                          for; `inner any` is refused:
-//	                          no field says "a whole header"
+//	gre inner                 inner headers, if a field of one   the same
+//	                          is asked for
 //	inner headers             as the outer ones                  as the outer ones
+//
+// VXLAN is what goes to its port, whatever the flags say: mlx5 is told the ports that are VXLAN
+// (ADD_VXLAN_UDP_DPORT; the kernel's lib/vxlan.c, 4789 from the start), the kernel's parse_flow_attr and DPDK's
+// flow_dv_translate_item_vxlan ask for the port and the VNI and never for the I flag.
 //
 // What no public source says, and a card has to show: whether
 // ports of a first fragment are seen, how many and which extension headers the parser
 // passes, and what it makes of headers that lie about themselves (an IHL below 5, a
-// frame that ends early, a VXLAN header without its flag). Conforming traffic without
+// frame that ends early). Conforming traffic without
 // fragments or with the usual extension headers is not touched by it.
 
 // road is a way to hardware.
@@ -163,7 +167,7 @@ func (m *hwMatch) protocol() (p flow.Masked[uint8]) {
 	switch {
 	case m.TCP != nil:
 		return flow.Masked[uint8]{Value: protoTCP, Mask: 0xff}
-	case m.UDP != nil, m.VXLAN != nil:
+	case m.UDP != nil: // VXLAN, too: flow.Match.Expand
 		return flow.Masked[uint8]{Value: protoUDP, Mask: 0xff}
 	case m.GRE != nil:
 		return flow.Masked[uint8]{Value: protoGRE, Mask: 0xff}
@@ -175,17 +179,6 @@ func (m *hwMatch) protocol() (p flow.Masked[uint8]) {
 		return m.IPv4.Proto
 	}
 	return p
-}
-
-// udpPorts are the ports of UDP; VXLAN is UDP to its port.
-func (m *hwMatch) udpPorts() (p flow.Ports, ok bool) {
-	if m.UDP != nil {
-		p = *m.UDP
-	}
-	if m.VXLAN != nil {
-		p.Dst = flow.Port{Value: portVXLAN, Mask: 0xffff}
-	}
-	return p, m.UDP != nil || m.VXLAN != nil
 }
 
 // etherType is what a rule asks of the EtherType. Where it asks for a family, that says it all.

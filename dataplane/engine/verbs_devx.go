@@ -107,7 +107,7 @@ func devxHeaders(v, k *ibv.MatchHeaders, m hwMatch) {
 		v.TCPSPort, k.TCPSPort = p.Src.Value, p.Src.Mask
 		v.TCPDPort, k.TCPDPort = p.Dst.Value, p.Dst.Mask
 	}
-	if p, ok := m.udpPorts(); ok {
+	if p := m.UDP; p != nil {
 		v.UDPSPort, k.UDPSPort = p.Src.Value, p.Src.Mask
 		v.UDPDPort, k.UDPDPort = p.Dst.Value, p.Dst.Mask
 	}

@@ -8,21 +8,22 @@ func limits(m flow.Match, by road) error {
 	if err := limitsOf(m, by, ""); err != nil {
 		return err
 	}
-	if g := m.GRE; g != nil {
-		if g.Key.Mask != 0 && by == byVerbs {
-			return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
-		}
-		if in := g.Inner; in != nil && in.Eth == nil && blank(*in) {
-			return refusal("gre inner any", "no field asks for a whole GRE header", "leave \"inner any\" out")
-		}
+	if g := m.GRE; g != nil && g.Key.Mask != 0 && by == byVerbs {
+		return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
 	}
-	if v := m.VXLAN; v != nil && v.VNI.Mask == 0 && (v.Inner == nil || blank(*v.Inner)) {
-		return refusal("bare vxlan", "no field asks for a VXLAN header: all of UDP to its port would match", "name the vni, or match udp dport 4789")
+	in := innerOf(m)
+	if in == nil {
+		return nil
 	}
-	if in := innerOf(m); in != nil {
-		return limitsOf(*in, by, "inner ")
+	whole := m.VXLAN != nil && m.VXLAN.VNI.Mask != 0 || m.GRE != nil && m.GRE.Key.Mask != 0 // a field of the header is asked for
+	switch {
+	case !blank(*in):
+	case in.Eth != nil:
+		return refusal("inner eth", "no field asks that a whole Ethernet header be there", "leave \"inner\" out, or ask for a field of it")
+	case !whole:
+		return refusal("inner any", "no field asks for a whole header of the tunnel", "leave \"inner any\" out")
 	}
-	return nil
+	return limitsOf(*in, by, "inner ")
 }
 
 const useXDP = "leave the flow to backend auto or xdp"

@@ -60,8 +60,8 @@ func upperSpecs(m hwMatch, inner bool) []ibv.Spec {
 		val, mask := portFilter(*p)
 		specs = append(specs, ibv.TCPSpec{Inner: inner, Val: val, Mask: mask})
 	}
-	if p, ok := m.udpPorts(); ok {
-		val, mask := portFilter(p)
+	if p := m.UDP; p != nil {
+		val, mask := portFilter(*p)
 		specs = append(specs, ibv.UDPSpec{Inner: inner, Val: val, Mask: mask})
 	}
 	return specs

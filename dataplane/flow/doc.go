@@ -23,8 +23,9 @@
 //     when the packet is no later fragment and 4 bytes of the header are in the frame.
 //   - ICMP: protocol 1 over IPv4, 58 over IPv6, every fragment. Type and code are there when the
 //     packet is no later fragment and 2 bytes are in the frame.
-//   - VXLAN: UDP destination port 4789, no later fragment, 8 bytes of UDP and 8 of VXLAN in
-//     the frame, I flag (0x08) set. Inside is an Ethernet frame.
+//   - VXLAN: UDP whose ports are there, the destination 4789. VNI and inner ask for the header: 8 bytes
+//     of UDP and 8 of VXLAN in the frame, whatever its flags, the I flag too: NICs know VXLAN by its port,
+//     and what they count is what a flow means. Inside is an Ethernet frame.
 //   - GRE: protocol 47; bare (no key, no inner), every fragment and version. Key and inner ask for the
 //     header: no later fragment, version 0, routing bit clear, its 4 bytes with the optional checksum,
 //     key and sequence words in the frame. Inside is IPv4 (0x0800), IPv6 (0x86dd) or an Ethernet

@@ -12,13 +12,20 @@ const MostExpanded = 1024
 // holds no range, no two of them select one packet, and together they select
 // what m does. A range becomes the fewest masks that cover it, at most 30. A match
 // with several ranges becomes their product; an error that satisfies
-// errors.Is(err, ErrInvalid) is answered above MostExpanded. The answer shares
-// no memory with m.
+// errors.Is(err, ErrInvalid) is answered above MostExpanded. What VXLAN asks of UDP, its
+// port, stands in UDP too. The answer shares no memory with m.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
 	}
-	out := []Match{m.Clone()}
+	m = m.Clone()
+	if m.VXLAN != nil {
+		if m.UDP == nil {
+			m.UDP = new(Ports)
+		}
+		m.UDP.Dst = Port{Value: portVXLAN, Mask: 0xffff}
+	}
+	out := []Match{m}
 	for _, at := range m.ports() {
 		port := at(&m)
 		if port == nil || port.Last == 0 {

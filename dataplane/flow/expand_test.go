@@ -90,8 +90,8 @@ func TestExpand(t *testing.T) {
 			"tcp sport 2/0xfffe dport 7", "tcp sport 2/0xfffe dport 8",
 		}},
 		{"udp sport 1-2 vxlan inner tcp dport 1-2", []string{
-			"udp sport 1 vxlan inner tcp dport 1", "udp sport 1 vxlan inner tcp dport 2",
-			"udp sport 2 vxlan inner tcp dport 1", "udp sport 2 vxlan inner tcp dport 2",
+			"udp sport 1 dport 4789 vxlan inner tcp dport 1", "udp sport 1 dport 4789 vxlan inner tcp dport 2",
+			"udp sport 2 dport 4789 vxlan inner tcp dport 1", "udp sport 2 dport 4789 vxlan inner tcp dport 2",
 		}},
 		{"gre inner udp dport 0-65535", []string{"gre inner udp dport 0/0x8000", "gre inner udp dport 32768/0x8000"}},
 	} {

@@ -132,8 +132,8 @@ type Port struct{ Value, Mask, Last uint16 }
 // every fragment.
 type ICMP struct{ Type, Code Masked[uint8] }
 
-// VXLAN matches a VXLAN header (RFC 7348: UDP destination port 4789, I flag
-// set) and the frame inside it.
+// VXLAN matches UDP to VXLAN's port (RFC 7348: 4789), and with a VNI or Inner the
+// header, whatever its flags, and the frame inside it.
 type VXLAN struct {
 	VNI   Masked[uint32] // 24 bits
 	Inner *Match

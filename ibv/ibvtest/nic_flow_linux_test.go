@@ -26,7 +26,7 @@ func nicMatches(m flow.Match) (all []nicMatch, ok bool) {
 
 func tunnelMatch(all *[]nicMatch, m *flow.Match) bool {
 	k := &(*all)[0]
-	if v := m.VXLAN; v != nil {
+	if v := m.VXLAN; v != nil && (v.VNI.Mask != 0 || v.Inner != nil) {
 		k.Value.Tunnel, k.Mask.Tunnel = nicVXLAN, nicVXLAN
 		k.Value.VNI, k.Mask.VNI = v.VNI.Value, v.VNI.Mask
 		return v.Inner == nil || layerMatch(all, v.Inner, true)

@@ -40,7 +40,7 @@ func TestNICRules(t *testing.T) {
 // it can express, whole frames and damaged ones, by priority and insertion.
 func agreesWithLinear(t *testing.T, d *nicDriver) {
 	rng := seed.Rand(t)
-	var flowsSeen, left, packets, hits, cut int
+	var flowsSeen, left, packets, hits int
 	for range 150 {
 		d.must("fresh")
 		var flows []flow.Flow
@@ -72,8 +72,7 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 			}
 			packets++
 			if words[0] != "0" {
-				cut++
-				continue
+				t.Fatalf("a header is cut, though all is at hand:\n%s", hex.Dump(p.Frame))
 			}
 			want := ""
 			if i, ok := oracle.Match(p); ok {
@@ -85,8 +84,8 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 			}
 		}
 	}
-	t.Logf("%d flows (%d not expressible), %d packets, %d hit, %d cut", flowsSeen, left, packets, hits, cut)
-	if hits*10 < packets || cut*50 > packets || flowsSeen < left {
+	t.Logf("%d flows (%d not expressible), %d packets, %d hit", flowsSeen, left, packets, hits)
+	if hits*10 < packets || flowsSeen < left {
 		t.Error("too little was compared")
 	}
 }
@@ -325,13 +324,13 @@ func full(m nicMatch) nicMatch {
 	return m
 }
 
-// A header behind the first 416 bytes is not there, and the parser says so.
+// A header behind the first 1920 bytes is not there, and the parser says so.
 func stopsAtTheLimit(t *testing.T, d *nicDriver) {
-	const limit = 416 // NIC_PARSE_MAX
+	const limit = 1920 // NIC_PARSE_MAX
 	for _, c := range []struct {
 		body int // of a destination options header of 2 bytes more; in front of it are 54 bytes
 		want string
-	}{{350, "0 0"}, {358, "1"}} {
+	}{{1854, "0 0"}, {1862, "1"}} {
 		f := frame.Build(frame.Eth{}, frame.IPv6{Src: frame.Addr("2001:db8::1"), Dst: frame.Addr("2001:db8::2")},
 			frame.Ext{Type: frame.Destination, Body: make([]byte, c.body)}, frame.UDP{Dst: 53}, frame.Payload(64))
 		d.must("fresh")

@@ -103,11 +103,17 @@ func matchICMP(m *flow.Match, h *headers) bool {
 }
 
 func matchVXLAN(m *flow.Match, h *headers) bool {
-	if m.VXLAN == nil {
+	want := m.VXLAN
+	switch {
+	case want == nil:
+		return true
+	case h.upper != 17 || h.ports == nil || h.ports.dst != 4789:
+		return false
+	case want.VNI.Mask == 0 && want.Inner == nil:
 		return true
 	}
-	return h.vxlan != nil && fieldMatch(h.vxlan.key, m.VXLAN.VNI) &&
-		(m.VXLAN.Inner == nil || matches(m.VXLAN.Inner, h.vxlan.inner))
+	return h.vxlan != nil && fieldMatch(h.vxlan.key, want.VNI) &&
+		(want.Inner == nil || matches(want.Inner, h.vxlan.inner))
 }
 
 func matchGRE(m *flow.Match, h *headers) bool {

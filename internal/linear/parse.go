@@ -169,9 +169,6 @@ func (h *headers) parseVXLAN(b []byte) {
 		return
 	}
 	b = b[4:]
-	if b[0]&0x08 == 0 {
-		return
-	}
 	h.vxlan = &tunnelHeader{hasKey: true, key: be.Uint32(b[4:]) >> 8, inner: parseFrame(b[8:], false)}
 }
 

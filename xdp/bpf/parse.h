@@ -301,7 +301,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type)
 {
 	if (l->proto == 17 && need & FT_N_VXLAN) {
-		if (p + 16 > end || ft_load16(p, 2) != FT_VXLAN_PORT || !(ft_load8(p, 8) & 0x08))
+		if (p + 16 > end || ft_load16(p, 2) != FT_VXLAN_PORT)
 			return NULL;
 		l->flags |= FT_VXLAN;
 		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 12) & bpf_htonl(0xffffff00), 4, 4);

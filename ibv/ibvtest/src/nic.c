@@ -30,7 +30,7 @@ struct nic {
 };
 
 /* The thread sleeps this long after each look, so that it takes frames by the hundred; the
- * ring holds a third of a second of 200 kpps. */
+ * ring holds a sixth of a second of 200 kpps. */
 static const struct timespec pause_between = { .tv_nsec = 500 * 1000 };
 
 /* The most frames that the thread takes under the lock before it lets callers in. */

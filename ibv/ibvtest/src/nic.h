@@ -25,15 +25,15 @@
  *      either: a flow with a vlan clause takes two rules, each tag of two four.
  *      ether_type is the one behind the tags, as in flow.
  *   3. Only the first NIC_PARSE_MAX bytes of a frame are looked at (flow: all of them).
- *      A header behind them is not there. No frame with fewer than 250 bytes of IPv6
- *      extension headers is affected. Frames that were are in nic_stats.cut.
+ *      A header behind them is not there. No frame that an MTU of 1500 lets through is
+ *      affected. Frames that were are in nic_stats.cut.
  *   4. `ip_frag` is set for every IPv4 fragment, the first one included, and for every
  *      IPv6 packet with a fragment header. Ports of a first fragment are there, of a
  *      later one not. What mlx5 does with ports of a first fragment is not documented.
  *   5. MPLS and ESP are NIC terms that flow lacks; MPLS ends the parse.
  *
  * A spec with an empty mask asks for nothing, on a NIC: a VXLAN spec with mask 0 matches
- * every packet, flow's bare `vxlan` only VXLAN. A rule can ask for it by `present`.
+ * every packet, flow's `vxlan inner any` only a whole header. A rule can ask for it by `present`.
  *
  * Which rule wins
  *
@@ -59,7 +59,7 @@
 
 #include <stdint.h>
 
-#define NIC_PARSE_MAX 416
+#define NIC_PARSE_MAX 1920
 
 /* Bits of nic_layer.present. */
 enum {
@@ -85,7 +85,7 @@ enum {
 
 /* Bits of nic_key.tunnel. What is inside the first one is in nic_key.inner. */
 enum {
-	NIC_VXLAN = 1 << 0,    /* UDP to 4789, the header whole, its I flag set; vni */
+	NIC_VXLAN = 1 << 0,    /* UDP to 4789, the header whole, whatever its flags; vni */
 	NIC_GRE = 1 << 1,      /* protocol 47, version 0, no routing, the header whole; gre_protocol */
 	NIC_GRE_CSUM = 1 << 2, /* the GRE header has a checksum word */
 	NIC_GRE_KEY = 1 << 3,  /* ... a key; gre_key */

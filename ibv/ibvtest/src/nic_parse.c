@@ -74,7 +74,7 @@ static void parse_vxlan(struct parse *s)
 {
 	const uint8_t *vxlan = s->c.p + 4;
 
-	if (!there(&s->c, 4 + 8) || !(vxlan[0] & 0x08))
+	if (!there(&s->c, 4 + 8))
 		return;
 	s->key->tunnel |= NIC_VXLAN;
 	s->key->vni = be32(vxlan + 4) >> 8;
