@@ -17,6 +17,7 @@ type root struct {
 	Top        topCmd        `cmd:"" help:"Show rates and totals, live."`
 	Get        getCmd        `cmd:"" help:"Print counters once."`
 	Watch      watchCmd      `cmd:"" help:"Print changes as they come."`
+	Wait       waitCmd       `cmd:"" help:"Sleep until a counter has counted enough."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this host can do: every backend's answer, the reason and the next step."`

@@ -51,6 +51,17 @@ Examples:
   flowtally watch --history -o json`
 }
 
+// Help is shown by wait --help.
+func (*waitCmd) Help() string {
+	return `Ends with 0 when the counter has come so far, and prints it; with 1 at the timeout, at a signal, when the counter is removed, when nobody publishes any more, and when operations of a completion counter end in error meanwhile. Members of the group mirror.wait_group are woken at the end of a poll cycle; everybody else looks once per cycle.
+
+Examples:
+
+  flowtally wait web --at-least 1000000
+
+  flowtally wait near-sent --at-least 100000 --timeout 30s -o json`
+}
+
 // Help is shown by flows add --help.
 func (*flowsAddCmd) Help() string {
 	return `Examples:

@@ -12,8 +12,9 @@ type writerJSON struct {
 	AgeNS int64  `json:"age_ns"`
 }
 
-// counterJSON is one counter; packets, bytes and age are null where it was
-// never sampled: absent is not zero.
+// counterJSON is one counter. A flow has packets and bytes, a completion counter
+// completions and errors, and the other two are null; all four, and the age, are null
+// where it was never sampled: absent is not zero.
 type counterJSON struct {
 	Name      string  `json:"name"`
 	Kind      string  `json:"kind"`
@@ -23,6 +24,9 @@ type counterJSON struct {
 	Source    string  `json:"source"`
 	ByteBasis string  `json:"byte_basis"`
 	Valid     bool    `json:"valid"`
+
+	Completions *uint64 `json:"completions"`
+	Errors      *uint64 `json:"errors"`
 }
 
 func toJSON(r *reading) getJSON {
@@ -31,17 +35,29 @@ func toJSON(r *reading) getJSON {
 		j := counterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.present()}
 		if c.present() {
 			age := max(0, r.Now-c.SampledAt)
-			j.Packets, j.Bytes, j.AgeNS = &c.Packets, &c.Bytes, &age
+			j.AgeNS = &age
+			if c.completion() {
+				j.Completions, j.Errors = &c.Packets, &c.Bytes
+			} else {
+				j.Packets, j.Bytes = &c.Packets, &c.Bytes
+			}
 		}
 		out.Counters[i] = j
 	}
 	return out
 }
 
+// renderGet returns a table of flows and one of completion counters; the one that would be
+// empty is left out.
 func renderGet(r *reading) string {
+	flows, completions := byKind(r.Counters)
 	t := table{heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}
-	for _, c := range r.Counters {
-		t.add(c.Name, orDash(c.Kind), c.packetsCell(), c.bytesCell(), c.ageCell(r.Now), orDash(c.Source), orDash(c.ByteBasis), c.note())
+	for _, c := range flows {
+		t.add(c.Name, orDash(c.Kind), c.firstCell(), c.secondCell(), c.ageCell(r.Now), orDash(c.Source), orDash(c.ByteBasis), c.note())
 	}
-	return t.render()
+	below := table{heading: []string{"NAME", "KIND", ">COMPLETIONS", ">ERRORS", ">AGE", "SOURCE", "NOTE"}}
+	for _, c := range completions {
+		below.add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.ageCell(r.Now), orDash(c.Source), c.note())
+	}
+	return stack(t, below)
 }

@@ -27,6 +27,8 @@ var hints = []struct {
 	{shm.ErrNotFound, "flowtally get lists all counters"},
 	{shm.ErrFull, "mirror.counters and mirror.history in the configuration; flowtally doctor shows the room that is left"},
 	{shm.ErrBusy, "again in a moment"},
+	{shm.ErrNotAlive, "flowtally run --config FILE goes on with the totals; flowtally get shows the last values"},
+	{shm.ErrGone, "flowtally get lists all counters"},
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
 	{dataplane.ErrFull, "mirror.counters, mirror.history and xdp.max_flows in the configuration; flowtally doctor shows the room that is left"},

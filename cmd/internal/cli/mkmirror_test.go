@@ -23,7 +23,8 @@ import (
 //	halt   ends in good order
 //	crash  ends without a word
 //	serve  adds 1 packet and 64 bytes to every counter each 20 ms, a history
-//	       record each, until SIGINT
+//	       record each, until SIGINT; a counter whose name ends in "-errors" gets an
+//	       error each 20 ms, and completes nothing
 //	lap    waits for PATH.go, writes N history records of every counter at
 //	       once, makes PATH.lapped, then waits for SIGINT
 func mkmirror() {
@@ -88,6 +89,8 @@ type testCounter struct {
 	value   shm.Value
 	latency bool
 	absent  bool
+
+	completion, fails bool
 }
 
 // webMirror is a mirror with one counter, web, and its first value.
@@ -149,7 +152,7 @@ func (t *testWriter) add(fields []string) error {
 		return err
 	}
 	e := shm.Entry{Name: fields[0], Kind: fields[1], Source: strings.ReplaceAll(fields[4], "_", " "), ByteBasis: fields[5], Valid: true}
-	c := testCounter{value: shm.Value{Packets: packets, Bytes: bytes}}
+	c := testCounter{value: shm.Value{Packets: packets, Bytes: bytes}, completion: e.Kind == kindCompletion, fails: strings.HasSuffix(e.Name, "-errors")}
 	for _, flag := range fields[6:] {
 		name, n, _ := strings.Cut(flag, "=")
 		switch name {
@@ -180,8 +183,16 @@ func (t *testWriter) add(fields []string) error {
 
 func (t *testWriter) count() {
 	for i := range t.counters {
-		t.counters[i].value.Packets++
-		t.counters[i].value.Bytes += 64
+		c := &t.counters[i]
+		switch {
+		case !c.completion:
+			c.value.Packets++
+			c.value.Bytes += 64
+		case c.fails:
+			c.value.Bytes++
+		default:
+			c.value.Packets++
+		}
 	}
 }
 

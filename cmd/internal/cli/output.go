@@ -39,6 +39,21 @@ func (t *table) note(line string) {
 	t.notes[len(t.rows)-1] += line + "\n"
 }
 
+// stack returns tables one below the other, apart by a blank line, without those
+// that have no rows; the first where none has.
+func stack(tables ...table) string {
+	var texts []string
+	for _, t := range tables {
+		if len(t.rows) > 0 {
+			texts = append(texts, t.render())
+		}
+	}
+	if len(texts) == 0 {
+		return tables[0].render()
+	}
+	return strings.Join(texts, "\n")
+}
+
 // render returns the table, each line ended and without trailing blanks.
 func (t *table) render() string {
 	heading := make([]string, len(t.heading))

@@ -27,15 +27,26 @@ func sortCounters(counters []counterView, by string) {
 // above 0: what does not fit is counted in the last line.
 func renderTop(r *reading, height int) string {
 	shown := r.Counters
-	if room := height - 3; height > 0 && len(shown) > room {
+	const title, heading, more, between = 1, 1, 1, 1
+	room := height - title - heading - more
+	if flows, completions := byKind(r.Counters); len(flows) > 0 && len(completions) > 0 {
+		room -= between + heading
+	}
+	if height > 0 && len(shown) > room {
 		shown = shown[:max(0, room)]
 	}
+	flows, completions := byKind(shown)
 	t := table{heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "BASIS", "NOTE"}}
-	for _, c := range shown {
-		t.add(c.Name, c.packetsCell(), c.bytesCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
+	for _, c := range flows {
+		t.add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
 			c.ageCell(r.Now), orDash(c.Source), orDash(c.ByteBasis), c.note())
 	}
-	screen := fmt.Sprintf("%s  %s  writer %s\n", r.Path, plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + t.render()
+	below := table{heading: []string{"NAME", ">COMPLETIONS", ">ERRORS", ">COMPLETIONS/S", ">ERRORS/S", ">AGE", "SOURCE", "NOTE"}}
+	for _, c := range completions {
+		below.add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
+			c.ageCell(r.Now), orDash(c.Source), c.note())
+	}
+	screen := fmt.Sprintf("%s  %s  writer %s\n", r.Path, plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + stack(t, below)
 	if hidden := len(r.Counters) - len(shown); hidden > 0 {
 		screen += fmt.Sprintf("… %d more: name some, or --sort rate\n", hidden)
 	}

@@ -41,12 +41,32 @@ type counterView struct {
 	Name, Kind                 string
 	Source, ByteBasis          string
 	Valid, Stale, Ambiguous    bool
-	Gone                       bool // removed while it was read
-	Packets, Bytes             uint64
-	SampledAt                  int64 // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
+	Gone                       bool   // removed while it was read
+	Packets, Bytes             uint64 // or completions and errors
+	SampledAt                  int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
 	Discontinuities            uint64
 	PacketsPerSec, BytesPerSec float64
 	HasRate                    bool
+}
+
+// completion says that the two values are completions and those of them in error, of
+// a queue pair's operations.
+func (c counterView) completion() bool { return c.Kind == kindCompletion }
+
+// kindCompletion is the kind of counters that count completions.
+const kindCompletion = "completion"
+
+// byKind parts the counters of flows, and of what else counts packets and bytes, from
+// those of completions; each keeps its order.
+func byKind(counters []counterView) (flows, completions []counterView) {
+	for _, c := range counters {
+		if c.completion() {
+			completions = append(completions, c)
+		} else {
+			flows = append(flows, c)
+		}
+	}
+	return flows, completions
 }
 
 // present says that there is a value: absent is not zero.
@@ -81,8 +101,8 @@ func plural(n uint64, one, many string) string {
 }
 
 // cells of one counter; "-" stands where there is no value.
-func (c counterView) packetsCell() string { return c.cell(humanCount(c.Packets)) }
-func (c counterView) bytesCell() string   { return c.cell(humanCount(c.Bytes)) }
+func (c counterView) firstCell() string  { return c.cell(humanCount(c.Packets)) }
+func (c counterView) secondCell() string { return c.cell(humanCount(c.Bytes)) }
 func (c counterView) ageCell(now int64) string {
 	return c.cell(humanAge(time.Duration(now - c.SampledAt)))
 }

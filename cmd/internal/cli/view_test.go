@@ -78,6 +78,36 @@ func TestGolden(t *testing.T) {
 	golden(t, "get.json", b.String())
 }
 
+// completionReadings are two looks at flows and completion counters of a queue pair.
+func completionReadings() (before, cur *reading) {
+	before, cur = twoReadings()
+	for _, r := range []*reading{before, cur} {
+		r.Counters = append(r.Counters[:1:1],
+			counterView{Index: 7, Generation: 1, Name: "near-sent", Kind: "completion", Source: "rdma rxe0 poll_cq", ByteBasis: "errors", Valid: true, Packets: 1000, SampledAt: r.Now - 4e6},
+			counterView{Index: 8, Generation: 1, Name: "near-read", Kind: "completion", Source: "rdma rdmap0s6 comp_cntr+external", ByteBasis: "errors", Valid: true},
+		)
+	}
+	cur.Counters[1].Packets += 50_000
+	cur.Counters[1].Bytes += 256
+	return before, cur
+}
+
+func TestGoldenCompletions(t *testing.T) {
+	before, cur := completionReadings()
+	rates(before, cur)
+	sortCounters(cur.Counters, "name")
+	golden(t, "top-completions.txt", renderTop(cur, 0))
+	golden(t, "top-completions-7-lines.txt", renderTop(cur, 7))
+	golden(t, "get-completions.txt", renderGet(cur))
+	var b bytes.Buffer
+	if err := printJSON(&b, toJSON(cur)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "get-completions.json", b.String())
+	cur.Counters = cur.Counters[1:]
+	golden(t, "get-completions-only.txt", renderGet(cur))
+}
+
 func TestRates(t *testing.T) {
 	before, cur := twoReadings()
 	rates(nil, cur)
@@ -142,6 +172,7 @@ func TestChangePrinter(t *testing.T) {
 			{Position: 9, Name: "web", Value: value, Cycle: 4},
 			{Position: 10, Name: "web", Value: value, Cycle: 5, HasDelta: true, PacketsDelta: 1200, BytesDelta: 76800},
 			{Position: 11, Value: value, Cycle: 5},
+			{Position: 12, Name: "near-sent", Completion: true, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, PacketsDelta: 10, BytesDelta: 3},
 		} {
 			if err := p.change(c); err != nil {
 				t.Fatal(err)

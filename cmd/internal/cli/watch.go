@@ -71,7 +71,7 @@ type watcher struct {
 
 	cursor *shm.Cursor
 	before map[shm.Handle]shm.Value // what each counter showed last
-	names  map[shm.Handle]string
+	names  map[shm.Handle]watched
 	newest int64  // sample time of the newest change seen
 	after  int64  // changes sampled no later were seen in the file before this one
 	state  string // of the writer, as last told
@@ -87,7 +87,7 @@ func (w *watcher) start(oldest bool) (err error) {
 		w.cursor.Rewind()
 	}
 	w.before = map[shm.Handle]shm.Value{}
-	w.names = map[shm.Handle]string{}
+	w.names = map[shm.Handle]watched{}
 	return nil
 }
 
@@ -145,17 +145,17 @@ func (w *watcher) record(rec shm.Record) error {
 	if rec.Kind != 0 || rec.Value.SampledAt <= w.after {
 		return nil
 	}
-	name, err := w.name(rec.Handle)
+	counter, err := w.counter(rec.Handle)
 	if err != nil {
 		return err
 	}
 	w.newest = max(w.newest, rec.Value.SampledAt)
 	before, known := w.before[rec.Handle]
 	w.before[rec.Handle] = rec.Value
-	if !w.wanted.has(name) {
+	if !w.wanted.has(counter.name) {
 		return nil
 	}
-	ch := change{Position: rec.Position, Name: name, Value: rec.Value, Cycle: rec.Cycle}
+	ch := change{Position: rec.Position, Name: counter.name, Completion: counter.completion, Value: rec.Value, Cycle: rec.Cycle}
 	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
 		ch.HasDelta = true
 		ch.PacketsDelta = rec.Value.Packets - before.Packets
@@ -165,15 +165,21 @@ func (w *watcher) record(rec shm.Record) error {
 	return w.printer.change(ch)
 }
 
-// name returns the name of a counter; "" where it was removed before it could be asked.
-func (w *watcher) name(h shm.Handle) (string, error) {
-	if name, ok := w.names[h]; ok {
-		return name, nil
+// watched is what is told of a counter beside its values.
+type watched struct {
+	name       string // "": it was removed before it could be asked
+	completion bool
+}
+
+func (w *watcher) counter(h shm.Handle) (watched, error) {
+	if c, ok := w.names[h]; ok {
+		return c, nil
 	}
 	e, err := w.mirror.reader.Entry(h)
 	if err != nil && !errors.Is(err, shm.ErrGone) {
-		return "", fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
+		return watched{}, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
 	}
-	w.names[h] = e.Name
-	return e.Name, nil
+	c := watched{e.Name, e.Kind == kindCompletion}
+	w.names[h] = c
+	return c, nil
 }

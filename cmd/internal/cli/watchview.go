@@ -12,6 +12,7 @@ import (
 type change struct {
 	Position     uint64
 	Name         string // "": the counter was removed before it could be asked for its name
+	Completion   bool   // completions and errors, in place of packets and bytes
 	Value        shm.Value
 	Cycle        uint64
 	HasDelta     bool // the value before is known
@@ -19,19 +20,25 @@ type change struct {
 	BytesDelta   uint64
 }
 
-// changeJSON is one line of watch -o json; the deltas are null where the value
-// before is not known, the name where the counter is gone.
+// changeJSON is one line of watch -o json. Packets and bytes, with their deltas, are null
+// for a completion counter, completions and errors for any other; the deltas are null
+// where the value before is not known, the name where the counter is gone.
 type changeJSON struct {
 	Schema       int     `json:"schema"`
 	Position     uint64  `json:"position"`
 	Time         string  `json:"time"`
 	Name         *string `json:"name"`
-	Packets      uint64  `json:"packets"`
-	Bytes        uint64  `json:"bytes"`
+	Packets      *uint64 `json:"packets"`
+	Bytes        *uint64 `json:"bytes"`
 	PacketsDelta *uint64 `json:"packets_delta"`
 	BytesDelta   *uint64 `json:"bytes_delta"`
 	SampledAtNS  int64   `json:"sampled_at_ns"`
 	Cycle        uint64  `json:"cycle"`
+
+	Completions      *uint64 `json:"completions"`
+	Errors           *uint64 `json:"errors"`
+	CompletionsDelta *uint64 `json:"completions_delta"`
+	ErrorsDelta      *uint64 `json:"errors_delta"`
 }
 
 // lostJSON is the line in place of changes that were overwritten unread.
@@ -55,14 +62,19 @@ func (p changePrinter) change(c change) error {
 	at := p.zero.Add(time.Duration(c.Value.SampledAt))
 	if p.json {
 		j := changeJSON{
-			Schema: 1, Position: c.Position, Time: at.UTC().Format(time.RFC3339Nano),
-			Packets: c.Value.Packets, Bytes: c.Value.Bytes, SampledAtNS: c.Value.SampledAt, Cycle: c.Cycle,
+			Schema: 1, Position: c.Position, Time: at.UTC().Format(time.RFC3339Nano), SampledAtNS: c.Value.SampledAt, Cycle: c.Cycle,
 		}
 		if c.Name != "" {
 			j.Name = &c.Name
 		}
+		var firstDelta, secondDelta *uint64
 		if c.HasDelta {
-			j.PacketsDelta, j.BytesDelta = &c.PacketsDelta, &c.BytesDelta
+			firstDelta, secondDelta = &c.PacketsDelta, &c.BytesDelta
+		}
+		if c.Completion {
+			j.Completions, j.Errors, j.CompletionsDelta, j.ErrorsDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
+		} else {
+			j.Packets, j.Bytes, j.PacketsDelta, j.BytesDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
 		}
 		return printJSON(p.out, j)
 	}
@@ -70,12 +82,16 @@ func (p changePrinter) change(c change) error {
 	if name == "" {
 		name = "(removed)"
 	}
-	packets, bytes := "-", "-"
+	first, second := "-", "-"
 	if c.HasDelta {
-		packets, bytes = "+"+humanCount(c.PacketsDelta), "+"+humanCount(c.BytesDelta)
+		first, second = "+"+humanCount(c.PacketsDelta), "+"+humanCount(c.BytesDelta)
 	}
-	_, err := fmt.Fprintf(p.out, "%s  %s  %s packets (%s)  %s bytes (%s)\n",
-		at.Format("15:04:05.000"), name, humanCount(c.Value.Packets), packets, humanCount(c.Value.Bytes), bytes)
+	firstUnit, secondUnit := "packets", "bytes"
+	if c.Completion {
+		firstUnit, secondUnit = "completions", "errors"
+	}
+	_, err := fmt.Fprintf(p.out, "%s  %s  %s %s (%s)  %s %s (%s)\n",
+		at.Format("15:04:05.000"), name, humanCount(c.Value.Packets), firstUnit, first, humanCount(c.Value.Bytes), secondUnit, second)
 	return err
 }
 

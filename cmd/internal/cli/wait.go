@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// waitCmd sleeps until a counter has counted enough.
+type waitCmd struct {
+	outputFlag
+	readerFlag
+	AtLeast *uint64       `help:"Wait for so many packets, or completions. Left out: for any change." placeholder:"N"`
+	Timeout time.Duration `short:"t" help:"Give up after so long. 0: never." default:"0" placeholder:"D"`
+	Name    string        `arg:"" complete:"counters" help:"The counter to wait for."`
+}
+
+// Run ends with 0 only when what was waited for came about: a script may go on behind it.
+func (c *waitCmd) Run(env *Env) error {
+	if c.Timeout < 0 {
+		return usagef("--timeout %s: not below 0", c.Timeout)
+	}
+	m, err := openMirror(c.readerFlag)
+	if err != nil {
+		return err
+	}
+	defer func() { m.close() }()
+	ctx := env.Context
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+	}
+	w := &waiter{mirror: m, cmd: c, talk: env.Stderr}
+	err = w.wait(ctx)
+	switch {
+	case err == nil:
+		return w.print(env.Stdout)
+	case errors.Is(err, context.DeadlineExceeded):
+		return withHint(fmt.Errorf("%s: %q: %s in vain for %s: it has %s", m.path, c.Name, w.aim(), c.Timeout, w.has()), "a longer --timeout; flowtally get shows how old the value is")
+	case errors.Is(err, context.Canceled):
+		return withHint(fmt.Errorf("%s: %q: %s until a signal: it has %s", m.path, c.Name, w.aim(), w.has()), "flowtally wait again goes on")
+	case errors.Is(err, shm.ErrCompletion):
+		return withHint(fmt.Errorf("%s: %q: %s: %w: it has %s", m.path, c.Name, w.aim(), err, w.has()), "flowtally queue-pairs list says what is wrong")
+	}
+	return fmt.Errorf("%s: %q: %s: %w", m.path, c.Name, w.aim(), err)
+}
+
+// waiter is where a wait stands.
+type waiter struct {
+	mirror *mirror
+	cmd    *waitCmd
+	talk   io.Writer
+	entry  shm.Entry
+	value  shm.Value // as it was seen last
+	since  shm.Value // of the first look: a change is one from here
+	looked bool
+	told   bool // that nobody wakes us
+}
+
+// wait goes on in the file that takes the mirror's name, where it is that of the
+// same writer grown or of the next one.
+func (w *waiter) wait(ctx context.Context) error {
+	for {
+		err := w.once(ctx)
+		if !errors.Is(err, shm.ErrNotAlive) {
+			return err
+		}
+		switch replaced, ferr := w.replaced(ctx); {
+		case ferr != nil:
+			return ferr
+		case !replaced:
+			return err
+		}
+	}
+}
+
+// replaced follows the mirror's name. A file that is superseded has its successor within moments.
+func (w *waiter) replaced(ctx context.Context) (bool, error) {
+	for {
+		superseded := w.mirror.reader.Status().State == shm.Superseded
+		replaced, err := w.mirror.follow()
+		if err != nil || replaced || !superseded {
+			return replaced, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (w *waiter) once(ctx context.Context) error {
+	r := w.mirror.reader
+	h, err := r.Lookup(w.cmd.Name)
+	if err != nil {
+		return w.unknown(err)
+	}
+	if w.entry, err = r.Entry(h); err != nil {
+		return err
+	}
+	if why := r.Wakeable(); why != nil && !w.told {
+		w.told = true
+		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, since nobody wakes this process: %v\n", w.mirror.path, why)
+	}
+	if w.cmd.AtLeast != nil {
+		w.value, err = r.Wait(ctx, h, *w.cmd.AtLeast)
+		return err
+	}
+	if !w.looked {
+		err := shm.Guard(func() error {
+			counter, err := r.Counter(h)
+			if err == nil {
+				w.since, err = counter.Load()
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		w.looked = true
+	}
+	w.value, err = r.WaitChange(ctx, h, w.since)
+	return err
+}
+
+// unknown adds to a name that no counter has the one that may have been meant.
+func (w *waiter) unknown(err error) error {
+	if !errors.Is(err, shm.ErrNotFound) {
+		return err
+	}
+	_, unknown := w.mirror.look([]string{w.cmd.Name})
+	if unknown != nil {
+		return unknown
+	}
+	return err
+}
+
+// aim says what is waited for.
+func (w *waiter) aim() string {
+	if w.cmd.AtLeast == nil {
+		return "waiting for a change"
+	}
+	first, _ := w.units()
+	return fmt.Sprintf("waiting for %s %s", humanCount(*w.cmd.AtLeast), first)
+}
+
+// has says what there is.
+func (w *waiter) has() string {
+	first, second := w.units()
+	if w.value.SampledAt == 0 {
+		return "no value yet"
+	}
+	return fmt.Sprintf("%s %s and %s %s", humanCount(w.value.Packets), first, humanCount(w.value.Bytes), second)
+}
+
+func (w *waiter) units() (first, second string) {
+	if w.entry.Kind == kindCompletion {
+		return "completions", "errors"
+	}
+	return "packets", "bytes"
+}
+
+// print shows the counter as get does, with the value that ended the wait.
+func (w *waiter) print(out io.Writer) error {
+	c := viewEntry(w.entry)
+	c.Packets, c.Bytes, c.SampledAt = w.value.Packets, w.value.Bytes, w.value.SampledAt
+	r := &reading{Path: w.mirror.path, Now: shm.Now(), Writer: viewWriter(w.mirror.reader.Status()), Counters: []counterView{c}}
+	if w.cmd.json() {
+		return printJSON(out, toJSON(r))
+	}
+	_, err := io.WriteString(out, renderGet(r))
+	return err
+}
