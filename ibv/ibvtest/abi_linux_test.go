@@ -31,7 +31,7 @@ var (
 func expressions(t *testing.T, skip *regexp.Regexp) []string {
 	t.Helper()
 	var all []string
-	for _, name := range []string{"verbs_abi.h", "verbs_flow_abi.h"} {
+	for _, name := range []string{"verbs_abi.h", "verbs_wr_abi.h", "verbs_flow_abi.h"} {
 		data, err := os.ReadFile(filepath.Join("src", name))
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,6 @@ func expressions(t *testing.T, skip *regexp.Regexp) []string {
 	all = slices.DeleteFunc(all, func(s string) bool {
 		return skip != nil && skip.MatchString(s) ||
 			strings.Contains(s, "_compat") || // slots that nothing calls, grouped in ours
-			strings.Contains(s, "element.object") || // ours for the union's pointers
 			strings.Contains(s, "odp_caps.") // one level less in ours
 	})
 	slices.Sort(all)
@@ -140,6 +139,10 @@ func TestABI(t *testing.T) {
 	for _, s := range slots {
 		exprs = append(exprs, "sizeof(struct verbs_context) - offsetof(struct verbs_context, "+s+")")
 	}
+	for _, s := range []string{"rdma.remote_addr", "rdma.rkey", "atomic.remote_addr", "atomic.compare_add", "atomic.swap", "atomic.rkey",
+		"ud.ah", "ud.remote_qpn", "ud.remote_qkey"} {
+		exprs = append(exprs, "offsetof(struct ibv_send_wr, wr."+s+")")
+	}
 	for _, cc := range []string{"gcc", "aarch64-linux-gnu-gcc"} {
 		t.Run(cc, func(t *testing.T) {
 			need.Tool(t, cc)
@@ -148,7 +151,7 @@ func TestABI(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, version := range []string{"44", "65"} {
-				got, err := values(t, cc, "#define IBVTEST_RDMA_CORE "+version+"\n#include \"verbs_flow_abi.h\"", exprs)
+				got, err := values(t, cc, "#define IBVTEST_RDMA_CORE "+version+"\n#include \"verbs_wr_abi.h\"\n#include \"verbs_flow_abi.h\"", exprs)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +173,7 @@ func TestVersions(t *testing.T) {
 		path    string
 		last    int
 		symbols int
-	}{{libs.Verbs, 18, 41}, {libs.Verbs44, 14, 31}} {
+	}{{libs.Verbs, 18, 43}, {libs.Verbs44, 14, 33}} {
 		have := versions(t, tt.path)
 		if len(have) != tt.symbols {
 			t.Errorf("%s has %d symbols, want %d: %v", tt.path, len(have), tt.symbols, have)

@@ -22,6 +22,8 @@ enum {
 	BULK_LOG_MAX = 15,
 	BULK_LOG_GRANULARITY = 2,
 	QUERY_UNIT = 4, /* a bulk is queried from and for a multiple of 4 */
+
+	FLEX_PARSER_ICMP = 3 << 8, /* ICMP and ICMPv6, which misc_3 matches */
 };
 
 #define HEADER_FIELDS { 0x00, 16 } /* opcode */, { 0x10, 16 } /* uid, of the kernel */, { 0x30, 16 } /* op_mod */
@@ -169,6 +171,7 @@ static int query_hca_cap(struct ibv_context *context, const uint8_t *in, size_t 
 	case 0x00:
 		mlx5_set(cap, 0x20, 1, 1); /* hca_cap_2 */
 		mlx5_set(cap, 0x310, 8, BULK_MASK);
+		mlx5_set(cap, 0x540, 32, FLEX_PARSER_ICMP);
 		return 0;
 	case 0x20:
 		mlx5_set(cap, 0x253, 5, BULK_LOG_MAX);

@@ -14,8 +14,9 @@
 
 #include "nic.h"
 #include "verbs_abi.h"
+#include "verbs_data_ops.h"
 
-#define IBVTEST_DEVICE_OPS_ABI 2
+#define IBVTEST_DEVICE_OPS_ABI 3
 
 /* All answer 0 or a positive errno, unless they answer a pointer: NULL and errno then. */
 struct ibvtest_device_ops {
@@ -46,6 +47,8 @@ struct ibvtest_device_ops {
 	 * release(arg), once. On an error release is not called. */
 	struct ibv_flow *(*create_flow)(struct ibv_context *context, const struct nic_rule_attr *attr,
 					void (*release)(void *arg), void *arg);
+
+	const struct ibvtest_data_ops *data; /* of completions: verbs_data_ops.h */
 };
 
 /* Exported by libibverbs.so.1, version IBVTEST_PRIVATE_1; NULL for a device not its own. */

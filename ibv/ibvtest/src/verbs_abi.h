@@ -135,14 +135,23 @@ struct ibv_gid_entry {
 /* Events. */
 
 enum {
+	IBV_EVENT_CQ_ERR,
+	IBV_EVENT_QP_FATAL,
+	IBV_EVENT_QP_REQ_ERR,
+	IBV_EVENT_QP_ACCESS_ERR,
+	IBV_EVENT_SQ_DRAINED = 5,
 	IBV_EVENT_DEVICE_FATAL = 8,
 	IBV_EVENT_PORT_ACTIVE = 9,
 	IBV_EVENT_PORT_ERR = 10,
 };
 
+struct ibv_cq;
+struct ibv_qp;
+
 struct ibv_async_event {
 	union {
-		void *object;
+		struct ibv_cq *cq;
+		struct ibv_qp *qp;
 		int port_num;
 	} element;
 	uint32_t event_type;
@@ -150,8 +159,6 @@ struct ibv_async_event {
 
 /* Contexts. The compatibility slots of ops are never called. */
 
-struct ibv_cq;
-struct ibv_qp;
 struct ibv_srq;
 struct ibv_wc;
 struct ibv_send_wr;
@@ -229,6 +236,7 @@ struct ibv_pd {
 enum {
 	IBV_ACCESS_LOCAL_WRITE = 1 << 0,
 	IBV_ACCESS_REMOTE_WRITE = 1 << 1,
+	IBV_ACCESS_REMOTE_READ = 1 << 2,
 	IBV_ACCESS_REMOTE_ATOMIC = 1 << 3,
 };
 
@@ -256,8 +264,6 @@ struct ibv_cq {
 	pthread_cond_t cond;
 	uint32_t comp_events_completed, async_events_completed;
 };
-
-enum { IBV_WC_SUCCESS, IBV_WC_WR_FLUSH_ERR = 5 };
 
 struct ibv_wc {
 	uint64_t wr_id;

@@ -181,7 +181,7 @@ void verbs_calls_configure(const char *statistics, const char *fail, const char 
 	pthread_mutex_unlock(&calls.lock);
 }
 
-const char *const verbs_capabilities[] = {"counters", "flows", "dont_trap", "egress", "raw", "devx", "comp_cntr", NULL};
+const char *const verbs_capabilities[] = {"counters", "flows", "dont_trap", "egress", "raw", "devx", "comp_cntr", "efadv", "cq_ring", NULL};
 
 bool verbs_without(const char *device, const char *capability)
 {
@@ -233,6 +233,22 @@ static void wait_for(uint64_t ns)
 		prctl(PR_SET_TIMERSLACK, slack);
 }
 
+static bool names(const struct rule *r, const char *device, const char *verb)
+{
+	return !strcmp(r->verb, verb) && (!*r->device || (device && !strcmp(r->device, device)));
+}
+
+uint64_t verbs_delay(const char *device, const char *name)
+{
+	uint64_t ns = 0;
+	pthread_mutex_lock(&calls.lock);
+	for (unsigned i = 0; i < calls.n; i++)
+		if (names(&calls.rules[i], device, name))
+			ns += calls.rules[i].delay_ns;
+	pthread_mutex_unlock(&calls.lock);
+	return ns;
+}
+
 int verbs_call(const char *device, const char *verb)
 {
 	uint64_t delay_ns = 0;
@@ -243,7 +259,7 @@ int verbs_call(const char *device, const char *verb)
 		__atomic_fetch_add(&r->calls, 1, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < calls.n; i++) {
 		struct rule *x = &calls.rules[i];
-		if (strcmp(x->verb, verb) || (*x->device && (!device || strcmp(x->device, device))))
+		if (!names(x, device, verb))
 			continue;
 		if (++x->seen < x->from || x->seen > x->to)
 			continue;

@@ -1,32 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * verbs_comp_cntr.c: completion counters, IBVERBS_1.18, with EFA's limits: work requests
- * only, a width that is not 64 bits, remote operations without errors. No QP here
- * completes anything, so what is read is what was set and incremented. */
+ * only, a width that need not be 64 bits, remote operations without errors. What moves
+ * them is in verbs_complete.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "verbs_soft.h"
+#include "verbs_data.h"
 
-#define MAX_VALUE ((UINT64_C(1) << 48) - 1)
-#define MAX_COUNTERS 1024
-#define OPS 0x3f
-
-struct soft_comp_cntr {
-	struct ibv_comp_cntr cntr;
-	struct soft_object object; /* users: attachments to QPs */
-	uint64_t value, errors;
-};
+#define MAX_COUNTERS 1024 /* of a device */
 
 VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct ibv_comp_cntr_caps *caps, size_t size)
 {
-	struct ibv_comp_cntr_caps c = {MAX_VALUE, MAX_COUNTERS, OPS};
+	struct ibv_comp_cntr_caps c = {.max_counters = MAX_COUNTERS};
 	int err = verbs_gate(context, "ibv_query_comp_cntr_caps");
 	if (!err && verbs_without(context->device->name, "comp_cntr"))
 		err = EOPNOTSUPP;
 	if (err)
 		return err;
+	verbs_comp_cntr_limits(context->device->name, &c.max_value, &c.supported_qp_attach_ops);
 	memset(caps, 0, size);
 	memcpy(caps, &c, size < sizeof(c) ? size : sizeof(c));
 	return 0;
@@ -35,38 +28,60 @@ VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct i
 static void release_comp_cntr(struct soft_object *o)
 {
 	struct soft_comp_cntr *c = VERBS_OUTER(o, struct soft_comp_cntr, object);
-	verbs_context_of(c->cntr.context)->comp_cntrs--;
+	verbs_context_of(c->cntr.context)->device->comp_cntrs--;
 	free(c);
 }
 
-static int check(struct ibv_context *context, const struct ibv_comp_cntr_init_attr *a)
+/* The words are pinned as uverbs does it: 8 bytes that do not cross a boundary of 8. */
+static int check(struct ibv_context *context, const struct ibv_comp_cntr_init_attr *a, const uint64_t *completions,
+		 const uint64_t *errors)
 {
+	int err = 0;
 	if (verbs_without(context->device->name, "comp_cntr"))
 		return EOPNOTSUPP;
 	if (a->comp_mask || a->flags || a->type > IBV_COMP_CNTR_TYPE_BYTES)
 		return EINVAL;
 	if (a->type != IBV_COMP_CNTR_TYPE_WRS)
 		return EOPNOTSUPP;
-	return verbs_context_of(context)->comp_cntrs == MAX_COUNTERS ? ENOMEM : 0;
+	if (((uintptr_t)completions | (uintptr_t)errors) % sizeof(uint64_t))
+		return EINVAL;
+	if (completions)
+		err = verbs_pin(completions, sizeof(*completions), true);
+	if (!err && errors)
+		err = verbs_pin(errors, sizeof(*errors), true);
+	if (err)
+		return err;
+	return verbs_context_of(context)->device->comp_cntrs == MAX_COUNTERS ? ENOMEM : 0;
 }
 
-VERBS_PUBLIC struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr)
+struct ibv_comp_cntr *verbs_create_comp_cntr(struct ibv_context *context, const char *verb,
+					     const struct ibv_comp_cntr_init_attr *attr, uint64_t *completions,
+					     uint64_t *errors)
 {
 	struct soft_comp_cntr *c = NULL;
-	int err = verbs_begin(context, "ibv_create_comp_cntr");
+	uint32_t ops;
+	int err = verbs_begin(context, verb);
 	if (err)
 		return verbs_made(NULL, err);
-	err = check(context, attr);
+	err = check(context, attr, completions, errors);
 	if (!err && !(c = calloc(1, sizeof(*c))))
 		err = ENOMEM;
 	if (c) {
 		c->cntr.context = context;
 		c->cntr.handle = verbs_handle(context);
-		verbs_context_of(context)->comp_cntrs++;
+		verbs_comp_cntr_limits(context->device->name, &c->max, &ops);
+		c->completions.word = completions ? completions : &c->own[0];
+		c->errors.word = errors ? errors : &c->own[1];
+		verbs_context_of(context)->device->comp_cntrs++;
 		verbs_adopt(context, &c->object, release_comp_cntr);
 	}
 	verbs_leave(context);
 	return verbs_made(c, err);
+}
+
+VERBS_PUBLIC struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr)
+{
+	return verbs_create_comp_cntr(context, "ibv_create_comp_cntr", attr, NULL, NULL);
 }
 
 VERBS_PUBLIC int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr)
@@ -74,72 +89,98 @@ VERBS_PUBLIC int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr)
 	return verbs_destroy(cntr->context, "ibv_destroy_comp_cntr", &((struct soft_comp_cntr *)cntr)->object);
 }
 
-/* One of the two words of a counter: set it, add to it (wrapping to 0 past MAX_VALUE),
- * read it. */
-enum change { SET, INC, READ };
+enum change { SET, INC };
 
-static int change(struct ibv_comp_cntr *cntr, const char *verb, enum change how, bool errors, uint64_t *value)
+static int change(struct ibv_comp_cntr *cntr, const char *verb, enum change how, bool errors, uint64_t value)
 {
 	struct soft_comp_cntr *c = (struct soft_comp_cntr *)cntr;
+	struct soft_count *count = errors ? &c->errors : &c->completions;
 	int err = verbs_begin(cntr->context, verb);
 	if (err)
 		return err;
-	uint64_t *word = errors ? &c->errors : &c->value;
-	if (how == READ)
-		*value = *word;
-	else if (*value > MAX_VALUE)
+	verbs_wire_lock();
+	if (value > c->max)
 		err = EINVAL;
+	else if (how == SET)
+		verbs_count_set(count, value);
 	else
-		*word = how == SET ? *value : (*word + *value) & MAX_VALUE;
+		verbs_count_add(count, value, c->max);
+	verbs_wire_unlock();
 	verbs_leave(cntr->context);
+	return err;
+}
+
+/* What is in the word: the device wrote it, or nobody has yet. */
+static int read_word(struct ibv_comp_cntr *cntr, const char *verb, const struct soft_count *count, uint64_t *value)
+{
+	int err = verbs_gate(cntr->context, verb);
+	if (!err)
+		*value = __atomic_load_n(count->word, __ATOMIC_ACQUIRE);
 	return err;
 }
 
 VERBS_PUBLIC int ibv_set_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value)
 {
-	return change(cntr, "ibv_set_comp_cntr", SET, false, &value);
+	return change(cntr, "ibv_set_comp_cntr", SET, false, value);
 }
 
 VERBS_PUBLIC int ibv_set_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value)
 {
-	return change(cntr, "ibv_set_err_comp_cntr", SET, true, &value);
+	return change(cntr, "ibv_set_err_comp_cntr", SET, true, value);
 }
 
 VERBS_PUBLIC int ibv_inc_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount)
 {
-	return change(cntr, "ibv_inc_comp_cntr", INC, false, &amount);
+	return change(cntr, "ibv_inc_comp_cntr", INC, false, amount);
 }
 
 VERBS_PUBLIC int ibv_inc_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount)
 {
-	return change(cntr, "ibv_inc_err_comp_cntr", INC, true, &amount);
+	return change(cntr, "ibv_inc_err_comp_cntr", INC, true, amount);
 }
 
 VERBS_PUBLIC int ibv_read_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t *value)
 {
-	return change(cntr, "ibv_read_comp_cntr", READ, false, value);
+	return read_word(cntr, "ibv_read_comp_cntr", &((struct soft_comp_cntr *)cntr)->completions, value);
 }
 
 VERBS_PUBLIC int ibv_read_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t *value)
 {
-	return change(cntr, "ibv_read_err_comp_cntr", READ, true, value);
+	return read_word(cntr, "ibv_read_err_comp_cntr", &((struct soft_comp_cntr *)cntr)->errors, value);
 }
 
+static int attach(struct soft_qp *q, struct soft_comp_cntr *c, uint32_t ops)
+{
+	if (q->state != IBV_QPS_RESET && q->state != IBV_QPS_INIT)
+		return EINVAL;
+	for (uint32_t left = ops; left; left &= left - 1)
+		if (q->counters[__builtin_ctz(left)])
+			return EBUSY;
+	for (uint32_t left = ops; left; left &= left - 1) {
+		q->counters[__builtin_ctz(left)] = c;
+		c->object.users++;
+	}
+	return 0;
+}
+
+/* There is no detach: the end of the queue pair is it. */
 VERBS_PUBLIC int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *cntr,
 					 struct ibv_qp_attach_comp_cntr_attr *attr)
 {
-	struct soft_comp_cntr *c = (struct soft_comp_cntr *)cntr;
+	uint64_t max;
+	uint32_t ops;
 	int err = verbs_begin(qp->context, "ibv_qp_attach_comp_cntr");
 	if (err)
 		return err;
+	verbs_comp_cntr_limits(qp->context->device->name, &max, &ops);
+	verbs_wire_lock();
 	if (cntr->context != qp->context || attr->comp_mask || !attr->op_mask)
 		err = EINVAL;
-	else if (attr->op_mask & ~OPS)
+	else if (attr->op_mask & ~ops)
 		err = ENOTSUP;
-	else if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT)
-		err = EINVAL;
 	else
-		err = verbs_qp_add_comp_ops(qp, attr->op_mask, &c->object);
+		err = attach((struct soft_qp *)qp, (struct soft_comp_cntr *)cntr, attr->op_mask);
+	verbs_wire_unlock();
 	verbs_leave(qp->context);
 	return err;
 }

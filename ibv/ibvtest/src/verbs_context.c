@@ -74,14 +74,19 @@ int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_obj
 	int err = verbs_begin(context, verb);
 	if (err)
 		return err;
-	if (o->users) {
+	if (o->users)
 		err = EBUSY;
-	} else {
+	else
 		verbs_disown(o);
-		o->release(o);
-	}
 	verbs_leave(context);
-	return err;
+	if (err)
+		return err;
+	/* Nobody finds it any more but who holds an event of it. */
+	verbs_events_wait(o);
+	pthread_mutex_lock(&verbs_context_of(context)->device->lock);
+	o->release(o);
+	verbs_leave(context);
+	return 0;
 }
 
 uint32_t verbs_handle(struct ibv_context *context)

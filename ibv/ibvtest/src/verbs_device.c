@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "nic_device.h"
-#include "verbs_soft.h"
+#include "verbs_data.h"
 
 static struct {
 	pthread_mutex_t lock;
@@ -169,6 +169,7 @@ VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
 	verbs_control_configure(e.control);
 	verbs_table_lock();
 	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
+	verbs_comp_cntr_configure(e.comp_cntr_max, e.comp_cntr_ops);
 	int err = verbs_call(NULL, "ibv_get_device_list");
 	const char *list = e.devices;
 	struct ibv_device **devices = calloc(strlen(e.devices) / 2 + 2, sizeof(*devices));
@@ -233,6 +234,7 @@ VERBS_PUBLIC int ibv_get_device_index(struct ibv_device *device)
 __attribute__((destructor)) static void unload(void)
 {
 	verbs_control_close();
+	verbs_wire_close();
 	verbs_table_lock();
 	while (table.first) {
 		struct soft_device *d = table.first;

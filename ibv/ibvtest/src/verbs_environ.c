@@ -24,6 +24,8 @@ void verbs_environ_load(struct verbs_environ *e)
 	e->without = variable("FLOWTALLY_IBVTEST_WITHOUT");
 	e->control = variable("FLOWTALLY_IBVTEST_CONTROL");
 	e->statistics = variable("FLOWTALLY_IBVTEST_STATISTICS");
+	e->comp_cntr_max = variable("FLOWTALLY_IBVTEST_COMP_CNTR_MAX");
+	e->comp_cntr_ops = variable("FLOWTALLY_IBVTEST_COMP_CNTR_OPS");
 }
 
 void verbs_environ_free(struct verbs_environ *e)
@@ -34,6 +36,8 @@ void verbs_environ_free(struct verbs_environ *e)
 	free(e->without);
 	free(e->control);
 	free(e->statistics);
+	free(e->comp_cntr_max);
+	free(e->comp_cntr_ops);
 }
 
 /* What verbs answer, and what a test may want them to answer. */

@@ -1,24 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_events.c: asynchronous events. A context's async_fd is a pipe of whole
- * struct ibv_async_event; as with uverbs it polls readable when one is there, it may be
- * made non-blocking, and when the device is gone and the events are read, it answers EIO. */
+ * verbs_events.c: asynchronous events. A context's async_fd is a pipe of whole records; as
+ * with uverbs it polls readable when one is there, it may be made non-blocking, and when the
+ * device is gone and the events are read, it answers EIO. An event of an object that has
+ * been destroyed since is passed over; one that was read holds up the object's end until
+ * it is acknowledged (ibv_get_async_event(3)). */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "verbs_soft.h"
+#include "verbs_data.h"
 
-/* The end of the pipe here does not block: an event that finds it full, with some
- * 4,000 that nobody read, is dropped. */
+struct record {
+	struct ibv_async_event event;
+	uint32_t handle; /* of the object; 0: of a port or the device */
+};
+
+/* The ends of the pipes here, and who holds events; a leaf. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
+
+/* The end of the pipe here does not block: an event that finds it full, with thousands that
+ * nobody read, is dropped. */
+static void put(struct soft_context *c, const struct record *r)
+{
+	pthread_mutex_lock(&lock);
+	if (c->event_fd >= 0)
+		(void)!write(c->event_fd, r, sizeof(*r));
+	pthread_mutex_unlock(&lock);
+}
+
 void verbs_event(struct soft_context *c, uint32_t type, int port)
 {
-	struct ibv_async_event e;
-	memset(&e, 0, sizeof(e));
-	e.element.port_num = port;
-	e.event_type = type;
-	if (c->event_fd >= 0)
-		(void)!write(c->event_fd, &e, sizeof(e));
+	struct record r;
+	memset(&r, 0, sizeof(r));
+	r.event.element.port_num = port;
+	r.event.event_type = type;
+	put(c, &r);
+}
+
+void verbs_object_event(struct ibv_context *context, uint32_t type, void *object, uint32_t handle)
+{
+	struct record r;
+	memset(&r, 0, sizeof(r));
+	r.event.element.cq = object; /* or a QP: members of a union */
+	r.event.event_type = type;
+	r.handle = handle;
+	put(verbs_context_of(context), &r);
+}
+
+/* What an event is about, if it is an object. */
+static struct soft_object *about(const struct ibv_async_event *e)
+{
+	switch (e->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		return &((struct soft_cq *)e->element.cq)->object;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_SQ_DRAINED:
+		return &((struct soft_qp *)e->element.qp)->object;
+	default:
+		return NULL;
+	}
+}
+
+/* Is the object still there, and the one that the event is about? Then it is held. */
+static bool hold(struct ibv_context *context, const struct record *r)
+{
+	struct soft_context *c = verbs_context_of(context);
+	struct soft_object *o = about(&r->event);
+	bool found = !o;
+	pthread_mutex_lock(&c->device->lock);
+	for (struct soft_link *l = c->children.next; !found && l != &c->children; l = l->next)
+		found = VERBS_OUTER(l, struct soft_object, link) == o && o->handle == r->handle;
+	if (found && o) {
+		pthread_mutex_lock(&lock);
+		o->unacked++;
+		pthread_mutex_unlock(&lock);
+	}
+	pthread_mutex_unlock(&c->device->lock);
+	return found;
+}
+
+void verbs_events_wait(struct soft_object *o)
+{
+	pthread_mutex_lock(&lock);
+	while (o->unacked)
+		pthread_cond_wait(&acked, &lock);
+	pthread_mutex_unlock(&lock);
 }
 
 void verbs_port_event(struct soft_device *d, uint32_t type)
@@ -47,8 +117,10 @@ void verbs_device_gone(struct soft_device *d)
 		c->dead = true;
 		disarm(c);
 		verbs_event(c, IBV_EVENT_DEVICE_FATAL, 0);
+		pthread_mutex_lock(&lock);
 		close(c->event_fd);
 		c->event_fd = -1;
+		pthread_mutex_unlock(&lock);
 	}
 }
 
@@ -60,24 +132,45 @@ VERBS_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_asy
 		errno = err;
 		return -1;
 	}
-	ssize_t n = read(context->async_fd, event, sizeof(*event));
-	if (n == sizeof(*event))
+	for (;;) {
+		struct record r;
+		ssize_t n = read(context->async_fd, &r, sizeof(r));
+		if (n == sizeof(r) && !hold(context, &r))
+			continue;
+		if (n >= 0 && n != sizeof(r))
+			errno = EIO;
+		if (n != sizeof(r))
+			return -1;
+		*event = r.event;
 		return 0;
-	if (n >= 0)
-		errno = EIO;
-	return -1;
+	}
 }
 
-/* Only events of objects are waited for, and there are none. */
 VERBS_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
-	(void)event;
+	struct soft_object *o = about(event);
 	verbs_call(NULL, "ibv_ack_async_event");
+	if (!o)
+		return;
+	pthread_mutex_lock(&lock);
+	o->unacked--;
+	pthread_cond_broadcast(&acked);
+	pthread_mutex_unlock(&lock);
 }
 
 VERBS_PUBLIC const char *ibv_event_type_str(uint32_t type)
 {
 	switch (type) {
+	case IBV_EVENT_CQ_ERR:
+		return "CQ error";
+	case IBV_EVENT_QP_FATAL:
+		return "local work queue catastrophic error";
+	case IBV_EVENT_QP_REQ_ERR:
+		return "invalid request local work queue error";
+	case IBV_EVENT_QP_ACCESS_ERR:
+		return "local access violation work queue error";
+	case IBV_EVENT_SQ_DRAINED:
+		return "send queue drained";
 	case IBV_EVENT_DEVICE_FATAL:
 		return "local catastrophic error";
 	case IBV_EVENT_PORT_ACTIVE:

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_provider.c: what libmlx5.so.1 is offered, by nic_device.h. */
+ * verbs_provider.c: what libmlx5.so.1 and libefa.so.1 are offered, by nic_device.h. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "nic_device.h"
-#include "verbs_soft.h"
+#include "verbs_data.h"
 
 static int offers_devx(struct ibv_device *device)
 {
@@ -79,6 +79,29 @@ static struct ibv_flow *create_flow(struct ibv_context *context, const struct ni
 	return verbs_made(f, err);
 }
 
+static int cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring)
+{
+	int err = verbs_gate(cq->context, "mlx5dv_init_obj");
+	if (!err && (!offers_devx(cq->context->device) || verbs_without(cq->context->device->name, "cq_ring")))
+		err = EOPNOTSUPP;
+	return err ? err : verbs_cq_ring(cq, ring);
+}
+
+#if IBVTEST_RDMA_CORE >= 65
+static int offers_external(struct ibv_device *device)
+{
+	return !verbs_without(device->name, "efadv") && !verbs_without(device->name, "comp_cntr");
+}
+#endif
+
+static const struct ibvtest_data_ops data_ops = {
+	.cq_ring = cq_ring,
+#if IBVTEST_RDMA_CORE >= 65
+	.offers_external = offers_external,
+	.create_comp_cntr = verbs_create_comp_cntr,
+#endif
+};
+
 VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ibv_device *device)
 {
 	static const struct ibvtest_device_ops ops = {
@@ -89,6 +112,7 @@ VERBS_PUBLIC const struct ibvtest_device_ops *ibvtest_device_ops(const struct ib
 		.gate = gate,
 		.counters_copy = counters_copy,
 		.create_flow = create_flow,
+		.data = &data_ops,
 	};
 	return device && device->_ops._dummy1 == (void *)ibvtest_device_ops ? &ops : NULL;
 }

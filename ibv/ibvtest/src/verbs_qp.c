@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_qp.c: queue pairs: RAW_PACKET, UD, UC and RC with their states. They carry
- * nothing: what is posted is refused. */
+ * verbs_qp.c: queue pairs: RC, UC and UD, whose work verbs_run.c does, and RAW_PACKET,
+ * which flows stand on and which carry nothing: what is posted there is refused. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdlib.h>
@@ -9,21 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "verbs_soft.h"
+#include "verbs_data.h"
 
 #define MAX_WR (1 << 14)
-#define MAX_SGE 16
 #define MAX_INLINE 512
-#define MAX_COMP_CNTRS 6 /* one per kind of operation */
-
-struct soft_qp {
-	struct ibv_qp qp;
-	struct soft_object object;
-	struct ibv_qp_attr attr;
-	struct ibv_qp_init_attr init;
-	uint32_t comp_ops; /* that a completion counter counts */
-	struct soft_object *comp_cntrs[MAX_COMP_CNTRS];
-};
 
 bool verbs_net_raw(void)
 {
@@ -34,11 +23,39 @@ bool verbs_net_raw(void)
 	return data[0].effective & 1U << CAP_NET_RAW;
 }
 
+/* Forgets what was posted, and what of it has completed and was not polled. */
+static void reset(struct soft_qp *q)
+{
+	q->state = IBV_QPS_RESET;
+	q->wake = SOFT_NEVER;
+	verbs_queue_clear(&q->sq);
+	verbs_queue_clear(&q->rq);
+	verbs_cqe_clean((struct soft_cq *)q->qp.send_cq, q->qp.qp_num);
+	verbs_cqe_clean((struct soft_cq *)q->qp.recv_cq, q->qp.qp_num);
+}
+
+/* The device goes: what is outstanding stays so, and the peers get no answer. */
+static void stop_qp(struct soft_object *o)
+{
+	struct soft_qp *q = VERBS_OUTER(o, struct soft_qp, object);
+	verbs_wire_lock();
+	q->gone = true;
+	q->wake = SOFT_NEVER;
+	verbs_wire_unlock();
+}
+
 static void release_qp(struct soft_object *o)
 {
 	struct soft_qp *q = VERBS_OUTER(o, struct soft_qp, object);
-	for (int i = 0; i < MAX_COMP_CNTRS && q->comp_cntrs[i]; i++)
-		q->comp_cntrs[i]->users--;
+	verbs_wire_lock();
+	soft_link_remove(&q->wire);
+	reset(q);
+	verbs_wire_unlock();
+	for (size_t i = 0; i < sizeof(q->counters) / sizeof(q->counters[0]); i++)
+		if (q->counters[i])
+			q->counters[i]->object.users--;
+	verbs_queue_free(&q->sq);
+	verbs_queue_free(&q->rq);
 	verbs_pd_use(q->qp.pd, -1);
 	verbs_cq_use(q->qp.send_cq, -1);
 	verbs_cq_use(q->qp.recv_cq, -1);
@@ -66,10 +83,27 @@ static int check(struct ibv_pd *pd, const struct ibv_qp_init_attr *a)
 	}
 	if (!a->send_cq || !a->recv_cq || a->send_cq->context != pd->context || a->recv_cq->context != pd->context)
 		return EINVAL;
-	if (a->srq || cap->max_send_wr > MAX_WR || cap->max_recv_wr > MAX_WR || cap->max_send_sge > MAX_SGE ||
-	    cap->max_recv_sge > MAX_SGE || cap->max_inline_data > MAX_INLINE)
+	if (a->srq || cap->max_send_wr > MAX_WR || cap->max_recv_wr > MAX_WR || cap->max_send_sge > SOFT_MAX_SGE ||
+	    cap->max_recv_sge > SOFT_MAX_SGE || cap->max_inline_data > MAX_INLINE)
 		return EINVAL;
 	return 0;
+}
+
+static struct soft_qp *make(const struct ibv_qp_init_attr *init)
+{
+	const struct ibv_qp_cap *cap = &init->cap;
+	uint32_t bytes = verbs_send_bytes(init->qp_type, cap->max_send_sge, cap->max_inline_data);
+	struct soft_qp *q = calloc(1, sizeof(*q));
+	if (!q)
+		return NULL;
+	if (!verbs_queue_make(&q->sq, cap->max_send_wr, cap->max_send_sge, cap->max_inline_data, bytes) &&
+	    !verbs_queue_make(&q->rq, cap->max_recv_wr, cap->max_recv_sge, 0, 0)) {
+		q->wake = SOFT_NEVER;
+		return q;
+	}
+	verbs_queue_free(&q->sq);
+	free(q);
+	return NULL;
 }
 
 VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
@@ -79,7 +113,7 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 	if (err)
 		return verbs_made(NULL, err);
 	err = check(pd, init);
-	if (!err && !(q = calloc(1, sizeof(*q))))
+	if (!err && !(q = make(init)))
 		err = ENOMEM;
 	if (q) {
 		q->qp.context = pd->context;
@@ -87,8 +121,7 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 		q->qp.pd = pd;
 		q->qp.send_cq = init->send_cq;
 		q->qp.recv_cq = init->recv_cq;
-		q->qp.handle = verbs_handle(pd->context);
-		q->qp.qp_num = q->qp.handle & 0xffffff;
+		q->qp.handle = q->object.handle = verbs_handle(pd->context);
 		q->qp.qp_type = init->qp_type;
 		q->qp.state = IBV_QPS_RESET;
 		pthread_mutex_init(&q->qp.mutex, NULL);
@@ -98,6 +131,11 @@ VERBS_PUBLIC struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_
 		verbs_pd_use(pd, 1);
 		verbs_cq_use(init->send_cq, 1);
 		verbs_cq_use(init->recv_cq, 1);
+		verbs_wire_lock();
+		q->qp.qp_num = verbs_wire_number();
+		soft_link_append(verbs_wire_qps(), &q->wire);
+		verbs_wire_unlock();
+		q->object.stop = stop_qp;
 		verbs_adopt(pd->context, &q->object, release_qp);
 	}
 	verbs_leave(pd->context);
@@ -112,20 +150,6 @@ VERBS_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 void verbs_qp_use(struct ibv_qp *qp, int by)
 {
 	((struct soft_qp *)qp)->object.users += by;
-}
-
-int verbs_qp_add_comp_ops(struct ibv_qp *qp, uint32_t ops, struct soft_object *counter)
-{
-	struct soft_qp *q = (struct soft_qp *)qp;
-	int i = 0;
-	if (q->comp_ops & ops)
-		return EBUSY;
-	while (q->comp_cntrs[i]) /* every counter has an operation of its own: there is room */
-		i++;
-	q->comp_ops |= ops;
-	q->comp_cntrs[i] = counter;
-	counter->users++;
-	return 0;
 }
 
 /* assign takes over the attributes of mask. */
@@ -156,6 +180,46 @@ static void assign(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int m
 #undef TAKE
 }
 
+/* What the values themselves must be. */
+static int check_values(const struct ibv_qp_attr *a, int mask)
+{
+	if (mask & IBV_QP_PORT && a->port_num != 1)
+		return EINVAL;
+	if (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
+		return EINVAL;
+	if (mask & IBV_QP_AV && !verbs_ah_valid(&a->ah_attr))
+		return EINVAL;
+	return mask & IBV_QP_RNR_RETRY && a->rnr_retry > 7 ? EINVAL : 0;
+}
+
+/* What a change of state sets going; wire locked. */
+static void enter(struct soft_qp *q, uint32_t to, int mask)
+{
+	if (mask & IBV_QP_SQ_PSN)
+		q->sq_psn = q->attr.sq_psn & 0xffffff;
+	if (mask & IBV_QP_RQ_PSN)
+		q->rq_psn = q->attr.rq_psn & 0xffffff;
+	switch (to) {
+	case IBV_QPS_RESET:
+		q->attr = (struct ibv_qp_attr){.cap = q->init.cap};
+		reset(q);
+		break;
+	case IBV_QPS_ERR:
+		verbs_fail(q, IBV_QPS_ERR);
+		break;
+	case IBV_QPS_SQD: /* what was posted before is done or waits: nothing is on its way */
+		q->state = to;
+		q->wake = SOFT_NEVER;
+		if (q->attr.en_sqd_async_notify)
+			verbs_object_event(q->qp.context, IBV_EVENT_SQ_DRAINED, &q->qp, q->qp.handle);
+		break;
+	default:
+		q->state = to;
+		verbs_run(q);
+		verbs_run_peer(q); /* which may have waited for this */
+	}
+}
+
 /* All or nothing: what is refused changes no attribute. */
 VERBS_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
@@ -163,19 +227,21 @@ VERBS_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int 
 	int err = verbs_begin(qp->context, "ibv_modify_qp");
 	if (err)
 		return err;
-	uint32_t to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
-	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != qp->state)
+	verbs_wire_lock();
+	uint32_t to = mask & IBV_QP_STATE ? attr->qp_state : q->state;
+	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != q->state)
 		err = EINVAL;
-	else if (!verbs_qp_transition(qp->qp_type, qp->state, to, mask))
+	else if (!verbs_qp_transition(qp->qp_type, q->state, to, mask))
 		err = EINVAL;
-	else if (mask & IBV_QP_PORT && attr->port_num != 1)
-		err = EINVAL;
-	if (!err && to == IBV_QPS_RESET)
-		q->attr = (struct ibv_qp_attr){.cap = q->init.cap};
+	else
+		err = check_values(attr, mask);
 	if (!err) {
 		assign(&q->attr, attr, mask);
-		qp->state = to;
+		enter(q, to, mask);
+		if (mask & IBV_QP_STATE)
+			qp->state = to;
 	}
+	verbs_wire_unlock();
 	verbs_leave(qp->context);
 	return err;
 }
@@ -187,23 +253,13 @@ VERBS_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int m
 	int err = verbs_begin(qp->context, "ibv_query_qp");
 	if (err)
 		return err;
+	verbs_wire_lock();
 	*attr = q->attr;
-	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->sq_psn = q->sq_psn;
+	attr->rq_psn = q->rq_psn;
+	attr->qp_state = attr->cur_qp_state = qp->state = q->state;
+	verbs_wire_unlock();
 	*init = q->init;
 	verbs_leave(qp->context);
 	return 0;
-}
-
-int verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	int err = verbs_gate(qp->context, "ibv_post_send");
-	*bad = wr;
-	return err ? err : EOPNOTSUPP;
-}
-
-int verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-	int err = verbs_gate(qp->context, "ibv_post_recv");
-	*bad = wr;
-	return err ? err : EOPNOTSUPP;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "verbs_soft.h"
+#include "verbs_data.h"
 
 #define MAX_QP 4096
 #define MAX_OBJECTS (1 << 16)
@@ -73,6 +73,11 @@ static uint32_t active_mtu(struct soft_device *d)
 	return mtu;
 }
 
+uint32_t verbs_mtu(struct ibv_context *context)
+{
+	return 128U << active_mtu(verbs_context_of(context)->device);
+}
+
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t size)
 {
 	struct ibv_port_attr a;
@@ -111,18 +116,14 @@ VERBS_PUBLIC int ibv_query_port(struct ibv_context *context, uint8_t port, struc
 	return query_port(context, port, attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* One GID: the link-local one of the netdev's address. */
 static int query_gid(struct ibv_context *context, const char *verb, uint32_t port, uint32_t index, union ibv_gid *gid)
 {
-	extern uint64_t ibv_get_device_guid(struct ibv_device *);
-	static const uint8_t prefix[8] = {0xfe, 0x80};
 	int err = verbs_gate(context, verb);
 	if (err)
 		return err;
 	if (port != 1 || index)
 		return EINVAL;
-	memcpy(gid->raw, prefix, sizeof(prefix));
-	gid->global.interface_id = ibv_get_device_guid(context->device);
+	verbs_gid(context->device, gid);
 	return 0;
 }
 

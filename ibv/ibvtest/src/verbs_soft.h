@@ -68,6 +68,7 @@ struct soft_device {
 	pthread_mutex_t lock;
 	struct soft_link contexts;
 	struct nic *nic; /* from the first flow to the last context's close */
+	uint32_t comp_cntrs;
 	uint64_t drops;  /* of nic, those that the statistics have */
 	bool fatal;      /* nothing works until "return" */
 	bool removed;    /* as fatal, and not in the list */
@@ -80,7 +81,6 @@ struct soft_context {
 	struct soft_link link;     /* of device->contexts */
 	struct soft_link children; /* struct soft_object, oldest first */
 	uint32_t handles;
-	uint32_t comp_cntrs;
 	int event_fd; /* the other end of async_fd; -1 once the device is gone */
 	bool dead;    /* the device went while this was open: EIO for ever */
 	bool devx;    /* opened by mlx5dv_open_device */
@@ -90,7 +90,9 @@ struct soft_context {
  * stop, where there is one, ends what it does in the NIC, when the device goes. */
 struct soft_object {
 	struct soft_link link;
+	uint32_t handle;  /* there once in its context, where events can be about it */
 	unsigned users;
+	unsigned unacked; /* asynchronous events of it that the application holds */
 	void (*release)(struct soft_object *object);
 	void (*stop)(struct soft_object *object);
 };
@@ -110,7 +112,7 @@ struct soft_flow {
 /* verbs_environ.c: FLOWTALLY_IBVTEST_*, read by verbs_environ_load at each
  * ibv_get_device_list. The strings live until the next load. */
 struct verbs_environ {
-	char *devices, *fail, *delay, *without, *control, *statistics;
+	char *devices, *fail, *delay, *without, *control, *statistics, *comp_cntr_max, *comp_cntr_ops;
 };
 extern const char *const verbs_capabilities[]; /* what WITHOUT may name, NULL at the end */
 void verbs_environ_load(struct verbs_environ *environ);
@@ -125,9 +127,14 @@ bool verbs_next_item(const char **list, struct verbs_item *item);
 /* verbs_calls.c: statistics, faults and delays. */
 void verbs_calls_configure(const char *statistics, const char *fail, const char *delay, const char *without);
 int verbs_call(const char *device, const char *verb); /* counts and delays; 0 or the errno to answer */
+uint64_t verbs_delay(const char *device, const char *name); /* ns that DELAY gives what is no call */
 void verbs_count(const char *name, uint64_t n); /* adds to a statistic that is no call */
 bool verbs_without(const char *device, const char *capability);
 void verbs_calls_close(void);
+
+/* verbs_limits.c: of completion counters. */
+void verbs_comp_cntr_configure(const char *max, const char *ops);
+void verbs_comp_cntr_limits(const char *device, uint64_t *max, uint32_t *ops);
 
 /* verbs_control.c: the thread that reads the FIFO. */
 void verbs_control_configure(const char *path);
@@ -169,6 +176,9 @@ void verbs_note_drops(struct soft_device *device);
 
 /* verbs_events.c. */
 void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */
+/* Of a QP or CQ, by its handle: who reads it when the object is gone does not get it. */
+void verbs_object_event(struct ibv_context *context, uint32_t type, void *object, uint32_t handle);
+void verbs_events_wait(struct soft_object *object); /* until all that were read are acknowledged */
 void verbs_port_event(struct soft_device *device, uint32_t type);
 void verbs_device_gone(struct soft_device *device); /* device locked: kills its contexts */
 
@@ -195,8 +205,6 @@ void verbs_qp_use(struct ibv_qp *qp, int by);
 /* verbs_qp.c and verbs_qp_states.c. */
 bool verbs_qp_transition(uint32_t type, uint32_t from, uint32_t to, int mask); /* may modify do this? */
 bool verbs_net_raw(void); /* has this thread CAP_NET_RAW? */
-/* Completion counters hang on their QP, and go with it. Answers EBUSY on an overlap. */
-int verbs_qp_add_comp_ops(struct ibv_qp *qp, uint32_t ops, struct soft_object *counter);
 
 /* verbs_counters.c, for flows: bind is 0 or an errno; device locked. */
 int verbs_counters_bind(struct soft_counters *counters, struct ibv_context *context, bool counts);

@@ -7,7 +7,8 @@ int failures;
 #define CASES                                                                                                          \
 	CASE(devices) CASE(query) CASE(order) CASE(states) CASE(count) CASE(sum) CASE(counters) CASE(specs)            \
 	CASE(attributes) CASE(removal) CASE(fatal) CASE(port) CASE(faults) CASE(without) CASE(comp_cntr)               \
-	CASE(comp_cntr_absent) CASE(unprivileged) CASE(threads) CASE(namespace) CASE(netdev)
+	CASE(comp_cntr_absent) CASE(unprivileged) CASE(threads) CASE(namespace) CASE(netdev)                            \
+	CASE(rc_send) CASE(rc_self)
 
 #define CASE(name) void case_##name(void);
 CASES

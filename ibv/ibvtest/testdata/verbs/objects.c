@@ -79,7 +79,8 @@ void case_order(void)
 
 static int modify(struct ibv_qp *qp, enum ibv_qp_state to, int mask)
 {
-	struct ibv_qp_attr a = {.qp_state = to, .port_num = 1};
+	struct ibv_qp_attr a = {.qp_state = to, .port_num = 1, .path_mtu = IBV_MTU_1024};
+	a.ah_attr.is_global = a.ah_attr.port_num = 1;
 	return ibv_modify_qp(qp, &a, IBV_QP_STATE | mask);
 }
 

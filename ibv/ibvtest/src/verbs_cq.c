@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_cq.c: completion queues and their channels. */
+#define _GNU_SOURCE
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "verbs_data.h"
+
+#define MAX_CQE (1 << 16)
+
+static void release_channel(struct soft_object *o)
+{
+	struct soft_channel *c = VERBS_OUTER(o, struct soft_channel, object);
+	close(c->channel.fd);
+	free(c);
+}
+
+VERBS_PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	int err = verbs_begin(context, "ibv_create_comp_channel");
+	if (err)
+		return verbs_made(NULL, err);
+	struct soft_channel *c = calloc(1, sizeof(*c));
+	if (c && (c->channel.fd = eventfd(0, EFD_CLOEXEC)) < 0) {
+		err = errno;
+		free(c);
+		c = NULL;
+	} else if (!c) {
+		err = ENOMEM;
+	}
+	if (c) {
+		c->channel.context = context;
+		verbs_adopt(context, &c->object, release_channel);
+	}
+	verbs_leave(context);
+	return verbs_made(c, err);
+}
+
+VERBS_PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+	return verbs_destroy(channel->context, "ibv_destroy_comp_channel", &((struct soft_channel *)channel)->object);
+}
+
+static void release_cq(struct soft_object *o)
+{
+	struct soft_cq *c = VERBS_OUTER(o, struct soft_cq, object);
+	if (c->cq.channel) {
+		c->cq.channel->refcnt--;
+		((struct soft_channel *)c->cq.channel)->object.users--;
+	}
+	pthread_mutex_destroy(&c->cq.mutex);
+	pthread_cond_destroy(&c->cq.cond);
+	free(c->ring);
+	free(c);
+}
+
+/* As mlx5: a power of two that is more than what was asked for, and one of it is kept.
+ * The doorbell record has a cache line of its own behind the ring. */
+static struct soft_cq *make_cq(int cqe)
+{
+	struct soft_cq *c = calloc(1, sizeof(*c));
+	void *memory = NULL;
+	if (!c)
+		return NULL;
+	while (1 << c->log < cqe + 1)
+		c->log++;
+	size_t size = (size_t)SOFT_CQE << c->log;
+	if (posix_memalign(&memory, 4096, size + SOFT_CQE)) {
+		free(c);
+		return NULL;
+	}
+	memset(memory, 0, size + SOFT_CQE);
+	c->ring = memory;
+	c->doorbell = (uint32_t *)(void *)(c->ring + size);
+	c->cq.cqe = (1 << c->log) - 1;
+	verbs_cqe_init(c);
+	return c;
+}
+
+VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+					  struct ibv_comp_channel *channel, int comp_vector)
+{
+	int err = verbs_begin(context, "ibv_create_cq");
+	if (err)
+		return verbs_made(NULL, err);
+	struct soft_cq *c = NULL;
+	if (cqe < 1 || cqe > MAX_CQE || comp_vector || (channel && channel->context != context))
+		err = EINVAL;
+	else if (!(c = make_cq(cqe)))
+		err = ENOMEM;
+	if (c) {
+		c->cq.context = context;
+		c->cq.channel = channel;
+		c->cq.cq_context = cq_context;
+		c->cq.handle = c->object.handle = verbs_handle(context);
+		verbs_wire_lock();
+		c->number = verbs_wire_number();
+		verbs_wire_unlock();
+		pthread_mutex_init(&c->cq.mutex, NULL);
+		pthread_cond_init(&c->cq.cond, NULL);
+		if (channel) {
+			channel->refcnt++;
+			((struct soft_channel *)channel)->object.users++;
+		}
+		verbs_adopt(context, &c->object, release_cq);
+	}
+	verbs_leave(context);
+	return verbs_made(c, err);
+}
+
+VERBS_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	return verbs_destroy(cq->context, "ibv_destroy_cq", &((struct soft_cq *)cq)->object);
+}
+
+void verbs_cq_use(struct ibv_cq *cq, int by)
+{
+	((struct soft_cq *)cq)->object.users += by;
+}
+
+/* The queue cannot be used any more, and neither can what completes into it. */
+static void overrun(struct soft_cq *c)
+{
+	struct soft_link *qps = verbs_wire_qps();
+	c->overrun = true;
+	verbs_object_event(c->cq.context, IBV_EVENT_CQ_ERR, &c->cq, c->cq.handle);
+	for (struct soft_link *l = qps->next; l != qps; l = l->next) {
+		struct soft_qp *q = VERBS_OUTER(l, struct soft_qp, wire);
+		if ((q->qp.send_cq == &c->cq || q->qp.recv_cq == &c->cq) && q->state != IBV_QPS_RESET)
+			verbs_fail(q, IBV_QPS_ERR);
+	}
+}
+
+void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
+{
+	if (c->overrun)
+		return;
+	/* The device knows of the consumer what the doorbell record says, of which 24 bits count. */
+	uint32_t ci = be32toh(__atomic_load_n(c->doorbell, __ATOMIC_ACQUIRE));
+	if (((c->pi - ci) & 0xffffff) >= (uint32_t)c->cq.cqe) {
+		overrun(c);
+		return;
+	}
+	verbs_cqe_write(c, cqe);
+	bool solicited = cqe->solicited || cqe->syndrome;
+	if (c->cq.channel && c->armed && (c->armed == 1 || solicited)) {
+		c->armed = 0;
+		(void)!write(c->cq.channel->fd, &(uint64_t){1}, sizeof(uint64_t));
+	}
+}
+
+/* What libmlx5 makes of a CQE: what was posted tells the rest. false: it is of nobody. */
+static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc)
+{
+	struct soft_qp *q = verbs_qp_by_number(e->qpn);
+	bool request = e->opcode == SOFT_CQE_REQ || e->opcode == SOFT_CQE_REQ_ERR;
+	if (!q || (request ? q->qp.send_cq : q->qp.recv_cq) != &c->cq)
+		return false;
+	struct soft_queue *queue = request ? &q->sq : &q->rq;
+	uint64_t n = queue->block[e->counter & queue->mask];
+	memset(wc, 0, sizeof(*wc));
+	wc->wr_id = verbs_wqe(queue, n)->wr_id;
+	wc->qp_num = e->qpn;
+	queue->tail = n + 1;
+	switch (e->opcode) {
+	case SOFT_CQE_REQ_ERR:
+	case SOFT_CQE_RESP_ERR:
+		/* Nothing else is valid: whoever reads more reads what no operation left. */
+		memset((char *)wc + offsetof(struct ibv_wc, opcode), 0x5a, sizeof(wc->opcode));
+		wc->status = verbs_status(e->syndrome);
+		wc->vendor_err = e->vendor;
+		return true;
+	case SOFT_CQE_REQ:
+		wc->opcode = e->wqe_opcode == SOFT_OP_RDMA_READ					 ? IBV_WC_RDMA_READ
+			     : e->wqe_opcode == SOFT_OP_SEND || e->wqe_opcode == SOFT_OP_SEND_IMM ? IBV_WC_SEND
+											  : IBV_WC_RDMA_WRITE;
+		wc->byte_len = wc->opcode == IBV_WC_RDMA_READ ? e->length : 0;
+		return true;
+	case SOFT_CQE_RESP_WR_IMM:
+		wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+		break;
+	default:
+		wc->opcode = IBV_WC_RECV;
+	}
+	wc->byte_len = e->length;
+	wc->src_qp = e->src_qp;
+	wc->wc_flags = e->grh ? IBV_WC_GRH : 0;
+	if (e->opcode != SOFT_CQE_RESP_SEND) {
+		wc->wc_flags |= IBV_WC_WITH_IMM;
+		wc->imm_data = e->imm;
+	}
+	return true;
+}
+
+/* A negative count, as when a device is in error. Who polls a ring that mlx5dv_init_obj handed
+ * out moves its doorbell record, too. */
+int verbs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct soft_cq *c = (struct soft_cq *)cq;
+	struct soft_cqe e;
+	int taken = 0;
+	if (verbs_gate(cq->context, "ibv_poll_cq") || n < 0)
+		return -1;
+	verbs_wire_lock();
+	bool bad = c->overrun;
+	while (!bad && taken < n && verbs_cqe_read(c, &e)) {
+		bad = !parse(c, &e, &wc[taken]);
+		taken++;
+	}
+	verbs_cqe_consumed(c);
+	verbs_wire_unlock();
+	return bad ? -1 : taken;
+}
+
+int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	struct soft_cq *c = (struct soft_cq *)cq;
+	int err = verbs_gate(cq->context, "ibv_req_notify_cq");
+	if (err)
+		return err;
+	verbs_wire_lock();
+	if (c->overrun)
+		err = EINVAL;
+	else if (!solicited_only)
+		c->armed = 1;
+	else if (!c->armed)
+		c->armed = 2;
+	verbs_wire_unlock();
+	return err;
+}
+
+int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring)
+{
+	struct soft_cq *c = (struct soft_cq *)cq;
+	verbs_wire_lock();
+	c->direct = true;
+	*ring = (struct ibvtest_ring){c->ring, c->doorbell, 1U << c->log, c->number};
+	verbs_wire_unlock();
+	return 0;
+}

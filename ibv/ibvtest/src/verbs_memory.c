@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_memory.c: memory regions and address handles. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "verbs_data.h"
+
+/* The kernel's own for bits that a device need not know (IBV_ACCESS_OPTIONAL_RANGE). */
+#define OPTIONAL_ACCESS 0x3ff00000
+#define ACCESS                                                                                                         \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |          \
+	 OPTIONAL_ACCESS)
+
+static void release_mr(struct soft_object *o)
+{
+	struct soft_mr *m = VERBS_OUTER(o, struct soft_mr, object);
+	verbs_wire_lock();
+	soft_link_remove(&m->wire);
+	verbs_wire_unlock();
+	verbs_pd_use(m->mr.pd, -1);
+	free(m);
+}
+
+/* Memory is there, and may be written where the device is to: what pinning finds out.
+ * Kernels before 5.14 cannot be asked. */
+int verbs_pin(const void *addr, size_t length, bool write)
+{
+	uintptr_t page = sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & -page;
+	uintptr_t to = ((uintptr_t)addr + length + page - 1) & -page;
+	if (!length || to <= from)
+		return EINVAL;
+	if (!madvise((void *)from, to - from, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) || errno == EINVAL)
+		return 0;
+	return EFAULT;
+}
+
+static int check_mr(void *addr, size_t length, unsigned access)
+{
+	if (access & ~ACCESS)
+		return EOPNOTSUPP;
+	/* The man page: remote write and remote atomic need local write. */
+	if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	return verbs_pin(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
+{
+	int err = verbs_begin(pd->context, "ibv_reg_mr");
+	if (err)
+		return verbs_made(NULL, err);
+	struct soft_mr *m = NULL;
+	err = check_mr(addr, length, access);
+	if (!err && !(m = calloc(1, sizeof(*m))))
+		err = ENOMEM;
+	if (m) {
+		m->mr.context = pd->context;
+		m->mr.pd = pd;
+		m->mr.addr = addr;
+		m->mr.length = length;
+		m->mr.handle = verbs_handle(pd->context);
+		m->iova = iova;
+		m->access = access;
+		verbs_wire_lock();
+		m->mr.lkey = verbs_wire_key();
+		m->mr.rkey = verbs_wire_key();
+		soft_link_append(verbs_wire_mrs(), &m->wire);
+		verbs_wire_unlock();
+		verbs_pd_use(pd, 1);
+		verbs_adopt(pd->context, &m->object, release_mr);
+	}
+	verbs_leave(pd->context);
+	return verbs_made(m, err);
+}
+
+/* <infiniband/verbs.h> has macros of these names. */
+VERBS_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	return reg_mr(pd, addr, length, (uintptr_t)addr, access);
+}
+
+VERBS_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+					     unsigned int access)
+{
+	return reg_mr(pd, addr, length, iova, access);
+}
+
+VERBS_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	return verbs_destroy(mr->context, "ibv_dereg_mr", &((struct soft_mr *)mr)->object);
+}
+
+void *verbs_memory(struct ibv_pd *pd, uint32_t key, bool remote, uint64_t addr, uint64_t length, unsigned access)
+{
+	struct soft_link *mrs = verbs_wire_mrs();
+	for (struct soft_link *l = mrs->next; l != mrs; l = l->next) {
+		struct soft_mr *m = VERBS_OUTER(l, struct soft_mr, wire);
+		if ((remote ? m->mr.rkey : m->mr.lkey) != key)
+			continue;
+		if (m->mr.pd != pd || (m->access & access) != access)
+			return NULL;
+		if (addr < m->iova || length > m->mr.length || addr - m->iova > m->mr.length - length)
+			return NULL;
+		return (uint8_t *)m->mr.addr + (addr - m->iova);
+	}
+	return NULL;
+}
+
+static void release_ah(struct soft_object *o)
+{
+	struct soft_ah *a = VERBS_OUTER(o, struct soft_ah, object);
+	verbs_pd_use(a->ah.pd, -1);
+	free(a);
+}
+
+bool verbs_ah_valid(const struct ibv_ah_attr *a)
+{
+	return a->is_global && !a->grh.sgid_index && a->port_num == 1;
+}
+
+VERBS_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct soft_ah *a = NULL;
+	int err = verbs_begin(pd->context, "ibv_create_ah");
+	if (err)
+		return verbs_made(NULL, err);
+	if (!verbs_ah_valid(attr))
+		err = EINVAL;
+	else if (!(a = calloc(1, sizeof(*a))))
+		err = ENOMEM;
+	if (a) {
+		a->ah.context = pd->context;
+		a->ah.pd = pd;
+		a->ah.handle = verbs_handle(pd->context);
+		a->attr = *attr;
+		verbs_pd_use(pd, 1);
+		verbs_adopt(pd->context, &a->object, release_ah);
+	}
+	verbs_leave(pd->context);
+	return verbs_made(a, err);
+}
+
+VERBS_PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	return verbs_destroy(ah->context, "ibv_destroy_ah", &((struct soft_ah *)ah)->object);
+}

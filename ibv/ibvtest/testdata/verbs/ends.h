@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ends.h: two queue pairs that are connected, and what the cases do with them. */
+#ifndef ENDS_H
+#define ENDS_H
+
+#include "check.h"
+
+#define BUFFER 4096
+#define DEPTH 16
+
+/* One queue pair with completion queues, memory and domain of its own. */
+struct end {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	uint8_t *buffer;
+};
+
+struct options {
+	enum ibv_qp_type type; /* 0: RC */
+	int sig_all;
+	unsigned cqe; /* 0: for all that can be outstanding */
+	unsigned access; /* of the memory, beside LOCAL_WRITE */
+	unsigned qp_access;
+	uint8_t rnr_retry, timeout, retry_cnt;
+	bool other_device; /* the far end is swnic1 */
+};
+
+extern const struct options usual; /* all that is allowed, and waiting for ever */
+
+void end_make(struct end *e, const char *device, const struct options *o); /* state RESET */
+void end_init(struct end *e, const struct options *o);
+void end_rtr(struct end *e, const struct end *peer, const struct options *o);
+void end_rts(struct end *e, const struct options *o);
+void end_connect(struct end *a, struct end *b, const struct options *o); /* both to RTS */
+void end_close(struct end *e);
+void ends_up(struct end *near, struct end *far, const struct options *o);
+void ends_down(struct end *near, struct end *far);
+
+int state_of(struct end *e);
+int move(struct end *e, enum ibv_qp_state to);
+
+/* Work requests over the end's own memory, from offset on; the verb's answer. wr_id is id. */
+struct ibv_sge sge_of(struct end *e, unsigned offset, unsigned length);
+int post_recv(struct end *e, uint64_t id, unsigned offset, unsigned length);
+int post(struct end *e, enum ibv_wr_opcode opcode, uint64_t id, unsigned flags, unsigned offset, unsigned length,
+	 struct end *remote, unsigned remote_offset);
+
+/* Exactly one completion is there: with this id and status. It is left in wc. */
+#define WANT_WC(cq, id, status_)                                                                                       \
+	do {                                                                                                           \
+		memset(&wc, 0, sizeof(wc));                                                                            \
+		WANT(ibv_poll_cq(cq, 1, &wc), 1);                                                                      \
+		WANT(wc.wr_id, id);                                                                                    \
+		WANT(wc.status, status_);                                                                              \
+	} while (0)
+
+#define WANT_NONE(cq) WANT(ibv_poll_cq(cq, 1, &wc), 0)
+
+/* The same within two seconds: what the library's own thread completes. */
+#define AWAIT_WC(cq, id, status_)                                                                                      \
+	do {                                                                                                           \
+		int n_ = 0;                                                                                            \
+		for (int i_ = 0; i_ < 2000 && !(n_ = ibv_poll_cq(cq, 1, &wc)); i_++)                                   \
+			usleep(1000);                                                                                  \
+		WANT(n_, 1);                                                                                           \
+		WANT(wc.wr_id, id);                                                                                    \
+		WANT(wc.status, status_);                                                                              \
+	} while (0)
+
+#endif
