@@ -25,6 +25,20 @@ type Service interface {
 	// the channel is closed then. A receiver that lags loses the oldest events,
 	// and the next one it gets says how many in Lost.
 	Events(ctx context.Context) (<-chan Event, error)
+	// QueuePairs lists the configured queue pairs, ordered by name.
+	QueuePairs(ctx context.Context) ([]QueuePairState, error)
+	// ConnectQueuePair tells a queue pair its other end and brings it to RTS. The zero
+	// address means the end that the configuration names, and is refused with ErrInvalid
+	// where it names none. One that is connected, or in error, is connected anew, with
+	// the number it has: what is outstanding ends in error first.
+	ConnectQueuePair(ctx context.Context, name string, peer QueuePairAddress) error
+	// PostOperations posts count operations of MessageSize bytes from the queue pair's own
+	// buffer, Send, RDMAWrite or RDMARead, keeps at most SendDepth outstanding, and waits
+	// until all have completed, well or in error: the operator's proof that it counts.
+	// Calls on one queue pair take turns. A queue pair that is not in RTS is
+	// refused with ErrNotConnected. Beside another error, such as that of ctx, the answer
+	// is what had completed until then, where that is known.
+	PostOperations(ctx context.Context, name string, op Operation, count int) (Posted, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
 	Close() error
 }

@@ -76,6 +76,9 @@ func (r *remote) failed(ctx context.Context, err error) error {
 
 func (r *remote) configure(ctx context.Context, cfg *pluginv1.Config) (dataplane.Info, error) {
 	resp, err := call(ctx, r, r.rpc.Configure, &pluginv1.ConfigureRequest{Config: cfg})
+	if err == nil && len(cfg.GetQueuePairs()) > 0 {
+		err = r.knowsQueuePairs(ctx)
+	}
 	return infoFromProto(resp.GetInfo()), err
 }
 

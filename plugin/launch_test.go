@@ -24,6 +24,14 @@ func TestProcessConforms(t *testing.T) {
 	plugintest.Conformance(t, func() dataplane.Service { return launch(t, options(t, "fake")) })
 }
 
+func TestProcessQueuePairsConform(t *testing.T) {
+	plugintest.QueuePairConformance(t, "rxe0", 0, func(pairs []dataplane.QueuePair) dataplane.Service {
+		o := options(t, "fake")
+		o.Config.QueuePairs = pairs
+		return launch(t, o)
+	})
+}
+
 // Each way in which a plugin can fail to come up: what it is, and what is said.
 func TestLaunchErrors(t *testing.T) {
 	for _, test := range []struct {

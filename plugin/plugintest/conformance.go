@@ -34,6 +34,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 		{"the backend that a flow names", testBackend},
 		{"identity of counters", testIdentity},
 		{"conditions", testConditions},
+		{"queue pairs that there are not", testNoQueuePairs},
 		{"events", testEvents},
 		{"events of a receiver that lags", testLag},
 		{"cancelled calls", testCancelled},

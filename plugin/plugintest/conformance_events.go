@@ -125,7 +125,12 @@ func testClose(t *testing.T, s *suite) {
 		"RemoveFlows": func() error { return s.RemoveFlows(s.ctx, "a") },
 		"Placements":  func() error { _, err := s.Placements(s.ctx); return err },
 		"Conditions":  func() error { _, err := s.Conditions(s.ctx); return err },
-		"Events":      func() error { _, err := s.Events(s.ctx); return err },
+		"QueuePairs":  func() error { _, err := s.QueuePairs(s.ctx); return err },
+		"ConnectQueuePair": func() error {
+			return s.ConnectQueuePair(s.ctx, "a", dataplane.QueuePairAddress{})
+		},
+		"PostOperations": func() error { _, err := s.PostOperations(s.ctx, "a", dataplane.Send, 1); return err },
+		"Events":         func() error { _, err := s.Events(s.ctx); return err },
 	} {
 		s.wantErr(name+" after Close", call(), dataplane.ErrClosed)
 	}

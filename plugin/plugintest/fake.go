@@ -29,6 +29,7 @@ type Fake struct {
 	placed     map[string]dataplane.Placement
 	next       uint32
 	conditions []dataplane.Condition
+	pairs      map[string]*fakePair
 	receivers  map[chan dataplane.Event]*uint64 // to the number lost
 }
 
@@ -49,6 +50,10 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 		placed:    make(map[string]dataplane.Placement),
 		receivers: make(map[chan dataplane.Event]*uint64),
 	}
+	if err := cfg.Validate(); len(cfg.QueuePairs) > 0 && err != nil {
+		return nil, err
+	}
+	f.makePairs(cfg.QueuePairs)
 	if _, err := f.AddFlows(ctx, cfg.Flows...); err != nil {
 		return nil, err
 	}

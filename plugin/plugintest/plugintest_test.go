@@ -28,3 +28,22 @@ func TestPairConforms(t *testing.T) {
 func TestPairOfPairsConforms(t *testing.T) {
 	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, plugintest.Pair(t, fake(t))) })
 }
+
+func fakeWith(t *testing.T, pairs []dataplane.QueuePair) dataplane.Service {
+	t.Helper()
+	svc, err := plugintest.NewFake(t.Context(), dataplane.Config{QueuePairs: pairs}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return svc
+}
+
+func TestFakeQueuePairsConform(t *testing.T) {
+	plugintest.QueuePairConformance(t, "rxe0", 0, func(pairs []dataplane.QueuePair) dataplane.Service { return fakeWith(t, pairs) })
+}
+
+func TestPairedQueuePairsConform(t *testing.T) {
+	plugintest.QueuePairConformance(t, "rxe0", 0, func(pairs []dataplane.QueuePair) dataplane.Service {
+		return plugintest.Pair(t, plugintest.Pair(t, fakeWith(t, pairs)))
+	})
+}

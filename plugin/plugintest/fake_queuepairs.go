@@ -1,0 +1,135 @@
+package plugintest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// fakePair is a queue pair of a Fake. It reaches the others of the same Fake.
+type fakePair struct {
+	cfg   dataplane.QueuePair
+	state dataplane.QueuePairState
+}
+
+// firstQPN is the number of a Fake's first queue pair; 0 and 1 are nobody's.
+const firstQPN = 17
+
+func (f *Fake) makePairs(pairs []dataplane.QueuePair) {
+	f.pairs = make(map[string]*fakePair)
+	for i, q := range pairs {
+		p := &fakePair{cfg: q, state: dataplane.QueuePairState{
+			Name: q.Name, Device: q.Device, Port: max(q.Port, 1), Type: q.Type, State: "INIT", Source: dataplane.Source{Backend: "sim"},
+			Local: dataplane.QueuePairAddress{
+				GID: netip.MustParseAddr("fe80::1"), QPN: firstQPN + uint32(i), PSN: uint32(i), Addr: uint64(i+1) << 12, RKey: uint32(i + 1),
+			},
+		}}
+		if q.Type == "" {
+			p.state.Type = "rc"
+		}
+		for _, k := range q.Counters {
+			p.state.Counters = append(p.state.Counters, dataplane.CountedOperations{
+				CompletionCounter: k, Counter: dataplane.Handle{Index: f.next, Generation: 1},
+			})
+			f.next++
+		}
+		f.pairs[q.Name] = p
+	}
+	for _, p := range f.pairs {
+		if peer, err := f.configured(p); err == nil {
+			p.connect(peer)
+		}
+	}
+}
+
+func (p *fakePair) connect(peer dataplane.QueuePairAddress) {
+	p.state.Peer, p.state.State = peer, "RTS"
+}
+
+// configured is the end that the configuration names, by either of the two.
+func (f *Fake) configured(p *fakePair) (dataplane.QueuePairAddress, error) {
+	if p.cfg.Peer != nil {
+		return *p.cfg.Peer, nil
+	}
+	for _, other := range f.pairs {
+		if p.cfg.Connect == other.cfg.Name || p.state.Type == "rc" && other.cfg.Connect == p.cfg.Name {
+			return other.state.Local, nil
+		}
+	}
+	return dataplane.QueuePairAddress{}, fmt.Errorf("connecting queue pair %q: %w: its configuration names no other end; give its address", p.cfg.Name, dataplane.ErrInvalid)
+}
+
+func (f *Fake) pair(name string) (*fakePair, error) {
+	p := f.pairs[name]
+	if p == nil {
+		return nil, fmt.Errorf("queue pair %q: %w", name, dataplane.ErrNotFound)
+	}
+	return p, nil
+}
+
+// QueuePairs implements dataplane.Service.
+func (f *Fake) QueuePairs(ctx context.Context) ([]dataplane.QueuePairState, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	var out []dataplane.QueuePairState
+	for _, name := range slices.SortedFunc(maps.Keys(f.pairs), strings.Compare) {
+		out = append(out, f.pairs[name].state)
+	}
+	return out, nil
+}
+
+// ConnectQueuePair implements dataplane.Service.
+func (f *Fake) ConnectQueuePair(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
+	if err := f.enter(ctx); err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	p, err := f.pair(name)
+	if err != nil {
+		return err
+	}
+	if peer == (dataplane.QueuePairAddress{}) {
+		if peer, err = f.configured(p); err != nil {
+			return err
+		}
+	}
+	if err := peer.Validate(); err != nil {
+		return fmt.Errorf("connecting queue pair %q: %w", name, err)
+	}
+	p.connect(peer)
+	return nil
+}
+
+// PostOperations implements dataplane.Service. What is written to, or read from, a peer
+// whose key is wrong ends in error, and the queue pair with it.
+func (f *Fake) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+	if err := f.enter(ctx); err != nil {
+		return dataplane.Posted{}, err
+	}
+	defer f.mu.Unlock()
+	p, err := f.pair(name)
+	switch {
+	case err != nil:
+		return dataplane.Posted{}, err
+	case count < 1:
+		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: %d operations", name, dataplane.ErrInvalid, count)
+	case op != dataplane.Send && (p.state.Type != "rc" || op != dataplane.RDMARead && op != dataplane.RDMAWrite):
+		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: %s cannot be posted", name, dataplane.ErrInvalid, op)
+	case p.state.State != "RTS":
+		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: it is in state %s", name, dataplane.ErrNotConnected, p.state.State)
+	}
+	for _, other := range f.pairs {
+		if other.state.Local.QPN == p.state.Peer.QPN && op != dataplane.Send && other.state.Local.RKey != p.state.Peer.RKey {
+			p.state.State = "ERR"
+			return dataplane.Posted{Errors: uint64(count)}, nil
+		}
+	}
+	return dataplane.Posted{Completed: uint64(count)}, nil
+}

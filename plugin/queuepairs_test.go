@@ -1,0 +1,71 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// posting is a Service that posts some of what it is asked to.
+type posting struct {
+	stub
+	posted dataplane.Posted
+}
+
+func (p *posting) PostOperations(context.Context, string, dataplane.Operation, int) (dataplane.Posted, error) {
+	return p.posted, p.err
+}
+
+// What had completed before an error crosses the wire beside the error, over two wires too.
+func TestPostedBesideAnError(t *testing.T) {
+	svc := &posting{posted: dataplane.Posted{Completed: 7, Errors: 2}}
+	svc.err = fmt.Errorf("posting: %w", dataplane.ErrNotConnected)
+	serve := func(svc dataplane.Service) *remote {
+		return newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
+	}
+	for name, r := range map[string]*remote{"one wire": serve(svc), "two": serve(serve(svc))} {
+		got, err := r.PostOperations(t.Context(), "a", dataplane.Send, 9)
+		if got != svc.posted || !errors.Is(err, dataplane.ErrNotConnected) {
+			t.Errorf("%s: %+v, %v; want %+v beside ErrNotConnected", name, got, err, svc.posted)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.PostOperations(t.Context(), "a", dataplane.Send, 9); !errors.Is(err, dataplane.ErrClosed) || got != (dataplane.Posted{}) {
+			t.Errorf("%s, closed: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// older is a server that was built before there were queue pairs.
+type older struct{ *server }
+
+func (older) QueuePairs(context.Context, *pluginv1.QueuePairsRequest) (*pluginv1.QueuePairsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "unknown method QueuePairs")
+}
+
+// A plugin that ignores queue pairs is refused where there are some, and serves where there are none.
+func TestOlderPluginAndQueuePairs(t *testing.T) {
+	configure := func(cfg *pluginv1.Config) error {
+		s := &server{life: t.Context(), log: slog.New(slog.DiscardHandler), factory: func(context.Context, dataplane.Config, *slog.Logger) (dataplane.Service, error) {
+			return &stub{}, nil
+		}}
+		_, err := newRemote(wire(t, func(gs *grpc.Server) { pluginv1.RegisterDataplaneServer(gs, older{s}) }), nil).configure(t.Context(), cfg)
+		return err
+	}
+	if err := configure(&pluginv1.Config{}); err != nil {
+		t.Errorf("without queue pairs: %v", err)
+	}
+	if err := configure(&pluginv1.Config{QueuePairs: []*pluginv1.QueuePair{{Name: "a"}}}); !errors.Is(err, ErrIncompatible) {
+		t.Errorf("with a queue pair: %v, want ErrIncompatible", err)
+	}
+}
