@@ -1,6 +1,7 @@
 package include
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,6 +82,7 @@ func furnish(t *testing.T, w *shm.Writer) {
 		w.EndCycle(shm.Now())
 	}
 	cycle(0, 1)
+	furnishDevices(t, w, handles[2], handles[40], handles[50], handles[101])
 	for _, i := range []int{1, 40, 99, 100} {
 		if err := w.Remove(handles[i]); err != nil {
 			t.Fatal(err)
@@ -96,6 +98,36 @@ func furnish(t *testing.T, w *shm.Writer) {
 	add(t, w, shm.Entry{Name: "late"})
 	for range 20 {
 		cycle(1)
+	}
+}
+
+// furnishDevices lets a device count for some counters, round and round: each
+// word stands elsewhere than its total.
+func furnishDevices(t *testing.T, w *shm.Writer, hs ...shm.Handle) {
+	t.Helper()
+	seg, err := w.DeviceSegment(len(hs) + 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range hs {
+		s, err := seg.Slot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := []uint64{255, 999, 1<<32 - 1, 1<<64 - 1}[i%4]
+		comp, errs := s.Words()
+		binary.NativeEndian.PutUint64(comp, limit-20)
+		if err := w.SetDevice(h, s, 1000*uint64(i+1), 7, limit); err != nil {
+			t.Fatal(err)
+		}
+		binary.NativeEndian.PutUint64(comp, 9) // 30 more, past the end
+		binary.NativeEndian.PutUint64(errs, uint64(i))
+		if done, failed, err := s.Rebase(); done != 1000*uint64(i+1)+30 || failed != 7+uint64(i) || err != nil {
+			t.Fatalf("device shows %d and %d, %v", done, failed, err)
+		}
+	}
+	if err := w.ClearDevice(hs[2]); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -119,6 +151,18 @@ func TestCAgreesWithGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, path)
+	})
+	t.Run("grown", func(t *testing.T) {
+		path, w := newMirror(t, options)
+		furnish(t, w)
+		before := strings.Count(run(t, dump, path), "device\t")
+		if _, err := w.Grow(1024, 16); err != nil {
+			t.Fatal(err)
+		}
+		check(t, path)
+		if n := strings.Count(run(t, dump, path), "device\t"); n != 2 || n != before {
+			t.Errorf("devices of %d counters, %d before", n, before)
+		}
 	})
 	t.Run("larger file", func(t *testing.T) {
 		path, w := newMirror(t, options)
@@ -157,6 +201,22 @@ func code(t *testing.T, err error) int {
 	}
 	t.Fatalf("no code for %v", err)
 	return 0
+}
+
+func printDevice(t *testing.T, b *strings.Builder, r *shm.Reader, h shm.Handle) {
+	t.Helper()
+	d, err := r.Device(h)
+	if errors.Is(err, shm.ErrNoDevice) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, failed, err := d.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(b, "device\t%d\t%d\t%d\t%d\n", h.Index, h.Generation, done, failed)
 }
 
 // dumpGo prints what testdata/dump.c prints, through package shm.
@@ -207,6 +267,7 @@ func dumpGo(t *testing.T, path string) string {
 		printValue("load", e.Handle, v, err)
 		v, err = snap.Value(e.Handle)
 		printValue("snap", e.Handle, v, err)
+		printDevice(t, &b, r, e.Handle)
 	}
 	cursor, err := r.History()
 	if err != nil {

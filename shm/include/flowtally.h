@@ -96,6 +96,7 @@ enum ft_result {
 	FT_ERR_MEMORY = -20,
 	FT_ERR_ARGUMENT = -21,
 	FT_ERR_WORN = -22,     /* removals wore out the block: ft_load still tells */
+	FT_ERR_NO_DEVICE = -23, /* no device writes this counter's words: flowtally_device.h */
 	FT_ERR_TIMEOUT = -24,  /* from here on of flowtally_wait.h */
 	FT_ERR_NOT_ALIVE = -25, /* nobody publishes any more */
 	FT_ERR_COMPLETION = -26, /* a completion counter counted errors */
@@ -288,6 +289,7 @@ enum {
 	FT_HDR_WAIT_WORD = 1152,
 	FT_HDR_WAIT_GENERATION = 1160,
 	FT_HDR_SUCCESSOR = 1280,
+	FT_HDR_DEVICE_GENERATION = 1408,
 	FT_HEADER_SIZE = 4096,
 
 	FT_SEC_OFFSET = 0,
@@ -314,6 +316,7 @@ enum {
 	FT_SLOT_FLAGS = 0,
 	FT_SLOT_DISCONTINUITIES = 32,
 	FT_SLOT_WIDTH = 40,
+	FT_SLOT_DEVICE = 44,
 	FT_SLOT_BASIS = 48,
 	FT_SLOT_SOURCE = 64,
 	FT_SLOT_SIZE = 128,
@@ -559,15 +562,14 @@ static inline int ft_open_error(void) {
 	}
 }
 
-static inline int ft_open(ft_reader *r, const char *path, const ft_options *options) {
-	memset(r, 0, sizeof *r);
-	r->fd = r->guard = -1;
+/* Maps a file that is owned by somebody trusted and holds a header's page. */
+static inline int ft_map(const char *path, const ft_options *options, int *fd, const unsigned char **base, size_t *size) {
 	/* Not blocking: a fifo in the place of the file must not hang us. */
-	const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0) return ft_open_error();
+	*fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (*fd < 0) return ft_open_error();
 	struct stat st;
 	int err = FT_OK;
-	if (fstat(fd, &st) != 0)
+	if (fstat(*fd, &st) != 0)
 		err = FT_ERR_SYSTEM;
 	else if (!S_ISREG(st.st_mode))
 		err = FT_ERR_NOT_FILE;
@@ -577,25 +579,46 @@ static inline int ft_open(ft_reader *r, const char *path, const ft_options *opti
 		err = FT_ERR_TRUNCATED;
 	else if ((uint64_t)st.st_size > SIZE_MAX)
 		err = FT_ERR_MEMORY;
-	const size_t size = err ? 0 : (size_t)st.st_size;
-	void *base = err ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-	if (!err && base == MAP_FAILED) err = FT_ERR_SYSTEM;
-	char *name = err ? NULL : (char *)malloc(strlen(path) + 1);
-	if (!err && name == NULL) err = FT_ERR_MEMORY;
+	void *at = err ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, *fd, 0);
+	if (!err && at == MAP_FAILED) err = FT_ERR_SYSTEM;
+	if (err) {
+		const int saved = errno;
+		(void)close(*fd);
+		errno = saved;
+		return err;
+	}
+	*base = (const unsigned char *)at;
+	*size = (size_t)st.st_size;
+	return FT_OK;
+}
+
+static inline void ft_unmap(int fd, const unsigned char *base, size_t size) {
+	const int saved = errno;
+	(void)munmap((void *)(uintptr_t)base, size);
+	(void)close(fd);
+	errno = saved;
+}
+
+static inline int ft_open(ft_reader *r, const char *path, const ft_options *options) {
+	const unsigned char *base = NULL;
+	size_t size = 0;
+	int fd = -1;
+	memset(r, 0, sizeof *r);
+	r->fd = r->guard = -1;
+	int err = ft_map(path, options, &fd, &base, &size);
+	if (err) return err;
+	char *name = (char *)malloc(strlen(path) + 1);
+	if (name == NULL) err = FT_ERR_MEMORY;
 	const int guard = err ? -1 : ft_guard_take(base, size);
 	if (!err) err = ft_attach(r, base, size);
 	r->guard = guard;
 	if (!err) err = ft_whole(r);
 	if (err) {
-		const int saved = errno;
-		r->guard = -1;
 		ft_guard_drop(guard);
 		free(name);
-		if (base != MAP_FAILED) (void)munmap(base, size);
-		(void)close(fd);
+		ft_unmap(fd, base, size);
 		memset(r, 0, sizeof *r);
 		r->fd = r->guard = -1;
-		errno = saved;
 		return err;
 	}
 	memcpy(name, path, strlen(path) + 1);
@@ -606,10 +629,7 @@ static inline int ft_open(ft_reader *r, const char *path, const ft_options *opti
 
 static inline void ft_close(ft_reader *r) {
 	ft_guard_drop(r->guard);
-	if (r->fd >= 0) {
-		(void)munmap((void *)(uintptr_t)r->base, r->size);
-		(void)close(r->fd);
-	}
+	if (r->fd >= 0) ft_unmap(r->fd, r->base, r->size);
 	free(r->path);
 	memset(r, 0, sizeof *r);
 	r->fd = r->guard = -1;
@@ -1124,6 +1144,7 @@ static inline const char *ft_strerror(int result) {
 	case FT_ERR_MEMORY: return "out of memory";
 	case FT_ERR_ARGUMENT: return "invalid argument";
 	case FT_ERR_WORN: return "counter: too many were removed beside it for a snapshot to tell; read it alone";
+	case FT_ERR_NO_DEVICE: return "counter: no device writes its words; read its value";
 	case FT_ERR_TIMEOUT: return "counter: not reached in time";
 	case FT_ERR_NOT_ALIVE: return "mirror: its writer ended, or a larger file took the name; open it again";
 	case FT_ERR_COMPLETION: return "counter: operations completed in error";

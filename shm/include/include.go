@@ -1,22 +1,32 @@
-// Package include carries the reader of the mirror for C and C++, the header
-// flowtally.h, inside Go programs: tests and the bench compile it where they
-// run. A C program needs nothing of this package, only the file.
+// Package include carries the reader of the mirror for C and C++, the headers
+// flowtally*.h, inside Go programs: tests and the bench compile them where they
+// run. A C program needs nothing of this package, only the files.
 package include
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-//go:embed flowtally.h
-var header []byte
+//go:embed flowtally*.h
+var header embed.FS
 
-// Write writes flowtally.h into dir, for a compiler's -I.
+// Write writes the headers into dir, for a compiler's -I.
 func Write(dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "flowtally.h"), header, 0o644); err != nil {
-		return fmt.Errorf("writing flowtally.h: %w", err)
+	list, err := header.ReadDir(".")
+	if err != nil {
+		return fmt.Errorf("listing the headers: %w", err)
+	}
+	for _, e := range list {
+		text, err := header.ReadFile(e.Name())
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", e.Name(), err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, e.Name()), text, 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", e.Name(), err)
+		}
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ func goLayout(t *testing.T) map[string]int64 {
 // cNames maps what the two languages call differently.
 var cNames = map[string]string{
 	"headerSize": "FT_HEADER_SIZE", "sectionAlign": "FT_SEC_ALIGN", "entrySize": "FT_ENT_SIZE", "blockSize": "FT_BLK_SIZE",
-	"copySize": "FT_CPY_SIZE", "recordSize": "FT_REC_SIZE", "historySize": "FT_HIS_SIZE", "valueSize": "FT_VAL_SIZE",
+	"deviceSlotSize": "FT_DSL_SIZE",
+	"copySize":       "FT_CPY_SIZE", "recordSize": "FT_REC_SIZE", "historySize": "FT_HIS_SIZE", "valueSize": "FT_VAL_SIZE",
 	"BlockLen": "FT_BLK_LEN", "blkCopy": "FT_BLK_COPIES", "recSlot": "FT_REC_SLOTS", "recCycle": "FT_REC_CYCLES",
 	"hdrBlockLen": "FT_HDR_BLOCK_LENGTH", "valSampled": "FT_VAL_SAMPLED_AT",
 	"epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
@@ -68,16 +69,24 @@ func cName(name string) string {
 // shm/layout.go, and every one has such a peer.
 func TestLayoutIsTheSameInC(t *testing.T) {
 	need.Tool(t, "cc")
-	text := string(header)
-	from, to := strings.Index(text, "---- layout"), strings.Index(text, "---- order")
 	inHeader := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^\t(FT_[A-Z_]+) =`).FindAllStringSubmatch(text[from:to], -1) {
-		inHeader[m[1]] = true
+	text := ""
+	for name, least := range map[string]int{"flowtally.h": 70, "flowtally_device.h": 12} {
+		b, err := header.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(inHeader)
+		from, to := strings.Index(string(b), "---- layout"), strings.Index(string(b), "---- order")
+		for _, m := range regexp.MustCompile(`(?m)^\t(FT_[A-Z_]+) =`).FindAllStringSubmatch(string(b)[from:to], -1) {
+			inHeader[m[1]] = true
+		}
+		if n := len(inHeader) - before; n < least {
+			t.Fatalf("%d constants found in %s", n, name)
+		}
+		text += string(b)
 	}
-	if len(inHeader) < 70 {
-		t.Fatalf("%d constants found in the header", len(inHeader))
-	}
-	src := "#include \"flowtally.h\"\n"
+	src := "#include \"flowtally_device.h\"\n"
 	for name, value := range goLayout(t) {
 		c := cName(name)
 		if inHeader[c] || strings.Contains(text, c+" = ") {
@@ -86,8 +95,8 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 		}
 	}
 	delete(inHeader, "FT_ATTEMPTS") // of the reader, not of the format
-	for _, limit := range []string{"FT_MOST_COUNTERS", "FT_MOST_HISTORY"} {
-		delete(inHeader, limit) // of shm/region.go
+	for _, limit := range []string{"FT_MOST_COUNTERS", "FT_MOST_HISTORY", "FT_MOST_DEVICE_SLOTS"} {
+		delete(inHeader, limit) // of shm/region.go and shm/device_mem.go
 	}
 	for c := range inHeader {
 		t.Errorf("%s has no peer in shm/layout.go", c)

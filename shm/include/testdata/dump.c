@@ -1,6 +1,6 @@
 /* Prints all that a reader can learn of a mirror, one fact a line, tabs between:
  * the Go test prints the same through package shm and compares. */
-#include "flowtally.h"
+#include "flowtally_device.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,12 +22,24 @@ static void print_value(const char *kind, ft_handle h, int err, const ft_value *
 		printf("\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", v->packets, v->bytes, v->sampled_at);
 }
 
+static int print_device(const ft_device_segment *s, const ft_reader *r, ft_handle h) {
+	ft_device d;
+	uint64_t completions = 0, errors = 0;
+	int err = ft_device_attach(s, r, h, &d);
+	if (err == FT_ERR_NO_DEVICE) return FT_OK;
+	if (!err) err = ft_device_load(&d, &completions, &errors);
+	if (!err)
+		printf("device\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64 "\t%" PRIu64 "\n", h.index, h.generation, completions, errors);
+	return err;
+}
+
 int main(int argc, char **argv) {
 	ft_reader r;
 	ft_status st;
 	ft_snapshot snap;
 	ft_cursor cur;
 	ft_record rec;
+	ft_device_segment seg;
 	if (argc != 2) return fail("usage: dump PATH", FT_ERR_ARGUMENT);
 	int err = ft_open(&r, argv[1], NULL);
 	if (err) return fail(argv[1], err);
@@ -40,6 +52,8 @@ int main(int argc, char **argv) {
 	if ((err = ft_snapshot_take(&snap))) return fail("snapshot", err);
 	printf("label\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRId64 "\n", snap.cycle_min, snap.cycle_max, snap.oldest,
 	       snap.newest);
+	const int no_segment = ft_device_open(&seg, &r, NULL);
+	if (no_segment && no_segment != FT_ERR_NO_DEVICE) return fail("device segment", no_segment);
 	for (uint32_t i = 0; i < ft_capacity(&r); i++) {
 		ft_entry e;
 		ft_counter c;
@@ -59,6 +73,7 @@ int main(int argc, char **argv) {
 		print_value("load", h, err, &v);
 		err = ft_snapshot_get(&snap, h, &v);
 		print_value("snap", h, err, &v);
+		if (!no_segment && (err = print_device(&seg, &r, h))) return fail("device", err);
 		/* Handles of the generations before and after are never this counter's. */
 		h.generation--;
 		if (ft_counter_open(&r, h, &c) != FT_ERR_GONE || ft_snapshot_get(&snap, h, &v) != FT_ERR_GONE)
@@ -73,6 +88,7 @@ int main(int argc, char **argv) {
 		       rec.position, rec.handle.index, rec.handle.generation, rec.value.sampled_at, rec.value.packets,
 		       rec.value.bytes, rec.cycle);
 	if (err != FT_EMPTY) return fail("history", err);
+	if (!no_segment) ft_device_close(&seg);
 	ft_snapshot_close(&snap);
 	ft_close(&r);
 	return 0;

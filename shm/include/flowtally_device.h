@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flowtally_device.h: reading the words that a device writes by DMA, beside a
+ * mirror, with no poller in between.
+ *
+ *     ft_device_segment s;
+ *     ft_device d;
+ *     uint64_t completions, errors;
+ *     int err = ft_device_open(&s, &r, NULL);
+ *     if (!err) err = ft_device_attach(&s, &r, h, &d);
+ *     if (!err) err = ft_device_load(&d, &completions, &errors);
+ *
+ * What is promised (docs/mirror-format.md, 8)
+ *
+ *   - Each total is true, however often the device's word came round.
+ *   - The two are no pair: the device writes them one by one. Nobody notes
+ *     when, so there is no sample time.
+ *   - A slot that was given to another counter is never read in the name of this
+ *     one: FT_ERR_GONE, or FT_ERR_NO_DEVICE when the counter lives on without.
+ *     Its ordinary value (ft_load) always goes on.
+ *   - Larger mirrors do not move the words: an ft_device goes on when the mirror
+ *     that it was resolved in is superseded.
+ *
+ * Threads: an ft_device_segment and an ft_device may be used by any number. An
+ * ft_device borrows from the segment and from the reader's mapping: stop using it before
+ * ft_device_close, and before ft_close or ft_reopen.
+ */
+#ifndef FLOWTALLY_DEVICE_H
+#define FLOWTALLY_DEVICE_H
+
+#include "flowtally.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A mapped segment. Fields are private. */
+typedef struct ft_device_segment {
+	const unsigned char *base;
+	size_t size;
+	uint64_t generation;
+	uint32_t slots;
+	int fd;    /* -1 when it was in memory already */
+	int guard; /* slot of the SIGBUS table, -1 without */
+} ft_device_segment;
+
+/* The words of one counter. Fields are private. */
+typedef struct ft_device {
+	const unsigned char *slot;
+	const uint64_t *ended;    /* of the segment */
+	const uint64_t *identity; /* of the entry */
+	uint64_t seq;             /* under which the slot serves the counter */
+	ft_handle handle;
+} ft_device;
+
+/* Maps the segment beside the mirror of r, which is NAME.device for NAME.mirror.
+ * FT_ERR_NO_DEVICE: there is none, or not of this mirror. FT_ERR_ARGUMENT: r was attached. */
+static inline int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options);
+/* The same for size bytes that are in memory already, 8-byte aligned. */
+static inline int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size);
+static inline void ft_device_close(ft_device_segment *s);
+
+/* Finds the words of a counter. FT_ERR_NO_DEVICE: no device writes it, or one
+ * writes it in another segment: open that. FT_ERR_NOT_ALIVE: the mirror was superseded and does not
+ * know any more: ft_reopen. */
+static inline int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out);
+static inline int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors);
+
+/* ---- layout: docs/mirror-format.md, 8 ------------------------------------ */
+
+enum {
+	FT_DEV_VERSION = 8,
+	FT_DEV_BYTE_ORDER = 12,
+	FT_DEV_LENGTH = 16,
+	FT_DEV_SLOT_LENGTH = 20,
+	FT_DEV_FILE_LENGTH = 24,
+	FT_DEV_GENERATION = 40,
+	FT_DEV_SLOTS = 48,
+	FT_DEV_CHECKSUM = 56,
+	FT_DEV_ENDED_AT = 512,
+
+	FT_DSL_WORDS = 0,
+	FT_DSL_SEQ = 64,
+	FT_DSL_MAX_VALUE = 72,
+	FT_DSL_SHIFT = 80,
+	FT_DSL_SEEN = 96,
+	FT_DSL_SIZE = 128,
+
+	FT_MOST_DEVICE_SLOTS = 1 << 20
+};
+
+/* ---- order ---------------------------------------------------------------
+ *
+ * A total is seen + what the word has moved since. Seen is loaded with acquire
+ * and then the word: the writer had read a word as old or older when it stored
+ * seen, so the one loaded here is not before it. Seen again, the word loaded
+ * with acquire before it: unchanged, the word was loaded while the writer saw to
+ * it that it does not come round. Last seq, behind a fence: whoever gets the
+ * slot next finds seq even, and stores it odd only after its own numbers. */
+
+static inline int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
+	memset(s, 0, sizeof *s);
+	s->fd = s->guard = -1;
+	const unsigned char *p = (const unsigned char *)base;
+	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
+	if (size < FT_HEADER_SIZE) return FT_ERR_TRUNCATED;
+	/* Acquire: the writer stores version last. */
+	const uint32_t version = __atomic_load_n((const uint32_t *)(const void *)(p + FT_DEV_VERSION), __ATOMIC_ACQUIRE);
+	if (version == 0) return FT_ERR_NOT_READY;
+	if (memcmp(p, "FLOWTDEV", 8) != 0) return FT_ERR_MAGIC;
+	if (ft_u32(p, FT_DEV_BYTE_ORDER) != 0x01020304) return FT_ERR_BYTE_ORDER;
+	if (version != 1) return FT_ERR_VERSION;
+	if (ft_u32(p, FT_DEV_LENGTH) != FT_HEADER_SIZE || ft_u32(p, FT_DEV_SLOT_LENGTH) != FT_DSL_SIZE) return FT_ERR_HEADER;
+	uint64_t sum = 0xcbf29ce484222325u;
+	for (int i = 0; i < FT_DEV_CHECKSUM; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
+	if (ft_u64(p, FT_DEV_CHECKSUM) != sum) return FT_ERR_CHECKSUM;
+	/* Each word once: it may change under a hostile writer. */
+	const uint32_t slots = ft_u32(p, FT_DEV_SLOTS);
+	const uint64_t length = ft_u64(p, FT_DEV_FILE_LENGTH), generation = ft_u64(p, FT_DEV_GENERATION);
+	if (slots == 0 || slots > FT_MOST_DEVICE_SLOTS || generation == 0) return FT_ERR_HEADER;
+	if (length != (FT_HEADER_SIZE + (uint64_t)slots * FT_DSL_SIZE + FT_SEC_ALIGN - 1) / FT_SEC_ALIGN * FT_SEC_ALIGN)
+		return FT_ERR_HEADER;
+	if (length > size) return FT_ERR_TRUNCATED;
+	s->base = p;
+	s->size = size;
+	s->generation = generation;
+	s->slots = slots;
+	return FT_OK;
+}
+
+static inline void ft_device_close(ft_device_segment *s) {
+	ft_guard_drop(s->guard);
+	if (s->fd >= 0) ft_unmap(s->fd, s->base, s->size);
+	memset(s, 0, sizeof *s);
+	s->fd = s->guard = -1;
+}
+
+static inline int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options) {
+	const unsigned char *base = NULL;
+	size_t size = 0;
+	int fd = -1;
+	memset(s, 0, sizeof *s);
+	s->fd = s->guard = -1;
+	if (r->path == NULL) return FT_ERR_ARGUMENT;
+	const uint64_t generation = ft_acquire(ft_word(r->base, FT_HDR_DEVICE_GENERATION));
+	if (generation == 0) return FT_ERR_NO_DEVICE;
+	size_t stem = strlen(r->path);
+	if (stem >= 7 && strcmp(r->path + stem - 7, ".mirror") == 0) stem -= 7;
+	char *path = (char *)malloc(stem + sizeof ".device");
+	if (path == NULL) return FT_ERR_MEMORY;
+	memcpy(path, r->path, stem);
+	memcpy(path + stem, ".device", sizeof ".device");
+	int err = ft_map(path, options, &fd, &base, &size);
+	free(path);
+	if (err) return err;
+	const int guard = ft_guard_take(base, size);
+	err = ft_device_open_memory(s, base, size);
+	if (!err && s->generation != generation) err = FT_ERR_NO_DEVICE;
+	if (!err && guard >= 0 && __atomic_load_n(&ft_guards.slot[guard].lost, __ATOMIC_ACQUIRE)) err = FT_ERR_TRUNCATED;
+	if (err) {
+		ft_guard_drop(guard);
+		ft_unmap(fd, base, size);
+		memset(s, 0, sizeof *s);
+		s->fd = s->guard = -1;
+		return err;
+	}
+	s->fd = fd;
+	s->guard = guard;
+	return FT_OK;
+}
+
+static inline int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out) {
+	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
+	const unsigned char *e = ft_entry_at(r, h.index);
+	const uint64_t *identity = ft_word(e, FT_ENT_IDENTITY), *entry_seq = ft_word(e, FT_ENT_SEQ);
+	const uint64_t *ended = ft_word(s->base, FT_DEV_ENDED_AT);
+	for (int i = 0; i < FT_ATTEMPTS; i++) {
+		const uint64_t generation = ft_acquire(ft_word(r->base, FT_HDR_DEVICE_GENERATION));
+		if (ft_acquire(identity) != ft_live_identity(h.generation)) return FT_ERR_GONE;
+		const uint64_t current = ft_acquire(entry_seq);
+		const uint32_t device = ft_u32(e, FT_ENT_SLOTS + (current & 1) * FT_SLOT_SIZE + FT_SLOT_DEVICE);
+		const int serves = generation == s->generation && device != 0 && ft_acquire(ended) == 0;
+		if (serves && device > s->slots) return FT_ERR_CORRUPT;
+		const unsigned char *slot = s->base + FT_HEADER_SIZE + (size_t)(serves ? device - 1 : 0) * FT_DSL_SIZE;
+		const uint64_t seq = ft_acquire(ft_word(slot, FT_DSL_SEQ));
+		/* Loaded behind seq: who has the slot after a larger file took the name
+		 * stands in that one's catalogue. */
+		if (ft_u32(r->base, FT_HDR_STATE) == FT_SUPERSEDED) return FT_ERR_NOT_ALIVE;
+		/* The entry named the slot before and after: it was never another's in between. */
+		ft_fence();
+		if (ft_relaxed(entry_seq) != current || ft_relaxed(identity) != ft_live_identity(h.generation)) continue;
+		if (ft_u64(r->base, FT_HDR_DEVICE_GENERATION) != generation) continue;
+		if (!serves) return FT_ERR_NO_DEVICE;
+		if ((seq & 1) == 0) continue;
+		out->slot = slot;
+		out->ended = ended;
+		out->identity = identity;
+		out->seq = seq;
+		out->handle = h;
+		return FT_OK;
+	}
+	return FT_ERR_BUSY;
+}
+
+/* The total of a word: 0 completions, 1 errors. */
+static inline int ft_device_total(const unsigned char *slot, size_t which, uint64_t *out) {
+	const uint64_t *word = ft_word(slot, FT_DSL_WORDS + 8 * which), *seen = ft_word(slot, FT_DSL_SEEN + 8 * which);
+	for (int i = 0; i < FT_ATTEMPTS; i++) {
+		const uint64_t from = ft_acquire(seen), now = ft_acquire(word);
+		if (ft_acquire(seen) != from) continue;
+		const uint64_t limit = ft_u64(slot, FT_DSL_MAX_VALUE), shift = ft_u64(slot, FT_DSL_SHIFT + 8 * which);
+		if (now > limit || shift > limit) return FT_ERR_CORRUPT;
+		/* Modulo limit + 1, which is 2^64, and so 0 here, where limit is the
+		 * largest number: then the arithmetic of uint64_t is what is wanted. */
+		const uint64_t modulus = limit + 1;
+		uint64_t then = from + shift;
+		if (modulus != 0) {
+			then = from % modulus;
+			then = then >= modulus - shift ? then - (modulus - shift) : then + shift;
+		}
+		*out = from + (now - then) + (now < then ? modulus : 0);
+		return FT_OK;
+	}
+	return FT_ERR_BUSY;
+}
+
+static inline int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors) {
+	uint64_t ok = 0, failed = 0;
+	int err = ft_device_total(d->slot, 0, &ok);
+	if (!err) err = ft_device_total(d->slot, 1, &failed);
+	/* Last: the words were the counter's when they were read. */
+	ft_fence();
+	if (ft_relaxed(ft_word(d->slot, FT_DSL_SEQ)) != d->seq || ft_acquire(d->ended) != 0)
+		return ft_acquire(d->identity) != ft_live_identity(d->handle.generation) ? FT_ERR_GONE : FT_ERR_NO_DEVICE;
+	if (err) return err;
+	*completions = ok;
+	*errors = failed;
+	return FT_OK;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOWTALLY_DEVICE_H */
