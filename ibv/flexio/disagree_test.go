@@ -1,0 +1,56 @@
+package flexio
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// TestHeaderDisagrees asks the compiler what mlx5dv.h has in the places where the
+// reference says something else, or nothing (docs/flexio.md).
+func TestHeaderDisagrees(t *testing.T) {
+	need.Tool(t, "cc")
+	need.Header(t, "infiniband/mlx5dv.h")
+	cqe, eth, ctrl := offsets(CQE64{}), offsets(EthSeg{}), offsets(CtrlSeg{})
+	var c bytes.Buffer
+	c.WriteString("#include <infiniband/mlx5dv.h>\n#include <stddef.h>\n")
+	for what, cond := range map[string]string{
+		"wqe_id is within rsvd00":               expr("offsetof(struct mlx5_cqe64, wqe_id) == 2 && sizeof(((struct mlx5_cqe64 *)0)->wqe_id) + 2 <= ", cqe["CsumOK"]),
+		"csum_ok is within rsvd20":              expr("offsetof(struct mlx5_cqe64, rsvd20) <= 20 && offsetof(struct mlx5_cqe64, slid) - 2 == ", cqe["CsumOK"]),
+		"the ok bits are elsewhere":             expr("offsetof(struct mlx5_cqe64, hds_ip_ext) == 4 + ", cqe["Rsvd24"]),
+		"the timestamp begins at rsvd48":        expr("offsetof(struct mlx5_cqe64, timestamp) == ", cqe["Rsvd48"]),
+		"and ends behind syndrome":              expr("offsetof(struct mlx5_cqe64, timestamp) + 8 == 1 + ", cqe["Syndrome"]),
+		"an error has its syndrome there":       expr("offsetof(struct mlx5_err_cqe, syndrome) == ", cqe["Syndrome"]),
+		"and the vendor's":                      expr("offsetof(struct mlx5_err_cqe, vendor_err_synd) == ", cqe["VendorErrSynd"]),
+		"sop and QPN are one word":              expr("sizeof(((struct mlx5_cqe64 *)0)->sop_drop_qpn) == 4 && offsetof(struct mlx5_cqe64, sop_drop_qpn) == ", cqe["SopRdrop"]),
+		"the Ethernet segment goes on":          "sizeof(struct mlx5_wqe_eth_seg) == 32",
+		"cs_swp_flags are two":                  expr("offsetof(struct mlx5_wqe_eth_seg, rsvd1) == 1 + ", eth["CSSWPFlags"]),
+		"signature_fm_ce_se is three":           expr("offsetof(struct mlx5_wqe_ctrl_seg, fm_ce_se) == 3 + ", ctrl["SignatureFMCESE"]),
+		"of which the DCI stream is in between": expr("offsetof(struct mlx5_wqe_ctrl_seg, dci_stream_channel_id) == 1 + ", ctrl["SignatureFMCESE"]),
+	} {
+		c.WriteString("_Static_assert(" + cond + ", \"" + what + "\");\n")
+	}
+	src := filepath.Join(t.TempDir(), "disagree.c")
+	if err := os.WriteFile(src, c.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cc", "-std=gnu11", "-fsyntax-only", src).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestMiniCQE: the places of Linux's mlx5_mini_cqe8 (include/linux/mlx5/device.h), which
+// libmlx5's and UCX's share.
+func TestMiniCQE(t *testing.T) {
+	m := MiniCQE{1, 2, 3, 4, 5, 6, 7, 8}
+	if m.WQECounter() != 0x0102 || m.SWQEOpcode() != 3 || m.Hash() != 0x01020304 || m.ByteCnt() != 0x05060708 {
+		t.Errorf("counter %#x, opcode %#x, hash %#x, bytes %#x", m.WQECounter(), m.SWQEOpcode(), m.Hash(), m.ByteCnt())
+	}
+	if sum, stride := m.Checksum(); sum != 0x0102 || stride != 0x0304 {
+		t.Errorf("checksum %#x, stride %#x", sum, stride)
+	}
+}
