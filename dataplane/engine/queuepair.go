@@ -108,6 +108,9 @@ type mirror interface {
 	SetSource(h shm.Handle, source, basis string) error
 	SetFlags(h shm.Handle, valid, stale, ambiguous bool) error
 	SetContinuity(h shm.Handle, c shm.Continuity) error
+	DeviceSegment(slots int) (*shm.DeviceSegment, error)
+	SetDevice(h shm.Handle, s *shm.DeviceSlot, comp, errs, limit uint64) error
+	ClearDevice(h shm.Handle) error
 }
 
 // kindCompletion is the kind of the entries of completion counters, and completionUnit and

@@ -17,6 +17,8 @@ type census interface {
 	// the completion queue. fresh: totals are as of at, or later. A census that has to ask a
 	// device may leave it for the next time, unless it is the last.
 	count(done []ibv.WC, totals []Pair, at int64, last bool) (fresh bool, err error)
+	// leave takes back what readers of the mirror can see of it. The totals of before stand.
+	leave() error
 	// Close gives back what counted, after the queue pair is gone.
 	Close() error
 }
@@ -125,6 +127,7 @@ func (c pollCensus) count(done []ibv.WC, totals []Pair, _ int64, _ bool) (bool, 
 	return true, nil
 }
 
+func (pollCensus) leave() error { return nil }
 func (pollCensus) Close() error { return nil }
 
 // feeding says by operation which of a queue pair's totals counts it; -1: none.

@@ -9,22 +9,33 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // cntrCensus has the device count: one completion counter (ibv_create_comp_cntr) for each
-// tally, in memory of the library. On EFA reading one is a load; what it costs on another device
-// nobody says, so they are read once in readPeriodMin.
+// tally. Where libefa can tell it to, the device counts in the mirror's device segment, and readers
+// look there themselves; else in memory of the library, which is read once in
+// readPeriodMin: on EFA that is a load, and what it costs elsewhere nobody says.
 type cntrCensus struct {
-	cntrs []compCntr
-	limit uint64 // a counter goes on at 0 past it
-	next  int64  // when they are to be read again
+	mirror  mirror
+	tallies []*tally
+	cntrs   []compCntr // of the tallies, in their order
+	limit   uint64     // a counter goes on at 0 past it
+	next    int64      // when they are to be read again
 }
 
-// compCntr is a completion counter and the two values that it showed last.
+// compCntr is a completion counter and the two values that it showed last, or its words in the
+// mirror.
 type compCntr struct {
 	*ibv.CompCntr
 	seen Pair
+	slot *shm.DeviceSlot // nil: in memory of the library
+	base Pair            // what the words show beside the tally
 }
+
+// leastLimit is the smallest largest value with which words in the mirror make sense: one
+// cycle of the poller must not be enough to come half round.
+const leastLimit = 1 << 24
 
 func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error) {
 	caps, err := e.ctx.QueryCompCntrCaps()
@@ -32,35 +43,103 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 		return nil, "", err
 	}
 	if caps.MaxValue == 0 {
-		return nil, "", fmt.Errorf("asking for its completion counters: they end at 0: %w", syscall.EPROTO)
+		return nil, "", fmt.Errorf("asking %s for its completion counters: their largest value is 0: %w", q.cfg.Device, syscall.EPROTO)
 	}
-	c := &cntrCensus{limit: caps.MaxValue}
+	c := &cntrCensus{mirror: q.set.mirror, tallies: q.tallies, limit: caps.MaxValue}
 	defer func() {
-		if err != nil { // the queue pair goes first
+		if err != nil { // the queue pair, which holds them, goes first
 			err = errors.Join(err, e.qp.Close(), c.Close())
 		}
 	}()
-	for _, t := range q.tallies {
+	external := c.inMirror(q, e)
+	if external != nil {
+		e.reject(sourceExternal, external)
+	}
+	for i, t := range q.tallies {
 		ops := opsOf(t.cfg)
 		if lacking := ops &^ caps.SupportedQPAttachOps; lacking != 0 {
 			return nil, "", &probe.UnsupportedError{
 				Feature: "a completion counter of " + lacking.String(), Object: q.cfg.Device,
-				Reason: "the device counts " + caps.SupportedQPAttachOps.String(),
+				Reason: "the device has such of " + caps.SupportedQPAttachOps.String(),
 			}
 		}
-		k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{Type: ibv.CompCntrTypeWRs})
-		if err != nil {
-			return nil, "", err
+		if external != nil {
+			if err := c.inLibrary(e); err != nil {
+				return nil, "", err
+			}
+		} else if i > 0 { // the first was how inMirror found out
+			if err := c.addWords(q, e); err != nil {
+				return nil, "", err
+			}
 		}
-		c.cntrs = append(c.cntrs, compCntr{CompCntr: k})
-		if c.cntrs[len(c.cntrs)-1].seen, err = readCntr(k); err != nil {
-			return nil, "", err
-		}
-		if err := e.qp.AttachCompCntr(k, ops); err != nil {
+		if err := e.qp.AttachCompCntr(c.cntrs[i].CompCntr, ops); err != nil {
 			return nil, "", err
 		}
 	}
-	return c, sourceCompCntr, nil
+	if external != nil {
+		return c, sourceCompCntr, nil
+	}
+	for i, t := range q.tallies {
+		k := &c.cntrs[i]
+		k.base = Pair{Packets: t.past.BasePackets, Bytes: t.past.BaseBytes}
+		stands := add(k.base, q.totals[i])
+		if err := c.mirror.SetDevice(t.handle, k.slot, stands.Packets, stands.Bytes, c.limit); err != nil {
+			return nil, "", err
+		}
+	}
+	return c, sourceExternal, nil
+}
+
+// inMirror makes the first counter in the mirror's device segment, or says why that cannot be.
+func (c *cntrCensus) inMirror(q *queuePair, e *endpoint) error {
+	switch {
+	case len(q.tallies) == 0:
+		return errNoCounters
+	case c.limit < leastLimit:
+		return fmt.Errorf("its counters go on at 0 past %d, which is too soon for readers of the words", c.limit)
+	}
+	return c.addWords(q, e)
+}
+
+var errNoCounters = errors.New("it feeds no counter")
+
+// addWords makes a counter in a slot of the device segment, whose words are 0.
+func (c *cntrCensus) addWords(q *queuePair, e *endpoint) error {
+	seg, err := c.mirror.DeviceSegment(max(leastSlots, slotsPerCounter*len(q.set.byID)))
+	if err != nil {
+		return err
+	}
+	slot, err := seg.Slot()
+	if err != nil {
+		return err
+	}
+	comp, errs := slot.Words()
+	k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{Type: ibv.CompCntrTypeWRs, External: &ibv.CompCntrMemory{Comp: comp, Err: errs}})
+	if err != nil {
+		slot.Free()
+		return err
+	}
+	e.slots = append(e.slots, slot)
+	c.cntrs = append(c.cntrs, compCntr{CompCntr: k, slot: slot})
+	return nil
+}
+
+// The segment cannot grow, and a slot that a lost device may still write to is not free
+// before its context is closed.
+const (
+	leastSlots      = 256
+	slotsPerCounter = 4
+)
+
+// inLibrary makes a counter in memory of the library.
+func (c *cntrCensus) inLibrary(e *endpoint) error {
+	k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{Type: ibv.CompCntrTypeWRs})
+	if err != nil {
+		return err
+	}
+	c.cntrs = append(c.cntrs, compCntr{CompCntr: k})
+	c.cntrs[len(c.cntrs)-1].seen, err = readCntr(k)
+	return err
 }
 
 // opsOf is the op mask of a counter: an operation's bit is its place among all of them.
@@ -85,6 +164,14 @@ func (c *cntrCensus) count(_ []ibv.WC, totals []Pair, at int64, last bool) (bool
 	}
 	for i := range c.cntrs {
 		k := &c.cntrs[i]
+		if k.slot != nil {
+			comp, errs, err := k.slot.Rebase()
+			if err != nil {
+				return false, err
+			}
+			totals[i] = sub(Pair{Packets: comp, Bytes: errs}, k.base)
+			continue
+		}
 		now, err := readCntr(k.CompCntr)
 		if err != nil {
 			return false, err
@@ -107,12 +194,23 @@ func stepOf(before, now, limit uint64) uint64 {
 	return limit - before + now + 1
 }
 
-// Close destroys the counters, which the queue pair held.
+// leave sends readers of the words back to the ordinary value.
+func (c *cntrCensus) leave() error {
+	var errs []error
+	for i, k := range c.cntrs {
+		if k.slot != nil {
+			errs = append(errs, c.mirror.ClearDevice(c.tallies[i].handle))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close destroys the counters, which the queue pair held. Their slots are given back when
+// the device cannot write there any more: see endpoint.close.
 func (c *cntrCensus) Close() error {
 	var errs []error
 	for _, k := range c.cntrs {
 		errs = append(errs, k.CompCntr.Close())
 	}
-	c.cntrs = nil
 	return errors.Join(errs...)
 }

@@ -43,6 +43,9 @@ func (e *Engine) publishTally(q *queuePair, t *tally) (err error) {
 			return shm.Continuity{Cookie: cookie}, nil
 		}
 		last, err := e.writer.Last(old.Handle)
+		if comp, errs, ok := e.writer.LastDevice(old.Handle); ok && comp >= last.Packets && errs >= last.Bytes {
+			last.Packets, last.Bytes = comp, errs // a device went on counting after that
+		}
 		return shm.Continuity{
 			Cookie: cookie, BasePackets: last.Packets, BaseBytes: last.Bytes,
 			Discontinuities: old.Continuity.Discontinuities + 1,

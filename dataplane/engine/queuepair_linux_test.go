@@ -88,7 +88,7 @@ func wantTotals(t *testing.T, path string, want map[string]Pair) {
 // TestQueuePairsCountWhatIsPosted: what is posted on a connected pair is what the mirror shows, on
 // both sides, whatever the source.
 func TestQueuePairsCountWhatIsPosted(t *testing.T) {
-	for _, source := range []string{"poll_cq"} {
+	for _, source := range []string{"poll_cq", "comp_cntr"} {
 		t.Run(source, func(t *testing.T) {
 			s := newSoftNIC(t)
 			cfg := s.pairConfig(t, source)

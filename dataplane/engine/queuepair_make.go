@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // endpoint is what a queue pair is made of, as long as its device is there. Nothing of it
@@ -25,9 +27,10 @@ type endpoint struct {
 
 	local    dataplane.QueuePairAddress
 	state    ibv.QPState
-	message  int // bytes
-	room     int // for a message that arrives
-	posted   int // receives
+	message  int               // bytes
+	room     int               // for a message that arrives
+	posted   int               // receives
+	slots    []*shm.DeviceSlot // that the device counts in, and may until ctx is closed
 	mode     string
 	rejected []dataplane.Rejection
 	fault    fault              // the first completion in error since it was connected
@@ -163,13 +166,15 @@ func (q *queuePair) queues(e *endpoint) (err error) {
 // the memory of the completion queue is not looked at when it is gone.
 func (e *endpoint) unqueue() error {
 	var errs []error
+	both := slices.DeleteFunc([]census{e.census, e.failed}, func(c census) bool { return c == nil })
+	for _, c := range both {
+		errs = append(errs, c.leave())
+	}
 	if e.qp != nil {
 		errs = append(errs, e.qp.Close())
 	}
-	for _, c := range []census{e.census, e.failed} {
-		if c != nil {
-			errs = append(errs, c.Close())
-		}
+	for _, c := range both {
+		errs = append(errs, c.Close())
 	}
 	if e.cq != nil {
 		errs = append(errs, e.cq.Close())
@@ -195,10 +200,16 @@ func (e *endpoint) close() error {
 	if e.pd != nil {
 		errs = append(errs, e.pd.Close())
 	}
-	if e.ctx != nil {
-		errs = append(errs, e.ctx.Close())
+	if e.ctx == nil {
+		return errors.Join(errs...)
 	}
-	return errors.Join(errs...)
+	err := e.ctx.Close()
+	if err == nil { // whatever else it refused: nothing of it is left
+		for _, s := range e.slots {
+			s.Free()
+		}
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // unmake takes the endpoint down, if there is one. Its goroutine has ended, or calls it.

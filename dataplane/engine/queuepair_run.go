@@ -196,6 +196,9 @@ func (q *queuePair) store(at int64) {
 func (q *queuePair) fallBack(why error) {
 	e := q.end
 	e.reject(e.mode, why)
+	if err := e.census.leave(); err != nil {
+		q.log.Error("taking back the words of a device from the mirror", "err", err)
+	}
 	e.failed, e.census = e.census, pollCensus{&q.feeds}
 	e.mode, e.broken = sourcePoll, why
 	q.log.Error("counting completions", "err", why, "source", sourcePoll)
