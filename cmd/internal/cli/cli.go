@@ -19,6 +19,7 @@ type root struct {
 	Watch      watchCmd      `cmd:"" help:"Print changes as they come."`
 	Wait       waitCmd       `cmd:"" help:"Sleep until a counter has counted enough."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
+	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this host can do: every backend's answer, the reason and the next step."`
 	Bench      benchCmd      `cmd:"" help:"Measure this machine: every figure a ratio to a floor or a peer."`

@@ -2,13 +2,17 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/dataplane"
 )
 
 // completionCmd prints the shim that a shell sources. All it does is call
@@ -174,6 +178,8 @@ func valuesOf(v *kong.Value, given map[string]string) []string {
 		return interfaceNames()
 	case "counters":
 		return counterNames(given)
+	case "queue-pairs":
+		return queuePairNames(given)
 	}
 	return nil
 }
@@ -196,6 +202,26 @@ func counterNames(given map[string]string) []string {
 	for i, e := range entries {
 		names[i] = e.Name
 	}
+	return names
+}
+
+// queuePairNames returns the queue pairs of the running instance that the flags given so
+// far or the environment name; none where it does not answer soon.
+func queuePairNames(given map[string]string) []string {
+	s := socketFlag{Socket: cmp.Or(given["socket"], os.Getenv("FLOWTALLY_SOCKET"))}
+	if s.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var names []string
+	_ = s.with(&Env{Context: ctx}, func(svc dataplane.Service) error {
+		pairs, err := svc.QueuePairs(ctx)
+		for _, q := range pairs {
+			names = append(names, q.Name)
+		}
+		return err
+	})
 	return names
 }
 

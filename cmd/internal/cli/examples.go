@@ -73,6 +73,39 @@ func (*flowsAddCmd) Help() string {
   flowtally flows add blocked 'ipv6 src 2001:db8::/32' --action drop --priority 10`
 }
 
+// Help is shown by queue-pairs list --help.
+func (*queuePairsListCmd) Help() string {
+	return `The line "address" is what the other end must be told, on its own host or in its own program. State RTS is connected; ERR is in error: the condition below says why, and connect mends it.
+
+Examples:
+
+  flowtally queue-pairs
+
+  flowtally qp list -o json --instance edge`
+}
+
+// Help is shown by queue-pairs connect --help.
+func (*queuePairsConnectCmd) Help() string {
+	return `A queue pair that is connected, or in error, is connected anew: what is outstanding ends in error first. It is not remembered over a restart of the plugin, when numbers change: what is to last stands in the configuration.
+
+Examples:
+
+  flowtally queue-pairs connect storage 'gid=fe80::5054:ff:fe12:3456,qpn=17,psn=4660,addr=0x7f2a40000000,rkey=0x1f2'
+
+  flowtally qp connect near`
+}
+
+// Help is shown by queue-pairs post --help.
+func (*queuePairsPostCmd) Help() string {
+	return `Exits with 1 where operations completed in error. What was posted is in the counters of the queue pair, and what the peer received in those of the peer: flowtally get shows both.
+
+Examples:
+
+  flowtally queue-pairs post near send --count 100000
+
+  flowtally qp post near rdma_write -c 100 -o json`
+}
+
 // Help is shown by check --help.
 func (*checkCmd) Help() string {
 	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. Whoever owns a mirror, it is only read.

@@ -36,6 +36,7 @@ var hints = []struct {
 	{dataplane.ErrUnplaced, "flowtally doctor says what each backend can do here"},
 	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},
 	{dataplane.ErrNotFound, "flowtally flows list"},
+	{dataplane.ErrNotConnected, "flowtally queue-pairs list; then: flowtally queue-pairs connect NAME [ADDRESS]"},
 	{dataplane.ErrUnavailable, "again in a moment; if it stays so, look at the log of flowtally run"},
 	{dataplane.ErrClosed, "start it again: flowtally run --config FILE"},
 	{probe.ErrNotSupported, "flowtally doctor says what each backend can do here"},

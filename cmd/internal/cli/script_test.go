@@ -44,11 +44,17 @@ func TestMain(m *testing.M) {
 }
 
 // fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real
-// control socket, until SIGINT.
+// control socket, until SIGINT. Its queue pairs near and far are connected, alone is not.
 func fakeInstance() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	svc, err := plugintest.NewFake(ctx, dataplane.Config{}, nil)
+	svc, err := plugintest.NewFake(ctx, dataplane.Config{QueuePairs: []dataplane.QueuePair{
+		{Name: "near", Device: "rxe0", Connect: "far", Counters: []dataplane.CompletionCounter{
+			{Name: "near-sent", Operations: []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite}},
+		}},
+		{Name: "far", Device: "rxe0", Counters: []dataplane.CompletionCounter{{Name: "far-received", Operations: []dataplane.Operation{dataplane.Recv}}}},
+		{Name: "alone", Device: "rxe1"},
+	}}, nil)
 	if err == nil {
 		err = plugin.ServeControl(ctx, os.Args[1], svc)
 	}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// queuePairsCmd talks to a running instance about the queue pairs of its configuration.
+type queuePairsCmd struct {
+	List    queuePairsListCmd    `cmd:"" default:"withargs" help:"Show every queue pair: its state, its address, what counts it and why nothing better does."`
+	Connect queuePairsConnectCmd `cmd:"" help:"Tell a queue pair its other end."`
+	Post    queuePairsPostCmd    `cmd:"" help:"Post operations and wait for their completions: the proof that a queue pair counts."`
+}
+
+// queuePairError gives what an instance answers about queue pairs a next step of theirs.
+func queuePairError(err error, doing string, name string) error {
+	err = fmt.Errorf("%s queue pair %q: %w", doing, name, err)
+	switch {
+	case errors.Is(err, dataplane.ErrNotFound):
+		return withHint(err, "flowtally queue-pairs list")
+	case errors.Is(err, dataplane.ErrNotConnected):
+		return withHint(err, "flowtally queue-pairs list says why; then: flowtally queue-pairs connect %s [ADDRESS]", name)
+	}
+	return err
+}
+
+type queuePairsListCmd struct {
+	outputFlag
+	socketFlag
+}
+
+func (c *queuePairsListCmd) Run(env *Env) error {
+	return c.with(env, func(svc dataplane.Service) error {
+		pairs, err := svc.QueuePairs(env.Context)
+		if err != nil {
+			return fmt.Errorf("listing the queue pairs: %w", err)
+		}
+		conditions, err := svc.Conditions(env.Context)
+		if err != nil {
+			return fmt.Errorf("asking for what is not as it should be: %w", err)
+		}
+		return printQueuePairs(env.Stdout, c.json(), pairs, ofQueuePairs(conditions), time.Now())
+	})
+}
+
+type queuePairsConnectCmd struct {
+	socketFlag
+	Name    string      `arg:"" complete:"queue-pairs" help:"The queue pair."`
+	Address peerAddress `arg:"" optional:"" help:"The other end's address, as list shows it there. Left out: as the configuration says."`
+}
+
+// peerAddress is the address of another queue pair on the command line.
+type peerAddress struct{ dataplane.QueuePairAddress }
+
+// UnmarshalText is called by the parser.
+func (a *peerAddress) UnmarshalText(text []byte) (err error) {
+	a.QueuePairAddress, err = dataplane.ParseQueuePairAddress(string(text))
+	return err
+}
+
+func (c *queuePairsConnectCmd) Run(env *Env) error {
+	return c.with(env, func(svc dataplane.Service) error {
+		if err := svc.ConnectQueuePair(env.Context, c.Name, c.Address.QueuePairAddress); err != nil {
+			return queuePairError(err, "connecting", c.Name)
+		}
+		return nil
+	})
+}
+
+type queuePairsPostCmd struct {
+	outputFlag
+	socketFlag
+	Count     int    `short:"c" help:"How many." default:"1" placeholder:"N"`
+	Name      string `arg:"" complete:"queue-pairs" help:"The queue pair."`
+	Operation string `arg:"" enum:"send,rdma_write,rdma_read" help:"What to post: ${enum}. Messages are of message_size bytes; what is sent, the peer must receive."`
+}
+
+func (c *queuePairsPostCmd) Run(env *Env) error {
+	if c.Count < 1 {
+		return usagef("--count %d: at least 1", c.Count)
+	}
+	return c.with(env, func(svc dataplane.Service) error {
+		posted, err := svc.PostOperations(env.Context, c.Name, dataplane.Operation(c.Operation), c.Count)
+		if err == nil || posted != (dataplane.Posted{}) {
+			if perr := printPosted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
+				return errors.Join(perr, err)
+			}
+		}
+		if err != nil {
+			return queuePairError(err, "posting to", c.Name)
+		}
+		if posted.Errors > 0 {
+			return withHint(fmt.Errorf("posting to queue pair %q: %s of %d completed in error", c.Name, plural(posted.Errors, "operation", "operations"), c.Count),
+				"flowtally queue-pairs list says why; then: flowtally queue-pairs connect %s [ADDRESS]", c.Name)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// ofQueuePairs are the conditions that are about queue pairs, by their codes.
+func ofQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) {
+	for _, c := range conditions {
+		if strings.HasPrefix(c.Code, "queue-pair-") {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// queuePairJSON is one queue pair in the JSON of queue-pairs list; an address is null where
+// there is none.
+type queuePairJSON struct {
+	Name        string                  `json:"name"`
+	Device      string                  `json:"device"`
+	Port        uint8                   `json:"port"`
+	Type        string                  `json:"type"`
+	State       string                  `json:"state"`
+	Local       *string                 `json:"local"`
+	Peer        *string                 `json:"peer"`
+	Backend     string                  `json:"backend"`
+	Mode        string                  `json:"mode"`
+	Counters    []completionCounterJSON `json:"counters"`
+	Rejected    []sourceRejectionJSON   `json:"rejected"`
+	Outstanding int                     `json:"outstanding"`
+}
+
+type completionCounterJSON struct {
+	Name       string                `json:"name"`
+	Operations []dataplane.Operation `json:"operations"`
+}
+
+type sourceRejectionJSON struct {
+	Source string `json:"source"`
+	Reason string `json:"reason"`
+}
+
+func printQueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, conditions []dataplane.Condition, now time.Time) error {
+	if !asJSON {
+		text := renderQueuePairs(pairs)
+		if below := renderConditions(conditions, now); below != "" {
+			text += "\n" + below
+		}
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	return printJSON(w, struct {
+		Schema     int             `json:"schema"`
+		QueuePairs []queuePairJSON `json:"queue_pairs"`
+		Conditions []conditionJSON `json:"conditions"`
+	}{1, queuePairsJSON(pairs), conditionsJSON(conditions)})
+}
+
+func queuePairsJSON(pairs []dataplane.QueuePairState) []queuePairJSON {
+	out := make([]queuePairJSON, len(pairs))
+	for i, q := range pairs {
+		j := queuePairJSON{
+			Name: q.Name, Device: q.Device, Port: q.Port, Type: q.Type, State: q.State, Local: addressText(q.Local), Peer: addressText(q.Peer),
+			Backend: q.Source.Backend, Mode: q.Source.Mode, Counters: make([]completionCounterJSON, len(q.Counters)),
+			Rejected: make([]sourceRejectionJSON, len(q.Rejected)), Outstanding: q.Outstanding,
+		}
+		for k, c := range q.Counters {
+			j.Counters[k] = completionCounterJSON{c.Name, c.Operations}
+		}
+		for k, r := range q.Rejected {
+			j.Rejected[k] = sourceRejectionJSON{r.Backend, r.Reason}
+		}
+		out[i] = j
+	}
+	return out
+}
+
+// addressText is nil where there is no address.
+func addressText(a dataplane.QueuePairAddress) *string {
+	if a == (dataplane.QueuePairAddress{}) {
+		return nil
+	}
+	text := a.String()
+	return &text
+}
+
+// renderQueuePairs returns a line for each queue pair. Below it: the address to tell the
+// peer, the peer's, what each counter counts, and why no better source does.
+func renderQueuePairs(pairs []dataplane.QueuePairState) string {
+	t := table{heading: []string{"QUEUE PAIR", "DEVICE", ">PORT", "TYPE", "STATE", "COUNTED BY", ">OUTSTANDING"}}
+	for _, q := range pairs {
+		state := q.State
+		if state == "" {
+			state = "no device"
+		}
+		t.add(q.Name, q.Device, strconv.Itoa(int(q.Port)), q.Type, state, orDash(strings.TrimSpace(q.Source.Backend+" "+q.Source.Mode)), strconv.Itoa(q.Outstanding))
+		for _, end := range []struct {
+			what string
+			of   dataplane.QueuePairAddress
+		}{{"address", q.Local}, {"peer", q.Peer}} {
+			if text := addressText(end.of); text != nil {
+				t.note("  " + end.what + " " + *text)
+			}
+		}
+		for _, k := range q.Counters {
+			t.note("  counter " + k.Name + ": " + operationsText(k.Operations))
+		}
+		for _, r := range q.Rejected {
+			t.note("  not " + r.Backend + ": " + r.Reason)
+		}
+	}
+	return t.render()
+}
+
+func operationsText(operations []dataplane.Operation) string {
+	words := make([]string, len(operations))
+	for i, op := range operations {
+		words[i] = string(op)
+	}
+	return strings.Join(words, ", ")
+}
+
+func printPosted(w io.Writer, asJSON bool, name, operation string, posted dataplane.Posted) error {
+	if asJSON {
+		return printJSON(w, struct {
+			Schema    int    `json:"schema"`
+			QueuePair string `json:"queue_pair"`
+			Operation string `json:"operation"`
+			Completed uint64 `json:"completed"`
+			Errors    uint64 `json:"errors"`
+		}{1, name, operation, posted.Completed, posted.Errors})
+	}
+	t := table{heading: []string{"QUEUE PAIR", "OPERATION", ">COMPLETED", ">ERRORS"}}
+	t.add(name, operation, humanCount(posted.Completed), humanCount(posted.Errors))
+	_, err := io.WriteString(w, t.render())
+	return err
+}
