@@ -26,10 +26,12 @@ func (r MLX5CQ) SetConsumerIndex(taken uint32) {
 	atomic.StoreUint32(r.DBRec, binary.NativeEndian.Uint32(be[:]))
 }
 
-// MLX5Ring is the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Who
-// asks for it takes the completions from it: the library then leaves the consumer index
-// alone, so Poll is not to be called any more. The answer is a [probe.UnsupportedError] where
-// libmlx5 is absent or the device is not of mlx5.
+// MLX5Ring is the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Poll
+// goes on to take completions off it, and must: a slot of a send or receive queue is free
+// again only when Poll has seen its completion. Who asked for the ring may count what is in it before
+// that, or move the consumer index without Poll. From then on the library leaves in the ring what a
+// queue pair that was reset or closed had there, so empty it first. The answer is a
+// [probe.UnsupportedError] where libmlx5 is absent or the device is not of mlx5.
 func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 	if err := q.use(); err != nil {
 		return MLX5CQ{}, err
