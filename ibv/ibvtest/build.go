@@ -27,6 +27,7 @@ type Libs struct {
 	Verbs   string // libibverbs.so.1 with IBVERBS_1.0 to 1.18
 	Verbs44 string // the same without IBVERBS_1.15 to 1.18, as rdma-core 44
 	MLX5    string // libmlx5.so.1, for devices of either
+	EFA     string // libefa.so.1, likewise
 }
 
 // LibsIn are the paths that Build(dir) makes. It does not look whether they exist.
@@ -35,6 +36,7 @@ func LibsIn(dir string) Libs {
 		Verbs:   filepath.Join(dir, "libibverbs.so.1"),
 		Verbs44: filepath.Join(dir, "44", "libibverbs.so.1"),
 		MLX5:    filepath.Join(dir, "libmlx5.so.1"),
+		EFA:     filepath.Join(dir, "libefa.so.1"),
 	}
 }
 
@@ -63,7 +65,8 @@ func libraries(libs Libs) []library {
 		{libs.Verbs44, "libibverbs.so.1", "verbs44.map", func(name string) bool {
 			return verbs(name) && name != "verbs_comp_cntr.c"
 		}, []string{"-DIBVTEST_RDMA_CORE=44"}},
-		{libs.MLX5, "libmlx5.so.1", "mlx5.map", func(name string) bool { return strings.HasPrefix(name, "mlx5") }, nil},
+		{libs.MLX5, "libmlx5.so.1", "mlx5.map", func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }, nil},
+		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, nil},
 	}
 }
 
@@ -144,7 +147,7 @@ func current(libs Libs, dir, from string) bool {
 	if err != nil || string(have) != from {
 		return false
 	}
-	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
+	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5, libs.EFA} {
 		if _, err := os.Stat(p); err != nil {
 			return false
 		}

@@ -21,7 +21,7 @@ func TestBuildIsCached(t *testing.T) {
 		t.Errorf("Build answers %v, LibsIn %v", libs, want)
 	}
 	past := time.Now().Add(-time.Hour).Truncate(time.Second)
-	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
+	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5, libs.EFA} {
 		info, err := os.Stat(p)
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestBuildIsCached(t *testing.T) {
 	if _, err := ibvtest.Build(dir, "-Werror"); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5} {
+	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5, libs.EFA} {
 		if info, err := os.Stat(p); err != nil || !info.ModTime().Equal(past) {
 			t.Errorf("%s was built again (%v)", p, err)
 		}

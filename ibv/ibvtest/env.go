@@ -18,6 +18,9 @@ const (
 	EnvWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
 	EnvControl    = "FLOWTALLY_IBVTEST_CONTROL"
 	EnvStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
+
+	EnvCompCntrMax = "FLOWTALLY_IBVTEST_COMP_CNTR_MAX"
+	EnvCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
 )
 
 // Env configures the library of a process. The zero value has no device.
@@ -25,9 +28,12 @@ type Env struct {
 	Devices    []Device // devices whose netdev does not exist are not listed
 	Fail       []Fault
 	Delay      []Delay  // how long verbs take, beside what they do
-	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr: of one device as "swnic0/flows"
+	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: of one device as "swnic0/flows"
 	Control    string   // path of the FIFO that NewControl made
 	Statistics string   // path of the file that ReadStatistics reads
+
+	CompCntrMax []string // the largest value of completion counters, "0xffff"; of one device as "swnic0/0xffff"; 2^48-1
+	CompCntrOps []string // what they count, "send" to "remote_rdma_write"; of one device as "swnic0/send"; all
 }
 
 // Device is a device by its name and that of its netdev.
@@ -53,7 +59,8 @@ func (f Fault) String() string {
 	return s
 }
 
-// Delay makes calls of a verb take that much longer.
+// Delay makes calls of a verb take that much longer, or, by the name "WQE", each send that is
+// posted: it completes that long after, by the library's own thread.
 type Delay struct {
 	Device string // "": any
 	Verb   string
@@ -85,6 +92,8 @@ func (e Env) Environ() []string {
 		EnvWithout + "=" + strings.Join(e.Without, ","),
 		EnvControl + "=" + e.Control,
 		EnvStatistics + "=" + e.Statistics,
+		EnvCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
+		EnvCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
 	}
 }
 

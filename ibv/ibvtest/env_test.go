@@ -23,6 +23,7 @@ func TestEnviron(t *testing.T) {
 		{"nothing", ibvtest.Env{}, []string{
 			"FLOWTALLY_IBVTEST_DEVICES=", "FLOWTALLY_IBVTEST_FAIL=", "FLOWTALLY_IBVTEST_DELAY=",
 			"FLOWTALLY_IBVTEST_WITHOUT=", "FLOWTALLY_IBVTEST_CONTROL=", "FLOWTALLY_IBVTEST_STATISTICS=",
+			"FLOWTALLY_IBVTEST_COMP_CNTR_MAX=", "FLOWTALLY_IBVTEST_COMP_CNTR_OPS=",
 		}},
 		{"all", ibvtest.Env{
 			Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "v0"}, {Name: "swnic1", Netdev: "v1"}},
@@ -36,6 +37,9 @@ func TestEnviron(t *testing.T) {
 			Without:    []string{"counters", "swnic1/flows"},
 			Control:    "/run/c",
 			Statistics: "/run/s",
+
+			CompCntrMax: []string{"7", "swnic0/0xff"},
+			CompCntrOps: []string{"send", "swnic0/recv"},
 		}, []string{
 			"FLOWTALLY_IBVTEST_DEVICES=swnic0=v0,swnic1=v1",
 			"FLOWTALLY_IBVTEST_FAIL=ibv_create_flow=EPERM,ibv_read_counters=EIO@3,ibv_read_counters=5@3-5,swnic1/ibv_alloc_pd=ENOMEM@1-1",
@@ -43,6 +47,8 @@ func TestEnviron(t *testing.T) {
 			"FLOWTALLY_IBVTEST_WITHOUT=counters,swnic1/flows",
 			"FLOWTALLY_IBVTEST_CONTROL=/run/c",
 			"FLOWTALLY_IBVTEST_STATISTICS=/run/s",
+			"FLOWTALLY_IBVTEST_COMP_CNTR_MAX=7,swnic0/0xff",
+			"FLOWTALLY_IBVTEST_COMP_CNTR_OPS=send,swnic0/recv",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

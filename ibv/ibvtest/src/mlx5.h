@@ -21,9 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "nic_device.h"
+#include "provider.h"
 
-#define MLX5_PUBLIC __attribute__((visibility("default")))
+#define MLX5_PUBLIC PROVIDER_PUBLIC
 
 /* <infiniband/mlx5dv.h>; its enums are uint32_t here. */
 
@@ -77,6 +77,31 @@ struct mlx5dv_flow_action_attr {
 			uint32_t offset;
 		} bulk_obj;
 	};
+};
+
+/* A completion queue in memory. cq_uar is NULL: there is no register to arm it by. */
+struct mlx5dv_cq {
+	void *buf;
+	uint32_t *dbrec; /* big endian; [0]: the consumer index */
+	uint32_t cqe_cnt, cqe_size;
+	void *cq_uar;
+	uint32_t cqn;
+	uint64_t comp_mask;
+};
+
+enum { MLX5DV_OBJ_CQ = 1 << 1 };
+
+struct mlx5dv_obj {
+	struct {
+		void *in, *out;
+	} qp;
+	struct {
+		struct ibv_cq *in;
+		struct mlx5dv_cq *out;
+	} cq;
+	struct {
+		void *in, *out;
+	} srq, rwq, dm, ah, pd, devx;
 };
 
 /* What is behind the public names. */

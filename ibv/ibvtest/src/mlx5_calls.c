@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_calls.c: how libmlx5 finds libibverbs, and what was called.
+ * mlx5_calls.c: the way into libibverbs, and what was called.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -12,16 +10,7 @@
 
 const struct ibvtest_device_ops *mlx5_ops(const struct ibv_device *device)
 {
-	const struct ibvtest_device_ops *(*entry)(const struct ibv_device *) = NULL;
-	const struct ibvtest_device_ops *ops;
-	Dl_info at;
-
-	if (!device || !device->_ops._dummy1 || !dladdr((void *)device->_ops._dummy1, &at) || !at.dli_sname ||
-	    strcmp(at.dli_sname, "ibvtest_device_ops"))
-		return NULL;
-	memcpy(&entry, &device->_ops._dummy1, sizeof entry);
-	ops = entry(device);
-	return ops && ops->abi == IBVTEST_DEVICE_OPS_ABI ? ops : NULL;
+	return provider_ops(device);
 }
 
 /* What was called since the library was loaded: verbs by name, commands by opcode. */

@@ -81,10 +81,7 @@ static struct ibv_flow *create_flow(struct ibv_context *context, const struct ni
 
 static int cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring)
 {
-	int err = verbs_gate(cq->context, "mlx5dv_init_obj");
-	if (!err && (!offers_devx(cq->context->device) || verbs_without(cq->context->device->name, "cq_ring")))
-		err = EOPNOTSUPP;
-	return err ? err : verbs_cq_ring(cq, ring);
+	return verbs_without(cq->context->device->name, "cq_ring") ? EOPNOTSUPP : verbs_cq_ring(cq, ring);
 }
 
 #if IBVTEST_RDMA_CORE >= 65

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * efa.c: the software libefa.so.1: completion counters in memory of the application
+ * (efadv_create_comp_cntr(3)). It refuses what libefa of rdma-core 65 refuses; what is
+ * left for the kernel to refuse (memory that is not there, or not of 8 bytes at a
+ * multiple of 8) libibverbs does. DMA-BUFs are memory of other devices, and there are
+ * none here. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "provider.h"
+
+/* <infiniband/efadv.h> */
+
+enum { EFADV_MEMORY_LOCATION_VA, EFADV_MEMORY_LOCATION_DMABUF };
+
+struct efadv_memory_location {
+	uint8_t *ptr;
+	struct {
+		uint64_t offset;
+		int32_t fd;
+		uint32_t reserved;
+	} dmabuf;
+	uint8_t type;
+	uint8_t reserved[7];
+};
+
+enum {
+	EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM = 1 << 0,
+	EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM = 1 << 1,
+};
+
+struct efadv_comp_cntr_init_attr {
+	uint64_t comp_mask;
+	uint32_t flags;
+	uint32_t reserved;
+	struct efadv_memory_location comp_cntr_ext_mem;
+	struct efadv_memory_location err_cntr_ext_mem;
+};
+
+PROVIDER_PUBLIC struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context,
+							     struct ibv_comp_cntr_init_attr *attr,
+							     struct efadv_comp_cntr_init_attr *efa_attr, uint32_t inlen);
+
+static struct ibv_comp_cntr *fail(int err)
+{
+	errno = err;
+	return NULL;
+}
+
+/* A caller of a later libefa may hand over more, if all of it is 0. */
+static bool known(const struct efadv_comp_cntr_init_attr *a, uint32_t length)
+{
+	const uint8_t *bytes = (const uint8_t *)a;
+	bool zero = length >= sizeof(*a);
+	for (size_t i = sizeof(*a); zero && i < length; i++)
+		zero = !bytes[i];
+	return zero;
+}
+
+/* The word of one side; *word is NULL when the library is to have its own. */
+static int locate(const struct efadv_memory_location *m, bool external, uint64_t **word)
+{
+	*word = NULL;
+	if (!external)
+		return 0;
+	if (m->type == EFADV_MEMORY_LOCATION_DMABUF)
+		return EOPNOTSUPP;
+	*word = (uint64_t *)(void *)m->ptr;
+	return m->ptr ? 0 : EFAULT; /* what pinning the first page comes to */
+}
+
+struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr,
+					     struct efadv_comp_cntr_init_attr *efa_attr, uint32_t inlen)
+{
+	const uint32_t flags = EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM | EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM;
+	const struct ibvtest_device_ops *ops = provider_ops(context->device);
+	uint64_t *completions, *errors;
+	int err;
+
+	if (!ops || !ops->data->offers_external || !ops->data->offers_external(context->device))
+		return fail(EOPNOTSUPP);
+	if (!known(efa_attr, inlen))
+		return fail(EINVAL);
+	if (attr->comp_mask || attr->flags || attr->type != IBV_COMP_CNTR_TYPE_WRS || efa_attr->comp_mask ||
+	    efa_attr->flags & ~flags || efa_attr->comp_cntr_ext_mem.type > EFADV_MEMORY_LOCATION_DMABUF ||
+	    efa_attr->err_cntr_ext_mem.type > EFADV_MEMORY_LOCATION_DMABUF)
+		return fail(EOPNOTSUPP);
+	err = locate(&efa_attr->comp_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM, &completions);
+	if (!err)
+		err = locate(&efa_attr->err_cntr_ext_mem, efa_attr->flags & EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM, &errors);
+	if (err)
+		return fail(err);
+	return ops->data->create_comp_cntr(context, "efadv_create_comp_cntr", attr, completions, errors);
+}
