@@ -26,7 +26,7 @@ type Engine struct {
 	cfg      dataplane.Config
 	log      *slog.Logger
 	writer   *shm.Writer
-	file     os.FileInfo // the mirror's, as it was made
+	mirror   mirrorFile
 	backends []Backend
 	given    bool             // the backends were handed in, and flows that name none may go to any
 	absent   map[string]error // backends that the configuration names and that are not open, and why
@@ -43,6 +43,7 @@ type Engine struct {
 	ctl    sync.Mutex // serialises control calls; guards what follows
 	closed bool
 	flows  map[string]*counted
+	adding []*counted // that are not in flows yet
 	// inherited is what the mirror still held of an earlier process, until resume
 	// is through: by name, without those that were asked for again.
 	inherited map[string]shm.Entry
@@ -75,8 +76,8 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
 		return nil, err
 	}
-	if e.file, err = os.Stat(e.cfg.Mirror.Path); err != nil {
-		return nil, fmt.Errorf("looking at the mirror: %w", err)
+	if err = e.mirror.note(e.cfg.Mirror.Path, nil); err != nil {
+		return nil, err
 	}
 	if e.backends = opts.Backends; e.backends == nil {
 		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log); err != nil {

@@ -269,23 +269,6 @@ func TestAddFlowsIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestAFullMirrorKeepsWhatItHas(t *testing.T) {
-	ctx := context.Background()
-	cfg := config(t)
-	cfg.Mirror.Counters = 64
-	e := start(t, cfg, newHand("hand"))
-	many := make([]flow.Flow, 65)
-	for i := range many {
-		many[i].Name = "f" + string(rune('0'+i/10)) + string(rune('0'+i%10))
-	}
-	if _, err := e.AddFlows(ctx, many...); !errors.Is(err, dataplane.ErrFull) {
-		t.Fatalf("got %v, want %v", err, dataplane.ErrFull)
-	}
-	if n := len(e.writer.Entries()); n != 0 {
-		t.Errorf("%d entries are left of a refused addition", n)
-	}
-}
-
 func TestPlacementKeepsEveryRejection(t *testing.T) {
 	first, second := newHand("first"), newHand("second")
 	first.refuse = errors.New("no such hardware")

@@ -111,7 +111,7 @@ func (e *Engine) entry(want shm.Entry, cookies []uint64, past func(old *shm.Entr
 }
 
 func (e *Engine) newEntry(want shm.Entry) (shm.Handle, error) {
-	h, err := e.writer.Add(want)
+	h, err := e.list(want)
 	switch {
 	case errors.Is(err, shm.ErrFull):
 		err = fmt.Errorf("%w: %w", dataplane.ErrFull, err)

@@ -64,6 +64,8 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow) ([]dataplane.Placem
 			layers = append(layers, all[i])
 		}
 	}
+	e.adding = all
+	defer func() { e.adding = nil }()
 	if err = e.place(ctx, plain); err == nil {
 		err = e.placeStack(ctx, layers)
 	}

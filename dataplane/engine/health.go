@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -151,29 +149,15 @@ func (e *Engine) follow(c *counted) error {
 }
 
 func (e *Engine) collect(now time.Time) []dataplane.Condition {
-	out := append(e.poller.conditions(now), e.pairs.conditions(now)...)
+	out := append(e.poller.conditions(), e.pairs.conditions()...)
+	out = append(out, e.mirror.conditions(e.cfg.Mirror.Path, e.writer)...)
 	for _, b := range e.backends {
-		for _, c := range b.Conditions() {
-			if c.Since.IsZero() {
-				c.Since = now
-			}
-			out = append(out, c)
+		out = append(out, b.Conditions()...)
+	}
+	for i := range out {
+		if out[i].Since.IsZero() {
+			out[i].Since = now
 		}
-	}
-	if at, err := os.Stat(e.cfg.Mirror.Path); err != nil || !os.SameFile(at, e.file) {
-		out = append(out, dataplane.Condition{
-			Code: "mirror-lost", Severity: dataplane.High, Object: e.cfg.Mirror.Path,
-			Text: "the file was removed or replaced: who opens it from now on does not find these values",
-			Fix:  "restart the instance, with xdp.keep_pins: it writes a new one, and what the kernel counted goes on", Since: now,
-		})
-	}
-	size, _ := e.writer.Capacity()
-	if used, _ := e.writer.Used(); used*10 >= size*9 {
-		out = append(out, dataplane.Condition{
-			Code: "mirror-full", Severity: dataplane.Low, Object: e.cfg.Mirror.Path,
-			Text: fmt.Sprintf("%d of %d counters are in use", used, size),
-			Fix:  "raise mirror.counters and restart: totals go on", Since: now,
-		})
 	}
 	return out
 }

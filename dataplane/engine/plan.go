@@ -63,6 +63,29 @@ func newPlan(counters, records int, history time.Duration) *plan {
 	}
 }
 
+// grow runs fn, which makes the mirror larger, between two cycles, and then gives every
+// counter the place that it has in a mirror of so many counters and records.
+func (p *plan) grow(fn func() (g shm.Growth, counters, records int, err error)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, counters, records, err := fn()
+	if err != nil {
+		return err
+	}
+	moved := make([]tracked, counters+records)
+	for i, t := range p.tracked {
+		t.handle = g.Handle(t.handle)
+		moved[g.Handle(shm.Handle{Index: uint32(i)}).Index] = t
+	}
+	at := make(map[uint32]*feed, len(p.records))
+	for i, f := range p.records {
+		at[g.Handle(shm.Handle{Index: i}).Index] = f
+	}
+	p.tracked, p.records, p.counters = moved, at, uint32(counters)
+	p.blocks = append(p.blocks, make([]blockPlan, (counters+blockSize-1)/blockSize-len(p.blocks))...)
+	return nil
+}
+
 func newFeed(s source) feed {
 	t, _ := s.(timed)
 	return feed{source: s, timed: t}

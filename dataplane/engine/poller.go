@@ -104,19 +104,19 @@ func (p *poller) report(err error) {
 	}
 }
 
-func (p *poller) conditions(now time.Time) []dataplane.Condition {
+func (p *poller) conditions() []dataplane.Condition {
 	var out []dataplane.Condition
 	if text := p.failing.Load(); text != nil {
 		out = append(out, dataplane.Condition{
 			Code: "source-unreadable", Severity: dataplane.High, Object: "poller", Text: *text,
-			Fix: "flowtally doctor", Since: now,
+			Fix: "flowtally doctor",
 		})
 	}
 	if p.late.Load() {
 		out = append(out, dataplane.Condition{
 			Code: "poll-overrun", Severity: dataplane.Low, Object: "poller",
 			Text: "poll cycles take longer than their period; values are older than configured",
-			Fix:  "raise poll.period, or give the process more CPU", Since: now,
+			Fix:  "raise poll.period, or give the process more CPU",
 		})
 	}
 	return out

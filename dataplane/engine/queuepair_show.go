@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv"
@@ -90,7 +89,7 @@ func (s *queuePairs) states() []dataplane.QueuePairState {
 }
 
 // conditions lists what is not as it should be.
-func (s *queuePairs) conditions(now time.Time) (out []dataplane.Condition) {
+func (s *queuePairs) conditions() (out []dataplane.Condition) {
 	if s == nil {
 		return nil
 	}
@@ -98,7 +97,7 @@ func (s *queuePairs) conditions(now time.Time) (out []dataplane.Condition) {
 		v := q.look()
 		if v.lost {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-lost", Severity: dataplane.High, Object: q.cfg.Name, Since: now,
+				Code: "queue-pair-lost", Severity: dataplane.High, Object: q.cfg.Name,
 				Text: fmt.Sprintf("its device %s failed or was removed; its counters stand still", q.cfg.Device),
 				Fix:  "see dmesg and `rdma link`; when the device is back the queue pair is made again, with another number, and totals go on",
 			})
@@ -106,13 +105,13 @@ func (s *queuePairs) conditions(now time.Time) (out []dataplane.Condition) {
 		}
 		if v.trouble != "" {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-error", Severity: dataplane.High, Object: q.cfg.Name, Since: now, Text: v.trouble,
+				Code: "queue-pair-error", Severity: dataplane.High, Object: q.cfg.Name, Text: v.trouble,
 				Fix: "look after the peer, then connect it anew: flowtally queue-pairs connect " + q.cfg.Name,
 			})
 		}
 		if v.broken != nil {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-source", Severity: dataplane.Medium, Object: q.cfg.Name, Since: now,
+				Code: "queue-pair-source", Severity: dataplane.Medium, Object: q.cfg.Name,
 				Text: fmt.Sprintf("ibv_poll_cq counts it, as the better source failed: %v", v.broken),
 				Fix:  "restart the instance; report the device if it happens again",
 			})

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// A mirror that is full grows amid counting: no total is lost, in blocks and in records, those
+// of flows that are added by the same call included, and readers follow.
+func TestAFullMirrorGrows(t *testing.T) {
+	cfg := config(t)
+	cfg.Mirror.Counters, cfg.Mirror.LatencyCounters = 64, 1
+	hand := newHand("hand")
+	e := start(t, cfg, hand)
+	old, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	want := make(map[string]Pair)
+	for round := range 3 {
+		var flows []flow.Flow
+		for i := range 90 {
+			flows = append(flows, flow.Flow{Name: fmt.Sprintf("f%d-%d", round, i), Latency: i%2 == 0})
+		}
+		placed, err := e.AddFlows(t.Context(), flows...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range flows {
+			want[f.Name] = Pair{Packets: uint64(1000*round + i + 1), Bytes: uint64(i)}
+			hand.count(f.Name, want[f.Name])
+		}
+		r, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range placed { // as they stand now; those that came later moved the earlier ones
+			all, err := e.Placements(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := r.Lookup(p.Flow.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, now := range all {
+				if now.Flow.Name == p.Flow.Name && now.Counter != (dataplane.Handle{Index: h.Index, Generation: h.Generation}) {
+					t.Errorf("%s is %+v, and the mirror has it at %+v", p.Flow.Name, now.Counter, h)
+				}
+			}
+		}
+		r.Close()
+		wantTotals(t, cfg.Mirror.Path, want)
+	}
+	if old.Status().State != shm.Superseded {
+		t.Errorf("readers of the first file see it in state %v", old.Status().State)
+	}
+	if c, err := e.Conditions(t.Context()); err != nil || len(c) != 0 {
+		t.Errorf("conditions: %+v, %v", c, err)
+	}
+	// Flows that go leave the right places.
+	if err := e.RemoveFlows(t.Context(), "f0-0", "f0-1", "f2-88"); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, "f0-0")
+	delete(want, "f0-1")
+	delete(want, "f2-88")
+	hand.count("f1-44", Pair{Packets: 5000})
+	want["f1-44"] = Pair{Packets: 5000}
+	wantTotals(t, cfg.Mirror.Path, want)
+}
+
+// One that cannot grow refuses what does not fit, keeps what it has, and says so.
+func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
+	cfg := config(t)
+	cfg.Mirror.Counters = 64
+	e := start(t, cfg, newHand("hand"))
+	var flows []flow.Flow
+	for i := range 65 {
+		flows = append(flows, flow.Flow{Name: fmt.Sprint("f", i)})
+	}
+	dir := cfg.Mirror.Path[:len(cfg.Mirror.Path)-len("/t.mirror")]
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := e.AddFlows(t.Context(), flows...)
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, dataplane.ErrFull) || !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v, want that it is full, and why", err)
+	}
+	if n := len(e.writer.Entries()); n != 0 {
+		t.Errorf("%d entries are left of a refused addition", n)
+	}
+	time.Sleep(1100 * time.Millisecond) // slots cool down
+	if _, err := e.AddFlows(t.Context(), flows[:60]...); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for until := time.Now().Add(10 * time.Second); !found && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		all, err := e.Conditions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			found = found || c.Code == "mirror-full"
+		}
+	}
+	if !found {
+		t.Error("nothing says that the mirror is full")
+	}
+	// Where there is room again, the next flow that needs it finds it.
+	if _, err := e.AddFlows(t.Context(), flows[60:]...); err != nil {
+		t.Error(err)
+	}
+}
