@@ -28,9 +28,14 @@ import (
 // A sleeping Wait occupies a thread, as any blocking system call does. It is
 // woken at the end of every poll cycle and looks; see Wakeable.
 func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, error) {
+	return (&sleeper{r: r}).await(ctx, h, r.reaches(h, threshold))
+}
+
+// reaches is what Wait waits for.
+func (r *Reader) reaches(h Handle, threshold uint64) condition {
 	completion, first := false, true
 	var errorsAtCall uint64
-	return r.await(ctx, h, func(v Value) (met bool, err error) {
+	return func(v Value) (met bool, err error) {
 		if v.SampledAt != 0 && v.Packets >= threshold {
 			return true, nil
 		}
@@ -46,7 +51,7 @@ func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, e
 			return true, ErrCompletion
 		}
 		return false, nil
-	})
+	}
 }
 
 // WaitChange sleeps until the counter shows other numbers than since, which the
@@ -54,7 +59,7 @@ func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, e
 // sample. A new sample of the same numbers is no change. It ends early as Wait
 // does, but for ErrCompletion.
 func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, error) {
-	return r.await(ctx, h, func(v Value) (bool, error) {
+	return (&sleeper{r: r}).await(ctx, h, func(v Value) (bool, error) {
 		return v.Packets != since.Packets || v.Bytes != since.Bytes || (v.SampledAt == 0) != (since.SampledAt == 0), nil
 	})
 }
@@ -62,16 +67,19 @@ func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, 
 // kindCompletion is the kind of counters whose second value counts errors.
 const kindCompletion = "completion"
 
+// condition says of a value that the waiting is over, and whether with an error.
+type condition func(Value) (met bool, err error)
+
 // await sleeps until met says so of the counter's value, or there is nothing to
 // wait for.
-func (r *Reader) await(ctx context.Context, h Handle, met func(Value) (bool, error)) (Value, error) {
-	c, err := r.Counter(h)
+func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, error) {
+	c, err := s.r.Counter(h)
 	if err != nil && !errors.Is(err, ErrBusy) {
 		return Value{}, err
 	}
-	var s *sleeper
+	defer s.close()
 	for {
-		l, err := r.look(&c)
+		l, err := s.look(&c)
 		if err != nil && !errors.Is(err, ErrBusy) { // busy: it is being published, and looked at again
 			return Value{}, err
 		}
@@ -82,10 +90,6 @@ func (r *Reader) await(ctx context.Context, h Handle, met func(Value) (bool, err
 		}
 		if l.dead != nil {
 			return l.value, l.dead
-		}
-		if s == nil {
-			s = newSleeper(ctx, r)
-			defer s.close()
 		}
 		if err := s.sleep(ctx, &l); err != nil {
 			return l.value, err
@@ -108,20 +112,20 @@ type look struct {
 // look loads the futex word first and the value last. A value that is
 // published later comes with another word, so that sleeping on this one ends at
 // once; a writer that was dead before has published its last.
-func (r *Reader) look(c *Counter) (l look, err error) {
+func (s *sleeper) look(c *Counter) (l look, err error) {
 	err = Guard(func() (err error) {
-		h := r.v.hdr
+		h := s.r.v.hdr
 		l.word = atomic.LoadUint32(&h.waitWord)
+		s.step("wait-word")
 		l.generator = atomic.LoadUint64(&h.generation)
 		l.watched = atomic.LoadUint64(&h.waitGeneration) == l.generator
 		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), leaseLength)
 		l.cycle = atomic.LoadUint64(&h.cycleDone)
 		l.cycleAt = atomic.LoadInt64(&h.cycleDoneAt)
-		l.dead = r.dead(Now())
+		l.dead = s.r.dead(Now())
 		l.value, err = c.Load()
 		return err
 	})
-	runtime.KeepAlive(r)
 	return l, err
 }
 

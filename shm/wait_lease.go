@@ -48,7 +48,7 @@ func (l *lease) ahead(now int64) bool {
 	})
 	if err != nil {
 		l.lost = true
-		l.log.Warn("page of waiters was cut short by one of its group: waking at every cycle from now on", "path", l.path, "err", err)
+		l.log.Warn("page of waiters was cut short by one of its group: waking at every cycle until the next start", "path", l.path)
 		return true
 	}
 	if says != l.seen {
@@ -77,6 +77,7 @@ func (w *Writer) wakeWaiters(now int64) {
 		return
 	}
 	atomic.StoreUint32(&h.waitWord, h.waitWord+1)
+	w.step("wake-word")
 	if w.lease.ahead(now) {
 		futexWake(&h.waitWord)
 	}

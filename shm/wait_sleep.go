@@ -22,9 +22,13 @@ const shortestNap = int64(time.Millisecond)
 // sleeper sleeps for one Wait.
 type sleeper struct {
 	r        *Reader
-	deadline int64 // on the clock of Now
+	deadline int64       // on the clock of Now
+	stop     func() bool // ends watching for ctx; nil: has not slept yet
 	left     atomic.Bool
-	stop     func() bool // ends watching for ctx
+
+	// Tests only, nil otherwise: called at the named steps, and after each sleep.
+	hook  func(step string)
+	slept func(until int64, result syscall.Errno)
 
 	lease    *leaseFile // nil: there is none to raise
 	leaseOf  uint64     // generation of the writer that it was opened for; 0: none
@@ -33,19 +37,27 @@ type sleeper struct {
 	pace pace
 }
 
-func newSleeper(ctx context.Context, r *Reader) *sleeper {
-	s := &sleeper{r: r, deadline: math.MaxInt64}
+// step calls the test's hook, if there is one.
+func (s *sleeper) step(name string) {
+	if s.hook != nil {
+		s.hook(name)
+	}
+}
+
+func (s *sleeper) start(ctx context.Context) {
+	s.deadline = math.MaxInt64
 	if at, ok := ctx.Deadline(); ok {
 		left := time.Until(at) // before Now: what passes between the two makes it later, not earlier
 		s.deadline = Now() + int64(left)
 	}
 	s.stop = context.AfterFunc(ctx, func() { s.interrupt(ctx) })
-	return s
 }
 
 func (s *sleeper) close() {
-	s.left.Store(true)
-	s.stop()
+	if s.stop != nil {
+		s.left.Store(true)
+		s.stop()
+	}
 	s.drop()
 }
 
@@ -83,6 +95,9 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if s.stop == nil {
+		s.start(ctx)
+	}
 	now := Now()
 	if now >= s.deadline {
 		return context.DeadlineExceeded // ctx.Err() of some microseconds later
@@ -92,13 +107,19 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 		// A writer that dies is noticed by looking.
 		until = min(s.raisedAt+leaseRenewal, now+l.period)
 	}
-	switch err := futexWait(&s.r.v.hdr.waitWord, l.word, min(until, s.deadline)); err {
+	until = min(until, s.deadline)
+	s.step("wait-raised")
+	result := futexWait(&s.r.v.hdr.waitWord, l.word, until)
+	if s.slept != nil {
+		s.slept(until, result)
+	}
+	switch result {
 	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:
 		return nil
 	case syscall.EFAULT:
 		return ErrTruncated
 	default: // there is no futex: sandboxes
-		time.Sleep(time.Duration(min(until-now, s.deadline-now, shortestNap)))
+		time.Sleep(time.Duration(min(until-now, shortestNap)))
 		return nil
 	}
 }

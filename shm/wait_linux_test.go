@@ -1,0 +1,303 @@
+package shm
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
+)
+
+// patience is a heartbeat period that no load of a test machine outlasts.
+const patience = time.Hour
+
+// waitMirror is a mirror with one counter, that was published once: so its
+// writer has said that it looks at the lease.
+func waitMirror(t testing.TB, o Options) (*Writer, *Reader, Handle) {
+	t.Helper()
+	if o.Path == "" {
+		o.Path = mirrorPath(t)
+	}
+	if o.HeartbeatPeriod == 0 {
+		o.HeartbeatPeriod = patience
+	}
+	w := mustCreate(t, o)
+	h := mustAdd(t, w, Entry{Name: "a", Kind: "flow"})
+	publishOne(w, h, patterned(1))
+	return w, mustOpen(t, o.Path), h
+}
+
+// publishOne makes a cycle in which h shows v.
+func publishOne(w *Writer, h Handle, v Value) {
+	w.BeginCycle()
+	var b Block
+	b[h.Index] = v
+	w.PublishBlock(0, &b)
+	w.EndCycle(Now())
+}
+
+// Waiters with random thresholds beside a writer that never stops: each ends
+// with a value that reaches its threshold, and none slept on until it would have
+// looked by itself when a cycle that reached it had already ended: that is what a
+// missed wake is, whatever else the machine does.
+func TestWaitMissesNoWake(t *testing.T) {
+	const waiters = 8
+	each, random := 10000/waiters, seed.Rand(t)
+	if testing.Short() {
+		each = 500
+	}
+	w, r, h := waitMirror(t, Options{})
+	if err := r.Wakeable(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make([]atomic.Int64, 1<<22) // by value: when the cycle that showed it had ended
+	var begun atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	pauses := rand.New(rand.NewPCG(random.Uint64(), 0))
+	go func() {
+		defer close(stopped)
+		for n := uint64(2); n < uint64(len(ended)); n++ {
+			begun.Store(n)
+			publishOne(w, h, patterned(n))
+			ended[n].Store(Now())
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// From none to longer than a waiter needs to fall asleep.
+			if d := time.Duration(pauses.ExpFloat64() * float64(50*time.Microsecond)); d > 10*time.Microsecond {
+				time.Sleep(d)
+			}
+		}
+	}()
+	type sleep struct {
+		threshold uint64
+		until     int64
+	}
+	var mu sync.Mutex
+	var out []sleep // sleeps that nobody ended
+	var slept, woken atomic.Uint64
+	var group sync.WaitGroup
+	for range waiters {
+		steps := rand.New(rand.NewPCG(random.Uint64(), 1))
+		group.Go(func() {
+			last := uint64(1)
+			for range each {
+				threshold := last + 1 + steps.Uint64N(8)
+				s := &sleeper{r: r, slept: func(until int64, result syscall.Errno) {
+					slept.Add(1)
+					switch result {
+					case 0:
+						woken.Add(1)
+					case syscall.ETIMEDOUT:
+						mu.Lock()
+						out = append(out, sleep{threshold, until})
+						mu.Unlock()
+					}
+				}}
+				v, err := s.await(t.Context(), h, r.reaches(h, threshold))
+				if err != nil || v.Packets < threshold || v != patterned(v.Packets) || v.Packets > begun.Load() {
+					t.Errorf("waiting for %d: %v, %v", threshold, v, err)
+					return
+				}
+				last = v.Packets
+			}
+		})
+	}
+	group.Wait()
+	close(stop)
+	<-stopped
+	for _, s := range out {
+		if at := ended[s.threshold].Load(); at != 0 && at < s.until {
+			t.Errorf("slept until %v after the cycle that reached %d had ended", time.Duration(s.until-at), s.threshold)
+		}
+	}
+	t.Logf("%d waits, %d sleeps, %d woken, %d slept out, %d cycles", waiters*each, slept.Load(), woken.Load(), len(out), begun.Load())
+	if woken.Load() < uint64(each) {
+		t.Errorf("only %d sleeps were ended by a wake: nothing was tried", woken.Load())
+	}
+}
+
+// A deadline is kept to: never early, whatever wakes there are meanwhile. (EFA's
+// fi_cntr_wait of libfabric gives up after five tries, 31 µs, whatever was asked.)
+func TestWaitIsNeverEarly(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		group  int
+		cycles bool
+	}{{"woken", 0, true}, {"asleep", 0, false}, {"looking", -1, true}, {"looking at nothing new", -1, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, r, h := waitMirror(t, Options{WaitGroup: tt.group})
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				for n := uint64(2); tt.cycles; n++ {
+					publishOne(w, h, patterned(n))
+					select {
+					case <-stop:
+						return
+					case <-time.After(200 * time.Microsecond):
+					}
+				}
+			}()
+			for _, d := range []time.Duration{10 * time.Microsecond, 31 * time.Microsecond, time.Millisecond, 20 * time.Millisecond, 600 * time.Millisecond} {
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), d)
+				v, err := r.Wait(ctx, h, math.MaxUint64)
+				took := time.Since(start)
+				cancel()
+				if err != context.DeadlineExceeded || took < d {
+					t.Errorf("%v: %v after %v", d, err, took)
+				}
+				if v == (Value{}) {
+					t.Errorf("%v: no value", d)
+				}
+				t.Logf("%v late", took-d)
+			}
+			close(stop)
+			<-stopped
+		})
+	}
+}
+
+// What ended already does not sleep; what ends while it sleeps does not sleep on.
+func TestWaitEndsWithItsContext(t *testing.T) {
+	for _, group := range []int{0, -1} {
+		_, r, h := waitMirror(t, Options{WaitGroup: group})
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &sleeper{r: r, slept: func(int64, syscall.Errno) {}}
+		asleep := false
+		s.slept = func(until int64, result syscall.Errno) { asleep = true }
+		time.AfterFunc(20*time.Millisecond, cancel)
+		if _, err := s.await(ctx, h, r.reaches(h, 2)); err != context.Canceled || !asleep {
+			t.Errorf("group %d: %v, slept %v", group, err, asleep)
+		}
+		if v, err := r.Wait(ctx, h, 2); err != context.Canceled || v != patterned(1) {
+			t.Errorf("group %d: %v, %v", group, v, err)
+		}
+		if v, err := r.Wait(ctx, h, 1); err != nil || v != patterned(1) {
+			t.Errorf("group %d: reached before it ended: %v, %v", group, v, err)
+		}
+	}
+}
+
+// The lease has run out in every round, and a waiter comes at the very time that
+// the cycle ends that it waits for: it is woken, or does not fall asleep.
+func TestWaitRaisesItsLeaseInTime(t *testing.T) {
+	rounds, random := uint64(10000), seed.Rand(t)
+	if testing.Short() {
+		rounds = 1000
+	}
+	w, r, h := waitMirror(t, Options{})
+	from, to := make(chan uint64), make(chan int64)
+	var looked atomic.Uint64
+	results := make(map[syscall.Errno]int)
+	go func() {
+		for threshold := range from {
+			latest := int64(0)
+			s := &sleeper{r: r, slept: func(until int64, result syscall.Errno) {
+				results[result]++
+				if result == syscall.ETIMEDOUT {
+					latest = until
+				}
+			}}
+			v, err := s.await(t.Context(), h, func(v Value) (bool, error) {
+				looked.Store(threshold)
+				return v.Packets >= threshold, nil
+			})
+			if err != nil || v.Packets != threshold {
+				t.Errorf("waiting for %d: %v, %v", threshold, v, err)
+			}
+			to <- latest
+		}
+	}()
+	defer close(from)
+	for n := uint64(2); n < rounds; n++ {
+		writeLease(t, w, 0)
+		w.lease.seen, w.lease.until = 0, 0 // nobody sleeps
+		from <- n
+		for looked.Load() != n {
+			runtime.Gosched()
+		}
+		for spin := random.Uint64N(4000); spin > 0; spin-- { // up to some ten microseconds: from there to its sleep
+			looked.Load()
+		}
+		publishOne(w, h, patterned(n))
+		ended := Now()
+		if until := <-to; ended < until {
+			t.Fatalf("round %d: slept until %v after the cycle had ended", n, time.Duration(until-ended))
+		}
+	}
+	t.Logf("%d rounds: %d woken, %d not asleep yet", rounds, results[0], results[syscall.EAGAIN])
+	if results[0] == 0 {
+		t.Error("nobody slept: nothing was tried")
+	}
+}
+
+// The orders that the protocol rests on, one by one: a waiter is held at a point
+// of its way, while the writer ends the cycle that the waiter is for, whole or up to
+// between the word and the lease. Whichever way it went on, it must not sleep.
+func TestWaitInterleaved(t *testing.T) {
+	w, r, h := waitMirror(t, Options{})
+	n := uint64(1)
+	for _, at := range []string{"wait-word", "wait-value", "wait-raised"} {
+		for _, halfway := range []bool{false, true} {
+			n++
+			writeLease(t, w, 0)
+			w.lease.seen, w.lease.until = 0, 0
+			reached, goOn := make(chan struct{}), make(chan struct{})
+			var slept int64
+			held := false
+			hold := func(step string) {
+				if step == at && !held {
+					held = true
+					close(reached)
+					<-goOn
+				}
+			}
+			s := &sleeper{r: r, hook: hold, slept: func(until int64, result syscall.Errno) {
+				if result == syscall.ETIMEDOUT {
+					slept = until
+				}
+			}}
+			done := make(chan error, 1)
+			go func() {
+				v, err := s.await(t.Context(), h, func(v Value) (bool, error) {
+					hold("wait-value")
+					return v.Packets >= n, nil
+				})
+				if err == nil && v != patterned(n) {
+					t.Errorf("at %s: %v", at, v)
+				}
+				done <- err
+			}()
+			<-reached
+			w.hook = func(step string) {
+				if halfway && step == "wake-word" {
+					close(goOn)
+					time.Sleep(5 * time.Millisecond) // it sleeps by now, if it does
+				}
+			}
+			publishOne(w, h, patterned(n))
+			w.hook = nil
+			ended := Now()
+			if !halfway {
+				close(goOn)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if slept > ended {
+				t.Errorf("held at %s, writer halfway %v: slept for %v after the cycle had ended", at, halfway, time.Duration(slept-ended))
+			}
+		}
+	}
+}
