@@ -66,14 +66,25 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	h := handles["a"]
 	err = errors.Join(err, w.SetSource(h, "after", "l2"), w.SetFlags(h, true, false, false),
 		w.SetContinuity(h, Continuity{1, 100, 100 * packetSize, 0}))
+	say("begin devices")
+	err = errors.Join(err, useDevices(w, handles))
+	say("end devices")
 	remove("b")
 	remove("l")
 	add("b2", false)
 	add("l2", true)
 	cycle()
+	say("begin growing")
+	g, gerr := w.Grow(128, 3)
+	err = errors.Join(err, gerr)
+	for name, h := range handles {
+		handles[name] = g.Handle(h)
+	}
+	say("end growing")
+	cycle()
 	err = errors.Join(err, w.Close())
 
-	o.Counters, o.History = 128, 16
+	o.Counters, o.History = 192, 16
 	say("begin grow")
 	if w, err = Create(o); err != nil {
 		return err
@@ -84,7 +95,7 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	}
 	delete(handles, "b")
 	delete(handles, "l")
-	if lh := handles["l2"]; lh.Index >= 128 {
+	if lh := handles["l2"]; lh.Index >= 192 {
 		say("begin cycle %d", n+1)
 		w.BeginCycle()
 		w.PublishRecord(lh.Index, patterned(n+1))
@@ -135,6 +146,7 @@ type told struct {
 	live, maybe map[string]bool // names that must, and that may, be live
 	done, begun uint64          // cycles
 	created     bool
+	devices     bool // the words of devices were set, all of them
 }
 
 func (k *told) line(s string) {
@@ -146,6 +158,10 @@ func (k *told) line(s string) {
 	switch {
 	case s == "end create":
 		k.created = true
+	case s == "end devices":
+		k.devices = true
+	case s == "begin grow": // by the next writer, which ends them
+		k.devices = false
 	case strings.HasPrefix(s, "begin add"), strings.HasPrefix(s, "begin remove"):
 		delete(k.live, f[2])
 		k.maybe[f[2]] = true
@@ -183,12 +199,14 @@ func killAt(t *testing.T, step string) {
 	// A reader that was there before the kill, and one after it.
 	var before *Reader
 	var held []Counter
+	var devices []*Device
 	if r, err := Open(path, ReaderOptions{}); err == nil {
 		before = r
 		es, _ := r.Entries()
 		for _, e := range es {
 			held = append(held, mustCounter(t, r, e.Handle))
 		}
+		devices = devicesOf(t, r, es, k.devices)
 	} else if k.created {
 		t.Fatal(err)
 	}
@@ -207,6 +225,7 @@ func killAt(t *testing.T, step string) {
 		t.Fatal(err)
 	}
 	checkFile(t, path)
+	devicesEnded(t, w, devices)
 	live := make(map[Handle]bool)
 	for _, e := range w.Entries() {
 		live[e.Handle] = true
