@@ -42,6 +42,8 @@ func everyVerb(b *bench) (doing error, undoing []error) {
 	step(err)
 	_, err = ctx.QueryPort(1)
 	step(err)
+	_, err = ctx.QueryGID(1, 0)
+	step(err)
 	_, err = ctx.QueryCompCntrCaps()
 	step(err)
 	soon, cancel := context.WithTimeout(b.t.Context(), time.Millisecond)
@@ -69,6 +71,7 @@ func everyVerb(b *bench) (doing error, undoing []error) {
 	step(qp.Modify(QPAttr{State: QPSInit, PortNum: 1}, QPAttrState|QPAttrPort))
 	_, err = qp.Query(QPAttrState)
 	step(err)
+	everyDataVerb(ctx, pd, cq, step, undo)
 	n, err := ctx.CreateCounters()
 	if !step(err) {
 		return
@@ -82,6 +85,58 @@ func everyVerb(b *bench) (doing error, undoing []error) {
 	defer undo(f)
 	step(n.Read(make([]uint64, 1), 0))
 	return
+}
+
+// everyDataVerb is the part of everyVerb that moves data and counts it.
+func everyDataVerb(ctx *Context, pd *PD, cq *CQ, step func(error) bool, undo func(interface{ Close() error })) {
+	m, err := pd.AllocMR(4096, everyAccess)
+	if !step(err) {
+		return
+	}
+	defer undo(m)
+	gid, _ := ctx.QueryGID(1, 0)
+	ah, err := pd.CreateAH(AHAttr{GRH: GlobalRoute{DGID: gid, HopLimit: 1}, IsGlobal: true, PortNum: 1})
+	if !step(err) {
+		return
+	}
+	defer undo(ah)
+	k, err := ctx.CreateCompCntr(CompCntrOptions{})
+	if !step(err) {
+		return
+	}
+	defer undo(k)
+	words := m.Bytes()[4096-16:]
+	ext, err := ctx.CreateCompCntr(CompCntrOptions{External: &CompCntrMemory{Comp: words[:8], Err: words[8:]}})
+	if !step(err) {
+		return
+	}
+	defer undo(ext)
+	_, err = cq.MLX5Ring()
+	step(err)
+	for _, w := range []func(uint64) error{k.Set, k.SetErr, k.Inc, k.IncErr} {
+		step(w(1))
+	}
+	_, err = k.Read()
+	step(err)
+	_, err = k.ReadErr()
+	step(err)
+	qp, err := pd.CreateQP(QPOptions{Type: QPTUD, SendCQ: cq, RecvCQ: cq, Cap: smallCap})
+	if !step(err) {
+		return
+	}
+	defer undo(qp)
+	step(qp.AttachCompCntr(k, QPAttachCompCntrOpSend))
+	for to := QPSInit; to <= QPSRTS; to++ {
+		if !step(qp.Modify(QPAttr{State: to, PortNum: 1, QKey: testQKey}, needed(QPTUD, to))) {
+			return
+		}
+	}
+	_, err = qp.PostRecv([]RecvWR{recv(m)})
+	step(err)
+	_, err = qp.PostSend([]SendWR{with(send(m), func(w *SendWR) { w.AH, w.RemoteQPN, w.RemoteQKey = ah, qp.Number(), testQKey })})
+	step(err)
+	_, err = cq.Poll(make([]WC, 2))
+	step(err)
 }
 
 // descriptors counts what the process has open.
@@ -98,6 +153,9 @@ func descriptors(t *testing.T) int {
 // error names the verb and the device and is that errno; nothing crashes, hangs or is left open.
 func TestEveryVerbFails(t *testing.T) {
 	verbs := strings.Fields(`ibv_get_device_list ibv_open_device ibv_query_device ibv_query_port ibv_query_comp_cntr_caps
+		ibv_query_gid ibv_reg_mr ibv_create_ah ibv_create_comp_cntr efadv_create_comp_cntr mlx5dv_init_obj ibv_set_comp_cntr
+		ibv_set_err_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr
+		ibv_qp_attach_comp_cntr ibv_post_send ibv_post_recv ibv_destroy_comp_cntr ibv_destroy_ah ibv_dereg_mr
 		ibv_get_async_event ibv_alloc_pd ibv_create_cq ibv_poll_cq ibv_create_qp ibv_modify_qp ibv_query_qp ibv_create_counters
 		ibv_attach_counters_point_flow ibv_create_flow ibv_read_counters ibv_destroy_flow ibv_destroy_counters ibv_destroy_qp
 		ibv_destroy_cq ibv_dealloc_pd ibv_close_device`)
@@ -107,12 +165,13 @@ func TestEveryVerbFails(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", verb, int(errno)), func(t *testing.T) {
 				// A destroy that is busy once can be tried again.
 				times := ""
-				destroys := strings.Contains(verb, "destroy") || strings.Contains(verb, "dealloc") || strings.Contains(verb, "close")
+				destroys := strings.Contains(verb, "destroy") || strings.Contains(verb, "dealloc") || strings.Contains(verb, "dereg") || strings.Contains(verb, "close")
 				if destroys && errno == syscall.EBUSY {
 					times = "@1-1"
 				}
 				before := descriptors(t)
 				b := newLibrary(t, wire, libs.Verbs, "FAIL", fmt.Sprintf("%s=%d%s", verb, int(errno), times))
+				b.lib.opts.MLX5, b.lib.opts.EFA = libs.MLX5, libs.EFA
 				doing, undoing := everyVerb(b)
 				if !destroys || errno == syscall.EBUSY { // else the library keeps what it could not destroy
 					b.check(b.lib.Close())

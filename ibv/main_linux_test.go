@@ -91,7 +91,7 @@ func newWire(t *testing.T) *lab.Wire {
 // newLibrary loads the library with its environment.
 func newLibrary(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
 	t.Helper()
-	for _, v := range []string{"FAIL", "DELAY", "WITHOUT", "CONTROL", "STATISTICS"} {
+	for _, v := range []string{"FAIL", "DELAY", "WITHOUT", "CONTROL", "STATISTICS", "COMP_CNTR_MAX", "COMP_CNTR_OPS"} {
 		t.Setenv("FLOWTALLY_IBVTEST_"+v, "")
 	}
 	t.Setenv("FLOWTALLY_IBVTEST_DEVICES", "swnic0="+wire.Near.Name)

@@ -1,0 +1,265 @@
+//go:build cgo
+
+package ibv
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestPostMovesData: what each operation says about bytes, at both ends.
+func TestPostMovesData(t *testing.T) {
+	libs, wire := softLibs(t), newWire(t)
+	for _, c := range []struct {
+		name      string
+		post      func(m *MR) SendWR
+		opcode    WCOpcode // of the sender's completion
+		recv      WCOpcode // of the peer's, where it has one
+		received  bool
+		imm       bool
+		from, to  int // offsets in m
+		inlineToo bool
+	}{
+		{"SEND", send, WCSend, WCRecv, true, false, 0, 2048, true},
+		{"SEND_WITH_IMM", func(m *MR) SendWR { w := send(m); w.Opcode = WRSendWithImm; return w }, WCSend, WCRecv, true, true, 0, 2048, true},
+		{"RDMA_WRITE", write, WCRDMAWrite, 0, false, false, 0, 1024, true},
+		{"RDMA_WRITE_WITH_IMM", func(m *MR) SendWR { w := write(m); w.Opcode = WRRDMAWriteWithImm; return w }, WCRDMAWrite, WCRecvRDMAWithImm, true, true, 0, 1024, true},
+		{"RDMA_READ", read, WCRDMARead, 0, false, false, 1024, 0, false},
+	} {
+		for _, inline := range []bool{false, true} {
+			if inline && !c.inlineToo {
+				continue
+			}
+			t.Run(c.name+map[bool]string{true: " inline"}[inline], func(t *testing.T) {
+				b := newData(t, wire, Options{Library: libs.Verbs})
+				m := b.region()
+				mem := m.Bytes()
+				x, y := b.rc(nil)
+				data := bytes.Repeat([]byte("0123456789abcdef"), 4)
+				copy(mem[c.from:], data)
+				w := c.post(m)
+				w.WRID, w.Imm = 0xfedcba9876543210, 0x12345678
+				if inline {
+					w.Flags |= SendInline
+				}
+				n := 1
+				if c.received {
+					r := recv(m)
+					r.WRID = 77
+					b.postRecv(y, r)
+					n++
+				}
+				b.post(x, w)
+				if inline {
+					clear(mem[:64]) // it is free again at once
+				}
+				for _, wc := range b.succeed(n) {
+					switch wc.QPNum {
+					case x.Number():
+						if wc.WRID != w.WRID || wc.Opcode != c.opcode {
+							t.Errorf("the sender's: %+v", wc)
+						}
+					case y.Number():
+						const withImm = 1 << 1 // IBV_WC_WITH_IMM
+						if wc.WRID != 77 || wc.Opcode != c.recv || (wc.Flags&withImm != 0) != c.imm || c.imm && wc.ImmData != w.Imm || wc.ByteLen != 64 {
+							t.Errorf("the receiver's: %+v", wc)
+						}
+					}
+				}
+				if !bytes.Equal(mem[c.to:c.to+64], data) {
+					t.Errorf("at %d there is %q", c.to, mem[c.to:c.to+64])
+				}
+			})
+		}
+	}
+}
+
+// TestPostDatagram: a UD queue pair sends by an address handle, and the message comes behind
+// the 40 bytes of the GRH.
+func TestPostDatagram(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	m := b.region()
+	x, y := b.queuePair(QPTUD), b.queuePair(QPTUD)
+	b.toInit(x)
+	b.toInit(y)
+	b.connect(x, y)
+	ah := must(b.pd.CreateAH(b.address()))(t)
+	b.closes(ah)
+	copy(m.Bytes(), "a datagram of sixty-four bytes")
+	b.postRecv(y, recv(m))
+	w := send(m)
+	w.AH, w.RemoteQPN, w.RemoteQKey = ah, y.Number(), testQKey
+	b.post(x, w)
+	for _, wc := range b.succeed(2) {
+		if wc.Opcode == WCRecv && (wc.SrcQP != x.Number() || wc.ByteLen != 64+40) {
+			t.Errorf("the receiver's completion: %+v", wc)
+		}
+	}
+	if got := m.Bytes()[2048+40:][:64]; !bytes.Equal(got, m.Bytes()[:64]) {
+		t.Errorf("behind the GRH there is %q", got)
+	}
+}
+
+// TestPostRefusals: what a provider would follow to nowhere never gets to one, and what is
+// before it in the list has gone out.
+func TestPostRefusals(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	m := b.region()
+	other := must(b.ctx.AllocPD())(t)
+	b.closes(other)
+	ah, foreign := must(b.pd.CreateAH(b.address()))(t), must(other.CreateAH(b.address()))(t)
+	b.closes(ah)
+	b.closes(foreign)
+	closed := must(b.pd.CreateAH(b.address()))(t)
+	b.check(closed.Close())
+	unregistered := must(b.pd.AllocMR(4096, everyAccess))(t)
+	gone := send(unregistered)
+	b.check(unregistered.Close())
+	rc, peer := b.rc(nil)
+	ud := b.queuePair(QPTUD)
+	b.toInit(ud)
+	b.toRTS(ud, ud)
+	datagram := send(m)
+	datagram.AH, datagram.RemoteQPN, datagram.RemoteQKey = ah, 0xffff, testQKey // to nobody
+	inline := func(change func(*SendWR)) SendWR {
+		w := write(m)
+		w.Flags |= SendInline
+		change(&w)
+		return w
+	}
+	gone.Flags |= SendInline
+	for _, c := range []struct {
+		name string
+		q    *QP
+		wr   SendWR
+		good SendWR
+		err  error
+		says string
+	}{
+		{"an opcode that does not exist", rc, with(write(m), func(w *SendWR) { w.Opcode = 99 }), write(m), syscall.EINVAL, "opcode 99"},
+		{"an atomic, which has another union", rc, with(write(m), func(w *SendWR) { w.Opcode = 5 }), write(m), syscall.EINVAL, "opcode 5"},
+		{"a write of a datagram queue pair", ud, with(datagram, func(w *SendWR) { w.Opcode = WRRDMAWrite }), datagram, syscall.EINVAL, "type UD does not post RDMA_WRITE"},
+		{"no address handle", ud, with(datagram, func(w *SendWR) { w.AH = nil }), datagram, syscall.EINVAL, "without an address handle"},
+		{"an address handle too many", rc, with(write(m), func(w *SendWR) { w.AH = ah }), write(m), syscall.EINVAL, "no UD"},
+		{"another domain's address handle", ud, with(datagram, func(w *SendWR) { w.AH = foreign }), datagram, syscall.EINVAL, "another protection domain"},
+		{"a closed address handle", ud, with(datagram, func(w *SendWR) { w.AH = closed }), datagram, ErrClosed, "address handle"},
+		{"inline before its region", rc, inline(func(w *SendWR) { w.SGE.Addr-- }), write(m), syscall.EINVAL, "outside of its memory region"},
+		{"inline beyond its region", rc, inline(func(w *SendWR) { w.SGE.Addr += 4096 - 63 }), write(m), syscall.EINVAL, "outside of its memory region"},
+		{"inline of a huge length", rc, inline(func(w *SendWR) { w.SGE.Length = 1<<32 - 1 }), write(m), syscall.EINVAL, "outside of its memory region"},
+		{"inline at the end of memory", rc, inline(func(w *SendWR) { w.SGE.Addr = 1<<64 - 1 }), write(m), syscall.EINVAL, "outside of its memory region"},
+		{"inline of no region", rc, inline(func(w *SendWR) { w.SGE.LKey ^= 0x80000000 }), write(m), syscall.EINVAL, "no region with lkey"},
+		{"inline of a region that is gone", rc, gone, write(m), syscall.EINVAL, "no region with lkey"},
+		{"an inline read", rc, inline(func(w *SendWR) { w.Opcode = WRRDMARead }), write(m), syscall.EINVAL, "sends none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.wr.WRID = 0xabc
+			for _, before := range []int{0, 1, 2, 15, 16, 17} {
+				list := append(repeat(before, c.good), c.wr, c.good)
+				n, err := c.q.PostSend(list)
+				if n != before || !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "wr_id 0xabc") {
+					t.Errorf("behind %d good ones: %d, %v", before, n, err)
+				}
+				b.completions(before)
+			}
+		})
+	}
+	if n, err := rc.PostSend(nil); n != 0 || err != nil {
+		t.Errorf("posting nothing: %d, %v", n, err)
+	}
+	b.check(peer.Close())
+}
+
+// TestPostStopsAtTheFirst: the library's refusal is at the request where it was, over
+// several calls too; a queue that is full says so.
+func TestPostStopsAtTheFirst(t *testing.T) {
+	libs, wire := softLibs(t), newWire(t)
+	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600s")
+	m := b.region()
+	x, y := b.rc(nil)
+	n, err := x.PostSend(repeat(1000, write(m)))
+	if n < 64 || n == 1000 || !errors.Is(err, syscall.ENOMEM) {
+		t.Errorf("a send queue of 64 took %d: %v", n, err)
+	}
+	wantErrno(t, err, "ibv_post_send", syscall.ENOMEM)
+	r, err := y.PostRecv(repeat(1000, recv(m)))
+	if r < 64 || r == 1000 || !errors.Is(err, syscall.ENOMEM) {
+		t.Errorf("a receive queue of 64 took %d: %v", r, err)
+	}
+	wantErrno(t, err, "ibv_post_recv", syscall.ENOMEM)
+	for _, q := range []*QP{x, y} { // the end of them, for all that were taken and no other
+		b.check(q.Modify(QPAttr{State: QPSErr}, QPAttrState))
+	}
+	all := make([]WC, n+r+1)
+	got := must(b.cq.Poll(all))(t)
+	if got != n+r {
+		t.Errorf("%d completions of %d", got, n+r)
+	}
+	for _, wc := range all[:got] {
+		if wc.Status != WCWRFlushErr {
+			t.Errorf("%v", wc.Status)
+		}
+	}
+}
+
+// TestPostInWrongState: the device's answer.
+func TestPostInWrongState(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	m := b.region()
+	q := b.queuePair(QPTRC)
+	n, err := q.PostSend([]SendWR{write(m)})
+	if wantErrno(t, err, "ibv_post_send", syscall.EINVAL); n != 0 {
+		t.Errorf("posted %d", n)
+	}
+	n, err = q.PostRecv([]RecvWR{recv(m)})
+	if wantErrno(t, err, "ibv_post_recv", syscall.EINVAL); n != 0 {
+		t.Errorf("posted %d receives", n)
+	}
+	b.toInit(q)
+	b.postRecv(q, recv(m)) // receives may be there before anybody sends
+	b.check(q.Close())
+	if _, err := q.PostSend([]SendWR{write(m)}); !errors.Is(err, ErrClosed) {
+		t.Errorf("posting to what is closed: %v", err)
+	}
+	if _, err := q.PostRecv([]RecvWR{recv(m)}); !errors.Is(err, ErrClosed) {
+		t.Errorf("posting receives to what is closed: %v", err)
+	}
+}
+
+// TestPostAllocatesNothing, nor does what comes with it.
+func TestPostAllocatesNothing(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	m, k := b.region(), b.compCntr()
+	x, y := b.rc(func(x, _ *QP) { b.check(x.AttachCompCntr(k, localOps)) })
+	inline := write(m)
+	inline.Flags |= SendInline
+	sends := append(repeat(17, send(m)), inline, inline)
+	recvs, wcs := repeat(17, recv(m)), make([]WC, 36)
+	mem := m.Bytes()
+	if a := testing.AllocsPerRun(50, func() {
+		r, rerr := y.PostRecv(recvs)
+		n, serr := x.PostSend(sends)
+		if rerr != nil || serr != nil || r != 17 || n != 19 {
+			t.Error(r, n, rerr, serr)
+		}
+		for got := 0; got < 36; {
+			more, err := b.cq.Poll(wcs)
+			if got += more; err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := k.Read()
+		_, errErr := k.ReadErr()
+		if mem[0]++; err != nil || errErr != nil {
+			t.Error(err, errErr)
+		}
+	}); a != 0 {
+		t.Errorf("it allocates %v times", a)
+	}
+	if !slices.Equal(sends, append(repeat(17, send(m)), inline, inline)) {
+		t.Error("posting changed the requests")
+	}
+}
