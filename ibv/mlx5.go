@@ -37,9 +37,10 @@ type mlx5 interface {
 // events being the device's.
 type DevX struct {
 	object
-	ctx *Context
-	m   mlx5
-	cap counterCaps
+	ctx  *Context
+	m    mlx5
+	cap  counterCaps
+	icmp bool
 }
 
 // DevX opens the device for commands. The answer is a [probe.UnsupportedError] where
@@ -61,8 +62,8 @@ func (c *Context) DevX() (*DevX, error) {
 		m.unload()
 		return nil, err
 	}
-	d.cap = d.queryCounterCaps()
-	c.lib.log.Debug("DevX is open", "device", c.device, "counters", d.cap.String(), "offsets", m.offsets())
+	d.cap, d.icmp = d.queryCaps()
+	c.lib.log.Debug("DevX is open", "device", c.device, "counters", d.cap.String(), "offsets", m.offsets(), "icmp", d.icmp)
 	return d, nil
 }
 
@@ -78,6 +79,11 @@ func (d *DevX) openError(errno syscall.Errno) error {
 // HasOffsets reports whether flows can name a counter of a bulk other than its first
 // (rdma-core 60 and a kernel of the same time).
 func (d *DevX) HasOffsets() bool { return d.m.offsets() }
+
+// MatchesICMP reports whether the device's flex parser is set up for ICMP and ICMPv6
+// (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2), so that MatchMisc3 is looked at. It is the
+// question that the kernel asks before it offloads a tc rule on an ICMP type.
+func (d *DevX) MatchesICMP() bool { return d.icmp }
 
 // Close closes the context.
 func (d *DevX) Close() error {
@@ -119,20 +125,21 @@ func (c counterCaps) String() string {
 	return fmt.Sprintf("bulk mask %#02x, up to 2^%d", c.bulkMask, c.maxLog)
 }
 
-// queryCounterCaps asks for the capabilities. A device or a kernel that refuses has none
+// queryCaps asks for the capabilities. A device or a kernel that refuses has none
 // of them: single counters are still there.
-func (d *DevX) queryCounterCaps() counterCaps {
+func (d *DevX) queryCaps() (c counterCaps, icmp bool) {
 	var general hcaCap
 	if err := d.queryHCACap(hcaCapGeneral, &general); err != nil {
-		d.ctx.lib.log.Debug("no bulks of flow counters", "device", d.device, "reason", err)
-		return counterCaps{}
+		d.ctx.lib.log.Debug("no bulks of flow counters, no ICMP", "device", d.device, "reason", err)
+		return c, false
 	}
-	c := counterCaps{bulkMask: general.FlowCounterBulkAlloc}
+	c.bulkMask = general.FlowCounterBulkAlloc
 	var more hcaCap2Fields
 	if general.HCACap2 && d.queryHCACap(hcaCap2, &more) == nil {
 		c.maxLog, c.minLog = more.FlowCounterBulkLogMaxAlloc, more.FlowCounterBulkLogGranularity
 	}
-	return c
+	const both = flexICMP | flexICMPv6
+	return c, general.FlexParserProtocols&both == both
 }
 
 func (d *DevX) queryHCACap(typ uint16, dst prmStruct) error {

@@ -122,15 +122,23 @@ type queryHCACapIn struct {
 
 func (q *queryHCACapIn) prm(c *prmCodec) { prmHeader(c, opQueryHCACap, q.Type<<1|1) }
 
-// hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits that counters need.
+// hcaCap is the part of struct mlx5_ifc_cmd_hca_cap_bits that counters and matches need.
 type hcaCap struct {
-	HCACap2              bool  // there is a second structure
-	FlowCounterBulkAlloc uint8 // bit n: bulks of 128<<n
+	HCACap2              bool   // there is a second structure
+	FlowCounterBulkAlloc uint8  // bit n: bulks of 128<<n
+	FlexParserProtocols  uint32 // flexICMP and others
 }
+
+// Protocols of flex_parser_protocols: what misc_3 can match.
+const (
+	flexICMP   = 1 << 8
+	flexICMPv6 = 1 << 9
+)
 
 func (h *hcaCap) prm(c *prmCodec) {
 	flag(c, "hca_cap_2", 0x20, &h.HCACap2)
 	field(c, "flow_counter_bulk_alloc", 0x310, 0x08, &h.FlowCounterBulkAlloc)
+	field(c, "flex_parser_protocols", 0x540, 0x20, &h.FlexParserProtocols)
 }
 
 // hcaCap2Fields is the same of struct mlx5_ifc_cmd_hca_cap_2_bits.

@@ -85,15 +85,17 @@ func TestPRMPositions(t *testing.T) {
 	}
 }
 
-// TestPRMCapabilityPositions: the two structures are 2048 bits of which three fields are
-// read; the positions are the sums over CmdHcaCap and CmdHcaCap2 of the same file, and
-// the first two those of Linux's include/linux/mlx5/mlx5_ifc.h.
+// TestPRMCapabilityPositions: the two structures are of many bits, of which a few fields are
+// read; the positions are the sums over CmdHcaCap and CmdHcaCap2 of the same file,
+// the first two those of Linux's include/linux/mlx5/mlx5_ifc.h, and the third, with the bits of
+// ICMP, that of rdma-core's providers/mlx5/mlx5_ifc.h and DPDK's mlx5_prm.h.
 func TestPRMCapabilityPositions(t *testing.T) {
 	b := make([]byte, 256)
 	b[0x20/8] = 0x80
 	b[0x310/8] = 0x1f
+	b[0x540/8+2] = 0x03
 	var general hcaCap
-	if decodePRM(b, &general); !general.HCACap2 || general.FlowCounterBulkAlloc != 0x1f {
+	if decodePRM(b, &general); !general.HCACap2 || general.FlowCounterBulkAlloc != 0x1f || general.FlexParserProtocols != flexICMP|flexICMPv6 {
 		t.Errorf("general: %+v", general)
 	}
 	clear(b)

@@ -74,7 +74,12 @@ func (n *devxNIC) try() (err error) {
 	return errors.Join(b.query(make([]Pair, b.slots())), r.Close())
 }
 
-func (n *devxNIC) road() road { return byDevX }
+func (n *devxNIC) road() road {
+	if n.dx.MatchesICMP() {
+		return byDevX | knowsICMP
+	}
+	return byDevX
+}
 
 // mode implements nic: both sides and both actions are one thing here.
 func (n *devxNIC) mode(flow.Direction, flow.Action) (hwMode, error) { return modeDevX, nil }

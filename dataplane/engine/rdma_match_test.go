@@ -62,7 +62,7 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 		{"ipv4 udp dport 0-1023", "later fragment", "later fragment"},
 		{"ipv4 udp sport 7 dport 0-1023", 1, 1},
 		{"ipv4 udp sport 1-65534 dport 1-65534", "more than 256 rules", "more than 256 rules"},
-		{"ipv4 icmp type 8", "no spec", "flex parser"},
+		{"ipv4 icmp type 8", "no spec", "flex parser"}, // and TestICMPTypesTakeAParser
 		{"icmp code 0", "no spec", "flex parser"},
 		{"ipv4 vxlan", 1, 1},
 		{"udp dport 4000-5000 vxlan", 2, 2},
@@ -108,6 +108,47 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 	}
 }
 
+// Where a flex parser is set up for ICMP, types and codes are matched, of the outer header.
+func TestICMPTypesTakeAParser(t *testing.T) {
+	for _, c := range []struct {
+		match string
+		want  any // the values of misc_3, or a part of the reason
+	}{
+		{"ipv4 icmp type 8", []ibv.MatchMisc3{{ICMPType: 8}}},
+		{"ipv6 icmp type 128 code 0", []ibv.MatchMisc3{{ICMPv6Type: 128}}},
+		{"icmp type 3 code 4", []ibv.MatchMisc3{{ICMPType: 3, ICMPCode: 4}, {ICMPv6Type: 3, ICMPv6Code: 4}}},
+		{"icmp type 0 code 4", []ibv.MatchMisc3{{ICMPCode: 4}, {ICMPv6Code: 4}}},
+		{"ipv4 icmp type 0", "later fragment"},
+		{"icmp type 0/0x80 code 0", "later fragment"},
+		{"ipv4 vxlan vni 5 inner ipv4 icmp type 8", "outer headers"},
+		{"ipv4 icmp", []ibv.MatchMisc3{{}}},
+	} {
+		m := match(t, c.match)
+		rules, err := hwMatches(m, byDevX|knowsICMP)
+		if reason, ok := c.want.(string); ok {
+			if !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("%s: %v, want a refusal that says %q", c.match, err, reason)
+			}
+			continue
+		}
+		var got []ibv.MatchMisc3
+		for _, r := range rules {
+			val, mask := devxParam(r)
+			got = append(got, val.Misc3)
+			asked := ibv.MatchMisc3{ICMPType: m.ICMP.Type.Mask, ICMPCode: m.ICMP.Code.Mask}
+			if r.IPv6 != nil {
+				asked = ibv.MatchMisc3{ICMPv6Type: m.ICMP.Type.Mask, ICMPv6Code: m.ICMP.Code.Mask}
+			}
+			if mask.Misc3 != asked {
+				t.Errorf("%s: mask %+v, want %+v", c.match, mask.Misc3, asked)
+			}
+		}
+		if diff := cmp.Diff(c.want, any(got)); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", c.match, err, diff)
+		}
+	}
+}
+
 // TestRulesAreTheFlow holds the rules of random flows to the flow itself: a packet that
 // matches the flow matches one of its rules, and any other packet none.
 func TestRulesAreTheFlow(t *testing.T) {
@@ -116,7 +157,7 @@ func TestRulesAreTheFlow(t *testing.T) {
 	for range 2000 {
 		f := gen.Flows(rng, 1)[0]
 		f.Interface, f.Direction = "", flow.Ingress
-		rules, err := hwMatches(f.Match, byDevX)
+		rules, err := hwMatches(f.Match, byDevX|knowsICMP)
 		if err != nil || innerOf(f.Match) != nil && len(innerOf(f.Match).VLAN) > 0 {
 			continue // tags inside are not looked at here
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
 // tryOnce runs the instance as it is configured, sends, and answers where the flow "web" is
@@ -135,6 +136,50 @@ func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
 			}
 			if len(called) < 8 || inXDP < 3 {
 				t.Errorf("%d verbs were called, %d of them matter", len(called), inXDP)
+			}
+		})
+	}
+}
+
+// A device whose parser is not set up for ICMP leaves flows of its types to XDP, and those alone.
+func TestICMPTypesNeedAParserOfTheDevice(t *testing.T) {
+	ip4 := frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}
+	request := frame.Sized(98, frame.Eth{}, ip4, frame.ICMP{Type: 8})
+	reply := frame.Sized(98, frame.Eth{}, ip4, frame.ICMP{Type: 0})
+	for _, c := range []struct {
+		name    string
+		faults  []ibvtest.Fault
+		backend string
+		reason  string
+	}{
+		{"set up", nil, "rdma", ""},
+		{"not set up", []ibvtest.Fault{{Verb: "QUERY_HCA_CAP", Errno: "EINVAL"}}, "xdp", "flex parser"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newSoftBench(t,
+				flow.Flow{Name: "ping", Match: match(t, "ipv4 icmp type 8"), Priority: 1},
+				flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 1})
+			b.env.Fail = c.faults
+			b.run(t)
+			placed, err := b.e.Placements(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []string{c.backend, "rdma"} {
+				if got := placed[i].Source.Backend; got != want {
+					t.Errorf("%s: by %s, want %s: %v", placed[i].Flow.Name, got, want, placed[i].Rejected)
+				}
+			}
+			if reason := refusedBy(placed[0], "rdma"); !strings.Contains(reason, c.reason) || c.reason == "" && reason != "" {
+				t.Errorf("rdma's reason is %q, want %q", reason, c.reason)
+			}
+			for range 3 {
+				b.pass(t, flow.Ingress, [][]byte{request})
+				b.pass(t, flow.Ingress, [][]byte{reply})
+			}
+			arrive()
+			if got, want := b.total(t, "ping"), (Pair{Packets: 3, Bytes: 3 * 98}); got != want {
+				t.Errorf("counted %+v, want %+v", got, want)
 			}
 		})
 	}

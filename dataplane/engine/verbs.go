@@ -40,7 +40,10 @@ import (
 //	ports                     exact: absent in later fragments   exact
 //	ports, all may be 0       refused: a later fragment has      refused
 //	                          none, and may look like 0
-//	icmp type, code           refused: no spec                   refused: needs a flex parser
+//	icmp type, code           refused: no spec                   exact where a flex parser is set
+//	                                                             up for ICMP, but not inside a
+//	                                                             tunnel, nor when all may be 0
+//	                                                             (as ports)
 //	vxlan                     exact: UDP to 4789; with vni or    exact
 //	                          inner, and what is in the
 //	                          headers behind, but not
@@ -57,17 +60,18 @@ import (
 // flow_dv_translate_item_vxlan ask for the port and the VNI and never for the I flag.
 //
 // What no public source says, and a card has to show: whether
-// ports of a first fragment are seen, how many and which extension headers the parser
+// ports of a first fragment are seen, and the ICMP type of none but a later one, how many and which extension headers the parser
 // passes, and what it makes of headers that lie about themselves (an IHL below 5, a
 // frame that ends early). Conforming traffic without
 // fragments or with the usual extension headers is not touched by it.
 
-// road is a way to hardware.
+// road is a way to hardware, with what the device's parser knows that others do not.
 type road uint8
 
 const (
-	byVerbs road = iota // ibv_create_flow
-	byDevX              // mlx5dv_create_flow
+	byVerbs   road = 0      // ibv_create_flow
+	byDevX    road = 1 << 0 // mlx5dv_create_flow
+	knowsICMP road = 1 << 1 // with byDevX: a flex parser is set up for ICMP and ICMPv6
 )
 
 // maxRules is how many rules of hardware one flow may become on one device.

@@ -27,6 +27,14 @@ func devxParam(m hwMatch) (val, mask ibv.MatchParam) {
 			v.GREKey, k.GREKey = g.Key.Value, g.Key.Mask
 		}
 	}
+	if i := m.ICMP; i != nil {
+		v, k := &val.Misc3, &mask.Misc3
+		if m.IPv4 != nil {
+			v.ICMPType, k.ICMPType, v.ICMPCode, k.ICMPCode = i.Type.Value, i.Type.Mask, i.Code.Value, i.Code.Mask
+		} else {
+			v.ICMPv6Type, k.ICMPv6Type, v.ICMPv6Code, k.ICMPv6Code = i.Type.Value, i.Type.Mask, i.Code.Value, i.Code.Mask
+		}
+	}
 	in := m.inner
 	if in == nil {
 		return val, mask

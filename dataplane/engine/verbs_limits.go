@@ -31,8 +31,8 @@ const useXDP = "leave the flow to backend auto or xdp"
 // limitsOf looks at one level of headers; in says which.
 func limitsOf(m flow.Match, by road, in string) error {
 	noTTL, noType := "drivers refuse a mask on it", "there is no spec for it"
-	if by == byDevX {
-		noTTL, noType = "not every device has the field", "it takes a flex parser, which not every device has"
+	if by&byDevX != 0 {
+		noTTL, noType = "not every device has the field", "it takes a flex parser that is set up for ICMP (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2)"
 	}
 	no := func(field, reason string) error { return refusal(in+field, reason, useXDP) }
 	if e := m.Eth; e != nil && e.Type.Mask != 0 {
@@ -66,7 +66,14 @@ func limitsOf(m flow.Match, by road, in string) error {
 		}
 	}
 	if i := m.ICMP; i != nil && i.Type.Mask|i.Code.Mask != 0 {
-		return no("icmp type", noType)
+		switch {
+		case by&knowsICMP == 0:
+			return no("icmp type", noType)
+		case in != "":
+			return no("icmp type", "flex parsers look at the outer headers alone")
+		case i.Type.Value|i.Code.Value == 0:
+			return no("icmp type 0", "a later fragment has no type, and may look like 0")
+		}
 	}
 	for _, p := range []*flow.Ports{m.TCP, m.UDP} {
 		if p != nil && mayBeZero(*p) && m.VXLAN == nil {
