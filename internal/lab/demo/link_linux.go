@@ -16,7 +16,6 @@ import (
 type link struct {
 	name         string // prefix of its flows' names
 	mode         Mode
-	nic          bool // a NIC counts, and XDP beside it
 	near, far    *lab.End
 	near4, near6 netip.Addr // of the near end
 	far6         netip.Addr
@@ -41,7 +40,7 @@ const nicRate = 25_000
 
 // build makes the namespaces, one link per XDP mode, or one for a NIC, and its senders.
 func build(o Options, cleanup *cleaner) ([]*link, error) {
-	kinds := []link{{name: "rdma", mode: Native, nic: true}}
+	kinds := []link{{name: "rdma", mode: Native}}
 	rate := cmp.Or(o.Rate, nicRate)
 	if o.Backend != "rdma" {
 		kinds, rate = nil, o.Rate
@@ -109,15 +108,11 @@ func (l *link) address(n byte) error {
 // load declares the flows and opens the senders: that many at the given rate from
 // the far end, and one at a modest rate from the near end.
 func (l *link) load(senders, rate int, cleanup *cleaner) error {
-	received, sent := ingress(), egress()
-	if l.nic {
-		received, sent = forNIC(received), forNIC(sent)
-	}
-	in, inStreams, err := declare(l.name, l.near.Name, flow.Ingress, received)
+	in, inStreams, err := declare(l.name, l.near.Name, flow.Ingress, ingress())
 	if err != nil {
 		return err
 	}
-	out, outStreams, err := declare(l.name, l.near.Name, flow.Egress, sent)
+	out, outStreams, err := declare(l.name, l.near.Name, flow.Egress, egress())
 	if err != nil {
 		return err
 	}

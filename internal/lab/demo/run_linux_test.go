@@ -5,9 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
@@ -53,5 +58,32 @@ func TestFailedLaunch(t *testing.T) {
 		if _, err := os.Stat("/sys/class/net/" + name); err == nil {
 			t.Errorf("interface %s is still there", name)
 		}
+	}
+}
+
+// Whatever counts, the flows are the same, the one that drops included: only the interface differs.
+func TestBackendsCountTheSameFlows(t *testing.T) {
+	need.Netns(t)
+	asked := func(backend string) (flows []flow.Flow) {
+		refused := errors.New("refused")
+		_, err := Run(t.Context(), Options{Backend: backend, Mode: Native, Launch: func(_ context.Context, cfg dataplane.Config, _ []string) (dataplane.Service, error) {
+			flows = cfg.Flows
+			return nil, refused
+		}})
+		if !errors.Is(err, refused) {
+			t.Fatalf("got %v, want the launch's own error", err)
+		}
+		for i := range flows {
+			_, flows[i].Name, _ = strings.Cut(flows[i].Name, "/")
+			flows[i].Interface = ""
+		}
+		return flows
+	}
+	nic, xdp := asked("rdma"), asked("xdp")
+	if diff := cmp.Diff(xdp, nic); diff != "" || len(nic) < 12 {
+		t.Errorf("%d flows (-xdp +rdma):\n%s", len(nic), diff)
+	}
+	if !slices.ContainsFunc(nic, func(f flow.Flow) bool { return f.Action == flow.Drop }) {
+		t.Error("no flow drops")
 	}
 }

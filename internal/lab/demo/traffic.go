@@ -1,11 +1,9 @@
 package demo
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -17,7 +15,6 @@ import (
 type traffic struct {
 	name     string
 	match    string // in the text form
-	nic      string // the match where a NIC counts, when it cannot match the one above
 	priority uint16
 	action   flow.Action
 	frames   [][]byte
@@ -90,9 +87,9 @@ func ingress() []traffic {
 				frame.Sized(74, eth, server6, frame.TCP{Src: 50000, Dst: 443}),
 				frame.Sized(1514, eth, server6, frame.TCP{Src: 50000, Dst: 443, Flags: frame.PSH | frame.ACK}),
 			}},
-		{name: "ping4", match: "ipv4 icmp type 8", nic: "ipv4 dst 192.0.2.10 icmp", priority: 100,
+		{name: "ping4", match: "ipv4 icmp type 8", priority: 100,
 			frames: [][]byte{frame.Sized(98, eth, server4, frame.ICMP{Type: frame.EchoRequest, Rest: 1<<16 | 1})}},
-		{name: "ping6", match: "ipv6 icmp type 128", nic: "ipv6 dst 2001:db8:2::a icmp", priority: 100,
+		{name: "ping6", match: "ipv6 icmp type 128", priority: 100,
 			frames: [][]byte{frame.Sized(118, eth, server6, frame.ICMPv6{Type: frame.EchoRequestV6, Rest: 1<<16 | 1})}},
 		{name: "vlan", match: "vlan id 100 ipv4 udp dport 5000", priority: 100,
 			frames: [][]byte{frame.Sized(68, eth, frame.VLAN{ID: 100, PCP: 3}, server4, frame.UDP{Src: 40000, Dst: 5000})}},
@@ -126,17 +123,6 @@ func egress() []traffic {
 			frames: [][]byte{frame.Sized(300, eth, frame.VLAN{ID: 300}, server6, frame.UDP{Src: 40000, Dst: 7000})}},
 		{name: "egress-tcp-stream", match: fmt.Sprintf("ipv6 tcp dport %d", egressPort), priority: 100},
 	}
-}
-
-// forNIC is the traffic over flows that the flow tables of a NIC can match: no NIC
-// knows the types of ICMP, so that there every ICMP packet to the server belongs to the
-// flow. (Without the server it would be the kernel's own multicast reports too.)
-func forNIC(items []traffic) []traffic {
-	out := slices.Clone(items)
-	for i := range out {
-		out[i].match = cmp.Or(out[i].nic, out[i].match)
-	}
-	return out
 }
 
 // withOptions gives the header a record-route option.

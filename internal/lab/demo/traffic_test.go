@@ -52,7 +52,7 @@ func TestFramesBelongToTheirFlows(t *testing.T) {
 	for _, set := range []struct {
 		d     flow.Direction
 		items []traffic
-	}{{flow.Ingress, ingress()}, {flow.Egress, egress()}, {flow.Ingress, forNIC(ingress())}, {flow.Egress, forNIC(egress())}} {
+	}{{flow.Ingress, ingress()}, {flow.Egress, egress()}} {
 		d, items := set.d, set.items
 		flows, streams, err := declare("native", "eth0", d, items)
 		if err != nil {
