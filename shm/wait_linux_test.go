@@ -33,15 +33,6 @@ func waitMirror(t testing.TB, o Options) (*Writer, *Reader, Handle) {
 	return w, mustOpen(t, o.Path), h
 }
 
-// publishOne makes a cycle in which h shows v.
-func publishOne(w *Writer, h Handle, v Value) {
-	w.BeginCycle()
-	var b Block
-	b[h.Index] = v
-	w.PublishBlock(0, &b)
-	w.EndCycle(Now())
-}
-
 // Waiters with random thresholds beside a writer that never stops: each ends
 // with a value that reaches its threshold, and none slept on until it would have
 // looked by itself when a cycle that reached it had already ended: that is what a
