@@ -97,6 +97,7 @@ type queuePairs struct {
 	all    []*queuePair // in the order of the configuration
 	byID   []*tally
 
+	changed chan struct{} // states, and so conditions, may have changed
 	remade  chan *queuePair
 	ctx     context.Context // of what runs beside the queue pairs' goroutines
 	stop    context.CancelFunc
@@ -123,7 +124,10 @@ const (
 
 // newQueuePairs prepares the queue pairs of the configuration. Nothing is made before start.
 func newQueuePairs(cfg dataplane.Config, log *slog.Logger, w mirror, tell func(dataplane.Event)) *queuePairs {
-	s := &queuePairs{cfg: cfg, log: log, mirror: w, tell: tell, remade: make(chan *queuePair, len(cfg.QueuePairs))}
+	s := &queuePairs{
+		cfg: cfg, log: log, mirror: w, tell: tell,
+		changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(cfg.QueuePairs)),
+	}
 	for _, c := range cfg.QueuePairs {
 		q := &queuePair{
 			cfg: queuePairDefaults(c), set: s, log: log.With("queue_pair", c.Name),

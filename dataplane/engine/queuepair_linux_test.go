@@ -2,8 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,14 +14,32 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// pairConfig is two queue pairs of a software device, connected, each with a counter per kind of operation.
-func (s *softNIC) pairConfig(t *testing.T, source string) dataplane.Config {
+// pairSource is a source of completions, and what the software device must be without for it
+// to be the best.
+type pairSource struct {
+	mode    string
+	without []string
+}
+
+var pairSources = []pairSource{
+	{mode: "comp_cntr+external"},
+	{mode: "comp_cntr", without: []string{"efadv"}},
+	{mode: "cq_ring", without: []string{"comp_cntr"}},
+	{mode: "poll_cq", without: []string{"comp_cntr", "cq_ring"}},
+}
+
+var local = []dataplane.Operation{dataplane.Send, dataplane.Recv, dataplane.RDMARead, dataplane.RDMAWrite}
+
+// pairConfig is two queue pairs of a software device, a and b, connected, each with a counter per
+// operation: "a-send".
+func (s *softNIC) pairConfig(t *testing.T, ops ...dataplane.Operation) dataplane.Config {
 	cfg := s.cfg
 	cfg.Interfaces = nil
+	cfg.RDMA.EFA = softLibs(t).EFA
 	cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 64, History: -1}
 	for _, name := range []string{"a", "b"} {
-		q := dataplane.QueuePair{Name: name, Device: s.device, Source: source, SendDepth: 32, Receives: 64}
-		for _, op := range []dataplane.Operation{dataplane.Send, dataplane.Recv, dataplane.RDMARead, dataplane.RDMAWrite} {
+		q := dataplane.QueuePair{Name: name, Device: s.device, SendDepth: 32, Receives: 64}
+		for _, op := range ops {
 			q.Counters = append(q.Counters, dataplane.CompletionCounter{Name: name + "-" + string(op), Operations: []dataplane.Operation{op}})
 		}
 		cfg.QueuePairs = append(cfg.QueuePairs, q)
@@ -27,27 +48,39 @@ func (s *softNIC) pairConfig(t *testing.T, source string) dataplane.Config {
 	return cfg
 }
 
-// startPairs starts an instance in the device's namespace.
-func (s *softNIC) startPairs(t *testing.T, cfg dataplane.Config) *Engine {
+// newPairs starts an instance in the device's namespace.
+func (s *softNIC) newPairs(t *testing.T, cfg dataplane.Config) (*Engine, error) {
 	t.Helper()
 	s.env.Set(t.Setenv)
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var e *Engine
-	if err := s.wire.Near.NS.Do(func() (err error) {
-		e, err = New(context.Background(), cfg, Options{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	err := s.wire.Near.NS.Do(func() (err error) {
+		e, err = New(context.Background(), cfg, Options{Logger: log})
 		return err
-	}); err != nil {
+	})
+	return e, err
+}
+
+func (s *softNIC) startPairs(t *testing.T, cfg dataplane.Config) *Engine {
+	t.Helper()
+	e, err := s.newPairs(t, cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
+		problems, err := shm.Check(cfg.Mirror.Path)
+		if err != nil || len(problems) > 0 {
+			t.Errorf("check: %v %v", problems, err)
+		}
 	})
 	return e
 }
 
-// wantTotals waits until the mirror shows these totals.
-func wantTotals(t *testing.T, path string, want map[string]Pair) {
+// totalsOf are what the mirror shows of these counters; one that was not sampled is left out.
+func totalsOf(t *testing.T, path string, want map[string]Pair) map[string]Pair {
 	t.Helper()
 	r, err := shm.Open(path, shm.ReaderOptions{})
 	if err != nil {
@@ -55,23 +88,36 @@ func wantTotals(t *testing.T, path string, want map[string]Pair) {
 	}
 	defer r.Close()
 	got := make(map[string]Pair)
+	for name := range want {
+		h, err := r.Lookup(name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		c, err := r.Counter(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := c.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.SampledAt != 0 {
+			got[name] = Pair{Packets: v.Packets, Bytes: v.Bytes}
+		}
+	}
+	return got
+}
+
+// wantTotals waits until the mirror shows these totals.
+func wantTotals(t *testing.T, path string, want map[string]Pair) {
+	t.Helper()
+	got := make(map[string]Pair)
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		got = totalsOf(t, path, want)
 		right := true
 		for name, w := range want {
-			h, err := r.Lookup(name)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			c, err := r.Counter(h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			v, err := c.Load()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[name] = Pair{Packets: v.Packets, Bytes: v.Bytes}
-			right = right && got[name] == w && v.SampledAt != 0
+			g, sampled := got[name]
+			right = right && sampled && g == w
 		}
 		if right {
 			return
@@ -79,34 +125,132 @@ func wantTotals(t *testing.T, path string, want map[string]Pair) {
 	}
 	for name, w := range want {
 		if got[name] != w {
-			t.Errorf("%s: the mirror shows %d completions and %d errors, want %d and %d", name, got[name].Packets, got[name].Bytes, w.Packets, w.Bytes)
+			t.Errorf("%s: the mirror shows %d and %d, want %d and %d", name, got[name].Packets, got[name].Bytes, w.Packets, w.Bytes)
 		}
 	}
 	t.FailNow()
 }
 
-// TestQueuePairsCountWhatIsPosted: what is posted on a connected pair is what the mirror shows, on
-// both sides, whatever the source.
-func TestQueuePairsCountWhatIsPosted(t *testing.T) {
-	for _, source := range []string{"poll_cq", "comp_cntr"} {
-		t.Run(source, func(t *testing.T) {
+// ended is a completion counter's total.
+func ended(completions, errors uint64) Pair { return Pair{Packets: completions, Bytes: errors} }
+
+func mustPost(t *testing.T, e *Engine, name string, op dataplane.Operation, count int) {
+	t.Helper()
+	got, err := e.PostOperations(t.Context(), name, op, count)
+	if err != nil || got != (dataplane.Posted{Completed: uint64(count)}) {
+		t.Fatalf("posting %d %s on %s: %+v, %v", count, op, name, got, err)
+	}
+}
+
+func stateOf(t *testing.T, e *Engine, name string) dataplane.QueuePairState {
+	t.Helper()
+	all, err := e.QueuePairs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(s dataplane.QueuePairState) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no queue pair %s among %+v", name, all)
+	}
+	return all[i]
+}
+
+// awaitCondition waits until a condition about that object is there, or gone.
+func awaitCondition(t *testing.T, e *Engine, code, object string, there bool) (found dataplane.Condition) {
+	t.Helper()
+	for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		all, err := e.Conditions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all, func(c dataplane.Condition) bool { return c.Code == code && c.Object == object })
+		if (i >= 0) == there {
+			if there {
+				found = all[i]
+			}
+			return found
+		}
+	}
+	t.Fatalf("condition %s of %s: still not as wanted (there: %v)", code, object, there)
+	return found
+}
+
+// TestEverySourceCountsTheSame: what is posted on a connected pair is what the mirror shows on both
+// sides, errors included, whatever counts; the best source that the device has is taken, and
+// why not the better ones is kept.
+func TestEverySourceCountsTheSame(t *testing.T) {
+	order := dataplane.CompletionSources()[1:]
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
 			s := newSoftNIC(t)
-			cfg := s.pairConfig(t, source)
+			s.env.Without = src.without
+			cfg := s.pairConfig(t, local...)
 			e := s.startPairs(t, cfg)
-			for _, p := range []struct {
-				name  string
-				op    dataplane.Operation
-				count int
-			}{{"a", dataplane.Send, 1000}, {"b", dataplane.Send, 300}, {"a", dataplane.RDMAWrite, 500}, {"b", dataplane.RDMARead, 77}} {
-				got, err := e.PostOperations(t.Context(), p.name, p.op, p.count)
-				if err != nil || got != (dataplane.Posted{Completed: uint64(p.count)}) {
-					t.Fatalf("%s of %d: %+v, %v", p.op, p.count, got, err)
+
+			a := stateOf(t, e, "a")
+			if a.State != "RTS" || a.Source != (dataplane.Source{Backend: "rdma", Device: s.device, Mode: src.mode}) {
+				t.Fatalf("queue pair a: %+v", a)
+			}
+			for i, word := range order[:slices.Index(order, strings.TrimSuffix(src.mode, "+external"))] {
+				if i >= len(a.Rejected) || a.Rejected[i].Backend != word || a.Rejected[i].Reason == "" {
+					t.Errorf("%s is not rejected with a reason: %+v", word, a.Rejected)
 				}
 			}
-			wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+			if b := stateOf(t, e, "b"); a.Peer != b.Local || b.Peer != a.Local {
+				t.Errorf("a is connected to %v, b, which is %v, to %v", a.Peer, b.Local, b.Peer)
+			}
+
+			mustPost(t, e, "a", dataplane.Send, 1000)
+			mustPost(t, e, "b", dataplane.Send, 300)
+			mustPost(t, e, "a", dataplane.RDMAWrite, 500)
+			mustPost(t, e, "b", dataplane.RDMARead, 77)
+			want := map[string]Pair{
 				"a-send": {Packets: 1000}, "b-recv": {Packets: 1000}, "b-send": {Packets: 300}, "a-recv": {Packets: 300},
 				"a-rdma_write": {Packets: 500}, "b-rdma_write": {}, "b-rdma_read": {Packets: 77}, "a-rdma_read": {},
-			})
+			}
+			wantTotals(t, cfg.Mirror.Path, want)
+
+			// A key that the peer has not given: the first write ends with REM_ACCESS_ERR and takes
+			// the queue pair to ERR, and all that is outstanding is flushed, receives included.
+			wrong := a.Peer
+			wrong.RKey ^= 0x5a5a
+			if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
+				t.Fatal(err)
+			}
+			want["a-recv"] = ended(300, 64) // those that were posted when it was connected anew
+			wantTotals(t, cfg.Mirror.Path, want)
+			if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+				t.Fatal(err)
+			}
+			want["b-recv"] = ended(1000, 64)
+			got, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1000)
+			if !errors.Is(err, dataplane.ErrNotConnected) || got.Completed != 0 || got.Errors == 0 || got.Errors > 32 {
+				t.Fatalf("writing with a wrong key: %+v, %v", got, err)
+			}
+			want["a-rdma_write"] = ended(500, got.Errors)
+			want["a-recv"], want["b-recv"] = ended(300, 128), ended(1000, 128) // b answered by going to ERR too
+			wantTotals(t, cfg.Mirror.Path, want)
+			if got := stateOf(t, e, "a"); got.State != "ERR" || got.Outstanding != 0 {
+				t.Errorf("a is in state %s with %d outstanding", got.State, got.Outstanding)
+			}
+			c := awaitCondition(t, e, "queue-pair-error", "a", true)
+			if !strings.Contains(c.Text, "remote access error") {
+				t.Errorf("the condition does not say why: %s", c.Text)
+			}
+			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+				t.Errorf("posting in state ERR: %v", err)
+			}
+
+			// As the configuration has it, both ends anew; the totals go on.
+			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+				t.Fatal(err)
+			}
+			awaitCondition(t, e, "queue-pair-error", "a", false)
+			mustPost(t, e, "a", dataplane.RDMAWrite, 40)
+			mustPost(t, e, "b", dataplane.Send, 200)
+			want["a-rdma_write"] = ended(540, got.Errors)
+			want["b-send"], want["a-recv"] = ended(500, 0), ended(500, 128)
+			wantTotals(t, cfg.Mirror.Path, want)
 		})
 	}
 }

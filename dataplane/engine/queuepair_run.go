@@ -206,9 +206,10 @@ func (q *queuePair) fallBack(why error) {
 	q.show()
 }
 
-// examine asks for the state, and notes when the queue pair went to ERR.
+// examine asks for the state, after completions in error or an event, and tells what it is now.
 func (q *queuePair) examine() error {
 	e := q.end
+	defer q.show()
 	a, err := e.qp.Query(ibv.QPAttrState)
 	if err != nil {
 		return err
@@ -218,7 +219,6 @@ func (q *queuePair) examine() error {
 		if e.state == ibv.QPSErr {
 			q.log.Warn("a queue pair went to state ERR", "why", e.fault)
 		}
-		q.show()
 	}
 	return nil
 }

@@ -28,6 +28,10 @@ func (q *queuePair) show() {
 	was := q.view
 	q.view = v
 	q.mu.Unlock()
+	select {
+	case q.set.changed <- struct{}{}:
+	default: // one is pending
+	}
 	if v.source == was.source && v.lost == was.lost {
 		return
 	}
