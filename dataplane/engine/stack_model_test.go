@@ -48,7 +48,8 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 		var live []flow.Flow // in the order of addition
 		truth, declared := make(map[string]Pair), make(map[string]Pair)
 		unknown := make(map[string]bool)
-		for range rapid.IntRange(8, 24).Draw(t, "steps") {
+		// So many steps that the 20 runs of -short, which the race lane asks for, move flows a hundred times.
+		for range rapid.IntRange(40, 80).Draw(t, "steps") {
 			switch rapid.IntRange(0, 6).Draw(t, "step") {
 			case 0, 1, 2:
 				f := pool[rng.IntN(len(pool))]
@@ -118,7 +119,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 		}
 	})
 	t.Logf("%d moves; flows stood in the overlay %d times, behind it %d times", moves, inOver, inUnder)
-	if min(moves, inOver, inUnder) < runs {
-		t.Errorf("the test looks at little: less than once in each of %d runs", runs)
+	if min(moves, inOver, inUnder) < 100 {
+		t.Error("the test looks at little")
 	}
 }
