@@ -2,8 +2,10 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -235,4 +237,127 @@ func TestDeviceWrap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Counters come and go, and so do their words, while a device counts, a poller
+// rebases and readers read: nobody sees another counter's words. The totals of
+// counter number n are n<<32 and what was counted since.
+func TestDeviceBesideReuse(t *testing.T) {
+	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
+	w.coolDown = 0
+	seg := heapDevice(t, w, r, 3)
+	var current [3]atomic.Pointer[DeviceSlot]
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	run := func(fn func(i uint64) error) {
+		wg.Go(func() {
+			for i := uint64(1); !done.Load(); i++ {
+				if err := fn(i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for g := range current {
+		run(func(i uint64) error { // the life of one counter
+			s, err := seg.Slot()
+			if err != nil {
+				return err
+			}
+			h, err := w.Add(Entry{Name: fmt.Sprint("qp", g)})
+			if err != nil {
+				return err
+			}
+			n := 3*i + uint64(g)
+			limit := []uint64{7, 100, math.MaxUint64}[n%3]
+			if err := w.SetDevice(h, s, n<<32, n<<32, limit); err != nil {
+				return err
+			}
+			current[g].Store(s)
+			for range 50 {
+				s.mem().count(completions, 1, limit)
+				s.mem().count(failures, 1, limit)
+				if comp, errs, err := s.Rebase(); err != nil || comp>>32 != n || errs>>32 != n {
+					return fmt.Errorf("counter %d rebased to %d and %d, %v", n, comp>>32, errs>>32, err)
+				}
+			}
+			current[g].Store(nil)
+			if n%2 == 0 {
+				s.Free() // before the counter goes, or after
+			}
+			err = w.Remove(h)
+			s.Free()
+			return err
+		})
+	}
+	run(func(uint64) error { // a poller that knows no better
+		for g := range current {
+			if s := current[g].Load(); s != nil {
+				if _, _, err := s.Rebase(); err != nil && !errors.Is(err, ErrNoDevice) {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	loads := 0
+	run(func(i uint64) error {
+		name := fmt.Sprint("qp", i%3)
+		h, err := r.Lookup(name)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		d, err := r.Device(h)
+		if errors.Is(err, ErrNoDevice) || errors.Is(err, ErrGone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		number := uint64(0)
+		for range 20 {
+			comp, errs, err := d.Load()
+			if errors.Is(err, ErrNoDevice) || errors.Is(err, ErrGone) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if n := comp >> 32; number == 0 {
+				number = n
+			}
+			if comp>>32 != number || errs>>32 != number || number%3 != i%3 {
+				return fmt.Errorf("%s was counter %d and reads %d and %d", name, number, comp>>32, errs>>32)
+			}
+			loads++
+		}
+		return nil
+	})
+	time.Sleep(300 * time.Millisecond)
+	done.Store(true)
+	wg.Wait()
+	if loads == 0 {
+		t.Error("nothing was read")
+	}
+	t.Logf("%d loads", loads)
+}
+
+// What a poller does each cycle, and a reader as often as it likes, allocates nothing.
+func TestDeviceAllocatesNothing(t *testing.T) {
+	w, r := heapMirror(t, 64, 0, 0, Options{})
+	h := mustAdd(t, w, Entry{Name: "a"})
+	s := mustSlot(t, heapDevice(t, w, r, 1))
+	if err := w.SetDevice(h, s, 0, 0, 99); err != nil {
+		t.Fatal(err)
+	}
+	d := mustDevice(t, r, h)
+	for name, fn := range map[string]func(){
+		"Load":   func() { _, _, _ = d.Load() },
+		"Rebase": func() { s.mem().words[0] = (s.mem().words[0] + 40) % 100; _, _, _ = s.Rebase() },
+	} {
+		if n := testing.AllocsPerRun(100, fn); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,7 +28,9 @@ type modelCounter struct {
 // machine drives a writer and compares what a reader sees with the model.
 type machine struct {
 	tb    testing.TB
-	open  func() // takes over the region, or makes one
+	open  func()          // takes over the region, or makes one
+	at    func() *mapping // where the mirror is
+	moved func(*mapping)  // and where it went
 	grow  bool
 	o     Options
 	w     *Writer
@@ -36,6 +39,9 @@ type machine struct {
 	curAt uint64
 	held  map[Handle]*Counter
 	m     model
+
+	old      *mapping // what was superseded last, and what stands there for ever
+	oldBytes []byte
 }
 
 // The writer and the reader behave as a plain map does, through takeovers.
@@ -80,6 +86,7 @@ func TestModel(t *testing.T) {
 			}
 			mk.curAt = uint64(len(mk.m.history))
 		}
+		mk.at, mk.moved = func() *mapping { return last }, func(m *mapping) { last = m }
 		mk.open()
 		rt.Repeat(map[string]func(*rapid.T){
 			"add":      mk.add,
@@ -87,6 +94,7 @@ func TestModel(t *testing.T) {
 			"cycle":    mk.publish,
 			"update":   mk.update,
 			"reopen":   mk.reopen,
+			"grow":     mk.growNow,
 			"history":  mk.readHistory,
 			"snapshot": mk.snapshot,
 			"":         mk.check,
@@ -158,7 +166,7 @@ func (k *machine) publish(t *rapid.T) {
 	if n := k.w.BeginCycle(); n != k.m.cycle {
 		t.Fatalf("cycle %d, want %d", n, k.m.cycle)
 	}
-	var blocks [2]Block
+	blocks := make([]Block, len(k.w.v.blocks))
 	for i := range blocks { // noise in rows of no counter
 		for j := range blocks[i] {
 			blocks[i][j] = Value{99, 99, 99}
@@ -315,6 +323,9 @@ func (k *machine) check(t *rapid.T) {
 	s := k.r.Status()
 	if s.CountersUsed+s.RecordsUsed != len(es) || s.Cycle != k.m.cycle || s.HistoryTail != uint64(len(k.m.history)) {
 		t.Fatalf("status %+v", s)
+	}
+	if k.old != nil && !bytes.Equal(k.old.b, k.oldBytes) {
+		t.Fatal("a superseded mirror was written")
 	}
 	if ps := checkBytes(k.r.m.b); len(ps) > 0 {
 		t.Fatalf("%d broken invariants: %v", len(ps), ps[0])
