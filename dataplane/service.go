@@ -36,8 +36,8 @@ type Service interface {
 	// buffer, Send, RDMAWrite or RDMARead, keeps at most SendDepth outstanding, and waits
 	// until all have completed, well or in error: the operator's proof that it counts.
 	// Calls on one queue pair take turns. A queue pair that is not in RTS is
-	// refused with ErrNotConnected. Beside another error, such as that of ctx, the answer
-	// is what had completed until then, where that is known.
+	// refused with ErrNotConnected; one that falls into error meanwhile is posted no more
+	// to. The answer is what has completed beside an error too, where it is known.
 	PostOperations(ctx context.Context, name string, op Operation, count int) (Posted, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
 	Close() error

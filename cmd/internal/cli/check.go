@@ -50,8 +50,11 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	case c.json():
 		return printConfigJSON(env.Stdout, c.Config, nil)
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s on %s\n", c.Config,
-		plural(uint64(len(cfg.Flows)), "flow", "flows"), plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
+	counted := plural(uint64(len(cfg.Flows)), "flow", "flows") + " on " + plural(uint64(len(cfg.Interfaces)), "interface", "interfaces")
+	if n := len(cfg.QueuePairs); n > 0 {
+		counted += ", " + plural(uint64(n), "queue pair", "queue pairs")
+	}
+	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, counted)
 	return err
 }
 

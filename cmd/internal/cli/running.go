@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -80,12 +81,16 @@ func (r *running) announce() error {
 	if err != nil {
 		return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
 	}
-	log.Info("counting", "instance", info.Instance, "flows", len(placements), "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
+	pairs, err := r.svc.QueuePairs(ctx)
+	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a plugin of before has none
+		return fmt.Errorf("listing the queue pairs of instance %s: %w", r.instance, err)
+	}
+	log.Info("counting", "instance", info.Instance, "flows", len(placements), "queue_pairs", len(pairs), "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
 	level := slog.LevelInfo
 	if len(placements) > mostLogged {
 		level = slog.LevelDebug // flows list shows them
 	}
-	if len(placements) == 0 {
+	if len(placements) == 0 && len(pairs) == 0 {
 		log.Warn("no flow yet: nothing is counted", "add", "flowtally flows add NAME MATCH")
 	}
 	shared := sharedRejections(placements)
@@ -101,6 +106,9 @@ func (r *running) announce() error {
 		}
 		log.Log(ctx, level, "placed", attrs...)
 	}
+	for _, q := range pairs {
+		log.Info("queue pair", "name", q.Name, "device", q.Device, "state", q.State, "source", sourceText(q.Source), "address", q.Local.String())
+	}
 	if err := waitFirstCycle(ctx, info.Mirror, firstCycle); err != nil {
 		return err
 	}
@@ -109,7 +117,11 @@ func (r *running) announce() error {
 			return err
 		}
 	}
-	return notifySystemd(fmt.Sprintf("READY=1\nSTATUS=counting %s in %s", plural(uint64(len(placements)), "flow", "flows"), info.Mirror))
+	counted := plural(uint64(len(placements)), "flow", "flows")
+	if len(pairs) > 0 {
+		counted += " and " + plural(uint64(len(pairs)), "queue pair", "queue pairs")
+	}
+	return notifySystemd(fmt.Sprintf("READY=1\nSTATUS=counting %s in %s", counted, info.Mirror))
 }
 
 // degraded is exit code 3 when a flow is not counted or a condition is of high
