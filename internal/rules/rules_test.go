@@ -82,7 +82,7 @@ func TestImportDirections(t *testing.T) {
 		"ibv":                  {"dataplane/probe"},
 		"ibv/ibvtest":          {},
 		"ibv/ibvtest/build":    {"ibv/ibvtest"},
-		"dataplane/engine":     {"dataplane", "dataplane/flow", "dataplane/probe", "ibv", "shm", "xdp"},
+		"dataplane/engine":     {"dataplane", "dataplane/flow", "dataplane/probe", "ibv", "ibv/flexio", "shm", "xdp"},
 		"plugin":               {"dataplane", "dataplane/flow", "dataplane/probe", "plugin/proto/v1"},
 		"plugin/proto/v1":      {},
 		"configs":              {"dataplane", "dataplane/flow"},
