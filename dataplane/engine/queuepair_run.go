@@ -217,7 +217,7 @@ func (q *queuePair) examine() error {
 	if a.State != e.state {
 		e.state = a.State
 		if e.state == ibv.QPSErr {
-			q.log.Warn("a queue pair went to state ERR", "why", e.fault)
+			q.log.Warn("a queue pair went to state ERR", "why", e.fault.String())
 		}
 	}
 	return nil

@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// discontinuities of a counter, and whether its source is shown as counting.
+func discontinuities(t *testing.T, path, name string) (n uint64, valid bool) {
+	t.Helper()
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	h, err := r.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.Entry(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Valid == e.Stale {
+		t.Errorf("%s is shown as valid: %v, stale: %v", name, e.Valid, e.Stale)
+	}
+	return e.Continuity.Discontinuities, e.Valid
+}
+
+// TestAQueuePairOutlivesItsDevice: a device that goes amid outstanding operations takes the queue
+// pairs with it and is said; when it is back they are made and connected again, and totals go
+// on, with one discontinuity each.
+func TestAQueuePairOutlivesItsDevice(t *testing.T) {
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
+			s := newSoftNIC(t)
+			control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer control.Close()
+			s.env.Control, s.env.Without = control.Path(), src.without
+			cfg := s.pairConfig(t, local...)
+			e := s.startPairs(t, cfg)
+			mustPost(t, e, "a", dataplane.Send, 500)
+			want := map[string]Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
+			wantTotals(t, cfg.Mirror.Path, want)
+			first := stateOf(t, e, "a").Local
+
+			if err := control.Remove(s.device); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"a", "b"} {
+				awaitCondition(t, e, "queue-pair-lost", name, true)
+				if q := stateOf(t, e, name); q.State != "" || q.Source != (dataplane.Source{}) || q.Local.QPN != 0 {
+					t.Errorf("%s, whose device is gone: %+v", name, q)
+				}
+				if _, valid := discontinuities(t, cfg.Mirror.Path, name+"-send"); valid {
+					t.Errorf("%s-send is shown as counting", name)
+				}
+			}
+			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+				t.Errorf("posting without a device: %v", err)
+			}
+			if err := e.ConnectQueuePair(t.Context(), "a", first); !errors.Is(err, dataplane.ErrNotConnected) {
+				t.Errorf("connecting without a device: %v", err)
+			}
+			wantTotals(t, cfg.Mirror.Path, want)
+
+			if err := control.Return(s.device); err != nil {
+				t.Fatal(err)
+			}
+			awaitCondition(t, e, "queue-pair-lost", "a", false)
+			awaitCondition(t, e, "queue-pair-lost", "b", false)
+			for until := time.Now().Add(15 * time.Second); ; time.Sleep(time.Millisecond) {
+				a, b := stateOf(t, e, "a"), stateOf(t, e, "b")
+				if a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local && b.Peer == a.Local {
+					break
+				}
+				if time.Now().After(until) {
+					t.Fatalf("not connected again: %+v, %+v", a, b)
+				}
+			}
+			if mode := stateOf(t, e, "a").Source.Mode; mode != src.mode {
+				t.Errorf("counted by %s now", mode)
+			}
+			mustPost(t, e, "a", dataplane.Send, 250)
+			mustPost(t, e, "b", dataplane.RDMARead, 9)
+			// Connecting one end before the other is back may have flushed its receives.
+			got := totalsOf(t, cfg.Mirror.Path, want)
+			want = map[string]Pair{
+				"a-send": ended(750, 0), "b-recv": ended(750, got["b-recv"].Bytes), "b-rdma_read": ended(9, 0), "a-rdma_read": ended(0, 0),
+			}
+			wantTotals(t, cfg.Mirror.Path, want)
+			for name := range want {
+				if n, valid := discontinuities(t, cfg.Mirror.Path, name); n != 1 || !valid {
+					t.Errorf("%s: %d discontinuities, shown as counting: %v", name, n, valid)
+				}
+			}
+		})
+	}
+}
+
+// TestCompletionTotalsGoOnOverARestart, with one discontinuity.
+func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
+	want := make(map[string]Pair)
+	for run := range uint64(3) {
+		e, err := s.newPairs(t, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustPost(t, e, "a", dataplane.Send, 100)
+		want["a-send"], want["b-recv"] = ended(100*(run+1), 0), ended(100*(run+1), 0)
+		if run < 2 { // what the last cycle finds is published by Close
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantTotals(t, cfg.Mirror.Path, want)
+		if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != run {
+			t.Errorf("%d discontinuities after %d restarts", n, run)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReadersSeeTheWordsThatTheDeviceWrites: no poller is between, and the wrap is the reader's.
+func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, local...)
+	cfg.Poll.Period = time.Hour // nothing is published meanwhile
+	e := s.startPairs(t, cfg)
+	r, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, step := range []int{1, 10, 1000} {
+		mustPost(t, e, "a", dataplane.RDMAWrite, step)
+	}
+	h, err := r.Lookup("a-rdma_write")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := r.Device(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if comp, errs, err := d.Load(); comp != 1011 || errs != 0 || err != nil {
+		t.Errorf("the device's words say %d and %d, %v; 1011 were written", comp, errs, err)
+	}
+}
+
+// TestRemoteOperationsAreCountedByTheDeviceAlone, which has no completion for them.
+func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, dataplane.Operations()...)
+	e := s.startPairs(t, cfg)
+	mustPost(t, e, "a", dataplane.RDMAWrite, 70)
+	mustPost(t, e, "a", dataplane.RDMARead, 30)
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+		"a-rdma_write": ended(70, 0), "b-remote_rdma_write": ended(70, 0), "a-rdma_read": ended(30, 0), "b-remote_rdma_read": ended(30, 0),
+		"b-rdma_write": {}, "a-remote_rdma_write": {},
+	})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.env.Without = []string{"comp_cntr"}
+	_, err := s.newPairs(t, cfg)
+	if !errors.Is(err, dataplane.ErrUnplaced) || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "leaves no completion") {
+		t.Errorf("a device without completion counters: %v", err)
+	}
+}
+
+// TestASourceThatIsNamedIsTheOnlyOneTried.
+func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
+	for _, c := range []struct {
+		source  string
+		without []string
+		says    string // "": it counts
+	}{
+		{source: "comp_cntr", without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
+		{source: "collapsed_cq", says: "ibv_create_qp takes only completion queues of ibv_create_cq"},
+		{source: "cq_ring", without: []string{"cq_ring"}, says: "mlx5"},
+		{source: "cq_ring"},
+		{source: "poll_cq"},
+	} {
+		t.Run(c.source+"/"+c.says, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = c.without
+			cfg := s.pairConfig(t, local...)
+			cfg.QueuePairs[0].Source = c.source
+			e, err := s.newPairs(t, cfg)
+			if c.says != "" {
+				if !errors.Is(err, dataplane.ErrUnplaced) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `queue pair "a"`) {
+					t.Errorf("got %v, want that %q is said", err, c.says)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			if a := stateOf(t, e, "a"); a.Source.Mode != c.source || len(a.Rejected) != 0 {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// TestASourceThatFailsIsReplaced by ibv_poll_cq: it is said, and the totals go on.
+func TestASourceThatFailsIsReplaced(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Without = []string{"efadv"}
+	cfg := s.pairConfig(t, local...)
+	cfg.QueuePairs[1].Source = "poll_cq"
+	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_read_comp_cntr", Errno: "EIO", From: 200}}
+	e := s.startPairs(t, cfg)
+	mustPost(t, e, "a", dataplane.Send, 100)
+	c := awaitCondition(t, e, "queue-pair-source", "a", true)
+	if !strings.Contains(c.Text, "ibv_read_comp_cntr") {
+		t.Errorf("it does not say why: %s", c.Text)
+	}
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(100, 0), "b-recv": ended(100, 0)})
+	mustPost(t, e, "a", dataplane.Send, 50)
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(150, 0), "b-recv": ended(150, 0)})
+	a := stateOf(t, e, "a")
+	if a.Source.Mode != "poll_cq" || len(a.Rejected) != 2 || a.Rejected[1].Backend != "comp_cntr" {
+		t.Errorf("%+v", a)
+	}
+	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 1 {
+		t.Errorf("%d discontinuities", n)
+	}
+}
+
+// TestQueuePairsFlushExactlyWhatIsOutstanding: operations that a device takes its time for end with
+// errors when the queue pair is connected anew, each of them once, and those that wait for
+// room are not posted at all.
+func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = src.without
+			s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+			cfg := s.pairConfig(t, local...)
+			e := s.startPairs(t, cfg)
+			type answer struct {
+				posted dataplane.Posted
+				err    error
+			}
+			answered := make(chan answer, 1)
+			go func() {
+				p, err := e.PostOperations(context.Background(), "a", dataplane.Send, 1000)
+				answered <- answer{p, err}
+			}()
+			for until := time.Now().Add(10 * time.Second); stateOf(t, e, "a").Outstanding != 32; time.Sleep(time.Millisecond) {
+				if time.Now().After(until) {
+					t.Fatalf("%d are outstanding, of 1000 with a depth of 32", stateOf(t, e, "a").Outstanding)
+				}
+			}
+			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+				t.Fatal(err)
+			}
+			got := <-answered
+			if got.posted != (dataplane.Posted{Errors: 32}) || !errors.Is(got.err, dataplane.ErrNotConnected) {
+				t.Errorf("posting ended with %+v, %v", got.posted, got.err)
+			}
+			wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+				"a-send": ended(0, 32), "a-recv": ended(0, 64), "b-recv": ended(0, 64), "b-send": {},
+			})
+		})
+	}
+}
+
+// TestACallerWhoGivesUpLeavesTheRestToBeCounted: what is outstanding then is nobody's, and
+// whoever posts next is told of its own alone.
+func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 20 * time.Millisecond}}
+	cfg := s.pairConfig(t, local...)
+	e := s.startPairs(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan dataplane.Posted, 1)
+	go func() {
+		p, err := e.PostOperations(ctx, "a", dataplane.Send, 1000)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller who gives up is told %v", err)
+		}
+		answered <- p
+	}()
+	for stateOf(t, e, "a").Outstanding == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	early := <-answered
+	mustPost(t, e, "a", dataplane.RDMAWrite, 3)
+	for stateOf(t, e, "a").Outstanding > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	got := totalsOf(t, cfg.Mirror.Path, map[string]Pair{"a-send": {}})["a-send"]
+	if got.Packets < early.Completed || got.Packets > early.Completed+32+1 || got.Bytes != 0 {
+		t.Errorf("%+v were counted, the caller saw %+v of them, and at most 32 were outstanding", got, early)
+	}
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": ended(3, 0)})
+}
