@@ -30,15 +30,18 @@ func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 	if testing.Short() {
 		rounds = 1000
 	}
-	out := run(t, corrupt, path, fmt.Sprint(seed.Uint64(t)), fmt.Sprint(rounds))
+	out := run(t, corrupt, path, strings.TrimSuffix(path, ".mirror")+".device", fmt.Sprint(seed.Uint64(t)), fmt.Sprint(rounds))
 	t.Log(strings.TrimSpace(out))
-	var done, attached int
-	if _, err := fmt.Sscanf(out, "rounds %d attached %d", &done, &attached); err != nil || done != rounds {
+	var done, attached, segments int
+	if _, err := fmt.Sscanf(out, "rounds %d attached %d segments %d", &done, &attached, &segments); err != nil || done != rounds {
 		t.Fatalf("printed %q", out)
 	}
 	// Damage that is always noticed at the door would test nothing behind it.
 	if attached < rounds/10 || attached == rounds {
 		t.Errorf("%d of %d damaged mirrors were attached", attached, rounds)
+	}
+	if segments < attached/4 || segments == attached {
+		t.Errorf("%d of %d damaged segments were attached", segments, attached)
 	}
 }
 
@@ -114,7 +117,7 @@ func TestTruncationIsSurvived(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	out := run(t, cut, path)
+	out := run(t, cut, path, strings.TrimSuffix(path, ".mirror")+".device")
 	if !strings.Contains(out, "survived") {
 		t.Errorf("printed %q", out)
 	}

@@ -1,13 +1,13 @@
 /* Reads damaged mirrors: to be compiled with the address and undefined-behaviour
  * sanitizers.
  *
- *     corrupt PATH SEED ROUNDS
+ *     corrupt PATH SEGMENT SEED ROUNDS
  *
- * Every round copies the file at PATH into memory of exactly the length that it
+ * Every round copies the file at PATH, and the segment of words that devices write, into memory of exactly the length that it
  * claims to have, damages it and does all that a reader can do. A third of the
  * damage goes to the immutable header under a checksum that is made right again,
  * so that what lies behind it is reached. Prints how many of the rounds attached. */
-#include "flowtally.h"
+#include "flowtally_device.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -68,6 +68,15 @@ static void everything(const ft_reader *r) {
 	}
 }
 
+static void all_words(const ft_reader *r, const ft_device_segment *s) {
+	for (uint32_t i = 0; i < ft_capacity(r); i++) {
+		const ft_handle h = {i, 1};
+		ft_device d;
+		uint64_t completions, errors;
+		if (ft_device_attach(s, r, h, &d) == FT_OK && ft_device_load(&d, &completions, &errors) == FT_OK) sink += completions + errors;
+	}
+}
+
 static void store(unsigned char *p, size_t at, uint64_t v, size_t n) { memcpy(p + at, &v, n); }
 
 /* What a word of damage holds: edges are likelier than chance makes them. */
@@ -79,11 +88,12 @@ static uint64_t nasty(void) {
 	return pick & 2 ? next_random() : next_random() % 100000;
 }
 
-static void checksum(unsigned char *p) {
+static void sum_to(unsigned char *p, int at) {
 	uint64_t sum = 0xcbf29ce484222325u;
-	for (int i = 0; i < FT_HDR_CHECKSUM; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
-	store(p, FT_HDR_CHECKSUM, sum, 8);
+	for (int i = 0; i < at; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
+	store(p, (size_t)at, sum, 8);
 }
+static void checksum(unsigned char *p) { sum_to(p, FT_HDR_CHECKSUM); }
 
 /* Returns the size of what is left. */
 static size_t damage(unsigned char *p, size_t size) {
@@ -119,34 +129,71 @@ static size_t damage(unsigned char *p, size_t size) {
 	}
 }
 
-int main(int argc, char **argv) {
-	if (argc != 4) return 2;
-	FILE *f = fopen(argv[1], "rb");
-	if (f == NULL || fseek(f, 0, SEEK_END) != 0) return 2;
-	const size_t size = (size_t)ftell(f);
-	unsigned char *whole = (unsigned char *)malloc(size);
+/* The same for a segment: now and then cut, its header wrong, or words anywhere. */
+static size_t damage_segment(unsigned char *p, size_t size) {
+	const uint64_t kind = next_random() % 4;
+	if (kind == 0) return size;
+	if (kind == 1) return next_random() % size;
+	for (uint64_t n = next_random() % 6; n > 0; n--) {
+		if (kind == 2)
+			store(p, 16 + next_random() % 9 * 4, nasty(), 4);
+		else
+			store(p, FT_HEADER_SIZE + next_random() % ((size - FT_HEADER_SIZE) / 8) * 8, nasty(), 8);
+	}
+	sum_to(p, FT_DEV_CHECKSUM);
+	return size;
+}
+
+static unsigned char *read_file(const char *path, size_t *size) {
+	FILE *f = fopen(path, "rb");
+	if (f == NULL || fseek(f, 0, SEEK_END) != 0) exit(2);
+	*size = (size_t)ftell(f);
+	unsigned char *whole = (unsigned char *)malloc(*size);
 	rewind(f);
-	if (whole == NULL || fread(whole, 1, size, f) != size) return 2;
+	if (whole == NULL || fread(whole, 1, *size, f) != *size) exit(2);
 	fclose(f);
-	state = strtoull(argv[2], NULL, 10) * 2 + 1;
-	const long rounds = strtol(argv[3], NULL, 10);
-	long attached = 0;
+	return whole;
+}
+
+/* A damaged copy in memory of exactly the length that is left of it: the sanitizer guards its end. */
+static unsigned char *damaged(const unsigned char *whole, size_t size, size_t (*harm)(unsigned char *, size_t), size_t *left) {
+	unsigned char *p = (unsigned char *)malloc(size), *exact;
+	memcpy(p, whole, size);
+	*left = harm ? harm(p, size) : size;
+	exact = (unsigned char *)malloc(*left + !*left);
+	memcpy(exact, p, *left);
+	free(p);
+	return exact;
+}
+
+int main(int argc, char **argv) {
+	if (argc != 5) return 2;
+	size_t size, segment_size;
+	unsigned char *whole = read_file(argv[1], &size), *segment = read_file(argv[2], &segment_size);
+	state = strtoull(argv[3], NULL, 10) * 2 + 1;
+	const long rounds = strtol(argv[4], NULL, 10);
+	long attached = 0, segments = 0;
 	for (long i = 0; i < rounds; i++) {
-		unsigned char *p = (unsigned char *)malloc(size), *exact;
-		memcpy(p, whole, size);
-		const size_t left = i == 0 ? size : damage(p, size);
-		exact = (unsigned char *)malloc(left + !left); /* the sanitizer guards its end */
-		memcpy(exact, p, left);
-		free(p);
+		size_t left, segment_left;
+		unsigned char *exact = damaged(whole, size, i == 0 ? NULL : damage, &left);
+		unsigned char *words = damaged(segment, segment_size, i == 0 ? NULL : damage_segment, &segment_left);
 		ft_reader r;
 		if (ft_attach(&r, exact, left) == FT_OK) {
+			ft_device_segment s;
 			attached++;
 			everything(&r);
+			if (ft_device_open_memory(&s, words, segment_left) == FT_OK) {
+				segments++;
+				all_words(&r, &s);
+				ft_device_close(&s);
+			}
 			ft_close(&r);
 		}
 		free(exact);
+		free(words);
 	}
-	printf("rounds %ld attached %ld sum %" PRIx64 "\n", rounds, attached, sink);
+	printf("rounds %ld attached %ld segments %ld sum %" PRIx64 "\n", rounds, attached, segments, sink);
 	free(whole);
+	free(segment);
 	return 0;
 }

@@ -2,7 +2,7 @@
  * end, and reads everything after each cut: values are whole or absent, and from
  * the first lost page that was touched on the calls say so. Without the guard
  * a SIGBUS of somebody else's still ends the process, which a child shows. */
-#include "flowtally.h"
+#include "flowtally_device.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
@@ -28,11 +28,37 @@ static int check(const ft_reader *r, ft_counter *c, const ft_value *before, uint
 	return ft_get_status(r, &st);
 }
 
+/* The same for the words that devices write: they are read, or there are none. */
+static int cut_segment(const ft_reader *r, const char *path) {
+	ft_device_segment s;
+	ft_device d[64];
+	int n = 0;
+	uint64_t completions, errors;
+	if (ft_device_open(&s, r, NULL) != FT_OK) return -1;
+	for (uint32_t i = 0; i < ft_capacity(r) && n < 64; i++) {
+		const ft_handle h = {i, 1};
+		if (ft_device_attach(&s, r, h, &d[n]) == FT_OK) n++;
+	}
+	for (int i = 0; i < n; i++)
+		if (ft_device_load(&d[i], &completions, &errors) != FT_OK) return -2;
+	for (size_t size = s.size; size > 0;) {
+		size -= 4096;
+		if (truncate(path, (off_t)size) != 0) return -3;
+		for (int i = 0; i < n; i++) {
+			const int err = ft_device_load(&d[i], &completions, &errors);
+			if (err != FT_ERR_NO_DEVICE) return -4;
+		}
+	}
+	ft_device_close(&s);
+	if (ft_device_open(&s, r, NULL) != FT_ERR_TRUNCATED) return -5;
+	return n;
+}
+
 int main(int argc, char **argv) {
 	static ft_counter c[4096];
 	static ft_value before[4096];
 	ft_reader r;
-	if (argc != 2) return 2;
+	if (argc != 3) return 2;
 	int err = ft_guard_sigbus();
 	if (!err) err = ft_guard_sigbus(); /* again does nothing */
 	if (!err) err = ft_open(&r, argv[1], NULL);
@@ -43,6 +69,11 @@ int main(int argc, char **argv) {
 		if (ft_get_entry(&r, i, &e) == FT_OK && ft_counter_open(&r, e.handle, &c[i]) == FT_OK) (void)ft_load(&c[i], &before[i]);
 	}
 	if (check(&r, c, before, n) != FT_OK) return 3;
+	const int devices = cut_segment(&r, argv[2]);
+	if (devices <= 0) {
+		printf("segment: %d\n", devices);
+		return 9;
+	}
 	for (size_t size = r.size; size > 0;) {
 		size -= size % 4096 ? size % 4096 : 4096;
 		if (truncate(argv[1], (off_t)size) != 0) return 4;
