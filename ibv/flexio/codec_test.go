@@ -3,6 +3,7 @@ package flexio
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"testing"
 )
 
@@ -102,6 +103,8 @@ func TestPlaces(t *testing.T) {
 		{"cqe opcode, dword 0Fh bits 7..4", must[CQE64](t, at(64, 0x3f, 0xd1)).OpOwn.Opcode(), OpReqErr},
 		{"cqe owner, dword 0Fh bit 0", must[CQE64](t, at(64, 0x3f, 0xd1)).OpOwn.Owner(), uint8(1)},
 		{"cqe format", must[CQE64](t, at(64, 0x3f, 0x0c)).OpOwn.Format(), Compressed},
+		{"cqe solicited event", must[CQE64](t, at(64, 0x3f, 0x02)).OpOwn.Solicited(), true},
+		{"cqe format is not solicited", must[CQE64](t, at(64, 0x3f, 0xfd)).OpOwn.Solicited(), false},
 		{"cqe timestamp", ptr(must[CQE64](t, at(64, 0x30, 1, 2, 3, 4, 5, 6, 7, 8))).Timestamp(), uint64(0x0102030405060708)},
 		{"mini 6", must[MiniCQEBlock](t, at(64, 0x30, 1, 2, 3, 4, 5, 6, 7, 8)).MiniCQE[6], uint64(0x0102030405060708)},
 		{"mini num", ptr(must[MiniCQEBlock](t, at(64, 0x3f, 0x60))).Num(), 7},
@@ -145,6 +148,16 @@ func TestErr(t *testing.T) {
 	c := CQE64{OpOwn: 0xd0, Syndrome: SyndromeRemoteAccess, VendorErrSynd: 0x88}
 	if err := c.Err(); err == nil || err.Error() != "completing a work request: remote access error (vendor 0x88)" {
 		t.Errorf("got %v", err)
+	}
+	for op := range Opcode(16) {
+		c := CQE64{OpOwn: OpOwn(op << 4), HWErrSyndrome: 1, VendorErrSynd: 2, Syndrome: SyndromeWRFlush}
+		var want error
+		if op == 13 || op == 14 { // MLX5_CQE_REQ_ERR, MLX5_CQE_RESP_ERR
+			want = &CompletionError{Opcode: op, Syndrome: 5, Vendor: 2, HW: 1}
+		}
+		if got := c.Err(); !reflect.DeepEqual(got, want) {
+			t.Errorf("opcode %d: %#v, want %#v", op, got, want)
+		}
 	}
 	c.OpOwn = 0x20 // the same bytes are of the timestamp
 	if err := c.Err(); err != nil {

@@ -117,21 +117,26 @@ func (c *Collapsed) advance(total uint64, failed *CompletionError) {
 	c.count.Completed = total
 }
 
-// look reads the entry: the index in one access with the opcode, and the syndromes of
-// an error between two such reads that agree (a device writes an entry as one line). Where it
-// is faster than that, the error is there without its syndrome.
+// look reads the entry: see settle.
 func (c *Collapsed) look() (index uint16, failed *CompletionError) {
+	return settle(func() uint32 { return loadLast(c.entry) }, func() uint32 { return loadSyndromes(c.entry) })
+}
+
+// settle takes the index in one access with the opcode, and the syndromes of an error
+// between two such accesses that agree (a device writes an entry as one line). Where the
+// device is faster than that, the error is there without its syndrome.
+func settle(last, syndromes func() uint32) (index uint16, failed *CompletionError) {
 	for range 4 {
-		last := loadLast(c.entry)
-		index = uint16(last >> 16)
-		op := OpOwn(last).Opcode()
+		word := last()
+		index = uint16(word >> 16)
+		op := OpOwn(word).Opcode()
 		if !op.IsError() {
 			return index, nil
 		}
-		syndromes := loadSyndromes(c.entry)
+		s := syndromes()
 		failed = &CompletionError{Opcode: op}
-		if loadLast(c.entry) == last {
-			failed.HW, failed.Vendor, failed.Syndrome = uint8(syndromes>>24), uint8(syndromes>>8), Syndrome(syndromes)
+		if last() == word {
+			failed.HW, failed.Vendor, failed.Syndrome = uint8(s>>24), uint8(s>>8), Syndrome(s)
 			return index, failed
 		}
 	}

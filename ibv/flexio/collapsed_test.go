@@ -25,6 +25,10 @@ func TestCollapsedExtends(t *testing.T) {
 	if c.Horizon() != 65535*time.Microsecond {
 		t.Errorf("horizon %v", c.Horizon())
 	}
+	fast, err := NewCollapsed(entry, CollapsedOptions{})
+	if err != nil || fast.Horizon() != 327675*time.Nanosecond { // 65535 at 200 million in a second
+		t.Errorf("horizon at the default rate %v, %v", fast.Horizon(), err)
+	}
 	var now time.Duration
 	clock := clockAt(&now)
 	if got := c.Sample(clock); got != (Count{}) {
@@ -136,6 +140,84 @@ func TestCollapsedErrors(t *testing.T) {
 	want := CompletionError{Opcode: OpReqErr, Syndrome: SyndromeRNRRetries, Vendor: 0x88, HW: 3}
 	if got := c.Sample(clock).Last; got == nil || *got != want {
 		t.Errorf("last error %+v, want %+v", got, want)
+	}
+}
+
+// TestCollapsedDoubtsTheProducer: a producer index that cannot be of this queue leaves
+// the count as it is, and ambiguous.
+func TestCollapsedDoubtsTheProducer(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		depth        uint32
+		done, posted uint64
+		ambiguous    bool
+	}{
+		{"as many outstanding as fit", 100, 50, 150, false},
+		{"more outstanding than fit", 100, 50, 151, true},
+		{"the default depth", 0, 1, 1 + 32768, false},
+		{"more than the default depth", 0, 1, 2 + 32768, true},
+		{"completed what nobody posted", 65535, 10, 5, true},
+	} {
+		entry := alignedMem(64)
+		c, err := NewCollapsed(entry, CollapsedOptions{Depth: tt.depth})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Init()
+		complete(entry, tt.done-1, CQE64{})
+		want := Count{Completed: tt.done}
+		if tt.ambiguous {
+			want = Count{Ambiguous: true}
+		}
+		if got := c.SampleUpTo(func() uint64 { return tt.posted }); got != want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, want)
+		}
+	}
+	// The entry is read before the index: what completes in between was posted before.
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	complete(entry, 49, CQE64{})
+	got := c.SampleUpTo(func() uint64 {
+		complete(entry, 119, CQE64{}) // posted and completed right behind this answer
+		return 100
+	})
+	if got != (Count{Completed: 50}) {
+		t.Errorf("a device that goes on meanwhile: %+v, want 50", got)
+	}
+}
+
+// TestSettle: syndromes are taken between two looks that agree, or not at all.
+func TestSettle(t *testing.T) {
+	const bad, good = 0x0007_00d0, 0x0008_0020 // index 7 failed, index 8 did not
+	answers := func(words ...uint32) func() uint32 {
+		return func() uint32 {
+			w := words[0]
+			if len(words) > 1 {
+				words = words[1:]
+			}
+			return w
+		}
+	}
+	whole := &CompletionError{Opcode: OpReqErr, Syndrome: SyndromeRNRRetries, Vendor: 0x88, HW: 3}
+	for _, tt := range []struct {
+		name  string
+		last  []uint32
+		index uint16
+		want  *CompletionError
+	}{
+		{"it stands", []uint32{bad}, 7, whole},
+		{"it is overwritten by a good one", []uint32{bad, good, good}, 8, nil},
+		{"it is overwritten by a bad one", []uint32{bad, bad + 1<<16, bad + 1<<16}, 8, whole},
+		{"it never stands", []uint32{bad, 0, bad, 0, bad, 0, bad, 0}, 7, &CompletionError{Opcode: OpReqErr}},
+	} {
+		index, failed := settle(answers(tt.last...), answers(0x03_00_88_16))
+		if index != tt.index || (failed == nil) != (tt.want == nil) || failed != nil && *failed != *tt.want {
+			t.Errorf("%s: index %d, %+v, want %d, %+v", tt.name, index, failed, tt.index, tt.want)
+		}
 	}
 }
 

@@ -74,9 +74,9 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if o.EntrySize != 64 && o.EntrySize != 128 {
 		return nil, fmt.Errorf("%w: entries of %d bytes: there are such of 64 and of 128", ErrRing, o.EntrySize)
 	}
-	n := len(mem) / o.EntrySize
-	if n == 0 || n*o.EntrySize != len(mem) || n&(n-1) != 0 || n > 1<<24 {
-		return nil, fmt.Errorf("%w: %d bytes are not a power of two of entries of %d", ErrRing, len(mem), o.EntrySize)
+	log, ok := logEntries(len(mem), o.EntrySize)
+	if !ok {
+		return nil, fmt.Errorf("%w: %d bytes are not a power of two of entries of %d, at most 2^24", ErrRing, len(mem), o.EntrySize)
 	}
 	if !aligned(mem) {
 		return nil, fmt.Errorf("%w: memory is not aligned to 64 bytes", ErrRing)
@@ -84,7 +84,14 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if o.Compression > Enhanced {
 		return nil, fmt.Errorf("%w: compression %d is unknown", ErrRing, o.Compression)
 	}
-	return &Ring{mem: mem, size: o.EntrySize, log: bits.TrailingZeros(uint(n)), comp: o.Compression}, nil
+	return &Ring{mem: mem, size: o.EntrySize, log: log, comp: o.Compression}, nil
+}
+
+// logEntries is the logarithm of how many entries of size make up n bytes. The device's
+// index of the consumer has 24 bits.
+func logEntries(n, size int) (log int, ok bool) {
+	count := n / size
+	return bits.TrailingZeros(uint(count)), bits.OnesCount(uint(count)) == 1 && count*size == n && count <= 1<<24
 }
 
 // Init writes what a ring holds before the device does: entries that are nobody's.

@@ -152,9 +152,17 @@ func compareRings(t *testing.T, rng *rand.Rand, comp Compression, size int, n ui
 
 // randomRun is completions of one queue that a device could compress into one block.
 func randomRun(rng *rand.Rand, n int, counter *uint16) []CQE64 {
-	title := CQE64{SRQNUidx: rng.Uint32N(1 << 24), Rsvd40: rng.Uint32(), QPN24: [3]byte{0, 1, uint8(rng.Uint32())}}
-	title.OpOwn = OpOwn(uint8(OpRespSend) << 4)
-	if rng.IntN(2) == 0 {
+	var title CQE64
+	random := make([]byte, 64)
+	for i := range random {
+		random[i] = byte(rng.Uint32())
+	}
+	title.load(random)
+	title.OpOwn = OpOwn(uint8(OpRespSend)<<4 | uint8(rng.IntN(2))<<1) // solicited or not
+	switch {
+	case n == 1 && rng.IntN(2) == 0: // an error is not compressed, nor is what holds its payload
+		title.OpOwn = []OpOwn{0xd0, 0xe0, 0x24, 0x28}[rng.IntN(4)]
+	case rng.IntN(2) == 0:
 		title.OpOwn = OpOwn(uint8(OpReq) << 4)
 	}
 	run := make([]CQE64, n)
@@ -191,6 +199,52 @@ func TestRingRefusesWhatIsNone(t *testing.T) {
 	}
 }
 
+// TestEnhancedRingForgetsOldPasses: slots within blocks keep the count of a pass long ago,
+// unless the walk overwrites it, and it comes round after 256 passes.
+func TestEnhancedRingForgetsOldPasses(t *testing.T) {
+	r, err := NewRing(alignedMem(8*64), RingOptions{Compression: Enhanced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Init()
+	s := &simRing{mem: r.mem, n: 8, size: 64, comp: Enhanced}
+	walk := func(pass, n int) {
+		t.Helper()
+		var c CQE64
+		for i := range n {
+			if ok, err := r.Next(&c); !ok || err != nil {
+				t.Fatalf("pass %d, completion %d: %t, %v", pass, i, ok, err)
+			}
+		}
+		if ok, err := r.Next(&c); ok || err != nil {
+			t.Fatalf("pass %d: a completion that nobody wrote: %+v, %v", pass, c, err)
+		}
+	}
+	for range 8 {
+		s.one(CQE64{OpOwn: 0x20})
+	}
+	walk(0, 8)
+	for pass := 1; pass < 256; pass++ {
+		s.block(make([]CQE64, 8)) // a title, and one slot with the other seven
+		walk(pass, 8)
+	}
+	s.one(CQE64{OpOwn: 0x20})
+	walk(256, 1)
+	s.one(CQE64{OpOwn: 0x20})
+	walk(256, 1)
+}
+
+func TestLogEntries(t *testing.T) {
+	for _, tt := range []struct {
+		n, size, log int
+		ok           bool
+	}{{64, 64, 0, true}, {128, 128, 0, true}, {64 << 24, 64, 24, true}, {64 << 25, 64, 0, false}, {192, 64, 0, false}, {64 + 32, 64, 0, false}, {0, 64, 0, false}} {
+		if log, ok := logEntries(tt.n, tt.size); ok != tt.ok || ok && log != tt.log {
+			t.Errorf("%d bytes of %d: 2^%d, %t, want 2^%d, %t", tt.n, tt.size, log, ok, tt.log, tt.ok)
+		}
+	}
+}
+
 func TestRingStopsAtWhatNoDeviceWrites(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -200,14 +254,23 @@ func TestRingStopsAtWhatNoDeviceWrites(t *testing.T) {
 		{"a block of one", Basic, CQE64{ByteCnt: 1, OpOwn: 0x2c}},
 		{"a block longer than the ring", Basic, CQE64{ByteCnt: 17, OpOwn: 0x2c}},
 		{"no title", Enhanced, CQE64{OpOwn: 0x1c}},
+		{"eight in a slot", Enhanced, CQE64{OpOwn: 0x7c}},
 	} {
 		r, err := NewRing(alignedMem(16*64), RingOptions{Compression: tt.comp})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Init()
-		copy(r.mem, Append(nil, tt.cqe))
 		var c CQE64
+		at := 0
+		if tt.name == "eight in a slot" { // behind a title
+			copy(r.mem, Append(nil, CQE64{OpOwn: 0x20}))
+			if ok, err := r.Next(&c); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			at = 64
+		}
+		copy(r.mem[at:], Append(nil, tt.cqe))
 		for range 2 { // and stays stopped
 			if ok, err := r.Next(&c); ok || !errors.Is(err, ErrCorrupt) {
 				t.Errorf("%s: %t, %v; want %v", tt.name, ok, err, ErrCorrupt)
