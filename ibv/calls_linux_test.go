@@ -92,6 +92,70 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
+// TestDataAtOnce is for the race detector too: four queue pairs post and poll, one counter counts
+// all of them while it is read and others try to close it, and in the end it is exact.
+func TestDataAtOnce(t *testing.T) {
+	const batches, batch = 100, 16
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	k, m := b.compCntr(), b.region()
+	var workers, watchers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		b.cq = must(b.ctx.CreateCQ(CQOptions{CQE: 64}))(t) // each polls its own
+		b.closes(b.cq)
+		cq := b.cq
+		x, _ := b.rc(func(x, _ *QP) { b.check(x.AttachCompCntr(k, QPAttachCompCntrOpRDMAWrite)) })
+		workers.Go(func() {
+			list, wcs := repeat(batch, write(m)), make([]WC, batch)
+			for range batches {
+				if n, err := x.PostSend(list); n != batch || err != nil {
+					t.Error(n, err)
+					return
+				}
+				for got := 0; got < batch; {
+					n, err := cq.Poll(wcs)
+					if got += n; err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	watch := func(fn func()) {
+		watchers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					fn()
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+		})
+	}
+	last := uint64(0)
+	watch(func() {
+		now, err := k.Read()
+		if now < last || err != nil {
+			t.Errorf("it read %d, then %d: %v", last, now, err)
+		}
+		last = now
+	})
+	for _, o := range []interface{ Close() error }{k, b.pd, b.ctx} {
+		watch(func() {
+			if err := o.Close(); !errors.Is(err, ErrBusy) {
+				t.Errorf("closed under its users: %v", err)
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	watchers.Wait()
+	b.counts(k, 4*batches*batch, 0)
+}
+
 // TestCloseEndsNextEvent: who waits for events hears that there will be none.
 func TestCloseEndsNextEvent(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)

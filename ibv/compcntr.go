@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"strings"
 	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
 // CompCntrCaps is struct ibv_comp_cntr_caps: what the device's completion counters can do.
@@ -80,6 +82,7 @@ func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
 // memory of the library.
 type CompCntrOptions struct {
 	Type     CompCntrType
+	MaxValue uint64          // what it must hold without going to 0; a device that cannot is refused
 	External *CompCntrMemory // the device counts here; EFA alone
 }
 
@@ -95,10 +98,12 @@ type CompCntr struct {
 // error satisfies probe.ErrNotSupported.
 func (c *Context) CreateCompCntr(o CompCntrOptions) (*CompCntr, error) {
 	k := &CompCntr{ctx: c}
-	var err error
-	if o.External != nil {
+	err := c.checkMaxValue(o.MaxValue)
+	switch {
+	case err != nil:
+	case o.External != nil:
 		err = k.initExternal(o)
-	} else {
+	default:
 		err = k.init("completion counter", c.device, func() (handle, error) {
 			h, errno := c.lib.v.createCompCntr(c.h, 0, o.Type, 0)
 			return h, c.err("ibv_create_comp_cntr", errno)
@@ -108,6 +113,21 @@ func (c *Context) CreateCompCntr(o CompCntrOptions) (*CompCntr, error) {
 		return nil, err
 	}
 	return k, nil
+}
+
+// checkMaxValue refuses a device whose counters go to 0 before value.
+func (c *Context) checkMaxValue(value uint64) error {
+	if value == 0 {
+		return nil
+	}
+	caps, err := c.QueryCompCntrCaps()
+	if err != nil || caps.MaxValue >= value {
+		return err
+	}
+	return &probe.UnsupportedError{
+		Feature: fmt.Sprintf("completion counters up to %d", value), Object: c.device,
+		Reason: fmt.Sprintf("they go to 0 past %d", caps.MaxValue), Fix: "read them before they do, and add up",
+	}
 }
 
 // Set sets the number of completions. It may take a moment until it is read, and

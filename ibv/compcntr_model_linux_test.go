@@ -1,0 +1,191 @@
+//go:build cgo
+
+package ibv
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// cntrModel is what the manuals say of queue pairs and counters: who counts what, and the two
+// values.
+type cntrModel struct {
+	attached [][6]int // per queue pair and operation: the counter, or -1
+	values   [][2]uint64
+	max      uint64
+	wraps    int
+}
+
+func (m *cntrModel) attach(q, k int, ops, supported CompCntrOps) (refusals []syscall.Errno) {
+	if ops == 0 {
+		return []syscall.Errno{syscall.EINVAL}
+	}
+	if ops&^supported != 0 {
+		refusals = append(refusals, syscall.ENOTSUP)
+	}
+	for op := range 6 {
+		if ops>>op&1 != 0 && m.attached[q][op] >= 0 {
+			refusals = append(refusals, syscall.EBUSY)
+		}
+	}
+	for op := range 6 {
+		if refusals == nil && ops>>op&1 != 0 {
+			m.attached[q][op] = k
+		}
+	}
+	return refusals
+}
+
+// count is one completion of an operation, given as its bit, at queue pair q.
+func (m *cntrModel) count(q int, op CompCntrOps, failed bool) {
+	for bit := range 6 {
+		if k := m.attached[q][bit]; op>>bit&1 != 0 && k >= 0 {
+			word := &m.values[k][wordComp]
+			if failed {
+				word = &m.values[k][wordErr]
+			}
+			if *word++; *word > m.max {
+				*word = 0
+				m.wraps++
+			}
+		}
+	}
+}
+
+// holds reports whether any of the queue pairs that are open has counter k.
+func (m *cntrModel) holds(k int, open []bool) bool {
+	for q, ops := range m.attached {
+		if open[q] && slices.Contains(ops[:], k) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestCompCntrModel: random counters on random queue pairs under random work, errors
+// and wraps included, read at every step what the model says, and are closed when it says.
+func TestCompCntrModel(t *testing.T) {
+	const supported = localOps | QPAttachCompCntrOpRemoteRDMAWrite
+	const modulus = 4
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs},
+		"COMP_CNTR_MAX", "3", "COMP_CNTR_OPS", "send,recv,rdma_read,rdma_write,remote_rdma_write")
+	m := b.region()
+	moves, wraps := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		model := &cntrModel{max: modulus - 1}
+		counters := make([]*CompCntr, rapid.IntRange(1, 4).Draw(rt, "counters"))
+		qps := make([]*QP, 2*rapid.IntRange(1, 2).Draw(rt, "pairs"))
+		defer func() {
+			for _, q := range qps {
+				b.check(q.Close())
+			}
+			for _, k := range counters {
+				b.check(k.Close())
+			}
+		}()
+		for i := range counters {
+			counters[i] = must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t)
+		}
+		for i := range qps {
+			qps[i] = must(b.pd.CreateQP(QPOptions{Type: QPTRC, SendCQ: b.cq, RecvCQ: b.cq, Cap: dataCap}))(t)
+			b.toInit(qps[i])
+			model.attached = append(model.attached, [6]int{-1, -1, -1, -1, -1, -1})
+		}
+		model.values = make([][2]uint64, len(counters))
+
+		for range rapid.IntRange(0, 12).Draw(rt, "attaches") {
+			q, k := rapid.IntRange(0, len(qps)-1).Draw(rt, "q"), rapid.IntRange(0, len(counters)-1).Draw(rt, "k")
+			ops := CompCntrOps(rapid.OneOf(rapid.Just(0), rapid.Map(rapid.IntRange(0, 6), func(n int) int { return 1 << n }), rapid.IntRange(0, 63)).Draw(rt, "ops"))
+			want, err := model.attach(q, k, ops, supported), qps[q].AttachCompCntr(counters[k], ops)
+			if (want == nil) != (err == nil) || want != nil && !slices.ContainsFunc(want, func(e syscall.Errno) bool { return errors.Is(err, e) }) {
+				rt.Fatalf("attaching %v: %v, want one of %v", ops, err, want)
+			}
+		}
+		for i := 0; i < len(qps); i += 2 {
+			b.connect(qps[i], qps[i+1])
+		}
+		dead := make([]bool, len(qps))
+		for range rapid.IntRange(0, 60).Draw(rt, "moves") {
+			moves++
+			q := rapid.IntRange(0, len(qps)-1).Draw(rt, "q")
+			switch what := rapid.SampledFrom([]string{"send", "write", "read", "imm", "set", "bad"}).Draw(rt, "what"); {
+			case what == "set":
+				k, v := rapid.IntRange(0, len(counters)-1).Draw(rt, "k"), rapid.Uint64Range(0, modulus-1).Draw(rt, "value")
+				b.check(counters[k].Set(v))
+				model.values[k][wordComp] = v
+			case dead[q] || dead[q^1]: // what a queue pair in ERR is given is flushed; its peer would hear nothing
+				if dead[q] {
+					b.post(qps[q], write(m))
+					b.completions(1)
+					model.count(q, QPAttachCompCntrOpRDMAWrite, true)
+				}
+			default:
+				dead[q] = b.move(model, qps, q, what, m)
+			}
+			for k, c := range counters {
+				if got := [2]uint64{must(c.Read())(t), must(c.ReadErr())(t)}; got != model.values[k] {
+					rt.Fatalf("counter %d reads %d, want %d", k, got, model.values[k])
+				}
+			}
+		}
+		wraps += model.wraps
+		open := slices.Repeat([]bool{true}, len(qps))
+		for _, q := range rapid.Permutation([]int{0, 1, 2, 3}[:len(qps)]).Draw(rt, "closing") {
+			for k, c := range counters {
+				if holds := model.holds(k, open); holds {
+					if err := c.Close(); !errors.Is(err, ErrBusy) {
+						rt.Fatalf("closing counter %d, which is attached: %v", k, err)
+					}
+				}
+			}
+			b.check(qps[q].Close())
+			open[q] = false
+		}
+		for _, c := range counters {
+			b.check(c.Close())
+		}
+	})
+	if moves < 100 || wraps == 0 { // of some 1,500 and 50, a fifth of that in -short
+		t.Errorf("only %d moves and %d wraps", moves, wraps)
+	}
+	t.Logf("%d moves, %d wraps", moves, wraps)
+}
+
+// move does one operation from q to its peer, and reports whether q is in error after it.
+func (b *bench) move(model *cntrModel, qps []*QP, q int, what string, m *MR) bool {
+	peer := q ^ 1
+	switch what {
+	case "send":
+		b.postRecv(qps[peer], recv(m))
+		b.post(qps[q], send(m))
+		b.succeed(2)
+		model.count(q, QPAttachCompCntrOpSend, false)
+		model.count(peer, QPAttachCompCntrOpRecv, false)
+	case "write":
+		b.post(qps[q], write(m))
+		b.succeed(1)
+		model.count(q, QPAttachCompCntrOpRDMAWrite, false)
+		model.count(peer, QPAttachCompCntrOpRemoteRDMAWrite, false)
+	case "read":
+		b.post(qps[q], read(m))
+		b.succeed(1)
+		model.count(q, QPAttachCompCntrOpRDMARead, false)
+	case "imm": // a write that the peer also receives
+		b.postRecv(qps[peer], recv(m))
+		b.post(qps[q], with(write(m), func(w *SendWR) { w.Opcode = WRRDMAWriteWithImm }))
+		b.succeed(2)
+		model.count(q, QPAttachCompCntrOpRDMAWrite, false)
+		model.count(peer, QPAttachCompCntrOpRecv|QPAttachCompCntrOpRemoteRDMAWrite, false)
+	case "bad":
+		b.post(qps[q], with(read(m), func(w *SendWR) { w.RKey++ }), write(m))
+		b.completions(2)
+		model.count(q, QPAttachCompCntrOpRDMARead, true)
+		model.count(q, QPAttachCompCntrOpRDMAWrite, true)
+		return true
+	}
+	return false
+}
