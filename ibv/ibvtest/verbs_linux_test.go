@@ -55,6 +55,15 @@ func verbsEnv(name string) ibvtest.Env {
 		e.Delay = []ibvtest.Delay{{Verb: "ibv_query_device", Time: 20 * time.Millisecond}}
 	case "without":
 		e.Without = []string{"counters", "dont_trap", "egress", "comp_cntr", "swnic1/flows", "swnic1/raw"}
+	case "wqe_delay":
+		e.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 30 * time.Millisecond}}
+	case "comp_cntr_limits":
+		e.CompCntrMax = []string{"9", "swnic1/5"}
+		e.CompCntrOps = []string{"send", "recv", "swnic1/rdma_write"}
+	case "comp_cntr_external":
+		e.Without = []string{"swnic1/efadv"}
+	case "ring_absent":
+		e.Without = []string{"swnic0/devx", "swnic1/cq_ring"}
 	}
 	return e
 }
@@ -73,10 +82,11 @@ func TestVerbs(t *testing.T) {
 	program := compile(t, "verbs-selftest", sources, "-D_GNU_SOURCE", "-O1")
 	plain := libraries(t, "strict", "-Werror")
 	sanitize := []string{"-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"}
-	for _, run := range []struct{ name, program, library string }{
-		{"65", program, plain.Verbs},
-		{"44", program, plain.Verbs44},
-		{"sanitized", compile(t, "verbs-selftest-sanitized", sources, append(sanitize, "-D_GNU_SOURCE")...), sanitizedVerbs(t, sanitize)},
+	sanitized := sanitizedVerbs(t, sanitize)
+	for _, run := range []struct{ name, program, library, providers string }{
+		{"65", program, plain.Verbs, filepath.Dir(plain.MLX5)},
+		{"44", program, plain.Verbs44, filepath.Dir(plain.MLX5)},
+		{"sanitized", compile(t, "verbs-selftest-sanitized", sources, append(sanitize, "-D_GNU_SOURCE")...), sanitized, filepath.Dir(sanitized)},
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			out, err := exec.Command(run.program).Output()
@@ -87,39 +97,44 @@ func TestVerbs(t *testing.T) {
 			if len(cases) < 15 {
 				t.Fatalf("only the cases %q", cases)
 			}
-			absent := map[bool]string{false: "comp_cntr_absent", true: "comp_cntr"}[run.name == "44"]
 			for _, name := range cases {
-				if name == absent {
+				if counters := strings.HasPrefix(name, "comp_cntr") && name != "comp_cntr_absent"; run.name == "44" && counters ||
+					run.name != "44" && name == "comp_cntr_absent" {
 					continue
 				}
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					verbsCase(t, run.program, run.library, name)
+					verbsCase(t, run.program, run.library, run.providers, name)
 				})
 			}
 		})
 	}
 }
 
-// sanitizedVerbs is the newer build of libibverbs with those flags.
+// sanitizedVerbs is the newer build of libibverbs with those flags; its providers lie beside it.
 func sanitizedVerbs(t *testing.T, flags []string) string {
 	t.Helper()
-	var sources []string
-	for _, pattern := range []string{"src/verbs_*.c", "src/nic*.c"} {
-		some, err := filepath.Glob(pattern)
-		if err != nil || len(some) == 0 {
-			t.Fatal(pattern, some, err)
-		}
-		sources = append(sources, some...)
-	}
 	if err := os.MkdirAll(filepath.Join(workDir, "sanitized"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return compile(t, "sanitized/libibverbs.so.1", sources, append(flags, "-shared", "-fPIC", "-fvisibility=hidden",
-		"-Wl,-soname,libibverbs.so.1", "-Wl,--version-script=src/verbs.map")...)
+	library := func(name, version string, patterns ...string) string {
+		var sources []string
+		for _, pattern := range patterns {
+			some, err := filepath.Glob(filepath.Join("src", pattern))
+			if err != nil || len(some) == 0 {
+				t.Fatal(pattern, some, err)
+			}
+			sources = append(sources, some...)
+		}
+		return compile(t, filepath.Join("sanitized", name), sources, slices.Concat(flags, []string{"-shared", "-fPIC", "-fvisibility=hidden",
+			"-Wl,-soname," + name, "-Wl,--version-script=src/" + version})...)
+	}
+	library("libmlx5.so.1", "mlx5.map", "mlx5*.c", "provider.c")
+	library("libefa.so.1", "efa.map", "efa.c", "provider.c")
+	return library("libibverbs.so.1", "verbs.map", "verbs_*.c", "nic*.c")
 }
 
-func verbsCase(t *testing.T, program, library, name string) {
+func verbsCase(t *testing.T, program, library, providers, name string) {
 	ns, err := lab.NewNetns("")
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +154,7 @@ func verbsCase(t *testing.T, program, library, name string) {
 	e.Control = control.Path()
 	e.Statistics = filepath.Join(dir, "calls")
 	cmd := exec.Command(program, name)
-	cmd.Env = slices.Concat(os.Environ(), e.Environ(), []string{"LD_LIBRARY_PATH=" + filepath.Dir(library), "TMPDIR=" + dir})
+	cmd.Env = slices.Concat(os.Environ(), e.Environ(), []string{"LD_LIBRARY_PATH=" + filepath.Dir(library), "SELFTEST_PROVIDERS=" + providers, "TMPDIR=" + dir})
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()

@@ -163,6 +163,8 @@ static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc
 		return false;
 	struct soft_queue *queue = request ? &q->sq : &q->rq;
 	uint64_t n = queue->block[e->counter & queue->mask];
+	if (n < queue->tail || n >= queue->next)
+		return false; /* left of the queue pair's life before its reset */
 	memset(wc, 0, sizeof(*wc));
 	wc->wr_id = verbs_wqe(queue, n)->wr_id;
 	wc->qp_num = e->qpn;

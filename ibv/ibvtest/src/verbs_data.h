@@ -164,6 +164,21 @@ struct soft_wqe *verbs_queue_take(struct soft_queue *q, uint32_t bytes);
 /* verbs_post.c: the most bytes that a send takes in the queue. */
 uint32_t verbs_send_bytes(uint32_t type, uint32_t sges, uint32_t inlined);
 
+/* verbs_segments.c: the buffers of request n, false when one is not memory of this domain
+ * with that access; and all of from copied to where to begins, after so many bytes. to is
+ * long enough. */
+struct soft_segments {
+	unsigned n;
+	struct {
+		uint8_t *at;
+		uint64_t length;
+	} of[SOFT_MAX_SGE];
+	uint64_t length;
+};
+bool verbs_gather(struct soft_qp *q, struct soft_queue *queue, uint64_t n, unsigned access, struct soft_segments *s);
+void verbs_segments_add(struct soft_segments *s, void *at, uint64_t length);
+void verbs_segments_copy(struct soft_segments *to, const struct soft_segments *from, uint64_t skip);
+
 /* verbs_run.c: does what stands in the send queue of q, as far as it can be done. */
 void verbs_run(struct soft_qp *q);
 void verbs_run_peer(struct soft_qp *q); /* which may have waited for q */

@@ -26,17 +26,25 @@ static void release_mr(struct soft_object *o)
 	free(m);
 }
 
-/* Memory is there, and may be written where the device is to: what pinning finds out.
- * Kernels before 5.14 cannot be asked. */
+/* EINVAL is the kernel's word for memory that may not be written as well as, before 5.14, for
+ * the question: those answer it of any memory. */
+static bool can_ask(void)
+{
+	uint8_t mine[1];
+	uintptr_t page = sysconf(_SC_PAGESIZE);
+	return !madvise((void *)((uintptr_t)mine & -page), page, MADV_POPULATE_READ);
+}
+
+/* Memory is there, and may be written where the device is to: what pinning finds out. */
 int verbs_pin(const void *addr, size_t length, bool write)
 {
 	uintptr_t page = sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & -page;
 	uintptr_t to = ((uintptr_t)addr + length + page - 1) & -page;
 	if (!length || to <= from)
 		return EINVAL;
-	if (!madvise((void *)from, to - from, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) || errno == EINVAL)
+	if (!madvise((void *)from, to - from, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return 0;
-	return EFAULT;
+	return errno == EINVAL && !can_ask() ? 0 : EFAULT;
 }
 
 static int check_mr(void *addr, size_t length, unsigned access)

@@ -28,6 +28,9 @@ static void fill(struct soft_device *d, struct ibv_device_attr *a)
 	a->max_cqe = 1 << 16;
 	a->max_mr = a->max_pd = MAX_OBJECTS;
 	a->max_raw_ethy_qp = verbs_without(d->device.name, "raw") ? 0 : MAX_QP;
+	a->max_qp_rd_atom = a->max_qp_init_rd_atom = 16;
+	a->max_res_rd_atom = 16 * MAX_QP;
+	a->max_ah = MAX_OBJECTS;
 	a->max_pkeys = 1;
 	a->phys_port_cnt = 1;
 }

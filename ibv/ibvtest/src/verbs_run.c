@@ -7,69 +7,10 @@
  * What goes wrong is told to both ends as ibv_poll_cq(3) and the InfiniBand specification
  * (9.9) have it: the requester by its status, the responder by the completion of its
  * receive, or by an event where it has none. */
+#include <endian.h>
 #include <string.h>
 
 #include "verbs_data.h"
-
-/* Memory that a message is read from or written to. */
-struct segments {
-	unsigned n;
-	struct {
-		uint8_t *at;
-		uint64_t length;
-	} of[SOFT_MAX_SGE];
-	uint64_t length;
-};
-
-static void add(struct segments *s, void *at, uint64_t length)
-{
-	s->of[s->n].at = at;
-	s->of[s->n++].length = length;
-	s->length += length;
-}
-
-/* The buffers of request n; false: one is not memory of this domain with that access. */
-static bool gather(struct soft_qp *q, struct soft_queue *queue, uint64_t n, unsigned access, struct segments *s)
-{
-	struct soft_wqe *w = verbs_wqe(queue, n);
-	struct ibv_sge *sge = verbs_wqe_sge(queue, n);
-	s->n = 0;
-	s->length = 0;
-	if (w->flags & IBV_SEND_INLINE && queue == &q->sq) {
-		add(s, verbs_wqe_data(queue, n), w->length);
-		return true;
-	}
-	for (unsigned i = 0; i < w->sges; i++) {
-		if (!sge[i].length)
-			continue;
-		void *at = verbs_memory(q->qp.pd, sge[i].lkey, false, sge[i].addr, sge[i].length, access);
-		if (!at)
-			return false;
-		add(s, at, sge[i].length);
-	}
-	return true;
-}
-
-/* All of from, to where to begins, which is as long at least. */
-static void copy(struct segments *to, const struct segments *from, uint64_t skip)
-{
-	unsigned at = 0;
-	for (unsigned i = 0; i < from->n; i++) {
-		uint64_t done = 0;
-		while (done < from->of[i].length) {
-			if (skip >= to->of[at].length) {
-				skip -= to->of[at++].length;
-				continue;
-			}
-			uint64_t n = from->of[i].length - done, room = to->of[at].length - skip;
-			if (n > room)
-				n = room;
-			memmove(to->of[at].at + skip, from->of[i].at + done, n);
-			skip += n;
-			done += n;
-		}
-	}
-}
 
 static uint32_t packets(struct soft_qp *q, uint64_t length)
 {
@@ -117,36 +58,48 @@ static struct outcome refuse(uint32_t status, uint32_t event)
 	return (struct outcome){status, true, event};
 }
 
-/* Receives message s at p. */
-static struct outcome receive(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, const struct segments *s)
+enum { GRH_BYTES = 40, BTH_DETH_BYTES = 20, NEXT_HEADER_IBA = 0x1b };
+
+/* The global routing header, which a datagram's first 40 bytes are. */
+static void header(struct soft_qp *q, const struct soft_wqe *w, struct soft_segments *to)
 {
-	static const uint32_t grh_length = 40;
-	struct segments to;
+	uint32_t first = htobe32(6U << 28 | w->to.grh.traffic_class << 20 | (w->to.grh.flow_label & 0xfffff));
+	uint16_t length = htobe16(BTH_DETH_BYTES + w->length);
+	union ibv_gid own;
+	uint8_t grh[GRH_BYTES];
+	verbs_gid(q->qp.context->device, &own);
+	memcpy(grh, &first, sizeof(first));
+	memcpy(grh + 4, &length, sizeof(length));
+	grh[6] = NEXT_HEADER_IBA;
+	grh[7] = w->to.grh.hop_limit;
+	memcpy(grh + 8, own.raw, sizeof(own.raw));
+	memcpy(grh + 24, w->to.grh.dgid.raw, sizeof(w->to.grh.dgid.raw));
+	struct soft_segments from = {.n = 1, .of = {{grh, sizeof(grh)}}};
+	verbs_segments_copy(to, &from, 0);
+}
+
+/* Receives message s at p. */
+static struct outcome receive(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, const struct soft_segments *s)
+{
+	struct soft_segments to;
 	bool ud = p->qp.qp_type == IBV_QPT_UD;
 	struct soft_received r = {
 		.opcode = IBV_WC_RECV,
-		.length = s->length + (ud ? grh_length : 0),
+		.length = s->length + (ud ? GRH_BYTES : 0),
 		.with_imm = w->opcode == IBV_WR_SEND_WITH_IMM,
-		.imm = w->imm,
+		.imm = w->opcode == IBV_WR_SEND_WITH_IMM ? w->imm : 0,
 		.src_qp = ud ? q->qp.qp_num : 0,
 		.grh = ud,
 		.solicited = w->flags & IBV_SEND_SOLICITED,
 	};
-	if (!gather(p, &p->rq, p->rq.next, IBV_ACCESS_LOCAL_WRITE, &to))
+	if (!verbs_gather(p, &p->rq, p->rq.next, IBV_ACCESS_LOCAL_WRITE, &to))
 		r.status = IBV_WC_LOC_PROT_ERR;
 	else if (to.length < r.length)
 		r.status = IBV_WC_LOC_LEN_ERR;
 	if (!r.status) {
-		uint8_t grh[40] = {0x60};
-		if (ud) {
-			grh[6] = 0x1b; /* next header: IBA */
-			grh[7] = w->to.grh.hop_limit;
-			verbs_gid(q->qp.context->device, (union ibv_gid *)(void *)(grh + 8));
-			memcpy(grh + 24, &w->to.grh.dgid, 16);
-			struct segments head = {.n = 1, .of = {{grh, sizeof(grh)}}};
-			copy(&to, &head, 0);
-		}
-		copy(&to, s, ud ? grh_length : 0);
+		if (ud)
+			header(q, w, &to);
+		verbs_segments_copy(&to, s, ud ? GRH_BYTES : 0);
 		verbs_complete_recv(p, &r);
 		return (struct outcome){0};
 	}
@@ -155,25 +108,25 @@ static struct outcome receive(struct soft_qp *q, struct soft_wqe *w, struct soft
 }
 
 /* The memory at p that its peer means, if it may do this there. */
-static struct outcome remote(struct soft_wqe *w, struct soft_qp *p, unsigned access, struct segments *s)
+static struct outcome remote(struct soft_wqe *w, struct soft_qp *p, unsigned access, struct soft_segments *s)
 {
 	void *at = NULL;
 	if (!(p->attr.qp_access_flags & access) || (access == IBV_ACCESS_REMOTE_READ && !p->attr.max_dest_rd_atomic))
 		return refuse(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 	if (w->length && !(at = verbs_memory(p->qp.pd, w->rkey, true, w->remote_addr, w->length, access)))
 		return refuse(IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-	*s = (struct segments){0};
-	add(s, at, w->length);
+	*s = (struct soft_segments){0};
+	verbs_segments_add(s, at, w->length);
 	return (struct outcome){0};
 }
 
-static struct outcome write_to(struct soft_wqe *w, struct soft_qp *p, const struct segments *s)
+static struct outcome write_to(struct soft_wqe *w, struct soft_qp *p, const struct soft_segments *s)
 {
-	struct segments to;
+	struct soft_segments to;
 	struct outcome o = remote(w, p, IBV_ACCESS_REMOTE_WRITE, &to);
 	if (o.status)
 		return o;
-	copy(&to, s, 0);
+	verbs_segments_copy(&to, s, 0);
 	verbs_count_op(p, IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE, true);
 	if (w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		verbs_complete_recv(p, &(struct soft_received){.opcode = IBV_WC_RECV_RDMA_WITH_IMM,
@@ -184,13 +137,13 @@ static struct outcome write_to(struct soft_wqe *w, struct soft_qp *p, const stru
 	return o;
 }
 
-static struct outcome read_from(struct soft_wqe *w, struct soft_qp *p, struct segments *s)
+static struct outcome read_from(struct soft_wqe *w, struct soft_qp *p, struct soft_segments *s)
 {
-	struct segments from;
+	struct soft_segments from;
 	struct outcome o = remote(w, p, IBV_ACCESS_REMOTE_READ, &from);
 	if (o.status)
 		return o;
-	copy(s, &from, 0);
+	verbs_segments_copy(s, &from, 0);
 	verbs_count_op(p, IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ, true);
 	return o;
 }
@@ -239,9 +192,9 @@ static bool stall(struct soft_qp *q, struct soft_wqe *w, enum soft_stall why, ui
 /* Of RC: true when the request stays. */
 static bool reliable(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, struct outcome *o)
 {
-	struct segments s;
+	struct soft_segments s;
 	bool reads = w->opcode == IBV_WR_RDMA_READ;
-	if (!gather(q, &q->sq, q->sq.next, reads ? IBV_ACCESS_LOCAL_WRITE : 0, &s)) {
+	if (!verbs_gather(q, &q->sq, q->sq.next, reads ? IBV_ACCESS_LOCAL_WRITE : 0, &s)) {
 		o->status = IBV_WC_LOC_PROT_ERR;
 		return false;
 	}
@@ -262,7 +215,7 @@ static bool reliable(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, s
  * receive that fails is the receiver's own matter. */
 static void unreliable(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, struct outcome *o)
 {
-	struct segments s;
+	struct soft_segments s;
 	bool ud = q->qp.qp_type == IBV_QPT_UD;
 	/* A Q_Key with the highest bit set stands for the queue pair's own. */
 	uint32_t qkey = w->remote_qkey & 0x80000000 ? q->attr.qkey : w->remote_qkey;
@@ -270,7 +223,7 @@ static void unreliable(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p,
 		o->status = IBV_WC_LOC_QP_OP_ERR;
 	else if (ud && w->length > verbs_mtu(q->qp.context))
 		o->status = IBV_WC_LOC_LEN_ERR;
-	else if (!gather(q, &q->sq, q->sq.next, 0, &s))
+	else if (!verbs_gather(q, &q->sq, q->sq.next, 0, &s))
 		o->status = IBV_WC_LOC_PROT_ERR;
 	else if (!p || (ud && qkey != p->attr.qkey) || (receives(w) && p->rq.next == p->rq.head))
 		return;

@@ -6,8 +6,9 @@
  * in it; an object counts who uses it (users) and is not destroyed before it is 0.
  *
  * Locks, outermost first: the table of devices (verbs_table_lock), one per device
- * (soft_device.lock, which holds all its contexts and objects), then the leaves:
- * the NIC's own and that of the call statistics. No verb sleeps with one held. */
+ * (soft_device.lock, which holds all its contexts and objects), the wire's
+ * (verbs_data.h), then the leaves: the NIC's own, the call statistics', the events'. No
+ * verb sleeps with one held. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_SOFT_H
 #define FLOWTALLY_IBVTEST_VERBS_SOFT_H
 

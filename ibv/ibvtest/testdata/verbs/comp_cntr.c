@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// comp_cntr.c: completion counters (ibv_create_comp_cntr(3) of rdma-core 65), which the
-// distribution's headers may not have yet, so by symbol; and privileges.
-#include "check.h"
+// comp_cntr.c: completion counters as objects, which the distribution's library does not
+// have yet; and privileges.
+#include "comp_cntr.h"
 
-#include <dlfcn.h>
 #include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-struct comp_cntr {
-	struct ibv_context *context;
-	uint32_t handle;
-};
-
-struct comp_cntr_caps {
-	uint64_t max_value;
-	uint32_t max_counters, supported_qp_attach_ops;
-};
-
-#define VERB(result, name, ...)                                                                                        \
-	result (*name)(__VA_ARGS__) = (result(*)(__VA_ARGS__))dlvsym(RTLD_DEFAULT, #name, "IBVERBS_1.18");             \
-	NEED(name)
 
 void case_comp_cntr_absent(void)
 {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// ud.c: datagrams and their address handles.
+#include "ends.h"
+
+#include <arpa/inet.h>
+
+static const struct options ud = {.type = IBV_QPT_UD};
+
+static struct ibv_ah *address(struct end *from, struct end *to)
+{
+	struct ibv_ah_attr a = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64, .flow_label = 0x12345, .traffic_class = 7}};
+	WANT(ibv_query_gid(to->context, 1, 0, &a.grh.dgid), 0);
+	return ibv_create_ah(from->pd, &a);
+}
+
+static int send_to(struct end *e, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint64_t id, unsigned length)
+{
+	struct ibv_sge sge = sge_of(e, 0, length);
+	struct ibv_send_wr wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	wr.imm_data = 0x04030201;
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = qpn;
+	wr.wr.ud.remote_qkey = qkey;
+	return ibv_post_send(e->qp, &wr, &bad);
+}
+
+void case_ud_send(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+	struct options o = ud;
+	o.other_device = true;
+	ends_up(&a, &b, &o);
+	struct ibv_ah *ah = address(&a, &b);
+	NEED(ah);
+	memset(a.buffer, 5, 100);
+	WANT(post_recv(&b, 2, 0, 140), 0);
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 1, 100), 0);
+	WANT(ibv_destroy_ah(ah), 0);
+	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
+	WANT_WC(b.recv_cq, 2, IBV_WC_SUCCESS);
+	WANT(wc.byte_len, 140); /* with the GRH */
+	WANT(wc.src_qp, a.qp->qp_num);
+	WANT(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+	WANT(wc.imm_data, 0x04030201);
+	struct ibv_grh *grh = (struct ibv_grh *)(void *)b.buffer;
+	union ibv_gid gid;
+	WANT(ntohl(grh->version_tclass_flow), 0x60712345);
+	WANT(ntohs(grh->paylen), 120);
+	WANT(grh->next_hdr, 0x1b);
+	WANT(grh->hop_limit, 64);
+	WANT(ibv_query_gid(a.context, 1, 0, &gid), 0);
+	WANT(memcmp(&grh->sgid, &gid, 16), 0);
+	WANT(ibv_query_gid(b.context, 1, 0, &gid), 0);
+	WANT(memcmp(&grh->dgid, &gid, 16), 0);
+	WANT(b.buffer[39] != 5 && b.buffer[40] == 5 && b.buffer[139] == 5 && !b.buffer[140], true);
+	ends_down(&a, &b);
+}
+
+/* What is lost was sent all the same. */
+void case_ud_lost(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+	ends_up(&a, &b, &ud);
+	struct ibv_ah *ah = address(&a, &b);
+	NEED(ah);
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 1, 8), 0); /* no receive */
+	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
+	WANT(post_recv(&b, 2, 0, 100), 0);
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x22222222, 2, 8), 0); /* another key */
+	WANT_WC(a.send_cq, 2, IBV_WC_SUCCESS);
+	WANT(send_to(&a, ah, 0x123, 0x11111111, 3, 8), 0); /* nobody */
+	WANT_WC(a.send_cq, 3, IBV_WC_SUCCESS);
+	WANT_NONE(b.recv_cq);
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x80000000, 4, 8), 0); /* the queue pair's own key */
+	WANT_WC(a.send_cq, 4, IBV_WC_SUCCESS);
+	WANT_WC(b.recv_cq, 2, IBV_WC_SUCCESS);
+	WANT(ibv_destroy_ah(ah), 0);
+	ends_down(&a, &b);
+}
+
+/* A send that fails stops the sends: state SQE, from which there is a way back to RTS. */
+void case_ud_errors(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+	ends_up(&a, &b, &ud);
+	struct ibv_ah *ah = address(&a, &b), *foreign = address(&b, &b);
+	NEED(ah && foreign);
+	WANT(post_recv(&a, 9, 0, 100), 0);
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 1, 1025), 0); /* longer than the MTU of 1500 has room for */
+	WANT_WC(a.send_cq, 1, IBV_WC_LOC_LEN_ERR);
+	WANT(state_of(&a), IBV_QPS_SQE);
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 2, 8), 0);
+	WANT_WC(a.send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	WANT_NONE(a.recv_cq); /* receives go on */
+	WANT(move(&a, IBV_QPS_RTS), 0);
+	WANT(send_to(&a, foreign, b.qp->qp_num, 0x11111111, 3, 8), 0);
+	WANT_WC(a.send_cq, 3, IBV_WC_LOC_QP_OP_ERR);
+	WANT(move(&a, IBV_QPS_RTS), 0);
+	WANT(post_recv(&b, 4, 0, 47), 0); /* a byte short */
+	WANT(send_to(&a, ah, b.qp->qp_num, 0x11111111, 5, 8), 0);
+	WANT_WC(a.send_cq, 5, IBV_WC_SUCCESS);
+	WANT_WC(b.recv_cq, 4, IBV_WC_LOC_LEN_ERR);
+	WANT(state_of(&b), IBV_QPS_ERR);
+	WANT(send_to(&a, NULL, 1, 1, 6, 8), EINVAL);
+	WANT(post(&a, IBV_WR_RDMA_WRITE, 7, 0, 0, 8, &b, 0), EINVAL);
+	WANT(ibv_dealloc_pd(a.pd), EBUSY);
+	WANT(ibv_destroy_ah(ah), 0);
+	WANT(ibv_destroy_ah(foreign), 0);
+	struct ibv_ah_attr none = {.port_num = 1}, port = {.is_global = 1, .port_num = 2}, index = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 1}};
+	WANT_NULL(ibv_create_ah(a.pd, &none), EINVAL);
+	WANT_NULL(ibv_create_ah(a.pd, &port), EINVAL);
+	WANT_NULL(ibv_create_ah(a.pd, &index), EINVAL);
+	ends_down(&a, &b);
+}
