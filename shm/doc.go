@@ -5,8 +5,8 @@
 // The format is specified in docs/mirror-format.md; layout.go holds its
 // offsets. In short: a header page, a catalogue with one entry per counter
 // (name, labels, source, flags), blocks of 64 counters with one sequence word
-// and two copies each, 64-byte two-slot records for
-// latency-critical counters, and a history ring.
+// and two copies each, 64-byte two-slot records for latency-critical counters,
+// and a history ring. What devices write is in a file of its own.
 //
 // # What a reader may rely on
 //
@@ -22,9 +22,26 @@
 //   - A [Snapshot] says of what poll cycle its values are, or how far apart in
 //     time.
 //   - A [Cursor] of the history says exactly how many records it missed.
+//   - A full mirror grows: [Writer.Grow] puts a larger file in its place, the
+//     old one says so ([Superseded]) and keeps its last values, and
+//     [Reader.Follow] leads from one to the other.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC ([Now]); a sampled-at of 0 means
 // never sampled: absent, not zero.
+//
+// # Words that a device writes
+//
+// A device that counts completions by itself may write the count to memory.
+// That memory is a [DeviceSegment], the file NAME.device beside the mirror, and
+// a [Device] reads the words where the device wrote them, with no poller in
+// between: two totals, extended over however many times the words came round.
+// The two are no pair and have no sample time. The words never move while their
+// writer lives, so a Device goes on over any number of larger mirrors; when the
+// writer is another one, or the words serve another counter, it says so
+// ([ErrNoDevice]) and never shows another counter's. The writer owes them one
+// thing: [DeviceSlot.Rebase], long before a word has come round. The counter's
+// ordinary value is published as ever, for whoever wants a sample time, a
+// snapshot or a history.
 //
 // # Who may call what, from where
 //
@@ -33,11 +50,14 @@
 // after Close, which only ends lookups: the mapping lives as long as anything
 // refers to it.
 //
-// Writer: control methods (Add, Remove, Set…, Entries, Last, Heartbeat, Close)
-// from any goroutine. BeginCycle to EndCycle is one critical section of one
-// goroutine: PublishBlock, PublishRecord and AppendHistory belong inside it, and
-// no control method may be called from inside it, because those wait until the
-// cycle ends. Readers never wait.
+// A Device may be used by any number of goroutines.
+//
+// Writer: control methods (Add, Remove, Set…, Grow, Entries, Last, Heartbeat,
+// Close, those of a DeviceSegment, DeviceSlot.Free) from any goroutine.
+// BeginCycle to EndCycle is one critical section of one goroutine: PublishBlock,
+// PublishRecord and AppendHistory belong inside it, and no control method may be
+// called from inside it, because those wait until the cycle ends.
+// DeviceSlot.Rebase may be called from anywhere. Readers never wait.
 //
 // # Memory order
 //

@@ -157,7 +157,7 @@ func (r *Reader) Counter(h Handle) (c Counter, err error) {
 // Status is what the header says of the writer and the mirror.
 type Status struct {
 	State      State
-	Generation uint64 // random, of this writer: another number means another writer
+	Generation uint64 // random, of this writer in this file: another number means another writer, or a larger file
 	Takeovers  uint64
 	Started    time.Time
 	// Alive: the state is Boot or Run and the last heartbeat no older than two periods.

@@ -132,7 +132,7 @@ func overlaySections(b []byte, h *headerMem) (*view, error) {
 	end := uint64(headerSize)
 	for i := range want {
 		s := t[i]
-		if s.stride != want[i].stride || s.count != want[i].count || s.length != want[i].length {
+		if s.count != want[i].count || s.length != want[i].length || s.count != 0 && s.stride != want[i].stride {
 			return nil, fmt.Errorf("section %d has %d elements of %d bytes in %d: %w", i, s.count, s.stride, s.length, ErrFormat)
 		}
 		if s.count == 0 {

@@ -152,6 +152,11 @@ func TestCAgreesWithGo(t *testing.T) {
 		}
 		check(t, path)
 	})
+	t.Run("neither records nor history", func(t *testing.T) {
+		path, w := newMirror(t, shm.Options{Counters: 64, LatencyCounters: -1, History: -1})
+		add(t, w, shm.Entry{Name: "a"})
+		check(t, path)
+	})
 	t.Run("grown", func(t *testing.T) {
 		path, w := newMirror(t, options)
 		furnish(t, w)

@@ -498,12 +498,12 @@ static inline int ft_section(const ft_reader *r, int number, uint32_t stride, ui
 	const unsigned char *d = r->base + FT_HDR_SECTIONS + number * FT_SEC_SIZE;
 	const uint64_t offset = ft_u64(d, FT_SEC_OFFSET), length = ft_u64(d, FT_SEC_LENGTH);
 	/* count < 2^29 and stride < 2^12: no product below overflows. */
-	if (ft_u32(d, FT_SEC_STRIDE) != stride || ft_u32(d, FT_SEC_COUNT) != count || length != stride * count)
-		return FT_ERR_SECTIONS;
-	if (length == 0) {
+	if (ft_u32(d, FT_SEC_COUNT) != count || length != stride * count) return FT_ERR_SECTIONS;
+	if (count == 0) {
 		*out = r->base;
 		return FT_OK;
 	}
+	if (ft_u32(d, FT_SEC_STRIDE) != stride) return FT_ERR_SECTIONS;
 	if (offset % FT_SEC_ALIGN != 0 || offset < *end || offset > file_length || length > file_length - offset)
 		return FT_ERR_SECTIONS;
 	*end = offset + length;
