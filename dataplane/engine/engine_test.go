@@ -392,3 +392,5 @@ func TestALaggingReceiverLearnsHowManyItLost(t *testing.T) {
 		t.Errorf("received %d, lost %d of %d", got, lost, sent)
 	}
 }
+
+func flowNamed(name string) flow.Flow { return flow.Flow{Name: name} }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
@@ -22,6 +21,7 @@ type cntrCensus struct {
 	cntrs   []compCntr // of the tallies, in their order
 	limit   uint64     // a counter goes on at 0 past it
 	next    int64      // when they are to be read again
+	since   uint64     // completions that were taken off since they were
 }
 
 // compCntr is a completion counter and the two values that it showed last, or its words in the
@@ -42,8 +42,9 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 	if err != nil {
 		return nil, "", err
 	}
-	if caps.MaxValue == 0 {
-		return nil, "", fmt.Errorf("asking %s for its completion counters: their largest value is 0: %w", q.cfg.Device, syscall.EPROTO)
+	if most := uint64(e.cq.CQE() + wcBatch); caps.MaxValue < 2*most {
+		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads nobody could tell how often: %w",
+			caps.MaxValue, most, dataplane.ErrInvalid)
 	}
 	c := &cntrCensus{mirror: q.set.mirror, tallies: q.tallies, limit: caps.MaxValue}
 	defer func() {
@@ -158,8 +159,9 @@ func readCntr(k *ibv.CompCntr) (p Pair, err error) {
 	return p, err
 }
 
-func (c *cntrCensus) count(_ []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
-	if at < c.next && !last {
+func (c *cntrCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
+	// What is not in done yet is outstanding, or in the completion queue: less than half of limit.
+	if c.since += uint64(len(done)); at < c.next && c.since < c.limit/2 && !last {
 		return false, nil
 	}
 	for i := range c.cntrs {
@@ -181,7 +183,7 @@ func (c *cntrCensus) count(_ []ibv.WC, totals []Pair, at int64, last bool) (bool
 		})
 		k.seen = now
 	}
-	c.next = at + int64(readPeriodMin)
+	c.next, c.since = at+int64(readPeriodMin), 0
 	return true, nil
 }
 

@@ -79,61 +79,6 @@ func (s *softNIC) startPairs(t *testing.T, cfg dataplane.Config) *Engine {
 	return e
 }
 
-// totalsOf are what the mirror shows of these counters; one that was not sampled is left out.
-func totalsOf(t *testing.T, path string, want map[string]Pair) map[string]Pair {
-	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	got := make(map[string]Pair)
-	for name := range want {
-		h, err := r.Lookup(name)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		c, err := r.Counter(h)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := c.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v.SampledAt != 0 {
-			got[name] = Pair{Packets: v.Packets, Bytes: v.Bytes}
-		}
-	}
-	return got
-}
-
-// wantTotals waits until the mirror shows these totals.
-func wantTotals(t *testing.T, path string, want map[string]Pair) {
-	t.Helper()
-	got := make(map[string]Pair)
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		got = totalsOf(t, path, want)
-		right := true
-		for name, w := range want {
-			g, sampled := got[name]
-			right = right && sampled && g == w
-		}
-		if right {
-			return
-		}
-	}
-	for name, w := range want {
-		if got[name] != w {
-			t.Errorf("%s: the mirror shows %d and %d, want %d and %d", name, got[name].Packets, got[name].Bytes, w.Packets, w.Bytes)
-		}
-	}
-	t.FailNow()
-}
-
-// ended is a completion counter's total.
-func ended(completions, errors uint64) Pair { return Pair{Packets: completions, Bytes: errors} }
-
 func mustPost(t *testing.T, e *Engine, name string, op dataplane.Operation, count int) {
 	t.Helper()
 	got, err := e.PostOperations(t.Context(), name, op, count)

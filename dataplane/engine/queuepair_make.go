@@ -122,6 +122,9 @@ func (q *queuePair) measure(e *endpoint) (err error) {
 		}
 		if gid != (ibv.GID{}) {
 			e.local.GID = netip.AddrFrom16(gid)
+		} else if e.port.LID == 0 {
+			return fmt.Errorf("GID %d of port %d is empty, and the port, in state %v, has no LID: bring its link up, or name a gid_index that `ibv_devinfo -v` shows: %w",
+				q.cfg.GIDIndex, q.cfg.Port, e.port.State, dataplane.ErrInvalid)
 		}
 	}
 	e.message = q.cfg.MessageSize

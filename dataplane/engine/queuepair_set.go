@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// Name implements source.
+func (s *queuePairs) Name() string { return "rdma" }
+
+// Read implements source.
+func (s *queuePairs) Read(ids []uint32, dst []Pair) error {
+	for i, id := range ids {
+		dst[i], _ = s.byID[id].cell.load()
+	}
+	return nil
+}
+
+// ReadTimed implements timed.
+func (s *queuePairs) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+	for i, id := range ids {
+		dst[i], at[i] = s.byID[id].cell.load()
+	}
+	return nil
+}
+
+// find is the queue pair of that name.
+func (s *queuePairs) find(name string) (*queuePair, error) {
+	if s != nil {
+		for _, q := range s.all {
+			if q.cfg.Name == name {
+				return q, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("queue pair %q: %w", name, dataplane.ErrNotFound)
+}
+
+// counts says whether a completion counter has that name.
+func (s *queuePairs) counts(name string) bool {
+	return s != nil && slices.ContainsFunc(s.byID, func(t *tally) bool { return t.cfg.Name == name })
+}
+
+// start makes every queue pair and connects those that the configuration connects.
+func (s *queuePairs) start() (err error) {
+	if s.lib, err = ibv.Load(ibv.Options{Library: s.cfg.RDMA.Library, MLX5: s.cfg.RDMA.MLX5, EFA: s.cfg.RDMA.EFA, Logger: s.log}); err != nil {
+		return fmt.Errorf("queue pairs: %w", err)
+	}
+	if s.ns, err = currentNetns(); err != nil {
+		return fmt.Errorf("queue pairs: %w", err)
+	}
+	for _, q := range s.all {
+		if err := q.make(); err != nil {
+			return fmt.Errorf("queue pair %q: making it on %s: %w", q.cfg.Name, q.cfg.Device, err)
+		}
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	for _, q := range s.all {
+		s.running.Go(q.run)
+	}
+	for _, q := range s.all {
+		if err := s.link(s.ctx, q, false); err != nil {
+			return fmt.Errorf("queue pair %q: connecting it: %w", q.cfg.Name, err)
+		}
+	}
+	s.running.Go(func() { s.watch(s.ctx) })
+	return nil
+}
+
+// returnTicks of returnPeriod pass between two looks at the list of devices.
+const returnTicks = calmTicks
+
+// watch connects again what was made again, and looks whether devices are still in the list:
+// a driver that cannot let go of one that is removed (rxe) sends no event.
+func (s *queuePairs) watch(ctx context.Context) {
+	tick := time.NewTicker(returnTicks * returnPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case q := <-s.remade:
+			if err := s.link(ctx, q, false); err != nil {
+				q.log.Warn("connecting a queue pair again", "err", err)
+			}
+		case <-tick.C:
+			s.look()
+		}
+	}
+}
+
+func (s *queuePairs) look() {
+	var devices []ibv.Device
+	err := s.ns.do(func() (err error) {
+		devices, err = s.lib.Devices()
+		return err
+	})
+	if err != nil {
+		s.log.Debug("listing RDMA devices", "err", err)
+		return
+	}
+	for _, q := range s.all {
+		if !slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }) {
+			q.hear(occurrence{kind: unlisted})
+		}
+	}
+}
+
+// link connects a queue pair as the configuration says: to its peer, or to the other queue pair,
+// whichever of the two names the other. What is connected like that already stays so, unless
+// anew. One whose other end is gone waits for it.
+func (s *queuePairs) link(ctx context.Context, q *queuePair, anew bool) error {
+	if q.cfg.Peer != nil {
+		return q.connect(ctx, *q.cfg.Peer, anew)
+	}
+	var errs []error
+	both := q.cfg.Type == "rc"
+	for _, other := range s.all {
+		to, from := q.cfg.Connect == other.cfg.Name, other.cfg.Connect == q.cfg.Name
+		if to || both && from {
+			errs = append(errs, q.connectTo(ctx, other, anew))
+		}
+		if other != q && (from || both && to) {
+			errs = append(errs, other.connectTo(ctx, q, anew))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// linked says whether the configuration connects the queue pair to anything.
+func (s *queuePairs) linked(q *queuePair) bool {
+	return q.cfg.Peer != nil || q.cfg.Connect != "" ||
+		q.cfg.Type == "rc" && slices.ContainsFunc(s.all, func(o *queuePair) bool { return o.cfg.Connect == q.cfg.Name })
+}
+
+// connectTo connects a queue pair to another one of the instance.
+func (q *queuePair) connectTo(ctx context.Context, other *queuePair, anew bool) error {
+	to := other.look().local
+	if to.QPN == 0 {
+		return nil // gone: it is linked when it is back
+	}
+	err := q.connect(ctx, to, anew)
+	if errors.Is(err, errDeviceLost) {
+		return nil
+	}
+	return err
+}
+
+// close ends the goroutines, with a last look at what has completed, and unloads the library.
+// The tallies can still be read.
+func (s *queuePairs) close() error {
+	if s == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.takeDown() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(closeBound):
+		return fmt.Errorf("queue pairs: devices are not closed after %v: what they still hold goes with the process", closeBound)
+	}
+}
+
+func (s *queuePairs) takeDown() error {
+	if s.stop != nil {
+		s.stop()
+		for _, q := range s.all {
+			close(q.stop)
+		}
+		s.running.Wait()
+		s.stop = nil
+	}
+	var errs []error
+	for _, q := range s.all {
+		if err := q.unmake(); err != nil && !errors.Is(err, ibv.ErrDeviceGone) {
+			errs = append(errs, fmt.Errorf("queue pair %q: closing it: %w", q.cfg.Name, err))
+		}
+	}
+	if s.lib != nil {
+		errs = append(errs, s.lib.Close())
+	}
+	if s.ns != nil {
+		errs = append(errs, s.ns.close())
+	}
+	s.lib, s.ns = nil, nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"log/slog"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/ibv/flexio"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// TestOperationsAreTheBitsOfVerbs: the order of dataplane.Operations is that of the op mask, which
+// is what a wr_id, a feeding and an attachment go by.
+func TestOperationsAreTheBitsOfVerbs(t *testing.T) {
+	want := map[dataplane.Operation]ibv.CompCntrOps{
+		dataplane.Send: ibv.QPAttachCompCntrOpSend, dataplane.Recv: ibv.QPAttachCompCntrOpRecv,
+		dataplane.RDMARead: ibv.QPAttachCompCntrOpRDMARead, dataplane.RemoteRDMARead: ibv.QPAttachCompCntrOpRemoteRDMARead,
+		dataplane.RDMAWrite: ibv.QPAttachCompCntrOpRDMAWrite, dataplane.RemoteRDMAWrite: ibv.QPAttachCompCntrOpRemoteRDMAWrite,
+	}
+	if len(want) != operations || len(dataplane.Operations()) != operations {
+		t.Fatalf("%d operations, want %d", len(dataplane.Operations()), operations)
+	}
+	for op, bit := range want {
+		if got := opsOf(dataplane.CompletionCounter{Operations: []dataplane.Operation{op}}); got != bit {
+			t.Errorf("%s is %v, want %v", op, got, bit)
+		}
+	}
+	for kind, op := range map[int]dataplane.Operation{opSend: dataplane.Send, opRecv: dataplane.Recv, opRDMARead: dataplane.RDMARead, opRDMAWrite: dataplane.RDMAWrite} {
+		if dataplane.Operations()[kind] != op {
+			t.Errorf("kind %d is %s, want %s", kind, dataplane.Operations()[kind], op)
+		}
+		if id := wrID(1<<40+7, kind); opOf(id) != kind || batchOf(id) != 1<<40+7 {
+			t.Errorf("wr_id %#x is of kind %d and batch %d", id, opOf(id), batchOf(id))
+		}
+	}
+}
+
+// TestRingEntriesSayWhatTheyComplete, a good one and one in error.
+func TestRingEntriesSayWhatTheyComplete(t *testing.T) {
+	for _, c := range []struct {
+		op   flexio.Opcode
+		wqe  uint8
+		want int
+		ok   bool
+	}{
+		{flexio.OpReq, wqeSend, opSend, true}, {flexio.OpReq, wqeSendImm, opSend, true},
+		{flexio.OpReq, wqeRDMAWrite, opRDMAWrite, true}, {flexio.OpReq, wqeRDMAWriteImm, opRDMAWrite, true},
+		{flexio.OpReq, wqeRDMARead, opRDMARead, true}, {flexio.OpReqErr, wqeRDMARead, opRDMARead, false},
+		{flexio.OpReqErr, wqeSend, opSend, false}, {flexio.OpReqErr, wqeRDMAWrite, opRDMAWrite, false},
+		{flexio.OpRespSend, 0, opRecv, true}, {flexio.OpRespImm, 0, opRecv, true}, {flexio.OpRespInv, 0, opRecv, true},
+		{flexio.OpRespWrImm, 0, opRecv, true}, {flexio.OpRespErr, wqeSend, opRecv, false},
+		{flexio.OpReq, 0x12, -1, false}, {flexio.OpResize, 0, -1, false}, {flexio.OpNoPacket, 0, -1, false}, {flexio.OpSigErr, 0, -1, false},
+	} {
+		op, ok := ringOperation(&flexio.CQE64{OpOwn: flexio.OpOwn(c.op << 4), SopRdrop: c.wqe})
+		if op != c.want || op >= 0 && ok != c.ok {
+			t.Errorf("%v with WQE opcode %#x: %d, %v, want %d, %v", c.op, c.wqe, op, ok, c.want, c.ok)
+		}
+	}
+}
+
+// TestACounterThatGoesOnAtZero: steps add up to what was counted, whatever the largest value.
+func TestACounterThatGoesOnAtZero(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.OneOf(rapid.Uint64Range(2, 1000), rapid.Just(^uint64(0)), rapid.Uint64()).Filter(func(n uint64) bool { return n > 1 }).Draw(t, "limit")
+		shows := rapid.Uint64Range(0, limit).Draw(t, "shows")
+		var counted, total uint64
+		for range rapid.IntRange(1, 20).Draw(t, "reads") {
+			step := rapid.Uint64Range(0, limit).Draw(t, "step")
+			before := shows
+			if room := limit - shows; step > room {
+				shows = step - room - 1
+			} else {
+				shows += step
+			}
+			counted += step
+			total += stepOf(before, shows, limit)
+		}
+		if total != counted {
+			t.Fatalf("%d were counted, the steps add up to %d", counted, total)
+		}
+	})
+}
+
+// TestTheLastSampleOfAQueuePairIsReadWithoutAllocating, with its time.
+func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
+	s := newQueuePairs(dataplane.Config{QueuePairs: []dataplane.QueuePair{
+		{Name: "a", Counters: []dataplane.CompletionCounter{{Name: "x", Operations: []dataplane.Operation{dataplane.Send}}}},
+		{Name: "b", Counters: []dataplane.CompletionCounter{
+			{Name: "y", Operations: []dataplane.Operation{dataplane.Recv}}, {Name: "z", Operations: []dataplane.Operation{dataplane.RDMARead, dataplane.RDMAWrite}}}},
+	}}, slog.New(slog.DiscardHandler), nil, nil)
+	done := []ibv.WC{
+		{WRID: wrID(3, opRDMARead)}, {WRID: wrID(3, opRDMAWrite)}, {WRID: wrID(0, opRecv)},
+		{WRID: wrID(3, opRDMAWrite), Status: ibv.WCRetryExcErr}, {WRID: wrID(0, opSend)},
+	}
+	b := s.all[1]
+	if fresh, err := (pollCensus{&b.feeds}).count(done, b.totals, 5, false); !fresh || err != nil {
+		t.Fatal(fresh, err)
+	}
+	for i, k := range b.tallies {
+		k.cell.store(b.totals[i], 5)
+	}
+	p := newPlan(64, 1, 0)
+	for id, k := range s.byID {
+		k.handle = shm.Handle{Index: uint32(id), Generation: 1}
+		p.set(k.handle, s, uint32(id), ended(uint64(id)*100, 0))
+	}
+	w := &shown{}
+	if err := p.cycle(w, 100); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []shm.Value{{}, {Packets: 101, SampledAt: 5}, {Packets: 202, Bytes: 1, SampledAt: 5}} {
+		if w.row(i) != want {
+			t.Errorf("counter %d shows %+v, want %+v", i, w.row(i), want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { p.cycle(w, 100) }); n != 0 {
+		t.Errorf("%v allocations a cycle", n)
+	}
+}
+
+// ended is a completion counter's total.
+func ended(completions, errors uint64) Pair { return Pair{Packets: completions, Bytes: errors} }

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// TestDatagramsAreCounted: of two queue pairs of type ud one names the other, and knows the way.
+func TestDatagramsAreCounted(t *testing.T) {
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = src.without
+			cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
+			for i := range cfg.QueuePairs {
+				cfg.QueuePairs[i].Type = "ud"
+			}
+			e := s.startPairs(t, cfg)
+			mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
+			want := map[string]Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
+			wantTotals(t, cfg.Mirror.Path, want)
+			if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+				t.Errorf("b knows no way, and posts: %v", err)
+			}
+			if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); !errors.Is(err, dataplane.ErrInvalid) {
+				t.Errorf("writing by datagrams: %v", err)
+			}
+			if err := e.ConnectQueuePair(t.Context(), "b", dataplane.QueuePairAddress{}); !errors.Is(err, dataplane.ErrInvalid) {
+				t.Errorf("connecting as configured what no configuration connects: %v", err)
+			}
+			if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+				t.Fatal(err)
+			}
+			mustPost(t, e, "b", dataplane.Send, 20)
+			want["b-send"], want["a-recv"] = ended(20, 0), ended(20, 0)
+			wantTotals(t, cfg.Mirror.Path, want)
+		})
+	}
+}
+
+// TestAQueuePairCanBeItsOwnPeer, and counts both ends.
+func TestAQueuePairCanBeItsOwnPeer(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, local...)
+	cfg.QueuePairs = cfg.QueuePairs[:1]
+	cfg.QueuePairs[0].Connect = "a"
+	e := s.startPairs(t, cfg)
+	mustPost(t, e, "a", dataplane.Send, 123)
+	mustPost(t, e, "a", dataplane.RDMAWrite, 7)
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(123, 0), "a-recv": ended(123, 0), "a-rdma_write": ended(7, 0)})
+}
+
+// TestTwoInstancesAreConnectedByAddresses that their operators exchange; a name in the mirror
+// is a flow's or a counter's.
+func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
+	s := newSoftNIC(t)
+	var engines [2]*Engine
+	var cfgs [2]dataplane.Config
+	for i := range engines {
+		cfgs[i] = s.pairConfig(t, local...)
+		cfgs[i].QueuePairs = cfgs[i].QueuePairs[:1]
+		cfgs[i].QueuePairs[0].Connect = ""
+		engines[i] = s.startPairs(t, cfgs[i])
+		if q := stateOf(t, engines[i], "a"); q.State != "INIT" || q.Local.Validate() != nil {
+			t.Fatalf("before it knows its peer: %+v", q)
+		}
+	}
+	if _, err := engines[0].PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+		t.Errorf("posting before: %v", err)
+	}
+	for i, e := range engines {
+		if err := e.ConnectQueuePair(t.Context(), "a", stateOf(t, engines[1-i], "a").Local); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustPost(t, engines[0], "a", dataplane.Send, 10)
+	mustPost(t, engines[1], "a", dataplane.RDMARead, 20)
+	wantTotals(t, cfgs[0].Mirror.Path, map[string]Pair{"a-send": ended(10, 0), "a-recv": {}})
+	wantTotals(t, cfgs[1].Mirror.Path, map[string]Pair{"a-recv": ended(10, 0), "a-rdma_read": ended(20, 0)})
+
+	e := engines[0]
+	for _, bad := range []struct {
+		op    dataplane.Operation
+		count int
+		want  error
+	}{
+		{dataplane.Recv, 1, dataplane.ErrInvalid}, {dataplane.RemoteRDMAWrite, 1, dataplane.ErrInvalid},
+		{"fly", 1, dataplane.ErrInvalid}, {dataplane.Send, 0, dataplane.ErrInvalid},
+	} {
+		if _, err := e.PostOperations(t.Context(), "a", bad.op, bad.count); !errors.Is(err, bad.want) {
+			t.Errorf("posting %d %s: %v, want %v", bad.count, bad.op, err, bad.want)
+		}
+	}
+	if _, err := e.PostOperations(t.Context(), "nobody", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotFound) {
+		t.Errorf("posting on nobody: %v", err)
+	}
+	peer := stateOf(t, e, "a").Peer
+	peer.QPN = 0
+	if err := e.ConnectQueuePair(t.Context(), "a", peer); !errors.Is(err, dataplane.ErrInvalid) {
+		t.Errorf("connecting to nobody: %v", err)
+	}
+	if _, err := e.AddFlows(t.Context(), flowNamed("a-send")); !errors.Is(err, dataplane.ErrExists) {
+		t.Errorf("a flow of a counter's name: %v", err)
+	}
+	if _, err := e.AddFlows(t.Context(), flowNamed("f")); !errors.Is(err, dataplane.ErrUnplaced) || !strings.Contains(err.Error(), "without an interface") {
+		t.Errorf("a flow without an interface to count on: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrClosed) {
+		t.Errorf("posting on a closed instance: %v", err)
+	}
+}
+
+// TestCompletionCountersThatGoOnAtZero are extended, in memory of the library; one so narrow that
+// nobody could tell how often it came round is refused.
+func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.CompCntrMax = []string{"699"}
+	cfg := s.pairConfig(t, local...)
+	e := s.startPairs(t, cfg)
+	if a := stateOf(t, e, "a"); a.Source.Mode != sourceCompCntr || a.Rejected[0].Backend != sourceExternal || !strings.Contains(a.Rejected[0].Reason, "too soon") {
+		t.Fatalf("counters up to 699: %+v", a)
+	}
+	mustPost(t, e, "a", dataplane.Send, 5000)
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(5000, 0), "b-recv": ended(5000, 0)})
+
+	s = newSoftNIC(t)
+	s.env.CompCntrMax, s.env.CompCntrOps = []string{"400"}, []string{"send", "recv"}
+	cfg = s.pairConfig(t, local...)
+	cfg.QueuePairs[1].SendDepth, cfg.QueuePairs[1].Receives = 8, 8
+	e = s.startPairs(t, cfg)
+	for name, reason := range map[string]string{"a": "go on at 0 past 400", "b": "a completion counter of RDMA_READ"} {
+		q := stateOf(t, e, name)
+		i := 0
+		for i < len(q.Rejected)-1 && q.Rejected[i].Backend != sourceCompCntr {
+			i++
+		}
+		if q.Source.Mode != sourceRing || !strings.Contains(q.Rejected[i].Reason, reason) {
+			t.Errorf("%s: counted by %s, rejected: %+v, want %q", name, q.Source.Mode, q.Rejected, reason)
+		}
+	}
+}
+
+// TestWhatCannotBeMadeIsSaidAtTheStart, with the queue pair, the device and the reason, and leaves
+// nothing behind.
+func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*dataplane.QueuePair)
+		fail   string
+		says   string
+	}{
+		{"no device", func(q *dataplane.QueuePair) { q.Device = "nodev0" }, "", "nodev0"},
+		{"no port", func(q *dataplane.QueuePair) { q.Port = 9 }, "", "ibv_query_port"},
+		{"no GID", func(q *dataplane.QueuePair) { q.GIDIndex = 200 }, "", "gid_index is 200"},
+		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth 32768"},
+		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = "ud", 1<<20, nil }, "", "message_size 1048576"},
+		{"", nil, "ibv_alloc_pd", ""}, {"", nil, "ibv_reg_mr", ""}, {"", nil, "ibv_create_cq", ""}, {"", nil, "ibv_create_qp", ""},
+		{"", nil, "ibv_modify_qp", ""}, {"", nil, "ibv_post_recv", ""}, {"", nil, "ibv_query_gid", ""}, {"", nil, "ibv_query_device", ""},
+	} {
+		t.Run(c.name+c.fail, func(t *testing.T) {
+			s := newSoftNIC(t)
+			cfg := s.pairConfig(t, local...)
+			cfg.QueuePairs[0].Connect = ""
+			if c.change != nil {
+				c.change(&cfg.QueuePairs[1])
+			} else {
+				s.env.Fail, c.says = []ibvtest.Fault{{Verb: c.fail, Errno: "EIO"}}, c.fail
+			}
+			e, err := s.newPairs(t, cfg)
+			if err == nil {
+				e.Close()
+				t.Fatal("it starts")
+			}
+			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "queue pair ") {
+				t.Errorf("%v: want the queue pair and %q in it", err, c.says)
+			}
+			s.env.Fail, cfg.QueuePairs[1] = nil, s.pairConfig(t, local...).QueuePairs[1]
+			s.startPairs(t, cfg) // the mirror is free, and the device whole
+		})
+	}
+}
+
+// TestQueuePairsLastOnTheirOwn: an interface, XDP or a flow is not needed, and a mirror that an
+// earlier run filled with other names is taken over.
+func TestQueuePairsLastOnTheirOwn(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, dataplane.Send)
+	w, err := shm.Create(shm.Options{Path: cfg.Mirror.Path, Counters: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Add(shm.Entry{Name: "a-send", Kind: "flow"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e := s.startPairs(t, cfg)
+	mustPost(t, e, "a", dataplane.Send, 5)
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(5, 0)})
+	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 0 {
+		t.Errorf("it goes on from a flow of its name: %d discontinuities", n)
+	}
+	if files, _ := filepath.Glob(filepath.Dir(cfg.Mirror.Path) + "/t.*"); len(files) < 2 {
+		t.Errorf("only %v beside the mirror", files)
+	}
+}
