@@ -27,19 +27,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-const soname = "libibverbs.so.1"
+var libVerbs = shared{"libibverbs.so.1", "install libibverbs1 (Debian, Ubuntu, SUSE) or libibverbs (Fedora, RHEL)"}
 
 // cVerbs is a libibverbs that was opened.
 type cVerbs struct{ t *C.struct_ft_verbs }
 
 func loadVerbs(path string) (verbs, error) {
-	fix := "install libibverbs1 (Debian, Ubuntu, SUSE) or libibverbs (Fedora, RHEL)"
-	if path == "" {
-		path = soname
-	} else if err := checkTrust(path); err != nil {
+	path, fix, err := libVerbs.at(path)
+	if err != nil {
 		return nil, err
-	} else {
-		fix = "name the libibverbs.so.1 of rdma-core, or none, for the system's"
 	}
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

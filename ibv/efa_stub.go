@@ -7,7 +7,7 @@ import "github.com/flowtally/flowtally/dataplane/probe"
 // loadEFA answers no: EFA's direct verbs are C.
 func loadEFA(string) (efa, error) {
 	return nil, &probe.UnsupportedError{
-		Feature: "completion counters in memory of the caller's", Object: "libefa", Reason: "built without cgo, or not for Linux",
+		Feature: featureExternal, Object: "libefa", Reason: "built without cgo, or not for Linux",
 		Fix: "build on Linux with CGO_ENABLED=1 and a C compiler",
 	}
 }

@@ -95,6 +95,32 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
+// TestFixes: where a path was named, the fix is another path; where none was, a package.
+func TestFixes(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent.so")
+	for _, c := range []struct {
+		object, feature string
+		load            func(path string) error
+		library         shared
+	}{
+		{"libibverbs", "RDMA verbs", func(p string) error { _, err := loadVerbs(p); return err }, libVerbs},
+		{"libmlx5", "a feature", func(p string) error { _, err := loadMLX5("a feature", p); return err }, libMLX5},
+		{"libefa", featureExternal, func(p string) error { _, err := loadEFA(p); return err }, libEFA},
+	} {
+		var u *probe.UnsupportedError
+		if err := c.load(absent); !errors.As(err, &u) || u.Object != c.object || u.Feature != c.feature || !strings.Contains(u.Reason, absent) ||
+			!strings.Contains(u.Fix, c.library.soname) || strings.Contains(u.Fix, "install") {
+			t.Errorf("%s at %s: %v: %+v", c.object, absent, err, u)
+		}
+		if path, fix, err := c.library.at(""); path != c.library.soname || !strings.HasPrefix(fix, "install ") || err != nil {
+			t.Errorf("%s as the loader finds it: %q, %q, %v", c.object, path, fix, err)
+		}
+		if err := c.load("relative.so"); err == nil || errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "absolute") {
+			t.Errorf("%s at a relative path: %v", c.object, err)
+		}
+	}
+}
+
 // TestSymbols: the completion counters came with IBVERBS_1.18; rdma-core 44 does
 // without, and everything else is the same.
 func TestSymbols(t *testing.T) {

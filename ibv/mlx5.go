@@ -46,7 +46,7 @@ type DevX struct {
 // DevX opens the device for commands. The answer is a [probe.UnsupportedError] where
 // libmlx5 is absent or the device is not of mlx5.
 func (c *Context) DevX() (*DevX, error) {
-	m, err := loadMLX5(c.lib.opts.MLX5)
+	m, err := loadMLX5("DevX", c.lib.opts.MLX5)
 	if err != nil {
 		return nil, err
 	}

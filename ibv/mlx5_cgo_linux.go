@@ -14,26 +14,22 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-const mlx5Soname = "libmlx5.so.1"
+var libMLX5 = shared{"libmlx5.so.1", "install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL)"}
 
 // cMLX5 is a libmlx5 that was opened.
 type cMLX5 struct{ t *C.struct_ft_mlx5 }
 
-// loadMLX5 opens the library. Where libibverbs uses it as the device's provider, it is
+// loadMLX5 opens the library for a feature. Where libibverbs uses it as the device's provider, it is
 // the same one: the loader goes by the file.
-func loadMLX5(path string) (mlx5, error) {
-	if path == "" {
-		path = mlx5Soname
-	} else if err := checkTrust(path); err != nil {
+func loadMLX5(feature, path string) (mlx5, error) {
+	path, fix, err := libMLX5.at(path)
+	if err != nil {
 		return nil, err
 	}
 	var why [512]C.char
 	t := C.ft_mlx5_load(bytePtr(append([]byte(path), 0)), &why[0], C.size_t(len(why)))
 	if t == nil {
-		return nil, &probe.UnsupportedError{
-			Feature: "DevX", Object: "libmlx5", Reason: C.GoString(&why[0]),
-			Fix: "install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL)",
-		}
+		return nil, &probe.UnsupportedError{Feature: feature, Object: "libmlx5", Reason: C.GoString(&why[0]), Fix: fix}
 	}
 	return &cMLX5{t}, nil
 }

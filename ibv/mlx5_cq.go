@@ -26,6 +26,8 @@ func (r MLX5CQ) SetConsumerIndex(taken uint32) {
 	atomic.StoreUint32(r.DBRec, binary.NativeEndian.Uint32(be[:]))
 }
 
+const featureRing = "the ring of a completion queue"
+
 // MLX5Ring is the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Poll
 // goes on to take completions off it, and must: a slot of a send or receive queue is free
 // again only when Poll has seen its completion. Who asked for the ring may count what is in it before
@@ -40,13 +42,13 @@ func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 	q.direct.Lock()
 	defer q.direct.Unlock()
 	if q.mlx5 == nil {
-		m, err := loadMLX5(q.ctx.lib.opts.MLX5)
+		m, err := loadMLX5(featureRing, q.ctx.lib.opts.MLX5)
 		if err != nil {
 			return MLX5CQ{}, err
 		}
 		if !m.supported(q.ctx.h) {
 			m.unload()
-			return MLX5CQ{}, &probe.UnsupportedError{Feature: "the ring of a completion queue", Object: q.device, Reason: "the device is not one of mlx5"}
+			return MLX5CQ{}, &probe.UnsupportedError{Feature: featureRing, Object: q.device, Reason: "the device is not one of mlx5"}
 		}
 		q.mlx5 = m // as long as the queue lives: its ring is the library's
 	}

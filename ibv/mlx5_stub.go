@@ -4,10 +4,10 @@ package ibv
 
 import "github.com/flowtally/flowtally/dataplane/probe"
 
-// loadMLX5 answers no: DevX is C.
-func loadMLX5(string) (mlx5, error) {
+// loadMLX5 answers no: mlx5's direct verbs are C.
+func loadMLX5(feature, _ string) (mlx5, error) {
 	return nil, &probe.UnsupportedError{
-		Feature: "DevX", Object: "libmlx5", Reason: "built without cgo, or not for Linux",
+		Feature: feature, Object: "libmlx5", Reason: "built without cgo, or not for Linux",
 		Fix: "build on Linux with CGO_ENABLED=1 and a C compiler",
 	}
 }

@@ -1,0 +1,17 @@
+//go:build cgo
+
+package ibv
+
+// shared is a shared library that is opened at run time.
+type shared struct {
+	soname  string
+	install string // how a system gets it
+}
+
+// at is what to open where the options name path, and what to do when that cannot be.
+func (l shared) at(path string) (open, fix string, err error) {
+	if path == "" {
+		return l.soname, l.install, nil
+	}
+	return path, "name the " + l.soname + " of rdma-core, or none, for the system's", checkTrust(path)
+}
