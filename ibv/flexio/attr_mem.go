@@ -113,10 +113,11 @@ func (h *HeapMemInfo) check(c *checks) {
 	}
 }
 
-// offset is how far n bytes at an address lie from the heap's beginning.
+// offset is how far n bytes at an address lie from the heap's beginning. It wraps around
+// to more than the heap's size where they lie before it.
 func (h *HeapMemInfo) offset(at DPAAddr, n uint64) (uint64, bool) {
 	off := uint64(at - h.BaseAddr)
-	return off, at >= h.BaseAddr && off <= h.Size && n <= h.Size-off
+	return off, off <= h.Size && n <= h.Size-off
 }
 
 // MKeyAttr is flexio_mkey_attr: what an MKey is created for.

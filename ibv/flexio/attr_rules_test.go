@@ -103,6 +103,8 @@ var queueRules = []rule{
 	{"flexio_qp_attr.qp_wq_buff_qmem.daddr", broken(1, func(a *QPAttr) { a.QPWQBuffQMem = QMem{} }), "no DPA address"},
 	{"flexio_qp_attr.qp_wq_buff_qmem.daddr", broken(1, func(a *QPAttr) { a.QPWQBuffQMem.DAddr++ }), "multiple of 64"},
 	{"flexio_qp_attr.qp_wq_dbr_qmem.daddr", broken(1, func(a *QPAttr) { a.QPWQDBRQMem = QMem{} }), "no DPA address"},
+	{"flexio_qp_attr.qp_wq_dbr_qmem.daddr", broken(3, func(a *QPAttr) { a.NoSQ, a.QPWQBuffQMem = false, dpaRing }), "no DPA address"},
+	{"flexio_qp_attr.qp_wq_buff_qmem.daddr", broken(3, func(a *QPAttr) { a.RQType, a.QPWQDBRQMem = RQRegular, dpaDBR }), "no DPA address"},
 	{"flexio_qp_attr.qp_wq_dbr_qmem.daddr", broken(1, func(a *QPAttr) { a.QPWQDBRQMem.DAddr++ }), "multiple of 8"},
 	{"flexio_qp_attr.next_state", broken(1, func(a *QPAttr) { a.NextState = 6 }), "state 6 is unknown"},
 	{"flexio_qp_attr.qp_access_mask", broken(1, func(a *QPAttr) { a.QPAccessMask = 0x10 }), "0x10"},

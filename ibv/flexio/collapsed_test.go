@@ -235,8 +235,11 @@ func TestNewCollapsedRefuses(t *testing.T) {
 }
 
 // word is the last word of the entry of this completion.
-func word(index uint64) uint32 {
+func word(index uint64, failed bool) uint32 {
 	var b [4]byte
 	binary.BigEndian.PutUint16(b[:], uint16(index))
+	if failed {
+		b[3] = byte(OpReqErr) << 4
+	}
 	return binary.NativeEndian.Uint32(b[:])
 }

@@ -41,7 +41,10 @@ func (a *CQAttr) CreateCQ(p CQPlacement) (CreateCQIn, error) {
 	}
 	a.element(p, &in.CQContext)
 	a.places(p, &in, &c)
-	return in, c.err()
+	if err := c.err(); err != nil {
+		return CreateCQIn{}, err
+	}
+	return in, nil
 }
 
 // element attaches the CQ. The element types of the SDK that fit the context's three bits

@@ -54,6 +54,7 @@ var attrBits = []struct {
 	{"cq_ring_qmem", func(a *CQAttr, _ *CQPlacement) { a.CQRingQMem.HUMEMOffset = 0x1_0000_0040 }, map[int]uint32{16: 1, 17: 0x40}},
 	{"cq_ring_qmem", func(a *CQAttr, _ *CQPlacement) { a.CQRingQMem.UMEMID = 0xabcdef01 }, map[int]uint32{18: 0xabcdef01}},
 	{"cq_ring_qmem", func(a *CQAttr, _ *CQPlacement) { a.CQRingQMem = QMem{DAddr: 0x10040} }, map[int]uint32{17: 0x40}},
+	{"cq_ring_qmem", func(a *CQAttr, p *CQPlacement) { a.CQRingQMem, p.HeapUMEMID = QMem{DAddr: 0x10000}, 9 }, map[int]uint32{1: 9, 18: 9}},
 }
 
 // TestCQAttrToContext changes one attribute at a time, and sees just its bits change.
@@ -109,12 +110,16 @@ func TestCQAttrToContext(t *testing.T) {
 // TestCreateCQRefuses: what lies outside the heap, and what Validate refuses.
 func TestCreateCQRefuses(t *testing.T) {
 	ring := QMem{DAddr: 0x10000}
+	if in, err := plainCQ.CreateCQ(CQPlacement{}); err == nil || in != (CreateCQIn{}) {
+		t.Errorf("no heap: %+v, %v", in, err)
+	}
 	for name, tt := range map[string]struct {
 		a     CQAttr
 		field string
 	}{
 		"ring before the heap":  {CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0xffc0}, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
 		"ring behind the heap":  {CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0x20000}, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
+		"ring far behind":       {CQAttr{ElementType: CQElementNone, CQRingQMem: QMem{DAddr: 0x30000}, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
 		"ring beyond the heap":  {CQAttr{ElementType: CQElementNone, LogCQDepth: 11, CQRingQMem: ring, CQDBRDAddr: 0x10000}, "cq_ring_qmem.daddr"},
 		"record before":         {CQAttr{ElementType: CQElementNone, CQRingQMem: ring, CQDBRDAddr: 0xfff8}, "cq_dbr_daddr"},
 		"record behind":         {CQAttr{ElementType: CQElementNone, CQRingQMem: ring, CQDBRDAddr: 0x20000}, "cq_dbr_daddr"},
