@@ -50,7 +50,7 @@ func dialError(path string, err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("dialing %s: %w: the instance died; its next start replaces the socket: %w", path, dataplane.ErrUnavailable, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("dialing %s: %w: run as root or as the user that runs the instance: %w", path, dataplane.ErrPermission, err)
+		return fmt.Errorf("dialing %s: %w: %w", path, dataplane.ErrPermission, err)
 	}
 	return fmt.Errorf("dialing %s: %w", path, err)
 }

@@ -10,29 +10,37 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// probeRDMA says what the RDMA devices of interfaces can do, or all of them where none is
-// named, in the network namespace of the calling thread. It makes flows that match nothing, and unmakes them.
-func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []string) []probe.Result {
-	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5})
+// probeRDMA says what RDMA devices can do: those of interfaces, or all where none is named, those
+// that have no interface, as EFA's, and those that devices names. It looks in the network
+// namespace of the calling thread, makes flows that match nothing, and unmakes them.
+func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []string, devices ...string) []probe.Result {
+	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, EFA: cfg.EFA})
 	if err != nil {
 		return []probe.Result{probe.Ask("RDMA", "libibverbs", err)}
 	}
 	defer lib.Close()
 	const feature, object = "RDMA devices", "backend rdma"
-	devices, err := lib.Devices()
+	there, err := lib.Devices()
 	if err != nil {
 		return []probe.Result{probe.Ask(feature, object, err)}
 	}
 	var out []probe.Result
-	for _, d := range devices {
+	for _, name := range devices {
+		if !slices.ContainsFunc(there, func(d ibv.Device) bool { return d.Name == name }) {
+			out = append(out, probe.Ask(FeatureCompletions, "rdma "+name, &probe.UnsupportedError{
+				Feature: FeatureCompletions, Object: name, Reason: "there is no device of that name", Fix: "see `rdma dev`, and correct queue_pairs in the configuration",
+			}))
+		}
+	}
+	for _, d := range there {
 		if ctx.Err() != nil {
 			break
 		}
 		object, counts := describeDevice(d, interfaces)
-		if !counts {
+		if !counts && !slices.Contains(devices, d.Name) {
 			continue
 		}
-		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name)) {
+		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name), probeCompletions(lib, d.Name)) {
 			r.Object = object
 			out = append(out, r)
 		}
@@ -46,7 +54,8 @@ func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []strin
 	return out
 }
 
-// describeDevice is how answers call a device, and whether one of interfaces is its own.
+// describeDevice is how answers call a device, and whether one of interfaces is its own, or
+// it has none.
 func describeDevice(d ibv.Device, interfaces []string) (object string, counts bool) {
 	ports := netdevs(d.Name, d.SysfsPath)
 	names := make([]string, len(ports))
@@ -56,7 +65,7 @@ func describeDevice(d ibv.Device, interfaces []string) (object string, counts bo
 		counts = counts || slices.Contains(interfaces, p.netdev)
 	}
 	if len(names) == 0 {
-		return "rdma " + d.Name, counts
+		return "rdma " + d.Name, true
 	}
 	return fmt.Sprintf("rdma %s (%s)", d.Name, join(names)), counts
 }

@@ -13,6 +13,7 @@ import (
 // ProbeOptions says what to look at. The zero value looks at everything.
 type ProbeOptions struct {
 	Interfaces []string // none: every one that is up
+	Devices    []string // RDMA devices that are asked about by name, whatever their interfaces
 	RDMA       dataplane.RDMAConfig
 }
 
@@ -41,7 +42,7 @@ func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 			}
 		}
 	}
-	for _, r := range probeRDMA(ctx, o.RDMA, interfaces) {
+	for _, r := range probeRDMA(ctx, o.RDMA, interfaces, o.Devices...) {
 		r.Backend = "rdma"
 		out = append(out, r)
 	}

@@ -16,9 +16,9 @@ import (
 type doctorCmd struct {
 	outputFlag
 	instanceFlag
-	Config    string   `short:"c" help:"Ask about the interfaces, the libraries and the mirror of this configuration." placeholder:"FILE"`
+	Config    string   `short:"c" help:"Ask about the interfaces, the devices, the libraries and the mirror of this configuration." placeholder:"FILE"`
 	Plugin    string   `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
-	Strict    bool     `help:"Exit with 3 when an answer is no; those about RDMA count only where the configuration asks for rdma."`
+	Strict    bool     `help:"Exit with 3 when an answer is no; those about RDMA count only where the configuration asks for rdma, or has queue pairs."`
 	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to ask about. Default: all that are up."`
 }
 
@@ -37,7 +37,9 @@ func (c *doctorCmd) Run(env *Env) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{Interfaces: c.Interface, RDMA: cfg.RDMA})...)
+	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
+		Interfaces: c.Interface, Devices: devicesOf(cfg), RDMA: cfg.RDMA,
+	})...)
 	if c.json() {
 		checks := make([]checkJSON, len(results))
 		for i, r := range results {
@@ -54,7 +56,7 @@ func (c *doctorCmd) Run(env *Env) error {
 		return err
 	}
 	for _, r := range results {
-		if c.Strict && r.Answer == probe.No && (r.Backend != "rdma" || asksForRDMA(cfg)) {
+		if c.Strict && r.Answer == probe.No && isAskedFor(cfg, r) {
 			return exitError(exitDegraded)
 		}
 	}
@@ -82,6 +84,22 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 		c.Instance = instanceName(cfg.Instance)
 	}
 	return cfg, nil
+}
+
+// isAskedFor says that the configuration needs a yes. Of an RDMA device that only queue pairs
+// name, it needs no flows.
+func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
+	return r.Backend != "rdma" || asksForRDMA(cfg) || len(cfg.QueuePairs) > 0 && (r.Feature == engine.FeatureCompletions || r.Feature == "RDMA")
+}
+
+// devicesOf are the RDMA devices that a configuration's queue pairs name, each once.
+func devicesOf(cfg dataplane.Config) (names []string) {
+	for _, q := range cfg.QueuePairs {
+		if !slices.Contains(names, q.Device) {
+			names = append(names, q.Device)
+		}
+	}
+	return names
 }
 
 // asksForRDMA says that the configuration does not do without it, as auto does.

@@ -104,7 +104,12 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("adding flow %q: %w", f.Name, err)
 		}
-		return printPlacements(env.Stdout, c.json(), placements)
+		// A reason that holds for the whole instance was told when it started.
+		all, err := svc.Placements(env.Context)
+		if err != nil {
+			return fmt.Errorf("flow %q was added; listing the flows: %w", f.Name, err)
+		}
+		return printPlacements(env.Stdout, c.json(), placements, rejectionsOf(all))
 	})
 }
 

@@ -48,10 +48,11 @@ type rejectionJSON struct {
 	Reason  string `json:"reason"`
 }
 
-// printPlacements prints where flows are counted, and why not elsewhere.
-func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement) error {
+// printPlacements prints where flows are counted that were added to an instance, and why not
+// elsewhere; all are the rejections of every flow there now.
+func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement, all [][]dataplane.Rejection) error {
 	if !asJSON {
-		_, err := io.WriteString(w, renderPlacements(placements))
+		_, err := io.WriteString(w, renderPlacementsBeside(placements, all))
 		return err
 	}
 	return printJSON(w, struct {
@@ -100,7 +101,23 @@ func placementsJSON(placements []dataplane.Placement) []placementJSON {
 // renderPlacements returns a line for each flow, with the reasons of the backends that do not
 // count it below; a reason that holds for all of several flows stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
-	shared := sharedRejections(placements)
+	return renderPlacementsBeside(placements, rejectionsOf(placements))
+}
+
+// rejectionsOf are the rejections of each flow.
+func rejectionsOf(placements []dataplane.Placement) [][]dataplane.Rejection {
+	all := make([][]dataplane.Rejection, len(placements))
+	for i, p := range placements {
+		all[i] = p.Rejected
+	}
+	return all
+}
+
+// renderPlacementsBeside is renderPlacements of some flows of an instance; all are the
+// rejections of every one of it. What every one has is not these flows' news, and is
+// said at the end where all are shown.
+func renderPlacementsBeside(placements []dataplane.Placement, all [][]dataplane.Rejection) string {
+	shared := sharedRejections(all)
 	t := table{heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
 	for _, p := range placements {
 		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
@@ -117,20 +134,27 @@ func renderPlacements(placements []dataplane.Placement) string {
 			}
 		}
 	}
-	text := t.render()
+	if len(placements) < len(all) {
+		return t.render()
+	}
+	return t.render() + renderShared(shared)
+}
+
+// renderShared says of what counts none of several, and why.
+func renderShared(shared []dataplane.Rejection) (text string) {
 	for _, r := range shared {
 		text += "none by " + r.Backend + ": " + r.Reason + "\n"
 	}
 	return text
 }
 
-// sharedRejections are those of every one of several flows.
-func sharedRejections(placements []dataplane.Placement) (shared []dataplane.Rejection) {
-	if len(placements) < 2 {
+// sharedRejections are those of every one of several flows, or queue pairs.
+func sharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection) {
+	if len(all) < 2 {
 		return nil
 	}
-	for _, r := range placements[0].Rejected {
-		if !slices.ContainsFunc(placements, func(p dataplane.Placement) bool { return !slices.Contains(p.Rejected, r) }) {
+	for _, r := range all[0] {
+		if !slices.ContainsFunc(all, func(rejected []dataplane.Rejection) bool { return !slices.Contains(rejected, r) }) {
 			shared = append(shared, r)
 		}
 	}

@@ -78,6 +78,10 @@ none by rdma: no device
 	if got := renderPlacements(flows[1:]); !strings.Contains(got, "\n  not rdma: no device\n") || strings.Contains(got, "none by") {
 		t.Errorf("one flow alone:\n%s", got)
 	}
+	// One that is added beside others: what they all have is not its news, its own reason is.
+	if got := renderPlacementsBeside(flows[:1], rejectionsOf(flows)); strings.Contains(got, "rdma") || !strings.Contains(got, "\n  not xdp: its own\n") {
+		t.Errorf("one flow beside another:\n%s", got)
+	}
 }
 
 func TestParseMatchMarksMistakes(t *testing.T) {

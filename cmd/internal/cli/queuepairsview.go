@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,8 +92,16 @@ func addressText(a dataplane.QueuePairAddress) *string {
 }
 
 // renderQueuePairs returns a line for each queue pair. Below it: the address to tell the
-// peer, the peer's, what each counter counts, and why no better source does.
+// peer, the peer's, what each counter counts, and why no better source does; what holds for all of
+// several that count stands once, at the end.
 func renderQueuePairs(pairs []dataplane.QueuePairState) string {
+	all := make([][]dataplane.Rejection, 0, len(pairs))
+	for _, q := range pairs {
+		if len(q.Counters) > 0 {
+			all = append(all, q.Rejected)
+		}
+	}
+	shared := sharedRejections(all)
 	t := table{heading: []string{"QUEUE PAIR", "DEVICE", ">PORT", "TYPE", "STATE", "COUNTED BY", ">OUTSTANDING"}}
 	for _, q := range pairs {
 		state := q.State
@@ -112,10 +121,12 @@ func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 			t.note("  counter " + k.Name + ": " + operationsText(k.Operations))
 		}
 		for _, r := range q.Rejected {
-			t.note("  not " + r.Backend + ": " + r.Reason)
+			if !slices.Contains(shared, r) {
+				t.note("  not " + r.Backend + ": " + r.Reason)
+			}
 		}
 	}
-	return t.render()
+	return t.render() + renderShared(shared)
 }
 
 func operationsText(operations []dataplane.Operation) string {

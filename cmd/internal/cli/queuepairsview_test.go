@@ -32,6 +32,11 @@ func TestPrintQueuePairs(t *testing.T) {
 			Outstanding: 12,
 		},
 	}
+	pairs = append(pairs, dataplane.QueuePairState{
+		Name: "other", Device: "mlx5_0", Port: 2, Type: "raw_packet", State: "RTS", Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "cq_ring"},
+		Counters: pairs[1].Counters[1:], Rejected: pairs[1].Rejected[1:],
+	})
+	pairs[0].Rejected = pairs[1].Rejected[1:]
 	conditions := []dataplane.Condition{
 		{Code: "interface-missing", Severity: dataplane.High, Object: "eth0", Text: "not about queue pairs", Since: now},
 		{Code: "queue-pair-error", Severity: dataplane.High, Object: "near", Text: "in state ERR: rdma_write: remote access error",

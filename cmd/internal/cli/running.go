@@ -93,7 +93,7 @@ func (r *running) announce() error {
 	if len(placements) == 0 && len(pairs) == 0 {
 		log.Warn("no flow yet: nothing is counted", "add", "flowtally flows add NAME MATCH")
 	}
-	shared := sharedRejections(placements)
+	shared := sharedRejections(rejectionsOf(placements))
 	for _, r := range shared {
 		log.Info("none by "+r.Backend, "reason", r.Reason)
 	}

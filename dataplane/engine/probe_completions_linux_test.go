@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// The answer names the sources that a queue pair then gets, best first; a device that
+// a configuration names and that is not there is a no.
+func TestProbeCompletions(t *testing.T) {
+	s := newSoftNIC(t)
+	for _, c := range []struct {
+		without []string
+		want    string // how the reason begins, and ends
+	}{
+		{nil, "counted by comp_cntr (…), cq_ring, poll_cq"},
+		{[]string{"comp_cntr"}, "counted by …cq_ring, poll_cq"},
+		{[]string{"comp_cntr", "cq_ring"}, "counted by …poll_cq"},
+	} {
+		s.env.Without = c.without
+		s.env.Set(t.Setenv)
+		var got []probe.Result
+		if err := s.wire.Near.NS.Do(func() error {
+			for _, r := range probeRDMA(t.Context(), s.cfg.RDMA, []string{"no-interface"}, s.device, "absent0") {
+				if r.Feature == FeatureCompletions {
+					got = append(got, r)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 2 || got[0].Object != "rdma absent0" || got[0].Answer != probe.No || got[0].Fix == "" {
+			t.Fatalf("without %v: %+v; want a no of absent0, and an answer of %s", c.without, got, s.device)
+		}
+		begins, ends, _ := strings.Cut(c.want, "…")
+		if r := got[1]; r.Answer != probe.Yes || !strings.HasPrefix(r.Reason, begins) || !strings.HasSuffix(r.Reason, ends) || strings.Contains(r.Reason, "comp_cntr") != (c.without == nil) {
+			t.Errorf("without %v: %+v, want %q", c.without, r, c.want)
+		}
+	}
+}
