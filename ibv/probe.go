@@ -37,8 +37,11 @@ func Probe(lib *Library, device string) []probe.Result {
 	p.ctx = ctx
 	defer p.close(ctx)
 	p.flows()
-	_, err = ctx.QueryCompCntrCaps()
+	caps, err := p.compCntrs()
 	p.answer(FeatureCompCntrs, because(err, FeatureCompCntrs, device, "needs rdma-core 65 and a device that has them, such as EFA's; completions can be counted from a CQ instead"))
+	if err == nil {
+		p.results[len(p.results)-1].Reason = fmt.Sprintf("%d of them, up to %d, of %v", caps.MaxCounters, caps.MaxValue, caps.SupportedQPAttachOps)
+	}
 	return p.results
 }
 
@@ -118,6 +121,21 @@ func (q *probeQP) close(p *prober) {
 		p.close(q.cq)
 	}
 	p.close(q.pd)
+}
+
+// compCntrs makes a completion counter, reads it, and unmakes it.
+func (p *prober) compCntrs() (CompCntrCaps, error) {
+	caps, err := p.ctx.QueryCompCntrCaps()
+	if err != nil {
+		return caps, err
+	}
+	k, err := p.ctx.CreateCompCntr(CompCntrOptions{})
+	if err != nil {
+		return caps, err
+	}
+	defer p.close(k)
+	_, err = k.Read()
+	return caps, err
 }
 
 // queuePair makes a RAW_PACKET queue pair, or where that is refused, which raw says, a

@@ -27,6 +27,9 @@ func TestProbe(t *testing.T) {
 		{"no DONT_TRAP", libs.Verbs, []string{"WITHOUT", "dont_trap"}, [6]probe.Answer{yes, yes, yes, no, yes, yes}},
 		{"no EGRESS", libs.Verbs, []string{"WITHOUT", "egress"}, [6]probe.Answer{yes, yes, yes, yes, no, yes}},
 		{"no completion counters", libs.Verbs, []string{"WITHOUT", "comp_cntr"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"counters that cannot be made", libs.Verbs, []string{"FAIL", "ibv_create_comp_cntr=EOPNOTSUPP"}, [6]probe.Answer{yes, yes, yes, yes, yes, no}},
+		{"counters that are all taken", libs.Verbs, []string{"FAIL", "ibv_create_comp_cntr=ENOMEM"}, [6]probe.Answer{yes, yes, yes, yes, yes, unknown}},
+		{"counters that cannot be read", libs.Verbs, []string{"FAIL", "ibv_read_comp_cntr=EIO"}, [6]probe.Answer{yes, yes, yes, yes, yes, unknown}},
 		{"like rxe", libs.Verbs, []string{"WITHOUT", "raw,flows,counters,comp_cntr"}, [6]probe.Answer{no, no, no, no, no, no}},
 		{"no privilege", libs.Verbs, []string{"FAIL", "ibv_create_qp=EPERM@1-1,ibv_create_flow=EPERM"}, [6]probe.Answer{no, unknown, unknown, unknown, unknown, yes}},
 		{"a firmware in trouble", libs.Verbs, []string{"FAIL", "ibv_create_flow=EIO"}, [6]probe.Answer{yes, unknown, unknown, unknown, unknown, yes}},
@@ -48,6 +51,9 @@ func TestProbe(t *testing.T) {
 				}
 				if r.Answer == no && (r.Reason == "" || r.Fix == "") {
 					t.Errorf("%s: a no without its reason %q or fix %q", r.Feature, r.Reason, r.Fix)
+				}
+				if r.Feature == FeatureCompCntrs && r.Answer == yes && !strings.Contains(r.Reason, "up to 281474976710655, of SEND|RECV") {
+					t.Errorf("%s: %q does not say what they can do", r.Feature, r.Reason)
 				}
 				if r.Answer == unknown && !strings.Contains(r.Reason, "ibv_") {
 					t.Errorf("%s: %q does not name the verb that kept it from asking", r.Feature, r.Reason)
