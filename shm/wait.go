@@ -28,7 +28,7 @@ import (
 // A sleeping Wait occupies a thread, as any blocking system call does. It is
 // woken at the end of every poll cycle and looks; see Wakeable.
 func (r *Reader) Wait(ctx context.Context, h Handle, threshold uint64) (Value, error) {
-	return (&sleeper{r: r}).await(ctx, h, r.reaches(h, threshold))
+	return newSleeper(r).await(ctx, h, r.reaches(h, threshold))
 }
 
 // reaches is what Wait waits for.
@@ -59,7 +59,7 @@ func (r *Reader) reaches(h Handle, threshold uint64) condition {
 // sample. A new sample of the same numbers is no change. It ends early as Wait
 // does, but for ErrCompletion.
 func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, error) {
-	return (&sleeper{r: r}).await(ctx, h, func(v Value) (bool, error) {
+	return newSleeper(r).await(ctx, h, func(v Value) (bool, error) {
 		return v.Packets != since.Packets || v.Bytes != since.Bytes || (v.SampledAt == 0) != (since.SampledAt == 0), nil
 	})
 }

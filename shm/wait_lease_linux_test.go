@@ -163,11 +163,11 @@ func wakesOne(t *testing.T, w *Writer, r *Reader, h Handle) {
 	threshold := last.Packets + 1
 	var missed, published int64
 	done := make(chan error, 1)
-	s := &sleeper{r: r, slept: func(until int64, result syscall.Errno) {
+	s := watched(r, func(until int64, result syscall.Errno) {
 		if result == syscall.ETIMEDOUT {
 			missed = until
 		}
-	}}
+	})
 	go func() {
 		_, err := s.await(t.Context(), h, r.reaches(h, threshold))
 		done <- err
@@ -223,7 +223,7 @@ func TestLeaseIsForItsGroup(t *testing.T) {
 					close(published)
 				}()
 				slept := false
-				s := &sleeper{r: r, slept: func(int64, syscall.Errno) { slept = true }}
+				s := watched(r, func(int64, syscall.Errno) { slept = true })
 				if v, err := s.await(t.Context(), h, r.reaches(h, last.Packets+1)); err != nil || !slept {
 					t.Error(v, err, slept)
 				}

@@ -33,6 +33,18 @@ func waitMirror(t testing.TB, o Options) (*Writer, *Reader, Handle) {
 	return w, mustOpen(t, o.Path), h
 }
 
+// watched is a sleeper whose sleeps slept is told: until when each was to last,
+// and what ended it.
+func watched(r *Reader, slept func(until int64, result syscall.Errno)) *sleeper {
+	s := newSleeper(r)
+	s.futex = func(word *uint32, value uint32, until int64) syscall.Errno {
+		result := futexWait(word, value, until)
+		slept(until, result)
+		return result
+	}
+	return s
+}
+
 // Waiters with random thresholds beside a writer that never stops: each ends
 // with a value that reaches its threshold, and none slept on until it would have
 // looked by itself when a cycle that reached it had already ended: that is what a
@@ -82,7 +94,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 			last := uint64(1)
 			for range each {
 				threshold := last + 1 + steps.Uint64N(8)
-				s := &sleeper{r: r, slept: func(until int64, result syscall.Errno) {
+				s := watched(r, func(until int64, result syscall.Errno) {
 					slept.Add(1)
 					switch result {
 					case 0:
@@ -92,7 +104,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 						out = append(out, sleep{threshold, until})
 						mu.Unlock()
 					}
-				}}
+				})
 				v, err := s.await(t.Context(), h, r.reaches(h, threshold))
 				if err != nil || v.Packets < threshold || v != patterned(v.Packets) || v.Packets > begun.Load() {
 					t.Errorf("waiting for %d: %v, %v", threshold, v, err)
@@ -164,9 +176,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	for _, group := range []int{0, -1} {
 		_, r, h := waitMirror(t, Options{WaitGroup: group})
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &sleeper{r: r, slept: func(int64, syscall.Errno) {}}
 		asleep := false
-		s.slept = func(until int64, result syscall.Errno) { asleep = true }
+		s := watched(r, func(int64, syscall.Errno) { asleep = true })
 		time.AfterFunc(20*time.Millisecond, cancel)
 		if _, err := s.await(ctx, h, r.reaches(h, 2)); err != context.Canceled || !asleep {
 			t.Errorf("group %d: %v, slept %v", group, err, asleep)
@@ -194,12 +205,12 @@ func TestWaitRaisesItsLeaseInTime(t *testing.T) {
 	go func() {
 		for threshold := range from {
 			latest := int64(0)
-			s := &sleeper{r: r, slept: func(until int64, result syscall.Errno) {
+			s := watched(r, func(until int64, result syscall.Errno) {
 				results[result]++
 				if result == syscall.ETIMEDOUT {
 					latest = until
 				}
-			}}
+			})
 			v, err := s.await(t.Context(), h, func(v Value) (bool, error) {
 				looked.Store(threshold)
 				return v.Packets >= threshold, nil
@@ -254,11 +265,12 @@ func TestWaitInterleaved(t *testing.T) {
 					<-goOn
 				}
 			}
-			s := &sleeper{r: r, hook: hold, slept: func(until int64, result syscall.Errno) {
+			s := watched(r, func(until int64, result syscall.Errno) {
 				if result == syscall.ETIMEDOUT {
 					slept = until
 				}
-			}}
+			})
+			s.hook = hold
 			done := make(chan error, 1)
 			go func() {
 				v, err := s.await(t.Context(), h, func(v Value) (bool, error) {

@@ -25,10 +25,8 @@ type sleeper struct {
 	deadline int64       // on the clock of Now
 	stop     func() bool // ends watching for ctx; nil: has not slept yet
 	left     atomic.Bool
-
-	// Tests only, nil otherwise: called at the named steps, and after each sleep.
-	hook  func(step string)
-	slept func(until int64, result syscall.Errno)
+	futex    func(word *uint32, value uint32, until int64) syscall.Errno
+	hook     func(step string) // tests only: called at the named steps; nil otherwise
 
 	lease    *leaseFile // nil: there is none to raise
 	leaseOf  uint64     // generation of the writer that it was opened for; 0: none
@@ -36,6 +34,8 @@ type sleeper struct {
 
 	pace pace
 }
+
+func newSleeper(r *Reader) *sleeper { return &sleeper{r: r, futex: futexWait} }
 
 // step calls the test's hook, if there is one.
 func (s *sleeper) step(name string) {
@@ -109,11 +109,7 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	}
 	until = min(until, s.deadline)
 	s.step("wait-raised")
-	result := futexWait(&s.r.v.hdr.waitWord, l.word, until)
-	if s.slept != nil {
-		s.slept(until, result)
-	}
-	switch result {
+	switch s.futex(&s.r.v.hdr.waitWord, l.word, until) {
 	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:
 		return nil
 	case syscall.EFAULT:

@@ -73,7 +73,7 @@ func TestWaitEnds(t *testing.T) {
 			if tt.first != (Value{}) {
 				publishOne(w, h, tt.first)
 			}
-			s := &sleeper{r: r}
+			s := newSleeper(r)
 			asleep, told := make(chan struct{}), false
 			s.hook = func(step string) {
 				if step == "wait-raised" && !told {
@@ -91,7 +91,11 @@ func TestWaitEnds(t *testing.T) {
 				done <- answer{v, err}
 			}()
 			if tt.then != nil {
-				<-asleep
+				select {
+				case <-asleep:
+				case got := <-done:
+					t.Fatalf("did not sleep: %v, %v", got.v, got.err)
+				}
 				tt.then(t, w, h)
 			}
 			got := <-done

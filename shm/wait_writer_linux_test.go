@@ -1,0 +1,214 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fallAsleep begins a Wait and returns once it is about to sleep; what the Wait
+// ends with comes through done.
+func fallAsleep(t *testing.T, r *Reader, h Handle, threshold uint64) (done chan error) {
+	t.Helper()
+	s, done := newSleeper(r), make(chan error, 1)
+	reached, told := make(chan struct{}), false
+	s.hook = func(step string) {
+		if step == "wait-raised" && !told {
+			told = true
+			close(reached)
+		}
+	}
+	go func() {
+		_, err := s.await(t.Context(), h, r.reaches(h, threshold))
+		done <- err
+	}()
+	select {
+	case <-reached:
+	case err := <-done:
+		t.Fatalf("did not sleep: %v", err)
+	}
+	return done
+}
+
+// kill ends a writer as a kill does: nothing is written, the kernel drops the lock.
+func kill(t *testing.T, w *Writer) {
+	t.Helper()
+	if err := w.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func killable(t *testing.T, o Options) (*Writer, *Reader, Handle) {
+	t.Helper()
+	w, err := Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := mustAdd(t, w, Entry{Name: "a"})
+	publishOne(w, h, patterned(1))
+	return w, mustOpen(t, o.Path), h
+}
+
+// Nobody waits for a writer that was killed for longer than it takes to notice.
+func TestWaitNoticesADeadWriter(t *testing.T) {
+	for _, group := range []int{0, -1} {
+		o := Options{Path: mirrorPath(t), HeartbeatPeriod: 20 * time.Millisecond, WaitGroup: group}
+		w, r, h := killable(t, o)
+		kill(t, w)
+		_, err := r.Wait(t.Context(), h, 2)
+		if silent := time.Duration(Now() - w.v.hdr.heartbeat); !errors.Is(err, ErrNotAlive) || silent < 2*o.HeartbeatPeriod {
+			t.Errorf("group %d: %v after %v", group, err, silent)
+		} else {
+			t.Logf("group %d: after %v: %v", group, silent, err)
+		}
+	}
+}
+
+// A waiter that slept through the death of a writer is woken by the next one,
+// whether that goes on with the page of waiters, finds it gone, or makes none.
+func TestWaitOverATakeover(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		page  func(path string) error
+		group int
+	}{
+		{"same page", func(string) error { return nil }, 0},
+		{"another page", os.Remove, 0},
+		{"no page", func(string) error { return nil }, -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
+			w, r, h := killable(t, o)
+			done := fallAsleep(t, r, h, 3)
+			kill(t, w)
+			if err := tt.page(waitPath(o.Path)); err != nil {
+				t.Fatal(err)
+			}
+			o.WaitGroup = tt.group
+			next := mustCreate(t, o)
+			publishOne(next, h, patterned(2))
+			if tt.group == 0 {
+				wakesOne(t, next, r, h)
+			} else {
+				publishOne(next, h, patterned(3))
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A larger file takes the name while somebody sleeps on the old one.
+func TestWaitOverGrowth(t *testing.T) {
+	o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience, Counters: 64}
+	follow := func(t *testing.T, done chan error, w *Writer) {
+		t.Helper()
+		if err := <-done; !errors.Is(err, ErrSuperseded) || !errors.Is(err, ErrNotAlive) {
+			t.Error(err)
+		}
+		r := mustOpen(t, o.Path)
+		h, err := r.Lookup("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Wakeable(); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("before the first cycle in the new file: %v", err)
+		}
+		publishOne(w, h, patterned(2))
+		if err := r.Wakeable(); err != nil {
+			t.Error(err)
+		}
+		wakesOne(t, w, r, h)
+	}
+	t.Run("by the next writer", func(t *testing.T) {
+		w, r, h := killable(t, o)
+		done := fallAsleep(t, r, h, 1<<60)
+		kill(t, w)
+		o := o
+		o.Counters = 128
+		follow(t, done, mustCreate(t, o))
+	})
+	t.Run("at run time", func(t *testing.T) {
+		w := mustCreate(t, o)
+		r := mustOpen(t, o.Path)
+		h, err := r.Lookup("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		publishOne(w, h, patterned(1))
+		done := fallAsleep(t, r, h, 1<<60)
+		if _, err := w.Grow(256, 0); err != nil {
+			t.Fatal(err)
+		}
+		follow(t, done, w)
+	})
+}
+
+// The mirror is cut short by its owner under a sleeper: it ends, and nothing faults.
+func TestWaitOnACutMirror(t *testing.T) {
+	_, r, h := killable(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
+	done := fallAsleep(t, r, h, 2)
+	if err := os.Truncate(r.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, ErrTruncated) {
+		t.Error(err)
+	}
+	if err := r.Wakeable(); !errors.Is(err, ErrTruncated) {
+		t.Error(err)
+	}
+}
+
+// A waiter in another process, who sleeps by other threads and another mapping.
+func TestWaitInAnotherProcess(t *testing.T) {
+	w, _, h := waitMirror(t, Options{})
+	cmd := child("wait", w.path, "FLOWTALLY_SHM_THRESHOLD=1000")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for n := uint64(2); n < 1000; n++ {
+		publishOne(w, h, patterned(n))
+		if n%100 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for !w.lease.ahead(Now()) { // it may not have begun
+		time.Sleep(time.Millisecond)
+	}
+	publishOne(w, h, patterned(1000))
+	answer := make([]byte, 200)
+	n, _ := out.Read(answer)
+	if got, want := string(answer[:n]), "{1000 100000 2000} <nil>\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where there is no futex to sleep on, a waiter naps and looks.
+func TestWaitWithoutAFutex(t *testing.T) {
+	w, r, h := waitMirror(t, Options{})
+	s := newSleeper(r)
+	s.futex = func(*uint32, uint32, int64) syscall.Errno { return syscall.ENOSYS }
+	go func() {
+		time.Sleep(5 * time.Millisecond)
+		publishOne(w, h, patterned(2))
+	}()
+	if v, err := s.await(t.Context(), h, r.reaches(h, 2)); err != nil || v != patterned(2) {
+		t.Error(v, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+	defer cancel()
+	if _, err := s.await(ctx, h, r.reaches(h, 3)); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+}
