@@ -56,7 +56,9 @@ func verbsEnv(name string) ibvtest.Env {
 	case "without":
 		e.Without = []string{"counters", "dont_trap", "egress", "comp_cntr", "swnic1/flows", "swnic1/raw"}
 	case "wqe_delay":
-		e.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 30 * time.Millisecond}}
+		e.Delay = []ibvtest.Delay{{Device: "swnic0", Verb: "WQE", Time: time.Hour}, {Device: "swnic1", Verb: "WQE", Time: 20 * time.Millisecond}}
+	case "busy":
+		e.Delay = []ibvtest.Delay{{Device: "swnic1", Verb: "WQE", Time: 10 * time.Microsecond}}
 	case "comp_cntr_limits":
 		e.CompCntrMax = []string{"9", "swnic1/5"}
 		e.CompCntrOps = []string{"send", "recv", "swnic1/rdma_write"}

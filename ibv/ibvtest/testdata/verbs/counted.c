@@ -235,7 +235,7 @@ void case_comp_cntr_external(void)
 	REFUSED(y.comp.ptr = (uint8_t *)(page + 512), EFAULT); /* read-only */
 	struct {
 		struct external x;
-		uint32_t more;
+		uint64_t more;
 	} longer = {.x = x, .more = 1};
 	WANT_NULL(create(a.context, wrs, &longer.x, sizeof(longer)), EINVAL);
 	longer.more = 0;

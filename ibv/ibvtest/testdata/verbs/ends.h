@@ -60,11 +60,11 @@ int post(struct end *e, enum ibv_wr_opcode opcode, uint64_t id, unsigned flags, 
 
 #define WANT_NONE(cq) WANT(ibv_poll_cq(cq, 1, &wc), 0)
 
-/* The same within two seconds: what the library's own thread completes. */
+/* The same within twenty seconds: what the library's own thread completes. */
 #define AWAIT_WC(cq, id, status_)                                                                                      \
 	do {                                                                                                           \
 		int n_ = 0;                                                                                            \
-		for (int i_ = 0; i_ < 2000 && !(n_ = ibv_poll_cq(cq, 1, &wc)); i_++)                                   \
+		for (int i_ = 0; i_ < 20000 && !(n_ = ibv_poll_cq(cq, 1, &wc)); i_++)                                  \
 			usleep(1000);                                                                                  \
 		WANT(n_, 1);                                                                                           \
 		WANT(wc.wr_id, id);                                                                                    \

@@ -2,6 +2,7 @@
 // queues.c: queues at their limits: states, flushes, resets, overruns, what waits.
 #include "ends.h"
 
+#include <time.h>
 #include <unistd.h>
 
 /* What may be posted in which state, and what becomes of it. */
@@ -117,9 +118,12 @@ void case_cq_overrun(void)
 }
 
 /* An event of an object that has gone is not read, and one that was is waited for. */
+static bool acknowledging;
+
 static void *acknowledge(void *arg)
 {
 	usleep(20000);
+	__atomic_store_n(&acknowledging, true, __ATOMIC_SEQ_CST);
 	ibv_ack_async_event(arg);
 	return NULL;
 }
@@ -144,9 +148,12 @@ void case_event_of_object(void)
 	WANT(e.event_type, IBV_EVENT_SQ_DRAINED);
 	WANT(e.element.qp == b.qp, true);
 	NEED(!pthread_create(&thread, NULL, acknowledge, &e));
-	end_close(&b);
+	WANT(ibv_destroy_qp(b.qp), 0);
+	WANT(__atomic_load_n(&acknowledging, __ATOMIC_SEQ_CST), true);
 	pthread_join(thread, NULL);
-	end_close(&a);
+	init.send_cq = init.recv_cq = b.send_cq;
+	NEED(b.qp = ibv_create_qp(b.pd, &init));
+	ends_down(&a, &b);
 }
 
 /* A receiver that is not ready, and a peer that does not answer, are waited for: for ever, or
@@ -223,20 +230,37 @@ void case_stalls(void)
 	ends_down(&a, &b);
 }
 
-/* DELAY=WQE=30ms */
+static long long now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* DELAY=swnic0/WQE=3600s,swnic1/WQE=20ms: work stays outstanding, or completes no earlier. */
 void case_wqe_delay(void)
 {
 	struct end a, b;
 	struct ibv_wc wc;
-	ends_up(&a, &b, &usual);
-	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
-	WANT(post(&a, IBV_WR_RDMA_WRITE, 2, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
+	struct options o = usual;
+	o.other_device = true;
+	ends_up(&a, &b, &o);
+	for (int i = 0; i < 5; i++)
+		WANT(post(&a, IBV_WR_RDMA_WRITE, i, 0, 0, 8, &b, 0), 0);
 	WANT_NONE(a.send_cq);
-	AWAIT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
-	AWAIT_WC(a.send_cq, 2, IBV_WC_SUCCESS);
-	WANT(post(&a, IBV_WR_RDMA_WRITE, 3, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
 	WANT(move(&a, IBV_QPS_ERR), 0);
-	WANT_WC(a.send_cq, 3, IBV_WC_WR_FLUSH_ERR);
+	for (int i = 0; i < 5; i++)
+		WANT_WC(a.send_cq, i, IBV_WC_WR_FLUSH_ERR);
+	WANT_NONE(a.send_cq);
+	WANT(move(&a, IBV_QPS_RESET), 0);
+	end_init(&a, &o);
+	end_rtr(&a, &b, &o);
+
+	long long from = now();
+	WANT(post(&b, IBV_WR_RDMA_WRITE, 6, 0, 0, 8, &a, 0), 0);
+	WANT(post(&b, IBV_WR_RDMA_WRITE, 7, IBV_SEND_SIGNALED, 0, 8, &a, 0), 0);
+	AWAIT_WC(b.send_cq, 7, IBV_WC_SUCCESS);
+	WANT(now() - from >= 20000000, true);
 	ends_down(&a, &b);
 }
 
