@@ -234,24 +234,6 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 	return cfg
 }
 
-func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
-	w, err := shm.Create(shm.Options{
-		Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
-		History: cfg.Mirror.History, Mode: cfg.Mirror.Mode, Logger: log,
-	})
-	switch {
-	case errors.Is(err, shm.ErrInUse):
-		return nil, fmt.Errorf("%w: %w", dataplane.ErrInUse, err)
-	case errors.Is(err, shm.ErrFull):
-		return nil, fmt.Errorf("%w: %w", dataplane.ErrFull, err)
-	case errors.Is(err, os.ErrPermission):
-		return nil, fmt.Errorf("%w: %w", dataplane.ErrPermission, err)
-	case err != nil:
-		return nil, err
-	}
-	return w, nil
-}
-
 // version is that of the module this binary was built from.
 func version() string {
 	if bi, ok := debug.ReadBuildInfo(); ok {

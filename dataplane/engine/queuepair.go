@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv"
@@ -95,6 +97,7 @@ type queuePairs struct {
 	all    []*queuePair // in the order of the configuration
 	byID   []*tally
 
+	idle    time.Duration // the longest pause between two looks at a completion queue
 	changed chan struct{} // states, and so conditions, may have changed
 	remade  chan *queuePair
 	ctx     context.Context // of what runs beside the queue pairs' goroutines
@@ -124,6 +127,7 @@ const (
 func newQueuePairs(cfg dataplane.Config, log *slog.Logger, w mirror, tell func(dataplane.Event)) *queuePairs {
 	s := &queuePairs{
 		cfg: cfg, log: log, mirror: w, tell: tell,
+		idle:    min(max(cmp.Or(cfg.Poll.Period, defaultPeriod), pauseIdleLeast), pauseIdleMost),
 		changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(cfg.QueuePairs)),
 	}
 	for _, c := range cfg.QueuePairs {

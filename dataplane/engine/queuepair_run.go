@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// spins is how many empty looks at the completion queue follow one another while callers
-	// wait; then the pause grows from pauseMin to pauseBusy, or pauseIdle when nobody waits. With a
-	// completion channel nobody would have to look: but what arrives has to find a
-	// buffer, so a look a millisecond it is.
+	// spins is how many empty looks at the completion queue follow one another while a caller
+	// waits; then the pause between two grows from pauseMin to pauseBusy. Nobody waits:
+	// it grows to the period of the poller, which is as often as anybody sees what is new, within
+	// the bounds of pauseIdleLeast and pauseIdleMost. What arrives meanwhile has the receives that are posted.
 	spins     = 64
 	pauseMin  = 20 * time.Microsecond
 	pauseBusy = 200 * time.Microsecond
-	pauseIdle = time.Millisecond
 	// flushBound is how long what is outstanding has to end with errors.
 	flushBound = 2 * time.Second
+
+	pauseIdleLeast, pauseIdleMost = time.Millisecond, 10 * time.Millisecond
 )
 
 // fault is why completions came with errors: what the first of them said.
@@ -80,7 +81,7 @@ func (q *queuePair) pause(idle int) time.Duration {
 	case q.job != nil:
 		return min(pauseMin<<min(idle-spins, 8), pauseBusy)
 	}
-	return min(pauseMin<<min(idle, 8), pauseIdle)
+	return min(pauseMin<<min(idle, 16), q.set.idle)
 }
 
 // turn looks once at what has completed and posts what there is room for. It makes the

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strconv"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
+)
+
+func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
+	group, err := waitGroup(cfg.Mirror.WaitGroup)
+	if err != nil {
+		return nil, err
+	}
+	w, err := shm.Create(shm.Options{
+		Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
+		History: cfg.Mirror.History, Mode: cfg.Mirror.Mode, WaitGroup: group, Logger: log,
+	})
+	switch {
+	case errors.Is(err, shm.ErrInUse):
+		return nil, fmt.Errorf("%w: %w", dataplane.ErrInUse, err)
+	case errors.Is(err, shm.ErrFull):
+		return nil, fmt.Errorf("%w: %w", dataplane.ErrFull, err)
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("%w: %w", dataplane.ErrPermission, err)
+	case err != nil:
+		return nil, err
+	}
+	return w, nil
+}
+
+// waitGroup is the number of a group that the configuration names, or numbers; 0: the process's.
+func waitGroup(name string) (int, error) {
+	if name == "" {
+		return 0, nil
+	}
+	text := name
+	if _, err := strconv.ParseUint(name, 10, 31); err != nil {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return 0, fmt.Errorf("mirror.wait_group %q: looking it up: %w: %w; name a group of /etc/group, or its number", name, err, dataplane.ErrInvalid)
+		}
+		text = g.Gid
+	}
+	gid, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("mirror.wait_group %q: its number: %w: %w", name, err, dataplane.ErrInvalid)
+	}
+	if own := os.Getegid(); gid == 0 && own != 0 {
+		return 0, fmt.Errorf("mirror.wait_group %q: the process is of group %d, and cannot give the page to root's: %w; run it in that group", name, own, dataplane.ErrInvalid)
+	}
+	return int(gid), nil
+}

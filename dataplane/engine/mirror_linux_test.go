@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// TestTheGroupThatMayWait owns the page beside the mirror, by number or by name.
+func TestTheGroupThatMayWait(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("giving a file to another group needs root")
+	}
+	for _, c := range []struct {
+		name string
+		gid  uint32
+		bad  bool
+	}{
+		{name: "", gid: uint32(os.Getegid())}, {name: "4321", gid: 4321}, {name: "daemon", gid: 1},
+		{name: "nobody-has-this-group", bad: true}, {name: "99999999999", bad: true},
+	} {
+		cfg := config(t)
+		cfg.Mirror.WaitGroup = c.name
+		if c.bad {
+			if _, err := New(t.Context(), cfg, Options{Backends: []Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), c.name) {
+				t.Errorf("%q: %v", c.name, err)
+			}
+			continue
+		}
+		start(t, cfg, newHand("hand"))
+		pages, _ := filepath.Glob(strings.TrimSuffix(cfg.Mirror.Path, ".mirror") + ".wait")
+		if len(pages) != 1 {
+			t.Fatalf("%q: pages %v", c.name, pages)
+		}
+		st, err := os.Stat(pages[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gid := st.Sys().(*syscall.Stat_t).Gid; gid != c.gid {
+			t.Errorf("%q: the page is of group %d, want %d", c.name, gid, c.gid)
+		}
+	}
+}
