@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
@@ -15,31 +14,29 @@ const FeatureCompletions = "completions of queue pairs"
 
 // probeCompletions makes what a source needs, and unmakes it.
 func probeCompletions(lib *ibv.Library, device string) probe.Result {
-	r, err := completionSources(lib, device)
+	sources, err := completionSources(lib, device)
 	if err != nil {
 		return probe.Ask(FeatureCompletions, device, err)
 	}
-	return probe.Result{Feature: FeatureCompletions, Object: device, Answer: probe.Yes, Reason: "counted by " + r}
+	return probe.Result{Feature: FeatureCompletions, Object: device, Answer: probe.Yes, Reason: "counted by " + strings.Join(sources, ", ")}
 }
 
-func completionSources(lib *ibv.Library, device string) (_ string, err error) {
+func completionSources(lib *ibv.Library, device string) (sources []string, err error) {
 	ctx, err := lib.Open(device)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()
-	var sources []string
-	if caps, err := ctx.QueryCompCntrCaps(); err == nil {
-		sources = append(sources, fmt.Sprintf("%s (%d counters to %d, of %s)",
-			sourceCompCntr, caps.MaxCounters, caps.MaxValue, strings.ToLower(strings.ReplaceAll(caps.SupportedQPAttachOps.String(), "|", ", "))))
+	if _, err := ctx.QueryCompCntrCaps(); err == nil {
+		sources = append(sources, sourceCompCntr)
 	}
 	cq, err := ctx.CreateCQ(ibv.CQOptions{CQE: 1})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, cq.Close()) }()
 	if _, err := cq.MLX5Ring(); err == nil {
 		sources = append(sources, sourceRing)
 	}
-	return strings.Join(append(sources, sourcePoll), ", "), nil
+	return append(sources, sourcePoll), nil
 }
