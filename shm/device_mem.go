@@ -113,24 +113,30 @@ func attachDevice(b []byte) (*deviceView, error) {
 // ended tells whether a later writer has taken over from the segment's.
 func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0 }
 
-// total answers how far the word has counted: the total that was seen last,
-// and what the word has moved since. Seen is loaded before the word and again
-// after it: equal, the word is of the time in which at most max_value were
-// counted above it, so that its distance tells how many.
+// total answers how far the word has counted.
 func (s *deviceSlotMem) total(which int) (uint64, error) {
 	for range maxTries {
 		seen := atomic.LoadUint64(&s.seen[which])
-		word := atomic.LoadUint64(&s.words[which])
-		if atomic.LoadUint64(&s.seen[which]) != seen {
-			continue
+		if total, ok, err := s.above(seen, which); ok {
+			return total, err
 		}
-		limit, shift := atomic.LoadUint64(&s.maxValue), atomic.LoadUint64(&s.shift[which])
-		if word > limit || shift > limit {
-			return 0, ErrFormat
-		}
-		return seen + wrapDistance(wordOf(seen, shift, limit), word, limit), nil
 	}
 	return 0, ErrBusy
+}
+
+// above answers the total by what the word has moved since seen was loaded: ok
+// when seen stands still. Then the word is of the time in which at most
+// max_value were counted above it, so that its distance tells how many.
+func (s *deviceSlotMem) above(seen uint64, which int) (total uint64, ok bool, err error) {
+	word := atomic.LoadUint64(&s.words[which])
+	if atomic.LoadUint64(&s.seen[which]) != seen {
+		return 0, false, nil
+	}
+	limit, shift := atomic.LoadUint64(&s.maxValue), atomic.LoadUint64(&s.shift[which])
+	if word > limit || shift > limit {
+		return 0, true, ErrFormat
+	}
+	return seen + wrapDistance(wordOf(seen, shift, limit), word, limit), true, nil
 }
 
 // The words count modulo limit + 1, which is 2^64 where limit is the largest

@@ -75,49 +75,70 @@ func (r *Reader) Device(h Handle) (d Device, err error) {
 }
 
 func (r *Reader) resolveDevice(h Handle) (Device, error) {
-	hdr, e := r.v.hdr, &r.v.entries[h.Index]
-	var scratch entryMem
+	generation := &r.v.hdr.deviceGeneration
 	for range maxTries {
-		generation := atomic.LoadUint64(&hdr.deviceGeneration)
+		g := atomic.LoadUint64(generation)
 		if !r.v.live(h) {
 			return Device{}, ErrGone
 		}
-		if generation == 0 {
+		if g == 0 {
 			return Device{}, ErrNoDevice
 		}
-		f, err := r.deviceFile(generation)
-		if err != nil {
-			if atomic.LoadUint64(&hdr.deviceGeneration) != generation {
-				continue
-			}
-			return Device{}, err
-		}
-		id, current, err := r.v.readEntry(h.Index, &scratch)
-		if err != nil {
-			return Device{}, err
-		}
-		n := scratch.slots[current].device
-		if n == 0 || f.v.ended() {
-			return Device{}, r.noDevice()
-		}
-		if int(n) > len(f.v.slots) {
-			return Device{}, fmt.Errorf("slot %d of %d: %w", n-1, len(f.v.slots), ErrFormat)
-		}
-		slot := &f.v.slots[n-1]
-		seq := atomic.LoadUint64(&slot.seq)
-		// Loaded behind seq: who has the slot after a larger file took the name
-		// stands in that one's catalogue.
-		if State(atomic.LoadUint32(&hdr.state)) == Superseded {
-			return Device{}, ErrSuperseded
-		}
-		// The entry named the slot before and after: it was never another's in between.
-		if seq&1 == 0 || atomic.LoadUint64(&e.seq) != scratch.seq || atomic.LoadUint64(&e.identity) != id ||
-			atomic.LoadUint64(&hdr.deviceGeneration) != generation || id != identity(entLive, h.Generation) {
+		f, err := r.deviceFile(g)
+		if err != nil && atomic.LoadUint64(generation) != g {
 			continue
 		}
-		return Device{slot: slot, seq: seq, ended: &f.v.hdr.endedAt, identity: &e.identity, handle: h, segment: f.m, mirror: r.m}, nil
+		if err != nil {
+			return Device{}, err
+		}
+		c, err := r.claim(h, f)
+		if err != nil {
+			return Device{}, err
+		}
+		if r.stands(h, &c) && atomic.LoadUint64(generation) == g {
+			return Device{slot: c.slot, seq: c.seq, ended: &f.v.hdr.endedAt, identity: &r.v.entries[h.Index].identity, handle: h,
+				segment: f.m, mirror: r.m}, nil
+		}
 	}
 	return Device{}, ErrBusy
+}
+
+// claim is a slot that an entry named when it was looked at.
+type claim struct {
+	slot         *deviceSlotMem
+	seq          uint64 // of the slot, loaded behind the entry
+	id, entrySeq uint64 // of the entry
+}
+
+func (r *Reader) claim(h Handle, f *deviceFile) (claim, error) {
+	var e entryMem
+	id, current, err := r.v.readEntry(h.Index, &e)
+	if err != nil {
+		return claim{}, err
+	}
+	n := e.slots[current].device
+	if n == 0 || f.v.ended() {
+		return claim{}, r.noDevice()
+	}
+	if int(n) > len(f.v.slots) {
+		return claim{}, fmt.Errorf("slot %d of %d: %w", n-1, len(f.v.slots), ErrFormat)
+	}
+	c := claim{slot: &f.v.slots[n-1], id: id, entrySeq: e.seq}
+	c.seq = atomic.LoadUint64(&c.slot.seq)
+	// Loaded behind seq: who has the slot after a larger file took the name
+	// stands in that one's catalogue.
+	if State(atomic.LoadUint32(&r.v.hdr.state)) == Superseded {
+		return claim{}, ErrSuperseded
+	}
+	return c, nil
+}
+
+// stands tells whether c is h's: the entry named the slot before its seq was
+// loaded and does now, so under that seq it was never another's.
+func (r *Reader) stands(h Handle, c *claim) bool {
+	e := &r.v.entries[h.Index]
+	return c.seq&1 == 1 && c.id == identity(entLive, h.Generation) &&
+		atomic.LoadUint64(&e.seq) == c.entrySeq && atomic.LoadUint64(&e.identity) == c.id
 }
 
 // noDevice tells a catalogue that says so from one that no longer learns.

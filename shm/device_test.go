@@ -239,6 +239,83 @@ func TestDeviceWrap(t *testing.T) {
 	})
 }
 
+// What a reader has read of a slot in one moment is held against what it is in
+// the next: each pair of looks between which the writer may come.
+func TestDeviceBetweenTwoLooks(t *testing.T) {
+	setUp := func(t *testing.T) (w *Writer, r *Reader, hs []Handle, s *DeviceSlot) {
+		w, r = heapMirror(t, 64, 0, 0, Options{})
+		hs = addN(t, w, 2, false)
+		s = mustSlot(t, heapDevice(t, w, r, 2))
+		if err := w.SetDevice(hs[0], s, 100, 0, 255); err != nil {
+			t.Fatal(err)
+		}
+		return w, r, hs, s
+	}
+	t.Run("the word came round", func(t *testing.T) {
+		_, _, _, s := setUp(t)
+		m := s.mem()
+		seen := m.seen[completions]
+		m.count(completions, 60, 255)
+		if _, _, err := s.Rebase(); err != nil {
+			t.Fatal(err)
+		}
+		if total, ok, err := m.above(seen, completions); total != 160 || !ok || err != nil {
+			t.Error(total, ok, err)
+		}
+		for range 4 {
+			m.count(completions, 60, 255)
+			if _, _, err := s.Rebase(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if total, ok, _ := m.above(seen, completions); ok {
+			t.Errorf("%d counted by a base that is worth nothing any more", total)
+		}
+	})
+	for name, change := range map[string]func(w *Writer, hs []Handle, s *DeviceSlot) error{
+		"the words were taken away": func(w *Writer, hs []Handle, s *DeviceSlot) error { return w.ClearDevice(hs[0]) },
+		"the counter was removed":   func(w *Writer, hs []Handle, s *DeviceSlot) error { return w.Remove(hs[0]) },
+		"others were given": func(w *Writer, hs []Handle, s *DeviceSlot) error {
+			other, err := w.device.Slot()
+			return errors.Join(err, w.SetDevice(hs[0], other, 0, 0, 255))
+		},
+		"the base was set anew": func(w *Writer, hs []Handle, s *DeviceSlot) error { return w.SetDevice(hs[0], s, 0, 0, 255) },
+		"another counter has them": func(w *Writer, hs []Handle, s *DeviceSlot) error {
+			return errors.Join(w.ClearDevice(hs[0]), w.SetDevice(hs[1], s, 0, 0, 255))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r, hs, s := setUp(t)
+			c, err := r.claim(hs[0], r.device)
+			if err != nil || !r.stands(hs[0], &c) || c.slot != s.mem() {
+				t.Fatal(err)
+			}
+			if r.stands(Handle{Index: hs[0].Index, Generation: 7}, &c) {
+				t.Error("stands for another generation")
+			}
+			if err := change(w, hs, s); err != nil {
+				t.Fatal(err)
+			}
+			if r.stands(hs[0], &c) {
+				t.Error("the slot is still taken for the counter's")
+			}
+			// The seq of the next user, under an entry that was read before.
+			c.seq = atomic.LoadUint64(&c.slot.seq) | 1
+			if r.stands(hs[0], &c) {
+				t.Error("another's seq is taken for the counter's")
+			}
+		})
+	}
+	t.Run("a free slot", func(t *testing.T) { // as no writer leaves it
+		_, r, hs, s := setUp(t)
+		s.mem().seq++
+		if _, err := r.Device(hs[0]); !errors.Is(err, ErrBusy) {
+			t.Error(err)
+		}
+		s.mem().seq--
+	})
+}
+
 // Counters come and go, and so do their words, while a device counts, a poller
 // rebases and readers read: nobody sees another counter's words. The totals of
 // counter number n are n<<32 and what was counted since.

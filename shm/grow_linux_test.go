@@ -47,6 +47,9 @@ func TestGrowAtRunTime(t *testing.T) {
 	held := mustCounter(t, old, l)
 
 	g := mustGrow(t, w, 65, 3)
+	if s := mustOpen(t, path).Status(); s.State != Run || !s.Alive || s.Cycle != 1 || s.HeartbeatPeriod != was.HeartbeatPeriod {
+		t.Errorf("before the next cycle: %+v", s)
+	}
 	if c, n := w.Capacity(); c != 128 || n != 3 {
 		t.Fatal(c, n)
 	}
@@ -184,5 +187,69 @@ func TestGrowFails(t *testing.T) {
 	mustGrow(t, w, 128, 0)
 	if next, err := r.Follow(); err != nil || next == r {
 		t.Error(next == r, err)
+	}
+}
+
+// A latency counter has another handle in the larger file. The words that a
+// device writes for it are still its own there, and given back they are nobody's.
+func TestGrowMovesWhoHasDeviceWords(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, with(small, path))
+	seg, err := w.DeviceSegment(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addN(t, w, 64, false)
+	h := mustAdd(t, w, Entry{Name: "l", Latency: true})
+	s := mustSlot(t, seg)
+	if err := w.SetDevice(h, s, 5, 6, 255); err != nil {
+		t.Fatal(err)
+	}
+	moved := mustGrow(t, w, 128, 2).Handle(h)
+	other := mustAdd(t, w, Entry{Name: "has the old handle's place"})
+	if other.Index != h.Index {
+		t.Fatalf("%v, not in the place of %v", other, h)
+	}
+	r := mustOpen(t, path)
+	if _, err := r.Device(other); !errors.Is(err, ErrNoDevice) {
+		t.Error(err)
+	}
+	wantDevice(t, mustDevice(t, r, moved), 5, 6)
+	if err := w.SetDevice(other, s, 0, 0, 255); !errors.Is(err, ErrExists) {
+		t.Errorf("the slot is taken for the old handle's: %v", err)
+	}
+	if err := w.SetDevice(moved, s, 7, 8, 255); err != nil {
+		t.Error(err)
+	}
+	wantDevice(t, mustDevice(t, r, moved), 7, 8)
+	s.Free()
+	if _, err := r.Device(moved); !errors.Is(err, ErrNoDevice) {
+		t.Errorf("given back, and still named: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// What the next writer knows of the last totals moves as well.
+	w = mustCreate(t, with(small, path))
+	if seg, err = w.DeviceSegment(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.SetDevice(moved, mustSlot(t, seg), 50, 60, 255); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := with(small, path)
+	o.Counters = 192
+	w = mustCreate(t, o)
+	again := Handle{Index: moved.Index + 64, Generation: moved.Generation}
+	if comp, errs, ok := w.LastDevice(again); comp != 50 || errs != 60 || !ok {
+		t.Errorf("last %d and %d, %v", comp, errs, ok)
+	}
+	further := mustGrow(t, w, 256, 2).Handle(again)
+	if comp, errs, ok := w.LastDevice(further); comp != 50 || errs != 60 || !ok {
+		t.Errorf("last %d and %d, %v, after it grew", comp, errs, ok)
 	}
 }
