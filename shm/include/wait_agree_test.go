@@ -1,0 +1,252 @@
+package include
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// patience is a heartbeat period that no load of a test machine outlasts.
+const patience = time.Hour
+
+func show(w *shm.Writer, h shm.Handle, v shm.Value) {
+	w.BeginCycle()
+	var b shm.Block
+	b[h.Index%shm.BlockLen] = v
+	w.PublishBlock(int(h.Index/shm.BlockLen), &b)
+	w.EndCycle(shm.Now())
+}
+
+// Waiters in C and in Go beside the same writer: no wake is missed, and none is
+// too early. A sleep in C is a missed wake when it lasted until it would have
+// looked by itself, and the cycle that it was for had ended before.
+func TestCWaitsBesideGo(t *testing.T) {
+	const waiters, values = 3, 1 << 22
+	waits, random := 1000, seed.Rand(t)
+	if testing.Short() {
+		waits = 200
+	}
+	program := build(t, "wait")
+	path, w := newMirror(t, shm.Options{Counters: 64, HeartbeatPeriod: patience})
+	h := add(t, w, shm.Entry{Name: "a"})
+	show(w, h, value(1))
+	ended := make([]atomic.Int64, values) // by value: when the cycle that showed it had ended
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for n := uint64(2); n < values; n++ {
+			show(w, h, value(n))
+			ended[n].Store(shm.Now())
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if d := time.Duration(random.ExpFloat64() * float64(50*time.Microsecond)); d > 10*time.Microsecond {
+				time.Sleep(d)
+			}
+		}
+	}()
+	var group sync.WaitGroup
+	outputs := make(chan string, waiters)
+	for i := range waiters {
+		group.Go(func() {
+			out, err := exec.CommandContext(t.Context(), program, path, "a", "many", fmt.Sprint(waits), fmt.Sprint(i)).CombinedOutput()
+			if err != nil {
+				t.Errorf("C: %v: %s", err, out)
+			}
+			outputs <- string(out)
+		})
+		group.Go(func() { waitGo(t, path, h, waits, uint64(i)) })
+	}
+	group.Wait()
+	close(stop)
+	<-stopped
+	close(outputs)
+	for out := range outputs {
+		total := ""
+		for line := range strings.Lines(out) {
+			var threshold uint64
+			var until int64
+			if n, _ := fmt.Sscanf(line, "out %d %d", &threshold, &until); n != 2 {
+				total += line
+			} else if at := ended[threshold].Load(); at != 0 && at < until {
+				t.Errorf("slept until %v after the cycle that reached %d had ended", time.Duration(until-at), threshold)
+			}
+		}
+		var made, sleeps, woken int
+		if _, err := fmt.Sscanf(total, "waits %d sleeps %d woken %d", &made, &sleeps, &woken); err != nil || made != waits || woken == 0 {
+			t.Errorf("%q: %v", total, err)
+		}
+		t.Log(strings.TrimSpace(total))
+	}
+}
+
+func waitGo(t *testing.T, path string, h shm.Handle, waits int, seed uint64) {
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer r.Close()
+	steps := rand.New(rand.NewPCG(seed, 2))
+	for last := uint64(1); waits > 0; waits-- {
+		threshold := last + 1 + steps.Uint64N(8)
+		v, err := r.Wait(t.Context(), h, threshold)
+		if err != nil || v.Packets < threshold || v != value(v.Packets) {
+			t.Errorf("Go: waiting for %d: %v, %v", threshold, v, err)
+			return
+		}
+		last = v.Packets
+	}
+}
+
+// What ft_wait and ft_wait_change answer, when what follows happens in their sleep.
+func TestCWaitAnswers(t *testing.T) {
+	program := build(t, "wait", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+	const minute = "60000000000"
+	for _, tt := range []struct {
+		name  string
+		kind  string
+		first shm.Value // before; zero: never sampled
+		args  string
+		then  func(t *testing.T, w *shm.Writer, h shm.Handle)
+		want  string
+	}{
+		{name: "reached already", first: value(5), args: "one 5 0", want: "0 5 7500 51"},
+		{name: "not reached, and no time", first: value(5), args: "one 6 0", want: "-24 5 7500 51"},
+		{name: "no value is not 0", args: "one 0 0", want: "-24 0 0 0"},
+		{name: "a microsecond", first: value(5), args: "one 6 1000", want: "-24 5 7500 51"},
+		{name: "31 microseconds", first: value(5), args: "one 6 31000", want: "-24 5 7500 51"},
+		{name: "more than a renewal", first: value(5), args: "one 6 600000000", want: "-24 5 7500 51"},
+		{name: "longest", first: value(5), args: "one 6 9223372036854775807", then: shows(value(6)), want: "0 6 9000 61"},
+		{name: "none", first: value(5), args: "one 6 18446744073709551615", then: shows(value(6)), want: "0 6 9000 61"},
+		{name: "reached", first: value(5), args: "one 6 " + minute, then: shows(value(6)), want: "0 6 9000 61"},
+		{name: "an error", kind: "completion", first: shm.Value{Packets: 5, SampledAt: 1}, args: "one 6 " + minute,
+			then: shows(shm.Value{Packets: 5, Bytes: 1, SampledAt: 2}), want: "-26 5 1 2"},
+		{name: "reached with an error", kind: "completion", first: shm.Value{Packets: 5, SampledAt: 1}, args: "one 6 " + minute,
+			then: shows(shm.Value{Packets: 6, Bytes: 1, SampledAt: 2}), want: "0 6 1 2"},
+		{name: "bytes of a flow", kind: "flow", first: value(5), args: "one 6 " + minute,
+			then: shows(shm.Value{Packets: 5, Bytes: 1, SampledAt: 2}, value(6)), want: "0 6 9000 61"},
+		{name: "change", first: value(5), args: "change 5 7500 51 " + minute,
+			then: shows(shm.Value{Packets: 5, Bytes: 7500, SampledAt: 2}, value(6)), want: "0 6 9000 61"},
+		{name: "changed before", first: value(5), args: "change 4 6000 41 0", want: "0 5 7500 51"},
+		{name: "no change", first: value(5), args: "change 5 7500 1 0", want: "-24 5 7500 51"},
+		{name: "first sample", args: "change 0 0 0 " + minute, then: shows(shm.Value{SampledAt: 1}), want: "0 0 0 1"},
+		{name: "removed", first: value(5), args: "one 6 " + minute, want: "-17 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
+			if err := w.Remove(h); err != nil {
+				t.Error(err)
+			}
+			show(w, h, shm.Value{}) // nobody's: a cycle, and with it the wake
+		}},
+		{name: "writer ends", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "writer falls silent", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51",
+			then: func(t *testing.T, w *shm.Writer, h shm.Handle) { w.Heartbeat(shm.Now() - 3*int64(patience)) }},
+		{name: "larger file", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
+			if _, err := w.Grow(256, 0); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path, w := newMirror(t, shm.Options{Counters: 64, LatencyCounters: -1, HeartbeatPeriod: patience})
+			h := add(t, w, shm.Entry{Name: "a", Kind: tt.kind})
+			show(w, add(t, w, shm.Entry{Name: "b"}), shm.Value{})
+			if tt.first != (shm.Value{}) {
+				show(w, h, tt.first)
+			}
+			var out bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), program, append([]string{path, "a"}, strings.Fields(tt.args)...)...)
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if tt.then != nil {
+				asleep(t, path)
+				tt.then(t, w, h)
+			}
+			err := cmd.Wait()
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if got := lines[len(lines)-1]; err != nil || got != tt.want {
+				t.Errorf("%s, %v; want %s", &out, err, tt.want)
+			}
+		})
+	}
+}
+
+// shows publishes values one after the other.
+func shows(values ...shm.Value) func(*testing.T, *shm.Writer, shm.Handle) {
+	return func(t *testing.T, w *shm.Writer, h shm.Handle) {
+		for _, v := range values {
+			show(w, h, v)
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+}
+
+// asleep returns when somebody has raised the lease of the mirror at path.
+func asleep(t *testing.T, path string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if page, err := os.ReadFile(strings.TrimSuffix(path, ".mirror") + ".wait"); err != nil {
+			t.Fatal(err)
+		} else if len(page) >= 8 && string(page[:8]) != "\x00\x00\x00\x00\x00\x00\x00\x00" {
+			return
+		}
+	}
+	t.Fatal("nobody waits")
+}
+
+// ft_wakeable says what Reader.Wakeable says.
+func TestCIsAsWakeable(t *testing.T) {
+	program := build(t, "wait")
+	for _, tt := range []struct {
+		name   string
+		group  int
+		spoil  func(page string) error
+		want   string
+		wanted error
+	}{
+		{"woken", 0, func(string) error { return nil }, "0", nil},
+		{"no page is made", -1, func(string) error { return nil }, "-27", errors.ErrUnsupported},
+		{"page is gone", 0, os.Remove, "-2", os.ErrNotExist},
+		{"page has two names", 0, func(page string) error { return os.Link(page, page+"2") }, "-6", shm.ErrPermission},
+		{"page is a link", 0, func(page string) error { return errors.Join(os.Rename(page, page+"2"), os.Symlink(page+"2", page)) }, "-4", nil},
+		{"page is a directory", 0, func(page string) error { return errors.Join(os.Remove(page), os.Mkdir(page, 0o755)) }, "-1", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path, w := newMirror(t, shm.Options{Counters: 64, HeartbeatPeriod: patience, WaitGroup: tt.group})
+			show(w, add(t, w, shm.Entry{Name: "a"}), value(1))
+			if err := tt.spoil(strings.TrimSuffix(path, ".mirror") + ".wait"); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(run(t, program, path, "a", "wakeable")); got != tt.want {
+				t.Errorf("C: %s, want %s", got, tt.want)
+			}
+			r, err := shm.Open(path, shm.ReaderOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if err := r.Wakeable(); (err == nil) != (tt.want == "0") || tt.wanted != nil && !errors.Is(err, tt.wanted) {
+				t.Errorf("Go: %v", err)
+			}
+		})
+	}
+}
