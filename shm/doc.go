@@ -43,6 +43,18 @@
 // ordinary value is published as ever, for whoever wants a sample time, a
 // snapshot or a history.
 //
+// # Waiting
+//
+// [Reader.Wait] sleeps until a counter has reached a count, [Reader.WaitChange]
+// until it has moved. A waiter sleeps on a futex in the mirror, which it maps
+// read-only as ever, and says that it is there by one write to the file
+// NAME.wait: a lease of a second, renewed while it sleeps. The writer, when it
+// ends a cycle, wakes while the lease lies ahead; without waiters that costs it
+// one atomic store and one load. A waiter that is killed leaves a lease that runs
+// out. Nothing in NAME.wait can hurt the writer, but whoever may write to a file
+// can fill its tmpfs: give its group ([Options].WaitGroup) to programs that may. Who may not write to it looks
+// once per cycle, and [Reader.Wakeable] says so.
+//
 // # Who may call what, from where
 //
 // Reader: any goroutine. A Counter, a Snapshot or a Cursor belongs to one
@@ -50,7 +62,8 @@
 // after Close, which only ends lookups: the mapping lives as long as anything
 // refers to it.
 //
-// A Device may be used by any number of goroutines.
+// A Device may be used by any number of goroutines. A Wait that sleeps takes a
+// thread, as any blocking system call does.
 //
 // Writer: control methods (Add, Remove, Set…, Grow, Entries, Last, Heartbeat,
 // Close, those of a DeviceSegment, DeviceSlot.Free) from any goroutine.
