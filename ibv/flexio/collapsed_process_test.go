@@ -17,23 +17,16 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// The simulated device completes at most so many indices at once, and in a second: its
-// pace is a tenth below what its readers are told, so that a burst is within.
-const (
-	maxRate = 100_000
-	pace    = maxRate * 9 / 10
-	burst   = 1024
-)
-
-// deviceMem is a page that the device, a process of its own, writes: the entry, then
-// on lines of their own the producer index, which is posted before it completes, and how
-// many were completed when the device stopped.
+// deviceMem is a page that the device, a process of its own, writes: the entry, and each on
+// a line of its own what the test needs to know of it.
 type deviceMem struct {
 	entry   []byte
-	word    *atomic.Uint32
-	posted  *atomic.Uint64
-	stopped *atomic.Uint64
+	word    *atomic.Uint32 // of the entry
+	posted  *atomic.Uint64 // the producer index, stored before it completes
+	ticks   *atomic.Uint64 // how many were completed, stored before the entry: the device's clock
 	failed  *atomic.Uint64 // completions with an error
+	stopped *atomic.Uint64 // how many were completed when the device stopped
+	allowed *atomic.Uint64 // how many it may complete: the test's
 }
 
 func mapDevice(t testing.TB, path string) deviceMem {
@@ -51,12 +44,22 @@ func mapDevice(t testing.TB, path string) deviceMem {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Unmap() })
+	line := func(n int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&m[64*n])) }
 	return deviceMem{
 		entry: m[:64:64], word: (*atomic.Uint32)(unsafe.Pointer(&m[60])),
-		posted: (*atomic.Uint64)(unsafe.Pointer(&m[128])), stopped: (*atomic.Uint64)(unsafe.Pointer(&m[256])),
-		failed: (*atomic.Uint64)(unsafe.Pointer(&m[320])),
+		posted: line(2), ticks: line(3), failed: line(4), stopped: line(5), allowed: line(6),
 	}
 }
+
+// clock is the time by which the device is never faster than 50,000 in a second,
+// however much CPU either process gets.
+func (d deviceMem) clock() time.Duration {
+	return time.Duration(d.ticks.Load()) * 20 * time.Microsecond
+}
+
+// maxRate is what a reader is told: more than that, as the clock is up to 64 completions
+// ahead of the entry. Its horizon is 58,982 completions.
+const maxRate = 55_555
 
 // TestMain is the device where the environment says so.
 func TestMain(m *testing.M) {
@@ -66,10 +69,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// device completes at its pace, with some posted ahead, until its parent asks it to end by
-// closing its standard input. What it could not do while it had no CPU is not made up
-// for: over any stretch of time it is at most a burst ahead of its pace. One completion
-// in 64 is an error, and so is the last.
+// device completes what it is allowed to, with some posted ahead, until its parent
+// closes its standard input. One completion in 64 is an error, and so is the last.
 func device(path string) int {
 	t := new(testing.B) // for mapDevice; its cleanup is the end of the process
 	mem := mapDevice(t, path)
@@ -81,15 +82,15 @@ func device(path string) int {
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 	var done, posted, failed uint64
 	complete := func(n uint64, bad bool) {
-		posted = max(posted, done+n+rng.Uint64N(16384)) // less than the queue holds
+		posted = max(posted, done+n+rng.Uint64N(16384)) // less ahead than the queue holds
 		mem.posted.Store(posted)
 		if done += n; bad {
 			failed++
 			mem.failed.Store(failed)
 		}
+		mem.ticks.Store(done)
 		mem.word.Store(word(done-1, bad))
 	}
-	last, credit := time.Now(), time.Duration(0)
 	for {
 		select {
 		case <-end:
@@ -98,19 +99,16 @@ func device(path string) int {
 			return 0
 		default:
 		}
-		now := time.Now()
-		credit = min(credit+now.Sub(last), burst*time.Second/pace)
-		last = now
-		for n := uint64(1 + rng.IntN(64)); credit >= time.Duration(n)*time.Second/pace; n = uint64(1 + rng.IntN(64)) {
-			credit -= time.Duration(n) * time.Second / pace
-			complete(n, rng.IntN(64) == 0)
+		for allowed := mem.allowed.Load(); done < allowed; {
+			complete(min(1+rng.Uint64N(64), allowed-done), rng.IntN(64) == 0)
 		}
+		time.Sleep(20 * time.Microsecond)
 	}
 }
 
-// startDevice answers the device's memory, and what stops it: a function that goes on
-// sampling meanwhile, as the end of a process takes a second under -race.
-func startDevice(t *testing.T) (deviceMem, func(sample func()) uint64) {
+// startDevice answers the device's memory, and what stops it and says how many it has
+// completed.
+func startDevice(t *testing.T) (deviceMem, func() uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "device")
 	mem := mapDevice(t, path)
@@ -128,15 +126,10 @@ func startDevice(t *testing.T) (deviceMem, func(sample func()) uint64) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return mem, func(sample func()) uint64 {
+	return mem, func() uint64 {
 		if err := stdin.Close(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); mem.stopped.Load() == 0 && time.Now().Before(deadline); {
-			sample()
-			time.Sleep(time.Millisecond)
-		}
-		sample()
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
@@ -144,56 +137,81 @@ func startDevice(t *testing.T) (deviceMem, func(sample func()) uint64) {
 	}
 }
 
-// TestCollapsedOfAnotherProcess samples a device that runs beside, now and then too
-// late: every count is exact or says that it is ambiguous.
+// reached waits until the device has completed that many.
+func (d deviceMem) reached(t *testing.T, n uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); d.ticks.Load() < n; time.Sleep(20 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the device has completed %d of %d", d.ticks.Load(), n)
+		}
+	}
+}
+
+// TestCollapsedOfAnotherProcess samples a device that completes meanwhile, 20 times around
+// the 16 bits: every count is exact as long as less than a horizon went by between two
+// samples, and from the first longer gap on it is ambiguous.
 func TestCollapsedOfAnotherProcess(t *testing.T) {
 	rng := seed.Rand(t)
-	began := time.Now()
-	clock := func() time.Duration { return time.Since(began) }
-	exact, ambiguous := 0, 0
-	// A machine may be too busy to sample in time, and then a run is ambiguous: others follow.
-	for _, late := range []bool{true, false, false, false, false, false} {
-		if exact > 0 {
-			break
-		}
+	samples := 0
+	for _, late := range []bool{false, true, false, true} {
 		mem, stop := startDevice(t)
 		c, err := NewCollapsed(mem.entry, CollapsedOptions{MaxRate: maxRate})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Sample(clock)
-		for until := clock() + 30*time.Second; mem.posted.Load() < 2*65536+16384 && clock() < until; { // twice around
-			got := c.Sample(clock)
-			if posted := mem.posted.Load(); !got.Ambiguous && got.Completed > posted {
-				t.Fatalf("counted %d of %d that were posted", got.Completed, posted)
+		lost := false
+		sample := func() Count {
+			got := c.Sample(mem.clock)
+			if done := mem.ticks.Load(); !lost && (got.Ambiguous || got.Completed > done) {
+				t.Fatalf("%+v, and the device has completed %d", got, done)
 			}
-			if late {
-				time.Sleep(c.Horizon() + 10*time.Millisecond)
-			}
-			time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+			samples++
+			return got
 		}
-		var got Count
-		total := stop(func() { got = c.Sample(clock) })
-		switch {
-		case got.Ambiguous:
-			ambiguous++
-		case got.Completed != total:
-			t.Fatalf("counted %d of %d, and does not say so", got.Completed, total)
-		case late:
-			t.Errorf("samples more than %v apart at %d per second are not ambiguous", c.Horizon(), maxRate)
-		case total < 2*65536:
-			t.Fatalf("the device completed %d, which is not twice around", total)
-		default:
-			exact++
+		sample()
+		for allowed, gap := uint64(0), rng.Uint64N(10); allowed < 20*65536; gap-- {
+			step := 1 + rng.Uint64N(50_000)
+			if late && gap == 0 {
+				step = 65_536 + rng.Uint64N(65_536)
+			}
+			allowed += step
+			mem.allowed.Store(allowed)
+			if late && gap == 0 {
+				mem.reached(t, allowed) // before anybody looks
+				lost = true
+				if got := sample(); !got.Ambiguous {
+					t.Errorf("%+v after %d completions unseen", got, step)
+				}
+			}
+			for n := rng.IntN(20); n > 0 && mem.ticks.Load() < allowed; n-- {
+				sample() // while the device goes on
+			}
+			mem.reached(t, allowed)
+			mem.settled(t, allowed)
+			if got := sample(); got.Ambiguous != lost || !lost && got.Completed != allowed {
+				t.Fatalf("counted %+v of %d, after a long gap: %t", got, allowed, lost)
+			}
+		}
+		total := stop()
+		got := sample()
+		if got.Ambiguous != late || !late && got.Completed != total {
+			t.Errorf("counted %+v of %d, late %t", got, total, late)
 		}
 		// Of its errors those were seen that were not overwritten, and the last was not.
 		if failed := mem.failed.Load(); got.Errors < 1 || got.Errors > failed || got.Last == nil || got.Last.Opcode != OpReqErr {
 			t.Errorf("%d errors, last %+v; the device wrote %d", got.Errors, got.Last, failed)
 		}
 	}
-	t.Logf("%d runs exact, %d ambiguous", exact, ambiguous)
-	if exact == 0 {
-		t.Error("no run was sampled in time")
+	t.Logf("%d samples of four devices", samples)
+}
+
+// settled waits until the entry tells the last of that many.
+func (d deviceMem) settled(t *testing.T, n uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); uint16(loadLast(d.entry)>>16) != uint16(n-1); time.Sleep(20 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the entry does not tell %d", n)
+		}
 	}
 }
 
@@ -205,17 +223,20 @@ func TestCollapsedOfAnotherProcessWithProducer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := uint64(0)
-	for range 10 {
-		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
+	last, allowed := uint64(0), uint64(0)
+	for range 40 {
+		allowed += rng.Uint64N(300_000)
+		mem.allowed.Store(allowed)
+		mem.reached(t, last+rng.Uint64N(allowed-last+1)) // and the device goes on
 		got := c.SampleUpTo(mem.posted.Load)
-		if got.Ambiguous || got.Completed < last {
-			t.Fatalf("got %+v after %d", got, last)
+		if got.Ambiguous || got.Completed < last || got.Completed > mem.ticks.Load() {
+			t.Fatalf("got %+v after %d, the device has completed %d", got, last, mem.ticks.Load())
 		}
 		last = got.Completed
 	}
-	total := stop(func() {})
-	if got := c.SampleUpTo(mem.posted.Load); got.Completed != total {
+	mem.reached(t, allowed)
+	total := stop()
+	if got := c.SampleUpTo(mem.posted.Load); got.Completed != total || total != allowed+1 {
 		t.Errorf("counted %+v of %d", got, total)
 	}
 }
