@@ -21,6 +21,11 @@ type mlx5 interface {
 	queryObject(obj handle, in, out []byte) syscall.Errno
 	destroyObject(obj handle) syscall.Errno
 
+	createCmdComp(ctx handle) (h handle, fd int, errno syscall.Errno)
+	destroyCmdComp(comp handle)
+	queryAsync(obj handle, in []byte, outlen int, wrID uint64, comp handle) syscall.Errno
+	getAsync(comp handle, out []byte) (wrID uint64, errno syscall.Errno) // EAGAIN: there is none yet
+
 	createMatcher(ctx handle, mask []byte, criteria uint8, priority uint16, flags FlowFlags) (handle, syscall.Errno)
 	destroyMatcher(matcher handle) syscall.Errno
 	createFlow(matcher handle, value []byte, counters handle, offset uint32, defaultMiss, drop bool) (handle, syscall.Errno)

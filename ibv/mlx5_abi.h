@@ -18,6 +18,15 @@ struct mlx5dv_context_attr {
 struct mlx5dv_devx_obj;
 struct mlx5dv_flow_matcher;
 
+struct mlx5dv_devx_cmd_comp {
+	int fd;
+};
+
+struct mlx5dv_devx_async_cmd_hdr {
+	uint64_t wr_id;
+	uint8_t out_data[];
+};
+
 struct mlx5dv_flow_match_parameters {
 	size_t match_sz;
 	uint64_t match_buf[];

@@ -68,6 +68,28 @@ func (m *cMLX5) destroyObject(obj handle) syscall.Errno {
 	return syscall.Errno(C.ft_mlx5_obj_destroy(m.t, C.uintptr_t(obj)))
 }
 
+func (m *cMLX5) createCmdComp(ctx handle) (handle, int, syscall.Errno) {
+	var h C.uintptr_t
+	var fd C.int
+	errno := C.ft_mlx5_create_cmd_comp(m.t, C.uintptr_t(ctx), &h, &fd)
+	return handle(h), int(fd), syscall.Errno(errno)
+}
+
+func (m *cMLX5) destroyCmdComp(comp handle) {
+	C.ft_mlx5_destroy_cmd_comp(m.t, C.uintptr_t(comp))
+}
+
+func (m *cMLX5) queryAsync(obj handle, in []byte, outlen int, wrID uint64, comp handle) syscall.Errno {
+	return syscall.Errno(C.ft_mlx5_obj_query_async(m.t, C.uintptr_t(obj), bytePtr(in), C.size_t(len(in)), C.size_t(outlen),
+		C.uint64_t(wrID), C.uintptr_t(comp)))
+}
+
+func (m *cMLX5) getAsync(comp handle, out []byte) (uint64, syscall.Errno) {
+	var wrID C.uint64_t
+	errno := C.ft_mlx5_get_async_cmd_comp(m.t, C.uintptr_t(comp), &wrID, bytePtr(out), C.size_t(len(out)))
+	return uint64(wrID), syscall.Errno(errno)
+}
+
 func (m *cMLX5) createMatcher(ctx handle, mask []byte, criteria uint8, priority uint16, flags FlowFlags) (handle, syscall.Errno) {
 	var h C.uintptr_t
 	errno := C.ft_mlx5_create_matcher(m.t, C.uintptr_t(ctx), bytePtr(mask), C.size_t(len(mask)), C.uint8_t(criteria),

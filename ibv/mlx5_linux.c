@@ -28,6 +28,10 @@ struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 		{"mlx5dv_destroy_flow_matcher", "MLX5_1.6", &m->destroy_matcher, 1},
 		{"mlx5dv_create_flow", "MLX5_1.6", &m->create_flow, 1},
 		{"mlx5dv_init_obj", "MLX5_1.2", &m->init_obj, 0},
+		{"mlx5dv_devx_create_cmd_comp", "MLX5_1.9", &m->create_cmd_comp, 0},
+		{"mlx5dv_devx_destroy_cmd_comp", "MLX5_1.9", &m->destroy_cmd_comp, 0},
+		{"mlx5dv_devx_obj_query_async", "MLX5_1.9", &m->obj_query_async, 0},
+		{"mlx5dv_devx_get_async_cmd_comp", "MLX5_1.9", &m->get_async_cmd_comp, 0},
 		{"__mlx5dv_create_flow", "MLX5_1.25.1", &m->create_flow_60, 0},
 	};
 	m->lib = ft_dlopen((const char *)path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
@@ -141,6 +145,38 @@ int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_
 	int err = made ? 0 : ft_no_object();
 	free(p);
 	*flow = (uintptr_t)made;
+	return err;
+}
+
+int ft_mlx5_create_cmd_comp(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *comp, int *fd) {
+	*comp = 0;
+	if (!m->create_cmd_comp || !m->destroy_cmd_comp || !m->obj_query_async || !m->get_async_cmd_comp) return ENOSYS;
+	errno = 0;
+	struct mlx5dv_devx_cmd_comp *c = m->create_cmd_comp((struct ibv_context *)ctx);
+	if (!c) return ft_no_object();
+	*comp = (uintptr_t)c;
+	*fd = c->fd;
+	return 0;
+}
+
+void ft_mlx5_destroy_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp) {
+	m->destroy_cmd_comp((struct mlx5dv_devx_cmd_comp *)comp);
+}
+
+int ft_mlx5_obj_query_async(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, size_t outlen, uint64_t wr_id,
+			    uintptr_t comp) {
+	return CALL(m->obj_query_async((struct mlx5dv_devx_obj *)obj, in, inlen, outlen, wr_id, (struct mlx5dv_devx_cmd_comp *)comp));
+}
+
+int ft_mlx5_get_async_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp, uint64_t *wr_id, uint8_t *out, size_t outlen) {
+	struct mlx5dv_devx_async_cmd_hdr *resp = calloc(1, sizeof *resp + outlen);
+	if (!resp) return ENOMEM;
+	int err = CALL(m->get_async_cmd_comp((struct mlx5dv_devx_cmd_comp *)comp, resp, sizeof *resp + outlen));
+	if (!err) {
+		*wr_id = resp->wr_id;
+		memcpy(out, resp->out_data, outlen);
+	}
+	free(resp);
 	return err;
 }
 

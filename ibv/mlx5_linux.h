@@ -23,6 +23,11 @@ struct ft_mlx5 {
 	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
 					struct mlx5dv_flow_action_attr *);
 	int (*init_obj)(struct mlx5dv_obj *, uint64_t); /* required for nothing but ft_mlx5_cq */
+	/* All four, or ft_mlx5_create_cmd_comp answers ENOSYS. */
+	struct mlx5dv_devx_cmd_comp *(*create_cmd_comp)(struct ibv_context *);
+	void (*destroy_cmd_comp)(struct mlx5dv_devx_cmd_comp *);
+	int (*obj_query_async)(struct mlx5dv_devx_obj *, const void *, size_t, size_t, uint64_t, struct mlx5dv_devx_cmd_comp *);
+	int (*get_async_cmd_comp)(struct mlx5dv_devx_cmd_comp *, struct mlx5dv_devx_async_cmd_hdr *, size_t);
 	/* NULL before rdma-core 60 */
 	struct ibv_flow *(*create_flow_60)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
 					   struct ft_flow_action_attr_60 *, size_t);
@@ -50,6 +55,14 @@ int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher);
 /* counters 0: none. */
 int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
 			uint32_t offset, int default_miss, int drop, uintptr_t *flow);
+
+/* Queries that nobody waits for. fd is readable when there is an answer: the wr_id of its query
+ * and the command's output, of which outlen bytes have to be room. */
+int ft_mlx5_create_cmd_comp(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *comp, int *fd);
+void ft_mlx5_destroy_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp);
+int ft_mlx5_obj_query_async(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, size_t outlen, uint64_t wr_id,
+			    uintptr_t comp);
+int ft_mlx5_get_async_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp, uint64_t *wr_id, uint8_t *out, size_t outlen);
 
 /* The ring of a completion queue; it is the queue's as long as that lives. */
 int ft_mlx5_cq(const struct ft_mlx5 *m, uintptr_t cq, struct mlx5dv_cq *ring);

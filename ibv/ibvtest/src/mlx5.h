@@ -65,6 +65,15 @@ enum {
 
 struct mlx5dv_devx_obj;
 
+struct mlx5dv_devx_cmd_comp {
+	int fd;
+};
+
+struct mlx5dv_devx_async_cmd_hdr {
+	uint64_t wr_id;
+	uint8_t out_data[];
+};
+
 /* Of rdma-core 60 on; older programs hand over elements without offset, 16 bytes each. */
 struct mlx5dv_flow_action_attr {
 	uint32_t type;
@@ -112,6 +121,7 @@ struct mlx5dv_devx_obj {
 	unsigned n, size;   /* counters; the size that offsets are checked against: 0 for a single one */
 	unsigned flows;     /* that count in it, atomic */
 	int used;           /* a flow ever did, atomic: else all is 0 */
+	unsigned queries;   /* that run by themselves; see mlx5_async.c */
 	struct nic_counter counter[];
 };
 
@@ -145,6 +155,7 @@ int mlx5_reserved(const uint8_t *prm, size_t size, const struct mlx5_field *fiel
 
 enum {
 	MLX5_STATUS_OK = 0x00,
+	MLX5_STATUS_INT_ERR = 0x01,
 	MLX5_STATUS_BAD_OP = 0x02,
 	MLX5_STATUS_BAD_PARAM = 0x03,
 	MLX5_STATUS_BAD_RES_STATE = 0x09,
@@ -164,6 +175,14 @@ enum {
 
 /* mlx5_answer writes a command's status; 0, or EREMOTEIO. */
 int mlx5_answer(void *out, size_t outlen, uint8_t status, uint32_t syndrome);
+
+/* mlx5_devx.c: QUERY_FLOW_COUNTER of obj in its two halves. What uverbs refuses is known when the
+ * command is given; what firmware answers comes later to who does not wait for it. */
+int mlx5_query_admit(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, size_t outlen);
+int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen);
+
+/* mlx5_async.c: returns when no query of obj runs by itself any more. */
+void mlx5_async_drain(struct mlx5dv_devx_obj *obj);
 
 /* mlx5_match.c: struct fte_match_param as a nic_match. EINVAL for what the NIC does not
  * match: reserved bits, sections that criteria does not name, contradictions. */

@@ -133,19 +133,24 @@ static int read_counters(struct mlx5dv_devx_obj *obj, unsigned first, unsigned n
 	return err == ENODEV ? 0 : err;
 }
 
-static int query_flow_counter(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen)
+int mlx5_query_admit(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, size_t outlen)
 {
-	uint32_t id, asked, n;
-	int err;
+	int err = uverbs(obj->context, inlen, outlen);
+	uint32_t id;
 
-	if (inlen < 32)
+	if (err)
+		return err;
+	if (mlx5_get(in, 0, 16) != MLX5_CMD_QUERY_FLOW_COUNTER || inlen < 32)
 		return EINVAL; /* uverbs reads the id itself */
 	id = mlx5_get(in, 0xe0, 32);
-	if (id < obj->id || id >= obj->id + obj->n)
-		return EINVAL; /* another object's */
-	err = mlx5_command(obj->context, MLX5_CMD_QUERY_FLOW_COUNTER, "QUERY_FLOW_COUNTER");
-	asked = mlx5_get(in, 0xc2, 30);
-	n = asked ? asked : 1;
+	return id < obj->id || id >= obj->id + obj->n ? EINVAL : 0; /* another object's */
+}
+
+int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen)
+{
+	uint32_t id = mlx5_get(in, 0xe0, 32), asked = mlx5_get(in, 0xc2, 30), n = asked ? asked : 1;
+	int err = mlx5_command(obj->context, MLX5_CMD_QUERY_FLOW_COUNTER, "QUERY_FLOW_COUNTER");
+
 	if (!err)
 		err = firmware(in, inlen, 32, query_fields, COUNT(query_fields), out, outlen,
 			       MLX5_COMMAND_OUT + (size_t)n * TRAFFIC_COUNTER_BYTES);
@@ -236,11 +241,9 @@ int mlx5dv_devx_obj_query(struct mlx5dv_devx_obj *obj, const void *in, size_t in
 	int err = mlx5_enter(obj->context, "mlx5dv_devx_obj_query");
 
 	if (!err)
-		err = uverbs(obj->context, inlen, outlen);
-	if (!err && mlx5_get(in, 0, 16) != MLX5_CMD_QUERY_FLOW_COUNTER)
-		err = EINVAL;
+		err = mlx5_query_admit(obj, in, inlen, outlen);
 	if (!err)
-		err = query_flow_counter(obj, in, inlen, out, outlen);
+		err = mlx5_query_run(obj, in, inlen, out, outlen);
 	return said(err);
 }
 
@@ -251,8 +254,10 @@ int mlx5dv_devx_obj_destroy(struct mlx5dv_devx_obj *obj)
 
 	if (!err && __atomic_load_n(&obj->flows, __ATOMIC_ACQUIRE))
 		err = EBUSY;
-	if (!err)
+	if (!err) {
+		mlx5_async_drain(obj);
 		free(obj);
+	}
 	return said(err);
 }
 
