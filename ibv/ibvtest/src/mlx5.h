@@ -3,7 +3,7 @@
  * mlx5.h: what the files of the software libmlx5.so.1 share.
  *
  * The library offers what flowtally uses of mlx5's direct verbs: DevX flow counters
- * (single and in bulk), matchers and flows. It answers as rdma-core 65, a kernel with
+ * (single and in bulk, waited for or not), matchers and flows. It answers as rdma-core 65, a kernel with
  * mlx5_ib and a ConnectX's firmware together do; where these differ in what they
  * refuse, the first that would is what is imitated:
  *
