@@ -64,8 +64,9 @@
 // # DevX
 //
 // [Context.DevX] opens an mlx5 device for firmware commands, by libmlx5, which is loaded
-// as libibverbs is. A [FlowCounters] is a bulk that one command reads; [AsyncQueries] takes the
-// answers of commands that nobody waits for. A flow of a [Matcher] counts with DefaultMiss: it needs no queue pair and takes no packet, the first
-// match ends the search, and the kernel gets the packet. Counters begin at 0 and keep
-// their values when flows end. What octets count (FCS, tags) no public source says.
+// as libibverbs is. A [FlowCounters] is a bulk that one command reads; [AsyncQueries] takes
+// the answers of commands that nobody waits for. A flow of a [Matcher] counts with
+// DefaultMiss: it needs no queue pair and takes no packet, the first match ends the
+// search, and the kernel gets the packet. Counters begin at 0 and keep their values when
+// flows end. What octets count (FCS, tags) no public source says.
 package ibv
