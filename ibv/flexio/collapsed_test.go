@@ -221,6 +221,30 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+func TestCollapsedAllocatesNothing(t *testing.T) {
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	var now time.Duration
+	clock, posted, done := clockAt(&now), uint64(0), uint64(0)
+	up := func() uint64 { return posted }
+	if n := testing.AllocsPerRun(1000, func() {
+		posted++
+		entry[60], entry[61] = byte(done>>8), byte(done)
+		done++
+		c.Sample(clock)
+		c.SampleUpTo(up)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if got := c.SampleUpTo(up); got != (Count{Completed: posted}) {
+		t.Errorf("counted %+v of %d", got, posted)
+	}
+}
+
 func TestNewCollapsedRefuses(t *testing.T) {
 	mem := alignedMem(128)
 	for name, f := range map[string]func() (*Collapsed, error){

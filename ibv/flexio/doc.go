@@ -1,7 +1,8 @@
 // Package flexio knows the structures that mlx5 devices and Flex IO programs share
 // with memory: completion and event queue entries and the segments of work queue
-// entries, after reference 004 (DOCA Flex IO SDK, API 3.0.0, "Data Structures"). It
-// makes no system call and needs no device: memory is handed to it.
+// entries, and the attributes that queues are created with, after reference 004 (DOCA
+// Flex IO SDK, API 3.0.0, "Data Structures"). It makes no system call and needs no device:
+// memory is handed to it.
 //
 // # Structures
 //
@@ -9,11 +10,19 @@
 // for bit, reserved fields included. A field carries the reference's name in its tag
 // `ref`. All are big-endian. Where infiniband/mlx5dv.h of rdma-core has the same
 // structure, a test compares every offset with it; the reference and the header disagree
-// in names and in what is reserved, never in places. docs/flexio.md lists all fields and
-// the disagreements.
+// in names and in what is reserved. docs/flexio.md lists all fields and the disagreements,
+// among them the places of the reference that cannot be.
 //
-// The structures called *_attr are arguments of the SDK's host library: the reference
-// gives them fields and units, and no layout.
+// # Attributes
+//
+// The structures called *_attr, and some others, are arguments of the SDK's host library: the
+// reference gives them fields, units and rules, and no layout. Here they are types whose
+// Validate reports every attribute that is wrong, each as an [AttrError] with the
+// reference's name of it; no ABI is claimed and no library is called. Pointers to what the
+// library owns are [Object]s, ints that are flags are bools.
+//
+// [CQAttr.CreateCQ] goes on to the device: it makes the command CREATE_CQ, whose
+// [CQContext] has the bits of mlx5_ifc_cqc_bits.
 //
 // # Counting completions
 //

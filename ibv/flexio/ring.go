@@ -38,6 +38,9 @@ var ErrCorrupt = errors.New("ring is corrupt")
 type RingOptions struct {
 	EntrySize   int // 64 or 128, of which the second half is the CQE64; 0 means 64
 	Compression Compression
+	// Format is what the first half of a responder's mini-CQE holds: MiniHash, MiniCsum or
+	// MiniCsumStrIdx. Under the others the byte count holds parts of something else.
+	Format CQECompFormat
 }
 
 // Ring walks the completion queue ring of a device as its consumer: it follows
@@ -53,6 +56,7 @@ type Ring struct {
 	size    int // of an entry
 	log     int // of the number of entries
 	comp    Compression
+	format  CQECompFormat
 	ci      uint32 // consumer index: completions taken, mod 2^32
 	failed  error
 	title   CQE64 // of the block that is being expanded, or the last completion
@@ -84,7 +88,10 @@ func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if o.Compression > Enhanced {
 		return nil, fmt.Errorf("%w: compression %d is unknown", ErrRing, o.Compression)
 	}
-	return &Ring{mem: mem, size: o.EntrySize, log: log, comp: o.Compression}, nil
+	if f := o.Format; f != MiniHash && f != MiniCsum && f != MiniCsumStrIdx {
+		return nil, fmt.Errorf("%w: mini-CQEs of format %s are not expanded: create the CQ with HASH, CSUM or CSUM_STRIDX", ErrRing, f)
+	}
+	return &Ring{mem: mem, size: o.EntrySize, log: log, comp: o.Compression, format: o.Format}, nil
 }
 
 // logEntries is the logarithm of how many entries of size make up n bytes. The device's
@@ -192,10 +199,16 @@ func (r *Ring) expand(dst *CQE64) error {
 	mini := MiniCQE(r.minis[at%miniArray*8:][:8])
 	*dst = r.title
 	dst.ByteCnt = mini.ByteCnt()
-	if op := r.title.OpOwn.Opcode(); op == OpReq {
+	dst.WQECounter = r.counter + uint16(at)
+	switch op := r.title.OpOwn.Opcode(); {
+	case op == OpReq:
 		dst.WQECounter, dst.SopRdrop = mini.WQECounter(), mini.SWQEOpcode()
-	} else {
-		dst.WQECounter = r.counter + uint16(at)
+	case r.format == MiniHash:
+		copy(dst.Rsvd00[12:16], mini[:4]) // rx_hash_res
+	case r.format == MiniCsum:
+		dst.CsumOK, _ = mini.Checksum()
+	default:
+		dst.CsumOK, dst.WQECounter = mini.Checksum()
 	}
 	dst.OpOwn = OpOwn(uint8(r.title.OpOwn)&^0x0d | uint8(r.pass(r.ci)&1)) // as if it had come alone
 	// Mini-CQEs were written over the byte that says whose the slot is, or the

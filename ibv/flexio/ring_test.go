@@ -1,7 +1,6 @@
 package flexio
 
 import (
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -11,80 +10,11 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// simRing is the device's side of a ring: it writes completions as the device would
-// under a compression.
-type simRing struct {
-	mem  []byte
-	n    uint32 // entries
-	size int
-	comp Compression
-	pi   uint32 // producer index
-}
-
 // alignedMem is memory as NewRing wants it.
 func alignedMem(n int) []byte {
 	b := make([]byte, n+64)
 	at := int(-uintptr(unsafe.Pointer(&b[0])) % 64)
 	return b[at : at+n : at+n]
-}
-
-func (s *simRing) slot(i uint32) []byte {
-	at := int(i%s.n)*s.size + s.size - 64
-	return s.mem[at : at+64]
-}
-
-// one writes a completion that is not compressed.
-func (s *simRing) one(c CQE64) {
-	c.OpOwn = OpOwn(uint8(c.OpOwn)&^1 | uint8(s.pi/s.n&1))
-	if s.comp == Enhanced {
-		c.Signature = uint8(s.pi / s.n)
-	}
-	copy(s.slot(s.pi), Append(nil, c))
-	s.pi++
-}
-
-// block writes completions that differ from the first in byte count and WQE counter
-// alone, as one block. Under Enhanced the first comes alone, as the title.
-func (s *simRing) block(run []CQE64) {
-	if s.comp == Enhanced {
-		s.one(run[0])
-		for rest := run[1:]; len(rest) > 0; {
-			n := min(len(rest), 7)
-			var b MiniCQEBlock
-			for i, c := range rest[:n] {
-				b.MiniCQE[i] = binary.BigEndian.Uint64(mini(c))
-			}
-			b.ValidityIterationCount = uint8(s.pi / s.n)
-			b.NumAndType = uint8(n-1)<<4 | uint8(Compressed)<<2
-			copy(s.slot(s.pi), Append(nil, b))
-			s.pi += uint32(n)
-			rest = rest[n:]
-		}
-		return
-	}
-	title := run[0]
-	title.ByteCnt = uint32(len(run))
-	title.OpOwn = OpOwn(uint8(title.OpOwn) | uint8(Compressed)<<2)
-	for at := 0; at < len(run); at += miniArray {
-		array := s.slot(s.pi + uint32(max(at, 1)))
-		for i, c := range run[at:min(at+miniArray, len(run))] {
-			copy(array[8*i:], mini(c))
-		}
-	}
-	// The title's owner is what publishes the block.
-	title.OpOwn = OpOwn(uint8(title.OpOwn)&^1 | uint8(s.pi/s.n&1))
-	copy(s.slot(s.pi), Append(nil, title))
-	s.pi += uint32(len(run))
-}
-
-func mini(c CQE64) []byte {
-	b := make([]byte, 8)
-	if c.OpOwn.Opcode() == OpReq {
-		binary.BigEndian.PutUint16(b, c.WQECounter)
-		b[2] = c.SopRdrop
-	}
-	binary.BigEndian.PutUint32(b[4:], c.ByteCnt)
-	return b
 }
 
 // TestCompressedRingEqualsPlain walks the same completions on a plain ring and on a
@@ -93,21 +23,21 @@ func TestCompressedRingEqualsPlain(t *testing.T) {
 	for _, comp := range []Compression{Basic, Enhanced} {
 		for _, size := range []int{64, 128} {
 			rng := seed.Rand(t)
-			for range 4 {
-				compareRings(t, rng, comp, size, uint32(1)<<(3+rng.IntN(4)))
+			for _, format := range []CQECompFormat{MiniHash, MiniCsum, MiniCsumStrIdx} {
+				compareRings(t, rng, comp, format, size, uint32(1)<<(3+rng.IntN(4)))
 			}
 		}
 	}
 }
 
-func compareRings(t *testing.T, rng *rand.Rand, comp Compression, size int, n uint32) {
+func compareRings(t *testing.T, rng *rand.Rand, comp Compression, format CQECompFormat, size int, n uint32) {
 	plain := &simRing{mem: alignedMem(int(n) * size), n: n, size: size}
-	zipped := &simRing{mem: alignedMem(int(n) * size), n: n, size: size, comp: comp}
+	zipped := &simRing{mem: alignedMem(int(n) * size), n: n, size: size, comp: comp, fmt: format}
 	a, err := NewRing(plain.mem, RingOptions{EntrySize: size})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := NewRing(zipped.mem, RingOptions{EntrySize: size, Compression: comp})
+	b, err := NewRing(zipped.mem, RingOptions{EntrySize: size, Compression: comp, Format: format})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +47,7 @@ func compareRings(t *testing.T, rng *rand.Rand, comp Compression, size int, n ui
 	for total := uint32(0); total < 300*n; { // 300 passes: the count of passes has 8 bits
 		free := int(n - (plain.pi - a.Consumed()))
 		for free > 0 && rng.IntN(4) > 0 { // the device goes on
-			run := randomRun(rng, 1+rng.IntN(min(free, 40)), &counter)
+			run := randomRun(rng, format, 1+rng.IntN(min(free, 40)), &counter)
 			for _, c := range run {
 				plain.one(c)
 			}
@@ -150,35 +80,6 @@ func compareRings(t *testing.T, rng *rand.Rand, comp Compression, size int, n ui
 	}
 }
 
-// randomRun is completions of one queue that a device could compress into one block.
-func randomRun(rng *rand.Rand, n int, counter *uint16) []CQE64 {
-	var title CQE64
-	random := make([]byte, 64)
-	for i := range random {
-		random[i] = byte(rng.Uint32())
-	}
-	title.load(random)
-	title.OpOwn = OpOwn(uint8(OpRespSend)<<4 | uint8(rng.IntN(2))<<1) // solicited or not
-	switch {
-	case n == 1 && rng.IntN(2) == 0: // an error is not compressed, nor is what holds its payload
-		title.OpOwn = []OpOwn{0xd0, 0xe0, 0x24, 0x28}[rng.IntN(4)]
-	case rng.IntN(2) == 0:
-		title.OpOwn = OpOwn(uint8(OpReq) << 4)
-	}
-	run := make([]CQE64, n)
-	for i := range run {
-		run[i] = title
-		run[i].ByteCnt = rng.Uint32()
-		run[i].WQECounter = *counter
-		*counter++
-		if title.OpOwn.Opcode() == OpReq {
-			*counter += uint16(rng.IntN(3)) // WQEs of several basic blocks
-			run[i].SopRdrop = uint8(rng.Uint32())
-		}
-	}
-	return run
-}
-
 func TestRingRefusesWhatIsNone(t *testing.T) {
 	mem := alignedMem(1024)
 	for _, tt := range []struct {
@@ -192,6 +93,8 @@ func TestRingRefusesWhatIsNone(t *testing.T) {
 		{"unaligned", mem[8 : 8+64], RingOptions{}},
 		{"entries of 32 bytes", mem, RingOptions{EntrySize: 32}},
 		{"a compression of tomorrow", mem, RingOptions{Compression: 9}},
+		{"a format that is not expanded", mem, RingOptions{Format: MiniFtagStrIdx}},
+		{"another", mem, RingOptions{Format: MiniL34HStrIdx}},
 	} {
 		if _, err := NewRing(tt.mem, tt.o); !errors.Is(err, ErrRing) {
 			t.Errorf("%s: %v, want %v", tt.name, err, ErrRing)
