@@ -59,7 +59,6 @@ type waiter struct {
 	value  shm.Value // as it was seen last
 	since  shm.Value // of the first look: a change is one from here
 	looked bool
-	told   bool // that nobody wakes us
 }
 
 // wait goes on in the file that takes the mirror's name, where it is that of the
@@ -104,29 +103,40 @@ func (w *waiter) once(ctx context.Context) error {
 	if w.entry, err = r.Entry(h); err != nil {
 		return err
 	}
-	if why := r.Wakeable(); why != nil && !w.told {
-		w.told = true
-		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, since nobody wakes this process: %v\n", w.mirror.path, why)
-	}
-	if w.cmd.AtLeast != nil {
-		w.value, err = r.Wait(ctx, h, *w.cmd.AtLeast)
-		return err
-	}
 	if !w.looked {
-		err := shm.Guard(func() error {
-			counter, err := r.Counter(h)
-			if err == nil {
-				w.since, err = counter.Load()
-			}
-			return err
-		})
-		if err != nil {
+		if err := w.look(h); err != nil {
 			return err
 		}
-		w.looked = true
 	}
-	w.value, err = r.WaitChange(ctx, h, w.since)
+	if w.cmd.AtLeast == nil {
+		w.value, err = r.WaitChange(ctx, h, w.since)
+	} else {
+		w.value, err = r.Wait(ctx, h, *w.cmd.AtLeast)
+	}
 	return err
+}
+
+// look notes what there is before it sleeps, if it must, and says who wakes it then.
+func (w *waiter) look(h shm.Handle) error {
+	r := w.mirror.reader
+	err := shm.Guard(func() error {
+		counter, err := r.Counter(h)
+		if err == nil {
+			w.since, err = counter.Load()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.looked = true
+	if n := w.cmd.AtLeast; n != nil && w.since.SampledAt != 0 && w.since.Packets >= *n {
+		return nil
+	}
+	if why := r.Wakeable(); why != nil {
+		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, since nobody wakes this process: %v\n", w.mirror.path, why)
+	}
+	return nil
 }
 
 // unknown adds to a name that no counter has the one that may have been meant.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,8 +106,9 @@ func TestQueuePairs(t *testing.T) {
 
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near")
 	want = get(t) // connecting anew may flush what was posted since
-	if p := post(t, "send", 1000); p != (dataplane.Posted{Completed: 1000}) {
-		t.Errorf("after mending, 1000 were sent as %+v", p)
+	posted := command(t, program(t, "flowtally"), "queue-pairs", "post", "--instance", qpInstance, "near", "send", "--count", "1000")
+	if fields := strings.Fields(posted); !slices.Equal(fields[len(fields)-4:], []string{"near", "send", "1,000", "0"}) {
+		t.Errorf("after mending, 1000 were sent as\n%s", posted)
 	}
 	for name, n := range map[string]uint64{"near-sent": 1000, "far-received": 1000} {
 		s := want[name]
@@ -117,7 +119,7 @@ func TestQueuePairs(t *testing.T) {
 	if want["near-sent"] != (shown{Completions: sends + 1000}) {
 		t.Errorf("near-sent ended at %+v", want["near-sent"])
 	}
-	t.Logf("shown by flowtally get:\n%s", command(t, program(t, "flowtally"), "get", "--instance", qpInstance))
+	t.Logf("mended, and shown by flowtally get:\n%s%s", posted, command(t, program(t, "flowtally"), "get", "--instance", qpInstance))
 }
 
 // startInstance runs `flowtally run` until the end of the test.
