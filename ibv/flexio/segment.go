@@ -107,7 +107,7 @@ type TransposeSeg struct {
 	Rsvd4       [8]byte `ref:"rsvd4"`
 }
 
-// WaitOnDataSeg is flexio_dev_wqe_wait_on_data_seg. No public header has a twin.
+// WaitOnDataSeg is flexio_dev_wqe_wait_on_data_seg: the first half of DPDK's mlx5_wqe_wseg.
 // The reference declares its words in host order, alone among the segments, and gives
 // both parts of the address overlapping places; they are big-endian here, like all others,
 // and follow each other.
@@ -119,7 +119,8 @@ type WaitOnDataSeg struct {
 	VA31_3FailAct uint32  `ref:"va_31_3_fail_act"` // address 31..3, what a failure does 2..0
 }
 
-// WaitOnDataDataSeg is flexio_dev_wqe_wait_on_data_data_seg. No public header has a twin.
+// WaitOnDataDataSeg is flexio_dev_wqe_wait_on_data_data_seg: the second half of DPDK's
+// mlx5_wqe_wseg.
 type WaitOnDataDataSeg struct {
 	Data     uint64 `ref:"data"`
 	DataMask uint64 `ref:"data_mask"`
