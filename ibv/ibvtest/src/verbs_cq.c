@@ -1,58 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_cq.c: completion queues and their channels. */
-#define _GNU_SOURCE
+ * verbs_cq.c: completion queues. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "verbs_data.h"
 
 #define MAX_CQE (1 << 16)
 
-static void release_channel(struct soft_object *o)
-{
-	struct soft_channel *c = VERBS_OUTER(o, struct soft_channel, object);
-	close(c->channel.fd);
-	free(c);
-}
-
-VERBS_PUBLIC struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
-{
-	int err = verbs_begin(context, "ibv_create_comp_channel");
-	if (err)
-		return verbs_made(NULL, err);
-	struct soft_channel *c = calloc(1, sizeof(*c));
-	if (c && (c->channel.fd = eventfd(0, EFD_CLOEXEC)) < 0) {
-		err = errno;
-		free(c);
-		c = NULL;
-	} else if (!c) {
-		err = ENOMEM;
-	}
-	if (c) {
-		c->channel.context = context;
-		verbs_adopt(context, &c->object, release_channel);
-	}
-	verbs_leave(context);
-	return verbs_made(c, err);
-}
-
-VERBS_PUBLIC int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
-{
-	return verbs_destroy(channel->context, "ibv_destroy_comp_channel", &((struct soft_channel *)channel)->object);
-}
-
 static void release_cq(struct soft_object *o)
 {
 	struct soft_cq *c = VERBS_OUTER(o, struct soft_cq, object);
-	if (c->cq.channel) {
-		c->cq.channel->refcnt--;
-		((struct soft_channel *)c->cq.channel)->object.users--;
-	}
+	if (c->cq.channel)
+		verbs_channel_use(c->cq.channel, -1);
 	pthread_mutex_destroy(&c->cq.mutex);
 	pthread_cond_destroy(&c->cq.cond);
 	free(c->ring);
@@ -103,10 +65,8 @@ VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		verbs_wire_unlock();
 		pthread_mutex_init(&c->cq.mutex, NULL);
 		pthread_cond_init(&c->cq.cond, NULL);
-		if (channel) {
-			channel->refcnt++;
-			((struct soft_channel *)channel)->object.users++;
-		}
+		if (channel)
+			verbs_channel_use(channel, 1);
 		verbs_adopt(context, &c->object, release_cq);
 	}
 	verbs_leave(context);
@@ -150,7 +110,7 @@ void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
 	bool solicited = cqe->solicited || cqe->syndrome;
 	if (c->cq.channel && c->armed && (c->armed == 1 || solicited)) {
 		c->armed = 0;
-		(void)!write(c->cq.channel->fd, &(uint64_t){1}, sizeof(uint64_t));
+		verbs_channel_event(c);
 	}
 }
 

@@ -61,11 +61,6 @@ struct soft_ah {
 	struct ibv_ah_attr attr;
 };
 
-struct soft_channel {
-	struct ibv_comp_channel channel;
-	struct soft_object object;
-};
-
 /* The ring is as mlx5's: CQE64 of 64 bytes, big endian, told by their owner bit, the
  * consumer index in the doorbell record. */
 struct soft_cq {
@@ -232,6 +227,10 @@ uint32_t verbs_status(uint8_t syndrome);
 /* verbs_cq.c: appends, with an event where one was asked for; an overrun breaks the queue. */
 void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe);
 int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring);
+
+/* verbs_channel.c: holds on a channel, device locked; and an event of the queue, wire locked. */
+void verbs_channel_use(struct ibv_comp_channel *channel, int by);
+void verbs_channel_event(struct soft_cq *c);
 
 /* verbs_comp_cntr.c, IBVERBS_1.18. */
 struct ibv_comp_cntr *verbs_create_comp_cntr(struct ibv_context *context, const char *verb,

@@ -65,22 +65,29 @@ static struct soft_object *about(const struct ibv_async_event *e)
 	}
 }
 
-/* Is the object still there, and the one that the event is about? Then it is held. */
-static bool hold(struct ibv_context *context, const struct record *r)
+/* By address and handle: memory is used again. */
+bool verbs_events_hold(struct ibv_context *context, struct soft_object *o, uint32_t handle)
 {
 	struct soft_context *c = verbs_context_of(context);
-	struct soft_object *o = about(&r->event);
-	bool found = !o;
+	bool found = false;
 	pthread_mutex_lock(&c->device->lock);
 	for (struct soft_link *l = c->children.next; !found && l != &c->children; l = l->next)
-		found = VERBS_OUTER(l, struct soft_object, link) == o && o->handle == r->handle;
-	if (found && o) {
+		found = VERBS_OUTER(l, struct soft_object, link) == o && o->handle == handle;
+	if (found) {
 		pthread_mutex_lock(&lock);
 		o->unacked++;
 		pthread_mutex_unlock(&lock);
 	}
 	pthread_mutex_unlock(&c->device->lock);
 	return found;
+}
+
+void verbs_events_release(struct soft_object *o, unsigned n)
+{
+	pthread_mutex_lock(&lock);
+	o->unacked -= n;
+	pthread_cond_broadcast(&acked);
+	pthread_mutex_unlock(&lock);
 }
 
 void verbs_events_wait(struct soft_object *o)
@@ -135,12 +142,13 @@ VERBS_PUBLIC int ibv_get_async_event(struct ibv_context *context, struct ibv_asy
 	for (;;) {
 		struct record r;
 		ssize_t n = read(context->async_fd, &r, sizeof(r));
-		if (n == sizeof(r) && !hold(context, &r))
-			continue;
 		if (n >= 0 && n != sizeof(r))
 			errno = EIO;
 		if (n != sizeof(r))
 			return -1;
+		struct soft_object *o = about(&r.event);
+		if (o && !verbs_events_hold(context, o, r.handle))
+			continue;
 		*event = r.event;
 		return 0;
 	}
@@ -150,12 +158,8 @@ VERBS_PUBLIC void ibv_ack_async_event(struct ibv_async_event *event)
 {
 	struct soft_object *o = about(event);
 	verbs_call(NULL, "ibv_ack_async_event");
-	if (!o)
-		return;
-	pthread_mutex_lock(&lock);
-	o->unacked--;
-	pthread_cond_broadcast(&acked);
-	pthread_mutex_unlock(&lock);
+	if (o)
+		verbs_events_release(o, 1);
 }
 
 VERBS_PUBLIC const char *ibv_event_type_str(uint32_t type)

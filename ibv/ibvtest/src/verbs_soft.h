@@ -93,7 +93,7 @@ struct soft_object {
 	struct soft_link link;
 	uint32_t handle;  /* there once in its context, where events can be about it */
 	unsigned users;
-	unsigned unacked; /* asynchronous events of it that the application holds */
+	unsigned unacked; /* events of it that the application holds */
 	void (*release)(struct soft_object *object);
 	void (*stop)(struct soft_object *object);
 };
@@ -179,7 +179,10 @@ void verbs_note_drops(struct soft_device *device);
 void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */
 /* Of a QP or CQ, by its handle: who reads it when the object is gone does not get it. */
 void verbs_object_event(struct ibv_context *context, uint32_t type, void *object, uint32_t handle);
-void verbs_events_wait(struct soft_object *object); /* until all that were read are acknowledged */
+/* Who reads an event holds its object, if that is still there: until it is acknowledged. */
+bool verbs_events_hold(struct ibv_context *context, struct soft_object *object, uint32_t handle);
+void verbs_events_release(struct soft_object *object, unsigned n);
+void verbs_events_wait(struct soft_object *object); /* until nobody holds it */
 void verbs_port_event(struct soft_device *device, uint32_t type);
 void verbs_device_gone(struct soft_device *device); /* device locked: kills its contexts */
 

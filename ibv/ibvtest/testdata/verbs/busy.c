@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { MESSAGES = 3000, AHEAD = 8 };
+enum { MESSAGES = 1000, AHEAD = 8 };
 
 struct side {
 	struct end end;
