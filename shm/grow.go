@@ -98,9 +98,8 @@ func (w *Writer) moveTo(m *mapping, v *view, generation uint64, name func() erro
 	h.generation, h.state = generation, o.state
 	h.started, h.startedWall, h.heartbeat = o.started, o.startedWall, o.heartbeat
 	h.heartbeatPeriod, h.coolDown = o.heartbeatPeriod, o.coolDown
+	h.countersUsed, h.recordsUsed = o.countersUsed, o.recordsUsed
 	h.catalogueChanges++
-	next := &Writer{v: v, log: w.log, coolDown: w.coolDown}
-	next.adopt(Now())
 	v.ready()
 	w.step("create-ready")
 	state := State(o.state)
@@ -112,7 +111,27 @@ func (w *Writer) moveTo(m *mapping, v *view, generation uint64, name func() erro
 	}
 	w.step("create-renamed")
 	old.wakeAll()
-	w.m, w.v, w.tables = m, v, next.tables
+	w.m, w.v = m, v
+	w.tables.move(g, v)
 	w.moveDevice(g)
 	return g, nil
+}
+
+// move makes the tables be of v, into which a mirror grew: what adopt would
+// make of it, in less time.
+func (t *tables) move(g Growth, v *view) {
+	t.live = append(make([]uint64, 0, len(v.blocks)), t.live...)[:len(v.blocks)]
+	t.liveRecords = append(make([]bool, 0, len(v.records)), t.liveRecords...)[:len(v.records)]
+	for i, live := range t.liveRecords {
+		if live {
+			t.names[getString(v.entries[g.to+uint32(i)].name[:])] = g.to + uint32(i)
+		}
+	}
+	shift := g.to - g.from
+	records := &t.free[1]
+	records.next += shift
+	for i := range records.cooling {
+		records.cooling[i].index += shift
+	}
+	t.free[0].end, records.end = g.to, g.to+uint32(len(v.records))
 }

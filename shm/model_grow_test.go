@@ -3,6 +3,8 @@ package shm
 import (
 	"bytes"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -48,6 +50,7 @@ func (k *machine) growNow(t *rapid.T) {
 	if err != nil || k.r.Status().State != Superseded {
 		t.Fatal(err, k.r.Status().State)
 	}
+	k.sameTables(t)
 	k.o.Counters, k.o.LatencyCounters = counters, latency
 	k.old, k.oldBytes = k.at(), bytes.Clone(k.at().b)
 	k.moved(m)
@@ -68,4 +71,34 @@ func (k *machine) growNow(t *rapid.T) {
 	}
 	k.curAt = uint64(len(k.m.history))
 	k.held = map[Handle]*Counter{}
+}
+
+// sameTables compares what the writer knows after it grew with what another one
+// would find out.
+func (k *machine) sameTables(t *rapid.T) {
+	b := bytes.Clone(k.w.v.b)
+	v, err := attach(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := &Writer{v: v, log: k.w.log}
+	found.adopt(Now())
+	have, want := k.w.tables, found.tables
+	for class := range have.free {
+		h, w := &have.free[class], &want.free[class]
+		if h.next != w.next || h.end != w.end || len(h.cooling) != len(w.cooling) {
+			t.Fatalf("class %d: free %+v, want %+v", class, h, w)
+		}
+		for _, c := range h.cooling {
+			if !slices.ContainsFunc(w.cooling, func(o cooling) bool { return o.index == c.index }) {
+				t.Fatalf("class %d: slot %d cools down, want %+v", class, c.index, w.cooling)
+			}
+		}
+	}
+	if !maps.Equal(have.names, want.names) || !slices.Equal(have.live, want.live) || !slices.Equal(have.liveRecords, want.liveRecords) || have.cycle != want.cycle {
+		t.Fatalf("tables %+v, want %+v", have, want)
+	}
+	if !bytes.Equal(b, k.w.v.b) {
+		t.Fatal("another writer finds something to mend")
+	}
 }
