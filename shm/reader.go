@@ -30,6 +30,8 @@ type Reader struct {
 	names   map[string]Handle // what a scan of the catalogue found
 	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
 	device  *deviceFile       // the segment that was opened last
+
+	lease readerLease // for Wait
 }
 
 // Open maps the mirror at path read-only. An error that satisfies ErrNotReady
@@ -58,10 +60,11 @@ func newReader(path string, m *mapping) (*Reader, error) {
 // Path is the file's name when it was opened.
 func (r *Reader) Path() string { return r.path }
 
-// Close ends lookups. The memory stays mapped until nothing refers to it: a
+// Close ends lookups and waits. The memory stays mapped until nothing refers to it: a
 // Counter in use elsewhere goes on reading, and never faults. Idempotent.
 func (r *Reader) Close() error {
 	r.closed.Store(true)
+	r.lease.close()
 	return nil
 }
 

@@ -21,7 +21,8 @@ import (
 //
 // It ends with ErrGone when the counter was removed, with ErrNotAlive when
 // nobody publishes any more (the writer ended, has given no sign of life for two
-// heartbeat periods, or a larger file took the name), and with ctx.Err(). Never
+// heartbeat periods, or a larger file took the name), with ErrClosed within half
+// a second when the reader is closed, and with ctx.Err(): never
 // before ctx's deadline; after it as soon as the kernel's timer and scheduler
 // let it.
 //
@@ -87,6 +88,9 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 			if ok, err := met(l.value); ok {
 				return l.value, err
 			}
+		}
+		if s.r.closed.Load() {
+			return l.value, ErrClosed
 		}
 		if l.dead != nil {
 			return l.value, l.dead
@@ -172,6 +176,5 @@ func (r *Reader) Wakeable() error {
 	if err != nil {
 		return err
 	}
-	f.close()
-	return nil
+	return f.Close()
 }

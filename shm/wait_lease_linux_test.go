@@ -190,7 +190,7 @@ func wakesOne(t *testing.T, w *Writer, r *Reader, h Handle) {
 func TestLeaseIsForItsGroup(t *testing.T) {
 	need.Root(t)
 	const group, user = 54321, 54322
-	w, r, h := waitMirror(t, Options{WaitGroup: group})
+	w, _, h := waitMirror(t, Options{WaitGroup: group})
 	if err := os.Chmod(filepath.Dir(w.path), 0o755); err != nil { // made by MkdirTemp
 		t.Fatal(err)
 	}
@@ -204,6 +204,7 @@ func TestLeaseIsForItsGroup(t *testing.T) {
 		want error
 	}{{"member", group, nil}, {"stranger", user, fs.ErrPermission}} {
 		t.Run(tt.name, func(t *testing.T) {
+			r := mustOpen(t, w.path)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,17 +83,10 @@ func openWaitFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 }
 
-// leaseFile is the page as a waiter sees it, who only ever writes to it with
-// pwrite(2): a page that another waiter cut short faults nobody.
-type leaseFile struct {
-	fd  int
-	buf [8]byte
-}
-
 // openLease opens the page beside the mirror at path. It is where eight bytes
 // will be written, so whose it is matters: that of the owner of the directory,
 // who alone may put it there, and under no other name.
-func openLease(path string) (*leaseFile, error) {
+func openLease(path string) (*os.File, error) {
 	name := waitPath(path)
 	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -116,23 +108,5 @@ func openLease(path string) (*leaseFile, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("%s: opening the page of waiters: %w", name, err)
 	}
-	return &leaseFile{fd: fd}, nil
+	return os.NewFile(uintptr(fd), name), nil
 }
-
-// write raises the lease to until, in one system call.
-func (f *leaseFile) write(until int64) error {
-	binary.NativeEndian.PutUint64(f.buf[:], uint64(until))
-	for {
-		switch n, err := unix.Pwrite(f.fd, f.buf[:], waitLease); {
-		case err == unix.EINTR:
-		case err != nil:
-			return fmt.Errorf("raising the lease of waiters: %w", err)
-		case n != len(f.buf):
-			return fmt.Errorf("raising the lease of waiters: %d bytes written of %d", n, len(f.buf))
-		default:
-			return nil
-		}
-	}
-}
-
-func (f *leaseFile) close() { _ = unix.Close(f.fd) }

@@ -226,10 +226,13 @@ func TestWaitRaisesItsLeaseInTime(t *testing.T) {
 		writeLease(t, w, 0)
 		w.lease.seen, w.lease.until = 0, 0 // nobody sleeps
 		from <- n
-		for looked.Load() != n {
-			runtime.Gosched()
+		for i := 1; looked.Load() != n; i++ {
+			if i%10000 == 0 {
+				runtime.Gosched()
+			}
 		}
-		for spin := random.Uint64N(4000); spin > 0; spin-- { // up to some ten microseconds: from there to its sleep
+		// From there to its sleep, and no longer: up to some microseconds, mostly less.
+		for spin := random.Uint64N(1 << random.Uint64N(13)); spin > 0; spin-- {
 			looked.Load()
 		}
 		publishOne(w, h, patterned(n))

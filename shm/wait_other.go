@@ -5,6 +5,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
@@ -14,12 +15,6 @@ func futexWait(*uint32, uint32, int64) syscall.Errno { return syscall.ENOSYS }
 
 func futexWake(*uint32) {}
 
-type leaseFile struct{}
-
-func openLease(path string) (*leaseFile, error) {
+func openLease(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s: opening the page of waiters: %w", waitPath(path), errors.ErrUnsupported)
 }
-
-func (*leaseFile) write(int64) error { return errors.ErrUnsupported }
-
-func (*leaseFile) close() {}

@@ -2,8 +2,11 @@ package shm
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
+	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,8 +31,8 @@ type sleeper struct {
 	futex    func(word *uint32, value uint32, until int64) syscall.Errno
 	hook     func(step string) // tests only: called at the named steps; nil otherwise
 
-	lease    *leaseFile // nil: there is none to raise
-	leaseOf  uint64     // generation of the writer that it was opened for; 0: none
+	lease    *os.File // the reader's; nil: there is none to raise
+	leaseOf  uint64   // generation of the writer that it is for; 0: none
 	raisedAt int64
 
 	pace pace
@@ -57,14 +60,6 @@ func (s *sleeper) close() {
 	if s.stop != nil {
 		s.left.Store(true)
 		s.stop()
-	}
-	s.drop()
-}
-
-func (s *sleeper) drop() {
-	if s.lease != nil {
-		s.lease.close()
-		s.lease = nil
 	}
 }
 
@@ -126,18 +121,17 @@ func (s *sleeper) raise(l *look) bool {
 		return false
 	}
 	if s.leaseOf != l.generator { // another writer may have another file
-		s.drop()
 		s.leaseOf, s.raisedAt = l.generator, 0
-		if f, err := openLease(s.r.path); err == nil {
-			s.lease = f
-		}
+		s.lease, _ = s.r.lease.open(s.r.path, l.generator) // without one it looks
 	}
 	if s.lease == nil {
 		return false
 	}
 	for now := Now(); now-s.raisedAt >= leaseRenewal; now = Now() {
-		if err := s.lease.write(now + leaseLength); err != nil {
-			s.drop() // until another writer comes
+		var until [8]byte
+		binary.NativeEndian.PutUint64(until[:], uint64(now+leaseLength))
+		if _, err := s.lease.WriteAt(until[:], waitLease); err != nil {
+			s.lease = nil // until another writer comes
 			return false
 		}
 		// Held up for long between the two, it may have lowered what others
@@ -145,6 +139,45 @@ func (s *sleeper) raise(l *look) bool {
 		s.raisedAt = now
 	}
 	return true
+}
+
+// readerLease is the page of waiters as a reader has it open, for all who wait
+// on it. It is only ever written to, with pwrite(2): a page that another waiter cut
+// short faults nobody.
+type readerLease struct {
+	mu   sync.Mutex
+	file *os.File
+	of   uint64 // generation of the writer that it was opened for
+}
+
+// open answers the page of that writer. Who has an older one at hand keeps a
+// closed file, and opens this one when it sees the generation.
+func (l *readerLease) open(path string, generation uint64) (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil && l.of == generation {
+		return l.file, nil
+	}
+	f, err := openLease(path)
+	if err != nil {
+		return nil, err
+	}
+	l.drop()
+	l.file, l.of = f, generation
+	return f, nil
+}
+
+func (l *readerLease) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+}
+
+func (l *readerLease) drop() {
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
 }
 
 // pace is how often a waiter looks that nobody wakes: once per poll cycle, whose

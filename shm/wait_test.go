@@ -176,6 +176,19 @@ func TestWaitRefuses(t *testing.T) {
 	if _, err := r.Wait(t.Context(), h, 0); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
+	// A wait that began before ends as well.
+	w, r = heapMirror(t, BlockLen, 0, 0, Options{})
+	h = mustAdd(t, w, Entry{Name: "a"})
+	s, told := newSleeper(r), false
+	s.hook = func(step string) {
+		if step == "wait-raised" && !told {
+			told = true
+			_ = r.Close()
+		}
+	}
+	if _, err := s.await(t.Context(), h, r.reaches(h, 0)); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
 	if err := r.Wakeable(); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
