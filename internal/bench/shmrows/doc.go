@@ -23,4 +23,10 @@
 //     other, there and back by two mirrors, half of it; against two words that
 //     two CPUs store and load in the same way. The median of times of 8 round trips,
 //     which take turns over 8 lines 128 bytes apart.
+//   - shm.wait: a poll cycle of one block on one CPU until Reader.Wait, asleep on
+//     the other, has returned its value; against a word in a file of the tmpfs,
+//     mapped in the same way, and futex(2) alone, from Go. The median; a wake begins
+//     when the kernel says of the sleeper's thread that it sleeps.
+//   - shm.wait.none: a poll cycle of 4,096 counters by a writer that would wake
+//     waiters, and has none; against a writer that was told to wake nobody.
 package shmrows

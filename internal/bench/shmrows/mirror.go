@@ -20,13 +20,18 @@ type mirror struct {
 
 // newMirror makes a mirror in which every counter holds a value.
 func newMirror(open *bench.Closers, counters, latency int) (*mirror, error) {
+	return newMirrorFor(open, counters, latency, 0)
+}
+
+// newMirrorFor is newMirror with a group of waiters, as shm.Options has it.
+func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirror, error) {
 	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
-	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64})
+	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64, WaitGroup: waitGroup})
 	if err != nil {
 		return nil, err
 	}

@@ -11,5 +11,7 @@ func Rows() []bench.Row {
 		{Name: "shm.snapshot.16k", Ref: "memcpy of the values, 393,216 bytes", Bound: 1.25, Unit: "ns per snapshot", Open: openSnapshot},
 		{Name: "shm.publish", Ref: "memcpy of the values, 1,536 bytes", Bound: 2.0, Unit: "ns per block", Open: openPublish},
 		{Name: "shm.visible", Ref: "one cache line ping-pong, one way", Bound: 1.6, Unit: "ns one way, p50", Open: openVisible},
+		{Name: "shm.wait", Ref: "a bare futex, woken from the other CPU", Bound: 1.3, Unit: "ns to wake, p50", Open: openWait},
+		{Name: "shm.wait.none", Ref: "the same where nobody can wait", Bound: 1.1, Unit: "ns per cycle of 4,096 counters", Open: openWaitNone},
 	}
 }
