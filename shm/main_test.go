@@ -3,7 +3,9 @@ package shm
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
+	"time"
 )
 
 // children are what this binary does when a test runs it as another process.
@@ -11,10 +13,22 @@ var children = map[string]func(){}
 
 func TestMain(m *testing.M) {
 	if child := children[os.Getenv("FLOWTALLY_SHM_CHILD")]; child != nil {
+		go outlive(os.Getenv("FLOWTALLY_SHM_PARENT"))
 		child()
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// outlive ends a child whose parent is gone (killed, or ended by a time-out that no
+// test sees), or that has been at it for longer than any test takes.
+func outlive(parent string) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if strconv.Itoa(os.Getppid()) != parent {
+			break
+		}
+	}
+	os.Exit(3)
 }
 
 // emulator runs this binary's children where the binary itself is run by one.
@@ -27,7 +41,8 @@ func child(kind, path string, env ...string) *exec.Cmd {
 		args = append([]string{e}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(append(os.Environ(), "FLOWTALLY_SHM_CHILD="+kind, "FLOWTALLY_SHM_PATH="+path), env...)
+	cmd.Env = append(append(os.Environ(), "FLOWTALLY_SHM_CHILD="+kind, "FLOWTALLY_SHM_PATH="+path,
+		"FLOWTALLY_SHM_PARENT="+strconv.Itoa(os.Getpid())), env...)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
