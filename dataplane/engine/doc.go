@@ -68,10 +68,47 @@
 // A hook that is lost and taken again under a flow that is published from there is
 // one discontinuity too: what passed in between is not known.
 //
+// # Queue pairs
+//
+// The queue pairs of the configuration are not flows: nothing places or moves them. Each is
+// owned by one goroutine (queuePair.run), with a context, a protection domain, a completion
+// queue and memory of its own on its device, so that none can hold another one up. That
+// goroutine makes it, drains it, posts what callers of PostOperations ask for, and makes it again
+// when its device returns; what others want of it they hand over (queuePair.call).
+//
+// The completion queue is drained by ibv_poll_cq, whatever counts: no source keeps a device
+// from writing completions, and only there does a library learn what is free again. It holds
+// everything that can be outstanding, so it cannot overrun. What counts is a census, the first of
+// these that the device has, with the reasons against those before it:
+//
+//   - comp_cntr: the device's own counters. With libefa they count in the mirror's device segment
+//     (comp_cntr+external), where readers look themselves; what is published is the same, later.
+//   - collapsed_cq: refused, as firmware makes such a queue by DevX alone, and a queue
+//     pair of ibv_create_qp cannot use it. A program that drives DevX has flexio.Collapsed.
+//   - cq_ring: the entries where an mlx5 device wrote them, read beside ibv_poll_cq.
+//   - poll_cq: what ibv_poll_cq answers. The wr_id says what kind of operation completed, as the
+//     opcode of a completion in error is undefined.
+//
+// The operations of a peer (remote_*) leave no completion, so only comp_cntr counts them. A census that
+// fails is replaced by poll_cq, with one discontinuity. A counter belongs to one queue pair, and a
+// completion to the counter of its operation: exactly one, or none.
+//
+// A total is the last one of an earlier process, which is one discontinuity, and what the endpoints of
+// this one have completed. A device that goes is one discontinuity too: what was outstanding
+// then is counted by nobody, while all that was taken off the completion queue is.
+// A queue pair that comes back has another number; those of the instance that it is
+// connected to are told, others have to be (ConnectQueuePair). In state ERR it stays what it
+// is until it is connected anew, by way of RESET, with the number and the counters that it has.
+//
+// # Growth
+//
+// A mirror without room for another counter grows between two cycles. Indices of latency
+// counters move then: whoever keeps a handle in this package is listed in Engine.grow.
+//
 // # Locks and goroutines
 //
 // Control methods (all of dataplane.Service) may be called from any goroutine
-// and are serialised by Engine.ctl; the watcher of conditions moves flows under it, too, and
+// and are serialised by Engine.ctl, but for those that wait for a queue pair; the watcher of conditions moves flows under it, too, and
 // tries again rather than wait. The poller's goroutine and whoever changes what is polled meet
 // at Engine.plan.mu, held for one cycle or for one change of the plan, never across a call
 // into the kernel or a device that may sleep.

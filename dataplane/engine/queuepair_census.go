@@ -15,7 +15,8 @@ import (
 type census interface {
 	// count adds to totals what completed since it was asked last. done was just taken off
 	// the completion queue. fresh: totals are as of at, or later. A census that has to ask a
-	// device may leave it for the next time, unless it is the last.
+	// device may leave it for the next time, unless it is the last. After an error totals are
+	// what is known without it.
 	count(done []ibv.WC, totals []Pair, at int64, last bool) (fresh bool, err error)
 	// leave takes back what readers of the mirror can see of it. The totals of before stand.
 	leave() error

@@ -22,6 +22,8 @@ type cntrCensus struct {
 	limit   uint64     // a counter goes on at 0 past it
 	next    int64      // when they are to be read again
 	since   uint64     // completions that were taken off since they were
+	polled  []Pair     // what ibv_poll_cq says the totals are at least
+	feeds   *feeding
 }
 
 // compCntr is a completion counter and the two values that it showed last, or its words in the
@@ -46,7 +48,7 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads nobody could tell how often: %w",
 			caps.MaxValue, most, dataplane.ErrInvalid)
 	}
-	c := &cntrCensus{mirror: q.set.mirror, tallies: q.tallies, limit: caps.MaxValue}
+	c := &cntrCensus{mirror: q.set.mirror, tallies: q.tallies, limit: caps.MaxValue, polled: slices.Clone(q.totals), feeds: &q.feeds}
 	defer func() {
 		if err != nil { // the queue pair, which holds them, goes first
 			err = errors.Join(err, e.qp.Close(), c.Close())
@@ -160,31 +162,45 @@ func readCntr(k *ibv.CompCntr) (p Pair, err error) {
 }
 
 func (c *cntrCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
+	if _, err := (pollCensus{c.feeds}).count(done, c.polled, at, last); err != nil {
+		return false, err
+	}
 	// What is not in done yet is outstanding, or in the completion queue: less than half of limit.
 	if c.since += uint64(len(done)); at < c.next && c.since < c.limit/2 && !last {
 		return false, nil
 	}
+	if err := c.read(totals); err != nil {
+		// As far as completions were taken off, they are known without the device.
+		for i, p := range c.polled {
+			totals[i] = Pair{Packets: max(totals[i].Packets, p.Packets), Bytes: max(totals[i].Bytes, p.Bytes)}
+		}
+		return false, err
+	}
+	c.next, c.since = at+int64(readPeriodMin), 0
+	return true, nil
+}
+
+func (c *cntrCensus) read(totals []Pair) error {
 	for i := range c.cntrs {
 		k := &c.cntrs[i]
 		if k.slot != nil {
 			comp, errs, err := k.slot.Rebase()
 			if err != nil {
-				return false, err
+				return err
 			}
 			totals[i] = sub(Pair{Packets: comp, Bytes: errs}, k.base)
 			continue
 		}
 		now, err := readCntr(k.CompCntr)
 		if err != nil {
-			return false, err
+			return err
 		}
 		totals[i] = add(totals[i], Pair{
 			Packets: stepOf(k.seen.Packets, now.Packets, c.limit), Bytes: stepOf(k.seen.Bytes, now.Bytes, c.limit),
 		})
 		k.seen = now
 	}
-	c.next, c.since = at+int64(readPeriodMin), 0
-	return true, nil
+	return nil
 }
 
 // stepOf is how far a counter went that goes on at 0 past limit. It is read so often that it

@@ -81,15 +81,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 			}
 			awaitCondition(t, e, "queue-pair-lost", "a", false)
 			awaitCondition(t, e, "queue-pair-lost", "b", false)
-			for until := time.Now().Add(15 * time.Second); ; time.Sleep(time.Millisecond) {
-				a, b := stateOf(t, e, "a"), stateOf(t, e, "b")
-				if a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local && b.Peer == a.Local {
-					break
-				}
-				if time.Now().After(until) {
-					t.Fatalf("not connected again: %+v, %+v", a, b)
-				}
-			}
+			awaitLinked(t, e)
 			if mode := stateOf(t, e, "a").Source.Mode; mode != src.mode {
 				t.Errorf("counted by %s now", mode)
 			}

@@ -19,7 +19,7 @@ const (
 	pauseMin  = 20 * time.Microsecond
 	pauseBusy = 200 * time.Microsecond
 	// flushBound is how long what is outstanding has to end with errors.
-	flushBound = 2 * time.Second
+	flushBound = 5 * time.Second
 
 	pauseIdleLeast, pauseIdleMost = time.Millisecond, 10 * time.Millisecond
 )
@@ -221,9 +221,10 @@ func (q *queuePair) last() {
 		}
 		q.settleUp(q.wc[:k])
 		// A source that fails now has said what it knew.
-		if fresh, err := e.census.count(q.wc[:k], q.totals, at, true); err == nil && fresh {
-			q.store(at)
+		if _, err := e.census.count(q.wc[:k], q.totals, at, true); err != nil {
+			q.log.Debug("counting completions to the end", "err", err)
 		}
+		q.store(at)
 		if k < len(q.wc) {
 			return
 		}

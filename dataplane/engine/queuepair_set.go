@@ -81,16 +81,26 @@ const returnTicks = calmTicks
 func (s *queuePairs) watch(ctx context.Context) {
 	tick := time.NewTicker(returnTicks * returnPeriod)
 	defer tick.Stop()
+	loose := make(map[*queuePair]bool) // that could not be connected
+	again := func(q *queuePair) {
+		err := s.link(ctx, q, false)
+		if loose[q] = err != nil; err != nil {
+			q.log.Warn("connecting a queue pair again", "err", err)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case q := <-s.remade:
-			if err := s.link(ctx, q, false); err != nil {
-				q.log.Warn("connecting a queue pair again", "err", err)
-			}
+			again(q)
 		case <-tick.C:
 			s.look()
+			for q, is := range loose {
+				if is {
+					again(q)
+				}
+			}
 		}
 	}
 }

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// TestCompletionsAreCountedOnceThroughEverything: operations, wrong keys, reconnections, a device
+// that goes and returns, in any order and whatever counts. What callers were told that ended is
+// what the counters of their operations show, to the last one; and no total ever falls.
+func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
+			rng := seed.Rand(t)
+			s := newSoftNIC(t)
+			control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer control.Close()
+			s.env.Control, s.env.Without = control.Path(), src.without
+			cfg := s.pairConfig(t, local...)
+			e := s.startPairs(t, cfg)
+			want := make(map[string]Pair)
+			stop, fell := neverFalls(t, cfg.Mirror.Path)
+
+			post := func(name string, op dataplane.Operation, n int) dataplane.Posted {
+				got, err := e.PostOperations(t.Context(), name, op, n)
+				if err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
+					t.Fatal(err)
+				}
+				want[name+"-"+string(op)] = add(want[name+"-"+string(op)], ended(got.Completed, got.Errors))
+				if op == dataplane.Send {
+					other := map[string]string{"a": "b-recv", "b": "a-recv"}[name]
+					want[other] = add(want[other], ended(got.Completed, 0))
+				}
+				return got
+			}
+			together := func() {
+				if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ops := []dataplane.Operation{dataplane.Send, dataplane.RDMARead, dataplane.RDMAWrite}
+			for range 30 {
+				name := []string{"a", "b"}[rng.IntN(2)]
+				op, n := ops[rng.IntN(len(ops))], 1+rng.IntN(100)
+				switch k := rng.IntN(24); {
+				case k < 18:
+					if got := post(name, op, n); got != (dataplane.Posted{Completed: uint64(n)}) {
+						t.Fatalf("%d %s on %s: %+v", n, op, name, got)
+					}
+				case k < 20:
+					together()
+				case k < 23:
+					wrong := stateOf(t, e, name).Peer
+					wrong.RKey ^= 0x5a5a
+					if err := e.ConnectQueuePair(t.Context(), name, wrong); err != nil {
+						t.Fatal(err)
+					}
+					if got := post(name, dataplane.RDMAWrite, n); got.Completed != 0 || got.Errors == 0 {
+						t.Fatalf("%d writes with a wrong key: %+v", n, got)
+					}
+					together()
+				default:
+					if err := control.Remove(s.device); err != nil {
+						t.Fatal(err)
+					}
+					awaitCondition(t, e, "queue-pair-lost", "a", true)
+					awaitCondition(t, e, "queue-pair-lost", "b", true)
+					if got := post(name, op, n); got != (dataplane.Posted{}) {
+						t.Fatalf("without a device: %+v", got)
+					}
+					if err := control.Return(s.device); err != nil {
+						t.Fatal(err)
+					}
+					awaitLinked(t, e)
+				}
+			}
+			// How many receives were posted when their queue pair went to ERR depends on who came
+			// first; what they completed does not.
+			var got map[string]Pair
+			for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+				got = totalsOf(t, cfg.Mirror.Path, want)
+				for _, name := range []string{"a-recv", "b-recv"} {
+					got[name] = ended(got[name].Packets, 0)
+				}
+				if maps.Equal(got, want) || time.Now().After(until) {
+					break
+				}
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("what callers were told, and what the mirror shows:\n%s", d)
+			}
+			close(stop)
+			if name := <-fell; name != "" {
+				t.Errorf("the total of %s fell", name)
+			}
+		})
+	}
+}
+
+// awaitLinked waits until both queue pairs are connected to what the other one is now.
+func awaitLinked(t *testing.T, e *Engine) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		a, b := stateOf(t, e, "a"), stateOf(t, e, "b")
+		if a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local && b.Peer == a.Local {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("not connected again: %+v, %+v", a, b)
+		}
+	}
+}
+
+// neverFalls watches every counter until stop is closed, and answers which one fell, or "".
+func neverFalls(t *testing.T, path string) (stop chan struct{}, fell chan string) {
+	t.Helper()
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := r.Entries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counters := make([]shm.Counter, len(entries))
+	for i := range entries {
+		if counters[i], err = r.Counter(entries[i].Handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop, fell = make(chan struct{}), make(chan string, 1)
+	go func() {
+		defer r.Close()
+		last := make([]shm.Value, len(counters))
+		for {
+			for i := range counters {
+				v, err := counters[i].Load()
+				if err != nil {
+					continue
+				}
+				if v.Packets < last[i].Packets || v.Bytes < last[i].Bytes || v.SampledAt < last[i].SampledAt {
+					fell <- entries[i].Name
+					return
+				}
+				last[i] = v
+			}
+			select {
+			case <-stop:
+				fell <- ""
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return stop, fell
+}
