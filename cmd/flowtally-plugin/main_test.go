@@ -28,8 +28,12 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(softDir) // "" is nothing
+	os.Exit(code)
 }
+
+var softDir string // what softLibs made
 
 var instances atomic.Int64
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
-	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
 )
@@ -17,11 +16,7 @@ import (
 // The contract of queue pairs holds over the whole way, from whichever source they are
 // counted: the wire, the engine, verbs of a device that is a program.
 func TestQueuePairsInTheirProcessConform(t *testing.T) {
-	need.Tool(t, "gcc")
-	libs, err := ibvtest.Build(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	libs := softLibs(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
