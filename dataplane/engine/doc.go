@@ -108,8 +108,9 @@
 // # Locks and goroutines
 //
 // Control methods (all of dataplane.Service) may be called from any goroutine
-// and are serialised by Engine.ctl, but for those that wait for a queue pair; the watcher of conditions moves flows under it, too, and
-// tries again rather than wait. The poller's goroutine and whoever changes what is polled meet
-// at Engine.plan.mu, held for one cycle or for one change of the plan, never across a call
-// into the kernel or a device that may sleep.
+// and are serialised by Engine.ctl, but for those that wait for a queue pair; the watcher
+// of conditions moves flows under it, too, and tries again rather than wait. The poller's
+// goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
+// one change of the plan, never across a call into the kernel or a device that may sleep. Growth
+// alone holds it while a file is made.
 package engine
