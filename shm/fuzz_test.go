@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"os"
@@ -27,14 +28,24 @@ func use(t testing.TB, m *mapping) {
 	}
 	_, _ = r.Lookup("web")
 	_ = r.SnapshotOf(&some, hs)
+	ended, end := context.WithCancel(context.Background())
+	end()
 	for _, h := range hs {
 		_, _ = all.Value(h)
 		_, _ = r.Entry(h)
 		if c, err := r.Counter(h); err == nil {
 			_, _ = c.Load()
 			_, _ = c.Load()
+			var p pace
+			l, _ := newSleeper(r).look(&c)
+			if at := p.next(0, &l); at < shortestNap || at > leaseLength {
+				t.Fatalf("would nap for %d ns", at)
+			}
 		}
+		_, _ = r.Wait(ended, h, 1<<63)
+		_, _ = r.WaitChange(ended, h, Value{})
 	}
+	_ = r.Wakeable()
 	if cur, err := r.History(); err == nil {
 		recs := make([]Record, 3)
 		for range 2 {

@@ -3,10 +3,16 @@ package shm
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // fallAsleep begins a Wait and returns once it is about to sleep; what the Wait
@@ -184,12 +190,64 @@ func TestWaitInAnotherProcess(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	publishOne(w, h, patterned(1000))
-	answer := make([]byte, 200)
-	n, _ := out.Read(answer)
-	if got, want := string(answer[:n]), "{1000 100000 2000} <nil>\n"; got != want {
+	answer, _ := io.ReadAll(out)
+	if got, want := string(answer), "{1000 100000 2000} <nil>\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A waiter in a container: another PID, IPC, network and mount namespace,
+// and the mirror through a bind mount under another path.
+func TestWaitInAContainer(t *testing.T) {
+	need.Root(t)
+	w, _, h := waitMirror(t, Options{})
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.Mkdir(elsewhere, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(filepath.Dir(w.path), elsewhere, "", unix.MS_BIND, ""); err != nil {
+		need.Missing(t, "mount", err.Error())
+	}
+	defer func() {
+		if err := unix.Unmount(elsewhere, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	// In a PID namespace of its own it is 1, and its parent 0.
+	cmd := child("wait", filepath.Join(elsewhere, filepath.Base(w.path)), "FLOWTALLY_SHM_THRESHOLD=2", "FLOWTALLY_SHM_PARENT=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		need.Missing(t, "namespaces", err.Error())
+	}
+	for !w.lease.ahead(Now()) {
+		time.Sleep(time.Millisecond)
+	}
+	publishOne(w, h, patterned(2))
+	answer, _ := io.ReadAll(out)
+	if got, want := string(answer), "{2 200 1002} <nil>\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Latency counters are waited for in the same way.
+func TestWaitOnALatencyCounter(t *testing.T) {
+	w, r, _ := waitMirror(t, Options{})
+	h := mustAdd(t, w, Entry{Name: "fast", Latency: true})
+	done := fallAsleep(t, r, h, 7)
+	w.BeginCycle()
+	w.PublishRecord(h.Index, patterned(7))
+	w.EndCycle(Now())
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }

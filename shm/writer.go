@@ -244,8 +244,12 @@ func (w *Writer) putSlot(ent *entryMem, s *slotMem) {
 func (w *Writer) SetState(s State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed {
-		atomic.StoreUint32(&w.v.hdr.state, uint32(s))
+	if w.closed {
+		return
+	}
+	atomic.StoreUint32(&w.v.hdr.state, uint32(s))
+	if w.lease != nil {
+		w.v.wakeAll()
 	}
 }
 
