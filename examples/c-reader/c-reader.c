@@ -15,13 +15,18 @@
 struct counter {
 	const char *name;
 	ft_counter at;
-	int err; /* FT_OK: at is resolved */
+	const char *units[2]; /* of its two values */
+	int err;              /* FT_OK: at is resolved */
 };
 
 static void resolve(const ft_reader *r, struct counter *c) {
 	ft_handle h;
 	c->err = ft_lookup(r, c->name, &h);
 	if (!c->err) c->err = ft_counter_open(r, h, &c->at);
+	ft_entry e;
+	const int completions = !c->err && ft_get_entry(r, h.index, &e) == FT_OK && strcmp(e.kind, "completion") == 0;
+	c->units[0] = completions ? "completions" : "packets";
+	c->units[1] = completions ? "errors" : "bytes";
 }
 
 static void print(const ft_reader *r, struct counter *c) {
@@ -34,7 +39,7 @@ static void print(const ft_reader *r, struct counter *c) {
 	} else if (v.sampled_at == 0) {
 		printf("%s: not sampled yet\n", c->name);
 	} else {
-		printf("%s: %" PRIu64 " packets, %" PRIu64 " bytes, %.3f s old\n", c->name, v.packets, v.bytes,
+		printf("%s: %" PRIu64 " %s, %" PRIu64 " %s, %.3f s old\n", c->name, v.packets, c->units[0], v.bytes, c->units[1],
 		       (double)(ft_now() - v.sampled_at) / 1e9);
 	}
 }
