@@ -20,4 +20,10 @@
 //	  vlan: [{id: 100}, {id: 7}]
 //	  ipv4:
 //	  vxlan: {vni: 5, inner: {tcp: {dport: 80}}}
+//
+// The address of a queue pair's other end is written as `flowtally queue-pairs list` shows
+// it, or as a mapping of its fields:
+//
+//	peer: gid=fe80::1,qpn=17,psn=4660
+//	peer: {gid: "fe80::1", qpn: 17, psn: 0x1234}
 package configs

@@ -23,6 +23,9 @@
 //     answered before, without a PID, and Events streams stay open; after the restart
 //     they go on, behind a plugin-restarted event. What the plugin would have
 //     said while it was dead is lost.
+//   - Queue pairs go with the process. The next one makes those of the configuration again, with
+//     other numbers, and connects them as it says; what ConnectQueuePair said is forgotten, since
+//     the peer must learn the number too.
 //   - Counts are not the business of this package: the mirror's totals go on over a
 //     restart, and no value ever crosses the boundary. An event may say what a change of
 //     source has cost (dataplane.Uncounted), which no mirror can.
