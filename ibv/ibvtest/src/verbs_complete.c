@@ -36,6 +36,13 @@ static const struct {
 	[IBV_WR_RDMA_READ] = {SOFT_OP_RDMA_READ, IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ},
 };
 
+/* Of a vendor that there is not: it says the status again, so that a reader that takes it from
+ * elsewhere finds out. */
+static uint8_t vendor(uint32_t status)
+{
+	return status ? 0x80 | status : 0;
+}
+
 /* The request at the head of the send queue is done. */
 void verbs_complete_send(struct soft_qp *q, uint32_t status)
 {
@@ -44,6 +51,7 @@ void verbs_complete_send(struct soft_qp *q, uint32_t status)
 		.opcode = status ? SOFT_CQE_REQ_ERR : SOFT_CQE_REQ,
 		.wqe_opcode = ops[w->opcode].opcode,
 		.syndrome = verbs_syndrome(status),
+		.vendor = vendor(status),
 		.counter = w->counter,
 		.qpn = q->qp.qp_num,
 		.length = w->opcode == IBV_WR_RDMA_READ ? w->length : 0,
@@ -63,6 +71,7 @@ void verbs_complete_recv(struct soft_qp *q, const struct soft_received *r)
 			  : r->with_imm				     ? SOFT_CQE_RESP_SEND_IMM
 								     : SOFT_CQE_RESP_SEND,
 		.syndrome = verbs_syndrome(r->status),
+		.vendor = vendor(r->status),
 		.counter = w->counter,
 		.qpn = q->qp.qp_num,
 		.length = r->length,

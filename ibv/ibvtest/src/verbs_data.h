@@ -21,6 +21,7 @@
 
 #define SOFT_CQE 64      /* bytes of a completion queue entry */
 #define SOFT_MAX_SGE 16  /* of a work request */
+#define SOFT_RD_ATOMIC 16 /* reads that a queue pair has under way */
 #define SOFT_NEVER UINT64_MAX
 
 /* One of the two values of a completion counter. The device keeps the value and writes it to

@@ -189,7 +189,14 @@ static int check_values(const struct ibv_qp_attr *a, int mask)
 		return EINVAL;
 	if (mask & IBV_QP_AV && !verbs_ah_valid(&a->ah_attr))
 		return EINVAL;
-	return mask & IBV_QP_RNR_RETRY && a->rnr_retry > 7 ? EINVAL : 0;
+	if ((mask & IBV_QP_RNR_RETRY && a->rnr_retry > 7) || (mask & IBV_QP_RETRY_CNT && a->retry_cnt > 7))
+		return EINVAL;
+	if ((mask & IBV_QP_TIMEOUT && a->timeout > 31) || (mask & IBV_QP_MIN_RNR_TIMER && a->min_rnr_timer > 31))
+		return EINVAL;
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC && a->max_rd_atomic > SOFT_RD_ATOMIC) ||
+	    (mask & IBV_QP_MAX_DEST_RD_ATOMIC && a->max_dest_rd_atomic > SOFT_RD_ATOMIC))
+		return EINVAL;
+	return 0;
 }
 
 /* What a change of state sets going; wire locked. */

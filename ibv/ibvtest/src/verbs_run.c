@@ -161,7 +161,7 @@ static bool receives(const struct soft_wqe *w)
 /* The time-out of one try, of ibv_modify_qp(3): 4.096 us << timeout, 0 is for ever. */
 static uint64_t answer_time(struct soft_qp *q)
 {
-	return q->attr.timeout ? (UINT64_C(4096) << (q->attr.timeout & 31)) * (q->attr.retry_cnt + 1) : SOFT_NEVER;
+	return q->attr.timeout ? (UINT64_C(4096) << q->attr.timeout) * (q->attr.retry_cnt + 1) : SOFT_NEVER;
 }
 
 /* How long a receiver that is not ready is asked again: its timer, each time. */
@@ -170,7 +170,7 @@ static uint64_t rnr_time(struct soft_qp *q, struct soft_qp *p)
 	static const uint32_t us[32] = {655360, 10,    20,    30,    40,    60,	  80,	 120,	160,   240,   320,
 					480,	640,   960,   1280,  1920,  2560,  3840,	 5120,	7680,  10240, 15360,
 					20480,	30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
-	return q->attr.rnr_retry == 7 ? SOFT_NEVER : (uint64_t)us[p->attr.min_rnr_timer & 31] * 1000 * q->attr.rnr_retry;
+	return q->attr.rnr_retry == 7 ? SOFT_NEVER : (uint64_t)us[p->attr.min_rnr_timer] * 1000 * q->attr.rnr_retry;
 }
 
 /* The request at the head stays there until its time is over, then it has that status. */

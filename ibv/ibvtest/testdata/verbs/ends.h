@@ -49,13 +49,15 @@ int post_recv(struct end *e, uint64_t id, unsigned offset, unsigned length);
 int post(struct end *e, enum ibv_wr_opcode opcode, uint64_t id, unsigned flags, unsigned offset, unsigned length,
 	 struct end *remote, unsigned remote_offset);
 
-/* Exactly one completion is there: with this id and status. It is left in wc. */
+/* Exactly one completion is there: with this id and status, and the vendor's word for it. It
+ * is left in wc. */
 #define WANT_WC(cq, id, status_)                                                                                       \
 	do {                                                                                                           \
 		memset(&wc, 0, sizeof(wc));                                                                            \
 		WANT(ibv_poll_cq(cq, 1, &wc), 1);                                                                      \
 		WANT(wc.wr_id, id);                                                                                    \
 		WANT(wc.status, status_);                                                                              \
+		WANT(wc.vendor_err, (status_) ? 0x80 | (status_) : 0);                                                 \
 	} while (0)
 
 #define WANT_NONE(cq) WANT(ibv_poll_cq(cq, 1, &wc), 0)

@@ -75,6 +75,39 @@ void case_cq_shared(void)
 	ends_down(&a, &b);
 }
 
+/* Values that ibv_modify_qp(3) does not take change nothing. */
+void case_qp_values(void)
+{
+	static const int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	static const int to_rts = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	struct end a;
+	end_make(&a, "swnic0", &usual);
+	end_init(&a, &usual);
+	struct ibv_qp_attr good = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .ah_attr = {.is_global = 1, .port_num = 1}}, bad;
+#define REFUSED(mask, field, value)                                                                                    \
+	do {                                                                                                           \
+		bad = good;                                                                                            \
+		bad.field = value;                                                                                     \
+		WANT(ibv_modify_qp(a.qp, &bad, mask), EINVAL);                                                         \
+	} while (0)
+	REFUSED(to_rtr, path_mtu, 0);
+	REFUSED(to_rtr, path_mtu, IBV_MTU_4096 + 1);
+	REFUSED(to_rtr, ah_attr.is_global, 0); /* RoCE wants a GRH */
+	REFUSED(to_rtr, ah_attr.port_num, 2);
+	REFUSED(to_rtr, ah_attr.grh.sgid_index, 1);
+	REFUSED(to_rtr, max_dest_rd_atomic, 17);
+	REFUSED(to_rtr, min_rnr_timer, 32);
+	WANT(state_of(&a), IBV_QPS_INIT);
+	WANT(ibv_modify_qp(a.qp, &good, to_rtr), 0);
+	good.qp_state = IBV_QPS_RTS;
+	REFUSED(to_rts, timeout, 32);
+	REFUSED(to_rts, retry_cnt, 8);
+	REFUSED(to_rts, rnr_retry, 8);
+	REFUSED(to_rts, max_rd_atomic, 17);
+	WANT(ibv_modify_qp(a.qp, &good, to_rts), 0);
+	end_close(&a);
+}
+
 /* SQD holds back what is posted. */
 void case_sqd(void)
 {

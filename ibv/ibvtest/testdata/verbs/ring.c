@@ -113,7 +113,10 @@ void case_ring(void)
 	WANT(e->syndrome, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
 	WANT_WC(a.send_cq, 200, IBV_WC_REM_INV_REQ_ERR);
 	WANT_WC(a.send_cq, 201, IBV_WC_WR_FLUSH_ERR);
-	/* Who owns the ring keeps it: a queue pair's end takes nothing out of it. */
+	/* Who owns the ring keeps it: a queue pair's reset or end takes nothing out of it. */
+	WANT(post_recv(&b, 1, 0, 4), 0);
+	WANT(move(&b, IBV_QPS_RESET), 0);
+	WANT(ibv_poll_cq(b.recv_cq, 1, &wc), -1);
 	WANT(ibv_destroy_qp(b.qp), 0);
 	WANT(ibv_poll_cq(b.recv_cq, 1, &wc), -1);
 	struct ibv_qp_init_attr again = qp_attr(b.send_cq, IBV_QPT_RC);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ud.c: datagrams and their address handles.
+// ud.c: datagrams and their address handles, and unreliable connections.
 #include "ends.h"
 
 #include <arpa/inet.h>
@@ -113,5 +113,25 @@ void case_ud_errors(void)
 	WANT_NULL(ibv_create_ah(a.pd, &none), EINVAL);
 	WANT_NULL(ibv_create_ah(a.pd, &port), EINVAL);
 	WANT_NULL(ibv_create_ah(a.pd, &index), EINVAL);
+	ends_down(&a, &b);
+}
+
+/* Unreliable connections have an order and no answers. */
+void case_uc(void)
+{
+	static const struct options uc = {.type = IBV_QPT_UC, .access = IBV_ACCESS_REMOTE_WRITE, .qp_access = IBV_ACCESS_REMOTE_WRITE};
+	struct end a, b;
+	struct ibv_wc wc;
+	ends_up(&a, &b, &uc);
+	memset(a.buffer, 3, 8);
+	WANT(post(&a, IBV_WR_RDMA_READ, 1, 0, 0, 8, &b, 0), EINVAL);
+	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
+	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
+	WANT(b.buffer[7], 3);
+	WANT(post(&a, IBV_WR_RDMA_WRITE, 2, IBV_SEND_SIGNALED, 0, 8, &b, BUFFER), 0); /* dropped */
+	WANT_WC(a.send_cq, 2, IBV_WC_SUCCESS);
+	WANT(post(&a, IBV_WR_SEND, 3, IBV_SEND_SIGNALED, 0, 8, NULL, 0), 0); /* so is this: no receive */
+	WANT_WC(a.send_cq, 3, IBV_WC_SUCCESS);
+	WANT(state_of(&b), IBV_QPS_RTS);
 	ends_down(&a, &b);
 }
