@@ -3,8 +3,10 @@
 package ibv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -100,6 +102,18 @@ func TestExternalMemory(t *testing.T) {
 			t.Errorf("closing the library: %v", err)
 		}
 	})
+	t.Run("unloaded", func(t *testing.T) {
+		own := copyLibrary(t, libs.EFA)
+		b := newData(t, wire, Options{Library: libs.Verbs, EFA: own})
+		k, _ := b.external(b.region(), 3)
+		if !loaded(t, own) {
+			t.Error("libefa is not there while its counter is")
+		}
+		b.check(k.Close())
+		if loaded(t, own) {
+			t.Error("libefa is there, its counter is not")
+		}
+	})
 	t.Run("wraps", func(t *testing.T) {
 		b := newData(t, wire, options, "COMP_CNTR_MAX", "3")
 		words := b.region()
@@ -111,6 +125,30 @@ func TestExternalMemory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// copyLibrary is a library that nothing else has open.
+func copyLibrary(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(own, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return own
+}
+
+// loaded reports whether the file is mapped.
+func loaded(t *testing.T, path string) bool {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(maps, []byte(path))
 }
 
 // TestExternalMemoryRefused: words that are none, libraries and devices that have no such thing.

@@ -243,8 +243,21 @@ func TestDeviceGone(t *testing.T) {
 		b.check(n.Attach(a))
 	}
 	f := must(qp.CreateFlow(FlowAttr{Port: 1, Flags: FlowDontTrap, Specs: []Spec{b.toUs(), CountSpec{Counters: n}}}))(t)
+	k := must(ctx.CreateCompCntr(CompCntrOptions{}))(t)
+	ud := must(pd.CreateQP(QPOptions{Type: QPTUD, SendCQ: cq, RecvCQ: cq, Cap: smallCap}))(t)
+	b.check(ud.AttachCompCntr(k, QPAttachCompCntrOpSend))
+	ah := must(pd.CreateAH(AHAttr{GRH: GlobalRoute{HopLimit: 1}, IsGlobal: true, PortNum: 1}))(t)
+	m := must(pd.AllocMR(4096, everyAccess))(t)
 	b.check(control.Remove("swnic0"))
 	next(EventDeviceFatal)
+	_, readErr := k.Read()
+	_, postErr := ud.PostSend([]SendWR{with(send(m), func(w *SendWR) { w.AH = ah })})
+	_, recvErr := ud.PostRecv([]RecvWR{recv(m)})
+	for what, err := range map[string]error{"a counter": readErr, "a send": postErr, "a receive": recvErr} {
+		if !errors.Is(err, ErrDeviceGone) {
+			t.Errorf("%s after the end: %v", what, err)
+		}
+	}
 	if err := n.Read(make([]uint64, 2), 0); !errors.Is(err, ErrDeviceGone) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("reading after the end: %v", err)
 	}
@@ -252,7 +265,7 @@ func TestDeviceGone(t *testing.T) {
 		t.Errorf("opening what was removed: %v", err)
 	}
 	// The library keeps what it cannot destroy; we do not, and the context takes it along.
-	for _, o := range []interface{ Close() error }{f, n, qp, cq, pd} {
+	for _, o := range []interface{ Close() error }{f, n, qp, ud, k, ah, m, cq, pd} {
 		if err := o.Close(); err != nil && !errors.Is(err, ErrDeviceGone) {
 			t.Errorf("closing after the end: %v", err)
 		}

@@ -74,15 +74,19 @@ func TestMLX5RingRefused(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	b := newData(t, wire, Options{Library: libs.Verbs, MLX5: libs.MLX5}, "FAIL", "mlx5dv_init_obj=EIO@1-1")
-	_, err := b.cq.MLX5Ring()
+	own := copyLibrary(t, libs.MLX5)
+	b := newData(t, wire, Options{Library: libs.Verbs, MLX5: own}, "FAIL", "mlx5dv_init_obj=EIO@1-1")
+	q := must(b.ctx.CreateCQ(CQOptions{}))(t)
+	_, err := q.MLX5Ring()
 	wantErrno(t, err, "mlx5dv_init_obj", syscall.EIO)
-	if _, err := b.cq.MLX5Ring(); err != nil {
-		t.Errorf("the second time: %v", err)
+	if _, err := q.MLX5Ring(); err != nil || !loaded(t, own) {
+		t.Errorf("the second time: %v, or its library is not there", err)
 	}
-	closed := must(b.ctx.CreateCQ(CQOptions{}))(t)
-	b.check(closed.Close())
-	if _, err := closed.MLX5Ring(); !errors.Is(err, ErrClosed) {
+	b.check(q.Close())
+	if loaded(t, own) {
+		t.Error("libmlx5 is there, its ring is not")
+	}
+	if _, err := q.MLX5Ring(); !errors.Is(err, ErrClosed) {
 		t.Errorf("of a closed queue: %v", err)
 	}
 }

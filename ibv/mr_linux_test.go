@@ -59,8 +59,8 @@ func TestMemoryRegions(t *testing.T) {
 	for range 2 {
 		b.check(m.Close())
 	}
-	if m.Bytes() != nil || mapped(t, addr) {
-		t.Error("the memory is still there")
+	if _, known := b.pd.regions.Load(m.LKey()); known || m.Bytes() != nil || mapped(t, addr) {
+		t.Error("the memory is still there, or known")
 	}
 
 	own, err := syscall.Mmap(-1, 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_SHARED)
@@ -123,6 +123,20 @@ func TestMemoryStaysUnderTheDevice(t *testing.T) {
 	}
 	if !mapped(t, m.Addr()) {
 		t.Error("the memory is gone, the library has it still")
+	}
+}
+
+// TestBusyMemory: what was busy at first is unmapped once.
+func TestBusyMemory(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs}, "FAIL", "ibv_dereg_mr=EBUSY@1-1")
+	m := must(b.pd.AllocMR(4096, everyAccess))(t)
+	wantErrno(t, m.Close(), "ibv_dereg_mr", syscall.EBUSY)
+	b.check(m.Close())
+	if mapped(t, m.Addr()) {
+		t.Error("the memory is still there")
+	}
+	if b.ctx.left != nil {
+		t.Error("the context is to unmap it again")
 	}
 }
 

@@ -151,8 +151,8 @@ func TestPostRefusals(t *testing.T) {
 		{"inline beyond its region", rc, inline(func(w *SendWR) { w.SGE.Addr += 4096 - 63 }), write(m), syscall.EINVAL, "outside of its memory region"},
 		{"inline of a huge length", rc, inline(func(w *SendWR) { w.SGE.Length = 1<<32 - 1 }), write(m), syscall.EINVAL, "outside of its memory region"},
 		{"inline at the end of memory", rc, inline(func(w *SendWR) { w.SGE.Addr = 1<<64 - 1 }), write(m), syscall.EINVAL, "outside of its memory region"},
-		{"inline of no region", rc, inline(func(w *SendWR) { w.SGE.LKey ^= 0x80000000 }), write(m), syscall.EINVAL, "no region with lkey"},
-		{"inline of a region that is gone", rc, gone, write(m), syscall.EINVAL, "no region with lkey"},
+		{"inline of no region", rc, inline(func(w *SendWR) { w.SGE.LKey ^= 0x80000000 }), inline(func(*SendWR) {}), syscall.EINVAL, "no region with lkey"},
+		{"inline of a region that is gone", rc, gone, inline(func(*SendWR) {}), syscall.EINVAL, "no region with lkey"},
 		{"an inline read", rc, inline(func(w *SendWR) { w.Opcode = WRRDMARead }), write(m), syscall.EINVAL, "sends none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,13 +180,16 @@ func TestPostStopsAtTheFirst(t *testing.T) {
 	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600s")
 	m := b.region()
 	x, y := b.rc(nil)
+	const before = 7 // so that the end is within a call
+	b.post(x, repeat(before, write(m))...)
 	n, err := x.PostSend(repeat(1000, write(m)))
-	if n < 64 || n == 1000 || !errors.Is(err, syscall.ENOMEM) {
+	if n += before; n < 64 || n >= 1000 || !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("a send queue of 64 took %d: %v", n, err)
 	}
 	wantErrno(t, err, "ibv_post_send", syscall.ENOMEM)
+	b.postRecv(y, repeat(before, recv(m))...)
 	r, err := y.PostRecv(repeat(1000, recv(m)))
-	if r < 64 || r == 1000 || !errors.Is(err, syscall.ENOMEM) {
+	if r += before; r < 64 || r >= 1000 || !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("a receive queue of 64 took %d: %v", r, err)
 	}
 	wantErrno(t, err, "ibv_post_recv", syscall.ENOMEM)
@@ -203,6 +206,18 @@ func TestPostStopsAtTheFirst(t *testing.T) {
 			t.Errorf("%v", wc.Status)
 		}
 	}
+}
+
+// TestPostNoSegment: a request of no bytes names no memory, whatever its key.
+func TestPostNoSegment(t *testing.T) {
+	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
+	m := b.region()
+	x, y := b.rc(nil)
+	none := SGE{Addr: 1, LKey: 0xdeadbeef}
+	b.postRecv(y, RecvWR{SGE: none}, RecvWR{SGE: none})
+	b.post(x, with(write(m), func(w *SendWR) { w.SGE = none }), with(read(m), func(w *SendWR) { w.SGE = none }),
+		with(send(m), func(w *SendWR) { w.SGE = none }), with(write(m), func(w *SendWR) { w.Opcode = WRRDMAWriteWithImm }))
+	b.succeed(6)
 }
 
 // TestPostInWrongState: the device's answer.
