@@ -15,8 +15,8 @@ var (
 	ErrNotConnected = errors.New("queue pair not connected")
 	// ErrInvalid: a flow or a configuration breaks a rule; the text says which.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnplaced: no backend can count the flow; the text keeps each one's reason.
-	ErrUnplaced = errors.New("no backend can count the flow")
+	// ErrUnplaced: no backend can count the flow, or no source the queue pair; the text keeps each one's reason.
+	ErrUnplaced = errors.New("nothing here can count it")
 	// ErrInUse: another instance owns the mirror, the pins or the socket.
 	ErrInUse = errors.New("in use by another instance")
 	// ErrPermission: the process lacks a capability; the text names it.

@@ -10,16 +10,22 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
+// What Probe asks of the host before it asks its RDMA devices.
+const (
+	FeatureRDMA        = "RDMA"
+	FeatureRDMADevices = "RDMA devices"
+)
+
 // probeRDMA says what RDMA devices can do: those of interfaces, or all where none is named, those
 // that have no interface, as EFA's, and those that devices names. It looks in the network
 // namespace of the calling thread, makes flows that match nothing, and unmakes them.
 func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []string, devices ...string) []probe.Result {
 	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, EFA: cfg.EFA})
 	if err != nil {
-		return []probe.Result{probe.Ask("RDMA", "libibverbs", err)}
+		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
 	}
 	defer lib.Close()
-	const feature, object = "RDMA devices", "backend rdma"
+	const feature, object = FeatureRDMADevices, "backend rdma"
 	there, err := lib.Devices()
 	if err != nil {
 		return []probe.Result{probe.Ask(feature, object, err)}

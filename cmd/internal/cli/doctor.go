@@ -89,7 +89,8 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 // isAskedFor says that the configuration needs a yes. Of an RDMA device that only queue pairs
 // name, it needs no flows.
 func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
-	return r.Backend != "rdma" || asksForRDMA(cfg) || len(cfg.QueuePairs) > 0 && (r.Feature == engine.FeatureCompletions || r.Feature == "RDMA")
+	forPairs := []string{engine.FeatureRDMA, engine.FeatureRDMADevices, engine.FeatureCompletions}
+	return r.Backend != "rdma" || asksForRDMA(cfg) || len(cfg.QueuePairs) > 0 && slices.Contains(forPairs, r.Feature)
 }
 
 // devicesOf are the RDMA devices that a configuration's queue pairs name, each once.
