@@ -16,6 +16,11 @@ static int fail(const char *what, int err) {
 	return 1;
 }
 
+static pid_t parent;
+static void end_with_parent(void) {
+	if (getppid() != parent) _exit(3);
+}
+
 static void count(uint64_t *word, uint64_t limit) {
 	const uint64_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
 	__atomic_store_n(word, now == limit ? 0 : now + 1, __ATOMIC_RELEASE);
@@ -31,7 +36,10 @@ static int run_device(const char *path, uint64_t ops, uint64_t limit) {
 	const uint64_t *seen = slot + FT_DSL_SEEN / 8, start = ft_acquire(seen);
 	const struct timespec moment = {0, 20000};
 	for (uint64_t n = 1; n <= ops; n++) {
-		while (start + n - ft_acquire(seen) > limit / 2) (void)nanosleep(&moment, NULL);
+		while (start + n - ft_acquire(seen) > limit / 2) {
+			end_with_parent();
+			(void)nanosleep(&moment, NULL);
+		}
 		count(&slot[0], limit);
 		__atomic_store_n(&note[0], n, __ATOMIC_RELEASE);
 		if (n % 16 != 0) continue;
@@ -80,6 +88,7 @@ static int run_reader(const char *path, uint64_t ops, uint64_t base) {
 		}
 		if (file == 0) first = d;
 		while (!ft_moved(r)) {
+			end_with_parent();
 			for (int i = 0; !err && i < 64 && done < ops; i++, loads++)
 				if (bracket(&d, note, base, &done) || bracket(&first, note, base, &done)) return 1;
 			if (done == ops) {
@@ -94,6 +103,8 @@ static int run_reader(const char *path, uint64_t ops, uint64_t base) {
 
 int main(int argc, char **argv) {
 	if (argc != 5) return 2;
+	parent = getppid();
+	(void)alarm(180); /* longer than any test takes */
 	const uint64_t ops = strtoull(argv[3], NULL, 10), number = strtoull(argv[4], NULL, 10);
 	if (strcmp(argv[1], "count") == 0) return run_device(argv[2], ops, number);
 	return run_reader(argv[2], ops, number);
