@@ -1,0 +1,86 @@
+package shm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// A program that is to go on after the hundredth packet, and waits no longer
+// than it is ready to.
+func ExampleReader_Wait() {
+	dir, err := os.MkdirTemp("/dev/shm", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "example.mirror")
+	stop := write(path)
+	defer stop()
+
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Close()
+	h, err := r.Lookup("web")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	v, err := r.Wait(ctx, h, 100)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		fmt.Println("only", v.Packets)
+	case errors.Is(err, shm.ErrNotAlive):
+		fmt.Println("nobody counts any more")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println("at least 100:", v.Packets >= 100)
+	}
+	// Output: at least 100: true
+}
+
+// write publishes a counter that grows by ten every millisecond, until stop.
+func write(path string) (stop func()) {
+	w, err := shm.Create(shm.Options{Path: path, Counters: shm.BlockLen})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := w.Add(shm.Entry{Name: "web", Kind: "flow"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := uint64(0); ; n += 10 {
+			now := shm.Now()
+			var values shm.Block
+			values[h.Index] = shm.Value{Packets: n, Bytes: 64 * n, SampledAt: now}
+			w.BeginCycle()
+			w.PublishBlock(0, &values)
+			w.EndCycle(now)
+			select {
+			case <-end:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+		if err := w.Close(); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
