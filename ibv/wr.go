@@ -1,6 +1,7 @@
 package ibv
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 )
@@ -79,7 +80,7 @@ func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	for posted < len(wrs) {
 		n, err := q.postRun(wrs[posted:])
 		if posted += n; err != nil {
-			return posted, fmt.Errorf("%w: send request %d (wr_id %#x) and those behind it", err, posted, wrs[posted].WRID)
+			return posted, refused(err, "send", posted, wrs[posted].WRID)
 		}
 	}
 	return posted, nil
@@ -123,6 +124,15 @@ func (w *SendWR) follows(first *SendWR) bool {
 	return w.AH == first.AH && w.inline() == first.inline() && (!w.inline() || w.SGE.LKey == first.SGE.LKey)
 }
 
+// refused says which request it was, and what to do where the queue is full: its requests are
+// there until their completions have been polled.
+func refused(err error, kind string, at int, wrID uint64) error {
+	if errors.Is(err, syscall.ENOMEM) {
+		err = fmt.Errorf("%w: the %s queue is full: poll completions first", err, kind)
+	}
+	return fmt.Errorf("%w: %s request %d (wr_id %#x) and those behind it were not posted", err, kind, at, wrID)
+}
+
 // PostRecv posts receive requests, as PostSend does.
 func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 	if err := q.use(); err != nil {
@@ -133,8 +143,7 @@ func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 		run := wrs[posted:][:min(len(wrs)-posted, postBatch)]
 		n, errno := q.ctx.lib.v.postRecv(q.h, run)
 		if posted += n; errno != 0 {
-			err := q.ctx.err("ibv_post_recv", errno)
-			return posted, fmt.Errorf("%w: receive request %d (wr_id %#x) and those behind it", err, posted, wrs[posted].WRID)
+			return posted, refused(q.ctx.err("ibv_post_recv", errno), "receive", posted, wrs[posted].WRID)
 		}
 	}
 	return posted, nil

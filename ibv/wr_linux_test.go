@@ -186,13 +186,17 @@ func TestPostStopsAtTheFirst(t *testing.T) {
 	if n += before; n < 64 || n >= 1000 || !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("a send queue of 64 took %d: %v", n, err)
 	}
-	wantErrno(t, err, "ibv_post_send", syscall.ENOMEM)
+	if wantErrno(t, err, "ibv_post_send", syscall.ENOMEM); !strings.Contains(err.Error(), "send queue is full: poll") {
+		t.Errorf("the error does not say what to do: %v", err)
+	}
 	b.postRecv(y, repeat(before, recv(m))...)
 	r, err := y.PostRecv(repeat(1000, recv(m)))
 	if r += before; r < 64 || r >= 1000 || !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("a receive queue of 64 took %d: %v", r, err)
 	}
-	wantErrno(t, err, "ibv_post_recv", syscall.ENOMEM)
+	if wantErrno(t, err, "ibv_post_recv", syscall.ENOMEM); !strings.Contains(err.Error(), "receive queue is full: poll") {
+		t.Errorf("the error does not say what to do: %v", err)
+	}
 	for _, q := range []*QP{x, y} { // the end of them, for all that were taken and no other
 		b.check(q.Modify(QPAttr{State: QPSErr}, QPAttrState))
 	}
