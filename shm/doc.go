@@ -51,9 +51,9 @@
 // NAME.wait: a lease of a second, renewed while it sleeps. The writer, when it
 // ends a cycle, wakes while the lease lies ahead; without waiters that costs it
 // one atomic store and one load. A waiter that is killed leaves a lease that runs
-// out. Nothing in NAME.wait can hurt the writer, but whoever may write to a file
-// can fill its tmpfs: give its group ([Options].WaitGroup) to programs that may. Who may not write to it looks
-// once per cycle, and [Reader.Wakeable] says so.
+// out. Who may not write to the file looks once per cycle, and [Reader.Wakeable]
+// says so. Nothing in it can hurt the writer; but whoever may write to a file can
+// fill its tmpfs, which a larger mirror needs: choose its group ([Options]) so.
 //
 // # Who may call what, from where
 //

@@ -82,9 +82,9 @@ func (s *sleeper) interrupt(ctx context.Context) {
 // No wake is missed. The waiter: load the word, load the value, raise the lease,
 // compare the word and queue. The writer: publish, change the word, load the lease,
 // wake. Changing the word and loading the lease are sequentially consistent
-// (writer side: lease.go), and so are raising the lease and comparing the word:
-// futex(2) makes a full fence before it compares ("smp_mb(); (A)" in
-// kernel/futex). So either the writer sees the lease, and wakes whoever is queued
+// (Writer.wakeWaiters), and so are raising the lease and comparing the word:
+// futex(2) makes a full fence before it compares (kernel/futex/waitwake.c,
+// "smp_mb(); (A)"). So either the writer sees the lease, and wakes whoever is queued
 // under the kernel's lock, or the waiter's comparison sees the changed word.
 func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	if err := ctx.Err(); err != nil {
