@@ -226,6 +226,15 @@ func TestHeadersAreFoundFarIntoAFrame(t *testing.T) {
 	})
 }
 
+// An EtherType asks for no header of what it names.
+func TestAnEtherTypeAsksForNoHeader(t *testing.T) {
+	whole := frame.Build(frame.Eth{}, frame.IPv6{Src: frame.Addr("2001:db8::1"), Dst: frame.Addr("2001:db8::2")}, frame.UDP{Dst: 53})
+	eachCounts(t, []share{
+		{"ipv6", [][]byte{whole}},
+		{"eth type 0x86dd", [][]byte{whole[:14+39], whole[:14]}},
+	})
+}
+
 // share is a match, and the frames that a flow counts by it behind the flows before it.
 type share struct {
 	match  string

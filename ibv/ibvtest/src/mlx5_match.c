@@ -174,6 +174,7 @@ static int match_address(const uint8_t *mask, const uint8_t *value, uint32_t ip,
 /* What is not a plain number of a layer: MAC addresses, the IP version, IP addresses. */
 static int match_layer(const uint8_t *mask, const uint8_t *value, struct nic_layer *m, struct nic_layer *v)
 {
+	static const uint8_t none[16];
 	uint32_t version = mlx5_get(mask, 0x93, 4), ip = 0;
 	int err;
 
@@ -190,10 +191,15 @@ static int match_layer(const uint8_t *mask, const uint8_t *value, struct nic_lay
 	} else if (m->ether_type == 0xffff && (v->ether_type == 0x0800 || v->ether_type == 0x86dd)) {
 		ip = v->ether_type == 0x0800 ? NIC_IPV4 : NIC_IPV6;
 	}
-	m->present |= ip;
-	v->present |= ip;
 	err = match_address(mask + 32, value + 32, ip, m->src_ip, v->src_ip);
-	return err ? err : match_address(mask + 48, value + 48, ip, m->dst_ip, v->dst_ip);
+	if (!err)
+		err = match_address(mask + 48, value + 48, ip, m->dst_ip, v->dst_ip);
+	/* An Ethertype alone says of which family addresses are, and asks for no header. */
+	if (version || memcmp(m->src_ip, none, sizeof none) || memcmp(m->dst_ip, none, sizeof none)) {
+		m->present |= ip;
+		v->present |= ip;
+	}
+	return err;
 }
 
 /* What match_layer takes, as fields. */
