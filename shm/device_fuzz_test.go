@@ -98,3 +98,9 @@ func FuzzDeviceSegment(f *testing.F) {
 		}
 	})
 }
+
+// rechecksummed makes the checksum of a segment right again.
+func rechecksummed(b []byte) []byte {
+	binary.NativeEndian.PutUint64(b[devChecksum:], fnv64(b[:devChecksum]))
+	return b
+}
