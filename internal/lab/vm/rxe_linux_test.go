@@ -38,7 +38,7 @@ func TestRXEQueuePairs(t *testing.T) {
 	b := newBoot(t, "linux-image-6.12-amd64", rxeModules...)
 	b.rdmaCore(t)
 	b.flowtally(t)
-	b.tests(t, "guest", "./internal/lab/vm/guest", "^TestQueuePairs$")
+	b.tests(t, "guest", "./internal/lab/vm/guest", "^TestQueuePairs(|OfTwoInstances)$")
 	report(t, b.run(t), "guest")
 }
 

@@ -3,22 +3,13 @@
 package guest
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/internal/lab/demo"
 )
 
 // instance of the test, and what its configuration says. A message is short: the machine's
@@ -54,7 +45,7 @@ queue_pairs:
 func TestQueuePairs(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
-	startInstance(t, fmt.Sprintf(qpConfig, gidIndex(t, "rxe0", "10.77.0.1"), qpReceives))
+	startInstance(t, qpInstance, fmt.Sprintf(qpConfig, gidIndex(t, "rxe0", "10.77.0.1"), qpReceives))
 	checkSource(t)
 
 	start := time.Now()
@@ -64,7 +55,7 @@ func TestQueuePairs(t *testing.T) {
 		op, counter string
 		count       uint64
 	}{{"send", "near-sent", sends}, {"rdma_write", "near-written", writes}, {"rdma_read", "near-read", reads}} {
-		if p := post(t, c.op, c.count); p != (dataplane.Posted{Completed: c.count}) {
+		if p := post(t, qpInstance, "near", c.op, c.count); p != (dataplane.Posted{Completed: c.count}) {
 			t.Fatalf("%d of %s ended as %+v", c.count, c.op, p)
 		}
 		want[c.counter] = shown{Completions: c.count}
@@ -72,13 +63,13 @@ func TestQueuePairs(t *testing.T) {
 	want["far-received"] = shown{Completions: sends}
 	total := sends + writes + reads
 	took := time.Since(start)
-	checkShown(t, want)
+	checkShown(t, qpInstance, want)
 	t.Logf("%d operations posted, completed and shown exactly: %d sent and received, %d written, %d read; %s, %.0f/s",
 		total, sends, writes, reads, took.Round(time.Millisecond), float64(total)/took.Seconds())
 
 	// A wrong key: the peer refuses the first write and both ends are in error. Every write that
 	// is outstanding ends in error here, and there every buffer that waited for what arrives.
-	near := queuePairs(t)["near"]
+	near := queuePairs(t, qpInstance)["near"]
 	peer, err := dataplane.ParseQueuePairAddress(near.Peer)
 	if err != nil {
 		t.Fatal(err)
@@ -86,15 +77,15 @@ func TestQueuePairs(t *testing.T) {
 	peer.RKey ^= 0xff
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near", peer.String())
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "far", near.Local)
-	flushed := get(t)
+	flushed := get(t, qpInstance)
 	const refused = 256 // the send depth: what is outstanding when the first is refused
-	if p := post(t, "rdma_write", 1000); p != (dataplane.Posted{Errors: refused}) {
+	if p := post(t, qpInstance, "near", "rdma_write", 1000); p != (dataplane.Posted{Errors: refused}) {
 		t.Errorf("writes with a wrong key ended as %+v, want %d in error", p, refused)
 	}
 	want["near-written"] = shown{Completions: writes, Errors: refused}
 	want["far-received"] = shown{Completions: sends, Errors: flushed["far-received"].Errors + qpReceives}
-	checkShown(t, want)
-	pairs := queuePairs(t)
+	checkShown(t, qpInstance, want)
+	pairs := queuePairs(t, qpInstance)
 	if pairs["near"].State != "ERR" || pairs["far"].State != "ERR" {
 		t.Errorf("the queue pairs are in %s and %s, want ERR", pairs["near"].State, pairs["far"].State)
 	}
@@ -105,7 +96,7 @@ func TestQueuePairs(t *testing.T) {
 	t.Logf("in error: %d writes, %d receives flushed\n%s", refused, qpReceives, said)
 
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near")
-	want = get(t) // connecting anew may flush what was posted since
+	want = get(t, qpInstance) // connecting anew may flush what was posted since
 	posted := command(t, program(t, "flowtally"), "queue-pairs", "post", "--instance", qpInstance, "near", "send", "--count", "1000")
 	if fields := strings.Fields(posted); !slices.Equal(fields[len(fields)-4:], []string{"near", "send", "1,000", "0"}) {
 		t.Errorf("after mending, 1000 were sent as\n%s", posted)
@@ -115,193 +106,52 @@ func TestQueuePairs(t *testing.T) {
 		s.Completions += n
 		want[name] = s
 	}
-	checkShown(t, want)
+	checkShown(t, qpInstance, want)
 	if want["near-sent"] != (shown{Completions: sends + 1000}) {
 		t.Errorf("near-sent ended at %+v", want["near-sent"])
 	}
 	t.Logf("mended, and shown by flowtally get:\n%s%s", posted, command(t, program(t, "flowtally"), "get", "--instance", qpInstance))
 }
 
-// startInstance runs `flowtally run` until the end of the test.
-func startInstance(t *testing.T, config string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "qp.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
+// TestQueuePairsOfTwoInstances: two processes on one device are told each other's address, as
+// `flowtally queue-pairs list` shows it, and count each their side: of a reliable connection,
+// and of datagrams.
+func TestQueuePairsOfTwoInstances(t *testing.T) {
+	newPair(t, "v0")
+	addRXE(t, "rxe0", "v0")
+	gid := gidIndex(t, "rxe0", "10.77.0.1")
+	instances := []string{"east", "west"}
+	for _, name := range instances {
+		startInstance(t, name, fmt.Sprintf(`instance: %s
+poll: {period: 5ms}
+queue_pairs:
+  - {name: stream, device: rxe0, gid_index: %[2]d, counters: [{name: stream-out, operations: [send, rdma_write]}, {name: stream-in, operations: [recv]}]}
+  - {name: datagrams, device: rxe0, gid_index: %[2]d, type: ud, counters: [{name: datagrams-out, operations: [send]}, {name: datagrams-in, operations: [recv]}]}
+`, name, gid))
 	}
-	var log bytes.Buffer
-	cmd := exec.Command(program(t, "flowtally"), "run", "--config", file)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	for i, name := range instances {
+		peers := queuePairs(t, instances[1-i])
+		for _, q := range []string{"stream", "datagrams"} {
+			command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", name, q, peers[q].Local)
+		}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("flowtally run ended: %v", err)
-			}
-		case <-time.After(30 * time.Second):
-			_ = cmd.Process.Kill()
-			t.Error("flowtally run did not end")
+	// Not more datagrams at a time than there are buffers for: nothing holds them back.
+	const sends, writes, datagrams, back = 2000, 1000, 200, 50
+	for _, c := range []struct {
+		instance, name, op string
+		count              uint64
+	}{
+		{"east", "stream", "send", sends}, {"east", "stream", "rdma_write", writes}, {"east", "datagrams", "send", datagrams}, {"west", "stream", "send", back}, {"west", "datagrams", "send", back},
+	} {
+		if p := post(t, c.instance, c.name, c.op, c.count); p != (dataplane.Posted{Completed: c.count}) {
+			t.Fatalf("%s: %d of %s on %s ended as %+v", c.instance, c.count, c.op, c.name, p)
 		}
-		if t.Failed() {
-			t.Logf("flowtally run wrote:\n%s", log.String())
-		}
-		if err := demo.Sweep(qpInstance); err != nil {
-			t.Error(err)
-		}
+	}
+	checkShown(t, "east", map[string]shown{
+		"stream-out": {Completions: sends + writes}, "stream-in": {Completions: back}, "datagrams-out": {Completions: datagrams}, "datagrams-in": {Completions: back},
 	})
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if exec.Command(program(t, "flowtally"), "queue-pairs", "list", "--instance", qpInstance).Run() == nil {
-			return
-		}
-		select {
-		case err := <-ended:
-			ended <- nil
-			t.Fatalf("flowtally run ended: %v\n%s", err, log.String())
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("flowtally run does not answer")
-		}
-	}
-}
-
-// listed is a queue pair in the JSON of `flowtally queue-pairs list`.
-type listed struct {
-	Name, State, Backend, Mode, Local, Peer string
-	Rejected                                []struct{ Source, Reason string }
-}
-
-func queuePairs(t *testing.T) map[string]listed {
-	t.Helper()
-	var j struct {
-		QueuePairs []listed `json:"queue_pairs"`
-	}
-	decode(t, command(t, program(t, "flowtally"), "queue-pairs", "list", "-o", "json", "--instance", qpInstance), &j)
-	out := make(map[string]listed)
-	for _, q := range j.QueuePairs {
-		out[q.Name] = q
-	}
-	return out
-}
-
-// checkSource: rxe has ibv_poll_cq and nothing better, and it is said why not.
-func checkSource(t *testing.T) {
-	t.Helper()
-	pairs := queuePairs(t)
-	if len(pairs) != 2 {
-		t.Fatalf("queue pairs %+v, want near and far", pairs)
-	}
-	for _, q := range pairs {
-		if q.State != "RTS" || q.Backend != "rdma" || q.Mode != "poll_cq" {
-			t.Errorf("%s is in state %s and counted by %s %s, want RTS and rdma poll_cq", q.Name, q.State, q.Backend, q.Mode)
-		}
-		reasons := make(map[string]string)
-		for _, r := range q.Rejected {
-			reasons[r.Source] = r.Reason
-			t.Logf("%s: not %s: %s", q.Name, r.Source, r.Reason)
-		}
-		for _, better := range []string{"comp_cntr", "collapsed_cq", "cq_ring"} {
-			if reasons[better] == "" {
-				t.Errorf("%s does not say why %s does not count", q.Name, better)
-			}
-		}
-	}
-}
-
-// post posts to near and answers how it ended. Errors are an answer here.
-func post(t *testing.T, op string, count uint64) dataplane.Posted {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t, "flowtally"), "queue-pairs", "post", "--instance", qpInstance, "-o", "json", "near", op, "--count", fmt.Sprint(count))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	var p dataplane.Posted
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || len(out) == 0 {
-		t.Fatalf("posting %d of %s: %v\n%s", count, op, err, stderr.String())
-	}
-	decode(t, string(out), &p)
-	if (err != nil) != (p.Errors > 0) {
-		t.Errorf("posting %d of %s answers %+v and ends with %v: %s", count, op, p, err, stderr.String())
-	}
-	return p
-}
-
-// shown is a completion counter as `flowtally get` shows it.
-type shown struct{ Completions, Errors uint64 }
-
-func get(t *testing.T) map[string]shown {
-	t.Helper()
-	var j struct {
-		Counters []struct {
-			Name, Kind          string
-			Completions, Errors *uint64
-			Valid               bool
-		}
-	}
-	decode(t, command(t, program(t, "flowtally"), "get", "-o", "json", "--instance", qpInstance), &j)
-	out := make(map[string]shown)
-	for _, c := range j.Counters {
-		if c.Kind != "completion" || c.Completions == nil || c.Errors == nil || !c.Valid {
-			t.Fatalf("flowtally get shows %+v", c)
-		}
-		out[c.Name] = shown{*c.Completions, *c.Errors}
-	}
-	return out
-}
-
-// checkShown waits until the mirror shows want: what completed is published by the next poll
-// cycle. Once it does, it must go on doing so.
-func checkShown(t *testing.T, want map[string]shown) {
-	t.Helper()
-	var got map[string]shown
-	same := func() bool {
-		got = get(t)
-		for name, w := range want {
-			if got[name] != w {
-				return false
-			}
-		}
-		return len(got) == len(want)
-	}
-	for deadline := time.Now().Add(20 * time.Second); !same(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("flowtally get shows %+v, want %+v", got, want)
-		}
-	}
-	time.Sleep(100 * time.Millisecond)
-	if !same() {
-		t.Errorf("flowtally get went on to %+v, want %+v", got, want)
-	}
-}
-
-// gidIndex is the row of a device's GID table that holds an IPv4 address.
-func gidIndex(t *testing.T, device, addr string) int {
-	t.Helper()
-	want := netip.AddrFrom16(netip.MustParseAddr(addr).As16())
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		for i := range 16 {
-			text, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/1/gids/%d", device, i))
-			if err != nil {
-				continue
-			}
-			if gid, err := netip.ParseAddr(strings.TrimSpace(string(text))); err == nil && gid == want {
-				return i
-			}
-		}
-	}
-	t.Fatalf("%s has no GID of %s", device, addr)
-	return 0
-}
-
-func decode(t *testing.T, text string, v any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		t.Fatalf("%v in %q", err, text)
-	}
+	checkShown(t, "west", map[string]shown{
+		"stream-out": {Completions: back}, "stream-in": {Completions: sends}, "datagrams-out": {Completions: back}, "datagrams-in": {Completions: datagrams},
+	})
+	t.Logf("west:\n%s%s", command(t, program(t, "flowtally"), "queue-pairs", "--instance", "west"), command(t, program(t, "flowtally"), "get", "--instance", "west"))
 }
