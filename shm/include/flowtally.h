@@ -17,6 +17,9 @@
  *     if (!err) err = ft_load(&c, &v);
  *     if (err) fprintf(stderr, "web: %s\n", ft_strerror(err));
  *
+ * Beside it: flowtally_wait.h sleeps until a counter has reached a count,
+ * flowtally_device.h reads the words that a device writes by itself.
+ *
  * What is promised
  *
  *   - A value is a consistent triple (packets, bytes, sampled-at) whatever the
