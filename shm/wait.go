@@ -21,10 +21,10 @@ import (
 //
 // It ends with ErrGone when the counter was removed, with ErrNotAlive when
 // nobody publishes any more (the writer ended, has given no sign of life for two
-// heartbeat periods, or a larger file took the name), with ErrClosed within half
-// a second when the reader is closed, and with ctx.Err(): never
-// before ctx's deadline; after it as soon as the kernel's timer and scheduler
-// let it.
+// heartbeat periods, or a larger file took the name: ErrSuperseded too, see
+// Follow), with ErrClosed within half a second when the reader is closed, and with
+// ctx.Err(): never before ctx's deadline; after it as soon as the kernel's timer
+// and scheduler let it.
 //
 // A sleeping Wait occupies a thread, as any blocking system call does. It is
 // woken at the end of every poll cycle and looks; see Wakeable.

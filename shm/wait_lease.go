@@ -36,7 +36,9 @@ func newLease(path string, m *mapping, log *slog.Logger) *lease {
 
 // ahead tells whether somebody may be asleep. A lease is believed once, when it
 // changes, and for leaseLength at most: one far ahead runs out as well, and one
-// that is set back takes nothing from those who had raised it.
+// that is set back takes nothing from those who had raised it. One that is read
+// while it is written may be a mixture, and is bounded all the same; its waiter has
+// yet to compare the word.
 func (l *lease) ahead(now int64) bool {
 	if l.lost {
 		return true

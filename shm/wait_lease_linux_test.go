@@ -239,6 +239,15 @@ func TestLeaseIsForItsGroup(t *testing.T) {
 			<-done
 		})
 	}
+	// The next writer takes the group back, from the same file.
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, Options{Path: w.path, HeartbeatPeriod: patience})
+	inode := st.Ino
+	if err := unix.Stat(waitPath(w.path), &st); err != nil || st.Ino != inode || int(st.Gid) != os.Getegid() {
+		t.Errorf("%+v, %v", st, err)
+	}
 }
 
 // A group that was asked for and cannot be given is an error, and the mirror as it was.

@@ -41,11 +41,13 @@ func makeLease(o Options) (*lease, error) {
 		return nil, fmt.Errorf("%s: making the page of waiters: %w", path, err)
 	}
 	defer f.Close()
-	if o.WaitGroup > 0 {
-		if err := f.Chown(-1, o.WaitGroup); err != nil {
-			return nil, fmt.Errorf("%s: giving the page of waiters to group %d: %w: run the writer as root or as a member, or name another group: %w",
-				path, o.WaitGroup, err, ErrPermission)
-		}
+	group := o.WaitGroup
+	if group == 0 { // one that an earlier run was given is taken back
+		group = os.Getegid()
+	}
+	if err := f.Chown(-1, group); err != nil {
+		return nil, fmt.Errorf("%s: giving the page of waiters to group %d: %w: run the writer as root or as a member, or name another group: %w",
+			path, group, err, ErrPermission)
 	}
 	if err := f.Chmod(0o660); err != nil {
 		return nil, fmt.Errorf("%s: setting mode of the page of waiters: %w", path, err)
