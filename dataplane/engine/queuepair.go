@@ -34,6 +34,7 @@ type queuePair struct {
 
 	// Of the goroutine alone.
 	end    *endpoint // nil while the device is gone
+	gone   error     // why it is
 	peer   dataplane.QueuePairAddress
 	totals []Pair // by tally, over every endpoint there was
 	job    *job
@@ -55,7 +56,7 @@ type view struct {
 	peer     dataplane.QueuePairAddress
 	source   dataplane.Source
 	rejected []dataplane.Rejection
-	lost     bool   // its device is gone
+	lost     error  // why its device counts as gone; nil: it is there
 	trouble  string // why it does not work; "": it does
 	broken   error  // why its source is not the one that it began with
 }

@@ -144,6 +144,8 @@ func (q *queuePair) join(peer dataplane.QueuePairAddress) error {
 // outstanding ends with errors, and is counted, before RESET drops what is left.
 func (q *queuePair) restart() error {
 	e := q.end
+	e.renewing = true
+	defer func() { e.renewing = false }()
 	if e.state != ibv.QPSErr {
 		if err := e.modify(ibv.QPAttr{State: ibv.QPSErr}, ibv.QPAttrState); err != nil {
 			return err

@@ -95,7 +95,8 @@ func (q *queuePair) lose(why error) {
 	if err := q.unmake(); err != nil {
 		q.log.Debug("closing a queue pair that lost its device", "err", err)
 	}
-	q.interrupt("it is gone")
+	q.gone = why
+	q.interrupt("its device is gone")
 	q.show()
 }
 

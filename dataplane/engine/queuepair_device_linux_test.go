@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,6 +180,22 @@ func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
 	wantWords(t, cfg.Mirror.Path, sourceExternal, "a-rdma_write", ended(1011, 0))
 }
 
+// TestReadersLeaveTheWordsBeforeTheQueuePairGoes, also where its device cannot be closed.
+func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_close_device", Errno: "EIO"}}
+	cfg := s.pairConfig(t, dataplane.Send)
+	e, err := s.newPairs(t, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", Pair{})
+	if err := e.Close(); err == nil || !strings.Contains(err.Error(), "ibv_close_device") {
+		t.Errorf("closing a device that does not close: %v", err)
+	}
+	wantWords(t, cfg.Mirror.Path, "", "a-send", Pair{})
+}
+
 // TestRemoteOperationsAreCountedByTheDeviceAlone, which has no completion for them.
 func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
 	s := newSoftNIC(t)
@@ -330,4 +347,44 @@ func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 		t.Errorf("%+v were counted, the caller saw %+v of them, and at most 32 were outstanding", got, early)
 	}
 	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": ended(3, 0)})
+}
+
+// TestAVerbThatFailsForAWhile costs at most what is outstanding: the queue pair is there again
+// afterwards, and what callers were told is what is counted.
+func TestAVerbThatFailsForAWhile(t *testing.T) {
+	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", "ibv_query_qp"} {
+		t.Run(verb, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Statistics = filepath.Join(t.TempDir(), "statistics")
+			s.env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO", From: 12, To: 14}}
+			s.env.Without = []string{"comp_cntr", "cq_ring"}
+			cfg := s.pairConfig(t, local...)
+			e := s.startPairs(t, cfg)
+			var told Pair
+			for until := time.Now().Add(20 * time.Second); s.calls(t, verb) < 20; {
+				if time.Now().After(until) {
+					t.Fatalf("%s was called %d times", verb, s.calls(t, verb))
+				}
+				got, err := e.PostOperations(t.Context(), "a", dataplane.Send, 40)
+				told = add(told, ended(got.Completed, got.Errors))
+				if err != nil || verb == "ibv_query_qp" { // which is called where something is wrong
+					if !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) && err != nil {
+						t.Fatal(err)
+					}
+					wrong := stateOf(t, e, "b").Local
+					wrong.RKey ^= 0x5a5a
+					if verb == "ibv_query_qp" && e.ConnectQueuePair(t.Context(), "a", wrong) == nil {
+						e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1)
+					}
+					time.Sleep(5 * time.Millisecond)
+					if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) {
+						t.Fatal(err)
+					}
+				}
+			}
+			awaitLinked(t, e)
+			mustPost(t, e, "a", dataplane.Send, 100)
+			wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": add(told, ended(100, 0))})
+		})
+	}
 }

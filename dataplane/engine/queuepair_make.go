@@ -30,6 +30,7 @@ type endpoint struct {
 	message  int               // bytes
 	room     int               // for a message that arrives
 	posted   int               // receives
+	renewing bool              // it is in ERR on its way to another connection
 	slots    []*shm.DeviceSlot // that the device counts in, and may until ctx is closed
 	mode     string
 	rejected []dataplane.Rejection
@@ -66,11 +67,7 @@ func (q *queuePair) make() (err error) {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	err = q.set.ns.do(func() (err error) {
-		e.ctx, err = q.set.lib.Open(q.cfg.Device)
-		return err
-	})
-	if err != nil {
+	if e.ctx, err = q.set.open(q.cfg.Device); err != nil {
 		return err
 	}
 	if err := q.measure(e); err != nil {
@@ -98,7 +95,7 @@ func (q *queuePair) make() (err error) {
 	if err := q.begin(e); err != nil {
 		return err
 	}
-	q.end = e
+	q.end, q.gone = e, nil
 	q.show()
 	return nil
 }

@@ -105,12 +105,31 @@ func (s *queuePairs) watch(ctx context.Context) {
 	}
 }
 
-func (s *queuePairs) look() {
-	var devices []ibv.Device
-	err := s.ns.do(func() (err error) {
-		devices, err = s.lib.Devices()
+// open opens a device. Where that cannot be, the list of devices may know a better reason: a
+// kernel without uverbs has none.
+func (s *queuePairs) open(device string) (c *ibv.Context, err error) {
+	err = s.ns.do(func() error {
+		if c, err = s.lib.Open(device); err != nil {
+			if _, why := s.lib.Devices(); why != nil {
+				return why
+			}
+		}
 		return err
 	})
+	return c, err
+}
+
+func (s *queuePairs) devices() (list []ibv.Device, err error) {
+	err = s.ns.do(func() error {
+		list, err = s.lib.Devices()
+		return err
+	})
+	return list, err
+}
+
+// look gives queue pairs up whose device is not in the list.
+func (s *queuePairs) look() {
+	devices, err := s.devices()
 	if err != nil {
 		s.log.Debug("listing RDMA devices", "err", err)
 		return

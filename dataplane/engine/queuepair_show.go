@@ -13,13 +13,13 @@ import (
 // show tells others what the queue pair is now, and readers of the mirror what counts it.
 func (q *queuePair) show() {
 	e := q.end
-	v := view{lost: e == nil}
+	v := view{lost: q.gone}
 	if e != nil {
 		v.state, v.local, v.peer, v.rejected = e.state.String(), e.local, q.peer, slices.Clone(e.rejected)
 		if len(q.tallies) > 0 {
 			v.source = dataplane.Source{Backend: "rdma", Device: q.cfg.Device, Mode: e.mode}
 		}
-		if e.state == ibv.QPSErr || e.state == ibv.QPSSQE {
+		if (e.state == ibv.QPSErr || e.state == ibv.QPSSQE) && !e.renewing {
 			v.trouble = fmt.Sprintf("it is in state %v: %v", e.state, e.fault)
 		}
 		v.broken = e.broken
@@ -32,13 +32,14 @@ func (q *queuePair) show() {
 	case q.set.changed <- struct{}{}:
 	default: // one is pending
 	}
-	if v.source == was.source && v.lost == was.lost {
+	lost := v.lost != nil
+	if v.source == was.source && lost == (was.lost != nil) {
 		return
 	}
 	for _, t := range q.tallies {
 		err := errors.Join(
 			q.set.mirror.SetSource(t.handle, sourceText(v.source), completionBasis),
-			q.set.mirror.SetFlags(t.handle, !v.lost, v.lost, false))
+			q.set.mirror.SetFlags(t.handle, !lost, lost, false))
 		if err != nil {
 			q.log.Error("showing the source of a completion counter in the mirror", "counter", t.cfg.Name, "err", err)
 		}
@@ -99,10 +100,10 @@ func (s *queuePairs) conditions() (out []dataplane.Condition) {
 	}
 	for _, q := range s.all {
 		v := q.look()
-		if v.lost {
+		if v.lost != nil {
 			out = append(out, dataplane.Condition{
 				Code: "queue-pair-lost", Severity: dataplane.High, Object: q.cfg.Name,
-				Text: fmt.Sprintf("its device %s failed or was removed; its counters stand still", q.cfg.Device),
+				Text: fmt.Sprintf("its device %s failed or was removed, and its counters stand still: %v", q.cfg.Device, v.lost),
 				Fix:  "see dmesg and `rdma link`; when the device is back the queue pair is made again, with another number, and totals go on",
 			})
 			continue
