@@ -173,7 +173,7 @@ func TestVersions(t *testing.T) {
 		path    string
 		last    int
 		symbols int
-	}{{libs.Verbs, 18, 45}, {libs.Verbs44, 14, 35}} {
+	}{{libs.Verbs, 18, 46}, {libs.Verbs44, 14, 36}} {
 		have := versions(t, tt.path)
 		if len(have) != tt.symbols {
 			t.Errorf("%s has %d symbols, want %d: %v", tt.path, len(have), tt.symbols, have)

@@ -10,6 +10,11 @@
 
 #include "verbs_data.h"
 
+#ifndef MADV_POPULATE_READ /* glibc 2.35 */
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* The kernel's own for bits that a device need not know (IBV_ACCESS_OPTIONAL_RANGE). */
 #define OPTIONAL_ACCESS 0x3ff00000
 #define ACCESS                                                                                                         \
@@ -90,6 +95,11 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 VERBS_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	return reg_mr(pd, addr, length, (uintptr_t)addr, access);
+}
+
+VERBS_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+	return reg_mr(pd, addr, length, iova, access);
 }
 
 VERBS_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,

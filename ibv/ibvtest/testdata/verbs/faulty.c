@@ -132,6 +132,32 @@ void case_wc_keys(void)
 	ends_down(&a, &b);
 }
 
+/* A region may have addresses of its own: at both ends they are what work requests say. */
+void case_mr_iova(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+	ends_up(&a, &b, &usual);
+	struct ibv_mr *near = ibv_reg_mr_iova(a.pd, a.buffer, BUFFER, 0, 0);
+	struct ibv_mr *far = ibv_reg_mr_iova(b.pd, b.buffer, BUFFER, 1 << 20, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	NEED(near && far);
+	memset(a.buffer + 100, 6, 8);
+	struct ibv_sge sge = {.addr = 100, .length = 8, .lkey = near->lkey};
+	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	wr.wr.rdma.remote_addr = (1 << 20) + BUFFER - 8;
+	wr.wr.rdma.rkey = far->rkey;
+	WANT(ibv_post_send(a.qp, &wr, &bad), 0);
+	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
+	WANT(b.buffer[BUFFER - 9] == 0 && b.buffer[BUFFER - 8] == 6 && b.buffer[BUFFER - 1] == 6, true);
+	wr.wr_id = 2;
+	wr.wr.rdma.remote_addr = (uintptr_t)b.buffer; /* not its name */
+	WANT(ibv_post_send(a.qp, &wr, &bad), 0);
+	WANT_WC(a.send_cq, 2, IBV_WC_REM_ACCESS_ERR);
+	WANT(ibv_dereg_mr(near), 0);
+	WANT(ibv_dereg_mr(far), 0);
+	ends_down(&a, &b);
+}
+
 void case_mr(void)
 {
 	struct end a;
