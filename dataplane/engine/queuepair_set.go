@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
 
@@ -130,7 +131,7 @@ func (s *queuePairs) devices() (list []ibv.Device, err error) {
 // look gives queue pairs up whose device is not in the list.
 func (s *queuePairs) look() {
 	devices, err := s.devices()
-	if err != nil {
+	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a kernel without RDMA has none
 		s.log.Debug("listing RDMA devices", "err", err)
 		return
 	}
