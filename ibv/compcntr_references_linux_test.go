@@ -239,6 +239,18 @@ var draftStatements = []statement{
 			}
 			b.check(k.Close())
 		}},
+	{"003:60", "qp: The queue pair to attach the completion counter to.", nil,
+		func(t *testing.T, b *bench) {
+			k := b.compCntr()
+			q, other := b.queuePair(QPTRC), b.queuePair(QPTRC)
+			b.check(q.Close())
+			if err := q.AttachCompCntr(k, QPAttachCompCntrOpSend); !errors.Is(err, ErrClosed) {
+				t.Errorf("attaching to a queue pair that was destroyed: %v", err)
+			}
+			b.check(other.AttachCompCntr(k, QPAttachCompCntrOpSend)) // to that one
+			b.check(other.Close())
+			b.check(k.Close())
+		}},
 	{"003:63", "comp_cntr: The completion counter to attach, previously created with ibv_create_comp_cntr().", nil,
 		func(t *testing.T, b *bench) {
 			k, q := b.compCntr(), b.queuePair(QPTRC)
