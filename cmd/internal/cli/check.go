@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/shm"
@@ -50,11 +51,14 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	case c.json():
 		return printConfigJSON(env.Stdout, c.Config, nil)
 	}
-	counted := plural(uint64(len(cfg.Flows)), "flow", "flows") + " on " + plural(uint64(len(cfg.Interfaces)), "interface", "interfaces")
+	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
-		counted += ", " + plural(uint64(n), "queue pair", "queue pairs")
+		counted = append(counted, plural(uint64(n), "queue pair", "queue pairs"))
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, counted)
+	if len(counted) == 0 || len(cfg.Flows)+len(cfg.Interfaces) > 0 {
+		counted = append(counted, plural(uint64(len(cfg.Flows)), "flow", "flows")+" on "+plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
+	}
+	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, strings.Join(counted, ", "))
 	return err
 }
 
