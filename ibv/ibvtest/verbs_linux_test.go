@@ -16,6 +16,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
 // libraries builds them once per run and set of flags.
@@ -157,6 +158,9 @@ func verbsCase(t *testing.T, program, library, providers, name string) {
 	e.Statistics = filepath.Join(dir, "calls")
 	cmd := exec.Command(program, name)
 	cmd.Env = slices.Concat(os.Environ(), e.Environ(), []string{"LD_LIBRARY_PATH=" + filepath.Dir(library), "SELFTEST_PROVIDERS=" + providers, "TMPDIR=" + dir})
+	if strings.HasSuffix(name, "_random") {
+		cmd.Env = append(cmd.Env, fmt.Sprint("SELFTEST_SEED=", seed.Uint64(t)))
+	}
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
