@@ -45,6 +45,19 @@ func watched(r *Reader, slept func(until int64, result syscall.Errno)) *sleeper 
 	return s
 }
 
+// sound is a sleeper who does not look by himself: somebody has to wake him.
+func sound(t *testing.T, r *Reader) *sleeper {
+	s := newSleeper(r)
+	s.futex = func(word *uint32, value uint32, until int64) syscall.Errno {
+		result := futexWait(word, value, Now()+int64(time.Minute))
+		if result == syscall.ETIMEDOUT {
+			t.Error("slept for a minute: nobody woke him")
+		}
+		return result
+	}
+	return s
+}
+
 // Waiters with random thresholds beside a writer that never stops: each ends
 // with a value that reaches its threshold, and none slept on until it would have
 // looked by itself when a cycle that reached it had already ended: that is what a
@@ -176,11 +189,14 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	for _, group := range []int{0, -1} {
 		_, r, h := waitMirror(t, Options{WaitGroup: group})
 		ctx, cancel := context.WithCancel(t.Context())
-		asleep := false
-		s := watched(r, func(int64, syscall.Errno) { asleep = true })
-		time.AfterFunc(20*time.Millisecond, cancel)
-		if _, err := s.await(ctx, h, r.reaches(h, 2)); err != context.Canceled || !asleep {
-			t.Errorf("group %d: %v, slept %v", group, err, asleep)
+		s := sound(t, r)
+		s.hook = func(step string) {
+			if step == "wait-raised" {
+				time.AfterFunc(5*time.Millisecond, cancel)
+			}
+		}
+		if _, err := s.await(ctx, h, r.reaches(h, 2)); err != context.Canceled {
+			t.Errorf("group %d: %v", group, err)
 		}
 		if v, err := r.Wait(ctx, h, 2); err != context.Canceled || v != patterned(1) {
 			t.Errorf("group %d: %v, %v", group, v, err)

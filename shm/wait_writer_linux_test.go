@@ -17,9 +17,9 @@ import (
 
 // fallAsleep begins a Wait and returns once it is about to sleep; what the Wait
 // ends with comes through done.
-func fallAsleep(t *testing.T, r *Reader, h Handle, threshold uint64) (done chan error) {
+func fallAsleep(t *testing.T, s *sleeper, h Handle, threshold uint64) (done chan error) {
 	t.Helper()
-	s, done := newSleeper(r), make(chan error, 1)
+	r, done := s.r, make(chan error, 1)
 	reached, told := make(chan struct{}), false
 	s.hook = func(step string) {
 		if step == "wait-raised" && !told {
@@ -73,6 +73,26 @@ func TestWaitNoticesADeadWriter(t *testing.T) {
 	}
 }
 
+// A writer that ends, or gives up, wakes who waits for it.
+func TestWaitIsEndedByItsWriter(t *testing.T) {
+	for name, end := range map[string]func(*Writer) error{
+		"close": (*Writer).Close,
+		"fail":  func(w *Writer) error { w.SetState(Fail); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r, h := waitMirror(t, Options{})
+			done := fallAsleep(t, sound(t, r), h, 2)
+			time.Sleep(5 * time.Millisecond) // he sleeps by now
+			if err := end(w); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; !errors.Is(err, ErrNotAlive) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A waiter that slept through the death of a writer is woken by the next one,
 // whether that goes on with the page of waiters, finds it gone, or makes none.
 func TestWaitOverATakeover(t *testing.T) {
@@ -88,7 +108,11 @@ func TestWaitOverATakeover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
 			w, r, h := killable(t, o)
-			done := fallAsleep(t, r, h, 3)
+			s := sound(t, r)
+			if tt.group < 0 {
+				s = newSleeper(r) // nobody will wake him
+			}
+			done := fallAsleep(t, s, h, 3)
 			kill(t, w)
 			if err := tt.page(waitPath(o.Path)); err != nil {
 				t.Fatal(err)
@@ -96,11 +120,13 @@ func TestWaitOverATakeover(t *testing.T) {
 			o.WaitGroup = tt.group
 			next := mustCreate(t, o)
 			publishOne(next, h, patterned(2))
-			if tt.group == 0 {
-				wakesOne(t, next, r, h)
-			} else {
-				publishOne(next, h, patterned(3))
+			// Woken by the first cycle, he finds the page that this writer looks at.
+			for end := Now() + int64(time.Minute); tt.group == 0 && !next.lease.ahead(Now()); time.Sleep(time.Millisecond) {
+				if Now() > end {
+					t.Fatal("did not raise the lease of the next writer")
+				}
 			}
+			publishOne(next, h, patterned(3))
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
@@ -132,7 +158,7 @@ func TestWaitOverGrowth(t *testing.T) {
 	}
 	t.Run("by the next writer", func(t *testing.T) {
 		w, r, h := killable(t, o)
-		done := fallAsleep(t, r, h, 1<<60)
+		done := fallAsleep(t, sound(t, r), h, 1<<60)
 		kill(t, w)
 		o := o
 		o.Counters = 128
@@ -146,7 +172,7 @@ func TestWaitOverGrowth(t *testing.T) {
 			t.Fatal(err)
 		}
 		publishOne(w, h, patterned(1))
-		done := fallAsleep(t, r, h, 1<<60)
+		done := fallAsleep(t, sound(t, r), h, 1<<60)
 		if _, err := w.Grow(256, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +186,7 @@ func TestWaitOnACutMirror(t *testing.T) {
 		t.Skip("the emulator does not tell the address of a fault")
 	}
 	_, r, h := killable(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
-	done := fallAsleep(t, r, h, 2)
+	done := fallAsleep(t, newSleeper(r), h, 2)
 	if err := os.Truncate(r.path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +276,7 @@ func TestWaitInAContainer(t *testing.T) {
 func TestWaitOnALatencyCounter(t *testing.T) {
 	w, r, _ := waitMirror(t, Options{})
 	h := mustAdd(t, w, Entry{Name: "fast", Latency: true})
-	done := fallAsleep(t, r, h, 7)
+	done := fallAsleep(t, sound(t, r), h, 7)
 	w.BeginCycle()
 	w.PublishRecord(h.Index, patterned(7))
 	w.EndCycle(Now())
