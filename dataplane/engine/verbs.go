@@ -55,15 +55,16 @@ import (
 //	                          is asked for
 //	inner headers             as the outer ones                  as the outer ones
 //
-// VXLAN is what goes to its port, whatever the flags say: mlx5 is told the ports that are VXLAN
-// (ADD_VXLAN_UDP_DPORT; the kernel's lib/vxlan.c, 4789 from the start), the kernel's parse_flow_attr and DPDK's
-// flow_dv_translate_item_vxlan ask for the port and the VNI and never for the I flag.
+// VXLAN is what goes to its port, whatever its flags say: mlx5 is told which UDP ports are VXLAN
+// (ADD_VXLAN_UDP_DPORT in the kernel's lib/vxlan.c; 4789 is from the start). The kernel's
+// parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
+// and neither for the I flag.
 //
-// What no public source says, and a card has to show: whether
-// ports of a first fragment are seen, and the ICMP type of none but a later one, how many and which extension headers the parser
-// passes, and what it makes of headers that lie about themselves (an IHL below 5, a
-// frame that ends early). Conforming traffic without
-// fragments or with the usual extension headers is not touched by it.
+// What no public source says, and a card has to show: whether ports of a first fragment are
+// seen, and an ICMP type in a later one; how many and which extension headers the parser
+// passes; what it makes of headers that lie about themselves (an IHL below 5, a frame that
+// ends early). Conforming traffic without fragments or with the usual extension headers is
+// not touched by it.
 
 // road is a way to hardware, with what the device's parser knows that others do not.
 type road uint8
