@@ -11,6 +11,13 @@ void case_comp_cntr_absent(void)
 {
 	WANT(dlsym(RTLD_DEFAULT, "ibv_create_comp_cntr") == NULL, true);
 	WANT(dlvsym(RTLD_DEFAULT, "ibv_get_device_list", "IBVERBS_1.1") != NULL, true);
+	/* Nor does a later libefa have any over this one. */
+	efadv_create_comp_cntr_fn *create = (efadv_create_comp_cntr_fn *)dlvsym(provider("libefa.so.1"), "efadv_create_comp_cntr", "EFA_1.7");
+	struct ibv_context *c = open_device("swnic0");
+	struct external none = {0};
+	NEED(create && c);
+	WANT_NULL(create(c, (uint32_t[]){0, 0, 0}, &none, sizeof(none)), EOPNOTSUPP);
+	WANT(ibv_close_device(c), 0);
 }
 
 void case_comp_cntr(void)
