@@ -152,8 +152,9 @@ func (r *Reader) dead(now int64) error {
 // Wakeable says whether a Wait of this process is woken by the writer: nil; else
 // why not, and it looks once per poll cycle instead (at most a thousand times a
 // second), so that it ends up to a cycle later. Reasons are fs.ErrPermission (the
-// process may not write to NAME.wait: be in its group) and errors.ErrUnsupported
-// (the writer wakes nobody, or this is not Linux).
+// process may not write to NAME.wait: be in its group), syscall.EROFS (a container
+// whose mount is read-only) and errors.ErrUnsupported (the writer wakes nobody, or
+// this is not Linux).
 func (r *Reader) Wakeable() error {
 	if r.closed.Load() {
 		return ErrClosed

@@ -93,8 +93,11 @@ func openLease(path string) (*os.File, error) {
 	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		next := ""
-		if errors.Is(err, fs.ErrPermission) {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
 			next = ": be in its group to be woken"
+		case errors.Is(err, unix.EROFS):
+			next = ": mount its directory writable to be woken"
 		}
 		return nil, fmt.Errorf("%s: opening the page of waiters: %w%s", name, err, next)
 	}

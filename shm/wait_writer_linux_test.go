@@ -228,29 +228,38 @@ func TestWaitInAnotherProcess(t *testing.T) {
 	}
 }
 
-// A waiter in a container: another PID, IPC, network and mount namespace,
-// and the mirror through a bind mount under another path.
-func TestWaitInAContainer(t *testing.T) {
+// elsewhere binds the directory of w's mirror to another place, as into a
+// container, and answers the mirror's path there.
+func elsewhere(t *testing.T, w *Writer, flags uintptr) string {
+	t.Helper()
 	need.Root(t)
 	need.Netns(t)
+	dir := t.TempDir()
+	if err := unix.Mount(filepath.Dir(w.path), dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if flags != 0 {
+		if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, filepath.Base(w.path))
+}
+
+// A waiter in a container: another PID, IPC, network and mount namespace, and the
+// mirror through a bind mount under another path.
+func TestWaitInAContainer(t *testing.T) {
 	if os.Getenv(emulator) != "" {
 		t.Skip("the emulator does not make namespaces")
 	}
 	w, _, h := waitMirror(t, Options{})
-	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	if err := os.Mkdir(elsewhere, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount(filepath.Dir(w.path), elsewhere, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := unix.Unmount(elsewhere, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	}()
 	// In a PID namespace of its own it is 1, and its parent 0.
-	cmd := child("wait", filepath.Join(elsewhere, filepath.Base(w.path)), "FLOWTALLY_SHM_THRESHOLD=2", "FLOWTALLY_SHM_PARENT=0")
+	cmd := child("wait", elsewhere(t, w, 0), "FLOWTALLY_SHM_THRESHOLD=2", "FLOWTALLY_SHM_PARENT=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -269,6 +278,23 @@ func TestWaitInAContainer(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A container that may not write to what is mounted looks, and is told why.
+func TestWaitOnAReadOnlyMount(t *testing.T) {
+	w, _, h := waitMirror(t, Options{})
+	r := mustOpen(t, elsewhere(t, w, unix.MS_RDONLY))
+	if err := r.Wakeable(); !errors.Is(err, unix.EROFS) {
+		t.Errorf("wakeable: %v", err)
+	}
+	done := fallAsleep(t, newSleeper(r), h, 2)
+	publishOne(w, h, patterned(2))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if w.lease.ahead(Now()) {
+		t.Error("raised a lease")
 	}
 }
 
