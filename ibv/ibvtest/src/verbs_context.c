@@ -205,6 +205,21 @@ VERBS_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return NULL;
 }
 
+/* Users go before what they use: mostly they are younger, but a counter may be younger than
+ * the queue pair that it was attached to. */
+static void release_unused(struct soft_context *c)
+{
+	struct soft_link *before;
+	for (struct soft_link *l = c->children.prev; l != &c->children; l = before) {
+		struct soft_object *o = VERBS_OUTER(l, struct soft_object, link);
+		before = l->prev;
+		if (o->users)
+			continue;
+		verbs_disown(o);
+		o->release(o);
+	}
+}
+
 /* Strict: the man page wants every object released first, so EBUSY while there are any.
  * On a dead context nothing could be, so it takes them with it, as the kernel does when
  * the descriptor closes. */
@@ -225,11 +240,8 @@ VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 		errno = EBUSY;
 		return -1;
 	}
-	while (c->children.prev != &c->children) { /* youngest first: users before what they use */
-		struct soft_object *o = VERBS_OUTER(c->children.prev, struct soft_object, link);
-		verbs_disown(o);
-		o->release(o);
-	}
+	while (c->children.prev != &c->children)
+		release_unused(c);
 	soft_link_remove(&c->link);
 	struct nic *nic = NULL;
 	if (d->contexts.next == &d->contexts) {

@@ -120,6 +120,35 @@ void case_comp_cntr_counts(void)
 	counted_down(&c);
 }
 
+/* With a device its counters stand still: what was read last stays. The context takes them
+ * along, whatever is attached to what. */
+void case_comp_cntr_gone(void)
+{
+	VERB(int, ibv_destroy_comp_cntr, struct comp_cntr *);
+	VERB(int, ibv_read_comp_cntr, struct comp_cntr *, uint64_t *);
+	efadv_create_comp_cntr_fn *create = (efadv_create_comp_cntr_fn *)dlvsym(provider("libefa.so.1"), "efadv_create_comp_cntr", "EFA_1.7");
+	VERB(int, ibv_qp_attach_comp_cntr, struct ibv_qp *, struct comp_cntr *, uint32_t *);
+	uint64_t word = 0, v;
+	struct external x = {.flags = 1, .comp = {.ptr = (uint8_t *)&word}};
+	struct end a, b;
+	end_make(&a, "swnic0", &usual);
+	end_make(&b, "swnic1", &usual);
+	struct comp_cntr *c = create(b.context, (uint32_t[]){0, 0, 0}, &x, sizeof(x));
+	NEED(c);
+	WANT(ibv_qp_attach_comp_cntr(b.qp, c, (uint32_t[]){0, REMOTE_WRITE}), 0);
+	end_connect(&a, &b, &usual);
+	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &b, 0), 0);
+	WANT(word, 1);
+	tell("fatal swnic1\n");
+	WANT(next_event(b.context), IBV_EVENT_DEVICE_FATAL);
+	WANT(post(&a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &b, 0), 0);
+	WANT(word, 1);
+	WANT(ibv_read_comp_cntr(c, &v), EIO);
+	WANT(ibv_destroy_comp_cntr(c), EIO);
+	WANT(ibv_close_device(b.context), 0);
+	end_close(&a);
+}
+
 /* COMP_CNTR_MAX=9,swnic1/5 COMP_CNTR_OPS=send,recv,swnic1/rdma_write */
 void case_comp_cntr_limits(void)
 {

@@ -13,7 +13,7 @@ int failures;
 	CASE(post_states) CASE(post_refused) CASE(cq_shared) CASE(sqd) CASE(cq_overrun) CASE(event_of_object)          \
 	CASE(notify) CASE(stalls) CASE(wqe_delay) CASE(busy) CASE(gone) CASE(comp_cntr_counts)                         \
 	CASE(comp_cntr_limits) CASE(comp_cntr_external) CASE(ring) CASE(ring_blocks) CASE(ring_overrun)                \
-	CASE(ring_absent) CASE(mr_iova) CASE(comp_cntr_random)
+	CASE(ring_absent) CASE(mr_iova) CASE(comp_cntr_random) CASE(comp_cntr_gone)
 
 #define CASE(name) void case_##name(void);
 CASES
