@@ -11,7 +11,7 @@
 
 #include "provider.h"
 
-/* <infiniband/efadv.h> */
+/* <infiniband/efadv.h> of rdma-core 65, which distributions do not have yet. */
 
 enum { EFADV_MEMORY_LOCATION_VA, EFADV_MEMORY_LOCATION_DMABUF };
 
@@ -38,6 +38,9 @@ struct efadv_comp_cntr_init_attr {
 	struct efadv_memory_location comp_cntr_ext_mem;
 	struct efadv_memory_location err_cntr_ext_mem;
 };
+
+_Static_assert(sizeof(struct efadv_memory_location) == 32 && offsetof(struct efadv_memory_location, type) == 24, "padded");
+_Static_assert(sizeof(struct efadv_comp_cntr_init_attr) == 80, "padded");
 
 PROVIDER_PUBLIC struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context,
 							     struct ibv_comp_cntr_init_attr *attr,

@@ -19,8 +19,8 @@
 #include "verbs_soft.h"
 #include "verbs_wr_abi.h"
 
-#define SOFT_CQE 64      /* bytes of a completion queue entry */
-#define SOFT_MAX_SGE 16  /* of a work request */
+#define SOFT_CQE 64       /* bytes of a completion queue entry */
+#define SOFT_MAX_SGE 16   /* of a work request */
 #define SOFT_RD_ATOMIC 16 /* reads that a queue pair has under way */
 #define SOFT_NEVER UINT64_MAX
 
