@@ -18,6 +18,7 @@ import (
 // it was at the call; that the threshold is reached comes first. (fi_cntr_wait(3)
 // of libfabric: success, -FI_EAVAIL.) A program that looked at the errors
 // before, and must not miss one between that look and the call, uses WaitChange.
+// What a device counts by itself (Device) is waited for as it is published.
 //
 // It ends with ErrGone when the counter was removed, with ErrNotAlive when
 // nobody publishes any more (the writer ended, has given no sign of life for two

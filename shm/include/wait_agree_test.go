@@ -157,6 +157,16 @@ func TestCWaitAnswers(t *testing.T) {
 		}},
 		{name: "writer falls silent", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51",
 			then: func(t *testing.T, w *shm.Writer, h shm.Handle) { w.Heartbeat(shm.Now() - 3*int64(patience)) }},
+		{name: "cut short", first: value(5), args: "one 6 " + minute, want: "-7 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
+			st, err := os.Stat(w.Path())
+			if err == nil {
+				err = os.Truncate(w.Path(), 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.Truncate(w.Path(), st.Size()) }) // the writer has yet to close it
+		}},
 		{name: "larger file", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
 			if _, err := w.Grow(256, 0); err != nil {
 				t.Error(err)

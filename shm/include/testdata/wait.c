@@ -58,7 +58,8 @@ int main(int argc, char **argv) {
 	if (argc < 4) return 2;
 	(void)alarm(120); /* whoever started it may be gone */
 	for (int i = 4; i < argc && i < 8; i++) a[i - 4] = strtoull(argv[i], NULL, 10);
-	int err = ft_open(&r, argv[1], NULL);
+	int err = ft_guard_sigbus();
+	if (!err) err = ft_open(&r, argv[1], NULL);
 	if (!err) err = ft_lookup(&r, argv[2], &h);
 	if (err) {
 		fprintf(stderr, "%s: %s\n", argv[2], ft_strerror(err));
