@@ -29,10 +29,17 @@ type cntrCensus struct {
 // compCntr is a completion counter and the two values that it showed last, or its words in the
 // mirror.
 type compCntr struct {
-	*ibv.CompCntr
+	counter
 	seen Pair
 	slot *shm.DeviceSlot // nil: in memory of the library
 	base Pair            // what the words show beside the tally
+}
+
+// counter is what is asked of an ibv.CompCntr once it counts.
+type counter interface {
+	Read() (uint64, error)
+	ReadErr() (uint64, error)
+	Close() error
 }
 
 // leastLimit is the smallest largest value with which words in the mirror make sense: one
@@ -54,7 +61,7 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 			err = errors.Join(err, e.qp.Close(), c.Close())
 		}
 	}()
-	external := c.inMirror(q, e)
+	first, external := c.inMirror(q, e)
 	if external != nil {
 		e.reject(sourceExternal, external)
 	}
@@ -66,16 +73,17 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 				Reason: "the device has such of " + caps.SupportedQPAttachOps.String(),
 			}
 		}
-		if external != nil {
-			if err := c.inLibrary(e); err != nil {
-				return nil, "", err
-			}
-		} else if i > 0 { // the first was how inMirror found out
-			if err := c.addWords(q, e); err != nil {
-				return nil, "", err
-			}
+		k := first
+		switch {
+		case external != nil:
+			k, err = c.inLibrary(e)
+		case i > 0:
+			k, err = c.inWords(q, e)
 		}
-		if err := e.qp.AttachCompCntr(c.cntrs[i].CompCntr, ops); err != nil {
+		if err != nil {
+			return nil, "", err
+		}
+		if err := e.qp.AttachCompCntr(k, ops); err != nil {
 			return nil, "", err
 		}
 	}
@@ -94,37 +102,37 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 }
 
 // inMirror makes the first counter in the mirror's device segment, or says why that cannot be.
-func (c *cntrCensus) inMirror(q *queuePair, e *endpoint) error {
+func (c *cntrCensus) inMirror(q *queuePair, e *endpoint) (*ibv.CompCntr, error) {
 	switch {
 	case len(q.tallies) == 0:
-		return errNoCounters
+		return nil, errNoCounters
 	case c.limit < leastLimit:
-		return fmt.Errorf("its counters go on at 0 past %d, which is too soon for readers of the words", c.limit)
+		return nil, fmt.Errorf("its counters go on at 0 past %d, which is too soon for readers of the words", c.limit)
 	}
-	return c.addWords(q, e)
+	return c.inWords(q, e)
 }
 
 var errNoCounters = errors.New("it feeds no counter")
 
-// addWords makes a counter in a slot of the device segment, whose words are 0.
-func (c *cntrCensus) addWords(q *queuePair, e *endpoint) error {
+// inWords makes a counter in a slot of the device segment, whose words are 0.
+func (c *cntrCensus) inWords(q *queuePair, e *endpoint) (*ibv.CompCntr, error) {
 	seg, err := c.mirror.DeviceSegment(max(leastSlots, slotsPerCounter*len(q.set.byID)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	slot, err := seg.Slot()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	comp, errs := slot.Words()
 	k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{Type: ibv.CompCntrTypeWRs, External: &ibv.CompCntrMemory{Comp: comp, Err: errs}})
 	if err != nil {
 		slot.Free()
-		return err
+		return nil, err
 	}
 	e.slots = append(e.slots, slot)
-	c.cntrs = append(c.cntrs, compCntr{CompCntr: k, slot: slot})
-	return nil
+	c.cntrs = append(c.cntrs, compCntr{counter: k, slot: slot})
+	return k, nil
 }
 
 // The segment cannot grow, and a slot that a lost device may still write to is not free
@@ -135,14 +143,14 @@ const (
 )
 
 // inLibrary makes a counter in memory of the library.
-func (c *cntrCensus) inLibrary(e *endpoint) error {
+func (c *cntrCensus) inLibrary(e *endpoint) (*ibv.CompCntr, error) {
 	k, err := e.ctx.CreateCompCntr(ibv.CompCntrOptions{Type: ibv.CompCntrTypeWRs})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.cntrs = append(c.cntrs, compCntr{CompCntr: k})
+	c.cntrs = append(c.cntrs, compCntr{counter: k})
 	c.cntrs[len(c.cntrs)-1].seen, err = readCntr(k)
-	return err
+	return k, err
 }
 
 // opsOf is the op mask of a counter: an operation's bit is its place among all of them.
@@ -153,7 +161,7 @@ func opsOf(k dataplane.CompletionCounter) (ops ibv.CompCntrOps) {
 	return ops
 }
 
-func readCntr(k *ibv.CompCntr) (p Pair, err error) {
+func readCntr(k counter) (p Pair, err error) {
 	if p.Packets, err = k.Read(); err != nil {
 		return p, err
 	}
@@ -191,7 +199,7 @@ func (c *cntrCensus) read(totals []Pair) error {
 			totals[i] = sub(Pair{Packets: comp, Bytes: errs}, k.base)
 			continue
 		}
-		now, err := readCntr(k.CompCntr)
+		now, err := readCntr(k.counter)
 		if err != nil {
 			return err
 		}
@@ -228,7 +236,7 @@ func (c *cntrCensus) leave() error {
 func (c *cntrCensus) Close() error {
 	var errs []error
 	for _, k := range c.cntrs {
-		errs = append(errs, k.CompCntr.Close())
+		errs = append(errs, k.counter.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -95,7 +95,7 @@ func (q *queuePair) make() (err error) {
 	if err := q.begin(e); err != nil {
 		return err
 	}
-	q.end, q.gone = e, nil
+	q.end, q.gone, q.peer = e, nil, dataplane.QueuePairAddress{}
 	q.show()
 	return nil
 }

@@ -172,10 +172,8 @@ func (q *queuePair) postMore() (moved bool) {
 	return moved
 }
 
-// postReceives posts so many buffers for what arrives. All of them are one place in memory:
+// receive posts so many buffers for what arrives. All of them are one place in memory:
 // nobody reads what arrives, and it is pinned once.
-func (q *queuePair) postReceives(n int) error { return q.receive(q.end, n) }
-
 func (q *queuePair) receive(e *endpoint, n int) error {
 	wr := ibv.RecvWR{WRID: wrID(0, opRecv), SGE: ibv.SGE{Addr: e.own.Addr(), Length: uint32(e.room), LKey: e.own.LKey()}}
 	for i := range q.recv[:min(n, len(q.recv))] {

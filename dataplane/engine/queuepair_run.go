@@ -18,6 +18,8 @@ const (
 	spins     = 64
 	pauseMin  = 20 * time.Microsecond
 	pauseBusy = 200 * time.Microsecond
+	// drainRounds is how many batches of completions are taken off before anything else is done.
+	drainRounds = 32
 	// flushBound is how long what is outstanding has to end with errors.
 	flushBound = 5 * time.Second
 
@@ -99,15 +101,17 @@ func (q *queuePair) turn() (moved bool) {
 }
 
 // drain takes what has completed off the completion queue, counts it, and posts the receives
-// anew that were used up.
+// anew that were used up. One that fills as fast as that is left after a while, for who asks
+// for something else.
 func (q *queuePair) drain() (n int, err error) {
 	e := q.end
-	for {
+	for range drainRounds {
 		at := shm.Now()
 		k, err := e.cq.Poll(q.wc[:])
 		if err != nil {
 			return n, err
 		}
+		n += k
 		received, failed := q.settleUp(q.wc[:k])
 		q.tally(q.wc[:k], at, false)
 		if failed {
@@ -116,14 +120,15 @@ func (q *queuePair) drain() (n int, err error) {
 			}
 		}
 		if received > 0 && e.state != ibv.QPSErr {
-			if err := q.postReceives(received); err != nil {
+			if err := q.receive(e, received); err != nil {
 				return n, err
 			}
 		}
-		if n += k; k < len(q.wc) {
-			return n, nil
+		if k < len(q.wc) {
+			break
 		}
 	}
+	return n, nil
 }
 
 // settleUp takes note of what is not outstanding any more.

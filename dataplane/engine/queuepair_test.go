@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"log/slog"
+	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -82,6 +86,46 @@ func TestACounterThatGoesOnAtZero(t *testing.T) {
 			t.Fatalf("%d were counted, the steps add up to %d", counted, total)
 		}
 	})
+}
+
+// brokenCounter is a completion counter of a device that goes.
+type brokenCounter struct {
+	value, errors uint64
+	err           error
+}
+
+func (c *brokenCounter) Read() (uint64, error)    { return c.value, c.err }
+func (c *brokenCounter) ReadErr() (uint64, error) { return c.errors, c.err }
+func (*brokenCounter) Close() error               { return nil }
+
+// TestACounterThatCannotBeReadLeavesWhatWasTakenOff the completion queue, which is known without it;
+// what it had counted of its own, it keeps.
+func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
+	feeds := feeding{opSend: 0, opRecv: 1, 2: -1, 3: -1, 4: -1, 5: -1}
+	sends, recvs := &brokenCounter{}, &brokenCounter{}
+	c := &cntrCensus{cntrs: []compCntr{{counter: sends}, {counter: recvs}}, limit: 1 << 40, polled: []Pair{ended(7, 0), {}}, feeds: &feeds}
+	totals := []Pair{ended(7, 0), {}}
+	count := func(at int64, last, fresh bool, failed error, done ...ibv.WC) {
+		t.Helper()
+		got, err := c.count(done, totals, at, last)
+		if got != fresh || !errors.Is(err, failed) {
+			t.Errorf("at %d: fresh: %v, %v", at, got, err)
+		}
+	}
+	ms := int64(time.Millisecond)
+	good, bad := ibv.WC{WRID: wrID(1, opSend)}, ibv.WC{WRID: wrID(1, opSend), Status: ibv.WCWRFlushErr}
+	sends.value, recvs.value = 2, 9 // a counter may be ahead of the completions
+	count(1, false, true, nil, good)
+	sends.value, sends.errors = 4, 1
+	count(1+ms/2, false, false, nil, good, good, bad)
+	if want := []Pair{ended(9, 0), ended(9, 0)}; !slices.Equal(totals, want) {
+		t.Errorf("between two reads: %+v, want %+v", totals, want)
+	}
+	sends.err = syscall.EIO
+	count(1+ms, false, false, syscall.EIO, good)
+	if want := []Pair{ended(11, 1), ended(9, 0)}; !slices.Equal(totals, want) {
+		t.Errorf("after the last read: %+v, want %+v", totals, want)
+	}
 }
 
 // TestTheLastSampleOfAQueuePairIsReadWithoutAllocating, with its time.

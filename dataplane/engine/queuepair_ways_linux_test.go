@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
@@ -42,6 +43,49 @@ func TestDatagramsAreCounted(t *testing.T) {
 			wantTotals(t, cfg.Mirror.Path, want)
 		})
 	}
+}
+
+// TestDatagramsFindTheirWayAgain after their device was gone, where the configuration knows it; what
+// an operator told is to be told again.
+func TestDatagramsFindTheirWayAgain(t *testing.T) {
+	s := newSoftNIC(t)
+	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	s.env.Control = control.Path()
+	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
+	for i := range cfg.QueuePairs {
+		cfg.QueuePairs[i].Type = "ud"
+	}
+	e := s.startPairs(t, cfg)
+	if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+		t.Fatal(err)
+	}
+	mustPost(t, e, "b", dataplane.Send, 3)
+	if err := control.Remove(s.device); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, e, "queue-pair-lost", "a", true)
+	awaitCondition(t, e, "queue-pair-lost", "b", true)
+	if err := control.Return(s.device); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		a, b := stateOf(t, e, "a"), stateOf(t, e, "b")
+		if a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("not connected again: %+v, %+v", a, b)
+		}
+	}
+	mustPost(t, e, "a", dataplane.Send, 5)
+	if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+		t.Errorf("b was told nothing since, and posts: %v", err)
+	}
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(5, 0), "b-recv": ended(5, 0), "b-send": ended(3, 0), "a-recv": ended(3, 0)})
 }
 
 // TestAQueuePairCanBeItsOwnPeer, and counts both ends.
