@@ -317,6 +317,34 @@ func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 	}
 }
 
+// TestClosingEndsWhoWaits for operations that a device takes its time for.
+func TestClosingEndsWhoWaits(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+	e := s.startPairs(t, s.pairConfig(t, local...))
+	answered := make(chan error, 2)
+	for range 2 { // one has its turn, one waits for it
+		go func() {
+			got, err := e.PostOperations(context.Background(), "a", dataplane.Send, 10)
+			if got != (dataplane.Posted{}) {
+				t.Errorf("%+v ended, of what takes an hour", got)
+			}
+			answered <- err
+		}()
+	}
+	for stateOf(t, e, "a").Outstanding != 10 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-answered; !errors.Is(err, dataplane.ErrClosed) {
+			t.Errorf("whoever waits is told %v", err)
+		}
+	}
+}
+
 // TestACallerWhoGivesUpLeavesTheRestToBeCounted: what is outstanding then is nobody's, and
 // whoever posts next is told of its own alone.
 func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {

@@ -37,9 +37,9 @@ func (j *job) settle(batch uint64, ok bool) {
 	}
 }
 
-// fail has no more posted.
+// fail has no more posted, and is why not all of it may have ended.
 func (j *job) fail(err error) {
-	if j != nil && j.err == nil && j.left > 0 {
+	if j != nil && j.err == nil && !j.over() {
 		j.err, j.left = fmt.Errorf("%d of %d operations were posted: %w", j.posted, j.posted+uint64(j.left), err), 0
 	}
 }
@@ -148,8 +148,10 @@ func (q *queuePair) postMore() (moved bool) {
 	if j == nil {
 		return false
 	}
-	if err := q.ready(); err != nil {
-		j.fail(err)
+	if j.left > 0 {
+		if err := q.ready(); err != nil {
+			j.fail(err)
+		}
 	}
 	for j.left > 0 {
 		n := min(q.cfg.SendDepth-int(q.outstanding.Load()), j.left, len(q.send))
