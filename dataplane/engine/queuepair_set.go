@@ -67,7 +67,7 @@ func (s *queuePairs) start() (err error) {
 	}
 	for _, q := range s.all {
 		if err := s.link(s.ctx, q, false); err != nil {
-			return fmt.Errorf("queue pair %q: connecting it: %w", q.cfg.Name, err)
+			return err
 		}
 	}
 	s.running.Go(func() { s.watch(s.ctx) })
