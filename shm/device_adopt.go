@@ -3,14 +3,13 @@ package shm
 import (
 	"os"
 	"runtime"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // devicePath is the file of the device segment of the mirror at path.
-func devicePath(path string) string { return strings.TrimSuffix(path, ".mirror") + ".device" }
+func devicePath(path string) string { return beside(path, "device") }
 
 func (w *Writer) devicePath() string { return devicePath(w.path) }
 

@@ -26,8 +26,11 @@ func DefaultPath(instance string) string {
 	return filepath.Join(Dir, instance+".mirror")
 }
 
+// beside is the file that goes with the mirror at path: NAME.suffix of NAME.mirror.
+func beside(path, suffix string) string { return strings.TrimSuffix(path, ".mirror") + "." + suffix }
+
 // lockPath is the file whose lock the writer of path holds.
-func lockPath(path string) string { return strings.TrimSuffix(path, ".mirror") + ".lock" }
+func lockPath(path string) string { return beside(path, "lock") }
 
 // openMapping opens path without following a link, checks what and whose it
 // is, and maps it read-only.

@@ -14,11 +14,16 @@ type Value struct {
 // Block is the values of the counters of one block, in the order of their rows.
 type Block [BlockLen]Value
 
+// KindCompletion is the Kind of a counter whose two values are completions and
+// those of them in error. Of all kinds it is the only one that a reader tells
+// apart: see [Reader.Wait].
+const KindCompletion = "completion"
+
 // Entry describes a counter.
 type Entry struct {
 	Handle Handle
 	Name   string            // 1 to 63 bytes, no NUL; unique
-	Kind   string            // "flow", "completion", …; up to 15 bytes
+	Kind   string            // "flow", KindCompletion, …; up to 15 bytes
 	Unit   string            // of the first value; empty means packets; up to 15 bytes
 	Text   string            // what is counted, for people; cut to 287 bytes
 	Labels map[string]string // up to 255 bytes as key=value, each with its NUL

@@ -13,7 +13,7 @@ import (
 // at least threshold, and answers the value that is. A value that was never
 // sampled reaches no threshold, not even 0.
 //
-// For a counter of kind "completion" it also ends, with the value and
+// For a counter of [KindCompletion] it also ends, with the value and
 // [ErrCompletion], when the second one (completions in error) differs from what
 // it was at the call; that the threshold is reached comes first. (fi_cntr_wait(3)
 // of libfabric: success, -FI_EAVAIL.) A program that looked at the errors
@@ -46,7 +46,7 @@ func (r *Reader) reaches(h Handle, threshold uint64) condition {
 			if errors.Is(err, ErrBusy) {
 				return false, nil
 			}
-			first, errorsAtCall, completion = false, v.Bytes, e.Kind == kindCompletion
+			first, errorsAtCall, completion = false, v.Bytes, e.Kind == KindCompletion
 			return err != nil, err
 		}
 		if completion && v.Bytes != errorsAtCall {
@@ -65,9 +65,6 @@ func (r *Reader) WaitChange(ctx context.Context, h Handle, since Value) (Value, 
 		return v.Packets != since.Packets || v.Bytes != since.Bytes || (v.SampledAt == 0) != (since.SampledAt == 0), nil
 	})
 }
-
-// kindCompletion is the kind of counters whose second value counts errors.
-const kindCompletion = "completion"
 
 // condition says of a value that the waiting is over, and whether with an error.
 type condition func(Value) (met bool, err error)
@@ -104,14 +101,14 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 
 // look is what a waiter sees of a mirror at one time.
 type look struct {
-	word      uint32 // of the futex, before all else: a cycle that ends after it changes it
-	watched   bool   // the writer looks at the lease
-	dead      error  // ErrNotAlive and why
-	generator uint64 // generation of the writer
-	period    int64  // of its heartbeat, in reason
-	cycle     uint64
-	cycleAt   int64
-	value     Value
+	word       uint32 // of the futex, before all else: a cycle that ends after it changes it
+	watched    bool   // the writer looks at the lease
+	dead       error  // ErrNotAlive and why
+	generation uint64 // of the writer
+	period     int64  // of its heartbeat, ns, held within what a lease is good for
+	cycle      uint64
+	cycleAt    int64
+	value      Value
 }
 
 // look loads the futex word first and the value last. A value that is
@@ -122,8 +119,8 @@ func (s *sleeper) look(c *Counter) (l look, err error) {
 		h := s.r.v.hdr
 		l.word = atomic.LoadUint32(&h.waitWord)
 		s.step("wait-word")
-		l.generator = atomic.LoadUint64(&h.generation)
-		l.watched = atomic.LoadUint64(&h.waitGeneration) == l.generator
+		l.generation = atomic.LoadUint64(&h.generation)
+		l.watched = atomic.LoadUint64(&h.waitGeneration) == l.generation
 		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), leaseLength)
 		l.cycle = atomic.LoadUint64(&h.cycleDone)
 		l.cycleAt = atomic.LoadInt64(&h.cycleDoneAt)

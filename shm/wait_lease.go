@@ -2,13 +2,12 @@ package shm
 
 import (
 	"log/slog"
-	"strings"
 	"sync/atomic"
 )
 
 // waitPath is the page through which waiters tell the writer of path that they
 // are there: a time, the lease, until which it wakes them.
-func waitPath(path string) string { return strings.TrimSuffix(path, ".mirror") + ".wait" }
+func waitPath(path string) string { return beside(path, "wait") }
 
 // Of the page: the lease is its first word, the rest is zero.
 const (

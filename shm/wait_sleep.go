@@ -120,9 +120,9 @@ func (s *sleeper) raise(l *look) bool {
 	if !l.watched {
 		return false
 	}
-	if s.leaseOf != l.generator { // another writer may have another file
-		s.leaseOf, s.raisedAt = l.generator, 0
-		s.lease, _ = s.r.lease.open(s.r.path, l.generator) // without one it looks
+	if s.leaseOf != l.generation { // another writer may have another file
+		s.leaseOf, s.raisedAt = l.generation, 0
+		s.lease, _ = s.r.lease.open(s.r.path, l.generation) // without one it looks
 	}
 	if s.lease == nil {
 		return false

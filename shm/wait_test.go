@@ -26,12 +26,12 @@ func TestWaitEnds(t *testing.T) {
 		{name: "nothing is not 0", threshold: 0, then: publish(Value{SampledAt: 1}), want: Value{SampledAt: 1}},
 		{name: "bytes of a flow move", first: patterned(5), threshold: 6,
 			then: publish(Value{5, 501, 2000}, patterned(6)), want: patterned(6)},
-		{name: "an error", kind: kindCompletion, first: Value{5, 0, 1}, threshold: 6, then: publish(Value{5, 1, 2}), want: Value{5, 1, 2}, err: ErrCompletion},
-		{name: "errors before", kind: kindCompletion, first: Value{5, 3, 1}, threshold: 6, then: publish(Value{6, 3, 2}), want: Value{6, 3, 2}},
-		{name: "an error on the way", kind: kindCompletion, first: Value{5, 3, 1}, threshold: 7, then: publish(Value{6, 3, 2}, Value{6, 4, 2}),
+		{name: "an error", kind: KindCompletion, first: Value{5, 0, 1}, threshold: 6, then: publish(Value{5, 1, 2}), want: Value{5, 1, 2}, err: ErrCompletion},
+		{name: "errors before", kind: KindCompletion, first: Value{5, 3, 1}, threshold: 6, then: publish(Value{6, 3, 2}), want: Value{6, 3, 2}},
+		{name: "an error on the way", kind: KindCompletion, first: Value{5, 3, 1}, threshold: 7, then: publish(Value{6, 3, 2}, Value{6, 4, 2}),
 			want: Value{6, 4, 2}, err: ErrCompletion},
-		{name: "reached with an error", kind: kindCompletion, first: Value{5, 0, 1}, threshold: 6, then: publish(Value{6, 1, 2}), want: Value{6, 1, 2}},
-		{name: "errors set back", kind: kindCompletion, first: Value{5, 3, 1}, threshold: 6, then: publish(Value{5, 0, 2}), want: Value{5, 0, 2}, err: ErrCompletion},
+		{name: "reached with an error", kind: KindCompletion, first: Value{5, 0, 1}, threshold: 6, then: publish(Value{6, 1, 2}), want: Value{6, 1, 2}},
+		{name: "errors set back", kind: KindCompletion, first: Value{5, 3, 1}, threshold: 6, then: publish(Value{5, 0, 2}), want: Value{5, 0, 2}, err: ErrCompletion},
 		{name: "removed", first: patterned(5), threshold: 6, err: ErrGone, then: func(t *testing.T, w *Writer, h Handle) {
 			if err := w.Remove(h); err != nil {
 				t.Error(err)

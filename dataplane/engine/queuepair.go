@@ -116,10 +116,8 @@ type mirror interface {
 	ClearDevice(h shm.Handle) error
 }
 
-// kindCompletion is the kind of the entries of completion counters, and completionUnit and
-// completionBasis say what their two values are.
+// completionUnit and completionBasis say what the two values of a completion counter are.
 const (
-	kindCompletion  = "completion"
 	completionUnit  = "completions"
 	completionBasis = "errors"
 )
@@ -181,7 +179,7 @@ func (q *queuePair) entryOf(t *tally) shm.Entry {
 		text += " " + string(op)
 	}
 	return shm.Entry{
-		Name: t.cfg.Name, Kind: kindCompletion, Unit: completionUnit, Text: text,
+		Name: t.cfg.Name, Kind: shm.KindCompletion, Unit: completionUnit, Text: text,
 		Labels: map[string]string{"queue_pair": q.cfg.Name},
 	}
 }

@@ -152,7 +152,7 @@ func (t *testWriter) add(fields []string) error {
 		return err
 	}
 	e := shm.Entry{Name: fields[0], Kind: fields[1], Source: strings.ReplaceAll(fields[4], "_", " "), ByteBasis: fields[5], Valid: true}
-	c := testCounter{value: shm.Value{Packets: packets, Bytes: bytes}, completion: e.Kind == kindCompletion, fails: strings.HasSuffix(e.Name, "-errors")}
+	c := testCounter{value: shm.Value{Packets: packets, Bytes: bytes}, completion: e.Kind == shm.KindCompletion, fails: strings.HasSuffix(e.Name, "-errors")}
 	for _, flag := range fields[6:] {
 		name, n, _ := strings.Cut(flag, "=")
 		switch name {

@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"time"
+
+	"github.com/flowtally/flowtally/shm"
 )
 
 // reading is one look at a mirror.
@@ -51,10 +53,7 @@ type counterView struct {
 
 // completion says that the two values are completions and those of them in error, of
 // a queue pair's operations.
-func (c counterView) completion() bool { return c.Kind == kindCompletion }
-
-// kindCompletion is the kind of counters that count completions.
-const kindCompletion = "completion"
+func (c counterView) completion() bool { return c.Kind == shm.KindCompletion }
 
 // byKind parts the counters of flows, and of what else counts packets and bytes, from
 // those of completions; each keeps its order.

@@ -170,7 +170,7 @@ func (w *waiter) has() string {
 }
 
 func (w *waiter) units() (first, second string) {
-	if w.entry.Kind == kindCompletion {
+	if w.entry.Kind == shm.KindCompletion {
 		return "completions", "errors"
 	}
 	return "packets", "bytes"

@@ -179,7 +179,7 @@ func (w *watcher) counter(h shm.Handle) (watched, error) {
 	if err != nil && !errors.Is(err, shm.ErrGone) {
 		return watched{}, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
 	}
-	c := watched{e.Name, e.Kind == kindCompletion}
+	c := watched{e.Name, e.Kind == shm.KindCompletion}
 	w.names[h] = c
 	return c, nil
 }
