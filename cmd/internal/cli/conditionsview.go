@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -49,4 +50,13 @@ func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 		}
 	}
 	return t.render()
+}
+
+// printAbove prints text with what is not as it should be below it.
+func printAbove(w io.Writer, text string, conditions []dataplane.Condition, now time.Time) error {
+	if below := renderConditions(conditions, now); below != "" {
+		text += "\n" + below
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }

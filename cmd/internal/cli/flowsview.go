@@ -64,12 +64,7 @@ func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement,
 // printFlows is printPlacements with what is not as it should be behind it.
 func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time) error {
 	if !asJSON {
-		text := renderPlacements(placements)
-		if below := renderConditions(conditions, now); below != "" {
-			text += "\n" + below
-		}
-		_, err := io.WriteString(w, text)
-		return err
+		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
 	return printJSON(w, struct {
 		Schema     int             `json:"schema"`

@@ -49,12 +49,7 @@ type sourceRejectionJSON struct {
 
 func printQueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, conditions []dataplane.Condition, now time.Time) error {
 	if !asJSON {
-		text := renderQueuePairs(pairs)
-		if below := renderConditions(conditions, now); below != "" {
-			text += "\n" + below
-		}
-		_, err := io.WriteString(w, text)
-		return err
+		return printAbove(w, renderQueuePairs(pairs), conditions, now)
 	}
 	return printJSON(w, struct {
 		Schema     int             `json:"schema"`
