@@ -29,8 +29,9 @@ type Service interface {
 	QueuePairs(ctx context.Context) ([]QueuePairState, error)
 	// ConnectQueuePair tells a queue pair its other end and brings it to RTS. The zero
 	// address means the end that the configuration names, and is refused with ErrInvalid
-	// where it names none; where that is a queue pair of this instance, both are connected. One that is connected, or in error, is connected anew, with
-	// the number it has: what is outstanding ends in error first.
+	// where it names none; where that is a queue pair of this instance, both are
+	// connected. One that is connected, or in error, is connected anew, with the number
+	// it has: what is outstanding ends in error first.
 	ConnectQueuePair(ctx context.Context, name string, peer QueuePairAddress) error
 	// PostOperations posts count operations of MessageSize bytes from the queue pair's own
 	// buffer, Send, RDMAWrite or RDMARead, keeps at most SendDepth outstanding, and waits

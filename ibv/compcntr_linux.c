@@ -17,11 +17,7 @@ int ft_has_comp_cntrs(const struct ft_verbs *v) {
 int ft_create_comp_cntr(const struct ft_verbs *v, uintptr_t ctx, uint32_t comp_mask, uint32_t type, uint32_t flags, uintptr_t *cntr) {
 	struct ibv_comp_cntr_init_attr attr = {.comp_mask = comp_mask, .type = type, .flags = flags};
 	if (!ft_has_comp_cntrs(v)) return ENOSYS;
-	errno = 0;
-	struct ibv_comp_cntr *c = v->create_comp_cntr((struct ibv_context *)ctx, &attr);
-	if (!c) return ft_no_object();
-	*cntr = (uintptr_t)c;
-	return 0;
+	CREATE(cntr, v->create_comp_cntr((struct ibv_context *)ctx, &attr));
 }
 
 int ft_destroy_comp_cntr(const struct ft_verbs *v, uintptr_t cntr) {

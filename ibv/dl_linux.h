@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct ft_symbol {
 	const char *name, *version;
@@ -26,5 +27,15 @@ int ft_no_object(void);
 int ft_status(int rc);
 
 #define CALL(call) (errno = 0, ft_status(call))
+
+/* Returns from a wrapper with the object that call makes in *out. */
+#define CREATE(out, call)                          \
+	do {                                       \
+		errno = 0;                         \
+		void *made_ = (call);              \
+		if (!made_) return ft_no_object(); \
+		*(out) = (uintptr_t)made_;         \
+		return 0;                          \
+	} while (0)
 
 #endif

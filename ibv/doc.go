@@ -36,7 +36,8 @@
 //
 // All methods may be called from any goroutine. A verb is a C call: it blocks an OS
 // thread for as long as the kernel and the firmware take, with no way to cut it
-// short. [Context.NextEvent] alone waits without a thread and ends with its context.
+// short. [Context.NextEvent] and [AsyncQueries.Next] alone wait without a thread, and end
+// with the context that they are given.
 //
 // # Errors
 //

@@ -36,9 +36,5 @@ int ft_efa_create_comp_cntr(const struct ft_efa *e, uintptr_t ctx, uint32_t type
 	};
 	/* The device writes whole words. */
 	if (((uintptr_t)comp | (uintptr_t)err) % sizeof(uint64_t)) return EINVAL;
-	errno = 0;
-	struct ibv_comp_cntr *c = e->create_comp_cntr((struct ibv_context *)ctx, &attr, &efa, sizeof efa);
-	if (!c) return ft_no_object();
-	*cntr = (uintptr_t)c;
-	return 0;
+	CREATE(cntr, e->create_comp_cntr((struct ibv_context *)ctx, &attr, &efa, sizeof efa));
 }

@@ -13,9 +13,9 @@ import (
 )
 
 // checkTrust refuses a path that the loader would look for elsewhere, and, for root and in
-// secure execution, a library that somebody else could have written: file and directory must
-// belong to those that trusts names, and be writable by nobody else. A library runs with all that the process may do. A file that is not there is
-// left to the loader.
+// secure execution, a library that somebody else could have written, because a library runs
+// with all that the process may do: file and directory must belong to those that trusts
+// names, and be writable by nobody else. A file that is not there is left to the loader.
 func checkTrust(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("opening %s: a library's path must be absolute", path)

@@ -72,15 +72,6 @@ const char *ft_path(const struct ft_verbs *v) {
 
 int ft_has(const struct ft_verbs *v, const char *symbol) { return dlsym(v->lib, symbol) != NULL; }
 
-#define CREATE(out, call)                       \
-	do {                                    \
-		errno = 0;                      \
-		void *made_ = (call);           \
-		if (!made_) return ft_no_object();    \
-		*(out) = (uintptr_t)made_;      \
-		return 0;                       \
-	} while (0)
-
 int ft_devices(const struct ft_verbs *v, struct ft_device *list, int n, int *found) {
 	errno = 0;
 	*found = 0;

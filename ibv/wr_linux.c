@@ -24,11 +24,7 @@ int ft_dereg_mr(const struct ft_verbs *v, uintptr_t mr) { return CALL(v->dereg_m
 
 int ft_create_ah(const struct ft_verbs *v, uintptr_t pd, struct ibv_ah_attr *attr, uintptr_t *out) {
 	if (!v->create_ah || !v->destroy_ah) return ENOSYS;
-	errno = 0;
-	struct ibv_ah *ah = v->create_ah((struct ibv_pd *)pd, attr);
-	if (!ah) return ft_no_object();
-	*out = (uintptr_t)ah;
-	return 0;
+	CREATE(out, v->create_ah((struct ibv_pd *)pd, attr));
 }
 
 int ft_destroy_ah(const struct ft_verbs *v, uintptr_t ah) { return CALL(v->destroy_ah((struct ibv_ah *)ah)); }

@@ -57,8 +57,9 @@ func (d *Device) Load() (comp, errs uint64, err error) {
 }
 
 // Device prepares reading the words that a device writes for a counter.
-// ErrNoDevice: none does. ErrGone: the counter was removed. ErrSuperseded: this mirror's catalogue
-// is an old one, open it again; a Device that was made before goes on.
+// ErrNoDevice: none does. ErrGone: the counter was removed. ErrSuperseded: this
+// mirror's catalogue is an old one, open it again; a Device that was made before
+// goes on.
 func (r *Reader) Device(h Handle) (d Device, err error) {
 	if r.closed.Load() {
 		return Device{}, ErrClosed

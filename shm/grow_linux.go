@@ -10,8 +10,8 @@ import (
 // Grow makes room for that many counters of each class, and more only where
 // there is more already: a larger file with the contents of this one takes its
 // name, and the writer goes on in it. Readers of the old file keep its last
-// values and are told (Superseded); device segments stay where they are. An error leaves everything as it was; ErrFull: no
-// space is left for the file.
+// values and are told (Superseded); device segments stay where they are. An error
+// leaves everything as it was; ErrFull: no space is left for the file.
 //
 // It is a control method, and the cycles wait only while the contents are
 // copied. Who publishes by index must not do so between Grow and its own
