@@ -62,7 +62,7 @@ func verbsEnv(name string) ibvtest.Env {
 		e.Delay = []ibvtest.Delay{{Device: "swnic1", Verb: "WQE", Time: 10 * time.Microsecond}}
 	case "comp_cntr_limits":
 		e.CompCntrMax = []string{"9", "swnic1/5"}
-		e.CompCntrOps = []string{"send", "recv", "swnic1/rdma_write"}
+		e.CompCntrOps = []string{"send", "recv", "swnic1/rdma_write", "swnic1/0x80000000"}
 	case "comp_cntr_external":
 		e.Without = []string{"swnic1/efadv"}
 	case "ring_absent":

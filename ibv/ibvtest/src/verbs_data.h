@@ -118,7 +118,7 @@ struct soft_qp {
 	struct soft_queue sq, rq;
 	uint32_t sq_psn, rq_psn;  /* the next one */
 	uint64_t wake;            /* when the wire's thread looks at it; SOFT_NEVER */
-	struct soft_comp_cntr *counters[6]; /* by the bit of the operation */
+	struct soft_comp_cntr *counters[32]; /* by the bit of the operation, of which a device may have more than there are */
 };
 
 static inline struct soft_wqe *verbs_wqe(struct soft_queue *q, uint64_t n)
