@@ -373,8 +373,9 @@ enum {
  *   s = ft_acquire(seq); words...; ft_fence(); seq again, relaxed.
  *
  * (ft_load has done its acquire in an earlier read.) The acquire keeps the words
- * from being loaded before s: they are of publish s or later. A writer that begins to overwrite them has stored a newer sequence
- * word (or the intent) before, with a store fence between. The load fence keeps
+ * from being loaded before s: they are of publish s or later. A writer that
+ * begins to overwrite them has stored a newer sequence word (or the intent)
+ * before, with a store fence between. The load fence keeps
  * the second load of seq behind the words: if a word came from an overwrite, the
  * second load sees the newer sequence word and differs from s. On arm64 that
  * takes LDAR and DMB ISHLD: a load-acquire for the second load would not do,
@@ -489,9 +490,10 @@ static inline void ft_guard_drop(int slot) {
 }
 
 /* For the calls that are not on a hot path: has the handler mended anything? */
-static inline int ft_whole(const ft_reader *r) {
-	return r->guard >= 0 && __atomic_load_n(&ft_guards.slot[r->guard].lost, __ATOMIC_ACQUIRE) ? FT_ERR_TRUNCATED : FT_OK;
+static inline int ft_guard_whole(int slot) {
+	return slot >= 0 && __atomic_load_n(&ft_guards.slot[slot].lost, __ATOMIC_ACQUIRE) ? FT_ERR_TRUNCATED : FT_OK;
 }
+static inline int ft_whole(const ft_reader *r) { return ft_guard_whole(r->guard); }
 
 /* ---- attaching ----------------------------------------------------------- */
 
@@ -514,6 +516,13 @@ static inline int ft_section(const ft_reader *r, int number, uint32_t stride, ui
 	return FT_OK;
 }
 
+/* FNV-1a of the bytes before a header's checksum. */
+static inline uint64_t ft_checksum(const unsigned char *p, size_t n) {
+	uint64_t sum = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < n; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
+	return sum;
+}
+
 static inline int ft_attach(ft_reader *r, const void *base, size_t size) {
 	memset(r, 0, sizeof *r);
 	r->fd = r->guard = -1;
@@ -529,9 +538,7 @@ static inline int ft_attach(ft_reader *r, const void *base, size_t size) {
 	if (version != 1) return FT_ERR_VERSION;
 	if (ft_u32(p, FT_HDR_LENGTH) != FT_HEADER_SIZE || ft_u32(p, FT_HDR_CLOCK) != 1) return FT_ERR_HEADER;
 	if (ft_u32(p, FT_HDR_INCOMPAT) != 0) return FT_ERR_FEATURE;
-	uint64_t sum = 0xcbf29ce484222325u;
-	for (int i = 0; i < FT_HDR_CHECKSUM; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
-	if (ft_u64(p, FT_HDR_CHECKSUM) != sum) return FT_ERR_CHECKSUM;
+	if (ft_u64(p, FT_HDR_CHECKSUM) != ft_checksum(p, FT_HDR_CHECKSUM)) return FT_ERR_CHECKSUM;
 
 	const uint32_t counters = ft_u32(p, FT_HDR_COUNTERS), records = ft_u32(p, FT_HDR_RECORDS);
 	const uint32_t history = ft_u32(p, FT_HDR_HISTORY);
@@ -563,6 +570,19 @@ static inline int ft_open_error(void) {
 	case ELOOP: return FT_ERR_LINK;
 	default: return FT_ERR_SYSTEM;
 	}
+}
+
+/* The name of a file that goes with the mirror at path: NAME and suffix for
+ * NAME.mirror. To be freed; NULL: there is no memory. */
+static inline char *ft_beside(const char *path, const char *suffix) {
+	static const char mirror[] = ".mirror";
+	const size_t length = strlen(path), cut = sizeof mirror - 1, room = strlen(suffix) + 1;
+	const size_t stem = length >= cut && strcmp(path + length - cut, mirror) == 0 ? length - cut : length;
+	char *name = (char *)malloc(stem + room);
+	if (name == NULL) return NULL;
+	memcpy(name, path, stem);
+	memcpy(name + stem, suffix, room);
+	return name;
 }
 
 /* Maps a file that is owned by somebody trusted and holds a header's page. */

@@ -98,9 +98,13 @@ enum {
  * it that it does not come round. Last seq, behind a fence: whoever gets the
  * slot next finds seq even, and stores it odd only after its own numbers. */
 
-static inline int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
+static inline void ft_device_none(ft_device_segment *s) {
 	memset(s, 0, sizeof *s);
 	s->fd = s->guard = -1;
+}
+
+static inline int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
+	ft_device_none(s);
 	const unsigned char *p = (const unsigned char *)base;
 	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
 	if (size < FT_HEADER_SIZE) return FT_ERR_TRUNCATED;
@@ -111,9 +115,7 @@ static inline int ft_device_open_memory(ft_device_segment *s, const void *base, 
 	if (ft_u32(p, FT_DEV_BYTE_ORDER) != 0x01020304) return FT_ERR_BYTE_ORDER;
 	if (version != 1) return FT_ERR_VERSION;
 	if (ft_u32(p, FT_DEV_LENGTH) != FT_HEADER_SIZE || ft_u32(p, FT_DEV_SLOT_LENGTH) != FT_DSL_SIZE) return FT_ERR_HEADER;
-	uint64_t sum = 0xcbf29ce484222325u;
-	for (int i = 0; i < FT_DEV_CHECKSUM; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
-	if (ft_u64(p, FT_DEV_CHECKSUM) != sum) return FT_ERR_CHECKSUM;
+	if (ft_u64(p, FT_DEV_CHECKSUM) != ft_checksum(p, FT_DEV_CHECKSUM)) return FT_ERR_CHECKSUM;
 	/* Each word once: it may change under a hostile writer. */
 	const uint32_t slots = ft_u32(p, FT_DEV_SLOTS);
 	const uint64_t length = ft_u64(p, FT_DEV_FILE_LENGTH), generation = ft_u64(p, FT_DEV_GENERATION);
@@ -131,37 +133,30 @@ static inline int ft_device_open_memory(ft_device_segment *s, const void *base, 
 static inline void ft_device_close(ft_device_segment *s) {
 	ft_guard_drop(s->guard);
 	if (s->fd >= 0) ft_unmap(s->fd, s->base, s->size);
-	memset(s, 0, sizeof *s);
-	s->fd = s->guard = -1;
+	ft_device_none(s);
 }
 
 static inline int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options) {
 	const unsigned char *base = NULL;
 	size_t size = 0;
 	int fd = -1;
-	memset(s, 0, sizeof *s);
-	s->fd = s->guard = -1;
+	ft_device_none(s);
 	if (r->path == NULL) return FT_ERR_ARGUMENT;
 	const uint64_t generation = ft_acquire(ft_word(r->base, FT_HDR_DEVICE_GENERATION));
 	if (generation == 0) return FT_ERR_NO_DEVICE;
-	size_t stem = strlen(r->path);
-	if (stem >= 7 && strcmp(r->path + stem - 7, ".mirror") == 0) stem -= 7;
-	char *path = (char *)malloc(stem + sizeof ".device");
+	char *path = ft_beside(r->path, ".device");
 	if (path == NULL) return FT_ERR_MEMORY;
-	memcpy(path, r->path, stem);
-	memcpy(path + stem, ".device", sizeof ".device");
 	int err = ft_map(path, options, &fd, &base, &size);
 	free(path);
 	if (err) return err;
 	const int guard = ft_guard_take(base, size);
 	err = ft_device_open_memory(s, base, size);
 	if (!err && s->generation != generation) err = FT_ERR_NO_DEVICE;
-	if (!err && guard >= 0 && __atomic_load_n(&ft_guards.slot[guard].lost, __ATOMIC_ACQUIRE)) err = FT_ERR_TRUNCATED;
+	if (!err) err = ft_guard_whole(guard);
 	if (err) {
 		ft_guard_drop(guard);
 		ft_unmap(fd, base, size);
-		memset(s, 0, sizeof *s);
-		s->fd = s->guard = -1;
+		ft_device_none(s);
 		return err;
 	}
 	s->fd = fd;

@@ -94,17 +94,12 @@ static inline int ft_futex_wait(const void *word, uint32_t value, int64_t until)
  * matters: that of the owner of the directory, who alone may put it there, and
  * under no other name. */
 static inline int ft_lease_open(const ft_reader *r, int *fd) {
-	static const char suffix[] = ".mirror", wait[] = ".wait";
 	struct stat st, dir;
 	int err = FT_OK;
 	*fd = -1;
 	if (r->path == NULL) return FT_ERR_NO_WAKE;
-	size_t n = strlen(r->path);
-	char *name = (char *)malloc(n + sizeof wait);
+	char *name = ft_beside(r->path, ".wait");
 	if (name == NULL) return FT_ERR_MEMORY;
-	memcpy(name, r->path, n);
-	if (n >= sizeof suffix - 1 && memcmp(name + n - (sizeof suffix - 1), suffix, sizeof suffix - 1) == 0) n -= sizeof suffix - 1;
-	memcpy(name + n, wait, sizeof wait);
 	const int got = open(name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (got < 0) {
 		err = ft_open_error();
