@@ -7,9 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // checkTrust refuses a path that the loader would look for elsewhere, and, for root and in
@@ -31,18 +32,13 @@ func checkTrust(path string) error {
 	if os.Geteuid() != 0 && !secure {
 		return nil
 	}
-	for _, p := range []string{real, filepath.Dir(real)} {
-		info, err := os.Stat(p)
-		if err != nil {
-			return fmt.Errorf("opening %s: %w", path, err)
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && !trusts(st.Uid, uint32(os.Geteuid()), secure) {
-			return fmt.Errorf("opening %s: %w: %s belongs to user %d, whom root does not trust: chown root %s", path, ErrUntrusted, p, st.Uid, p)
-		}
-		if info.Mode().Perm()&othersWrite(info) != 0 {
-			return fmt.Errorf("opening %s: %w: %s (mode %04o) can be written by others than its owner: chmod go-w %s",
-				path, ErrUntrusted, p, info.Mode().Perm(), p)
-		}
+	caller := uint32(os.Geteuid())
+	why, err := trust.Distrust(real, func(uid uint32) bool { return trusts(uid, caller, secure) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("opening %s: %w", path, err)
+	case why != "":
+		return fmt.Errorf("opening %s: %w: %s", path, ErrUntrusted, why)
 	}
 	return nil
 }
@@ -62,29 +58,5 @@ func secureExecution() bool {
 // trusts tells whose files root loads: its own, and those of the owner of this program,
 // who decides what runs here anyway. In secure execution the caller is not among them.
 func trusts(uid, caller uint32, secure bool) bool {
-	if uid == 0 || !secure && uid == caller {
-		return true
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return false
-	}
-	info, err := os.Stat(self)
-	if err != nil || info.Mode().Perm()&0o022 != 0 {
-		return false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Uid == uid
-}
-
-// othersWrite is the bits that may not be set. A directory's group may write, as Debian's
-// does in /usr/local; with the sticky bit only the owner replaces a file.
-func othersWrite(info os.FileInfo) os.FileMode {
-	switch {
-	case !info.IsDir():
-		return 0o022
-	case info.Mode()&os.ModeSticky != 0:
-		return 0
-	}
-	return 0o002
+	return uid == 0 || !secure && uid == caller || trust.OwnsProgram(uid)
 }
