@@ -4,41 +4,27 @@ package ibv
 
 import (
 	"os"
-	"sync"
 	"testing"
 
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/soft"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	os.RemoveAll(softDir) // "" is nothing
+	software.Close()
 	os.Exit(code)
 }
 
-var softDir string
-
-var buildSoft = sync.OnceValues(func() (ibvtest.Libs, error) {
-	dir, err := os.MkdirTemp("", "flowtally-ibv-")
-	if err != nil {
-		return ibvtest.Libs{}, err
-	}
-	softDir = dir
-	return ibvtest.Build(dir)
-})
+var software soft.Libraries
 
 // softLibs is the software libraries, built once per run.
 func softLibs(t *testing.T) ibvtest.Libs {
 	t.Helper()
-	need.Tool(t, "gcc")
-	libs, err := buildSoft()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return libs
+	return software.Get(t)
 }
 
 // bench is a wire whose near end is the software device swnic0, open, with a queue pair.

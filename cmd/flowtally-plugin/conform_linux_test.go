@@ -23,7 +23,7 @@ func TestXDPInItsProcessConforms(t *testing.T) {
 
 // The same where an RDMA device counts what it can, and XDP the rest.
 func TestRDMAInItsProcessConforms(t *testing.T) {
-	libs := softLibs(t)
+	libs := software.Get(t)
 	conforms(t, dataplane.Config{Backend: "auto", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5}},
 		ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "a0"}}}.Environ()...)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
 	"github.com/flowtally/flowtally/shm"
@@ -29,11 +30,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	os.RemoveAll(softDir) // "" is nothing
+	software.Close()
 	os.Exit(code)
 }
 
-var softDir string // what softLibs made
+var software soft.Libraries
 
 var instances atomic.Int64
 

@@ -16,7 +16,7 @@ import (
 // The contract of queue pairs holds over the whole way, from whichever source they are
 // counted: the wire, the engine, verbs of a device that is a program.
 func TestQueuePairsInTheirProcessConform(t *testing.T) {
-	libs := softLibs(t)
+	libs := software.Get(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

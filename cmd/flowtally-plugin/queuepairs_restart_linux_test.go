@@ -19,7 +19,7 @@ import (
 // connects those of the configuration, and the totals go on: what completed and was
 // published before is there, with one discontinuity.
 func TestQueuePairsOverARestart(t *testing.T) {
-	libs := softLibs(t)
+	libs := software.Get(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -1,61 +1,36 @@
 package engine
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
-	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/soft"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	os.RemoveAll(softDir) // "" is nothing
+	software.Close()
 	os.Exit(code)
 }
 
-var softDir string
-
-var buildSoft = sync.OnceValues(func() (ibvtest.Libs, error) {
-	dir, err := os.MkdirTemp("", "flowtally-engine-")
-	if err != nil {
-		return ibvtest.Libs{}, err
-	}
-	softDir = dir
-	return ibvtest.Build(dir)
-})
+var software soft.Libraries
 
 // softLibs is the software libibverbs and libmlx5, built once per run.
 func softLibs(t *testing.T) ibvtest.Libs {
 	t.Helper()
-	need.Tool(t, "gcc")
 	need.Cap(t, "net_admin", "sys_admin", "net_raw")
 	need.Netns(t)
-	libs, err := buildSoft()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib, err := ibv.Load(ibv.Options{Library: libs.Verbs})
-	if errors.Is(err, probe.ErrNotSupported) {
-		need.Missing(t, "cgo", err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lib.Close()
-	return libs
+	return software.Get(t)
 }
 
 // softNIC is a wire whose near end is the netdev of a software device. Every one has its own

@@ -51,10 +51,7 @@ func webFlow(t *testing.T) flow.Flow {
 func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 	b := newSoftBench(t, webFlow(t))
 	soft := b.cfg.RDMA
-	old, err := buildSoft()
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := software.Get(t)
 	for _, c := range []struct {
 		name    string
 		rdma    dataplane.RDMAConfig

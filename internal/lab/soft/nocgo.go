@@ -1,0 +1,5 @@
+//go:build !linux || !cgo
+
+package soft
+
+const cgo = false
