@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // handBackend counts what a test tells it to.
@@ -133,10 +134,7 @@ func start(t testing.TB, cfg dataplane.Config, backends ...Backend) *Engine {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		problems, err := shm.Check(cfg.Mirror.Path)
-		if err != nil || len(problems) > 0 {
-			t.Errorf("check: %v %v", problems, err)
-		}
+		shmtest.MustCheck(t, cfg.Mirror.Path)
 	})
 	return e
 }

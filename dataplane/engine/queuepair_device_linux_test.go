@@ -13,21 +13,14 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // discontinuities of a counter, and whether its source is shown as counting.
 func discontinuities(t *testing.T, path, name string) (n uint64, valid bool) {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := r.Entry(h)
+	r := shmtest.MustOpen(t, path)
+	e, err := r.Entry(shmtest.MustLookup(t, r, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,16 +33,8 @@ func discontinuities(t *testing.T, path, name string) (n uint64, valid bool) {
 // wordsOf are what the words say that the device writes for a counter.
 func wordsOf(t *testing.T, path, name string) (Pair, error) {
 	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := r.Device(h)
+	r := shmtest.MustOpen(t, path)
+	d, err := r.Device(shmtest.MustLookup(t, r, name))
 	if err != nil {
 		return Pair{}, err
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // pairSource is a source of completions, and what the software device must be without for it
@@ -71,10 +71,7 @@ func (s *softNIC) startPairs(t *testing.T, cfg dataplane.Config) *Engine {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		problems, err := shm.Check(cfg.Mirror.Path)
-		if err != nil || len(problems) > 0 {
-			t.Errorf("check: %v %v", problems, err)
-		}
+		shmtest.MustCheck(t, cfg.Mirror.Path)
 	})
 	return e
 }

@@ -8,27 +8,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
-
-// openReader opens the mirror until the end of the test.
-func openReader(t *testing.T, path string) *shm.Reader {
-	t.Helper()
-	r, err := shm.Open(path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	return r
-}
-
-func lookup(t *testing.T, r *shm.Reader, name string) shm.Handle {
-	t.Helper()
-	h, err := r.Lookup(name)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return h
-}
 
 // TestWaitersAreWokenByCompletions, and by those in error, whatever counts.
 func TestWaitersAreWokenByCompletions(t *testing.T) {
@@ -38,10 +19,10 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 			s.env.Without = src.without
 			cfg := s.pairConfig(t, local...)
 			e := s.startPairs(t, cfg)
-			r := openReader(t, cfg.Mirror.Path)
+			r := shmtest.MustOpen(t, cfg.Mirror.Path)
 			woken := make(chan error, 1)
 			wait := func(name string, threshold uint64) {
-				h := lookup(t, r, name)
+				h := shmtest.MustLookup(t, r, name)
 				go func() {
 					v, err := r.Wait(t.Context(), h, threshold)
 					if err == nil && v.Packets < threshold {
@@ -68,7 +49,7 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": {}})
-			h := lookup(t, r, "a-rdma_write")
+			h := shmtest.MustLookup(t, r, "a-rdma_write")
 			before, err := r.Wait(t.Context(), h, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -97,8 +78,8 @@ func TestCompletionsAreCountedWhileTheMirrorGrows(t *testing.T) {
 	cfg := s.pairConfig(t, local...)
 	cfg.Backend = "sim"
 	e := s.startPairs(t, cfg)
-	r := openReader(t, cfg.Mirror.Path)
-	d, err := r.Device(lookup(t, r, "a-send"))
+	r := shmtest.MustOpen(t, cfg.Mirror.Path)
+	d, err := r.Device(shmtest.MustLookup(t, r, "a-send"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,16 @@ func MustOpen(t testing.TB, path string) *shm.Reader {
 	return r
 }
 
+// MustLookup answers the handle of the counter of that name.
+func MustLookup(t testing.TB, r *shm.Reader, name string) shm.Handle {
+	t.Helper()
+	h, err := r.Lookup(name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return h
+}
+
 // MustCheck reports every broken invariant of the mirror at path.
 func MustCheck(t testing.TB, path string) {
 	t.Helper()
