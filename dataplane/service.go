@@ -53,7 +53,7 @@ type Info struct {
 	Started  time.Time
 }
 
-// Source is what counts a flow now. The zero Source: nothing does, and the total stays
+// Source is what counts a flow, or a queue pair, now. The zero Source: nothing does, and the total stays
 // as it is.
 type Source struct {
 	Backend string // "xdp", "rdma", "sim"
@@ -94,7 +94,7 @@ const (
 type Condition struct {
 	Code     string // stable, kebab-case: "xdp-generic", "interface-missing"
 	Severity Severity
-	Object   string // what it is about: an interface, a flow
+	Object   string // what it is about: an interface, a device, a flow, a queue pair
 	Text     string // what is wrong, for a person
 	Fix      string // the next step, a command where there is one
 	Since    time.Time
@@ -111,11 +111,12 @@ type Event struct {
 	Uncounted Uncounted
 }
 
-// Uncounted is what a flow's total lacks since its source changed. The zero value: nothing.
+// Uncounted is what the total of a flow, or of a completion counter, lacks since its source
+// changed. The zero value: nothing.
 type Uncounted struct {
-	// Packets and Bytes are exact unless Unknown.
+	// Packets and Bytes are exact unless Unknown, which is all that is said of completions.
 	Packets, Bytes uint64
-	// Unknown: packets may have passed while nothing counted, and nobody knows how many.
+	// Unknown: packets, or completions, may have passed while nothing counted, and nobody knows how many.
 	Unknown bool
 }
 
@@ -125,7 +126,7 @@ type EventKind string
 const (
 	FlowAdded       EventKind = "flow-added"       // Object is its name
 	FlowRemoved     EventKind = "flow-removed"     // Object is its name
-	SourceChanged   EventKind = "source-changed"   // Object is the flow's name, Text what counts it now
+	SourceChanged   EventKind = "source-changed"   // Object is the name of the flow or the completion counter, Text what counts it now
 	ConditionRaised EventKind = "condition-raised" // Object is the condition's, Text its code and text
 	ConditionGone   EventKind = "condition-gone"   // Object is the condition's, Text its code
 	PluginRestarted EventKind = "plugin-restarted" // a new process counts; what the old one would have said is lost
