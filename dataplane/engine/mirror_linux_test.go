@@ -9,13 +9,12 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // TestTheGroupThatMayWait owns the page beside the mirror, by number or by name.
 func TestTheGroupThatMayWait(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("giving a file to another group needs root")
-	}
+	need.Root(t) // to give a file to another group
 	for _, c := range []struct {
 		name string
 		gid  uint32

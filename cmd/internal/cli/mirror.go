@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -16,52 +15,36 @@ import (
 // mirror is a mirror's file, followed when another takes its name.
 type mirror struct {
 	path   string
-	opts   shm.ReaderOptions
 	reader *shm.Reader
-	file   fs.FileInfo // what reader maps
 }
 
 // openMirror opens the mirror that the flags name.
 func openMirror(f readerFlag) (*mirror, error) {
-	m := &mirror{path: f.mirrorPath(), opts: shm.ReaderOptions{Owners: f.Owner}}
-	return m, m.open()
+	path := f.mirrorPath()
+	reader, err := shm.Open(path, shm.ReaderOptions{Owners: f.Owner})
+	if err != nil {
+		return nil, mirrorError(path, err)
+	}
+	return &mirror{path: path, reader: reader}, nil
 }
 
-func (m *mirror) open() error {
-	// The file is looked at before it is opened: when it is replaced in between,
-	// follow sees another file than this one and opens again.
-	file, err := os.Lstat(m.path)
-	if err != nil {
-		return mirrorError(m.path, err)
-	}
-	reader, err := shm.Open(m.path, m.opts)
-	if err != nil {
-		return mirrorError(m.path, err)
-	}
-	m.close()
-	m.reader, m.file = reader, file
-	return nil
-}
-
-func (m *mirror) close() {
-	if m.reader != nil {
-		m.reader.Close()
-	}
-}
+func (m *mirror) close() { m.reader.Close() }
 
 // follow opens the file again when another took its name. While there is none,
 // the one that is mapped goes on being shown.
 func (m *mirror) follow() (replaced bool, err error) {
-	file, err := os.Lstat(m.path)
-	if err != nil || os.SameFile(file, m.file) {
-		return false, nil
-	}
-	switch err := m.open(); {
+	reader, err := m.reader.Follow()
+	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, shm.ErrNotReady):
 		return false, nil
-	default:
-		return err == nil, err
+	case err != nil:
+		return false, mirrorError(m.path, err)
+	case reader == m.reader:
+		return false, nil
 	}
+	m.close()
+	m.reader = reader
+	return true, nil
 }
 
 // mirrorError says what to do where there is no mirror.
