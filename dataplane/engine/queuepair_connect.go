@@ -167,6 +167,7 @@ func (q *queuePair) restart() error {
 	}
 	q.tally(nil, shm.Now(), true)
 	q.job.fail(fmt.Errorf("%w: it is being connected anew", dataplane.ErrNotConnected))
+	q.finish() // also of what did not end: RESET drops it
 	if err := e.modify(ibv.QPAttr{State: ibv.QPSReset}, ibv.QPAttrState); err != nil {
 		return err
 	}
