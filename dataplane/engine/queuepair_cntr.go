@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
@@ -23,6 +24,7 @@ type cntrCensus struct {
 	next    int64      // when they are to be read again
 	since   uint64     // completions that were taken off since they were
 	polled  []Pair     // what ibv_poll_cq says the totals are at least
+	behind  int64      // since when they are less; 0: they are not
 	feeds   *feeding
 }
 
@@ -55,7 +57,7 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads nobody could tell how often: %w",
 			caps.MaxValue, most, dataplane.ErrInvalid)
 	}
-	c := &cntrCensus{mirror: q.set.mirror, tallies: q.tallies, limit: caps.MaxValue, polled: slices.Clone(q.totals), feeds: &q.feeds}
+	c := &cntrCensus{mirror: q.set.mirror, tallies: q.tallies, limit: caps.MaxValue, polled: e.polled, feeds: &q.feeds}
 	defer func() {
 		if err != nil { // the queue pair, which holds them, goes first
 			err = errors.Join(err, e.qp.Close(), c.Close())
@@ -177,15 +179,40 @@ func (c *cntrCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (b
 	if c.since += uint64(len(done)); at < c.next && c.since < c.limit/2 && !last {
 		return false, nil
 	}
-	if err := c.read(totals); err != nil {
-		// As far as completions were taken off, they are known without the device.
-		for i, p := range c.polled {
-			totals[i] = Pair{Packets: max(totals[i].Packets, p.Packets), Bytes: max(totals[i].Bytes, p.Bytes)}
-		}
+	err := c.read(totals)
+	if err == nil {
+		err = c.compare(totals, at)
+	}
+	if err != nil {
+		atLeast(totals, c.polled)
 		return false, err
 	}
 	c.next, c.since = at+int64(readPeriodMin), 0
 	return true, nil
+}
+
+// behindBound is how long a device may take to count what ibv_poll_cq took off already:
+// nobody says that it counts before it writes the completion.
+const behindBound = int64(time.Second)
+
+// compare finds a device that counts less than what completed. That it counts more is
+// not seen: operations of the peer leave no completion.
+func (c *cntrCensus) compare(totals []Pair, at int64) error {
+	for i, p := range c.polled {
+		if t := totals[i]; t.Packets >= p.Packets && t.Bytes >= p.Bytes {
+			continue
+		}
+		if c.behind == 0 {
+			c.behind = at
+		}
+		if at-c.behind < behindBound {
+			return nil
+		}
+		return fmt.Errorf("its completion counter shows %d completions and %d errors, and ibv_poll_cq took off %d and %d: the device does not count all that completes",
+			totals[i].Packets, totals[i].Bytes, p.Packets, p.Bytes)
+	}
+	c.behind = 0
+	return nil
 }
 
 func (c *cntrCensus) read(totals []Pair) error {

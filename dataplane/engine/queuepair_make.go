@@ -34,6 +34,7 @@ type endpoint struct {
 	slots    []*shm.DeviceSlot // that the device counts in, and may until ctx is closed
 	mode     string
 	rejected []dataplane.Rejection
+	polled   []Pair             // the totals by what ibv_poll_cq took off, of operations that it sees
 	fault    fault              // the first completion in error since it was connected
 	broken   error              // why its source is not the one that it began with
 	failed   census             // that source, until the queue pair is gone

@@ -12,9 +12,11 @@ import (
 // write on, only where ibv_poll_cq takes the completions. The entries that it took are
 // there until the device has got round, which the size of the queue (queues) keeps it from.
 type ringCensus struct {
-	ring  *flexio.Ring
-	feeds *feeding
-	entry flexio.CQE64
+	ring   *flexio.Ring
+	feeds  *feeding
+	entry  flexio.CQE64
+	taken  uint32 // entries that ibv_poll_cq took, as Ring.Consumed counts
+	polled []Pair // the totals by them
 }
 
 func openRing(q *queuePair, e *endpoint) (census, string, error) {
@@ -29,22 +31,37 @@ func openRing(q *queuePair, e *endpoint) (census, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &ringCensus{ring: ring, feeds: &q.feeds}, sourceRing, nil
+	return &ringCensus{ring: ring, feeds: &q.feeds, polled: e.polled}, sourceRing, nil
 }
 
-func (c *ringCensus) count(_ []ibv.WC, totals []Pair, _ int64, _ bool) (bool, error) {
+func (c *ringCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
+	if _, err := (pollCensus{c.feeds}).count(done, c.polled, at, last); err != nil {
+		return false, err
+	}
+	c.taken += uint32(len(done))
+	if err := c.walk(totals); err != nil {
+		atLeast(totals, c.polled)
+		return false, fmt.Errorf("reading the ring of its completion queue: %w", err)
+	}
+	return true, nil
+}
+
+func (c *ringCensus) walk(totals []Pair) error {
 	for {
 		found, err := c.ring.Next(&c.entry)
 		if err != nil {
-			return false, fmt.Errorf("reading the ring of its completion queue: %w", err)
+			return err
 		}
 		if !found {
-			return true, nil
+			// What was taken was there to be seen.
+			if missed := int32(c.taken - c.ring.Consumed()); missed > 0 {
+				return fmt.Errorf("%d entries that ibv_poll_cq took were not seen there", missed)
+			}
+			return nil
 		}
 		op, ok := ringOperation(&c.entry)
 		if op < 0 {
-			return false, fmt.Errorf("reading the ring of its completion queue: entry %d is of no operation: %v, WQE opcode %#x",
-				c.ring.Consumed()-1, c.entry.OpOwn.Opcode(), c.entry.SopRdrop)
+			return fmt.Errorf("entry %d is of no operation: %v, WQE opcode %#x", c.ring.Consumed()-1, c.entry.OpOwn.Opcode(), c.entry.SopRdrop)
 		}
 		c.feeds.add(totals, op, ok)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -188,7 +189,12 @@ func (q *queuePair) fallBack(why error) {
 	if err := e.census.leave(); err != nil {
 		q.log.Error("taking back the words of a device from the mirror", "err", err)
 	}
-	e.failed, e.census = e.census, pollCensus{&q.feeds}
+	for i, t := range q.tallies {
+		if slices.ContainsFunc(t.cfg.Operations, dataplane.Operation.Remote) {
+			e.polled[i] = q.totals[i] // how much of it is the peer's is not known
+		}
+	}
+	e.failed, e.census = e.census, lateCensus{&q.feeds, e.polled}
 	e.mode, e.broken = sourcePoll, why
 	q.log.Error("counting completions", "err", why, "source", sourcePoll)
 	q.interrupt("ibv_poll_cq counts in its place")

@@ -128,6 +128,79 @@ func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 	}
 }
 
+// TestWhatAFailedCounterHadCountedIsNotCountedAgain when it is taken off.
+func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
+	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
+	k := &brokenCounter{value: 5}
+	polled, totals := []Pair{{}}, []Pair{{}}
+	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: polled, feeds: &feeds}
+	sent := ibv.WC{WRID: wrID(1, opSend)}
+	if fresh, err := c.count([]ibv.WC{sent}, totals, 1, false); !fresh || err != nil {
+		t.Fatal(fresh, err)
+	}
+	k.err = syscall.EIO
+	if _, err := c.count([]ibv.WC{sent}, totals, 1+int64(readPeriodMin), false); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	late := lateCensus{&feeds, polled}
+	for taken, want := range []uint64{5, 5, 5, 5, 6} { // beside the two before
+		if totals[0] != ended(want, 0) {
+			t.Errorf("%d taken off: %+v, want %d", taken+2, totals[0], want)
+		}
+		if _, err := late.count([]ibv.WC{sent}, totals, 0, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestACounterThatLeavesCompletionsOutIsFound, when it has had its time to show them.
+func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
+	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
+	k := &brokenCounter{}
+	totals := []Pair{{}}
+	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: []Pair{{}}, feeds: &feeds}
+	good, bad := ibv.WC{WRID: wrID(1, opSend)}, ibv.WC{WRID: wrID(1, opSend), Status: ibv.WCWRFlushErr}
+	const base = 1000
+	for _, step := range []struct {
+		at              int64
+		done            []ibv.WC
+		counted, failed uint64
+		want            Pair
+		found           bool
+	}{
+		{base, []ibv.WC{good, good}, 1, 0, ended(1, 0), false},
+		{base + behindBound - 1, nil, 1, 0, ended(1, 0), false},
+		{base + behindBound, nil, 2, 0, ended(2, 0), false}, // it was late
+		{base + 2*behindBound, []ibv.WC{bad}, 2, 0, ended(2, 0), false},
+		{base + 3*behindBound - 1, nil, 2, 0, ended(2, 0), false},
+		{base + 3*behindBound, nil, 2, 0, ended(2, 1), true},
+	} {
+		k.value, k.errors = step.counted, step.failed
+		c.next = 0
+		_, err := c.count(step.done, totals, step.at, false)
+		if (err != nil) != step.found || totals[0] != step.want {
+			t.Errorf("at %d: %+v, %v; want %+v, found %v", step.at, totals[0], err, step.want, step.found)
+		}
+	}
+}
+
+// TestARingThatLacksEntriesIsFound: what ibv_poll_cq took counts all the same.
+func TestARingThatLacksEntriesIsFound(t *testing.T) {
+	ring, err := flexio.NewRing(make([]byte, 4096), flexio.RingOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring.Init()
+	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
+	c, totals := &ringCensus{ring: ring, feeds: &feeds, polled: []Pair{{}}}, []Pair{{}}
+	if fresh, err := c.count(nil, totals, 0, false); !fresh || err != nil {
+		t.Fatal(fresh, err)
+	}
+	if _, err := c.count([]ibv.WC{{WRID: wrID(1, opSend)}}, totals, 0, false); err == nil || totals[0] != ended(1, 0) {
+		t.Errorf("one was taken off that the ring does not have: %+v, %v", totals[0], err)
+	}
+}
+
 // TestTheLastSampleOfAQueuePairIsReadWithoutAllocating, with its time.
 func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
 	s := newQueuePairs(dataplane.Config{QueuePairs: []dataplane.QueuePair{
