@@ -77,7 +77,8 @@ func QueuePairTypes() []string { return []string{"rc", "ud", "raw_packet"} }
 //
 //   - comp_cntr: completion counters of the device (ibv_create_comp_cntr), in memory of
 //     the mirror where the device can write it.
-//   - collapsed_cq: one entry of a completion queue that the device overwrites (mlx5).
+//   - collapsed_cq: one entry of a completion queue that the device overwrites (mlx5). Always
+//     refused for now, with the reason: ibv_create_qp takes no such queue.
 //   - cq_ring: the entries of a completion queue, read from its memory (mlx5).
 //   - poll_cq: ibv_poll_cq, which every device has.
 func CompletionSources() []string {

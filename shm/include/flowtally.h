@@ -109,7 +109,7 @@ enum ft_result {
 /* ---- types --------------------------------------------------------------- */
 
 typedef struct ft_value {
-	uint64_t packets, bytes;
+	uint64_t packets, bytes; /* of kind "completion": completions, and errors */
 	int64_t sampled_at; /* ns of CLOCK_MONOTONIC; 0: never sampled */
 } ft_value;
 
