@@ -77,6 +77,7 @@ func TestQueuePairErrors(t *testing.T) {
 		{"one names the other", []dataplane.QueuePair{{Name: "a", Device: "d"}, {Name: "b", Device: "d", Connect: "a"}}, nil},
 		{"nobody of that name", []dataplane.QueuePair{{Name: "front", Device: "d", Connect: "bakc"}, {Name: "back", Device: "d"}}, []string{`0 connect: there is no queue pair "bakc"; did you mean "back"?`}},
 		{"of two types", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Type: "ud"}}, []string{`0 connect: "b" is of type ud, and this one of type rc`}},
+		{"of two sizes", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", MessageSize: 1024}}, []string{`0 connect: "b" has message_size 1024, and this one 0`}},
 		{"three of one connection", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d"}, {Name: "c", Device: "d", Connect: "b"}}, []string{`2 connect: "b" is connected to "a" already`}},
 		{"a chain", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Connect: "c"}, {Name: "c", Device: "d"}}, []string{`0 connect: "b" has another end already`}},
 		{"one that talks to itself", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "a"}, {Name: "b", Device: "d", Connect: "a"}}, []string{`1 connect: "a" has another end already`}},

@@ -184,6 +184,10 @@ func (v *queuePairRules) connection() {
 		v.bad("connect", fmt.Sprintf("%q is of type %s, and this one of type %s", other.Name, kind(other), kind(q)), "connect two of one type")
 		return
 	}
+	if other.MessageSize != q.MessageSize { // the longer message of the two ends in error at the other
+		v.bad("connect", fmt.Sprintf("%q has message_size %d, and this one %d (0: the default)", other.Name, other.MessageSize, q.MessageSize), "give both ends one message_size")
+		return
+	}
 	if kind(q) == "rc" {
 		v.oneToOne(other)
 	}

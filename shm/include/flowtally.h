@@ -1147,7 +1147,7 @@ static inline const char *ft_strerror(int result) {
 	case FT_EMPTY: return "no new record";
 	case FT_ERR_SYSTEM: return "mirror: a system call failed, errno says why";
 	case FT_ERR_NO_FILE: return "mirror: no such file; is the writer running?";
-	case FT_ERR_PERMISSION: return "mirror: no permission to read it; its mode and its directory's decide";
+	case FT_ERR_PERMISSION: return "mirror: no permission; the file's mode, its directory's, and for waiting the group of NAME.wait decide";
 	case FT_ERR_LINK: return "mirror: the path is a symbolic link, which is not followed";
 	case FT_ERR_NOT_FILE: return "mirror: not a regular file";
 	case FT_ERR_OWNER: return "mirror: owned by somebody who is not trusted; name the owner to trust it";

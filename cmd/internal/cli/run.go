@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,6 +33,14 @@ func (c *runCmd) Run(env *Env) (err error) {
 	if err != nil {
 		return &usageError{err}
 	}
+	if named := string(c.Instance); named != "" {
+		if cfg.Instance != "" && cfg.Instance != named {
+			// It takes over that instance's mirror, and its totals.
+			env.Logger.Warn("--instance or FLOWTALLY_INSTANCE goes before the file's instance", "instance", named, "file", cfg.Instance)
+		}
+		cfg.Instance = named
+	}
+	cfg.Instance = cmp.Or(cfg.Instance, "default")
 	// The socket comes first: it is cheap, and tells that an instance of this
 	// name runs before anything is attached.
 	var control *plugin.Control
@@ -80,12 +89,6 @@ func (c *runCmd) load() (dataplane.Config, error) {
 	}
 	if err != nil {
 		return cfg, err
-	}
-	if c.Instance != "" {
-		cfg.Instance = string(c.Instance)
-	}
-	if cfg.Instance == "" {
-		cfg.Instance = "default"
 	}
 	if c.Mirror != "" {
 		cfg.Mirror.Path = c.Mirror
