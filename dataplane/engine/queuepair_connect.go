@@ -83,6 +83,9 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 			return fmt.Errorf("queue pair %q: %w: %w", q.cfg.Name, dataplane.ErrNotConnected, errDeviceLost)
 		case !anew && e.state == ibv.QPSRTS && q.peer == peer:
 			return nil
+		case !peer.GID.IsValid() && e.port.LinkLayer == ibv.LinkLayerEthernet:
+			return fmt.Errorf("queue pair %q: connecting it to %v: port %d of %s is Ethernet, which knows no LIDs: name the peer's gid: %w",
+				q.cfg.Name, peer, q.cfg.Port, q.cfg.Device, dataplane.ErrInvalid)
 		}
 		err := q.join(peer)
 		q.show()
