@@ -10,15 +10,19 @@ import (
 // a configuration names and that is not there is a no.
 func TestProbeCompletions(t *testing.T) {
 	s := newSoftNIC(t)
+	s.cfg.RDMA.EFA = softLibs(t).EFA
 	for _, c := range []struct {
 		without []string
+		limit   []string // of completion counters
 		want    string
 	}{
-		{nil, "counted by comp_cntr, cq_ring, poll_cq"},
-		{[]string{"comp_cntr"}, "counted by cq_ring, poll_cq"},
-		{[]string{"comp_cntr", "cq_ring"}, "counted by poll_cq"},
+		{nil, nil, "counted by comp_cntr+external, comp_cntr, cq_ring, poll_cq"},
+		{[]string{"efadv"}, nil, "counted by comp_cntr, cq_ring, poll_cq"},
+		{nil, []string{"699"}, "counted by comp_cntr, cq_ring, poll_cq"}, // too narrow for words in the mirror
+		{[]string{"comp_cntr"}, nil, "counted by cq_ring, poll_cq"},
+		{[]string{"comp_cntr", "cq_ring"}, nil, "counted by poll_cq"},
 	} {
-		s.env.Without = c.without
+		s.env.Without, s.env.CompCntrMax = c.without, c.limit
 		s.env.Set(t.Setenv)
 		var got []probe.Result
 		if err := s.wire.Near.NS.Do(func() error {
@@ -35,7 +39,7 @@ func TestProbeCompletions(t *testing.T) {
 			t.Fatalf("without %v: %+v; want a no of absent0, and an answer of %s", c.without, got, s.device)
 		}
 		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want {
-			t.Errorf("without %v: %+v, want %q", c.without, r, c.want)
+			t.Errorf("without %v, up to %v: %+v, want %q", c.without, c.limit, r, c.want)
 		}
 	}
 }

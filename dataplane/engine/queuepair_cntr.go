@@ -105,13 +105,21 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 
 // inMirror makes the first counter in the mirror's device segment, or says why that cannot be.
 func (c *cntrCensus) inMirror(q *queuePair, e *endpoint) (*ibv.CompCntr, error) {
-	switch {
-	case len(q.tallies) == 0:
+	if len(q.tallies) == 0 {
 		return nil, errNoCounters
-	case c.limit < leastLimit:
-		return nil, fmt.Errorf("its counters go on at 0 past %d, which is too soon for readers of the words", c.limit)
+	}
+	if err := fitForWords(c.limit); err != nil {
+		return nil, err
 	}
 	return c.inWords(q, e)
+}
+
+// fitForWords says why counters that go on at 0 past limit are not for words in the mirror.
+func fitForWords(limit uint64) error {
+	if limit < leastLimit {
+		return fmt.Errorf("its counters go on at 0 past %d, which is too soon for readers of the words", limit)
+	}
+	return nil
 }
 
 var errNoCounters = errors.New("it feeds no counter")
