@@ -121,6 +121,16 @@ func (e *Engine) newEntry(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
+// lastTotal is the last value of an entry that was published. An entry that was made in
+// another's place by a start that failed has published none, and carries the other's.
+func (e *Engine) lastTotal(old *shm.Entry) (Pair, error) {
+	last, err := e.writer.Last(old.Handle)
+	if last.SampledAt == 0 {
+		return Pair{Packets: old.Continuity.BasePackets, Bytes: old.Continuity.BaseBytes}, err
+	}
+	return Pair{Packets: last.Packets, Bytes: last.Bytes}, err
+}
+
 // carryOn is the past of an entry: its own when its cookie still names the
 // counter, which then has missed nothing, else the last published total, and
 // one more discontinuity. A counter that was adopted for other reasons than its
@@ -136,7 +146,7 @@ func (e *Engine) carryOn(b Backend, old *shm.Entry, in Installed) (shm.Continuit
 		}
 		return c, nil
 	}
-	last, err := e.writer.Last(old.Handle)
+	last, err := e.lastTotal(old)
 	if err != nil {
 		return shm.Continuity{}, err
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -172,9 +171,10 @@ func queuePairDefaults(c dataplane.QueuePair) dataplane.QueuePair {
 	return c
 }
 
-// entryOf describes a completion counter to readers of the mirror.
+// entryOf describes a completion counter to readers of the mirror. Its text is what makes it
+// the same counter at the next start, on whatever device, so the device is not in it.
 func (q *queuePair) entryOf(t *tally) shm.Entry {
-	text := fmt.Sprintf("%s of %s port %d:", q.cfg.Type, q.cfg.Device, q.cfg.Port)
+	text := q.cfg.Type + ":"
 	for _, op := range t.cfg.Operations {
 		text += " " + string(op)
 	}

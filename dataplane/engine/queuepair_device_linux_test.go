@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,6 +152,40 @@ func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestAStartThatFailsLosesNoTotal, nor does a device of another name.
+func TestAStartThatFailsLosesNoTotal(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, dataplane.Send)
+	run := func(cfg dataplane.Config, total uint64) {
+		t.Helper()
+		e, err := s.newPairs(t, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustPost(t, e, "a", dataplane.Send, 100)
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(total, 0)})
+	}
+	run(cfg, 100)
+	for _, change := range []func(q *dataplane.QueuePair){
+		func(q *dataplane.QueuePair) { q.Device = "nosuch0" },
+		func(q *dataplane.QueuePair) { q.Device, q.Name, q.Connect = "nosuch0", q.Name+"x", "" }, // so that its entry is made anew
+	} {
+		wrong := cfg
+		wrong.QueuePairs = slices.Clone(cfg.QueuePairs)
+		for i := range wrong.QueuePairs {
+			change(&wrong.QueuePairs[i])
+		}
+		if e, err := s.newPairs(t, wrong); err == nil {
+			e.Close()
+			t.Fatal("started on a device that does not exist")
+		}
+	}
+	run(cfg, 200)
 }
 
 // TestReadersSeeTheWordsThatTheDeviceWrites: no poller is between.

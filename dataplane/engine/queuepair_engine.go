@@ -42,7 +42,7 @@ func (e *Engine) publishTally(q *queuePair, t *tally) (err error) {
 		if old == nil {
 			return shm.Continuity{Cookie: cookie}, nil
 		}
-		last, err := e.writer.Last(old.Handle)
+		last, err := e.lastTotal(old)
 		if comp, errs, ok := e.writer.LastDevice(old.Handle); ok && comp >= last.Packets && errs >= last.Bytes {
 			last.Packets, last.Bytes = comp, errs // a device went on counting after that
 		}
