@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
@@ -16,11 +15,12 @@ const (
 	FeatureRDMADevices = "RDMA devices"
 )
 
-// probeRDMA says what RDMA devices can do: those of interfaces, or all where none is named, those
-// that have no interface, as EFA's, and those that devices names. It looks in the network
-// namespace of the calling thread, makes flows that match nothing, and unmakes them.
-func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []string, devices ...string) []probe.Result {
-	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, EFA: cfg.EFA})
+// probeRDMA says what RDMA devices can do: those of o.Interfaces, or all where none is named, those
+// that have no interface, as EFA's, and those that o.Devices names; the last alone where o says so.
+// It looks in the network namespace of the calling thread, makes flows that match nothing, and
+// unmakes them.
+func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
+	lib, err := ibv.Load(ibv.Options{Library: o.RDMA.Library, MLX5: o.RDMA.MLX5, EFA: o.RDMA.EFA})
 	if err != nil {
 		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
 	}
@@ -31,7 +31,7 @@ func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []strin
 		return []probe.Result{probe.Ask(feature, object, err)}
 	}
 	var out []probe.Result
-	for _, name := range devices {
+	for _, name := range o.Devices {
 		if !slices.ContainsFunc(there, func(d ibv.Device) bool { return d.Name == name }) {
 			out = append(out, probe.Ask(FeatureCompletions, "rdma "+name, &probe.UnsupportedError{
 				Feature: FeatureCompletions, Object: name, Reason: "there is no device of that name", Fix: "see `rdma dev`, and correct queue_pairs in the configuration",
@@ -42,8 +42,8 @@ func probeRDMA(ctx context.Context, cfg dataplane.RDMAConfig, interfaces []strin
 		if ctx.Err() != nil {
 			break
 		}
-		object, counts := describeDevice(d, interfaces)
-		if !counts && !slices.Contains(devices, d.Name) {
+		object, counts := describeDevice(d, o.Interfaces)
+		if (o.DevicesOnly || !counts) && !slices.Contains(o.Devices, d.Name) {
 			continue
 		}
 		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name), probeCompletions(lib, d.Name)) {

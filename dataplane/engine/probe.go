@@ -12,24 +12,27 @@ import (
 
 // ProbeOptions says what to look at. The zero value looks at everything.
 type ProbeOptions struct {
-	Interfaces []string // none: every one that is up
-	Devices    []string // RDMA devices that are asked about by name, whatever their interfaces
-	RDMA       dataplane.RDMAConfig
+	Interfaces  []string // none: every one that is up
+	Devices     []string // RDMA devices that are asked about by name, whatever their interfaces
+	DevicesOnly bool     // ask about Devices alone, and no interface: what queue pairs need
+	RDMA        dataplane.RDMAConfig
 }
 
 // Probe says what each backend can do here, in the network namespace of the calling
 // thread. It attaches nothing and changes nothing.
 func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
-	interfaces := o.Interfaces
-	if len(interfaces) == 0 {
-		if interfaces = up(); len(interfaces) == 0 {
-			interfaces = []string{"lo"} // the kernel's own answers come with any of them
+	switch {
+	case o.DevicesOnly:
+		o.Interfaces = nil
+	case len(o.Interfaces) == 0:
+		if o.Interfaces = up(); len(o.Interfaces) == 0 {
+			o.Interfaces = []string{"lo"} // the kernel's own answers come with any of them
 		}
 	}
 	type question struct{ feature, object string }
 	asked := make(map[question]bool)
 	var out []probe.Result
-	for _, name := range interfaces {
+	for _, name := range o.Interfaces {
 		if ctx.Err() != nil {
 			break
 		}
@@ -42,7 +45,7 @@ func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 			}
 		}
 	}
-	for _, r := range probeRDMA(ctx, o.RDMA, interfaces, o.Devices...) {
+	for _, r := range probeRDMA(ctx, o) {
 		r.Backend = "rdma"
 		out = append(out, r)
 	}

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
 // The answer names the sources that a queue pair then gets, best first; a device that
@@ -26,7 +28,7 @@ func TestProbeCompletions(t *testing.T) {
 		s.env.Set(t.Setenv)
 		var got []probe.Result
 		if err := s.wire.Near.NS.Do(func() error {
-			for _, r := range probeRDMA(t.Context(), s.cfg.RDMA, []string{"no-interface"}, s.device, "absent0") {
+			for _, r := range probeRDMA(t.Context(), ProbeOptions{RDMA: s.cfg.RDMA, Interfaces: []string{"no-interface"}, Devices: []string{s.device, "absent0"}}) {
 				if r.Feature == FeatureCompletions {
 					got = append(got, r)
 				}
@@ -41,5 +43,31 @@ func TestProbeCompletions(t *testing.T) {
 		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want {
 			t.Errorf("without %v, up to %v: %+v, want %q", c.without, c.limit, r, c.want)
 		}
+	}
+}
+
+// Queue pairs alone ask nothing of an interface, and nothing of a device that they do not name.
+func TestProbeDevicesOnly(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Devices = append(s.env.Devices, ibvtest.Device{Name: "other0"})
+	s.env.Set(t.Setenv)
+	var got []probe.Result
+	if err := s.wire.Near.NS.Do(func() error {
+		got = Probe(t.Context(), ProbeOptions{RDMA: s.cfg.RDMA, DevicesOnly: true, Devices: []string{s.device}})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	completions := 0
+	for _, r := range got {
+		if r.Backend == "xdp" || r.Backend == "rdma" && !strings.Contains(r.Object, s.device) {
+			t.Errorf("nobody asked for %+v", r)
+		}
+		if r.Feature == FeatureCompletions {
+			completions++
+		}
+	}
+	if completions != 1 {
+		t.Errorf("%d answers about completions, want 1: %+v", completions, got)
 	}
 }

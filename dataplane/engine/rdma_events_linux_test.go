@@ -172,7 +172,7 @@ func TestProbe(t *testing.T) {
 		t.Helper()
 		s.env.Set(t.Setenv)
 		if err := s.wire.Near.NS.Do(func() error {
-			out = probeRDMA(t.Context(), s.cfg.RDMA, interfaces)
+			out = probeRDMA(t.Context(), ProbeOptions{RDMA: s.cfg.RDMA, Interfaces: interfaces})
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -38,7 +38,8 @@ func (c *doctorCmd) Run(env *Env) error {
 		return &usageError{err}
 	}
 	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
-		Interfaces: c.Interface, Devices: devicesOf(cfg), RDMA: cfg.RDMA,
+		// Without an interface a configuration counts on queue pairs alone.
+		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
 	})...)
 	if c.json() {
 		checks := make([]checkJSON, len(results))
