@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -382,5 +383,29 @@ func TestTruncatedUnderReader(t *testing.T) {
 	r.Status()
 	if ps, err := Check(path); err != nil || len(ps) == 0 {
 		t.Error(ps, err)
+	}
+}
+
+// Files names every file that a writer with a device segment leaves, and no other.
+func TestFiles(t *testing.T) {
+	o := with(small, mirrorPath(t))
+	w := mustCreate(t, o)
+	if _, err := w.DeviceSegment(4); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(o.Path), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := Files(o.Path)
+	if files[0] != o.Path {
+		t.Errorf("first %s, want the mirror", files[0])
+	}
+	slices.Sort(files)
+	if diff := cmp.Diff(left, files); diff != "" {
+		t.Errorf("the directory (-), Files (+):\n%s", diff)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // instance is a configuration that is run on the near end of a wire, as a
@@ -72,8 +73,8 @@ func newInstance(t *testing.T, settings string) *instance {
 	t.Cleanup(func() {
 		in.kill()
 		os.RemoveAll(in.pins)
-		for _, suffix := range []string{".mirror", ".lock", ".wait"} {
-			os.Remove(strings.TrimSuffix(in.mirror, ".mirror") + suffix)
+		for _, path := range shm.Files(in.mirror) {
+			os.Remove(path)
 		}
 		if err := wire.Close(); err != nil {
 			t.Error(err)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -195,12 +194,11 @@ func unused(instance string) error {
 }
 
 // Sweep removes what an instance with the default paths leaves on purpose, or by
-// a crash: its mirror and its pins. Nobody may be counting for it any more.
+// a crash: its mirror, with the files beside it, and its pins. Nobody may be counting for it any more.
 func Sweep(instance string) error {
 	errs := []error{os.RemoveAll(pinDir(instance))}
-	base := strings.TrimSuffix(mirrorPath(instance), ".mirror")
-	for _, suffix := range []string{".mirror", ".lock", ".wait"} {
-		err := os.Remove(base + suffix)
+	for _, path := range shm.Files(mirrorPath(instance)) {
+		err := os.Remove(path)
 		if !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // An instance that is there already is left alone, whatever happens.
@@ -85,5 +86,28 @@ func TestBackendsCountTheSameFlows(t *testing.T) {
 	}
 	if !slices.ContainsFunc(nic, func(f flow.Flow) bool { return f.Action == flow.Drop }) {
 		t.Error("no flow drops")
+	}
+}
+
+// Sweep leaves nothing of an instance whose devices wrote into its mirror.
+func TestSweep(t *testing.T) {
+	need.Root(t) // the default directory
+	name := lab.Unique("demo-sweep-")
+	w, err := shm.Create(shm.Options{Path: mirrorPath(name), Counters: 64, History: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.DeviceSegment(4); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(w.Close(), Sweep(name)); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(mirrorPath(name)), name+"*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	for _, path := range left {
+		os.Remove(path)
 	}
 }

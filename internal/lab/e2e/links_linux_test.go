@@ -79,8 +79,8 @@ func newLinks(t *testing.T) *links {
 			t.Errorf("%s is left", pins)
 			os.RemoveAll(pins)
 		}
-		for _, suffix := range []string{".mirror", ".lock", ".wait"} {
-			os.Remove(strings.TrimSuffix(info.Mirror, ".mirror") + suffix)
+		for _, path := range shm.Files(info.Mirror) {
+			os.Remove(path)
 		}
 	})
 	l.bench = &bench{client: c, info: info}
