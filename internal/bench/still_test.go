@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // costs is a probe that costs what its script says, over and over.
@@ -78,26 +80,31 @@ func TestFloorIsOnlyLowered(t *testing.T) {
 	}
 }
 
-func TestCPUsThatSlowEachOtherAreNotApart(t *testing.T) {
+// oneOfTwoCPUs needs a CPU beside the one that it answers. No affinity is the need "affinity".
+func oneOfTwoCPUs(t *testing.T) int {
+	t.Helper()
+	need.CPUs(t, 2)
 	cpus, err := CPUs()
-	if runtime.GOOS != "linux" || err != nil || len(cpus) < 2 {
-		t.Skip("needs two CPUs and affinity")
+	if err != nil {
+		need.Missing(t, "affinity", err.Error())
 	}
+	return cpus[0]
+}
+
+func TestCPUsThatSlowEachOtherAreNotApart(t *testing.T) {
+	cpu := oneOfTwoCPUs(t)
 	// The floor was found in company and says nothing.
 	s := &stillness{floor: 2000, probe: costs(append(repeat(1000, 8), repeat(1500, 8)...)...)}
-	if err := s.apart(t.Context(), cpus[0]); !errors.Is(err, ErrDisturbed) {
+	if err := s.apart(t.Context(), cpu); !errors.Is(err, ErrDisturbed) {
 		t.Errorf("got %v, want %v", err, ErrDisturbed)
 	}
 }
 
 func TestWorkOnTheOtherCPUIsEndedWithTheQuestion(t *testing.T) {
-	cpus, err := CPUs()
-	if runtime.GOOS != "linux" || err != nil || len(cpus) < 2 {
-		t.Skip("needs two CPUs and affinity")
-	}
+	cpu := oneOfTwoCPUs(t)
 	before := runtime.NumGoroutine()
 	s := &stillness{floor: 1000, probe: costs(1000)}
-	if err := s.apart(t.Context(), cpus[0]); err != nil {
+	if err := s.apart(t.Context(), cpu); err != nil {
 		t.Error(err)
 	}
 	if after := runtime.NumGoroutine(); after > before {
