@@ -129,15 +129,20 @@ func (d *decoder) text(to *string, what string) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) { *to, _ = d.scalar(n, what) }
 }
 
-func (d *decoder) word(to *string, what string, words ...string) func(key, value *yaml.Node) {
+// word reads one of the words, of a type of its own or none.
+func word[W ~string](d *decoder, to *W, what string, words ...W) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) {
 		s, ok := d.scalar(n, what)
-		if !ok || slices.Contains(words, s) {
-			*to = s
+		if !ok || slices.Contains(words, W(s)) {
+			*to = W(s)
 			return
 		}
-		suggestion := "use " + strings.Join(words, ", ")
-		if near := flow.Nearest(s, words); near != "" {
+		texts := make([]string, len(words))
+		for i, w := range words {
+			texts[i] = string(w)
+		}
+		suggestion := "use " + strings.Join(texts, ", ")
+		if near := flow.Nearest(s, texts); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		d.bad(n, fmt.Sprintf("%s: %q is none of its words", what, clip(s)), suggestion)

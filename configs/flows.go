@@ -58,10 +58,10 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 		entry{"name", note(d.text(&f.Name, what+".name"))},
 		entry{"match", note(func(_, v *yaml.Node) { f.Match = d.match(v, what+".match") })},
 		entry{"priority", d.int(&priority, what+".priority", 0, 65535)},
-		entry{"direction", d.word(&direction, what+".direction", "ingress", "egress")},
-		entry{"action", d.word(&action, what+".action", "count", "drop")},
+		entry{"direction", word(d, &direction, what+".direction", "ingress", "egress")},
+		entry{"action", word(d, &action, what+".action", "count", "drop")},
 		entry{"interface", note(d.text(&f.Interface, what+".interface"))},
-		entry{"backend", d.word(&f.Backend, what+".backend", flow.Backends()...)},
+		entry{"backend", word(d, &f.Backend, what+".backend", flow.Backends()...)},
 		entry{"latency", d.bool(&f.Latency, what+".latency")},
 		entry{"labels", note(func(_, v *yaml.Node) {
 			d.fields(v, what+".labels", func(key, value *yaml.Node) {

@@ -100,9 +100,9 @@ func drawQueuePairs(t *rapid.T) (pairs []dataplane.QueuePair) {
 			Source: rapid.SampledFrom(append(dataplane.CompletionSources(), "")).Draw(t, "source"),
 		}
 		operations := []dataplane.Operation{dataplane.Send, dataplane.Recv}
-		if q.Type == "" || q.Type == "rc" {
+		if q.WithDefaults().Type == dataplane.RC {
 			operations = append(operations, dataplane.RDMARead, dataplane.RDMAWrite)
-			if q.Source == "" || q.Source == "auto" || q.Source == "comp_cntr" {
+			if s := q.WithDefaults().Source; s == dataplane.SourceAuto || s == dataplane.SourceCompCntr {
 				operations = dataplane.Operations()
 			}
 		}
@@ -120,11 +120,11 @@ func drawQueuePairs(t *rapid.T) (pairs []dataplane.QueuePair) {
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "end") {
 		case 0:
-			if q.Type != "raw_packet" {
+			if q.Type != dataplane.RawPacket {
 				q.Connect = q.Name
 			}
 		case 1:
-			if q.Type != "raw_packet" {
+			if q.Type != dataplane.RawPacket {
 				q.Peer = &dataplane.QueuePairAddress{
 					GID: netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.ByteMin(1), 16, 16).Draw(t, "gid"))), LID: uint16(upTo("lid", 0, 0xbfff)),
 					QPN: uint32(rapid.IntRange(2, 1<<24-2).Draw(t, "qpn")), PSN: uint32(upTo("psn", 0, 1<<24-1)), QKey: rapid.Uint32().Draw(t, "qkey"),

@@ -73,18 +73,18 @@ type flowYAML struct {
 }
 
 type queuePairYAML struct {
-	Name        string                  `yaml:"name"`
-	Device      string                  `yaml:"device"`
-	Port        uint8                   `yaml:"port,omitempty"`
-	GIDIndex    int                     `yaml:"gid_index,omitempty"`
-	Type        string                  `yaml:"type,omitempty"`
-	Counters    []completionCounterYAML `yaml:"counters,omitempty"`
-	Source      string                  `yaml:"source,omitempty"`
-	SendDepth   int                     `yaml:"send_depth,omitempty"`
-	Receives    int                     `yaml:"receives,omitempty"`
-	MessageSize int                     `yaml:"message_size,omitempty"`
-	Peer        string                  `yaml:"peer,omitempty"`
-	Connect     string                  `yaml:"connect,omitempty"`
+	Name        string                     `yaml:"name"`
+	Device      string                     `yaml:"device"`
+	Port        uint8                      `yaml:"port,omitempty"`
+	GIDIndex    int                        `yaml:"gid_index,omitempty"`
+	Type        dataplane.QueuePairType    `yaml:"type,omitempty"`
+	Counters    []completionCounterYAML    `yaml:"counters,omitempty"`
+	Source      dataplane.CompletionSource `yaml:"source,omitempty"`
+	SendDepth   int                        `yaml:"send_depth,omitempty"`
+	Receives    int                        `yaml:"receives,omitempty"`
+	MessageSize int                        `yaml:"message_size,omitempty"`
+	Peer        string                     `yaml:"peer,omitempty"`
+	Connect     string                     `yaml:"connect,omitempty"`
 }
 
 type completionCounterYAML struct {

@@ -41,7 +41,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			}
 		}},
 		entry{"backend", func(key, v *yaml.Node) {
-			d.word(&cfg.Backend, "backend", flow.Backends()...)(key, v)
+			word(d, &cfg.Backend, "backend", flow.Backends()...)(key, v)
 			simulated = cfg.Backend == "sim" || cfg.Backend == ""
 		}},
 		entry{"interfaces", func(_, v *yaml.Node) { interfaces = v }},
@@ -139,7 +139,7 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
 		} else {
 			d.mapping(n, what,
 				entry{"name", func(key, v *yaml.Node) { name = v; d.text(&found.Name, what+".name")(key, v) }},
-				entry{"mode", d.word(&found.Mode, what+".mode", "auto", "native", "generic")},
+				entry{"mode", word(d, &found.Mode, what+".mode", "auto", "native", "generic")},
 			)
 			if n.Kind != yaml.MappingNode && !isNull(n) {
 				return

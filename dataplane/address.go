@@ -23,10 +23,10 @@ type QueuePairAddress struct {
 	LID uint16
 	// QPN is the queue pair's number, PSN the packet sequence number that it sends first.
 	QPN, PSN uint32
-	// QKey that a datagram must carry to be let in; "ud" only.
+	// QKey that a datagram must carry to be let in; [UD] only.
 	QKey uint32
 	// Addr and RKey are of the buffer that the peer's rdma_write and rdma_read use;
-	// "rc" only.
+	// [RC] only.
 	Addr uint64
 	RKey uint32
 }

@@ -1,5 +1,7 @@
 package dataplane
 
+import "cmp"
+
 // QueuePair is a queue pair that the instance makes, owns and counts. It lives as
 // long as the instance: its completion queue is drained whether or not it is what
 // counts, and its buffers are memory of the instance's own.
@@ -12,14 +14,13 @@ type QueuePair struct {
 	Port uint8
 	// GIDIndex is the row of the port's GID table that is the queue pair's own address.
 	GIDIndex int
-	// Type is "rc" (reliable connection; the default), "ud" (unreliable datagram) or
-	// "raw_packet" (Ethernet frames; needs CAP_NET_RAW).
-	Type string
+	// Type of its service. Empty means [RC].
+	Type QueuePairType
 	// Counters that its completions feed. None: it is there for another one to talk to.
 	Counters []CompletionCounter
-	// Source that is to count: one of [CompletionSources]. Empty means "auto", the best
-	// that the device has; any other is refused where the device has it not.
-	Source string
+	// Source that is to count. Empty means [SourceAuto]; any other is refused where the
+	// device has it not.
+	Source CompletionSource
 	// SendDepth bounds the send operations that are outstanding at a time. 0 means 256.
 	SendDepth int
 	// Receives is how many buffers are kept posted for what arrives. 0 means 256, -1 none.
@@ -31,9 +32,24 @@ type QueuePair struct {
 	// later by [Service].ConnectQueuePair, since both ends must exist to be told.
 	Peer *QueuePairAddress
 	// Connect names a queue pair of this instance as the other end, in place of Peer;
-	// it may be the queue pair itself. Of two "rc" queue pairs it is enough that one
+	// it may be the queue pair itself. Of two queue pairs of type [RC] it is enough that one
 	// names the other.
 	Connect string
+}
+
+// defaultDepth is how many operations, and how many buffers for what arrives, a queue
+// pair has where its configuration names no number.
+const defaultDepth = 256
+
+// WithDefaults returns the queue pair with what it leaves out filled in. MessageSize stays
+// 0, since its default is the port's to say, and Receives stays -1 where there are none.
+func (q QueuePair) WithDefaults() QueuePair {
+	q.Port = cmp.Or(q.Port, 1)
+	q.Type = cmp.Or(q.Type, RC)
+	q.Source = cmp.Or(q.Source, SourceAuto)
+	q.SendDepth = cmp.Or(q.SendDepth, defaultDepth)
+	q.Receives = cmp.Or(q.Receives, defaultDepth)
+	return q
 }
 
 // CompletionCounter is a counter of the mirror that a queue pair feeds: its first value
@@ -69,34 +85,54 @@ func Operations() []Operation {
 	return []Operation{Send, Recv, RDMARead, RemoteRDMARead, RDMAWrite, RemoteRDMAWrite}
 }
 
-// QueuePairTypes returns the words of QueuePair.Type, the default first.
-func QueuePairTypes() []string { return []string{"rc", "ud", "raw_packet"} }
+// QueuePairType is a queue pair's service, by the words of verbs.h (IBV_QPT_*).
+type QueuePairType string
 
-// CompletionSources returns the words of QueuePair.Source: "auto", then the sources,
-// best first.
-//
-//   - comp_cntr: completion counters of the device (ibv_create_comp_cntr), in memory of
-//     the mirror where the device can write it.
-//   - collapsed_cq: one entry of a completion queue that the device overwrites (mlx5). Always
-//     refused for now, with the reason: ibv_create_qp takes no such queue.
-//   - cq_ring: the entries of a completion queue, read from its memory (mlx5).
-//   - poll_cq: ibv_poll_cq, which every device has.
-func CompletionSources() []string {
-	return []string{"auto", "comp_cntr", "collapsed_cq", "cq_ring", "poll_cq"}
+const (
+	RC        QueuePairType = "rc"         // reliable connection, the default: send, rdma_write and rdma_read
+	UD        QueuePairType = "ud"         // unreliable datagram: send alone
+	RawPacket QueuePairType = "raw_packet" // Ethernet frames; needs CAP_NET_RAW. Nothing is posted, and it has no other end
+)
+
+// QueuePairTypes returns every type of a queue pair, the default first.
+func QueuePairTypes() []QueuePairType { return []QueuePairType{RC, UD, RawPacket} }
+
+// CompletionSource is what counts the completions of a queue pair.
+type CompletionSource string
+
+const (
+	// SourceAuto is the best source that the device has.
+	SourceAuto CompletionSource = "auto"
+	// SourceCompCntr: completion counters of the device (ibv_create_comp_cntr), in memory
+	// of the mirror where the device can write it. Alone in counting remote operations.
+	SourceCompCntr CompletionSource = "comp_cntr"
+	// SourceCollapsedCQ: one entry of a completion queue that the device overwrites (mlx5).
+	// Always refused for now, with the reason: ibv_create_qp takes no such queue.
+	SourceCollapsedCQ CompletionSource = "collapsed_cq"
+	// SourceCQRing: the entries of a completion queue, read from its memory (mlx5).
+	SourceCQRing CompletionSource = "cq_ring"
+	// SourcePollCQ: ibv_poll_cq, which every device has.
+	SourcePollCQ CompletionSource = "poll_cq"
+)
+
+// CompletionSources returns [SourceAuto], the default, then the sources, best first.
+func CompletionSources() []CompletionSource {
+	return []CompletionSource{SourceAuto, SourceCompCntr, SourceCollapsedCQ, SourceCQRing, SourcePollCQ}
 }
 
 // QueuePairState describes a queue pair of a running instance.
 type QueuePairState struct {
-	Name, Device, Type string
-	Port               uint8
+	Name, Device string
+	Type         QueuePairType
+	Port         uint8
 	// State as libibverbs names it, without IBV_QPS_: "RESET", "INIT", "RTR", "RTS", "SQD",
 	// "SQE" or "ERR". Empty while the device is gone.
 	State string
 	// Local is what the peer must be told, Peer what this end was told: the zero
 	// address until it is connected.
 	Local, Peer QueuePairAddress
-	// Source is what counts its completions now: Backend "rdma", Mode one of
-	// [CompletionSources] without "auto", or "comp_cntr+external" where the device
+	// Source is what counts its completions now: Backend "rdma", Mode the word of a
+	// [CompletionSource] other than [SourceAuto], or "comp_cntr+external" where the device
 	// writes into the mirror. Zero while nothing does.
 	Source Source
 	// Counters in the order of the configuration.

@@ -3,6 +3,8 @@ package dataplane_test
 import (
 	"errors"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +31,7 @@ func TestQueuePairErrors(t *testing.T) {
 		{"the least", []dataplane.QueuePair{rc(none)}, nil},
 		{"everything", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
 			*q = dataplane.QueuePair{
-				Name: "a", Device: "rdmap0s6", Port: 255, GIDIndex: 255, Type: "rc", Source: "comp_cntr", SendDepth: 1 << 15, Receives: -1, MessageSize: 1 << 24, Peer: &peer,
+				Name: "a", Device: "rdmap0s6", Port: 255, GIDIndex: 255, Type: dataplane.RC, Source: dataplane.SourceCompCntr, SendDepth: 1 << 15, Receives: -1, MessageSize: 1 << 24, Peer: &peer,
 				Counters: []dataplane.CompletionCounter{{Name: "one", Operations: dataplane.Operations()[:3]}, {Name: "two", Operations: dataplane.Operations()[3:]}},
 			}
 		})}, nil},
@@ -55,12 +57,12 @@ func TestQueuePairErrors(t *testing.T) {
 			{Name: "a", Device: "rxe0", Counters: sends}, {Name: "b", Device: "rxe0", Counters: sends},
 		}, []string{`1 counters[0].name: "sent" is the name of a counter already`}},
 		{"operations that a type has not", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
-			q.Type, q.Counters = "ud", []dataplane.CompletionCounter{{Name: "x", Operations: dataplane.Operations()}}
+			q.Type, q.Counters = dataplane.UD, []dataplane.CompletionCounter{{Name: "x", Operations: dataplane.Operations()}}
 		})}, []string{
 			"operations[2]: a queue pair of type ud has no rdma_read", "operations[3]", "operations[4]", "operations[5]",
 		}},
 		{"operations that a source cannot see", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
-			q.Source, q.Counters = "cq_ring", []dataplane.CompletionCounter{{Name: "x", Operations: dataplane.Operations()}}
+			q.Source, q.Counters = dataplane.SourceCQRing, []dataplane.CompletionCounter{{Name: "x", Operations: dataplane.Operations()}}
 		})}, []string{"operations[3]: remote_rdma_read leaves no completion in a queue here, so that cq_ring cannot count it", "operations[5]"}},
 		{"a peer", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
 			q.Peer = &dataplane.QueuePairAddress{GID: netip.MustParseAddr("192.0.2.1"), LID: 0xc000, QPN: 1, PSN: 1 << 24}
@@ -70,18 +72,18 @@ func TestQueuePairErrors(t *testing.T) {
 			q.Peer = &dataplane.QueuePairAddress{GID: netip.MustParseAddr("fe80::1%eth0"), QPN: 2}
 		})}, []string{"0 peer.gid"}},
 		{"two ends", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Peer, q.Connect = &peer, "a" })}, []string{"0 connect: there is a peer already"}},
-		{"frames have no other end", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Type, q.Connect = "raw_packet", "a" }), rc(func(q *dataplane.QueuePair) { q.Name, q.Type, q.Peer = "b", "raw_packet", &peer })},
+		{"frames have no other end", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Type, q.Connect = dataplane.RawPacket, "a" }), rc(func(q *dataplane.QueuePair) { q.Name, q.Type, q.Peer = "b", dataplane.RawPacket, &peer })},
 			[]string{"0 connect: a queue pair of type raw_packet", "1 peer: a queue pair of type raw_packet"}},
 		{"to itself", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Connect = "a" })}, nil},
 		{"each names the other", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Connect: "a"}}, nil},
 		{"one names the other", []dataplane.QueuePair{{Name: "a", Device: "d"}, {Name: "b", Device: "d", Connect: "a"}}, nil},
 		{"nobody of that name", []dataplane.QueuePair{{Name: "front", Device: "d", Connect: "bakc"}, {Name: "back", Device: "d"}}, []string{`0 connect: there is no queue pair "bakc"; did you mean "back"?`}},
-		{"of two types", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Type: "ud"}}, []string{`0 connect: "b" is of type ud, and this one of type rc`}},
+		{"of two types", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Type: dataplane.UD}}, []string{`0 connect: "b" is of type ud, and this one of type rc`}},
 		{"of two sizes", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", MessageSize: 1024}}, []string{`0 connect: "b" has message_size 1024, and this one 0`}},
 		{"three of one connection", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d"}, {Name: "c", Device: "d", Connect: "b"}}, []string{`2 connect: "b" is connected to "a" already`}},
 		{"a chain", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Connect: "c"}, {Name: "c", Device: "d"}}, []string{`0 connect: "b" has another end already`}},
 		{"one that talks to itself", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "a"}, {Name: "b", Device: "d", Connect: "a"}}, []string{`1 connect: "a" has another end already`}},
-		{"datagrams go from many to one", []dataplane.QueuePair{{Name: "a", Device: "d", Type: "ud", Connect: "c"}, {Name: "b", Device: "d", Type: "ud", Connect: "c"}, {Name: "c", Device: "d", Type: "ud"}}, nil},
+		{"datagrams go from many to one", []dataplane.QueuePair{{Name: "a", Device: "d", Type: dataplane.UD, Connect: "c"}, {Name: "b", Device: "d", Type: dataplane.UD, Connect: "c"}, {Name: "c", Device: "d", Type: dataplane.UD}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := dataplane.Config{Flows: []flow.Flow{{Name: "web", Backend: "sim"}}, QueuePairs: c.pairs}
@@ -103,6 +105,31 @@ func TestQueuePairErrors(t *testing.T) {
 				t.Errorf("Validate: %v", err)
 			}
 		})
+	}
+}
+
+func TestQueuePairDefaults(t *testing.T) {
+	for _, c := range []struct{ have, want dataplane.QueuePair }{
+		{dataplane.QueuePair{}, dataplane.QueuePair{Port: 1, Type: dataplane.RC, Source: dataplane.SourceAuto, SendDepth: 256, Receives: 256}},
+		{
+			dataplane.QueuePair{Name: "a", Port: 2, Type: dataplane.UD, Source: dataplane.SourcePollCQ, SendDepth: 1, Receives: -1, MessageSize: 9, Connect: "b"},
+			dataplane.QueuePair{Name: "a", Port: 2, Type: dataplane.UD, Source: dataplane.SourcePollCQ, SendDepth: 1, Receives: -1, MessageSize: 9, Connect: "b"},
+		},
+	} {
+		got := c.have.WithDefaults()
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v with defaults is %+v, want %+v", c.have, got, c.want)
+		}
+		if again := got.WithDefaults(); !reflect.DeepEqual(again, got) {
+			t.Errorf("%+v has defaults, and with them is %+v", got, again)
+		}
+		if !slices.Contains(dataplane.QueuePairTypes(), got.Type) || !slices.Contains(dataplane.CompletionSources(), got.Source) {
+			t.Errorf("%+v has a word that is not listed", got)
+		}
+	}
+	q := dataplane.QueuePair{}.WithDefaults()
+	if q.Type != dataplane.QueuePairTypes()[0] || q.Source != dataplane.CompletionSources()[0] {
+		t.Errorf("the defaults %s and %s are not listed first", q.Type, q.Source)
 	}
 }
 

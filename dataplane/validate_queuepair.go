@@ -43,7 +43,7 @@ func (c Config) QueuePairErrors() []*QueuePairError {
 		v.taken[f.Name] = "a flow"
 	}
 	for i, q := range c.QueuePairs {
-		v.index, v.q = i, q
+		v.index, v.q = i, q.WithDefaults()
 		v.itself()
 		v.depths()
 		v.counters()
@@ -55,7 +55,7 @@ func (c Config) QueuePairErrors() []*QueuePairError {
 type queuePairRules struct {
 	cfg    Config
 	index  int
-	q      QueuePair         // the one that is looked at
+	q      QueuePair         // the one that is looked at, with its defaults
 	names  map[string]bool   // of queue pairs
 	taken  map[string]string // names in the mirror, and what has each
 	broken []*QueuePairError
@@ -74,7 +74,7 @@ func (v *queuePairRules) name(field, name string) {
 }
 
 func (v *queuePairRules) word(field, word string, words []string) {
-	if word == "" || slices.Contains(words, word) {
+	if slices.Contains(words, word) {
 		return
 	}
 	fix := "use " + strings.Join(words, ", ")
@@ -102,8 +102,8 @@ func (v *queuePairRules) itself() {
 	case len(d) > mostDeviceName || d == "." || d == ".." || strings.ContainsFunc(d, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		v.bad("device", fmt.Sprintf("%q is no name of a device", d), "name one that `rdma dev` or `flowtally doctor` lists")
 	}
-	v.word("type", v.q.Type, QueuePairTypes())
-	v.word("source", v.q.Source, CompletionSources())
+	v.word("type", string(v.q.Type), texts(QueuePairTypes()))
+	v.word("source", string(v.q.Source), texts(CompletionSources()))
 }
 
 func (v *queuePairRules) depths() {
@@ -132,18 +132,15 @@ func (v *queuePairRules) counters() {
 }
 
 func (v *queuePairRules) operation(field string, op Operation, fed map[Operation]bool) {
-	words := make([]string, 0, len(Operations()))
-	for _, o := range Operations() {
-		words = append(words, string(o))
-	}
-	switch byCQ := v.q.Source != "" && v.q.Source != "auto" && v.q.Source != "comp_cntr"; {
+	words := texts(Operations())
+	switch byCQ := v.q.Source != SourceAuto && v.q.Source != SourceCompCntr; {
 	case op == "":
 		v.bad(field, "the operation is empty", "use "+strings.Join(words, ", "))
 	case !slices.Contains(words, string(op)):
 		v.word(field, string(op), words)
 	case fed[op]:
 		v.bad(field, fmt.Sprintf("%s is counted twice", op), "an operation feeds at most one counter of its queue pair: leave one out")
-	case op != Send && op != Recv && v.q.Type != "" && v.q.Type != "rc":
+	case op != Send && op != Recv && v.q.Type != RC:
 		v.bad(field, fmt.Sprintf("a queue pair of type %s has no %s", v.q.Type, op), "leave it out, or use type rc")
 	case op.Remote() && byCQ:
 		v.bad(field, fmt.Sprintf("%s leaves no completion in a queue here, so that %s cannot count it", op, v.q.Source), "use source comp_cntr, or count it at the peer")
@@ -157,7 +154,7 @@ func (v *queuePairRules) connection() {
 		q.Peer.check(func(field, cause, fix string) { v.bad("peer."+field, cause, fix) })
 	}
 	switch named := q.Peer != nil || q.Connect != ""; {
-	case named && q.Type == "raw_packet":
+	case named && q.Type == RawPacket:
 		field := "connect"
 		if q.Peer != nil {
 			field = "peer"
@@ -179,16 +176,16 @@ func (v *queuePairRules) connection() {
 		v.bad("connect", fmt.Sprintf("there is no queue pair %q", q.Connect), fix)
 		return
 	}
-	other := v.cfg.QueuePairs[at]
-	if kind(other) != kind(q) {
-		v.bad("connect", fmt.Sprintf("%q is of type %s, and this one of type %s", other.Name, kind(other), kind(q)), "connect two of one type")
+	other := v.cfg.QueuePairs[at].WithDefaults()
+	if other.Type != q.Type {
+		v.bad("connect", fmt.Sprintf("%q is of type %s, and this one of type %s", other.Name, other.Type, q.Type), "connect two of one type")
 		return
 	}
 	if other.MessageSize != q.MessageSize { // the longer message of the two ends in error at the other
 		v.bad("connect", fmt.Sprintf("%q has message_size %d, and this one %d (0: the default)", other.Name, other.MessageSize, q.MessageSize), "give both ends one message_size")
 		return
 	}
-	if kind(q) == "rc" {
+	if q.Type == RC {
 		v.oneToOne(other)
 	}
 }
@@ -215,9 +212,11 @@ func (v *queuePairRules) queuePairNames() []string {
 	return names
 }
 
-func kind(q QueuePair) string {
-	if q.Type == "" {
-		return "rc"
+// texts are words as text.
+func texts[W ~string](words []W) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = string(w)
 	}
-	return q.Type
+	return out
 }

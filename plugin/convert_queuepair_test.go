@@ -38,7 +38,8 @@ func drawCompletionCounter(t *rapid.T) dataplane.CompletionCounter {
 func drawQueuePair(t *rapid.T) dataplane.QueuePair {
 	q := dataplane.QueuePair{
 		Name: rapid.StringN(0, 5, 20).Draw(t, "pair"), Device: rapid.StringN(0, 5, 20).Draw(t, "device"), Port: rapid.Uint8().Draw(t, "port"),
-		GIDIndex: rapid.Int().Draw(t, "gid index"), Type: rapid.StringN(0, 5, 20).Draw(t, "type"), Source: rapid.StringN(0, 5, 20).Draw(t, "source"),
+		GIDIndex: rapid.Int().Draw(t, "gid index"),
+		Type:     dataplane.QueuePairType(rapid.StringN(0, 5, 20).Draw(t, "type")), Source: dataplane.CompletionSource(rapid.StringN(0, 5, 20).Draw(t, "source")),
 		SendDepth: rapid.Int().Draw(t, "send depth"), Receives: rapid.Int().Draw(t, "receives"), MessageSize: rapid.Int().Draw(t, "message size"),
 		Connect: rapid.StringN(0, 5, 20).Draw(t, "connect"),
 	}
@@ -55,7 +56,7 @@ func drawQueuePair(t *rapid.T) dataplane.QueuePair {
 func TestQueuePairStatesCross(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := []dataplane.QueuePairState{{
-			Name: rapid.StringN(0, 5, 20).Draw(t, "name"), Device: "rxe0", Type: "rc", Port: rapid.Uint8().Draw(t, "port"),
+			Name: rapid.StringN(0, 5, 20).Draw(t, "name"), Device: "rxe0", Type: dataplane.RC, Port: rapid.Uint8().Draw(t, "port"),
 			State: rapid.SampledFrom([]string{"", "INIT", "RTS", "ERR"}).Draw(t, "state"), Local: drawAddress(t), Peer: drawAddress(t),
 			Source:      dataplane.Source{Backend: "rdma", Device: "rxe0", Mode: "poll_cq"},
 			Rejected:    []dataplane.Rejection{{Backend: "comp_cntr", Reason: "no such verb"}},

@@ -129,8 +129,10 @@ func newQueuePairs(cfg dataplane.Config, log *slog.Logger, w mirror, tell func(d
 		changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(cfg.QueuePairs)),
 	}
 	for _, c := range cfg.QueuePairs {
+		c = c.WithDefaults()
+		c.Receives = max(c.Receives, 0) // -1: none
 		q := &queuePair{
-			cfg: queuePairDefaults(c), set: s, log: log.With("queue_pair", c.Name),
+			cfg: c, set: s, log: log.With("queue_pair", c.Name),
 			turns: make(chan struct{}, 1), requests: make(chan func()), happened: make(chan occurrence, 8),
 			stop: make(chan struct{}), done: make(chan struct{}), totals: make([]Pair, len(c.Counters)),
 		}
@@ -149,32 +151,10 @@ func newQueuePairs(cfg dataplane.Config, log *slog.Logger, w mirror, tell func(d
 	return s
 }
 
-func queuePairDefaults(c dataplane.QueuePair) dataplane.QueuePair {
-	if c.Port == 0 {
-		c.Port = 1
-	}
-	if c.Type == "" {
-		c.Type = "rc"
-	}
-	if c.Source == "" {
-		c.Source = "auto"
-	}
-	if c.SendDepth == 0 {
-		c.SendDepth = 256
-	}
-	switch c.Receives {
-	case 0:
-		c.Receives = 256
-	case -1:
-		c.Receives = 0
-	}
-	return c
-}
-
 // entryOf describes a completion counter to readers of the mirror. Its text is what makes it
 // the same counter at the next start, on whatever device, so the device is not in it.
 func (q *queuePair) entryOf(t *tally) shm.Entry {
-	text := q.cfg.Type + ":"
+	text := string(q.cfg.Type) + ":"
 	for _, op := range t.cfg.Operations {
 		text += " " + string(op)
 	}

@@ -26,34 +26,34 @@ type census interface {
 
 // candidate is a source that is tried, with a queue pair in RESET; mode is how it counts.
 type candidate struct {
-	word string
-	open func(q *queuePair, e *endpoint) (c census, mode string, err error)
+	source dataplane.CompletionSource
+	open   func(q *queuePair, e *endpoint) (c census, mode string, err error)
 }
 
 // candidates are the sources that the configuration allows, best first.
 func (q *queuePair) candidates() []candidate {
 	all := []candidate{
-		{sourceCompCntr, openCompCntrs},
-		{sourceCollapsed, refuseCollapsed},
-		{sourceRing, openRing},
-		{sourcePoll, openPoll},
+		{dataplane.SourceCompCntr, openCompCntrs},
+		{dataplane.SourceCollapsedCQ, refuseCollapsed},
+		{dataplane.SourceCQRing, openRing},
+		{dataplane.SourcePollCQ, openPoll},
 	}
 	switch {
-	case q.cfg.Source != "auto":
-		all = slices.DeleteFunc(all, func(c candidate) bool { return c.word != q.cfg.Source })
+	case q.cfg.Source != dataplane.SourceAuto:
+		all = slices.DeleteFunc(all, func(c candidate) bool { return c.source != q.cfg.Source })
 	case len(q.tallies) == 0:
 		all = all[len(all)-1:] // there is nothing to count
 	}
 	return all
 }
 
-// The words of dataplane.CompletionSources.
+// What counts, as dataplane.Source has it in Mode: by the words of dataplane.CompletionSource,
+// with an addition where the device writes into the mirror.
 const (
-	sourceCompCntr  = "comp_cntr"
-	sourceExternal  = "comp_cntr+external"
-	sourceCollapsed = "collapsed_cq"
-	sourceRing      = "cq_ring"
-	sourcePoll      = "poll_cq"
+	sourceCompCntr = string(dataplane.SourceCompCntr)
+	sourceExternal = sourceCompCntr + "+external"
+	sourceRing     = string(dataplane.SourceCQRing)
+	sourcePoll     = string(dataplane.SourcePollCQ)
 )
 
 // choose makes the queue pair with the first source that takes it, and keeps why the others
@@ -69,8 +69,8 @@ func (q *queuePair) choose(e *endpoint) error {
 		if e.census, e.mode, err = c.open(q, e); err == nil {
 			return nil
 		}
-		e.reject(c.word, err)
-		errs = append(errs, fmt.Errorf("%s: %w", c.word, err))
+		e.reject(string(c.source), err)
+		errs = append(errs, fmt.Errorf("%s: %w", c.source, err))
 		if err := e.unqueue(); err != nil {
 			return err
 		}

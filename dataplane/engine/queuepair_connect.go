@@ -32,10 +32,10 @@ func newQKey() uint32 { return rand.Uint32() & 0x7fffffff }
 func (q *queuePair) begin(e *endpoint) error {
 	a, mask := ibv.QPAttr{State: ibv.QPSInit, PortNum: q.cfg.Port}, ibv.QPAttrState|ibv.QPAttrPort
 	switch q.cfg.Type {
-	case "rc":
+	case dataplane.RC:
 		a.AccessFlags = remoteAccess
 		mask |= ibv.QPAttrPKeyIndex | ibv.QPAttrAccessFlags
-	case "ud":
+	case dataplane.UD:
 		a.QKey = e.local.QKey
 		mask |= ibv.QPAttrPKeyIndex | ibv.QPAttrQKey
 	}
@@ -46,14 +46,14 @@ func (q *queuePair) begin(e *endpoint) error {
 	if err := q.receive(e, q.cfg.Receives); err != nil {
 		return err
 	}
-	if q.cfg.Type == "rc" {
+	if q.cfg.Type == dataplane.RC {
 		return nil
 	}
 	if err := e.modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState); err != nil {
 		return err
 	}
 	a, mask = ibv.QPAttr{State: ibv.QPSRTS, SQPSN: e.local.PSN}, ibv.QPAttrState
-	if q.cfg.Type == "ud" {
+	if q.cfg.Type == dataplane.UD {
 		mask |= ibv.QPAttrSQPSN
 	}
 	return e.modify(a, mask)
@@ -70,7 +70,7 @@ func (e *endpoint) modify(a ibv.QPAttr, mask ibv.QPAttrMask) error {
 // connect tells the queue pair its peer. One that has that peer already stays as it is, unless
 // anew: then what is outstanding ends with errors first.
 func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress, anew bool) error {
-	if q.cfg.Type == "raw_packet" {
+	if q.cfg.Type == dataplane.RawPacket {
 		return fmt.Errorf("queue pair %q: one of type raw_packet has no other end: %w", q.cfg.Name, dataplane.ErrInvalid)
 	}
 	if err := peer.Validate(); err != nil {
@@ -100,7 +100,7 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 func (q *queuePair) join(peer dataplane.QueuePairAddress) error {
 	e := q.end
 	start := ibv.QPSInit
-	if q.cfg.Type == "ud" {
+	if q.cfg.Type == dataplane.UD {
 		start = ibv.QPSRTS
 	}
 	// Datagrams may be under way to the peer of now; its address handle goes after them.
@@ -115,7 +115,7 @@ func (q *queuePair) join(peer dataplane.QueuePairAddress) error {
 		ah.IsGlobal = true
 		ah.GRH = ibv.GlobalRoute{DGID: peer.GID.As16(), SGIDIndex: uint8(q.cfg.GIDIndex), HopLimit: hopLimit}
 	}
-	if q.cfg.Type == "ud" {
+	if q.cfg.Type == dataplane.UD {
 		way, err := e.pd.CreateAH(ah)
 		if err != nil {
 			return err

@@ -240,17 +240,17 @@ func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
 // TestASourceThatIsNamedIsTheOnlyOneTried.
 func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 	for _, c := range []struct {
-		source  string
+		source  dataplane.CompletionSource
 		without []string
 		says    string // "": it counts
 	}{
-		{source: "comp_cntr", without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
-		{source: "collapsed_cq", says: "ibv_create_qp takes only completion queues of ibv_create_cq"},
-		{source: "cq_ring", without: []string{"cq_ring"}, says: "mlx5"},
-		{source: "cq_ring"},
-		{source: "poll_cq"},
+		{source: dataplane.SourceCompCntr, without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
+		{source: dataplane.SourceCollapsedCQ, says: "ibv_create_qp takes only completion queues of ibv_create_cq"},
+		{source: dataplane.SourceCQRing, without: []string{"cq_ring"}, says: "mlx5"},
+		{source: dataplane.SourceCQRing},
+		{source: dataplane.SourcePollCQ},
 	} {
-		t.Run(c.source+"/"+c.says, func(t *testing.T) {
+		t.Run(string(c.source)+"/"+c.says, func(t *testing.T) {
 			s := newSoftNIC(t)
 			s.env.Without = c.without
 			cfg := s.pairConfig(t, local...)
@@ -266,7 +266,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			if a := stateOf(t, e, "a"); a.Source.Mode != c.source || len(a.Rejected) != 0 {
+			if a := stateOf(t, e, "a"); a.Source.Mode != string(c.source) || len(a.Rejected) != 0 {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -278,7 +278,7 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Without = []string{"efadv"}
 	cfg := s.pairConfig(t, local...)
-	cfg.QueuePairs[1].Source = "poll_cq"
+	cfg.QueuePairs[1].Source = dataplane.SourcePollCQ
 	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_read_comp_cntr", Errno: "EIO", From: 200}}
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.Send, 100)
@@ -290,7 +290,7 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 50)
 	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(150, 0), "b-recv": ended(150, 0)})
 	a := stateOf(t, e, "a")
-	if a.Source.Mode != "poll_cq" || len(a.Rejected) != 2 || a.Rejected[1].Backend != "comp_cntr" {
+	if a.Source.Mode != sourcePoll || len(a.Rejected) != 2 || a.Rejected[1].Backend != sourceCompCntr {
 		t.Errorf("%+v", a)
 	}
 	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 1 {

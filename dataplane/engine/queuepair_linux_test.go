@@ -133,8 +133,8 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 			if a.State != "RTS" || a.Source != (dataplane.Source{Backend: "rdma", Device: s.device, Mode: src.mode}) {
 				t.Fatalf("queue pair a: %+v", a)
 			}
-			for i, word := range order[:slices.Index(order, strings.TrimSuffix(src.mode, "+external"))] {
-				if i >= len(a.Rejected) || a.Rejected[i].Backend != word || a.Rejected[i].Reason == "" {
+			for i, word := range order[:slices.Index(order, dataplane.CompletionSource(strings.TrimSuffix(src.mode, "+external")))] {
+				if i >= len(a.Rejected) || a.Rejected[i].Backend != string(word) || a.Rejected[i].Reason == "" {
 					t.Errorf("%s is not rejected with a reason: %+v", word, a.Rejected)
 				}
 			}

@@ -50,9 +50,9 @@ const (
 
 func (q *queuePair) qpType() ibv.QPType {
 	switch q.cfg.Type {
-	case "ud":
+	case dataplane.UD:
 		return ibv.QPTUD
-	case "raw_packet":
+	case dataplane.RawPacket:
 		return ibv.QPTRawPacket
 	}
 	return ibv.QPTRC
@@ -80,7 +80,7 @@ func (q *queuePair) make() (err error) {
 	if e.own, err = e.pd.AllocMR(max(e.message, e.room), ibv.AccessLocalWrite); err != nil {
 		return err
 	}
-	if q.cfg.Type == "rc" {
+	if q.cfg.Type == dataplane.RC {
 		if e.shared, err = e.pd.AllocMR(e.message, remoteAccess|ibv.AccessLocalWrite); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (q *queuePair) make() (err error) {
 		return err
 	}
 	e.local.QPN, e.local.PSN = e.qp.Number(), newPSN()
-	if q.cfg.Type == "ud" {
+	if q.cfg.Type == dataplane.UD {
 		e.local.QKey = newQKey()
 	}
 	if err := q.begin(e); err != nil {
@@ -113,7 +113,7 @@ func (q *queuePair) measure(e *endpoint) (err error) {
 		return fmt.Errorf("port %d has %d GIDs, and gid_index is %d: see `ibv_devinfo -v`: %w", q.cfg.Port, n, q.cfg.GIDIndex, dataplane.ErrInvalid)
 	}
 	e.local.LID = e.port.LID
-	if q.cfg.Type != "raw_packet" {
+	if q.cfg.Type != dataplane.RawPacket {
 		gid, err := e.ctx.QueryGID(q.cfg.Port, q.cfg.GIDIndex)
 		if err != nil {
 			return err
@@ -127,15 +127,15 @@ func (q *queuePair) measure(e *endpoint) (err error) {
 	}
 	e.message = q.cfg.MessageSize
 	switch most := e.port.ActiveMTU.Bytes(); {
-	case e.message == 0 && q.cfg.Type == "ud" && most > 0:
+	case e.message == 0 && q.cfg.Type == dataplane.UD && most > 0:
 		e.message = min(defaultMessage, most)
 	case e.message == 0:
 		e.message = defaultMessage
-	case q.cfg.Type == "ud" && most > 0 && e.message > most:
+	case q.cfg.Type == dataplane.UD && most > 0 && e.message > most:
 		return fmt.Errorf("message_size %d: a datagram of the port holds %d bytes: %w", e.message, most, dataplane.ErrInvalid)
 	}
 	e.room = e.message
-	if q.cfg.Type == "ud" {
+	if q.cfg.Type == dataplane.UD {
 		e.room += grh
 	}
 	dev, err := e.ctx.QueryDevice()

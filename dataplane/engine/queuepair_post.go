@@ -62,7 +62,7 @@ var wrOpcodes = map[int]ibv.WROpcode{opSend: ibv.WRSend, opRDMARead: ibv.WRRDMAR
 // Callers take turns.
 func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	kind := slices.Index(dataplane.Operations(), op)
-	if _, ok := wrOpcodes[kind]; !ok || q.cfg.Type == "raw_packet" || q.cfg.Type == "ud" && kind != opSend {
+	if _, ok := wrOpcodes[kind]; !ok || q.cfg.Type == dataplane.RawPacket || q.cfg.Type == dataplane.UD && kind != opSend {
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: one of type %s cannot post %s: %w", q.cfg.Name, q.cfg.Type, op, dataplane.ErrInvalid)
 	}
 	if count < 1 {
@@ -116,7 +116,7 @@ func (q *queuePair) take(j *job) error {
 	if rdma {
 		wr.RemoteAddr, wr.RKey = q.peer.Addr, q.peer.RKey
 	}
-	if q.cfg.Type == "ud" {
+	if q.cfg.Type == dataplane.UD {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, q.peer.QPN, q.peer.QKey
 	}
 	for i := range q.send {

@@ -150,7 +150,7 @@ func (s *queuePairs) link(ctx context.Context, q *queuePair, anew bool) error {
 		return q.connect(ctx, *q.cfg.Peer, anew)
 	}
 	var errs []error
-	both := q.cfg.Type == "rc"
+	both := q.cfg.Type == dataplane.RC
 	for _, other := range s.all {
 		to, from := q.cfg.Connect == other.cfg.Name, other.cfg.Connect == q.cfg.Name
 		if to || both && from {
@@ -166,7 +166,7 @@ func (s *queuePairs) link(ctx context.Context, q *queuePair, anew bool) error {
 // linked says whether the configuration connects the queue pair to anything.
 func (s *queuePairs) linked(q *queuePair) bool {
 	return q.cfg.Peer != nil || q.cfg.Connect != "" ||
-		q.cfg.Type == "rc" && slices.ContainsFunc(s.all, func(o *queuePair) bool { return o.cfg.Connect == q.cfg.Name })
+		q.cfg.Type == dataplane.RC && slices.ContainsFunc(s.all, func(o *queuePair) bool { return o.cfg.Connect == q.cfg.Name })
 }
 
 // connectTo connects a queue pair to another one of the instance.

@@ -20,7 +20,7 @@ func TestDatagramsAreCounted(t *testing.T) {
 			s.env.Without = src.without
 			cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
 			for i := range cfg.QueuePairs {
-				cfg.QueuePairs[i].Type = "ud"
+				cfg.QueuePairs[i].Type = dataplane.UD
 			}
 			e := s.startPairs(t, cfg)
 			mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
@@ -57,7 +57,7 @@ func TestDatagramsFindTheirWayAgain(t *testing.T) {
 	s.env.Control = control.Path()
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
 	for i := range cfg.QueuePairs {
-		cfg.QueuePairs[i].Type = "ud"
+		cfg.QueuePairs[i].Type = dataplane.UD
 	}
 	e := s.startPairs(t, cfg)
 	if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
@@ -98,6 +98,20 @@ func TestAQueuePairCanBeItsOwnPeer(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 123)
 	mustPost(t, e, "a", dataplane.RDMAWrite, 7)
 	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(123, 0), "a-recv": ended(123, 0), "a-rdma_write": ended(7, 0)})
+}
+
+// TestAQueuePairWithoutBuffers sends, reads and writes, and has none to flush.
+func TestAQueuePairWithoutBuffers(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, local...)
+	cfg.QueuePairs[0].Receives = -1
+	e := s.startPairs(t, cfg)
+	mustPost(t, e, "a", dataplane.Send, 50)
+	mustPost(t, e, "a", dataplane.RDMARead, 7)
+	if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+		t.Fatal(err)
+	}
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(50, 0), "a-rdma_read": ended(7, 0), "a-recv": {}, "b-recv": ended(50, 64)})
 }
 
 // TestTwoInstancesAreConnectedByAddresses that their operators exchange; a name in the mirror
@@ -206,7 +220,7 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 		{"no port", func(q *dataplane.QueuePair) { q.Port = 9 }, "", "ibv_query_port"},
 		{"no GID", func(q *dataplane.QueuePair) { q.GIDIndex = 200 }, "", "gid_index is 200"},
 		{"too deep", func(q *dataplane.QueuePair) { q.SendDepth = 1 << 15 }, "", "send_depth 32768"},
-		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = "ud", 1<<20, nil }, "", "message_size 1048576"},
+		{"a long datagram", func(q *dataplane.QueuePair) { q.Type, q.MessageSize, q.Counters = dataplane.UD, 1<<20, nil }, "", "message_size 1048576"},
 		{"", nil, "ibv_alloc_pd", ""}, {"", nil, "ibv_reg_mr", ""}, {"", nil, "ibv_create_cq", ""}, {"", nil, "ibv_create_qp", ""},
 		{"", nil, "ibv_modify_qp", ""}, {"", nil, "ibv_post_recv", ""}, {"", nil, "ibv_query_gid", ""}, {"", nil, "ibv_query_device", ""},
 	} {

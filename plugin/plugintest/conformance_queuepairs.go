@@ -45,7 +45,7 @@ func QueuePairConformance(t *testing.T, device string, gidIndex int, open func([
 					{Name: "near-sent", Operations: []dataplane.Operation{dataplane.Send}},
 					{Name: "near-rdma", Operations: []dataplane.Operation{dataplane.RDMAWrite, dataplane.RDMARead}},
 				}},
-				{Name: "far", Device: device, GIDIndex: gidIndex, Type: "rc", Counters: []dataplane.CompletionCounter{
+				{Name: "far", Device: device, GIDIndex: gidIndex, Type: dataplane.RC, Counters: []dataplane.CompletionCounter{
 					{Name: "far-received", Operations: []dataplane.Operation{dataplane.Recv}},
 				}},
 				{Name: "a-third", Device: device, GIDIndex: gidIndex},
@@ -95,7 +95,7 @@ func testQueuePairs(t *testing.T, s *suite) {
 	for _, q := range pairs {
 		names = append(names, q.Name)
 		numbers[q.Local.QPN] = true
-		if q.Type != "rc" || q.Device == "" || q.Port != 1 || q.Outstanding != 0 {
+		if q.Type != dataplane.RC || q.Device == "" || q.Port != 1 || q.Outstanding != 0 {
 			t.Errorf("%s is described as %+v", q.Name, q)
 		}
 		if err := q.Local.Validate(); err != nil {

@@ -23,15 +23,13 @@ const firstQPN = 17
 func (f *Fake) makePairs(pairs []dataplane.QueuePair) {
 	f.pairs = make(map[string]*fakePair)
 	for i, q := range pairs {
+		q = q.WithDefaults()
 		p := &fakePair{cfg: q, state: dataplane.QueuePairState{
-			Name: q.Name, Device: q.Device, Port: max(q.Port, 1), Type: q.Type, State: "INIT", Source: dataplane.Source{Backend: "sim"},
+			Name: q.Name, Device: q.Device, Port: q.Port, Type: q.Type, State: "INIT", Source: dataplane.Source{Backend: "sim"},
 			Local: dataplane.QueuePairAddress{
 				GID: netip.MustParseAddr("fe80::1"), QPN: firstQPN + uint32(i), PSN: uint32(i), Addr: uint64(i+1) << 12, RKey: uint32(i + 1),
 			},
 		}}
-		if q.Type == "" {
-			p.state.Type = "rc"
-		}
 		for _, k := range q.Counters {
 			p.state.Counters = append(p.state.Counters, dataplane.CountedOperations{
 				CompletionCounter: k, Counter: dataplane.Handle{Index: f.next, Generation: 1},
@@ -57,7 +55,7 @@ func (f *Fake) configured(p *fakePair) (dataplane.QueuePairAddress, error) {
 		return *p.cfg.Peer, nil
 	}
 	for _, other := range f.pairs {
-		if p.cfg.Connect == other.cfg.Name || p.state.Type == "rc" && other.cfg.Connect == p.cfg.Name {
+		if p.cfg.Connect == other.cfg.Name || p.cfg.Type == dataplane.RC && other.cfg.Connect == p.cfg.Name {
 			return other.state.Local, nil
 		}
 	}
@@ -120,7 +118,7 @@ func (f *Fake) PostOperations(ctx context.Context, name string, op dataplane.Ope
 		return dataplane.Posted{}, err
 	case count < 1:
 		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: %d operations", name, dataplane.ErrInvalid, count)
-	case op != dataplane.Send && (p.state.Type != "rc" || op != dataplane.RDMARead && op != dataplane.RDMAWrite):
+	case op != dataplane.Send && (p.cfg.Type != dataplane.RC || op != dataplane.RDMARead && op != dataplane.RDMAWrite):
 		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: %s cannot be posted", name, dataplane.ErrInvalid, op)
 	case p.state.State != "RTS":
 		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: it is in state %s", name, dataplane.ErrNotConnected, p.state.State)

@@ -26,7 +26,7 @@ type queuePairJSON struct {
 	Name        string                  `json:"name"`
 	Device      string                  `json:"device"`
 	Port        uint8                   `json:"port"`
-	Type        string                  `json:"type"`
+	Type        dataplane.QueuePairType `json:"type"`
 	State       string                  `json:"state"`
 	Local       *string                 `json:"local"`
 	Peer        *string                 `json:"peer"`
@@ -103,7 +103,7 @@ func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 		if state == "" {
 			state = "no device"
 		}
-		t.add(q.Name, q.Device, strconv.Itoa(int(q.Port)), q.Type, state, orDash(strings.TrimSpace(q.Source.Backend+" "+q.Source.Mode)), strconv.Itoa(q.Outstanding))
+		t.add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, orDash(strings.TrimSpace(q.Source.Backend+" "+q.Source.Mode)), strconv.Itoa(q.Outstanding))
 		for _, end := range []struct {
 			what string
 			of   dataplane.QueuePairAddress

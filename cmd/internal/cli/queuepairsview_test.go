@@ -14,11 +14,11 @@ func TestPrintQueuePairs(t *testing.T) {
 	near := dataplane.QueuePairAddress{GID: netip.MustParseAddr("fe80::5054:ff:fe12:3456"), QPN: 17, PSN: 0x1234, Addr: 0x7f2a40000000, RKey: 0x1f2}
 	pairs := []dataplane.QueuePairState{
 		{
-			Name: "gone", Device: "rdmap0s6", Port: 1, Type: "ud",
+			Name: "gone", Device: "rdmap0s6", Port: 1, Type: dataplane.UD,
 			Counters: []dataplane.CountedOperations{{CompletionCounter: dataplane.CompletionCounter{Name: "gone-sent", Operations: []dataplane.Operation{dataplane.Send}}}},
 		},
 		{
-			Name: "near", Device: "mlx5_0", Port: 1, Type: "rc", State: "ERR", Local: near,
+			Name: "near", Device: "mlx5_0", Port: 1, Type: dataplane.RC, State: "ERR", Local: near,
 			Peer:   dataplane.QueuePairAddress{LID: 3, QPN: 18, Addr: 0x7f2a50000000, RKey: 0x1f3},
 			Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "cq_ring"},
 			Counters: []dataplane.CountedOperations{
@@ -33,7 +33,7 @@ func TestPrintQueuePairs(t *testing.T) {
 		},
 	}
 	pairs = append(pairs, dataplane.QueuePairState{
-		Name: "other", Device: "mlx5_0", Port: 2, Type: "raw_packet", State: "RTS", Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "cq_ring"},
+		Name: "other", Device: "mlx5_0", Port: 2, Type: dataplane.RawPacket, State: "RTS", Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "cq_ring"},
 		Counters: pairs[1].Counters[1:], Rejected: pairs[1].Rejected[1:],
 	})
 	pairs[0].Rejected = pairs[1].Rejected[1:]
