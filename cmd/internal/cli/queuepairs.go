@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -73,21 +74,35 @@ func (c *queuePairsConnectCmd) Run(env *Env) error {
 type queuePairsPostCmd struct {
 	outputFlag
 	socketFlag
-	Count     int    `short:"c" help:"How many." default:"1" placeholder:"N"`
-	Name      string `arg:"" complete:"queue-pairs" help:"The queue pair."`
-	Operation string `arg:"" enum:"send,rdma_write,rdma_read" help:"What to post: ${enum}. Messages are of message_size bytes; what is sent, the peer must receive."`
+	Count     int           `short:"c" help:"How many." default:"1" placeholder:"N"`
+	Timeout   time.Duration `help:"End with 1 when they have not completed by then; what was posted stays outstanding. 0: wait." default:"0" placeholder:"DURATION"`
+	Name      string        `arg:"" complete:"queue-pairs" help:"The queue pair."`
+	Operation string        `arg:"" enum:"send,rdma_write,rdma_read" help:"What to post: ${enum}. Messages are of message_size bytes; what is sent, the peer must receive."`
 }
 
 func (c *queuePairsPostCmd) Run(env *Env) error {
 	if c.Count < 1 {
 		return usagef("--count %d: at least 1", c.Count)
 	}
+	if c.Timeout < 0 {
+		return usagef("--timeout %v: not negative", c.Timeout)
+	}
 	return c.with(env, func(svc dataplane.Service) error {
-		posted, err := svc.PostOperations(env.Context, c.Name, dataplane.Operation(c.Operation), c.Count)
+		ctx := env.Context
+		if c.Timeout > 0 {
+			limited, cancel := context.WithTimeout(ctx, c.Timeout)
+			defer cancel()
+			ctx = limited
+		}
+		posted, err := svc.PostOperations(ctx, c.Name, dataplane.Operation(c.Operation), c.Count)
 		if err == nil || posted != (dataplane.Posted{}) {
 			if perr := printPosted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
 				return errors.Join(perr, err)
 			}
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			return withHint(fmt.Errorf("posting to queue pair %q: %d operations have not completed within %v", c.Name, c.Count, c.Timeout),
+				"flowtally queue-pairs list shows what is outstanding; a send waits until the other end has receives posted")
 		}
 		if err != nil {
 			return queuePairError(err, "posting to", c.Name)
