@@ -18,14 +18,19 @@ import (
 type decoder struct {
 	file     string
 	src      *source
-	problems []Problem // the first mostProblems
-	count    int       // of all
+	problems []Problem           // the first mostProblems
+	count    int                 // of all
+	wrong    map[*yaml.Node]bool // the keys and values that a mistake was found in
 }
 
 // mostProblems bounds the work on a file that is wrong all over.
 const mostProblems = 1000
 
 func (d *decoder) bad(n *yaml.Node, msg, suggestion string) {
+	if d.wrong == nil {
+		d.wrong = make(map[*yaml.Node]bool)
+	}
+	d.wrong[n] = true
 	width := 1
 	if n.Kind == yaml.ScalarNode {
 		width = utf8.RuneCountInString(n.Value)

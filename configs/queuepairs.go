@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,25 +19,59 @@ import (
 func (d *decoder) queuePairs(n *yaml.Node, cfg *dataplane.Config) {
 	var places []queuePairPlace
 	d.sequence(n, "queue_pairs", func(i int, n *yaml.Node) {
-		before := d.count
 		q, at := d.queuePair(n, fmt.Sprintf("queue_pairs[%d]", i))
 		cfg.QueuePairs = append(cfg.QueuePairs, q)
-		places = append(places, queuePairPlace{n: n, at: at, read: d.count == before})
+		places = append(places, queuePairPlace{n: n, at: at})
 	})
-	for _, broken := range cfg.QueuePairErrors() {
-		// One that could not be read has said what is wrong; what else it breaks is
-		// guesswork.
-		if p := places[broken.Index]; p.read {
-			d.bad(p.of(broken.Field), fmt.Sprintf("queue_pairs[%d].%s: %s", broken.Index, broken.Field, broken.Cause), broken.Fix)
+	// A field that could not be read has said what is wrong, and is left out: what else it
+	// breaks is guesswork. The mistakes of reading alone decide that, so all of them come first.
+	broken := slices.DeleteFunc(cfg.QueuePairErrors(), func(e *dataplane.QueuePairError) bool {
+		return !d.sure(cfg.QueuePairs, places, e)
+	})
+	for _, e := range broken {
+		d.bad(places[e.Index].of(e.Field), fmt.Sprintf("queue_pairs[%d].%s: %s", e.Index, e.Field, e.Cause), e.Fix)
+	}
+}
+
+// sure says that a rule was broken by what is written, not by what could not be read. Left out, most
+// fields allow more than they forbid, so that few rules ask for others than their own.
+func (d *decoder) sure(pairs []dataplane.QueuePair, places []queuePairPlace, e *dataplane.QueuePairError) bool {
+	p := places[e.Index]
+	switch e.Field {
+	case "peer.gid": // there may be a LID instead
+		return d.isRead(p, "peer.gid") && d.isRead(p, "peer.lid")
+	case "connect":
+		other := slices.IndexFunc(pairs, func(q dataplane.QueuePair) bool { return q.Name == pairs[e.Index].Connect })
+		if other < 0 { // it may be one whose name could not be read
+			return !slices.ContainsFunc(places, func(p queuePairPlace) bool { return p.n.Kind == yaml.MappingNode && !d.isRead(p, "name") })
+		}
+		for _, p := range []queuePairPlace{p, places[other]} { // both are to be alike
+			if !d.isRead(p, "type") || !d.isRead(p, "message_size") {
+				return false
+			}
 		}
 	}
+	return d.isRead(p, e.Field)
+}
+
+// isRead says that a field is what was written, or that it was left out for certain: not
+// misspelled, and not part of something that could not be read.
+func (d *decoder) isRead(p queuePairPlace, field string) bool {
+	n := p.of(field)
+	if n.Kind == yaml.MappingNode && n != p.at[field] {
+		for i := 0; i < len(n.Content); i += 2 {
+			if d.wrong[n.Content[i]] {
+				return false
+			}
+		}
+	}
+	return !d.wrong[n]
 }
 
 // queuePairPlace is where a queue pair and its fields stand.
 type queuePairPlace struct {
-	n    *yaml.Node
-	at   map[string]*yaml.Node // by the field of a dataplane.QueuePairError
-	read bool                  // without a mistake
+	n  *yaml.Node
+	at map[string]*yaml.Node // by the field of a dataplane.QueuePairError
 }
 
 // of is the place of a field, or of what it is missing from.
