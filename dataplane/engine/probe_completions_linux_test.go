@@ -49,7 +49,7 @@ func TestProbeCompletions(t *testing.T) {
 // Queue pairs alone ask nothing of an interface, and nothing of a device that they do not name.
 func TestProbeDevicesOnly(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Devices = append(s.env.Devices, ibvtest.Device{Name: "other0"})
+	s.env.Devices = append(s.env.Devices, ibvtest.Device{Name: "other0", Netdev: "lo"})
 	s.env.Set(t.Setenv)
 	var got []probe.Result
 	if err := s.wire.Near.NS.Do(func() error {
