@@ -19,32 +19,8 @@ import (
 // connects those of the configuration, and the totals go on: what completed and was
 // published before is there, with one discontinuity.
 func TestQueuePairsOverARestart(t *testing.T) {
-	libs := software.Get(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "restart.mirror")
-	env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}}
-	c, err := plugin.Launch(t.Context(), plugin.Options{
-		Path: self, Env: append(env.Environ(), roleEnv+"=plugin"), RestartMin: time.Millisecond,
-		Config: dataplane.Config{
-			Instance: "restart", Mirror: dataplane.MirrorConfig{Path: path},
-			RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA},
-			QueuePairs: []dataplane.QueuePair{
-				{Name: "near", Device: "swnic0", Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}}}},
-				{Name: "far", Device: "swnic0", Counters: []dataplane.CompletionCounter{{Name: "received", Operations: []dataplane.Operation{dataplane.Recv}}}},
-			},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := launchPair(t, dataplane.Config{Instance: "restart", Mirror: dataplane.MirrorConfig{Path: path}})
 	post := func(n int) {
 		t.Helper()
 		if p, err := c.PostOperations(t.Context(), "near", dataplane.Send, n); err != nil || p.Completed != uint64(n) {
@@ -83,6 +59,35 @@ func TestQueuePairsOverARestart(t *testing.T) {
 	post(50)
 	waitFor(t, path, "sent", 150, 1)
 	waitFor(t, path, "received", 150, 1)
+}
+
+// launchPair starts a plugin that counts what near sends as "sent" and far receives as "received",
+// connected by a device that is a program. It is closed with the test.
+func launchPair(t *testing.T, cfg dataplane.Config) *plugin.Client {
+	t.Helper()
+	libs := software.Get(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.RDMA = dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}
+	cfg.QueuePairs = []dataplane.QueuePair{
+		{Name: "near", Device: "swnic0", Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}}}},
+		{Name: "far", Device: "swnic0", Counters: []dataplane.CompletionCounter{{Name: "received", Operations: []dataplane.Operation{dataplane.Recv}}}},
+	}
+	env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}}
+	c, err := plugin.Launch(t.Context(), plugin.Options{
+		Path: self, Env: append(env.Environ(), roleEnv+"=plugin"), RestartMin: time.Millisecond, Config: cfg,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }
 
 // waitFor sleeps until a counter of the mirror at path shows exactly completions, no

@@ -2,15 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/ibv/ibvtest"
-	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
@@ -20,34 +17,11 @@ import (
 // and with nothing published by its poller, while larger files take the mirror's name.
 func TestReadersFollowADeviceOfAnotherProcess(t *testing.T) {
 	const posted = 100_000
-	libs := software.Get(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "words.mirror")
-	env := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "lo"}}}
-	c, err := plugin.Launch(t.Context(), plugin.Options{
-		Path: self, Env: append(env.Environ(), roleEnv+"=plugin"),
-		Config: dataplane.Config{
-			Instance: "words", Backend: "sim",
-			Mirror: dataplane.MirrorConfig{Path: path, Counters: 64},
-			Poll:   dataplane.PollConfig{Period: time.Hour},
-			RDMA:   dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA},
-			QueuePairs: []dataplane.QueuePair{
-				{Name: "near", Device: "swnic0", Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}}}},
-				{Name: "far", Device: "swnic0", Counters: []dataplane.CompletionCounter{{Name: "received", Operations: []dataplane.Operation{dataplane.Recv}}}},
-			},
-		},
+	c := launchPair(t, dataplane.Config{
+		Instance: "words", Backend: "sim", Mirror: dataplane.MirrorConfig{Path: path, Counters: 64},
+		Poll: dataplane.PollConfig{Period: time.Hour},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	r := shmtest.MustOpen(t, path)
 	sent, received := deviceOf(t, r, "sent"), deviceOf(t, r, "received")
 
