@@ -15,7 +15,7 @@ type benchCmd struct {
 	outputFlag
 	Rows  []string `name:"row" short:"r" placeholder:"NAME" help:"Measure these rows only; patterns as of the shell, several allowed."`
 	Gate  bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
-	Short bool     `help:"A few seconds in all; with --gate, fail only on a miss that is beyond the run's own noise."`
+	Short bool     `help:"A few seconds in all; with --gate, fail only on a miss that is beyond the run's own noise, and confirmed for up to two minutes."`
 	List  bool     `help:"Print the rows and their bounds, and measure nothing."`
 }
 
@@ -32,6 +32,9 @@ func (c *benchCmd) Run(env *Env) error {
 	var options bench.Options
 	if c.Short {
 		options = bench.Short()
+	}
+	if !c.Gate {
+		options.Confirm = 0 // there is no verdict to confirm
 	}
 	options.Logger = env.Logger
 	var report *bench.Report

@@ -15,7 +15,7 @@ import (
 func Measure(t *testing.T, rows []bench.Row, allowed ...string) {
 	t.Helper()
 	options := bench.Short()
-	options.Attempts, options.Anywhere = 1, true
+	options.Attempts, options.Confirm, options.Anywhere = 1, 0, true
 	report, err := bench.Run(t.Context(), rows, options)
 	if err != nil {
 		t.Fatal(err)
