@@ -101,11 +101,12 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 
 // look is what a waiter sees of a mirror at one time.
 type look struct {
-	word       uint32 // of the futex, before all else: a cycle that ends after it changes it
-	watched    bool   // the writer looks at the lease
-	dead       error  // ErrNotAlive and why
-	generation uint64 // of the writer
-	period     int64  // of its heartbeat, ns, held within what a lease is good for
+	at         *uint32 // the futex word; a field's address is taken under Guard alone: Go loads from the struct for it
+	word       uint32  // of the futex, before all else: a cycle that ends after it changes it
+	watched    bool    // the writer looks at the lease
+	dead       error   // ErrNotAlive and why
+	generation uint64  // of the writer
+	period     int64   // of its heartbeat, ns, held within what a lease is good for
 	cycle      uint64
 	cycleAt    int64
 	value      Value
@@ -117,7 +118,8 @@ type look struct {
 func (s *sleeper) look(c *Counter) (l look, err error) {
 	err = Guard(func() (err error) {
 		h := s.r.v.hdr
-		l.word = atomic.LoadUint32(&h.waitWord)
+		l.at = &h.waitWord
+		l.word = atomic.LoadUint32(l.at)
 		s.step("wait-word")
 		l.generation = atomic.LoadUint64(&h.generation)
 		l.watched = atomic.LoadUint64(&h.waitGeneration) == l.generation

@@ -28,6 +28,7 @@ type sleeper struct {
 	deadline int64       // on the clock of Now
 	stop     func() bool // ends watching for ctx; nil: has not slept yet
 	left     atomic.Bool
+	word     *uint32 // the futex; set before start
 	futex    func(word *uint32, value uint32, until int64) syscall.Errno
 	hook     func(step string) // tests only: called at the named steps; nil otherwise
 
@@ -71,7 +72,7 @@ func (s *sleeper) interrupt(ctx context.Context) {
 		time.Sleep(time.Millisecond) // its own time-out is as good, and wakes nobody else
 	}
 	for !s.left.Load() {
-		futexWake(&s.r.v.hdr.waitWord)
+		futexWake(s.word)
 		time.Sleep(200 * time.Microsecond)
 	}
 }
@@ -91,6 +92,7 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 		return err
 	}
 	if s.stop == nil {
+		s.word = l.at
 		s.start(ctx)
 	}
 	now := Now()
@@ -104,7 +106,7 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	}
 	until = min(until, s.deadline)
 	s.step("wait-raised")
-	switch s.futex(&s.r.v.hdr.waitWord, l.word, until) {
+	switch s.futex(s.word, l.word, until) {
 	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:
 		return nil
 	case syscall.EFAULT:
