@@ -20,6 +20,7 @@ import (
 const (
 	probeLoops = 5_000           // about 5 µs
 	alone      = 1.05            // times the lowest cost: still counts as alone
+	together   = 1.2             // times the cost with the other CPU idle: they are threads of one core; a clock that falls by a step is less
 	sharp      = 1.01            // times the lowest cost: as low
 	enoughLow  = 200             // probes as low as the lowest say that it is the floor
 	floorTime  = 3 * time.Second // at most, to find the floor
@@ -163,8 +164,15 @@ func (s *stillness) apart(ctx context.Context, peer int) error {
 	case <-started:
 		// Against what it was just before, and not against the floor, which is too
 		// high where there has been company all the time.
-		if busy, err = s.lowest(); err == nil && float64(busy) > alone*float64(quiet) {
-			err = fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
+		// A hypervisor that put the two on one core takes them apart again.
+		for end := time.Now().Add(company); ; {
+			if busy, err = s.lowest(); err != nil || float64(busy) <= together*float64(quiet) {
+				break
+			}
+			if ctx.Err() != nil || time.Now().After(end) {
+				err = fmt.Errorf("%w: the other CPU is on the same core", ErrDisturbed)
+				break
+			}
 		}
 		if err == nil {
 			err = s.await(ctx)
