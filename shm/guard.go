@@ -9,9 +9,10 @@ import (
 // Guard runs fn and turns a fault on mapped memory inside it into ErrTruncated.
 //
 // A mirror's file is never truncated by its writer, and only its owner could do
-// it. Open, Lookup, Entries, Snapshot, Cursor.Next and Check are guarded. Counter.Load is not, because it would cost
-// ten times the load: a program that must survive its mirror being truncated by
-// its owner wraps its loop in Guard.
+// it. Open, Lookup, Entries, Snapshot, Cursor.Next, Wait and Check are guarded.
+// Counter.Load and Device.Load are not, because it would cost ten times the load: a
+// program that must survive its mirror being truncated by its owner wraps its loop in
+// Guard.
 func Guard(fn func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
