@@ -49,6 +49,9 @@ func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
 	}
 	w, err := createLocked(o, want, lock)
 	if err != nil {
+		if l != nil {
+			l.close()
+		}
 		return nil, err
 	}
 	w.lease = l

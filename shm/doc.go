@@ -50,10 +50,11 @@
 // read-only as ever, and says that it is there by one write to the file
 // NAME.wait: a lease of a second, renewed while it sleeps. The writer, when it
 // ends a cycle, wakes while the lease lies ahead; without waiters that costs it
-// one atomic store and one load. A waiter that is killed leaves a lease that runs
-// out. Who may not write to the file looks once per cycle, and [Reader.Wakeable]
-// says so. Nothing in it can hurt the writer; but whoever may write to a file can
-// fill its tmpfs, which a larger mirror needs: choose its group ([Options]) so.
+// one atomic store and one load, and once a second one fstat(2). A waiter that is
+// killed leaves a lease that runs out. Who may not write to the file looks once per
+// cycle, and [Reader.Wakeable] says so. Nothing in it can hurt the writer; but whoever
+// may write to a file can fill its tmpfs, which a larger mirror needs. The writer sets
+// the file's length back within a second, each time: choose its group ([Options]) so.
 //
 // # Who may call what, from where
 //

@@ -202,6 +202,7 @@ func (w *Writer) Heartbeat(now int64) {
 	defer w.mu.Unlock()
 	if !w.closed {
 		w.beat(now)
+		w.keepLease(now)
 	}
 }
 

@@ -2,6 +2,8 @@ package shm
 
 import (
 	"log/slog"
+	"os"
+	"sync"
 	"sync/atomic"
 )
 
@@ -16,21 +18,29 @@ const (
 )
 
 // lease is the page as the writer sees it, who maps it read-only. Waiters may
-// write anything to it, and shorten it: what they say is bounded by leaseLength,
-// and a page that is gone is taken for a lease that never ends.
+// write anything to it, and make it shorter or longer: what they say is bounded by
+// leaseLength, a page that is gone is taken for a lease that never ends, and its
+// length is set back (keep).
 type lease struct {
 	path string
+	file *os.File
 	m    *mapping
 	word *int64
 	log  *slog.Logger
 
 	seen  int64 // what the page said last
 	until int64 // wake until then
-	lost  bool
+	lost  bool  // a load found no page, and keep has not found it whole since
+
+	// See keep.
+	blocks  int64      // st_blocks of the whole page
+	keptAt  int64      // when its length was looked at last
+	told    bool       // that it was changed
+	mending sync.Mutex // held while it is set back, in another goroutine
 }
 
-func newLease(path string, m *mapping, log *slog.Logger) *lease {
-	return &lease{path: path, m: m, word: &overlay[int64](m.b, waitLease, 1)[0], log: log}
+func newLease(path string, f *os.File, blocks int64, m *mapping, log *slog.Logger) *lease {
+	return &lease{path: path, file: f, blocks: blocks, m: m, word: &overlay[int64](m.b, waitLease, 1)[0], log: log, keptAt: Now()}
 }
 
 // ahead tells whether somebody may be asleep. A lease is believed once, when it
@@ -49,7 +59,6 @@ func (l *lease) ahead(now int64) bool {
 	})
 	if err != nil {
 		l.lost = true
-		l.log.Warn("page of waiters was cut short by one of its group: waking at every cycle until the next start", "path", l.path)
 		return true
 	}
 	if says != l.seen {
@@ -60,7 +69,8 @@ func (l *lease) ahead(now int64) bool {
 }
 
 // wakeWaiters ends a cycle for those who sleep until one ends. Without waiters
-// it costs an atomic store and a load of a line that nobody writes.
+// it costs an atomic store and a load of a line that nobody writes, and one fstat(2)
+// a second.
 //
 // The store of the word and the load of the lease must not change places (the
 // other half of sleeper.sleep). sync/atomic is sequentially consistent: on amd64
@@ -81,6 +91,15 @@ func (w *Writer) wakeWaiters(now int64) {
 	w.step("wake-word")
 	if w.lease.ahead(now) {
 		futexWake(&h.waitWord)
+	}
+	w.keepLease(now) // behind the wake, which is not to wait for it
+}
+
+// keepLease looks after the page of waiters, once in a while.
+func (w *Writer) keepLease(now int64) {
+	if w.lease != nil && w.lease.due(now) {
+		w.step("wait-kept")
+		w.lease.keep(now)
 	}
 }
 

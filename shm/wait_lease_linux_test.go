@@ -1,13 +1,11 @@
 package shm
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -121,39 +119,6 @@ func TestKilledWaiterLeavesNothing(t *testing.T) {
 	if got := strings.Join(names, " "); got != "m.lock m.mirror m.wait" {
 		t.Errorf("left: %s", got)
 	}
-}
-
-// The page is everybody's of the group, and one of them cuts it short: the writer
-// lives, says so once, and wakes at every cycle; so waiters are woken as before.
-func TestLeaseCutShort(t *testing.T) {
-	if os.Getenv(emulator) != "" {
-		t.Skip("the emulator does not tell the address of a fault")
-	}
-	var log bytes.Buffer
-	w, r, h := waitMirror(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := os.Truncate(waitPath(w.path), 0); err != nil {
-		t.Fatal(err)
-	}
-	for n := range uint64(3) {
-		publishOne(w, h, patterned(2+n))
-	}
-	if !w.lease.lost || !w.lease.ahead(math.MaxInt64) {
-		t.Error("not noticed")
-	}
-	if n := strings.Count(log.String(), "cut short"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, &log)
-	}
-	wakesOne(t, w, r, h)
-	// The next writer mends it.
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w = mustCreate(t, Options{Path: w.path, HeartbeatPeriod: patience})
-	publishOne(w, h, patterned(100))
-	if st, err := os.Stat(waitPath(w.path)); err != nil || st.Size() != waitLength || w.lease.lost {
-		t.Error(st, err, w.lease.lost)
-	}
-	wakesOne(t, w, r, h)
 }
 
 // wakesOne makes sure that a waiter is asleep, and that one cycle wakes it.

@@ -268,6 +268,7 @@ func (w *Writer) Close() error {
 	}
 	if w.lease != nil {
 		w.v.wakeAll()
+		w.lease.close()
 	}
 	w.step("close-halted")
 	if w.lock == nil {
