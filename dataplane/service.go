@@ -38,7 +38,8 @@ type Service interface {
 	// until all have completed, well or in error: the operator's proof that it counts.
 	// Calls on one queue pair take turns. A queue pair that is not in RTS is
 	// refused with ErrNotConnected; one that falls into error meanwhile is posted no more
-	// to. The answer is what has completed beside an error too, where it is known.
+	// to, and so is one whose caller gives up: what is outstanding then is still counted.
+	// The answer is what has completed beside an error too, that of ctx included, where it is known.
 	PostOperations(ctx context.Context, name string, op Operation, count int) (Posted, error)
 	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
 	Close() error

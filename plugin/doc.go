@@ -26,6 +26,8 @@
 //   - Queue pairs go with the process. The next one makes those of the configuration again, with
 //     other numbers, and connects them as it says; what ConnectQueuePair said is forgotten, since
 //     the peer must learn the number too.
+//   - A caller of PostOperations that gives up is told what had completed: the end of its context
+//     ends the posting, and not the call, which is waited for, up to 10 s.
 //   - Counts are not the business of this package: the mirror's totals go on over a
 //     restart, and no value ever crosses the boundary. An event may say what a change of
 //     source has cost (dataplane.Uncounted), which no mirror can.

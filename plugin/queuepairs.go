@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
@@ -76,6 +79,12 @@ func (r *remote) ConnectQueuePair(ctx context.Context, name string, peer datapla
 	return err
 }
 
+// stopBound is how long an instance has to say what had completed when its caller gave up. It is
+// more than connecting a queue pair anew may take (5 s), which nothing interrupts.
+const stopBound = 10 * time.Second
+
+// PostOperations does not end with ctx: gRPC would drop the answer then. It asks the other side
+// to stop, and answers what had completed, beside the error of ctx.
 func (r *remote) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	if text(name) != name {
 		return dataplane.Posted{}, fmt.Errorf("posting: %w: queue pair %q", dataplane.ErrNotFound, name)
@@ -83,12 +92,48 @@ func (r *remote) PostOperations(ctx context.Context, name string, op dataplane.O
 	if r.life.Err() != nil {
 		return dataplane.Posted{}, dataplane.ErrClosed
 	}
-	req := &pluginv1.PostOperationsRequest{Name: name, Operation: text(string(op)), Count: int64(count)}
-	resp, err := r.rpc.PostOperations(ctx, req, callOptions()...)
-	if err != nil {
-		return postedBeside(err), r.failed(ctx, err)
+	if err := ctx.Err(); err != nil {
+		return dataplane.Posted{}, fmt.Errorf("queue pair %q: posting %s: %w", name, op, err)
 	}
-	return postedFromProto(resp), nil
+	life, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	failed := func(err error) error {
+		err = r.failed(ctx, err)
+		switch why := ctx.Err(); {
+		case why == nil || !errors.Is(err, context.Canceled):
+		case life.Err() != nil:
+			err = fmt.Errorf("%w: queue pair %q: posting %s: %w: the instance did not say what had completed", dataplane.ErrUnavailable, name, op, why)
+		case !errors.Is(err, why): // over there it was cancelled, here it is a deadline
+			err = fmt.Errorf("queue pair %q: posting %s: %w", name, op, why)
+		}
+		return err
+	}
+	begun := context.AfterFunc(ctx, hangUp)
+	stream, err := r.rpc.PostOperations(life, callOptions()...)
+	if err != nil {
+		return dataplane.Posted{}, failed(err)
+	}
+	err = stream.Send(&pluginv1.PostOperationsRequest{Name: name, Operation: text(string(op)), Count: int64(count)})
+	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the call has ended, and RecvMsg says why
+		return dataplane.Posted{}, failed(err)
+	}
+	begun()
+	asked := context.AfterFunc(ctx, func() {
+		if stream.CloseSend() != nil {
+			hangUp()
+		}
+		select {
+		case <-life.Done():
+		case <-time.After(stopBound):
+			hangUp()
+		}
+	})
+	defer asked()
+	var resp pluginv1.PostOperationsResponse
+	if err := stream.RecvMsg(&resp); err != nil {
+		return postedBeside(err), failed(err)
+	}
+	return postedFromProto(&resp), nil
 }
 
 func (s *server) QueuePairs(ctx context.Context, _ *pluginv1.QueuePairsRequest) (*pluginv1.QueuePairsResponse, error) {
@@ -118,20 +163,34 @@ func (s *server) ConnectQueuePair(ctx context.Context, req *pluginv1.ConnectQueu
 	return &pluginv1.ConnectQueuePairResponse{}, nil
 }
 
-func (s *server) PostOperations(ctx context.Context, req *pluginv1.PostOperationsRequest) (*pluginv1.PostOperationsResponse, error) {
+func (s *server) PostOperations(stream grpc.ClientStreamingServer[pluginv1.PostOperationsRequest, pluginv1.PostOperationsResponse]) error {
+	req, err := stream.Recv()
+	if err != nil {
+		return err
+	}
 	svc, err := s.service()
 	if err != nil {
-		return nil, toStatus(err)
+		return toStatus(err)
 	}
 	if int64(int(req.GetCount())) != req.GetCount() {
-		return nil, toStatus(invalid("posting %d operations: the number does not fit", req.GetCount()))
+		return toStatus(invalid("posting %d operations: the number does not fit", req.GetCount()))
 	}
+	ctx, stop := context.WithCancel(stream.Context())
+	defer stop()
+	go func() { // until the client ends its side, or the call ends
+		for {
+			if _, err := stream.Recv(); err != nil {
+				stop()
+				return
+			}
+		}
+	}()
 	posted, err := svc.PostOperations(ctx, req.GetName(), dataplane.Operation(req.GetOperation()), int(req.GetCount()))
 	resp := &pluginv1.PostOperationsResponse{EndedCompleted: posted.Completed, EndedErrors: posted.Errors}
 	if err != nil {
-		return nil, withPosted(toStatus(err), resp)
+		return withPosted(toStatus(err), resp)
 	}
-	return resp, nil
+	return stream.SendAndClose(resp)
 }
 
 // withPosted puts what had ended before an error into the error: gRPC answers one of the two.

@@ -46,6 +46,72 @@ func TestPostedBesideAnError(t *testing.T) {
 	}
 }
 
+// stopped is a Service that posts until its caller gives up.
+type stopped struct {
+	posting
+	begun chan struct{}
+}
+
+func (s *stopped) PostOperations(ctx context.Context, name string, _ dataplane.Operation, _ int) (dataplane.Posted, error) {
+	s.begun <- struct{}{}
+	<-ctx.Done()
+	return s.posted, fmt.Errorf("queue pair %q: %w", name, ctx.Err())
+}
+
+// What had completed when a caller gave up crosses the wire, over two wires too.
+func TestPostedBesideTheEndOfAContext(t *testing.T) {
+	svc := &stopped{posting{posted: dataplane.Posted{Completed: 7, Errors: 2}}, make(chan struct{}, 1)}
+	serve := func(svc dataplane.Service) *remote {
+		return newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
+	}
+	for name, r := range map[string]*remote{"one wire": serve(svc), "two": serve(serve(svc))} {
+		for _, c := range []struct {
+			why error
+			end func(context.Context) (context.Context, context.CancelFunc)
+		}{
+			{context.Canceled, context.WithCancel},
+			{context.DeadlineExceeded, newEnding},
+		} {
+			ctx, end := c.end(t.Context())
+			go func() {
+				<-svc.begun
+				end()
+			}()
+			got, err := r.PostOperations(ctx, "a", dataplane.Send, 9)
+			if got != svc.posted || !errors.Is(err, c.why) || errors.Is(err, dataplane.ErrUnavailable) {
+				t.Errorf("%s: %+v, %v; want %+v beside %v", name, got, err, svc.posted, c.why)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got, err := r.PostOperations(ctx, "a", dataplane.Send, 9); got != (dataplane.Posted{}) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, given up before: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// ending is a context whose deadline passes when it is told so.
+type ending struct {
+	context.Context
+	done chan struct{}
+}
+
+func newEnding(ctx context.Context) (context.Context, context.CancelFunc) {
+	e := &ending{ctx, make(chan struct{})}
+	return e, func() { close(e.done) }
+}
+
+func (e *ending) Done() <-chan struct{} { return e.done }
+
+func (e *ending) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // older is a server that was built before there were queue pairs.
 type older struct{ *server }
 

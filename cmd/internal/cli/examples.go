@@ -97,11 +97,13 @@ Examples:
 
 // Help is shown by queue-pairs post --help.
 func (*queuePairsPostCmd) Help() string {
-	return `Exits with 1 where operations completed in error. What was posted is in the counters of the queue pair, and what the peer received in those of the peer: flowtally get shows both.
+	return `Exits with 1 where operations completed in error, and where it gave up, at --timeout or a signal; then it prints what had completed, and no more is posted. What was posted is in the counters of the queue pair, and what the peer received in those of the peer: flowtally get shows both.
 
 Examples:
 
   flowtally queue-pairs post near send --count 100000
+
+  flowtally qp post near send --count 100000 --timeout 10s
 
   flowtally qp post near rdma_write -c 100 -o json`
 }

@@ -75,7 +75,7 @@ type queuePairsPostCmd struct {
 	outputFlag
 	socketFlag
 	Count     int           `short:"c" help:"How many." default:"1" placeholder:"N"`
-	Timeout   time.Duration `help:"End with 1 when they have not completed by then; what was posted stays outstanding. 0: wait." default:"0" placeholder:"DURATION"`
+	Timeout   time.Duration `help:"End with 1 when they have not completed by then, or at a signal, and say what has; what is outstanding stays so. 0: wait." default:"0" placeholder:"DURATION"`
 	Name      string        `arg:"" complete:"queue-pairs" help:"The queue pair."`
 	Operation string        `arg:"" enum:"send,rdma_write,rdma_read" help:"What to post: ${enum}. Messages are of message_size bytes; what is sent, the peer must receive."`
 }
@@ -95,13 +95,20 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 			ctx = limited
 		}
 		posted, err := svc.PostOperations(ctx, c.Name, dataplane.Operation(c.Operation), c.Count)
-		if err == nil || posted != (dataplane.Posted{}) {
+		// Who gave up is told what had completed, unless the instance could not say.
+		gaveUp := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, dataplane.ErrUnavailable)
+		if err == nil || gaveUp || posted != (dataplane.Posted{}) {
 			if perr := printPosted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
 				return errors.Join(perr, err)
 			}
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return withHint(fmt.Errorf("posting to queue pair %q: %d operations have not completed within %v", c.Name, c.Count, c.Timeout),
+		if gaveUp {
+			when := fmt.Sprintf("within %v", c.Timeout)
+			if env.Context.Err() != nil {
+				when = "when it was interrupted"
+			}
+			return withHint(fmt.Errorf("posting to queue pair %q: %s of %s had completed %s",
+				c.Name, humanCount(posted.Completed+posted.Errors), plural(uint64(c.Count), "operation", "operations"), when),
 				"flowtally queue-pairs list shows what is outstanding; a send waits until the other end has receives posted")
 		}
 		if err != nil {

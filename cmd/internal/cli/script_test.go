@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 }
 
 // fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real
-// control socket, until SIGINT. Its queue pairs near and far are connected, alone is not.
+// control socket, until SIGINT. Its queue pairs near and far are connected, alone is not; what
+// is posted to slow never ends.
 func fakeInstance() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -56,12 +57,30 @@ func fakeInstance() {
 		{Name: "alone", Device: "rxe1"},
 	}}, nil)
 	if err == nil {
-		err = plugin.ServeControl(ctx, os.Args[1], svc)
+		err = plugin.ServeControl(ctx, os.Args[1], slowInstance{svc, os.Args[1] + ".posting"})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// slowInstance completes 300 of what is posted to the queue pair slow, makes the file begun, and waits
+// until its caller gives up.
+type slowInstance struct {
+	dataplane.Service
+	begun string
+}
+
+func (s slowInstance) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+	if name != "slow" {
+		return s.Service.PostOperations(ctx, name, op, count)
+	}
+	if err := os.WriteFile(s.begun, nil, 0o600); err != nil {
+		return dataplane.Posted{}, err
+	}
+	<-ctx.Done()
+	return dataplane.Posted{Completed: 298, Errors: 2}, ctx.Err()
 }
 
 // patience bounds every wait of a script.

@@ -2879,7 +2879,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
-	"\rSEVERITY_HIGH\x10\x032\x8d\b\n" +
+	"\rSEVERITY_HIGH\x10\x032\x8f\b\n" +
 	"\tDataplane\x12Z\n" +
 	"\tConfigure\x12%.flowtally.plugin.v1.ConfigureRequest\x1a&.flowtally.plugin.v1.ConfigureResponse\x12K\n" +
 	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12W\n" +
@@ -2892,8 +2892,8 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x06Events\x12\".flowtally.plugin.v1.EventsRequest\x1a#.flowtally.plugin.v1.EventsResponse0\x01\x12]\n" +
 	"\n" +
 	"QueuePairs\x12&.flowtally.plugin.v1.QueuePairsRequest\x1a'.flowtally.plugin.v1.QueuePairsResponse\x12o\n" +
-	"\x10ConnectQueuePair\x12,.flowtally.plugin.v1.ConnectQueuePairRequest\x1a-.flowtally.plugin.v1.ConnectQueuePairResponse\x12i\n" +
-	"\x0ePostOperations\x12*.flowtally.plugin.v1.PostOperationsRequest\x1a+.flowtally.plugin.v1.PostOperationsResponse\x12N\n" +
+	"\x10ConnectQueuePair\x12,.flowtally.plugin.v1.ConnectQueuePairRequest\x1a-.flowtally.plugin.v1.ConnectQueuePairResponse\x12k\n" +
+	"\x0ePostOperations\x12*.flowtally.plugin.v1.PostOperationsRequest\x1a+.flowtally.plugin.v1.PostOperationsResponse(\x01\x12N\n" +
 	"\x05Close\x12!.flowtally.plugin.v1.CloseRequest\x1a\".flowtally.plugin.v1.CloseResponseB9Z7github.com/flowtally/flowtally/plugin/proto/v1;pluginv1b\x06proto3"
 
 var (

@@ -78,8 +78,10 @@ type DataplaneClient interface {
 	// restart of the process: the queue pair has another number then, and its peer must
 	// be told too.
 	ConnectQueuePair(ctx context.Context, in *ConnectQueuePairRequest, opts ...grpc.CallOption) (*ConnectQueuePairResponse, error)
-	// PostOperations posts operations of a queue pair and waits for their completions.
-	PostOperations(ctx context.Context, in *PostOperationsRequest, opts ...grpc.CallOption) (*PostOperationsResponse, error)
+	// PostOperations posts operations of a queue pair and waits for their completions. There is
+	// one request. A client that ends its side of the stream before the answer has no more
+	// posted, and is told what has completed until then: who cancels the call is told nothing.
+	PostOperations(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse], error)
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
@@ -192,15 +194,18 @@ func (c *dataplaneClient) ConnectQueuePair(ctx context.Context, in *ConnectQueue
 	return out, nil
 }
 
-func (c *dataplaneClient) PostOperations(ctx context.Context, in *PostOperationsRequest, opts ...grpc.CallOption) (*PostOperationsResponse, error) {
+func (c *dataplaneClient) PostOperations(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PostOperationsResponse)
-	err := c.cc.Invoke(ctx, Dataplane_PostOperations_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[1], Dataplane_PostOperations_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[PostOperationsRequest, PostOperationsResponse]{ClientStream: stream}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_PostOperationsClient = grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse]
 
 func (c *dataplaneClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -241,8 +246,10 @@ type DataplaneServer interface {
 	// restart of the process: the queue pair has another number then, and its peer must
 	// be told too.
 	ConnectQueuePair(context.Context, *ConnectQueuePairRequest) (*ConnectQueuePairResponse, error)
-	// PostOperations posts operations of a queue pair and waits for their completions.
-	PostOperations(context.Context, *PostOperationsRequest) (*PostOperationsResponse, error)
+	// PostOperations posts operations of a queue pair and waits for their completions. There is
+	// one request. A client that ends its side of the stream before the answer has no more
+	// posted, and is told what has completed until then: who cancels the call is told nothing.
+	PostOperations(grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]) error
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
@@ -283,8 +290,8 @@ func (UnimplementedDataplaneServer) QueuePairs(context.Context, *QueuePairsReque
 func (UnimplementedDataplaneServer) ConnectQueuePair(context.Context, *ConnectQueuePairRequest) (*ConnectQueuePairResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ConnectQueuePair not implemented")
 }
-func (UnimplementedDataplaneServer) PostOperations(context.Context, *PostOperationsRequest) (*PostOperationsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method PostOperations not implemented")
+func (UnimplementedDataplaneServer) PostOperations(grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]) error {
+	return status.Error(codes.Unimplemented, "method PostOperations not implemented")
 }
 func (UnimplementedDataplaneServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -465,23 +472,12 @@ func _Dataplane_ConnectQueuePair_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Dataplane_PostOperations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PostOperationsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(DataplaneServer).PostOperations(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Dataplane_PostOperations_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DataplaneServer).PostOperations(ctx, req.(*PostOperationsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+func _Dataplane_PostOperations_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(DataplaneServer).PostOperations(&grpc.GenericServerStream[PostOperationsRequest, PostOperationsResponse]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_PostOperationsServer = grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]
 
 func _Dataplane_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
@@ -541,10 +537,6 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Dataplane_ConnectQueuePair_Handler,
 		},
 		{
-			MethodName: "PostOperations",
-			Handler:    _Dataplane_PostOperations_Handler,
-		},
-		{
 			MethodName: "Close",
 			Handler:    _Dataplane_Close_Handler,
 		},
@@ -554,6 +546,11 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Events",
 			Handler:       _Dataplane_Events_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "PostOperations",
+			Handler:       _Dataplane_PostOperations_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "plugin/proto/v1/flowtally.proto",
