@@ -161,10 +161,12 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 // unsafeUse is what can break memory: sizes and offsets are constants and cannot.
 var unsafeUse = regexp.MustCompile(`\bunsafe\.(Pointer|Add|Slice|SliceData|String|StringData)\b`)
 
+// limit is how many lines of a file are read in one go.
+const limit = 500
+
 // TestFilesStayReadable keeps hand-written Go files at a size that is read in one go,
 // and unsafe in one file per package.
 func TestFilesStayReadable(t *testing.T) {
-	const limit = 500
 	for name, p := range packages(t) {
 		var unsafeIn []string
 		for _, f := range p.GoFiles {
@@ -185,6 +187,31 @@ func TestFilesStayReadable(t *testing.T) {
 		if len(unsafeIn) > 1 {
 			t.Errorf("package %s uses unsafe in %v; one file per package", name, unsafeIn)
 		}
+	}
+}
+
+// TestCFilesStayReadable: so do the headers that others copy, and all other C.
+func TestCFilesStayReadable(t *testing.T) {
+	root, files := tracked(t)
+	headers := 0
+	for _, f := range files {
+		ext := filepath.Ext(f)
+		if ext != ".c" && ext != ".h" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(data, []byte("\n")); n > limit {
+			t.Errorf("%s has %d lines, more than %d", f, n, limit)
+		}
+		if ext == ".h" {
+			headers++
+		}
+	}
+	if headers < 20 {
+		t.Errorf("only %d headers were looked at", headers)
 	}
 }
 

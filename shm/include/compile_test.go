@@ -1,6 +1,8 @@
 package include
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -23,7 +25,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-var strict = []string{"-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-I."}
+var strict = []string{"-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-I."}
 
 // build compiles a program of testdata and returns its path.
 func build(t *testing.T, program string, flags ...string) string {
@@ -35,14 +37,19 @@ func build(t *testing.T, program string, flags ...string) string {
 	return bin
 }
 
-// The header is clean C11 and C++17 for every compiler, also where it is
-// included twice in a program, and for arm64.
-func TestHeaderCompilesClean(t *testing.T) {
+// The headers are clean C11 and C++17 for every compiler, and for arm64: in every
+// program, and each by itself from a copy of the directory, included before
+// anything of the system and once more.
+func TestHeadersCompileClean(t *testing.T) {
 	programs, err := filepath.Glob("testdata/*.c")
 	if err != nil || len(programs) == 0 {
 		t.Fatalf("programs: %v, %v", programs, err)
 	}
-	programs = append(programs, "../../examples/c-reader/c-reader.c")
+	examples, err := filepath.Glob("../../examples/*/*.c")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("examples: %v, %v", examples, err)
+	}
+	programs = append(append(programs, examples...), alone(t)...)
 	for _, tt := range []struct {
 		name  string // of the compiler; more names are tried in turn
 		other []string
@@ -71,6 +78,29 @@ func TestHeaderCompilesClean(t *testing.T) {
 			}
 		})
 	}
+}
+
+// alone writes a program per header, beside a copy of them all.
+func alone(t *testing.T) (programs []string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	headers, err := filepath.Glob(filepath.Join(dir, "*.h"))
+	here, _ := filepath.Glob("*.h")
+	if err != nil || len(headers) != len(here) || len(here) < 15 {
+		t.Fatalf("headers: %v of %v, %v", headers, here, err)
+	}
+	for _, h := range headers {
+		line := fmt.Sprintf("#include %q\n", filepath.Base(h))
+		path := strings.TrimSuffix(h, ".h") + ".c"
+		if err := os.WriteFile(path, []byte(line+line+"int main(void) { return 0; }\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, path)
+	}
+	return programs
 }
 
 // The C reader reads on arm64 what Go reads here. An emulator shows that the

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flowtally_catalogue.h: which counters there are: names, handles and what else an
+ * entry says.
+ *
+ * A handle is an index with the generation under which it was given: a slot that was
+ * given to another counter is never read in the name of this one. An entry is read
+ * between two loads of its identity (acquire, and relaxed behind a fence), its
+ * source and flags between two of its sequence word: all is of one counter.
+ *
+ * From any thread, with no system call. A lookup scans the catalogue: look a name
+ * up once, and again when the status's catalogue_changes has moved.
+ */
+#ifndef FLOWTALLY_CATALOGUE_H
+#define FLOWTALLY_CATALOGUE_H
+
+#include "flowtally_reader.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A handle names one counter of one file for ever. */
+typedef struct ft_handle {
+	uint32_t index, generation;
+} ft_handle;
+
+/* A catalogue entry, copied out. Strings end with a NUL. labels is
+ * "key=value", NUL, ..., and ends at an empty one. */
+typedef struct ft_entry {
+	ft_handle handle;
+	char name[64], kind[16], unit[16], labels[256], text[288], source[64], byte_basis[16];
+	int valid, stale, ambiguous, text_cut, source_cut;
+	uint32_t width; /* bits of the source's own counters */
+	int64_t added_at;
+	uint64_t discontinuities;
+} ft_entry;
+
+/* The counter of that name. FT_ERR_NO_COUNTER: there is none. */
+static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
+/* Entries by index, from 0 to ft_capacity - 1; FT_ERR_NO_COUNTER where none lives. */
+static inline uint32_t ft_capacity(const ft_reader *r);
+static inline int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
+
+static inline uint32_t ft_capacity(const ft_reader *r) { return r->counters + r->record_count; }
+
+static inline const unsigned char *ft_entry_at(const ft_reader *r, uint32_t index) {
+	return r->catalogue + (size_t)index * FT_ENT_SIZE;
+}
+
+static inline uint64_t ft_live_identity(uint32_t generation) { return (uint64_t)FT_ENT_LIVE << 32 | generation; }
+
+/* Copies the slot of an entry that is current. */
+static inline int ft_get_slot(const unsigned char *entry, unsigned char *slot) {
+	const uint64_t *seq = ft_word(entry, FT_ENT_SEQ);
+	for (int i = 0; i < FT_ATTEMPTS; i++) {
+		const uint64_t s = ft_acquire(seq);
+		memcpy(slot, entry + FT_ENT_SLOTS + (s & 1) * FT_SLOT_SIZE, FT_SLOT_SIZE);
+		ft_fence();
+		if (ft_relaxed(seq) == s) return FT_OK;
+	}
+	return FT_ERR_BUSY;
+}
+
+static inline int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
+	if (index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
+	const unsigned char *e = ft_entry_at(r, index);
+	uint64_t words[FT_SLOT_SIZE / 8];
+	unsigned char *slot = (unsigned char *)words;
+	for (int i = 0; i < FT_ATTEMPTS; i++) {
+		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY));
+		if (identity >> 32 != FT_ENT_LIVE) return FT_ERR_NO_COUNTER;
+		ft_string(out->name, e + FT_ENT_NAME, sizeof out->name);
+		ft_string(out->kind, e + FT_ENT_KIND, sizeof out->kind);
+		ft_string(out->unit, e + FT_ENT_UNIT, sizeof out->unit);
+		ft_string(out->labels, e + FT_ENT_LABELS, sizeof out->labels);
+		out->labels[sizeof out->labels - 2] = 0; /* the list, too, ends inside the array */
+		ft_string(out->text, e + FT_ENT_TEXT, sizeof out->text);
+		out->text_cut = ft_u32(e, FT_ENT_FLAGS) & 1;
+		out->added_at = ft_i64(e, FT_ENT_ADDED_AT);
+		const int err = ft_get_slot(e, slot);
+		if (err) return err;
+		ft_fence();
+		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
+
+		const uint64_t flags = ft_u64(slot, FT_SLOT_FLAGS);
+		out->valid = (int)(flags & 1);
+		out->stale = (int)(flags >> 1 & 1);
+		out->ambiguous = (int)(flags >> 2 & 1);
+		out->source_cut = (int)(flags >> 3 & 1);
+		out->discontinuities = ft_u64(slot, FT_SLOT_DISCONTINUITIES);
+		memcpy(&out->width, slot + FT_SLOT_WIDTH, sizeof out->width);
+		if (out->width == 0) out->width = 64;
+		ft_string(out->byte_basis, slot + FT_SLOT_BASIS, sizeof out->byte_basis);
+		ft_string(out->source, slot + FT_SLOT_SOURCE, sizeof out->source);
+		if (out->unit[0] == 0) memcpy(out->unit, "packets", 8);
+		out->handle.index = index;
+		out->handle.generation = (uint32_t)identity;
+		return ft_whole(r);
+	}
+	return FT_ERR_BUSY;
+}
+
+/* How far the sections have ever been used; never more than what is there. */
+static inline uint32_t ft_blocks_high(const ft_reader *r) {
+	const uint32_t high = ft_u32(r->base, FT_HDR_BLOCKS_HIGH), most = r->counters / FT_BLK_LEN;
+	return high < most ? high : most;
+}
+static inline uint32_t ft_records_high(const ft_reader *r) {
+	const uint32_t high = ft_u32(r->base, FT_HDR_RECORDS_HIGH);
+	return high < r->record_count ? high : r->record_count;
+}
+
+static inline int ft_lookup_range(const ft_reader *r, const char name[64], uint32_t from, uint32_t to, ft_handle *out) {
+	for (uint32_t index = from; index < to; index++) {
+		const unsigned char *e = ft_entry_at(r, index);
+		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY));
+		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, 64) != 0) continue;
+		ft_fence();
+		/* Changed meanwhile: the entry was freed, and the name with it. */
+		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
+		out->index = index;
+		out->generation = (uint32_t)identity;
+		return FT_OK;
+	}
+	return FT_ERR_NO_COUNTER;
+}
+
+static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
+	char padded[64] = {0};
+	const size_t length = strlen(name);
+	int err = ft_whole(r);
+	if (err) return err;
+	if (length == 0 || length >= sizeof padded) return FT_ERR_NO_COUNTER;
+	memcpy(padded, name, length);
+	err = ft_lookup_range(r, padded, 0, ft_blocks_high(r) * FT_BLK_LEN, out);
+	if (err == FT_ERR_NO_COUNTER) err = ft_lookup_range(r, padded, r->counters, r->counters + ft_records_high(r), out);
+	return ft_whole(r) ? FT_ERR_TRUNCATED : err;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOWTALLY_CATALOGUE_H */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flowtally_counter.h: reading one counter in nanoseconds.
+ *
+ * A value is a consistent triple (packets, bytes, sampled-at) whatever the writer
+ * does, kill -9 included. ft_counter_open resolves a handle once; ft_load is for hot
+ * paths: no system call, no allocation. The ft_counter keeps the sequence word of
+ * its last whole read: if that is unchanged behind the three words and a fence, they
+ * are whole; else the plain form reads them anew, at most FT_ATTEMPTS times.
+ * FT_ERR_GONE: the counter was removed. FT_ERR_BUSY: try again.
+ *
+ * An ft_counter belongs to one thread at a time, and may be copied.
+ */
+#ifndef FLOWTALLY_COUNTER_H
+#define FLOWTALLY_COUNTER_H
+
+#include "flowtally_catalogue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ft_value {
+	uint64_t packets, bytes; /* of kind "completion": completions, and errors */
+	int64_t sampled_at; /* ns of CLOCK_MONOTONIC; 0: never sampled */
+} ft_value;
+
+/* One counter, resolved. Fields are private. */
+typedef struct ft_counter {
+	const uint64_t *seq;
+	const uint64_t *current; /* the value in the copy (slot) that last made current */
+	uint64_t last;           /* the sequence word of the last whole read */
+	const uint64_t *values;  /* the value in copy (slot) 0 */
+	size_t copy_words;       /* from there to the same in copy 1 */
+	const uint64_t *identity;
+	ft_handle handle;
+} ft_counter;
+
+static inline int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out);
+static inline int ft_load(ft_counter *c, ft_value *out);
+
+/* Loads the three words of a value, each on its own. */
+static inline ft_value ft_triple(const uint64_t *p) {
+	ft_value v;
+	v.packets = ft_relaxed(p + FT_VAL_PACKETS / 8);
+	v.bytes = ft_relaxed(p + FT_VAL_BYTES / 8);
+	v.sampled_at = (int64_t)ft_relaxed(p + FT_VAL_SAMPLED_AT / 8);
+	return v;
+}
+
+/* The plain form: takes nothing for granted, and keeps what ft_load needs. */
+__attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
+	for (int i = 0; i < FT_ATTEMPTS; i++) {
+		const uint64_t s = ft_acquire(c->seq);
+		const uint64_t *value = c->values + (s & 1) * c->copy_words;
+		/* Before the second load of seq, and after the first: RETIRED is stored
+		 * before the publish that raises the epoch. */
+		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
+		const ft_value v = ft_triple(value);
+		ft_fence();
+		if (ft_relaxed(c->seq) != s) continue;
+		c->current = value;
+		/* A saturated epoch no longer tells a removal: 0 is kept for the word,
+		 * which does not come back then, and every read takes the plain form. */
+		c->last = s >> FT_EPOCH_SHIFT == FT_EPOCH_MAX ? 0 : s;
+		*out = v;
+		return FT_OK;
+	}
+	return FT_ERR_BUSY;
+}
+
+static inline int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
+	const unsigned char *p;
+	ft_value first;
+	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
+	if (h.index < r->counters) {
+		p = r->blocks + (size_t)(h.index / FT_BLK_LEN) * FT_BLK_SIZE;
+		out->values = ft_word(p, FT_BLK_COPIES + FT_CPY_VALUES + (size_t)(h.index % FT_BLK_LEN) * FT_VAL_SIZE);
+		out->copy_words = FT_CPY_SIZE / 8;
+	} else {
+		p = r->records + (size_t)(h.index - r->counters) * FT_REC_SIZE;
+		out->values = ft_word(p, FT_REC_SLOTS);
+		out->copy_words = FT_VAL_SIZE / 8;
+	}
+	out->seq = ft_word(p, 0); /* of a block and of a record alike */
+	out->current = out->values;
+	out->last = 0;
+	out->identity = ft_word(ft_entry_at(r, h.index), FT_ENT_IDENTITY);
+	out->handle = h;
+	return ft_load_plain(out, &first);
+}
+
+static inline int ft_load(ft_counter *c, ft_value *out) {
+	/* The quick form. The words are of c->last or later, because c->last was
+	 * loaded with acquire, once. The sequence word has not moved since: nobody
+	 * has begun to write into this copy, and no counter beside it was removed. */
+	const ft_value v = ft_triple(c->current);
+	ft_fence();
+	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {
+		*out = v;
+		return FT_OK;
+	}
+	return ft_load_plain(c, out);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOWTALLY_COUNTER_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flowtally_history.h: following what was published, record by record.
+ *
+ * The history is a ring that nobody waits for. The tail is loaded with acquire, so
+ * the records up to it are there; a writer raises the intent before it overwrites,
+ * so the intent, loaded again behind a fence, tells whether what was copied was
+ * being overwritten. Nothing is lost in silence: the cursor counts it, exactly.
+ *
+ * An ft_cursor belongs to one thread at a time, and borrows from its reader. No
+ * system call, no allocation.
+ */
+#ifndef FLOWTALLY_HISTORY_H
+#define FLOWTALLY_HISTORY_H
+
+#include "flowtally_counter.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A record of the history. */
+typedef struct ft_record {
+	uint64_t position;
+	ft_handle handle;
+	ft_value value;
+	uint64_t cycle;
+} ft_record;
+
+typedef struct ft_cursor {
+	const ft_reader *reader;
+	uint64_t seen; /* position of the record seen last */
+	uint64_t lost; /* records that were overwritten before they were read */
+} ft_cursor;
+
+/* History: from now on, or from the oldest record that is there. */
+static inline int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest);
+/* The next record, or FT_EMPTY. c->lost says what was missed so far. */
+static inline int ft_cursor_next(ft_cursor *c, ft_record *out);
+
+static inline int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
+	c->reader = r;
+	c->lost = 0;
+	c->seen = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_TAIL));
+	if (oldest) {
+		const uint64_t intent = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_INTENT));
+		const uint64_t base = ft_u64(r->base, FT_HDR_HISTORY_BASE);
+		c->seen = intent > r->history_len ? intent - r->history_len : 0;
+		if (c->seen < base) c->seen = base; /* what was before was never in this file */
+	}
+	return ft_whole(r);
+}
+
+/* Counts what was overwritten before it was read and moves behind it. */
+static inline int ft_cursor_lapped(ft_cursor *c, uint64_t intent) {
+	const uint64_t length = c->reader->history_len;
+	if (intent <= length || intent - length <= c->seen) return 0;
+	c->lost += intent - length - c->seen;
+	c->seen = intent - length;
+	return 1;
+}
+
+static inline int ft_cursor_next(ft_cursor *c, ft_record *out) {
+	const ft_reader *r = c->reader;
+	const uint64_t *tail = ft_word(r->base, FT_HDR_HISTORY_TAIL), *intent = ft_word(r->base, FT_HDR_HISTORY_INTENT);
+	if (r->history_len == 0) return FT_EMPTY;
+	for (int attempts = 0; attempts < FT_ATTEMPTS;) {
+		/* Not only equal: a lap that was counted may lead behind an older tail. */
+		if (c->seen >= ft_acquire(tail)) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_EMPTY;
+		if (ft_cursor_lapped(c, ft_acquire(intent))) {
+			attempts++;
+			continue;
+		}
+		const uint64_t number = c->seen + 1;
+		const unsigned char *p = r->history + (size_t)((number - 1) & (r->history_len - 1)) * FT_HIS_SIZE;
+		const uint64_t position = ft_u64(p, FT_HIS_POSITION);
+		const uint32_t kind = ft_u32(p, FT_HIS_KIND);
+		out->position = number;
+		out->handle.index = ft_u32(p, FT_HIS_INDEX);
+		out->handle.generation = ft_u32(p, FT_HIS_GENERATION);
+		out->value.packets = ft_u64(p, FT_HIS_PACKETS);
+		out->value.bytes = ft_u64(p, FT_HIS_BYTES);
+		out->value.sampled_at = ft_i64(p, FT_HIS_TIME);
+		out->cycle = ft_u64(p, FT_HIS_CYCLE);
+		ft_fence();
+		if (ft_cursor_lapped(c, ft_relaxed(intent))) {
+			attempts++;
+			continue;
+		}
+		c->seen = number;
+		if (position != number) return FT_ERR_CORRUPT; /* and past it: the next call goes on */
+		if (kind == 0) return FT_OK;
+		/* Of a later version. Skipping costs no attempt, and ends at the tail. */
+	}
+	return FT_ERR_BUSY;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOWTALLY_HISTORY_H */

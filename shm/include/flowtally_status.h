@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flowtally_status.h: how the writer of a mirror is, and how full the mirror.
+ *
+ * The words are loaded one by one, so they are of about the same moment and no
+ * more. Two are loaded with acquire: what was published in cycle cycle_done, and
+ * the catalogue after catalogue_changes changes, is there for whoever reads it
+ * next. A writer is alive while its state is BOOT or RUN and its heartbeat not
+ * older than two periods; nothing that it leaves undone holds up a reader.
+ *
+ * From any thread, with no system call.
+ */
+#ifndef FLOWTALLY_STATUS_H
+#define FLOWTALLY_STATUS_H
+
+#include "flowtally_reader.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum ft_state { FT_BOOT = 1, FT_RUN = 2, FT_HALT = 3, FT_FAIL = 4, FT_SUPERSEDED = 5 };
+
+typedef struct ft_status {
+	uint32_t state;
+	int alive;            /* BOOT or RUN, and a heartbeat within two periods */
+	int64_t age;          /* ns since the last heartbeat */
+	int64_t period;       /* ns between heartbeats */
+	uint64_t generation;  /* another one: another writer took the file */
+	uint64_t takeovers;
+	int64_t started;      /* ns of CLOCK_MONOTONIC */
+	uint64_t cycle_begun, cycle_done;
+	int64_t cycle_done_at;
+	uint64_t catalogue_changes; /* moved: look names up again */
+	uint32_t counters, counters_used; /* block counters: capacity and in use */
+	uint32_t records, records_used;   /* latency counters */
+	uint64_t refused;     /* counters refused because the mirror was full */
+	uint64_t successor;   /* generation of the file that took the name */
+} ft_status;
+
+static inline int ft_get_status(const ft_reader *r, ft_status *out);
+/* "boot", "run", ...; "invalid" for another number. Of static storage. */
+static inline const char *ft_state_name(uint32_t state);
+
+static inline int ft_get_status(const ft_reader *r, ft_status *out) {
+	const unsigned char *p = r->base;
+	/* Differences of words of the file are taken as unsigned: garbage must not overflow. */
+	const uint64_t age = (uint64_t)ft_now() - ft_u64(p, FT_HDR_HEARTBEAT);
+	const uint64_t period = ft_u64(p, FT_HDR_HEARTBEAT_PERIOD);
+	out->state = ft_u32(p, FT_HDR_STATE);
+	out->age = (int64_t)age;
+	out->period = (int64_t)period;
+	/* A heartbeat that is newer than our reading of the clock is alive: its age is below zero. */
+	out->alive = (out->state == FT_BOOT || out->state == FT_RUN) && (out->age < 0 || age / 2 <= period);
+	out->generation = ft_u64(p, FT_HDR_GENERATION);
+	out->takeovers = ft_u64(p, FT_HDR_TAKEOVERS);
+	out->started = ft_i64(p, FT_HDR_STARTED);
+	out->cycle_done = ft_acquire(ft_word(p, FT_HDR_CYCLE_DONE));
+	out->cycle_begun = ft_u64(p, FT_HDR_CYCLE_BEGUN);
+	out->cycle_done_at = ft_i64(p, FT_HDR_CYCLE_DONE_AT);
+	out->catalogue_changes = ft_acquire(ft_word(p, FT_HDR_CATALOGUE_CHANGES));
+	out->counters = r->counters;
+	out->counters_used = ft_u32(p, FT_HDR_COUNTERS_USED);
+	out->records = r->record_count;
+	out->records_used = ft_u32(p, FT_HDR_RECORDS_USED);
+	out->refused = ft_u64(p, FT_HDR_REFUSED);
+	out->successor = ft_u64(p, FT_HDR_SUCCESSOR);
+	return ft_whole(r);
+}
+
+static inline const char *ft_state_name(uint32_t state) {
+	switch (state) {
+	case FT_BOOT: return "boot";
+	case FT_RUN: return "run";
+	case FT_HALT: return "halt";
+	case FT_FAIL: return "fail";
+	case FT_SUPERSEDED: return "superseded";
+	default: return "invalid";
+	}
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOWTALLY_STATUS_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flowtally_system.h: what the reader takes from the system: the declarations of
+ * POSIX and Linux, and a clock.
+ *
+ * The other headers include this one first, so it is the place of the feature macro.
+ * That has an effect only before the first header of the system, whoever includes
+ * it: include one of flowtally first, or compile with -std=gnu11 or -D_GNU_SOURCE.
+ */
+#ifndef FLOWTALLY_SYSTEM_H
+#define FLOWTALLY_SYSTEM_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* O_NOFOLLOW, O_CLOEXEC, clock_gettime, sigaction */
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ns of CLOCK_MONOTONIC, which is the clock of every time in a mirror. By way of
+ * the vDSO, so no system call. */
+static inline int64_t ft_now(void) {
+	struct timespec t;
+	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail: the clock exists and t is ours */
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOWTALLY_SYSTEM_H */
