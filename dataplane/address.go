@@ -17,7 +17,8 @@ const (
 // QueuePairAddress is what one end of a connection must know of the other.
 type QueuePairAddress struct {
 	// GID of the port, in the form of an IPv6 address; RoCE has the interface's address
-	// there, an IPv4 one as ::ffff:192.0.2.1. The zero Addr where there is none.
+	// there, an IPv4 one as ::ffff:192.0.2.1. The zero Addr where there is none. A multicast
+	// GID is refused: a queue pair talks to one other.
 	GID netip.Addr
 	// LID of the port; 0 on Ethernet.
 	LID uint16
@@ -60,6 +61,8 @@ func (a QueuePairAddress) check(bad func(field, cause, fix string)) {
 		bad("gid", "there is neither a GID nor a LID to reach it by", fix)
 	case a.GID.IsValid() && !isGID(a.GID):
 		bad("gid", fmt.Sprintf("%s is no GID", a.GID), "write it as an IPv6 address without a zone, an IPv4 one as ::ffff:192.0.2.1")
+	case a.GID.IsMulticast(): // of IPv4, too, as rdma_is_multicast_addr of the kernel has it
+		bad("gid", fmt.Sprintf("%s is a multicast GID: a reliable connection has one other end, and datagrams to a group (ibv_attach_mcast) are not offered", a.GID), fix)
 	}
 }
 

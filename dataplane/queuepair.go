@@ -107,7 +107,7 @@ const (
 	// of the mirror where the device can write it. Alone in counting remote operations.
 	SourceCompCntr CompletionSource = "comp_cntr"
 	// SourceCollapsedCQ: one entry of a completion queue that the device overwrites (mlx5).
-	// Always refused for now, with the reason: ibv_create_qp takes no such queue.
+	// Always refused for now, with the reason: ibv_create_qp takes no such queue. [SourceCQRing] is in its place.
 	SourceCollapsedCQ CompletionSource = "collapsed_cq"
 	// SourceCQRing: the entries of a completion queue, read from its memory (mlx5).
 	SourceCQRing CompletionSource = "cq_ring"

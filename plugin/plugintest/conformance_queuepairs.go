@@ -2,6 +2,7 @@ package plugintest
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -200,7 +201,8 @@ func testQueuePairError(t *testing.T, s *suite) {
 func testQueuePairRefused(t *testing.T, s *suite) {
 	local := s.queuePair("far").Local
 	for what, peer := range map[string]dataplane.QueuePairAddress{
-		"no queue pair number": {GID: local.GID, LID: local.LID}, "nowhere to go": {QPN: local.QPN}, "a packet number": {GID: local.GID, LID: local.LID, QPN: 17, PSN: 1 << 24},
+		"no queue pair number": {GID: local.GID, LID: local.LID}, "nowhere to go": {QPN: local.QPN},
+		"a group": {GID: netip.MustParseAddr("ff0e::1"), QPN: 17}, "a packet number": {GID: local.GID, LID: local.LID, QPN: 17, PSN: 1 << 24},
 	} {
 		s.wantErr("connecting to "+what, s.ConnectQueuePair(s.ctx, "a-third", peer), dataplane.ErrInvalid)
 	}
