@@ -109,6 +109,7 @@ func refuseCollapsed(q *queuePair, _ *endpoint) (census, string, error) {
 	return nil, "", &probe.UnsupportedError{
 		Feature: "a collapsed completion queue", Object: q.cfg.Device,
 		Reason: "firmware makes one by DevX alone (CREATE_CQ with cc and oi), and ibv_create_qp takes only completion queues of ibv_create_cq",
+		Fix:    "use source cq_ring, which reads the entries of an mlx5 completion queue where the device wrote them, or auto",
 	}
 }
 

@@ -243,9 +243,10 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 		source  dataplane.CompletionSource
 		without []string
 		says    string // "": it counts
+		fix     string // the next step
 	}{
 		{source: dataplane.SourceCompCntr, without: []string{"comp_cntr"}, says: "ibv_query_comp_cntr_caps"},
-		{source: dataplane.SourceCollapsedCQ, says: "ibv_create_qp takes only completion queues of ibv_create_cq"},
+		{source: dataplane.SourceCollapsedCQ, says: "ibv_create_qp takes only completion queues of ibv_create_cq", fix: "source cq_ring"},
 		{source: dataplane.SourceCQRing, without: []string{"cq_ring"}, says: "mlx5"},
 		{source: dataplane.SourceCQRing},
 		{source: dataplane.SourcePollCQ},
@@ -259,6 +260,9 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 			if c.says != "" {
 				if !errors.Is(err, dataplane.ErrUnplaced) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `queue pair "a"`) {
 					t.Errorf("got %v, want that %q is said", err, c.says)
+				}
+				if u := (*probe.UnsupportedError)(nil); c.fix != "" && (!errors.As(err, &u) || !strings.Contains(u.Fix, c.fix)) {
+					t.Errorf("%v: the next step is %+v, want %q", err, u, c.fix)
 				}
 				return
 			}

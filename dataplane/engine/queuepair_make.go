@@ -106,6 +106,17 @@ const remoteAccess = ibv.AccessRemoteWrite | ibv.AccessRemoteRead
 
 // measure asks the port what it is, and how large a message can be.
 func (q *queuePair) measure(e *endpoint) (err error) {
+	dev, err := e.ctx.QueryDevice()
+	if err != nil {
+		return err
+	}
+	if n := dev.PhysPortCnt; q.cfg.Port > n { // ibv_query_port says EINVAL of it, and no more
+		has := fmt.Sprintf("the ports of %s are 1 to %d", q.cfg.Device, n)
+		if n == 1 {
+			has = fmt.Sprintf("the only port of %s is 1", q.cfg.Device)
+		}
+		return fmt.Errorf("port is %d, and %s: correct `port` of the queue pair in the configuration: %w", q.cfg.Port, has, dataplane.ErrInvalid)
+	}
 	if e.port, err = e.ctx.QueryPort(q.cfg.Port); err != nil {
 		return err
 	}
@@ -137,10 +148,6 @@ func (q *queuePair) measure(e *endpoint) (err error) {
 	e.room = e.message
 	if q.cfg.Type == dataplane.UD {
 		e.room += grh
-	}
-	dev, err := e.ctx.QueryDevice()
-	if err != nil {
-		return err
 	}
 	if n := max(q.cfg.SendDepth, q.cfg.Receives); n > dev.MaxQPWR {
 		return fmt.Errorf("send_depth %d, receives %d: a queue of the device holds %d: %w", q.cfg.SendDepth, q.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
