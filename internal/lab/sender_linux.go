@@ -222,7 +222,8 @@ func (s *Sender) Refused() uint64 { return s.refused.Load() }
 
 // Drain waits until no frame of this sender is left in a queue of the kernel:
 // each was handed to a program or dropped by one. A program may still be at
-// work on the last ones for some microseconds.
+// work on the last ones: a native one is given a copy, and the frame is off the
+// queue before it runs. Settle waits for that too.
 func (s *Sender) Drain(ctx context.Context) error {
 	for {
 		queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
@@ -237,6 +238,26 @@ func (s *Sender) Drain(ctx context.Context) error {
 			return fmt.Errorf("waiting for %d bytes in flight on %s: %w", queued, s.end.Name, ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+// Settle is Drain, and waits until the programs that were at work have returned: what
+// they count is there, however long their CPU was taken from them.
+func (s *Sender) Settle(ctx context.Context) error {
+	if err := s.Drain(ctx); err != nil {
+		return err
+	}
+	programsReturned()
+	return nil
+}
+
+// programsReturned waits for the programs that run now. MEMBARRIER_CMD_GLOBAL is an RCU
+// grace period (kernel/sched/membarrier.c), and a program runs in one read-side section with
+// the end of the frame that it was given a copy of.
+func programsReturned() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL of <linux/membarrier.h>
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
+		time.Sleep(100 * time.Millisecond) // a kernel with nohz_full refuses it: no bound, but long enough by far
 	}
 }
 

