@@ -3,6 +3,7 @@ package xdprows
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -65,7 +66,7 @@ func (r *rig) peerCounted(t *testing.T) (sum uint64) {
 func TestRows(t *testing.T) {
 	need.BPF(t)
 	need.CPUs(t, 2)
-	report, err := bench.Run(context.Background(), Rows(), bench.Options{Rounds: 21, Attempts: 5, MaxSpread: 10, Anywhere: true})
+	report, err := bench.Run(context.Background(), Rows(), bench.Options{Rounds: 21, Attempts: 1000, RowTime: 5 * time.Minute, MaxSpread: 10, Anywhere: true})
 	if err != nil {
 		t.Fatal(err)
 	}
