@@ -24,9 +24,10 @@ import (
 //	crash  ends without a word
 //	serve  adds 1 packet and 64 bytes to every counter each 20 ms, a history
 //	       record each, until SIGINT; a counter whose name ends in "-errors" gets an
-//	       error each 20 ms, and completes nothing
-//	lap    waits for PATH.go, writes N history records of every counter at
-//	       once, makes PATH.lapped, then waits for SIGINT
+//	       error each 20 ms, and completes nothing. From when PATH.late holds a
+//	       duration it counts nothing, and its signs of life are of so long ago
+//	lap    does so until PATH.go is there, in a ring of 64; then it writes N history
+//	       records of every counter at once, makes PATH.lapped, and waits for SIGINT
 func mkmirror() {
 	if err := runMkmirror(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,7 +38,11 @@ func mkmirror() {
 func runMkmirror(mode, path, spec string, args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	t, err := newTestWriter(path, spec)
+	history := roomyHistory
+	if mode == "lap" {
+		history = lapHistory
+	}
+	t, err := newTestWriter(path, spec, history)
 	if err != nil {
 		return err
 	}
@@ -51,6 +56,13 @@ func runMkmirror(mode, path, spec string, args []string) error {
 	case "serve":
 		for ctx.Err() == nil {
 			time.Sleep(20 * time.Millisecond)
+			if text, err := os.ReadFile(path + ".late"); err == nil {
+				age, err := time.ParseDuration(strings.TrimSpace(string(text)))
+				if err == nil { // else it is being written
+					t.w.Heartbeat(shm.Now() - int64(age))
+				}
+				continue
+			}
 			t.count()
 			t.publish(true)
 		}
@@ -60,8 +72,9 @@ func runMkmirror(mode, path, spec string, args []string) error {
 			return err
 		}
 		for _, err := os.Stat(path + ".go"); err != nil && ctx.Err() == nil; _, err = os.Stat(path + ".go") {
-			time.Sleep(10 * time.Millisecond)
-			t.w.Heartbeat(shm.Now())
+			time.Sleep(20 * time.Millisecond)
+			t.count()
+			t.publish(true)
 		}
 		for range n {
 			t.count()
@@ -101,7 +114,7 @@ func webMirror(t *testing.T) (path string, w *testWriter) {
 	if err := os.WriteFile(spec, []byte("web flow 10 640 sim l2\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w, err := newTestWriter(path, spec)
+	w, err := newTestWriter(path, spec, lapHistory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,17 +123,25 @@ func webMirror(t *testing.T) (path string, w *testWriter) {
 	return path, w
 }
 
-// testHistory is the capacity of the ring, small so that tests lap it.
-const testHistory = 64
+// lapHistory is the capacity of a ring that tests lap, roomyHistory that of one that no reader
+// of a script is slow enough for: 10 minutes of two counters.
+const (
+	lapHistory   = 64
+	roomyHistory = 1 << 16
+)
 
-func newTestWriter(path, spec string) (*testWriter, error) {
+// testHeartbeat is how often a writer of tests is expected to show a sign of life: without one it is
+// stale after twice as long, which is more than a busy machine keeps it from the CPU.
+const testHeartbeat = 10 * time.Second
+
+func newTestWriter(path, spec string, history int) (*testWriter, error) {
 	f, err := os.Open(spec)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	w, err := shm.Create(shm.Options{
-		Path: path, Counters: 64, LatencyCounters: 8, History: testHistory, HeartbeatPeriod: 100 * time.Millisecond,
+		Path: path, Counters: 64, LatencyCounters: 8, History: history, HeartbeatPeriod: testHeartbeat,
 	})
 	if err != nil {
 		return nil, err
