@@ -49,7 +49,8 @@ func TestHeadersCompileClean(t *testing.T) {
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("examples: %v, %v", examples, err)
 	}
-	programs = append(append(programs, examples...), alone(t)...)
+	programs = append(programs, examples...)
+	single := alone(t)
 	for _, tt := range []struct {
 		name  string // of the compiler; more names are tried in turn
 		other []string
@@ -76,6 +77,8 @@ func TestHeadersCompileClean(t *testing.T) {
 				args := append(append([]string{}, tt.args...), strict...)
 				run(t, compiler, append(args, "-O2", "-c", "-o", filepath.Join(t.TempDir(), "o"), program)...)
 			}
+			args := append(append([]string{"-fsyntax-only"}, tt.args...), strict...)
+			run(t, compiler, append(args, single...)...)
 		})
 	}
 }

@@ -67,54 +67,85 @@ func startWriter(t *testing.T, path string, counters int) *exec.Cmd {
 	return cmd
 }
 
+// example builds a program of examples as its README says.
+func example(t *testing.T, name string) (bin string) {
+	t.Helper()
+	need.Tool(t, "cc")
+	bin = filepath.Join(t.TempDir(), name)
+	run(t, "cc", "-std=c11", "-O2", "-I.", "-o", bin, filepath.Join("../../examples", name, name+".c"))
+	return bin
+}
+
+// talk is a running program and the lines that it prints.
+type talk struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string
+}
+
+// listen starts a program that ends with the test.
+func listen(t *testing.T, bin string, args ...string) *talk {
+	t.Helper()
+	p := &talk{t: t, cmd: exec.Command(bin, args...), lines: make(chan string, 100)}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.lines)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			p.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.cmd.Wait()
+	})
+	return p
+}
+
+// next is the next line, or false at the end.
+func (p *talk) next(wanted string) (string, bool) {
+	p.t.Helper()
+	select {
+	case line, ok := <-p.lines:
+		return line, ok
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("%s did not say %q", p.cmd, wanted)
+		return "", false
+	}
+}
+
+// await skips the lines before one that begins with prefix.
+func (p *talk) await(prefix string) string {
+	p.t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		line, ok := p.next(prefix)
+		if !ok {
+			p.t.Fatalf("%s ended before it said %q", p.cmd, prefix)
+		}
+		if strings.HasPrefix(line, prefix) {
+			return line
+		}
+	}
+	p.t.Fatalf("%s did not say %q", p.cmd, prefix)
+	return ""
+}
+
 // The example goes on when its writer is killed and says so, and follows the
 // mirror to the next writer and to a larger file.
 func TestExampleOutlivesItsWriter(t *testing.T) {
-	need.Tool(t, "cc")
-	bin := filepath.Join(t.TempDir(), "c-reader")
-	run(t, "cc", "-std=c11", "-O2", "-I.", "-o", bin, "../../examples/c-reader/c-reader.c")
 	path, w := newMirror(t, shm.Options{Counters: 64})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	writer := startWriter(t, path, 64)
 
-	reader := exec.Command(bin, "-i", "0.02", path, "web", "nobody")
-	stdout, err := reader.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := make(chan string, 100)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(stdout); s.Scan(); {
-			lines <- s.Text()
-		}
-	}()
-	t.Cleanup(func() {
-		reader.Process.Kill()
-		reader.Wait()
-	})
-	await := func(prefix string) string {
-		t.Helper()
-		deadline := time.After(20 * time.Second)
-		for {
-			select {
-			case line, ok := <-lines:
-				if !ok {
-					t.Fatalf("the reader ended before it said %q", prefix)
-				}
-				if strings.HasPrefix(line, prefix) {
-					return line
-				}
-			case <-deadline:
-				t.Fatalf("the reader did not say %q", prefix)
-			}
-		}
-	}
+	reader := listen(t, example(t, "c-reader"), "-i", "0.02", path, "web", "nobody")
+	await := reader.await
 	packets := func() int {
 		t.Helper()
 		for {
