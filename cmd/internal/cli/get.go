@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 )
 
 // getCmd prints counters once.
@@ -32,12 +33,20 @@ func (c *getCmd) Run(env *Env) error {
 		return err
 	}
 	if !r.Writer.live() {
-		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values\n", r.Path, r.Writer)
+		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values%s\n", r.Path, r.Writer, butWords(r))
 	}
 	if c.Strict && degraded(r) {
 		return exitError(exitDegraded)
 	}
 	return nil
+}
+
+// butWords says, behind what a silent writer published, what else is shown.
+func butWords(r *reading) string {
+	if slices.ContainsFunc(r.Counters, func(c counterView) bool { return c.Words }) {
+		return "; what a device writes is shown as it stands now"
+	}
+	return ""
 }
 
 // degraded says that the writer is not running or that a value is not valid.

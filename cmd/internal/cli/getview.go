@@ -27,14 +27,18 @@ type counterJSON struct {
 
 	Completions *uint64 `json:"completions"`
 	Errors      *uint64 `json:"errors"`
+
+	// Device says that the value was read where the device writes it, with no poller in
+	// between; the age is 0 then, or that of the writer's last sign of life.
+	Device bool `json:"device,omitempty"`
 }
 
 func toJSON(r *reading) getJSON {
 	out := getJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]counterJSON, len(r.Counters))}
 	for i, c := range r.Counters {
-		j := counterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.present()}
+		j := counterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.present(), Device: c.Words}
 		if c.present() {
-			age := max(0, r.Now-c.SampledAt)
+			age := c.age(r)
 			j.AgeNS = &age
 			if c.completion() {
 				j.Completions, j.Errors = &c.Packets, &c.Bytes
@@ -53,11 +57,11 @@ func renderGet(r *reading) string {
 	flows, completions := byKind(r.Counters)
 	t := table{heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range flows {
-		t.add(c.Name, orDash(c.Kind), c.firstCell(), c.secondCell(), c.ageCell(r.Now), orDash(c.Source), orDash(c.ByteBasis), c.note())
+		t.add(c.Name, orDash(c.Kind), c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), orDash(c.ByteBasis), c.note())
 	}
 	below := table{heading: []string{"NAME", "KIND", ">COMPLETIONS", ">ERRORS", ">AGE", "SOURCE", "NOTE"}}
 	for _, c := range completions {
-		below.add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.ageCell(r.Now), orDash(c.Source), c.note())
+		below.add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), c.note())
 	}
 	return stack(t, below)
 }

@@ -97,16 +97,18 @@ func (m *mirror) look(names []string) (*reading, error) {
 	return r, nil
 }
 
-// value fills in the value; a counter that was removed meanwhile has none.
+// value fills in the value: what the device writes, where it does so by itself, else what
+// is published. A counter that was removed meanwhile has none.
 func (m *mirror) value(c *counterView, h shm.Handle) error {
-	var v shm.Value
-	err := shm.Guard(func() error {
-		counter, err := m.reader.Counter(h)
+	if c.completion() {
+		v, err := m.words(h)
 		if err == nil {
-			v, err = counter.Load()
+			c.show(v, true)
+			return nil
 		}
-		return err
-	})
+		c.Unread = !wordless(err)
+	}
+	v, err := m.published(h)
 	switch {
 	case errors.Is(err, shm.ErrGone):
 		c.Gone = true
@@ -114,8 +116,20 @@ func (m *mirror) value(c *counterView, h shm.Handle) error {
 	case err != nil:
 		return err
 	}
-	c.Packets, c.Bytes, c.SampledAt = v.Packets, v.Bytes, v.SampledAt
+	c.show(v, false)
 	return nil
+}
+
+// published is the value that the writer published last.
+func (m *mirror) published(h shm.Handle) (v shm.Value, err error) {
+	err = shm.Guard(func() error {
+		counter, err := m.reader.Counter(h)
+		if err == nil {
+			v, err = counter.Load()
+		}
+		return err
+	})
+	return v, err
 }
 
 func viewEntry(e shm.Entry) counterView {

@@ -39,12 +39,12 @@ func renderTop(r *reading, height int) string {
 	t := table{heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range flows {
 		t.add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
-			c.ageCell(r.Now), orDash(c.Source), orDash(c.ByteBasis), c.note())
+			c.ageCell(r), c.sourceCell(), orDash(c.ByteBasis), c.note())
 	}
 	below := table{heading: []string{"NAME", ">COMPLETIONS", ">ERRORS", ">COMPLETIONS/S", ">ERRORS/S", ">AGE", "SOURCE", "NOTE"}}
 	for _, c := range completions {
 		below.add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
-			c.ageCell(r.Now), orDash(c.Source), c.note())
+			c.ageCell(r), c.sourceCell(), c.note())
 	}
 	screen := fmt.Sprintf("%s  %s  writer %s\n", r.Path, plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + stack(t, below)
 	if hidden := len(r.Counters) - len(shown); hidden > 0 {

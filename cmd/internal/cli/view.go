@@ -44,6 +44,8 @@ type counterView struct {
 	Source, ByteBasis          string
 	Valid, Stale, Ambiguous    bool
 	Gone                       bool   // removed while it was read
+	Words                      bool   // read where a device writes it; SampledAt is when
+	Unread                     bool   // a device writes it, and where cannot be read: it is what the poller published
 	Packets, Bytes             uint64 // or completions and errors
 	SampledAt                  int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
 	Discontinuities            uint64
@@ -68,6 +70,24 @@ func byKind(counters []counterView) (flows, completions []counterView) {
 	return flows, completions
 }
 
+// show makes v the value.
+func (c *counterView) show(v shm.Value, words bool) {
+	c.Packets, c.Bytes, c.SampledAt, c.Words = v.Packets, v.Bytes, v.SampledAt, words
+}
+
+// age is how old the value is in a reading. Words are of the moment in which they were
+// read, as long as the writer lives, in whose process the device was opened; then they may
+// have stood still since its last sign of life.
+func (c counterView) age(r *reading) int64 {
+	switch {
+	case c.Words && r.Writer.live():
+		return 0
+	case c.Words:
+		return r.Writer.Age
+	}
+	return max(0, r.Now-c.SampledAt)
+}
+
 // present says that there is a value: absent is not zero.
 func (c counterView) present() bool { return c.SampledAt != 0 }
 
@@ -83,6 +103,7 @@ func (c counterView) note() string {
 		{c.present() && !c.Valid, "invalid"},
 		{c.Stale, "stale"},
 		{c.Ambiguous, "ambiguous"},
+		{c.Unread, "published by the poller: the device's words cannot be read"},
 		{c.Discontinuities > 0, plural(c.Discontinuities, "discontinuity", "discontinuities")},
 	} {
 		if n.is {
@@ -102,8 +123,19 @@ func plural(n uint64, one, many string) string {
 // cells of one counter; "-" stands where there is no value.
 func (c counterView) firstCell() string  { return c.cell(humanCount(c.Packets)) }
 func (c counterView) secondCell() string { return c.cell(humanCount(c.Bytes)) }
-func (c counterView) ageCell(now int64) string {
-	return c.cell(humanAge(time.Duration(now - c.SampledAt)))
+func (c counterView) ageCell(r *reading) string {
+	if c.Words && r.Writer.live() {
+		return "now"
+	}
+	return c.cell(humanAge(time.Duration(c.age(r))))
+}
+
+// sourceCell says of words who writes them: a device, and nobody after it.
+func (c counterView) sourceCell() string {
+	if c.Words {
+		return orDash(c.Source) + ", its words"
+	}
+	return orDash(c.Source)
 }
 
 func (c counterView) cell(s string) string {

@@ -57,8 +57,23 @@ type waiter struct {
 	talk   io.Writer
 	entry  shm.Entry
 	value  shm.Value // as it was seen last
-	since  shm.Value // of the first look: a change is one from here
-	looked bool
+	words  bool      // it is what a device's words say
+	since  *look     // the first one: a change, or an error, is one from here
+	told   bool      // who wakes it, where it must sleep
+}
+
+// look is what a waiter found.
+type look struct {
+	value shm.Value
+	words bool
+}
+
+// see notes what there is.
+func (w *waiter) see(v shm.Value, words bool) {
+	w.value, w.words = v, words
+	if w.since == nil {
+		w.since = &look{v, words}
+	}
 }
 
 // wait goes on in the file that takes the mirror's name, where it is that of the
@@ -103,40 +118,53 @@ func (w *waiter) once(ctx context.Context) error {
 	if w.entry, err = r.Entry(h); err != nil {
 		return err
 	}
-	if !w.looked {
-		if err := w.look(h); err != nil {
-			return err
-		}
+	if over, err := w.onWords(ctx, h); over {
+		return err
 	}
-	if w.cmd.AtLeast == nil {
-		w.value, err = r.WaitChange(ctx, h, w.since)
-	} else {
-		w.value, err = r.Wait(ctx, h, *w.cmd.AtLeast)
+	if err := w.look(h); err != nil {
+		return err
 	}
-	return err
+	return w.onPublished(ctx, h)
 }
 
 // look notes what there is before it sleeps, if it must, and says who wakes it then.
 func (w *waiter) look(h shm.Handle) error {
-	r := w.mirror.reader
-	err := shm.Guard(func() error {
-		counter, err := r.Counter(h)
-		if err == nil {
-			w.since, err = counter.Load()
-		}
-		return err
-	})
+	v, err := w.mirror.published(h)
 	if err != nil {
 		return err
 	}
-	w.looked = true
-	if n := w.cmd.AtLeast; n != nil && w.since.SampledAt != 0 && w.since.Packets >= *n {
+	w.see(v, false)
+	if n := w.cmd.AtLeast; w.told || n != nil && v.SampledAt != 0 && v.Packets >= *n {
 		return nil
 	}
-	if why := r.Wakeable(); why != nil {
+	w.told = true
+	if why := w.mirror.reader.Wakeable(); why != nil {
 		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, since nobody wakes this process: %v\n", w.mirror.path, why)
 	}
 	return nil
+}
+
+// onPublished waits for what is published. Where words were seen first, that may be of
+// before them: it is no change, and its errors are not new.
+func (w *waiter) onPublished(ctx context.Context, h shm.Handle) error {
+	first := w.since.value
+	for since := first; ; since = w.value {
+		var v shm.Value
+		var err error
+		if w.cmd.AtLeast == nil {
+			v, err = w.mirror.reader.WaitChange(ctx, h, since)
+		} else {
+			v, err = w.mirror.reader.Wait(ctx, h, *w.cmd.AtLeast)
+		}
+		w.see(v, false)
+		old := w.since.words && v.Bytes <= first.Bytes
+		switch {
+		case old && errors.Is(err, shm.ErrCompletion):
+		case old && err == nil && w.cmd.AtLeast == nil && v.Packets <= first.Packets:
+		default:
+			return err
+		}
+	}
 }
 
 // unknown adds to a name that no counter has the one that may have been meant.
@@ -179,7 +207,7 @@ func (w *waiter) units() (first, second string) {
 // print shows the counter as get does, with the value that ended the wait.
 func (w *waiter) print(out io.Writer) error {
 	c := viewEntry(w.entry)
-	c.Packets, c.Bytes, c.SampledAt = w.value.Packets, w.value.Bytes, w.value.SampledAt
+	c.show(w.value, w.words)
 	r := &reading{Path: w.mirror.path, Now: shm.Now(), Writer: viewWriter(w.mirror.reader.Status()), Counters: []counterView{c}}
 	if w.cmd.json() {
 		return printJSON(out, toJSON(r))
