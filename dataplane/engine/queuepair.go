@@ -57,6 +57,7 @@ type view struct {
 	rejected []dataplane.Rejection
 	lost     error  // why its device counts as gone; nil: it is there
 	trouble  string // why it does not work; "": it does
+	loose    string // why it could not be connected; "": it could, or nobody has tried
 	broken   error  // why its source is not the one that it began with
 }
 

@@ -88,11 +88,20 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 				q.cfg.Name, peer, q.cfg.Port, q.cfg.Device, dataplane.ErrInvalid)
 		}
 		err := q.join(peer)
-		q.show()
-		if err != nil {
-			return fmt.Errorf("queue pair %q: connecting it to %v: %w", q.cfg.Name, peer, err)
+		if err == nil {
+			e.loose = nil
+		} else {
+			err = fmt.Errorf("connecting it to %v: %w", peer, err)
+			if e.state != ibv.QPSRTS {
+				q.peer = dataplane.QueuePairAddress{}
+			}
+			if q.peer == (dataplane.QueuePairAddress{}) { // else the connection of before stands
+				e.loose = err
+			}
+			err = fmt.Errorf("queue pair %q: %w", q.cfg.Name, err)
 		}
-		return nil
+		q.show()
+		return err
 	})
 }
 
@@ -103,8 +112,9 @@ func (q *queuePair) join(peer dataplane.QueuePairAddress) error {
 	if q.cfg.Type == dataplane.UD {
 		start = ibv.QPSRTS
 	}
-	// Datagrams may be under way to the peer of now; its address handle goes after them.
-	if e.state != start || q.outstanding.Load() > 0 {
+	// Datagrams may be under way to the peer of now; its address handle goes after them. Receives
+	// lack where posting them failed the last time.
+	if e.state != start || q.outstanding.Load() > 0 || e.posted < q.cfg.Receives {
 		if err := q.restart(); err != nil {
 			return err
 		}
@@ -147,6 +157,9 @@ func (q *queuePair) join(peer dataplane.QueuePairAddress) error {
 // outstanding ends with errors, and is counted, before RESET drops what is left.
 func (q *queuePair) restart() error {
 	e := q.end
+	if e.state == ibv.QPSReset { // it got no further the last time; no way leads from there to ERR
+		return q.begin(e)
+	}
 	e.renewing = true
 	defer func() { e.renewing = false }()
 	if e.state != ibv.QPSErr {

@@ -36,6 +36,7 @@ type endpoint struct {
 	rejected []dataplane.Rejection
 	polled   []Pair             // the totals by what ibv_poll_cq took off, of operations that it sees
 	fault    fault              // the first completion in error since it was connected
+	loose    error              // why it could not be connected, which left it without a peer
 	broken   error              // why its source is not the one that it began with
 	failed   census             // that source, until the queue pair is gone
 	deaf     context.CancelFunc // ends listen

@@ -131,6 +131,8 @@ func (q *queuePair) ready() error {
 	switch e := q.end; {
 	case e == nil:
 		return fmt.Errorf("%w: %w", dataplane.ErrNotConnected, errDeviceLost)
+	case e.loose != nil:
+		return fmt.Errorf("%w: it is in state %v: %v", dataplane.ErrNotConnected, e.state, e.loose)
 	case e.state != ibv.QPSRTS:
 		if e.fault.status != ibv.WCSuccess {
 			return fmt.Errorf("%w: it is in state %v: %v", dataplane.ErrNotConnected, e.state, e.fault)

@@ -19,7 +19,10 @@ func (q *queuePair) show() {
 		if len(q.tallies) > 0 {
 			v.source = dataplane.Source{Backend: "rdma", Device: q.cfg.Device, Mode: e.mode}
 		}
-		if (e.state == ibv.QPSErr || e.state == ibv.QPSSQE) && !e.renewing {
+		switch {
+		case e.loose != nil:
+			v.loose = fmt.Sprintf("it is in state %v, without a peer: %v", e.state, e.loose)
+		case (e.state == ibv.QPSErr || e.state == ibv.QPSSQE) && !e.renewing:
 			v.trouble = fmt.Sprintf("it is in state %v: %v", e.state, e.fault)
 		}
 		v.broken = e.broken
@@ -107,6 +110,12 @@ func (s *queuePairs) conditions() (out []dataplane.Condition) {
 				Fix:  "see dmesg and `rdma link`; when the device is back the queue pair is made again, with another number, and totals go on",
 			})
 			continue
+		}
+		if v.loose != "" {
+			out = append(out, dataplane.Condition{
+				Code: "queue-pair-unconnected", Severity: dataplane.High, Object: q.cfg.Name, Text: v.loose,
+				Fix: "remove the cause that the text names, then: flowtally queue-pairs connect " + q.cfg.Name + " [ADDRESS]",
+			})
 		}
 		if v.trouble != "" {
 			out = append(out, dataplane.Condition{

@@ -304,14 +304,3 @@ func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
 	}
 	mustPost(t, e, "a", dataplane.Send, 3)
 }
-
-// TestAnAddressThatThePortCannotReachLeavesTheConnection as it is.
-func TestAnAddressThatThePortCannotReachLeavesTheConnection(t *testing.T) {
-	s := newSoftNIC(t)
-	e := s.startPairs(t, s.pairConfig(t, dataplane.Send))
-	err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{LID: 5, QPN: 17})
-	if !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "gid") {
-		t.Errorf("connecting over Ethernet by LID: %v", err)
-	}
-	mustPost(t, e, "a", dataplane.Send, 3)
-}
