@@ -119,11 +119,11 @@ func (b *bench) completions(n int) []WC {
 	b.t.Helper()
 	all := make([]WC, n+1)
 	got := 0
-	for deadline := time.Now().Add(10 * time.Second); got < n; {
+	for deadline := time.Now().Add(20 * time.Second); got < n; {
 		more, err := b.cq.Poll(all[got:n])
 		b.check(err)
 		if got += more; got < n && time.Now().After(deadline) {
-			b.t.Fatalf("%d completions of %d within 10 s: %+v", got, n, all[:got])
+			b.t.Fatalf("%d completions of %d within 20 s: %+v", got, n, all[:got])
 		}
 	}
 	if more, err := b.cq.Poll(all[n:]); err != nil || more != 0 {

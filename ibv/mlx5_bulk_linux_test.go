@@ -41,7 +41,7 @@ func received(t *testing.T, c *net.UDPConn, want uint64) (n uint64) {
 	t.Helper()
 	buf := make([]byte, 2048)
 	for {
-		patience := 2 * time.Second
+		patience := 20 * time.Second
 		if n >= want {
 			patience = time.Microsecond
 		}

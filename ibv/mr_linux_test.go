@@ -151,7 +151,7 @@ func TestMemoryGoesWithTheContext(t *testing.T) {
 	pd := must(b.ctx.AllocPD())(t)
 	m := must(pd.AllocMR(4096, everyAccess))(t)
 	b.check(control.Remove("swnic0"))
-	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if e := must(b.ctx.NextEvent(soon))(t); e.Type != EventDeviceFatal {
 		t.Fatalf("event %v", e.Type)

@@ -113,7 +113,7 @@ func addRule(t *testing.T, d *nicDriver, r nicRule) {
 // streamed streams TCP from one end to the other and says what left by end at.
 func streamed(t *testing.T, from, to, at *lab.End, addr netip.AddrPort, size int64) (lab.Tally, lab.SegmentsSent) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	o, err := at.Observe(addr.Port(), true)
 	if err != nil {

@@ -57,6 +57,24 @@ func traffic() ([]lab.Stream, []nicMatch) {
 		[]nicMatch{udp(1001, 0xffff), udp(1002, 0xffff), tagged, both, inside}
 }
 
+// sendAll is send of more than the ring has room for. It goes on when the engine has taken
+// what was sent: nothing is dropped, whoever else has the engine's CPU.
+func sendAll(t *testing.T, e *lab.End, d *nicDriver, streams []lab.Stream, packets uint64, o lab.SenderOptions) *lab.Sender {
+	t.Helper()
+	const room = 20_000 // of 32,768
+	s := send(t, e, streams, min(packets, room), o)
+	for left := packets - min(packets, room); left > 0; left -= min(left, room) {
+		d.stats()
+		if err := s.Run(t.Context(), min(left, room)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func send(t *testing.T, e *lab.End, streams []lab.Stream, packets uint64, o lab.SenderOptions) *lab.Sender {
 	t.Helper()
 	s, err := e.NewSender(streams, o)
@@ -64,7 +82,7 @@ func send(t *testing.T, e *lab.End, streams []lab.Stream, packets uint64, o lab.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Run(ctx, packets); err != nil {
 		t.Fatal(err)
@@ -93,7 +111,7 @@ func TestNICCountsWhatArrives(t *testing.T) {
 	}
 	const packets = 1_000_000
 	start := time.Now()
-	s := send(t, w.Far, streams, packets, lab.SenderOptions{Seed: seed.Uint64(t)})
+	s := sendAll(t, w.Far, d, streams, packets, lab.SenderOptions{Seed: seed.Uint64(t)})
 	took := time.Since(start)
 	var all uint64
 	for i, want := range s.Sent() {
@@ -127,7 +145,7 @@ func TestNICCountsWhatLeaves(t *testing.T) {
 		}
 	}
 	// Through the stack: what bypasses it passes no tap.
-	out := send(t, w.Near, streams, 100_000, lab.SenderOptions{Seed: seed.Uint64(t), Stack: true})
+	out := sendAll(t, w.Near, d, streams, 100_000, lab.SenderOptions{Seed: seed.Uint64(t), Stack: true})
 	if out.Refused() != 0 {
 		t.Fatalf("%d frames were refused behind the tap", out.Refused())
 	}
@@ -199,7 +217,7 @@ func TestNICShowsDrops(t *testing.T) {
 	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	const packets = 80_000 // the ring has 65,536 slots
+	const packets = 80_000 // the ring has 32,768 slots
 	s := send(t, w.Far, []lab.Stream{stream("short", 1001, 60, frame.Eth{})}, packets, lab.SenderOptions{})
 	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

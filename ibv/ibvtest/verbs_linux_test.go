@@ -174,7 +174,8 @@ func verbsCase(t *testing.T, program, library, providers, name string) {
 	if err := ns.Do(cmd.Start); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	// Longer than the waits of a case, which say what did not come.
+	timer := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	var out strings.Builder
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {

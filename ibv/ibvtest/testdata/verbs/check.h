@@ -75,6 +75,6 @@ void send_udp(unsigned n, uint16_t dport, size_t payload);
 uint64_t frame_bytes(size_t payload);
 
 void tell(const char *line);           /* a line on the control FIFO */
-int next_event(struct ibv_context *c); /* the type, -1 when none comes within two seconds */
+int next_event(struct ibv_context *c); /* the type, -1 when none comes within twenty seconds */
 
 #endif

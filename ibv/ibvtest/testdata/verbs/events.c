@@ -8,11 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Until what the control thread does is there; two seconds at most. */
+/* Until what the control thread does is there; twenty seconds at most. */
 #define EVENTUALLY(cond)                                                                                               \
 	do {                                                                                                           \
 		bool held_ = false;                                                                                    \
-		for (int i_ = 0; i_ < 2000 && !(held_ = (cond)); i_++)                                                 \
+		for (int i_ = 0; i_ < 20000 && !(held_ = (cond)); i_++)                                                 \
 			usleep(1000);                                                                                  \
 		WANT(held_, true);                                                                                     \
 	} while (0)

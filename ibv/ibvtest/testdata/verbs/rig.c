@@ -137,7 +137,7 @@ int next_event(struct ibv_context *c)
 {
 	struct pollfd p = {.fd = c->async_fd, .events = POLLIN};
 	struct ibv_async_event e;
-	if (poll(&p, 1, 2000) != 1 || ibv_get_async_event(c, &e))
+	if (poll(&p, 1, 20000) != 1 || ibv_get_async_event(c, &e))
 		return -1;
 	ibv_ack_async_event(&e);
 	return e.event_type;
