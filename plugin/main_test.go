@@ -108,7 +108,7 @@ var roles = map[string]func() int{
 			return &slow{Service: svc, close: time.Hour}, err
 		}})
 	},
-	"slow": func() int { // to add a flow whose name begins with "slow" takes a while, with "stuck" for ever
+	"slow": func() int { // to add a flow whose name begins with "slow" takes until there is a file, with "stuck" for ever
 		return plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
 			svc, err := noted(ctx, cfg, l)
 			return &slow{Service: svc}, err
@@ -202,9 +202,13 @@ func (s *slow) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 	for _, f := range flows {
 		switch {
 		case strings.HasPrefix(f.Name, "slow"):
-			time.Sleep(300 * time.Millisecond)
+			note("adding_" + f.Name)
+			for _, err := os.Stat(os.Getenv(markerEnv) + ".go"); err != nil; _, err = os.Stat(os.Getenv(markerEnv) + ".go") {
+				time.Sleep(time.Millisecond)
+			}
 		case strings.HasPrefix(f.Name, "stuck"):
-			select {}
+			note("adding_" + f.Name)
+			time.Sleep(time.Hour)
 		}
 	}
 	return s.Service.AddFlows(ctx, flows...)

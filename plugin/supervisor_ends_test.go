@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,21 +17,22 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// A plugin that stands still is killed and replaced.
+// A plugin that stands still is killed and replaced. That one which answers is not, TestPulse shows.
 func TestWatchdog(t *testing.T) {
 	opts := options(t, "fake")
-	opts.Watchdog = 500 * time.Millisecond
+	opts.Watchdog = 2 * time.Second
 	opts.Config.Flows = []flow.Flow{{Name: "a"}}
 	c := launch(t, opts)
-	time.Sleep(time.Second) // it must not bite a plugin that answers
-	if n := c.Restarts(); n != 0 {
-		t.Fatalf("%d restarts of a plugin that answers", n)
-	}
+	exited, n := c.ChildExited(), c.Restarts()
 	if err := syscall.Kill(pid(t, c), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	restarted(t, c, 1)
-	wantOrder(t, c, "a")
+	<-exited // SIGKILL alone ends a process that is stopped
+	restarted(t, c, n+1)
+	eventually(t, "the flows to be there again", func() bool {
+		placed, err := c.Placements(t.Context())
+		return err == nil && len(placed) == 1 && placed[0].Flow.Name == "a"
+	})
 }
 
 // What a dead plugin left attached is removed by Close, unless it is to stay.
@@ -74,7 +74,7 @@ func TestCloseOfOneThatNeverCloses(t *testing.T) {
 	if err := c.Close(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "did not close within") {
 		t.Errorf("error is %v", err)
 	}
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("closing took %v", took)
 	}
 	select {
@@ -91,26 +91,15 @@ func TestCloseOfOneThatNeverCloses(t *testing.T) {
 // so, and takes the next one that works.
 func TestRestartFailsForAWhile(t *testing.T) {
 	opts := options(t, "fake")
-	opts.RestartMin, opts.RestartMax = 20*time.Millisecond, 50*time.Millisecond
-	opts.Logger = nil
-	link := filepath.Join(t.TempDir(), "plugin")
-	if err := os.Symlink(opts.Path, link); err != nil {
-		t.Fatal(err)
-	}
-	self := opts.Path
-	opts.Path = link
+	come := away(t, &opts)
 	c := launch(t, opts)
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
+	come(false)
 	kill(t, c, syscall.SIGKILL)
 	eventually(t, "the condition to tell of failed attempts", func() bool {
 		down, err := c.Conditions(t.Context())
-		return err == nil && len(down) == 1 && strings.Contains(down[0].Text, "does not start: attempt 3") && strings.Contains(down[0].Text, link)
+		return err == nil && len(down) == 1 && strings.Contains(down[0].Text, "does not start: attempt 3") && strings.Contains(down[0].Text, opts.Path)
 	})
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
+	come(true)
 	restarted(t, c, 1)
 	wantOrder(t, c)
 }
@@ -156,7 +145,7 @@ func TestChangesUnderKills(t *testing.T) {
 	opts.RestartMin, opts.RestartMax = time.Millisecond, 5*time.Millisecond
 	opts.Logger = nil
 	c := launch(t, opts)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	want := map[string]bool{}

@@ -58,10 +58,10 @@ func wantOrder(t testing.TB, c *plugin.Client, want ...string) {
 
 func TestKilledPluginComesBack(t *testing.T) {
 	opts := options(t, "fake")
-	opts.RestartMin = 500 * time.Millisecond // long enough to look around meanwhile
+	come := away(t, &opts) // so that there is time to look around meanwhile
 	opts.Config.Flows = []flow.Flow{{Name: "zeta"}, {Name: "gone"}, {Name: "alpha"}}
 	c := launch(t, opts)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	events, err := c.Events(ctx)
 	if err != nil {
@@ -81,6 +81,7 @@ func TestKilledPluginComesBack(t *testing.T) {
 	// What the plugin had not said yet dies with it, so it is heard out first.
 	wantEvents(t, ctx, events, []string{"flow-added mid", "flow-added also-gone", "flow-removed gone", "flow-removed also-gone"})
 
+	come(false)
 	kill(t, c, syscall.SIGKILL)
 	eventually(t, "the client to notice", func() bool {
 		down, err := c.Conditions(ctx)
@@ -107,6 +108,7 @@ func TestKilledPluginComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	come(true)
 	restarted(t, c, 1)
 	wantOrder(t, c, "zeta", "alpha", "mid")
 	after, err := c.Info(ctx)
@@ -122,6 +124,28 @@ func TestKilledPluginComesBack(t *testing.T) {
 	want := []string{"condition-raised plugin", "plugin-restarted plugin", "condition-gone plugin", "flow-added new"}
 	wantEvents(t, ctx, events, want)
 	wantEvents(t, ctx, whileDown, want[1:])
+}
+
+// away has the plugin started by a name that comes and goes: while it is gone a plugin that ended
+// is not started again.
+func away(t testing.TB, opts *plugin.Options) (come func(there bool)) {
+	t.Helper()
+	self := opts.Path
+	opts.Path = filepath.Join(t.TempDir(), "plugin")
+	opts.RestartMin, opts.RestartMax = 20*time.Millisecond, 50*time.Millisecond
+	opts.Logger = nil // it would tell of every attempt
+	come = func(there bool) {
+		t.Helper()
+		do := func() error { return os.Remove(opts.Path) }
+		if there {
+			do = func() error { return os.Symlink(self, opts.Path) }
+		}
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	come(true)
+	return come
 }
 
 func wantEvents(t testing.TB, ctx context.Context, events <-chan dataplane.Event, want []string) {
@@ -149,16 +173,19 @@ func wantEvents(t testing.TB, ctx context.Context, events <-chan dataplane.Event
 // A change that was under way when the plugin died is reported as unavailable
 // and did not happen.
 func TestKilledDuringChange(t *testing.T) {
-	c := launch(t, options(t, "slow"))
+	opts, marker := marked(t, "slow")
+	come := away(t, &opts)
+	c := launch(t, opts)
 	added := make(chan error, 1)
 	go func() {
 		_, err := c.AddFlows(context.Background(), flow.Flow{Name: "stuck"})
 		added <- err
 	}()
+	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_stuck") })
 	queued := make(chan error, 1)
-	time.Sleep(100 * time.Millisecond)
-	go func() { queued <- c.RemoveFlows(context.Background(), "any") }() // waits behind it
-	time.Sleep(100 * time.Millisecond)
+	go func() { queued <- c.RemoveFlows(context.Background(), "any") }() // waits behind it, or finds no plugin
+	time.Sleep(50 * time.Millisecond)                                    // mostly the former
+	come(false)
 	kill(t, c, syscall.SIGKILL)
 	for _, ch := range []chan error{added, queued} {
 		select {
@@ -166,21 +193,33 @@ func TestKilledDuringChange(t *testing.T) {
 			if !errors.Is(err, dataplane.ErrUnavailable) {
 				t.Errorf("the call under way: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Fatal("the call under way hangs")
 		}
 	}
+	come(true)
 	restarted(t, c, 1)
 	wantOrder(t, c)
 }
 
 // A caller that stops waiting does not undo the change, and a restart keeps it.
 func TestImpatientCaller(t *testing.T) {
-	c := launch(t, options(t, "slow"))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	opts, marker := marked(t, "slow")
+	c := launch(t, opts)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := c.AddFlows(ctx, flow.Flow{Name: "slow-one"}); !errors.Is(err, context.DeadlineExceeded) {
+	added := make(chan error, 1)
+	go func() {
+		_, err := c.AddFlows(ctx, flow.Flow{Name: "slow-one"})
+		added <- err
+	}()
+	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_slow-one") })
+	cancel()
+	if err := <-added; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the impatient caller: %v", err)
+	}
+	if err := os.WriteFile(marker+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := c.AddFlows(t.Context(), flow.Flow{Name: "next"}); err != nil {
 		t.Fatal(err)
