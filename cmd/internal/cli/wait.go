@@ -160,7 +160,7 @@ func (w *waiter) onPublished(ctx context.Context, h shm.Handle) error {
 		old := w.since.words && v.Bytes <= first.Bytes
 		switch {
 		case old && errors.Is(err, shm.ErrCompletion):
-		case old && err == nil && w.cmd.AtLeast == nil && v.Packets <= first.Packets:
+		case old && err == nil && v.Packets <= first.Packets:
 		default:
 			return err
 		}

@@ -121,6 +121,9 @@ func TestGetReadsWords(t *testing.T) {
 		!strings.Contains(talk, "these are its last values; what a device writes is shown as it stands now\n") {
 		t.Errorf("get ended with %d:\n%s%s", code, out, talk)
 	}
+	if _, out, _ = m.run("get", "-o", "json"); !regexp.MustCompile(`"name":"sent",.*"age_ns":[1-9].*"completions":123456,.*"device":true`).MatchString(out) {
+		t.Errorf("json: %s", out)
+	}
 }
 
 // TestGetWithoutWords: the device counts for it no more.
