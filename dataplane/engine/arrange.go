@@ -48,6 +48,7 @@ func (e *Engine) arrange(ctx context.Context, fresh []*counted) error {
 		}
 		failed, err := e.enter(ctx, all, over)
 		if err != nil || len(failed) == 0 {
+			e.stack.explain(all, why)
 			return err
 		}
 		for c, err := range failed {

@@ -139,6 +139,17 @@ func (s *stack) possible(all []*counted, over map[*counted]bool, why map[*counte
 	return errors.Join(errs...)
 }
 
+// explain gives a flow that is counted by its shadow the overlay's reason where it has none: it was
+// placed before there was an overlay.
+func (s *stack) explain(all []*counted, why map[*counted]error) {
+	for _, c := range all {
+		asked := slices.ContainsFunc(c.rejected, func(r dataplane.Rejection) bool { return r.Backend == s.over.Name() })
+		if c.published() && !c.hasOver && c.gone == nil && why[c] != nil && !asked {
+			c.rejected = s.reasons(c, why[c])
+		}
+	}
+}
+
 // reasons are why the backends that do not count a flow do not.
 func (s *stack) reasons(c *counted, notOver error) []dataplane.Rejection {
 	out := slices.Clone(c.refusals)

@@ -22,7 +22,7 @@ const (
 	// readPeriodMin is how often a counter is read at most, whatever the poller's period.
 	readPeriodMin = time.Millisecond
 	// returnPeriod is how often a device that went is looked for; calmTicks of it pass
-	// between looks while none did.
+	// between looks while none did, also where there never was one.
 	returnPeriod = 500 * time.Millisecond
 	calmTicks    = 4
 	// closeBound is how long Close waits for the devices.
@@ -53,6 +53,7 @@ type rdmaBackend struct {
 	flows   map[string]*rdmaFlow
 	free    []uint32 // IDs
 	cookie  uint64   // of the last flow; odd, so never 0
+	none    error    // why no device was there yet; nil once one was
 	closed  bool
 }
 
@@ -63,10 +64,10 @@ type rdmaFlow struct {
 	parts []*part
 }
 
-// newRDMABackend opens the library and the devices of the configured interfaces. The error
-// satisfies errNoDevice when there is no library, or no device of theirs: nothing that a host
-// without RDMA has to be told. It satisfies probe.ErrNotSupported also when devices are
-// there that cannot count flows.
+// newRDMABackend opens the library and the devices of the configured interfaces. Those that are
+// not there are looked for; while none is, Absent says so. The error satisfies errNoDevice
+// when there is no library: nothing that a host without RDMA has to be told. It satisfies
+// probe.ErrNotSupported also when devices are there that cannot count flows.
 func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*rdmaBackend, error) {
 	hw, err := openIBV(cfg.RDMA, log)
 	if err != nil {
@@ -100,16 +101,26 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 		return nil, err
 	}
 	for _, i := range cfg.Interfaces {
-		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, now: now, log: log, signal: b.signal})
+		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, now: now, log: log, signal: b.signal, stop: func() {}})
 	}
-	if err := b.find(); err != nil {
-		return nil, err
+	if b.none = b.find(); b.none != nil && !errors.Is(b.none, errNoDevice) {
+		return nil, b.none
 	}
 	b.stopped.Go(b.look)
 	return b, nil
 }
 
 func (b *rdmaBackend) Name() string { return "rdma" }
+
+// Absent implements latecomer.
+func (b *rdmaBackend) Absent() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.none == nil {
+		return nil
+	}
+	return fmt.Errorf("backend rdma: %w", b.none)
+}
 
 // on lists the devices that a flow is counted by.
 func (b *rdmaBackend) on(f flow.Flow) []*rdmaDevice {

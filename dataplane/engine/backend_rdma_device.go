@@ -19,6 +19,7 @@ type rdmaDevice struct {
 	name, netdev, driver string
 
 	nic     nic         // nil while there is none
+	refused *failure    // why one that is there was not opened; nil where none was tried
 	down    error       // why flows are not counted here now; nil when they are
 	stuck   []io.Closer // what could not be closed: rules, and counters that they hold
 	held    bool        // and that closing the device did not end either
@@ -51,6 +52,8 @@ func (d *rdmaDevice) there() error {
 	switch {
 	case d.down != nil:
 		return fmt.Errorf("device %s of %s: %w", d.name, d.netdev, d.down)
+	case d.refused != nil:
+		return d.refused.err
 	case d.nic == nil:
 		return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
 	}

@@ -130,7 +130,11 @@ func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
 		return nil
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...)
+		err := errors.Join(errs...)
+		b.mu.Lock()
+		d.refused = &failure{err: err, at: b.now()}
+		b.mu.Unlock()
+		return err
 	}
 	return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
 }
@@ -147,7 +151,8 @@ func (b *rdmaBackend) run(d *rdmaDevice, info nicInfo, n nic) {
 		b.signal()
 	})
 	b.mu.Lock()
-	d.name, d.driver, d.nic, d.down, d.reader, d.stop = info.name, info.driver, n, nil, r, stop
+	d.name, d.driver, d.nic, d.down, d.refused, d.reader, d.stop = info.name, info.driver, n, nil, nil, r, stop
+	b.none = nil
 	b.mu.Unlock()
 	d.running.Go(func() { r.run(ctx) })
 	d.running.Go(func() { b.follow(ctx, d, n) })

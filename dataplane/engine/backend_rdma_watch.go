@@ -76,8 +76,9 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 	}
 }
 
-// look opens devices that went, when they are back, and trusts again those whose time has
-// come. It also looks whether devices are still in the list: a driver that cannot let go of one that
+// look opens devices that went, when they are back, and those that were never there, when they
+// have come (a driver that is loaded later, a VF that is attached), and trusts again those whose
+// time has come. It also looks whether devices are still in the list: a driver that cannot let go of one that
 // is removed (rxe) sends no event, and the removal waits until the context is closed.
 func (b *rdmaBackend) look() {
 	tick := time.NewTicker(returnPeriod)
@@ -96,8 +97,12 @@ func (b *rdmaBackend) look() {
 			b.log.Debug("listing RDMA devices", "err", err)
 			continue
 		}
-		for _, d := range b.examine(infos) {
+		empty, late := b.examine(infos)
+		for _, d := range empty {
 			b.reopen(d, infos)
+		}
+		for _, d := range late {
+			b.openLate(d, infos)
 		}
 	}
 }
@@ -109,11 +114,22 @@ func (b *rdmaBackend) lacking() bool {
 	return slices.ContainsFunc(b.devices, (*rdmaDevice).unfit)
 }
 
-// examine answers the devices that went and that nothing is left on.
-func (b *rdmaBackend) examine(infos []nicInfo) (empty []*rdmaDevice) {
+// examine answers the devices that went and that nothing is left on, and those that never
+// were and are in the list. Opening one tries rules and counters out, so one that was refused has to
+// wait.
+func (b *rdmaBackend) examine(infos []nicInfo) (empty, late []*rdmaDevice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.devices {
+		if d.nic == nil && d.down == nil {
+			switch there := slices.ContainsFunc(infos, func(i nicInfo) bool { return i.netdev == d.netdev }); {
+			case !there:
+				d.refused = nil
+			case d.refused == nil || b.now()-d.refused.at > int64(distrust):
+				late = append(late, d)
+			}
+			continue
+		}
 		if f := d.gaveUp.Load(); f != nil && b.now()-f.at > int64(distrust) {
 			d.gaveUp.Store(nil)
 			b.signal()
@@ -129,7 +145,23 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty []*rdmaDevice) {
 			empty = append(empty, d)
 		}
 	}
-	return empty
+	return empty, late
+}
+
+// openLate opens a device that was never there. Where it is the first, somebody waits to hear of
+// it, or of why it is none.
+func (b *rdmaBackend) openLate(d *rdmaDevice, infos []nicInfo) {
+	if err := b.openDevice(d, infos); err != nil {
+		b.log.Warn("opening an RDMA device that has come", "interface", d.netdev, "err", err)
+		b.mu.Lock()
+		if b.none != nil {
+			b.none = err
+		}
+		b.mu.Unlock()
+	} else {
+		b.log.Info("an RDMA device has come", "device", d.name, "interface", d.netdev)
+	}
+	b.signal()
 }
 
 // reopen closes what is left of a device that was lost and opens it again, if it is back.
@@ -232,7 +264,7 @@ func (d *rdmaDevice) conditions() []dataplane.Condition {
 			Fix:  "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
 		}}
 	case d.nic == nil:
-		return nil // there was none from the start
+		return nil // there was none yet
 	}
 	var out []dataplane.Condition
 	failing, err, oldest := d.reader.health(d.now())

@@ -58,8 +58,12 @@
 //     into hardware under traffic is added at the first moment in which nothing passes; what
 //     hardware and XDP differ by later is the condition rdma-audit-differs.
 //
+// A device that was not there when the instance started is looked for like one that went, by the same
+// look at the list. Until it comes there is no overlay, and flows are related to nothing; then
+// what XDP counts of them is their shadow (Engine.wake), and they move as they do at a return.
+//
 // A flow that only rdma may count waits where it is for its device, and has no source
-// meanwhile. What hardware counted dies with the process. The total of the next one is that of
+// meanwhile; one whose device has never been there is refused. What hardware counted dies with the process. The total of the next one is that of
 // the shadow, whose counter is pinned, where it saw everything: exact, but for a discontinuity
 // if packets pass while hardware takes it up. Else it is the last published one, with one
 // discontinuity. Which of both it is stands in the mirror: the cookie that an entry carries
@@ -98,7 +102,8 @@
 // then is counted by nobody, while all that was taken off the completion queue is.
 // A queue pair that comes back has another number; those of the instance that it is
 // connected to are told, others have to be (ConnectQueuePair). In state ERR it stays what it
-// is until it is connected anew, by way of RESET, with the number and the counters that it has.
+// is until it is connected anew, by way of RESET, with the number and the counters that it has. A
+// connection that fails half-way cannot be given back: the reason is a condition until there is one.
 //
 // # Growth
 //

@@ -85,7 +85,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		}
 	}
 	e.given = opts.Backends != nil
-	e.stack = newStack(e.backends, e.cfg.RDMA.Audit)
+	e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit)
 	counters, latency := e.writer.Capacity()
 	e.plan = newPlan(counters, latency, e.cfg.Mirror.HistoryPeriod)
 	if err := e.resume(ctx); err != nil {

@@ -15,16 +15,17 @@ import (
 // counted is a flow that is counted now, or about to be.
 type counted struct {
 	Placed
-	handle   shm.Handle
-	backends []Backend // that it may go to, best first
-	backend  Backend   // that feeds its total
-	rejected []dataplane.Rejection
-	source   dataplane.Source
-	basis    string
-	base     Pair           // what the total is made of beside the source's own count
-	past     shm.Continuity // as the mirror has it
-	stretch  uint64         // of its shadow's counting; see carrier
-	*layered                // nil: not in the stack
+	handle    shm.Handle
+	backends  []Backend // that it may go to, best first
+	backend   Backend   // that feeds its total
+	installed Installed // by backend, where it was placed in no stack
+	rejected  []dataplane.Rejection
+	source    dataplane.Source
+	basis     string
+	base      Pair           // what the total is made of beside the source's own count
+	past      shm.Continuity // as the mirror has it
+	stretch   uint64         // of its shadow's counting; see carrier
+	*layered                 // nil: not in the stack
 }
 
 // published says whether it has its entry in the mirror.

@@ -100,6 +100,7 @@ func (e *Engine) refresh(ctx context.Context) bool {
 		return false
 	}
 	defer e.ctl.Unlock()
+	e.wake()
 	if err := e.arrange(ctx, nil); err != nil {
 		e.log.Error("arranging flows anew", "err", err)
 	}

@@ -24,7 +24,7 @@ func choices(word string) []string {
 
 // openBackends opens what the configuration and its flows ask for, in the order in
 // which flows are offered to them. What only "auto" asks for may be missing, as long as
-// something is left; absent says why it is.
+// something is left; absent says why it is. A latecomer is among open even so.
 func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (open []Backend, absent map[string]error, err error) {
 	defer func() {
 		if err != nil {
@@ -61,14 +61,19 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 		}
 	}
 	var reasons []error
+	ready := false
 	for _, name := range []string{"rdma", "xdp", "sim"} {
 		if !asked[name] {
 			continue
 		}
 		b, err := openBackend(ctx, name, cfg, log)
+		if err == nil {
+			open = append(open, b)
+			err = absentee(b)
+		}
 		switch {
 		case err == nil:
-			open = append(open, b)
+			ready = true
 		case must[name]:
 			return open, nil, err
 		default:
@@ -81,8 +86,8 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 			reasons = append(reasons, err)
 		}
 	}
-	if len(open) == 0 && len(reasons) > 0 {
-		return nil, nil, errors.Join(reasons...)
+	if !ready && len(reasons) > 0 {
+		return open, nil, errors.Join(reasons...)
 	}
 	return open, absent, nil
 }
@@ -109,10 +114,14 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 	return nil, fmt.Errorf("backend %q: %w: use auto, rdma, xdp or sim", name, dataplane.ErrInvalid)
 }
 
-// newStack finds the overlay among the backends, and what it lies over.
-func newStack(all []Backend, audit bool) *stack {
+// newStack finds the overlay among the backends, and what it lies over. One that has
+// nothing to count with is none yet.
+func newStack(all []Backend, absent map[string]error, audit bool) *stack {
 	s := &stack{audit: audit}
 	for _, b := range all {
+		if absent[b.Name()] != nil {
+			continue
+		}
 		switch b := b.(type) {
 		case placer:
 			s.over = b
@@ -138,7 +147,7 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		word = e.cfg.Backend
 	}
 	for _, name := range choices(word) {
-		if i := slices.IndexFunc(e.backends, func(b Backend) bool { return b.Name() == name }); i >= 0 {
+		if i := slices.IndexFunc(e.backends, func(b Backend) bool { return b.Name() == name }); i >= 0 && e.absent[name] == nil {
 			open = append(open, e.backends[i])
 			continue
 		}
@@ -152,7 +161,8 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason})
 	}
 	if len(open) == 0 && word == "auto" {
-		return e.backends, refused // those of an instance that only simulates
+		open = slices.DeleteFunc(slices.Clone(e.backends), func(b Backend) bool { return e.absent[b.Name()] != nil })
+		return open, refused // those of an instance that only simulates
 	}
 	return open, refused
 }
@@ -208,7 +218,7 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted) error {
 			continue
 		}
 		for i, c := range set {
-			c.backend, c.rejected, c.source = b, rejected, installed[i].Source
+			c.backend, c.rejected, c.source, c.installed = b, rejected, installed[i].Source, installed[i]
 		}
 		for i, c := range set {
 			if err := e.publish(c, installed[i]); err != nil {

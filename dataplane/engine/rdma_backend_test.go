@@ -200,9 +200,15 @@ func TestReadTimedAllocatesNothing(t *testing.T) {
 func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
 	h := newFakeHost("eth7")
 	cfg := dataplane.Config{Interfaces: []dataplane.Interface{{Name: "eth0"}}}
-	_, err := openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), h, shm.Now)
-	if !errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
-		t.Errorf("error %v, want errNoDevice", err)
+	b, err := openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), h, shm.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Absent(); !errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "fake0 (eth7)") {
+		t.Errorf("absent: %v, want errNoDevice and what there is", err)
+	}
+	if err := b.Close(false); err != nil {
+		t.Error(err)
 	}
 	if !h.closed {
 		t.Error("the host was not closed")

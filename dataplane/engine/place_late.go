@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// latecomer is an overlay that may be open before the host has anything that it counts with.
+type latecomer interface {
+	placer
+	// Absent says why there was nothing to count with yet; nil from the first time on that
+	// there is. Changed signals that the answer is another one.
+	Absent() error
+}
+
+// absentee says why a backend that is open has nothing to count with yet, or nil.
+func absentee(b Backend) error {
+	if l, is := b.(latecomer); is {
+		return l.Absent()
+	}
+	return nil
+}
+
+// wake makes the stack once an overlay that came late has something to count with. A flow that
+// XDP counts is then one that its shadow counts, and has been all the time, so nothing moves before
+// the next arrange says what may. Until there is an overlay the flows are told why. Without one there
+// is no stack, and nothing is related to anything. It is called with ctl held.
+func (e *Engine) wake() {
+	for _, b := range e.backends {
+		was, why := e.absent[b.Name()], absentee(b)
+		switch {
+		case was == nil || why != nil && why.Error() == was.Error():
+			continue
+		case why != nil:
+			e.absent[b.Name()] = why
+			e.tellAbsent(b.Name())
+			continue
+		}
+		delete(e.absent, b.Name())
+		if e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit); e.stack == nil || e.stack.under == nil {
+			return
+		}
+		var fresh []*counted
+		for _, c := range e.flows {
+			if c.backend == Backend(e.stack.under) {
+				e.enlist(c)
+				fresh = append(fresh, c)
+			}
+		}
+		relate(nil, fresh)
+	}
+}
+
+// enlist makes a flow that XDP counts one of the stack, in the state that is called shadow.
+func (e *Engine) enlist(c *counted) {
+	in := c.installed
+	again := e.newCounted(c.Placed)
+	c.backends, c.rejected, c.layered = again.backends, again.rejected, again.layered
+	c.under, c.hasUnder, c.line = in, true, c.base
+}
+
+// tellAbsent notes at the flows that might go to a backend why it has nothing to count with.
+func (e *Engine) tellAbsent(name string) {
+	for _, c := range e.flows {
+		_, refused := e.tries(c.Flow)
+		at := slices.IndexFunc(refused, func(r dataplane.Rejection) bool { return r.Backend == name })
+		if at < 0 {
+			continue
+		}
+		c.rejected = slices.Clone(c.rejected) // callers have the slice
+		for i := range c.rejected {
+			if c.rejected[i].Backend == name {
+				c.rejected[i] = refused[at]
+			}
+		}
+	}
+}
