@@ -16,7 +16,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-var small = Options{Counters: 64, LatencyCounters: 2, History: 8, CoolDown: -1}
+// small has a writer that is alive however late somebody looks.
+var small = Options{Counters: 64, LatencyCounters: 2, History: 8, CoolDown: -1, HeartbeatPeriod: patience}
 
 func with(o Options, path string) Options { o.Path = path; return o }
 

@@ -44,7 +44,7 @@ func TestMappingLifetime(t *testing.T) {
 	if _, err := c.Load(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); mapped(); runtime.GC() {
+	for deadline := time.Now().Add(20 * time.Second); mapped(); runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("still mapped")
 		}

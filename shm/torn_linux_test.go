@@ -327,15 +327,16 @@ func TestTornReads(t *testing.T) {
 	kills := 0
 	for !t.Failed() {
 		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond)
-		sum := atomic.LoadUint64(&other)
+		elsewhere := atomic.LoadUint64(&other)
+		sum := elsewhere
 		for _, x := range readers {
 			sum += x.reads.Load()
 		}
-		if sum >= target && time.Since(start) > least && kills > 2 && met(readers) {
+		if sum >= target && time.Since(start) > least && kills > 2 && elsewhere > 0 && met(readers) {
 			break
 		}
-		if time.Since(start) > time.Minute+100*time.Duration(target) { // 100 ns each is slow
-			t.Error("the readers hardly met the writer")
+		if time.Since(start) > 2*time.Minute+500*time.Duration(target) { // 500 ns each is slow on a busy machine, too
+			t.Errorf("the readers hardly met the writer, the one in another process read %d times", elsewhere)
 			break
 		}
 		stopChild(writer)
@@ -350,9 +351,6 @@ func TestTornReads(t *testing.T) {
 	t.Logf("%d kills in %v; another process: %d reads", kills, time.Since(start).Round(time.Millisecond), atomic.LoadUint64(&other))
 	for _, x := range readers {
 		t.Log(x)
-	}
-	if atomic.LoadUint64(&other) == 0 {
-		t.Error("the reader in another process read nothing")
 	}
 	stopChild(writer)
 	checkFile(t, path)
@@ -382,7 +380,7 @@ func TestTornReadsInProcess(t *testing.T) {
 			}
 		})
 	}
-	for !t.Failed() && (time.Since(start) < time.Second || !met(readers)) && time.Since(start) < 30*time.Second {
+	for !t.Failed() && (time.Since(start) < time.Second || !met(readers)) && time.Since(start) < 2*time.Minute {
 		time.Sleep(10 * time.Millisecond)
 	}
 	done.Store(true)
@@ -406,7 +404,7 @@ func startWriter(t *testing.T, path string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if r, err := Open(path, ReaderOptions{}); err == nil {
 			if s := r.Status(); s.Generation != before && s.State == Run {
 				return cmd

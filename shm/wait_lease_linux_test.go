@@ -185,21 +185,20 @@ func TestLeaseIsForItsGroup(t *testing.T) {
 					t.Errorf("wakeable: %v, want %v", err, tt.want)
 				}
 				last, _ := w.Last(h)
-				published := make(chan struct{})
-				go func() {
-					time.Sleep(5 * time.Millisecond)
-					publishOne(w, h, patterned(last.Packets+1))
-					close(published)
-				}()
-				slept := false
+				slept, published := false, false
 				s := watched(r, func(int64, syscall.Errno) { slept = true })
+				s.hook = func(step string) { // what it waits for comes when it is about to sleep
+					if step == "wait-raised" && !published {
+						published = true
+						publishOne(w, h, patterned(last.Packets+1))
+					}
+				}
 				if v, err := s.await(t.Context(), h, r.reaches(h, last.Packets+1)); err != nil || !slept {
 					t.Error(v, err, slept)
 				}
 				if (s.leaseOf != 0 && s.raisedAt != 0) != (tt.want == nil) {
 					t.Errorf("raised: %+v", s)
 				}
-				<-published
 			}()
 			<-done
 		})

@@ -45,7 +45,8 @@ func watched(r *Reader, slept func(until int64, result syscall.Errno)) *sleeper 
 	return s
 }
 
-// sound is a sleeper who does not look by himself: somebody has to wake him.
+// sound is a sleeper who does not look by himself: somebody has to wake him, lease or
+// none, for he lets it run out.
 func sound(t *testing.T, r *Reader) *sleeper {
 	s := newSleeper(r)
 	s.futex = func(word *uint32, value uint32, until int64) syscall.Errno {
@@ -76,8 +77,10 @@ func TestWaitMissesNoWake(t *testing.T) {
 	var begun atomic.Uint64
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	pauses := rand.New(rand.NewPCG(random.Uint64(), 0))
+	ctx, ends := context.WithCancel(t.Context())
 	go func() {
 		defer close(stopped)
+		defer ends() // who waits on, when it has counted as far as it can
 		for n := uint64(2); n < uint64(len(ended)); n++ {
 			begun.Store(n)
 			publishOne(w, h, patterned(n))
@@ -105,7 +108,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 		steps := rand.New(rand.NewPCG(random.Uint64(), 1))
 		group.Go(func() {
 			last := uint64(1)
-			for range each {
+			for i := 0; i < each || woken.Load() < uint64(each); i++ { // until enough was tried
 				threshold := last + 1 + steps.Uint64N(8)
 				s := watched(r, func(until int64, result syscall.Errno) {
 					slept.Add(1)
@@ -118,7 +121,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 						mu.Unlock()
 					}
 				})
-				v, err := s.await(t.Context(), h, r.reaches(h, threshold))
+				v, err := s.await(ctx, h, r.reaches(h, threshold))
 				if err != nil || v.Packets < threshold || v != patterned(v.Packets) || v.Packets > begun.Load() {
 					t.Errorf("waiting for %d: %v, %v", threshold, v, err)
 					return
@@ -135,10 +138,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 			t.Errorf("slept until %v after the cycle that reached %d had ended", time.Duration(s.until-at), s.threshold)
 		}
 	}
-	t.Logf("%d waits, %d sleeps, %d woken, %d slept out, %d cycles", waiters*each, slept.Load(), woken.Load(), len(out), begun.Load())
-	if woken.Load() < uint64(each) {
-		t.Errorf("only %d sleeps were ended by a wake: nothing was tried", woken.Load())
-	}
+	t.Logf("%d waits or more, %d sleeps, %d woken, %d slept out, %d cycles", waiters*each, slept.Load(), woken.Load(), len(out), begun.Load())
 }
 
 // A deadline is kept to: never early, whatever wakes there are meanwhile. (EFA's

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -108,9 +109,18 @@ func TestWaitOverATakeover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
 			w, r, h := killable(t, o)
-			s := sound(t, r)
-			if tt.group < 0 {
-				s = newSleeper(r) // nobody will wake him
+			type sleep struct {
+				word  uint32
+				until int64
+			}
+			var out []sleep // that nobody ended
+			s := newSleeper(r)
+			s.futex = func(word *uint32, value uint32, until int64) syscall.Errno {
+				result := futexWait(word, value, until)
+				if result == syscall.ETIMEDOUT {
+					out = append(out, sleep{value, until})
+				}
+				return result
 			}
 			done := fallAsleep(t, s, h, 3)
 			kill(t, w)
@@ -119,7 +129,9 @@ func TestWaitOverATakeover(t *testing.T) {
 			}
 			o.WaitGroup = tt.group
 			next := mustCreate(t, o)
+			before := atomic.LoadUint32(&next.v.hdr.waitWord)
 			publishOne(next, h, patterned(2))
+			first := Now()
 			// Woken by the first cycle, he finds the page that this writer looks at.
 			for end := Now() + int64(time.Minute); tt.group == 0 && !next.lease.ahead(Now()); time.Sleep(time.Millisecond) {
 				if Now() > end {
@@ -127,8 +139,18 @@ func TestWaitOverATakeover(t *testing.T) {
 				}
 			}
 			publishOne(next, h, patterned(3))
+			second := Now()
 			if err := <-done; err != nil {
 				t.Error(err)
+			}
+			for _, o := range out {
+				ended := second
+				if int32(o.word-before) <= 0 {
+					ended = first
+				}
+				if tt.group == 0 && o.until > ended {
+					t.Errorf("slept until %v after the cycle had ended", time.Duration(o.until-ended))
+				}
 			}
 		})
 	}
@@ -311,12 +333,21 @@ func TestWaitOnAReadOnlyMount(t *testing.T) {
 func TestWaitOnALatencyCounter(t *testing.T) {
 	w, r, _ := waitMirror(t, Options{})
 	h := mustAdd(t, w, Entry{Name: "fast", Latency: true})
-	done := fallAsleep(t, sound(t, r), h, 7)
+	missed := int64(0)
+	done := fallAsleep(t, watched(r, func(until int64, result syscall.Errno) {
+		if result == syscall.ETIMEDOUT {
+			missed = until
+		}
+	}), h, 7)
 	w.BeginCycle()
 	w.PublishRecord(h.Index, patterned(7))
 	w.EndCycle(Now())
+	ended := Now()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	if missed > ended {
+		t.Errorf("slept on for %v", time.Duration(missed-ended))
 	}
 }
 
