@@ -50,6 +50,7 @@ type queuePair struct {
 
 // view is what others may know of a queue pair.
 type view struct {
+	made     *endpoint // nil while the device is gone; to be compared, and nothing else
 	state    string
 	local    dataplane.QueuePairAddress
 	peer     dataplane.QueuePairAddress

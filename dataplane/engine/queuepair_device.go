@@ -13,7 +13,7 @@ import (
 // occurrence is something that happened to a queue pair's device.
 type occurrence struct {
 	kind occurred
-	by   *endpoint // whose device it was; nil: whichever is there
+	by   *endpoint // whose device it was
 	what error
 }
 
@@ -28,7 +28,7 @@ const (
 // heed does what an occurrence asks for.
 func (q *queuePair) heed(o occurrence) {
 	e := q.end
-	if e == nil || o.by != nil && o.by != e {
+	if e == nil || o.by != e {
 		return // of a device that was given up meanwhile
 	}
 	switch o.kind {

@@ -128,16 +128,21 @@ func (s *queuePairs) devices() (list []ibv.Device, err error) {
 	return list, err
 }
 
-// look gives queue pairs up whose device is not in the list.
+// look gives queue pairs up whose device is not in the list. A device may return, and a queue pair
+// be made again on it, while this one reads on: what is given up is what there was before.
 func (s *queuePairs) look() {
+	before := make([]*endpoint, len(s.all))
+	for i, q := range s.all {
+		before[i] = q.look().made
+	}
 	devices, err := s.devices()
 	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a kernel without RDMA has none
 		s.log.Debug("listing RDMA devices", "err", err)
 		return
 	}
-	for _, q := range s.all {
+	for i, q := range s.all {
 		if !slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }) {
-			q.hear(occurrence{kind: unlisted})
+			q.hear(occurrence{kind: unlisted, by: before[i]})
 		}
 	}
 }

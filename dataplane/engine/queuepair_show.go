@@ -27,18 +27,23 @@ func (q *queuePair) show() {
 		}
 		v.broken = e.broken
 	}
+	v.made = e
+	// Readers of the mirror see it first: who is told of a loss finds the counters standing still.
+	if was := q.look(); v.source != was.source || (v.lost == nil) != (was.lost == nil) {
+		q.mark(v)
+	}
 	q.mu.Lock()
-	was := q.view
 	q.view = v
 	q.mu.Unlock()
 	select {
 	case q.set.changed <- struct{}{}:
 	default: // one is pending
 	}
+}
+
+// mark shows in the mirror what counts, and whether it does.
+func (q *queuePair) mark(v view) {
 	lost := v.lost != nil
-	if v.source == was.source && lost == (was.lost != nil) {
-		return
-	}
 	for _, t := range q.tallies {
 		err := errors.Join(
 			q.set.mirror.SetSource(t.handle, sourceText(v.source), completionBasis),
