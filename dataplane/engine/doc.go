@@ -99,7 +99,9 @@
 //
 // A total is the last one of an earlier process, which is one discontinuity, and what the endpoints of
 // this one have completed. A device that goes is one discontinuity too: what was outstanding
-// then is counted by nobody, while all that was taken off the completion queue is.
+// then is counted by nobody, while all that was taken off the completion queue is. Of what is
+// posted here that is known to have been all when nothing was outstanding; of what a peer
+// begins it never is.
 // A queue pair that comes back has another number; those of the instance that it is
 // connected to are told, others have to be (ConnectQueuePair). In state ERR it stays what it
 // is until it is connected anew, by way of RESET, with the number and the counters that it has. A
@@ -117,5 +119,6 @@
 // of conditions moves flows under it, too, and tries again rather than wait. The poller's
 // goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
 // one change of the plan, never across a call into the kernel or a device that may sleep. Growth
-// alone holds it while a file is made.
+// alone holds it while a file is made, and only where there are latency counters, whose indices
+// move (tens of milliseconds for 65536 counters in /dev/shm).
 package engine

@@ -120,3 +120,45 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 		}
 	}
 }
+
+// While a larger file is made cycles go on, unless indices move that they publish by.
+func TestCyclesGoOnWhileTheMirrorGrows(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		index uint32
+		waits bool
+	}{{"flows", 5, false}, {"a latency counter", 64, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPlan(64, 1, 0)
+			plain := newHand("hand")
+			plain.pairs = []Pair{{Packets: 3, Bytes: 180}}
+			p.set(handle(c.index), plain, 0, Pair{})
+			s := &shown{records: make(map[uint32]shm.Value)}
+			err := p.grow(func() (shm.Growth, int, int, error) {
+				if free := p.mu.TryLock(); free {
+					p.mu.Unlock()
+					if c.waits {
+						t.Error("a cycle could publish by an index that moves")
+					}
+				} else if !c.waits {
+					t.Error("cycles wait")
+				}
+				return shm.Growth{}, 128, 1, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.cycle(s, 100); err != nil || s.blocks+len(s.records) != 1 {
+				t.Errorf("%d blocks and %d records are published, err %v", s.blocks, len(s.records), err)
+			}
+		})
+	}
+	p := newPlan(64, 0, 0)
+	no := errors.New("no")
+	if err := p.grow(func() (shm.Growth, int, int, error) { return shm.Growth{}, 0, 0, no }); !errors.Is(err, no) {
+		t.Errorf("error %v", err)
+	}
+	if !p.mu.TryLock() {
+		t.Error("the plan stays locked when the mirror cannot grow")
+	}
+}

@@ -87,6 +87,11 @@ type tally struct {
 	past   shm.Continuity // as the mirror has it; guarded by the queue pair's mu once it runs
 }
 
+// ours says that all which is counted was posted here: nothing that the peer begins.
+func (t *tally) ours() bool {
+	return !slices.ContainsFunc(t.cfg.Operations, func(op dataplane.Operation) bool { return op == dataplane.Recv || op.Remote() })
+}
+
 // queuePairs are the queue pairs of an instance, and a source of the plan: counter i is
 // that of byID[i].
 type queuePairs struct {

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"maps"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -24,12 +22,8 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 		t.Run(src.mode, func(t *testing.T) {
 			rng := seed.Rand(t)
 			s := newSoftNIC(t)
-			control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer control.Close()
-			s.env.Control, s.env.Without = control.Path(), src.without
+			control := s.controlled(t)
+			s.env.Without = src.without
 			cfg := s.pairConfig(t, local...)
 			e := s.startPairs(t, cfg)
 			want := make(map[string]Pair)

@@ -174,7 +174,7 @@ func (q *queuePair) restart() error {
 		}
 		if time.Now().After(until) {
 			q.log.Warn("what was outstanding did not end", "sends", q.outstanding.Load(), "receives", e.posted)
-			q.interrupt("what was outstanding did not end")
+			q.interrupt("what was outstanding did not end", q.outstanding.Load() == 0)
 			break
 		}
 		if n == 0 {

@@ -92,11 +92,12 @@ func (q *queuePair) lose(why error) {
 		q.job.fail(fmt.Errorf("%w: %w: %w", dataplane.ErrNotConnected, errDeviceLost, why))
 		q.finish()
 	}
+	ended := q.outstanding.Load() == 0
 	if err := q.unmake(); err != nil {
 		q.log.Debug("closing a queue pair that lost its device", "err", err)
 	}
 	q.gone = why
-	q.interrupt("its device is gone")
+	q.interrupt("its device is gone", ended)
 	q.show()
 }
 

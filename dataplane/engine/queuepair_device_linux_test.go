@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -57,19 +56,15 @@ func wantWords(t *testing.T, path, mode, name string, want Pair) {
 	}
 }
 
-// TestAQueuePairOutlivesItsDevice: a device that goes amid outstanding operations takes the queue
-// pairs with it and is said; when it is back they are made and connected again, and totals go
-// on, with one discontinuity each.
+// TestAQueuePairOutlivesItsDevice: a device that goes takes the queue pairs with it and is said;
+// when it is back they are made and connected again, and totals go on, with one discontinuity
+// where something may have been missed: nothing was outstanding, but a peer may have sent.
 func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 	for _, src := range pairSources {
 		t.Run(src.mode, func(t *testing.T) {
 			s := newSoftNIC(t)
-			control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer control.Close()
-			s.env.Control, s.env.Without = control.Path(), src.without
+			control := s.controlled(t)
+			s.env.Without = src.without
 			cfg := s.pairConfig(t, local...)
 			e := s.startPairs(t, cfg)
 			mustPost(t, e, "a", dataplane.Send, 500)
@@ -117,9 +112,9 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 			}
 			wantTotals(t, cfg.Mirror.Path, want)
 			wantWords(t, cfg.Mirror.Path, src.mode, "a-send", ended(750, 0))
-			for name := range want {
-				if n, valid := discontinuities(t, cfg.Mirror.Path, name); n != 1 || !valid {
-					t.Errorf("%s: %d discontinuities, shown as counting: %v", name, n, valid)
+			for name, gaps := range map[string]uint64{"a-send": 0, "b-rdma_read": 0, "a-rdma_write": 0, "a-recv": 1, "b-recv": 1} {
+				if n, valid := discontinuities(t, cfg.Mirror.Path, name); n != gaps || !valid {
+					t.Errorf("%s: %d discontinuities, want %d; shown as counting: %v", name, n, gaps, valid)
 				}
 			}
 		})
@@ -300,105 +295,6 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 1 {
 		t.Errorf("%d discontinuities", n)
 	}
-}
-
-// TestQueuePairsFlushExactlyWhatIsOutstanding: operations that a device takes its time for end with
-// errors when the queue pair is connected anew, each of them once, and those that wait for
-// room are not posted at all.
-func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			s.env.Without = src.without
-			s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
-			cfg := s.pairConfig(t, local...)
-			e := s.startPairs(t, cfg)
-			type answer struct {
-				posted dataplane.Posted
-				err    error
-			}
-			answered := make(chan answer, 1)
-			go func() {
-				p, err := e.PostOperations(context.Background(), "a", dataplane.Send, 1000)
-				answered <- answer{p, err}
-			}()
-			for until := time.Now().Add(10 * time.Second); stateOf(t, e, "a").Outstanding != 32; time.Sleep(time.Millisecond) {
-				if time.Now().After(until) {
-					t.Fatalf("%d are outstanding, of 1000 with a depth of 32", stateOf(t, e, "a").Outstanding)
-				}
-			}
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
-				t.Fatal(err)
-			}
-			got := <-answered
-			if got.posted != (dataplane.Posted{Errors: 32}) || !errors.Is(got.err, dataplane.ErrNotConnected) {
-				t.Errorf("posting ended with %+v, %v", got.posted, got.err)
-			}
-			wantTotals(t, cfg.Mirror.Path, map[string]Pair{
-				"a-send": ended(0, 32), "a-recv": ended(0, 64), "b-recv": ended(0, 64), "b-send": {},
-			})
-		})
-	}
-}
-
-// TestClosingEndsWhoWaits for operations that a device takes its time for.
-func TestClosingEndsWhoWaits(t *testing.T) {
-	s := newSoftNIC(t)
-	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
-	e := s.startPairs(t, s.pairConfig(t, local...))
-	answered := make(chan error, 2)
-	for range 2 { // one has its turn, one waits for it
-		go func() {
-			got, err := e.PostOperations(context.Background(), "a", dataplane.Send, 10)
-			if got != (dataplane.Posted{}) {
-				t.Errorf("%+v ended, of what takes an hour", got)
-			}
-			answered <- err
-		}()
-	}
-	for stateOf(t, e, "a").Outstanding != 10 {
-		time.Sleep(time.Millisecond)
-	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := <-answered; !errors.Is(err, dataplane.ErrClosed) {
-			t.Errorf("whoever waits is told %v", err)
-		}
-	}
-}
-
-// TestACallerWhoGivesUpLeavesTheRestToBeCounted: what is outstanding then is nobody's, and
-// whoever posts next is told of its own alone.
-func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
-	s := newSoftNIC(t)
-	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 20 * time.Millisecond}}
-	cfg := s.pairConfig(t, local...)
-	e := s.startPairs(t, cfg)
-	ctx, cancel := context.WithCancel(t.Context())
-	answered := make(chan dataplane.Posted, 1)
-	go func() {
-		p, err := e.PostOperations(ctx, "a", dataplane.Send, 1000)
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller who gives up is told %v", err)
-		}
-		answered <- p
-	}()
-	for stateOf(t, e, "a").Outstanding == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	early := <-answered
-	mustPost(t, e, "a", dataplane.RDMAWrite, 3)
-	for stateOf(t, e, "a").Outstanding > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	got := totalsOf(t, cfg.Mirror.Path, map[string]Pair{"a-send": {}})["a-send"]
-	if got.Packets < early.Completed || got.Packets > early.Completed+32+1 || got.Bytes != 0 {
-		t.Errorf("%+v were counted, the caller saw %+v of them, and at most 32 were outstanding", got, early)
-	}
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": ended(3, 0)})
 }
 
 // TestAVerbThatFailsForAWhile costs at most what is outstanding: the queue pair is there again

@@ -115,6 +115,20 @@ func stateOf(t *testing.T, e *Engine, name string) dataplane.QueuePairState {
 	return all[i]
 }
 
+// awaitOutstanding waits until that many operations of a queue pair are outstanding.
+func awaitOutstanding(t *testing.T, e *Engine, name string, want int) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		got := stateOf(t, e, name).Outstanding
+		if got == want {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d operations of %s are outstanding, want %d", got, name, want)
+		}
+	}
+}
+
 // awaitCondition waits until a condition about that object is there, or gone.
 func awaitCondition(t *testing.T, e *Engine, code, object string, there bool) (found dataplane.Condition) {
 	t.Helper()

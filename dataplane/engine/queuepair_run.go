@@ -197,7 +197,7 @@ func (q *queuePair) fallBack(why error) {
 	e.failed, e.census = e.census, lateCensus{&q.feeds, e.polled}
 	e.mode, e.broken = sourcePoll, why
 	q.log.Error("counting completions", "err", why, "source", sourcePoll)
-	q.interrupt("ibv_poll_cq counts in its place")
+	q.interrupt("ibv_poll_cq counts in its place", false)
 	q.show()
 }
 

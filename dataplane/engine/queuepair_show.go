@@ -54,9 +54,15 @@ func (q *queuePair) mark(v view) {
 	}
 }
 
-// interrupt notes in the mirror that completions may have been missed, and tells why.
-func (q *queuePair) interrupt(why string) {
+// interrupt notes in the mirror that completions may have been missed, and tells why. Of what is
+// posted here all is known when nothing of it is outstanding; ended says that. Of what the peer
+// sends, reads and writes nothing is: it may have been on its way, and a device that is gone is not
+// asked what it had received last.
+func (q *queuePair) interrupt(why string, ended bool) {
 	for _, t := range q.tallies {
+		if ended && t.ours() {
+			continue
+		}
 		q.mu.Lock()
 		t.past.Discontinuities++
 		past := t.past

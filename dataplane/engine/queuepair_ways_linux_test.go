@@ -49,12 +49,7 @@ func TestDatagramsAreCounted(t *testing.T) {
 // an operator told is to be told again.
 func TestDatagramsFindTheirWayAgain(t *testing.T) {
 	s := newSoftNIC(t)
-	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer control.Close()
-	s.env.Control = control.Path()
+	control := s.controlled(t)
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
 	for i := range cfg.QueuePairs {
 		cfg.QueuePairs[i].Type = dataplane.UD
@@ -272,35 +267,4 @@ func TestQueuePairsLastOnTheirOwn(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Dir(cfg.Mirror.Path) + "/t.*"); len(files) < 2 {
 		t.Errorf("only %v beside the mirror", files)
 	}
-}
-
-// TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: nothing will
-// say any more how they ended.
-func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
-	s := newSoftNIC(t)
-	e := s.startPairs(t, s.pairConfig(t, dataplane.Send))
-	q, err := e.queuePair("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := &job{posted: 1, done: make(chan struct{})}
-	if err := q.call(t.Context(), func() error { // as if one was outstanding
-		q.job = j
-		q.outstanding.Add(1)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-j.done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the caller waits for ever")
-	}
-	if !errors.Is(j.err, dataplane.ErrNotConnected) {
-		t.Errorf("the caller is told: %v", j.err)
-	}
-	mustPost(t, e, "a", dataplane.Send, 3)
 }

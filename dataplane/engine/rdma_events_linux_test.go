@@ -19,12 +19,7 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 		t.Run("without "+join(without), func(t *testing.T) {
 			s := newSoftNIC(t)
 			s.env.Without = without
-			control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer control.Close()
-			s.env.Control = control.Path()
+			control := s.controlled(t)
 			b := s.open(t)
 			streams := ownFrames(t)[:1]
 			f := Placed{Flow: streams[0].flow}

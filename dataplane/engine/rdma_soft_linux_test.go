@@ -66,6 +66,18 @@ func newSoftNIC(t *testing.T) *softNIC {
 	}
 }
 
+// controlled has the device listen to what is returned, from when it is opened.
+func (s *softNIC) controlled(t *testing.T) *ibvtest.Control {
+	t.Helper()
+	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { control.Close() })
+	s.env.Control = control.Path()
+	return control
+}
+
 // open opens the backend on a thread in the near namespace.
 func (s *softNIC) open(t *testing.T) *rdmaBackend {
 	t.Helper()

@@ -32,12 +32,7 @@ func newSoftBench(t *testing.T, flows ...flow.Flow) *softBench {
 	need.TCX(t)
 	fs := need.BPFFS(t)
 	b := &softBench{softNIC: newSoftNIC(t), lacks: make(map[string]dataplane.Uncounted)}
-	var err error
-	if b.control, err = ibvtest.NewControl(filepath.Join(t.TempDir(), "control")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.control.Close() })
-	b.env.Control = b.control.Path()
+	b.control = b.softNIC.controlled(t)
 	b.cfg.Flows = flows
 	b.cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 128, History: -1}
 	b.cfg.XDP = dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("s")), MaxFlows: 8192}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+)
+
+// TestADeviceThatGoesAmidOperations takes what is outstanding along, which is a discontinuity of
+// what that queue pair counts, and of what arrives at the other, but not of what that one posted.
+func TestADeviceThatGoesAmidOperations(t *testing.T) {
+	s := newSoftNIC(t)
+	control := s.controlled(t)
+	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+	cfg := s.pairConfig(t, local...)
+	e := s.startPairs(t, cfg)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := e.PostOperations(context.Background(), "a", dataplane.Send, 10)
+		answered <- err
+	}()
+	awaitOutstanding(t, e, "a", 10)
+	if err := control.Remove(s.device); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; !errors.Is(err, dataplane.ErrNotConnected) {
+		t.Errorf("whoever waits is told %v", err)
+	}
+	awaitCondition(t, e, "queue-pair-lost", "a", true)
+	awaitCondition(t, e, "queue-pair-lost", "b", true)
+	for name, gaps := range map[string]uint64{"a-send": 1, "a-recv": 1, "b-recv": 1, "b-send": 0, "b-rdma_write": 0} {
+		if n, _ := discontinuities(t, cfg.Mirror.Path, name); n != gaps {
+			t.Errorf("%s: %d discontinuities, want %d", name, n, gaps)
+		}
+	}
+}
+
+// TestQueuePairsFlushExactlyWhatIsOutstanding: operations that a device takes its time for end with
+// errors when the queue pair is connected anew, each of them once, and those that wait for
+// room are not posted at all.
+func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = src.without
+			s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+			cfg := s.pairConfig(t, local...)
+			e := s.startPairs(t, cfg)
+			type answer struct {
+				posted dataplane.Posted
+				err    error
+			}
+			answered := make(chan answer, 1)
+			go func() {
+				p, err := e.PostOperations(context.Background(), "a", dataplane.Send, 1000)
+				answered <- answer{p, err}
+			}()
+			awaitOutstanding(t, e, "a", 32) // of 1000, with that depth
+			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+				t.Fatal(err)
+			}
+			got := <-answered
+			if got.posted != (dataplane.Posted{Errors: 32}) || !errors.Is(got.err, dataplane.ErrNotConnected) {
+				t.Errorf("posting ended with %+v, %v", got.posted, got.err)
+			}
+			wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+				"a-send": ended(0, 32), "a-recv": ended(0, 64), "b-recv": ended(0, 64), "b-send": {},
+			})
+		})
+	}
+}
+
+// TestClosingEndsWhoWaits for operations that a device takes its time for.
+func TestClosingEndsWhoWaits(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+	e := s.startPairs(t, s.pairConfig(t, local...))
+	answered := make(chan error, 2)
+	for range 2 { // one has its turn, one waits for it
+		go func() {
+			got, err := e.PostOperations(context.Background(), "a", dataplane.Send, 10)
+			if got != (dataplane.Posted{}) {
+				t.Errorf("%+v ended, of what takes an hour", got)
+			}
+			answered <- err
+		}()
+	}
+	awaitOutstanding(t, e, "a", 10)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-answered; !errors.Is(err, dataplane.ErrClosed) {
+			t.Errorf("whoever waits is told %v", err)
+		}
+	}
+}
+
+// TestACallerWhoGivesUpLeavesTheRestToBeCounted: what is outstanding then is nobody's, and
+// whoever posts next is told of its own alone.
+func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 20 * time.Millisecond}}
+	cfg := s.pairConfig(t, local...)
+	e := s.startPairs(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan dataplane.Posted, 1)
+	go func() {
+		p, err := e.PostOperations(ctx, "a", dataplane.Send, 1000)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller who gives up is told %v", err)
+		}
+		answered <- p
+	}()
+	for stateOf(t, e, "a").Outstanding == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	early := <-answered
+	mustPost(t, e, "a", dataplane.RDMAWrite, 3)
+	awaitOutstanding(t, e, "a", 0)
+	got := totalsOf(t, cfg.Mirror.Path, map[string]Pair{"a-send": {}})["a-send"]
+	if got.Packets < early.Completed || got.Packets > early.Completed+32+1 || got.Bytes != 0 {
+		t.Errorf("%+v were counted, the caller saw %+v of them, and at most 32 were outstanding", got, early)
+	}
+	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": ended(3, 0)})
+}
+
+// TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: nothing will
+// say any more how they ended.
+func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
+	s := newSoftNIC(t)
+	e := s.startPairs(t, s.pairConfig(t, dataplane.Send))
+	q, err := e.queuePair("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{posted: 1, done: make(chan struct{})}
+	if err := q.call(t.Context(), func() error { // as if one was outstanding
+		q.job = j
+		q.outstanding.Add(1)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-j.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the caller waits for ever")
+	}
+	if !errors.Is(j.err, dataplane.ErrNotConnected) {
+		t.Errorf("the caller is told: %v", j.err)
+	}
+	mustPost(t, e, "a", dataplane.Send, 3)
+}
