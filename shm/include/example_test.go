@@ -67,6 +67,29 @@ func startWriter(t *testing.T, path string, counters int) *exec.Cmd {
 	return cmd
 }
 
+// webPackets is what the mirror shows now.
+func webPackets(t *testing.T, path string) int {
+	t.Helper()
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	h, err := r.Lookup("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := r.Counter(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(v.Packets)
+}
+
 // example builds a program of examples as its README says.
 func example(t *testing.T, name string) (bin string) {
 	t.Helper()
@@ -163,10 +186,18 @@ func TestExampleOutlivesItsWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer.Wait()
+	dead := webPackets(t, path)
+	if dead < running {
+		t.Errorf("%d packets while the writer ran, %d after it was killed", running, dead)
+	}
+	for end := time.Now().Add(20 * time.Second); packets() != dead; { // lines of before
+		if time.Now().After(end) {
+			t.Fatalf("the example does not show the last %d packets", dead)
+		}
+	}
 	await("writer: gone, no heartbeat for ")
-	dead := packets()
-	if dead < running || packets() != dead {
-		t.Errorf("%d packets while the writer ran, %d and changing after it was killed", running, dead)
+	if n := packets(); n != dead {
+		t.Errorf("%d packets after the last %d", n, dead)
 	}
 	await("writer: gone, no heartbeat for ")
 

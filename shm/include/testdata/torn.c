@@ -5,7 +5,7 @@
  *     torn PATH READS SECONDS CHANGES NAME...
  *
  * ends after READS loads, SECONDS and CHANGES new values, whichever comes last,
- * or after SECONDS + 60 (with a snapshot and
+ * or after SECONDS + 180 (with a snapshot and
  * the history's news in between), prints how many it made, how many of them saw
  * a new value and how many were torn, and exits 1 when any was. */
 #include "flowtally.h"
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
 	ft_cursor cur;
 	if (n < 1) return 2;
 	const uint64_t want = strtoull(argv[2], NULL, 10);
-	const int64_t end = ft_now() + (int64_t)(strtod(argv[3], NULL) * 1e9), limit = end + 60 * INT64_C(1000000000);
+	const int64_t end = ft_now() + (int64_t)(strtod(argv[3], NULL) * 1e9), limit = end + 180 * INT64_C(1000000000);
 	const uint64_t enough = strtoull(argv[4], NULL, 10);
 	int err = ft_open(&r, argv[1], NULL);
 	for (int i = 0; !err && i < n; i++)
