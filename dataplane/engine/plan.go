@@ -63,12 +63,21 @@ func newPlan(counters, records int, history time.Duration) *plan {
 	}
 }
 
-// grow runs fn, which makes the mirror larger, between two cycles, and then gives every
-// counter the place that it has in a mirror of so many counters and records.
+// grow runs fn, which makes the mirror larger, and then gives every counter the place that it
+// has in a mirror of so many counters and records. Indices of latency counters move, so with one of
+// them cycles wait until both are done; without, they go on while the file is made. Nobody else
+// adds counters meanwhile.
 func (p *plan) grow(fn func() (g shm.Growth, counters, records int, err error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	moves := slices.ContainsFunc(p.tracked[p.counters:], func(t tracked) bool { return t.handle.Generation != 0 })
+	if !moves {
+		p.mu.Unlock()
+	}
 	g, counters, records, err := fn()
+	if !moves {
+		p.mu.Lock()
+	}
 	if err != nil {
 		return err
 	}
