@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// server is one to balance to, and what was sent to it.
+type server struct {
+	name   string
+	handle shm.Handle
+	sent   shm.Counter
+}
+
+// balancer picks servers by what was sent to them. It belongs to one goroutine,
+// as the counters that it reads do.
+type balancer struct {
+	reader  *shm.Reader
+	servers []server
+}
+
+// newBalancer declares a flow per address and opens the mirror that shows them.
+func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr) (*balancer, error) {
+	flows := make([]flow.Flow, len(addrs))
+	for i, a := range addrs {
+		family := "ipv4"
+		if a.Is6() {
+			family = "ipv6"
+		}
+		match, err := flow.ParseMatch(fmt.Sprintf("%s dst %s", family, a))
+		if err != nil {
+			return nil, err
+		}
+		flows[i] = flow.Flow{Name: "to-" + a.String(), Match: match, Direction: flow.Egress}
+	}
+	placed, err := svc.AddFlows(ctx, flows...) // all, or none
+	if err != nil {
+		return nil, err
+	}
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	if err != nil {
+		return nil, err
+	}
+	b := &balancer{reader: r}
+	for _, p := range placed {
+		b.servers = append(b.servers, server{name: p.Flow.Name, handle: shm.Handle(p.Counter)})
+	}
+	if err := b.resolve(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return b, nil
+}
+
+// resolve finds where each counter lies in the reader's file: once, so that pick
+// need not.
+func (b *balancer) resolve() error {
+	for i := range b.servers {
+		s := &b.servers[i]
+		c, err := b.reader.Counter(s.handle)
+		if err != nil {
+			return fmt.Errorf("resolving %s: %w", s.name, err)
+		}
+		s.sent = c
+	}
+	return nil
+}
+
+// pick answers the server that the fewest packets were sent to. This is the hot path:
+// three loads and a comparison per server, no system call, no lock, no allocation.
+// When the process that counts is gone, its last values are still there.
+func (b *balancer) pick() (*server, error) {
+	var least *server
+	var fewest uint64
+	for i := range b.servers {
+		s := &b.servers[i]
+		v, err := s.sent.Load() // one that was never sampled is 0: it has had nothing
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", s.name, err)
+		}
+		if least == nil || v.Packets < fewest {
+			least, fewest = s, v.Packets
+		}
+	}
+	return least, nil
+}
+
+// follow goes on in the file that took the mirror's name, when it grew: call it once in
+// a while, off the hot path. Until then the old file keeps its last values.
+func (b *balancer) follow() error {
+	r, err := b.reader.Follow()
+	if err != nil || r == b.reader {
+		return err
+	}
+	old := b.reader
+	b.reader = r
+	for i := range b.servers {
+		s := &b.servers[i]
+		if s.handle, err = r.Lookup(s.name); err != nil {
+			return errors.Join(fmt.Errorf("looking up %s: %w", s.name, err), old.Close())
+		}
+	}
+	return errors.Join(b.resolve(), old.Close())
+}
+
+// wait sleeps until a server was sent so many packets, woken by who counts. It is for
+// a goroutine with a balancer of its own, or for a moment without picks.
+func (b *balancer) wait(ctx context.Context, s *server, packets uint64) (shm.Value, error) {
+	for {
+		v, err := b.reader.Wait(ctx, s.handle, packets)
+		if !errors.Is(err, shm.ErrNotAlive) || b.reader.Status().State != shm.Superseded {
+			return v, err
+		}
+		if err := b.follow(); err != nil {
+			return v, err
+		}
+		time.Sleep(time.Millisecond) // for a moment the name is still the old file's
+	}
+}
+
+func (b *balancer) close() error { return b.reader.Close() }

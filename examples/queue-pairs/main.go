@@ -1,0 +1,97 @@
+// Command queue-pairs shows the engine inside a program: it makes two queue pairs of an
+// RDMA device, connects them to one another, posts operations and reads what the
+// device has completed.
+//
+//	queue-pairs -device rxe0 -count 1000
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/shm"
+)
+
+func main() {
+	log.SetFlags(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	device := flag.String("device", "rxe0", "as rdma dev lists it")
+	count := flag.Int("count", 1000, "operations of each kind")
+	flag.Parse()
+	if err := run(ctx, os.Stdout, config(*device), *count); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// config has two queue pairs that are each other's peer. The one that posts counts what it
+// has sent and written, the other what has arrived.
+func config(device string) dataplane.Config {
+	return dataplane.Config{
+		Instance: "pairs",
+		QueuePairs: []dataplane.QueuePair{
+			{Name: "near", Device: device, Connect: "far", Counters: []dataplane.CompletionCounter{
+				{Name: "sent", Operations: []dataplane.Operation{dataplane.Send}},
+				{Name: "written", Operations: []dataplane.Operation{dataplane.RDMAWrite}},
+			}},
+			{Name: "far", Device: device, Counters: []dataplane.CompletionCounter{
+				{Name: "received", Operations: []dataplane.Operation{dataplane.Recv}},
+			}},
+		},
+	}
+}
+
+func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (err error) {
+	svc, err := engine.New(ctx, cfg, engine.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := svc.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	pairs, err := svc.QueuePairs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		fmt.Fprintf(out, "%s: %s on %s, counted by %s\n", p.Name, p.State, p.Device, p.Source.Mode)
+	}
+	for _, op := range []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite} {
+		if _, err := svc.PostOperations(ctx, "near", op, count); err != nil {
+			return err
+		}
+	}
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, name := range []string{"sent", "written", "received"} {
+		h, err := r.Lookup(name)
+		if err != nil {
+			return err
+		}
+		// Published at the end of a poll cycle, so a moment after it happened. An
+		// operation that ends in error ends the wait: shm.ErrCompletion.
+		v, err := r.Wait(ctx, h, uint64(count))
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", name, err)
+		}
+		fmt.Fprintf(out, "%s: %d completions, %d errors\n", name, v.Packets, v.Bytes)
+	}
+	return nil
+}
