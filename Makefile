@@ -39,11 +39,11 @@ test: lint test-cross $(if $(ROOT),test-user) test-root ## all tests, first as t
 
 test-user: ## the tests that need no privilege; what a machine cannot run is skipped with the reason
 	@.ci/need cc c++ rdma-headers
-	$(GO) test -count=1 ./...
+	$(GO) test -count=1 -timeout 30m ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need cc c++ aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 40m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-cross: ## compile everything, tests included, for what else is supported
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
@@ -53,14 +53,14 @@ test-cross: ## compile everything, tests included, for what else is supported
 
 test-race: ## the race detector over the packages that share memory between goroutines
 	@.ci/need cc
-	$(GO) test -race -short -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
+	$(GO) test -race -short -timeout 30m -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
 
 test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./dataplane/engine ./internal/lab/...
 
 test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
 	@.ci/need cc qemu-x86_64 xz
-	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 15m ./internal/lab/vm
+	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 80m ./internal/lab/vm
 
 generate: ## regenerate the BPF objects and the protocol's Go code
 	@.ci/need clang bpf-headers protoc

@@ -17,8 +17,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// limit of one machine from its start. It needs some tens of seconds where it has a CPU for itself.
-const limit = 5 * time.Minute
+// limit of one machine from its start. It needs some tens of seconds where it has a CPU for
+// itself, and this is for machines that hang, not for busy ones.
+const limit = 15 * time.Minute
 
 // binDir is where the programs inside are, ours and others'.
 const binDir = "/usr/bin"
@@ -81,10 +82,7 @@ func newBoot(t *testing.T, meta string, modules ...string) *boot {
 		t.Fatal(err)
 	}
 	b.cache = Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	unpacked, err := b.cache.KernelOf(t.Context(), meta)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unpacked := patiently(t, meta, b.cache.KernelOf)
 	if b.kernel, err = OpenKernel(unpacked); err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +105,24 @@ func newBoot(t *testing.T, meta string, modules ...string) *boot {
 
 func (b *boot) fetch(t *testing.T, pkg string) string {
 	t.Helper()
-	dir, err := b.cache.Package(t.Context(), pkg)
-	if err != nil {
-		t.Fatal(err)
+	return patiently(t, pkg, b.cache.Package)
+}
+
+// patiently gets a package from an archive that may not answer for some minutes.
+func patiently(t *testing.T, name string, get func(context.Context, string) (string, error)) string {
+	t.Helper()
+	for _, pause := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute, 0} {
+		dir, err := get(t.Context(), name)
+		if err == nil {
+			return dir
+		}
+		if pause == 0 {
+			t.Fatal(err)
+		}
+		t.Logf("%v: once more in %v", err, pause)
+		time.Sleep(pause)
 	}
-	return dir
+	panic("the last one ends the test")
 }
 
 // flowtally packs the project's programs.
