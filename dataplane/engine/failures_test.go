@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,24 +120,35 @@ func TestRemovingManyFlows(t *testing.T) {
 	}
 	cfg := config(t)
 	cfg.Mirror.Counters = n
+	cfg.Poll.Period = time.Hour
 	e := start(t, cfg, newHand("hand"))
-	begin := time.Now()
+	begin := cpuTime(t)
 	if _, err := e.AddFlows(t.Context(), flows...); err != nil {
 		t.Fatal(err)
 	}
-	added := time.Since(begin)
-	begin = time.Now()
+	added := cpuTime(t) - begin
+	begin = cpuTime(t)
 	if err := e.RemoveFlows(t.Context(), names...); err != nil {
 		t.Fatal(err)
 	}
-	removed := time.Since(begin)
-	t.Logf("%d flows added in %v, removed in %v", n, added, removed)
+	removed := cpuTime(t) - begin
+	t.Logf("%d flows added in %v of CPU time, removed in %v", n, added, removed)
 	if removed > 10*added+time.Second {
 		t.Errorf("removing %d flows took %v, adding them %v", n, removed, added)
 	}
 	if err := e.RemoveFlows(t.Context(), "flow-0"); !errors.Is(err, dataplane.ErrNotFound) {
 		t.Errorf("removing a flow twice: %v", err)
 	}
+}
+
+// cpuTime is what this process has used, whatever others did meanwhile.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // A mirror that was removed or replaced under the instance is a condition: nobody finds its values any more.
@@ -158,7 +170,7 @@ func TestALostMirrorIsSaid(t *testing.T) {
 		if err := os.Rename(step.from, step.to); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(10 * time.Second); raised() != step.want; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); raised() != step.want; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("the mirror is at %s: mirror-lost raised: %v", step.to, raised())
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,8 +64,10 @@ func TestAFullMirrorGrows(t *testing.T) {
 	if old.Status().State != shm.Superseded {
 		t.Errorf("readers of the first file see it in state %v", old.Status().State)
 	}
-	if c, err := e.Conditions(t.Context()); err != nil || len(c) != 0 {
-		t.Errorf("conditions: %+v, %v", c, err)
+	conditions, err := e.Conditions(t.Context())
+	conditions = slices.DeleteFunc(conditions, func(c dataplane.Condition) bool { return c.Code == "poll-overrun" }) // of a busy machine
+	if err != nil || len(conditions) != 0 {
+		t.Errorf("conditions: %+v, %v", conditions, err)
 	}
 	// Flows that go leave the right places.
 	if err := e.RemoveFlows(t.Context(), "f0-0", "f0-1", "f2-88"); err != nil {
@@ -106,7 +109,7 @@ func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := false
-	for until := time.Now().Add(10 * time.Second); !found && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(20 * time.Second); !found && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		all, err := e.Conditions(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -127,6 +130,25 @@ func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 // totalsOf are what the mirror shows of these counters; one that was not sampled is left out.
 func totalsOf(t *testing.T, path string, want map[string]Pair) map[string]Pair {
 	t.Helper()
+	return totalsSince(t, path, want, 1)
+}
+
+// totalsFromNow are the totals once the mirror shows what was sampled from now on.
+func totalsFromNow(t *testing.T, path string, want map[string]Pair) map[string]Pair {
+	t.Helper()
+	since := shm.Now()
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if got := totalsSince(t, path, want, since); len(got) == len(want) {
+			return got
+		}
+	}
+	t.Fatalf("the samples of %v are of before the question", want)
+	return nil
+}
+
+// totalsSince leaves out what was sampled before since.
+func totalsSince(t *testing.T, path string, want map[string]Pair, since int64) map[string]Pair {
+	t.Helper()
 	r, err := shm.Open(path, shm.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +168,7 @@ func totalsOf(t *testing.T, path string, want map[string]Pair) map[string]Pair {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.SampledAt != 0 {
+		if v.SampledAt >= since {
 			got[name] = Pair{Packets: v.Packets, Bytes: v.Bytes}
 		}
 	}
@@ -157,7 +179,7 @@ func totalsOf(t *testing.T, path string, want map[string]Pair) map[string]Pair {
 func wantTotals(t *testing.T, path string, want map[string]Pair) {
 	t.Helper()
 	got := make(map[string]Pair)
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		got = totalsOf(t, path, want)
 		right := true
 		for name, w := range want {

@@ -51,7 +51,7 @@ func TestALostHookIsADiscontinuity(t *testing.T) {
 		return e.flows["a"].past.Discontinuities
 	}
 	detachByForce(t, b.cfg.XDP.PinDir)
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(20 * time.Second); ; {
 		select {
 		case ev := <-events:
 			if ev.Kind != dataplane.SourceChanged || !ev.Uncounted.Unknown {
@@ -97,7 +97,7 @@ func TestAnInterfaceThatIsMissingAtTheStart(t *testing.T) {
 	e := b.start(t)
 	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})
 	await(t, reader(t, b.cfg), "a", Pair(sent[0]))
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		conditions, err := e.Conditions(t.Context())
 		if err != nil {
 			t.Fatal(err)

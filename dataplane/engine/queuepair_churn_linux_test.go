@@ -53,7 +53,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 				t.Helper()
 				told := maps.Clone(want)
 				maps.DeleteFunc(told, func(name string, _ Pair) bool { return !strings.HasSuffix(name, ending) })
-				for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+				for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 					got := totalsOf(t, cfg.Mirror.Path, told)
 					for name, p := range got {
 						if strings.HasSuffix(name, "-recv") {

@@ -132,7 +132,7 @@ func awaitOutstanding(t *testing.T, e *Engine, name string, want int) {
 // awaitCondition waits until a condition about that object is there, or gone.
 func awaitCondition(t *testing.T, e *Engine, code, object string, there bool) (found dataplane.Condition) {
 	t.Helper()
-	for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		all, err := e.Conditions(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -191,7 +191,7 @@ func (s *softNIC) send(t *testing.T, streams []stream, d flow.Direction, n uint6
 	if err := snd.Run(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if err := snd.Drain(t.Context()); err != nil {
+	if err := snd.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if snd.Refused() > 0 {

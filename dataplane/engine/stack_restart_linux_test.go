@@ -29,7 +29,6 @@ func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
 				}
 				b.run(t)
 				b.pass(t, flow.Ingress, frames)
-				arrive()
 				want += 512
 				got := b.total(t, "web")
 				b.e.ctl.Lock()

@@ -117,7 +117,6 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 		b.pass(t, d, frames)
 		sent[d] = frames
 	}
-	arrive()
 	for i, p := range placed {
 		if got := b.total(t, p.Flow.Name); got != want[i] {
 			t.Errorf("%s (%s, priority %d, %s) by %s: counted %+v, want %+v", p.Flow.Name, p.Flow.Match, p.Flow.Priority, p.Flow.Direction, sourceText(p.Source), got, want[i])
@@ -140,7 +139,6 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 // the linear matcher names.
 func (b *softBench) blame(t *testing.T, oracle *linear.Matcher, placed []dataplane.Placement, sent map[flow.Direction][][]byte) {
 	totals := func() []uint64 {
-		arrive()
 		out := make([]uint64, len(placed))
 		for i, p := range placed {
 			out[i] = b.total(t, p.Flow.Name).Packets
@@ -175,7 +173,7 @@ func cutTag(f []byte) bool {
 	return (typ == 0x8100 || typ == 0x88a8) && len(f) < 20
 }
 
-// pass sends each frame once.
+// pass sends each frame once, and waits until it has passed the programs and the software NIC.
 func (b *softBench) pass(t *testing.T, d flow.Direction, frames [][]byte) {
 	t.Helper()
 	end := b.wire.Far
@@ -190,7 +188,7 @@ func (b *softBench) pass(t *testing.T, d flow.Direction, frames [][]byte) {
 	if err := snd.Run(t.Context(), uint64(len(frames))); err != nil {
 		t.Fatal(err)
 	}
-	if err := snd.Drain(t.Context()); err != nil {
+	if err := snd.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -260,7 +258,6 @@ func eachCounts(t *testing.T, shares []share) {
 					b.pass(t, flow.Ingress, [][]byte{f})
 				}
 			}
-			arrive()
 			for i, s := range shares {
 				var want Pair
 				for _, f := range s.frames {

@@ -64,7 +64,7 @@ func (b *bench) send(t *testing.T, n uint64, streams ...lab.Stream) []lab.Tally 
 	if err := s.Run(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Drain(t.Context()); err != nil {
+	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s.Sent()
@@ -104,35 +104,46 @@ func TestSentIsCounted(t *testing.T) {
 func TestNothingIsLostWhileFlowsComeAndGo(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "all", Match: match(t, "udp"), Priority: 9})
 	e := b.start(t)
-	done := make(chan struct{})
-	var sent lab.Tally
+	snd, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60), udpTo(1002, 60)}}}, lab.SenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snd.Close()
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer close(done)
-		for _, s := range b.send(t, 1_000_000, lab.Stream{Frames: [][]byte{udpTo(1001, 60), udpTo(1002, 60)}}) {
-			sent = s
+		if err := snd.Run(ctx, 0); err != nil {
+			t.Error(err)
 		}
 	})
+	// One that sends nothing waits for programs alone.
+	idle, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
 	var some shm.Value
 	r := reader(t, b.cfg)
 	rounds := 0
-	for running := true; running; rounds++ {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
+	const packets, atLeast, atMost = 1_000_000, 10, 1000 // rounds, until both have met
+	for ; rounds < atMost && (rounds < atLeast || some.Packets == 0 || snd.Sent()[0].Packets < packets); rounds++ {
 		// The mask is a new one in every other round, so that programs are reloaded too.
 		text := []string{"udp dport 1001", "ipv4 src 198.51.100.0/24 udp dport 1002"}[rounds%2]
 		if _, err := e.AddFlows(t.Context(), flow.Flow{Name: "some", Match: match(t, text)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Millisecond)
-		last := finalOf(t, e, r, "some")
+		last := finalOf(t, e, idle, "some")
 		some.Packets += last.Packets
 		some.Bytes += last.Bytes
 	}
+	enough()
 	wg.Wait()
+	if err := snd.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sent := snd.Sent()[0]
 	await(t, r, "all", Pair{Packets: sent.Packets - some.Packets, Bytes: sent.Bytes - some.Bytes})
 	t.Logf("%d packets in %d rounds, %d of them by the flow that came and went", sent.Packets, rounds, some.Packets)
 	if some.Packets == 0 {
@@ -142,7 +153,7 @@ func TestNothingIsLostWhileFlowsComeAndGo(t *testing.T) {
 
 // finalOf takes the flow's rules out, reads its counter when no packet can add
 // to it any more, and removes the flow.
-func finalOf(t *testing.T, e *Engine, r *shm.Reader, name string) shm.Value {
+func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 	t.Helper()
 	x := e.backends[0].(*xdpBackend)
 	x.mu.Lock()
@@ -152,8 +163,10 @@ func finalOf(t *testing.T, e *Engine, r *shm.Reader, name string) shm.Value {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A packet that found the rule before it went may still be counting.
-	time.Sleep(20 * time.Millisecond)
+	// A program that found the rule before it went may still be counting.
+	if err := idle.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	var v [1]Pair
 	if err := x.rules.Read([]uint32{f.counter.ID}, v[:]); err != nil {
 		t.Fatal(err)
