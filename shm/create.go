@@ -77,6 +77,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// step calls the test's hook, if there is one.
+func (o *Options) step(name string) {
+	if o.hook != nil {
+		o.hook(name)
+	}
+}
+
 // newWriter starts writing the mirror in m, fresh or left by another writer at
 // any point of its work, and goes on with what is in it.
 func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {

@@ -25,7 +25,7 @@ func Create(o Options) (*Writer, error) {
 	if err := prepareDir(filepath.Dir(o.Path), o.Logger); err != nil {
 		return nil, err
 	}
-	lock, err := takeLock(o.Path)
+	lock, err := takeLock(o.Path, o.step)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +123,8 @@ func openExisting(o Options) (*mapping, *view, error) {
 // createFile makes a mirror whole under another name, with the contents of old
 // if there is one, and gives it the name of o.Path.
 func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err error) {
-	step := func(name string) {
-		if o.hook != nil {
-			o.hook(name)
-		}
-	}
 	_, length := g.sections()
-	d, err := newDraft(o.Path, length, o.Mode, step)
+	d, err := newDraft(o.Path, length, o.Mode, o.step)
 	if err != nil {
 		return nil, err
 	}
@@ -142,27 +137,32 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
 	}
-	step("create-formatted")
+	o.step("create-formatted")
 	if old != nil {
 		v.carry(old)
 	}
-	step("create-carried")
+	o.step("create-carried")
 	if w, err = newWriter(o, d.m, v, lock); err != nil {
 		return nil, err
 	}
 	v.ready()
-	step("create-ready")
+	o.step("create-ready")
+	var state State // of old
 	if old != nil {
 		// Before the rename: a reader that looks too early finds this file again
 		// and waits for the successor; were it told afterwards, a kill in between
 		// would leave it with a file that nobody writes.
+		state = State(old.hdr.state)
 		old.supersede(v)
-		step("create-superseded")
+		o.step("create-superseded")
 	}
 	if err := d.name(); err != nil {
+		if old != nil {
+			old.reinstate(state)
+		}
 		return nil, err
 	}
-	step("create-renamed")
+	o.step("create-renamed")
 	if old != nil {
 		old.wakeAll()
 	}

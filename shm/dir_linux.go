@@ -46,12 +46,37 @@ func prepareDir(dir string, log *slog.Logger) error {
 }
 
 // takeLock takes the writer's lock of path. The kernel drops it with the process.
-func takeLock(path string) (*os.File, error) {
+// A lock on a file that lost its name meanwhile, to somebody who clears up, locks
+// nobody out: the one that has the name is taken then.
+func takeLock(path string, step func(string)) (*os.File, error) {
 	name := lockPath(path)
+	for {
+		f, err := lockFile(path, name, step)
+		if err != nil {
+			return nil, err
+		}
+		var held, named unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &held); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: reading status of the writer's lock: %w", name, err)
+		}
+		err = unix.Lstat(name, &named)
+		if err == nil && idOf(&held) == idOf(&named) {
+			return f, nil
+		}
+		f.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: reading status of the writer's lock: %w", name, err)
+		}
+	}
+}
+
+func lockFile(path, name string, step func(string)) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
 	}
+	step("lock-opened")
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err != unix.EINTR {

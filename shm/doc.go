@@ -52,9 +52,11 @@
 // ends a cycle, wakes while the lease lies ahead; without waiters that costs it
 // one atomic store and one load, and once a second one fstat(2). A waiter that is
 // killed leaves a lease that runs out. Who may not write to the file looks once per
-// cycle, and [Reader.Wakeable] says so. Nothing in it can hurt the writer; but whoever
-// may write to a file can fill its tmpfs, which a larger mirror needs. The writer sets
-// the file's length back within a second, each time: choose its group ([Options]) so.
+// cycle, and [Reader.Wakeable] says so. Nothing that is written to it misleads the
+// writer; but whoever may write to a file can fill its tmpfs, which a larger mirror
+// needs, and hold up a cycle for as long as the kernel takes to free what was filled.
+// The writer sets the file's length back within a second, each time: choose its group
+// ([Options]) so.
 //
 // # Who may call what, from where
 //

@@ -209,9 +209,13 @@ func (v *view) status(now int64) Status {
 	if at := atomic.LoadInt64(&h.cycleDoneAt); at != 0 {
 		s.CycleAge = age(now, at)
 	}
-	s.Alive = (s.State == Boot || s.State == Run) && s.Age <= 2*s.HeartbeatPeriod
+	s.Alive = (s.State == Boot || s.State == Run) && !tooOld(s.Age, s.HeartbeatPeriod)
 	return s
 }
+
+// tooOld tells whether a heartbeat of that age is that of a dead writer: older than two
+// periods. A period that a file says may be any number, and twice it may be none.
+func tooOld(age, period time.Duration) bool { return uint64(age)/2 > uint64(period) }
 
 // age is now - at, not below 0: two processes' looks at one clock may cross.
 func age(now, at int64) time.Duration { return time.Duration(max(0, now-at)) }

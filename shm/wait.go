@@ -143,7 +143,7 @@ func (r *Reader) dead(now int64) error {
 	default:
 		return fmt.Errorf("%s: waiting: its writer ended (%v): %w", r.path, s, ErrNotAlive)
 	}
-	if silent := age(now, atomic.LoadInt64(&h.heartbeat)); silent/2 > time.Duration(atomic.LoadInt64(&h.heartbeatPeriod)) {
+	if silent := age(now, atomic.LoadInt64(&h.heartbeat)); tooOld(silent, time.Duration(atomic.LoadInt64(&h.heartbeatPeriod))) {
 		return fmt.Errorf("%s: waiting: its writer gave no sign of life for %v: %w", r.path, silent.Round(time.Millisecond), ErrNotAlive)
 	}
 	return nil

@@ -93,12 +93,13 @@ func (w *waiter) wait(ctx context.Context) error {
 	}
 }
 
-// replaced follows the mirror's name. A file that is superseded has its successor within moments.
+// replaced follows the mirror's name. A file that is superseded has its successor within
+// moments, or its writer was killed just before that.
 func (w *waiter) replaced(ctx context.Context) (bool, error) {
 	for {
-		superseded := w.mirror.reader.Status().State == shm.Superseded
+		status := w.mirror.reader.Status()
 		replaced, err := w.mirror.follow()
-		if err != nil || replaced || !superseded {
+		if err != nil || replaced || status.State != shm.Superseded || status.Age/2 > status.HeartbeatPeriod {
 			return replaced, err
 		}
 		select {

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/shm"
 )
 
 // TestWaitFollowsGrowth: a larger mirror takes the name while a wait sleeps, and what is
@@ -39,5 +42,24 @@ func TestWaitFollowsGrowth(t *testing.T) {
 			w.count()
 		}
 		w.publish(false)
+	}
+}
+
+// TestWaitEndsWithAWriterKilledWhileItGrew: the file says that another takes its name, and
+// nobody is there to give it.
+func TestWaitEndsWithAWriterKilledWhileItGrew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m", "x.mirror")
+	w, err := shm.Create(shm.Options{Path: path, Counters: 64, HeartbeatPeriod: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.Add(shm.Entry{Name: "web", Kind: "flow"}); err != nil {
+		t.Fatal(err)
+	}
+	w.SetState(shm.Superseded)
+	code, out, talk := run(t, "wait", "web", "--mirror", path, "--at-least", "20", "--timeout", "10m")
+	if code != exitFailed || out != "" || !strings.Contains(talk, "no living writer") {
+		t.Errorf("wait ended with %d\n%s%s", code, out, talk)
 	}
 }

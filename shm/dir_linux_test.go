@@ -1,0 +1,76 @@
+package shm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Somebody who clears up takes the lock's name away, or puts another file there, between a
+// writer's opening it and locking it: what that writer then holds must lock the next one out.
+func TestLockThatLostItsName(t *testing.T) {
+	for name, clear := range map[string]func(lock string) error{
+		"removed":  os.Remove,
+		"replaced": func(lock string) error { return errors.Join(os.Remove(lock), os.WriteFile(lock, nil, 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := with(small, mirrorPath(t))
+			opened := 0
+			o.hook = func(step string) {
+				if step == "lock-opened" {
+					if opened++; opened == 1 {
+						if err := clear(lockPath(o.Path)); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			}
+			mustCreate(t, o)
+			if opened != 2 {
+				t.Errorf("opened the lock %d times", opened)
+			}
+			if w, err := Create(with(small, o.Path)); !errors.Is(err, ErrInUse) {
+				t.Errorf("two writers: %v, %v", w, err)
+			}
+		})
+	}
+}
+
+// A larger file that cannot be named when a writer starts leaves the old one as it was.
+func TestCreateLargerFails(t *testing.T) {
+	path := mirrorPath(t)
+	w, err := Create(with(small, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, w, Entry{Name: "a"})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := mustOpen(t, path)
+	o := with(small, path)
+	o.Counters = 4096
+	o.hook = func(step string) {
+		if step != "create-superseded" {
+			return
+		}
+		if s := r.Status(); s.State != Superseded {
+			t.Errorf("%+v", s)
+		}
+		left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+		for _, draft := range left {
+			if err := os.Remove(draft); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := Create(o); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if s := r.Status(); s.State != Halt || r.v.hdr.successor != 0 || r.v.hdr.supersededAt != 0 {
+		t.Errorf("left as %+v, successor %d", s, r.v.hdr.successor)
+	}
+	checkFile(t, path)
+	mustCreate(t, with(small, path)) // and the lock was given back
+}
