@@ -2,6 +2,7 @@ package flexio
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -92,21 +93,36 @@ func (c *Collapsed) Sample(clock func() time.Duration) Count {
 
 // SampleUpTo extends the index with the help of the producer index: how many were
 // posted, in the same unit. It is exact however long ago the last sample was, because the
-// queue bounds how far the device can be behind. posted is called after the entry was
-// read: what completes in between was posted before.
+// queue bounds how far the device can be behind. posted is called before the entry is
+// read and after it: what completes in between was posted before the second. Who was held up
+// between the two while more was posted than 16 bits tell looks again; held up each time, it
+// answers the count of the sample before.
 func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
-	index, failed := c.look()
-	upper := posted()
-	behind := uint64(uint16(upper) - (index + 1))
-	if behind > uint64(c.o.Depth) || behind > upper || upper-behind < c.count.Completed {
-		// More outstanding than the queue holds, or fewer completed than before: the
-		// producer index is not of this queue.
-		c.count.Ambiguous = true
-		return c.count
+	lower := posted()
+	for range looks {
+		index, failed := c.look()
+		upper := posted()
+		// How many the device can have left of upper, when the entry was read.
+		most := upper - lower + uint64(c.o.Depth)
+		if upper > lower && most > math.MaxUint16 {
+			lower = upper
+			continue
+		}
+		behind := uint64(uint16(upper) - (index + 1))
+		if behind > most || behind > upper || upper-behind < c.count.Completed {
+			// More outstanding than the queue holds, or fewer completed than before: the
+			// producer index is not of this queue.
+			c.count.Ambiguous = true
+			return c.count
+		}
+		c.advance(upper-behind, failed)
+		break
 	}
-	c.advance(upper-behind, failed)
 	return c.count
 }
+
+// looks is how often SampleUpTo looks before it leaves it at the sample before.
+const looks = 64
 
 // advance takes a new total, and the error if the entry that told it reports one.
 func (c *Collapsed) advance(total uint64, failed *CompletionError) {

@@ -181,12 +181,31 @@ func TestCollapsedDoubtsTheProducer(t *testing.T) {
 	}
 	c.Init()
 	complete(entry, 49, CQE64{})
+	asked := 0
 	got := c.SampleUpTo(func() uint64 {
-		complete(entry, 119, CQE64{}) // posted and completed right behind this answer
+		if asked++; asked == 2 {
+			complete(entry, 119, CQE64{}) // posted and completed right behind this answer
+		}
 		return 100
 	})
 	if got != (Count{Completed: 50}) {
 		t.Errorf("a device that goes on meanwhile: %+v, want 50", got)
+	}
+	// A reader that is held up behind the entry, while the device goes once round and further.
+	asked = 0
+	got = c.SampleUpTo(func() uint64 {
+		if asked++; asked < 2 {
+			return 120
+		}
+		complete(entry, 69_999, CQE64{})
+		return 70_100
+	})
+	if got != (Count{Completed: 70_000}) || asked != 3 {
+		t.Errorf("held up: %+v when asked %d times, want 70000 at the third", got, asked)
+	}
+	up := uint64(70_100)
+	if got = c.SampleUpTo(func() uint64 { up += 40_000; return up }); got != (Count{Completed: 70_000}) {
+		t.Errorf("held up each time: %+v, want the count before", got)
 	}
 }
 
