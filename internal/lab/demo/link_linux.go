@@ -149,7 +149,7 @@ func (l *link) stream(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		_, err = lab.StreamTCP(bounded, s.from, s.to, s.dst, streamBytes)
 		cancel()
 		seen, stopErr := o.Stop()

@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	}
 	r.setPhase("comparing")
 	// A canceled context must not keep the last poll cycle from being awaited.
-	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	for _, m := range r.mirrors {
 		if err := m.settle(wait); err != nil {
@@ -138,11 +138,11 @@ func (r *run) send(ctx context.Context) error {
 	for err := range errs {
 		all = append(all, err)
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	for _, l := range r.links {
 		for _, s := range l.senders {
-			all = append(all, s.Drain(drain))
+			all = append(all, s.Settle(settle))
 		}
 	}
 	return errors.Join(all...)

@@ -16,6 +16,9 @@ import (
 // eth addresses frames to nobody, so that the stack behind XDP ignores them.
 var eth = frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
 
+// patience is how long is waited for what comes, on a machine that others use too.
+const patience = time.Minute
+
 // bench is a plugin that counts natively on the near end of a veth pair, until
 // the test ends.
 type bench struct {
@@ -64,7 +67,7 @@ func newBenchOf(t *testing.T, pause time.Duration, configure func(near string) (
 	cfg.Instance, cfg.Interfaces = lab.Unique("e2e-"), []dataplane.Interface{{Name: pair.A.Name, Mode: "native"}}
 	c, err := plugin.Launch(t.Context(), plugin.Options{
 		Path: binary(t, "flowtally-plugin"), Config: cfg, Env: env, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		RestartMin: pause, RestartMax: pause,
+		RestartMin: pause, RestartMax: pause, StartTimeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestKillInTraffic(t *testing.T) {
 	launch := func(ctx context.Context, cfg dataplane.Config, _ []string) (dataplane.Service, error) {
 		c, err := plugin.Launch(ctx, plugin.Options{
 			Path: path, Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-			RestartMin: 50 * time.Millisecond, RestartMax: 200 * time.Millisecond,
+			RestartMin: 50 * time.Millisecond, RestartMax: 200 * time.Millisecond, StartTimeout: patience,
 		})
 		if err != nil {
 			return nil, err

@@ -61,7 +61,7 @@ func newLinks(t *testing.T) *links {
 	}
 	c, err := plugin.Launch(t.Context(), plugin.Options{
 		Path: binary(t, "flowtally-plugin"), Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		RestartMin: linkPause, RestartMax: linkPause,
+		RestartMin: linkPause, RestartMax: linkPause, StartTimeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func (l *links) rename(from, to string) {
 // carrier waits until frames pass again.
 func (l *links) carrier(name string) {
 	l.t.Helper()
-	for end := time.Now().Add(5 * time.Second); l.link(name).Attrs().OperState != netlink.OperUp; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); l.link(name).Attrs().OperState != netlink.OperUp; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			l.t.Fatalf("%s does not come up", name)
 		}
@@ -150,7 +150,7 @@ func (l *links) send(n uint64, attached bool) {
 	if err := s.Run(l.t.Context(), n); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := s.Drain(l.t.Context()); err != nil {
+	if err := s.Settle(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
 	if attached {
@@ -176,7 +176,7 @@ func (l *links) state(code, device, mode string) {
 	l.t.Helper()
 	var codes []string
 	var source dataplane.Source
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		conditions, err := l.client.Conditions(l.t.Context())
 		if err != nil {
 			continue
@@ -199,7 +199,20 @@ func (l *links) state(code, device, mode string) {
 	l.t.Fatalf("conditions %q, source %+v; want %q and %s/%s", codes, source, code, device, mode)
 }
 
-func (l *links) counting() { l.t.Helper(); l.state("", l.name, "native") }
+// counting waits until the plugin says that it counts, and the kernel that it does so on the
+// interface that has the name now: of one that was replaced, the plugin may not know yet.
+func (l *links) counting() {
+	l.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if x := l.link(l.name).Attrs().Xdp; x != nil && x.Attached {
+			break
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("no program is attached to %s", l.name)
+		}
+	}
+	l.state("", l.name, "native")
+}
 
 // kill ends the plugin as hard as can be. It is back after linkPause.
 func (l *links) kill() {
@@ -211,7 +224,7 @@ func (l *links) kill() {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		l.t.Fatal(err)
 	}
-	for info := l.info; info.PID != 0; time.Sleep(time.Millisecond) {
+	for info := (dataplane.Info{PID: pid}); info.PID == pid; time.Sleep(time.Millisecond) { // 0, or its successor's
 		info, _ = l.client.Info(l.t.Context())
 	}
 }
@@ -341,7 +354,7 @@ func (l *links) flapFarEnd() {
 		}
 		l.carrier(l.name)
 	}
-	if err := s.Drain(l.t.Context()); err != nil {
+	if err := s.Settle(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
 	l.sent.Packets += s.Sent()[0].Packets

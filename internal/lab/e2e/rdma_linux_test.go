@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -28,41 +27,23 @@ import (
 func TestDemoRDMA(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
-	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary(t, "flowtally"), "demo", "--backend", "rdma", "--seconds", "5", "-o", "json")
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	start := time.Now()
-	err := cmd.Run()
-	took := time.Since(start)
-	if err != nil {
-		t.Fatalf("demo: %v\n%s%s", err, stdout.String(), stderr.String())
-	}
-	if took > 50*time.Second {
-		t.Errorf("took %v", took)
-	}
-	if !strings.Contains(stderr.String(), "the RDMA NIC is software") {
-		t.Errorf("it does not say that the NIC is software:\n%s", stderr.String())
-	}
-	var r demo.Report
-	d := json.NewDecoder(&stdout)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
-		t.Fatal(err)
-	}
-	if r.Schema != 1 || !r.Exact || r.Backend != "rdma" || !r.SoftwareNIC {
-		t.Errorf("schema %d, exact %t, backend %q, software %t", r.Schema, r.Exact, r.Backend, r.SoftwareNIC)
-	}
-	var packets uint64
-	for _, c := range r.Flows {
-		if !c.Exact() || c.XDPPackets == nil || !strings.HasPrefix(c.Source, "rdma:swnic0/") {
-			t.Errorf("%+v", c)
+	runDemos(t, 50*time.Second, 100_000, func(seconds string) uint64 {
+		r, said := runDemo(t, seconds, "--backend", "rdma")
+		if !strings.Contains(said, "the RDMA NIC is software") {
+			t.Errorf("it does not say that the NIC is software:\n%s", said)
 		}
-		packets += c.SentPackets
-	}
-	if packets < 100_000 || len(r.Flows) < 12 {
-		t.Errorf("%d packets over %d flows", packets, len(r.Flows))
-	}
-	t.Logf("%d packets in %.1f s over %d flows", packets, took.Seconds(), len(r.Flows))
+		if r.Schema != 1 || !r.Exact || r.Backend != "rdma" || !r.SoftwareNIC || len(r.Flows) < 12 {
+			t.Errorf("schema %d, exact %t, backend %q, software %t, %d flows", r.Schema, r.Exact, r.Backend, r.SoftwareNIC, len(r.Flows))
+		}
+		var packets uint64
+		for _, c := range r.Flows {
+			if !c.Exact() || c.XDPPackets == nil || !strings.HasPrefix(c.Source, "rdma:swnic0/") {
+				t.Errorf("%+v", c)
+			}
+			packets += c.SentPackets
+		}
+		return packets
+	})
 }
 
 // When XDP beside counts something else than what is sent for a flow, the report says
@@ -81,7 +62,7 @@ func TestDemoRDMASeesADifference(t *testing.T) {
 					cfg.Flows[i].Match = match(t, "ipv4 src 10.0.0.0/9 dst 192.0.2.10 udp dport 53") // in place of /8
 				}
 			}
-			return plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Env: env})
+			return plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Env: env, StartTimeout: patience})
 		},
 	})
 	if err != nil {
@@ -184,7 +165,7 @@ func TestCountsWithoutLibibverbs(t *testing.T) {
 	if err := s.Run(t.Context(), frames); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Drain(t.Context()); err != nil {
+	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := final(t, b, "dns"), s.Sent()[0]; got != want {

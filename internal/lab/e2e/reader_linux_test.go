@@ -118,7 +118,7 @@ func (o *onlooker) line(s string) {
 // await waits until ok says yes of the reader, which must stay alive and sane.
 func (o *onlooker) await(t *testing.T, what string, ok func(counts map[string][2]uint64, writer string) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		o.mu.Lock()
 		yes, state := ok(o.counts, o.writer), fmt.Sprint(o.counts, o.writer)
 		ended, wrong := o.ended, o.wrong

@@ -28,7 +28,7 @@ func TestCountedByXDPBesideRXE(t *testing.T) {
 				return nil, err
 			}
 			cfg.Backend = "auto"
-			svc, err := plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Env: env})
+			svc, err := plugin.Launch(ctx, plugin.Options{Path: path, Config: cfg, Env: env, StartTimeout: patience})
 			if err == nil {
 				checkRejected(t, svc, len(cfg.Flows))
 			}
@@ -92,7 +92,7 @@ func TestRDMAAlone(t *testing.T) {
 		Flows: flows(t, "v0", "ipv4 udp dport 53"),
 	}
 	t.Cleanup(func() { demo.Sweep(cfg.Instance) })
-	svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg})
+	svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg, StartTimeout: patience})
 	if err == nil {
 		svc.Close()
 		t.Fatal("rxe0 counts")
@@ -113,7 +113,7 @@ func TestRemovedBeside(t *testing.T) {
 		Instance: "beside", Interfaces: []dataplane.Interface{{Name: "v0"}}, Flows: flows(t, "v0", "ipv4 udp dport 53"),
 	}
 	t.Cleanup(func() { demo.Sweep(cfg.Instance) })
-	svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg})
+	svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg, StartTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +125,8 @@ func TestRemovedBeside(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second): // the kernel waits for whoever has it open
-		t.Fatal("removing the device is still waiting after 10 s")
+	case <-time.After(patience): // the kernel waits for whoever has it open
+		t.Fatal("removing the device is still waiting")
 	}
 	placements, err := svc.Placements(t.Context())
 	if err != nil || len(placements) != 1 || placements[0].Source.Backend != "xdp" {

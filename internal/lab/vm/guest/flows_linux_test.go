@@ -47,7 +47,7 @@ func counted(t *testing.T, svc dataplane.Service, fs []flow.Flow) []shm.Value {
 		}
 		handles = append(handles, h)
 	}
-	after, deadline := shm.Now(), time.Now().Add(10*time.Second)
+	after, deadline := shm.Now(), time.Now().Add(patience)
 	for {
 		var s shm.Snapshot
 		err := r.SnapshotOf(&s, handles)
@@ -59,7 +59,7 @@ func counted(t *testing.T, svc dataplane.Service, fs []flow.Flow) []shm.Value {
 			return s.List
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the mirror shows nothing newer after 10 s: %v", err)
+			t.Fatalf("the mirror shows nothing newer: %v", err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // startInstance runs `flowtally run` until the end of the test.
@@ -42,7 +43,7 @@ func startInstance(t *testing.T, instance, config string) {
 			if err != nil {
 				t.Errorf("flowtally run ended: %v", err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			_ = cmd.Process.Kill()
 			t.Error("flowtally run did not end")
 		}
@@ -53,7 +54,7 @@ func startInstance(t *testing.T, instance, config string) {
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if exec.Command(program(t, "flowtally"), "queue-pairs", "list", "--instance", instance).Run() == nil {
 			return
 		}
@@ -153,6 +154,23 @@ func get(t *testing.T, instance string) map[string]shown {
 	return out
 }
 
+// published is get after a poll cycle that began after the call: what was counted before is in it.
+func published(t *testing.T, instance string) map[string]shown {
+	t.Helper()
+	r, err := shm.Open(shm.DefaultPath(instance), shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	begun, deadline := r.Status().Cycle+1, time.Now().Add(patience) // one may be under way
+	for ; r.Status().Cycle <= begun; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is at cycle %d of %d that are waited for", instance, r.Status().Cycle, begun+1)
+		}
+	}
+	return get(t, instance)
+}
+
 // checkShown waits until the mirror shows want: what completed is published by the next poll
 // cycle. Once it does, it must go on doing so.
 func checkShown(t *testing.T, instance string, want map[string]shown) {
@@ -167,7 +185,7 @@ func checkShown(t *testing.T, instance string, want map[string]shown) {
 		}
 		return len(got) == len(want)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !same(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !same(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("flowtally get shows %+v, want %+v", got, want)
 		}
@@ -182,7 +200,7 @@ func checkShown(t *testing.T, instance string, want map[string]shown) {
 func gidIndex(t *testing.T, device, addr string) int {
 	t.Helper()
 	want := netip.AddrFrom16(netip.MustParseAddr(addr).As16())
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		for i := range 16 {
 			text, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/1/gids/%d", device, i))
 			if err != nil {

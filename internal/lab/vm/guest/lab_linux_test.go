@@ -18,6 +18,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
+// patience is how long is waited for what comes, on an emulated CPU that others use too.
+const patience = 3 * time.Minute
+
 // newPair is a veth pair, near in this namespace and far in one of its own, with
 // addresses of 10.77.0.0/24.
 func newPair(t *testing.T, name string) *lab.Pair {
@@ -100,7 +103,7 @@ func command(t *testing.T, name string, args ...string) string {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 20 * time.Second
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, stdout.String(), stderr.String())
 	}

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -34,7 +33,7 @@ func TestIngressAlone(t *testing.T) {
 				Interfaces: []dataplane.Interface{{Name: "v0", Mode: mode}},
 			}
 			t.Cleanup(func() { demo.Sweep(cfg.Instance) })
-			svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg})
+			svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg, StartTimeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,12 +66,11 @@ func TestIngressAlone(t *testing.T) {
 			if err := sender.Run(t.Context(), 10_000); err != nil {
 				t.Fatal(err)
 			}
-			drain, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			settle, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if err := sender.Drain(drain); err != nil {
+			if err := sender.Settle(settle); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(50 * time.Millisecond) // for the last frames, which a program may be at work on
 			got := counted(t, svc, fs)
 			for i, sent := range sender.Sent() {
 				if got[i].Packets != sent.Packets || got[i].Bytes != sent.Bytes || sent.Packets == 0 {

@@ -77,7 +77,7 @@ func TestQueuePairs(t *testing.T) {
 	peer.RKey ^= 0xff
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near", peer.String())
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "far", near.Local)
-	flushed := get(t, qpInstance)
+	flushed := published(t, qpInstance)
 	const refused = 256 // the send depth: what is outstanding when the first is refused
 	if p := post(t, qpInstance, "near", "rdma_write", 1000); p != (dataplane.Posted{Errors: refused}) {
 		t.Errorf("writes with a wrong key ended as %+v, want %d in error", p, refused)
@@ -96,7 +96,7 @@ func TestQueuePairs(t *testing.T) {
 	t.Logf("in error: %d writes, %d receives flushed\n%s", refused, qpReceives, said)
 
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near")
-	want = get(t, qpInstance) // connecting anew may flush what was posted since
+	want = published(t, qpInstance) // connecting anew may flush what was posted since
 	posted := command(t, program(t, "flowtally"), "queue-pairs", "post", "--instance", qpInstance, "near", "send", "--count", "1000")
 	if fields := strings.Fields(posted); !slices.Equal(fields[len(fields)-4:], []string{"near", "send", "1,000", "0"}) {
 		t.Errorf("after mending, 1000 were sent as\n%s", posted)

@@ -216,7 +216,7 @@ func TestVerbsEvents(t *testing.T) {
 		if err := c.set(link); err != nil {
 			t.Fatal(err)
 		}
-		bounded, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		bounded, cancel := context.WithTimeout(t.Context(), patience)
 		for {
 			e, err := ctx.NextEvent(bounded)
 			if err != nil {
@@ -254,7 +254,7 @@ func TestVerbsRemoval(t *testing.T) {
 	lib, ctx := openRXE(t, "rxe0")
 	removed := make(chan error, 1)
 	go func() { removed <- netlink.RdmaLinkDel("rxe0") }()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		devices, err := lib.Devices()
 		if err != nil {
 			t.Fatal(err)
@@ -285,7 +285,7 @@ func TestVerbsRemoval(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("its removal still waits, and nobody has it open")
 	}
 }
@@ -301,7 +301,7 @@ func TestPingpong(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	var client []byte
 	for {
 		var err error

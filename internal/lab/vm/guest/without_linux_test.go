@@ -32,7 +32,7 @@ func TestWithoutLibibverbs(t *testing.T) {
 		Instance: "without", Interfaces: []dataplane.Interface{{Name: "v0"}}, Flows: flows(t, "v0", "ipv4 udp dport 53"),
 	}
 	t.Cleanup(func() { demo.Sweep(cfg.Instance) })
-	svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg})
+	svc, err := plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg, StartTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestWithoutLibibverbs(t *testing.T) {
 		t.Error(err)
 	}
 	cfg.Backend = "rdma"
-	svc, err = plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg})
+	svc, err = plugin.Launch(t.Context(), plugin.Options{Path: program(t, "flowtally-plugin"), Config: cfg, StartTimeout: patience})
 	if err == nil {
 		svc.Close()
 		t.Fatal("rdma counts without its library")
