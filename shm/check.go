@@ -131,8 +131,12 @@ func (c *checker) header() {
 		c.add("header", hdrCoolDown, "cool-down is %d ns", d)
 	}
 	done := atomic.LoadUint64(&h.cycleDone)
-	if begun := atomic.LoadUint64(&h.cycleBegun); done > begun {
+	begun := atomic.LoadUint64(&h.cycleBegun)
+	if done > begun {
 		c.add("header", hdrCycleDone, "cycle %d is done, but only %d begun", done, begun)
+	}
+	if begun >= 1<<63 { // the next writer's numbers would begin again before long
+		c.add("header", hdrCycleBegun, "cycle %d is begun, where no mirror comes", begun)
 	}
 	if n := atomic.LoadUint32(&h.blocksHigh); int(n) > len(v.blocks) {
 		c.add("header", hdrBlocksHigh, "%d blocks used of %d", n, len(v.blocks))

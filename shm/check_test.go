@@ -19,6 +19,7 @@ func TestCheckFinds(t *testing.T) {
 		{"header", "heartbeat period", func(v *view) { v.hdr.heartbeatPeriod = 0 }},
 		{"header", "cool-down", func(v *view) { v.hdr.coolDown = -1 }},
 		{"header", "is done, but only", func(v *view) { v.hdr.cycleDone = 7 }},
+		{"header", "where no mirror comes", func(v *view) { v.hdr.cycleBegun = 1 << 63 }},
 		{"header", "blocks used", func(v *view) { v.hdr.blocksHigh = 9 }},
 		{"header", "records used", func(v *view) { v.hdr.recordsHigh = 9 }},
 		{"header", "says 7 live", func(v *view) { v.hdr.countersUsed = 7 }},
