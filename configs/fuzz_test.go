@@ -126,7 +126,7 @@ func drawQueuePairs(t *rapid.T) (pairs []dataplane.QueuePair) {
 		case 1:
 			if q.Type != dataplane.RawPacket {
 				q.Peer = &dataplane.QueuePairAddress{
-					GID: netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.ByteMin(1), 16, 16).Draw(t, "gid"))), LID: uint16(upTo("lid", 0, 0xbfff)),
+					GID: netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.ByteRange(1, 0xfe), 16, 16).Draw(t, "gid"))), LID: uint16(upTo("lid", 0, 0xbfff)),
 					QPN: uint32(rapid.IntRange(2, 1<<24-2).Draw(t, "qpn")), PSN: uint32(upTo("psn", 0, 1<<24-1)), QKey: rapid.Uint32().Draw(t, "qkey"),
 					Addr: rapid.Uint64().Draw(t, "addr"), RKey: rapid.Uint32().Draw(t, "rkey"),
 				}
