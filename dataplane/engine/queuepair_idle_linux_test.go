@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,9 +25,9 @@ func TestIdleQueuePairsAreLookedAtOncePerPeriod(t *testing.T) {
 			s.startPairs(t, cfg)
 			time.Sleep(20 * c.pause)
 			since := time.Now()
-			looks, cpu := s.calls(t, "ibv_poll_cq"), processTime(t)
+			looks, cpu := s.calls(t, "ibv_poll_cq"), cpuTime(t)
 			time.Sleep(span)
-			looks, cpu = s.calls(t, "ibv_poll_cq")-looks, processTime(t)-cpu
+			looks, cpu = s.calls(t, "ibv_poll_cq")-looks, cpuTime(t)-cpu
 			took := time.Since(since)
 			t.Logf("%d idle queue pairs: each was looked at %.0f times a second, which took %.2f ms of CPU",
 				pairs, float64(looks)/pairs/took.Seconds(), cpu.Seconds()*1e3/pairs/took.Seconds())
@@ -38,14 +37,4 @@ func TestIdleQueuePairsAreLookedAtOncePerPeriod(t *testing.T) {
 			}
 		})
 	}
-}
-
-// processTime is what this process has had of the CPUs.
-func processTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
