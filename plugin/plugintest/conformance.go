@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// patience bounds every wait of the suite.
-const patience = 20 * time.Second
+// patience bounds every test of the suite, for hangs: a busy machine is no reason to fail.
+const patience = time.Minute
 
 // Conformance holds a Service against the contract of dataplane.Service. Every
 // call of open returns a new instance without flows, of its own name, which the suite

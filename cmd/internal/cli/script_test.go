@@ -84,7 +84,7 @@ func (s slowInstance) PostOperations(ctx context.Context, name string, op datapl
 }
 
 // patience bounds every wait of a script.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // cmdAwait is "await FILE [REGEXP]": waits until the file exists, and holds
 // what the expression matches.
