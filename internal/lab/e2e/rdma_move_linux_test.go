@@ -51,7 +51,7 @@ func removeInTraffic(t *testing.T, audit bool) {
 		t.Fatal(err)
 	}
 	b.awaitSource(t, "dns", "rdma:swnic0/devx")
-	s := dns(t, b, 10_000) // of which the NIC that is a program holds three seconds
+	s := dns(t, b, 20_000) // of which the NIC that is a program holds more than a second
 	traffic, stop := context.WithCancel(t.Context())
 	defer stop()
 	sent := make(chan error, 1)
