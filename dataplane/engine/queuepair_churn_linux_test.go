@@ -18,100 +18,96 @@ import (
 // that goes and returns, in any order and whatever counts. What callers were told that ended is
 // what the counters of their operations show, to the last one; and no total ever falls.
 func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			rng := seed.Rand(t)
-			s := newSoftNIC(t)
-			control := s.controlled(t)
-			s.env.Without = src.without
-			cfg := s.pairConfig(t, local...)
-			e := s.startPairs(t, cfg)
-			want := make(map[string]Pair)
-			stop, fell := neverFalls(t, cfg.Mirror.Path)
+	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
+		rng := seed.Rand(t)
+		control := s.controlled(t)
+		cfg := s.pairConfig(t, local...)
+		e := s.startPairs(t, cfg)
+		want := make(map[string]Pair)
+		stop, fell := neverFalls(t, cfg.Mirror.Path)
 
-			post := func(name string, op dataplane.Operation, n int) dataplane.Posted {
-				got, err := e.PostOperations(t.Context(), name, op, n)
-				if err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
+		post := func(name string, op dataplane.Operation, n int) dataplane.Posted {
+			got, err := e.PostOperations(t.Context(), name, op, n)
+			if err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
+				t.Fatal(err)
+			}
+			want[name+"-"+string(op)] = add(want[name+"-"+string(op)], ended(got.Completed, got.Errors))
+			if op == dataplane.Send {
+				other := map[string]string{"a": "b-recv", "b": "a-recv"}[name]
+				want[other] = add(want[other], ended(got.Completed, 0))
+			}
+			return got
+		}
+		together := func() {
+			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// settle waits until counters of that ending show what callers were told. How many
+		// receives were posted when their queue pair went to ERR depends on who came first; what
+		// they completed does not.
+		settle := func(ending string) {
+			t.Helper()
+			told := maps.Clone(want)
+			maps.DeleteFunc(told, func(name string, _ Pair) bool { return !strings.HasSuffix(name, ending) })
+			for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+				got := totalsOf(t, cfg.Mirror.Path, told)
+				for name, p := range got {
+					if strings.HasSuffix(name, "-recv") {
+						got[name] = ended(p.Packets, 0)
+					}
+				}
+				if maps.Equal(got, told) {
+					return
+				}
+				if time.Now().After(until) {
+					t.Fatalf("what callers were told, and what the mirror shows:\n%s", cmp.Diff(told, got))
+				}
+			}
+		}
+		ops := []dataplane.Operation{dataplane.Send, dataplane.RDMARead, dataplane.RDMAWrite}
+		for range 30 {
+			name := []string{"a", "b"}[rng.IntN(2)]
+			op, n := ops[rng.IntN(len(ops))], 1+rng.IntN(100)
+			switch k := rng.IntN(24); {
+			case k < 18:
+				if got := post(name, op, n); got != (dataplane.Posted{Completed: uint64(n)}) {
+					t.Fatalf("%d %s on %s: %+v", n, op, name, got)
+				}
+			case k < 20:
+				together()
+			case k < 23:
+				wrong := stateOf(t, e, name).Peer
+				wrong.RKey ^= 0x5a5a
+				if err := e.ConnectQueuePair(t.Context(), name, wrong); err != nil {
 					t.Fatal(err)
 				}
-				want[name+"-"+string(op)] = add(want[name+"-"+string(op)], ended(got.Completed, got.Errors))
-				if op == dataplane.Send {
-					other := map[string]string{"a": "b-recv", "b": "a-recv"}[name]
-					want[other] = add(want[other], ended(got.Completed, 0))
+				if got := post(name, dataplane.RDMAWrite, n); got.Completed != 0 || got.Errors == 0 {
+					t.Fatalf("%d writes with a wrong key: %+v", n, got)
 				}
-				return got
-			}
-			together := func() {
-				if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+				together()
+			default:
+				settle("-recv") // what arrived and was not taken off yet goes with the device; what was posted is told when it was
+				if err := control.Remove(s.device); err != nil {
 					t.Fatal(err)
 				}
-			}
-			// settle waits until counters of that ending show what callers were told. How many
-			// receives were posted when their queue pair went to ERR depends on who came first; what
-			// they completed does not.
-			settle := func(ending string) {
-				t.Helper()
-				told := maps.Clone(want)
-				maps.DeleteFunc(told, func(name string, _ Pair) bool { return !strings.HasSuffix(name, ending) })
-				for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-					got := totalsOf(t, cfg.Mirror.Path, told)
-					for name, p := range got {
-						if strings.HasSuffix(name, "-recv") {
-							got[name] = ended(p.Packets, 0)
-						}
-					}
-					if maps.Equal(got, told) {
-						return
-					}
-					if time.Now().After(until) {
-						t.Fatalf("what callers were told, and what the mirror shows:\n%s", cmp.Diff(told, got))
-					}
+				awaitCondition(t, e, "queue-pair-lost", "a", true)
+				awaitCondition(t, e, "queue-pair-lost", "b", true)
+				if got := post(name, op, n); got != (dataplane.Posted{}) {
+					t.Fatalf("without a device: %+v", got)
 				}
-			}
-			ops := []dataplane.Operation{dataplane.Send, dataplane.RDMARead, dataplane.RDMAWrite}
-			for range 30 {
-				name := []string{"a", "b"}[rng.IntN(2)]
-				op, n := ops[rng.IntN(len(ops))], 1+rng.IntN(100)
-				switch k := rng.IntN(24); {
-				case k < 18:
-					if got := post(name, op, n); got != (dataplane.Posted{Completed: uint64(n)}) {
-						t.Fatalf("%d %s on %s: %+v", n, op, name, got)
-					}
-				case k < 20:
-					together()
-				case k < 23:
-					wrong := stateOf(t, e, name).Peer
-					wrong.RKey ^= 0x5a5a
-					if err := e.ConnectQueuePair(t.Context(), name, wrong); err != nil {
-						t.Fatal(err)
-					}
-					if got := post(name, dataplane.RDMAWrite, n); got.Completed != 0 || got.Errors == 0 {
-						t.Fatalf("%d writes with a wrong key: %+v", n, got)
-					}
-					together()
-				default:
-					settle("-recv") // what arrived and was not taken off yet goes with the device; what was posted is told when it was
-					if err := control.Remove(s.device); err != nil {
-						t.Fatal(err)
-					}
-					awaitCondition(t, e, "queue-pair-lost", "a", true)
-					awaitCondition(t, e, "queue-pair-lost", "b", true)
-					if got := post(name, op, n); got != (dataplane.Posted{}) {
-						t.Fatalf("without a device: %+v", got)
-					}
-					if err := control.Return(s.device); err != nil {
-						t.Fatal(err)
-					}
-					awaitLinked(t, e)
+				if err := control.Return(s.device); err != nil {
+					t.Fatal(err)
 				}
+				awaitLinked(t, e)
 			}
-			settle("")
-			close(stop)
-			if name := <-fell; name != "" {
-				t.Errorf("the total of %s fell", name)
-			}
-		})
-	}
+		}
+		settle("")
+		close(stop)
+		if name := <-fell; name != "" {
+			t.Errorf("the total of %s fell", name)
+		}
+	})
 }
 
 // awaitLinked waits until both queue pairs are connected to what the other one is now.

@@ -60,65 +60,61 @@ func wantWords(t *testing.T, path, mode, name string, want Pair) {
 // when it is back they are made and connected again, and totals go on, with one discontinuity
 // where something may have been missed: nothing was outstanding, but a peer may have sent.
 func TestAQueuePairOutlivesItsDevice(t *testing.T) {
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			control := s.controlled(t)
-			s.env.Without = src.without
-			cfg := s.pairConfig(t, local...)
-			e := s.startPairs(t, cfg)
-			mustPost(t, e, "a", dataplane.Send, 500)
-			want := map[string]Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
-			wantTotals(t, cfg.Mirror.Path, want)
-			wantWords(t, cfg.Mirror.Path, src.mode, "a-send", ended(500, 0))
-			first := stateOf(t, e, "a").Local
+	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
+		control := s.controlled(t)
+		cfg := s.pairConfig(t, local...)
+		e := s.startPairs(t, cfg)
+		mustPost(t, e, "a", dataplane.Send, 500)
+		want := map[string]Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
+		wantTotals(t, cfg.Mirror.Path, want)
+		wantWords(t, cfg.Mirror.Path, mode, "a-send", ended(500, 0))
+		first := stateOf(t, e, "a").Local
 
-			if err := control.Remove(s.device); err != nil {
-				t.Fatal(err)
+		if err := control.Remove(s.device); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			awaitCondition(t, e, "queue-pair-lost", name, true)
+			if q := stateOf(t, e, name); q.State != "" || q.Source != (dataplane.Source{}) || q.Local.QPN != 0 {
+				t.Errorf("%s, whose device is gone: %+v", name, q)
 			}
-			for _, name := range []string{"a", "b"} {
-				awaitCondition(t, e, "queue-pair-lost", name, true)
-				if q := stateOf(t, e, name); q.State != "" || q.Source != (dataplane.Source{}) || q.Local.QPN != 0 {
-					t.Errorf("%s, whose device is gone: %+v", name, q)
-				}
-				if _, valid := discontinuities(t, cfg.Mirror.Path, name+"-send"); valid {
-					t.Errorf("%s-send is shown as counting", name)
-				}
+			if _, valid := discontinuities(t, cfg.Mirror.Path, name+"-send"); valid {
+				t.Errorf("%s-send is shown as counting", name)
 			}
-			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
-				t.Errorf("posting without a device: %v", err)
-			}
-			if err := e.ConnectQueuePair(t.Context(), "a", first); !errors.Is(err, dataplane.ErrNotConnected) {
-				t.Errorf("connecting without a device: %v", err)
-			}
-			wantTotals(t, cfg.Mirror.Path, want)
-			wantWords(t, cfg.Mirror.Path, "", "a-send", Pair{})
+		}
+		if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+			t.Errorf("posting without a device: %v", err)
+		}
+		if err := e.ConnectQueuePair(t.Context(), "a", first); !errors.Is(err, dataplane.ErrNotConnected) {
+			t.Errorf("connecting without a device: %v", err)
+		}
+		wantTotals(t, cfg.Mirror.Path, want)
+		wantWords(t, cfg.Mirror.Path, "", "a-send", Pair{})
 
-			if err := control.Return(s.device); err != nil {
-				t.Fatal(err)
+		if err := control.Return(s.device); err != nil {
+			t.Fatal(err)
+		}
+		awaitCondition(t, e, "queue-pair-lost", "a", false)
+		awaitCondition(t, e, "queue-pair-lost", "b", false)
+		awaitLinked(t, e)
+		if mode := stateOf(t, e, "a").Source.Mode; mode != mode {
+			t.Errorf("counted by %s now", mode)
+		}
+		// Connecting one end before the other is back may have flushed its receives.
+		got := totalsFromNow(t, cfg.Mirror.Path, want)
+		mustPost(t, e, "a", dataplane.Send, 250)
+		mustPost(t, e, "b", dataplane.RDMARead, 9)
+		want = map[string]Pair{
+			"a-send": ended(750, 0), "b-recv": ended(750, got["b-recv"].Bytes), "b-rdma_read": ended(9, 0), "a-rdma_read": ended(0, 0),
+		}
+		wantTotals(t, cfg.Mirror.Path, want)
+		wantWords(t, cfg.Mirror.Path, mode, "a-send", ended(750, 0))
+		for name, gaps := range map[string]uint64{"a-send": 0, "b-rdma_read": 0, "a-rdma_write": 0, "a-recv": 1, "b-recv": 1} {
+			if n, valid := discontinuities(t, cfg.Mirror.Path, name); n != gaps || !valid {
+				t.Errorf("%s: %d discontinuities, want %d; shown as counting: %v", name, n, gaps, valid)
 			}
-			awaitCondition(t, e, "queue-pair-lost", "a", false)
-			awaitCondition(t, e, "queue-pair-lost", "b", false)
-			awaitLinked(t, e)
-			if mode := stateOf(t, e, "a").Source.Mode; mode != src.mode {
-				t.Errorf("counted by %s now", mode)
-			}
-			// Connecting one end before the other is back may have flushed its receives.
-			got := totalsFromNow(t, cfg.Mirror.Path, want)
-			mustPost(t, e, "a", dataplane.Send, 250)
-			mustPost(t, e, "b", dataplane.RDMARead, 9)
-			want = map[string]Pair{
-				"a-send": ended(750, 0), "b-recv": ended(750, got["b-recv"].Bytes), "b-rdma_read": ended(9, 0), "a-rdma_read": ended(0, 0),
-			}
-			wantTotals(t, cfg.Mirror.Path, want)
-			wantWords(t, cfg.Mirror.Path, src.mode, "a-send", ended(750, 0))
-			for name, gaps := range map[string]uint64{"a-send": 0, "b-rdma_read": 0, "a-rdma_write": 0, "a-recv": 1, "b-recv": 1} {
-				if n, valid := discontinuities(t, cfg.Mirror.Path, name); n != gaps || !valid {
-					t.Errorf("%s: %d discontinuities, want %d; shown as counting: %v", name, n, gaps, valid)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestCompletionTotalsGoOnOverARestart, with one discontinuity.

@@ -28,6 +28,17 @@ var pairSources = []pairSource{
 	{mode: "poll_cq", without: []string{"comp_cntr", "cq_ring"}},
 }
 
+// eachPairSource runs a test for every source, with a software device of which it is the best.
+func eachPairSource(t *testing.T, test func(t *testing.T, s *softNIC, mode string)) {
+	for _, src := range pairSources {
+		t.Run(src.mode, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Without = src.without
+			test(t, s, src.mode)
+		})
+	}
+}
+
 var local = []dataplane.Operation{dataplane.Send, dataplane.Recv, dataplane.RDMARead, dataplane.RDMAWrite}
 
 // pairConfig is two queue pairs of a software device, a and b, connected, each with a counter per
@@ -154,78 +165,74 @@ func awaitCondition(t *testing.T, e *Engine, code, object string, there bool) (f
 // why not the better ones is kept.
 func TestEverySourceCountsTheSame(t *testing.T) {
 	order := dataplane.CompletionSources()[1:]
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			s.env.Without = src.without
-			cfg := s.pairConfig(t, local...)
-			e := s.startPairs(t, cfg)
+	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
+		cfg := s.pairConfig(t, local...)
+		e := s.startPairs(t, cfg)
 
-			a := stateOf(t, e, "a")
-			if a.State != "RTS" || a.Source != (dataplane.Source{Backend: "rdma", Device: s.device, Mode: src.mode}) {
-				t.Fatalf("queue pair a: %+v", a)
+		a := stateOf(t, e, "a")
+		if a.State != "RTS" || a.Source != (dataplane.Source{Backend: "rdma", Device: s.device, Mode: mode}) {
+			t.Fatalf("queue pair a: %+v", a)
+		}
+		for i, word := range order[:slices.Index(order, dataplane.CompletionSource(strings.TrimSuffix(mode, "+external")))] {
+			if i >= len(a.Rejected) || a.Rejected[i].Backend != string(word) || a.Rejected[i].Reason == "" {
+				t.Errorf("%s is not rejected with a reason: %+v", word, a.Rejected)
 			}
-			for i, word := range order[:slices.Index(order, dataplane.CompletionSource(strings.TrimSuffix(src.mode, "+external")))] {
-				if i >= len(a.Rejected) || a.Rejected[i].Backend != string(word) || a.Rejected[i].Reason == "" {
-					t.Errorf("%s is not rejected with a reason: %+v", word, a.Rejected)
-				}
-			}
-			if b := stateOf(t, e, "b"); a.Peer != b.Local || b.Peer != a.Local {
-				t.Errorf("a is connected to %v, b, which is %v, to %v", a.Peer, b.Local, b.Peer)
-			}
+		}
+		if b := stateOf(t, e, "b"); a.Peer != b.Local || b.Peer != a.Local {
+			t.Errorf("a is connected to %v, b, which is %v, to %v", a.Peer, b.Local, b.Peer)
+		}
 
-			mustPost(t, e, "a", dataplane.Send, 1000)
-			mustPost(t, e, "b", dataplane.Send, 300)
-			mustPost(t, e, "a", dataplane.RDMAWrite, 500)
-			mustPost(t, e, "b", dataplane.RDMARead, 77)
-			want := map[string]Pair{
-				"a-send": {Packets: 1000}, "b-recv": {Packets: 1000}, "b-send": {Packets: 300}, "a-recv": {Packets: 300},
-				"a-rdma_write": {Packets: 500}, "b-rdma_write": {}, "b-rdma_read": {Packets: 77}, "a-rdma_read": {},
-			}
-			wantTotals(t, cfg.Mirror.Path, want)
-			takeOff(t, e, "a", "b")
+		mustPost(t, e, "a", dataplane.Send, 1000)
+		mustPost(t, e, "b", dataplane.Send, 300)
+		mustPost(t, e, "a", dataplane.RDMAWrite, 500)
+		mustPost(t, e, "b", dataplane.RDMARead, 77)
+		want := map[string]Pair{
+			"a-send": {Packets: 1000}, "b-recv": {Packets: 1000}, "b-send": {Packets: 300}, "a-recv": {Packets: 300},
+			"a-rdma_write": {Packets: 500}, "b-rdma_write": {}, "b-rdma_read": {Packets: 77}, "a-rdma_read": {},
+		}
+		wantTotals(t, cfg.Mirror.Path, want)
+		takeOff(t, e, "a", "b")
 
-			// A key that the peer has not given: the first write ends with REM_ACCESS_ERR and takes
-			// the queue pair to ERR, and all that is outstanding is flushed, receives included.
-			wrong := a.Peer
-			wrong.RKey ^= 0x5a5a
-			if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
-				t.Fatal(err)
-			}
-			want["a-recv"] = ended(300, 64) // those that were posted when it was connected anew
-			wantTotals(t, cfg.Mirror.Path, want)
-			if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
-				t.Fatal(err)
-			}
-			want["b-recv"] = ended(1000, 64)
-			got, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1000)
-			if !errors.Is(err, dataplane.ErrNotConnected) || got.Completed != 0 || got.Errors == 0 || got.Errors > 32 {
-				t.Fatalf("writing with a wrong key: %+v, %v", got, err)
-			}
-			want["a-rdma_write"] = ended(500, got.Errors)
-			want["a-recv"], want["b-recv"] = ended(300, 128), ended(1000, 128) // b answered by going to ERR too
-			wantTotals(t, cfg.Mirror.Path, want)
-			if got := stateOf(t, e, "a"); got.State != "ERR" || got.Outstanding != 0 {
-				t.Errorf("a is in state %s with %d outstanding", got.State, got.Outstanding)
-			}
-			c := awaitCondition(t, e, "queue-pair-error", "a", true)
-			if !strings.Contains(c.Text, "remote access error") {
-				t.Errorf("the condition does not say why: %s", c.Text)
-			}
-			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
-				t.Errorf("posting in state ERR: %v", err)
-			}
+		// A key that the peer has not given: the first write ends with REM_ACCESS_ERR and takes
+		// the queue pair to ERR, and all that is outstanding is flushed, receives included.
+		wrong := a.Peer
+		wrong.RKey ^= 0x5a5a
+		if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
+			t.Fatal(err)
+		}
+		want["a-recv"] = ended(300, 64) // those that were posted when it was connected anew
+		wantTotals(t, cfg.Mirror.Path, want)
+		if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+			t.Fatal(err)
+		}
+		want["b-recv"] = ended(1000, 64)
+		got, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1000)
+		if !errors.Is(err, dataplane.ErrNotConnected) || got.Completed != 0 || got.Errors == 0 || got.Errors > 32 {
+			t.Fatalf("writing with a wrong key: %+v, %v", got, err)
+		}
+		want["a-rdma_write"] = ended(500, got.Errors)
+		want["a-recv"], want["b-recv"] = ended(300, 128), ended(1000, 128) // b answered by going to ERR too
+		wantTotals(t, cfg.Mirror.Path, want)
+		if got := stateOf(t, e, "a"); got.State != "ERR" || got.Outstanding != 0 {
+			t.Errorf("a is in state %s with %d outstanding", got.State, got.Outstanding)
+		}
+		c := awaitCondition(t, e, "queue-pair-error", "a", true)
+		if !strings.Contains(c.Text, "remote access error") {
+			t.Errorf("the condition does not say why: %s", c.Text)
+		}
+		if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+			t.Errorf("posting in state ERR: %v", err)
+		}
 
-			// As the configuration has it, both ends anew; the totals go on.
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
-				t.Fatal(err)
-			}
-			awaitCondition(t, e, "queue-pair-error", "a", false)
-			mustPost(t, e, "a", dataplane.RDMAWrite, 40)
-			mustPost(t, e, "b", dataplane.Send, 200)
-			want["a-rdma_write"] = ended(540, got.Errors)
-			want["b-send"], want["a-recv"] = ended(500, 0), ended(500, 128)
-			wantTotals(t, cfg.Mirror.Path, want)
-		})
-	}
+		// As the configuration has it, both ends anew; the totals go on.
+		if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitCondition(t, e, "queue-pair-error", "a", false)
+		mustPost(t, e, "a", dataplane.RDMAWrite, 40)
+		mustPost(t, e, "b", dataplane.Send, 200)
+		want["a-rdma_write"] = ended(540, got.Errors)
+		want["b-send"], want["a-recv"] = ended(500, 0), ended(500, 128)
+		wantTotals(t, cfg.Mirror.Path, want)
+	})
 }

@@ -13,62 +13,58 @@ import (
 
 // TestWaitersAreWokenByCompletions, and by those in error, whatever counts.
 func TestWaitersAreWokenByCompletions(t *testing.T) {
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			s.env.Without = src.without
-			cfg := s.pairConfig(t, local...)
-			e := s.startPairs(t, cfg)
-			r := shmtest.MustOpen(t, cfg.Mirror.Path)
-			woken := make(chan error, 1)
-			wait := func(name string, threshold uint64) {
-				h := shmtest.MustLookup(t, r, name)
-				go func() {
-					v, err := r.Wait(t.Context(), h, threshold)
-					if err == nil && v.Packets < threshold {
-						err = fmt.Errorf("woken at %d, below %d", v.Packets, threshold)
-					}
-					woken <- err
-				}()
-			}
-			wait("b-recv", 500)
-			mustPost(t, e, "a", dataplane.Send, 499)
-			wantTotals(t, cfg.Mirror.Path, map[string]Pair{"b-recv": ended(499, 0)})
-			select {
-			case err := <-woken:
-				t.Fatalf("woken one too early: %v", err)
-			default:
-			}
-			mustPost(t, e, "a", dataplane.Send, 1)
-			if err := <-woken; err != nil {
-				t.Error(err)
-			}
-			wrong := stateOf(t, e, "a").Peer
-			wrong.RKey ^= 0x5a5a
-			if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
-				t.Fatal(err)
-			}
-			wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": {}})
-			h := shmtest.MustLookup(t, r, "a-rdma_write")
-			before, err := r.Wait(t.Context(), h, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
+		cfg := s.pairConfig(t, local...)
+		e := s.startPairs(t, cfg)
+		r := shmtest.MustOpen(t, cfg.Mirror.Path)
+		woken := make(chan error, 1)
+		wait := func(name string, threshold uint64) {
+			h := shmtest.MustLookup(t, r, name)
 			go func() {
-				v, err := r.WaitChange(t.Context(), h, before)
-				if err == nil && v.Bytes == 0 {
-					err = fmt.Errorf("woken without an error: %+v", v)
+				v, err := r.Wait(t.Context(), h, threshold)
+				if err == nil && v.Packets < threshold {
+					err = fmt.Errorf("woken at %d, below %d", v.Packets, threshold)
 				}
 				woken <- err
 			}()
-			if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
-				t.Fatal(err)
+		}
+		wait("b-recv", 500)
+		mustPost(t, e, "a", dataplane.Send, 499)
+		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"b-recv": ended(499, 0)})
+		select {
+		case err := <-woken:
+			t.Fatalf("woken one too early: %v", err)
+		default:
+		}
+		mustPost(t, e, "a", dataplane.Send, 1)
+		if err := <-woken; err != nil {
+			t.Error(err)
+		}
+		wrong := stateOf(t, e, "a").Peer
+		wrong.RKey ^= 0x5a5a
+		if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
+			t.Fatal(err)
+		}
+		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": {}})
+		h := shmtest.MustLookup(t, r, "a-rdma_write")
+		before, err := r.Wait(t.Context(), h, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			v, err := r.WaitChange(t.Context(), h, before)
+			if err == nil && v.Bytes == 0 {
+				err = fmt.Errorf("woken without an error: %+v", v)
 			}
-			if err := <-woken; err != nil {
-				t.Error(err)
-			}
-		})
-	}
+			woken <- err
+		}()
+		if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
+			t.Fatal(err)
+		}
+		if err := <-woken; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestCompletionsAreCountedWhileTheMirrorGrows: flows fill it several times over while a device counts

@@ -43,35 +43,31 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 // errors when the queue pair is connected anew, each of them once, and those that wait for
 // room are not posted at all.
 func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			s.env.Without = src.without
-			s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
-			cfg := s.pairConfig(t, local...)
-			e := s.startPairs(t, cfg)
-			type answer struct {
-				posted dataplane.Posted
-				err    error
-			}
-			answered := make(chan answer, 1)
-			go func() {
-				p, err := e.PostOperations(context.Background(), "a", dataplane.Send, 1000)
-				answered <- answer{p, err}
-			}()
-			awaitOutstanding(t, e, "a", 32) // of 1000, with that depth
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
-				t.Fatal(err)
-			}
-			got := <-answered
-			if got.posted != (dataplane.Posted{Errors: 32}) || !errors.Is(got.err, dataplane.ErrNotConnected) {
-				t.Errorf("posting ended with %+v, %v", got.posted, got.err)
-			}
-			wantTotals(t, cfg.Mirror.Path, map[string]Pair{
-				"a-send": ended(0, 32), "a-recv": ended(0, 64), "b-recv": ended(0, 64), "b-send": {},
-			})
+	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
+		s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+		cfg := s.pairConfig(t, local...)
+		e := s.startPairs(t, cfg)
+		type answer struct {
+			posted dataplane.Posted
+			err    error
+		}
+		answered := make(chan answer, 1)
+		go func() {
+			p, err := e.PostOperations(context.Background(), "a", dataplane.Send, 1000)
+			answered <- answer{p, err}
+		}()
+		awaitOutstanding(t, e, "a", 32) // of 1000, with that depth
+		if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+			t.Fatal(err)
+		}
+		got := <-answered
+		if got.posted != (dataplane.Posted{Errors: 32}) || !errors.Is(got.err, dataplane.ErrNotConnected) {
+			t.Errorf("posting ended with %+v, %v", got.posted, got.err)
+		}
+		wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+			"a-send": ended(0, 32), "a-recv": ended(0, 64), "b-recv": ended(0, 64), "b-send": {},
 		})
-	}
+	})
 }
 
 // TestClosingEndsWhoWaits for operations that a device takes its time for.

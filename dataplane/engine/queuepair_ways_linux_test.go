@@ -14,35 +14,31 @@ import (
 
 // TestDatagramsAreCounted: of two queue pairs of type ud one names the other, and knows the way.
 func TestDatagramsAreCounted(t *testing.T) {
-	for _, src := range pairSources {
-		t.Run(src.mode, func(t *testing.T) {
-			s := newSoftNIC(t)
-			s.env.Without = src.without
-			cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
-			for i := range cfg.QueuePairs {
-				cfg.QueuePairs[i].Type = dataplane.UD
-			}
-			e := s.startPairs(t, cfg)
-			mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
-			want := map[string]Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
-			wantTotals(t, cfg.Mirror.Path, want)
-			if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
-				t.Errorf("b knows no way, and posts: %v", err)
-			}
-			if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); !errors.Is(err, dataplane.ErrInvalid) {
-				t.Errorf("writing by datagrams: %v", err)
-			}
-			if err := e.ConnectQueuePair(t.Context(), "b", dataplane.QueuePairAddress{}); !errors.Is(err, dataplane.ErrInvalid) {
-				t.Errorf("connecting as configured what no configuration connects: %v", err)
-			}
-			if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
-				t.Fatal(err)
-			}
-			mustPost(t, e, "b", dataplane.Send, 20)
-			want["b-send"], want["a-recv"] = ended(20, 0), ended(20, 0)
-			wantTotals(t, cfg.Mirror.Path, want)
-		})
-	}
+	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
+		cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
+		for i := range cfg.QueuePairs {
+			cfg.QueuePairs[i].Type = dataplane.UD
+		}
+		e := s.startPairs(t, cfg)
+		mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
+		want := map[string]Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
+		wantTotals(t, cfg.Mirror.Path, want)
+		if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+			t.Errorf("b knows no way, and posts: %v", err)
+		}
+		if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("writing by datagrams: %v", err)
+		}
+		if err := e.ConnectQueuePair(t.Context(), "b", dataplane.QueuePairAddress{}); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("connecting as configured what no configuration connects: %v", err)
+		}
+		if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+			t.Fatal(err)
+		}
+		mustPost(t, e, "b", dataplane.Send, 20)
+		want["b-send"], want["a-recv"] = ended(20, 0), ended(20, 0)
+		wantTotals(t, cfg.Mirror.Path, want)
+	})
 }
 
 // TestDatagramsFindTheirWayAgain after their device was gone, where the configuration knows it; what
