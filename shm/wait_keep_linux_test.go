@@ -33,6 +33,16 @@ func cycleAt(w *Writer, now int64, keeps bool) {
 	defer w.lease.mending.Unlock()
 }
 
+// cutShort is what one of the group does, when nobody is mending what was done before.
+func cutShort(t *testing.T, w *Writer) {
+	t.Helper()
+	w.lease.mending.Lock()
+	defer w.lease.mending.Unlock()
+	if err := os.Truncate(waitPath(w.path), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func pageIsWhole(t *testing.T, w *Writer) {
 	t.Helper()
 	var st unix.Stat_t
@@ -50,14 +60,15 @@ func TestLeaseCutShort(t *testing.T) {
 	}
 	w, r, h, log := keptMirror(t)
 	for range 3 {
-		if err := os.Truncate(waitPath(w.path), 0); err != nil {
-			t.Fatal(err)
-		}
+		cutShort(t, w)
 		cycleAt(w, Now(), false)
 		if !w.lease.lost || !w.lease.ahead(math.MaxInt64) {
 			t.Error("not noticed")
 		}
 		wakesOne(t, w, r, h)
+		// That may have taken so long that the page is whole.
+		cutShort(t, w)
+		cycleAt(w, Now(), false)
 		cycleAt(w, Now(), true)
 		pageIsWhole(t, w)
 		now := Now()
@@ -139,7 +150,7 @@ func TestLeaseIsKeptOnceASecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Heartbeat(now + leaseLength)
-	if kept != 10 || log.Len() > 0 {
+	if kept != 10 || strings.Contains(log.String(), "page of waiters") {
 		t.Errorf("looked %d times, logged %q", kept, log)
 	}
 }
