@@ -10,6 +10,10 @@ import (
 // Service is a running instance: flows go in, counts come out in the mirror.
 // All methods may be called from any goroutine. After Close every method
 // answers an error that satisfies errors.Is(err, ErrClosed).
+//
+// A method outlasts its ctx by about a second at most, though a device takes its time over a
+// command, and then answers an error that satisfies errors.Is(err, ctx.Err()): AddFlows is undone, RemoveFlows
+// goes on, and Placements, which waits for both, tells what became of them.
 type Service interface {
 	// Info describes the instance. It does not change while the instance lives.
 	Info(ctx context.Context) (Info, error)

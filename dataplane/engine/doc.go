@@ -115,8 +115,13 @@
 // # Locks and goroutines
 //
 // Control methods (all of dataplane.Service) may be called from any goroutine
-// and are serialised by Engine.ctl, but for those that wait for a queue pair; the watcher
-// of conditions moves flows under it, too, and tries again rather than wait. The poller's
+// and are serialised by Engine.ctl, but for those that wait for a queue pair, and those that look at
+// what has a lock of its own (Info, Conditions, Events, QueuePairs); the watcher
+// of conditions moves flows under it, too, and tries again rather than wait. A command of a device
+// may take seconds, and cannot be called back. So flows are added and removed by a goroutine that holds
+// ctl to the end (Engine.call), while its caller leaves when its context has ended; whether
+// flows that were added stay is decided once, before anybody hears of it (verdict). Close ends such calls
+// at their next command, and leaves the rest to that goroutine after closeBound. The poller's
 // goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
 // one change of the plan, never across a call into the kernel or a device that may sleep. Growth
 // alone holds it while a file is made, and only where there are latency counters, whose indices

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -40,8 +41,18 @@ type Engine struct {
 	stop    context.CancelFunc // ends the goroutines
 	stopped sync.WaitGroup
 
-	ctl    sync.Mutex // serialises control calls; guards what follows
-	closed bool
+	life    context.Context // of control calls; ends with Close
+	quit    context.CancelFunc
+	closed  atomic.Bool // set with ctl held
+	closing sync.Once
+	shut    chan struct{} // closed when Close has the instance to itself
+	ended   chan error    // what Close answers
+	bound   time.Duration // closeBound; tests are less patient
+
+	raisedMu sync.Mutex
+	raised   map[string]dataplane.Condition // by code and object
+
+	ctl    control // serialises control calls; guards what follows
 	flows  map[string]*counted
 	adding []*counted // that are not in flows yet
 	// inherited is what the mirror still held of an earlier process, until resume
@@ -49,7 +60,6 @@ type Engine struct {
 	inherited map[string]shm.Entry
 	waiting   bool // some flow has lost its device and could not be moved: try again
 	order     uint32
-	raised    map[string]dataplane.Condition // by code and object
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -62,14 +72,17 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	e := &Engine{
-		cfg: withDefaults(cfg), log: opts.Logger,
+		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: closeBound,
+		shut: make(chan struct{}), ended: make(chan error, 1),
 		flows: make(map[string]*counted), raised: make(map[string]dataplane.Condition),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.life, e.quit = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
+			e.quit()
 			err = errors.Join(err, e.pairs.close(), e.release(true))
 		}
 	}()
@@ -110,7 +123,7 @@ func (e *Engine) resume(ctx context.Context) error {
 			e.plan.restore(old.Handle.Index, v)
 		}
 	}
-	if _, err := e.add(ctx, e.cfg.Flows); err != nil {
+	if _, err := e.add(ctx, e.cfg.Flows, nil); err != nil {
 		return err
 	}
 	if err := e.startQueuePairs(); err != nil {
@@ -143,9 +156,7 @@ func (e *Engine) start() {
 
 // Info implements dataplane.Service.
 func (e *Engine) Info(context.Context) (dataplane.Info, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		return dataplane.Info{}, dataplane.ErrClosed
 	}
 	return e.info, nil
@@ -153,23 +164,41 @@ func (e *Engine) Info(context.Context) (dataplane.Info, error) {
 
 // Events implements dataplane.Service.
 func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		return nil, dataplane.ErrClosed
 	}
 	return e.events.subscribe(ctx), nil
 }
 
 // Close publishes a last cycle, marks the mirror as halted and stops counting,
-// or leaves the kernel counting where the configuration keeps the pins.
+// or leaves the kernel counting where the configuration keeps the pins. A control call that
+// is under way ends at its next command; for a device that does not answer that one
+// Close does not wait longer than closeBound, and goes on behind its caller.
 func (e *Engine) Close() error {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
-		return nil
+	e.closing.Do(func() {
+		e.quit()
+		go func() {
+			e.ctl.Lock()
+			defer e.ctl.Unlock()
+			e.closed.Store(true)
+			close(e.shut)
+			e.ended <- e.end()
+		}()
+	})
+	bound := time.NewTimer(e.bound)
+	defer bound.Stop()
+	select {
+	case <-e.shut:
+	case <-bound.C:
+		return fmt.Errorf("closing instance %s: a device has not answered a control call for %v: the instance ends when it does, or with the process", e.cfg.Instance, e.bound)
 	}
-	e.closed = true
+	err := <-e.ended
+	e.ended <- nil // for who closes again
+	return err
+}
+
+// end is called with ctl held, once.
+func (e *Engine) end() error {
 	err := e.pairs.close() // before the last cycle, which publishes what they have counted
 	e.stop()
 	e.stopped.Wait()

@@ -33,24 +33,25 @@ func (c *counted) published() bool { return c.handle != shm.Handle{} }
 
 // AddFlows implements dataplane.Service.
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
-		return nil, dataplane.ErrClosed
-	}
-	out, err := e.add(ctx, flows)
+	var out []dataplane.Placement
+	err := e.call(ctx, "adding "+about(names(flows)), "none of them stays", func(ctx context.Context, v *verdict) (err error) {
+		if out, err = e.add(ctx, flows, v); err != nil {
+			return err
+		}
+		for _, p := range out {
+			e.log.Info("flow added", "flow", p.Flow.Name, "backend", p.Source.Backend, "device", p.Source.Device, "mode", p.Source.Mode)
+			e.events.send(dataplane.FlowAdded, p.Flow.Name, identity(p.Flow))
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, err
-	}
-	for _, p := range out {
-		e.log.Info("flow added", "flow", p.Flow.Name, "backend", p.Source.Backend, "device", p.Source.Device, "mode", p.Source.Mode)
-		e.events.send(dataplane.FlowAdded, p.Flow.Name, identity(p.Flow))
+		return nil, err // out may be written to still
 	}
 	return out, nil
 }
 
-// add installs all of flows or none. It is called with ctl held.
-func (e *Engine) add(ctx context.Context, flows []flow.Flow) ([]dataplane.Placement, error) {
+// add installs all of flows or none; v has the last word. It is called with ctl held.
+func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *verdict) ([]dataplane.Placement, error) {
 	placed, err := e.admit(flows)
 	if err != nil || len(placed) == 0 {
 		return nil, err
@@ -69,6 +70,9 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow) ([]dataplane.Placem
 	defer func() { e.adding = nil }()
 	if err = e.place(ctx, plain); err == nil {
 		err = e.placeStack(ctx, layers)
+	}
+	if err == nil {
+		err = v.keep(ctx)
 	}
 	if err != nil {
 		if e.inherited == nil { // what a start that failed has inherited must be there for the next one
@@ -161,11 +165,13 @@ func (e *Engine) admit(flows []flow.Flow) ([]Placed, error) {
 
 // RemoveFlows implements dataplane.Service.
 func (e *Engine) RemoveFlows(ctx context.Context, names ...string) error {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
-		return dataplane.ErrClosed
-	}
+	return e.call(ctx, "removing "+about(names), "the removal goes on, and Placements tells its end", func(ctx context.Context, _ *verdict) error {
+		return e.remove(context.WithoutCancel(ctx), names)
+	})
+}
+
+// remove ends the counting of all of names or none. It is called with ctl held.
+func (e *Engine) remove(ctx context.Context, names []string) error {
 	var errs []error
 	var going []*counted
 	seen := make(map[*counted]bool, len(names))
@@ -208,12 +214,11 @@ func (e *Engine) forget(c *counted) error {
 }
 
 // Placements implements dataplane.Service.
-func (e *Engine) Placements(context.Context) ([]dataplane.Placement, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
-		return nil, dataplane.ErrClosed
+func (e *Engine) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+	if err := e.lock(ctx, "listing the flows"); err != nil {
+		return nil, err
 	}
+	defer e.ctl.Unlock()
 	out := make([]dataplane.Placement, 0, len(e.flows))
 	for _, c := range e.flows {
 		out = append(out, c.placement())

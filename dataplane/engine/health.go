@@ -29,7 +29,7 @@ func (e *Engine) watch(ctx context.Context) {
 	moved := false // sources may differ from what the mirror shows
 	for {
 		if moved {
-			moved = !e.refresh(ctx)
+			moved = !e.refresh(e.life)
 		}
 		e.examine()
 		select {
@@ -72,6 +72,8 @@ func (e *Engine) examine() {
 	for _, c := range e.audit(now) {
 		current[c.Code+"\x00"+c.Object] = c
 	}
+	e.raisedMu.Lock()
+	defer e.raisedMu.Unlock()
 	for k, c := range current {
 		if old, ok := e.raised[k]; ok {
 			c.Since = old.Since
@@ -168,11 +170,11 @@ func (e *Engine) collect(now time.Time) []dataplane.Condition {
 
 // Conditions implements dataplane.Service.
 func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		return nil, dataplane.ErrClosed
 	}
+	e.raisedMu.Lock()
+	defer e.raisedMu.Unlock()
 	out := make([]dataplane.Condition, 0, len(e.raised))
 	for _, c := range e.raised {
 		out = append(out, c)

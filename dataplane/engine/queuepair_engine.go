@@ -56,9 +56,7 @@ func (e *Engine) publishTally(q *queuePair, t *tally) (err error) {
 
 // QueuePairs implements dataplane.Service.
 func (e *Engine) QueuePairs(context.Context) ([]dataplane.QueuePairState, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		return nil, dataplane.ErrClosed
 	}
 	return e.pairs.states(), nil
@@ -89,9 +87,7 @@ func (e *Engine) PostOperations(ctx context.Context, name string, op dataplane.O
 }
 
 func (e *Engine) queuePair(name string) (*queuePair, error) {
-	e.ctl.Lock()
-	defer e.ctl.Unlock()
-	if e.closed {
+	if e.closed.Load() {
 		return nil, dataplane.ErrClosed
 	}
 	return e.pairs.find(name)

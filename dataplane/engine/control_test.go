@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// slowOver is a device whose firmware takes its time over a command, until the test lets it go on.
+type slowOver struct {
+	*fakeOver
+	asked chan struct{} // a command has begun
+	goOn  chan struct{} // closed: it ends, and later ones at once
+}
+
+func (o *slowOver) wait() {
+	select {
+	case o.asked <- struct{}{}:
+	default:
+	}
+	<-o.goOn
+}
+
+func (o *slowOver) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+	o.wait()
+	return o.fakeOver.Install(ctx, flows)
+}
+
+func (o *slowOver) Remove(ctx context.Context, flows []Placed) error {
+	o.wait()
+	return o.fakeOver.Remove(ctx, flows)
+}
+
+// slowly makes the device of an instance slow from now on.
+func slowly(s *stacked) *slowOver {
+	o := &slowOver{fakeOver: s.over, asked: make(chan struct{}, 1), goOn: make(chan struct{})}
+	s.e.ctl.Lock()
+	defer s.e.ctl.Unlock()
+	s.e.stack.over, s.e.backends[0] = o, o
+	return o
+}
+
+// answer waits for what a call of another goroutine answers; the bound is for hangs.
+func answer[T any](t *testing.T, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s does not come", what)
+	}
+	return v
+}
+
+// behind runs a call in a goroutine of its own.
+func behind(call func() error) <-chan error {
+	out := make(chan error, 1)
+	go func() { out <- call() }()
+	return out
+}
+
+// Who adds flows to a device that does not answer is let go with its context, and none of them
+// stays; who only looks does not wait, and who has to wait does no longer than its own context lasts.
+func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
+	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	defer s.e.Close()
+	o := slowly(s)
+	web := udpFlow(t, "web", "ipv4 udp dport 1", 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	adding := behind(func() error { _, err := s.e.AddFlows(ctx, web); return err })
+	answer(t, "the command", o.asked)
+
+	looks := behind(func() error {
+		_, err1 := s.e.Info(t.Context())
+		_, err2 := s.e.Conditions(t.Context())
+		_, err3 := s.e.QueuePairs(t.Context())
+		_, err4 := s.e.Events(t.Context())
+		return errors.Join(err1, err2, err3, err4)
+	})
+	if err := answer(t, "what reads", looks); err != nil {
+		t.Error(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for what, call := range map[string]func() error{
+		"listing the flows":     func() error { _, err := s.e.Placements(ended); return err },
+		`adding flow "web"`:     func() error { _, err := s.e.AddFlows(ended, web); return err },
+		`removing flow "other"`: func() error { return s.e.RemoveFlows(ended, "other") },
+	} {
+		if err := answer(t, what, behind(call)); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), what) {
+			t.Errorf("%s: %v, want that it was not waited for", what, err)
+		}
+	}
+	cancel()
+	err := answer(t, "the end of adding", adding)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `flow "web"`) {
+		t.Errorf("error %v, want the context's, of flow web", err)
+	}
+	close(o.goOn)
+	placed, err := s.e.Placements(t.Context()) // once the device has answered
+	if err != nil || len(placed) != 0 || len(s.over.flows) != 0 || len(s.under.flows) != 0 {
+		t.Errorf("placed %+v, err %v; %d in hardware, %d behind it: a flow that nobody waited for stays", placed, err, len(s.over.flows), len(s.under.flows))
+	}
+	if _, err := s.e.AddFlows(t.Context(), web); err != nil {
+		t.Errorf("adding it again: %v", err)
+	}
+}
+
+// A removal that nobody waits for goes on.
+func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
+	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp dport 1", 0)); err != nil {
+		t.Fatal(err)
+	}
+	o := slowly(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	removing := behind(func() error { return s.e.RemoveFlows(ctx, "web") })
+	answer(t, "the command", o.asked)
+	cancel()
+	if err := answer(t, "the end of removing", removing); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on") {
+		t.Errorf("error %v, want that the removal goes on", err)
+	}
+	close(o.goOn)
+	if placed, err := s.e.Placements(t.Context()); err != nil || len(placed) != 0 {
+		t.Errorf("placed %+v, err %v", placed, err)
+	}
+}
+
+// Close does not wait for a device for ever; what it could not do is done when the device answers.
+func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
+	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	o := slowly(s)
+	adding := behind(func() error {
+		_, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp dport 1", 0))
+		return err
+	})
+	answer(t, "the command", o.asked)
+	s.e.bound = time.Millisecond
+	if err := answer(t, "the end of Close", behind(s.e.Close)); err == nil || !strings.Contains(err.Error(), "has not answered") {
+		t.Errorf("error %v, want that it was not waited for", err)
+	}
+	close(o.goOn)
+	if err := answer(t, "the end of adding", adding); !errors.Is(err, dataplane.ErrClosed) {
+		t.Errorf("error %v, want that the instance is closed", err)
+	}
+	s.e.bound = closeBound
+	for range 2 {
+		if err := answer(t, "the end of Close", behind(s.e.Close)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.e.Placements(t.Context()); !errors.Is(err, dataplane.ErrClosed) {
+		t.Errorf("error %v of an instance that is closed", err)
+	}
+}
