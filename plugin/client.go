@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -29,6 +30,8 @@ type remote struct {
 	rpc    pluginv1.DataplaneClient
 	hangUp func() error
 
+	stopBound time.Duration // see the constant
+
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	closing sync.Once
@@ -38,7 +41,7 @@ type remote struct {
 var _ dataplane.Service = (*remote)(nil)
 
 func newRemote(cc grpc.ClientConnInterface, hangUp func() error) *remote {
-	r := &remote{rpc: pluginv1.NewDataplaneClient(cc), hangUp: hangUp}
+	r := &remote{rpc: pluginv1.NewDataplaneClient(cc), hangUp: hangUp, stopBound: stopBound}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }

@@ -124,7 +124,7 @@ func (r *remote) PostOperations(ctx context.Context, name string, op dataplane.O
 		}
 		select {
 		case <-life.Done():
-		case <-time.After(stopBound):
+		case <-time.After(r.stopBound):
 			hangUp()
 		}
 	})

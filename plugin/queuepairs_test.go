@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -88,6 +89,36 @@ func TestPostedBesideTheEndOfAContext(t *testing.T) {
 			t.Errorf("%s, given up before: %+v, %v", name, got, err)
 		}
 	}
+}
+
+// An instance that does not stop is not waited for without end, and that nothing is known of what
+// completed is not taken for nothing.
+func TestPostingThatDoesNotStop(t *testing.T) {
+	svc := &deaf{begun: make(chan struct{}, 1), life: t.Context()}
+	r := newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
+	r.stopBound = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-svc.begun
+		cancel()
+	}()
+	got, err := r.PostOperations(ctx, "a", dataplane.Send, 9)
+	if got != (dataplane.Posted{}) || !errors.Is(err, context.Canceled) || !errors.Is(err, dataplane.ErrUnavailable) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// deaf is a Service that goes on posting whoever gives up.
+type deaf struct {
+	stub
+	begun chan struct{}
+	life  context.Context
+}
+
+func (d *deaf) PostOperations(context.Context, string, dataplane.Operation, int) (dataplane.Posted, error) {
+	d.begun <- struct{}{}
+	<-d.life.Done()
+	return dataplane.Posted{Completed: 9}, nil
 }
 
 // ending is a context whose deadline passes when it is told so.
