@@ -111,11 +111,12 @@ static inline uint32_t ft_records_high(const ft_reader *r) {
 	return high < r->record_count ? high : r->record_count;
 }
 
-static inline int ft_lookup_range(const ft_reader *r, const char name[64], uint32_t from, uint32_t to, ft_handle *out) {
+/* length includes the NUL: a name ends there, whatever stands behind it. */
+static inline int ft_lookup_range(const ft_reader *r, const char *name, size_t length, uint32_t from, uint32_t to, ft_handle *out) {
 	for (uint32_t index = from; index < to; index++) {
 		const unsigned char *e = ft_entry_at(r, index);
 		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY));
-		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, 64) != 0) continue;
+		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, length) != 0) continue;
 		ft_fence();
 		/* Changed meanwhile: the entry was freed, and the name with it. */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
@@ -127,14 +128,12 @@ static inline int ft_lookup_range(const ft_reader *r, const char name[64], uint3
 }
 
 static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
-	char padded[64] = {0};
 	const size_t length = strlen(name);
 	int err = ft_whole(r);
 	if (err) return err;
-	if (length == 0 || length >= sizeof padded) return FT_ERR_NO_COUNTER;
-	memcpy(padded, name, length);
-	err = ft_lookup_range(r, padded, 0, ft_blocks_high(r) * FT_BLK_LEN, out);
-	if (err == FT_ERR_NO_COUNTER) err = ft_lookup_range(r, padded, r->counters, r->counters + ft_records_high(r), out);
+	if (length == 0 || length >= sizeof((ft_entry *)0)->name) return FT_ERR_NO_COUNTER;
+	err = ft_lookup_range(r, name, length + 1, 0, ft_blocks_high(r) * FT_BLK_LEN, out);
+	if (err == FT_ERR_NO_COUNTER) err = ft_lookup_range(r, name, length + 1, r->counters, r->counters + ft_records_high(r), out);
 	return ft_whole(r) ? FT_ERR_TRUNCATED : err;
 }
 

@@ -65,9 +65,12 @@ static inline int ft_cursor_next(ft_cursor *c, ft_record *out) {
 	const uint64_t *tail = ft_word(r->base, FT_HDR_HISTORY_TAIL), *intent = ft_word(r->base, FT_HDR_HISTORY_INTENT);
 	if (r->history_len == 0) return FT_EMPTY;
 	for (int attempts = 0; attempts < FT_ATTEMPTS;) {
-		/* Not only equal: a lap that was counted may lead behind an older tail. */
-		if (c->seen >= ft_acquire(tail)) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_EMPTY;
-		if (ft_cursor_lapped(c, ft_acquire(intent))) {
+		const uint64_t last = ft_acquire(tail);
+		if (c->seen == last) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_EMPTY;
+		const uint64_t begun = ft_acquire(intent);
+		/* The tail never falls, and the intent, loaded later, is never behind it. */
+		if (last < c->seen || begun < last) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_CORRUPT;
+		if (ft_cursor_lapped(c, begun)) {
 			attempts++;
 			continue;
 		}
