@@ -27,8 +27,8 @@ import (
 func TestDemoRDMA(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
-	runDemos(t, 50*time.Second, 100_000, func(seconds string) uint64 {
-		r, said := runDemo(t, seconds, "--backend", "rdma")
+	runDemos(t, 50*time.Second, 100_000, func() uint64 {
+		r, said := runDemo(t, "--backend", "rdma")
 		if !strings.Contains(said, "the RDMA NIC is software") {
 			t.Errorf("it does not say that the NIC is software:\n%s", said)
 		}
