@@ -181,7 +181,9 @@ func (q *queuePair) restart() error {
 			time.Sleep(pauseMin)
 		}
 	}
-	q.tally(nil, shm.Now(), true)
+	if err := q.tally(nil, shm.Now(), true); err != nil {
+		return err
+	}
 	q.job.fail(fmt.Errorf("%w: it is being connected anew", dataplane.ErrNotConnected))
 	q.finish() // also of what did not end: RESET drops it
 	if err := e.modify(ibv.QPAttr{State: ibv.QPSReset}, ibv.QPAttrState); err != nil {

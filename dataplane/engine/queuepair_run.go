@@ -114,7 +114,9 @@ func (q *queuePair) drain() (n int, err error) {
 		}
 		n += k
 		received, failed := q.settleUp(q.wc[:k])
-		q.tally(q.wc[:k], at, false)
+		if err := q.tally(q.wc[:k], at, false); err != nil {
+			return n, err
+		}
 		if failed {
 			if err := q.examine(); err != nil {
 				return n, err
@@ -162,16 +164,21 @@ func (q *queuePair) settleUp(done []ibv.WC) (received int, failed bool) {
 }
 
 // tally has the census count, and shows the totals. A census that cannot go on is replaced
-// by ibv_poll_cq: what it had not counted by then is not known.
-func (q *queuePair) tally(done []ibv.WC, at int64, last bool) {
+// by ibv_poll_cq: what it had not counted by then is not known. An error is that of a device that
+// answers nothing else either.
+func (q *queuePair) tally(done []ibv.WC, at int64, last bool) error {
 	e := q.end
 	fresh, err := e.census.count(done, q.totals, at, last)
 	if err != nil && e.mode != sourcePoll {
+		if gone := q.examine(); gone != nil {
+			return gone
+		}
 		q.fallBack(err)
 	}
 	if fresh {
 		q.store(at)
 	}
+	return nil
 }
 
 // store shows the totals as they stood at the time at.
