@@ -97,8 +97,8 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		awaitCondition(t, e, "queue-pair-lost", "a", false)
 		awaitCondition(t, e, "queue-pair-lost", "b", false)
 		awaitLinked(t, e)
-		if mode := stateOf(t, e, "a").Source.Mode; mode != mode {
-			t.Errorf("counted by %s now", mode)
+		if got := stateOf(t, e, "a").Source.Mode; got != mode {
+			t.Errorf("counted by %s now, by %s before", got, mode)
 		}
 		// Connecting one end before the other is back may have flushed its receives.
 		got := totalsFromNow(t, cfg.Mirror.Path, want)
