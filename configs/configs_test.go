@@ -270,8 +270,7 @@ func TestManyMistakes(t *testing.T) {
 	}
 }
 
-// The bounds here are those of dataplane.Config.Validate: what is just within
-// is accepted by both, what is just outside is refused by both.
+// queuePair adds a queue pair that is valid but for what edit does to it.
 func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
 	return func(c *dataplane.Config) {
 		q := dataplane.QueuePair{Name: "a", Device: "d"}
@@ -280,6 +279,8 @@ func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
 	}
 }
 
+// The bounds here are those of dataplane.Config.Validate: what is just within
+// is accepted by both, what is just outside is refused by both.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		setting     string

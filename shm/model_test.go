@@ -27,7 +27,6 @@ type modelCounter struct {
 
 // machine drives a writer and compares what a reader sees with the model.
 type machine struct {
-	tb    testing.TB
 	open  func()          // takes over the region, or makes one
 	at    func() *mapping // where the mirror is
 	moved func(*mapping)  // and where it went

@@ -83,7 +83,6 @@ func tornWriter(w *Writer, stop func() bool) (err error) {
 // tornReader reads until stop and answers how often.
 type tornReader struct {
 	r       *Reader
-	last    map[string]uint64
 	reads   atomic.Uint64
 	changes atomic.Uint64 // values seen that were new
 	gone    atomic.Uint64 // reads of the churning counter that told that it is gone

@@ -183,7 +183,6 @@ type fakeUnder struct {
 	full     func(flow.Flow) error // no room for the shadow
 	busy     error                 // the hook is another's
 	takings  uint64
-	adopted  bool
 }
 
 func newUnder() *fakeUnder { return &fakeUnder{table: newTable(), served: make(map[string]bool)} }

@@ -37,9 +37,7 @@ func expressions(t *testing.T, skip *regexp.Regexp) []string {
 			t.Fatal(err)
 		}
 		text := comment.ReplaceAllString(string(data), "")
-		for _, c := range abiEnum.FindAllString(text, -1) {
-			all = append(all, c)
-		}
+		all = append(all, abiEnum.FindAllString(text, -1)...)
 		for _, m := range abiStruct.FindAllStringSubmatch(text, -1) {
 			kind := "struct " + m[1]
 			if m[1] == "ibv_gid" {

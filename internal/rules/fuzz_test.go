@@ -9,16 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // TestEveryFuzzTargetIsRun asks `make fuzz` what it would run, with a go command
 // that only says so, and compares with the targets in the sources.
 func TestEveryFuzzTargetIsRun(t *testing.T) {
-	for _, tool := range []string{"make", "bash", "awk"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
+	need.Tool(t, "make", "bash", "awk")
 	fake := filepath.Join(t.TempDir(), "go")
 	script := "#!/bin/sh\ncase $1 in list) exec go \"$@\";; test) echo \"RUN $*\";; *) exit 9;; esac\n"
 	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {

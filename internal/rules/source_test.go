@@ -3,12 +3,15 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // tracked lists the files that git tracks below the root, and those that are
@@ -23,7 +26,7 @@ func tracked(t *testing.T) (root string, files []string) {
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
-		t.Skipf("git ls-files: %v: the tree is not a checkout", err)
+		need.Missing(t, "checkout", fmt.Sprintf("git ls-files: %v", err))
 	}
 	for _, f := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
 		if info, err := os.Stat(filepath.Join(root, f)); err == nil && info.Mode().IsRegular() {
