@@ -38,6 +38,11 @@ func (e *Engine) arrange(ctx context.Context, fresh []*counted) error {
 	e.waiting = false
 	refused := make(map[*counted]error)
 	for {
+		// What a device was not asked to the end it has not refused: nobody makes room for
+		// flows whose caller has gone.
+		if err := ctx.Err(); err != nil && len(fresh) > 0 {
+			return err
+		}
 		over, why := s.assign(all, refused)
 		if err := s.possible(all, over, why); err != nil && len(fresh) > 0 {
 			return err

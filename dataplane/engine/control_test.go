@@ -157,3 +157,40 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 		t.Errorf("error %v of an instance that is closed", err)
 	}
 }
+
+// leaving is a device that looks whether its caller is still there, who goes during the command.
+type leaving struct {
+	*fakeOver
+	leave func()
+}
+
+func (o *leaving) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+	o.leave()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return o.fakeOver.Install(ctx, flows)
+}
+
+// Who gives up has refused nothing: what is there keeps its place, and its total has no gap.
+func TestACallThatIsGivenUpDisplacesNobody(t *testing.T) {
+	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "below", "ipv4 udp", 9)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	o := &leaving{s.over, cancel}
+	s.e.stack.over, s.e.backends[0] = o, o
+	s.moves()
+	_, err := s.e.AddFlows(ctx, udpFlow(t, "web", "ipv4 udp dport 1", 0))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want the context's", err)
+	}
+	if moves := s.moves(); len(moves) != 0 || s.source("below") != "rdma" || s.under.takings != 0 {
+		t.Errorf("below is counted by %s after %+v; the hook was taken %d times", s.source("below"), moves, s.under.takings)
+	}
+	if n := s.e.flows["below"].past.Discontinuities; n != 0 {
+		t.Errorf("%d discontinuities", n)
+	}
+}
