@@ -130,13 +130,19 @@ func start(t testing.TB, cfg dataplane.Config, backends ...Backend) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	endWith(t, e)
+	return e
+}
+
+// endWith ends the instance with its test, and checks the mirror that it leaves.
+func endWith(t testing.TB, e *Engine) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		shmtest.MustCheck(t, cfg.Mirror.Path)
+		shmtest.MustCheck(t, e.cfg.Mirror.Path)
 	})
-	return e
 }
 
 // reader opens the mirror as another process would.

@@ -108,19 +108,13 @@ func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 	if _, err := e.AddFlows(t.Context(), flows[:60]...); err != nil {
 		t.Fatal(err)
 	}
-	found := false
-	for until := time.Now().Add(20 * time.Second); !found && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+	eventually(t, "the condition mirror-full", func() bool {
 		all, err := e.Conditions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range all {
-			found = found || c.Code == "mirror-full"
-		}
-	}
-	if !found {
-		t.Error("nothing says that the mirror is full")
-	}
+		return slices.ContainsFunc(all, func(c dataplane.Condition) bool { return c.Code == "mirror-full" })
+	})
 	// Where there is room again, the next flow that needs it finds it.
 	if _, err := e.AddFlows(t.Context(), flows[60:]...); err != nil {
 		t.Error(err)

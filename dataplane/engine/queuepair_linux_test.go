@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
 // pairSource is a source of completions, and what the software device must be without for it
@@ -78,12 +77,7 @@ func (s *softNIC) startPairs(t *testing.T, cfg dataplane.Config) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-		shmtest.MustCheck(t, cfg.Mirror.Path)
-	})
+	endWith(t, e)
 	return e
 }
 

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
@@ -63,15 +62,10 @@ func TestDatagramsFindTheirWayAgain(t *testing.T) {
 	if err := control.Return(s.device); err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	eventually(t, "a's way to the new b", func() bool {
 		a, b := stateOf(t, e, "a"), stateOf(t, e, "b")
-		if a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("not connected again: %+v, %+v", a, b)
-		}
-	}
+		return a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local
+	})
 	mustPost(t, e, "a", dataplane.Send, 5)
 	if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 		t.Errorf("b was told nothing since, and posts: %v", err)

@@ -54,6 +54,7 @@ func sampledAs(t *testing.T, b *rdmaBackend, id uint32, want Pair) {
 	t.Fatalf("counter %d shows %+v, want %+v", id, got, want)
 }
 
+// eventually waits for what comes by itself; the bound is for hangs.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {

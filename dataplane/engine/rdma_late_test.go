@@ -13,17 +13,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// within waits for what a look at the list of devices brings; the bound is for hangs.
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s did not come true", what)
-}
-
 // changes waits for the signal.
 func changes(t *testing.T, b *rdmaBackend) {
 	t.Helper()

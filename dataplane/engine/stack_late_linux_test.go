@@ -40,7 +40,7 @@ func (b *softBench) unplug(t *testing.T) {
 	if err := b.control.Remove(b.device); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the removal", func() bool { return listed() == 0 })
+	eventually(t, "the removal", func() bool { return listed() == 0 })
 }
 
 // placementOf is where a flow is placed now.
@@ -77,7 +77,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				b.pass(t, flow.Ingress, [][]byte{udpTo(1001, 60+n)})
 				past = add(past, Pair{Packets: 1, Bytes: uint64(60 + n)})
 			}
-			within(t, "an earlier total", func() bool { return b.total(t, "web") == past })
+			eventually(t, "an earlier total", func() bool { return b.total(t, "web") == past })
 			if err := b.e.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 			}
 			sending.Go(func() { send(ctx, 0) })
 			var before Pair
-			within(t, "traffic", func() bool { before = b.total(t, "web"); return before.Packets > past.Packets })
+			eventually(t, "traffic", func() bool { before = b.total(t, "web"); return before.Packets > past.Packets })
 			if err := b.control.Return(b.device); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				if lacks.Unknown && !audit { // what passed in the moment of the move
 					want = add(web, sub(want, sent))
 				}
-				within(t, name+"'s total", func() bool { return b.total(t, name) == want })
+				eventually(t, name+"'s total", func() bool { return b.total(t, name) == want })
 			}
 			b.e.ctl.Lock()
 			for name, most := range map[string]uint32{"web": 2, "beside": 1, "below": 1, "kept": 1} /* one is the restart's */ {
@@ -173,7 +173,7 @@ func TestADeviceThatComesLaterAndCannotCount(t *testing.T) {
 	if err := b.control.Return(b.device); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the reason", func() bool { return strings.Contains(refusedBy(b.placementOf(t, "web"), "rdma"), b.device) })
+	eventually(t, "the reason", func() bool { return strings.Contains(refusedBy(b.placementOf(t, "web"), "rdma"), b.device) })
 	if p := b.placementOf(t, "web"); p.Source.Backend != "xdp" {
 		t.Errorf("counted by %q", p.Source.Backend)
 	}

@@ -50,11 +50,7 @@ func (b *softBench) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	endWith(t, b.e)
 	if b.events, err = b.e.Events(t.Context()); err != nil {
 		t.Fatal(err)
 	}

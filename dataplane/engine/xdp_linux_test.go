@@ -49,7 +49,7 @@ func (b *bench) start(t *testing.T) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { e.Close() })
+	endWith(t, e)
 	return e
 }
 
