@@ -51,36 +51,6 @@ func byPrecedence(a, b *counted) int {
 	return wins(a.Placed, b.Placed)
 }
 
-// relate notes who wins over whom between fresh flows and those that are there.
-func relate(there, fresh []*counted) {
-	for i, f := range fresh {
-		for _, o := range there {
-			rank(f, o)
-		}
-		for _, o := range fresh[:i] {
-			rank(f, o)
-		}
-	}
-}
-
-// rank notes which of two flows wins, if a packet can match both.
-func rank(a, b *counted) {
-	switch {
-	case !overlap(&a.Flow, &b.Flow):
-	case byPrecedence(a, b) < 0:
-		b.above = append(b.above, a)
-	default:
-		a.above = append(a.above, b)
-	}
-}
-
-// unrelate forgets flows that are gone.
-func unrelate(there []*counted, gone map[*counted]bool) {
-	for _, c := range there {
-		c.above = slices.DeleteFunc(c.above, func(o *counted) bool { return gone[o] })
-	}
-}
-
 // assign says which of all, in precedence order, the overlay is to count, and why not
 // the others. A flow goes there when it fits and everything that wins over it is there:
 // what lies behind cannot take a packet back from the overlay. As whoever is in
