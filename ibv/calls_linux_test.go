@@ -34,6 +34,18 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
+// until repeats fn until stop is closed.
+func until(stop <-chan struct{}, fn func()) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+			fn()
+		}
+	}
+}
+
 // TestManyAtOnce is for the race detector: makers and readers of flows, a waiter for events,
 // and closers that come too early, on one device.
 func TestManyAtOnce(t *testing.T) {
@@ -43,18 +55,7 @@ func TestManyAtOnce(t *testing.T) {
 	stop := make(chan struct{})
 	time.AfterFunc(300*time.Millisecond, func() { close(stop) })
 	var wg sync.WaitGroup
-	forever := func(fn func()) {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					fn()
-				}
-			}
-		})
-	}
+	forever := func(fn func()) { wg.Go(func() { until(stop, fn) }) }
 	forever(func() {
 		if err := shared.Read(make([]uint64, 2), 0); err != nil {
 			t.Error(err)
@@ -124,15 +125,10 @@ func TestDataAtOnce(t *testing.T) {
 	}
 	watch := func(fn func()) {
 		watchers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					fn()
-					time.Sleep(100 * time.Microsecond)
-				}
-			}
+			until(stop, func() {
+				fn()
+				time.Sleep(100 * time.Microsecond)
+			})
 		})
 	}
 	last := uint64(0)

@@ -11,7 +11,8 @@
 
 #include "provider.h"
 
-/* <infiniband/efadv.h> of rdma-core 65, which distributions do not have yet. */
+/* <infiniband/efadv.h> of rdma-core 65, which distributions do not have yet. It is written
+ * down here apart from ibv/efa_abi.h, so that what is wrong in one of the two fails between them. */
 
 enum { EFADV_MEMORY_LOCATION_VA, EFADV_MEMORY_LOCATION_DMABUF };
 
