@@ -109,13 +109,15 @@ func (s *stack) possible(all []*counted, over map[*counted]bool, why map[*counte
 	return errors.Join(errs...)
 }
 
-// explain gives a flow that is counted by its shadow the overlay's reason where it has none: it was
-// placed before there was an overlay.
+// explain gives flows that are counted by their shadows the overlay's reason of now: they may have
+// been placed before there was one, or for another.
 func (s *stack) explain(all []*counted, why map[*counted]error) {
 	for _, c := range all {
-		asked := slices.ContainsFunc(c.rejected, func(r dataplane.Rejection) bool { return r.Backend == s.over.Name() })
-		if c.published() && !c.hasOver && c.gone == nil && why[c] != nil && !asked {
-			c.rejected = s.reasons(c, why[c])
+		if !c.published() || c.hasOver || c.gone != nil || why[c] == nil {
+			continue
+		}
+		if now := s.reasons(c, why[c]); !slices.Equal(now, c.rejected) {
+			c.rejected = now // a fresh slice: callers have the other
 		}
 	}
 }

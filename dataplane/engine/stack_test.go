@@ -176,6 +176,42 @@ func TestAFlowDisplacesThoseBelowIt(t *testing.T) {
 	}
 }
 
+// Why hardware does not count a flow is what is so now; what a caller was told before stays as it was.
+func TestTheReasonAgainstHardwareIsThatOfNow(t *testing.T) {
+	var why error
+	w := &world{over: newOver(true), under: newUnder()}
+	w.over.cannot = func(flow.Flow) error { return why }
+	s := newStacked(t, t.TempDir()+"/", w, false)
+	defer s.e.Close()
+	reason := func() dataplane.Placement {
+		placed, err := s.e.Placements(t.Context())
+		if err != nil || len(placed) != 1 {
+			t.Fatalf("%+v, %v", placed, err)
+		}
+		return placed[0]
+	}
+	why = errors.New("no device belongs to it")
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp", 0)); err != nil {
+		t.Fatal(err)
+	}
+	before := reason()
+	why = errors.New("its device has no counters")
+	s.refresh(t)
+	for _, want := range []struct {
+		of     dataplane.Placement
+		reason string
+	}{{before, "no device belongs to it"}, {reason(), "its device has no counters"}} {
+		if got := refusedBy(want.of, "rdma"); got != want.reason || len(want.of.Rejected) != 1 {
+			t.Errorf("rejected %+v, want %q", want.of.Rejected, want.reason)
+		}
+	}
+	why = nil
+	s.refresh(t)
+	if p := reason(); p.Source.Backend != "rdma" || len(p.Rejected) != 0 {
+		t.Errorf("by %q, rejected %+v", p.Source.Backend, p.Rejected)
+	}
+}
+
 // A flow that finds no room in XDP's tables is counted in hardware alone, as long as
 // nothing that XDP publishes lies under it.
 func TestAFlowWithoutAShadow(t *testing.T) {
