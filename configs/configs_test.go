@@ -3,6 +3,7 @@ package configs_test
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -307,6 +308,7 @@ func TestBounds(t *testing.T) {
 		{"mirror: {wait_group: %}", "readers", "a:b", func(c *dataplane.Config) { c.Mirror.WaitGroup = "a:b" }, "mirror.wait_group"},
 		{"queue_pairs: [{name: a, device: d, gid_index: %}]", "255", "256", queuePair(func(q *dataplane.QueuePair) { q.GIDIndex = 256 }), "gid_index"},
 		{"queue_pairs: [{name: a, device: d, send_depth: %}]", "32768", "32769", queuePair(func(q *dataplane.QueuePair) { q.SendDepth = 32769 }), "send_depth"},
+		{"queue_pairs: [{name: a, device: d, send_depth: %}]", "1", "99999999999999999999", queuePair(func(q *dataplane.QueuePair) { q.SendDepth = math.MaxInt }), "send_depth"},
 		{"queue_pairs: [{name: a, device: d, receives: %}]", "-1", "-2", queuePair(func(q *dataplane.QueuePair) { q.Receives = -2 }), "receives"},
 		{"queue_pairs: [{name: a, device: d, receives: %}]", "32768", "32769", queuePair(func(q *dataplane.QueuePair) { q.Receives = 32769 }), "receives"},
 		{"queue_pairs: [{name: a, device: d, message_size: %}]", "16777216", "16777217", queuePair(func(q *dataplane.QueuePair) { q.MessageSize = 16777217 }), "message_size"},

@@ -101,13 +101,13 @@ func (d *decoder) queuePair(n *yaml.Node, what string) (q dataplane.QueuePair, a
 		entry{"name", note(d.text(&q.Name, what+".name"))},
 		entry{"device", note(d.text(&q.Device, what+".device"))},
 		entry{"port", d.int(&port, what+".port", 0, 255)},
-		entry{"gid_index", note(d.int(&q.GIDIndex, what+".gid_index", 0, mostGIDIndex))},
+		entry{"gid_index", note(d.whole(&q.GIDIndex, what+".gid_index"))},
 		entry{"type", note(word(d, &q.Type, what+".type", dataplane.QueuePairTypes()...))},
 		entry{"counters", note(func(_, v *yaml.Node) { q.Counters = d.completionCounters(v, what, at) })},
 		entry{"source", note(word(d, &q.Source, what+".source", dataplane.CompletionSources()...))},
-		entry{"send_depth", note(d.int(&q.SendDepth, what+".send_depth", 0, mostDepth))},
-		entry{"receives", note(d.int(&q.Receives, what+".receives", -1, mostDepth))},
-		entry{"message_size", note(d.int(&q.MessageSize, what+".message_size", 0, mostMessage))},
+		entry{"send_depth", note(d.whole(&q.SendDepth, what+".send_depth"))},
+		entry{"receives", note(d.whole(&q.Receives, what+".receives"))},
+		entry{"message_size", note(d.whole(&q.MessageSize, what+".message_size"))},
 		entry{"peer", note(func(_, v *yaml.Node) { q.Peer = d.address(v, what+".peer", at) })},
 		entry{"connect", note(d.text(&q.Connect, what+".connect"))},
 	)
@@ -179,6 +179,23 @@ func (d *decoder) address(n *yaml.Node, what string, at map[string]*yaml.Node) *
 	d.mapping(n, what, entries...)
 	a.LID, a.QPN, a.PSN, a.QKey, a.RKey = uint16(lid), uint32(qpn), uint32(psn), uint32(qkey), uint32(rkey)
 	return &a
+}
+
+// whole reads a number whose bounds are a rule of package dataplane. One that no int holds is
+// the nearest that it does hold, which is beyond every bound.
+func (d *decoder) whole(to *int, what string) func(key, value *yaml.Node) {
+	return func(_, n *yaml.Node) {
+		s, ok := d.scalar(n, what)
+		if !ok {
+			return
+		}
+		v, err := strconv.ParseInt(s, 10, strconv.IntSize)
+		if errors.Is(err, strconv.ErrSyntax) {
+			d.bad(n, fmt.Sprintf("%s: %q is no whole number", what, clip(s)), "")
+			return
+		}
+		*to = int(v)
+	}
 }
 
 // unsigned reads a number as libibverbs' tools print it: decimal, or hexadecimal with 0x.

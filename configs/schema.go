@@ -23,9 +23,6 @@ const (
 	mostFlows    = 1 << 22
 	mostCPU      = math.MaxInt32
 	mostCommands = 1_000_000
-	mostGIDIndex = 255
-	mostDepth    = 1 << 15
-	mostMessage  = 1 << 24
 	leastPeriod  = 100 * time.Microsecond
 )
 
