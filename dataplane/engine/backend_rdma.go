@@ -119,7 +119,13 @@ func (b *rdmaBackend) Absent() error {
 	if b.none == nil {
 		return nil
 	}
-	return fmt.Errorf("backend rdma: %w", b.none)
+	var refused []error // there are devices, then
+	for _, d := range b.devices {
+		if d.refused != nil {
+			refused = append(refused, d.refused.err)
+		}
+	}
+	return fmt.Errorf("backend rdma: %w", cmp.Or(errors.Join(refused...), b.none))
 }
 
 // on lists the devices that a flow is counted by.

@@ -123,8 +123,10 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty, late []*rdmaDevice) {
 	for _, d := range b.devices {
 		if d.nic == nil && d.down == nil {
 			switch there := slices.ContainsFunc(infos, func(i nicInfo) bool { return i.netdev == d.netdev }); {
-			case !there:
+			case !there && d.refused != nil:
 				d.refused = nil
+				b.signal()
+			case !there:
 			case d.refused == nil || b.now()-d.refused.at > int64(distrust):
 				late = append(late, d)
 			}
@@ -148,18 +150,19 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty, late []*rdmaDevice) {
 	return empty, late
 }
 
-// openLate opens a device that was never there. Where it is the first, somebody waits to hear of
-// it, or of why it is none.
+// openLate opens a device that was never there. Somebody waits to hear of it, or of why it is
+// none; a reason that was told is not told again.
 func (b *rdmaBackend) openLate(d *rdmaDevice, infos []nicInfo) {
-	if err := b.openDevice(d, infos); err != nil {
-		b.log.Warn("opening an RDMA device that has come", "interface", d.netdev, "err", err)
-		b.mu.Lock()
-		if b.none != nil {
-			b.none = err
-		}
-		b.mu.Unlock()
-	} else {
+	b.mu.Lock()
+	was := d.refused
+	b.mu.Unlock()
+	switch err := b.openDevice(d, infos); {
+	case err == nil:
 		b.log.Info("an RDMA device has come", "device", d.name, "interface", d.netdev)
+	case was != nil && was.err.Error() == err.Error():
+		return
+	default:
+		b.log.Warn("opening an RDMA device that has come", "interface", d.netdev, "err", err)
 	}
 	b.signal()
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"strings"
@@ -100,7 +101,8 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	h := &reluctant{fakeHost: newFakeHost(), no: syscall.EACCES}
 	clock := int64(1)
 	cfg := dataplane.Config{Interfaces: []dataplane.Interface{{Name: "eth0"}}}
-	b, err := openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), h, func() int64 { return clock })
+	var log bytes.Buffer
+	b, err := openRDMA(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), h, func() int64 { return clock })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +129,22 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	if tried(infos) != 1 {
 		t.Error("it is not tried again in the end")
 	}
+	b.openLate(b.devices[0], infos)
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("refused for one reason twice, it is said %d times:\n%s", n, &log)
+	}
 	clock -= int64(distrust)
+	select {
+	case <-b.Changed(): // of before
+	default:
+	}
 	if tried(nil) != 0 {
 		t.Error("it is tried while it is away")
 	}
+	if err := b.Absent(); !errors.Is(err, errNoDevice) {
+		t.Errorf("absent: %v, want that the device has gone", err)
+	}
+	changes(t, b)
 	if tried(infos) != 1 {
 		t.Error("it is not tried when it was away meanwhile")
 	}
