@@ -86,7 +86,8 @@ static inline int ft_cursor_next(ft_cursor *c, ft_record *out) {
 		out->value.sampled_at = ft_i64(p, FT_HIS_TIME);
 		out->cycle = ft_u64(p, FT_HIS_CYCLE);
 		ft_fence();
-		if (ft_cursor_lapped(c, ft_relaxed(intent))) {
+		/* Acquire: the tail that is loaded next is no older, and not behind c->seen. */
+		if (ft_cursor_lapped(c, ft_acquire(intent))) {
 			attempts++;
 			continue;
 		}
