@@ -19,6 +19,8 @@
 //     the order of addition, with those added and without those removed at run time.
 //   - Meanwhile calls answer [dataplane.ErrUnavailable], those under way included.
 //     A change that was under way either happened and is kept, or answered an error and is not.
+//     Flows that were being added for a caller whose context ended are removed again as soon as
+//     the plugin has answered, and Placements waits for that.
 //     Conditions answers the one condition "plugin-restarting", Info what it
 //     answered before, without a PID, and Events streams stay open; after the restart
 //     they go on, behind a plugin-restarted event. What the plugin would have

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -212,6 +213,13 @@ func (s *slow) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 		}
 	}
 	return s.Service.AddFlows(ctx, flows...)
+}
+
+func (s *slow) RemoveFlows(ctx context.Context, names ...string) error {
+	if slices.Contains(names, "slow-sticky") {
+		return fmt.Errorf("removing slow-sticky: %w", dataplane.ErrPermission)
+	}
+	return s.Service.RemoveFlows(ctx, names...)
 }
 
 func (s *slow) Close() error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -139,67 +140,103 @@ func (c *Client) Restarts() int {
 	return c.restarts
 }
 
-// AddFlows implements dataplane.Service. When ctx ends before the plugin
-// answered, the outcome is not known to the caller, but kept over restarts.
+// AddFlows implements dataplane.Service. When ctx ends before the plugin answered, what it
+// has added then is removed again, before anybody else's change.
 func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
 	msg, err := flowsToProto(flows)
 	if err != nil {
 		return nil, fmt.Errorf("adding flows: %w", err)
 	}
+	names := make([]string, len(flows))
+	for i := range flows {
+		names[i] = flows[i].Name
+	}
 	var placed []*pluginv1.Placement
-	err = c.change(ctx, func(ctx context.Context, s *session) (err error) {
-		placed, err = s.svc.addFlows(ctx, msg)
-		return err
-	}, func() { c.flows = append(c.flows, msg...) })
+	err = c.change(ctx, change{
+		rpc: func(ctx context.Context, s *session) (err error) {
+			placed, err = s.svc.addFlows(ctx, msg)
+			return err
+		},
+		undo: func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
+		note: func() { c.flows = append(c.flows, msg...) },
+	})
 	if err != nil {
 		return nil, err
 	}
 	return placementsFromProto(placed)
 }
 
-// RemoveFlows implements dataplane.Service; ctx is as in AddFlows.
+// RemoveFlows implements dataplane.Service. When ctx ends before the plugin answered, it goes on.
 func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 	gone := make(map[string]bool, len(names))
 	for _, n := range names {
 		gone[n] = true
 	}
-	return c.change(ctx, func(ctx context.Context, s *session) error {
-		return s.svc.RemoveFlows(ctx, names...)
-	}, func() {
-		c.flows = slices.DeleteFunc(c.flows, func(f *pluginv1.Flow) bool { return gone[f.Name] })
+	return c.change(ctx, change{
+		rpc: func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
+		note: func() {
+			c.flows = slices.DeleteFunc(c.flows, func(f *pluginv1.Flow) bool { return gone[f.Name] })
+		},
 	})
+}
+
+// change is a change of the flows.
+type change struct {
+	rpc  func(context.Context, *session) error
+	undo func(context.Context, *session) error // where nobody waited for it; nil: it stays
+	note func()                                // that it is
+}
+
+// turn waits until no change of the flows is under way, and lets none begin until the
+// caller has taken from c.op.
+func (c *Client) turn(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case c.op <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.child.exited:
+		return nil, c.settle(ctx, s, dataplane.ErrUnavailable)
+	case <-c.life.Done():
+		return nil, dataplane.ErrClosed
+	}
+	if now, err := c.session(); err != nil || now != s {
+		<-c.op
+		return nil, c.settle(ctx, s, dataplane.ErrUnavailable)
+	}
+	return s, nil
 }
 
 // change makes a call that changes the flows, one at a time, and notes it when
 // it succeeded. The call itself is not cancelled with ctx: its outcome must be
 // known, or a restart could undo or repeat it.
-func (c *Client) change(ctx context.Context, rpc func(context.Context, *session) error, note func()) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s, err := c.session()
+func (c *Client) change(ctx context.Context, ch change) error {
+	s, err := c.turn(ctx)
 	if err != nil {
 		return err
 	}
-	select {
-	case c.op <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.child.exited:
-		return c.settle(ctx, s, dataplane.ErrUnavailable)
-	case <-c.life.Done():
-		return dataplane.ErrClosed
-	}
-	if now, err := c.session(); err != nil || now != s {
-		<-c.op
-		return c.settle(ctx, s, dataplane.ErrUnavailable)
-	}
 	done := make(chan error, 1)
+	var decided atomic.Bool // whether it stays: by its end, or by that of its caller's patience
 	go func() {
 		defer func() { <-c.op }()
-		err := rpc(context.WithoutCancel(ctx), s)
-		if err == nil {
-			note()
+		ctx := context.WithoutCancel(ctx)
+		err := ch.rpc(ctx, s)
+		switch {
+		case err != nil:
+		case ch.undo == nil || decided.CompareAndSwap(false, true):
+			ch.note()
+		default:
+			// A process that died, or an instance that ended, has undone it; any other that refuses still has it.
+			if err := ch.undo(ctx, s); err != nil && !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, dataplane.ErrClosed) {
+				c.log.Error("removing flows whose addition was not waited for", "error", err)
+				ch.note()
+			}
 		}
 		done <- err
 	}()
@@ -207,16 +244,20 @@ func (c *Client) change(ctx context.Context, rpc func(context.Context, *session)
 	case err = <-done:
 		return c.settle(ctx, s, err)
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the plugin: %w", ctx.Err())
 	}
+	if ch.undo != nil && !decided.CompareAndSwap(false, true) {
+		return c.settle(ctx, s, <-done)
+	}
+	return fmt.Errorf("waiting for the plugin: %w", ctx.Err())
 }
 
-// Placements implements dataplane.Service.
+// Placements implements dataplane.Service. It waits for a change under way.
 func (c *Client) Placements(ctx context.Context) ([]dataplane.Placement, error) {
-	s, err := c.session()
+	s, err := c.turn(ctx)
 	if err != nil {
 		return nil, err
 	}
+	<-c.op
 	placed, err := s.svc.Placements(ctx)
 	return placed, c.settle(ctx, s, err)
 }

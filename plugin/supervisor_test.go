@@ -202,7 +202,8 @@ func TestKilledDuringChange(t *testing.T) {
 	wantOrder(t, c)
 }
 
-// A caller that stops waiting does not undo the change, and a restart keeps it.
+// What was being added for a caller that stopped waiting does not stay, and no restart brings it
+// back; who lists the flows waits until that is settled.
 func TestImpatientCaller(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
@@ -214,6 +215,11 @@ func TestImpatientCaller(t *testing.T) {
 		added <- err
 	}()
 	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_slow-one") })
+	short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if placed, err := c.Placements(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("amid a change the flows are %+v, %v", placed, err)
+	}
 	cancel()
 	if err := <-added; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the impatient caller: %v", err)
@@ -221,12 +227,38 @@ func TestImpatientCaller(t *testing.T) {
 	if err := os.WriteFile(marker+".go", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	wantOrder(t, c)
 	if _, err := c.AddFlows(t.Context(), flow.Flow{Name: "next"}); err != nil {
 		t.Fatal(err)
 	}
 	kill(t, c, syscall.SIGKILL)
 	restarted(t, c, 1)
-	wantOrder(t, c, "slow-one", "next")
+	wantOrder(t, c, "next")
+}
+
+// A flow that the instance does not let go of again stays, over a restart too.
+func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
+	opts, marker := marked(t, "slow")
+	c := launch(t, opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	added := make(chan error, 1)
+	go func() {
+		_, err := c.AddFlows(ctx, flow.Flow{Name: "slow-sticky"})
+		added <- err
+	}()
+	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_slow-sticky") })
+	cancel()
+	if err := <-added; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the impatient caller: %v", err)
+	}
+	if err := os.WriteFile(marker+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantOrder(t, c, "slow-sticky")
+	kill(t, c, syscall.SIGKILL)
+	restarted(t, c, 1)
+	wantOrder(t, c, "slow-sticky")
 }
 
 func TestKilledTenTimes(t *testing.T) {
