@@ -225,7 +225,7 @@ func (q *queuePair) examine() error {
 	return nil
 }
 
-// last counts what has completed by now.
+// last counts what has completed by now, before the endpoint is taken down.
 func (q *queuePair) last() {
 	e := q.end
 	if e == nil {
@@ -242,9 +242,11 @@ func (q *queuePair) last() {
 		if _, err := e.census.count(q.wc[:k], q.totals, at, true); err != nil {
 			q.log.Debug("counting completions to the end", "err", err)
 		}
-		q.store(at)
 		if k < len(q.wc) {
-			return
+			break
 		}
 	}
+	// What was taken off completed, though a device may count it later, and is not asked again.
+	atLeast(q.totals, e.polled)
+	q.store(at)
 }
