@@ -13,12 +13,23 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// TestTheSoftwareDeviceGoesAndComesBack removes the device in the middle of counting.
+// TestTheSoftwareDeviceGoesAndComesBack takes the device away in the middle of counting; one that
+// fails stays in the list, and nobody can open it.
 func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
-	for _, without := range [][]string{nil, {"devx"}} {
-		t.Run("without "+join(without), func(t *testing.T) {
+	for _, c := range []struct {
+		how     string
+		away    func(*ibvtest.Control, string) error
+		sought  string // the verb that looks for it in vain
+		without []string
+	}{
+		{"removed", (*ibvtest.Control).Remove, "ibv_get_device_list", nil},
+		{"removed without devx", (*ibvtest.Control).Remove, "ibv_get_device_list", []string{"devx"}},
+		{"failed", (*ibvtest.Control).Fatal, "ibv_open_device", nil},
+		{"failed without devx", (*ibvtest.Control).Fatal, "ibv_open_device", []string{"devx"}},
+	} {
+		t.Run(c.how, func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.env.Without = without
+			s.env.Without = c.without
 			control := s.controlled(t)
 			b := s.open(t)
 			streams := ownFrames(t)[:1]
@@ -47,7 +58,7 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 			s.send(t, streams, flow.Ingress, 50, sent)
 			sampledAs(t, b, in[0].ID, sent[f.Name])
 
-			if err := control.Remove(s.device); err != nil {
+			if err := c.away(control, s.device); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the device is gone", func() bool { return errors.Is(b.Gone()[f.Name], errDeviceLost) })
@@ -60,6 +71,8 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 			if _, err := b.Install(t.Context(), []Placed{f}); !errors.Is(err, errDeviceLost) {
 				t.Errorf("installing on a device that is gone: %v", err)
 			}
+			before := s.calls(t, c.sought)
+			eventually(t, c.sought+" in vain", func() bool { return s.calls(t, c.sought) > before })
 			if err := control.Return(s.device); err != nil {
 				t.Fatal(err)
 			}
