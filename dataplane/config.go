@@ -77,7 +77,8 @@ type XDPConfig struct {
 	KeepPins bool
 }
 
-// RDMAConfig says how flows are counted in the flow tables of RDMA devices.
+// RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and says how
+// flows are counted in their flow tables.
 type RDMAConfig struct {
 	// Library is the path of libibverbs. Empty means the loader's libibverbs.so.1.
 	Library string

@@ -15,7 +15,8 @@ import (
 // command, and then answers an error that satisfies errors.Is(err, ctx.Err()): AddFlows is undone, RemoveFlows
 // goes on, and Placements, which waits for both, tells what became of them.
 type Service interface {
-	// Info describes the instance. It does not change while the instance lives.
+	// Info describes the instance. It does not change while the instance lives, but for what
+	// is of the process that counts, when that one is started again: Version, PID, Started.
 	Info(ctx context.Context) (Info, error)
 	// AddFlows adds all of flows or none. A name that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
