@@ -35,19 +35,27 @@ const grace = time.Second
 
 // lock waits for other control calls as long as ctx lasts. doing says what for, in errors.
 func (e *Engine) lock(ctx context.Context, doing string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
 	if !e.ctl.TryLock() {
 		select {
 		case e.ctl <- struct{}{}:
+		case <-e.life.Done():
+			return dataplane.ErrClosed
 		case <-ctx.Done():
 			return fmt.Errorf("%s: waiting for another control call, which a device may hold up: %w", doing, ctx.Err())
 		}
 	}
-	if e.closed.Load() {
+	if e.closed() {
 		e.ctl.Unlock()
 		return dataplane.ErrClosed
 	}
 	return nil
 }
+
+// closed says that Close was called: whoever comes later is not waited for.
+func (e *Engine) closed() bool { return e.life.Err() != nil }
 
 // verdict is what is decided of a call whose caller may not wait for its end: once, by
 // whoever comes first.

@@ -139,9 +139,16 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 		return err
 	})
 	answer(t, "the command", o.asked)
+	waiting := behind(func() error { return s.e.RemoveFlows(t.Context(), "other") })
 	s.e.bound = time.Millisecond
 	if err := answer(t, "the end of Close", behind(s.e.Close)); err == nil || !strings.Contains(err.Error(), "has not answered") {
 		t.Errorf("error %v, want that it was not waited for", err)
+	}
+	_, err := s.e.Info(t.Context())
+	for what, err := range map[string]error{"who waits": answer(t, "the end of who waits", waiting), "who asks": err} {
+		if !errors.Is(err, dataplane.ErrClosed) {
+			t.Errorf("%s: error %v, want that the instance is closed", what, err)
+		}
 	}
 	close(o.goOn)
 	if err := answer(t, "the end of adding", adding); !errors.Is(err, dataplane.ErrClosed) {
@@ -155,6 +162,20 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 	}
 	if _, err := s.e.Placements(t.Context()); !errors.Is(err, dataplane.ErrClosed) {
 		t.Errorf("error %v of an instance that is closed", err)
+	}
+}
+
+// Who has gone before anything was begun has nothing done.
+func TestACallWhoseContextHasEndedDoesNothing(t *testing.T) {
+	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp", 9)); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := s.e.RemoveFlows(ended, "web"); !errors.Is(err, context.Canceled) || s.e.flows["web"] == nil {
+		t.Errorf("error %v; flows %v", err, s.e.flows)
 	}
 }
 

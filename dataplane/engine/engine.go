@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -41,9 +40,8 @@ type Engine struct {
 	stop    context.CancelFunc // ends the goroutines
 	stopped sync.WaitGroup
 
-	life    context.Context // of control calls; ends with Close
+	life    context.Context // of control calls; ends when Close is called
 	quit    context.CancelFunc
-	closed  atomic.Bool // set with ctl held
 	closing sync.Once
 	shut    chan struct{} // closed when Close has the instance to itself
 	ended   chan error    // what Close answers
@@ -156,7 +154,7 @@ func (e *Engine) start() {
 
 // Info implements dataplane.Service.
 func (e *Engine) Info(context.Context) (dataplane.Info, error) {
-	if e.closed.Load() {
+	if e.closed() {
 		return dataplane.Info{}, dataplane.ErrClosed
 	}
 	return e.info, nil
@@ -164,7 +162,7 @@ func (e *Engine) Info(context.Context) (dataplane.Info, error) {
 
 // Events implements dataplane.Service.
 func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
-	if e.closed.Load() {
+	if e.closed() {
 		return nil, dataplane.ErrClosed
 	}
 	return e.events.subscribe(ctx), nil
@@ -180,7 +178,6 @@ func (e *Engine) Close() error {
 		go func() {
 			e.ctl.Lock()
 			defer e.ctl.Unlock()
-			e.closed.Store(true)
 			close(e.shut)
 			e.ended <- e.end()
 		}()

@@ -170,7 +170,7 @@ func (e *Engine) collect(now time.Time) []dataplane.Condition {
 
 // Conditions implements dataplane.Service.
 func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
-	if e.closed.Load() {
+	if e.closed() {
 		return nil, dataplane.ErrClosed
 	}
 	e.raisedMu.Lock()

@@ -56,7 +56,7 @@ func (e *Engine) publishTally(q *queuePair, t *tally) (err error) {
 
 // QueuePairs implements dataplane.Service.
 func (e *Engine) QueuePairs(context.Context) ([]dataplane.QueuePairState, error) {
-	if e.closed.Load() {
+	if e.closed() {
 		return nil, dataplane.ErrClosed
 	}
 	return e.pairs.states(), nil
@@ -87,7 +87,7 @@ func (e *Engine) PostOperations(ctx context.Context, name string, op dataplane.O
 }
 
 func (e *Engine) queuePair(name string) (*queuePair, error) {
-	if e.closed.Load() {
+	if e.closed() {
 		return nil, dataplane.ErrClosed
 	}
 	return e.pairs.find(name)
