@@ -30,7 +30,7 @@ var structs = []struct {
 		"Rsvd0": "rsvd0", "SRQN": "srqn", "Rsvd1": "rsvd1", "VendorErrSynd": "vendor_err_synd", "Syndrome": "syndrome",
 		"SWQEOpcodeQPN": "s_wqe_opcode_qpn", "WQECounter": "wqe_counter", "Signature": "signature", "OpOwn": "op_own",
 	}},
-	{MiniCQEBlock{}, 64, "", nil}, // nor has mlx5dv.h the EQE: see TestEQE
+	{MiniCQEBlock{}, 64, "", nil}, // mlx5dv.h has neither it nor the EQE: see TestPlaces
 	{EQE{}, 64, "", nil},
 	{CtrlSeg{}, 16, "mlx5_wqe_ctrl_seg", map[string]string{
 		"IdxOpcode": "opmod_idx_opcode", "QPNDS": "qpn_ds", "SignatureFMCESE": "signature", "GeneralID": "imm",
