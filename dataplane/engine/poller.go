@@ -16,6 +16,9 @@ const (
 	defaultHistoryPeriod = time.Second
 	// conditionWindow is how many cycles are looked at together to say that polling is late.
 	conditionWindow = 128
+	// beatPeriod is how often readers get a sign of life between cycles that are further apart: half of
+	// what the mirror lets them expect.
+	beatPeriod = 250 * time.Millisecond
 )
 
 // poller runs the plan, at a fixed period or without pause on a core of its own.
@@ -50,6 +53,12 @@ func (p *poller) runPeriodic(ctx context.Context) {
 	// next one on the grid, and never by a burst of those that were missed.
 	tick := time.NewTicker(period)
 	defer tick.Stop()
+	var beat <-chan time.Time
+	if period > beatPeriod {
+		between := time.NewTicker(beatPeriod)
+		defer between.Stop()
+		beat = between.C
+	}
 	var late int
 	for n := 1; ; n++ {
 		start := time.Now()
@@ -62,10 +71,15 @@ func (p *poller) runPeriodic(ctx context.Context) {
 			p.late.Store(late > conditionWindow/8)
 			late = 0
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				due = true
+			case <-beat:
+				p.writer.Heartbeat(shm.Now())
+			}
 		}
 	}
 }
