@@ -120,8 +120,9 @@
 // of conditions moves flows under it, too, and tries again rather than wait. A command of a device
 // may take seconds, and cannot be called back. So flows are added and removed by a goroutine that holds
 // ctl to the end (Engine.call), while its caller leaves when its context has ended; whether
-// flows that were added stay is decided once, before anybody hears of it (verdict). Close ends such calls
-// at their next command, and leaves the rest to that goroutine after closeBound. The poller's
+// flows that were added stay is decided once, before anybody but a reader of the mirror hears of it
+// (verdict). Close ends the adding of flows at its next command, lets a removal go on, and leaves both to that
+// goroutine after closeBound; who waits for their end then hears that the instance is closed. The poller's
 // goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
 // one change of the plan, never across a call into the kernel or a device that may sleep. Growth
 // alone holds it while a file is made, and only where there are latency counters, whose indices

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -131,10 +132,12 @@ func (q *queuePair) join(peer dataplane.QueuePairAddress) error {
 			return err
 		}
 		if e.ah != nil {
-			err = e.ah.Close()
+			if err := e.ah.Close(); err != nil { // it is asked again the next time
+				return errors.Join(err, way.Close())
+			}
 		}
 		e.ah, q.peer = way, peer
-		return err
+		return nil
 	}
 	err := e.modify(ibv.QPAttr{
 		State: ibv.QPSRTR, AH: ah, PathMTU: e.port.ActiveMTU, DestQPNum: peer.QPN, RQPSN: peer.PSN,

@@ -78,3 +78,30 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAddressHandleThatStays leaves no second one behind, and is let go of with the next connection.
+func TestAnAddressHandleThatStays(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_ah", Errno: "EBUSY", From: 1, To: 1}}
+	cfg := s.pairConfig(t, dataplane.Send)
+	for i := range cfg.QueuePairs {
+		cfg.QueuePairs[i].Type = dataplane.UD
+	}
+	e := s.startPairs(t, cfg)
+	before := stateOf(t, e, "a").Peer
+	if err := e.ConnectQueuePair(t.Context(), "a", before); !errors.Is(err, syscall.EBUSY) {
+		t.Fatalf("connecting: %v, want what ibv_destroy_ah says", err)
+	}
+	if a := stateOf(t, e, "a"); a.Peer != (dataplane.QueuePairAddress{}) {
+		t.Errorf("it is left with the peer %v, and an error", a.Peer)
+	}
+	awaitCondition(t, e, "queue-pair-unconnected", "a", true)
+	if err := e.ConnectQueuePair(t.Context(), "a", before); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, e, "queue-pair-unconnected", "a", false)
+	mustPost(t, e, "a", dataplane.Send, 3)
+	if err := e.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+}
