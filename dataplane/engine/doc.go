@@ -122,7 +122,7 @@
 // ctl to the end (Engine.call), while its caller leaves when its context has ended; whether
 // flows that were added stay is decided once, before anybody but a reader of the mirror hears of it
 // (verdict). Close ends the adding of flows at its next command, lets a removal go on, and leaves both to that
-// goroutine after closeBound; who waits for their end then hears that the instance is closed. The poller's
+// goroutine after closeBound; who waits for their end hears at once that the instance is closed. The poller's
 // goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
 // one change of the plan, never across a call into the kernel or a device that may sleep. Growth
 // alone holds it while a file is made, and only where there are latency counters, whose indices
