@@ -57,6 +57,23 @@ func TestQueueModel(t *testing.T) {
 	})
 }
 
+// What the flows of a large device declare at once reaches a receiver that was busy elsewhere.
+func TestQueueHoldsWhatADeviceSaysAtOnce(t *testing.T) {
+	q := newQueue(t.Context())
+	const flows = 2000
+	for range 2 * flows { // it goes, and comes back
+		q.push(dataplane.Event{Uncounted: dataplane.Uncounted{Packets: 1}})
+	}
+	q.close()
+	var declared uint64
+	for ev := range q.out {
+		declared += ev.Uncounted.Packets
+	}
+	if declared != 2*flows {
+		t.Errorf("%d packets were declared lost, and %d told", 2*flows, declared)
+	}
+}
+
 func TestQueueEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	q := newQueue(ctx)

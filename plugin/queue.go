@@ -7,8 +7,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// queueLength is how far a receiver may lag before it loses the oldest events.
-const queueLength = 256
+// queueLength is how far a receiver may lag before it loses the oldest events: as far as behind the
+// engine, which says at once what some thousand flows of a device have lost.
+const queueLength = 4096
 
 // queue is one receiver's end of a stream of events. push never waits: of a
 // receiver that lags it drops the oldest event, and the next one that the
@@ -40,7 +41,7 @@ func (q *queue) push(ev dataplane.Event) {
 	q.mu.Lock()
 	if len(q.ring) == queueLength {
 		lost := q.ring[0].Lost + 1
-		q.ring = append(q.ring[:0], q.ring[1:]...)
+		q.drop()
 		q.ring[0].Lost += lost
 	}
 	q.ring = append(q.ring, ev)
@@ -59,8 +60,14 @@ func (q *queue) pop() (ev dataplane.Event, ok bool) {
 		return ev, false
 	}
 	ev = q.ring[0]
-	q.ring = append(q.ring[:0], q.ring[1:]...)
+	q.drop()
 	return ev, true
+}
+
+// drop takes the oldest event off the ring, and lets go of what it held.
+func (q *queue) drop() {
+	q.ring[0] = dataplane.Event{}
+	q.ring = q.ring[1:]
 }
 
 // close ends the stream once the receiver took what is queued, or its context ends.

@@ -8,8 +8,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// eventBuffer is how many events a receiver may lag behind before it loses the oldest.
-const eventBuffer = 64
+// eventBuffer is how many events a receiver may lag behind before it loses the oldest: what a device of some
+// thousand flows says at once when it goes, as what a total lacks is declared in no other place.
+const eventBuffer = 4096
 
 // broadcaster hands events to any number of receivers and never waits for one.
 type broadcaster struct {
