@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -75,10 +76,21 @@ func usageHint(err error) string {
 	command := "flowtally"
 	if parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {
-			command = node.FullPath()
+			command = commandPath(node)
 		}
 	}
 	return command + " --help"
+}
+
+// commandPath is the words that call a command. Node.FullPath has its alias among them, in
+// parentheses, which no shell takes.
+func commandPath(node *kong.Node) string {
+	words := []string{node.Name}
+	for p := node.Parent; p != nil; p = p.Parent {
+		words = append(words, p.Name)
+	}
+	slices.Reverse(words)
+	return strings.Join(words, " ")
 }
 
 // nearestCommand adds to a mistake in the command line the command that may have
@@ -98,7 +110,7 @@ func nearestCommand(err error) error {
 	for _, sibling := range node.Parent.Children {
 		names = append(names, sibling.Name)
 	}
-	try := node.Parent.FullPath() + " --help"
+	try := commandPath(node.Parent) + " --help"
 	if near := flow.Nearest(word, names); near != "" {
 		return withHint(fmt.Errorf("%w, did you mean %q?", err, near), "%s", try)
 	}
