@@ -109,9 +109,9 @@ func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 			continue
 		}
 		behind := uint64(uint16(upper) - (index + 1))
-		if behind > most || behind > upper || upper-behind < c.count.Completed {
-			// More outstanding than the queue holds, or fewer completed than before: the
-			// producer index is not of this queue.
+		if upper < lower || behind > most || behind > upper || upper-behind < c.count.Completed {
+			// Fewer posted than before, more outstanding than the queue holds, or fewer
+			// completed than before: the producer index is not of this queue.
 			c.count.Ambiguous = true
 			return c.count
 		}

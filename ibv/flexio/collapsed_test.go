@@ -112,6 +112,21 @@ func TestCollapsedWithTheProducerIndex(t *testing.T) {
 	}
 }
 
+// A producer index that goes back while the entry is read bounds nothing.
+func TestCollapsedWithAProducerIndexThatGoesBack(t *testing.T) {
+	entry := alignedMem(64)
+	c, err := NewCollapsed(entry, CollapsedOptions{Depth: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Init()
+	complete(entry, 300-1, CQE64{})
+	up := uint64(1500)
+	if got := c.SampleUpTo(func() uint64 { up -= 500; return up }); !got.Ambiguous || got.Completed != 0 {
+		t.Errorf("300 of 500, with 1000 before and a queue of 64: %+v, want that it is ambiguous", got)
+	}
+}
+
 func TestCollapsedErrors(t *testing.T) {
 	entry := alignedMem(64)
 	c, err := NewCollapsed(entry, CollapsedOptions{})
