@@ -110,10 +110,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	go func() {
 		defer stop()
 		defer end()
-		err := fn(running, v)
-		if err != nil && e.life.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", dataplane.ErrClosed, err)
-		}
+		err := e.orClosed(fn(running, v))
 		if v.isAlone() {
 			e.log.Warn("a call that was not waited for has ended", "call", doing, "err", err)
 		}
@@ -135,7 +132,15 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	if !v.leave() {
 		return <-done
 	}
-	return fmt.Errorf("%s: a device has not answered: %w; %s", doing, ctx.Err(), goesOn)
+	return e.orClosed(fmt.Errorf("%s: a device has not answered: %w; %s", doing, ctx.Err(), goesOn))
+}
+
+// orClosed is the error of a call that Close may have ended, whatever else did.
+func (e *Engine) orClosed(err error) error {
+	if err == nil || e.life.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dataplane.ErrClosed, err)
 }
 
 // about names the flows of a call.

@@ -215,3 +215,20 @@ func TestACallThatIsGivenUpDisplacesNobody(t *testing.T) {
 		t.Errorf("%d discontinuities", n)
 	}
 }
+
+// A call that Close ends says so, though the context of its caller ends as well before it has returned.
+func TestACallThatCloseEndsSaysSo(t *testing.T) {
+	e := start(t, config(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := e.call(ctx, "adding", "none of them stays", func(running context.Context, _ *verdict) error {
+		e.quit() // as Close does
+		<-running.Done()
+		err := running.Err()
+		cancel()
+		return err
+	})
+	if !errors.Is(err, dataplane.ErrClosed) {
+		t.Errorf("error %v, want that the instance is closed", err)
+	}
+}
