@@ -23,7 +23,7 @@ type Options struct {
 	// LatencyCounters is the capacity in records. 0 means 64, -1 none.
 	LatencyCounters int
 	// History is the capacity of the ring in records, rounded up to a power of
-	// two. 0 means 65536, -1 none.
+	// two, 2 at least. 0 means 65536, -1 none.
 	History int
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode

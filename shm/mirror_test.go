@@ -334,3 +334,14 @@ func TestPublishOutsideCyclePanics(t *testing.T) {
 		}()
 	}
 }
+
+// A ring of one record would let a reader on arm64 pass the tail.
+func TestHistoryIsAPowerOfTwo(t *testing.T) {
+	for want, asked := range map[uint32][]int{0: {0}, 2: {1, 2}, 4: {3, 4}, 8: {5, 8}, maxHistory: {maxHistory - 1, maxHistory}} {
+		for _, n := range asked {
+			if g, err := plan(64, 0, n); g.history != want || err != nil {
+				t.Errorf("asked for %d records: %d, %v; want %d", n, g.history, err, want)
+			}
+		}
+	}
+}

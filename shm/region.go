@@ -34,7 +34,7 @@ func plan(counters, records, history int) (geometry, error) {
 	g.counters = uint32(counters+BlockLen-1) / BlockLen * BlockLen
 	g.records = uint32(records)
 	if history > 0 {
-		g.history = 1 << bits.Len32(uint32(history)-1)
+		g.history = 1 << max(1, bits.Len32(uint32(history)-1)) // Cursor.next needs 2
 	}
 	return g, nil
 }
