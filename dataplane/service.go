@@ -36,7 +36,9 @@ type Service interface {
 	// address means the end that the configuration names, and is refused with ErrInvalid
 	// where it names none; where that is a queue pair of this instance, both are
 	// connected. One that is connected, or in error, is connected anew, with the number
-	// it has: what is outstanding ends in error first.
+	// it has: what is outstanding ends in error first. While a device is gone, its own or the
+	// other end's, it is refused with ErrNotConnected; what the configuration connects is
+	// connected when the device is back.
 	ConnectQueuePair(ctx context.Context, name string, peer QueuePairAddress) error
 	// PostOperations posts count operations of MessageSize bytes from the queue pair's own
 	// buffer, Send, RDMAWrite or RDMARead, keeps at most SendDepth outstanding, and waits

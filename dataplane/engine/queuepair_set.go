@@ -174,14 +174,16 @@ func (s *queuePairs) linked(q *queuePair) bool {
 		q.cfg.Type == dataplane.RC && slices.ContainsFunc(s.all, func(o *queuePair) bool { return o.cfg.Connect == q.cfg.Name })
 }
 
-// connectTo connects a queue pair to another one of the instance.
+// connectTo connects a queue pair to another one of the instance. Two of which a device is gone
+// are linked when it is back; who asked for the connection (anew) is told that there is none.
 func (q *queuePair) connectTo(ctx context.Context, other *queuePair, anew bool) error {
-	to := other.look().local
-	if to.QPN == 0 {
-		return nil // gone: it is linked when it is back
+	var err error
+	if to := other.look().local; to.QPN != 0 {
+		err = q.connect(ctx, to, anew)
+	} else {
+		err = fmt.Errorf("queue pair %q: %w: %w", other.cfg.Name, dataplane.ErrNotConnected, errDeviceLost)
 	}
-	err := q.connect(ctx, to, anew)
-	if errors.Is(err, errDeviceLost) {
+	if !anew && errors.Is(err, errDeviceLost) {
 		return nil
 	}
 	return err
