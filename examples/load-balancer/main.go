@@ -2,7 +2,10 @@
 // flow per server, reads their counters where it decides about packets, and sleeps
 // until a server has had its share.
 //
-//	load-balancer -interface eth0 -share 100000 192.0.2.1 192.0.2.2
+//	make build
+//	PATH=$PWD/bin:$PATH go run ./examples/load-balancer -interface eth0 -share 100000 192.0.2.1 192.0.2.2
+//
+// as root. The plugin is looked for beside the program, then in PATH.
 package main
 
 import (

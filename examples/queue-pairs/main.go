@@ -2,7 +2,7 @@
 // RDMA device, connects them to one another, posts operations and reads what the
 // device has completed.
 //
-//	queue-pairs -device rxe0 -count 1000
+//	go run ./examples/queue-pairs -device rxe0 -count 1000
 package main
 
 import (
