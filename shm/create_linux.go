@@ -25,6 +25,9 @@ func Create(o Options) (*Writer, error) {
 	if err := prepareDir(filepath.Dir(o.Path), o.Logger); err != nil {
 		return nil, err
 	}
+	if err := refuseForeign(o); err != nil {
+		return nil, err
+	}
 	lock, err := takeLock(o.Path, o.step)
 	if err != nil {
 		return nil, err
@@ -35,6 +38,38 @@ func Create(o Options) (*Writer, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// refuseForeign refuses a file that never was a mirror before anything is made beside
+// it: its lock might be another program's. Whatever else a mirror must be is looked at
+// under the lock.
+func refuseForeign(o Options) error {
+	if o.Replace {
+		return nil
+	}
+	f, st, err := openRegular(o.Path, unix.O_RDONLY)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	if st.Size < headerSize {
+		return refused(o.Path, tooShort(st.Size))
+	}
+	var first [len(Magic)]byte
+	if _, err := f.ReadAt(first[:], 0); err != nil {
+		return refused(o.Path, err)
+	}
+	if string(first[:]) != Magic {
+		return refused(o.Path, foreign(first[:]))
+	}
+	return nil
+}
+
+func refused(path string, err error) error {
+	return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away", path, err)
 }
 
 // createBeside makes what stands beside the mirror first: what was asked for
@@ -92,11 +127,8 @@ func openExisting(o Options) (*mapping, *view, error) {
 			o.Path, st.Uid, uid, ErrPermission)
 	}
 	var v *view
-	refuse := func(err error) error {
-		return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away", o.Path, err)
-	}
 	if st.Size < headerSize {
-		return nil, nil, refuse(fmt.Errorf("%d bytes are shorter than a header: %w", st.Size, ErrTruncated))
+		return nil, nil, refused(o.Path, tooShort(st.Size))
 	}
 	m, err := mapFile(f, st.Size, true)
 	if err != nil {
@@ -112,7 +144,7 @@ func openExisting(o Options) (*mapping, *view, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, nil, refuse(err)
+		return nil, nil, refused(o.Path, err)
 	}
 	if err := f.Chmod(o.Mode); err != nil {
 		return nil, nil, fmt.Errorf("%s: setting mode: %w", o.Path, err)

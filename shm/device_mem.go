@@ -79,7 +79,7 @@ func (v *deviceView) ready() { atomic.StoreUint32(&v.hdr.version, deviceVersion)
 // the only place where a number of that file is believed.
 func attachDevice(b []byte) (*deviceView, error) {
 	if len(b) < headerSize {
-		return nil, fmt.Errorf("%d bytes are shorter than a header: %w", len(b), ErrTruncated)
+		return nil, tooShort(int64(len(b)))
 	}
 	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
 	version := atomic.LoadUint32(&h.version)

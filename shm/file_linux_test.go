@@ -169,13 +169,14 @@ func TestForeignFiles(t *testing.T) {
 		return append([]byte(nil), w.m.b...)
 	}
 	for _, tt := range []struct {
-		name string
-		make func(t *testing.T) []byte
-		want error
+		name   string
+		make   func(t *testing.T) []byte
+		mirror bool // it may have been one
+		want   error
 	}{
-		{"empty", func(t *testing.T) []byte { return nil }, ErrTruncated},
-		{"short", func(t *testing.T) []byte { return valid(t)[:100] }, ErrTruncated},
-		{"truncated", func(t *testing.T) []byte { return valid(t)[:8192] }, ErrTruncated},
+		{"empty", func(t *testing.T) []byte { return nil }, false, ErrTruncated},
+		{"short", func(t *testing.T) []byte { return valid(t)[:100] }, false, ErrTruncated},
+		{"truncated", func(t *testing.T) []byte { return valid(t)[:8192] }, true, ErrTruncated},
 		{"random", func(t *testing.T) []byte {
 			b := make([]byte, 10000)
 			rnd := seed.Rand(t)
@@ -183,11 +184,11 @@ func TestForeignFiles(t *testing.T) {
 				b[i] = byte(rnd.Uint32())
 			}
 			return b
-		}, ErrFormat},
-		{"not ready", func(t *testing.T) []byte { b := valid(t); clear(b[8:12]); return b }, ErrNotReady},
-		{"other version", func(t *testing.T) []byte { b := valid(t); b[8] = 2; return b }, ErrFormat},
-		{"other byte order", func(t *testing.T) []byte { b := valid(t); copy(b[12:], []byte{1, 2, 3, 4}); return b }, ErrFormat},
-		{"checksum", func(t *testing.T) []byte { b := valid(t); b[hdrCreatedWall]++; return b }, ErrFormat},
+		}, false, ErrFormat},
+		{"not ready", func(t *testing.T) []byte { b := valid(t); clear(b[8:12]); return b }, true, ErrNotReady},
+		{"other version", func(t *testing.T) []byte { b := valid(t); b[8] = 2; return b }, true, ErrFormat},
+		{"other byte order", func(t *testing.T) []byte { b := valid(t); copy(b[12:], []byte{1, 2, 3, 4}); return b }, true, ErrFormat},
+		{"checksum", func(t *testing.T) []byte { b := valid(t); b[hdrCreatedWall]++; return b }, true, ErrFormat},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := mirrorPath(t)
@@ -207,6 +208,10 @@ func TestForeignFiles(t *testing.T) {
 			}
 			if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
 				t.Error("the file was changed", err)
+			}
+			// The lock of what never was a mirror might be another program's.
+			if beside, err := os.ReadDir(filepath.Dir(path)); !tt.mirror && (err != nil || len(beside) != 1) {
+				t.Errorf("%v stand there, %v", beside, err)
 			}
 			o := with(small, path)
 			o.Replace = true

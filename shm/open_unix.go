@@ -52,7 +52,7 @@ func openMapping(path string, o ReaderOptions) (*mapping, error) {
 			path, st.Uid, uid, ErrPermission)
 	}
 	if st.Size < headerSize {
-		return nil, fmt.Errorf("%s: opening mirror: %d bytes are shorter than a header: %w", path, st.Size, ErrTruncated)
+		return nil, fmt.Errorf("%s: opening mirror: %w", path, tooShort(st.Size))
 	}
 	m, err := mapFile(f, st.Size, false)
 	if err != nil {

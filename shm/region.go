@@ -83,6 +83,15 @@ func format(b []byte, g geometry, createdWall int64) (*view, error) {
 // ready makes a formatted region a mirror.
 func (v *view) ready() { atomic.StoreUint32(&v.hdr.version, Version) }
 
+// foreign is what is wrong with a file that never was a mirror.
+func foreign(first []byte) error {
+	return fmt.Errorf("starts with %q, not %q: %w", first, Magic, ErrFormat)
+}
+
+func tooShort(length int64) error {
+	return fmt.Errorf("%d bytes are shorter than a header: %w", length, ErrTruncated)
+}
+
 // attach validates the header and the section table of b against its length.
 // It is the only place where an offset of the file is believed.
 func attach(b []byte) (*view, error) {
@@ -93,7 +102,7 @@ func attach(b []byte) (*view, error) {
 	version := atomic.LoadUint32(&h.version)
 	switch {
 	case string(h.magic[:]) != Magic:
-		return nil, fmt.Errorf("starts with %q, not %q: %w", h.magic[:], Magic, ErrFormat)
+		return nil, foreign(h.magic[:])
 	case version == 0:
 		return nil, ErrNotReady
 	case h.byteOrder == 0x04030201:

@@ -169,7 +169,7 @@ type view struct {
 // test may hand in anything.
 func overlayHeader(b []byte) (*headerMem, error) {
 	if len(b) < headerSize {
-		return nil, fmt.Errorf("%d bytes are shorter than a header: %w", len(b), ErrTruncated)
+		return nil, tooShort(int64(len(b)))
 	}
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if uintptr(p)%8 != 0 {
