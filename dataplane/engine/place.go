@@ -87,9 +87,29 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 		}
 	}
 	if !ready && len(reasons) > 0 {
-		return open, nil, errors.Join(reasons...)
+		return open, nil, nothingCounts(reasons)
 	}
 	return open, absent, nil
+}
+
+// nothingCounts joins why no backend was opened. That a host has no RDMA is as on most hosts: where
+// there is another reason it is said behind that, and its next step is not the error's.
+func nothingCounts(reasons []error) error {
+	var errs, usual []error
+	for _, err := range reasons {
+		if errors.Is(err, errNoDevice) {
+			usual = append(usual, err)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return errors.Join(usual...)
+	}
+	for _, err := range usual {
+		errs = append(errs, errors.New(err.Error()))
+	}
+	return errors.Join(errs...)
 }
 
 var errNoInterface = errors.New("the instance was started without an interface to count on")
