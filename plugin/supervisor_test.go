@@ -202,24 +202,19 @@ func TestKilledDuringChange(t *testing.T) {
 	wantOrder(t, c)
 }
 
-// What was being added for a caller that stopped waiting does not stay, and no restart brings it
-// back; who lists the flows waits until that is settled.
-func TestImpatientCaller(t *testing.T) {
-	opts, marker := marked(t, "slow")
-	c := launch(t, opts)
+// giveUpAdding stops waiting for a flow that the instance is adding, after amid, and then has the
+// instance go on.
+func giveUpAdding(t *testing.T, c *plugin.Client, marker, name string, amid func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	added := make(chan error, 1)
 	go func() {
-		_, err := c.AddFlows(ctx, flow.Flow{Name: "slow-one"})
+		_, err := c.AddFlows(ctx, flow.Flow{Name: name})
 		added <- err
 	}()
-	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_slow-one") })
-	short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer end()
-	if placed, err := c.Placements(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("amid a change the flows are %+v, %v", placed, err)
-	}
+	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_"+name) })
+	amid()
 	cancel()
 	if err := <-added; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the impatient caller: %v", err)
@@ -227,6 +222,20 @@ func TestImpatientCaller(t *testing.T) {
 	if err := os.WriteFile(marker+".go", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What was being added for a caller that stopped waiting does not stay, and no restart brings it
+// back; who lists the flows waits until that is settled.
+func TestImpatientCaller(t *testing.T) {
+	opts, marker := marked(t, "slow")
+	c := launch(t, opts)
+	giveUpAdding(t, c, marker, "slow-one", func() {
+		short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer end()
+		if placed, err := c.Placements(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("amid a change the flows are %+v, %v", placed, err)
+		}
+	})
 	wantOrder(t, c)
 	if _, err := c.AddFlows(t.Context(), flow.Flow{Name: "next"}); err != nil {
 		t.Fatal(err)
@@ -240,21 +249,7 @@ func TestImpatientCaller(t *testing.T) {
 func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	added := make(chan error, 1)
-	go func() {
-		_, err := c.AddFlows(ctx, flow.Flow{Name: "slow-sticky"})
-		added <- err
-	}()
-	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "adding_slow-sticky") })
-	cancel()
-	if err := <-added; !errors.Is(err, context.Canceled) {
-		t.Fatalf("the impatient caller: %v", err)
-	}
-	if err := os.WriteFile(marker+".go", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	giveUpAdding(t, c, marker, "slow-sticky", func() {})
 	wantOrder(t, c, "slow-sticky")
 	kill(t, c, syscall.SIGKILL)
 	restarted(t, c, 1)

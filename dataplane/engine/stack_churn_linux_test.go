@@ -113,14 +113,6 @@ func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, cou
 // place is the backend and the mode that count a flow now.
 func (b *softBench) place(t *testing.T, name string) string {
 	t.Helper()
-	placed, err := b.e.Placements(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range placed {
-		if p.Flow.Name == name {
-			return p.Source.Backend + "/" + p.Source.Mode
-		}
-	}
-	return ""
+	source := b.placementOf(t, name).Source
+	return source.Backend + "/" + source.Mode
 }
