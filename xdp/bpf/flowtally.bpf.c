@@ -81,7 +81,7 @@ int flowtally_tcx(struct __sk_buff *skb)
 
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
-	__u32 tag = skb->vlan_present ? 1 << 16 | (skb->vlan_tci & 0xffff) : 0;
+	__u32 tag = skb->vlan_present ? 1 << 16 | bpf_htons(skb->vlan_tci) : 0;
 	__u64 slot = FT_MATCH(skb, c, skb, tag);
 
 	if (!slot)

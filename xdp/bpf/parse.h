@@ -44,7 +44,10 @@ static __always_inline __u64 ft_hot(const struct ft_level *l)
 	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->flags, 6, 2);
 }
 
-/* Ethernet and up to two tags (one less for each that the kernel holds beside the frame). NULL: nothing behind it can be parsed. */
+/*
+ * Ethernet and up to two tags, one less when the kernel holds the outer one beside the frame: tagged, and its TCI in
+ * network order. NULL: nothing behind it can be parsed.
+ */
 static __always_inline void *ft_parse_eth(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u64 src_spare,
 					  _Bool tagged, __u16 tci)
 {
@@ -355,7 +358,7 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 
 /*
  * The key of any frame. tag: 1 << 16 | TCI of an outer tag that the kernel holds
- * beside the frame, or 0. The answer is where the packet inside a tunnel starts, and
+ * beside the frame, in network order as a tag in the frame, or 0. The answer is where the packet inside a tunnel starts, and
  * its EtherType << 16 as it is in the frame, when some rule looks there; or 0.
  */
 static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 tag)
