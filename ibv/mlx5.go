@@ -82,7 +82,7 @@ func (d *DevX) openError(errno syscall.Errno) error {
 }
 
 // HasOffsets reports whether flows can name a counter of a bulk other than its first
-// (rdma-core 60 and a kernel of the same time).
+// (rdma-core 60.2, 61.1, 62.1, or 63 and later, and a kernel of the same time).
 func (d *DevX) HasOffsets() bool { return d.m.offsets() }
 
 // MatchesICMP reports whether the device's flex parser is set up for ICMP and ICMPv6

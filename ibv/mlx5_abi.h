@@ -47,7 +47,7 @@ struct mlx5dv_flow_matcher_attr {
 #define MLX5DV_FLOW_ACTION_DEFAULT_MISS 7
 #define MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET 8 /* rdma-core 60 */
 
-/* The action as mlx5dv_create_flow walks it, in every release. */
+/* The action of headers before rdma-core 60. */
 struct mlx5dv_flow_action_attr {
 	uint32_t type;
 	union {
@@ -55,8 +55,10 @@ struct mlx5dv_flow_action_attr {
 	};
 };
 
-/* The same name's larger struct of rdma-core 60, for __mlx5dv_create_flow, which is
- * told the size of its elements. */
+/* The larger struct that has the same name since rdma-core 60. __mlx5dv_create_flow is told
+ * the size of its elements. mlx5dv_create_flow is told nothing: it steps by the smaller struct
+ * up to 59, by the larger one in 60.0, 60.1, 61.0 and 62.0, and by the smaller one again in
+ * every later release. */
 struct ft_flow_action_attr_60 {
 	uint32_t type;
 	union {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
@@ -104,30 +106,58 @@ func TestDevXWithoutCapabilities(t *testing.T) {
 	b.wantCounts(counter, times(repeats, f))
 }
 
-// TestDevXOldLibrary: before rdma-core 60 there is one way to make a flow, whose actions are
-// smaller; it counts in the first counter of an object.
-func TestDevXOldLibrary(t *testing.T) {
-	b := newDevXBench(t)
-	b.dx.m.(*cMLX5).t.create_flow_60 = nil // as ft_mlx5_load leaves it there
-	if b.dx.HasOffsets() {
-		t.Fatal("it has offsets")
+// TestDevXStrides: a release of rdma-core reads the actions of a flow 16 or 24 bytes apart,
+// and one without __mlx5dv_create_flow does not say which. Flows count and drop with every
+// one; without __mlx5dv_create_flow only the first counter of an object can be named.
+func TestDevXStrides(t *testing.T) {
+	libs := softLibs(t)
+	for _, c := range []struct{ name, mlx5, verb string }{
+		{"44", libs.MLX544, "mlx5dv_create_flow"},
+		{"61.0", libs.MLX561, "mlx5dv_create_flow"},
+		{"65", libs.MLX5, "__mlx5dv_create_flow"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newDevXBenchWith(t, c.mlx5)
+			offsets := c.verb == "__mlx5dv_create_flow"
+			if b.dx.HasOffsets() != offsets {
+				t.Fatalf("it has offsets: %v", b.dx.HasOffsets())
+			}
+			counters, dropped := b.counts(2), b.counts(1)
+			m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
+			b.closes(m)
+			flows := uint64(0)
+			flow := func(port uint16, a FlowActions) {
+				b.closes(must(m.CreateFlow(udpPort(port), a))(t))
+				flows++
+			}
+			_, before := b.calls(nil)
+			flow(1, FlowActions{Counters: counters, DefaultMiss: true})
+			flow(2, FlowActions{Counters: dropped, Drop: true})
+			flow(3, FlowActions{DefaultMiss: true})
+			flow(4, FlowActions{Drop: true})
+			want := []FlowCount{times(repeats, b.udpTo(1)), {}}
+			if offsets {
+				flow(5, FlowActions{Counters: counters, Offset: 1, DefaultMiss: true})
+				want[1] = times(repeats, b.udpTo(5))
+			} else if _, err := m.CreateFlow(udpPort(5), FlowActions{Counters: counters, Offset: 1, DefaultMiss: true}); !errors.Is(err, probe.ErrNotSupported) {
+				t.Errorf("an offset: %v", err)
+			}
+			calls, _ := b.calls(before)
+			if diff := cmp.Diff(ibvtest.Statistics{c.verb: flows}, calls); diff != "" {
+				t.Errorf("the flows were made by (-want +got):\n%s", diff)
+			}
+			for _, counters := range []*FlowCounters{nil, dropped} { // both types of the later actions arrive
+				if _, err := m.CreateFlow(udpPort(7), FlowActions{Counters: counters, DefaultMiss: true, Drop: true}); !errors.Is(err, syscall.EOPNOTSUPP) {
+					t.Errorf("two destinations: %v, libmlx5 returns EOPNOTSUPP", err)
+				}
+			}
+			for port := uint16(1); port <= 5; port++ {
+				b.send(b.udpTo(port), repeats)
+			}
+			b.wantCounts(counters, want...)
+			b.wantCounts(dropped, times(repeats, b.udpTo(2)))
+		})
 	}
-	counters := b.counts(2)
-	b.rule(0, udpPortMask(), udpPort(1), FlowActions{Counters: counters, DefaultMiss: true})
-	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
-	b.closes(m)
-	if _, err := m.CreateFlow(udpPort(2), FlowActions{Counters: counters, Offset: 1, DefaultMiss: true}); !errors.Is(err, probe.ErrNotSupported) {
-		t.Errorf("an offset: %v", err)
-	}
-	_, before := b.calls(nil)
-	b.rule(1, udpPortMask(), udpPort(3), FlowActions{Drop: true})
-	if calls, _ := b.calls(before); calls["mlx5dv_create_flow"] != 1 || calls["__mlx5dv_create_flow"] != 0 {
-		t.Errorf("the flow was made by %v", calls)
-	}
-	f := b.udpTo(1)
-	b.send(f, repeats)
-	b.send(b.udpTo(3), repeats)
-	b.wantCounts(counters, times(repeats, f), FlowCount{})
 }
 
 // TestDevXDeviceGone: what was removed answers that it is gone, and all of it closes.

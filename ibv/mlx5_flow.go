@@ -85,7 +85,7 @@ func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error)
 		h, errno := m.dx.m.createFlow(m.h, match, counters, a.Offset, a.DefaultMiss, a.Drop)
 		err := m.dx.ctx.err("mlx5dv_create_flow", errno)
 		if errors.Is(err, probe.ErrNotSupported) && a.Offset > 0 && !m.dx.HasOffsets() {
-			err = fmt.Errorf("%w: libmlx5 is older than counter offsets (rdma-core 60): use single counters", err)
+			err = fmt.Errorf("%w: libmlx5 has no counter offsets (rdma-core 60.2, 61.1, 62.1, 63 and later have them): use single counters", err)
 		}
 		return h, err
 	}, parents...)

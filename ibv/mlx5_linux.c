@@ -110,38 +110,49 @@ int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher) {
 	return ft_status(m->destroy_matcher((struct mlx5dv_flow_matcher *)matcher));
 }
 
+enum {
+	MAX_ACTIONS = 3, /* counters, default miss, drop */
+	STRIDE = sizeof(struct mlx5dv_flow_action_attr),
+	STRIDE_60 = sizeof(struct ft_flow_action_attr_60),
+};
+
+/* The actions of a flow. Only the first may have a payload: the later ones are a type alone. */
+struct actions {
+	size_t n;
+	_Alignas(8) uint8_t bytes[MAX_ACTIONS * STRIDE_60];
+};
+
+/* add_action appends an action without payload. For a library that is not told the stride, the type
+ * stands at the places of both strides. None of these places holds the type of another action
+ * or the pointer of the first one, as long as there are at most MAX_ACTIONS. */
+static void add_action(struct actions *a, uint32_t type, int told) {
+	memcpy(a->bytes + a->n * STRIDE_60, &type, sizeof type);
+	if (!told) memcpy(a->bytes + a->n * STRIDE, &type, sizeof type);
+	a->n++;
+}
+
 int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
 			uint32_t offset, int default_miss, int drop, uintptr_t *flow) {
-	struct mlx5dv_devx_obj *obj = (struct mlx5dv_devx_obj *)counters;
-	struct ft_flow_action_attr_60 actions[3] = {0};
-	struct mlx5dv_flow_action_attr old[3] = {0};
-	size_t n = 0;
-	if (obj && offset) {
-		if (!m->create_flow_60) return EOPNOTSUPP;
-		actions[n].type = MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET;
-		actions[n].bulk_obj.obj = obj;
-		actions[n++].bulk_obj.offset = offset;
-	} else if (obj) {
-		/* a bulk's first counter is what a release without offsets takes */
-		actions[n].type = MLX5DV_FLOW_ACTION_COUNTERS_DEVX;
-		actions[n++].obj = obj;
+	int told = m->create_flow_60 != NULL;
+	struct actions actions = {0};
+	if (counters && offset && !told) return EOPNOTSUPP;
+	if (counters) {
+		/* the first counter of a bulk is what a library without offsets takes */
+		struct ft_flow_action_attr_60 a = {
+			.type = offset ? MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET : MLX5DV_FLOW_ACTION_COUNTERS_DEVX,
+			.bulk_obj = {.obj = (struct mlx5dv_devx_obj *)counters, .offset = offset},
+		};
+		memcpy(actions.bytes, &a, sizeof a);
+		actions.n = 1;
 	}
-	if (default_miss) actions[n++].type = MLX5DV_FLOW_ACTION_DEFAULT_MISS;
-	if (drop) actions[n++].type = MLX5DV_FLOW_ACTION_DROP;
+	if (default_miss) add_action(&actions, MLX5DV_FLOW_ACTION_DEFAULT_MISS, told);
+	if (drop) add_action(&actions, MLX5DV_FLOW_ACTION_DROP, told);
 	struct mlx5dv_flow_match_parameters *p = match_parameters(value, len);
 	if (!p) return ENOMEM;
 	struct mlx5dv_flow_matcher *f = (struct mlx5dv_flow_matcher *)matcher;
-	struct ibv_flow *made;
 	errno = 0;
-	if (m->create_flow_60) {
-		made = m->create_flow_60(f, p, n, actions, sizeof *actions);
-	} else {
-		for (size_t i = 0; i < n; i++) {
-			old[i].type = actions[i].type;
-			old[i].obj = actions[i].obj;
-		}
-		made = m->create_flow(f, p, n, old);
-	}
+	struct ibv_flow *made = told ? m->create_flow_60(f, p, actions.n, (void *)actions.bytes, STRIDE_60)
+				     : m->create_flow(f, p, actions.n, actions.bytes);
 	int err = made ? 0 : ft_no_object();
 	free(p);
 	*flow = (uintptr_t)made;

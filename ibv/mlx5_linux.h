@@ -20,15 +20,15 @@ struct ft_mlx5 {
 	int (*general_cmd)(struct ibv_context *, const void *, size_t, void *, size_t);
 	struct mlx5dv_flow_matcher *(*create_matcher)(struct ibv_context *, struct mlx5dv_flow_matcher_attr *);
 	int (*destroy_matcher)(struct mlx5dv_flow_matcher *);
-	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
-					struct mlx5dv_flow_action_attr *);
+	/* Actions that this one reads must read the same at two strides: see mlx5_abi.h. */
+	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t, void *);
 	int (*init_obj)(struct mlx5dv_obj *, uint64_t); /* required for nothing but ft_mlx5_cq */
 	/* All four, or ft_mlx5_create_cmd_comp answers ENOSYS. */
 	struct mlx5dv_devx_cmd_comp *(*create_cmd_comp)(struct ibv_context *);
 	void (*destroy_cmd_comp)(struct mlx5dv_devx_cmd_comp *);
 	int (*obj_query_async)(struct mlx5dv_devx_obj *, const void *, size_t, size_t, uint64_t, struct mlx5dv_devx_cmd_comp *);
 	int (*get_async_cmd_comp)(struct mlx5dv_devx_cmd_comp *, struct mlx5dv_devx_async_cmd_hdr *, size_t);
-	/* NULL before rdma-core 60 */
+	/* NULL before rdma-core 60, and in 60.0, 60.1, 61.0 and 62.0 */
 	struct ibv_flow *(*create_flow_60)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t,
 					   struct ft_flow_action_attr_60 *, size_t);
 };

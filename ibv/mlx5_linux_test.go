@@ -26,10 +26,15 @@ type devxBench struct {
 
 func newDevXBench(t *testing.T, env ...string) *devxBench {
 	t.Helper()
-	libs := softLibs(t)
+	return newDevXBenchWith(t, softLibs(t).MLX5, env...)
+}
+
+// newDevXBenchWith takes one build of the software libmlx5.
+func newDevXBenchWith(t *testing.T, mlx5 string, env ...string) *devxBench {
+	t.Helper()
 	stats := filepath.Join(t.TempDir(), "calls")
-	b := &devxBench{bench: newLibrary(t, newWire(t), libs.Verbs, append(env, "STATISTICS", stats)...), statistics: stats}
-	b.lib.opts.MLX5 = libs.MLX5
+	b := &devxBench{bench: newLibrary(t, newWire(t), softLibs(t).Verbs, append(env, "STATISTICS", stats)...), statistics: stats}
+	b.lib.opts.MLX5 = mlx5
 	b.open()
 	b.dx = must(b.ctx.DevX())(t)
 	b.closes(b.dx)

@@ -212,13 +212,19 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 		name    string
 		without []string
 		modes   map[flow.Direction]string
+		mlx5    func(ibvtest.Libs) string // nil: the newest
 	}{
-		{"devx", nil, map[flow.Direction]string{flow.Ingress: "devx", flow.Egress: "devx"}},
-		{"verbs", []string{"devx"}, map[flow.Direction]string{flow.Ingress: "dont-trap", flow.Egress: "egress"}},
+		{"devx", nil, map[flow.Direction]string{flow.Ingress: "devx", flow.Egress: "devx"}, nil},
+		{"devx of rdma-core 44", nil, map[flow.Direction]string{flow.Ingress: "devx", flow.Egress: "devx"}, func(l ibvtest.Libs) string { return l.MLX544 }},
+		{"devx of rdma-core 61.0", nil, map[flow.Direction]string{flow.Ingress: "devx", flow.Egress: "devx"}, func(l ibvtest.Libs) string { return l.MLX561 }},
+		{"verbs", []string{"devx"}, map[flow.Direction]string{flow.Ingress: "dont-trap", flow.Egress: "egress"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSoftNIC(t)
 			s.env.Without = c.without
+			if c.mlx5 != nil {
+				s.cfg.RDMA.MLX5 = c.mlx5(softLibs(t))
+			}
 			s.cfg.XDP = dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("r")), MaxFlows: 1024}
 			b := s.open(t)
 			var x *xdpBackend

@@ -27,7 +27,9 @@ type Libs struct {
 	Verbs   string // libibverbs.so.1 with IBVERBS_1.0 to 1.18
 	Verbs44 string // the same without IBVERBS_1.15 to 1.18, as rdma-core 44
 	MLX5    string // libmlx5.so.1, for devices of either
-	EFA     string // libefa.so.1, likewise
+	MLX544  string // the same as rdma-core 44: without __mlx5dv_create_flow
+	MLX561  string // the same as rdma-core 61.0: without __mlx5dv_create_flow, and mlx5dv_create_flow reads actions 24 bytes apart
+	EFA     string // libefa.so.1, for devices of either
 }
 
 // LibsIn are the paths that Build(dir) makes. It does not look whether they exist.
@@ -36,6 +38,8 @@ func LibsIn(dir string) Libs {
 		Verbs:   filepath.Join(dir, "libibverbs.so.1"),
 		Verbs44: filepath.Join(dir, "44", "libibverbs.so.1"),
 		MLX5:    filepath.Join(dir, "libmlx5.so.1"),
+		MLX544:  filepath.Join(dir, "44", "libmlx5.so.1"),
+		MLX561:  filepath.Join(dir, "61", "libmlx5.so.1"),
 		EFA:     filepath.Join(dir, "libefa.so.1"),
 	}
 }
@@ -60,12 +64,15 @@ type library struct {
 
 func libraries(libs Libs) []library {
 	verbs := func(name string) bool { return strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "nic") }
+	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }
 	return []library{
 		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},
 		{libs.Verbs44, "libibverbs.so.1", "verbs44.map", func(name string) bool {
 			return verbs(name) && name != "verbs_comp_cntr.c"
 		}, []string{"-DIBVTEST_RDMA_CORE=44"}},
-		{libs.MLX5, "libmlx5.so.1", "mlx5.map", func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }, nil},
+		{libs.MLX5, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=65"}},
+		{libs.MLX544, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=44"}},
+		{libs.MLX561, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=61"}},
 		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, nil},
 	}
 }
@@ -94,8 +101,10 @@ func Build(dir string, extra ...string) (Libs, error) {
 	if current(libs, dir, from) {
 		return libs, nil
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "44"), 0o755); err != nil {
-		return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+	for _, release := range []string{"44", "61"} {
+		if err := os.MkdirAll(filepath.Join(dir, release), 0o755); err != nil {
+			return Libs{}, fmt.Errorf("building the software libibverbs: %w", err)
+		}
 	}
 	work, err := os.MkdirTemp(dir, ".build-")
 	if err != nil {
@@ -147,8 +156,8 @@ func current(libs Libs, dir, from string) bool {
 	if err != nil || string(have) != from {
 		return false
 	}
-	for _, p := range []string{libs.Verbs, libs.Verbs44, libs.MLX5, libs.EFA} {
-		if _, err := os.Stat(p); err != nil {
+	for _, l := range libraries(libs) {
+		if _, err := os.Stat(l.output); err != nil {
 			return false
 		}
 	}

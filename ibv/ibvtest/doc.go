@@ -6,7 +6,8 @@
 // program loads them by path in place of rdma-core's, and the distribution's own
 // programs run over them (LD_LIBRARY_PATH). There are two builds of libibverbs: one with
 // the symbols of rdma-core 65 (IBVERBS_1.18, completion counters) and one with those of
-// rdma-core 44, without.
+// rdma-core 44, without; and three of libmlx5: as rdma-core 65, 44 and 61.0, which differ in
+// how they read the actions of a flow.
 //
 // # What the software NIC is
 //

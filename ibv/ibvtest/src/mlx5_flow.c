@@ -17,6 +17,14 @@ enum {
 
 	/* An element of a program that was built before rdma-core 60. */
 	ACTION_BYTES_BEFORE_60 = offsetof(struct mlx5dv_flow_action_attr, obj) + sizeof(void *),
+
+	/* The bytes from one element to the next for mlx5dv_create_flow, which is not told. 60.0, 60.1, 61.0
+	 * and 62.0 step by the struct of their own header. */
+#if IBVTEST_RDMA_CORE == 61
+	ACTION_BYTES = sizeof(struct mlx5dv_flow_action_attr),
+#else
+	ACTION_BYTES = ACTION_BYTES_BEFORE_60,
+#endif
 };
 
 MLX5_PUBLIC struct mlx5dv_flow_matcher *mlx5dv_create_flow_matcher(struct ibv_context *context,
@@ -24,9 +32,11 @@ MLX5_PUBLIC struct mlx5dv_flow_matcher *mlx5dv_create_flow_matcher(struct ibv_co
 MLX5_PUBLIC int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher);
 MLX5_PUBLIC struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
 						size_t num_actions, struct mlx5dv_flow_action_attr actions[]);
+#if IBVTEST_RDMA_CORE == 65
 MLX5_PUBLIC struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher,
 						  struct mlx5dv_flow_match_parameters *value, size_t num_actions,
 						  struct mlx5dv_flow_action_attr actions[], size_t attr_len);
+#endif
 
 /* Which table: said by flags, as egress, or by ft_type, and not by both. */
 static int direction(const struct mlx5dv_flow_matcher_attr *attr, int *egress)
@@ -91,8 +101,8 @@ int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher)
 struct actions {
 	struct mlx5dv_devx_obj *counters;
 	uint32_t offset;
-	struct ibv_qp *qp;
-	int default_miss, drop, tag;
+	int qp, default_miss, drop, tag;
+	uint32_t qp_type;
 };
 
 /* destination: a flow has one of QP, default miss and drop. */
@@ -108,8 +118,11 @@ static int add_action(struct actions *a, const struct mlx5dv_flow_action_attr *a
 	switch (attr->type) {
 	case MLX5DV_FLOW_ACTION_DEST_IBV_QP:
 		err = destination(a);
-		a->qp = attr->qp;
-		return err;
+		if (err)
+			return err;
+		a->qp = 1;
+		a->qp_type = attr->qp->qp_type; /* libmlx5 dereferences what it is given too */
+		return 0;
 	case MLX5DV_FLOW_ACTION_DEFAULT_MISS:
 		err = destination(a);
 		a->default_miss = 1;
@@ -144,7 +157,7 @@ static int check_actions(const struct mlx5dv_flow_matcher *m, const struct actio
 		return EINVAL;
 	if (a->counters && a->offset && a->offset >= a->counters->size)
 		return EINVAL;
-	if (a->qp && (m->egress || a->qp->qp_type != QPT_RAW_PACKET))
+	if (a->qp && (m->egress || a->qp_type != QPT_RAW_PACKET))
 		return EINVAL;
 	if (m->egress)
 		return a->default_miss ? EOPNOTSUPP : 0;
@@ -234,9 +247,10 @@ struct ibv_flow *mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct 
 {
 	int err = mlx5_enter(matcher->context, "mlx5dv_create_flow");
 
-	return err ? mlx5_no_object(err) : create_flow(matcher, value, num_actions, actions, ACTION_BYTES_BEFORE_60);
+	return err ? mlx5_no_object(err) : create_flow(matcher, value, num_actions, actions, ACTION_BYTES);
 }
 
+#if IBVTEST_RDMA_CORE == 65
 struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struct mlx5dv_flow_match_parameters *value,
 				      size_t num_actions, struct mlx5dv_flow_action_attr actions[], size_t attr_len)
 {
@@ -246,3 +260,4 @@ struct ibv_flow *__mlx5dv_create_flow(struct mlx5dv_flow_matcher *matcher, struc
 		err = EINVAL;
 	return err ? mlx5_no_object(err) : create_flow(matcher, value, num_actions, actions, attr_len);
 }
+#endif
