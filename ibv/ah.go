@@ -17,7 +17,7 @@ func (c *Context) QueryGID(port uint8, index int) (GID, error) {
 		return g, err
 	}
 	defer c.done()
-	return g, c.err("ibv_query_gid", c.lib.v.queryGID(c.h, port, index, &g))
+	return g, c.err("ibv_query_gid", c.v.queryGID(c.h, port, index, &g))
 }
 
 // AH is an address handle: the way to a peer, for the datagrams of a UD queue pair.
@@ -30,7 +30,7 @@ type AH struct {
 func (p *PD) CreateAH(a AHAttr) (*AH, error) {
 	h := &AH{pd: p}
 	err := h.init("address handle", p.device, func() (handle, error) {
-		ah, errno := p.ctx.lib.v.createAH(p.h, &a)
+		ah, errno := p.ctx.v.createAH(p.h, &a)
 		return ah, p.ctx.err("ibv_create_ah", errno)
 	}, &p.object)
 	if err != nil {
@@ -43,6 +43,6 @@ func (p *PD) CreateAH(a AHAttr) (*AH, error) {
 // manual promises nothing about where they go.
 func (h *AH) Close() error {
 	return h.close(func(ah handle) error {
-		return h.pd.ctx.err("ibv_destroy_ah", h.pd.ctx.lib.v.destroyAH(ah))
+		return h.pd.ctx.err("ibv_destroy_ah", h.pd.ctx.v.destroyAH(ah))
 	})
 }

@@ -74,7 +74,7 @@ func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
 		return CompCntrCaps{}, err
 	}
 	defer c.done()
-	caps, errno := c.lib.v.queryCompCntrCaps(c.h)
+	caps, errno := c.v.queryCompCntrCaps(c.h)
 	return caps, c.err("ibv_query_comp_cntr_caps", errno)
 }
 
@@ -105,7 +105,7 @@ func (c *Context) CreateCompCntr(o CompCntrOptions) (*CompCntr, error) {
 		err = k.initExternal(o)
 	default:
 		err = k.init("completion counter", c.device, func() (handle, error) {
-			h, errno := c.lib.v.createCompCntr(c.h, 0, o.Type, 0)
+			h, errno := c.v.createCompCntr(c.h, 0, o.Type, 0)
 			return h, c.err("ibv_create_comp_cntr", errno)
 		}, &c.object)
 	}
@@ -138,7 +138,7 @@ func (k *CompCntr) Set(value uint64) error { return k.set(wordComp, "ibv_set_com
 func (k *CompCntr) SetErr(value uint64) error { return k.set(wordErr, "ibv_set_err_comp_cntr", value) }
 
 func (k *CompCntr) set(word compCntrWord, verb string, value uint64) error {
-	return k.call(verb, func(h handle) syscall.Errno { return k.ctx.lib.v.setCompCntr(h, word, value) })
+	return k.call(verb, func(h handle) syscall.Errno { return k.ctx.v.setCompCntr(h, word, value) })
 }
 
 // Inc adds to the number of completions. It may take a moment until it is read.
@@ -150,7 +150,7 @@ func (k *CompCntr) IncErr(amount uint64) error {
 }
 
 func (k *CompCntr) inc(word compCntrWord, verb string, amount uint64) error {
-	return k.call(verb, func(h handle) syscall.Errno { return k.ctx.lib.v.incCompCntr(h, word, amount) })
+	return k.call(verb, func(h handle) syscall.Errno { return k.ctx.v.incCompCntr(h, word, amount) })
 }
 
 func (k *CompCntr) call(verb string, fn func(handle) syscall.Errno) error {
@@ -173,7 +173,7 @@ func (k *CompCntr) read(word compCntrWord, verb string) (uint64, error) {
 		return 0, err
 	}
 	defer k.done()
-	value, errno := k.ctx.lib.v.readCompCntr(k.h, word)
+	value, errno := k.ctx.v.readCompCntr(k.h, word)
 	return value, k.ctx.err(verb, errno)
 }
 
@@ -196,7 +196,7 @@ func (q *QP) AttachCompCntr(k *CompCntr, ops CompCntrOps) error {
 	if k.ctx != q.ctx {
 		return fmt.Errorf("%w: the counter is of another context of %s", q.ctx.err(verb, syscall.EINVAL), k.device)
 	}
-	if errno := q.ctx.lib.v.attachCompCntr(q.h, k.h, 0, ops); errno != 0 {
+	if errno := q.ctx.v.attachCompCntr(q.h, k.h, 0, ops); errno != 0 {
 		return q.explainAttach(q.ctx.err(verb, errno), errno, ops)
 	}
 	q.adopt(&k.object)
@@ -209,14 +209,14 @@ func (q *QP) explainAttach(err error, errno syscall.Errno, ops CompCntrOps) erro
 	case syscall.EBUSY:
 		return fmt.Errorf("%w: another counter of the queue pair has some of %v", err, ops)
 	case syscall.EOPNOTSUPP:
-		if caps, errno := q.ctx.lib.v.queryCompCntrCaps(q.ctx.h); errno == 0 && ops&^caps.SupportedQPAttachOps != 0 {
+		if caps, errno := q.ctx.v.queryCompCntrCaps(q.ctx.h); errno == 0 && ops&^caps.SupportedQPAttachOps != 0 {
 			return fmt.Errorf("%w: the device has no counters of %v", err, ops&^caps.SupportedQPAttachOps)
 		}
 	case syscall.EINVAL:
 		if ops == 0 {
 			return fmt.Errorf("%w: no operation is named", err)
 		}
-		if now, errno := q.ctx.lib.v.queryQP(q.h, QPAttrState); errno == 0 && now.State != QPSReset && now.State != QPSInit {
+		if now, errno := q.ctx.v.queryQP(q.h, QPAttrState); errno == 0 && now.State != QPSReset && now.State != QPSInit {
 			return fmt.Errorf("%w: the queue pair is in state %v: attach counters in RESET or INIT", err, now.State)
 		}
 	}
@@ -226,7 +226,7 @@ func (q *QP) explainAttach(err error, errno syscall.Errno, ops CompCntrOps) erro
 // Close destroys the counter. Queue pairs that it is attached to hold it.
 func (k *CompCntr) Close() error {
 	return k.close(func(h handle) error {
-		if err := k.ctx.err("ibv_destroy_comp_cntr", k.ctx.lib.v.destroyCompCntr(h)); err != nil {
+		if err := k.ctx.err("ibv_destroy_comp_cntr", k.ctx.v.destroyCompCntr(h)); err != nil {
 			return err // libefa, if that made it, stays: the counter may live on there
 		}
 		if k.efa != nil {

@@ -36,17 +36,20 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 			return fmt.Errorf("%w: a counter's word has %d bytes, not %d", c.err(verb, syscall.EINVAL), wordSize, len(word))
 		}
 	}
+	loading := c.lib.opts.begin(c.device, "dlopen of libefa")
 	lib, err := loadEFA(c.lib.opts.EFA)
+	loading.end()
 	if err != nil {
 		return err
 	}
 	err = k.init("completion counter", c.device, func() (handle, error) {
-		if !c.lib.v.hasCompCntrs() {
+		if !c.v.hasCompCntrs() {
 			return 0, &probe.UnsupportedError{
 				Feature: featureExternal, Object: c.device,
 				Reason: "libibverbs has no completion counters", Fix: "use libibverbs and libefa of one release, rdma-core 65 or later",
 			}
 		}
+		defer c.lib.opts.begin(c.device, verb).end()
 		h, errno := lib.createCompCntr(c.h, o.Type, *o.External)
 		return h, c.err(verb, errno)
 	}, &c.object, &c.lib.object) // what it leaves behind may need its library

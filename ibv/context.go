@@ -11,6 +11,7 @@ import (
 type Context struct {
 	object
 	lib    *Library
+	v      verbs // the library's, with the device's calls named
 	events *eventFile
 	gone   atomic.Bool // DEVICE_FATAL was seen
 
@@ -75,7 +76,7 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 		return a, err
 	}
 	defer c.done()
-	return a, c.err("ibv_query_device", c.lib.v.queryDevice(c.h, &a))
+	return a, c.err("ibv_query_device", c.v.queryDevice(c.h, &a))
 }
 
 // QueryPort reads the attributes of a port; the first is 1.
@@ -85,13 +86,13 @@ func (c *Context) QueryPort(port uint8) (PortAttr, error) {
 		return a, err
 	}
 	defer c.done()
-	return a, c.err("ibv_query_port", c.lib.v.queryPort(c.h, port, &a))
+	return a, c.err("ibv_query_port", c.v.queryPort(c.h, port, &a))
 }
 
 // Close closes the device. It ends a NextEvent that waits.
 func (c *Context) Close() error {
 	err := c.close(func(h handle) error {
-		if err := c.err("ibv_close_device", c.lib.v.closeDevice(h)); err != nil {
+		if err := c.err("ibv_close_device", c.v.closeDevice(h)); err != nil {
 			return err
 		}
 		return c.unmapLeft()

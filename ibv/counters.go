@@ -33,7 +33,7 @@ type Counters struct {
 func (c *Context) CreateCounters() (*Counters, error) {
 	n := &Counters{ctx: c}
 	err := n.init("counters object", c.device, func() (handle, error) {
-		h, errno := c.lib.v.createCounters(c.h, 0)
+		h, errno := c.v.createCounters(c.h, 0)
 		return h, c.err("ibv_create_counters", errno)
 	}, &c.object)
 	if err != nil {
@@ -50,7 +50,7 @@ func (n *Counters) Attach(a CounterAttach) error {
 		return err
 	}
 	defer n.done()
-	return n.ctx.err("ibv_attach_counters_point_flow", n.ctx.lib.v.attachCounters(n.h, a, 0, 0))
+	return n.ctx.err("ibv_attach_counters_point_flow", n.ctx.v.attachCounters(n.h, a, 0, 0))
 }
 
 // Read fills dst with the values, by index; what lies behind the last index in use is 0. On
@@ -62,12 +62,12 @@ func (n *Counters) Read(dst []uint64, flags ReadFlags) error {
 		return err
 	}
 	defer n.done()
-	return n.ctx.err("ibv_read_counters", n.ctx.lib.v.readCounters(n.h, dst, flags))
+	return n.ctx.err("ibv_read_counters", n.ctx.v.readCounters(n.h, dst, flags))
 }
 
 // Close destroys the object. Flows that name it hold it.
 func (n *Counters) Close() error {
 	return n.close(func(h handle) error {
-		return n.ctx.err("ibv_destroy_counters", n.ctx.lib.v.destroyCounters(h))
+		return n.ctx.err("ibv_destroy_counters", n.ctx.v.destroyCounters(h))
 	})
 }

@@ -96,7 +96,7 @@ func (c *Context) CreateCQ(o CQOptions) (*CQ, error) {
 	}
 	q := &CQ{ctx: c}
 	err := q.init("completion queue", c.device, func() (h handle, err error) {
-		h, cqe, errno := c.lib.v.createCQ(c.h, o)
+		h, cqe, errno := c.v.createCQ(c.h, o)
 		q.cqe = cqe
 		return h, c.err("ibv_create_cq", errno)
 	}, &c.object)
@@ -117,14 +117,14 @@ func (q *CQ) Poll(dst []WC) (int, error) {
 		return 0, err
 	}
 	defer q.done()
-	n, errno := q.ctx.lib.v.pollCQ(q.h, dst)
+	n, errno := q.ctx.v.pollCQ(q.h, dst)
 	return n, q.ctx.err("ibv_poll_cq", errno)
 }
 
 // Close destroys the queue.
 func (q *CQ) Close() error {
 	return q.close(func(h handle) error {
-		if err := q.ctx.err("ibv_destroy_cq", q.ctx.lib.v.destroyCQ(h)); err != nil {
+		if err := q.ctx.err("ibv_destroy_cq", q.ctx.v.destroyCQ(h)); err != nil {
 			return err
 		}
 		forget(q.ctx, q.ctx.cqs, h, q)

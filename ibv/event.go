@@ -57,11 +57,11 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 			return false, err
 		}
 		defer c.done()
-		e, errno := c.lib.v.getEvent(c.h)
+		e, errno := c.v.getEvent(c.h)
 		switch errno {
 		case 0:
 			a = c.event(e) // before it is acknowledged: until then the address is that object's
-			c.lib.v.ackEvent(e)
+			c.v.ackEvent(e)
 			return true, nil
 		case syscall.EAGAIN, syscall.EINTR:
 			return false, nil

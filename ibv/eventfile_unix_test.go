@@ -130,7 +130,7 @@ func TestAnEventIsOfTheObjectThatHadIt(t *testing.T) {
 		acks++
 		c.qps[handle(e.element)] = next
 	}}
-	c.lib = &Library{v: lib}
+	c.v = lib
 	got, err := c.NextEvent(t.Context())
 	if err != nil || got.QP != old || acks != 1 {
 		t.Errorf("got %+v, %v after %d acknowledgements; want the queue pair at %p, acknowledged once", got, err, acks, old)

@@ -89,9 +89,9 @@ func everyVerb(b *bench) (doing error, undoing []error) {
 func askForEvent(c *Context) error {
 	asked, end := context.WithCancel(context.Background())
 	defer end()
-	library := c.lib.v
-	defer func() { c.lib.v = library }()
-	c.lib.v = asking{library, end}
+	library := c.v
+	defer func() { c.v = library }()
+	c.v = asking{library, end}
 	_, err := c.NextEvent(asked)
 	return err
 }

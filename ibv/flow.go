@@ -57,7 +57,7 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 		if err != nil {
 			return 0, err
 		}
-		h, errno := q.ctx.lib.v.createFlow(q.h, blob)
+		h, errno := q.ctx.v.createFlow(q.h, blob)
 		if errno == 0 {
 			return h, nil
 		}
@@ -77,6 +77,6 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 // while another flow names them.
 func (f *Flow) Close() error {
 	return f.close(func(h handle) error {
-		return f.ctx.err("ibv_destroy_flow", f.ctx.lib.v.destroyFlow(h))
+		return f.ctx.err("ibv_destroy_flow", f.ctx.v.destroyFlow(h))
 	})
 }

@@ -15,6 +15,7 @@ type Options struct {
 	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
 	EFA     string       // path of libefa; "": libefa.so.1 as the loader finds it
 	Logger  *slog.Logger // nil discards
+	Calls   Calls        // hears of every verb that is called; nil: nothing does
 }
 
 // Library is an open libibverbs.
@@ -31,11 +32,14 @@ func Load(o Options) (*Library, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	l := &Library{opts: o, log: o.Logger}
+	loading := l.opts.begin("", "dlopen of libibverbs")
 	v, err := loadVerbs(o.Library)
+	loading.end()
 	if err != nil {
 		return nil, err
 	}
-	l := &Library{v: v, opts: o, log: o.Logger}
+	l.v = v
 	l.kind = "libibverbs"
 	l.log.Debug("libibverbs is open", "path", v.path())
 	return l, nil
@@ -66,6 +70,7 @@ func (l *Library) Devices() ([]Device, error) {
 		return nil, err
 	}
 	defer l.done()
+	defer l.opts.begin("", "ibv_get_device_list").end()
 	list, errno := l.v.devices()
 	switch errno {
 	case 0:
@@ -81,10 +86,10 @@ func (l *Library) Devices() ([]Device, error) {
 
 // Open opens the device of that name, and answers [ErrNoDevice] when the list has none.
 func (l *Library) Open(name string) (*Context, error) {
-	c := &Context{lib: l, qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
+	c := &Context{lib: l, v: l.opts.name(l.v, name), qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
 	var fd int
 	err := c.init("context", name, func() (handle, error) {
-		h, async, errno := l.v.openDevice(name)
+		h, async, errno := c.v.openDevice(name)
 		if errno == syscall.ENODEV {
 			return 0, &noDeviceError{name}
 		}

@@ -51,7 +51,7 @@ type DevX struct {
 // DevX opens the device for commands. The answer is a [probe.UnsupportedError] where
 // libmlx5 is absent or the device is not of mlx5.
 func (c *Context) DevX() (*DevX, error) {
-	m, err := loadMLX5("DevX", c.lib.opts.MLX5)
+	m, err := c.loadMLX5("DevX")
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +70,16 @@ func (c *Context) DevX() (*DevX, error) {
 	d.cap, d.icmp = d.queryCaps()
 	c.lib.log.Debug("DevX is open", "device", c.device, "counters", d.cap.String(), "offsets", m.offsets(), "icmp", d.icmp)
 	return d, nil
+}
+
+// loadMLX5 loads libmlx5 for a feature of the device.
+func (c *Context) loadMLX5(feature string) (mlx5, error) {
+	defer c.lib.opts.begin(c.device, "dlopen of libmlx5").end()
+	m, err := loadMLX5(feature, c.lib.opts.MLX5)
+	if err != nil {
+		return nil, err
+	}
+	return c.lib.opts.nameMLX5(m, c.device), nil
 }
 
 // openError explains what mlx5dv_open_device answered.
@@ -93,7 +103,7 @@ func (d *DevX) MatchesICMP() bool { return d.icmp }
 // Close closes the context.
 func (d *DevX) Close() error {
 	return d.close(func(h handle) error {
-		errno := d.ctx.lib.v.closeDevice(h)
+		errno := d.ctx.v.closeDevice(h)
 		if errno == 0 { // a context that lives on needs the code
 			d.m.unload()
 		}

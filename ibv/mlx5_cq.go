@@ -42,7 +42,7 @@ func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 	q.direct.Lock()
 	defer q.direct.Unlock()
 	if q.mlx5 == nil {
-		m, err := loadMLX5(featureRing, q.ctx.lib.opts.MLX5)
+		m, err := q.ctx.loadMLX5(featureRing)
 		if err != nil {
 			return MLX5CQ{}, err
 		}

@@ -98,7 +98,7 @@ func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error)
 // Close removes the rule. What it counted stays in its counters.
 func (f *DevXFlow) Close() error {
 	return f.close(func(h handle) error {
-		return f.dx.ctx.err("ibv_destroy_flow", f.dx.ctx.lib.v.destroyFlow(h))
+		return f.dx.ctx.err("ibv_destroy_flow", f.dx.ctx.v.destroyFlow(h))
 	})
 }
 

@@ -47,7 +47,7 @@ func (p *PD) register(mem []byte, access AccessFlags, own bool) (*MR, error) {
 		if len(mem) == 0 {
 			return 0, p.ctx.err("ibv_reg_mr", syscall.EINVAL)
 		}
-		reg, errno := p.ctx.lib.v.regMR(p.h, mem, access)
+		reg, errno := p.ctx.v.regMR(p.h, mem, access)
 		m.reg = reg
 		return reg.mr, explainRegMR(p.ctx.err("ibv_reg_mr", errno), errno, len(mem), access)
 	}, &p.object)
@@ -93,7 +93,7 @@ func (m *MR) RKey() uint32 { return m.reg.rkey }
 // until the device is closed.
 func (m *MR) Close() error {
 	return m.close(func(h handle) error {
-		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.lib.v.deregMR(h)); err != nil {
+		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.v.deregMR(h)); err != nil {
 			if m.own && !errors.Is(err, syscall.EBUSY) {
 				m.pd.ctx.leave(m.mem)
 			}

@@ -15,7 +15,7 @@ type PD struct {
 func (c *Context) AllocPD() (*PD, error) {
 	p := &PD{ctx: c}
 	err := p.init("protection domain", c.device, func() (handle, error) {
-		h, errno := c.lib.v.allocPD(c.h)
+		h, errno := c.v.allocPD(c.h)
 		return h, c.err("ibv_alloc_pd", errno)
 	}, &c.object)
 	if err != nil {
@@ -27,6 +27,6 @@ func (c *Context) AllocPD() (*PD, error) {
 // Close frees the domain.
 func (p *PD) Close() error {
 	return p.close(func(h handle) error {
-		return p.ctx.err("ibv_dealloc_pd", p.ctx.lib.v.deallocPD(h))
+		return p.ctx.err("ibv_dealloc_pd", p.ctx.v.deallocPD(h))
 	})
 }

@@ -48,7 +48,7 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 		return nil, p.ctx.err("ibv_create_qp", syscall.EINVAL)
 	}
 	err := q.init("queue pair", p.device, func() (h handle, err error) {
-		h, number, errno := p.ctx.lib.v.createQP(p.h, o.SendCQ.h, o.RecvCQ.h, &o)
+		h, number, errno := p.ctx.v.createQP(p.h, o.SendCQ.h, o.RecvCQ.h, &o)
 		q.number = number
 		return h, p.ctx.err("ibv_create_qp", errno)
 	}, &p.object, &o.SendCQ.object, &o.RecvCQ.object)
@@ -72,14 +72,14 @@ func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
 		return err
 	}
 	defer q.done()
-	errno := q.ctx.lib.v.modifyQP(q.h, &a, mask)
+	errno := q.ctx.v.modifyQP(q.h, &a, mask)
 	err := q.ctx.err("ibv_modify_qp", errno)
 	if errno != syscall.EINVAL {
 		return err
 	}
 	from := a.CurState
 	if mask&QPAttrCurState == 0 {
-		now, errno := q.ctx.lib.v.queryQP(q.h, QPAttrState)
+		now, errno := q.ctx.v.queryQP(q.h, QPAttrState)
 		if errno != 0 {
 			return err
 		}
@@ -98,7 +98,7 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 		return QPAttr{}, err
 	}
 	defer q.done()
-	a, errno := q.ctx.lib.v.queryQP(q.h, mask)
+	a, errno := q.ctx.v.queryQP(q.h, mask)
 	return a, q.ctx.err("ibv_query_qp", errno)
 }
 
@@ -106,7 +106,7 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 // steer to it hold it.
 func (q *QP) Close() error {
 	return q.close(func(h handle) error {
-		if err := q.ctx.err("ibv_destroy_qp", q.ctx.lib.v.destroyQP(h)); err != nil {
+		if err := q.ctx.err("ibv_destroy_qp", q.ctx.v.destroyQP(h)); err != nil {
 			return err
 		}
 		forget(q.ctx, q.ctx.qps, h, q)

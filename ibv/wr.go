@@ -112,7 +112,7 @@ func (q *QP) postRun(wrs []SendWR) (int, error) {
 	for run < min(len(wrs), postBatch) && wrs[run].follows(&wrs[0]) && q.checkSend(&wrs[run], mr) == nil {
 		run++
 	}
-	n, errno := q.ctx.lib.v.postSend(q.h, ah, wrs[:run])
+	n, errno := q.ctx.v.postSend(q.h, ah, wrs[:run])
 	return n, q.ctx.err(verb, errno)
 }
 
@@ -141,7 +141,7 @@ func (q *QP) PostRecv(wrs []RecvWR) (posted int, err error) {
 	defer q.done()
 	for posted < len(wrs) {
 		run := wrs[posted:][:min(len(wrs)-posted, postBatch)]
-		n, errno := q.ctx.lib.v.postRecv(q.h, run)
+		n, errno := q.ctx.v.postRecv(q.h, run)
 		if posted += n; errno != 0 {
 			return posted, refused(q.ctx.err("ibv_post_recv", errno), "receive", posted, wrs[posted].WRID)
 		}

@@ -270,6 +270,10 @@ int verbs_call(const char *device, const char *verb)
 	pthread_mutex_unlock(&calls.lock);
 	if (delay_ns)
 		wait_for(delay_ns);
+	if (err == VERBS_ABORT) {
+		fprintf(stderr, "ibvtest: %s: %s aborts, as FAIL says\n", device, verb);
+		abort();
+	}
 	return err;
 }
 

@@ -119,6 +119,7 @@ extern const char *const verbs_capabilities[]; /* what WITHOUT may name, NULL at
 void verbs_environ_load(struct verbs_environ *environ);
 void verbs_environ_free(struct verbs_environ *environ);
 int verbs_errno(const char *name, size_t n); /* "EIO" or "5"; -1 when unknown */
+#define VERBS_ABORT 4095			     /* "ABORT": the call ends the process */
 /* An item of a comma-separated list, "[device/]name[=value]": copied, and *list advanced. */
 struct verbs_item {
 	char device[64], name[64], value[64];
