@@ -2,6 +2,8 @@
 
 package ibv
 
+import "path/filepath"
+
 // shared is a shared library that is opened at run time.
 type shared struct {
 	soname  string
@@ -13,5 +15,6 @@ func (l shared) at(path string) (open, fix string, err error) {
 	if path == "" {
 		return l.soname, l.install, nil
 	}
+	path = filepath.Clean(path) // as checkTrust sees it: behind a symbolic link the loader's ".." is another directory
 	return path, "name the " + l.soname + " of rdma-core, or none, for the system's", checkTrust(path)
 }

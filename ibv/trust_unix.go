@@ -13,32 +13,36 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// checkTrust refuses a path that the loader would look for elsewhere, and, for root and in
-// secure execution, a library that somebody else could have written, because a library runs
-// with all that the process may do: file and directory must belong to those that trusts
-// names, and be writable by nobody else. A file that is not there is left to the loader.
+// checkTrust refuses a path that the loader would look for elsewhere, and what is no regular file,
+// since a FIFO would keep the loader waiting. For root and in secure execution it also refuses a
+// library that somebody else could have written or put there, because a library runs with all that the
+// process may do. The loader takes a name, and of a descriptor's name it would derive a wrong
+// $ORIGIN. The name is as good here: nobody but those that trusts names can give it to
+// another file. A file that is not there is left to the loader.
 func checkTrust(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("opening %s: a library's path must be absolute", path)
 	}
-	real, err := filepath.EvalSymlinks(path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil
 	}
-	if info, err := os.Stat(real); err == nil && !info.Mode().IsRegular() { // a FIFO would keep the loader waiting
+	if secure := secureExecution(); os.Geteuid() == 0 || secure {
+		caller := uint32(os.Geteuid())
+		f, why, err := trust.Open(path, func(uid uint32) bool { return trusts(uid, caller, secure) })
+		switch {
+		case err != nil:
+			return fmt.Errorf("opening %s: %w", path, err)
+		case why != "":
+			return fmt.Errorf("opening %s: %w: %s", path, ErrUntrusted, why)
+		}
+		defer f.Close()
+		if info, err = f.Stat(); err != nil {
+			return fmt.Errorf("opening %s: %w", path, err)
+		}
+	}
+	if !info.Mode().IsRegular() {
 		return fmt.Errorf("opening %s: it is no regular file: name the library itself", path)
-	}
-	secure := secureExecution()
-	if os.Geteuid() != 0 && !secure {
-		return nil
-	}
-	caller := uint32(os.Geteuid())
-	why, err := trust.Distrust(real, func(uid uint32) bool { return trusts(uid, caller, secure) })
-	switch {
-	case err != nil:
-		return fmt.Errorf("opening %s: %w", path, err)
-	case why != "":
-		return fmt.Errorf("opening %s: %w: %s", path, ErrUntrusted, why)
 	}
 	return nil
 }

@@ -13,14 +13,26 @@ import (
 // BinaryName beside this program's executable, or in $PATH, in this order. For
 // root it also checks who could have written the binary (ErrUntrusted).
 func Find(path string) (string, error) {
-	found, err := locate(path)
+	found, file, err := find(path)
 	if err != nil {
 		return "", err
 	}
-	if err := trusted(found); err != nil {
-		return "", fmt.Errorf("finding the plugin: %w", err)
+	if file != nil {
+		file.Close()
 	}
 	return found, nil
+}
+
+// find is Find. It also returns the descriptor of the binary that was checked, which is to be
+// executed in place of the path; nil where there was nothing to check.
+func find(path string) (found string, file *os.File, err error) {
+	if found, err = locate(path); err != nil {
+		return "", nil, err
+	}
+	if file, err = openTrusted(found); err != nil {
+		return "", nil, fmt.Errorf("finding the plugin: %w", err)
+	}
+	return found, file, nil
 }
 
 func locate(path string) (string, error) {
@@ -64,6 +76,10 @@ func executable(path string) error {
 	if err != nil {
 		return err
 	}
+	return executableFile(path, info)
+}
+
+func executableFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file: name the plugin's binary", path)
 	}

@@ -95,13 +95,14 @@ func (s *session) kill() {
 // start runs one plugin process and configures it. The error tells why it
 // could not, with the last lines that it wrote; no process is left then.
 func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, err error) {
-	path, err := Find(o.Path)
+	path, file, err := find(o.Path)
 	if err != nil {
 		return nil, err
 	}
+	defer file.Close() // a nil file's Close does nothing
 	lines := &logLines{log: o.Logger, raw: o.Stderr}
 	synced := &logLines{log: o.Logger, raw: o.Stderr}
-	s := &session{child: newChild(path, o.Args, environment(o)), started: time.Now(), ready: make(chan struct{})}
+	s := &session{child: newChild(path, file, o.Args, environment(o)), started: time.Now(), ready: make(chan struct{})}
 	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),

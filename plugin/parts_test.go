@@ -3,10 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // Whatever the order of pushes and reads: events arrive in order, each one
@@ -103,26 +99,6 @@ func TestBackoff(t *testing.T) {
 	b.lived(20 * time.Second)
 	if got := b.next(); got > 100*time.Millisecond {
 		t.Errorf("the pause after a long life is %v", got)
-	}
-}
-
-// It is what a link leads to that counts.
-func TestTrust(t *testing.T) {
-	need.Root(t)
-	dir := t.TempDir()
-	file, link := filepath.Join(dir, "plugin"), filepath.Join(t.TempDir(), "link")
-	if err := errors.Join(os.WriteFile(file, nil, 0o755), os.Symlink(file, link)); err != nil {
-		t.Fatal(err)
-	}
-	for mode, want := range map[os.FileMode]error{0o755: nil, 0o757: ErrUntrusted} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range []string{file, link} {
-			if _, err := Find(path); !errors.Is(err, want) {
-				t.Errorf("%s of mode %04o: %v, want %v", path, mode, err, want)
-			}
-		}
 	}
 }
 

@@ -24,6 +24,7 @@ const drainTime = 500 * time.Millisecond
 // can be killed while go-plugin waits for it, and its end has a cause.
 type child struct {
 	path string
+	file *os.File // what is executed in place of path, if any; the caller closes it
 	args []string
 	env  []string // beside what go-plugin adds
 	dir  string   // of the socket; "" until go-plugin made it
@@ -45,8 +46,8 @@ type child struct {
 
 var _ runner.Runner = (*child)(nil)
 
-func newChild(path string, args, env []string) *child {
-	return &child{path: path, args: args, env: env, exited: make(chan struct{})}
+func newChild(path string, file *os.File, args, env []string) *child {
+	return &child{path: path, file: file, args: args, env: env, exited: make(chan struct{})}
 }
 
 // prepare is go-plugin's RunnerFunc. spec holds the environment that go-plugin asks for.
@@ -90,6 +91,7 @@ func (c *child) Start(context.Context) error {
 	c.cmd.Stdout, c.cmd.Stderr = out, errw
 	c.cmd.ExtraFiles = []*os.File{hostEnd} // descriptor 3 over there
 	c.cmd.Env = append(c.cmd.Env, hostFDEnv+"=3")
+	c.execute()
 	ownGroup(c.cmd)
 
 	c.mu.Lock()

@@ -44,6 +44,7 @@ func Serve(opts ServeOptions) int {
 	}
 	stderr := os.Stderr // goplugin.Serve replaces the variable
 	log := pluginLogger(stderr, os.Getenv(levelEnv))
+	nameProcess()
 	life, end := context.WithCancel(context.Background())
 	defer end()
 

@@ -2,5 +2,7 @@
 
 package plugin
 
-// trusted has nothing to look at where files have no owner and mode.
-func trusted(string) error { return nil }
+import "os"
+
+// openTrusted has nothing to look at where files have no owner and mode.
+func openTrusted(string) (*os.File, error) { return nil, nil }

@@ -5,25 +5,31 @@ package plugin
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// trusted refuses, for root, a binary that somebody else could have written than
-// root and the owner of this very program. Anyone else is not root and starts
-// what it likes.
-func trusted(path string) error {
+// openTrusted opens, for root, the binary at path, and refuses one that somebody else could have
+// written, or put there, than root and the owner of this very program. Anyone else is not root,
+// starts what it likes, and gets no descriptor.
+func openTrusted(path string) (*os.File, error) {
 	if os.Geteuid() != 0 {
-		return nil
+		return nil, nil
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	why, err := trust.Distrust(real, func(uid uint32) bool { return uid == 0 || trust.OwnsProgram(uid) })
-	if err == nil && why != "" {
+	f, why, err := trust.Open(path, func(uid uint32) bool { return uid == 0 || trust.OwnsProgram(uid) })
+	if why != "" {
 		err = fmt.Errorf("%w: %s", ErrUntrusted, why)
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = executableFile(path, info)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }

@@ -4,55 +4,159 @@ package trust
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
-	"syscall"
+	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// Distrust says why the file at path, which is no symbolic link, could have been
-// written by others than those whom owner trusts, and what to do about it; "":
-// it could not. The file and its directory must belong to one of them and be
-// writable by nobody else. An error says that a path could not be looked at.
-func Distrust(path string, owner func(uid uint32) bool) (why string, err error) {
-	for _, p := range []string{path, filepath.Dir(path)} {
-		info, err := os.Stat(p)
+// mostLinks is how many symbolic links a path may lead through, as in Linux.
+const mostLinks = 40
+
+// Open opens the file or directory at file, once, and returns its descriptor, on Linux one of
+// O_PATH, which is to be used in place of the path. why is not "", and there is no descriptor,
+// where somebody else than the users whom owner names could have written the file, or could have
+// put it there: it names what is wrong and the command that mends it. An error says that a
+// path could not be looked at.
+//
+// Open walks from the root by descriptors and follows symbolic links itself. The file, each
+// symbolic link on the way and each directory that one of them is in must belong to a trusted user.
+// Nobody else may write the file. Everybody may write a directory only if it has the sticky bit,
+// since others cannot replace the entries of a trusted user there. A directory's group may write:
+// Debian's /usr/local/bin is root:staff 2775.
+func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err error) {
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, "", err
+	}
+	w := &walk{owner: owner}
+	if w.f, err = openAt(nil, "/"); err != nil {
+		return nil, "", err
+	}
+	rest := strings.Split(abs, "/")
+	for len(rest) > 0 && err == nil && why == "" {
+		rest, why, err = w.step(rest)
+	}
+	if err == nil && why == "" {
+		why, err = w.look()
+	}
+	if err != nil || why != "" {
+		w.f.Close()
+		return nil, why, err
+	}
+	return w.f, "", nil
+}
+
+// walk is where Open has come to.
+type walk struct {
+	owner func(uid uint32) bool
+	f     *os.File // the directory or file, not looked at yet
+	links int
+}
+
+// step looks at the directory and enters the first of names. It returns the names that are left.
+func (w *walk) step(names []string) (left []string, why string, err error) {
+	name, left := names[0], names[1:]
+	if name == "" || name == "." {
+		return left, "", nil
+	}
+	if why, err := w.look(); err != nil || why != "" {
+		return nil, why, err
+	}
+	next := path.Join(w.f.Name(), name)
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(w.f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, "", &fs.PathError{Op: "stat", Path: next, Err: err}
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		// Others can neither remove nor rename the link after this: the directory belongs to a
+		// trusted user, and so does the link.
+		if !w.owner(st.Uid) {
+			return nil, belongs(next, "-h ", st.Uid), nil
+		}
+		target, err := readLink(w.f, name)
 		if err != nil {
-			return "", err
+			return nil, "", &fs.PathError{Op: "readlink", Path: next, Err: err}
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && !owner(st.Uid) {
-			return fmt.Sprintf("%s belongs to user %d, whom root does not trust: chown root %s", p, st.Uid, p), nil
+		if w.links++; w.links > mostLinks {
+			return nil, "", &fs.PathError{Op: "open", Path: next, Err: unix.ELOOP}
 		}
-		if info.Mode().Perm()&othersWrite(info) != 0 {
-			return fmt.Sprintf("%s (mode %04o) can be written by others than its owner: chmod go-w %s", p, info.Mode().Perm(), p), nil
+		if path.IsAbs(target) {
+			if err := w.enter("/"); err != nil {
+				return nil, "", err
+			}
 		}
+		return append(strings.Split(target, "/"), left...), "", nil
+	}
+	return left, "", w.enter(name)
+}
+
+func (w *walk) enter(name string) error {
+	f, err := openAt(w.f, name)
+	if err != nil {
+		return err
+	}
+	w.f.Close()
+	w.f = f
+	return nil
+}
+
+// look says why what the descriptor names is not trusted.
+func (w *walk) look() (why string, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: w.f.Name(), Err: err}
+	}
+	mode := uint32(st.Mode) & 0o7777
+	switch {
+	case !w.owner(st.Uid):
+		return belongs(w.f.Name(), "", st.Uid), nil
+	case mode&othersWrite(uint32(st.Mode)) != 0:
+		return fmt.Sprintf("%s (mode %04o) can be written by others than its owner: chmod go-w %s", w.f.Name(), mode, w.f.Name()), nil
 	}
 	return "", nil
 }
 
-// othersWrite is the bits that may not be set. A directory's group may write:
-// Debian's /usr/local/bin is root:staff 2775. In a directory with the sticky bit
-// only the owner replaces a file.
-func othersWrite(info os.FileInfo) os.FileMode {
+func belongs(path, flag string, uid uint32) string {
+	return fmt.Sprintf("%s belongs to user %d, whom root does not trust: chown %sroot %s", path, uid, flag, path)
+}
+
+// othersWrite is the bits that may not be set.
+func othersWrite(mode uint32) uint32 {
 	switch {
-	case !info.IsDir():
+	case mode&unix.S_IFMT != unix.S_IFDIR:
 		return 0o022
-	case info.Mode()&os.ModeSticky != 0:
+	case mode&unix.S_ISVTX != 0:
 		return 0
 	}
 	return 0o002
 }
 
-// OwnsProgram tells whether this very program belongs to that user, who decides
-// what runs here anyway (a build tree used with sudo), and others cannot write it.
-func OwnsProgram(uid uint32) bool {
-	self, err := os.Executable()
+// openAt opens name in dir, which is nil where name is the root, and follows no symbolic link.
+func openAt(dir *os.File, name string) (*os.File, error) {
+	at, file := unix.AT_FDCWD, name
+	if dir != nil && name != "/" {
+		at, file = int(dir.Fd()), path.Join(dir.Name(), name)
+	}
+	for {
+		fd, err := unix.Openat(at, name, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return os.NewFile(uintptr(fd), file), nil
+		}
+		if err != unix.EINTR {
+			return nil, &fs.PathError{Op: "open", Path: file, Err: err}
+		}
+	}
+}
+
+func readLink(dir *os.File, name string) (string, error) {
+	b := make([]byte, 4096) // PATH_MAX, which no target reaches
+	n, err := unix.Readlinkat(int(dir.Fd()), name, b)
 	if err != nil {
-		return false
+		return "", err
 	}
-	info, err := os.Stat(self)
-	if err != nil || info.Mode().Perm()&0o022 != 0 {
-		return false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Uid == uid
+	return string(b[:n]), nil
 }

@@ -1,0 +1,128 @@
+package plugin
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// It is what a link leads to that counts, and who could have put the link there.
+func TestTrust(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "plugin"), filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o755), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want error, paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			if _, err := Find(path); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", path, err, want)
+			}
+		}
+	}
+	check(nil, file, link)
+	mode := func(path string, m os.FileMode) {
+		t.Helper()
+		if err := os.Chmod(path, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mode(file, 0o757)
+	check(ErrUntrusted, file, link)
+	mode(file, 0o755)
+	mode(filepath.Dir(dir), 0o777) // not the file's directory: the one above
+	check(ErrUntrusted, file, link)
+	mode(filepath.Dir(dir), 0o755)
+	mode(filepath.Dir(link), 0o777)
+	check(nil, file)
+	check(ErrUntrusted, link)
+}
+
+// Another user turns a link in a directory like /tmp to and fro between root's file and one of their own.
+func TestLinkOfAnother(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	const theirs = 1234
+	script := "#!/bin/sh\n: >" + at("ran") + "\n"
+	err := errors.Join(
+		os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777|os.ModeSticky),
+		os.WriteFile(at("root"), []byte("#!/bin/sh\nexit 3\n"), 0o755),
+		os.WriteFile(at("theirs"), []byte(script), 0o755), os.Chown(at("theirs"), theirs, theirs),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := exec.Command("/bin/sh", "-c", "while ln -sf root a && mv -f a link && echo . && ln -sf theirs b && mv -f b link; do :; done")
+	other.Dir = dir
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: theirs, Gid: theirs}}
+	turns, err := other.StdoutPipe()
+	if err == nil {
+		err = other.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	}()
+	if _, err := io.ReadFull(turns, make([]byte, 1)); err != nil { // there is a link
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, turns)
+	for range 100 {
+		c, err := Launch(t.Context(), Options{Path: at("link")})
+		if err == nil {
+			c.Close()
+		}
+		if !errors.Is(err, ErrUntrusted) || !strings.Contains(err.Error(), "belongs to user 1234") {
+			t.Errorf("launching through another's link: %v", err)
+			break
+		}
+	}
+	if _, err := os.Stat(at("ran")); err == nil {
+		t.Error("the script of another user ran as root")
+	}
+}
+
+// What was checked is what runs, whatever the path names by then; a script too.
+func TestCheckedFileRuns(t *testing.T) {
+	need.Root(t)
+	path := filepath.Join(t.TempDir(), "plugin")
+	write := func(says string) {
+		t.Helper()
+		draft := path + ".new"
+		if err := errors.Join(os.WriteFile(draft, []byte("#!/bin/sh\necho "+says+"\n"), 0o755), os.Rename(draft, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("checked")
+	found, file, err := find(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	write("swapped")
+	c := newChild(found, file, nil, nil)
+	if _, err := c.prepare(nil, &exec.Cmd{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(c.Stdout())
+	if err != nil || string(out) != "checked\n" {
+		t.Errorf("it wrote %q, %v", out, err)
+	}
+	<-c.exited
+}
