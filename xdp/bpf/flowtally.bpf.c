@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
+#include "skb.h"
 #include "tables.h"
 
 /* TCX_NEXT and TCX_DROP, which headers before 6.6 do not have; clsact reads them as UNSPEC and SHOT. */
@@ -29,8 +30,6 @@ struct xdp_buff {
 } __attribute__((preserve_access_index));
 
 #define FT_HAS_FRAGS 1 /* XDP_FLAGS_HAS_FRAGS */
-
-extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 
 /* The length of a frame is that of its buffer, unless it has fragments: to ask the helper every time costs 1 ns. */
 static __always_inline __u64 ft_length(struct xdp_md *ctx)
@@ -67,11 +66,7 @@ int flowtally_xdp61(struct xdp_md *ctx)
 	return XDP_PASS - (slot & FT_DROP);
 }
 
-/*
- * Egress sees socket buffers: several segments at once (gso_segs; wire_len is
- * what they come to with a copy of the headers each), the outer tag beside
- * the frame, and perhaps only the start of it in linear memory.
- */
+/* Perhaps only the start of a socket buffer is in linear memory. */
 #define FT_PULL 512
 
 SEC("tcx/egress")
@@ -81,19 +76,17 @@ int flowtally_tcx(struct __sk_buff *skb)
 
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
-	__u32 tag = skb->vlan_present ? 1 << 16 | bpf_htons(skb->vlan_tci) : 0;
-	__u64 slot = FT_MATCH(skb, c, skb, tag);
+	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
+
+	if (ft_has_jumbo(skb))
+		beside |= FT_JUMBO;
+	__u64 slot = FT_MATCH(skb, c, skb, beside);
 
 	if (!slot)
 		return FT_NEXT;
-	__u64 segs = skb->gso_segs, bytes = skb->wire_len;
+	struct ft_wire w = ft_on_wire(skb, beside & FT_TAG_BESIDE, beside & FT_JUMBO);
 
-	/* Nobody computes wire_len for a test run. */
-	if (bytes < skb->len)
-		bytes = skb->len;
-	if (!segs)
-		segs = 1;
-	ft_count(c, slot, segs, bytes + (tag ? 4 * segs : 0));
+	ft_count(c, slot, w.packets, w.bytes);
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
 }
 

@@ -201,11 +201,18 @@ static __always_inline __u32 ft_walk_ext(void *data, void *end, __u32 off, __u8 
 	return flags << FT_WALK_FLAGS;
 }
 
-static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need)
+static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
-	if (p + 40 > f.end || ft_load8(p, 0) >> 4 != 6)
+	void *next = p + 40;
+
+	if (next > f.end || ft_load8(p, 0) >> 4 != 6)
 		return NULL;
 	__u8 nh = ft_load8(p, 6);
+
+	if (jumbo) {
+		nh = 6;
+		next += 8;
+	}
 
 	l->flags |= FT_IPV6;
 	l->addr = ft_load64(p, 8);
@@ -220,16 +227,16 @@ static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft
 	}
 	l->proto = nh;
 	if (!ft_is_ext(nh))
-		return p + 40;
-	__u32 walk = f.walk(f.ctx, p + 40 - f.data, nh);
+		return next;
+	__u32 walk = f.walk(f.ctx, next - f.data, nh);
 
 	l->proto = walk >> FT_WALK_PROTO & 0xff;
 	l->flags |= walk >> FT_WALK_FLAGS;
 	return walk & FT_WALK_THERE ? f.data + (walk & FT_WALK_OFF) : NULL;
 }
 
-/* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. */
-static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need)
+/* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. jumbo: as FT_JUMBO says. */
+static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
 	void *data = f.data, *end = f.end;
 	__u32 icmp;
@@ -242,7 +249,7 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 	} else if (l->type == bpf_htons(ETH_P_IPV6)) {
 		if (!(need & FT_N_IPV6))
 			return NULL;
-		p = ft_parse_ipv6(f, p, l, w, need);
+		p = ft_parse_ipv6(f, p, l, w, need, jumbo);
 		icmp = 58;
 	} else {
 		return NULL;
@@ -294,7 +301,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 		in.flags = ft_forget(data, end, in.flags);
 	}
 	if (p)
-		ft_parse_ip(f, p, &in, w, need);
+		ft_parse_ip(f, p, &in, w, need, 0);
 	w[FT_W_HOT] = ft_hot(&in);
 	w[FT_W_ADDR] = in.addr;
 	return 0;
@@ -356,12 +363,16 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 	}
 }
 
+/* What the kernel knows of a frame and the frame does not say: a tag, of which the low 16 bits are the TCI in network order; */
+#define FT_TAG_BESIDE (1 << 16)
+/* and that the first header behind IPv6, 8 bytes before TCP, will not be on the wire. */
+#define FT_JUMBO (1 << 17)
+
 /*
- * The key of any frame. tag: 1 << 16 | TCI of an outer tag that the kernel holds
- * beside the frame, in network order as a tag in the frame, or 0. The answer is where the packet inside a tunnel starts, and
+ * The key of any frame. What it returns is where the packet inside a tunnel starts, and
  * its EtherType << 16 as it is in the frame, when some rule looks there; or 0.
  */
-static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 tag)
+static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 beside)
 {
 	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
@@ -375,14 +386,14 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	ft_clear_inner(k, need);
 	if (need & FT_N_ETH)
 		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
-	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, tag >> 16, tag);
+	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
 	__u16 type = 0;
 
 	if (p)
 		p = ft_rebase(data, p);
 	l.flags = ft_forget(data, end, l.flags);
 	if (p && need & (FT_N_IPV4 | FT_N_IPV6)) {
-		p = ft_parse_ip(f, p, &l, k->w, need);
+		p = ft_parse_ip(f, p, &l, k->w, need, beside & FT_JUMBO);
 		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
 			p = ft_parse_tunnel(p, end, &l, k->w, need, &type);
 		else
@@ -415,14 +426,14 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	{                                                                                               \
 		return ft_parse_inner(FT_FRAME(name, ctx), k, off, type);                               \
 	}                                                                                               \
-	__noinline int ft_outer_##name(ctx_type *ctx, struct ft_key *k, __u32 tag)                      \
+	__noinline int ft_outer_##name(ctx_type *ctx, struct ft_key *k, __u32 beside)                   \
 	{                                                                                               \
-		return ft_parse_outer(FT_FRAME(name, ctx), k, tag);                                     \
+		return ft_parse_outer(FT_FRAME(name, ctx), k, beside);                                  \
 	}                                                                                               \
 	static __always_inline void ft_parse_##name(const volatile struct ft_config *c, ctx_type *ctx,  \
-						    struct ft_key *k, __u32 tag)                        \
+						    struct ft_key *k, __u32 beside)                     \
 	{                                                                                               \
-		__u32 inner = ft_outer_##name(ctx, k, tag);                                             \
+		__u32 inner = ft_outer_##name(ctx, k, beside);                                          \
                                                                                                         \
 		if (c->need >> FT_N_INNER && inner)                                                     \
 			ft_inner_##name(ctx, k, inner & 0x7fff, inner >> 16);                           \

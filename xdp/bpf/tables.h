@@ -282,17 +282,17 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 }
 
 /*
- * The slot of the rule that wins on any frame, or 0. tag: as ft_parse_outer has
+ * The slot of the rule that wins on any frame, or 0. beside: as ft_parse_outer has
  * it. A macro, because the parsers depend on the kind of context.
  */
-#define FT_MATCH(name, c, ctx, tag)                                                                              \
+#define FT_MATCH(name, c, ctx, beside)                                                                           \
 	({                                                                                                       \
 		struct ft_key k;                                                                                 \
 		__u64 found;                                                                                     \
 		void *start = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;                   \
                                                                                                                  \
-		if ((tag) || !ft_match_common(c, start, end, &k, &found)) {                                      \
-			ft_parse_##name(c, ctx, &k, tag);                                                        \
+		if ((beside) || !ft_match_common(c, start, end, &k, &found)) {                                   \
+			ft_parse_##name(c, ctx, &k, beside);                                                     \
 			found = ft_search(&k, 0, 0, FT_NO_RANK);                                                 \
 		}                                                                                                \
 		found;                                                                                           \

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#pragma once
+/*
+ * What a socket buffer comes to on the wire: packets and bytes. A buffer of many
+ * segments says so by gso_segs, and wire_len is its length with a copy of the headers for
+ * each. Two kinds say less:
+ *
+ * A buffer from a guest, a tap or a PACKET_VNET_HDR socket, and one that a program has
+ * changed the size of, has gso_segs 0. Its segments are computed as the kernel does it for
+ * wire_len (qdisc_pkt_len_init), because wire_len is older than what a program changed.
+ *
+ * BIG TCP over IPv6, more than 64 KiB, has a hop-by-hop header of 8 bytes that the kernel
+ * takes out before the wire (ipv6_has_hopopt_jumbo). wire_len counts it in every segment.
+ */
+#include <bpf/bpf_core_read.h>
+#include "parse.h"
+
+/* What the kernel has behind struct __sk_buff. */
+struct sk_buff {
+	unsigned char *head, *data;
+	__u32 end;
+	__u16 transport_header, inner_transport_header;
+	__u8 encapsulation : 1;
+} __attribute__((preserve_access_index));
+
+struct skb_shared_info {
+	__u32 gso_type;
+} __attribute__((preserve_access_index));
+
+#define FT_GSO_TCP (1 << 0 | 1 << 4) /* SKB_GSO_TCPV4, SKB_GSO_TCPV6 */
+#define FT_GSO_UDP_L4 (1 << 17)      /* SKB_GSO_UDP_L4 */
+#define FT_UNSET 0xffff              /* of a transport_header */
+
+extern void *bpf_cast_to_kern_ctx(void *) __ksym;
+extern void *bpf_rdonly_cast(const void *, __u32) __ksym;
+
+#define FT_JUMBO_LEN 8
+#define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no longer buffer is without the header */
+
+/* Is the first header behind IPv6 the one that the kernel takes out again? */
+static __always_inline _Bool ft_has_jumbo(struct __sk_buff *skb)
+{
+	void *p = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	if (skb->len <= FT_LEGACY_MAX || !skb->gso_size || p + ETH_HLEN + 48 > end)
+		return 0;
+	/* Next header TCP, length 0, the option of a jumbo payload and its length. */
+	return ft_load16(p, 12) == bpf_htons(ETH_P_IPV6) && ft_load8(p, 20) == 0 && ft_load32(p, 54) == bpf_htonl(0x0600c204);
+}
+
+struct ft_wire {
+	__u64 packets, bytes;
+};
+
+/* A buffer of gso_segs 0 and gso_size above 0. */
+static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w)
+{
+	struct sk_buff *s = bpf_cast_to_kern_ctx(skb);
+	struct skb_shared_info *info;
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	__u32 len = skb->len, size = skb->gso_size, at = s->transport_header;
+
+	if (at == FT_UNSET)
+		return;
+	if (BPF_CORE_READ_BITFIELD(s, encapsulation))
+		at = s->inner_transport_header;
+	__u32 headers = at - (__u32)(s->data - s->head);
+
+	info = bpf_rdonly_cast(s->head + s->end, bpf_core_type_id_kernel(struct skb_shared_info));
+	if (info->gso_type & FT_GSO_TCP) {
+		void *tcp = data + (headers & 0x7fff);
+
+		if (tcp + 20 > end)
+			return;
+		headers += (ft_load8(tcp, 12) >> 4) * 4;
+	} else if (info->gso_type & FT_GSO_UDP_L4) {
+		headers += 8;
+	}
+	if (headers >= len)
+		return;
+	w->packets = (len - headers + size - 1) / size;
+	w->bytes = len + (w->packets - 1) * headers;
+}
+
+/* tag, jumbo: there is a tag beside the frame, and the header that is taken out again. */
+static __always_inline struct ft_wire ft_on_wire(struct __sk_buff *skb, _Bool tag, _Bool jumbo)
+{
+	struct ft_wire w = { skb->gso_segs, skb->len };
+
+	if (w.packets) {
+		__u64 all = skb->wire_len;
+
+		if (all > w.bytes) /* nobody computes it for a test run */
+			w.bytes = all;
+	} else {
+		w.packets = 1;
+		if (skb->gso_size)
+			ft_segments(skb, &w);
+	}
+	if (tag)
+		w.bytes += 4 * w.packets;
+	if (jumbo)
+		w.bytes -= FT_JUMBO_LEN * w.packets;
+	return w;
+}
