@@ -37,7 +37,7 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 		}
 	}
 	loading := c.lib.opts.begin(c.device, "dlopen of libefa")
-	lib, err := loadEFA(c.lib.opts.EFA)
+	lib, err := loadEFA(c.lib.opts)
 	loading.end()
 	if err != nil {
 		return err

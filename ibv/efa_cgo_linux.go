@@ -20,10 +20,13 @@ type cEFA struct{ t *C.struct_ft_efa }
 
 // loadEFA opens the library. Where libibverbs uses it as the device's provider, it is the
 // same one: the loader goes by the file.
-func loadEFA(path string) (efa, error) {
-	path, fix, err := libEFA.at(path)
+func loadEFA(o Options) (efa, error) {
+	path, fix, err := libEFA.at(o.EFA)
 	if err != nil {
 		return nil, err
+	}
+	if o.EFA == "" {
+		fix = o.fix("rdma.efa", libEFA.soname, fix)
 	}
 	var why [512]C.char
 	t := C.ft_efa_load(bytePtr(append([]byte(path), 0)), &why[0], C.size_t(len(why)))

@@ -5,7 +5,7 @@ package ibv
 import "github.com/flowtally/flowtally/dataplane/probe"
 
 // loadEFA answers no: EFA's direct verbs are C.
-func loadEFA(string) (efa, error) {
+func loadEFA(Options) (efa, error) {
 	return nil, &probe.UnsupportedError{
 		Feature: featureExternal, Object: "libefa", Reason: "built without cgo, or not for Linux",
 		Fix: "build on Linux with CGO_ENABLED=1 and a C compiler",

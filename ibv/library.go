@@ -18,6 +18,16 @@ type Options struct {
 	Calls   Calls        // hears of every verb that is called; nil: nothing does
 }
 
+// fix is the next step where a library beside libibverbs cannot be opened: soname as the loader finds it, of
+// a system that installs it as install says. The system's own is built for the system's libibverbs alone
+// (IBVERBS_PRIVATE), so that no package helps where Options name another libibverbs.
+func (o Options) fix(key, soname, install string) string {
+	if o.Library == "" {
+		return install
+	}
+	return "set " + key + " to the " + soname + " of the release that " + o.Library + " is of: the system's own fits the system's libibverbs alone"
+}
+
 // Library is an open libibverbs.
 type Library struct {
 	object

@@ -104,8 +104,8 @@ func TestFixes(t *testing.T) {
 		library         shared
 	}{
 		{"libibverbs", "RDMA verbs", func(p string) error { _, err := loadVerbs(p); return err }, libVerbs},
-		{"libmlx5", "a feature", func(p string) error { _, err := loadMLX5("a feature", p); return err }, libMLX5},
-		{"libefa", featureExternal, func(p string) error { _, err := loadEFA(p); return err }, libEFA},
+		{"libmlx5", "a feature", func(p string) error { _, err := loadMLX5("a feature", Options{MLX5: p}); return err }, libMLX5},
+		{"libefa", featureExternal, func(p string) error { _, err := loadEFA(Options{EFA: p}); return err }, libEFA},
 	} {
 		var u *probe.UnsupportedError
 		if err := c.load(absent); !errors.As(err, &u) || u.Object != c.object || u.Feature != c.feature || !strings.Contains(u.Reason, absent) ||
@@ -118,6 +118,36 @@ func TestFixes(t *testing.T) {
 		if err := c.load("relative.so"); err == nil || errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "absolute") {
 			t.Errorf("%s at a relative path: %v", c.object, err)
 		}
+	}
+}
+
+// TestFixOfAnotherLibibverbs: with a libibverbs that the options name, the system's libmlx5 cannot be opened, and
+// no package mends that: the next step is the option that is missing.
+func TestFixOfAnotherLibibverbs(t *testing.T) {
+	sys, err := loadMLX5("a feature", Options{})
+	if err != nil {
+		need.Missing(t, "libmlx5", err.Error())
+	}
+	sys.unload()
+	libs := softLibs(t)
+	b := newLibrary(t, newWire(t), libs.Verbs)
+	b.open()
+	var u *probe.UnsupportedError
+	if _, err := b.ctx.DevX(); !errors.As(err, &u) {
+		t.Fatalf("DevX by the system's libmlx5: %v", err)
+	}
+	t.Logf("%s; %s", u.Reason, u.Fix)
+	if !strings.HasPrefix(u.Fix, "set rdma.mlx5 to the libmlx5.so.1 ") || !strings.Contains(u.Fix, libs.Verbs) || strings.Contains(u.Fix, "install") {
+		t.Errorf("the next step is %q", u.Fix)
+	}
+	b.lib.opts.MLX5 = libs.MLX5 // that step
+	dx, err := b.ctx.DevX()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.check(dx.Close())
+	if fix := (Options{Library: libs.Verbs}).fix("rdma.efa", libEFA.soname, "install it"); !strings.HasPrefix(fix, "set rdma.efa to the libefa.so.1 ") {
+		t.Errorf("the next step for EFA is %q", fix)
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *Context) DevX() (*DevX, error) {
 // loadMLX5 loads libmlx5 for a feature of the device.
 func (c *Context) loadMLX5(feature string) (mlx5, error) {
 	defer c.lib.opts.begin(c.device, "dlopen of libmlx5").end()
-	m, err := loadMLX5(feature, c.lib.opts.MLX5)
+	m, err := loadMLX5(feature, c.lib.opts)
 	if err != nil {
 		return nil, err
 	}

@@ -21,10 +21,13 @@ type cMLX5 struct{ t *C.struct_ft_mlx5 }
 
 // loadMLX5 opens the library for a feature. Where libibverbs uses it as the device's provider, it is
 // the same one: the loader goes by the file.
-func loadMLX5(feature, path string) (mlx5, error) {
-	path, fix, err := libMLX5.at(path)
+func loadMLX5(feature string, o Options) (mlx5, error) {
+	path, fix, err := libMLX5.at(o.MLX5)
 	if err != nil {
 		return nil, err
+	}
+	if o.MLX5 == "" {
+		fix = o.fix("rdma.mlx5", libMLX5.soname, fix)
 	}
 	var why [512]C.char
 	t := C.ft_mlx5_load(bytePtr(append([]byte(path), 0)), &why[0], C.size_t(len(why)))

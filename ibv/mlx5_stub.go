@@ -5,7 +5,7 @@ package ibv
 import "github.com/flowtally/flowtally/dataplane/probe"
 
 // loadMLX5 answers no: mlx5's direct verbs are C.
-func loadMLX5(feature, _ string) (mlx5, error) {
+func loadMLX5(feature string, _ Options) (mlx5, error) {
 	return nil, &probe.UnsupportedError{
 		Feature: feature, Object: "libmlx5", Reason: "built without cgo, or not for Linux",
 		Fix: "build on Linux with CGO_ENABLED=1 and a C compiler",

@@ -173,10 +173,7 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		}
 		reason := "nothing in the configuration that this instance was started with asks for it"
 		if err := e.absent[name]; err != nil {
-			reason = strings.TrimPrefix(err.Error(), "backend "+name+": ")
-			if u := (*probe.UnsupportedError)(nil); errors.As(err, &u) {
-				reason = u.Error()
-			}
+			reason = strings.TrimPrefix(reasonOf(err), "backend "+name+": ")
 		}
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason})
 	}
@@ -185,6 +182,18 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		return open, refused // those of an instance that only simulates
 	}
 	return open, refused
+}
+
+// reasonOf is the text of err for a user: that of the [probe.UnsupportedError] that err wraps, without
+// what is wrapped around it. An error that joins several errors is shown in full, because each of them is a
+// reason: verbs may be refused for the lack of a privilege where DevX is not supported.
+func reasonOf(err error) string {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if u, ok := e.(*probe.UnsupportedError); ok {
+			return u.Error()
+		}
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
 // newCounted makes a flow to be placed.

@@ -2,10 +2,13 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
@@ -40,6 +43,38 @@ func TestNothingCounts(t *testing.T) {
 				if !strings.Contains(err.Error(), r.Error()) {
 					t.Errorf("%v is not said", r)
 				}
+			}
+		})
+	}
+}
+
+// TestRejectionsShowEveryReason: where one of several joined errors is "not supported", the other ones
+// are shown too. The other one is often what the user can mend.
+func TestRejectionsShowEveryReason(t *testing.T) {
+	no := &probe.UnsupportedError{Feature: "DevX", Object: "mlx5_0", Reason: "the device is not one of mlx5"}
+	verbs := func(errno error) error { return fmt.Errorf("mlx5_0: calling ibv_create_qp: %w", errno) }
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"not supported", fmt.Errorf("opening mlx5_0 of eth0: %w", no), no.Error()},
+		{"not supported, and no privilege for verbs", cannot("mlx5_0", verbs(syscall.EPERM), no),
+			"mlx5_0 cannot count flows: mlx5_0: calling ibv_create_qp: operation not permitted; " + no.Error()},
+		{"not supported, and no memory for verbs", fmt.Errorf("backend rdma: %w", cannot("mlx5_0", verbs(syscall.ENOMEM), no)),
+			"mlx5_0 cannot count flows: mlx5_0: calling ibv_create_qp: cannot allocate memory; " + no.Error()},
+		{"of two devices", errors.Join(no, verbs(syscall.EINVAL)), no.Error() + "; mlx5_0: calling ibv_create_qp: invalid argument"},
+		{"neither", verbs(syscall.EIO), "mlx5_0: calling ibv_create_qp: input/output error"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := &Engine{cfg: dataplane.Config{Backend: "rdma"}, absent: map[string]error{"rdma": tt.err}}
+			if _, refused := e.tries(flow.Flow{}); len(refused) != 1 || refused[0].Reason != tt.want {
+				t.Errorf("a flow shows %q, want %q", refused, tt.want)
+			}
+			q := &endpoint{}
+			q.reject("cq_ring", fmt.Errorf("making it: %w", tt.err))
+			if len(q.rejected) != 1 || !strings.Contains(q.rejected[0].Reason, tt.want) {
+				t.Errorf("a queue pair shows %q, want %q", q.rejected, tt.want)
 			}
 		})
 	}

@@ -79,11 +79,7 @@ func (q *queuePair) choose(e *endpoint) error {
 }
 
 func (e *endpoint) reject(word string, err error) {
-	reason := err.Error()
-	if u := (*probe.UnsupportedError)(nil); errors.As(err, &u) {
-		reason = u.Error()
-	}
-	e.rejected = append(e.rejected, dataplane.Rejection{Backend: word, Reason: reason})
+	e.rejected = append(e.rejected, dataplane.Rejection{Backend: word, Reason: reasonOf(err)})
 }
 
 // local is nil unless the queue pair is to count operations of its peer, which leave no completion
