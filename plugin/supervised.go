@@ -27,6 +27,8 @@ type Client struct {
 
 	life     context.Context // ends when Close is called
 	end      context.CancelFunc
+	patience context.Context // of Close; ends when Kill is called
+	hurry    context.CancelCauseFunc
 	finished chan struct{} // closed when supervise returned; result is set then
 	result   error
 	burials  sync.WaitGroup
@@ -67,6 +69,7 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	c.patience, c.hurry = context.WithCancelCause(context.Background())
 	close(s.ready)
 	go c.supervise(s)
 	return c, nil
@@ -276,6 +279,13 @@ func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) 
 	}
 	conditions, err := s.svc.Conditions(ctx)
 	return conditions, c.settle(ctx, s, err)
+}
+
+// Kill is Close without an orderly end: the process is killed, and what it attached may stay, until the
+// next instance of this name adopts it. It also hurries a Close under way.
+func (c *Client) Kill() error {
+	c.hurry(errKilled)
+	return c.Close()
 }
 
 // Close implements dataplane.Service: it ends the instance in order, then the

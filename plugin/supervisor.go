@@ -34,7 +34,9 @@ func (c *Client) supervise(s *session) {
 		c.bury(s)
 		s = c.restart(&pause, why)
 	}
-	c.result = c.cleanUp()
+	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
+	defer cancel()
+	c.result = c.cleanUp(ctx)
 }
 
 // watch returns when the plugin ended by itself, or was killed because it did
@@ -168,31 +170,53 @@ func (c *Client) arrived(s *session, why string) {
 	close(s.ready)
 }
 
-// finish ends the instance in order, then the process.
+// finish ends the instance in order, then the process. One that answers no health check, as when it
+// was stopped by a signal, is not waited for as long as one that is closing: it is
+// killed, and what it left is cleaned up in the rest of the time.
 func (c *Client) finish(s *session) error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
+	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
 	defer cancel()
-	err := s.svc.shutdown(ctx)
+	closing, silent := context.WithCancelCause(ctx)
+	defer silent(nil)
+	go func() {
+		if pulse(closing, s.health, c.opts.CloseTimeout/4) {
+			silent(errSilent)
+		}
+	}()
+	began := time.Now()
+	err := s.svc.shutdown(closing)
+	if cause := context.Cause(closing); err != nil && cause != nil {
+		err = cause
+		c.log.Error("plugin does not close, killed", "pid", s.info.PID, "after", time.Since(began).Round(time.Millisecond), "cause", cause)
+		_ = s.child.Kill(ctx)
+	}
 	s.kill()
 	switch {
 	case errors.Is(err, dataplane.ErrUnavailable):
 		c.log.Warn("plugin ended while it was being closed", "cause", s.child.cause)
-		return c.cleanUp()
+		return c.cleanUp(ctx)
+	case errors.Is(err, errSilent):
+		return c.cleanUp(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("closing: the plugin did not close within %v and was killed: %w", c.opts.CloseTimeout, err)
+	case errors.Is(err, errKilled):
+		return fmt.Errorf("closing: %w", err)
 	}
 	return err
 }
 
+var (
+	errSilent = errors.New("it answers no health check")
+	errKilled = errors.New("the plugin was killed before it had closed")
+)
+
 // cleanUp is Close while the plugin is down. What a dead plugin left attached, a
 // drop rule perhaps, would stay: unless the configuration says so, one more
 // plugin is started, which adopts it, and closed.
-func (c *Client) cleanUp() error {
+func (c *Client) cleanUp(ctx context.Context) error {
 	if c.opts.Config.XDP.KeepPins {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
-	defer cancel()
 	s, err := start(ctx, &c.opts, c.config())
 	if err != nil {
 		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -62,6 +63,53 @@ func TestCloseWhileDown(t *testing.T) {
 				t.Errorf("what happened is %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// A plugin that is stopped by a signal is not waited for as one that is closing: it is killed, and
+// the next one removes what it left.
+func TestCloseOfOneThatStandsStill(t *testing.T) {
+	opts, marker := marked(t, "fake")
+	opts.CloseTimeout = time.Minute
+	opts.Watchdog = -1
+	var log syncBuffer
+	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c := launch(t, opts)
+	if err := syscall.Kill(pid(t, c), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := log.String(); !strings.Contains(s, "plugin does not close, killed") || !strings.Contains(s, "no health check") {
+		t.Errorf("the log says %q", s)
+	}
+	if got := lines(t, marker); len(got) < 3 || !slices.Equal(got[:3], []string{"start_0", "start_0", "close"}) {
+		t.Errorf("what happened is %q", got)
+	}
+}
+
+// Kill ends a Close that waits.
+func TestKill(t *testing.T) {
+	opts := options(t, "never-closes")
+	opts.CloseTimeout = time.Hour
+	c := launch(t, opts)
+	exited := c.ChildExited()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	eventually(t, "the closing to begin", func() bool { return errors.Is(c.RemoveFlows(t.Context(), "x"), dataplane.ErrClosed) })
+	for range 2 {
+		if err := c.Kill(); err == nil || !strings.Contains(err.Error(), "was killed before it had closed") {
+			t.Errorf("killing: %v", err)
+		}
+	}
+	if err := <-closed; err == nil {
+		t.Error("closing says nothing of it")
+	}
+	select {
+	case <-exited:
+	default:
+		t.Error("the process is still there")
 	}
 }
 

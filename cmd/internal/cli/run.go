@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
@@ -58,6 +61,9 @@ func (c *runCmd) Run(env *Env) (err error) {
 		}
 		defer func() { err = errors.Join(err, control.Close()) }()
 	}
+	signals := make(chan os.Signal, 2) // from here on: env.Context ends with the first of them
+	signal.Notify(signals, ending...)
+	defer signal.Stop(signals)
 	svc, err := c.start(env, cfg)
 	if err != nil {
 		if env.Context.Err() != nil {
@@ -66,11 +72,38 @@ func (c *runCmd) Run(env *Env) (err error) {
 		return fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
 	}
 	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict}
+	over := make(chan struct{})
+	defer close(over)
+	go endAtOnce(env, svc, signals, over)
 	err = r.serve(control)
 	if closeErr := svc.Close(); closeErr != nil && !errors.Is(closeErr, dataplane.ErrClosed) {
 		err = errors.Join(err, fmt.Errorf("closing instance %s: %w", cfg.Instance, closeErr))
 	}
 	return err
+}
+
+// ending is the signals that end an instance.
+var ending = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+
+// endAtOnce ends the instance without an orderly close at the second of signals.
+func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <-chan struct{}) {
+	var last os.Signal
+	for range 2 {
+		select {
+		case last = <-signals:
+		case <-over:
+			return
+		}
+	}
+	env.Logger.Warn("second signal: ending at once; what is attached may stay until the next start of this instance", "signal", last)
+	signal.Reset(ending...)
+	if c, ok := svc.(*plugin.Client); ok {
+		_ = c.Kill() // which Close returns too
+		return
+	}
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Signal(last)
+	}
 }
 
 // load returns the configuration of the file, or of the flags that stand for one.
