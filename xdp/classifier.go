@@ -23,6 +23,12 @@ type classifier interface {
 	settle()
 	// abandon removes rules that were prepared for constants that never ran.
 	abandon(rules []Rule)
+	// pair splits a change: rules of old that become rules of fresh where they are, rules
+	// of old that go, and rules of fresh that come. Changes until done are those of the split.
+	pair(old, fresh []Rule) (moves []move, gone, added []Rule, err error)
+	// move makes rules others of their keys; programs see each as it was or as it is.
+	move(moves []move)
+	done()
 	// remove takes out all of rules or none. No packet finds them when it
 	// returns, but for those that are in the programs at that moment.
 	remove(rules []Rule) error

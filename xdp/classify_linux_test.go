@@ -95,6 +95,32 @@ func (w world) rule(mask Key, order, counter uint32) Rule {
 	return r
 }
 
+// change makes other rules of old: with other ranks, actions and counters, some none and some two.
+func (w world) change(old []Rule, order *uint32, ids []uint32) (fresh []Rule, next uint32) {
+	next = *order
+	for _, r := range old {
+		if w.rng.IntN(2) == 0 {
+			next++
+			r.Priority, r.Order = uint16(w.rng.IntN(4)), next
+		}
+		switch w.rng.IntN(6) {
+		case 0:
+			r.Drop = !r.Drop
+		case 1:
+			r.Counter = ids[w.rng.IntN(len(ids))]
+		case 2:
+			continue
+		case 3:
+			next++
+			two := r
+			two.Priority, two.Order = uint16(w.rng.IntN(4)), next
+			fresh = append(fresh, two)
+		}
+		fresh = append(fresh, r)
+	}
+	return fresh, next
+}
+
 // scan is the specification: the rules one after the other.
 func scan(rules []Rule, k Key) *Rule {
 	var best *Rule
@@ -157,6 +183,21 @@ func TestClassifierIsAScan(t *testing.T) {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			rules = rules[:n]
+		}
+		if len(rules) > 0 && rng.IntN(2) == 0 {
+			rng.Shuffle(len(rules), func(i, j int) { rules[i], rules[j] = rules[j], rules[i] })
+			old := slices.Clone(rules[:1+rng.IntN(min(len(rules), 40))])
+			fresh, next := w.change(old, &order, ids)
+			err := rs.Exchange(old, fresh)
+			if err == nil {
+				rules = append(rules[len(old):], fresh...)
+				order = next
+			} else if !errors.Is(err, ErrFull) {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			if err := rs.verify(); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
 		}
 		progs := map[Hook]*ebpf.Program{}
 		for k, h := range rs.hooks {

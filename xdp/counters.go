@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"strings"
 )
 
 // counterPool gives out slots of the counters' map. Slots are never zeroed: a
@@ -77,15 +78,15 @@ func newCookie() (uint64, error) {
 
 // AllocCounter gives owner a counter that stands at 0. The owner that has one
 // already, from before a restart or from this process, gets that one, with its
-// value: Adopted says so. An owner is 1 to 88 bytes.
+// value: Adopted says so. An owner is 1 to 48 bytes, none of which is 0.
 func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if err := rs.usable(); err != nil {
 		return Counter{}, err
 	}
-	if len(owner) == 0 || len(owner) > metaOwnerMax {
-		return Counter{}, fmt.Errorf("allocating a counter for %q: %w: an owner is 1 to %d bytes", owner, ErrInvalid, metaOwnerMax)
+	if err := checkOwner(owner); err != nil {
+		return Counter{}, fmt.Errorf("allocating a counter for %q: %w", owner, err)
 	}
 	if id, ok := rs.pool.owners[owner]; ok {
 		return rs.pool.info(id, true).Counter, nil
@@ -114,6 +115,39 @@ func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 	rs.pool.meta.counter(id).take(owner, cookie, base)
 	rs.pool.owners[owner] = id
 	return Counter{ID: id, Cookie: cookie}, nil
+}
+
+func checkOwner(owner string) error {
+	if len(owner) == 0 || len(owner) > metaOwnerMax || strings.IndexByte(owner, 0) >= 0 {
+		return fmt.Errorf("%w: an owner is 1 to %d bytes, none of which is 0", ErrInvalid, metaOwnerMax)
+	}
+	return nil
+}
+
+// Rename gives a counter to another owner; its value, its cookie and its rules stay.
+func (rs *RuleSet) Rename(id uint32, owner string) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return err
+	}
+	if err := checkOwner(owner); err != nil {
+		return fmt.Errorf("giving counter %d to %q: %w", id, owner, err)
+	}
+	if id >= rs.pool.n || !rs.pool.meta.counter(id).used() {
+		return fmt.Errorf("giving counter %d to %q: %w", id, owner, ErrNotFound)
+	}
+	if other, there := rs.pool.owners[owner]; there {
+		if other == id {
+			return nil
+		}
+		return fmt.Errorf("giving counter %d to %q: %w: counter %d is its own", id, owner, ErrExists, other)
+	}
+	r := rs.pool.meta.counter(id)
+	delete(rs.pool.owners, r.owner())
+	r.rename(owner)
+	rs.pool.owners[owner] = id
+	return nil
 }
 
 // FreeCounter gives a counter back. A counter that a rule counts on is refused.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,16 @@ func child(dir string) error {
 			if err := rs.Add(r); err == nil {
 				live = append(live, r)
 			}
+		}
+		if n := len(live); n > 0 {
+			moved := slices.Clone(live)
+			for j := range moved {
+				moved[j].Order = rng.Uint32()
+			}
+			if err := rs.Exchange(live, moved); err != nil {
+				return err
+			}
+			live = moved
 		}
 		for len(live) > 20 {
 			if err := rs.Remove(live[0]); err != nil {

@@ -1,6 +1,7 @@
 package xdp
 
 import (
+	"bytes"
 	"fmt"
 	"sync/atomic"
 )
@@ -13,18 +14,19 @@ import (
 //	tuples    64 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, 0...
 //	loaded    what the attached programs were built from: object, need, tuples, by place (64 of) id and flags, key (18)
-//	counters  of: used, cookie, base packets, base bytes, length of owner, owner (11)
+//	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes, owners (6 each)
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 4
+	metaLayout = 5
 
 	metaHeader      = 8
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
 	metaLoadedWords = 3 + maxTuples*(1+Words)
 	metaCountWords  = 16
-	metaOwnerMax    = (metaCountWords - 5) * 8
+	metaOwnerWords  = (metaCountWords - 4) / 2
+	metaOwnerMax    = metaOwnerWords * 8
 	metaInterfaceSz = 16
 )
 
@@ -126,7 +128,9 @@ func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok 
 	return uint32(m.loaded[1]), tuples, true
 }
 
-// counterRecord is a counter's record: who owns it and where its count began.
+// counterRecord is a counter's record: who owns it and where its count began. It
+// holds two owners, of which the first word names the one that counts, so that an
+// owner takes the place of another by one store.
 type counterRecord []uint64
 
 func (m *meta) counter(id uint32) counterRecord {
@@ -136,14 +140,28 @@ func (m *meta) counter(id uint32) counterRecord {
 func (r counterRecord) used() bool     { return atomic.LoadUint64(&r[0]) != 0 }
 func (r counterRecord) cookie() uint64 { return r[1] }
 func (r counterRecord) base() Pair     { return Pair{Packets: r[2], Bytes: r[3]} }
+
+// ownerAt is the place of the first or the second owner.
+func (r counterRecord) ownerAt(which uint64) []byte {
+	return bytesOf(r[4+int(which&1^1)*metaOwnerWords:][:metaOwnerWords])
+}
+
 func (r counterRecord) owner() string {
-	return string(bytesOf(r[5:])[:min(r[4], metaOwnerMax)])
+	return string(bytes.TrimRight(r.ownerAt(atomic.LoadUint64(&r[0])), "\x00"))
 }
 
 func (r counterRecord) take(owner string, cookie uint64, base Pair) {
-	r[1], r[2], r[3], r[4] = cookie, base.Packets, base.Bytes, uint64(len(owner))
-	copy(bytesOf(r[5:]), owner)
-	atomic.StoreUint64(&r[0], 1)
+	r[1], r[2], r[3] = cookie, base.Packets, base.Bytes
+	r.setOwner(1, owner)
+}
+
+// rename changes the owner. A process that dies meanwhile leaves the one or the other.
+func (r counterRecord) rename(owner string) { r.setOwner(3-atomic.LoadUint64(&r[0]), owner) }
+
+func (r counterRecord) setOwner(which uint64, owner string) {
+	b := r.ownerAt(which)
+	clear(b[copy(b, owner):])
+	atomic.StoreUint64(&r[0], which)
 }
 
 func (r counterRecord) release() { atomic.StoreUint64(&r[0], 0) }

@@ -1,8 +1,10 @@
 package xdp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 func (rs *RuleSet) check(r *Rule) error {
@@ -22,16 +24,57 @@ func (rs *RuleSet) check(r *Rule) error {
 // decided with them; none was missed or counted twice by other rules meanwhile.
 // Rules of masks that are in use cost some stores; a new mask, or a layer that no
 // rule has looked at, costs a load of the programs, once for all of rules.
-func (rs *RuleSet) Add(rules ...Rule) error {
+func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
+
+// Exchange puts the rules fresh in the place of old, all or none; Counter and Drop of
+// old are not compared. A rule of fresh with the key, mask and counter of one of old
+// is that one with another rank or action, by single stores and without more room. The
+// others of fresh come before the rest of old goes, so every packet that matches rules
+// of both is decided all the while, and dropped all the while where both drop.
+func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if err := rs.usable(); err != nil {
 		return err
 	}
-	for i := range rules {
-		if err := rs.check(&rules[i]); err != nil {
-			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(rules), err)
+	for i := range fresh {
+		if err := rs.check(&fresh[i]); err != nil {
+			return fmt.Errorf("adding rule %d of %d: %w", i+1, len(fresh), err)
 		}
+	}
+	defer rs.class.done()
+	moves, gone, added, err := rs.class.pair(old, fresh)
+	if err != nil {
+		return err
+	}
+	// What wins more than before comes before what is new, and what wins less after it.
+	var early, late []move
+	for _, m := range moves {
+		if m.raises() {
+			late = append(late, m)
+		} else {
+			early = append(early, m)
+		}
+	}
+	slices.SortStableFunc(added, func(a, b Rule) int { return cmp.Compare(a.rank(), b.rank()) })
+	rs.class.move(early)
+	if err := rs.add(added); err != nil {
+		for i, m := range early {
+			early[i] = move{m.to, m.from}
+		}
+		rs.class.move(early)
+		return err
+	}
+	rs.class.move(late)
+	if len(gone) == 0 {
+		return nil
+	}
+	return rs.class.remove(gone)
+}
+
+func (rs *RuleSet) add(rules []Rule) error {
+	if len(rules) == 0 {
+		return nil
 	}
 	again, err := rs.class.prepare(rules)
 	if errors.Is(err, ErrFull) && rs.reload() == nil {

@@ -166,6 +166,7 @@ func (rs *RuleSet) build() error {
 		store:   rs.meta,
 		grace:   rs.wait,
 		refs:    make([]uint32, rs.g.counters),
+		leaving: map[uint32]bool{},
 	}
 	t.table = slotTable{slots: slots[maxTuples:][:rs.g.slots], mask: uint64(rs.g.slots - 1), hash: t.unitHash}
 	// Loads of one probe stay in order on amd64; elsewhere a moved entry could be missed without a grace period.

@@ -26,7 +26,8 @@ type tables struct {
 	nextNeed uint32
 	rehash   []*tuple // single in the programs that run, hashed in the next
 	count    int
-	refs     []uint32 // rules by counter
+	refs     []uint32        // rules by counter
+	leaving  map[uint32]bool // entries that a change under way moves or removes
 }
 
 // tupleStore keeps the masks by id where they outlive the process.
@@ -111,13 +112,10 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 	c := u.chains[key]
 	at := 0
 	if c != nil {
-		var dup bool
-		at, dup = slices.BinarySearchFunc(c.entries, r.rank(), func(e uint32, rank uint64) int {
-			return cmp.Compare(t.entries.rank(e), rank)
-		})
-		if dup {
-			return fmt.Errorf("adding a rule: %w: one with this key, mask, priority and order", ErrExists)
+		if err := t.vacant(c, r.rank()); err != nil {
+			return err
 		}
+		at = t.placeIn(c, r.rank())
 	}
 	unit, err := t.newEntry(u, r, packed)
 	if err != nil {
@@ -132,11 +130,19 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 		}
 		u.chains[key] = c
 	} else if at == 0 {
-		t.replace(u, c, unit)
+		t.replace(u, c.hash, c.entries[0], unit)
 	}
 	c.entries = slices.Insert(c.entries, at, unit)
 	t.counted(u, r.Counter, 1)
 	return nil
+}
+
+// placeIn is the place in a chain of the first entry whose rank is not below rank.
+func (t *tables) placeIn(c *chain, rank uint64) int {
+	at, _ := slices.BinarySearchFunc(c.entries, rank, func(e uint32, rank uint64) int {
+		return cmp.Compare(t.entries.rank(e), rank)
+	})
+	return at
 }
 
 func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64) (uint32, error) {
@@ -209,15 +215,15 @@ func (t *tables) noSlot() error {
 	return fmt.Errorf("adding a rule: %w: no free slot near its place in a table of %d", ErrFull, len(t.table.slots))
 }
 
-// replace points the slot of a key at another of its entries.
-func (t *tables) replace(u *tuple, c *chain, unit uint32) {
-	s := t.slot(unit, c.hash)
+// replace points the slot of a key, which points at the entry from, at the entry to.
+func (t *tables) replace(u *tuple, hash uint64, from, to uint32) {
+	s := t.slot(to, hash)
 	if u.hashed {
-		if i, ok := t.table.find(c.hash, c.entries[0]); ok {
+		if i, ok := t.table.find(hash, from); ok {
 			t.table.set(i, s)
 		}
 	}
-	if t.owns(u, c.entries[0]) {
+	if t.owns(u, from) {
 		atomic.StoreUint64(&t.singles[u.id], s)
 	}
 }

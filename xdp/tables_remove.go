@@ -7,32 +7,38 @@ import (
 	"sync/atomic"
 )
 
-// entryOf finds a rule's place in its chain.
-func (t *tables) entryOf(r *Rule) (*tuple, string, int, bool) {
-	u := t.tupleOf(r.Mask.words())
-	if u == nil {
+// entryOf finds a rule's place in its chain. Of rules of one key and rank, which a
+// change that was cut short may leave, it is the one that has the counter and the action of r.
+func (t *tables) entryOf(r *Rule) (u *tuple, key string, at int, ok bool) {
+	if u = t.tupleOf(r.Mask.words()); u == nil {
 		return nil, "", 0, false
 	}
 	var buf words
-	key := string(bytesOf(u.pack(buf[:0], r.Key.words())))
+	key = string(bytesOf(u.pack(buf[:0], r.Key.words())))
 	c := u.chains[key]
 	if c == nil {
 		return nil, "", 0, false
 	}
-	at, ok := slices.BinarySearchFunc(c.entries, r.rank(), func(e uint32, rank uint64) int {
-		return cmp.Compare(t.entries.rank(e), rank)
-	})
-	return u, key, at, ok
+	first := t.placeIn(c, r.rank())
+	for at = first; at < len(c.entries) && t.entries.rank(c.entries[at]) == r.rank(); at++ {
+		if d := t.entries.dirWord(c.entries[at]); d.counter() == r.Counter && d.drop() == r.Drop {
+			return u, key, at, true
+		}
+	}
+	return u, key, first, at > first
 }
 
+// remove takes the rules that lose first, so that no packet is decided by one that loses before and after.
 func (t *tables) remove(rules []Rule) error {
 	for i := range rules {
 		if _, _, _, ok := t.entryOf(&rules[i]); !ok {
 			return fmt.Errorf("removing rule %d of %d: %w", i+1, len(rules), ErrNotFound)
 		}
 	}
-	for i := range rules {
-		t.removeRule(&rules[i])
+	last := slices.Clone(rules)
+	slices.SortStableFunc(last, func(a, b Rule) int { return cmp.Compare(b.rank(), a.rank()) })
+	for i := range last {
+		t.removeRule(&last[i])
 	}
 	t.setRanks()
 	if t.entries.waiting > t.g.units/4 {
@@ -55,7 +61,7 @@ func (t *tables) removeRule(r *Rule) {
 	switch {
 	case at > 0:
 	case len(c.entries) > 1:
-		t.replace(u, c, c.entries[1])
+		t.replace(u, c.hash, c.entries[0], c.entries[1])
 	default:
 		t.clear(u, c)
 		delete(u.chains, key)

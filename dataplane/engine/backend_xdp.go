@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -95,14 +93,6 @@ func translate(err error) error {
 }
 
 func (b *xdpBackend) Name() string { return "xdp" }
-
-// owner is what the counter is pinned under. It is the flow's identity, not
-// its name alone: a name that comes back with another match is another counter. The
-// identity can be longer than the pins hold, so it is there as a hash; the name keeps two flows apart.
-func owner(f flow.Flow) string {
-	sum := sha256.Sum256([]byte(identity(f)))
-	return f.Name + " " + hex.EncodeToString(sum[:8])
-}
 
 // Settle removes rules, counters and attachments of an earlier process that
 // no flow and no interface of this one asked for.

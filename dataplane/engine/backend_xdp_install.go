@@ -9,8 +9,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Install implements Backend. Over what a dead process left, flows that are
-// counted already keep their rules; what nobody asks for any more makes room when there is none.
+// Install implements Backend. Over what a dead process left, a flow goes on with its counter,
+// and what it asks for takes the place of what is pinned; what nobody asks for any more makes room
+// when there is none.
 func (b *xdpBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,107 +30,63 @@ func (b *xdpBackend) installOver(flows []Placed, serve bool) ([]Installed, error
 	for i, f := range flows {
 		owners[i] = owner(f.Flow)
 	}
-	order := b.places(owners)
-	out, err := b.install(flows, owners, order, serve)
-	if errors.Is(err, xdp.ErrFull) && !b.settled && b.adopted {
+	var was map[string]pinned
+	if !b.settled && b.adopted {
+		if err := b.claim(owners); err != nil {
+			return nil, err
+		}
+		was = b.pinned()
+	}
+	order := b.places(owners, was)
+	out, err := b.install(flows, owners, order, was, serve)
+	if errors.Is(err, xdp.ErrFull) && was != nil {
 		if err := b.dropUnasked(owners); err != nil {
 			return nil, err
 		}
-		out, err = b.install(flows, owners, order, serve)
+		out, err = b.install(flows, owners, order, was, serve)
 	}
 	return out, err
 }
 
-// places gives every flow its place among those of its priority: the one that
-// its rules have, as long as that keeps the flows in order. A place of its own at
-// every start would be another rule, and need room for two of each.
-func (b *xdpBackend) places(owners []string) []uint32 {
-	old := make(map[string]uint32)
-	if !b.settled && b.adopted {
-		byCounter := make(map[uint32]string)
-		for _, c := range b.rules.Counters() {
-			byCounter[c.ID] = c.Owner
-		}
-		for r := range b.there {
-			old[byCounter[r.Counter]] = r.Order
-		}
-	}
-	out := make([]uint32, len(owners))
-	for i, o := range owners {
-		if place, ok := old[o]; ok && place > b.next {
-			b.next = place
-		}
-		out[i] = b.next
-		b.next++
-	}
-	return out
-}
-
-// dropUnasked gives up what a dead process counted for flows that are none of
-// these. Nothing of a flow that stays is touched.
-func (b *xdpBackend) dropUnasked(owners []string) error {
-	asked := make(map[string]bool, len(owners))
-	for _, o := range owners {
-		asked[o] = true
-	}
-	idle := make(map[uint32]bool)
-	var counters []uint32
-	for _, c := range b.rules.Counters() {
-		if !asked[c.Owner] {
-			idle[c.ID] = true
-			counters = append(counters, c.ID)
-		}
-	}
-	var rules []xdp.Rule
-	for r := range b.there {
-		if idle[r.Counter] {
-			rules = append(rules, r)
-		}
-	}
-	if err := b.drop(rules); err != nil {
-		return err
-	}
-	return b.free(counters)
-}
-
-// install counts all of flows or none.
-func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, serve bool) (_ []Installed, err error) {
-	var fresh []uint32   // counters
-	var added []xdp.Rule // that are in the tables
+// install counts all of flows or none, in one exchange with what the pins have of them.
+func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []Installed, err error) {
+	var counters []uint32     // new ones
+	var old, fresh []xdp.Rule // that were exchanged
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.drop(added), b.free(fresh))
+			err = errors.Join(err, b.exchange(fresh, old), b.free(counters))
 		}
 	}()
 	all := make([]*xdpFlow, len(flows))
 	var missing []xdp.Rule
-	seen := make(map[xdp.Rule]bool)
+	wanted := make(map[xdp.Rule]bool)
 	for i, f := range flows {
 		x := &xdpFlow{owner: owners[i], order: order[i]}
 		if x.counter, err = b.rules.AllocCounter(x.owner); err != nil {
 			return nil, fmt.Errorf("flow %q: allocating a counter: %w", f.Name, translate(err))
 		}
 		if !x.counter.Adopted {
-			fresh = append(fresh, x.counter.ID)
+			counters = append(counters, x.counter.ID)
 		}
-		if x.rules, err = b.compile(f, x, serve); err != nil {
+		if x.rules, err = b.compile(f, x, serve || was[x.owner].drops); err != nil {
 			return nil, err
 		}
 		for _, r := range x.rules {
-			if !b.there[r] && !seen[r] {
-				seen[r] = true
+			if !b.there[r] && !wanted[r] {
 				missing = append(missing, r)
 			}
+			wanted[r] = true
 		}
 		all[i] = x
 	}
-	if err := b.rules.Add(missing...); err != nil {
-		return nil, fmt.Errorf("adding rules: %w", translate(err))
+	var stale []xdp.Rule
+	if was != nil {
+		stale = b.stale(all, wanted, missing)
 	}
-	added = missing
-	for _, r := range added {
-		b.there[r] = true
+	if err := b.exchange(stale, missing); err != nil {
+		return nil, fmt.Errorf("adding rules: %w", err)
 	}
+	old, fresh = stale, missing
 	if serve {
 		if err := b.serve(flows, all); err != nil {
 			return nil, err
@@ -148,18 +105,15 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, se
 }
 
 // compile makes the rules of a flow. One that drops only counts while nobody needs its
-// counts: what counts it elsewhere drops. Rules that a dead process left stay
-// as they are until Serve.
-func (b *xdpBackend) compile(f Placed, x *xdpFlow, serve bool) ([]xdp.Rule, error) {
+// counts: what counts it elsewhere drops.
+func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
 	f.Order = x.order
+	if !drops {
+		f.Action = flow.Count
+	}
 	rules, err := compile(f, x.counter.ID, b.rules.Port)
 	if err != nil {
 		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
-	}
-	for i := range rules {
-		if !serve && rules[i].Drop && !b.there[rules[i]] {
-			rules[i].Drop = false
-		}
 	}
 	return rules, nil
 }
@@ -213,37 +167,38 @@ func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
 	if f.Action != flow.Drop || len(x.rules) > 0 && x.rules[0].Drop == served {
 		return nil
 	}
-	f.Order = x.order
-	if !served {
-		f.Action = flow.Count
-	}
-	rules, err := compile(f, x.counter.ID, b.rules.Port)
+	rules, err := b.compile(f, x, served)
 	if err != nil {
-		return fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
-	}
-	if err := b.drop(x.rules); err != nil {
 		return err
 	}
-	if err := b.rules.Add(rules...); err != nil {
-		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, translate(err))
-	}
-	for _, r := range rules {
-		b.there[r] = true
+	if err := b.exchange(x.rules, rules); err != nil {
+		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
 	x.rules = rules
 	return nil
 }
 
-// drop takes rules out of the tables.
-func (b *xdpBackend) drop(rules []xdp.Rule) error {
-	if len(rules) == 0 {
+// exchange puts the rules fresh in the tables in the place of old.
+func (b *xdpBackend) exchange(old, fresh []xdp.Rule) error {
+	if len(old)+len(fresh) == 0 {
 		return nil
 	}
-	if err := b.rules.Remove(rules...); err != nil {
-		return fmt.Errorf("removing rules: %w", err)
+	if err := b.rules.Exchange(old, fresh); err != nil {
+		return translate(err)
 	}
-	for _, r := range rules {
+	for _, r := range old {
 		delete(b.there, r)
+	}
+	for _, r := range fresh {
+		b.there[r] = true
+	}
+	return nil
+}
+
+// drop takes rules out of the tables.
+func (b *xdpBackend) drop(rules []xdp.Rule) error {
+	if err := b.exchange(rules, nil); err != nil {
+		return fmt.Errorf("removing rules: %w", err)
 	}
 	return nil
 }

@@ -54,8 +54,9 @@ type Engine struct {
 	flows  map[string]*counted
 	adding []*counted // that are not in flows yet
 	// inherited is what the mirror still held of an earlier process, until resume
-	// is through: by name, without those that were asked for again.
-	inherited map[string]shm.Entry
+	// is through: by name, without those that were asked for again; renamed has all of it, by cookie.
+	inherited map[string]*inherited
+	renamed   map[uint64]*inherited
 	waiting   bool // some flow has lost its device and could not be moved: try again
 	order     uint32
 }
@@ -114,13 +115,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 func (e *Engine) resume(ctx context.Context) error {
 	e.ctl.Lock()
 	defer e.ctl.Unlock()
-	e.inherited = make(map[string]shm.Entry)
-	for _, old := range e.writer.Entries() {
-		e.inherited[old.Name] = old
-		if v, err := e.writer.Last(old.Handle); err == nil {
-			e.plan.restore(old.Handle.Index, v)
-		}
-	}
+	e.inherit()
 	if _, err := e.add(ctx, e.cfg.Flows, nil); err != nil {
 		return err
 	}
@@ -133,7 +128,7 @@ func (e *Engine) resume(ctx context.Context) error {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	e.inherited = nil
+	e.inherited, e.renamed = nil, nil
 	for _, b := range e.backends {
 		if err := b.Settle(ctx); err != nil {
 			return fmt.Errorf("settling backend %s: %w", b.Name(), err)

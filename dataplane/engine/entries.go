@@ -33,7 +33,7 @@ func entryOf(f flow.Flow) shm.Entry {
 // starts from and hands it to the poller.
 func (e *Engine) publish(c *counted, in Installed) error {
 	var err error
-	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *inherited) (shm.Continuity, error) {
 		return e.carryOn(c.backend, old, in)
 	})
 	if err != nil {
@@ -73,37 +73,65 @@ func sourceText(s dataplane.Source) string {
 	return s.Backend + ":" + s.Device + "/" + s.Mode
 }
 
-// entry finds or makes the entry of a counter in the mirror and answers it with what its total
-// goes on from: past is given what an earlier run counted of the same, or nil. That goes on
-// also in an entry that has to be made anew, as the place and the labels of one are
-// fixed. cookies are those by which an entry is known whose text was cut.
-func (e *Engine) entry(want shm.Entry, cookies []uint64, past func(old *shm.Entry) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
-	old, inherited := e.inherited[want.Name]
-	if !inherited {
-		c, err := past(nil)
-		if err != nil {
-			return shm.Handle{}, c, err
+// inherited is an entry of an earlier process and the last total that it published.
+type inherited struct {
+	shm.Entry
+	total Pair
+	err   error // why the total is not known
+}
+
+// inherit looks at what the mirror holds of an earlier process.
+func (e *Engine) inherit() {
+	e.inherited, e.renamed = make(map[string]*inherited), make(map[uint64]*inherited)
+	for _, entry := range e.writer.Entries() {
+		last, err := e.writer.Last(entry.Handle)
+		if err == nil {
+			e.plan.restore(entry.Handle.Index, last)
 		}
-		want.Continuity = c
-		h, err := e.newEntry(want)
-		return h, c, err
+		old := &inherited{Entry: entry, total: Pair{Packets: last.Packets, Bytes: last.Bytes}, err: err}
+		if last.SampledAt == 0 { // it was made in another's place by a start that failed, and carries that one's
+			old.total = Pair{Packets: entry.Continuity.BasePackets, Bytes: entry.Continuity.BaseBytes}
+		}
+		e.inherited[entry.Name] = old
+		e.renamed[entry.Continuity.Cookie] = old
 	}
+}
+
+// past is what an earlier run counted of the same counter, or nil: under its name, if
+// it counted the same there, or under the name of the entry whose cookie it has.
+func (e *Engine) past(want shm.Entry, cookies []uint64) *inherited {
+	old := e.inherited[want.Name]
+	if old != nil && old.Kind == want.Kind && (old.Text == want.Text || slices.Contains(cookies, old.Continuity.Cookie)) {
+		return old
+	}
+	for _, c := range cookies {
+		if old := e.renamed[c]; old != nil && c != 0 && old.Kind == want.Kind {
+			return old
+		}
+	}
+	return nil
+}
+
+// entry finds or makes the entry of a counter in the mirror and returns it with what its total
+// goes on from: past is given what an earlier run counted of the same, or nil. That goes on
+// also in an entry that has to be made anew, as the name, the place and the labels of one are
+// fixed. cookies are those by which an entry is known that has another name, or whose text was cut.
+func (e *Engine) entry(want shm.Entry, cookies []uint64, past func(old *inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
+	was, old := e.past(want, cookies), e.inherited[want.Name]
 	delete(e.inherited, want.Name)
-	same := old.Kind == want.Kind && (old.Text == want.Text || slices.Contains(cookies, old.Continuity.Cookie))
-	was := &old
-	if !same {
-		was = nil
-	}
 	c, err := past(was)
-	if err != nil {
+	switch {
+	case err != nil && old == nil:
+		return shm.Handle{}, c, err
+	case err != nil:
 		return old.Handle, c, err
-	}
-	if same && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels) {
+	case old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels):
 		return old.Handle, c, e.writer.SetContinuity(old.Handle, c)
-	}
-	e.plan.clear(old.Handle.Index)
-	if err := e.writer.Remove(old.Handle); err != nil {
-		return old.Handle, c, err
+	case old != nil:
+		e.plan.clear(old.Handle.Index)
+		if err := e.writer.Remove(old.Handle); err != nil {
+			return old.Handle, c, err
+		}
 	}
 	want.Continuity = c
 	h, err := e.newEntry(want)
@@ -121,21 +149,11 @@ func (e *Engine) newEntry(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// lastTotal is the last value of an entry that was published. An entry that was made in
-// another's place by a start that failed has published none, and carries the other's.
-func (e *Engine) lastTotal(old *shm.Entry) (Pair, error) {
-	last, err := e.writer.Last(old.Handle)
-	if last.SampledAt == 0 {
-		return Pair{Packets: old.Continuity.BasePackets, Bytes: old.Continuity.BaseBytes}, err
-	}
-	return Pair{Packets: last.Packets, Bytes: last.Bytes}, err
-}
-
 // carryOn is the past of an entry: its own when its cookie still names the
 // counter, which then has missed nothing, else the last published total, and
 // one more discontinuity. A counter that was adopted for other reasons than its
 // cookie has counted before, and that is not added.
-func (e *Engine) carryOn(b Backend, old *shm.Entry, in Installed) (shm.Continuity, error) {
+func (e *Engine) carryOn(b Backend, old *inherited, in Installed) (shm.Continuity, error) {
 	if old == nil {
 		return shm.Continuity{Cookie: in.Cookie}, nil
 	}
@@ -146,16 +164,16 @@ func (e *Engine) carryOn(b Backend, old *shm.Entry, in Installed) (shm.Continuit
 		}
 		return c, nil
 	}
-	last, err := e.lastTotal(old)
-	if err != nil {
-		return shm.Continuity{}, err
+	if old.err != nil {
+		return shm.Continuity{}, old.err
 	}
 	var own Pair
+	var err error
 	if in.Adopted {
 		own, err = readOne(b, in.ID)
 	}
 	return shm.Continuity{
-		Cookie: in.Cookie, BasePackets: last.Packets - own.Packets, BaseBytes: last.Bytes - own.Bytes,
+		Cookie: in.Cookie, BasePackets: old.total.Packets - own.Packets, BaseBytes: old.total.Bytes - own.Bytes,
 		Discontinuities: c.Discontinuities + 1,
 	}, err
 }

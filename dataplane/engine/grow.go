@@ -62,9 +62,8 @@ func (e *Engine) grow(latency bool) error {
 	if err := errors.Join(err, e.mirror.note(e.cfg.Mirror.Path, err)); err != nil {
 		return err
 	}
-	for name, old := range e.inherited {
+	for _, old := range e.inherited {
 		old.Handle = moved.Handle(old.Handle)
-		e.inherited[name] = old
 	}
 	for _, c := range e.flows {
 		c.handle = moved.Handle(c.handle)

@@ -200,7 +200,7 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 	if err != nil {
 		return err
 	}
-	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie}, func(old *inherited) (shm.Continuity, error) {
 		past, err := e.carryOn(s.under, old, c.under)
 		if displaced && !c.under.Adopted {
 			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
@@ -225,7 +225,7 @@ func (e *Engine) publishOver(c *counted, before Pair) error {
 	c.backend, c.basis, c.source = e.stack.over, c.over.Basis, c.over.Source
 	known := false
 	var err error
-	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie, c.over.Cookie}, func(old *shm.Entry) (shm.Continuity, error) {
+	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie, c.over.Cookie}, func(old *inherited) (shm.Continuity, error) {
 		if old != nil && c.hasUnder && old.Continuity.Cookie == c.under.Cookie && !c.under.Gap {
 			known = true
 			return old.Continuity, nil

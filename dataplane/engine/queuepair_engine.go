@@ -38,18 +38,18 @@ func (e *Engine) startQueuePairs() error {
 // not known.
 func (e *Engine) publishTally(q *queuePair, t *tally) (err error) {
 	cookie := rand.Uint64() | 1
-	t.handle, t.past, err = e.entry(q.entryOf(t), nil, func(old *shm.Entry) (shm.Continuity, error) {
+	t.handle, t.past, err = e.entry(q.entryOf(t), nil, func(old *inherited) (shm.Continuity, error) {
 		if old == nil {
 			return shm.Continuity{Cookie: cookie}, nil
 		}
-		last, err := e.lastTotal(old)
+		last := old.total
 		if comp, errs, ok := e.writer.LastDevice(old.Handle); ok && comp >= last.Packets && errs >= last.Bytes {
 			last.Packets, last.Bytes = comp, errs // a device went on counting after that
 		}
 		return shm.Continuity{
 			Cookie: cookie, BasePackets: last.Packets, BaseBytes: last.Bytes,
 			Discontinuities: old.Continuity.Discontinuities + 1,
-		}, err
+		}, old.err
 	})
 	return err
 }

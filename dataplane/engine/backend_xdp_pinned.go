@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// pinned is what a dead process left of a flow.
+type pinned struct {
+	place uint32 // of its rules among those of their priority
+	drops bool
+}
+
+// owner is what the counter is pinned under: hashes of the flow's identity and of its name, as
+// the pins hold 48 bytes. The identity comes first: a flow that has another name counts the same.
+func owner(f flow.Flow) string { return hashed(identity(f)) + " " + hashed(f.Name) }
+
+func hashed(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// claim gives owners that have no counter the one of a flow that counted the same under a
+// name that the configuration has no more. Of several, the first flow gets that of the best rules.
+func (b *xdpBackend) claim(owners []string) error {
+	taken := make(map[string]bool)
+	for _, f := range b.cfg.Flows {
+		taken[owner(f)] = true
+	}
+	for _, o := range owners {
+		taken[o] = true
+	}
+	for _, x := range b.flows {
+		taken[x.owner] = true
+	}
+	was := b.pinned()
+	has, free := make(map[string]bool), make(map[string][]xdp.CounterInfo)
+	for _, c := range b.rules.Counters() {
+		has[c.Owner] = true
+		if id, _, _ := strings.Cut(c.Owner, " "); !taken[c.Owner] {
+			free[id] = append(free[id], c)
+		}
+	}
+	for _, o := range owners {
+		id, _, _ := strings.Cut(o, " ")
+		if has[o] || len(free[id]) == 0 {
+			continue
+		}
+		best := slices.MinFunc(free[id], func(a, b xdp.CounterInfo) int {
+			return cmp.Or(cmp.Compare(was[a.Owner].place, was[b.Owner].place), cmp.Compare(a.ID, b.ID))
+		})
+		if err := b.rules.Rename(best.ID, o); err != nil {
+			return translate(err)
+		}
+		free[id] = slices.DeleteFunc(free[id], func(c xdp.CounterInfo) bool { return c.ID == best.ID })
+	}
+	return nil
+}
+
+// pinned lists what is in the tables, by owner.
+func (b *xdpBackend) pinned() map[string]pinned {
+	owners := make(map[uint32]string)
+	for _, c := range b.rules.Counters() {
+		owners[c.ID] = c.Owner
+	}
+	out := make(map[string]pinned, len(owners))
+	for r := range b.there {
+		o := owners[r.Counter]
+		was, seen := out[o]
+		if !seen || r.Order < was.place {
+			was.place = r.Order
+		}
+		was.drops = was.drops || r.Drop
+		out[o] = was
+	}
+	return out
+}
+
+// spread is the distance of the places that the flows of a start get: another one can come
+// between two of them without a new place for those behind it.
+const spread = 64
+
+// places gives every flow its place among those of its priority: the one that
+// its rules have, as long as that keeps the flows in order.
+func (b *xdpBackend) places(owners []string, was map[string]pinned) []uint32 {
+	last := -1 // flow that has a place
+	for i, o := range owners {
+		if _, ok := was[o]; ok {
+			last = i
+		}
+	}
+	step := uint32(1)
+	if !b.settled {
+		step = spread
+	}
+	out := make([]uint32, len(owners))
+	for i, o := range owners {
+		if p, ok := was[o]; ok && p.place > b.next {
+			b.next = p.place
+		}
+		out[i] = b.next
+		if i < last {
+			b.next++
+		} else {
+			b.next += step
+		}
+	}
+	return out
+}
+
+// stale lists the pinned rules that those of flows take the place of: what else their
+// counters count, and what has the key, the mask and the rank of one that is missing.
+func (b *xdpBackend) stale(flows []*xdpFlow, wanted map[xdp.Rule]bool, missing []xdp.Rule) []xdp.Rule {
+	counters := make(map[uint32]bool, len(flows))
+	for _, x := range flows {
+		counters[x.counter.ID] = true
+	}
+	nameless := func(r xdp.Rule) xdp.Rule {
+		r.Counter, r.Drop = 0, false
+		return r
+	}
+	taken := make(map[xdp.Rule]bool, len(missing))
+	for _, r := range missing {
+		taken[nameless(r)] = true
+	}
+	kept := make(map[xdp.Rule]bool)
+	for _, x := range b.flows {
+		for _, r := range x.rules {
+			kept[r] = true
+		}
+	}
+	var out []xdp.Rule
+	for r := range b.there {
+		if !wanted[r] && !kept[r] && (counters[r.Counter] || taken[nameless(r)]) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// dropUnasked gives up what a dead process counted for flows that are none of
+// these. Nothing of a flow that stays is touched.
+func (b *xdpBackend) dropUnasked(owners []string) error {
+	asked := make(map[string]bool, len(owners))
+	for _, o := range owners {
+		asked[o] = true
+	}
+	for _, x := range b.flows {
+		asked[x.owner] = true
+	}
+	idle := make(map[uint32]bool)
+	var counters []uint32
+	for _, c := range b.rules.Counters() {
+		if !asked[c.Owner] {
+			idle[c.ID] = true
+			counters = append(counters, c.ID)
+		}
+	}
+	var rules []xdp.Rule
+	for r := range b.there {
+		if idle[r.Counter] {
+			rules = append(rules, r)
+		}
+	}
+	if err := b.drop(rules); err != nil {
+		return err
+	}
+	return b.free(counters)
+}

@@ -1,0 +1,131 @@
+package xdp
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// TestRulesThatKeepTheirOrderDecideAllTheWhile gives overlapping rules other ranks, again and
+// again, under traffic: each packet is counted by the rule that wins before and after.
+func TestRulesThatKeepTheirOrderDecideAllTheWhile(t *testing.T) {
+	const packets = 600_000
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, rs, 1)
+	narrow := rs.Rules()[0]
+	wide := narrow
+	wide.Mask.Out.L4, wide.Key.Out.L4 = [4]byte{}, [4]byte{}
+	wide.Counter = mustCounter(t, rs, "wide")
+	wide.Priority = narrow.Priority + 1
+	mustAdd(t, rs, wide)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	s := flood(t, w.Far, 1, 100, lab.SenderOptions{})
+	var stop atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		err := s.Run(context.Background(), packets)
+		stop.Store(true)
+		done <- err
+	}()
+	rounds := 0
+	for ; !stop.Load(); rounds++ {
+		old := []Rule{narrow, wide}
+		up := uint16(10)
+		if rounds%2 == 1 {
+			up = ^up + 1
+		}
+		narrow.Priority += up
+		wide.Priority += up
+		if err := rs.Exchange(old, []Rule{narrow, wide}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	compareCounts(t, rs, ids, s)
+	if got := readOne(t, rs, wide.Counter); got != (Pair{}) {
+		t.Errorf("the rule that loses has counted %+v", got)
+	}
+	t.Logf("%d exchanges", rounds)
+}
+
+// TestExchangeThatFails leaves rules as they were.
+func TestExchangeThatFails(t *testing.T) {
+	rs := openTest(t, Options{MaxRules: 256})
+	a, b := mustCounter(t, rs, "a"), mustCounter(t, rs, "b")
+	one, two := exact4(1, 2, 3, 4, a), exact4(1, 2, 3, 5, a)
+	one.Priority, two.Priority = 5, 5
+	stays := exact4(1, 2, 3, 4, b)
+	stays.Priority = 3
+	mustAdd(t, rs, one, two, stays)
+	want := rs.Rules()
+	other := one
+	other.Priority = 1
+	taken := one
+	taken.Priority = 3
+	var many []Rule
+	for i := range 300 {
+		many = append(many, exact4(7, 7, 7, uint16(i), b))
+	}
+	unknown := exact4(9, 9, 9, 9, a)
+	for _, tt := range []struct {
+		name       string
+		old, fresh []Rule
+		is         error
+	}{
+		{"no room for what is new", []Rule{one, two}, append([]Rule{other}, many...), ErrFull},
+		{"no such rule", []Rule{one, unknown}, []Rule{other}, ErrNotFound},
+		{"the rank of a rule that stays", []Rule{one}, []Rule{taken}, ErrExists},
+		{"two of one rank", []Rule{one}, []Rule{other, {Key: other.Key, Mask: other.Mask, Priority: 1, Counter: b}}, ErrExists},
+	} {
+		if err := rs.Exchange(tt.old, tt.fresh); !errors.Is(err, tt.is) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if got := rs.Rules(); len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+			t.Errorf("%s: rules %+v, want %+v", tt.name, got, want)
+		}
+		if err := rs.verify(); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// TestAnotherOwner: a counter that is given to another owner goes on, also in the next process.
+func TestAnotherOwner(t *testing.T) {
+	dir := pinDir(t)
+	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	c, err := rs.AllocCounter("a name that is rather longer than the next")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCounter(t, rs, "there")
+	for range 3 { // the two places of an owner take turns
+		for _, owner := range []string{"b", "another"} {
+			if err := rs.Rename(c.ID, owner); err != nil {
+				t.Fatal(err)
+			}
+			if err := rs.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rs = openTest(t, Options{MaxRules: 256, PinDir: dir})
+			got, err := rs.AllocCounter(owner)
+			if err != nil || got.ID != c.ID || got.Cookie != c.Cookie || !got.Adopted {
+				t.Fatalf("owner %q has %+v, %v; want that of %+v", owner, got, err, c)
+			}
+		}
+	}
+	if err := rs.Rename(c.ID, "there"); !errors.Is(err, ErrExists) {
+		t.Errorf("an owner that has one: %v", err)
+	}
+	if err := rs.Rename(200, "nobody"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a counter that is free: %v", err)
+	}
+	if err := rs.Rename(c.ID, "a\x00b"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a name with a zero: %v", err)
+	}
+}

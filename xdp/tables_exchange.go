@@ -1,0 +1,180 @@
+package xdp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// move makes a rule another one of its key, mask and counter: only its rank and its action change.
+type move struct{ from, to *Rule }
+
+// pair finds the rules of old whose entries can become rules of fresh in their
+// places. gone and added are the others. From here until done, the entries of old
+// take no rank from a rule of fresh.
+func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err error) {
+	type group struct{ old, fresh []*Rule }
+	type keyOf struct {
+		u   *tuple
+		key string
+	}
+	groups := make(map[keyOf]*group, len(old))
+	for i := range old {
+		u, key, at, ok := t.entryOf(&old[i])
+		if !ok {
+			return nil, nil, nil, fmt.Errorf("exchanging rule %d of %d: %w", i+1, len(old), ErrNotFound)
+		}
+		g := groups[keyOf{u, key}]
+		if g == nil {
+			g = &group{}
+			groups[keyOf{u, key}] = g
+		}
+		g.old = append(g.old, &old[i])
+		t.leaving[u.chains[key].entries[at]] = true
+	}
+	for i := range fresh {
+		r := &fresh[i]
+		u := t.tupleOf(r.Mask.words())
+		if u == nil {
+			added = append(added, *r)
+			continue
+		}
+		var buf words
+		packed := u.pack(buf[:0], r.Key.words())
+		g := groups[keyOf{u, string(bytesOf(packed))}]
+		if g == nil {
+			added = append(added, *r)
+			continue
+		}
+		if slices.ContainsFunc(g.fresh, func(o *Rule) bool { return o.rank() == r.rank() }) {
+			return nil, nil, nil, existsError()
+		}
+		g.fresh = append(g.fresh, r)
+		at := slices.IndexFunc(g.old, func(o *Rule) bool { return o.Counter == r.Counter })
+		if at < 0 {
+			added = append(added, *r)
+			continue
+		}
+		if err := t.vacant(u.chains[string(bytesOf(packed))], r.rank()); err != nil {
+			return nil, nil, nil, err
+		}
+		moves = append(moves, move{g.old[at], r})
+		g.old = slices.Delete(g.old, at, at+1)
+	}
+	for _, g := range groups {
+		for _, o := range g.old {
+			gone = append(gone, *o)
+		}
+	}
+	return moves, gone, added, nil
+}
+
+// done ends what pair began.
+func (t *tables) done() { clear(t.leaving) }
+
+func existsError() error {
+	return fmt.Errorf("adding a rule: %w: one with this key, mask, priority and order", ErrExists)
+}
+
+// vacant says whether no entry of a chain has the rank, apart from those that are leaving.
+func (t *tables) vacant(c *chain, rank uint64) error {
+	for _, e := range c.entries[t.placeIn(c, rank):] {
+		if t.entries.rank(e) != rank {
+			break
+		}
+		if !t.leaving[e] {
+			return existsError()
+		}
+	}
+	return nil
+}
+
+// Moves that are this few wait, at most so often, for packets that are decided meanwhile.
+const (
+	carefulMoves = 512
+	carefulWaits = 32
+)
+
+// move moves rules in an order in which, of two rules that keep their order, the
+// one that wins does so at every instant: those that win more than before come first, best
+// first; then those that win less, best last. A packet that has met the one as it was
+// and meets the other as it is could still see them the other way round. Of few moves,
+// as of a configuration that a person wrote, a grace period keeps such two apart.
+func (t *tables) move(moves []move) {
+	slices.SortStableFunc(moves, func(a, b move) int {
+		if a.raises() != b.raises() {
+			if a.raises() {
+				return 1
+			}
+			return -1
+		}
+		if a.raises() {
+			a, b = b, a
+		}
+		return cmp.Compare(a.to.rank(), b.to.rank())
+	})
+	raised := map[*tuple]bool{}
+	since, waits := 0, 0 // the first move that a packet may still have met before it
+	for i, m := range moves {
+		if len(moves) <= carefulMoves && waits < carefulWaits && slices.ContainsFunc(moves[since:i], m.crosses) {
+			if t.grace() != nil {
+				waits = carefulWaits // no harm that is worth to stop in the middle
+			}
+			since, waits = i, waits+1
+		}
+		if u := t.moveRule(m); u != nil && m.raises() {
+			raised[u] = true
+		}
+	}
+	for u := range raised {
+		u.best = t.bestRank(u)
+	}
+	if len(raised) > 0 {
+		t.setRanks()
+	}
+}
+
+// crosses says whether a packet that matches both rules and has met that of o before its
+// move and that of m behind its own sees another order than before and after.
+func (m move) crosses(o move) bool {
+	if m.raises() == (m.to.rank() < o.from.rank()) {
+		return false
+	}
+	mk, mm, ok, om := m.to.Key.words(), m.to.Mask.words(), o.to.Key.words(), o.to.Mask.words()
+	for w := range mk {
+		if (mk[w]^ok[w])&mm[w]&om[w] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// raises says whether the rule wins over fewer rules than before.
+func (m move) raises() bool { return m.to.rank() > m.from.rank() }
+
+// moveRule changes an entry that programs may look at. Its directory word, which
+// commits the action, comes first; what decides a packet is the slot, one store, and the rank, another.
+func (t *tables) moveRule(m move) *tuple {
+	u, key, at, ok := t.entryOf(m.from)
+	if !ok {
+		return nil
+	}
+	c, rank := u.chains[key], m.to.rank()
+	unit, head := c.entries[at], c.entries[0]
+	delete(t.leaving, unit)
+	d := t.entries.dirWord(unit)
+	t.entries.setDir(unit, newDirWord(d.state(), d.tuple(), d.size(), m.to.Drop, d.counter()))
+	t.lowerRanks(u, rank)
+	c.entries = slices.Delete(c.entries, at, at+1)
+	place := t.placeIn(c, rank)
+	if unit == head && place > 0 { // while it has the rank by which it won
+		t.replace(u, c.hash, head, c.entries[0])
+	}
+	atomic.StoreUint64(&t.entries.ranks[unit], rank)
+	c.entries = slices.Insert(c.entries, place, unit)
+	if place == 0 {
+		t.replace(u, c.hash, head, unit)
+	}
+	return u
+}
