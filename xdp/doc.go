@@ -27,6 +27,8 @@
 // place through the links, so that no packet passes uncounted, in 10 to 100 ms.
 // An entry is never changed while a slot points at it; what a program may still look
 // at is used again only after an RCU grace period. At most 64 distinct masks.
+// [RuleSet.Exchange] puts rules in the place of others: no packet that matches rules
+// of both sets passes undecided.
 //
 // # Counters
 //

@@ -126,8 +126,9 @@ func TestAnotherFlowSetOverThePins(t *testing.T) {
 			e := b.start(t)
 			through, lateSeen := passed(t, b.wire.Near, dropped), passed(t, b.wire.Near, late)
 			ctx, enough := context.WithCancel(t.Context())
-			defer enough()
 			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer enough()
 			wg.Go(func() {
 				if err := snd.Run(ctx, 0); err != nil {
 					t.Error(err)
