@@ -34,6 +34,7 @@ func openTest(t testing.TB, o Options) *RuleSet {
 // pinDir is a directory for pins that is gone after the test.
 func pinDir(t testing.TB) string {
 	t.Helper()
+	need.BPF(t)
 	dir := filepath.Join(need.BPFFS(t), lab.Unique("ft-test-"))
 	t.Cleanup(func() {
 		unpinAll(dir)

@@ -1,10 +1,12 @@
 package xdp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -17,8 +19,8 @@ func supported() error { return nil }
 func lockDir(dir string) (*os.File, error) {
 	var fs unix.Statfs_t
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		if unix.Statfs("/sys/fs/bpf", &fs) != nil || fs.Type != unix.BPF_FS_MAGIC {
-			err = fmt.Errorf("%w: no bpffs is mounted (ip netns exec hides it); mount -t bpf bpf /sys/fs/bpf", err)
+		if !errors.Is(err, os.ErrPermission) && strings.HasPrefix(dir, bpffs+"/") {
+			err = cmp.Or(probeBPFFS(), err)
 		}
 		return nil, fmt.Errorf("making the directory of the pins: %w", explain(err))
 	}
@@ -26,8 +28,8 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("looking at the directory of the pins %s: %w", dir, err)
 	}
 	if fs.Type != unix.BPF_FS_MAGIC {
-		return nil, fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; mount -t bpf bpf %s",
-			dir, ErrInvalid, filepath.Dir(dir))
+		return nil, fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s",
+			dir, ErrInvalid, mountBPFFS(filepath.Dir(dir)))
 	}
 	f, err := os.Open(dir)
 	if err != nil {

@@ -24,7 +24,7 @@ func Probe(ifname string) []probe.Result {
 		probe.Ask("eBPF maps", "", probeMap()),
 		probe.Ask("XDP programs", "", permission(features.HaveProgramType(ebpf.XDP))),
 		probe.Ask("TCX", "", probeTCX()),
-		probe.Ask("bpffs", "/sys/fs/bpf", probeBPFFS()),
+		probe.Ask("bpffs", bpffs, probeBPFFS()),
 	}
 	ifi, err := net.InterfaceByName(ifname)
 	if err != nil {
@@ -70,13 +70,20 @@ func probeTCX() error {
 	return permission(err)
 }
 
+// bpffs is where the pins are by default.
+const bpffs = "/sys/fs/bpf"
+
+// mountBPFFS is the command that mounts a bpffs which only root can write: what is pinned
+// there is trusted.
+func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
+
 func probeBPFFS() error {
 	var fs unix.Statfs_t
-	if err := unix.Statfs("/sys/fs/bpf", &fs); err != nil {
-		return fmt.Errorf("looking at /sys/fs/bpf: %w", err)
+	if err := unix.Statfs(bpffs, &fs); err != nil {
+		return fmt.Errorf("looking at %s: %w", bpffs, err)
 	}
 	if fs.Type != unix.BPF_FS_MAGIC {
-		return &probe.UnsupportedError{Feature: "bpffs", Object: "/sys/fs/bpf", Reason: "not mounted", Fix: "mount -t bpf bpf /sys/fs/bpf"}
+		return &probe.UnsupportedError{Feature: "bpffs", Object: bpffs, Reason: "not mounted (ip netns exec hides it)", Fix: mountBPFFS(bpffs)}
 	}
 	return nil
 }

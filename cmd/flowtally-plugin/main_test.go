@@ -15,6 +15,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/soft"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
 	software.Close()
 	os.Exit(code)

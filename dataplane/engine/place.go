@@ -92,24 +92,14 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 	return open, absent, nil
 }
 
-// nothingCounts joins why no backend was opened. That a host has no RDMA is as on most hosts: where
-// there is another reason it is said behind that, and its next step is not the error's.
+// nothingCounts joins why no backend was opened. A host without RDMA is as most hosts are: where
+// there is another reason, that one is the cause, and RDMA is not named.
 func nothingCounts(reasons []error) error {
-	var errs, usual []error
-	for _, err := range reasons {
-		if errors.Is(err, errNoDevice) {
-			usual = append(usual, err)
-		} else {
-			errs = append(errs, err)
-		}
+	causes := slices.DeleteFunc(slices.Clone(reasons), func(err error) bool { return errors.Is(err, errNoDevice) })
+	if len(causes) == 0 {
+		causes = reasons
 	}
-	if len(errs) == 0 {
-		return errors.Join(usual...)
-	}
-	for _, err := range usual {
-		errs = append(errs, errors.New(err.Error()))
-	}
-	return errors.Join(errs...)
+	return errors.Join(causes...)
 }
 
 var errNoInterface = errors.New("the instance was started without an interface to count on")

@@ -18,6 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
 	software.Close()
 	os.Exit(code)

@@ -80,29 +80,6 @@ func CurrentNetns() (*Netns, error) {
 	return n, nil
 }
 
-// Isolate moves the whole process into a network namespace of its own, which
-// ends with it, by executing the program again in one: a Go process cannot move
-// all of its threads. It returns nil in the process so made, which finds mark
-// in its environment, and does not return in the old one unless it fails.
-// The programs that the process starts, from any thread, are in there too.
-func Isolate(mark string) error {
-	if os.Getenv(mark) != "" {
-		return os.Unsetenv(mark)
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread() // reached only where the namespace was not left
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unsharing the network namespace: %w", err)
-	}
-	err := quiet()
-	if err == nil {
-		// The thread that executes becomes the process.
-		err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), mark+"=1"))
-	}
-	runtime.LockOSThread() // once more than it is unlocked: the thread is in the wrong place
-	return fmt.Errorf("executing this program in a network namespace: %w", err)
-}
-
 // open makes the netlink sockets and brings loopback up.
 func (n *Netns) open() error {
 	var err error

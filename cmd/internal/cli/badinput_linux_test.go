@@ -155,6 +155,36 @@ func TestMissingInterface(t *testing.T) {
 	}
 }
 
+// TestRunWithoutBPFFS: where no bpffs is mounted, run says how to mount one that only root
+// can write, in the plugin and embedded, and says nothing of RDMA; the command works.
+func TestRunWithoutBPFFS(t *testing.T) {
+	need.BPF(t)
+	need.BPFFS(t)
+	need.Netns(t)
+	need.Tool(t, "unshare", "umount", "mount")
+	dir := publicDir(t)
+	ownBinary(t, dir, "flowtally", "flowtally-plugin")
+	run := func(before string, embedded string) string {
+		script := "umount /sys/fs/bpf && " + before + dir + "/flowtally run " + embedded + " --instance " + lab.Unique("cli-") +
+			" --interface nosuch0 --flow a=any --socket - --mirror " + filepath.Join(t.TempDir(), "m", "x.mirror")
+		out, err := exec.Command("unshare", "-m", "sh", "-c", script).CombinedOutput()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	const mount = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf"
+	for _, embedded := range []string{"", "--embedded"} {
+		_, says, _ := strings.Cut(run("", embedded), "\nflowtally: ")
+		if !strings.Contains(says, "bpffs on /sys/fs/bpf: not supported: not mounted") || !strings.Contains(says, "\n  try: "+mount+"\n") || strings.Contains(says, "rdma") {
+			t.Errorf("run %s says\n%s", embedded, says)
+		}
+		if says := run(mount+" && ", embedded); !strings.Contains(says, "nosuch0") || strings.Contains(says, mount) {
+			t.Errorf("run %s, with the bpffs that it asks for, says\n%s", embedded, says)
+		}
+	}
+}
+
 // TestUntrustedPlugin: root starts no binary that others can write.
 func TestUntrustedPlugin(t *testing.T) {
 	need.Root(t)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,12 +19,17 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
-// TestMain makes this test binary the programs that the scripts run.
+// TestMain makes this test binary the programs that the scripts run. They run where the
+// tests do: in namespaces of their own, where the privileges allow that.
 func TestMain(m *testing.M) {
+	if strings.HasSuffix(os.Args[0], ".test") {
+		_ = lab.Isolate(lab.ForTests)
+	}
 	testscript.Main(m, map[string]func(){
 		"flowtally": func() {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -37,6 +38,22 @@ func TestDemo(t *testing.T) {
 		}
 		return packets
 	})
+}
+
+// A machine without a bpffs, as a new container is, shows the demo too, and has none afterwards.
+func TestDemoWithoutBPFFS(t *testing.T) {
+	needLab(t)
+	need.Tool(t, "unshare", "umount")
+	script := `umount /sys/fs/bpf && cat /proc/self/mounts >&2 && "$0" demo --seconds 1 && exec cat /proc/self/mounts >&2`
+	var stdout, stderr strings.Builder
+	cmd := exec.Command("unshare", "-m", "sh", "-c", script, binary(t, "flowtally"))
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil || !strings.Contains(stdout.String(), "every one counted, exactly once") {
+		t.Errorf("demo: %v\n%s%s", err, stdout.String(), stderr.String())
+	}
+	if strings.Contains(stderr.String(), " /sys/fs/bpf ") {
+		t.Errorf("a bpffs is mounted:\n%s", stderr.String())
+	}
 }
 
 // runDemos runs a demo of 5 s, as make demo does, until one sends that many packets within that time.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		os.Exit(readerMain(path, os.Args[1:]))
 	}
 	// Without the privilege the tests run where they are, and say what they need.
-	isolateErr = lab.Isolate("FLOWTALLY_E2E_ISOLATED")
+	isolateErr = lab.Isolate(lab.ForTests)
 	code := m.Run()
 	os.RemoveAll(built) // "" is nothing
 	os.Exit(code)

@@ -8,5 +8,5 @@
 //
 // The functions may be called from the goroutine of a test only, as
 // testing.TB.FailNow asks. They change nothing on the machine that outlives
-// the call, except BPFFS, which mounts a bpffs where there is none.
+// the call.
 package need

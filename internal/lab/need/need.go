@@ -89,8 +89,9 @@ func BPF(t testing.TB) {
 	check(t, "bpf", haveBPF())
 }
 
-// BPFFS needs a bpffs at /sys/fs/bpf, which it mounts where there is none, and
-// returns that path. It is the need "bpffs".
+// BPFFS needs a bpffs at /sys/fs/bpf, and returns that path. A package whose tests
+// ask for it calls lab.Isolate in TestMain, which gives them a bpffs of their own.
+// It is the need "bpffs".
 func BPFFS(t testing.TB) string {
 	t.Helper()
 	path, err := bpffs()

@@ -2,10 +2,18 @@ package need
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
 )
+
+func TestMain(m *testing.M) {
+	_ = lab.Isolate(lab.ForTests) // without the privilege each gate says what it needs
+	os.Exit(m.Run())
+}
 
 // recorder stands in for the test that a gate ends.
 type recorder struct {
