@@ -49,6 +49,7 @@ type xdpYAML struct {
 	PinDir   string `yaml:"pin_dir,omitempty"`
 	MaxFlows int    `yaml:"max_flows,omitempty"`
 	KeepPins bool   `yaml:"keep_pins,omitempty"`
+	TCX      string `yaml:"tcx,omitempty"`
 }
 
 type rdmaYAML struct {
@@ -113,7 +114,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
 		},
 		Poll: pollYAML{Period: durationText(cfg.Poll.Period), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
-		XDP:  xdpYAML{PinDir: cfg.XDP.PinDir, MaxFlows: cfg.XDP.MaxFlows, KeepPins: cfg.XDP.KeepPins},
+		XDP:  xdpYAML(cfg.XDP),
 		RDMA: rdmaYAML(cfg.RDMA),
 	}
 	if cfg.Mirror.Mode != 0 {

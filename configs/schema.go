@@ -55,6 +55,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 				entry{"pin_dir", d.text(&cfg.XDP.PinDir, "xdp.pin_dir")},
 				entry{"max_flows", d.int(&cfg.XDP.MaxFlows, "xdp.max_flows", 0, mostFlows)},
 				entry{"keep_pins", d.bool(&cfg.XDP.KeepPins, "xdp.keep_pins")},
+				entry{"tcx", word(d, &cfg.XDP.TCX, "xdp.tcx", "first", "last")},
 			)
 		}},
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},

@@ -75,6 +75,9 @@ type XDPConfig struct {
 	// KeepPins leaves programs attached and maps pinned on Close, so that
 	// counting goes on until the next start.
 	KeepPins bool
+	// TCX is the place of the egress program among the TCX programs of an interface: "first"
+	// (the default) or "last". It is taken when the hook is, and kept.
+	TCX string
 }
 
 // RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and says how

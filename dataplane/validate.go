@@ -117,6 +117,9 @@ func (c Config) Validate() error {
 	if n := c.XDP.MaxFlows; n < 0 || n > 1<<22 {
 		bad("xdp.max_flows %d: 0 to %d", n, 1<<22)
 	}
+	if t := c.XDP.TCX; !slices.Contains([]string{"", "first", "last"}, t) {
+		bad("xdp.tcx %q: use first or last", t)
+	}
 	if n := c.RDMA.CommandsPerSecond; n < 0 || n > mostCommands {
 		bad("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)
 	}

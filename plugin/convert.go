@@ -173,7 +173,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 			WaitGroup: c.Mirror.WaitGroup,
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
-		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins},
+		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX},
 		Rdma: &pluginv1.RDMAConfig{
 			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, Efa: c.RDMA.EFA, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
 			Steal: c.RDMA.Steal, Audit: c.RDMA.Audit,
@@ -231,6 +231,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			PinDir:   p.GetXdp().GetPinDir(),
 			MaxFlows: num("xdp.max_flows", p.GetXdp().GetMaxFlows()),
 			KeepPins: p.GetXdp().GetKeepPins(),
+			TCX:      p.GetXdp().GetTcx(),
 		},
 		RDMA: dataplane.RDMAConfig{
 			Library:           p.GetRdma().GetLibrary(),

@@ -92,7 +92,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		if at == HookIngress && !o.Ingress || at == HookEgress && !o.Egress {
 			continue
 		}
-		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, o.Mode)
+		h, isNew, rejected, err := rs.take(hookKey{port, at}, ifi, o)
 		if err != nil {
 			for _, h := range fresh {
 				rs.drop(h)
@@ -110,15 +110,15 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 }
 
 // take makes sure that a hook runs our program; isNew: it did not before.
-func (rs *RuleSet) take(k hookKey, ifi *net.Interface, mode Mode) (h *hook, isNew bool, rejected []error, err error) {
+func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
 	if h := rs.hooks[k]; h != nil {
-		if h.ifindex == ifi.Index && h.alive() && satisfies(h.mode, k.hook, mode) {
+		if h.ifindex == ifi.Index && h.alive() && satisfies(h.mode, k.hook, o.Mode) {
 			return h, false, nil, nil
 		}
 		rs.drop(h)
 	}
-	for _, m := range modes(k.hook, mode) {
-		h, err := rs.attach(k, ifi, m)
+	for _, m := range modes(k.hook, o.Mode) {
+		h, err := rs.attach(k, ifi, m, o.Last)
 		if err == nil {
 			rs.log.Info("attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
@@ -148,13 +148,13 @@ func modes(h Hook, m Mode) []string {
 }
 
 // attach tries one mode, with its own flags: flags of 0 would choose in silence.
-func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string) (*hook, error) {
+func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string, last bool) (*hook, error) {
 	h := &hook{hookKey: k, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(k)}
 	p, err := rs.loadFor(rs.constants, k.hook, k.port)
 	if err != nil {
 		return nil, err
 	}
-	if h.link, err = attachLink(p, ifi.Index, mode); err != nil {
+	if h.link, err = attachLink(p, ifi.Index, mode, last); err != nil {
 		p.Close()
 		return nil, refusal(err, ifi, k.hook, mode)
 	}
@@ -171,14 +171,18 @@ func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string) (*hook, er
 	return h, nil
 }
 
-func attachLink(p *ebpf.Program, ifindex int, mode string) (link.Link, error) {
+func attachLink(p *ebpf.Program, ifindex int, mode string, last bool) (link.Link, error) {
 	switch mode {
 	case "native":
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
 	case "generic":
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPGenericMode})
 	}
-	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: ebpf.AttachTCXEgress})
+	anchor := link.Head()
+	if last {
+		anchor = link.Tail()
+	}
+	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: ebpf.AttachTCXEgress, Anchor: anchor})
 }
 
 // refusal says why a hook could not be taken and what to do.
@@ -215,16 +219,7 @@ func holder(ifindex int) string {
 	if id == 0 {
 		return "another program"
 	}
-	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
-	if err != nil {
-		return fmt.Sprintf("program id %d", id)
-	}
-	defer p.Close()
-	info, err := p.Info()
-	if err != nil {
-		return fmt.Sprintf("program id %d", id)
-	}
-	return fmt.Sprintf("program %q (id %d)", strings.TrimSpace(info.Name), id)
+	return Neighbour{Program: id, Name: programNamed(ebpf.ProgramID(id))}.String()
 }
 
 // Detach takes the programs off hooks of an interface; off all of them where none

@@ -14,6 +14,9 @@
 // seen: tags that hardware strips, what hardware steers past the kernel, and, on
 // kernels before 6.6, egress.
 //
+// A TCX program is put before the others of its chain, or, with [AttachOptions].Last, behind
+// them. [RuleSet.Before] lists those that run before it, any of which can hide packets from it.
+//
 // Bytes are layer 2 without FCS, of all buffers of a frame. On egress a buffer of
 // many segments is as many packets, with headers each, and the tag that the kernel
 // holds beside the frame is in it, 4 bytes per packet. One rule counts a packet,

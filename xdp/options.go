@@ -29,6 +29,9 @@ type AttachOptions struct {
 	Mode    Mode // of the ingress hook
 	Ingress bool // XDP
 	Egress  bool // TCX
+	// Last puts a TCX program behind those that are there, in place of before them. A hook
+	// that is held keeps its place.
+	Last bool
 }
 
 // Hook is a place in the kernel where a program is attached.

@@ -39,6 +39,7 @@ type xdpBackend struct {
 	asked     map[string]xdp.AttachOptions // by interface: what was tried to take, found or not
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
+	before            map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
 	closed            bool
 }
 
@@ -62,7 +63,7 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 		cfg: cfg, log: log, rules: rules, changed: make(chan struct{}, 1),
 		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow),
 		demand: make(map[string]sides), since: make(map[hookName]uint64), asked: make(map[string]xdp.AttachOptions),
-		missing: make(map[string]error), rejected: make(map[string]error),
+		missing: make(map[string]error), rejected: make(map[string]error), before: make(map[string][]xdp.Neighbour),
 	}
 	if b.ns, err = currentNetns(); err != nil {
 		return nil, errors.Join(err, rules.Close())

@@ -78,6 +78,7 @@ func (b *xdpBackend) attach() error {
 // attachTo takes hooks of one interface. What it holds already stays as it is.
 func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[string]xdp.Mode{"native": xdp.ModeNative, "generic": xdp.ModeGeneric}[i.Mode]
+	o.Last = b.cfg.XDP.TCX == "last"
 	err := b.ns.do(func() error {
 		done, err := b.rules.Attach(i.Name, o)
 		for _, a := range done {
@@ -91,6 +92,7 @@ func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error 
 		return err
 	})
 	b.seeHeld()
+	b.seeChains()
 	return translate(err) // it names the interface, the hook and the mode
 }
 
@@ -118,6 +120,29 @@ func (b *xdpBackend) seeHeld() {
 			b.takings++
 			b.since[h] = b.takings
 		}
+	}
+}
+
+// seeChains looks at what runs before our programs on TCX hooks. The kernel sends no event
+// when such a chain changes.
+func (b *xdpBackend) seeChains() {
+	clear(b.before)
+	if !slices.ContainsFunc(b.held, func(a xdp.Attachment) bool { return a.Hook == xdp.HookEgress }) {
+		return
+	}
+	err := b.ns.do(func() error {
+		var errs []error
+		for _, a := range b.held {
+			if a.Hook == xdp.HookEgress {
+				others, err := b.rules.Before(a.Interface)
+				b.before[a.Interface] = others
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		b.log.Warn("looking at the TCX programs before ours", "err", err)
 	}
 }
 

@@ -100,6 +100,7 @@ func (b *xdpBackend) lookAll(all bool) {
 		return
 	}
 	b.seeHeld()
+	b.seeChains()
 	for _, i := range b.cfg.Interfaces {
 		if all || b.missing[i.Name] != nil || !b.whole(i.Name) {
 			b.look(i, "is not there")
@@ -143,38 +144,3 @@ func (b *xdpBackend) signal() {
 }
 
 func (b *xdpBackend) Changed() <-chan struct{} { return b.changed }
-
-// Conditions lists interfaces that are not counted on, and those that are counted
-// on in a way that costs more or sees less.
-func (b *xdpBackend) Conditions() []dataplane.Condition {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	var out []dataplane.Condition
-	for name, err := range b.missing {
-		c := dataplane.Condition{
-			Code: "interface-missing", Severity: dataplane.High, Object: name, Text: err.Error(),
-			Fix: "bring the interface back; counting on it goes on by itself",
-		}
-		if !errors.Is(err, xdp.ErrNotFound) {
-			c.Code, c.Fix = "interface-refused", "remove the cause; counting on the interface goes on by itself"
-		}
-		out = append(out, c)
-	}
-	for _, a := range b.held {
-		if a.Mode != "generic" {
-			continue
-		}
-		text := "counted by generic XDP, which is slower and on virtual links sees segments that were merged"
-		if err := b.rejected[a.Interface]; err != nil {
-			text += ": " + err.Error()
-		}
-		out = append(out, dataplane.Condition{
-			Code: "xdp-generic", Severity: dataplane.Medium, Object: a.Interface, Text: text,
-			Fix: "use a driver with native XDP, or turn off TSO and GSO of the sender: ethtool -K PEER tso off gso off",
-		})
-	}
-	return out
-}

@@ -1,0 +1,78 @@
+package xdp
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// Neighbour is a TCX program of another owner on a hook that this rule set holds.
+type Neighbour struct {
+	Program uint32 // its id
+	Link    uint32 // the id of its link; 0 when it was attached without one
+	Name    string // "" where this process may not ask for it: that takes CAP_SYS_ADMIN
+}
+
+func (n Neighbour) String() string {
+	if n.Name == "" {
+		return fmt.Sprintf("program id %d", n.Program)
+	}
+	return fmt.Sprintf("program %q (id %d)", n.Name, n.Program)
+}
+
+// Before lists the TCX programs that run before ours on what an interface sends, in
+// their order. Each of them can end the chain: ours does not see the packet then. The
+// interface is looked up in the network namespace of the calling thread.
+func (rs *RuleSet) Before(ifname string) ([]Neighbour, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return nil, err
+	}
+	for _, h := range rs.hooks {
+		if h.hook == HookEgress && h.name == ifname && h.alive() {
+			return h.before()
+		}
+	}
+	return nil, nil
+}
+
+func (h *hook) before() ([]Neighbour, error) {
+	if ifi, err := net.InterfaceByName(h.name); err != nil || ifi.Index != h.ifindex {
+		return nil, nil // renamed or removed: the next look at the interface lets go of it
+	}
+	info, err := h.link.Info()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the TCX link of %s: %w", h.name, err)
+	}
+	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		return nil, fmt.Errorf("asking for the TCX programs of %s: %w", h.name, explain(err))
+	}
+	var out []Neighbour
+	for _, p := range chain.Programs {
+		id, _ := p.LinkID()
+		if id == info.ID {
+			return out, nil
+		}
+		out = append(out, Neighbour{Program: uint32(p.ID), Link: uint32(id), Name: programNamed(p.ID)})
+	}
+	return nil, nil // detached since: the next look takes the hook again
+}
+
+// programNamed is the name of a program, or "" where this process may not ask.
+func programNamed(id ebpf.ProgramID) string {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return ""
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(info.Name)
+}
