@@ -111,14 +111,19 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 
 // take makes sure that a hook runs our program; isNew: it did not before.
 func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
+	layer3, err := deviceOf(ifi.Index).layer3(k.hook)
+	if err != nil {
+		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
+	}
+	at := site{k, layer3}
 	if h := rs.hooks[k]; h != nil {
-		if h.ifindex == ifi.Index && h.alive() && satisfies(h.mode, k.hook, o.Mode) {
+		if h.ifindex == ifi.Index && h.alive() && h.site == at && satisfies(h.mode, k.hook, o.Mode) {
 			return h, false, nil, nil
 		}
 		rs.drop(h)
 	}
 	for _, m := range modes(k.hook, o.Mode) {
-		h, err := rs.attach(k, ifi, m, o.Last)
+		h, err := rs.attach(at, ifi, m, o.Last)
 		if err == nil {
 			rs.log.Info("attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
@@ -148,9 +153,10 @@ func modes(h Hook, m Mode) []string {
 }
 
 // attach tries one mode, with its own flags: flags of 0 would choose in silence.
-func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string, last bool) (*hook, error) {
-	h := &hook{hookKey: k, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(k)}
-	p, err := rs.loadFor(rs.constants, k.hook, k.port)
+func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (*hook, error) {
+	k := at.hookKey
+	h := &hook{site: at, name: ifi.Name, ifindex: ifi.Index, mode: mode, pin: rs.pinPath(k)}
+	p, err := rs.loadFor(rs.constants, at)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +165,7 @@ func (rs *RuleSet) attach(k hookKey, ifi *net.Interface, mode string, last bool)
 		return nil, refusal(err, ifi, k.hook, mode)
 	}
 	h.prog = p
-	rs.meta.port(k.port).setHook(k.hook, ifi.Index, mode)
+	rs.meta.port(k.port).setHook(at, ifi.Index, mode)
 	if h.pin != "" {
 		if err := h.link.Pin(h.pin); err != nil {
 			h.pin = ""

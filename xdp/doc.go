@@ -17,9 +17,9 @@
 // A TCX program is put before the others of its chain, or, with [AttachOptions].Last, behind
 // them. [RuleSet.Before] lists those that run before it, any of which can hide packets from it.
 //
-// Bytes are layer 2 without FCS, of all buffers of a frame. On egress a buffer of
-// many segments is as many packets, with headers each, and the tag that the kernel
-// holds beside the frame is in it, 4 bytes per packet. One rule counts a packet,
+// Bytes are layer 2 without FCS, of all buffers of a frame, or layer 3 where frames begin
+// with IP (device.go). On egress a buffer of many segments is as many packets, with headers each
+// (bpf/skb.h), and the tag that the kernel holds beside the frame is in it, 4 bytes per packet. One rule counts a packet,
 // the one of the lowest (Priority, Order) of those that match.
 //
 // # Changes

@@ -30,6 +30,8 @@ type flowtallyFtConfig struct {
 	Hot6        [2]uint64
 	Plain       uint32
 	Shape       uint32
+	Layer3      uint32
+	Spare       uint32
 	Tuple       [64]struct {
 		_      structs.HostLayout
 		Id     uint32

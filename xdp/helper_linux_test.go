@@ -73,7 +73,7 @@ func program(t testing.TB, rs *RuleSet, h Hook, port uint16) *ebpf.Program {
 	t.Helper()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	p, err := rs.loadFor(rs.constants, h, port)
+	p, err := rs.loadFor(rs.constants, site{hookKey: hookKey{port, h}})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

@@ -15,10 +15,16 @@ type hookKey struct {
 	hook Hook
 }
 
+// site is where a program is to run, as far as its constants depend on it.
+type site struct {
+	hookKey
+	layer3 bool // frames of the interface begin with IP
+}
+
 // hook is one program on one hook of one interface. It holds the link: a link
 // that nobody refers to is collected, and detaches.
 type hook struct {
-	hookKey
+	site
 	name    string
 	ifindex int
 	mode    string
@@ -29,7 +35,7 @@ type hook struct {
 }
 
 func (h *hook) attachment() Attachment {
-	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Adopted: h.adopted}
+	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted}
 }
 
 // update exchanges the program; no packet passes without one.
@@ -103,7 +109,7 @@ func (rs *RuleSet) drop(h *hook) error {
 	if err != nil {
 		rs.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
 	}
-	rs.meta.port(h.port).setHook(h.hook, h.ifindex, "")
+	rs.meta.port(h.port).setHook(h.site, h.ifindex, "")
 	return err
 }
 
@@ -124,7 +130,7 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				continue
 			}
-			h := &hook{hookKey: k, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l, pin: rs.pinPath(k)}
+			h := &hook{site: site{k, r.layer3()}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l, pin: rs.pinPath(k)}
 			rs.hooks[k] = h
 			if !h.alive() || h.mode == "" {
 				rs.log.Info("removing the link of an interface that is gone", "interface", h.name, "hook", at)

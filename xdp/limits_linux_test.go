@@ -56,7 +56,7 @@ func TestLengthOfFragments(t *testing.T) {
 			want = got
 		}
 	}
-	old, err := rs.load.named(rs.constants, HookIngress, 1, flowtallyProgFlowtallyXdp61)
+	old, err := rs.load.named(rs.constants, site{hookKey: hookKey{1, HookIngress}}, flowtallyProgFlowtallyXdp61)
 	if err != nil {
 		t.Fatal(err)
 	}

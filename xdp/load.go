@@ -62,11 +62,11 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 }
 
 // config is what a program for one hook of one interface is specialised by.
-func (l *loader) config(c constants, h Hook, port uint16) flowtallyFtConfig {
+func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
 		Need:        c.need,
 		Tuples:      uint32(len(c.tuples)),
-		Port:        uint32(port),
+		Port:        uint32(at.port),
 		SlotMask:    uint32(l.g.slots - 1),
 		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
 		RankBase:    uint32(rankAt(l.g.units)) * 8,
@@ -79,7 +79,7 @@ func (l *loader) config(c constants, h Hook, port uint16) flowtallyFtConfig {
 		v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
 		v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
 		v4.Out.Proto, v6.Out.Proto = proto, proto
-		if h == HookEgress {
+		if at.hook == HookEgress {
 			conf.Egress = uint32(FlagEgress)
 			v4.Out.Flags |= FlagEgress
 			v6.Out.Flags |= FlagEgress
@@ -94,6 +94,9 @@ func (l *loader) config(c constants, h Hook, port uint16) flowtallyFtConfig {
 		if c.tuples[0].Flags&tupleSingle != 0 {
 			conf.Shape = shapeOne
 		}
+	}
+	if at.layer3 {
+		conf.Layer3 = 1
 	}
 	for i, t := range c.tuples {
 		conf.Tuple[i] = t
@@ -128,13 +131,13 @@ var seesContext = sync.OnceValue(func() bool {
 })
 
 // load verifies one program.
-func (l *loader) load(c constants, h Hook, port uint16) (*ebpf.Program, error) {
-	return l.named(c, h, port, programName(h))
+func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
+	return l.named(c, at, programName(at.hook))
 }
 
-func (l *loader) named(c constants, h Hook, port uint16, name string) (*ebpf.Program, error) {
+func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error) {
 	spec := l.spec.Copy()
-	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, h, port)); err != nil {
+	if err := spec.Variables[flowtallyVarFtConf].Set(l.config(c, at)); err != nil {
 		return nil, fmt.Errorf("setting constants: %w", err)
 	}
 	for n := range spec.Programs {

@@ -12,7 +12,7 @@ import (
 //
 //	header    magic, layout, rules, counters, slots, units, cpus, block
 //	tuples    64 of: used, mask (18), 0
-//	ports     256 of: used, ifindex, name (2), modes of ingress and egress, 0...
+//	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, 0
 //	loaded    what the attached programs were built from: object, need, tuples, by place (64 of) id and flags, key (18)
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes, owners (6 each)
 //	entries   the directory: one word a unit
@@ -183,7 +183,7 @@ func (r portRecord) name() string {
 }
 
 func (r portRecord) take(name string) {
-	r[1], r[4], r[5] = 0, 0, 0
+	r[1], r[4], r[5], r[6] = 0, 0, 0, 0
 	b := bytesOf(r[2:4])
 	clear(b)
 	copy(b, name)
@@ -191,10 +191,17 @@ func (r portRecord) take(name string) {
 }
 
 // setHook notes, before a link is pinned, where and how its program is attached.
-func (r portRecord) setHook(h Hook, ifindex int, mode string) {
+func (r portRecord) setHook(at site, ifindex int, mode string) {
+	layer3 := uint64(0)
+	if at.layer3 {
+		layer3 = 1
+	}
 	atomic.StoreUint64(&r[1], uint64(ifindex))
-	atomic.StoreUint64(&r[hookWord(h)], uint64(modeCode(mode)))
+	atomic.StoreUint64(&r[6], layer3)
+	atomic.StoreUint64(&r[hookWord(at.hook)], uint64(modeCode(mode)))
 }
+
+func (r portRecord) layer3() bool { return r[6] != 0 }
 
 func (r portRecord) mode(h Hook) string { return modeNames[r[hookWord(h)]%uint64(len(modeNames))] }
 

@@ -49,6 +49,7 @@ type Attachment struct {
 	Port      uint16
 	Hook      Hook
 	Mode      string // "native", "generic" or "tcx"
+	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
 	Fresh     bool   // the call of Attach that answers it attached it
 	// Rejected holds the reason of every mode that was tried before Mode.

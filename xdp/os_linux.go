@@ -53,3 +53,12 @@ func xdpProgram(ifindex int) uint32 {
 	}
 	return l.Attrs().Xdp.ProgId
 }
+
+// deviceOf asks the kernel of an interface. One that is gone is refused by what comes next.
+func deviceOf(ifindex int) device {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return device{}
+	}
+	return device{name: l.Attrs().Name, link: l.Attrs().EncapType, kind: l.Type()}
+}

@@ -218,7 +218,7 @@ func (rs *RuleSet) reload() error {
 	c := rs.class.constants()
 	fresh := map[*hook]*ebpf.Program{}
 	for _, h := range rs.hooks {
-		p, err := rs.loadFor(c, h.hook, h.port)
+		p, err := rs.loadFor(c, h.site)
 		if err != nil {
 			for _, p := range fresh {
 				p.Close()
@@ -248,8 +248,8 @@ func (rs *RuleSet) reload() error {
 	return nil
 }
 
-func (rs *RuleSet) loadFor(c constants, h Hook, port uint16) (*ebpf.Program, error) {
-	p, err := rs.load.load(c, h, port)
+func (rs *RuleSet) loadFor(c constants, at site) (*ebpf.Program, error) {
+	p, err := rs.load.load(c, at)
 	if err != nil {
 		return nil, err
 	}

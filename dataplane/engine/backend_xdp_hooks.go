@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -144,6 +145,29 @@ func (b *xdpBackend) seeChains() {
 	if err != nil {
 		b.log.Warn("looking at the TCX programs before ours", "err", err)
 	}
+}
+
+// reach says why a flow can match no frame of the interfaces that are held for it. One of several
+// interfaces without Ethernet is no reason: the flow counts on the others.
+func (b *xdpBackend) reach(f flow.Flow) error {
+	if f.Match.Eth == nil && len(f.Match.VLAN) == 0 {
+		return nil
+	}
+	var without []string
+	for _, a := range b.held {
+		if a.Hook != hookOf(f) || f.Interface != "" && f.Interface != a.Interface {
+			continue
+		}
+		if !a.Layer3 {
+			return nil
+		}
+		without = append(without, a.Interface)
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	return fmt.Errorf("flow %q: %w: it asks for an Ethernet header or a VLAN tag, and frames of %s begin with IP; leave out \"eth\" and \"vlan\"",
+		f.Name, dataplane.ErrInvalid, strings.Join(without, " and "))
 }
 
 func (b *xdpBackend) has(h hookName) bool {

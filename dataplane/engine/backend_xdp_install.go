@@ -149,6 +149,9 @@ func (b *xdpBackend) serve(flows []Placed, all []*xdpFlow) error {
 	err := b.attach()
 	for i, f := range flows {
 		if err == nil {
+			err = b.reach(f.Flow)
+		}
+		if err == nil {
 			err = b.act(f, all[i], true)
 		}
 	}

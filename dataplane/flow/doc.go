@@ -8,7 +8,8 @@
 // there, and the headers before it still match. The total length of IPv4 and
 // the payload length of IPv6 are not consulted, nor is any checksum.
 //
-//   - Ethernet: 14 bytes in the frame.
+//   - Ethernet: 14 bytes in the frame. A frame of a device without it (tun, wireguard, ipip, what sit sends)
+//     begins with IP: it has no Ethernet header and no tag, and its bytes are those of layer 3.
 //   - VLAN: EtherTypes 0x8100 and 0x88a8 are tags when their 4 bytes are in the frame. At most two
 //     are parsed; a third, or one that does not fit, stands as the EtherType and nothing behind it is
 //     looked at. One vlan clause asks for at least one tag and looks at the outermost; two ask for two.

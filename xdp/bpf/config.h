@@ -63,6 +63,8 @@ struct ft_config {
 	__u64 hot6[2];
 	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
 	__u32 shape;
+	__u32 layer3; /* 1: frames of the interface begin with IP */
+	__u32 spare;
 	struct ft_tuple tuple[FT_MAX_TUPLES];
 };
 

@@ -78,7 +78,7 @@ int flowtally_tcx(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
 
-	if (ft_has_jumbo(skb))
+	if (ft_has_jumbo(c, skb))
 		beside |= FT_JUMBO;
 	__u64 slot = FT_MATCH(skb, c, skb, beside);
 

@@ -368,6 +368,20 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 /* and that the first header behind IPv6, 8 bytes before TCP, will not be on the wire. */
 #define FT_JUMBO (1 << 17)
 
+/* The EtherType of a frame that begins with IP; 0: of what begins with something else. */
+static __always_inline __u16 ft_type_of(void *p, void *end)
+{
+	if (p + 1 > end)
+		return 0;
+	switch (ft_load8(p, 0) >> 4) {
+	case 4:
+		return bpf_htons(ETH_P_IP);
+	case 6:
+		return bpf_htons(ETH_P_IPV6);
+	}
+	return 0;
+}
+
 /*
  * The key of any frame. What it returns is where the packet inside a tunnel starts, and
  * its EtherType << 16 as it is in the frame, when some rule looks there; or 0.
@@ -386,9 +400,13 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	ft_clear_inner(k, need);
 	if (need & FT_N_ETH)
 		k->w[FT_W_SRC] = spare = FT_PACK(c->port, 6, 2);
-	void *p = ft_parse_eth(data, end, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
+	void *p = data;
 	__u16 type = 0;
 
+	if (c->layer3)
+		l.type = ft_type_of(p, end);
+	else
+		p = ft_parse_eth(p, end, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
 	if (p)
 		p = ft_rebase(data, p);
 	l.flags = ft_forget(data, end, l.flags);

@@ -38,14 +38,19 @@ extern void *bpf_rdonly_cast(const void *, __u32) __ksym;
 #define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no longer buffer is without the header */
 
 /* Is the first header behind IPv6 the one that the kernel takes out again? */
-static __always_inline _Bool ft_has_jumbo(struct __sk_buff *skb)
+static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb)
 {
 	void *p = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 
-	if (skb->len <= FT_LEGACY_MAX || !skb->gso_size || p + ETH_HLEN + 48 > end)
+	if (skb->len <= FT_LEGACY_MAX || !skb->gso_size)
 		return 0;
-	/* Next header TCP, length 0, the option of a jumbo payload and its length. */
-	return ft_load16(p, 12) == bpf_htons(ETH_P_IPV6) && ft_load8(p, 20) == 0 && ft_load32(p, 54) == bpf_htonl(0x0600c204);
+	if (!c->layer3) {
+		if (p + ETH_HLEN > end || ft_load16(p, 12) != bpf_htons(ETH_P_IPV6))
+			return 0;
+		p += ETH_HLEN;
+	}
+	/* Version 6, hop-by-hop; then TCP, length 0, the option of a jumbo payload and its length. */
+	return p + 48 <= end && ft_load8(p, 0) >> 4 == 6 && ft_load8(p, 6) == 0 && ft_load32(p, 40) == bpf_htonl(0x0600c204);
 }
 
 struct ft_wire {

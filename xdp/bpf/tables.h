@@ -291,7 +291,7 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 		__u64 found;                                                                                     \
 		void *start = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;                   \
                                                                                                                  \
-		if ((beside) || !ft_match_common(c, start, end, &k, &found)) {                                   \
+		if ((beside) || (c)->layer3 || !ft_match_common(c, start, end, &k, &found)) {                    \
 			ft_parse_##name(c, ctx, &k, beside);                                                     \
 			found = ft_search(&k, 0, 0, FT_NO_RANK);                                                 \
 		}                                                                                                \

@@ -1,0 +1,40 @@
+package xdp
+
+import (
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// device is what the kernel says of an interface. The zero value is one that it says nothing of.
+type device struct {
+	name string
+	link string // its type, of ARPHRD_*: "ether", "none"
+	kind string // of a virtual one: "veth", "tun"
+}
+
+// Types of devices whose sent frames begin with Ethernet, and with IP.
+var (
+	linksEthernet = []string{"", "ether", "loopback"}
+	linksIP       = []string{"none", "ppp", "ipip", "tunnel6", "sit", "unknown519"} // the last is ARPHRD_RAWIP
+)
+
+// kindsReceiveIP are the devices whose received frames begin with IP where a program of XDP sees them. Others show
+// it a header that they have taken off: sit the outer IPv4 header, xfrm the Ethernet header of the device below.
+var kindsReceiveIP = []string{"tuntap", "wireguard", "ipip"}
+
+// layer3 says whether frames begin with IP at a hook. The error says that nobody can tell where IP begins.
+func (d device) layer3(h Hook) (bool, error) {
+	switch {
+	case slices.Contains(linksEthernet, d.link):
+		return false, nil
+	case slices.Contains(linksIP, d.link) && (h == HookEgress || slices.Contains(kindsReceiveIP, d.kind)):
+		return true, nil
+	case slices.Contains(linksIP, d.link):
+		return false, &probe.UnsupportedError{Feature: "counting what is received", Object: d.name,
+			Reason: "frames of a device of kind " + d.kind + " (" + d.link + ") do not begin with IP or Ethernet where XDP sees them",
+			Fix:    "count on the device that carries its traffic, or count egress only"}
+	}
+	return false, &probe.UnsupportedError{Feature: "counting", Object: d.name,
+		Reason: "frames of a device of type " + d.link + " begin neither with Ethernet nor with IP", Fix: "count on another interface"}
+}
