@@ -25,6 +25,11 @@
 //     answered before, without a PID, and Events streams stay open; after the restart
 //     they go on, behind a plugin-restarted event. What the plugin would have
 //     said while it was dead is lost.
+//   - The plugin names each verb of an RDMA device in a page that it shares with the host before it calls it.
+//     A plugin that died of itself, twice in the same verb of the same device (the last that began, where
+//     several were under way), is started without that device until the host ends, and the condition
+//     "rdma-crash" says so. That holds for Launch too, which starts it again for that. SIGKILL, SIGTERM,
+//     SIGINT and SIGHUP come from outside and do not count.
 //   - Queue pairs go with the process. The next one makes those of the configuration again, with
 //     other numbers, and connects them as it says; what ConnectQueuePair said is forgotten, since
 //     the peer must learn the number too.
@@ -61,7 +66,8 @@
 // The transport is gRPC on a unix socket in a directory of mode 0700, with
 // mutual TLS between keys made for that one launch. The environment variable
 // FLOWTALLY_PLUGIN_COOKIE tells a plugin that a host started it; run by hand it explains itself and
-// exits with 1. FLOWTALLY_PLUGIN_HOST_FD names the pipe that tells it of the host's end, and
+// exits with 1. FLOWTALLY_PLUGIN_HOST_FD names the pipe that tells it of the host's end, FLOWTALLY_PLUGIN_VERBS_FD the page
+// of verbs, FLOWTALLY_PLUGIN_EXCLUDED the RDMA devices to leave alone, as a JSON object with the reasons, and
 // FLOWTALLY_PLUGIN_LOG the level from which it logs. On stderr a plugin writes hclog's JSON lines; anything else
 // there is logged as a warning, and as an error from a Go panic on.
 //

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,15 +102,20 @@ func (s *session) kill() {
 
 // start runs one plugin process and configures it. The error tells why it
 // could not, with the last lines that it wrote; no process is left then.
-func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, err error) {
+func start(ctx context.Context, o *Options, cfg *pluginv1.Config, b *blame) (_ *session, err error) {
 	path, file, err := find(o.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() // a nil file's Close does nothing
+	env := environment(o)
+	excluded, err := b.environment()
+	if err != nil {
+		return nil, err
+	}
 	lines := &logLines{log: o.Logger, raw: o.Stderr}
 	synced := &logLines{log: o.Logger, raw: o.Stderr}
-	s := &session{child: newChild(path, file, o.Args, environment(o)), started: time.Now(), ready: make(chan struct{})}
+	s := &session{child: newChild(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
 	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),
@@ -130,6 +136,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 		stop()
 		if err != nil {
 			s.kill()
+			b.note(s.child)
 		}
 	}()
 	protocol, err := s.gp.Client()
@@ -166,9 +173,10 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config) (_ *session, e
 // environment is that of this process without what belongs to another pair of
 // host and plugin, and with what the plugin is told.
 func environment(o *Options) []string {
+	own := []string{hostFDEnv, verbsFDEnv, excludedEnv}
 	var env []string
 	for _, kv := range append(os.Environ(), o.Env...) {
-		if !strings.HasPrefix(kv, "PLUGIN_") && !strings.HasPrefix(kv, hostFDEnv+"=") {
+		if !strings.HasPrefix(kv, "PLUGIN_") && !slices.ContainsFunc(own, func(name string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			env = append(env, kv)
 		}
 	}

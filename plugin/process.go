@@ -14,6 +14,8 @@ import (
 
 	hclog "github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
+
+	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
 // drainTime is how long the output of a dead plugin is still read: a child of its own may
@@ -29,12 +31,14 @@ type child struct {
 	env  []string // beside what go-plugin adds
 	dir  string   // of the socket; "" until go-plugin made it
 
-	exited chan struct{} // closed when the process is reaped; cause is set then
+	exited chan struct{} // closed when the process is reaped; cause and last are set then
 	cause  string        // "exit status 2", "signal: killed"
+	last   verbCall      // the verb in which it died; of no verb's name: in none
 
 	cmd            *exec.Cmd
 	stdout, stderr *os.File
-	host           *os.File // its closing tells the plugin that the host is gone
+	host           *os.File       // its closing tells the plugin that the host is gone
+	verbs          *verbpage.Page // in which the plugin names its verbs; nil: there is none
 
 	mu      sync.Mutex
 	hello   []byte // the first bytes of stdout, where the handshake is
@@ -91,6 +95,12 @@ func (c *child) Start(context.Context) error {
 	c.cmd.Stdout, c.cmd.Stderr = out, errw
 	c.cmd.ExtraFiles = []*os.File{hostEnd} // descriptor 3 over there
 	c.cmd.Env = append(c.cmd.Env, hostFDEnv+"=3")
+	if page, file, err := verbpage.New(); err == nil { // without one a crash is only not explained
+		c.verbs = page
+		theirs = append(theirs, file)
+		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, file)
+		c.cmd.Env = append(c.cmd.Env, verbsFDEnv+"=4")
+	}
 	c.execute()
 	ownGroup(c.cmd)
 
@@ -118,6 +128,7 @@ func (c *child) release() {
 			f.Close()
 		}
 	}
+	_ = c.verbs.Close()
 }
 
 func (c *child) reap() {
@@ -129,6 +140,7 @@ func (c *child) reap() {
 	if err != nil {
 		c.cause = err.Error()
 	}
+	c.last.device, c.last.verb, _ = c.verbs.Last()
 	close(c.exited)
 	time.Sleep(drainTime)
 	c.release()

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -56,7 +55,7 @@ func Serve(opts ServeOptions) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() { p.stop("signal " + (<-signals).String()) }()
-	if err := p.watchHost(os.Getenv(hostFDEnv)); err != nil {
+	if err := p.watchHost(hostFDEnv); err != nil {
 		log.Error("watching the host", "error", err)
 		return 1
 	}
@@ -102,17 +101,10 @@ func (p *process) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 
 // watchHost waits in the background for the end of file on the descriptor that the host holds
 // open as long as it lives, however it dies. Without one there is no watch.
-func (p *process) watchHost(fd string) error {
-	if fd == "" {
-		return nil
-	}
-	n, err := strconv.ParseUint(fd, 10, 16)
-	if err != nil {
-		return fmt.Errorf("%s=%q: %w", hostFDEnv, fd, err)
-	}
-	pipe := os.NewFile(uintptr(n), "host")
-	if pipe == nil {
-		return fmt.Errorf("%s=%q: no such descriptor", hostFDEnv, fd)
+func (p *process) watchHost(variable string) error {
+	pipe, err := inherited(variable)
+	if pipe == nil || err != nil {
+		return err
 	}
 	go func() {
 		_, err := io.Copy(io.Discard, pipe)

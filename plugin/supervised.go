@@ -22,8 +22,9 @@ import (
 // methods may be called from any goroutine. See the package comment for what a
 // restart looks like from here.
 type Client struct {
-	opts Options
-	log  *slog.Logger
+	opts  Options
+	log   *slog.Logger
+	blame *blame
 
 	life     context.Context // ends when Close is called
 	end      context.CancelFunc
@@ -57,14 +58,19 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := start(ctx, &o, cfg)
+	b := newBlame()
+	s, err := start(ctx, &o, cfg, b)
+	for died := 1; err != nil && b.count() == died && died < launchDeaths && ctx.Err() == nil; died++ {
+		o.Logger.Warn("the plugin died in a verb of an RDMA device, and is started again", "error", err)
+		s, err = start(ctx, &o, cfg, b)
+	}
 	if err != nil {
 		return nil, err
 	}
 	flows := cfg.Flows
 	cfg.Flows = nil
 	c := &Client{
-		opts: o, log: o.Logger, flows: flows, base: cfg,
+		opts: o, log: o.Logger, blame: b, flows: flows, base: cfg,
 		finished: make(chan struct{}), op: make(chan struct{}, 1),
 		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
 	}

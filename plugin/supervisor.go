@@ -29,6 +29,7 @@ func (c *Client) supervise(s *session) {
 			c.result = c.finish(s)
 			return
 		}
+		c.blame.note(s.child)
 		pause.lived(time.Since(s.started))
 		c.wentDown(why)
 		c.bury(s)
@@ -115,7 +116,7 @@ func (c *Client) restart(pause *backoff, why string) *session {
 			wait.Stop()
 			return nil
 		}
-		s, err := start(c.life, &c.opts, cfg)
+		s, err := start(c.life, &c.opts, cfg, c.blame)
 		if err == nil {
 			c.cameUp(s, why, attempt)
 			return s
@@ -217,7 +218,7 @@ func (c *Client) cleanUp(ctx context.Context) error {
 	if c.opts.Config.XDP.KeepPins {
 		return nil
 	}
-	s, err := start(ctx, &c.opts, c.config())
+	s, err := start(ctx, &c.opts, c.config(), c.blame)
 	if err != nil {
 		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)
 	}

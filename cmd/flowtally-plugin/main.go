@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,16 +19,29 @@ import (
 )
 
 func main() {
+	if code, is := engine.TrialMain(); is {
+		os.Exit(code)
+	}
 	if len(os.Args) == 2 && (os.Args[1] == "--version" || os.Args[1] == "-version") {
 		printVersion(os.Stdout)
 		return
 	}
-	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: open}))
+	// The descriptor of the page is the process's: it is opened once, whatever is configured.
+	page, err := plugin.Verbs()
+	excluded, bad := plugin.Excluded()
+	opts := engine.Options{Trial: engine.SelfTrial(), Calls: page, Excluded: excluded}
+	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
+		if err := errors.Join(err, bad); err != nil {
+			return nil, fmt.Errorf("looking at what the host hands over: %w", err)
+		}
+		return open(ctx, cfg, opts, l)
+	}}))
 }
 
 // open is the plugin's factory.
-func open(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
-	e, err := engine.New(ctx, cfg, engine.Options{Logger: l})
+func open(ctx context.Context, cfg dataplane.Config, opts engine.Options, l *slog.Logger) (dataplane.Service, error) {
+	opts.Logger = l
+	e, err := engine.New(ctx, cfg, opts)
 	if err != nil {
 		return nil, err // never a nil *Engine in a Service
 	}

@@ -68,8 +68,11 @@ type rdmaFlow struct {
 // not there are looked for; while none is, Absent says so. The error satisfies errNoDevice
 // when there is no library: nothing that a host without RDMA has to be told. It satisfies
 // probe.ErrNotSupported also when devices are there that cannot count flows.
-func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*rdmaBackend, error) {
-	hw, err := openIBV(cfg.RDMA, log)
+func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *guard) (*rdmaBackend, error) {
+	if err := g.library(); err != nil {
+		return nil, fmt.Errorf("backend rdma: %w", err)
+	}
+	hw, err := openIBV(cfg.RDMA, log, g)
 	if err != nil {
 		if errors.Is(err, probe.ErrNotSupported) {
 			err = &absentError{err}

@@ -15,17 +15,18 @@ import (
 // ibvHardware is the RDMA devices as libibverbs shows them.
 type ibvHardware struct {
 	lib   *ibv.Library
+	guard *guard
 	steal bool
 	mlx5  string // as the configuration names it
 	log   *slog.Logger
 }
 
-func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger) (*ibvHardware, error) {
-	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, Logger: log})
+func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *guard) (*ibvHardware, error) {
+	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, Logger: log, Calls: g.named()})
 	if err != nil {
 		return nil, err
 	}
-	return &ibvHardware{lib: lib, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
+	return &ibvHardware{lib: lib, guard: g, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
 }
 
 // devices lists the ports that have a netdev.
@@ -46,8 +47,16 @@ func (h *ibvHardware) devices() ([]nicInfo, error) {
 	return out, nil
 }
 
-// open opens a device for counting: by DevX, or by verbs.
+// open opens a device for counting, unless a process that tried it out has not survived that.
 func (h *ibvHardware) open(info nicInfo) (nic, error) {
+	if err := h.guard.device(trialRequest{Device: info.name, Flows: true, Port: info.port, Shared: info.shared}); err != nil {
+		return nil, err
+	}
+	return h.openUntried(info)
+}
+
+// openUntried opens a device: by DevX, or by verbs.
+func (h *ibvHardware) openUntried(info nicInfo) (nic, error) {
 	ctx, err := h.lib.Open(info.name)
 	if err != nil {
 		return nil, err

@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
@@ -20,6 +22,10 @@ const (
 // It looks in the network namespace of the calling thread, makes flows that match nothing, and
 // unmakes them.
 func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
+	g := newGuard(dataplane.Config{RDMA: o.RDMA}, Options{Trial: o.Trial}, slog.New(slog.DiscardHandler))
+	if err := g.library(); err != nil {
+		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
+	}
 	lib, err := ibv.Load(ibv.Options{Library: o.RDMA.Library, MLX5: o.RDMA.MLX5, EFA: o.RDMA.EFA})
 	if err != nil {
 		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
@@ -44,6 +50,10 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 		}
 		object, counts := describeDevice(d, o.Interfaces)
 		if (o.DevicesOnly || !counts) && !slices.Contains(o.Devices, d.Name) {
+			continue
+		}
+		if err := g.device(trialRequest{Device: d.Name, Flows: true, Port: 1, Completions: true}); err != nil {
+			out = append(out, probe.Ask(FeatureRDMADevices, object, err))
 			continue
 		}
 		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name), probeCompletions(lib, d.Name)) {

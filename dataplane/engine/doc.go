@@ -107,6 +107,15 @@
 // is until it is connected anew, by way of RESET, with the number and the counters that it has. A
 // connection that fails half-way cannot be given back: the reason is a condition until there is one.
 //
+// # Libraries that crash
+//
+// libibverbs and what it loads run in this process, and their defects end it. So a device is tried out
+// first in a process of its own (Options.Trial), once per start: it makes one of each object that the
+// instance will use, names each verb in a page that it shares with this one (package verbpage), and has
+// 5 s. A device whose trial dies or hangs is left alone, with the verb as the reason, and its flows are
+// counted elsewhere. The answer is not stored. What passes its trial and crashes later is the
+// supervisor's business (package plugin): Options.Calls and Options.Excluded are its two ends here.
+//
 // # Growth
 //
 // A mirror without room for another counter grows between two cycles. Indices of latency

@@ -11,12 +11,20 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
 
 // Options are what an embedder may hand in beside the configuration.
 type Options struct {
 	Logger *slog.Logger // nil discards
+	// Trial starts a process that tries RDMA devices out before this one uses them, SelfTrial where this
+	// program's main function calls TrialMain. The zero value: devices are used untried.
+	Trial TrialCommand
+	// Calls hears of every verb that is called. nil: nothing does.
+	Calls ibv.Calls
+	// Excluded are RDMA devices that are left alone, and why; "" is libibverbs itself.
+	Excluded map[string]string
 	// Backends replaces the built-in backends. For tests.
 	Backends []Backend
 }
@@ -32,6 +40,7 @@ type Engine struct {
 	absent   map[string]error // backends that the configuration names and that are not open, and why
 	stack    *stack           // nil: no overlay
 	pairs    *queuePairs      // nil: none
+	guard    *guard
 	plan     *plan
 	poller   *poller
 	events   broadcaster
@@ -78,6 +87,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.guard = newGuard(e.cfg, opts, e.log)
 	e.life, e.quit = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -92,7 +102,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		return nil, err
 	}
 	if e.backends = opts.Backends; e.backends == nil {
-		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log); err != nil {
+		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log, e.guard); err != nil {
 			return nil, err
 		}
 	}

@@ -157,6 +157,7 @@ func (e *Engine) follow(c *counted) error {
 func (e *Engine) collect(now time.Time) []dataplane.Condition {
 	out := append(e.poller.conditions(), e.pairs.conditions()...)
 	out = append(out, e.mirror.conditions(e.cfg.Mirror.Path, e.writer)...)
+	out = append(out, e.guard.conditions()...)
 	for _, b := range e.backends {
 		out = append(out, b.Conditions()...)
 	}

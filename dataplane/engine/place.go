@@ -25,7 +25,7 @@ func choices(word string) []string {
 // openBackends opens what the configuration and its flows ask for, in the order in
 // which flows are offered to them. What only "auto" asks for may be missing, as long as
 // something is left; absent says why it is. A latecomer is among open even so.
-func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (open []Backend, absent map[string]error, err error) {
+func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *guard) (open []Backend, absent map[string]error, err error) {
 	defer func() {
 		if err != nil {
 			for _, b := range open {
@@ -66,7 +66,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (
 		if !asked[name] {
 			continue
 		}
-		b, err := openBackend(ctx, name, cfg, log)
+		b, err := openBackend(ctx, name, cfg, log, g)
 		if err == nil {
 			open = append(open, b)
 			err = absentee(b)
@@ -104,7 +104,7 @@ func nothingCounts(reasons []error) error {
 
 var errNoInterface = errors.New("the instance was started without an interface to count on")
 
-func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger) (Backend, error) {
+func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger, g *guard) (Backend, error) {
 	switch name {
 	case "sim":
 		return newSimBackend(nil), nil
@@ -115,7 +115,7 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 		}
 		return b, nil
 	case "rdma":
-		b, err := newRDMABackend(ctx, cfg, log)
+		b, err := newRDMABackend(ctx, cfg, log, g)
 		if err != nil {
 			return nil, err
 		}

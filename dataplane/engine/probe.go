@@ -16,6 +16,7 @@ type ProbeOptions struct {
 	Devices     []string // RDMA devices that are asked about by name, whatever their interfaces
 	DevicesOnly bool     // ask about Devices alone, and no interface: what queue pairs need
 	RDMA        dataplane.RDMAConfig
+	Trial       TrialCommand // as Options.Trial
 }
 
 // Probe says what each backend can do here, in the network namespace of the calling

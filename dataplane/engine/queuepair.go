@@ -99,7 +99,8 @@ type queuePairs struct {
 	log    *slog.Logger
 	mirror mirror
 	tell   func(dataplane.Event)
-	lib    *ibv.Library
+	guard  *guard
+	lib    *ibv.Library // nil: the guard lets nobody near it
 	ns     *netns
 	all    []*queuePair // in the order of the configuration
 	byID   []*tally

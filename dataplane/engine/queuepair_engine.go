@@ -17,6 +17,7 @@ func (e *Engine) startQueuePairs() error {
 		return nil
 	}
 	e.pairs = newQueuePairs(e.cfg, e.log, e.writer, e.events.publish)
+	e.pairs.guard = e.guard
 	for _, q := range e.pairs.all {
 		for _, t := range q.tallies {
 			if err := e.publishTally(q, t); err != nil {

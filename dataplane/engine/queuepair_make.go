@@ -49,8 +49,8 @@ const (
 	defaultMessage = 4096
 )
 
-func (q *queuePair) qpType() ibv.QPType {
-	switch q.cfg.Type {
+func qpType(t dataplane.QueuePairType) ibv.QPType {
+	switch t {
 	case dataplane.UD:
 		return ibv.QPTUD
 	case dataplane.RawPacket:
@@ -165,7 +165,7 @@ func (q *queuePair) queues(e *endpoint) (err error) {
 		return err
 	}
 	e.qp, err = e.pd.CreateQP(ibv.QPOptions{
-		Type: q.qpType(), SendCQ: e.cq, RecvCQ: e.cq, SignalAll: true,
+		Type: qpType(q.cfg.Type), SendCQ: e.cq, RecvCQ: e.cq, SignalAll: true,
 		Cap: ibv.QPCap{MaxSendWR: uint32(q.cfg.SendDepth), MaxRecvWR: uint32(max(q.cfg.Receives, 1)), MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	return err

@@ -45,7 +45,9 @@ func (q *queuePair) run() {
 	defer close(q.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	q.attend()
+	if q.end != nil {
+		q.attend()
+	}
 	for idle := 0; ; {
 		moved := q.turn()
 		if moved {

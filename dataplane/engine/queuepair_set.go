@@ -50,14 +50,23 @@ func (s *queuePairs) counts(name string) bool {
 
 // start makes every queue pair and connects those that the configuration connects.
 func (s *queuePairs) start() (err error) {
-	if s.lib, err = ibv.Load(ibv.Options{Library: s.cfg.RDMA.Library, MLX5: s.cfg.RDMA.MLX5, EFA: s.cfg.RDMA.EFA, Logger: s.log}); err != nil {
-		return fmt.Errorf("queue pairs: %w", err)
+	if s.guard.library() == nil {
+		s.lib, err = ibv.Load(ibv.Options{
+			Library: s.cfg.RDMA.Library, MLX5: s.cfg.RDMA.MLX5, EFA: s.cfg.RDMA.EFA, Logger: s.log, Calls: s.guard.named(),
+		})
+		if err != nil {
+			return fmt.Errorf("queue pairs: %w", err)
+		}
 	}
 	if s.ns, err = currentNetns(); err != nil {
 		return fmt.Errorf("queue pairs: %w", err)
 	}
 	for _, q := range s.all {
-		if err := q.make(); err != nil {
+		var crash *crashedError
+		if err := q.make(); errors.As(err, &crash) { // the other devices count
+			q.gone = err
+			q.show()
+		} else if err != nil {
 			return fmt.Errorf("queue pair %q: making it on %s: %w", q.cfg.Name, q.cfg.Device, err)
 		}
 	}
@@ -66,7 +75,7 @@ func (s *queuePairs) start() (err error) {
 		s.running.Go(q.run)
 	}
 	for _, q := range s.all {
-		if err := s.link(s.ctx, q, false); err != nil {
+		if err := s.link(s.ctx, q, false); err != nil && q.look().lost == nil {
 			return err
 		}
 	}
@@ -110,6 +119,9 @@ func (s *queuePairs) watch(ctx context.Context) {
 // kernel without uverbs has none.
 func (s *queuePairs) open(device string) (c *ibv.Context, err error) {
 	err = s.ns.do(func() error {
+		if err := s.guard.device(trialRequest{Device: device}); err != nil {
+			return err
+		}
 		if c, err = s.lib.Open(device); err != nil {
 			if _, why := s.lib.Devices(); why != nil {
 				return why
@@ -131,6 +143,9 @@ func (s *queuePairs) devices() (list []ibv.Device, err error) {
 // look gives queue pairs up whose device is not in the list. A device may return, and a queue pair
 // be made again on it, while this one reads on: what is given up is what there was before.
 func (s *queuePairs) look() {
+	if s.lib == nil {
+		return
+	}
 	before := make([]*endpoint, len(s.all))
 	for i, q := range s.all {
 		before[i] = q.look().made

@@ -111,7 +111,7 @@ func TestEveryVerbFailsInTurn(t *testing.T) {
 			s.env.Set(t.Setenv)
 			var b *rdmaBackend
 			err := s.wire.Near.NS.Do(func() (err error) {
-				b, err = newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler))
+				b, err = newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler), nil)
 				return err
 			})
 			if err == nil {
@@ -165,7 +165,7 @@ func TestDevicesThatCannotCountSayWhy(t *testing.T) {
 	s.env.Without = []string{"devx", "raw", "flows", "counters"}
 	s.env.Set(t.Setenv)
 	err := s.wire.Near.NS.Do(func() error {
-		_, err := newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler))
+		_, err := newRDMABackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler), nil)
 		return err
 	})
 	var u *probe.UnsupportedError

@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if code, is := TrialMain(); is {
+		os.Exit(code)
+	}
 	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
 	code := m.Run()
 	software.Close()
@@ -90,7 +93,7 @@ func (s *softNIC) openWith(t *testing.T, log *slog.Logger) *rdmaBackend {
 	s.env.Set(t.Setenv)
 	var b *rdmaBackend
 	err := s.wire.Near.NS.Do(func() (err error) {
-		b, err = newRDMABackend(t.Context(), s.cfg, log)
+		b, err = newRDMABackend(t.Context(), s.cfg, log, nil)
 		return err
 	})
 	if err != nil {

@@ -24,6 +24,8 @@ type softBench struct {
 	sent    Pair                           // by tryOnce
 	e       *Engine
 	events  <-chan dataplane.Event
+	opts    Options
+	exclude bool // the device that tryOnce makes
 }
 
 func newSoftBench(t *testing.T, flows ...flow.Flow) *softBench {
@@ -44,7 +46,7 @@ func (b *softBench) run(t *testing.T) {
 	t.Helper()
 	b.env.Set(t.Setenv)
 	err := b.wire.Near.NS.Do(func() (err error) {
-		b.e, err = New(context.Background(), b.cfg, Options{})
+		b.e, err = New(context.Background(), b.cfg, b.opts)
 		return err
 	})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/dataplane/engine"
 )
 
 // root is the command line.
@@ -57,6 +59,9 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 			panic(e)
 		}
 	}()
+	if code, is := engine.TrialMain(); is {
+		return code
+	}
 	var r root
 	parser, err := newParser(&r, stdout, stderr)
 	if err != nil {

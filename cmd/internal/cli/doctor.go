@@ -40,6 +40,7 @@ func (c *doctorCmd) Run(env *Env) error {
 	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
 		// Without an interface a configuration counts on queue pairs alone.
 		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
+		Trial: engine.SelfTrial(),
 	})...)
 	if c.json() {
 		checks := make([]checkJSON, len(results))

@@ -160,7 +160,7 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 // start starts the instance, in a plugin or in this process.
 func (c *runCmd) start(env *Env, cfg dataplane.Config) (dataplane.Service, error) {
 	if c.Embedded {
-		e, err := engine.New(env.Context, cfg, engine.Options{Logger: env.Logger})
+		e, err := engine.New(env.Context, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
 		if err != nil {
 			return nil, err // never a nil *Engine in a Service
 		}

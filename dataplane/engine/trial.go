@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/internal/verbpage"
+)
+
+// TrialCommand starts a process that tries an RDMA device out before this one uses it: a library
+// that crashes or hangs there costs the device, and not the counting. The program must be one whose
+// main function calls [TrialMain] first, or the trial is whatever the program does instead. The zero
+// value is none: devices are used untried.
+type TrialCommand struct {
+	Path string
+	Args []string // from the program's name on, as os.Args
+}
+
+// SelfTrial is this very program, for one whose main function calls TrialMain first.
+func SelfTrial() TrialCommand {
+	return TrialCommand{Path: "/proc/self/exe", Args: []string{os.Args[0], trialWord}}
+}
+
+// trialWord is the argument by which a process knows that it is a trial.
+const trialWord = "rdma-trial"
+
+// trialBound is how long a trial may take.
+const trialBound = 5 * time.Second
+
+// guard stands between the instance and libraries that may end its process. It tries each device out
+// in a process of its own, once, and remembers the answer as long as the instance lives. A nil guard
+// lets everything pass.
+type guard struct {
+	cfg     dataplane.Config
+	command TrialCommand
+	calls   ibv.Calls
+	log     *slog.Logger
+	bound   time.Duration // trialBound; tests are less patient
+
+	mu    sync.Mutex
+	tried map[string]error // by device; "" is the library itself
+}
+
+// newGuard makes a guard that lets nobody near what is excluded: by device, and why.
+func newGuard(cfg dataplane.Config, o Options, log *slog.Logger) *guard {
+	g := &guard{cfg: cfg, command: o.Trial, calls: o.Calls, log: log, bound: trialBound, tried: make(map[string]error)}
+	for device, why := range o.Excluded {
+		g.tried[device] = crashed(device, why)
+	}
+	return g
+}
+
+// named is what hears of every verb; nil: nothing does.
+func (g *guard) named() ibv.Calls {
+	if g == nil {
+		return nil
+	}
+	return g.calls
+}
+
+// library is nil unless the library cannot be loaded, or asked for its devices, without harm.
+func (g *guard) library() error {
+	if g == nil {
+		return nil
+	}
+	return g.pass(trialRequest{})
+}
+
+// device is nil unless a device cannot be used without harm, as r says and for the queue pairs of the
+// configuration.
+func (g *guard) device(r trialRequest) error {
+	if g == nil {
+		return nil
+	}
+	if err := g.library(); err != nil {
+		return err
+	}
+	for _, q := range g.cfg.QueuePairs {
+		if q.Device == r.Device {
+			r.QueuePairs, r.Completions = append(r.QueuePairs, q), true
+		}
+	}
+	return g.pass(r)
+}
+
+func (g *guard) pass(r trialRequest) error {
+	g.mu.Lock() // over the trial: one at a time
+	defer g.mu.Unlock()
+	err, known := g.tried[r.Device]
+	if known || g.command.Path == "" {
+		return err
+	}
+	r.RDMA = g.cfg.RDMA
+	if why := g.try(r); why != "" {
+		err = crashed(r.Device, why)
+		g.log.Warn("an RDMA library fails its trial", "device", r.Device, "reason", why)
+	}
+	g.tried[r.Device] = err
+	return err
+}
+
+// crashedError is why a device, or the library, is left alone.
+type crashedError struct {
+	probe.UnsupportedError
+	device string
+}
+
+// Unwrap is what errors.As finds the answer by.
+func (e *crashedError) Unwrap() error { return &e.UnsupportedError }
+
+func crashed(device, why string) error {
+	return &crashedError{probe.UnsupportedError{
+		Feature: "calling its verbs", Object: orLibrary(device), Reason: why, Fix: fixCrash,
+	}, device}
+}
+
+const fixCrash = "install another release of rdma-core, or of the device's own libraries, and start the instance again"
+
+func orLibrary(device string) string {
+	if device == "" {
+		return "libibverbs"
+	}
+	return device
+}
+
+// conditions names what is left alone.
+func (g *guard) conditions() (out []dataplane.Condition) {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, err := range g.tried {
+		var c *crashedError
+		if !errors.As(err, &c) {
+			continue
+		}
+		out = append(out, dataplane.Condition{
+			Code: "rdma-crash", Severity: dataplane.High, Object: c.Object,
+			Text: c.Object + " is left alone: " + c.Reason,
+			Fix:  c.Fix,
+		})
+	}
+	return out
+}
+
+// try runs a trial and says why it did not end well. One that could not be started says nothing: the
+// device is used untried.
+func (g *guard) try(r trialRequest) (why string) {
+	page, file, err := verbpage.New()
+	if err != nil {
+		g.log.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
+		return ""
+	}
+	defer page.Close()
+	defer file.Close()
+	request, err := json.Marshal(r)
+	var wrote head
+	cmd := &exec.Cmd{
+		Path: g.command.Path, Args: g.command.Args, Stdin: bytes.NewReader(request), Stdout: &wrote, Stderr: &wrote,
+		ExtraFiles: []*os.File{file}, WaitDelay: time.Second,
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts ends with it
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		g.log.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
+		return ""
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	how := ""
+	select {
+	case err = <-done:
+		if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+			return ""
+		}
+		how = fmt.Sprintf("ended (%v)", err)
+	case <-time.After(g.bound):
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		select { // a process that the kernel holds in a call of the device is not waited for
+		case <-done:
+		case <-time.After(time.Second):
+		}
+		how = fmt.Sprintf("had not returned after %v", g.bound)
+	}
+	_, verb, ok := page.Last()
+	if !ok {
+		verb = "no verb"
+	}
+	why = fmt.Sprintf("a process that tried it out %s in %s", how, verb)
+	if said := wrote.line(); said != "" {
+		why += ": it wrote " + said
+	}
+	return why
+}
+
+// head keeps the beginning of what a process writes. A crash of Go's runtime is long, and what the
+// library said about itself stands before it.
+type head struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const maxHead = 512
+
+func (h *head) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.text = append(h.text, p[:min(len(p), maxHead-len(h.text))]...)
+	return len(p), nil
+}
+
+// line is the first line that says something, quoted: a library's words reach a terminal.
+func (h *head) line() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range strings.Lines(string(h.text)) {
+		if l = strings.TrimSpace(l); l != "" {
+			return fmt.Sprintf("%q", l)
+		}
+	}
+	return ""
+}
+
+// trialRequest is what a trial is to do. Without a device it loads the library and lists the devices.
+type trialRequest struct {
+	RDMA        dataplane.RDMAConfig
+	Device      string
+	Flows       bool // as counting flows on Port uses it
+	Port        uint8
+	Shared      bool // nicInfo.shared
+	Completions bool // as counting completions does
+	QueuePairs  []dataplane.QueuePair
+}
+
+// TrialMain runs a trial, if that is what the process was started for, and returns its exit code. A
+// program that hands SelfTrial to an instance calls it before anything else:
+//
+//	if code, is := engine.TrialMain(); is {
+//		os.Exit(code)
+//	}
+func TrialMain() (code int, is bool) {
+	if !slices.Equal(os.Args[1:], []string{trialWord}) {
+		return 0, false
+	}
+	return runTrial(os.Stdin, os.NewFile(3, "verbs")), true
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/internal/verbpage"
+)
+
+// runTrial makes one of each object that the request names and takes it down again. What a device
+// refuses it refuses the instance too, which says so better: a trial ends well unless it does not end.
+func runTrial(request io.Reader, page *os.File) (code int) {
+	// A trial whose parent is gone has nobody who kills it.
+	time.AfterFunc(2*trialBound, func() { os.Exit(exitLate) })
+	var r trialRequest
+	if json.NewDecoder(request).Decode(&r) != nil {
+		return exitNoRequest
+	}
+	calls, _ := verbpage.Open(page) // nil names nothing
+	page.Close()
+	lib, err := ibv.Load(ibv.Options{Library: r.RDMA.Library, MLX5: r.RDMA.MLX5, EFA: r.RDMA.EFA, Calls: calls})
+	if err != nil {
+		return 0
+	}
+	defer lib.Close()
+	if r.Device == "" {
+		_, _ = lib.Devices()
+		return 0
+	}
+	if r.Flows {
+		tryFlows(&ibvHardware{lib: lib, steal: r.RDMA.Steal, log: slog.New(slog.DiscardHandler)}, r)
+	}
+	if r.Completions {
+		_, _ = completionSources(lib, r.Device)
+	}
+	for _, q := range r.QueuePairs {
+		tryQueuePair(lib, q)
+	}
+	return 0
+}
+
+// The exit codes of a trial that did not come to its end.
+const (
+	exitNoRequest = 64
+	exitLate      = 65
+)
+
+// tryFlows counts nothing for a moment, in each way in which the instance counts.
+func tryFlows(h *ibvHardware, r trialRequest) {
+	n, err := h.openUntried(nicInfo{name: r.Device, port: r.Port, shared: r.Shared})
+	if err != nil {
+		return
+	}
+	defer n.Close()
+	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
+		for _, a := range []flow.Action{flow.Count, flow.Drop} {
+			mode, err := n.mode(d, a)
+			if err != nil {
+				continue
+			}
+			b, err := n.newBank()
+			if err != nil {
+				continue
+			}
+			rule, err := n.addRule(hwRule{match: nobody(), direction: d, mode: mode, drop: a == flow.Drop, level: levels - 1}, b, b.slots()-1)
+			if err == nil {
+				values := make([]Pair, b.slots())
+				_ = b.query(values)
+				_ = rule.Close()
+				_ = b.last(values)
+			}
+			_ = b.Close()
+		}
+	}
+}
+
+// tryQueuePair makes a queue pair of that type, with its memory, and brings it to INIT.
+func tryQueuePair(lib *ibv.Library, cfg dataplane.QueuePair) {
+	ctx, err := lib.Open(cfg.Device)
+	if err != nil {
+		return
+	}
+	defer ctx.Close()
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return
+	}
+	defer pd.Close()
+	if mr, err := pd.AllocMR(os.Getpagesize(), remoteAccess|ibv.AccessLocalWrite); err == nil {
+		defer mr.Close()
+	}
+	cq, err := ctx.CreateCQ(ibv.CQOptions{CQE: wcBatch})
+	if err != nil {
+		return
+	}
+	defer cq.Close()
+	_, _ = cq.Poll(make([]ibv.WC, 1))
+	qp, err := pd.CreateQP(ibv.QPOptions{
+		Type: qpType(cfg.Type), SendCQ: cq, RecvCQ: cq, SignalAll: true,
+		Cap: ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return
+	}
+	defer qp.Close()
+	_ = qp.Modify(ibv.QPAttr{State: ibv.QPSInit, PortNum: cfg.Port}, ibv.QPAttrState|ibv.QPAttrPort)
+}

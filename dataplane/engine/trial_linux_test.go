@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+)
+
+// A library that ends its process, or does not return, costs the device: XDP counts every packet, and
+// the placement, the condition and the doctor's answer name the verb. Without a fault the device counts.
+func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
+	const hang = time.Hour
+	for _, c := range []struct {
+		name    string
+		without []string
+		fail    ibvtest.Fault
+		delay   ibvtest.Delay
+		verb    string // "": the device counts
+		how     string
+		library bool // it is the library that is left alone, and not the device
+	}{
+		{name: "sound"},
+		{name: "devx", fail: ibvtest.Fault{Verb: "__mlx5dv_create_flow", Errno: "ABORT"}, verb: "mlx5dv_create_flow", how: "aborts, as FAIL says"},
+		{name: "the second way of DevX", fail: ibvtest.Fault{Verb: "__mlx5dv_create_flow", Errno: "ABORT", From: 3}, verb: "mlx5dv_create_flow", how: "aborts"},
+		{name: "verbs", without: []string{"devx"}, fail: ibvtest.Fault{Verb: "ibv_create_flow", Errno: "ABORT"}, verb: "ibv_create_flow", how: "exit status 2"},
+		{name: "a read", without: []string{"devx"}, fail: ibvtest.Fault{Verb: "ibv_read_counters", Errno: "ABORT"}, verb: "ibv_read_counters", how: "aborts"},
+		{name: "the device list", fail: ibvtest.Fault{Verb: "ibv_get_device_list", Errno: "ABORT"}, verb: "ibv_get_device_list", how: "aborts", library: true},
+		{name: "a verb that does not return", delay: ibvtest.Delay{Verb: "ibv_open_device", Time: hang}, verb: "ibv_open_device", how: "had not returned after 5s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newSoftBench(t, webFlow(t))
+			b.opts.Trial = SelfTrial()
+			b.env.Without = c.without
+			if c.fail.Verb != "" {
+				b.env.Fail = []ibvtest.Fault{c.fail}
+			}
+			if c.delay.Verb != "" {
+				b.env.Delay = []ibvtest.Delay{c.delay}
+			}
+			var conditions []dataplane.Condition
+			p := b.tryOnce(t)
+			conditions = b.e.guard.conditions()
+			if c.verb == "" {
+				if p.Source.Backend != "rdma" || len(conditions) > 0 {
+					t.Errorf("counted by %+v, conditions %+v", p, conditions)
+				}
+				return
+			}
+			reason := refusedBy(p, "rdma")
+			if p.Source.Backend != "xdp" || !strings.Contains(reason, c.verb) || !strings.Contains(reason, c.how) {
+				t.Errorf("counted by %s, rdma's reason is %q; want xdp, and %q in %q", p.Source.Backend, reason, c.how, c.verb)
+			}
+			object := b.device
+			if c.library {
+				object = "libibverbs"
+			}
+			if len(conditions) != 1 || conditions[0].Code != "rdma-crash" || conditions[0].Object != object || !strings.Contains(conditions[0].Text, c.verb) {
+				t.Errorf("conditions %+v", conditions)
+			}
+			if c.delay.Verb != "" {
+				return
+			}
+			var answers []probe.Result
+			if err := b.wire.Near.NS.Do(func() error {
+				answers = Probe(t.Context(), ProbeOptions{Interfaces: []string{b.wire.Near.Name}, RDMA: b.cfg.RDMA, Trial: SelfTrial()})
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			told := false
+			for _, a := range answers {
+				told = told || a.Backend == "rdma" && a.Answer == probe.No && strings.Contains(a.Reason, c.verb) && a.Fix == fixCrash
+			}
+			if !told {
+				t.Errorf("the doctor does not name %s: %+v", c.verb, answers)
+			}
+		})
+	}
+}
+
+// A device that is excluded is not opened, nor is a library.
+func TestAnExcludedDeviceIsNotOpened(t *testing.T) {
+	for _, library := range []bool{false, true} {
+		b := newSoftBench(t, webFlow(t))
+		if b.exclude = !library; library {
+			b.opts.Excluded = map[string]string{"": "the plugin died twice in dlopen"}
+		}
+		p := b.tryOnce(t)
+		if reason := refusedBy(p, "rdma"); p.Source.Backend != "xdp" || !strings.Contains(reason, "the plugin died twice") {
+			t.Errorf("counted by %s, rdma's reason is %q", p.Source.Backend, reason)
+		}
+		if _, err := os.Stat(b.env.Statistics); library != errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("libibverbs is left alone: %v, its statistics: %v", library, err)
+		} else if !library && b.calls(t, "ibv_open_device") != 0 {
+			t.Error("the device was opened")
+		}
+	}
+}
