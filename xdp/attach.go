@@ -86,6 +86,9 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err != nil {
 		return nil, err
 	}
+	if _, err := rs.repin(); err != nil { // what is attached now is pinned too
+		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
+	}
 	var done []Attachment
 	var fresh []*hook
 	for _, at := range []Hook{HookIngress, HookEgress} {
@@ -168,9 +171,7 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	rs.meta.port(k.port).setHook(at, ifi.Index, mode)
 	if h.pin != "" {
 		if err := h.link.Pin(h.pin); err != nil {
-			h.pin = ""
-			h.detach()
-			return nil, fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err))
+			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}
 	}
 	rs.hooks[k] = h

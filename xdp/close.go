@@ -4,16 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 )
 
 // Close lets go of everything. What is pinned stays: programs go on counting,
-// and the next Open takes them up; without pins they are detached. Reads that
+// and the next Open takes them up; without pins they are detached. Pins that are gone are
+// made again first; where that fails Close detaches, and says so. Reads that
 // are under way end first, later calls answer ErrClosed. Idempotent.
 func (rs *RuleSet) Close() error { return rs.end(false) }
 
-// Destroy detaches the programs, removes the pins and closes. Idempotent; after
+// Destroy detaches the programs, and says so where one is still attached after it; it removes the pins and closes. Idempotent; after
 // Close it does nothing.
 func (rs *RuleSet) Destroy() error { return rs.end(true) }
 
@@ -32,11 +31,13 @@ func (rs *RuleSet) end(destroy bool) error {
 			errs = append(errs, rs.drop(h))
 		}
 		if rs.dir != "" {
-			errs = append(errs, unpinAll(rs.dir))
-			if err := os.Remove(rs.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("removing %s: %w", rs.dir, err))
+			errs = append(errs, unpinAll(rs.lock))
+			if rs.inPlace() { // not another one in its place
+				errs = append(errs, os.Remove(rs.dir))
 			}
 		}
+	} else if _, err := rs.repin(); err != nil {
+		errs = append(errs, fmt.Errorf("keeping the pins in %s: closing detaches the programs: %w", rs.dir, err))
 	}
 	return errors.Join(append(errs, rs.release())...)
 }
@@ -59,22 +60,4 @@ func (rs *RuleSet) release() error {
 		rs.lock = nil
 	}
 	return errors.Join(errs...)
-}
-
-// unpinAll removes the pins of a directory, the meta map's first: without it the others are leftovers.
-func unpinAll(dir string) error {
-	names := []string{"meta", "counters", "slots", "entries", "ranks"}
-	if list, err := os.ReadDir(dir); err == nil {
-		for _, e := range list {
-			if strings.HasPrefix(e.Name(), "link-") {
-				names = append(names, e.Name())
-			}
-		}
-	}
-	for _, n := range names {
-		if err := os.Remove(filepath.Join(dir, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("unpinning %s: %w", n, err)
-		}
-	}
-	return nil
 }

@@ -37,8 +37,7 @@ func pinDir(t testing.TB) string {
 	need.BPF(t)
 	dir := filepath.Join(need.BPFFS(t), lab.Unique("ft-test-"))
 	t.Cleanup(func() {
-		unpinAll(dir)
-		os.Remove(dir)
+		os.RemoveAll(dir)
 	})
 	return dir
 }

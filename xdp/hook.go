@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -84,29 +85,42 @@ func (h *hook) close() error {
 	return errors.Join(errs...)
 }
 
-// detach takes the program off the hook.
+// detach takes the program off the hook, by the link and not by its pin: a pin can be elsewhere
+// by now, and would keep the program attached.
 func (h *hook) detach() error {
-	if h.pin != "" {
-		if err := os.Remove(h.pin); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("unpinning %s: %w", h.pin, err)
-		}
+	if err := h.link.Detach(); err != nil {
+		return fmt.Errorf("detaching the %s program of %s: %w", h.hook, h.name, explain(err))
 	}
-	return h.close()
+	ifindex, err := linkIndex(h.link)
+	if err != nil {
+		return fmt.Errorf("checking that the %s program of %s is detached: %w", h.hook, h.name, err)
+	}
+	if ifindex != 0 {
+		return fmt.Errorf("detaching the %s program of %s: the kernel still has it on interface %d", h.hook, h.name, ifindex)
+	}
+	return nil
 }
+
+const linkPrefix = "link-"
+
+func isLinkPin(name string) bool { return strings.HasPrefix(name, linkPrefix) }
 
 // pinPath has the number of the port, not its name: bpffs takes no name with a dot.
 func (rs *RuleSet) pinPath(k hookKey) string {
 	if rs.dir == "" {
 		return ""
 	}
-	return filepath.Join(rs.dir, fmt.Sprintf("link-%d-%s", k.port, k.hook))
+	return filepath.Join(rs.dir, fmt.Sprintf("%s%d-%s", linkPrefix, k.port, k.hook))
 }
 
-// drop forgets a hook and detaches it.
+// drop forgets a hook, detaches it and removes its pin.
 func (rs *RuleSet) drop(h *hook) error {
 	delete(rs.hooks, h.hookKey)
 	err := h.detach()
-	if err != nil {
+	if h.pin != "" {
+		err = errors.Join(err, unpin(rs.lock, filepath.Base(h.pin)))
+	}
+	if err = errors.Join(err, h.close()); err != nil {
 		rs.log.Warn("detaching", "interface", h.name, "hook", h.hook, "error", err)
 	}
 	rs.meta.port(h.port).setHook(h.site, h.ifindex, "")

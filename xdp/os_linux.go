@@ -10,39 +10,93 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 func supported() error { return nil }
 
 // lockDir makes the pins' directory and locks it for as long as the file stays
-// open, which is at most as long as the process lives.
+// open, which is at most as long as the process lives. A directory that another user
+// could have made, or could move away, is refused.
 func lockDir(dir string) (*os.File, error) {
-	var fs unix.Statfs_t
+	if err := trustedSoFar(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		if !errors.Is(err, os.ErrPermission) && strings.HasPrefix(dir, bpffs+"/") {
 			err = cmp.Or(probeBPFFS(), err)
 		}
 		return nil, fmt.Errorf("making the directory of the pins: %w", explain(err))
 	}
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return nil, fmt.Errorf("looking at the directory of the pins %s: %w", dir, err)
-	}
-	if fs.Type != unix.BPF_FS_MAGIC {
-		return nil, fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s",
-			dir, ErrInvalid, mountBPFFS(filepath.Dir(dir)))
-	}
-	f, err := os.Open(dir)
+	f, err := openTrusted(dir)
 	if err != nil {
-		return nil, fmt.Errorf("opening the directory of the pins: %w", err)
+		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := checkDir(f, dir); err != nil {
 		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("locking %s: %w; stop it, or choose another instance", dir, ErrInUse)
-		}
-		return nil, fmt.Errorf("locking %s: %w", dir, err)
+		return nil, err
 	}
 	return f, nil
+}
+
+// trustedSoFar looks at what is there of the path to the pins' directory, so that
+// nothing is made below a directory of another user.
+func trustedSoFar(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		f, err := openTrusted(at)
+		if err == nil {
+			return f.Close()
+		}
+		if !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at) {
+			return err
+		}
+	}
+}
+
+// openTrusted opens a directory that, with all directories above it, belongs to root or
+// to the user of this process, and that no other user can replace.
+func openTrusted(dir string) (*os.File, error) {
+	path, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() })
+	if err == nil && why != "" {
+		err = fmt.Errorf("%w: %s; or name another directory under xdp.pin_dir", ErrInvalid, why)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking at the directory of the pins %s: %w", dir, err)
+	}
+	defer path.Close()
+	fd, err := unix.Openat(int(path.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory of the pins %s: %w", dir, explain(err))
+	}
+	return os.NewFile(uintptr(fd), dir), nil
+}
+
+// checkDir locks the pins' directory, which must be on a bpffs and writable by its owner alone.
+func checkDir(f *os.File, dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return fmt.Errorf("looking at the directory of the pins %s: %w", dir, err)
+	}
+	if fs.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("looking at the directory of the pins %s: %w: it is not on a bpffs; %s",
+			dir, ErrInvalid, mountBPFFS(filepath.Dir(dir)))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("looking at the directory of the pins: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 {
+		return fmt.Errorf("looking at the directory of the pins %s: %w: mode %04o lets other users write to it: chmod 0700 %s",
+			dir, ErrInvalid, mode, dir)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("locking %s: %w; stop it, or choose another instance", dir, ErrInUse)
+		}
+		return fmt.Errorf("locking %s: %w", dir, err)
+	}
+	return nil
 }
 
 // xdpProgram is the id of the XDP program of an interface, or 0.

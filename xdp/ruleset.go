@@ -129,7 +129,7 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 	case err == nil:
 	case errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrIncompatible), errors.Is(err, errUnfinished):
 		m.close()
-		return false, unpinAll(rs.dir)
+		return false, unpinAll(rs.lock)
 	default:
 		m.close()
 		return false, fmt.Errorf("%w; to give up what they count, remove the directory %s", err, rs.dir)

@@ -40,6 +40,7 @@ type xdpBackend struct {
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
 	before            map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
+	unpinned          string                     // what the last look found of pins that were gone
 	closed            bool
 }
 

@@ -36,6 +36,13 @@ func (b *xdpBackend) Conditions() []dataplane.Condition {
 			out = append(out, b.behind(a.Interface, others))
 		}
 	}
+	if b.unpinned != "" {
+		out = append(out, dataplane.Condition{
+			Code: "pins-lost", Severity: dataplane.High, Object: b.cfg.XDP.PinDir,
+			Text: "pins were removed, or their file system was unmounted, while the instance ran; without them counting ends with the process: " + b.unpinned,
+			Fix:  "make the directory usable again, after an unmount with mount -t bpf -o mode=0700 bpf /sys/fs/bpf: the instance pins again by itself",
+		})
+	}
 	return out
 }
 

@@ -101,10 +101,24 @@ func (b *xdpBackend) lookAll(all bool) {
 	}
 	b.seeHeld()
 	b.seeChains()
+	b.seePins()
 	for _, i := range b.cfg.Interfaces {
 		if all || b.missing[i.Name] != nil || !b.whole(i.Name) {
 			b.look(i, "is not there")
 		}
+	}
+}
+
+// seePins looks for pins that are gone. They are made again at once where that is possible; the
+// condition stays until the next look, so that it is seen.
+func (b *xdpBackend) seePins() {
+	switch lost, err := b.rules.Repin(); {
+	case !lost:
+		b.unpinned = ""
+	case err != nil:
+		b.unpinned = err.Error()
+	default:
+		b.unpinned = "pinned again in " + b.cfg.XDP.PinDir
 	}
 }
 

@@ -77,7 +77,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/probe":      {},
 		"shm":                  {},
 		"shm/include":          {},
-		"xdp":                  {"dataplane/probe"},
+		"xdp":                  {"dataplane/probe", "internal/trust"},
 		"dataplane":            {"dataplane/flow", "dataplane/probe"},
 		"ibv":                  {"dataplane/probe", "internal/trust"},
 		"ibv/ibvtest":          {},

@@ -16,6 +16,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -251,6 +253,32 @@ func TestRunKeepsPins(t *testing.T) {
 	in.send(1000)
 	in.exact()
 	in.stop()
+}
+
+// TestRunThatCannotKeepPins: a stop that was to keep counting, and detached because the pins
+// are gone for good, is no success.
+func TestRunThatCannotKeepPins(t *testing.T) {
+	fs := publicDir(t)
+	need.BPFFS(t)
+	if err := unix.Mount("bpf", fs, "bpf", 0, "mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(fs, unix.MNT_DETACH) })
+	in := newInstance(t, "xdp: {keep_pins: true, pin_dir: "+filepath.Join(fs, "pins")+"}\n")
+	in.start()
+	if err := unix.Unmount(fs, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	err := in.cmd.Wait()
+	if code := in.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(in.talk.String(), "closing detaches the programs") {
+		t.Errorf("ended with %d (%v) and says:\n%s", code, err, in.talk)
+	}
+	if in.attached() {
+		t.Error("a program is still on the interface")
+	}
 }
 
 // pluginPID is the process that counts, as the instance says it.

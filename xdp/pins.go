@@ -1,0 +1,140 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Repin looks whether the pins are where they were made, and makes those again that are gone
+// (removed, or their file system was unmounted) from the descriptors of this process. lost
+// says that some were gone; err says why they still are.
+func (rs *RuleSet) Repin() (lost bool, err error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.usable(); err != nil {
+		return false, err
+	}
+	return rs.repin()
+}
+
+// pin is an object of the kernel and its name in the pins' directory.
+type pin struct {
+	name   string
+	object interface {
+		Pin(path string) error
+		Unpin() error
+	}
+}
+
+// pins are all that there should be. The meta map is last: where it is, all are.
+func (rs *RuleSet) pins() []pin {
+	var all []pin
+	for _, h := range rs.hooks {
+		all = append(all, pin{filepath.Base(h.pin), h.link})
+	}
+	for _, m := range rs.maps.all {
+		all = append(all, pin{m.name, m.m})
+	}
+	return all
+}
+
+func (rs *RuleSet) repin() (lost bool, err error) {
+	if rs.dir == "" {
+		return false, nil
+	}
+	here := rs.inPlace()
+	var gone []pin
+	for _, p := range rs.pins() {
+		if _, err := os.Lstat(filepath.Join(rs.dir, p.name)); !here || errors.Is(err, os.ErrNotExist) {
+			gone = append(gone, p)
+		}
+	}
+	if len(gone) == 0 {
+		return false, nil
+	}
+	if !here {
+		old := rs.lock
+		if rs.lock, err = rs.moveIn(); err != nil {
+			rs.lock = old
+			return true, err
+		}
+		defer func() { err = errors.Join(err, unpinAll(old), old.Close()) }() // it may be elsewhere, with its pins
+	}
+	for _, p := range gone {
+		// Unpin tells the object that its pin is gone; else Pin would find nothing to do.
+		path := filepath.Join(rs.dir, p.name)
+		if err := errors.Join(p.object.Unpin(), p.object.Pin(path)); err != nil {
+			return true, fmt.Errorf("pinning %s again: %w", path, explain(err))
+		}
+	}
+	rs.log.Warn("pins were gone: pinned again", "dir", rs.dir, "pins", len(gone))
+	return true, nil
+}
+
+// inPlace says whether the path of the pins' directory leads to the one that is locked.
+func (rs *RuleSet) inPlace() bool {
+	there, err := os.Stat(rs.dir)
+	if err != nil {
+		return false
+	}
+	locked, err := rs.lock.Stat()
+	return err == nil && os.SameFile(there, locked)
+}
+
+// moveIn makes and locks another directory at the path of the pins. One that holds pins
+// is of another instance, which may have ended.
+func (rs *RuleSet) moveIn() (*os.File, error) {
+	lock, err := lockDir(rs.dir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := lock.Readdirnames(1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		lock.Close()
+		return nil, fmt.Errorf("listing %s: %w", rs.dir, err)
+	}
+	if len(names) > 0 {
+		lock.Close()
+		return nil, fmt.Errorf("pinning in %s again: %w: another instance made %s there; stop that instance and remove the directory",
+			rs.dir, ErrInUse, names[0])
+	}
+	return lock, nil
+}
+
+// unpin removes a pin from a directory that is open, wherever that is by now.
+func unpin(dir *os.File, name string) error {
+	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("unpinning %s: %w", filepath.Join(dir.Name(), name), explain(err))
+	}
+	return nil
+}
+
+// unpinAll removes all pins, the meta map's first: without it the others are leftovers.
+func unpinAll(dir *os.File) error {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("listing %s: %w", dir.Name(), err)
+	}
+	names, err := dir.Readdirnames(-1)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the directory was removed, and was empty then
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", dir.Name(), err)
+	}
+	ours := map[string]bool{}
+	for _, m := range newMaps().all {
+		ours[m.name] = true
+	}
+	errs := []error{unpin(dir, "meta")}
+	for _, n := range names {
+		if ours[n] || isLinkPin(n) {
+			errs = append(errs, unpin(dir, n))
+		}
+	}
+	return errors.Join(errs...)
+}
