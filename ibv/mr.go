@@ -64,7 +64,7 @@ func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags
 	case errno == syscall.EINVAL && access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
 		return fmt.Errorf("%w: memory that a peer writes must have local write access too", err)
 	case errno == syscall.ENOMEM:
-		return fmt.Errorf("%w: %d bytes are to be locked: raise RLIMIT_MEMLOCK or give the process CAP_IPC_LOCK", err, length)
+		return fmt.Errorf("%w: %d bytes are to be locked: raise RLIMIT_MEMLOCK (LimitMEMLOCK= of a systemd unit)", err, length)
 	}
 	return err
 }

@@ -13,6 +13,8 @@
 //     pipe whose write end dies with the host. Whether counting goes on then is what
 //     XDPConfig.KeepPins says.
 //   - Ctrl-C in a terminal reaches the host alone: the plugin has a process group of its own.
+//   - On Linux the plugin of a root process, or of one with ambient capabilities, has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON,
+//     CAP_NET_RAW where a device may count, and no other capability; it cannot get another by executing a file.
 //   - When the process dies, or answers no health check for Options.Watchdog, it is
 //     started again, after a pause that grows from Options.RestartMin to RestartMax
 //     while it dies soon, and configured with the flows of that moment: the configured ones, in

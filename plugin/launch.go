@@ -116,6 +116,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, b *blame) (_ *
 	lines := &logLines{log: o.Logger, raw: o.Stderr}
 	synced := &logLines{log: o.Logger, raw: o.Stderr}
 	s := &session{child: newChild(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
+	s.child.rdma, s.child.group = mayUseRDMA(cfg), cfg.GetMirror().GetWaitGroup()
 	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),
@@ -168,6 +169,13 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, b *blame) (_ *
 		return nil, configureError(ctx, path, s.child, lines, err)
 	}
 	return s, nil
+}
+
+// mayUseRDMA says whether the configuration lets a device count.
+func mayUseRDMA(cfg *pluginv1.Config) bool {
+	auto := func(backend string) bool { return backend == "" || backend == "auto" || backend == "rdma" }
+	return auto(cfg.Backend) || len(cfg.QueuePairs) > 0 ||
+		slices.ContainsFunc(cfg.Flows, func(f *pluginv1.Flow) bool { return f.Backend != "" && auto(f.Backend) })
 }
 
 // environment is that of this process without what belongs to another pair of

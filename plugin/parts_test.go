@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
 // Whatever the order of pushes and reads: events arrive in order, each one
@@ -99,6 +100,32 @@ func TestBackoff(t *testing.T) {
 	b.lived(20 * time.Second)
 	if got := b.next(); got > 100*time.Millisecond {
 		t.Errorf("the pause after a long life is %v", got)
+	}
+}
+
+// A flow may ask for a device by itself.
+func TestMayUseRDMA(t *testing.T) {
+	flows := func(backends ...string) (flows []*pluginv1.Flow) {
+		for _, b := range backends {
+			flows = append(flows, &pluginv1.Flow{Backend: b})
+		}
+		return flows
+	}
+	for _, test := range []struct {
+		cfg  *pluginv1.Config
+		want bool
+	}{
+		{&pluginv1.Config{}, true},
+		{&pluginv1.Config{Backend: "auto"}, true},
+		{&pluginv1.Config{Backend: "rdma"}, true},
+		{&pluginv1.Config{Backend: "xdp", Flows: flows("", "xdp", "sim")}, false},
+		{&pluginv1.Config{Backend: "sim", Flows: flows("", "rdma")}, true},
+		{&pluginv1.Config{Backend: "xdp", Flows: flows("auto")}, true},
+		{&pluginv1.Config{Backend: "xdp", QueuePairs: []*pluginv1.QueuePair{{}}}, true},
+	} {
+		if got := mayUseRDMA(test.cfg); got != test.want {
+			t.Errorf("%v: %v", test.cfg, got)
+		}
 	}
 }
 

@@ -31,6 +31,9 @@ type child struct {
 	env  []string // beside what go-plugin adds
 	dir  string   // of the socket; "" until go-plugin made it
 
+	rdma  bool   // it may count in RDMA devices
+	group string // of those who wait on the mirror, "": none
+
 	exited chan struct{} // closed when the process is reaped; cause and last are set then
 	cause  string        // "exit status 2", "signal: killed"
 	last   verbCall      // the verb in which it died; of no verb's name: in none
@@ -109,7 +112,7 @@ func (c *child) Start(context.Context) error {
 	if c.aborted {
 		err = context.Canceled
 	} else {
-		err = c.cmd.Start()
+		err = c.startConfined()
 	}
 	if err != nil {
 		c.release()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -66,18 +67,31 @@ func TestCloseWhileDown(t *testing.T) {
 	}
 }
 
+// standStill stops a process by a signal, and returns when none of its threads runs.
+func standStill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all threads to stop", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return err == nil && !slices.ContainsFunc(threads, func(path string) bool {
+			state, err := os.ReadFile(path)
+			return err == nil && !strings.Contains(string(state), ") T ")
+		})
+	})
+}
+
 // A plugin that is stopped by a signal is not waited for as one that is closing: it is killed, and
 // the next one removes what it left.
 func TestCloseOfOneThatStandsStill(t *testing.T) {
 	opts, marker := marked(t, "fake")
-	opts.CloseTimeout = time.Minute
+	opts.CloseTimeout = 40 * time.Second
 	opts.Watchdog = -1
 	var log syncBuffer
 	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	c := launch(t, opts)
-	if err := syscall.Kill(pid(t, c), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	standStill(t, pid(t, c))
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

@@ -35,7 +35,7 @@ func layLease(path string, f *os.File, o Options) (*lease, error) {
 		group = os.Getegid()
 	}
 	if err := f.Chown(-1, group); err != nil {
-		return nil, fmt.Errorf("%s: giving the page of waiters to group %d: %w: run the writer as root or as a member, or name another group: %w",
+		return nil, fmt.Errorf("%s: giving the page of waiters to group %d: %w: run the writer as a member (SupplementaryGroups= of a systemd unit) or with CAP_CHOWN, or name another group: %w",
 			path, group, err, ErrPermission)
 	}
 	if err := f.Chmod(0o660); err != nil {

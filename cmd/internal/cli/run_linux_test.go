@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +35,7 @@ type instance struct {
 	bin    string // of programs that are this test's binary
 	mirror string
 	pins   string
+	under  []string // the command, with its flags, that runs the instance, if any
 	sent   lab.Tally
 
 	cmd  *exec.Cmd
@@ -96,17 +98,30 @@ func newInstance(t *testing.T, settings string) *instance {
 // start runs the instance until it says that it counts.
 func (in *instance) start(flags ...string) {
 	in.t.Helper()
+	in.begin(flags...)
+	in.said(`"msg":"counting"`)
+}
+
+// begin starts the process.
+func (in *instance) begin(flags ...string) {
+	in.t.Helper()
 	args := append([]string{"--log.format", "json", "run", "--config", filepath.Join(in.dir, "config.yaml"),
 		"--socket", filepath.Join(in.dir, "run", "s.sock")}, flags...)
-	in.cmd = exec.Command(filepath.Join(in.bin, "flowtally"), args...)
+	command := append(slices.Clone(in.under), filepath.Join(in.bin, "flowtally"))
+	in.cmd = exec.Command(command[0], append(command[1:], args...)...)
 	in.talk = &lockedBuffer{}
 	in.cmd.Stderr = in.talk
 	if err := in.wire.Near.NS.Do(in.cmd.Start); err != nil {
 		in.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.talk.String(), `"msg":"counting"`); time.Sleep(5 * time.Millisecond) {
+}
+
+// said waits until the instance says what.
+func (in *instance) said(what string) {
+	in.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.talk.String(), what); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			in.t.Fatalf("flowtally run says:\n%s", in.talk)
+			in.t.Fatalf("flowtally run does not say %s:\n%s", what, in.talk)
 		}
 	}
 }
@@ -278,69 +293,5 @@ func TestRunThatCannotKeepPins(t *testing.T) {
 	}
 	if in.attached() {
 		t.Error("a program is still on the interface")
-	}
-}
-
-// pluginPID is the process that counts, as the instance says it.
-func (in *instance) pluginPID() int {
-	in.t.Helper()
-	for line := range strings.Lines(in.talk.String()) {
-		var said struct {
-			Msg string `json:"msg"`
-			PID int    `json:"pid"`
-		}
-		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "counting" {
-			return said.PID
-		}
-	}
-	in.t.Fatalf("no process is named in:\n%s", in.talk)
-	return 0
-}
-
-// TestRunStopsWithoutItsPlugin: a plugin that a signal stopped keeps neither the instance from
-// ending nor its program on the interface.
-func TestRunStopsWithoutItsPlugin(t *testing.T) {
-	in := newInstance(t, "")
-	in.start()
-	if err := syscall.Kill(in.pluginPID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	in.stop()
-	if !strings.Contains(in.talk.String(), "plugin does not close, killed") {
-		t.Errorf("the log does not say that the plugin was killed:\n%s", in.talk)
-	}
-	if in.attached() || exists(in.pins) {
-		t.Errorf("attached %v, pins %v; want neither", in.attached(), exists(in.pins))
-	}
-}
-
-// TestRunSecondSignal: the second signal waits for nothing, and leaves no process.
-func TestRunSecondSignal(t *testing.T) {
-	in := newInstance(t, "")
-	in.start()
-	plugin := in.pluginPID()
-	if err := syscall.Kill(plugin, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	for _, after := range []string{`"msg":"stopping"`, "second signal: ending at once"} {
-		if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.talk.String(), after); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("no %s in:\n%s", after, in.talk)
-			}
-		}
-	}
-	var code *exec.ExitError
-	if err := in.cmd.Wait(); !errors.As(err, &code) || code.ExitCode() != exitFailed {
-		t.Errorf("it ended with %v, want code %d:\n%s", err, exitFailed, in.talk)
-	}
-	in.cmd = nil
-	if strings.Contains(in.talk.String(), "no health check") {
-		t.Errorf("it waited for the plugin:\n%s", in.talk)
-	}
-	if err := syscall.Kill(plugin, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the plugin is still there: %v", err)
 	}
 }

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pluginPID is the process that counts, as the instance says it.
+func (in *instance) pluginPID() int {
+	in.t.Helper()
+	for line := range strings.Lines(in.talk.String()) {
+		var said struct {
+			Msg string `json:"msg"`
+			PID int    `json:"pid"`
+		}
+		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "counting" {
+			return said.PID
+		}
+	}
+	in.t.Fatalf("no process is named in:\n%s", in.talk)
+	return 0
+}
+
+// standStill stops the plugin by a signal, and returns when none of its threads runs.
+func (in *instance) standStill(pid int) {
+	in.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		in.t.Fatal(err)
+	}
+	runs := func(path string) bool {
+		state, err := os.ReadFile(path)
+		return err == nil && !strings.Contains(string(state), ") T ")
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err == nil && !slices.ContainsFunc(threads, runs) {
+			return
+		}
+		if time.Now().After(deadline) {
+			in.t.Fatal("the plugin did not stop")
+		}
+	}
+}
+
+// TestRunStopsWithoutItsPlugin: a plugin that a signal stopped keeps neither the instance from
+// ending nor its program on the interface.
+func TestRunStopsWithoutItsPlugin(t *testing.T) {
+	in := newInstance(t, "")
+	in.start()
+	in.standStill(in.pluginPID())
+	in.stop()
+	if !strings.Contains(in.talk.String(), "plugin does not close, killed") {
+		t.Errorf("the log does not say that the plugin was killed:\n%s", in.talk)
+	}
+	if in.attached() || exists(in.pins) {
+		t.Errorf("attached %v, pins %v; want neither", in.attached(), exists(in.pins))
+	}
+}
+
+// TestRunSecondSignal: the second signal waits for nothing, and leaves no process.
+func TestRunSecondSignal(t *testing.T) {
+	in := newInstance(t, "")
+	in.start()
+	plugin := in.pluginPID()
+	in.standStill(plugin)
+	for _, after := range []string{`"msg":"stopping"`, "second signal: ending at once"} {
+		if err := in.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		in.said(after)
+	}
+	var code *exec.ExitError
+	if err := in.cmd.Wait(); !errors.As(err, &code) || code.ExitCode() != exitFailed {
+		t.Errorf("it ended with %v, want code %d:\n%s", err, exitFailed, in.talk)
+	}
+	in.cmd = nil
+	if strings.Contains(in.talk.String(), "no health check") {
+		t.Errorf("it waited for the plugin:\n%s", in.talk)
+	}
+	if err := syscall.Kill(plugin, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the plugin is still there: %v", err)
+	}
+}

@@ -1,0 +1,159 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// lasting is the set of capabilities that a plugin keeps, by the numbers of capability.h: links come
+// and go as long as it lives. forRDMA is what flows and raw queue pairs of a device need beside.
+const (
+	lasting uint64 = 1<<unix.CAP_BPF | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_PERFMON
+	forRDMA uint64 = 1 << unix.CAP_NET_RAW
+)
+
+// startConfined starts the command with no more capabilities than it keeps for good. Linux has the
+// capabilities, the groups and no_new_privs per thread, and a child has those of the thread that
+// forks it: a thread gives up what the child is not to have, starts it and ends.
+func (c *child) startConfined() error {
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("opening the network namespace: %w", err)
+	}
+	defer home.Close()
+	keep, group := lasting, groupNumber(c.group)
+	if c.rdma {
+		keep |= forRDMA
+	}
+	err = onOwnThread(func() error {
+		if err := enter(home); err != nil {
+			return err
+		}
+		if err := confine(keep, group); err != nil {
+			return err
+		}
+		return c.cmd.Start()
+	})
+	if err == nil && c.rdma {
+		lockable(c.cmd.Process.Pid)
+	}
+	return err
+}
+
+// onOwnThread runs fn on a thread that ends afterwards, with all that fn did to it. It is not the
+// process's first thread, whose state is shown as the process's and which cannot end.
+func onOwnThread(fn func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			done <- onOwnThread(fn)
+			runtime.UnlockOSThread()
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// enter moves the thread into the network namespace of the caller, unless it is there.
+func enter(home *os.File) error {
+	var here, there unix.Stat_t
+	if err := errors.Join(unix.Stat("/proc/thread-self/ns/net", &here), unix.Fstat(int(home.Fd()), &there)); err != nil {
+		return fmt.Errorf("looking at the network namespace: %w", err)
+	}
+	if here.Ino == there.Ino && here.Dev == there.Dev {
+		return nil
+	}
+	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering the network namespace: %w", err)
+	}
+	return nil
+}
+
+// confine takes from the thread what the child is not to have. Of a process that is not root and
+// has no ambient capabilities, the child gets none but those of its own file, and keeps them.
+func confine(keep uint64, group int) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("reading capabilities: %w", err)
+	}
+	if os.Geteuid() != 0 && !anyAmbient() {
+		return nil
+	}
+	if group > 0 {
+		join(group)
+	}
+	for n := range uintptr(64) {
+		if keep&(1<<n) == 0 {
+			// EINVAL: there are no more. EPERM: no_new_privs, below, has the same effect.
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
+		}
+	}
+	// From here on, executing a file adds no capability to those that the thread has, for root neither.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	for i := range data {
+		mask := uint32(keep >> (32 * i))
+		data[i].Permitted &= mask
+		data[i].Effective = data[i].Permitted
+		data[i].Inheritable &= mask // and with these the ambient ones
+	}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("dropping capabilities: %w", err)
+	}
+	return nil
+}
+
+// anyAmbient says whether what the thread executes gets capabilities by being executed.
+func anyAmbient() bool {
+	for n := uintptr(0); ; n++ {
+		is, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, n, 0, 0)
+		if err != nil || is == 1 { // an error: there are no more
+			return err == nil
+		}
+	}
+}
+
+// join makes the thread a member of the group, so that the child may give a file to it without
+// CAP_CHOWN. A thread that may not stays as it is: the child says so if it matters.
+func join(group int) {
+	groups, err := unix.Getgroups()
+	if err == nil && !slices.Contains(groups, group) {
+		_ = unix.Setgroups(append(groups, group))
+	}
+}
+
+// groupNumber is that of a group by name or number, 0 where there is none; the instance says so.
+func groupNumber(name string) int {
+	if g, err := user.LookupGroup(name); err == nil {
+		name = g.Gid
+	}
+	n, err := strconv.ParseUint(name, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// lockable lets the process lock as much memory as the queues that a device reads take, which root may
+// without a limit by CAP_IPC_LOCK. Where the caller may not raise the limit, the hard one holds.
+func lockable(pid int) {
+	all := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &all, nil) == nil {
+		return
+	}
+	var now unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &now) == nil {
+		_ = unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: now.Max, Max: now.Max}, nil)
+	}
+}
