@@ -44,11 +44,21 @@ func ServeControl(ctx context.Context, path string, svc dataplane.Service) error
 type Control struct {
 	path string
 	log  *slog.Logger
-	lis  net.Listener
-	lock *os.File
 
-	once sync.Once
+	mu     sync.Mutex
+	at     listening
+	closed bool
 }
+
+// listening is a socket with its name, and the lock that allows it.
+type listening struct {
+	*credListener
+	socket fs.FileInfo // what the path named when the socket was made
+	lock   *os.File
+}
+
+// socketPeriod is how often Serve looks whether the socket still has its name.
+const socketPeriod = time.Second
 
 // ListenControl makes the socket: in a directory made for it (0700) when it is
 // missing, and refused when another user owns it or may write in it. The socket
@@ -58,46 +68,106 @@ func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	lis, lock, err := listen(path)
-	if err != nil {
+	c := &Control{path: path, log: log}
+	var err error
+	if c.at, err = c.listen(nil); err != nil {
 		return nil, fmt.Errorf("opening control socket %s: %w", path, err)
 	}
-	return &Control{path: path, log: log, lis: &credListener{Listener: lis, log: log}, lock: lock}, nil
+	return c, nil
 }
 
-func listen(path string) (_ net.Listener, _ *os.File, err error) {
+// listen makes the socket, under the lock that is held or, where that lost its name, under another one.
+func (c *Control) listen(held *os.File) (at listening, err error) {
 	if err := peerCredentials(); err != nil {
-		return nil, nil, err
+		return at, err
 	}
-	if err := privateDir(filepath.Dir(path)); err != nil {
-		return nil, nil, err
+	if err := privateDir(filepath.Dir(c.path)); err != nil {
+		return at, err
 	}
 	// The lock, which the kernel drops when its holder dies in whatever way,
 	// decides between two that start at once.
-	lock, err := lockFile(path + ".lock")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(lock.Name())
-			lock.Close()
+	lock := held
+	if held == nil || !named(held.Name(), held.Stat) {
+		if lock, err = lockFile(c.path + ".lock"); err != nil {
+			return at, err
 		}
-	}()
-	if err := removeStale(path); err != nil {
-		return nil, nil, err
+		defer func() {
+			if err != nil {
+				_ = os.Remove(lock.Name())
+				lock.Close()
+			}
+		}()
 	}
-	lis, err := net.Listen("unix", path)
+	if err := removeStale(c.path); err != nil {
+		return at, err
+	}
+	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.path, Net: "unix"})
 	if err != nil {
-		return nil, nil, err
+		return at, err
 	}
-	// Until here the mode is that of the umask. Whoever connects meanwhile is
-	// asked for its credentials like anyone else.
-	if err := os.Chmod(path, 0o600); err != nil {
+	lis.SetUnlinkOnClose(false) // the path may name another socket by then
+	// Until here the mode is that of the umask. A client that connects meanwhile is
+	// asked for its credentials as any other.
+	err = os.Chmod(c.path, 0o600)
+	socket, statErr := os.Lstat(c.path)
+	if err = errors.Join(err, statErr); err != nil {
 		lis.Close()
-		return nil, nil, err
+		return at, err
 	}
-	return lis, lock, nil
+	return listening{&credListener{lis, c.log}, socket, lock}, nil
+}
+
+// named says whether the path names the file that stat describes.
+func named(path string, stat func() (fs.FileInfo, error)) bool {
+	there, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	info, err := stat()
+	return err == nil && os.SameFile(there, info)
+}
+
+func (l listening) named() bool {
+	return named(l.Addr().String(), func() (fs.FileInfo, error) { return l.socket, nil })
+}
+
+// again makes the socket again when it has lost its name. Connections that were accepted stay.
+func (c *Control) again() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.at.named() {
+		return nil
+	}
+	now, err := c.listen(c.at.lock)
+	if err != nil {
+		return fmt.Errorf("opening control socket %s again: %w", c.path, err)
+	}
+	old := c.at
+	c.at = now
+	if old.lock != now.lock {
+		old.lock.Close()
+	}
+	c.log.Warn("the control socket was removed: made again", "socket", c.path)
+	return old.Close()
+}
+
+// keep looks at the socket until ctx ends, and says once why it cannot be made again.
+func (c *Control) keep(ctx context.Context) {
+	tick := time.NewTicker(socketPeriod)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := c.again()
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			c.log.Error("the control socket is gone", "err", err)
+		}
+	}
 }
 
 // privateDir makes dir or checks that nobody else can change what is in it.
@@ -151,7 +221,8 @@ func removeStale(path string) error {
 }
 
 // Serve answers calls with svc until ctx ends or Close is called, and closes
-// the socket. Calls under way are cut off. svc is left open.
+// the socket. Calls under way are cut off. svc is left open. A socket that is removed
+// meanwhile is made again.
 func (c *Control) Serve(ctx context.Context, svc dataplane.Service) error {
 	defer c.Close()
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.ConnectionTimeout(10*time.Second))
@@ -159,23 +230,49 @@ func (c *Control) Serve(ctx context.Context, svc dataplane.Service) error {
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
 	defer s.Stop()
-	err := s.Serve(c.lis)
-	if err == nil || ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-		return nil
+	served, end := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { c.keep(served) })
+	defer kept.Wait()
+	defer end()
+	for {
+		at, closed := c.current()
+		err := s.Serve(at)
+		if now, _ := c.current(); now.credListener != at.credListener && !closed && ctx.Err() == nil {
+			continue // the socket was made again
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		return fmt.Errorf("serving control socket %s: %w", c.path, err)
 	}
-	return fmt.Errorf("serving control socket %s: %w", c.path, err)
+}
+
+func (c *Control) current() (listening, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at, c.closed
 }
 
 // Close stops listening and removes the socket. Idempotent; Serve does it too.
 func (c *Control) Close() error {
-	var err error
-	c.once.Do(func() {
-		if err = c.lis.Close(); errors.Is(err, net.ErrClosed) {
-			err = nil
-		}
-		_ = os.Remove(c.lock.Name()) // while it is held
-		c.lock.Close()
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	err := c.at.Close()
+	if errors.Is(err, net.ErrClosed) { // Serve closes it too
+		err = nil
+	}
+	if c.at.named() {
+		err = errors.Join(err, os.Remove(c.path))
+	}
+	if named(c.at.lock.Name(), c.at.lock.Stat) {
+		_ = os.Remove(c.at.lock.Name()) // while it is held
+	}
+	c.at.lock.Close()
 	return err
 }
 

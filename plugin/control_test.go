@@ -105,6 +105,84 @@ func TestControl(t *testing.T) {
 	}
 }
 
+// A socket that is removed under a running instance is made again, whatever went with it; a
+// client that was connected stays so.
+func TestControlSocketIsMadeAgain(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"the socket":    os.Remove,
+		"the lock too":  func(path string) error { return errors.Join(os.Remove(path), os.Remove(path+".lock")) },
+		"the directory": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"replaced": func(path string) error {
+			return errors.Join(os.Remove(path), syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "made", "test.sock")
+			_, control := controlled(t, path)
+			before := dial(t, path)
+			if _, err := before.Info(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := remove(path); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the socket to be back", func() bool {
+					svc, err := plugin.Dial(t.Context(), path)
+					if err != nil {
+						return false
+					}
+					defer svc.Close()
+					_, err = svc.Info(t.Context())
+					return err == nil
+				})
+			}
+			for p, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600} {
+				if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
+					t.Errorf("%s has the mode %v, %v", p, info.Mode(), err)
+				}
+			}
+			if _, err := before.Info(t.Context()); err != nil {
+				t.Errorf("a client that was connected: %v", err)
+			}
+			if c, err := plugin.ListenControl(path, nil); !errors.Is(err, dataplane.ErrInUse) {
+				t.Errorf("a second instance: %v, %v", c, err)
+			}
+			if err := control.Close(); err != nil {
+				t.Error(err)
+			}
+			if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 0 {
+				t.Errorf("left are %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// A path that another instance took meanwhile is left to it.
+func TestControlSocketOfAnother(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the control socket is Linux's")
+	}
+	path := filepath.Join(t.TempDir(), "d", "s.sock")
+	first, err := plugin.ListenControl(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	controlled(t, path)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := dial(t, path).Info(t.Context()); err != nil {
+		t.Errorf("the second after the first closed: %v", err)
+	}
+	if c, err := plugin.ListenControl(path, nil); !errors.Is(err, dataplane.ErrInUse) {
+		t.Errorf("a third instance: %v, %v", c, err)
+	}
+}
+
 // Of many that start and stop at one path, one at a time holds it, and the last leaves nothing.
 func TestControlTurns(t *testing.T) {
 	need.Root(t)
