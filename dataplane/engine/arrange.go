@@ -98,6 +98,11 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bo
 		} else if waits {
 			e.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			e.waiting = e.waiting || c.mayUnder
+		} else if errors.Is(reason, errUnread) {
+			// It has nowhere to go. Its rules count on, and are read when that succeeds again: taking
+			// them out would lose what passes until then.
+			c.gone = nil
+			e.waiting = e.waiting || c.mayUnder
 		} else if c.gone != nil {
 			if !shown { // the last samples: nobody reads them again
 				shown = true
@@ -193,7 +198,7 @@ func (s *stack) install(ctx context.Context, list []*counted) (failed map[*count
 			return err
 		}
 		for i, c := range part {
-			c.over, c.hasOver = in[i], true
+			c.over, c.hasOver, c.resets = in[i], true, 0
 		}
 		return nil
 	}

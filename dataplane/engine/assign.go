@@ -39,6 +39,7 @@ type layered struct {
 	above   []*counted // flows that win over it on packets that both match
 	still   quiet      // see audit
 	differs string     // how hardware and the shadow differ
+	resets  uint64     // placer.Resets, as far as the total says so
 	behind  bool       // the total may lack what passed while it went to the overlay
 
 	// The truth that the shadow knows: the total is line and what the shadow has

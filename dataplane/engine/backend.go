@@ -104,8 +104,12 @@ type placer interface {
 	// is the engine's again when Fits returns.
 	Fits(f flow.Flow, above []Placed) error
 	// Gone names the installed flows that nothing counts any more, and why, until Remove.
-	// What they had counted is read as before.
+	// What they had counted is read as before. Of an error that satisfies errUnread the flow is
+	// counted as before, but has not been read for a while.
 	Gone() map[string]error
+	// Resets is how often the counters of an installed flow have begun anew by themselves: what
+	// they had counted between the last reading and that is not known.
+	Resets(f Placed) uint64
 }
 
 // carrier is a backend that can hold every flow of the instance, as rules that win its match

@@ -172,6 +172,18 @@ func (f *rdmaFlow) value() (sum Pair, at int64) {
 	return sum, at
 }
 
+// Resets implements placer.
+func (b *rdmaBackend) Resets(f Placed) (n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x := b.flows[f.Name]; x != nil {
+		for _, p := range x.parts {
+			n += p.cell.news.Load()
+		}
+	}
+	return n
+}
+
 // Source implements Backend.
 func (b *rdmaBackend) Source(f Placed) dataplane.Source {
 	b.mu.Lock()

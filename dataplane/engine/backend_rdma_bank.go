@@ -57,6 +57,7 @@ func (b *hwBank) sampleBy(read func([]Pair) error, now func() int64) (resets int
 		}
 		total, reset := s.meter.total(b.raw[i])
 		if reset {
+			s.cell.news.Add(1)
 			resets++
 		}
 		s.cell.store(total, at)

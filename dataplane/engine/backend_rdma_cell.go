@@ -8,6 +8,7 @@ import "sync/atomic"
 // changed and looks again.
 type cell struct {
 	turn atomic.Uint32
+	news atomic.Uint64 // how often the counter has begun anew by itself
 	copy [2]struct {
 		packets, bytes atomic.Uint64
 		at             atomic.Int64

@@ -66,7 +66,7 @@ func (d *rdmaDevice) usable() error {
 		return err
 	}
 	if f := d.gaveUp.Load(); f != nil {
-		return fmt.Errorf("device %s of %s: its counters could not be read lately: %w", d.name, d.netdev, f.err)
+		return fmt.Errorf("device %s of %s: a moment ago %w: %w", d.name, d.netdev, errUnread, f.err)
 	}
 	return nil
 }

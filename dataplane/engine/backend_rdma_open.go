@@ -149,7 +149,7 @@ func (b *rdmaBackend) run(d *rdmaDevice, info nicInfo, n nic) {
 	r := newHWReader(b.now, b.pace, max(period, readPeriodMin), b.log.With("device", info.name), func(err error) {
 		d.gaveUp.Store(&failure{err: err, at: b.now()})
 		b.signal()
-	})
+	}, b.signal)
 	b.mu.Lock()
 	d.name, d.driver, d.nic, d.down, d.refused, d.reader, d.stop = info.name, info.driver, n, nil, nil, r, stop
 	b.none = nil

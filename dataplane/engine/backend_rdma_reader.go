@@ -69,6 +69,7 @@ type hwReader struct {
 	period int64
 	log    *slog.Logger
 	lost   func(error) // told when a bank was given up
+	anew   func()      // told when counters have begun anew by themselves
 	kick   chan struct{}
 
 	mu    sync.Mutex
@@ -76,9 +77,9 @@ type hwReader struct {
 	live  map[*hwBank]struct{}
 }
 
-func newHWReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, lost func(error)) *hwReader {
+func newHWReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, lost func(error), anew func()) *hwReader {
 	return &hwReader{
-		now: now, pace: pace, period: int64(period), log: log, lost: lost,
+		now: now, pace: pace, period: int64(period), log: log, lost: lost, anew: anew,
 		kick: make(chan struct{}, 1), live: make(map[*hwBank]struct{}),
 	}
 }
@@ -139,6 +140,7 @@ func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
 	}
 	if resets > 0 {
 		r.log.Warn("a hardware counter began anew; its total goes on", "counters", resets)
+		r.anew()
 	}
 	if err == nil {
 		if b.err != nil {

@@ -17,6 +17,7 @@ var (
 	errDeviceLost = errors.New("the device failed or was removed")
 	errPortDown   = errors.New("its port is down")
 	errRuleStuck  = errors.New("a rule could not be taken out of it")
+	errUnread     = errors.New("the counter cannot be read")
 )
 
 // failure is why a device is not trusted for a while.
@@ -206,7 +207,7 @@ func (p *part) gone() error {
 		return nil
 	}
 	if err := p.dev.reader.givenUp(p.bank); err != nil {
-		return fmt.Errorf("device %s of %s: its counter cannot be read: %w", p.dev.name, p.dev.netdev, err)
+		return fmt.Errorf("device %s of %s: %w: %w", p.dev.name, p.dev.netdev, errUnread, err)
 	}
 	return nil
 }

@@ -136,6 +136,12 @@ func (e *Engine) follow(c *counted) error {
 				return e.settle(c, c.past.Cookie, c.base, true)
 			}
 		}
+	} else if n := e.resets(c); c.layered != nil && !lost && n != c.resets {
+		c.resets = n
+		c.behind = true // audit knows what lacks
+		c.past.Discontinuities++
+		e.tell(c, "a counter of its device began anew", dataplane.Uncounted{Unknown: true})
+		return e.writer.SetContinuity(c.handle, c.past)
 	} else if c.layered != nil && !lost && c.stretch != 0 && !e.whole(c) {
 		// The shadow has missed packets: it cannot say any more what the total is.
 		if err := e.settleOver(c); err != nil {
@@ -152,6 +158,14 @@ func (e *Engine) follow(c *counted) error {
 	c.source = src
 	e.events.send(dataplane.SourceChanged, c.Name, sourceText(src))
 	return e.show(c)
+}
+
+// resets is how often the hardware that counts a flow has begun anew.
+func (e *Engine) resets(c *counted) uint64 {
+	if c.layered == nil || !c.hasOver {
+		return 0
+	}
+	return e.stack.over.Resets(c.Placed)
 }
 
 func (e *Engine) collect(now time.Time) []dataplane.Condition {

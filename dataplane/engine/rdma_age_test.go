@@ -32,7 +32,7 @@ func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 				began := time.Now()
 				now := func() int64 { return int64(time.Since(began)) + 1 }
 				n := &fakeNIC{by: byDevX, bulk: 1}
-				r := newHWReader(now, newPacer(c.perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {})
+				r := newHWReader(now, newPacer(c.perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
 				cells := make([]cell, c.banks)
 				for i := range cells {
 					b, _ := n.newBank()

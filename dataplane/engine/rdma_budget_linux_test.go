@@ -150,7 +150,7 @@ func TestReaderIsFair(t *testing.T) {
 	var now int64 = 1
 	const banks, perSecond = 10, 100
 	n := &fakeNIC{by: byDevX, bulk: 1}
-	r := newHWReader(func() int64 { return now }, newPacer(perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {})
+	r := newHWReader(func() int64 { return now }, newPacer(perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
 	var all []*hwBank
 	for range banks {
 		b, _ := n.newBank()
@@ -215,7 +215,7 @@ func TestSlowReadsAreSaid(t *testing.T) {
 	var now int64 = 1
 	n := &fakeNIC{by: byDevX, bulk: 1}
 	d := &rdmaDevice{name: "fake0", netdev: "eth0", nic: n, now: func() int64 { return now }}
-	d.reader = newHWReader(d.now, newPacer(1), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {})
+	d.reader = newHWReader(d.now, newPacer(1), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
 	for range 3 {
 		b, _ := n.newBank()
 		d.reader.add(newHWBank(b))

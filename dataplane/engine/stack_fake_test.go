@@ -124,6 +124,7 @@ func (o *fakeOver) Fits(f flow.Flow, above []Placed) error {
 	return nil
 }
 
+func (o *fakeOver) Resets(Placed) uint64   { return 0 }
 func (o *fakeOver) Gone() map[string]error { return o.gone }
 func (o *fakeOver) Name() string           { return "rdma" }
 
