@@ -14,6 +14,8 @@ type stack struct {
 	over  placer
 	under carrier // nil: what the overlay cannot count is not counted
 	audit bool    // shadows of the overlay's flows are served too
+
+	behind []*counted // with audit: flows whose totals lack what their shadows know, and some that do not any more
 }
 
 // layered is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules

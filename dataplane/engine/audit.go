@@ -2,13 +2,22 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// quiet is what a flow's shadow stood at, and when: while it stands there, nothing has passed.
+const (
+	// quietLeast is how long nothing of a flow has passed when hardware has counted all that had passed:
+	// longer than a packet takes from the one counter to the other.
+	quietLeast = 50 * time.Millisecond
+	// catchUpPeriod is how often a flow is looked at whose total lacks what passed on its way to hardware.
+	catchUpPeriod = quietLeast / 2
+)
+
+// quiet is what a flow's shadow stands at, and since when: nothing has passed since.
 type quiet struct {
 	own Pair
 	at  int64
@@ -24,37 +33,7 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 		return nil
 	}
 	for _, c := range e.layeredFlows() {
-		if !c.hasOver || c.gone != nil || !e.whole(c) {
-			c.still, c.differs = quiet{}, ""
-			continue
-		}
-		var own, added Pair
-		err := e.plan.align(c.handle, func(stands Pair, sampled int64) (lacks Pair) {
-			var err error
-			own, err = readOne(s.under, c.under.ID)
-			if err != nil || own != c.still.own || sampled <= c.still.at || c.still.at == 0 {
-				return Pair{}
-			}
-			c.differs = ""
-			truth := add(c.line, own)
-			switch {
-			case stands == truth:
-			case c.behind && stands.Packets < truth.Packets && c.basis == c.under.Basis:
-				lacks = sub(truth, stands)
-			case stands.Packets != truth.Packets:
-				c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, truth.Packets)
-			}
-			c.behind = false
-			c.base, added = add(c.base, lacks), lacks
-			return lacks
-		})
-		if added.Packets > 0 {
-			e.tell(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
-		}
-		if err == nil {
-			c.still = quiet{own: own, at: shm.Now()}
-		}
-		if c.differs != "" {
+		if e.compare(c); c.differs != "" {
 			differ = append(differ, dataplane.Condition{
 				Code: "rdma-audit-differs", Severity: dataplane.High, Object: c.Name, Text: c.differs,
 				Fix: "set the flow's backend to xdp, and report the device and the flow", Since: now,
@@ -62,4 +41,92 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 		}
 	}
 	return differ
+}
+
+// compare looks at one flow that hardware counts.
+func (e *Engine) compare(c *counted) {
+	if !c.hasOver || c.gone != nil || !e.whole(c) {
+		c.still, c.differs = quiet{}, ""
+		return
+	}
+	var added Pair
+	err := e.plan.align(c.handle, func(stands Pair, sampled int64) (lacks Pair) {
+		own, err := readOne(e.stack.under, c.under.ID)
+		if err != nil || own != c.still.own || c.still.at == 0 {
+			c.still = quiet{own: own, at: shm.Now()}
+			return Pair{}
+		}
+		if sampled < c.still.at+int64(quietLeast) {
+			return Pair{}
+		}
+		c.differs = ""
+		truth := add(c.line, own)
+		switch {
+		case stands == truth:
+		case c.behind && stands.Packets < truth.Packets && c.basis == c.under.Basis:
+			lacks = sub(truth, stands)
+		case stands.Packets != truth.Packets:
+			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, truth.Packets)
+		}
+		c.behind = false
+		c.base, added = add(c.base, lacks), lacks
+		return lacks
+	})
+	if err != nil {
+		c.still = quiet{}
+	}
+	if added.Packets > 0 {
+		e.tell(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
+	}
+}
+
+// catchUp compares the flows whose totals lack something, and says whether some still do. Between two
+// looks at the conditions nothing may pass for a moment that is too short to be seen by them.
+func (e *Engine) catchUp() (more bool) {
+	if !e.ctl.TryLock() {
+		return true
+	}
+	defer e.ctl.Unlock()
+	s := e.stack
+	if s == nil {
+		return false
+	}
+	s.behind = slices.DeleteFunc(s.behind, func(c *counted) bool {
+		if c.behind && c.hasOver {
+			e.compare(c)
+		}
+		return !c.behind || !c.hasOver || e.flows[c.Name] != c
+	})
+	return len(s.behind) > 0
+}
+
+// fallBehind notes that the total of a flow that hardware counts lacks something which its shadow knows.
+func (e *Engine) fallBehind(c *counted) {
+	c.behind = true
+	if e.stack.audit && !slices.Contains(e.stack.behind, c) {
+		e.stack.behind = append(e.stack.behind, c)
+	}
+}
+
+// settleBehind ends the total of each flow that still lacks something as its shadow has it. It is
+// called at the end of the instance, before the last cycle, with ctl held.
+func (e *Engine) settleBehind() {
+	if e.stack == nil {
+		return
+	}
+	for _, c := range e.stack.behind {
+		if !c.behind || !c.hasOver || c.gone != nil || c.basis != c.under.Basis || !e.whole(c) {
+			continue
+		}
+		err := e.plan.move(c.handle, func(stands Pair) (source, uint32, Pair, error) {
+			own, err := readOne(e.stack.under, c.under.ID)
+			if err == nil && add(c.line, own).Packets < stands.Packets { // a total does not fall
+				return e.stack.over, c.over.ID, c.base, nil
+			}
+			return e.stack.under, c.under.ID, c.line, err
+		})
+		if err != nil {
+			e.log.Warn("ending a total as XDP counted it beside", "flow", c.Name, "err", err)
+		}
+	}
 }

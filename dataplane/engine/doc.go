@@ -55,8 +55,9 @@
 //     for another flow); else as unknown. One discontinuity.
 //   - With audit the shadow always sees every packet, and out of hardware the total goes on as it has it:
 //     nothing lacks, and bytes of one basis are no discontinuity. What a total lacks since it went
-//     into hardware under traffic is added at the first moment in which nothing passes; what
-//     hardware and XDP differ by later is the condition rdma-audit-differs.
+//     into hardware under traffic is added as soon as nothing of it has passed for a moment (quietLeast),
+//     or at the end of the instance; what hardware and XDP differ by later is the condition
+//     rdma-audit-differs.
 //
 // A device that was not there when the instance started is looked for like one that went, by the same
 // look at the list. Until it comes there is no overlay, and flows are related to nothing; then

@@ -202,6 +202,7 @@ func (e *Engine) Close() error {
 // end is called with ctl held, once.
 func (e *Engine) end() error {
 	err := e.pairs.close() // before the last cycle, which publishes what they have counted
+	e.settleBehind()
 	e.stop()
 	e.stopped.Wait()
 	e.events.close()

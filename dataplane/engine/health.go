@@ -32,13 +32,22 @@ func (e *Engine) watch(ctx context.Context) {
 			moved = !e.refresh(e.life)
 		}
 		e.examine()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			moved = moved || e.tryAgain()
-		case <-changed:
-			moved = true
+		for waiting := true; waiting; {
+			var soon <-chan time.Time
+			if e.catchUp() {
+				soon = time.After(catchUpPeriod)
+			}
+			waiting = false
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				moved = moved || e.tryAgain()
+			case <-changed:
+				moved = true
+			case <-soon:
+				waiting = true
+			}
 		}
 	}
 }
@@ -138,7 +147,7 @@ func (e *Engine) follow(c *counted) error {
 		}
 	} else if n := e.resets(c); c.layered != nil && !lost && n != c.resets {
 		c.resets = n
-		c.behind = true // audit knows what lacks
+		e.fallBehind(c)
 		c.past.Discontinuities++
 		e.tell(c, "a counter of its device began anew", dataplane.Uncounted{Unknown: true})
 		return e.writer.SetContinuity(c.handle, c.past)

@@ -132,7 +132,8 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 	}
 	c.gone = nil
 	c.backend, c.basis, c.source = s.over, c.over.Basis, c.over.Source
-	if c.behind = lacks.Unknown; c.behind {
+	if c.behind = false; lacks.Unknown {
+		e.fallBehind(c)
 		c.past.Discontinuities++
 	}
 	e.tell(c, text, lacks)
@@ -246,9 +247,12 @@ func (e *Engine) publishOver(c *counted, before Pair) error {
 		if err != nil {
 			return err
 		}
-		if c.behind = after != before; c.behind && known {
-			c.past.Discontinuities++
-			e.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)
+		if c.behind = false; after != before {
+			e.fallBehind(c)
+			if known {
+				c.past.Discontinuities++
+				e.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)
+			}
 		}
 	}
 	e.plan.set(c.handle, e.stack.over, c.over.ID, c.base)
