@@ -8,8 +8,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# The step that needs root: nothing when root already.
-ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=PATH,GOCACHE,GOMODCACHE,GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED)
+# The step that needs root: nothing when root already. sudo looks for programs where its own
+# configuration says, so PATH is handed on by env. Root reads this user's modules; what it builds
+# is in a cache of its own, so that nothing in this user's belongs to root.
+ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED env PATH="$$PATH" GOMODCACHE="$$($(GO) env GOMODCACHE)")
 # Packages whose tests ask for something of the machine.
 PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5

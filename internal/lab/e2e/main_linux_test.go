@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab"
@@ -45,10 +46,9 @@ func needLab(t *testing.T) {
 	}
 }
 
+// build puts the programs into a directory of root's: those in $FLOWTALLY_BIN may be another
+// user's, and root runs no plugin that another user can write.
 var build = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv("FLOWTALLY_BIN"); dir != "" {
-		return dir, nil
-	}
 	dir, err := os.MkdirTemp("", "flowtally-e2e-")
 	if err != nil {
 		return "", err
@@ -57,9 +57,13 @@ var build = sync.OnceValues(func() (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // for the test without privileges
 		return "", err
 	}
-	cmd := exec.Command("make", "-C", "../../..", "--no-print-directory", "build", "BIN="+dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the programs: %w\n%s", err, out)
+	syscall.Umask(0o022)
+	making := exec.Command("make", "-C", "../../..", "--no-print-directory", "build", "BIN="+dir)
+	if bin := os.Getenv("FLOWTALLY_BIN"); bin != "" {
+		making = exec.Command("cp", "-r", bin+"/.", dir)
+	}
+	if out, err := making.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", making.Args, err, out)
 	}
 	return dir, nil
 })

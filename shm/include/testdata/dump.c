@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int fail(const char *what, int err) {
 	fprintf(stderr, "%s: %d %s\n", what, err, ft_strerror(err));
@@ -40,8 +41,13 @@ int main(int argc, char **argv) {
 	ft_cursor cur;
 	ft_record rec;
 	ft_device_segment seg;
-	if (argc != 2) return fail("usage: dump PATH", FT_ERR_ARGUMENT);
-	int err = ft_open(&r, argv[1], NULL);
+	if (argc != 2 && argc != 3) return fail("usage: dump PATH [OWNER]", FT_ERR_ARGUMENT);
+	ft_options options = {0};
+	if (argc == 3) {
+		options.trust_owner = 1;
+		options.owner = (uid_t)strtoul(argv[2], NULL, 10);
+	}
+	int err = ft_open(&r, argv[1], &options);
 	if (err) return fail(argv[1], err);
 	if ((err = ft_get_status(&r, &st))) return fail("status", err);
 	printf("status\t%s\t%016" PRIx64 "\t%" PRIu64 "\t%" PRIu64 "\n", ft_state_name(st.state), st.generation, st.takeovers,
