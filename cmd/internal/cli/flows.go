@@ -59,7 +59,7 @@ func (c *flowsListCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("asking for what is not as it should be: %w", err)
 		}
-		return printFlows(env.Stdout, c.json(), placements, conditions, time.Now())
+		return printFlows(env.Stdout, c.json(), placements, conditions, time.Now(), c.standings(env, svc))
 	})
 }
 
@@ -106,10 +106,10 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		}
 		// A reason that holds for the whole instance was told when it started.
 		all, err := svc.Placements(env.Context)
-		if err != nil {
-			return fmt.Errorf("flow %q was added; listing the flows: %w", f.Name, err)
+		if err != nil { // the flow was added, whatever became of the instance since
+			all = nil
 		}
-		return printPlacements(env.Stdout, c.json(), placements, rejectionsOf(all))
+		return printPlacements(env.Stdout, c.json(), placements, rejectionsOf(all), c.standings(env, svc, f.Name))
 	})
 }
 

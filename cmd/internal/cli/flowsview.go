@@ -41,6 +41,8 @@ type placementJSON struct {
 	Device    string            `json:"device"`
 	Mode      string            `json:"mode"`
 	Rejected  []rejectionJSON   `json:"rejected"`
+
+	standingJSON // of its counter, as the mirror shows it
 }
 
 type rejectionJSON struct {
@@ -49,8 +51,9 @@ type rejectionJSON struct {
 }
 
 // printPlacements prints where flows are counted that were added to an instance, and why not
-// elsewhere; all are the rejections of every flow there now.
-func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement, all [][]dataplane.Rejection) error {
+// elsewhere; all are the rejections of every flow there now. of says how their counters stand,
+// as JSON.
+func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement, all [][]dataplane.Rejection, of standings) error {
 	if !asJSON {
 		_, err := io.WriteString(w, renderPlacementsBeside(placements, all))
 		return err
@@ -58,11 +61,11 @@ func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement,
 	return printJSON(w, struct {
 		Schema int             `json:"schema"`
 		Flows  []placementJSON `json:"flows"`
-	}{1, placementsJSON(placements)})
+	}{1, of.join(placementsJSON(placements))})
 }
 
 // printFlows is printPlacements with what is not as it should be behind it.
-func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time) error {
+func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of standings) error {
 	if !asJSON {
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
@@ -70,7 +73,7 @@ func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, cond
 		Schema     int             `json:"schema"`
 		Flows      []placementJSON `json:"flows"`
 		Conditions []conditionJSON `json:"conditions"`
-	}{1, placementsJSON(placements), conditionsJSON(conditions)})
+	}{1, of.join(placementsJSON(placements)), conditionsJSON(conditions)})
 }
 
 func placementsJSON(placements []dataplane.Placement) []placementJSON {
@@ -80,13 +83,9 @@ func placementsJSON(placements []dataplane.Placement) []placementJSON {
 		for k, r := range p.Rejected {
 			rejected[k] = rejectionJSON(r)
 		}
-		labels := p.Flow.Labels
-		if labels == nil {
-			labels = map[string]string{}
-		}
 		flows[i] = placementJSON{
 			Name: p.Flow.Name, Match: p.Flow.Match.String(), Priority: p.Flow.Priority,
-			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Asked: p.Flow.Backend, Labels: labels,
+			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Asked: p.Flow.Backend, Labels: labelsJSON(p.Flow.Labels),
 			Backend: p.Source.Backend, Device: p.Source.Device, Mode: p.Source.Mode, Rejected: rejected,
 		}
 	}

@@ -49,9 +49,15 @@ func TestPrintFlows(t *testing.T) {
 			Fix: "rdma link show; they go back by themselves", Since: now.Add(-90 * time.Second)},
 		{Code: "mirror-full", Severity: dataplane.Low, Text: "60 of 64 counters are in use", Since: now.Add(-time.Hour)},
 	}
+	zero := now.Add(-time.Hour)
+	counters := standings{known: true, by: map[string]standingJSON{
+		"dns": counterView{Unit: "packets", Generation: 1, SampledAt: 59*60*second + 5e6}.standing(zero),
+		"out": counterView{Unit: "packets", Generation: 7}.standing(zero), // never sampled
+		"web": counterView{Unit: "packets", Generation: 2, SampledAt: second, Discontinuities: 3, Stale: true, Ambiguous: true}.standing(zero),
+	}}
 	for name, asJSON := range map[string]bool{"flows.txt": false, "flows.json": true} {
 		var b bytes.Buffer
-		if err := printFlows(&b, asJSON, testPlacements(t), conditions, now); err != nil {
+		if err := printFlows(&b, asJSON, testPlacements(t), conditions, now, counters); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())

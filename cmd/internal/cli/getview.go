@@ -28,6 +28,9 @@ type counterJSON struct {
 	Completions *uint64 `json:"completions"`
 	Errors      *uint64 `json:"errors"`
 
+	standingJSON
+	Labels map[string]string `json:"labels"`
+
 	// Device says that the value was read where the device writes it, with no poller in
 	// between; the age is 0 then, or that of the writer's last sign of life.
 	Device bool `json:"device,omitempty"`
@@ -36,7 +39,8 @@ type counterJSON struct {
 func toJSON(r *reading) getJSON {
 	out := getJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]counterJSON, len(r.Counters))}
 	for i, c := range r.Counters {
-		j := counterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.present(), Device: c.Words}
+		j := counterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.present(), Device: c.Words,
+			Labels: labelsJSON(c.Labels), standingJSON: c.standing(r.Zero)}
 		if c.present() {
 			age := c.age(r)
 			j.AgeNS = &age

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func (m *mirror) look(names []string) (*reading, error) {
 		c.Stale = c.Stale || c.present() && !r.Writer.live()
 		r.Counters = append(r.Counters, c)
 	}
-	r.Now = shm.Now()
+	r.Now, r.Zero = shm.Now(), monotonicZero()
 	sortCounters(r.Counters, "name")
 	if unknown := wanted.unmet(); len(unknown) > 0 {
 		return r, newUnknownError(m.path, unknown, known)
@@ -135,7 +136,7 @@ func (m *mirror) published(h shm.Handle) (v shm.Value, err error) {
 func viewEntry(e shm.Entry) counterView {
 	return counterView{
 		Index: e.Handle.Index, Generation: e.Handle.Generation,
-		Name: e.Name, Kind: e.Kind, Source: e.Source, ByteBasis: e.ByteBasis,
+		Name: e.Name, Kind: e.Kind, Unit: cmp.Or(e.Unit, "packets"), Labels: e.Labels, Source: e.Source, ByteBasis: e.ByteBasis,
 		Valid: e.Valid, Stale: e.Stale, Ambiguous: e.Ambiguous,
 		Discontinuities: e.Continuity.Discontinuities,
 	}

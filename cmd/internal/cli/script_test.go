@@ -50,12 +50,12 @@ func TestMain(m *testing.M) {
 }
 
 // fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real
-// control socket, until SIGINT. Its queue pairs near and far are connected, alone is not; what
+// control socket, until SIGINT; its mirror is SOCKET.counters.mirror, which mkmirror may write. Its queue pairs near and far are connected, alone is not; what
 // is posted to slow never ends.
 func fakeInstance() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	svc, err := plugintest.NewFake(ctx, dataplane.Config{QueuePairs: []dataplane.QueuePair{
+	svc, err := plugintest.NewFake(ctx, dataplane.Config{Mirror: dataplane.MirrorConfig{Path: os.Args[1] + ".counters.mirror"}, QueuePairs: []dataplane.QueuePair{
 		{Name: "near", Device: "rxe0", Connect: "far", Counters: []dataplane.CompletionCounter{
 			{Name: "near-sent", Operations: []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite}},
 		}},

@@ -10,7 +10,8 @@ import (
 // reading is one look at a mirror.
 type reading struct {
 	Path     string
-	Now      int64 // when, in ns of CLOCK_MONOTONIC
+	Now      int64     // when, in ns of CLOCK_MONOTONIC
+	Zero     time.Time // the wall clock at 0 of CLOCK_MONOTONIC
 	Writer   writerView
 	Counters []counterView // in order of name
 }
@@ -40,7 +41,8 @@ func (w writerView) String() string {
 // counterView is one counter as it is shown.
 type counterView struct {
 	Index, Generation          uint32
-	Name, Kind                 string
+	Name, Kind, Unit           string
+	Labels                     map[string]string
 	Source, ByteBasis          string
 	Valid, Stale, Ambiguous    bool
 	Gone                       bool   // removed while it was read

@@ -39,7 +39,7 @@ const second = int64(1e9)
 
 // twoReadings are two looks, two seconds apart, at every kind of counter.
 func twoReadings() (before, cur *reading) {
-	before = &reading{Path: "/dev/shm/flowtally/default.mirror", Now: 100 * second, Writer: writerView{"run", 3e6}, Counters: []counterView{
+	before = &reading{Path: "/dev/shm/flowtally/default.mirror", Now: 100 * second, Zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Writer: writerView{"run", 3e6}, Counters: []counterView{
 		{Index: 0, Generation: 1, Name: "dns", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 1000, Bytes: 64000, SampledAt: 100*second - 4e6},
 		{Index: 1, Generation: 1, Name: "reused", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 7, Bytes: 7, SampledAt: 99 * second},
 		{Index: 2, Generation: 1, Name: "idle", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 0, Bytes: 0, SampledAt: 100*second - 4e6},
@@ -58,7 +58,11 @@ func twoReadings() (before, cur *reading) {
 	}
 	cur.Counters[0].Packets += 3_000_000
 	cur.Counters[0].Bytes += 192_000_000
-	cur.Counters[1] = counterView{Index: 1, Generation: 2, Name: "reuse2", Kind: "flow", Source: "sim", ByteBasis: "unknown", Packets: 9, Bytes: 9, SampledAt: 101 * second}
+	for i := range cur.Counters {
+		cur.Counters[i].Unit = "packets"
+	}
+	cur.Counters[0].Labels = map[string]string{"team": "net"}
+	cur.Counters[1] = counterView{Index: 1, Generation: 2, Name: "reuse2", Kind: "flow", Unit: "packets", Source: "sim", ByteBasis: "unknown", Packets: 9, Bytes: 9, SampledAt: 101 * second}
 	return before, cur
 }
 
@@ -71,6 +75,7 @@ func TestGolden(t *testing.T) {
 	golden(t, "get.txt", renderGet(cur))
 	cur.Writer = writerView{"dead", 75 * second}
 	golden(t, "top-dead.txt", renderTop(cur, 0))
+	cur.Counters[3].Gone = true
 	var b bytes.Buffer
 	if err := printJSON(&b, toJSON(cur)); err != nil {
 		t.Fatal(err)
@@ -83,8 +88,8 @@ func completionReadings() (before, cur *reading) {
 	before, cur = twoReadings()
 	for _, r := range []*reading{before, cur} {
 		r.Counters = append(r.Counters[:1:1],
-			counterView{Index: 7, Generation: 1, Name: "near-sent", Kind: "completion", Source: "rdma rxe0 poll_cq", ByteBasis: "errors", Valid: true, Packets: 1000, SampledAt: r.Now - 4e6},
-			counterView{Index: 8, Generation: 1, Name: "near-read", Kind: "completion", Source: "rdma rdmap0s6 comp_cntr+external", ByteBasis: "errors", Valid: true},
+			counterView{Index: 7, Generation: 1, Name: "near-sent", Kind: "completion", Unit: "completions", Source: "rdma rxe0 poll_cq", ByteBasis: "errors", Valid: true, Packets: 1000, SampledAt: r.Now - 4e6},
+			counterView{Index: 8, Generation: 1, Name: "near-read", Kind: "completion", Unit: "completions", Source: "rdma rdmap0s6 comp_cntr+external", ByteBasis: "errors", Valid: true},
 		)
 	}
 	cur.Counters[1].Packets += 50_000
@@ -167,12 +172,13 @@ func TestChangePrinter(t *testing.T) {
 	for name, asJSON := range map[string]bool{"watch.txt": false, "watch.json": true} {
 		var b bytes.Buffer
 		p := changePrinter{out: &b, json: asJSON, zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		web := counterView{Name: "web", Kind: "flow", Unit: "packets", Generation: 3, Labels: map[string]string{"site": "ams"}, Ambiguous: true, Discontinuities: 2}
 		value := shm.Value{Packets: 1234567, Bytes: 79012288, SampledAt: 60*second + 5e6}
 		for _, c := range []change{
-			{Position: 9, Name: "web", Value: value, Cycle: 4},
-			{Position: 10, Name: "web", Value: value, Cycle: 5, HasDelta: true, PacketsDelta: 1200, BytesDelta: 76800},
-			{Position: 11, Value: value, Cycle: 5},
-			{Position: 12, Name: "near-sent", Completion: true, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, PacketsDelta: 10, BytesDelta: 3},
+			{Position: 9, Counter: web, Value: value, Cycle: 4},
+			{Position: 10, Counter: web, Value: value, Cycle: 5, HasDelta: true, PacketsDelta: 1200, BytesDelta: 76800},
+			{Position: 11, Counter: counterView{Generation: 4, Gone: true}, Value: value, Cycle: 5},
+			{Position: 12, Counter: counterView{Name: "near-sent", Kind: shm.KindCompletion, Unit: "completions", Generation: 2, Stale: true, Gone: true}, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, PacketsDelta: 10, BytesDelta: 3},
 		} {
 			if err := p.change(c); err != nil {
 				t.Fatal(err)

@@ -209,7 +209,7 @@ func (w *waiter) units() (first, second string) {
 func (w *waiter) print(out io.Writer) error {
 	c := viewEntry(w.entry)
 	c.show(w.value, w.words)
-	r := &reading{Path: w.mirror.path, Now: shm.Now(), Writer: viewWriter(w.mirror.reader.Status()), Counters: []counterView{c}}
+	r := &reading{Path: w.mirror.path, Now: shm.Now(), Zero: monotonicZero(), Writer: viewWriter(w.mirror.reader.Status()), Counters: []counterView{c}}
 	if w.cmd.json() {
 		return printJSON(out, toJSON(r))
 	}

@@ -70,11 +70,12 @@ type watcher struct {
 	left    uint64 // changes still to be printed
 
 	cursor *shm.Cursor
-	before map[shm.Handle]shm.Value // what each counter showed last
-	names  map[shm.Handle]watched
-	newest int64  // sample time of the newest change seen
-	after  int64  // changes sampled no later were seen in the file before this one
-	state  string // of the writer, as last told
+	before map[shm.Handle]shm.Value   // what each counter showed last
+	names  map[shm.Handle]counterView // as of the last look at the catalogue
+	fresh  map[shm.Handle]bool        // looked up since the ring was last empty
+	newest int64                      // sample time of the newest change seen
+	after  int64                      // changes sampled no later were seen in the file before this one
+	state  string                     // of the writer, as last told
 	buf    [256]shm.Record
 }
 
@@ -87,7 +88,8 @@ func (w *watcher) start(oldest bool) (err error) {
 		w.cursor.Rewind()
 	}
 	w.before = map[shm.Handle]shm.Value{}
-	w.names = map[shm.Handle]watched{}
+	w.names = map[shm.Handle]counterView{}
+	w.fresh = map[shm.Handle]bool{}
 	return nil
 }
 
@@ -135,6 +137,7 @@ func (w *watcher) drain() error {
 			}
 		}
 		if n == 0 {
+			clear(w.fresh)
 			return nil
 		}
 	}
@@ -152,10 +155,10 @@ func (w *watcher) record(rec shm.Record) error {
 	w.newest = max(w.newest, rec.Value.SampledAt)
 	before, known := w.before[rec.Handle]
 	w.before[rec.Handle] = rec.Value
-	if !w.wanted.has(counter.name) {
+	if !w.wanted.has(counter.Name) {
 		return nil
 	}
-	ch := change{Position: rec.Position, Name: counter.name, Completion: counter.completion, Value: rec.Value, Cycle: rec.Cycle}
+	ch := change{Position: rec.Position, Counter: counter, Value: rec.Value, Cycle: rec.Cycle}
 	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
 		ch.HasDelta = true
 		ch.PacketsDelta = rec.Value.Packets - before.Packets
@@ -165,21 +168,22 @@ func (w *watcher) record(rec shm.Record) error {
 	return w.printer.change(ch)
 }
 
-// watched is what is told of a counter beside its values.
-type watched struct {
-	name       string // "": it was removed before it could be asked
-	completion bool
-}
-
-func (w *watcher) counter(h shm.Handle) (watched, error) {
-	if c, ok := w.names[h]; ok {
-		return c, nil
+// counter returns what the catalogue says of a counter: looked up once for all changes that
+// the ring holds, since a counter can become stale or ambiguous, or go. Of one that is gone
+// the last look is shown.
+func (w *watcher) counter(h shm.Handle) (counterView, error) {
+	if w.fresh[h] {
+		return w.names[h], nil
 	}
 	e, err := w.mirror.reader.Entry(h)
-	if err != nil && !errors.Is(err, shm.ErrGone) {
-		return watched{}, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
+	c := viewEntry(e)
+	switch {
+	case errors.Is(err, shm.ErrGone):
+		c = w.names[h]
+		c.Index, c.Generation, c.Gone = h.Index, h.Generation, true
+	case err != nil:
+		return c, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
 	}
-	c := watched{e.Name, e.Kind == shm.KindCompletion}
-	w.names[h] = c
+	w.names[h], w.fresh[h] = c, true
 	return c, nil
 }

@@ -11,8 +11,7 @@ import (
 // change is one record of the history as it is shown.
 type change struct {
 	Position     uint64
-	Name         string // "": the counter was removed before it could be asked for its name
-	Completion   bool   // completions and errors, in place of packets and bytes
+	Counter      counterView // without its value; of one that was removed before it was asked for, the handle alone
 	Value        shm.Value
 	Cycle        uint64
 	HasDelta     bool // the value before is known
@@ -22,7 +21,8 @@ type change struct {
 
 // changeJSON is one line of watch -o json. Packets and bytes, with their deltas, are null
 // for a completion counter, completions and errors for any other; the deltas are null
-// where the value before is not known, the name where the counter is gone.
+// where the value before is not known, the name, the labels and most of the standing where
+// the counter was removed before it could be asked for them.
 type changeJSON struct {
 	Schema       int     `json:"schema"`
 	Position     uint64  `json:"position"`
@@ -39,6 +39,9 @@ type changeJSON struct {
 	Errors           *uint64 `json:"errors"`
 	CompletionsDelta *uint64 `json:"completions_delta"`
 	ErrorsDelta      *uint64 `json:"errors_delta"`
+
+	standingJSON
+	Labels map[string]string `json:"labels"`
 }
 
 // lostJSON is the line in place of changes that were overwritten unread.
@@ -55,7 +58,7 @@ type changePrinter struct {
 }
 
 func newChangePrinter(out io.Writer, json bool) changePrinter {
-	return changePrinter{out: out, json: json, zero: time.Now().Add(-time.Duration(shm.Now()))}
+	return changePrinter{out: out, json: json, zero: monotonicZero()}
 }
 
 func (p changePrinter) change(c change) error {
@@ -64,21 +67,26 @@ func (p changePrinter) change(c change) error {
 		j := changeJSON{
 			Schema: 1, Position: c.Position, Time: at.UTC().Format(time.RFC3339Nano), SampledAtNS: c.Value.SampledAt, Cycle: c.Cycle,
 		}
-		if c.Name != "" {
-			j.Name = &c.Name
+		seen := c.Counter
+		seen.SampledAt = c.Value.SampledAt
+		j.standingJSON = seen.standing(p.zero)
+		if seen.Name != "" {
+			j.Name, j.Labels = &seen.Name, labelsJSON(seen.Labels)
+		} else {
+			j.standingJSON = standingJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
 		}
 		var firstDelta, secondDelta *uint64
 		if c.HasDelta {
 			firstDelta, secondDelta = &c.PacketsDelta, &c.BytesDelta
 		}
-		if c.Completion {
+		if c.Counter.completion() {
 			j.Completions, j.Errors, j.CompletionsDelta, j.ErrorsDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
 		} else {
 			j.Packets, j.Bytes, j.PacketsDelta, j.BytesDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
 		}
 		return printJSON(p.out, j)
 	}
-	name := c.Name
+	name := c.Counter.Name
 	if name == "" {
 		name = "(removed)"
 	}
@@ -87,7 +95,7 @@ func (p changePrinter) change(c change) error {
 		first, second = "+"+humanCount(c.PacketsDelta), "+"+humanCount(c.BytesDelta)
 	}
 	firstUnit, secondUnit := "packets", "bytes"
-	if c.Completion {
+	if c.Counter.completion() {
 		firstUnit, secondUnit = "completions", "errors"
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s  %s %s (%s)  %s %s (%s)\n",
