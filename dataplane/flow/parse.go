@@ -207,6 +207,9 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 		known = append(fields, known...)
 	}
 	message = "expected " + expected
+	if suggestion := elsewhere(text, value); suggestion != "" {
+		return message, suggestion
+	}
 	var owners []string
 	for i := range clauses {
 		if clauses[i].field(text) != nil {
@@ -228,6 +231,35 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 		suggestion = didYouMean(text, known)
 	}
 	return message, suggestion
+}
+
+// elsewhere says how words of tcpdump's filters are written here; "" where text is none of them.
+func elsewhere(text, value string) string {
+	addr, _, _ := strings.Cut(value, "/")
+	if ip, err := netip.ParseAddr(text); err == nil {
+		value, addr, text = text, ip.String(), "host"
+	}
+	switch text {
+	case "and", "&&":
+		return "leave it out: a packet must match every clause"
+	case "or", "||":
+		return "a match has no alternatives: write a flow for each"
+	case "not", "!":
+		return "a match excludes nothing: give what is not to be counted to a flow of a lower priority number"
+	case "ip":
+		return `did you mean "ipv4"?`
+	case "ip6":
+		return `did you mean "ipv6"?`
+	case "port":
+		return fmt.Sprintf("did you mean %q or %q, of tcp or udp?", strings.TrimSpace("dport "+clip(value)), strings.TrimSpace("sport "+clip(value)))
+	case "host", "net":
+		family := "ipv4"
+		if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() {
+			family = "ipv6"
+		}
+		return fmt.Sprintf("did you mean %q or %q?", strings.TrimSpace(family+" src "+clip(value)), strings.TrimSpace(family+" dst "+clip(value)))
+	}
+	return ""
 }
 
 // keyword says that a word is never a value (but for `frag any`).

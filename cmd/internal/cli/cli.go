@@ -72,7 +72,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		return report(stderr, &usageError{nearestCommand(err)})
+		return report(stderr, &usageError{explainUsage(err)})
 	}
 	env := &Env{
 		Context: ctx,

@@ -4,12 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-
-	"github.com/alecthomas/kong"
-
-	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // Exit codes.
@@ -65,54 +60,4 @@ func report(stderr io.Writer, err error) int {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// usageHint is the next step after a command line that could not be parsed.
-func usageHint(err error) string {
-	var parse *kong.ParseError
-	if !errors.As(err, &parse) {
-		return ""
-	}
-	command := "flowtally"
-	if parse.Context != nil {
-		if node := parse.Context.Selected(); node != nil {
-			command = commandPath(node)
-		}
-	}
-	return command + " --help"
-}
-
-// commandPath is the words that call a command. Node.FullPath has its alias among them, in
-// parentheses, which no shell takes.
-func commandPath(node *kong.Node) string {
-	words := []string{node.Name}
-	for p := node.Parent; p != nil; p = p.Parent {
-		words = append(words, p.Name)
-	}
-	slices.Reverse(words)
-	return strings.Join(words, " ")
-}
-
-// nearestCommand adds to a mistake in the command line the command that may have
-// been meant where the parser took a default one, and so a name for its argument:
-// "flows lst" is "flows list lst" to it.
-func nearestCommand(err error) error {
-	var parse *kong.ParseError
-	if !errors.As(err, &parse) || parse.Context == nil {
-		return err
-	}
-	word, unexpected := strings.CutPrefix(parse.Error(), "unexpected argument ")
-	node := parse.Context.Selected()
-	if !unexpected || node == nil || node.Parent == nil || node.Parent.DefaultCmd != node {
-		return err
-	}
-	var names []string
-	for _, sibling := range node.Parent.Children {
-		names = append(names, sibling.Name)
-	}
-	try := commandPath(node.Parent) + " --help"
-	if near := flow.Nearest(word, names); near != "" {
-		return withHint(fmt.Errorf("%w, did you mean %q?", err, near), "%s", try)
-	}
-	return withHint(fmt.Errorf("%w; the commands of %s are %s", err, node.Parent.Name, strings.Join(names, ", ")), "%s", try)
 }

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// usageHint is the next step after a command line that could not be parsed.
+func usageHint(err error) string {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		return ""
+	}
+	command := "flowtally"
+	if parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			command = commandPath(node)
+		}
+	}
+	return command + " --help"
+}
+
+// commandPath is the words that call a command. Node.FullPath has its alias among them, in
+// parentheses, which no shell takes.
+func commandPath(node *kong.Node) string {
+	words := []string{node.Name}
+	for p := node.Parent; p != nil; p = p.Parent {
+		words = append(words, p.Name)
+	}
+	slices.Reverse(words)
+	return strings.Join(words, " ")
+}
+
+// elsewhere are words of other tools, and the commands that do here what they do there.
+var elsewhere = map[string]string{
+	"help": "--help", "ls": "flows list", "show": "get", "start": "run", "status": "flows list", "stats": "get",
+}
+
+// explainUsage adds to a mistake in the command line what may have been meant.
+func explainUsage(err error) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return err
+	}
+	text, _, suggested := strings.Cut(parse.Error(), ", did you mean")
+	if word, ok := strings.CutPrefix(text, "unexpected argument "); ok {
+		return unexpectedArgument(err, parse.Context, text, word)
+	}
+	if name, ok := strings.CutPrefix(text, "unknown flag --"); ok && !suggested {
+		return unknownFlag(err, parse.Context, name)
+	}
+	return err
+}
+
+// unexpectedArgument finds the command that may have been meant. It goes before what the parser
+// proposes, which knows no command below another.
+func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
+	node := ctx.Selected()
+	switch {
+	case node == nil:
+		node = ctx.Model.Node
+	case node.Parent != nil && node.Parent.DefaultCmd == node:
+		// The parser took the default command, and the word for its argument: "flows lst" is
+		// "flows list lst" to it.
+		node = node.Parent
+	case commandPath(node) == "flowtally flows add":
+		return unquotedMatch(err, ctx, word)
+	default:
+		return err
+	}
+	try := commandPath(node) + " --help"
+	if near := nearestCommand(node, word); near != "" {
+		return withHint(fmt.Errorf("%s, did you mean %q?", text, near), "%s", try)
+	}
+	return withHint(fmt.Errorf("%s; the commands of %s are %s", text, node.Name, strings.Join(commandsOf(node), ", ")), "%s", try)
+}
+
+// nearestCommand returns the words below node that word most likely stands for, or "".
+func nearestCommand(node *kong.Node, word string) string {
+	if near := flow.Nearest(word, commandsOf(node)); near == word || near != "" && elsewhere[word] == "" {
+		return near
+	}
+	if node.Parent != nil {
+		return ""
+	}
+	if there := elsewhere[word]; there != "" {
+		return there
+	}
+	for _, child := range node.Children {
+		if near := flow.Nearest(word, commandsOf(child)); near != "" {
+			return child.Name + " " + near
+		}
+	}
+	return ""
+}
+
+func commandsOf(node *kong.Node) (names []string) {
+	for _, child := range node.Children {
+		if !child.Hidden {
+			names = append(names, child.Name)
+		}
+	}
+	return names
+}
+
+// unquotedMatch says to quote the match of flows add, which the shell has cut into words.
+func unquotedMatch(err error, ctx *kong.Context, word string) error {
+	var given []string
+	for _, p := range ctx.Path {
+		if p.Positional != nil {
+			given = append(given, ctx.Value(p).String())
+		}
+	}
+	at := slices.Index(ctx.Args, word)
+	if len(given) != 2 || at < 0 {
+		return err
+	}
+	match := given[1]
+	for _, more := range ctx.Args[at:] {
+		if strings.HasPrefix(more, "-") {
+			break
+		}
+		match += " " + more
+	}
+	return withHint(fmt.Errorf("%w: the match is one argument, so quote it", err), "flowtally flows add %s '%s'", given[0], match)
+}
+
+// unknownFlag finds the value of a flag that may have been meant: --json is --output json.
+func unknownFlag(err error, ctx *kong.Context, name string) error {
+	node := ctx.Selected()
+	if node == nil {
+		return err
+	}
+	for _, flags := range slices.Backward(node.AllFlags(true)) { // the command's own first
+		for _, f := range flags {
+			if f.Enum == "" {
+				continue
+			}
+			if near := flow.Nearest(name, strings.Split(f.Enum, ",")); near != "" {
+				return fmt.Errorf("%w, did you mean \"--%s %s\"?", err, f.Name, near)
+			}
+		}
+	}
+	return err
+}
