@@ -107,6 +107,9 @@ func TestMatchForms(t *testing.T) {
 		{"{vxlan: {inner: }}", "vxlan inner any"},
 		{"{gre: {key: 7, inner: any}}", "gre key 7 inner any"},
 		{"{gre: {inner: {}}}", "gre inner any"},
+		{"{incomplete: {}, ipv6: {}}", "ipv6 incomplete"},
+		{"{incomplete: }", "incomplete"},
+		{"{vxlan: {inner: {incomplete: }}}", "vxlan inner incomplete"},
 		{"{gre: {inner: ipv6 udp dport 53}}", "gre inner ipv6 udp dport 53"},
 		{"\n      ipv4:\n        dst: 192.0.2.1\n      gre:", "ipv4 dst 192.0.2.1 gre"},
 	} {

@@ -8,18 +8,19 @@ import "unsafe"
 type Flags uint16
 
 const (
-	FlagEth    Flags = 1 << iota // an Ethernet header is in the frame
-	FlagTag1                     // an outer VLAN tag: VLAN[0]
-	FlagTag2                     // a second one: VLAN[1]
-	FlagIPv4                     // an IPv4 header
-	FlagIPv6                     // an IPv6 header
-	FlagFrag                     // any fragment
-	FlagLater                    // a fragment at an offset above 0
-	FlagL4                       // ports, or ICMP type and code, are in L4
-	FlagVXLAN                    // a VXLAN header: Tunnel is its VNI
-	FlagGRE                      // a GRE header
-	FlagGREKey                   // with a key: Tunnel
-	FlagEgress                   // seen on the way out (outer headers only)
+	FlagEth        Flags = 1 << iota // an Ethernet header is in the frame
+	FlagTag1                         // an outer VLAN tag: VLAN[0]
+	FlagTag2                         // a second one: VLAN[1]
+	FlagIPv4                         // an IPv4 header
+	FlagIPv6                         // an IPv6 header
+	FlagFrag                         // any fragment
+	FlagLater                        // a fragment at an offset above 0
+	FlagL4                           // ports, or ICMP type and code, are in L4
+	FlagVXLAN                        // a VXLAN header: Tunnel is its VNI
+	FlagGRE                          // a GRE header
+	FlagGREKey                       // with a key: Tunnel
+	FlagEgress                       // seen on the way out (outer headers only)
+	FlagIncomplete                   // the headers are cut off, or were not walked to their end
 )
 
 // Headers is one level of parsed headers. Every field is in wire order and 0

@@ -68,7 +68,7 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	if w[wordMisc] != 0 {
 		need |= needMisc | ipNeed(key, mask)
 	}
-	if mask.L4 != [4]byte{} || mask.Flags&FlagL4 != 0 {
+	if mask.L4 != [4]byte{} || mask.Flags&(FlagL4|FlagIncomplete) != 0 {
 		need |= needL4 | ipNeed(key, mask)
 	}
 	if mask.Proto != 0 || mask.Flags&(FlagFrag|FlagLater) != 0 || w[wordAddr] != 0 {

@@ -127,6 +127,9 @@ func setFlag(k, mask *xdp.Headers, f xdp.Flags, on bool) {
 
 // headers fills one level: Ethernet to ports.
 func headers(k, mask *xdp.Headers, m flow.Match) {
+	if m.Incomplete {
+		setFlag(k, mask, xdp.FlagIncomplete, true)
+	}
 	if e := m.Eth; e != nil {
 		setFlag(k, mask, xdp.FlagEth, true)
 		k.EthSrc, mask.EthSrc = e.Src.Addr, e.Src.Mask

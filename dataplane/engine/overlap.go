@@ -18,6 +18,9 @@ func overlap(a, b *flow.Flow) bool {
 
 // meet says whether one packet, or one packet inside a tunnel, can match both.
 func meet(a, b *flow.Match) bool {
+	if a.Incomplete && looksAbove(b) || b.Incomplete && looksAbove(a) {
+		return false
+	}
 	return meetUpper(a, b) && meetLink(a, b) && meetTunnel(a, b) &&
 		(meetIPv4(a, b) || meetIPv6(a, b) || meetOther(a, b))
 }

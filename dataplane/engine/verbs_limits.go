@@ -35,6 +35,9 @@ func limitsOf(m flow.Match, by road, in string) error {
 		noTTL, noType = "not every device has the field", "it takes a flex parser that is set up for ICMP (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2)"
 	}
 	no := func(field, reason string) error { return refusal(in+field, reason, useXDP) }
+	if m.Incomplete {
+		return no("incomplete", "no field says that a NIC's parser stopped before the end of the headers")
+	}
 	if e := m.Eth; e != nil && e.Type.Mask != 0 {
 		switch {
 		case etherTypeFits(&m, typeCTag) || etherTypeFits(&m, typeSTag):
@@ -92,5 +95,5 @@ func mayBeZero(p flow.Ports) bool {
 
 // blank says that a match asks for no more than that there be a frame.
 func blank(m flow.Match) bool {
-	return (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
+	return !m.Incomplete && (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
 }

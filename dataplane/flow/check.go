@@ -12,6 +12,7 @@ func (m *Match) check(path string, inside bool) []*FieldError {
 	m.checkFields(bad)
 	m.checkLayers(bad)
 	m.checkUpper(bad)
+	m.checkIncomplete(bad)
 	for i := range clauses {
 		c := &clauses[i]
 		if c.inner == nil || !c.has(m) {

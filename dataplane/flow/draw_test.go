@@ -32,11 +32,11 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		bytes(t, m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:])
 		bytes(t, m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:])
 	}
-	most := 6
-	if !outer {
-		most = 3
+	upper := rapid.IntRange(0, 8).Draw(t, "upper")
+	if !outer && upper > 3 && upper < 7 {
+		upper = 0
 	}
-	switch rapid.IntRange(0, most).Draw(t, "upper") {
+	switch upper {
 	case 1:
 		m.TCP = ports(t)
 	case 2:
@@ -48,6 +48,11 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 	case 5:
 		m.VXLAN = &flow.VXLAN{VNI: masked[uint32](t, 24), Inner: inner(t)}
 		m.UDP = ports(t)
+	case 7:
+		m.Incomplete = true
+		m.TCP = new(flow.Ports)
+	case 8:
+		m.Incomplete = true
 	case 6:
 		m.GRE = &flow.GRE{Key: masked[uint32](t, 32), Inner: inner(t)}
 	}

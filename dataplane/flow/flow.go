@@ -60,6 +60,9 @@ type Match struct {
 	ICMP  *ICMP // ICMP over IPv4, ICMPv6 over IPv6; either where the match names neither
 	VXLAN *VXLAN
 	GRE   *GRE
+	// Incomplete asks that the headers be cut off, or too many to be walked to their end, so that
+	// a match above the place where the walk ended does not see the packet.
+	Incomplete bool
 }
 
 // Masked is a value under a mask: a field f matches when f&Mask == Value.

@@ -64,6 +64,7 @@ var clauses = []clause{
 		{"type", 8, false, func(m *Match, _ int) any { return &m.ICMP.Type }},
 		{"code", 8, false, func(m *Match, _ int) any { return &m.ICMP.Code }},
 	}},
+	{name: wordIncomplete, has: func(m *Match) bool { return m.Incomplete }, add: func(m *Match) { m.Incomplete = true }},
 	{name: "vxlan", has: func(m *Match) bool { return m.VXLAN != nil }, add: func(m *Match) { m.VXLAN = new(VXLAN) }, fields: []field{
 		{"vni", 24, false, func(m *Match, _ int) any { return &m.VXLAN.VNI }},
 	}, inner: func(m *Match) **Match { return &m.VXLAN.Inner }},
@@ -76,6 +77,8 @@ var clauses = []clause{
 const (
 	wordAny   = "any"   // the match that asks for nothing
 	wordInner = "inner" // what follows describes the headers inside the tunnel
+
+	wordIncomplete = "incomplete" // a clause of no fields
 )
 
 // maxTags is the number of VLAN tags that are looked at.

@@ -76,6 +76,24 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	}
 }
 
+// looksAbove says that the match looks at a header above IP beyond its number.
+func (m *Match) looksAbove() bool {
+	var none Ports
+	return m.TCP != nil && *m.TCP != none || m.UDP != nil && *m.UDP != none || m.ICMP != nil && *m.ICMP != ICMP{} ||
+		m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{}
+}
+
+// checkIncomplete finds what no packet with incomplete headers has.
+func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
+	switch {
+	case !m.Incomplete:
+	case m.looksAbove() || m.GRE != nil:
+		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
+	case m.IPv4 != nil && m.IPv4.Fragment == FragmentLater:
+		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
+	}
+}
+
 func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
 	if upper != "" && !m.IPv4.Proto.holdsAny([]uint32{protoOver(upper, false)}) {
 		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
@@ -84,12 +102,7 @@ func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
 		return
 	}
 	const cause, fix = "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`
-	switch zero := (Port{}); {
-	case m.TCP != nil && (m.TCP.Src != zero || m.TCP.Dst != zero),
-		m.UDP != nil && (m.UDP.Src != zero || m.UDP.Dst != zero),
-		m.ICMP != nil && *m.ICMP != ICMP{},
-		m.VXLAN != nil,
-		m.GRE != nil && *m.GRE != GRE{}:
+	if m.looksAbove() {
 		bad("ipv4.frag", cause, fix)
 	}
 }

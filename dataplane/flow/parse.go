@@ -112,6 +112,9 @@ func (p *parser) match(path string, m *Match, inside bool) {
 				name += "?"
 			}
 			p.where[name] = index
+			if len(next.fields) == 0 {
+				open = nil
+			}
 		case text == wordAny:
 			if index != start || p.at != len(p.words) {
 				p.fail(index, `"any" stands alone: it asks for nothing`, "leave it out")

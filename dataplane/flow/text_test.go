@@ -71,6 +71,9 @@ func TestParseMatch(t *testing.T) {
 		{text: "gre key 7 inner ipv6", want: flow.Match{GRE: &flow.GRE{Key: number[uint32](7, 0xffffffff), Inner: &flow.Match{IPv6: &flow.IPv6{}}}}},
 		{text: "gre key 4294967295", want: flow.Match{GRE: &flow.GRE{Key: number[uint32](0xffffffff, 0xffffffff)}}},
 		{text: "vxlan", want: flow.Match{VXLAN: &flow.VXLAN{}}},
+		{text: "incomplete", want: flow.Match{Incomplete: true}},
+		{text: "incomplete udp ipv6", canon: "ipv6 udp incomplete", want: flow.Match{Incomplete: true, IPv6: &flow.IPv6{}, UDP: &flow.Ports{}}},
+		{text: "vxlan inner incomplete", want: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{Incomplete: true}}}},
 	} {
 		got, err := flow.ParseMatch(c.text)
 		if err != nil {
@@ -97,6 +100,10 @@ func TestParseMatchErrors(t *testing.T) {
 	}{
 		{"", []string{`@0|the match is empty|write "any"`}},
 		{"tpc dport 80", []string{`tpc@0|expected a protocol|did you mean "tcp"?`}},
+		{"incomplet", []string{`incomplet@0|did you mean "incomplete"?`}},
+		{"incomplete id 7", []string{`id@11|expected a protocol|"id" is a field of vlan`}},
+		{"incomplete incomplete", []string{`incomplete@11|a second incomplete clause`}},
+		{"udp dport 53 incomplete", []string{`incomplete@13|is not there|make two flows of it`}},
 		{"TCP", []string{`TCP@0|did you mean "tcp"?`}},
 		{"ipv4 dprot 80", []string{`dprot@5|a field of ipv4 (src, dst, proto, tos, ttl or frag)|did you mean "proto"?`}},
 		{"ipv4 dport 80", []string{`dport@5|"dport" is a field of tcp or udp: write that first, as "tcp dport"`}},

@@ -5,7 +5,8 @@ import "github.com/flowtally/flowtally/dataplane/flow"
 // matches checks every layer of a match, one after the other.
 func matches(m *flow.Match, h *headers) bool {
 	return matchEth(m, h) && matchVLAN(m, h) && matchIPv4(m, h) && matchIPv6(m, h) &&
-		matchTCP(m, h) && matchUDP(m, h) && matchICMP(m, h) && matchVXLAN(m, h) && matchGRE(m, h)
+		matchTCP(m, h) && matchUDP(m, h) && matchICMP(m, h) && matchVXLAN(m, h) && matchGRE(m, h) &&
+		(!m.Incomplete || h.incomplete())
 }
 
 func matchEth(m *flow.Match, h *headers) bool {

@@ -9,6 +9,9 @@ type headers struct {
 	ip4  *ip4Header
 	ip6  *ip6Header
 
+	link    bool   // an Ethernet header is announced
+	network uint16 // EtherType of what is announced behind it; 0 when nothing is
+
 	upper int  // protocol above IP; -1 when there is none
 	later bool // a fragment at an offset above 0
 
@@ -55,7 +58,7 @@ var be = binary.BigEndian
 
 // parseFrame reads an Ethernet frame. tunnels says whether to look into them.
 func parseFrame(b []byte, tunnels bool) *headers {
-	h := &headers{upper: -1}
+	h := &headers{upper: -1, link: true}
 	if len(b) < 14 {
 		return h
 	}
@@ -73,12 +76,34 @@ func parseFrame(b []byte, tunnels bool) *headers {
 
 // parseNetwork reads what an EtherType announces.
 func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
+	h.network = typ
 	switch typ {
 	case 0x0800:
 		h.parseIPv4(b, tunnels)
 	case 0x86dd:
 		h.parseIPv6(b, tunnels)
 	}
+}
+
+// incomplete says that a header is announced and is not there, or was not reached.
+func (h *headers) incomplete() bool {
+	switch {
+	case h.link && h.eth == nil:
+		return true
+	case h.network == 0x8100, h.network == 0x88a8:
+		return true
+	case h.network == 0x0800 && h.ip4 == nil, h.network == 0x86dd && h.ip6 == nil:
+		return true
+	case h.ip6 != nil && h.upper < 0:
+		return true
+	case h.later:
+		return false
+	case h.upper == 6, h.upper == 17:
+		return h.ports == nil
+	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
+		return h.icmp == nil
+	}
+	return false
 }
 
 func (h *headers) parseIPv4(b []byte, tunnels bool) {

@@ -41,6 +41,7 @@ enum ft_flags {
 	FT_GRE = 1 << 9,
 	FT_GREKEY = 1 << 10,
 	FT_EGRESS = 1 << 11,
+	FT_INCOMPLETE = 1 << 12,
 };
 
 /* Words of one level. */

@@ -24,7 +24,7 @@
 #define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
 #define ft_load64(p, off) (*(const __u64 *)((p) + (off)))
 
-/* One level while it is parsed. */
+/* One level while it is parsed. FT_INCOMPLETE is set until the walk over its headers has come to their end; without FT_N_L4 it stays. */
 struct ft_level {
 	__u64 addr;
 	__u32 l4;
@@ -252,19 +252,24 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 		p = ft_parse_ipv6(f, p, l, w, need, jumbo);
 		icmp = 58;
 	} else {
+		if (l->type != FT_TAG_8100 && l->type != FT_TAG_88A8)
+			l->flags &= ~FT_INCOMPLETE;
 		return NULL;
 	}
 	if (p)
 		p = ft_rebase(data, p);
-	if (!p)
+	if (!p) {
+		if (l->flags & FT_LATER)
+			l->flags &= ~FT_INCOMPLETE;
 		return NULL;
+	}
 	l->flags = ft_forget(data, end, l->flags);
 	icmp = ft_forget(data, end, icmp);
 	if (need & FT_N_L4) {
 		if (l->proto == 17 || l->proto == 6) {
 			if (p + 4 <= end) {
 				l->l4 = ft_load32(p, 0);
-				l->flags |= FT_L4;
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
 		} else if (l->proto == icmp) {
 			if (p + 2 <= end) {
@@ -273,8 +278,10 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 #else
 				l->l4 = (__u32)ft_load16(p, 0) << 16;
 #endif
-				l->flags |= FT_L4;
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
+		} else {
+			l->flags &= ~FT_INCOMPLETE;
 		}
 	}
 	return p;
@@ -286,7 +293,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need >> FT_N_INNER;
-	struct ft_level in = { .type = type };
+	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE };
 
 	if (!k)
 		return 0;
@@ -391,7 +398,7 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need;
-	struct ft_level l = { .flags = c->egress };
+	struct ft_level l = { .flags = c->egress | FT_INCOMPLETE };
 	__u64 spare = 0;
 
 	if (!k)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/configs"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -40,7 +42,7 @@ func (c *checkCmd) Run(env *Env) error {
 func (c *checkCmd) checkConfig(env *Env) error {
 	cfg, err := configs.Load(c.Config)
 	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) && c.json() {
-		if err := printConfigJSON(env.Stdout, c.Config, mistakes.Problems); err != nil {
+		if err := printConfigJSON(env.Stdout, c.Config, mistakes.Problems, nil); err != nil {
 			return err
 		}
 		return exitError(exitUsage)
@@ -49,7 +51,10 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	case err != nil:
 		return &usageError{err}
 	case c.json():
-		return printConfigJSON(env.Stdout, c.Config, nil)
+		return printConfigJSON(env.Stdout, c.Config, nil, configWarnings(cfg))
+	}
+	for _, w := range configWarnings(cfg) {
+		fmt.Fprintf(env.Stderr, "flowtally: warning: %s: %s\n  = %s\n", w.Object, w.Text, w.Suggestion)
 	}
 	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
@@ -71,7 +76,29 @@ type mistakeJSON struct {
 	Suggestion string `json:"suggestion"`
 }
 
-func printConfigJSON(w io.Writer, path string, problems []configs.Problem) error {
+// warningJSON is something that run takes, and that is likely not what is wanted.
+type warningJSON struct {
+	Object     string `json:"object"`
+	Text       string `json:"text"`
+	Suggestion string `json:"suggestion"`
+}
+
+func configWarnings(cfg dataplane.Config) []warningJSON {
+	out := []warningJSON{}
+	for _, f := range flow.Unguarded(cfg.Flows) {
+		out = append(out, warningJSON{
+			Object:     fmt.Sprintf("flow %q", f.Name),
+			Text:       "it does not drop packets whose headers are cut off or more than are walked",
+			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
+		})
+	}
+	return out
+}
+
+func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warnings []warningJSON) error {
+	if warnings == nil {
+		warnings = []warningJSON{}
+	}
 	list := make([]mistakeJSON, len(problems))
 	for i, p := range problems {
 		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion}
@@ -81,7 +108,8 @@ func printConfigJSON(w io.Writer, path string, problems []configs.Problem) error
 		Path     string        `json:"path"`
 		OK       bool          `json:"ok"`
 		Problems []mistakeJSON `json:"problems"`
-	}{1, path, len(problems) == 0, list})
+		Warnings []warningJSON `json:"warnings"`
+	}{1, path, len(problems) == 0, list, warnings})
 }
 
 // problemJSON is one broken invariant in the JSON of check.

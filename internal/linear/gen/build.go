@@ -95,6 +95,9 @@ func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
 }
 
 func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
+	if p.cut {
+		return []gopacket.SerializableLayer{noise(rng, rng.IntN(4))}
+	}
 	payload := noise(rng, rng.IntN(64))
 	switch p.upper {
 	case 6:

@@ -84,6 +84,10 @@ func (d drawer) match(outer bool) (m flow.Match) {
 	if !outer {
 		upper = min(upper, 5)
 	}
+	if often(d.masks, 8) && (m.IPv4 == nil || m.IPv4.Fragment != flow.FragmentLater) {
+		m.Incomplete = true
+		upper += 8 // alone, or with the bare clause of a protocol
+	}
 	switch upper {
 	case 0, 1:
 		m.UDP = d.ports()
@@ -97,6 +101,12 @@ func (d drawer) match(outer bool) (m flow.Match) {
 		m.VXLAN = new(flow.VXLAN)
 		masked(d, &m.VXLAN.VNI, 24, drawVNI)
 		m.VXLAN.Inner = d.inner()
+	case 8:
+		m.TCP = new(flow.Ports)
+	case 9:
+		m.UDP = new(flow.Ports)
+	case 10:
+		m.ICMP = new(flow.ICMP)
 	case 7:
 		m.GRE = new(flow.GRE)
 		masked(d, &m.GRE.Key, 32, drawKey)

@@ -29,9 +29,10 @@ func TestDrawsHitAndMiss(t *testing.T) {
 			for kind, has := range map[string]bool{
 				"eth": m.Eth != nil, "vlan": len(m.VLAN) == 1, "qinq": len(m.VLAN) == 2, "ipv4": m.IPv4 != nil, "ipv6": m.IPv6 != nil,
 				"tcp": m.TCP != nil, "udp": m.UDP != nil, "icmp": m.ICMP != nil, "vxlan": m.VXLAN != nil, "gre": m.GRE != nil,
-				"inner": m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
-				"frag":  m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
-				"range": m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
+				"incomplete": m.Incomplete,
+				"inner":      m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
+				"frag":       m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
+				"range":      m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
 			} {
 				if has {
 					kinds[kind]++
@@ -65,7 +66,7 @@ func TestDrawsHitAndMiss(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "range",
-		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp",
+		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
 		if kinds[kind] < 20 {
 			t.Errorf("%s: drawn %d times", kind, kinds[kind])
@@ -75,6 +76,8 @@ func TestDrawsHitAndMiss(t *testing.T) {
 
 func shapeOf(m flow.Match) string {
 	switch {
+	case m.Incomplete:
+		return "incomplete"
 	case m.VXLAN != nil && m.VXLAN.Inner != nil:
 		return "vxlan inner"
 	case m.GRE != nil && m.GRE.Inner != nil:

@@ -48,6 +48,7 @@ type headers struct {
 	vni       uint32
 	gre       greHeader
 	inner     *headers
+	cut       bool // the header above IP is
 }
 
 type tag struct{ typ, tci uint16 }

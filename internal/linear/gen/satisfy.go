@@ -37,6 +37,38 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 	}
 	p.satisfyIP(rng, m)
 	p.satisfyUpper(rng, m)
+	if m.Incomplete {
+		p.shorten(rng, m)
+	}
+}
+
+// shorten makes headers that are not walked to their end, or cut off.
+func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
+	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil
+	switch way := rng.IntN(3); {
+	case way == 0 && !bare && m.IPv4 == nil && m.IPv6 == nil && (m.Eth == nil || m.Eth.Type.Mask == 0):
+		for len(p.tags) < 3 {
+			p.tags = append(p.tags, drawTagHeader(rng))
+		}
+		for i := range p.tags {
+			p.tags[i].typ = one[uint16](rng, 0x8100, 0x88a8)
+		}
+	case way == 1 && !bare && p.ip == 6 && (m.IPv6 == nil || m.IPv6.NextHeader.Mask == 0 || len(p.exts) > 0):
+		for len(p.exts) < 9 {
+			p.exts = append(p.exts, ext{typ: 60})
+		}
+	default:
+		if p.ip == 0 && (m.Eth == nil || m.Eth.Type.Mask == 0) {
+			p.ip = one(rng, 4, 6)
+		}
+		if !bare && (m.IPv4 == nil || m.IPv4.Proto.Mask == 0) && (m.IPv6 == nil || m.IPv6.NextHeader.Mask == 0) {
+			p.upper = one[uint8](rng, 6, 17)
+		}
+		p.offset, p.inner, p.cut = 0, nil, true
+		if m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentYes {
+			p.more = true
+		}
+	}
 }
 
 func (p *headers) satisfyIP(rng *rand.Rand, m *flow.Match) {

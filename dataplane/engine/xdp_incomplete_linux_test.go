@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+)
+
+// TestNoChainOfHeadersPassesAFilter drops UDP to port 5353 and what has incomplete headers. Datagrams to that port
+// come behind 0 to 20 extension headers, behind three tags and cut before their ports: none passes, and what has
+// complete headers and another port does.
+func TestNoChainOfHeadersPassesAFilter(t *testing.T) {
+	const most, each = 20, 100
+	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
+	ip6 := frame.IPv6{Src: frame.Addr("2001:db8::1"), Dst: frame.Addr("2001:db8::2")}
+	chain := func(n int, port uint16) []byte {
+		layers := []frame.Layer{eth, ip6}
+		for range n {
+			layers = append(layers, frame.Ext{Type: frame.Destination})
+		}
+		return frame.Build(append(layers, frame.UDP{Src: 9, Dst: port}, frame.Payload(20))...)
+	}
+	tags := func(n int, port uint16) []byte {
+		layers := []frame.Layer{eth}
+		for range n {
+			layers = append(layers, frame.VLAN{})
+		}
+		return frame.Build(append(layers, frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}, frame.UDP{Src: 9, Dst: port}, frame.Payload(20))...)
+	}
+	streams := []lab.Stream{
+		{Name: "passes", Frames: [][]byte{chain(0, 53), chain(8, 53), tags(2, 53)}},
+		{Name: "port"}, {Name: "incomplete"},
+	}
+	for n := range most + 1 {
+		to := &streams[1]
+		if n > 8 {
+			to = &streams[2]
+		}
+		to.Frames = append(to.Frames, chain(n, 5353))
+	}
+	streams[1].Frames = append(streams[1].Frames, tags(2, 5353))
+	streams[2].Frames = append(streams[2].Frames, tags(3, 5353), chain(3, 5353)[:14+40+3*8+3], chain(3, 5353)[:14+40+2*8+7])
+	for _, mode := range []string{"native", "generic"} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBench(t, mode,
+				flow.Flow{Name: "port", Match: match(t, "udp dport 5353"), Action: flow.Drop, Priority: 1},
+				flow.Flow{Name: "incomplete", Match: match(t, "incomplete"), Action: flow.Drop, Priority: 2},
+				flow.Flow{Name: "passes", Match: match(t, "udp dport 53"), Priority: 3},
+			)
+			b.start(t)
+			delivered := b.deliveries(t)
+			sent := b.send(t, each*uint64(len(streams[0].Frames)+len(streams[1].Frames)+len(streams[2].Frames)), streams...)
+			r := reader(t, b.cfg)
+			for i, s := range streams {
+				await(t, r, s.Name, Pair(sent[i]))
+			}
+			passed, others := delivered()
+			if uint64(passed) != sent[0].Packets || others != 0 {
+				t.Errorf("delivered: %d to port 53, %d others; want %d and none", passed, others, sent[0].Packets)
+			}
+			t.Logf("%d packets behind at most %d headers dropped, %d passed", sent[1].Packets+sent[2].Packets, most, passed)
+		})
+	}
+}
+
+// deliveries counts what gets past the programs at the near end: frames that hold a UDP port 53, and others. The
+// function that it returns takes what has arrived so far.
+func (b *bench) deliveries(t *testing.T) (arrived func() (dns, others int)) {
+	t.Helper()
+	fd := -1
+	const all = unix.ETH_P_ALL>>8&0xff | unix.ETH_P_ALL&0xff<<8
+	err := b.wire.Near.NS.Do(func() (err error) {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
+			return fmt.Errorf("enlarging the buffer: %w", err)
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: b.wire.Near.Index, Protocol: all})
+	})
+	t.Cleanup(func() { unix.Close(fd) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (dns, others int) {
+		buf := make([]byte, 2048)
+		for {
+			n, from, err := unix.Recvfrom(fd, buf, 0)
+			if errors.Is(err, unix.EAGAIN) {
+				return dns, others
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l, ok := from.(*unix.SockaddrLinklayer); ok && l.Pkttype == unix.PACKET_OUTGOING {
+				continue
+			}
+			if bytes.Contains(buf[:n], []byte{0, 9, 0, 53}) {
+				dns++
+			} else {
+				others++
+			}
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package flow
+
+// Unguarded returns the flows that drop by what stands behind Ethernet, where no other flow drops the packets whose
+// headers are incomplete and which they therefore do not see: such a flow guards one direction of one interface, or
+// of all. The result keeps the order of flows.
+func Unguarded(flows []Flow) []Flow {
+	type side struct {
+		direction Direction
+		ifname    string
+	}
+	guarded := make(map[side]bool)
+	for i := range flows {
+		// A flow that asks for more drops only some of them.
+		if f := &flows[i]; f.Action == Drop && f.Match.Incomplete && f.Match.String() == wordIncomplete {
+			guarded[side{f.Direction, f.Interface}] = true
+		}
+	}
+	var out []Flow
+	for _, f := range flows {
+		if f.Action == Drop && f.Match.looksBehindEthernet() && !guarded[side{f.Direction, ""}] && !guarded[side{f.Direction, f.Interface}] {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// looksBehindEthernet says that incomplete headers can hide what the match asks for. A match that asks for
+// them sees them.
+func (m *Match) looksBehindEthernet() bool {
+	return !m.Incomplete && (m.IPv4 != nil || m.IPv6 != nil || m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil)
+}

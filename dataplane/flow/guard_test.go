@@ -1,0 +1,48 @@
+package flow_test
+
+import (
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+func TestUnguarded(t *testing.T) {
+	drop := func(name, text string) flow.Flow {
+		m, err := flow.ParseMatch(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return flow.Flow{Name: name, Match: m, Action: flow.Drop}
+	}
+	on := func(f flow.Flow, d flow.Direction, ifname string) flow.Flow {
+		f.Direction, f.Interface = d, ifname
+		return f
+	}
+	count := func(f flow.Flow) flow.Flow {
+		f.Action = flow.Count
+		return f
+	}
+	dns := drop("dns", "udp dport 53")
+	for _, c := range []struct {
+		name  string
+		flows []flow.Flow
+		want  int // flows that are not guarded
+	}{
+		{"a drop above IP", []flow.Flow{dns}, 1},
+		{"of addresses, which a third tag hides", []flow.Flow{drop("net", "ipv4 src 10.0.0.0/8")}, 1},
+		{"of Ethernet, which is always seen", []flow.Flow{drop("arp", "eth type 0x0806"), drop("all", "any")}, 0},
+		{"guarded", []flow.Flow{dns, drop("rest", "incomplete")}, 0},
+		{"guarded on all interfaces", []flow.Flow{on(dns, flow.Ingress, "eth0"), drop("rest", "incomplete")}, 0},
+		{"guarded on its interface", []flow.Flow{on(dns, flow.Ingress, "eth0"), on(drop("rest", "incomplete"), flow.Ingress, "eth0")}, 0},
+		{"guarded on another interface", []flow.Flow{on(dns, flow.Ingress, "eth0"), on(drop("rest", "incomplete"), flow.Ingress, "eth1")}, 1},
+		{"guarded on one of all interfaces", []flow.Flow{dns, on(drop("rest", "incomplete"), flow.Ingress, "eth1")}, 1},
+		{"guarded on the other side", []flow.Flow{dns, on(drop("rest", "incomplete"), flow.Egress, "")}, 1},
+		{"guarded in part", []flow.Flow{dns, drop("rest", "ipv6 incomplete")}, 1},
+		{"counted, not dropped", []flow.Flow{dns, count(drop("rest", "incomplete"))}, 1},
+		{"counts only", []flow.Flow{count(dns)}, 0},
+	} {
+		if got := flow.Unguarded(c.flows); len(got) != c.want {
+			t.Errorf("%s: %d flows, want %d", c.name, len(got), c.want)
+		}
+	}
+}
