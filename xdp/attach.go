@@ -1,8 +1,10 @@
 package xdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -119,16 +121,18 @@ func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook
 		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 	}
 	at := site{k, layer3}
+	level := slog.LevelInfo
 	if h := rs.hooks[k]; h != nil {
 		if h.ifindex == ifi.Index && h.alive() && h.site == at && satisfies(h.mode, k.hook, o.Mode) {
 			return h, false, nil, nil
 		}
 		rs.drop(h)
+		level = slog.LevelDebug // again
 	}
 	for _, m := range modes(k.hook, o.Mode) {
 		h, err := rs.attach(at, ifi, m, o.Last)
 		if err == nil {
-			rs.log.Info("attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
+			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
 		}
 		rejected = append(rejected, err)
@@ -249,6 +253,19 @@ func (rs *RuleSet) Detach(ifname string, hooks ...Hook) error {
 		return fmt.Errorf("detaching from %s: %w: nothing is attached", ifname, ErrNotFound)
 	}
 	return errors.Join(errs...)
+}
+
+// Held is how many hooks hold a program of this rule set. It is cheap enough to be asked often:
+// the kernel sends no event when a program is detached.
+func (rs *RuleSet) Held() (n int) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, h := range rs.hooks {
+		if h.alive() {
+			n++
+		}
+	}
+	return n
 }
 
 // Attachments lists what is attached, ordered by port and hook. An interface

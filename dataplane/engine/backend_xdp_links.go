@@ -10,9 +10,14 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// lookPeriod is how often hooks are looked at although no link has changed: a program can be
-// detached by force, and a hook that another program holds can become free.
-const lookPeriod = 2 * time.Second
+const (
+	// lookPeriod is how often everything is looked at although no link has changed: a hook that
+	// another program holds can become free, TCX programs and pins come and go.
+	lookPeriod = 2 * time.Second
+	// detachPeriod is how often the links of programs are asked whether they are attached. The
+	// kernel sends no event when one is detached by force, neither for XDP nor for TCX.
+	detachPeriod = 20 * time.Millisecond
+)
 
 // watch follows the links until Close.
 func (b *xdpBackend) watch() error {
@@ -42,8 +47,9 @@ func (b *xdpBackend) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent
 // kernel ends a subscription that could not keep up; then everything is looked
 // at, under a new one.
 func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
-	tick := time.NewTicker(lookPeriod)
+	tick, detached := time.NewTicker(lookPeriod), time.NewTicker(detachPeriod)
 	defer tick.Stop()
+	defer detached.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -54,6 +60,10 @@ func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
 				continue
 			}
 			events = nil
+		case <-detached.C:
+			if !b.lost() {
+				continue
+			}
 		case <-tick.C:
 		}
 		fresh := false
@@ -89,6 +99,14 @@ func gone(ev xdp.LinkEvent, name string) string {
 		return "was renamed to " + ev.Name
 	}
 	return "was removed"
+}
+
+// lost says whether a hook was lost since the last look. One that cannot be taken
+// again is not looked for more often than others.
+func (b *xdpBackend) lost() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.closed && b.rules.Held() < len(b.held)
 }
 
 // lookAll looks at every interface that is not counted on as it should be; at
@@ -134,8 +152,11 @@ func (b *xdpBackend) look(i dataplane.Interface, how string) {
 	switch {
 	case err == nil:
 		delete(b.missing, i.Name)
-		if was != nil || lacked {
+		switch { // of a hook that was lost each flow says by an event that it was
+		case was != nil:
 			b.log.Info("counting on an interface again", "interface", i.Name)
+		case lacked:
+			b.log.Debug("took lost hooks of an interface again", "interface", i.Name)
 		}
 	case errors.Is(err, xdp.ErrNotFound) && was != nil && errors.Is(was, xdp.ErrNotFound):
 		return // as before

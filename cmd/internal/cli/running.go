@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -47,8 +46,12 @@ func (r *running) serve(control *plugin.Control) error {
 		}
 		return err
 	}
+	log := &eventLog{log: r.env.Logger}
+	defer log.flush()
 	for {
 		select {
+		case <-log.due:
+			log.flush()
 		case <-ctx.Done():
 			r.env.Logger.Info("stopping", "instance", r.instance)
 			return notifySystemd("STOPPING=1")
@@ -61,7 +64,7 @@ func (r *running) serve(control *plugin.Control) error {
 				return fmt.Errorf("instance %s ended by itself: %w", r.instance, dataplane.ErrClosed)
 			}
 			if ok {
-				logEvent(r.env.Logger, e)
+				log.add(e)
 			} else {
 				events = nil
 			}
@@ -148,25 +151,4 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 		return exitError(exitDegraded)
 	}
 	return nil
-}
-
-// logEvent logs a change. Flows and conditions an engine logs by itself, with
-// more than an event carries.
-func logEvent(log *slog.Logger, e dataplane.Event) {
-	level := slog.LevelDebug
-	switch e.Kind {
-	case dataplane.SourceChanged, dataplane.PluginRestarted:
-		level = slog.LevelWarn
-	}
-	attrs := []any{"object", e.Object, "what", e.Text}
-	switch u := e.Uncounted; {
-	case u.Unknown:
-		attrs = append(attrs, "uncounted", "unknown")
-	case u.Packets > 0 || u.Bytes > 0:
-		attrs = append(attrs, "uncounted_packets", u.Packets, "uncounted_bytes", u.Bytes)
-	}
-	if e.Lost > 0 {
-		attrs = append(attrs, "events_lost", e.Lost)
-	}
-	log.Log(context.Background(), level, strings.ReplaceAll(string(e.Kind), "-", " "), attrs...)
 }
