@@ -18,7 +18,7 @@ SECONDS_OF_DEMO ?= 5
 BIN ?= bin
 FUZZTIME ?= 10s
 
-.PHONY: help build demo test test-user test-root test-cross test-race test-stress test-vm generate generate-check lint bench bench-short fuzz clean
+.PHONY: help build demo test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
 
 help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,7 @@ test-root: build ## every test of the packages that ask for privileges; a skip i
 test-cross: ## compile everything, tests included, for what else is supported
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) vet -tags vm ./internal/lab/vm/...
+	$(GO) vet -tags releases ./ibv ./internal/lab/rdmacore
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
 
@@ -63,6 +64,10 @@ test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an 
 test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
 	@.ci/need cc qemu-x86_64 xz
 	FLOWTALLY_REQUIRE=all $(GO) test -count=1 -tags vm -timeout 80m ./internal/lab/vm
+
+test-releases: build ## the real rdma-core of Debian's stable suites and of sid: headers, libraries, doctor (asks for root)
+	@.ci/need cc aarch64-cc rdma-headers
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor' -timeout 30m ./ibv ./internal/lab/rdmacore
 
 generate: ## regenerate the BPF objects and the protocol's Go code
 	@.ci/need clang bpf-headers protoc

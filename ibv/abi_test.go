@@ -14,30 +14,59 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// The ABI tests compare what this package declares of C with the distribution's own
-// headers, for amd64 and for arm64. Nothing is run: a compiler writes sizes, offsets,
+// The ABI tests compare what this package declares of C with the headers of rdma-core,
+// for amd64 and for arm64: the distribution's own, and with the tag releases those of other suites. Nothing is run: a compiler writes sizes, offsets,
 // constants and whole structs into the data of an object file, and the test reads them
 // there, so the other architecture is tested as this one is.
 
-// abiTarget is a compiler for an architecture that the binding supports.
+// abiTarget is a compiler for an architecture that the binding supports, and the headers that it finds.
 type abiTarget struct {
 	name string
 	cc   string
+	headers
 }
 
-// eachTarget runs test for both architectures: the native compiler for the one it is
-// for, the cross compiler for the other.
+// headers are those of one release of rdma-core.
+type headers struct {
+	name string
+	dir  string // "": where the compiler looks
+}
+
+// moreHeaders returns those that are compared with beside the installed ones. Only the tests with the tag releases
+// have any.
+var moreHeaders func(t *testing.T) []headers
+
+// eachTarget runs test for both architectures (the native compiler for the one it is
+// for, the cross compiler for the other) and for each release of the headers.
 func eachTarget(t *testing.T, test func(t *testing.T, cc abiTarget)) {
-	for _, cc := range []abiTarget{{"amd64", "x86_64-linux-gnu-gcc"}, {"arm64", "aarch64-linux-gnu-gcc"}} {
+	all := []headers{{name: "installed"}}
+	if moreHeaders != nil {
+		all = append(all, moreHeaders(t)...)
+	}
+	for _, cc := range []abiTarget{{name: "amd64", cc: "x86_64-linux-gnu-gcc"}, {name: "arm64", cc: "aarch64-linux-gnu-gcc"}} {
 		if cc.name == runtime.GOARCH {
 			cc.cc = "gcc"
 		}
-		t.Run(cc.name, func(t *testing.T) {
-			need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h", "infiniband/efadv.h")
-			need.Tool(t, cc.cc)
-			test(t, cc)
-		})
+		for _, cc.headers = range all {
+			t.Run(cc.name+"/"+cc.headers.name, func(t *testing.T) {
+				if cc.dir == "" {
+					need.Header(t, "infiniband/verbs.h", "infiniband/mlx5dv.h", "infiniband/efadv.h")
+				}
+				need.Tool(t, cc.cc)
+				test(t, cc)
+			})
+		}
 	}
+}
+
+// command runs the compiler. The installed headers of libibverbs-dev are the same files for every
+// architecture; their directory comes last, so that libc's stay those of the compiler.
+func (cc abiTarget) command(args ...string) *exec.Cmd {
+	args = append([]string{"-std=gnu11"}, args...)
+	if cc.dir != "" {
+		args = append(args, "-isystem", cc.dir)
+	}
+	return exec.Command(cc.cc, append(args, "-idirafter", "/usr/include")...)
 }
 
 // The headers, as a translation unit includes them. Both name the same structs, so
@@ -65,9 +94,7 @@ func (cc abiTarget) data(t *testing.T, source, symbol string) []byte {
 	if err := os.WriteFile(c, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The headers of libibverbs-dev are the same files for every architecture; the
-	// directory comes last, so that libc's stay those of the compiler.
-	cmd := exec.Command(cc.cc, "-std=gnu11", "-Wall", "-Werror", "-fno-common", "-c", "-o", o, c, "-idirafter", "/usr/include")
+	cmd := cc.command("-Wall", "-Werror", "-fno-common", "-c", "-o", o, c)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s\n%s", cc.cc, err, out, source)
 	}
@@ -121,7 +148,7 @@ func (cc abiTarget) missing(t *testing.T, headers string, expressions []string) 
 	missing := make(map[string]bool)
 	for _, e := range expressions {
 		c := fmt.Sprintf("%s#include <stddef.h>\nconst long long value = (long long)(%s);\n", headers, e)
-		cmd := exec.Command(cc.cc, "-std=gnu11", "-fsyntax-only", "-x", "c", "-", "-idirafter", "/usr/include")
+		cmd := cc.command("-fsyntax-only", "-x", "c", "-")
 		cmd.Stdin = strings.NewReader(c)
 		missing[e] = cmd.Run() != nil
 	}

@@ -21,13 +21,17 @@ static void *lookup(void *lib, const char *name, const char *version) {
 	return f ? f : dlsym(lib, name);
 }
 
-void *ft_dlopen(const char *path, const struct ft_symbol *symbols, size_t n, char *why, size_t whylen) {
+void *ft_dlopen(const char *path, int provider, const struct ft_symbol *symbols, size_t n, char *why, size_t whylen) {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		const char *e = dlerror();
 		snprintf(why, whylen, "%s", e ? e : "dlopen says nothing");
 		return NULL;
 	}
+	/* A provider that is linked with libibverbs adds itself to the list of drivers there as it is loaded.
+	 * Nothing takes it off again: unloaded, it would leave a pointer that the next ibv_get_device_list
+	 * follows. libibverbs itself never unloads one either. */
+	if (provider && dlsym(lib, "ibv_get_device_list")) dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 	for (size_t i = 0; i < n; i++) {
 		void *f = lookup(lib, symbols[i].name, symbols[i].version);
 		memcpy(symbols[i].slot, &f, sizeof f);

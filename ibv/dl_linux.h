@@ -16,8 +16,8 @@ struct ft_symbol {
 };
 
 /* ft_dlopen opens path and stores n symbols. On failure it returns NULL and, in why, a
- * text of at most whylen bytes, and leaves nothing open. */
-void *ft_dlopen(const char *path, const struct ft_symbol *symbols, size_t n, char *why, size_t whylen);
+ * text of at most whylen bytes. A provider is libmlx5 or libefa: it may stay in memory. */
+void *ft_dlopen(const char *path, int provider, const struct ft_symbol *symbols, size_t n, char *why, size_t whylen);
 
 /* A call that returns an object sets errno when it returns none; some forget. */
 int ft_no_object(void);

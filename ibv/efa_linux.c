@@ -16,7 +16,7 @@ struct ft_efa *ft_efa_load(const uint8_t *path, char *why, size_t whylen) {
 		return NULL;
 	}
 	const struct ft_symbol symbols[] = {{"efadv_create_comp_cntr", "EFA_1.7", &e->create_comp_cntr, 1}};
-	e->lib = ft_dlopen((const char *)path, symbols, 1, why, whylen);
+	e->lib = ft_dlopen((const char *)path, 1, symbols, 1, why, whylen);
 	if (e->lib) return e;
 	free(e);
 	return NULL;

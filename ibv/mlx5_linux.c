@@ -34,7 +34,7 @@ struct ft_mlx5 *ft_mlx5_load(const uint8_t *path, char *why, size_t whylen) {
 		{"mlx5dv_devx_get_async_cmd_comp", "MLX5_1.9", &m->get_async_cmd_comp, 0},
 		{"__mlx5dv_create_flow", "MLX5_1.25.1", &m->create_flow_60, 0},
 	};
-	m->lib = ft_dlopen((const char *)path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
+	m->lib = ft_dlopen((const char *)path, 1, symbols, sizeof symbols / sizeof *symbols, why, whylen);
 	if (m->lib) return m;
 	free(m);
 	return NULL;

@@ -52,7 +52,7 @@ struct ft_verbs *ft_load(const char *path, char *why, size_t whylen) {
 		{"ibv_read_err_comp_cntr", "IBVERBS_1.18", &v->read_err_comp_cntr, 0},
 		{"ibv_qp_attach_comp_cntr", "IBVERBS_1.18", &v->qp_attach_comp_cntr, 0},
 	};
-	v->lib = ft_dlopen(path, symbols, sizeof symbols / sizeof *symbols, why, whylen);
+	v->lib = ft_dlopen(path, 0, symbols, sizeof symbols / sizeof *symbols, why, whylen);
 	if (v->lib) return v;
 	free(v);
 	return NULL;

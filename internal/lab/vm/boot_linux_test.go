@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/internal/lab/archive"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -63,7 +64,7 @@ func goTool(cgo string, args ...string) error {
 
 // boot is a machine in the making.
 type boot struct {
-	cache  Cache
+	cache  archive.Cache
 	kernel *Kernel
 	image  *Image
 	script Script
@@ -77,11 +78,11 @@ func newBoot(t *testing.T, meta string, modules ...string) *boot {
 	t.Helper()
 	need.Tool(t, QEMU, "apt-get", "apt-cache", "dpkg-deb", "xz", "go", "cc")
 	b := &boot{image: NewImage()}
-	dir, err := DefaultDir()
+	dir, err := archive.DefaultDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.cache = Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	b.cache = archive.Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	unpacked := patiently(t, meta, b.cache.KernelOf)
 	if b.kernel, err = OpenKernel(unpacked); err != nil {
 		t.Fatal(err)

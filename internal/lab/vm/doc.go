@@ -1,5 +1,5 @@
 // Package vm runs our programs and tests on other kernels than the machine's
-// own: it fetches a kernel of the distribution, packs it an initramfs with what
+// own: it fetches a kernel of the distribution (package archive), packs it an initramfs with what
 // is to run, and boots both under QEMU's own translator (TCG), without KVM and
 // without privilege.
 //
@@ -10,7 +10,6 @@
 //
 // # The parts
 //
-//   - [Cache] fetches packages with apt-get and unpacks them beside each other; nothing is installed.
 //   - [Kernel] finds modules of an unpacked kernel, with what they depend on.
 //   - [Image] is the initramfs: files, programs with the shared libraries they need, in cpio's newc form.
 //   - [Script] is what the machine does, [Event] what it says about it: the
@@ -25,6 +24,6 @@
 //
 // # Trust
 //
-// What apt-get fetches, apt-get verifies. Events come from the machine that
+// Events come from the machine that
 // runs our own tests, and are still decoded as input: a line that is none is an error.
 package vm

@@ -1,4 +1,4 @@
-package vm
+package archive
 
 import (
 	"os"

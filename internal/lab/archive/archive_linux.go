@@ -1,4 +1,4 @@
-package vm
+package archive
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,9 @@ const CacheEnv = "FLOWTALLY_VM_CACHE"
 type Cache struct {
 	Dir string
 	Log *slog.Logger // nil discards
+
+	suite   string   // "": what this machine installs from
+	options []string // of apt, before the command's own
 }
 
 // DefaultDir is FLOWTALLY_VM_CACHE; for root /var/cache/flowtally-vm, for
@@ -50,7 +54,7 @@ func (c Cache) Package(ctx context.Context, name string) (string, error) {
 // "linux-image-6.12-amd64" the newest one of that line.
 func (c Cache) KernelOf(ctx context.Context, meta string) (string, error) {
 	return c.get(ctx, meta, func() (string, error) {
-		depends, err := field(ctx, meta, "Depends")
+		depends, err := c.field(ctx, meta, "Depends")
 		if err != nil {
 			return "", err
 		}
@@ -75,6 +79,9 @@ func (c Cache) get(ctx context.Context, key string, resolve func() (string, erro
 	link := filepath.Join(c.Dir, key)
 	last, _ := os.Readlink(link) // "" is none
 	dir, err := c.newest(ctx, resolve)
+	if err != nil && c.suite != "" {
+		return "", fmt.Errorf("getting package %s of %s: %w", key, c.suite, err)
+	}
 	if err != nil && os.Geteuid() == 0 {
 		// A machine that was just made has no lists, and what old lists name the archive may have dropped.
 		if _, err = run(ctx, c.Dir, "apt-get", "-q", "update"); err == nil {
@@ -109,7 +116,7 @@ func (c Cache) newest(ctx context.Context, resolve func() (string, error)) (stri
 	if err != nil {
 		return "", err
 	}
-	version, err := field(ctx, name, "Version")
+	version, err := c.field(ctx, name, "Version")
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +146,7 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 	if err := os.Chmod(tmp, 0o777); err != nil {
 		return err
 	}
-	if _, err := run(ctx, tmp, "apt-get", "-q", "download", name+"="+version); err != nil {
+	if _, err := c.apt(ctx, tmp, "apt-get", "-q", "download", name+"="+version); err != nil {
 		return err
 	}
 	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
@@ -157,8 +164,8 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 }
 
 // field of what apt-cache knows of the version that would be installed.
-func field(ctx context.Context, name, field string) (string, error) {
-	out, err := run(ctx, "", "apt-cache", "show", "--no-all-versions", name)
+func (c Cache) field(ctx context.Context, name, field string) (string, error) {
+	out, err := c.apt(ctx, "", "apt-cache", "show", "--no-all-versions", name)
 	if err != nil {
 		return "", err
 	}
@@ -168,6 +175,10 @@ func field(ctx context.Context, name, field string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("asking apt-cache for %s: no field %s", name, field)
+}
+
+func (c Cache) apt(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	return run(ctx, dir, name, slices.Concat(c.options, args)...)
 }
 
 // run returns the output of a program, and its complaints in the error.

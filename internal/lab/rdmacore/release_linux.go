@@ -1,0 +1,171 @@
+package rdmacore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/archive"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// Suites are those whose rdma-core is tested: of the distribution that the tests run on, of the next one,
+// and of the one that changes every day. Each has the release that it holds on the day.
+func Suites() []string { return []string{"bookworm", "trixie", "sid"} }
+
+// Release is the rdma-core of a suite.
+type Release struct {
+	Suite   string
+	Version string // of Debian's package: "56.1-1"
+	Major   int    // of rdma-core: 56
+	Minor   int
+	Include string // the directory of its headers
+	dirs    map[string]string
+}
+
+func (r *Release) String() string { return "rdma-core " + r.Version + " of " + r.Suite }
+
+// At reports whether the release is that one or a later one.
+func (r *Release) At(major, minor int) bool {
+	return r.Major > major || r.Major == major && r.Minor >= minor
+}
+
+// Get fetches the release of a suite, into the cache that is shared with the virtual machines. It is the need "archive".
+func Get(t testing.TB, suite string) *Release {
+	t.Helper()
+	need.Tool(t, "apt-get", "apt-cache", "dpkg-deb")
+	dir, err := archive.DefaultDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := archive.Cache{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	s, err := cache.Suite(t.Context(), suite)
+	if err != nil {
+		need.Missing(t, "archive", err.Error())
+	}
+	r := &Release{Suite: suite}
+	r.dirs, err = s.WithLibraries(t.Context(), "libibverbs1", "ibverbs-providers", "libibverbs-dev")
+	if err != nil {
+		need.Missing(t, "archive", err.Error())
+	}
+	r.Include = filepath.Join(r.dirs["libibverbs-dev"], "usr", "include")
+	_, r.Version, _ = strings.Cut(filepath.Base(r.dirs["libibverbs1"]), "_")
+	if n, err := fmt.Sscanf(r.Version, "%d.%d", &r.Major, &r.Minor); n != 2 {
+		t.Fatalf("%s: reading its version: %v", r, err)
+	}
+	return r
+}
+
+// Root is a file tree in which programs of this machine run over a release.
+type Root struct {
+	*Release
+	Dir string
+}
+
+// NewRoot makes the tree of a release, which is removed at the end of the test.
+func (r *Release) NewRoot(t testing.TB) *Root {
+	t.Helper()
+	need.Root(t)
+	need.Cap(t, "sys_chroot", "mknod")
+	root := &Root{Release: r, Dir: t.TempDir()}
+	if err := root.fill(); err != nil {
+		t.Fatalf("making a root of %s: %v", r, err)
+	}
+	return root
+}
+
+func (r *Root) fill() error {
+	for _, d := range []string{"usr/lib", "usr/lib64", "etc", "tmp", "proc", "run", "dev/shm", "dev/infiniband"} {
+		if err := os.MkdirAll(filepath.Join(r.Dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{"lib", "lib64"} { // Debian's are merged under /usr; older packages say /lib
+		if err := os.Symlink("usr/"+d, filepath.Join(r.Dir, d)); err != nil {
+			return err
+		}
+	}
+	for name, dir := range r.dirs {
+		if strings.HasSuffix(name, "-dev") {
+			continue
+		}
+		for _, d := range []string{"usr/lib", "usr/lib64", "lib", "lib64", "etc"} {
+			if err := copyTree(filepath.Join(dir, d), filepath.Join(r.Dir, d)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Mknod(filepath.Join(r.Dir, "dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		return err
+	}
+	return r.devices()
+}
+
+// copyTree copies directories, files and symbolic links. A directory that is there stays, also
+// where it is a link to one.
+func copyTree(from, to string) error {
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case d.Type() == fs.ModeSymlink:
+			link, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(link, target)
+		}
+		return copyFile(path, target)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the package has none of it
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, info.Mode().Perm())
+}
+
+// Run runs a program of this machine in the tree, over the tree's libraries, with no more than
+// env in its environment. It returns what the program printed.
+func (r *Root) Run(ctx context.Context, program string, env []string, args ...string) ([]byte, error) {
+	inside := "/" + filepath.Base(program)
+	if err := copyFile(program, filepath.Join(r.Dir, inside)); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, inside, args...)
+	cmd.Dir, cmd.Env = "/", env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: r.Dir}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.Bytes(), err
+}
