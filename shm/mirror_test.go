@@ -12,7 +12,7 @@ func TestPublishAndLoad(t *testing.T) {
 	w, r := heapMirror(t, 128, 4, 8, Options{CoolDown: -1, HeartbeatPeriod: time.Hour})
 	a := mustAdd(t, w, Entry{Name: "a", Kind: "flow", Text: "udp dport 1", Labels: map[string]string{"z": "1", "a": "b=c"},
 		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4}})
-	l := mustAdd(t, w, Entry{Name: "l", Latency: true})
+	l := mustAdd(t, w, Entry{Name: "é 計 ع", Latency: true})
 	if (a != Handle{0, 1}) || (l != Handle{128, 1}) {
 		t.Fatalf("handles %v, %v", a, l)
 	}
@@ -255,6 +255,16 @@ func TestAddRefuses(t *testing.T) {
 		{"long name", Entry{Name: string(long[:64])}, ErrInvalid},
 		{"NUL", Entry{Name: "a\x00b"}, ErrInvalid},
 		{"not UTF-8", Entry{Name: "\xff"}, ErrInvalid},
+		{"ESC", Entry{Name: "a\x1b[2J"}, ErrInvalid},
+		{"line feed", Entry{Name: "a\nb"}, ErrInvalid},
+		{"DEL", Entry{Name: "a\x7f"}, ErrInvalid},
+		{"CSI of C1", Entry{Name: "a\u009b2J"}, ErrInvalid},
+		{"right to left", Entry{Name: "a\u202eb"}, ErrInvalid},
+		{"isolate", Entry{Name: "a\u2066b"}, ErrInvalid},
+		{"invisible", Entry{Name: "a\u200bb"}, ErrInvalid},
+		{"control in the kind", Entry{Name: "b", Kind: "a\x1b"}, ErrInvalid},
+		{"control in the unit", Entry{Name: "b", Unit: "a\x9b"}, ErrInvalid},
+		{"control in a label's key", Entry{Name: "b", Labels: map[string]string{"a\x1b": ""}}, ErrInvalid},
 		{"long kind", Entry{Name: "b", Kind: string(long[:16])}, ErrInvalid},
 		{"twice", Entry{Name: "a"}, ErrExists},
 		{"label key", Entry{Name: "b", Labels: map[string]string{"a=b": ""}}, ErrInvalid},
@@ -267,7 +277,7 @@ func TestAddRefuses(t *testing.T) {
 			}
 		}
 	}
-	// What was refused took no slot.
+	// Letters of every script are printable; what was refused took no slot.
 	l := mustAdd(t, w, Entry{Name: "l", Latency: true, Labels: map[string]string{"k": string(long[:252])}, Text: string(long)})
 	if e, err := r.Entry(l); err != nil || len(e.Labels["k"]) != 252 || len(e.Text) != 287 {
 		t.Fatal(e, err)

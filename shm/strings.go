@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -45,21 +46,25 @@ func fits(what, s string, field int, empty bool) error {
 		return fmt.Errorf("%s is empty: %w", what, ErrInvalid)
 	case len(s) >= field:
 		return fmt.Errorf("%s %q is longer than %d bytes: %w", what, s, field-1, ErrInvalid)
-	case strings.IndexByte(s, 0) >= 0:
-		return fmt.Errorf("%s %q holds a NUL: %w", what, s, ErrInvalid)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%s %q is not UTF-8: %w", what, s, ErrInvalid)
+	case strings.ContainsFunc(s, unprintable):
+		return fmt.Errorf("%s %q holds a character that is not printable: %w", what, s, ErrInvalid)
 	}
 	return nil
 }
+
+// unprintable finds what a terminal obeys (controls, C1 among them), or what changes how the
+// rest is shown (the order of writing, invisible characters, spaces that are no space).
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // encodeLabels writes the labels, sorted by key, each ended by a NUL.
 func encodeLabels(labels map[string]string) (out [labelsSize]byte, err error) {
 	at := 0
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		s := k + "=" + labels[k]
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(labels[k], 0) >= 0 || !utf8.ValidString(s) {
-			return out, fmt.Errorf("label %q: keys are not empty and hold no '=', neither side a NUL: %w", s, ErrInvalid)
+		if k == "" || strings.ContainsRune(k, '=') || strings.ContainsFunc(k, unprintable) || strings.IndexByte(labels[k], 0) >= 0 || !utf8.ValidString(s) {
+			return out, fmt.Errorf("label %q: keys are not empty, are printable and hold no '=', values no NUL: %w", s, ErrInvalid)
 		}
 		if at+len(s)+2 > labelsSize {
 			return out, fmt.Errorf("labels take more than %d bytes: %w", labelsSize-1, ErrInvalid)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -155,7 +156,7 @@ func checkLabel(key, value string) (cause, fix string) {
 		return fmt.Sprintf("a key has 1 to %d bytes", maxLabelKey), rule
 	case !utf8.ValidString(value):
 		return "the value is not UTF-8", "encode it"
-	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case strings.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }):
 		return "the value holds a control character", "leave it out"
 	}
 	for i := range len(key) {

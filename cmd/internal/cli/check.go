@@ -138,7 +138,7 @@ func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem
 		return err
 	}
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "%s: %s\n", path, p); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", path, printableLines(p.String())); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,9 @@ func (c *completeCmd) Run(env *Env) error {
 		words = []string{""}
 	}
 	for _, s := range complete(env.model.Node, words) {
-		fmt.Fprintln(env.Stdout, s)
+		if printable(s) == s { // a shell would take it for its own
+			fmt.Fprintln(env.Stdout, s)
+		}
 	}
 	return nil
 }

@@ -52,9 +52,9 @@ func report(stderr io.Writer, err error) int {
 	if code := exitError(0); errors.As(err, &code) {
 		return int(code)
 	}
-	fmt.Fprintf(stderr, "flowtally: %s\n", strings.TrimRight(err.Error(), "\n"))
+	fmt.Fprintf(stderr, "flowtally: %s\n", strings.TrimRight(printableLines(err.Error()), "\n"))
 	if try := hint(err); try != "" {
-		fmt.Fprintf(stderr, "  try: %s\n", try)
+		fmt.Fprintf(stderr, "  try: %s\n", printableLines(try))
 	}
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
@@ -14,11 +15,16 @@ type outputFlag struct {
 
 func (f outputFlag) json() bool { return f.Output == "json" }
 
-// printJSON prints v as one line.
+// printJSON prints v as one line of printable characters.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printableJSON(b.Bytes()))
+	return err
 }
 
 // table is a table of text: a heading, rows, columns as wide as their widest
@@ -29,14 +35,21 @@ type table struct {
 	notes   map[int]string // by row: a line below it that is no row
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// add adds a row. What is not printable in a cell is quoted.
+func (t *table) add(cells ...string) {
+	row := make([]string, len(cells))
+	for i, c := range cells {
+		row[i] = printable(c)
+	}
+	t.rows = append(t.rows, row)
+}
 
 // note puts a line below the row added last.
 func (t *table) note(line string) {
 	if t.notes == nil {
 		t.notes = map[int]string{}
 	}
-	t.notes[len(t.rows)-1] += line + "\n"
+	t.notes[len(t.rows)-1] += printableLines(line) + "\n"
 }
 
 // stack returns tables one below the other, apart by a blank line, without those

@@ -144,7 +144,8 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 	for _, c := range conditions {
 		if c.Severity == dataplane.High {
 			is = true
-			fmt.Fprintf(r.env.Stderr, "flowtally: %s: %s (%s)\n  try: %s\n", c.Object, c.Text, c.Code, c.Fix)
+			fmt.Fprintf(r.env.Stderr, "flowtally: %s: %s (%s)\n  try: %s\n",
+				printable(c.Object), printableLines(c.Text), c.Code, printableLines(c.Fix))
 		}
 	}
 	if is {

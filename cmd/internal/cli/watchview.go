@@ -86,7 +86,7 @@ func (p changePrinter) change(c change) error {
 		}
 		return printJSON(p.out, j)
 	}
-	name := c.Counter.Name
+	name := printable(c.Counter.Name)
 	if name == "" {
 		name = "(removed)"
 	}
