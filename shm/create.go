@@ -100,6 +100,7 @@ func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {
 
 	h := v.hdr
 	first := h.generation == 0
+	w.made = first
 	atomic.StoreInt64(&h.started, now)
 	atomic.StoreInt64(&h.startedWall, time.Now().UnixNano())
 	atomic.StoreInt64(&h.heartbeatPeriod, int64(o.HeartbeatPeriod))

@@ -16,13 +16,19 @@ import (
 // counters, handles, totals and history go on, whatever point its writer was
 // killed at. When o asks for more than it holds, a larger file with its contents
 // takes its name. The caller is the only writer until Close: ErrInUse.
-func Create(o Options) (*Writer, error) {
+func Create(o Options) (w *Writer, err error) {
 	o = o.withDefaults()
 	want, err := plan(o.Counters, o.LatencyCounters, o.History)
 	if err != nil {
 		return nil, fmt.Errorf("%s: creating mirror: %w", o.Path, err)
 	}
-	if err := prepareDir(filepath.Dir(o.Path), o.Logger); err != nil {
+	madeDir, err := prepareDir(filepath.Dir(o.Path), o.Logger)
+	defer func() {
+		if err != nil && madeDir {
+			_ = os.Remove(filepath.Dir(o.Path))
+		}
+	}()
+	if err != nil {
 		return nil, err
 	}
 	if err := refuseForeign(o); err != nil {
@@ -32,11 +38,14 @@ func Create(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := createBeside(o, want, lock)
-	if err != nil {
+	if w, err = createBeside(o, want, lock); err != nil {
+		if _, there := os.Lstat(o.Path); errors.Is(there, fs.ErrNotExist) {
+			_ = os.Remove(lock.Name()) // while it is held; there is no mirror to lock
+		}
 		lock.Close()
 		return nil, err
 	}
+	w.madeDir = madeDir
 	return w, nil
 }
 

@@ -12,37 +12,40 @@ import (
 
 // prepareDir makes dir if it is missing, and refuses one that somebody else
 // owns or may write to: they could put another file in the mirror's place.
-func prepareDir(dir string, log *slog.Logger) error {
-	if err := os.Mkdir(dir, 0o755); err == nil {
+func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
+	err = os.Mkdir(dir, 0o755)
+	switch {
+	case err == nil:
 		if err := os.Chmod(dir, 0o755); err != nil { // the umask has had its say
-			return fmt.Errorf("%s: setting mode: %w", dir, err)
+			return true, fmt.Errorf("%s: setting mode: %w", dir, err)
 		}
-	} else if !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s: making the mirror's directory: %w: make it yourself, mode 0755, or name another", dir, err)
+		made = true
+	case !errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("%s: making the mirror's directory: %w: make it yourself, mode 0755, or name another", dir, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return fmt.Errorf("%s: reading status of the mirror's directory: %w", dir, err)
+		return made, fmt.Errorf("%s: reading status of the mirror's directory: %w", dir, err)
 	}
 	uid := uint32(os.Geteuid())
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed): %w", dir, ErrPermission)
+		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed): %w", dir, ErrPermission)
 	case st.Uid != uid:
-		return fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: chown it or name another: %w",
+		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: chown it or name another: %w",
 			dir, st.Uid, uid, ErrPermission)
 	case st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 != 0:
-		return fmt.Errorf("%s: using as the mirror's directory: everybody may write to it: name a directory below it, as %s/flowtally: %w",
+		return made, fmt.Errorf("%s: using as the mirror's directory: everybody may write to it: name a directory below it, as %s/flowtally: %w",
 			dir, dir, ErrPermission)
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
+		return made, fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
 			dir, st.Mode&0o7777, ErrPermission)
 	}
 	var fsst unix.Statfs_t
 	if err := unix.Statfs(dir, &fsst); err == nil && fsst.Type != unix.TMPFS_MAGIC && fsst.Type != unix.RAMFS_MAGIC {
 		log.Warn("mirror is not on a tmpfs: its writer may wait for the disk", "dir", dir)
 	}
-	return nil
+	return made, nil
 }
 
 // takeLock takes the writer's lock of path. The kernel drops it with the process.

@@ -1,10 +1,12 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,8 @@ type Writer struct {
 	coolDown time.Duration
 	log      *slog.Logger
 	hook     func(step string) // tests only: called at the named steps; nil otherwise
+	made     bool              // Create made the file: there was none to take over
+	madeDir  bool              // and the directory
 
 	// growing is held by Grow, which does not hold mu all the time.
 	growing sync.Mutex
@@ -275,4 +279,26 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	return w.lock.Close() // and with it the flock
+}
+
+// Discard is Close for a writer that is given up before it was of use: it also removes a
+// mirror that Create made, with the files beside it, and the directory if Create made
+// that too. A mirror that was taken over stays. Idempotent; after Close it does nothing.
+func (w *Writer) Discard() error {
+	w.mu.Lock()
+	made := w.made && !w.closed
+	w.mu.Unlock()
+	var errs []error
+	if made {
+		for _, path := range Files(w.path) { // the lock, which is held, among them
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	errs = append(errs, w.Close())
+	if made && w.madeDir {
+		_ = os.Remove(filepath.Dir(w.path)) // unless another mirror is there by now
+	}
+	return errors.Join(errs...)
 }

@@ -92,7 +92,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	defer func() {
 		if err != nil {
 			e.quit()
-			err = errors.Join(err, e.pairs.close(), e.release(true))
+			err = errors.Join(err, e.pairs.close(), e.release(true, (*shm.Writer).Discard))
 		}
 	}()
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
@@ -206,13 +206,13 @@ func (e *Engine) end() error {
 	e.stop()
 	e.stopped.Wait()
 	e.events.close()
-	return errors.Join(err, e.release(e.cfg.XDP.KeepPins))
+	return errors.Join(err, e.release(e.cfg.XDP.KeepPins, (*shm.Writer).Close))
 }
 
 // release lets go of what outlives this process, the pins, then of the mirror, whose lock
 // keeps a second instance away from them. Overlays come last: nothing of theirs stays, and a
-// slow device must not keep the others from a good end.
-func (e *Engine) release(keep bool) error {
+// slow device must not keep the others from a good end. closeMirror ends the writer.
+func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 	var errs []error
 	closing := func(overlays bool) {
 		for _, b := range e.backends {
@@ -226,7 +226,7 @@ func (e *Engine) release(keep bool) error {
 	}
 	closing(false)
 	if e.writer != nil {
-		if err := e.writer.Close(); err != nil {
+		if err := closeMirror(e.writer); err != nil {
 			errs = append(errs, fmt.Errorf("closing the mirror: %w", err))
 		}
 	}

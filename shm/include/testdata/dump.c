@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
 	ft_record rec;
 	ft_device_segment seg;
 	if (argc != 2 && argc != 3) return fail("usage: dump PATH [OWNER]", FT_ERR_ARGUMENT);
-	ft_options options = {0};
+	ft_options options = {0, 0};
 	if (argc == 3) {
 		options.trust_owner = 1;
 		options.owner = (uid_t)strtoul(argv[2], NULL, 10);
