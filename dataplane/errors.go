@@ -23,6 +23,11 @@ var (
 	ErrPermission = errors.New("missing privilege")
 	// ErrFull: a table, the mirror or a file system is full.
 	ErrFull = errors.New("full")
+	// ErrMasks comes with ErrFull: the flows need more distinct masks than the tables of XDP hold.
+	ErrMasks = errors.New("too many distinct masks")
+	// ErrBucket comes with ErrFull: the hash of the tables of XDP has no place for a flow, though the
+	// tables have room.
+	ErrBucket = errors.New("hash bucket exhausted")
 	// ErrIncompatible: what another version, or another configuration, left behind cannot be
 	// taken over; the text says what to remove.
 	ErrIncompatible = errors.New("incompatible with what is there")

@@ -1,6 +1,9 @@
 package xdp
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrClosed: the RuleSet was closed.
@@ -9,6 +12,11 @@ var (
 	ErrInUse = errors.New("pins in use by another process")
 	// ErrFull: no room for one more rule, mask, counter or interface; the text says which.
 	ErrFull = errors.New("full")
+	// ErrMasks: an ErrFull; the rules have as many distinct masks as the tables hold.
+	ErrMasks = fmt.Errorf("%w of distinct masks", ErrFull)
+	// ErrBucket: an ErrFull; the hash gives a key a place where there is none, although the
+	// table has room. Each rule set draws its own hash, so it is chance, and rare.
+	ErrBucket = fmt.Errorf("%w bucket of the hash table", ErrFull)
 	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
 	ErrIncompatible = errors.New("incompatible pins")
 	// ErrBusy: another program holds the hook; the text names it.

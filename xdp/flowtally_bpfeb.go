@@ -28,6 +28,8 @@ type flowtallyFtConfig struct {
 	CpuBlock    uint64
 	Hot4        [2]uint64
 	Hot6        [2]uint64
+	Mul         [18][2]uint64
+	Fold        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
@@ -41,6 +43,7 @@ type flowtallyFtConfig struct {
 		Word   [24]uint8
 		Single uint32
 		Spare  uint32
+		Seed   uint64
 		Mask   [18]uint64
 		Key    [18]uint64
 	}
@@ -55,6 +58,7 @@ type flowtallyFtTuple struct {
 	Word   [24]uint8
 	Single uint32
 	Spare  uint32
+	Seed   uint64
 	Mask   [18]uint64
 	Key    [18]uint64
 }

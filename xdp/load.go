@@ -13,9 +13,10 @@ import (
 
 // loader makes programs of the object, each with its own constants, all on the same maps.
 type loader struct {
-	spec *ebpf.CollectionSpec
-	maps *maps
-	g    geometry
+	spec   *ebpf.CollectionSpec
+	maps   *maps
+	g      geometry
+	secret *secret
 	// types of the kernel: to read them takes 30 ms, several times what a load takes.
 	types *btf.Cache
 }
@@ -28,7 +29,7 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	if err := fitSections(spec, m); err != nil {
 		return nil, err
 	}
-	return &loader{spec: spec, maps: m, g: g, types: btf.NewCache()}, nil
+	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), types: btf.NewCache()}, nil
 }
 
 // objectHash names the object that this process loads programs from; never 0.
@@ -68,6 +69,8 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		Tuples:      uint32(len(c.tuples)),
 		Port:        uint32(at.port),
 		SlotMask:    uint32(l.g.slots - 1),
+		Mul:         l.secret.mul,
+		Fold:        l.secret.fold,
 		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
 		RankBase:    uint32(rankAt(l.g.units)) * 8,
 		CounterMask: uint32(l.g.counters-1) * 16,

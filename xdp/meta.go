@@ -11,6 +11,7 @@ import (
 // stored last. In 64-bit words:
 //
 //	header    magic, layout, rules, counters, slots, units, cpus, block
+//	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    64 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, 0
 //	loaded    what the attached programs were built from: object, need, tuples, by place (64 of) id and flags, key (18)
@@ -31,11 +32,11 @@ const (
 )
 
 type meta struct {
-	header, tuples, ports, loaded, counters, dir []uint64
+	header, secret, tuples, ports, loaded, counters, dir []uint64
 }
 
 func metaBytes(g geometry) int {
-	return pages(8 * (metaHeader + maxTuples*metaTupleWords + maxPorts*metaPortWords + metaLoadedWords + g.counters*metaCountWords + g.units))
+	return pages(8 * (metaHeader + secretWords + maxTuples*metaTupleWords + maxPorts*metaPortWords + metaLoadedWords + g.counters*metaCountWords + g.units))
 }
 
 func metaOf(mem []uint64, g geometry) *meta {
@@ -46,6 +47,7 @@ func metaOf(mem []uint64, g geometry) *meta {
 	}
 	return &meta{
 		header:   cut(metaHeader),
+		secret:   cut(secretWords),
 		tuples:   cut(maxTuples * metaTupleWords),
 		ports:    cut(maxPorts * metaPortWords),
 		loaded:   cut(metaLoadedWords),
@@ -54,12 +56,16 @@ func metaOf(mem []uint64, g geometry) *meta {
 	}
 }
 
-// format writes the header; the maps are whole with its last word.
-func (m *meta) format(g geometry) {
+// format draws the secret and writes the header; the maps are whole with its last word.
+func (m *meta) format(g geometry) error {
+	if err := drawSecret(m.secret); err != nil {
+		return err
+	}
 	for i, v := range []int{metaLayout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block} {
 		atomic.StoreUint64(&m.header[1+i], uint64(v))
 	}
 	atomic.StoreUint64(&m.header[0], metaMagic)
+	return nil
 }
 
 // geometryOf reads the header of a value that was found.

@@ -49,7 +49,7 @@ func (t *tables) recoverEntries() (dead []uint32) {
 			key := string(bytesOf(packed))
 			c := u.chains[key]
 			if c == nil {
-				c = &chain{hash: u.hash(packed)}
+				c = &chain{hash: t.hashOf(u, packed)}
 				u.chains[key] = c
 			}
 			c.entries = append(c.entries, unit)
@@ -191,7 +191,7 @@ func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 	c := constants{need: need}
 	for _, u := range places {
 		u.best = t.bestRank(u)
-		c.tuples = append(c.tuples, u.constants(!u.hashed))
+		c.tuples = append(c.tuples, u.constants(t.secret, !u.hashed))
 	}
 	t.next, t.nextNeed = places, need
 	t.settle()

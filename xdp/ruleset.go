@@ -114,7 +114,9 @@ func (rs *RuleSet) createMaps(g geometry) error {
 	if err := rs.maps.create(g); err != nil {
 		return err
 	}
-	metaOf(rs.maps.meta.words, g).format(g)
+	if err := metaOf(rs.maps.meta.words, g).format(g); err != nil {
+		return err
+	}
 	if rs.dir == "" {
 		return nil
 	}
@@ -164,6 +166,7 @@ func (rs *RuleSet) build() error {
 		singles: slots[:maxTuples],
 		ranks:   rs.maps.ranks.words[:maxTuples],
 		store:   rs.meta,
+		secret:  rs.load.secret,
 		grace:   rs.wait,
 		refs:    make([]uint32, rs.g.counters),
 		leaving: map[uint32]bool{},

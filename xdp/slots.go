@@ -17,24 +17,6 @@ const (
 	tombstone = 1 << 1
 )
 
-// mul are the multipliers ft_mul of bpf/tables.h.
-var mul = words{
-	0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93, 0xa0761d6478bd642f, 0xe7037ed1a0b428db,
-	0x8ebc6af09c88c6e3, 0x589965cc75374cc3, 0x1d8e4e27c47d124f, 0xeb44accab455d165, 0x9c6e6877736c46e3, 0xc2b2ae3d27d4eb4f,
-	0x165667b19e3779f9, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f, 0x2545f4914f6cdd1d,
-}
-
-// hashOf is ft_hash: of the words of tuple id, packed.
-func hashOf(id uint8, word []uint8, packed []uint64) uint64 {
-	h := uint64(id)
-	for i, w := range word {
-		h += packed[i] * mul[w]
-	}
-	h ^= h >> 32
-	h *= 0x9fb21c651e98df25
-	return h ^ h>>29
-}
-
 func tagOf(hash uint64) uint64 { return hash>>tagShift | 1 }
 
 func slotOf(unit, counter uint32, drop bool, tag uint64) uint64 {

@@ -17,6 +17,7 @@ type tables struct {
 	singles []uint64 // slots of the tuples of one rule, by id
 	ranks   []uint64 // by place
 	store   tupleStore
+	secret  *secret
 	grace   func() error // returns when no program runs that ran before
 
 	tuples   [maxTuples]*tuple // by id
@@ -60,7 +61,7 @@ func (t *tables) newTuple(mask *words) (*tuple, error) {
 			return u, nil
 		}
 	}
-	return nil, fmt.Errorf("adding a distinct mask: %w: all %d are in use", ErrFull, maxTuples)
+	return nil, fmt.Errorf("adding a rule: %w: all %d are in use", ErrMasks, maxTuples)
 }
 
 // dropTuple forgets a tuple without rules that no program knows.
@@ -104,7 +105,7 @@ func (t *tables) add(r *Rule) (reload bool, err error) {
 
 func (t *tables) addTo(u *tuple, r *Rule) error {
 	if t.count >= t.g.rules {
-		return fmt.Errorf("adding a rule: %w: the tables hold %d", ErrFull, t.g.rules)
+		return fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
 	}
 	var buf words
 	packed := u.pack(buf[:0], r.Key.words())
@@ -123,7 +124,7 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 	}
 	t.lowerRanks(u, r.rank())
 	if c == nil {
-		c = &chain{hash: u.hash(packed)}
+		c = &chain{hash: t.hashOf(u, packed)}
 		if err := t.insert(u, key, c, unit); err != nil {
 			t.dropEntry(unit)
 			return err
@@ -212,7 +213,8 @@ func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
 }
 
 func (t *tables) noSlot() error {
-	return fmt.Errorf("adding a rule: %w: no free slot near its place in a table of %d", ErrFull, len(t.table.slots))
+	return fmt.Errorf("adding a rule: %w: no slot near the place of its key, though %d of %d rules are in use; with more room it would have no other place, with new pins it has",
+		ErrBucket, t.count, t.g.rules)
 }
 
 // replace points the slot of a key, which points at the entry from, at the entry to.
@@ -283,8 +285,13 @@ func (t *tables) unhash(u *tuple) bool {
 	return true
 }
 
+// hashOf is the hash of a key of a tuple.
+func (t *tables) hashOf(u *tuple, packed []uint64) uint64 {
+	return t.secret.hash(u.id, u.word, packed)
+}
+
 // unitHash is the hash of the entry at unit.
 func (t *tables) unitHash(unit uint32) uint64 {
 	u := t.tuples[t.entries.dirWord(unit).tuple()]
-	return u.hash(t.entries.packed(unit, len(u.word)))
+	return t.hashOf(u, t.entries.packed(unit, len(u.word)))
 }

@@ -94,7 +94,7 @@ func (t *tables) constants() constants {
 	})
 	c := constants{need: t.nextNeed}
 	for _, u := range t.next {
-		c.tuples = append(c.tuples, u.constants(!u.hashed))
+		c.tuples = append(c.tuples, u.constants(t.secret, !u.hashed))
 	}
 	return c
 }

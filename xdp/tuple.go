@@ -45,11 +45,9 @@ func (t *tuple) pack(dst []uint64, k *words) []uint64 {
 	return dst
 }
 
-func (t *tuple) hash(packed []uint64) uint64 { return hashOf(t.id, t.word, packed) }
-
 // constants of the tuple for a load; hashed as it will be then.
-func (t *tuple) constants(single bool) flowtallyFtTuple {
-	c := flowtallyFtTuple{Id: uint32(t.id), Single: uint32(t.id) * 8, N: uint32(len(t.word)), Mask: t.mask}
+func (t *tuple) constants(s *secret, single bool) flowtallyFtTuple {
+	c := flowtallyFtTuple{Id: uint32(t.id), Single: uint32(t.id) * 8, N: uint32(len(t.word)), Seed: s.tupleSeed(t.id), Mask: t.mask}
 	if single {
 		c.Flags = tupleSingle
 		for i, w := range t.word {

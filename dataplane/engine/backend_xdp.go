@@ -81,18 +81,30 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 	return b, nil
 }
 
-// translate gives the errors of package xdp the sentinels that cross the wire.
+// translate gives the errors of package xdp the sentinels that cross the wire; their text stays.
 func translate(err error) error {
-	for from, to := range map[error]error{
-		xdp.ErrInUse: dataplane.ErrInUse, xdp.ErrPermission: dataplane.ErrPermission,
-		xdp.ErrFull: dataplane.ErrFull, xdp.ErrIncompatible: dataplane.ErrIncompatible,
+	t := &translated{error: err}
+	for _, s := range []struct{ from, to error }{
+		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
+		{xdp.ErrMasks, dataplane.ErrMasks}, {xdp.ErrBucket, dataplane.ErrBucket}, {xdp.ErrIncompatible, dataplane.ErrIncompatible},
 	} {
-		if errors.Is(err, from) {
-			return fmt.Errorf("%w: %w", to, err)
+		if errors.Is(err, s.from) {
+			t.is = append(t.is, s.to)
 		}
 	}
-	return err
+	if len(t.is) == 0 {
+		return err
+	}
+	return t
 }
+
+// translated is an error that satisfies other sentinels too.
+type translated struct {
+	error
+	is []error
+}
+
+func (t *translated) Unwrap() []error { return append([]error{t.error}, t.is...) }
 
 func (b *xdpBackend) Name() string { return "xdp" }
 

@@ -36,13 +36,14 @@ enum ft_shape {
 
 /* One distinct mask. Its place in the array is its place in the search. */
 struct ft_tuple {
-	__u32 id;    /* mixed into the hash; stable over loads */
+	__u32 id;    /* stable over loads */
 	__u32 flags;
 	__u32 words; /* bit w: mask[w] is not 0 */
 	__u32 n;     /* how many those are, */
 	__u8 word[24]; /* and which */
 	__u32 single; /* offset of slots[id] */
 	__u32 spare;
+	__u64 seed; /* where its hashes begin */
 	__u64 mask[FT_WORDS];
 	__u64 key[FT_WORDS]; /* of a single tuple */
 };
@@ -61,6 +62,8 @@ struct ft_config {
 	__u64 cpu_block; /* bytes */
 	__u64 hot4[2]; /* what the common IPv4 frame has of the hot word but its ports, UDP and TCP */
 	__u64 hot6[2];
+	__u64 mul[FT_WORDS][2]; /* secret: multipliers of the halves of each word, */
+	__u64 fold;	/* and of their sum */
 	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
 	__u32 shape;
 	__u32 layer3; /* 1: frames of the interface begin with IP */

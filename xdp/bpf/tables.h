@@ -24,13 +24,6 @@ __u64 ft_entries[8] SEC(".data.entries");
 /* By place: the lowest rank of this tuple and all behind it. 0 while programs are exchanged: then places mean two things. */
 __u64 ft_ranks[FT_MAX_TUPLES] SEC(".data.ranks");
 
-/* Odd constants; the sum of products is the hash, folded once. */
-static const __u64 ft_mul[FT_WORDS] = {
-	0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93, 0xa0761d6478bd642f, 0xe7037ed1a0b428db,
-	0x8ebc6af09c88c6e3, 0x589965cc75374cc3, 0x1d8e4e27c47d124f, 0xeb44accab455d165, 0x9c6e6877736c46e3, 0xc2b2ae3d27d4eb4f,
-	0x165667b19e3779f9, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53, 0x87c37b91114253d5, 0x4cf5ad432745937f, 0x2545f4914f6cdd1d,
-};
-
 /* The words that an exact match of IPv4 or IPv6 has. */
 #define FT_COMMON_WORDS 0x1f
 
@@ -54,10 +47,20 @@ static __always_inline __u64 ft_rank(const volatile struct ft_config *c, __u64 s
 	return *(const volatile __u64 *)((void *)ft_opaque(ft_entries) + c->rank_base + ((slot & c->entry_mask) >> 1));
 }
 
-static __always_inline __u64 ft_fold(__u64 h)
+/*
+ * The hash is secret to who sends packets: the high half of a sum of 32-bit words by random
+ * multipliers is strongly universal, so no set of keys collides more often than chance, and
+ * the fold keeps arithmetic progressions of keys (addresses in a row) from lying in a row.
+ */
+static __always_inline __u64 ft_mix(const volatile struct ft_config *c, __u64 v, __u32 w)
+{
+	return (__u64)(__u32)v * c->mul[w][0] + (v >> 32) * c->mul[w][1];
+}
+
+static __always_inline __u64 ft_fold(const volatile struct ft_config *c, __u64 h)
 {
 	h ^= h >> 32;
-	h *= 0x9fb21c651e98df25ULL;
+	h *= c->fold;
 	return h ^ h >> 29;
 }
 
@@ -68,13 +71,13 @@ static __always_inline __u64 ft_fold(__u64 h)
  * end. The second is a loop and serves the others: unrolled for all words and 64
  * tuples the program is 43,000 instructions and its jumps do not reach.
  */
-static __always_inline __u64 ft_hash(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t,
-				     const __u32 words)
+static __always_inline __u64 ft_hash(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
+				     const volatile struct ft_tuple *t, const __u32 words)
 {
-	__u64 h = t->id;
+	__u64 h = t->seed;
 
-	FT_EACH({ h += (FT_WORD(k, hot, addr, w) & t->mask[w]) * ft_mul[w]; })
-	return ft_fold(h);
+	FT_EACH({ h += ft_mix(c, FT_WORD(k, hot, addr, w) & t->mask[w], w); })
+	return ft_fold(c, h);
 }
 
 static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 addr, const volatile struct ft_tuple *t,
@@ -89,18 +92,18 @@ static __always_inline _Bool ft_equal(const struct ft_key *k, __u64 hot, __u64 a
 	return 1;
 }
 
-static __always_inline __u64 ft_hash_loop(const struct ft_key *k, const volatile struct ft_tuple *t)
+static __always_inline __u64 ft_hash_loop(const volatile struct ft_config *c, const struct ft_key *k, const volatile struct ft_tuple *t)
 {
-	__u64 h = t->id;
+	__u64 h = t->seed;
 
 	for (__u32 i = 0; i < FT_WORDS && i < t->n; i++) {
 		__u32 w = t->word[i];
 
 		if (w >= FT_WORDS)
 			break;
-		h += (k->w[w] & t->mask[w]) * ((const volatile __u64 *)ft_mul)[w];
+		h += ft_mix(c, k->w[w] & t->mask[w], w);
 	}
-	return ft_fold(h);
+	return ft_fold(c, h);
 }
 
 static __always_inline _Bool ft_equal_loop(const struct ft_key *k, const volatile struct ft_tuple *t, const __u64 *e)
@@ -162,7 +165,7 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 		/* Which tuple this is the verifier does not know. */
 		return ((volatile __u64 *)ft_opaque(ft_slots))[t->id & (FT_MAX_TUPLES - 1)];
 	}
-	__u64 pos = ft_hash_loop(k, t);
+	__u64 pos = ft_hash_loop(c, k, t);
 	const __u64 tag = FT_TAG(pos) | 1;
 
 	for (int a = 0; a < FT_ATTEMPTS; a++) {
@@ -213,7 +216,7 @@ static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, c
 		})
 		return ft_single(t);
 	}
-	__u64 pos = ft_hash(k, hot, addr, t, words);
+	__u64 pos = ft_hash(c, k, hot, addr, t, words);
 
 	at = ft_probe(c, &pos, FT_TAG(pos) | 1);
 	if (!at)

@@ -31,6 +31,8 @@ var hints = []struct {
 	{shm.ErrGone, "flowtally get lists all counters"},
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
+	{dataplane.ErrMasks, "flows of fewer shapes: those with the same fields and prefix lengths share a mask, and a port range can take several; xdp.max_flows does not count masks"},
+	{dataplane.ErrBucket, "stop the instance with xdp.keep_pins: false and start it again: new tables draw another hash"},
 	{dataplane.ErrFull, "mirror.counters, mirror.history and xdp.max_flows in the configuration; flowtally doctor shows the room that is left"},
 	{dataplane.ErrIncompatible, "the command above gives up what they count; the release that made them goes on counting"},
 	{dataplane.ErrUnplaced, "flowtally doctor says what each backend can do here"},

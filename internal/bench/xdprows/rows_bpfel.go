@@ -40,6 +40,8 @@ type rowsFtConfig struct {
 	CpuBlock    uint64
 	Hot4        [2]uint64
 	Hot6        [2]uint64
+	Mul         [18][2]uint64
+	Fold        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
@@ -53,6 +55,7 @@ type rowsFtConfig struct {
 		Word   [24]uint8
 		Single uint32
 		Spare  uint32
+		Seed   uint64
 		Mask   [18]uint64
 		Key    [18]uint64
 	}

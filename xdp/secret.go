@@ -1,0 +1,52 @@
+package xdp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+)
+
+// secret is what the hash of a rule set is made with. It is random, so that who
+// chooses the keys, as an attacker does whose addresses are banned, cannot choose keys that
+// lie in one place of the table. It lives as long as the pins: the slots were filled with it.
+type secret struct {
+	mul  [Words][2]uint64 // of the halves of each word
+	seed uint64           // of the number of the tuple
+	fold uint64           // of the sum; odd
+}
+
+const secretWords = 2*Words + 2
+
+// drawSecret fills the words of the meta map that hold the secret.
+func drawSecret(mem []uint64) error {
+	var b [8 * secretWords]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return fmt.Errorf("drawing the secret of the hash: %w", err)
+	}
+	for i := range secretWords {
+		atomic.StoreUint64(&mem[i], binary.NativeEndian.Uint64(b[8*i:]))
+	}
+	return nil
+}
+
+func secretOf(mem []uint64) *secret {
+	s := &secret{seed: mem[2*Words], fold: mem[2*Words+1] | 1}
+	for w := range s.mul {
+		s.mul[w] = [2]uint64{mem[2*w], mem[2*w+1]}
+	}
+	return s
+}
+
+// hash is ft_hash of bpf/tables.h: of the words of a tuple, packed.
+func (s *secret) hash(id uint8, word []uint8, packed []uint64) uint64 {
+	h := s.tupleSeed(id)
+	for i, w := range word {
+		h += packed[i]&0xffffffff*s.mul[w][0] + packed[i]>>32*s.mul[w][1]
+	}
+	h ^= h >> 32
+	h *= s.fold
+	return h ^ h>>29
+}
+
+func (s *secret) tupleSeed(id uint8) uint64 { return s.seed * uint64(id+1) }
