@@ -99,7 +99,7 @@ func (rs *RuleSet) AllocCounter(owner string) (Counter, error) {
 		id, ok = rs.pool.next()
 	}
 	if !ok {
-		return Counter{}, fmt.Errorf("allocating a counter for %q: %w: all %d are in use", owner, ErrFull, rs.pool.n)
+		return Counter{}, fmt.Errorf("allocating a counter: %w: all %d are in use", ErrFull, rs.pool.n)
 	}
 	base, err := rs.values.raw(id)
 	if err != nil {

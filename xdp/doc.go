@@ -22,6 +22,9 @@
 // (bpf/skb.h), and the tag that the kernel holds beside the frame is in it, 4 bytes per packet. One rule counts a packet,
 // the one of the lowest (Priority, Order) of those that match.
 //
+// The hash of the table is secret: each rule set draws its multipliers, so that who
+// chooses the addresses that are banned cannot choose them to lie in one place of it.
+//
 // # Changes
 //
 // Rules of masks that the programs know are added and removed by single stores

@@ -59,7 +59,7 @@ func TestExchangeThatFails(t *testing.T) {
 	rs := openTest(t, Options{MaxRules: 256})
 	a, b := mustCounter(t, rs, "a"), mustCounter(t, rs, "b")
 	one, two := exact4(1, 2, 3, 4, a), exact4(1, 2, 3, 5, a)
-	one.Priority, two.Priority = 5, 5
+	one.Priority, two.Priority, two.Order = 5, 5, 1
 	stays := exact4(1, 2, 3, 4, b)
 	stays.Priority = 3
 	mustAdd(t, rs, one, two, stays)
@@ -87,7 +87,7 @@ func TestExchangeThatFails(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		if got := rs.Rules(); len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
-			t.Errorf("%s: rules %+v, want %+v", tt.name, got, want)
+			t.Errorf("%s: %d rules, want %d, or others", tt.name, len(got), len(want))
 		}
 		if err := rs.verify(); err != nil {
 			t.Errorf("%s: %v", tt.name, err)

@@ -213,8 +213,8 @@ func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
 }
 
 func (t *tables) noSlot() error {
-	return fmt.Errorf("adding a rule: %w: no slot near the place of its key, though %d of %d rules are in use; with more room it would have no other place, with new pins it has",
-		ErrBucket, t.count, t.g.rules)
+	return fmt.Errorf("adding a rule: %w: no free slot within %d of the place of its key; %d of %d rules are in use",
+		ErrBucket, slotProbes, t.count, t.g.rules)
 }
 
 // replace points the slot of a key, which points at the entry from, at the entry to.

@@ -45,6 +45,9 @@ func (b *xdpBackend) installOver(flows []Placed, serve bool) ([]Installed, error
 		}
 		out, err = b.install(flows, owners, order, was, serve)
 	}
+	if errors.Is(err, xdp.ErrFull) && !errors.Is(err, xdp.ErrMasks) && !errors.Is(err, xdp.ErrBucket) {
+		err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.cfg.XDP.MaxFlows)
+	}
 	return out, err
 }
 
@@ -63,7 +66,7 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 	for i, f := range flows {
 		x := &xdpFlow{owner: owners[i], order: order[i]}
 		if x.counter, err = b.rules.AllocCounter(x.owner); err != nil {
-			return nil, fmt.Errorf("flow %q: allocating a counter: %w", f.Name, translate(err))
+			return nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
 		}
 		if !x.counter.Adopted {
 			counters = append(counters, x.counter.ID)

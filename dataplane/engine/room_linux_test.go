@@ -3,11 +3,13 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/xdp"
 )
 
 func flowsTo(t *testing.T, prefix string, from, n int) []flow.Flow {
@@ -44,6 +46,34 @@ func TestFlowsThatDidNotFitCanBeAddedAgain(t *testing.T) {
 		if err := e.RemoveFlows(t.Context(), names...); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
+	}
+}
+
+// An error names what is full: masks, or flows.
+func TestWhatIsFullIsNamed(t *testing.T) {
+	b := newBench(t, "native")
+	b.cfg.XDP.MaxFlows = 128
+	e := b.start(t)
+	var masks []flow.Flow
+	for i := range 65 {
+		masks = append(masks, flow.Flow{Name: fmt.Sprint("m", i), Match: match(t, fmt.Sprintf("ipv4 src 0.0.0.0/%d dst 0.0.0.0/%d", 1+i%8, 1+i/8))})
+	}
+	for _, tt := range []struct {
+		flows []flow.Flow
+		masks bool
+		text  string
+	}{{masks, true, "full of distinct masks: all 64 are in use"}, {flowsTo(t, "f", 0, 129), false, "; xdp.max_flows is 128"}} {
+		_, err := e.AddFlows(t.Context(), tt.flows...)
+		if !errors.Is(err, dataplane.ErrFull) || errors.Is(err, dataplane.ErrMasks) != tt.masks || errors.Is(err, dataplane.ErrBucket) || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%d flows: %v", len(tt.flows), err)
+		}
+		t.Log(err)
+	}
+	if _, err := e.AddFlows(t.Context(), masks[:64]...); err != nil {
+		t.Errorf("as many masks as there is room for: %v", err)
+	}
+	if err := translate(fmt.Errorf("adding a rule: %w", xdp.ErrBucket)); !errors.Is(err, dataplane.ErrBucket) || !errors.Is(err, dataplane.ErrFull) || !errors.Is(err, xdp.ErrFull) {
+		t.Error(err)
 	}
 }
 

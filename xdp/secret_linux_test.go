@@ -1,0 +1,162 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// from6 is the rule of an IPv6 source.
+func from6(src [16]byte, counter uint32) Rule {
+	r := Rule{Counter: counter, Drop: true}
+	k, m := &r.Key.Out, &r.Mask.Out
+	k.Flags, m.Flags = FlagIPv6, FlagIPv6|FlagEgress
+	copy(k.Addr[:], src[:])
+	for i := range 16 {
+		m.Addr[i] = 0xff
+	}
+	return r
+}
+
+// udp6 is a frame from an IPv6 source.
+func udp6(src [16]byte) []byte {
+	b := make([]byte, 80)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd})
+	b[14], b[19], b[20], b[21] = 0x60, 26, 17, 64
+	copy(b[22:], src[:])
+	b[38], b[57], b[59] = 0x20, 1, 26
+	return b
+}
+
+// collide finds n addresses of 2001:db8::/64 whose rules lie in one place of a table of so
+// many slots with one tag, for who knows the secret.
+func collide(s *secret, n, slots int) (all [][16]byte) {
+	src := [16]byte{0x20, 0x01, 0x0d, 0xb8}
+	r := from6(src, 0)
+	u := newTuple(0, r.Mask.words())
+	for i := uint64(0); len(all) < n; i++ {
+		binary.BigEndian.PutUint64(src[8:], i)
+		r.Key.Out.Addr = [32]byte(append(src[:], make([]byte, 16)...))
+		var buf words
+		h := s.hash(u.id, u.word, u.pack(buf[:0], r.Key.words()))
+		// The first tag and home that are asked for: any will do.
+		if tagOf(h) == 1 && h&uint64(slots-1)/slotProbes == 3 {
+			all = append(all, src)
+		}
+	}
+	return all
+}
+
+// TestNobodyChoosesAddressesThatCollide: addresses that fill one place of the table of one rule
+// set lie anywhere in that of another, and who does not know the secret knows no others. The
+// secret lives as long as the pins.
+func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
+	const n = 40
+	w := testWire(t)
+	dir := pinDir(t)
+	known, other := openTest(t, Options{MaxRules: 256}), openTest(t, Options{MaxRules: 256, PinDir: dir})
+	if *known.load.secret == *other.load.secret {
+		t.Fatal("two rule sets have one secret")
+	}
+	addrs := collide(known.load.secret, n, known.g.slots)
+	first := from6([16]byte{1}, mustCounter(t, known, "a")) // a second key: the mask is hashed
+	mustAdd(t, known, first)
+	var refused []error
+	for _, a := range addrs {
+		if err := known.Add(from6(a, first.Counter)); err != nil {
+			refused = append(refused, err)
+		}
+	}
+	if len(refused) < n/2 {
+		t.Fatalf("%d of %d addresses are refused by the rule set whose secret is known: they do not collide, and the test shows nothing", len(refused), n)
+	}
+	if err := refused[0]; !errors.Is(err, ErrBucket) || !errors.Is(err, ErrFull) || errors.Is(err, ErrMasks) || !strings.Contains(err.Error(), "5 of 256 rules") {
+		t.Errorf("refused by %q, which is not said to be of a place of the table", err)
+	}
+	t.Logf("the secret known: %d of %d refused: %v", len(refused), n, refused[0])
+
+	first.Counter = mustCounter(t, other, "a")
+	mustAdd(t, other, first)
+	for i, a := range addrs {
+		if err := other.Add(from6(a, first.Counter)); err != nil {
+			t.Errorf("address %d of %d: %v", i+1, n, err)
+		}
+	}
+	attach(t, other, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	secret, loads := *other.load.secret, 0
+	for round := range 2 {
+		p := attachedProgram(t, other)
+		for _, a := range addrs {
+			if got := runFrame(t, p, udp6(a)); got != xdpDrop {
+				t.Errorf("a packet from %x passes", a)
+			}
+		}
+		p.Close()
+		if got := readOne(t, other, first.Counter).Packets; got != uint64((round+1)*n) {
+			t.Errorf("%d packets counted of %d", got, (round+1)*n)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		other = openTest(t, Options{MaxRules: 256, PinDir: dir})
+		if *other.load.secret != secret {
+			t.Error("another secret after the pins were taken up")
+		}
+		loads += int(other.Stats().Programs)
+		if err := other.verify(); err != nil {
+			t.Error(err)
+		}
+	}
+	if loads != 0 {
+		t.Errorf("%d programs were loaded to take up the pins", loads)
+	}
+}
+
+// TestDifferencesInHighBytesDoNotCollide: with one multiplier for each 64-bit word, keys that differ
+// in the last bytes of two words share 256 hashes, whatever the multipliers are.
+func TestDifferencesInHighBytesDoNotCollide(t *testing.T) {
+	mem := make([]uint64, secretWords)
+	for range 20 {
+		if err := drawSecret(mem); err != nil {
+			t.Fatal(err)
+		}
+		s := secretOf(mem)
+		seen := make(map[uint64]bool, 1<<16)
+		for i := range uint64(1 << 16) {
+			seen[s.hash(3, []uint8{wordAddr, wordAddr6}, []uint64{i >> 8 << 56, i & 0xff << 56})] = true
+		}
+		if len(seen) < 1<<16-1 {
+			t.Errorf("%d hashes of %d keys", len(seen), 1<<16)
+		}
+	}
+}
+
+// TestKeysInARowAreSpread: a full table takes addresses and ports in a row with any secret.
+func TestKeysInARowAreSpread(t *testing.T) {
+	const n = 1 << 14
+	mem := make([]uint64, secretWords)
+	for name, key := range map[string]func(i uint64) [2]uint64{
+		"addresses":  func(i uint64) [2]uint64 { return [2]uint64{17 << 32, i&0xff<<24&0xff000000 | i>>8<<16} },
+		"ports":      func(i uint64) [2]uint64 { return [2]uint64{17<<32 | i<<16, 7} },
+		"last bytes": func(i uint64) [2]uint64 { return [2]uint64{i >> 7 << 56, i & 0x7f << 56} },
+	} {
+		for round := range 50 {
+			if err := drawSecret(mem); err != nil {
+				t.Fatal(err)
+			}
+			s := secretOf(mem)
+			hashes := make([]uint64, n)
+			for i := range hashes {
+				k := key(uint64(i))
+				hashes[i] = s.hash(1, []uint8{wordHot, wordAddr}, k[:])
+			}
+			tab := fakeSlots(2*n, hashes)
+			for i, h := range hashes {
+				if !tab.insert(h, slotOf(uint32(i), 0, false, tagOf(h))) {
+					t.Fatalf("%s, secret %d: key %d of %d found no slot", name, round, i, n)
+				}
+			}
+		}
+	}
+}
