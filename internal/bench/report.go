@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -135,7 +136,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 		if row.Pass != nil {
 			verdict = map[bool]string{true: "ok", false: "MISS"}[*row.Pass]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s\t%s\n", row.Name, figure(*row.Ours), figure(*row.RefNS),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\t%s\t%.0f %%\t%s\t%s\n", row.Name, figure(*row.Ours, row.Unit), figure(*row.RefNS, row.Unit),
 			*row.Ratio, bound, 100**row.Spread, verdict, row.Ref)
 	}
 	if err := t.Flush(); err != nil {
@@ -144,8 +145,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
-func figure(ns float64) string {
+func figure(ns float64, unit string) string {
 	switch {
+	case strings.HasPrefix(unit, "bytes"):
+		return fmt.Sprintf("%.0f B", ns)
 	case ns < 100:
 		return fmt.Sprintf("%.2f ns", ns)
 	case ns < 100e3:

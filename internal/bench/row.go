@@ -18,9 +18,15 @@ type Row struct {
 	Bound float64
 	// Unit of the operation, for people: "ns per snapshot". Empty: "ns".
 	Unit string
+	// Prepare makes what several rows share, if it is not made yet. It runs before the row's time
+	// begins; an error makes the row null, as one of Open does. May be nil.
+	Prepare func(ctx context.Context) error
 	// Open acquires what the row needs and returns its sides. An error makes
 	// the row null with the error as its reason; the others still run.
 	Open func(ctx context.Context, env Env) (*Sides, error)
+	// Release ends what Prepare made. Run calls it when it ends, once for each row that has
+	// one, so it is idempotent. May be nil.
+	Release func() error
 }
 
 // Sides is an opened row. All of them are run in every round, one after the

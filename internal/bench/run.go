@@ -100,6 +100,8 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	}
 	defer os.RemoveAll(env.Dir)
 
+	defer release(rows, o.Logger)
+
 	report := &Report{Schema: 1, Machine: machine(env)}
 	var stopped error
 	err = Pinned(env.CPU, func() {
@@ -118,6 +120,18 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 		stopped = confirm(ctx, rows, report.Results, env, still, o)
 	})
 	return report, errors.Join(err, stopped)
+}
+
+// release ends what rows have made together.
+func release(rows []Row, log *slog.Logger) {
+	for _, row := range rows {
+		if row.Release == nil {
+			continue
+		}
+		if err := row.Release(); err != nil {
+			log.Warn("row left something behind", "row", row.Name, "err", err)
+		}
+	}
 }
 
 // confirm measures again what misses, until nothing does or o.Confirm is used up.
@@ -149,6 +163,11 @@ func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *
 
 // runRow measures until an attempt is quiet enough, or none can be.
 func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
+	if row.Prepare != nil {
+		if err := row.Prepare(ctx); err != nil {
+			return null(row, err.Error())
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.RowTime)
 	defer cancel()
 	// A collection in the middle of a round would be most of it.

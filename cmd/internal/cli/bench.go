@@ -2,9 +2,12 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/flowrows"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
 	"github.com/flowtally/flowtally/internal/bench/xdprows"
@@ -21,7 +24,11 @@ type benchCmd struct {
 
 // benchRows is every row, in the order in which it is printed.
 func benchRows() []bench.Row {
-	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows())
+	bin := "" // of this program: rows that need what lies beside it say that they do not find it
+	if self, err := os.Executable(); err == nil {
+		bin = filepath.Dir(self)
+	}
+	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows(), flowrows.Rows(bin))
 }
 
 func (c *benchCmd) Run(env *Env) error {

@@ -1,0 +1,19 @@
+// Package flowrows holds the rows of the bench that are about the control plane: what one
+// change costs where 65,536 flows are, held against the same change where 1,024 are.
+//
+//   - flow.add.64k, flow.remove.64k: Engine.AddFlows, or RemoveFlows, of one flow, in this
+//     process, counted by XDP.
+//   - flow.add.64k.grpc, flow.remove.64k.grpc: the same through the control socket of
+//     `flowtally run` and its plugin; the CPU time is that of all three processes.
+//   - flow.cli.64k: one run of `flowtally flows add`; the CPU time is that of this command, of
+//     `flowtally run` and of its plugin.
+//   - flow.memory.64k: anonymous memory (RssAnon) of `flowtally run` and its plugin together, after
+//     a collection: what 65,536 flows take more than 1,024, divided by how many more they
+//     are, held against 2 KiB.
+//
+// Every instance polls once a second: a poll cycle reads every counter, and is no part of a
+// change. The instances are made once, by the first row that needs them, on veth pairs in a network
+// namespace of their own, and serve all rows; Row.Release ends them. The rows need the privileges to
+// attach BPF programs, the programs flowtally and flowtally-plugin, and,
+// for the software NIC, its libraries beside them.
+package flowrows

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package flowrows
+
+import (
+	"context"
+	"errors"
+)
+
+var errSystem = errors.New("it takes Linux")
+
+type ground struct{}
+
+func (s *site) start(context.Context, kind, int) (*subject, error)    { return nil, errSystem }
+func (s *site) addByCommand(context.Context, *subject) (int64, error) { return 0, errSystem }
+func (s *subject) anonymous(context.Context) (bytes int64, err error) { return 0, errSystem }

@@ -1,0 +1,45 @@
+package flowrows
+
+import (
+	"context"
+
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+// The two numbers of flows that each row compares.
+const (
+	few  = 1024
+	many = 65536
+)
+
+// perFlow is what a flow may take of anonymous memory, in bytes.
+const perFlow = 2048
+
+// Rows returns the rows of the control plane. bin is the directory of the programs flowtally and
+// flowtally-plugin, and of ibvtest. The rows hold no resource before Row.Prepare; what that makes
+// for one serves the others of its kind until Row.Release.
+func Rows(bin string) []bench.Row {
+	s := &site{bin: bin, made: make(map[kind]pair)}
+	const among = "the same among 1,024 flows"
+	var rows []bench.Row
+	row := func(name string, k kind, ref, unit string, bound float64, open func(pair) (*bench.Sides, error)) {
+		rows = append(rows, bench.Row{
+			Name: name, Ref: ref, Bound: bound, Unit: unit, Release: s.close,
+			Prepare: func(ctx context.Context) error { return s.make(ctx, k) },
+			Open:    func(context.Context, bench.Env) (*bench.Sides, error) { return open(s.made[k]) },
+		})
+	}
+	for _, of := range []struct {
+		kind         kind
+		suffix, unit string
+	}{
+		{embedded, "", "ns of CPU time per call"},
+		{running, ".grpc", "ns of CPU time per call, of all processes"},
+	} {
+		row("flow.add.64k"+of.suffix, of.kind, among, of.unit, 2.0, one{timed: add, undone: remove, n: 64}.sides)
+		row("flow.remove.64k"+of.suffix, of.kind, among, of.unit, 2.0, one{first: add, timed: remove, n: 64}.sides)
+	}
+	row("flow.cli.64k", running, among, "ns of CPU time per command, of all processes", 2.0, one{timed: s.addByCommand, undone: remove, n: 1}.sides)
+	row("flow.memory.64k", running, "2 KiB", "bytes per flow", 1.0, memory)
+	return rows
+}

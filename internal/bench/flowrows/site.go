@@ -1,0 +1,80 @@
+package flowrows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+// kind is where the instances of a row run, and by what they count.
+type kind int
+
+const (
+	embedded kind = iota // in this process, by XDP
+	running              // `flowtally run` and its plugin, by XDP
+)
+
+// site is what all rows share: it is made piece by piece, by the first row that needs the piece.
+type site struct {
+	bin    string
+	ground *ground
+	made   map[kind]pair
+	open   bench.Closers
+}
+
+// pair is an instance of few flows and one of many, or why there is none.
+type pair struct {
+	few, many *subject
+	memory    float64 // bytes that a flow takes, of running instances that nobody has changed yet
+	err       error
+}
+
+// sides compares one change on the two instances of a kind.
+func (o one) sides(p pair) (*bench.Sides, error) {
+	return &bench.Sides{Ours: o.side(p.many), Ref: o.side(p.few), N: o.n}, nil
+}
+
+// make makes the two instances of a kind, once.
+func (s *site) make(ctx context.Context, k kind) error {
+	if p, ok := s.made[k]; ok {
+		return p.err
+	}
+	var p pair
+	if p.few, p.err = s.start(ctx, k, few); p.err == nil {
+		p.many, p.err = s.start(ctx, k, many)
+	}
+	if p.err == nil && k == running {
+		p.memory, p.err = p.perFlow(ctx)
+	}
+	if p.err != nil {
+		p.err = fmt.Errorf("starting the instances to measure on: %w", p.err)
+	}
+	s.made[k] = p
+	return p.err
+}
+
+// perFlow is what the larger instance takes more than the smaller one, for each flow that it has more.
+func (p pair) perFlow(ctx context.Context) (float64, error) {
+	least, err := p.few.anonymous(ctx)
+	if err != nil {
+		return 0, err
+	}
+	most, err := p.many.anonymous(ctx)
+	return float64(most-least) / (many - few), err
+}
+
+// memory holds what a flow takes against the limit.
+func memory(p pair) (*bench.Sides, error) {
+	is := func(bytes float64) bench.Side {
+		return func(context.Context, int) (float64, error) { return bytes, nil }
+	}
+	return &bench.Sides{Ours: is(p.memory), Ref: is(perFlow), N: 1}, nil
+}
+
+// close ends everything. Idempotent.
+func (s *site) close() error {
+	clear(s.made)
+	s.ground = nil
+	return s.open.Close()
+}

@@ -1,0 +1,54 @@
+package flowrows
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+// cooling is room for counters that were removed and cool down, so that no mirror grows under a measurement.
+const cooling = 32768
+
+// start starts an instance of n flows.
+func (s *site) start(ctx context.Context, k kind, n int) (*subject, error) {
+	g, err := s.prepare()
+	if err != nil {
+		return nil, err
+	}
+	link, err := g.link()
+	if err != nil {
+		return nil, err
+	}
+	cfg := dataplane.Config{
+		Instance:   fmt.Sprintf("%s-%s", g.name, link),
+		Backend:    "xdp",
+		Interfaces: []dataplane.Interface{{Name: link}},
+		Mirror:     dataplane.MirrorConfig{Path: filepath.Join(g.dir, link+".mirror"), Counters: n + cooling},
+		Poll:       dataplane.PollConfig{Period: time.Second},
+		XDP:        dataplane.XDPConfig{PinDir: filepath.Join(g.bpf, link), MaxFlows: 2 * many},
+	}
+	if k == running {
+		return s.run(ctx, cfg, n)
+	}
+	cfg.Flows = flows(n)
+	return s.embed(ctx, cfg)
+}
+
+// embed starts an instance in this process.
+func (s *site) embed(ctx context.Context, cfg dataplane.Config) (*subject, error) {
+	var e *engine.Engine
+	err := s.ground.ns.Do(func() (err error) {
+		e, err = engine.New(ctx, cfg, engine.Options{})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.open.Add(e.Close)
+	return &subject{svc: e, cpu: bench.ProcessCPU}, nil
+}
