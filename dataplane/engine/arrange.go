@@ -12,6 +12,9 @@ import (
 
 // layeredFlows are the flows of the stack, those that win first. It is called with ctl held.
 func (e *Engine) layeredFlows() []*counted {
+	if e.stack == nil {
+		return nil
+	}
 	var all []*counted
 	for _, c := range e.flows {
 		if c.layered != nil {

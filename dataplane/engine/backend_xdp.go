@@ -28,7 +28,7 @@ type xdpBackend struct {
 
 	mu        sync.Mutex
 	settled   bool
-	there     map[xdp.Rule]bool // in the tables; until Settle also those of a dead process
+	there     map[xdp.Rule]bool // in the tables, also those of a dead process; nil from Settle on
 	flows     map[string]*xdpFlow
 	next      uint32              // place of the next rule among those of its priority
 	demand    map[string]sides    // by interface, "" for all: how many flows need their counts
@@ -47,9 +47,10 @@ type xdpBackend struct {
 type xdpFlow struct {
 	owner   string
 	counter xdp.Counter
-	rules   []xdp.Rule
-	order   uint32 // its place in the tables
-	served  bool   // somebody needs its counts
+	rules   []xdp.Rule // until Settle; from then on rulesOf compiles them anew, which is smaller by far
+	order   uint32     // its place in the tables
+	served  bool       // somebody needs its counts
+	drops   bool       // its rules do
 }
 
 func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*xdpBackend, error) {
@@ -121,6 +122,7 @@ func (b *xdpBackend) Settle(context.Context) error {
 		for _, r := range x.rules {
 			keep[r] = true
 		}
+		x.rules = nil
 	}
 	var stale []xdp.Rule
 	for r := range b.there {
@@ -131,6 +133,7 @@ func (b *xdpBackend) Settle(context.Context) error {
 	if err := b.drop(stale); err != nil {
 		return err
 	}
+	b.there = nil
 	var idle []uint32
 	for _, c := range b.rules.Counters() {
 		if !wanted[c.ID] {

@@ -71,10 +71,12 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 		if !x.counter.Adopted {
 			counters = append(counters, x.counter.ID)
 		}
-		if x.rules, err = b.compile(f, x, serve || was[x.owner].drops); err != nil {
+		rules, err := b.compile(f, x, serve || was[x.owner].drops)
+		if err != nil {
 			return nil, err
 		}
-		for _, r := range x.rules {
+		b.ruled(x, rules)
+		for _, r := range rules {
 			if !b.there[r] && !wanted[r] {
 				missing = append(missing, r)
 			}
@@ -170,18 +172,38 @@ func (b *xdpBackend) serve(flows []Placed, all []*xdpFlow) error {
 
 // act makes the rules of a flow do what it asks for, or only count.
 func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
-	if f.Action != flow.Drop || len(x.rules) > 0 && x.rules[0].Drop == served {
+	if f.Action != flow.Drop || x.drops == served {
 		return nil
+	}
+	old, err := b.rulesOf(f, x)
+	if err != nil {
+		return err
 	}
 	rules, err := b.compile(f, x, served)
 	if err != nil {
 		return err
 	}
-	if err := b.exchange(x.rules, rules); err != nil {
+	if err := b.exchange(old, rules); err != nil {
 		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
-	x.rules = rules
+	b.ruled(x, rules)
 	return nil
+}
+
+// ruled notes the rules of a flow.
+func (b *xdpBackend) ruled(x *xdpFlow, rules []xdp.Rule) {
+	x.drops = len(rules) > 0 && rules[0].Drop
+	if !b.settled {
+		x.rules = rules
+	}
+}
+
+// rulesOf are the rules of a flow that are in the tables.
+func (b *xdpBackend) rulesOf(f Placed, x *xdpFlow) ([]xdp.Rule, error) {
+	if x.rules != nil {
+		return x.rules, nil
+	}
+	return b.compile(f, x, x.drops)
 }
 
 // exchange puts the rules fresh in the tables in the place of old.
@@ -191,6 +213,9 @@ func (b *xdpBackend) exchange(old, fresh []xdp.Rule) error {
 	}
 	if err := b.rules.Exchange(old, fresh); err != nil {
 		return translate(err)
+	}
+	if b.settled {
+		return nil // what is there is what the flows have
 	}
 	for _, r := range old {
 		delete(b.there, r)
@@ -221,8 +246,12 @@ func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
 		if !ok {
 			continue
 		}
-		for _, r := range x.rules {
-			if b.there[r] {
+		own, err := b.rulesOf(f, x)
+		if err != nil {
+			return err
+		}
+		for _, r := range own {
+			if b.settled || b.there[r] {
 				rules = append(rules, r)
 			}
 		}

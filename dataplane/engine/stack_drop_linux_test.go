@@ -25,7 +25,7 @@ func TestADropFlowDropsWhereItIsCounted(t *testing.T) {
 	drops := func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.flows["bad"].rules[0].Drop
+		return x.flows["bad"].drops
 	}
 	frames := make([][]byte, 512)
 	for i := range frames {

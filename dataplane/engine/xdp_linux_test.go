@@ -158,7 +158,11 @@ func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 	x := e.backends[0].(*xdpBackend)
 	x.mu.Lock()
 	f := x.flows[name]
-	err := x.drop(f.rules)
+	rules, err := x.rulesOf(e.flows[name].Placed, f)
+	if err == nil {
+		err = x.drop(rules)
+	}
+	f.rules = rules[:0] // it has none any more
 	x.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
