@@ -18,12 +18,14 @@ type Service interface {
 	// Info describes the instance. It does not change while the instance lives, but for what
 	// is of the process that counts, when that one is started again: Version, PID, Started.
 	Info(ctx context.Context) (Info, error)
-	// AddFlows adds all of flows or none. A name that exists is refused with ErrExists.
+	// AddFlows adds all of flows or none, and returns their placements, in the order of flows. A name
+	// that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
 	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
 	RemoveFlows(ctx context.Context, names ...string) error
-	// Placements lists the flows and where each is counted, ordered by name.
-	Placements(ctx context.Context) ([]Placement, error)
+	// Placements lists the flows and where each is counted, ordered by name: those of names, or
+	// all where there are none. Names that no flow has are left out.
+	Placements(ctx context.Context, names ...string) ([]Placement, error)
 	// Conditions lists what is not as it should be, worst first.
 	Conditions(ctx context.Context) ([]Condition, error)
 	// Events streams changes from now on until ctx ends or the instance closes;
@@ -86,7 +88,11 @@ type Handle struct{ Index, Generation uint32 }
 
 // Rejection is one backend's reason not to count a flow, or one completion source's not
 // to count a queue pair.
-type Rejection struct{ Backend, Reason string }
+type Rejection struct {
+	Backend, Reason string
+	// Always: it holds for every flow of the instance that may go there, as the backend is not open.
+	Always bool
+}
 
 // Severity of a condition.
 type Severity uint8

@@ -116,12 +116,29 @@ func (r *remote) RemoveFlows(ctx context.Context, names ...string) error {
 	return err
 }
 
-func (r *remote) Placements(ctx context.Context) ([]dataplane.Placement, error) {
-	resp, err := call(ctx, r, r.rpc.Placements, &pluginv1.PlacementsRequest{})
+func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
+	req := &pluginv1.PlacementsRequest{Names: carried(names)}
+	if len(names) > 0 && len(req.Names) == 0 {
+		req.Names = []string{""} // no flow's: none would be all
+	}
+	resp, err := call(ctx, r, r.rpc.Placements, req)
 	if err != nil {
 		return nil, err
 	}
-	return placementsFromProto(resp.GetPlacements())
+	list := resp.GetPlacements()
+	if len(names) > 0 { // a server of before sends all
+		asked := make(map[string]bool, len(names))
+		for _, name := range names {
+			asked[name] = true
+		}
+		list = slices.DeleteFunc(list, func(p *pluginv1.Placement) bool { return !asked[p.GetFlow().GetName()] })
+	}
+	return placementsFromProto(list)
+}
+
+// carried are the names that protobuf can carry; no flow has any other.
+func carried(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return text(s) != s })
 }
 
 func (r *remote) Conditions(ctx context.Context) ([]dataplane.Condition, error) {

@@ -73,14 +73,14 @@ func handleFromProto(p *pluginv1.Handle) dataplane.Handle {
 
 func rejectionsToProto(in []dataplane.Rejection) (out []*pluginv1.Rejection) {
 	for _, r := range in {
-		out = append(out, &pluginv1.Rejection{Backend: text(r.Backend), Reason: text(r.Reason)})
+		out = append(out, &pluginv1.Rejection{Backend: text(r.Backend), Reason: text(r.Reason), Always: r.Always})
 	}
 	return out
 }
 
 func rejectionsFromProto(in []*pluginv1.Rejection) (out []dataplane.Rejection) {
 	for _, r := range in {
-		out = append(out, dataplane.Rejection{Backend: r.GetBackend(), Reason: r.GetReason()})
+		out = append(out, dataplane.Rejection{Backend: r.GetBackend(), Reason: r.GetReason(), Always: r.GetAlways()})
 	}
 	return out
 }

@@ -37,7 +37,7 @@ type Client struct {
 	// op is held over a change of flows until its outcome is known and noted, which may
 	// be longer than the caller waits. It guards flows.
 	op    chan struct{}
-	flows []*pluginv1.Flow // in the order of addition, which breaks ties of priority
+	flows flowList
 	base  *pluginv1.Config // without flows
 
 	mu        sync.Mutex
@@ -58,6 +58,10 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	encoded, err := encodeFlows(cfg.Flows)
+	if err != nil {
+		return nil, err
+	}
 	b := newBlame()
 	s, err := start(ctx, &o, cfg, b)
 	for died := 1; err != nil && b.count() == died && died < launchDeaths && ctx.Err() == nil; died++ {
@@ -67,13 +71,13 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows := cfg.Flows
-	cfg.Flows = nil
 	c := &Client{
-		opts: o, log: o.Logger, blame: b, flows: flows, base: cfg,
+		opts: o, log: o.Logger, blame: b, base: cfg,
 		finished: make(chan struct{}), op: make(chan struct{}, 1),
 		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
 	}
+	c.flows.add(cfg.Flows, encoded)
+	cfg.Flows, c.opts.Config.Flows = nil, nil // c.flows has them
 	c.life, c.end = context.WithCancel(context.Background())
 	c.patience, c.hurry = context.WithCancelCause(context.Background())
 	close(s.ready)
@@ -83,12 +87,13 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 
 // config is the configuration with the flows of now. It waits for a change
 // under way, which ends soon when the process is dead.
-func (c *Client) config() *pluginv1.Config {
+func (c *Client) config() (*pluginv1.Config, error) {
 	c.op <- struct{}{}
 	defer func() { <-c.op }()
 	cfg := proto.CloneOf(c.base)
-	cfg.Flows = slices.Clone(c.flows)
-	return cfg
+	var err error
+	cfg.Flows, err = c.flows.messages()
+	return cfg, err
 }
 
 // session is the running one, or why there is none.
@@ -156,6 +161,10 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	if err != nil {
 		return nil, fmt.Errorf("adding flows: %w", err)
 	}
+	encoded, err := encodeFlows(msg)
+	if err != nil {
+		return nil, fmt.Errorf("adding flows: %w", err)
+	}
 	names := make([]string, len(flows))
 	for i := range flows {
 		names[i] = flows[i].Name
@@ -167,7 +176,7 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 			return err
 		},
 		undo: func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
-		note: func() { c.flows = append(c.flows, msg...) },
+		note: func() { c.flows.add(msg, encoded) },
 	})
 	if err != nil {
 		return nil, err
@@ -177,15 +186,9 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 
 // RemoveFlows implements dataplane.Service. When ctx ends before the plugin answered, it goes on.
 func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
-	gone := make(map[string]bool, len(names))
-	for _, n := range names {
-		gone[n] = true
-	}
 	return c.change(ctx, change{
-		rpc: func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
-		note: func() {
-			c.flows = slices.DeleteFunc(c.flows, func(f *pluginv1.Flow) bool { return gone[f.Name] })
-		},
+		rpc:  func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
+		note: func() { c.flows.remove(names) },
 	})
 }
 
@@ -261,13 +264,13 @@ func (c *Client) change(ctx context.Context, ch change) error {
 }
 
 // Placements implements dataplane.Service. It waits for a change under way.
-func (c *Client) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
 	s, err := c.turn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	<-c.op
-	placed, err := s.svc.Placements(ctx)
+	placed, err := s.svc.Placements(ctx, names...)
 	return placed, c.settle(ctx, s, err)
 }
 

@@ -107,7 +107,7 @@ func (c *Client) bury(s *session) { c.burials.Go(s.kill) }
 
 // restart tries until a plugin runs with the flows of now, or Close is called (nil).
 func (c *Client) restart(pause *backoff, why string) *session {
-	cfg := c.config()
+	cfg, failed := c.config()
 	for attempt := 1; ; attempt++ {
 		wait := time.NewTimer(pause.next())
 		select {
@@ -116,7 +116,11 @@ func (c *Client) restart(pause *backoff, why string) *session {
 			wait.Stop()
 			return nil
 		}
-		s, err := start(c.life, &c.opts, cfg, c.blame)
+		var s *session
+		err := failed
+		if err == nil {
+			s, err = start(c.life, &c.opts, cfg, c.blame)
+		}
 		if err == nil {
 			c.cameUp(s, why, attempt)
 			return s
@@ -218,7 +222,11 @@ func (c *Client) cleanUp(ctx context.Context) error {
 	if c.opts.Config.XDP.KeepPins {
 		return nil
 	}
-	s, err := start(ctx, &c.opts, c.config(), c.blame)
+	cfg, err := c.config()
+	if err != nil {
+		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w", err)
+	}
+	s, err := start(ctx, &c.opts, cfg, c.blame)
 	if err != nil {
 		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)
 	}

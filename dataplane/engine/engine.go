@@ -68,6 +68,7 @@ type Engine struct {
 	renamed   map[uint64]*inherited
 	waiting   bool // some flow has lost its device and could not be moved: try again
 	order     uint32
+	choices   map[string]*choice // by the word of flow.Flow.Backend; see Engine.choice
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -83,6 +84,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: closeBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),
 		flows: make(map[string]*counted), raised: make(map[string]dataplane.Condition),
+		choices: make(map[string]*choice),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -138,7 +140,7 @@ func (e *Engine) resume(ctx context.Context) error {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	e.inherited, e.renamed = nil, nil
+	e.inherited, e.renamed, e.cfg.Flows = nil, nil, nil
 	for _, b := range e.backends {
 		if err := b.Settle(ctx); err != nil {
 			return fmt.Errorf("settling backend %s: %w", b.Name(), err)

@@ -15,17 +15,16 @@ import (
 // counted is a flow that is counted now, or about to be.
 type counted struct {
 	Placed
-	handle    shm.Handle
-	backends  []Backend // that it may go to, best first
-	backend   Backend   // that feeds its total
-	installed Installed // by backend, where it was placed in no stack
-	rejected  []dataplane.Rejection
-	source    dataplane.Source
-	basis     string
-	base      Pair           // what the total is made of beside the source's own count
-	past      shm.Continuity // as the mirror has it
-	stretch   uint64         // of its shadow's counting; see carrier
-	*layered                 // nil: not in the stack
+	id       uint32 // by backend, where it was placed in no stack; see Installed
+	handle   shm.Handle
+	backend  Backend               // that feeds its total
+	rejected []dataplane.Rejection // shared by flows: replaced, never written to
+	source   dataplane.Source
+	basis    string
+	base     Pair           // what the total is made of beside the source's own count
+	past     shm.Continuity // as the mirror has it
+	stretch  uint64         // of its shadow's counting; see carrier
+	*layered                // nil: not in the stack
 }
 
 // published says whether it has its entry in the mirror.
@@ -214,14 +213,22 @@ func (e *Engine) forget(c *counted) error {
 }
 
 // Placements implements dataplane.Service.
-func (e *Engine) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
 	if err := e.lock(ctx, "listing the flows"); err != nil {
 		return nil, err
 	}
 	defer e.ctl.Unlock()
-	out := make([]dataplane.Placement, 0, len(e.flows))
-	for _, c := range e.flows {
-		out = append(out, c.placement())
+	var out []dataplane.Placement
+	if len(names) == 0 {
+		out = make([]dataplane.Placement, 0, len(e.flows))
+		for _, c := range e.flows {
+			out = append(out, c.placement())
+		}
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if c := e.flows[name]; c != nil {
+			out = append(out, c.placement())
+		}
 	}
 	slices.SortFunc(out, func(a, b dataplane.Placement) int { return cmp.Compare(a.Flow.Name, b.Flow.Name) })
 	return out, nil

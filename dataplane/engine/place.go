@@ -146,10 +146,27 @@ func newStack(all []Backend, absent map[string]error, audit bool) *stack {
 	return s
 }
 
-// tries are the open backends that a flow may go to, best first; refused are those that
-// it might have gone to and that are not open.
-func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejection) {
-	word := f.Backend
+// choice is the open backends that a flow may go to, best first; refused are those that it might
+// have gone to and that are not open. All flows of one word share it, and write to none of it.
+type choice struct {
+	open    []Backend
+	refused []dataplane.Rejection
+}
+
+// choice is what a flow may choose of. It is called with ctl held, as whoever changes Engine.absent
+// is, who clears Engine.choices.
+func (e *Engine) choice(f flow.Flow) *choice {
+	c := e.choices[f.Backend]
+	if c == nil {
+		open, refused := e.tries(f.Backend)
+		c = &choice{slices.Clip(open), slices.Clip(refused)}
+		e.choices[f.Backend] = c
+	}
+	return c
+}
+
+// tries makes the choice of the flows that name a backend by word; "": they name none.
+func (e *Engine) tries(word string) (open []Backend, refused []dataplane.Rejection) {
 	if word == "" {
 		if e.given {
 			return e.backends, nil
@@ -165,7 +182,7 @@ func (e *Engine) tries(f flow.Flow) (open []Backend, refused []dataplane.Rejecti
 		if err := e.absent[name]; err != nil {
 			reason = strings.TrimPrefix(reasonOf(err), "backend "+name+": ")
 		}
-		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason})
+		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason, Always: true})
 	}
 	if len(open) == 0 && word == "auto" {
 		open = slices.DeleteFunc(slices.Clone(e.backends), func(b Backend) bool { return e.absent[b.Name()] != nil })
@@ -188,13 +205,13 @@ func reasonOf(err error) string {
 
 // newCounted makes a flow to be placed.
 func (e *Engine) newCounted(p Placed) *counted {
-	c := &counted{Placed: p}
-	c.backends, c.rejected = e.tries(p.Flow)
+	of := e.choice(p.Flow)
+	c := &counted{Placed: p, rejected: of.refused}
 	if e.stack == nil {
 		return c
 	}
-	over := slices.Contains(c.backends, Backend(e.stack.over))
-	under := e.stack.under != nil && slices.Contains(c.backends, Backend(e.stack.under))
+	over := slices.Contains(of.open, Backend(e.stack.over))
+	under := e.stack.under != nil && slices.Contains(of.open, Backend(e.stack.under))
 	if over || under {
 		c.layered = &layered{mayOver: over, mayUnder: under, refusals: c.rejected}
 	}
@@ -205,16 +222,16 @@ func (e *Engine) newCounted(p Placed) *counted {
 // that have the same choice, and keeps each refusal.
 func (e *Engine) place(ctx context.Context, flows []*counted) error {
 	for len(flows) > 0 {
-		same := func(c *counted) bool { return slices.Equal(c.backends, flows[0].backends) }
+		first := e.choice(flows[0].Flow)
 		var set, rest []*counted
 		for _, c := range flows {
-			if same(c) {
+			if e.choice(c.Flow) == first {
 				set = append(set, c)
 			} else {
 				rest = append(rest, c)
 			}
 		}
-		if err := e.placeSet(ctx, set); err != nil {
+		if err := e.placeSet(ctx, set, first); err != nil {
 			return err
 		}
 		flows = rest
@@ -222,14 +239,14 @@ func (e *Engine) place(ctx context.Context, flows []*counted) error {
 	return nil
 }
 
-func (e *Engine) placeSet(ctx context.Context, set []*counted) error {
-	rejected := set[0].rejected
+func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error {
+	rejected := of.refused
 	var errs []error
 	for _, r := range rejected {
 		errs = append(errs, fmt.Errorf("%s: %s", r.Backend, r.Reason))
 	}
 	flows := placedOf(set)
-	for _, b := range set[0].backends {
+	for _, b := range of.open {
 		installed, err := b.Install(ctx, flows)
 		if err != nil {
 			rejected = append(rejected, dataplane.Rejection{Backend: b.Name(), Reason: err.Error()})
@@ -237,7 +254,7 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted) error {
 			continue
 		}
 		for i, c := range set {
-			c.backend, c.rejected, c.source, c.installed = b, rejected, installed[i].Source, installed[i]
+			c.backend, c.rejected, c.source, c.id = b, rejected, installed[i].Source, installed[i].ID
 		}
 		for i, c := range set {
 			if err := e.publish(c, installed[i]); err != nil {

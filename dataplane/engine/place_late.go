@@ -34,10 +34,12 @@ func (e *Engine) wake() {
 			continue
 		case why != nil:
 			e.absent[b.Name()] = why
+			clear(e.choices)
 			e.tellAbsent(b.Name())
 			continue
 		}
 		delete(e.absent, b.Name())
+		clear(e.choices)
 		if e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit); e.stack == nil || e.stack.under == nil {
 			return
 		}
@@ -54,16 +56,16 @@ func (e *Engine) wake() {
 
 // enlist makes a flow that XDP counts one of the stack, in the state that is called shadow.
 func (e *Engine) enlist(c *counted) {
-	in := c.installed
 	again := e.newCounted(c.Placed)
-	c.backends, c.rejected, c.layered = again.backends, again.rejected, again.layered
-	c.under, c.hasUnder, c.line = in, true, c.base
+	c.rejected, c.layered = again.rejected, again.layered
+	c.under = Installed{ID: c.id, Cookie: c.past.Cookie, Source: c.source, Basis: c.basis}
+	c.hasUnder, c.line = true, c.base
 }
 
 // tellAbsent notes at the flows that might go to a backend why it has nothing to count with.
 func (e *Engine) tellAbsent(name string) {
 	for _, c := range e.flows {
-		_, refused := e.tries(c.Flow)
+		refused := e.choice(c.Flow).refused
 		at := slices.IndexFunc(refused, func(r dataplane.Rejection) bool { return r.Backend == name })
 		if at < 0 {
 			continue

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
@@ -61,7 +60,7 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := &Engine{cfg: dataplane.Config{Backend: "rdma"}, absent: map[string]error{"rdma": tt.err}}
-			if _, refused := e.tries(flow.Flow{}); len(refused) != 1 || refused[0].Reason != tt.want {
+			if _, refused := e.tries(""); len(refused) != 1 || refused[0].Reason != tt.want {
 				t.Errorf("a flow shows %q, want %q", refused, tt.want)
 			}
 			q := &endpoint{}

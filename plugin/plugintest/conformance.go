@@ -28,6 +28,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 	}{
 		{"info", testInfo},
 		{"add and remove", testAddRemove},
+		{"placements by name", testPlacementsByName},
 		{"matches keep their meaning", testMatches},
 		{"all or none", testAllOrNone},
 		{"invalid flows", testInvalid},
@@ -174,6 +175,34 @@ func testAddRemove(t *testing.T, s *suite) {
 	}
 	s.add(full)
 	s.wantNames("mid", "web")
+}
+
+func testPlacementsByName(t *testing.T, s *suite) {
+	added := s.add(numbered(t, "p", 40)...)
+	for _, asked := range [][]string{
+		{"p-0007"}, {"p-0030", "p-0002", "p-0030"}, {"absent", "p-0039"}, {"absent"}, {"a\xff"}, {""},
+	} {
+		placed, err := s.Placements(s.ctx, slices.Clone(asked)...)
+		if err != nil {
+			t.Fatalf("placements of %q: %v", asked, err)
+		}
+		var want []string
+		for _, p := range added {
+			if slices.Contains(asked, p.Flow.Name) {
+				want = append(want, p.Flow.Name)
+			}
+		}
+		var got []string
+		for _, p := range placed {
+			got = append(got, p.Flow.Name)
+			if i := slices.IndexFunc(added, func(a dataplane.Placement) bool { return a.Flow.Name == p.Flow.Name }); added[i].Counter != p.Counter || added[i].Source != p.Source {
+				t.Errorf("%s is placed as %+v, and was added as %+v", p.Flow.Name, p, added[i])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("placements of %q are of %q, want %q", asked, got, want)
+		}
+	}
 }
 
 func testMatches(t *testing.T, s *suite) {

@@ -143,14 +143,18 @@ func (f *Fake) RemoveFlows(ctx context.Context, names ...string) error {
 }
 
 // Placements implements dataplane.Service.
-func (f *Fake) Placements(ctx context.Context) ([]dataplane.Placement, error) {
+func (f *Fake) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
 	if err := f.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer f.mu.Unlock()
-	return slices.SortedFunc(maps.Values(f.placed), func(a, b dataplane.Placement) int {
+	all := slices.SortedFunc(maps.Values(f.placed), func(a, b dataplane.Placement) int {
 		return strings.Compare(a.Flow.Name, b.Flow.Name)
-	}), nil
+	})
+	if len(names) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(all, func(p dataplane.Placement) bool { return !slices.Contains(names, p.Flow.Name) }), nil
 }
 
 // Order lists the names of the flows in the order of their addition.

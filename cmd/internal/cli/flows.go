@@ -104,12 +104,7 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("adding flow %q: %w", f.Name, err)
 		}
-		// A reason that holds for the whole instance was told when it started.
-		all, err := svc.Placements(env.Context)
-		if err != nil { // the flow was added, whatever became of the instance since
-			all = nil
-		}
-		return printPlacements(env.Stdout, c.json(), placements, rejectionsOf(all), c.standings(env, svc, f.Name))
+		return printAdded(env.Stdout, c.json(), placements, c.standings(env, svc, f.Name))
 	})
 }
 

@@ -45,43 +45,70 @@ type placementJSON struct {
 	standingJSON // of its counter, as the mirror shows it
 }
 
+// rejectionJSON has a reason, or the place in the table of reasons of one that several flows share.
 type rejectionJSON struct {
-	Backend string `json:"backend"`
-	Reason  string `json:"reason"`
+	Backend     string `json:"backend"`
+	Reason      string `json:"reason,omitempty"`
+	ReasonIndex *int   `json:"reason_index,omitempty"`
 }
 
-// printPlacements prints where flows are counted that were added to an instance, and why not
-// elsewhere; all are the rejections of every flow there now. of says how their counters stand,
-// as JSON.
-func printPlacements(w io.Writer, asJSON bool, placements []dataplane.Placement, all [][]dataplane.Rejection, of standings) error {
+// printAdded prints where flows are counted that were added to an instance, and why not elsewhere.
+// of says how their counters stand, as JSON.
+func printAdded(w io.Writer, asJSON bool, placements []dataplane.Placement, of standings) error {
 	if !asJSON {
-		_, err := io.WriteString(w, renderPlacementsBeside(placements, all))
+		_, err := io.WriteString(w, renderAdded(placements))
 		return err
 	}
+	flows, _ := placementsJSON(placements, nil)
 	return printJSON(w, struct {
 		Schema int             `json:"schema"`
 		Flows  []placementJSON `json:"flows"`
-	}{1, of.join(placementsJSON(placements))})
+	}{1, of.join(flows)})
 }
 
-// printFlows is printPlacements with what is not as it should be behind it.
+// printFlows prints every flow of an instance, and what is not as it should be behind them.
 func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of standings) error {
 	if !asJSON {
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
+	flows, reasons := placementsJSON(placements, severalTimes(placements))
 	return printJSON(w, struct {
 		Schema     int             `json:"schema"`
 		Flows      []placementJSON `json:"flows"`
+		Reasons    []string        `json:"reasons"`
 		Conditions []conditionJSON `json:"conditions"`
-	}{1, of.join(placementsJSON(placements)), conditionsJSON(conditions)})
+	}{1, of.join(flows), reasons, conditionsJSON(conditions)})
 }
 
-func placementsJSON(placements []dataplane.Placement) []placementJSON {
-	flows := make([]placementJSON, len(placements))
+// severalTimes says which reasons more than one flow has.
+func severalTimes(placements []dataplane.Placement) map[string]bool {
+	several := make(map[string]bool)
+	for _, p := range placements {
+		for _, r := range p.Rejected {
+			_, again := several[r.Reason]
+			several[r.Reason] = again
+		}
+	}
+	return several
+}
+
+// placementsJSON also returns the table of reasons: those that table asks for, each once.
+func placementsJSON(placements []dataplane.Placement, table map[string]bool) (flows []placementJSON, reasons []string) {
+	flows, reasons = make([]placementJSON, len(placements)), []string{}
+	at := make(map[string]int)
 	for i, p := range placements {
 		rejected := make([]rejectionJSON, len(p.Rejected))
 		for k, r := range p.Rejected {
-			rejected[k] = rejectionJSON(r)
+			rejected[k] = rejectionJSON{Backend: r.Backend, Reason: r.Reason}
+			if !table[r.Reason] {
+				continue
+			}
+			n, ok := at[r.Reason]
+			if !ok {
+				n = len(reasons)
+				at[r.Reason], reasons = n, append(reasons, r.Reason)
+			}
+			rejected[k] = rejectionJSON{Backend: r.Backend, ReasonIndex: &n}
 		}
 		flows[i] = placementJSON{
 			Name: p.Flow.Name, Match: p.Flow.Match.String(), Priority: p.Flow.Priority,
@@ -89,13 +116,20 @@ func placementsJSON(placements []dataplane.Placement) []placementJSON {
 			Backend: p.Source.Backend, Device: p.Source.Device, Mode: p.Source.Mode, Rejected: rejected,
 		}
 	}
-	return flows
+	return flows, reasons
 }
 
 // renderPlacements returns a line for each flow, with the reasons of the backends that do not
 // count it below; a reason that holds for all of several flows stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
-	return renderPlacementsBeside(placements, rejectionsOf(placements))
+	shared := sharedRejections(rejectionsOf(placements))
+	return renderReasons(placements, func(r dataplane.Rejection) bool { return slices.Contains(shared, r) }) + renderShared(shared)
+}
+
+// renderAdded is renderPlacements of flows that were added to an instance. A reason that holds for
+// the whole instance was told when it started.
+func renderAdded(placements []dataplane.Placement) string {
+	return renderReasons(placements, func(r dataplane.Rejection) bool { return r.Always })
 }
 
 // rejectionsOf are the rejections of each flow.
@@ -107,11 +141,8 @@ func rejectionsOf(placements []dataplane.Placement) [][]dataplane.Rejection {
 	return all
 }
 
-// renderPlacementsBeside is renderPlacements of some flows of an instance; all are the
-// rejections of every one of it. What every one has is not these flows' news, and is
-// said at the end where all are shown.
-func renderPlacementsBeside(placements []dataplane.Placement, all [][]dataplane.Rejection) string {
-	shared := sharedRejections(all)
+// renderReasons returns the lines of flows, without the reasons that are told elsewhere.
+func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Rejection) bool) string {
 	t := table{heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
 	for _, p := range placements {
 		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
@@ -123,15 +154,12 @@ func renderPlacementsBeside(placements []dataplane.Placement, all [][]dataplane.
 			t.note("  label " + k + "=" + p.Flow.Labels[k])
 		}
 		for _, r := range p.Rejected {
-			if !slices.Contains(shared, r) {
+			if !elsewhere(r) {
 				t.note("  not " + r.Backend + ": " + r.Reason)
 			}
 		}
 	}
-	if len(placements) < len(all) {
-		return t.render()
-	}
-	return t.render() + renderShared(shared)
+	return t.render()
 }
 
 // renderShared says of what counts none of several, and why.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -84,9 +86,47 @@ none by rdma: no device
 	if got := renderPlacements(flows[1:]); !strings.Contains(got, "\n  not rdma: no device\n") || strings.Contains(got, "none by") {
 		t.Errorf("one flow alone:\n%s", got)
 	}
-	// One that is added beside others: what they all have is not its news, its own reason is.
-	if got := renderPlacementsBeside(flows[:1], rejectionsOf(flows)); strings.Contains(got, "rdma") || !strings.Contains(got, "\n  not xdp: its own\n") {
-		t.Errorf("one flow beside another:\n%s", got)
+	// One that is added: what holds for the whole instance is not its news, its own reason is.
+	flows[0].Rejected[0].Always = true
+	if got := renderAdded(flows[:1]); strings.Contains(got, "rdma") || !strings.Contains(got, "\n  not xdp: its own\n") {
+		t.Errorf("one flow that was added:\n%s", got)
+	}
+}
+
+// What one sentence says of 10,000 flows stands once in the JSON, and a reason of one flow alone beside it.
+func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
+	var flows []dataplane.Placement
+	for i := range 10_000 {
+		flows = append(flows, dataplane.Placement{Flow: flow.Flow{Name: fmt.Sprint("f", i)}, Rejected: []dataplane.Rejection{{Backend: "rdma", Reason: "no device"}}})
+	}
+	flows[7].Rejected = append(flows[7].Rejected, dataplane.Rejection{Backend: "xdp", Reason: "its own"})
+	var b bytes.Buffer
+	if err := printFlows(&b, true, flows, nil, time.Time{}, standings{}); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Flows []struct {
+			Rejected []struct {
+				Backend, Reason string
+				Index           *int `json:"reason_index"`
+			}
+		}
+		Reasons []string
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "no device"); n != 1 {
+		t.Errorf("the sentence stands %d times", n)
+	}
+	for i, f := range got.Flows {
+		r := f.Rejected[0]
+		if r.Backend != "rdma" || r.Reason != "" || r.Index == nil || got.Reasons[*r.Index] != "no device" {
+			t.Fatalf("flow %d is rejected by %+v", i, f.Rejected)
+		}
+	}
+	if own := got.Flows[7].Rejected; len(own) != 2 || own[1].Reason != "its own" || own[1].Index != nil {
+		t.Errorf("the flow with a reason of its own has %+v", own)
 	}
 }
 

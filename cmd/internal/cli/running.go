@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -123,6 +125,12 @@ func (r *running) announce() error {
 	counted := plural(uint64(len(placements)), "flow", "flows")
 	if len(pairs) > 0 {
 		counted += " and " + plural(uint64(len(pairs)), "queue pair", "queue pairs")
+	}
+	if len(placements) > mostLogged {
+		time.AfterFunc(time.Second, func() { // what reading them took, once this call has ended
+			runtime.GC() // what is pooled is freed by the second collection
+			debug.FreeOSMemory()
+		})
 	}
 	return notifySystemd(fmt.Sprintf("READY=1\nSTATUS=counting %s in %s", counted, info.Mirror))
 }

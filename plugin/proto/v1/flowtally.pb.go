@@ -527,6 +527,7 @@ func (*RemoveFlowsResponse) Descriptor() ([]byte, []int) {
 
 type PlacementsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -559,6 +560,13 @@ func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PlacementsRequest.ProtoReflect.Descriptor instead.
 func (*PlacementsRequest) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PlacementsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
 }
 
 type PlacementsResponse struct {
@@ -2230,6 +2238,7 @@ type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Backend       string                 `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Always        bool                   `protobuf:"varint,3,opt,name=always,proto3" json:"always,omitempty"` // it holds for every flow of the instance
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2276,6 +2285,13 @@ func (x *Rejection) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Rejection) GetAlways() bool {
+	if x != nil {
+		return x.Always
+	}
+	return false
 }
 
 // QueuePairState describes a queue pair of a running instance.
@@ -2704,8 +2720,9 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"placements\"*\n" +
 	"\x12RemoveFlowsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"\x15\n" +
-	"\x13RemoveFlowsResponse\"\x13\n" +
-	"\x11PlacementsRequest\"T\n" +
+	"\x13RemoveFlowsResponse\")\n" +
+	"\x11PlacementsRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"T\n" +
 	"\x12PlacementsResponse\x12>\n" +
 	"\n" +
 	"placements\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.PlacementR\n" +
@@ -2838,10 +2855,11 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\rR\n" +
-	"generation\"=\n" +
+	"generation\"U\n" +
 	"\tRejection\x12\x18\n" +
 	"\abackend\x18\x01 \x01(\tR\abackend\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc9\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06always\x18\x03 \x01(\bR\x06always\"\xc9\x03\n" +
 	"\x0eQueuePairState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +

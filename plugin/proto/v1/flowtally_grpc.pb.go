@@ -64,7 +64,8 @@ type DataplaneClient interface {
 	AddFlows(ctx context.Context, in *AddFlowsRequest, opts ...grpc.CallOption) (*AddFlowsResponse, error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error)
-	// Placements lists the flows and where each is counted, ordered by name.
+	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
+	// or all where it names none. A server of before lists all.
 	Placements(ctx context.Context, in *PlacementsRequest, opts ...grpc.CallOption) (*PlacementsResponse, error)
 	// Conditions lists what is not as it should be, worst first.
 	Conditions(ctx context.Context, in *ConditionsRequest, opts ...grpc.CallOption) (*ConditionsResponse, error)
@@ -232,7 +233,8 @@ type DataplaneServer interface {
 	AddFlows(context.Context, *AddFlowsRequest) (*AddFlowsResponse, error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error)
-	// Placements lists the flows and where each is counted, ordered by name.
+	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
+	// or all where it names none. A server of before lists all.
 	Placements(context.Context, *PlacementsRequest) (*PlacementsResponse, error)
 	// Conditions lists what is not as it should be, worst first.
 	Conditions(context.Context, *ConditionsRequest) (*ConditionsResponse, error)

@@ -1,0 +1,109 @@
+package plugin
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// flowList is the flows of an instance in the order of addition, which breaks ties of priority: all
+// that the next process has to be told. It is large and looked at only when a process died, so
+// each flow is kept as the bytes of its message. A change costs the same however long the list is.
+type flowList struct {
+	flows []string          // encoded, in order; "" where one was removed
+	at    map[string]uint32 // place in flows by name, which is a part of the encoded flow
+}
+
+// encodeFlows prepares add, which cannot fail. The flows of one call share one piece of memory: between
+// what encoding leaves behind, each in a piece of its own would keep twice as much of it from the system.
+func encodeFlows(flows []*pluginv1.Flow) ([]string, error) {
+	var all []byte
+	ends := make([]int, len(flows))
+	for i, f := range flows {
+		var err error
+		if all, err = (proto.MarshalOptions{}).MarshalAppend(all, f); err != nil {
+			return nil, fmt.Errorf("flow %q: encoding: %w", f.Name, err)
+		}
+		ends[i] = len(all)
+	}
+	return cut(string(all), ends), nil
+}
+
+// cut divides s at ends.
+func cut(s string, ends []int) []string {
+	out, from := make([]string, len(ends)), 0
+	for i, end := range ends {
+		out[i], from = s[from:end], end
+	}
+	return out
+}
+
+// add appends flows, given as messages and encoded. None of their names is in the list.
+func (l *flowList) add(flows []*pluginv1.Flow, encoded []string) {
+	if l.at == nil {
+		l.at = make(map[string]uint32, len(flows))
+	}
+	for i, f := range flows {
+		l.flows = append(l.flows, encoded[i])
+		l.put(f.Name, len(l.flows)-1)
+	}
+}
+
+// remove takes flows out by name. Names that are not in the list are ignored.
+func (l *flowList) remove(names []string) {
+	for _, name := range names {
+		if i, ok := l.at[name]; ok {
+			l.flows[i] = ""
+			delete(l.at, name)
+		}
+	}
+	if removed := len(l.flows) - len(l.at); removed > len(l.at)+64 {
+		l.compact()
+	}
+}
+
+// compact drops the places and the memory of removed flows. It costs as much as the removals that led to it.
+func (l *flowList) compact() {
+	names := make([]string, len(l.flows))
+	for name, i := range l.at {
+		names[i] = name
+	}
+	var all strings.Builder
+	var ends []int
+	kept := names[:0]
+	for i, f := range l.flows {
+		if f != "" {
+			all.WriteString(f)
+			ends, kept = append(ends, all.Len()), append(kept, names[i])
+		}
+	}
+	l.flows, l.at = cut(all.String(), ends), make(map[string]uint32, len(kept))
+	for i, name := range kept {
+		l.put(name, i)
+	}
+}
+
+// put notes that the flow of that name has place i.
+func (l *flowList) put(name string, i int) {
+	start := strings.Index(l.flows[i], name)
+	l.at[l.flows[i][start:start+len(name)]] = uint32(i)
+}
+
+// messages decodes the list.
+func (l *flowList) messages() ([]*pluginv1.Flow, error) {
+	out := make([]*pluginv1.Flow, 0, len(l.at))
+	for _, encoded := range l.flows {
+		if encoded == "" {
+			continue
+		}
+		f := new(pluginv1.Flow)
+		if err := proto.Unmarshal([]byte(encoded), f); err != nil {
+			return nil, fmt.Errorf("decoding a flow: %w", err)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
