@@ -6,6 +6,7 @@ type LinkEvent struct {
 	Name    string
 	OldName string // LinkRenamed
 	Index   int
+	VLANOf  int // LinkAdded: the index of the device that a VLAN device is above; else 0
 }
 
 // LinkEventKind says what changed.

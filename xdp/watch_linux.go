@@ -64,7 +64,11 @@ func (w *watcher) event(u netlink.LinkUpdate) []LinkEvent {
 	w.known[a.Index] = now
 	var events []LinkEvent
 	if !known {
-		events = append(events, LinkEvent{Kind: LinkAdded, Name: now.name, Index: a.Index})
+		e := LinkEvent{Kind: LinkAdded, Name: now.name, Index: a.Index}
+		if u.Link.Type() == "vlan" {
+			e.VLANOf = a.ParentIndex
+		}
+		events = append(events, e)
 	} else if old.name != now.name {
 		events = append(events, LinkEvent{Kind: LinkRenamed, Name: now.name, OldName: old.name, Index: a.Index})
 	}

@@ -32,6 +32,9 @@ func (b *xdpBackend) Conditions() []dataplane.Condition {
 		if a.Mode == "generic" {
 			out = append(out, b.generic(a.Interface))
 		}
+		if a.Hook == xdp.HookIngress {
+			out = append(out, b.beforeXDP(a)...)
+		}
 		if others := b.before[a.Interface]; a.Hook == xdp.HookEgress && len(others) > 0 {
 			out = append(out, b.behind(a.Interface, others))
 		}

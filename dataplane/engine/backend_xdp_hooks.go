@@ -12,7 +12,10 @@ import (
 )
 
 // sides counts flows by the side of the interface that they look at.
-type sides struct{ ingress, egress int }
+type sides struct {
+	ingress, egress int
+	tagged          int // of ingress: how many match a VLAN tag
+}
 
 // hookName is one hook of one interface.
 type hookName struct {
@@ -34,6 +37,9 @@ func (b *xdpBackend) need(f flow.Flow, n int) {
 		d.egress += n
 	} else {
 		d.ingress += n
+		if len(f.Match.VLAN) > 0 {
+			d.tagged += n
+		}
 	}
 	b.demand[f.Interface] = d
 }
@@ -93,7 +99,7 @@ func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error 
 		return err
 	})
 	b.seeHeld()
-	b.seeChains()
+	b.seeNeighbours()
 	return translate(err) // it names the interface, the hook and the mode
 }
 
@@ -121,29 +127,6 @@ func (b *xdpBackend) seeHeld() {
 			b.takings++
 			b.since[h] = b.takings
 		}
-	}
-}
-
-// seeChains looks at what runs before our programs on TCX hooks. The kernel sends no event
-// when such a chain changes.
-func (b *xdpBackend) seeChains() {
-	clear(b.before)
-	if !slices.ContainsFunc(b.held, func(a xdp.Attachment) bool { return a.Hook == xdp.HookEgress }) {
-		return
-	}
-	err := b.ns.do(func() error {
-		var errs []error
-		for _, a := range b.held {
-			if a.Hook == xdp.HookEgress {
-				others, err := b.rules.Before(a.Interface)
-				b.before[a.Interface] = others
-				errs = append(errs, err)
-			}
-		}
-		return errors.Join(errs...)
-	})
-	if err != nil {
-		b.log.Warn("looking at the TCX programs before ours", "err", err)
 	}
 }
 

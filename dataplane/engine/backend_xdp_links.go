@@ -68,6 +68,7 @@ func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
 		}
 		fresh := false
 		if events == nil && ctx.Err() == nil {
+			b.forgetVLANs()
 			var err error
 			if events, err = b.subscribe(ctx); err != nil {
 				b.log.Error("watching links again", "err", err)
@@ -86,6 +87,7 @@ func (b *xdpBackend) onLink(ev xdp.LinkEvent) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.noteVLAN(ev)
 	for _, i := range b.cfg.Interfaces {
 		if ev.Name == i.Name || ev.OldName == i.Name {
 			b.look(i, gone(ev, i.Name))
@@ -118,7 +120,7 @@ func (b *xdpBackend) lookAll(all bool) {
 		return
 	}
 	b.seeHeld()
-	b.seeChains()
+	b.seeNeighbours()
 	b.seePins()
 	for _, i := range b.cfg.Interfaces {
 		if all || b.missing[i.Name] != nil || !b.whole(i.Name) {

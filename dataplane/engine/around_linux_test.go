@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// tagSent gives what an end sends the VLAN tag 100, beside the frame as a VLAN device does.
+func tagSent(t *testing.T, e *lab.End) {
+	t.Helper()
+	const ethP8021Q = 0x0081 // in network order
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R2, ethP8021Q), asm.Mov.Imm(asm.R3, 100), asm.FnSkbVlanPush.Call(), asm.Mov.Imm(asm.R0, -1), asm.Return(),
+	}})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer p.Close()
+	err = e.NS.Do(func() error {
+		l, err := link.AttachTCX(link.TCXOptions{Program: p, Interface: e.Index, Attach: ebpf.AttachTCXEgress})
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A device that keeps tags beside received frames hides them from flows with vlan: a condition says so, and
+// what it says to do ends both.
+func TestTagsThatTheDeviceTakes(t *testing.T) {
+	need.TCX(t)
+	for _, mode := range []string{"native", "generic"} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBench(t, mode, flow.Flow{Name: "untagged", Match: match(t, "udp dport 1001"), Priority: 9})
+			tagSent(t, b.wire.Far)
+			e := b.start(t)
+			x := e.backends[0].(*xdpBackend)
+			has := func() bool {
+				x.lookAll(true)
+				for _, c := range x.Conditions() {
+					if c.Code == "vlan-offload" {
+						return true
+					}
+				}
+				return false
+			}
+			if has() {
+				t.Error("a condition without a flow that matches vlan")
+			}
+			if _, err := e.AddFlows(t.Context(), flow.Flow{Name: "tagged", Match: match(t, "vlan id 100 udp dport 1001")}); err != nil {
+				t.Fatal(err)
+			}
+			c := awaitCondition(t, e, "vlan-offload", b.wire.Near.Name, true)
+			if !strings.Contains(c.Fix, "ethtool -K PEER tx-vlan-offload off") || !strings.Contains(c.Fix, "ethtool -K "+b.wire.Near.Name+" rx-vlan-offload off") {
+				t.Errorf("the fix is %q", c.Fix)
+			}
+			frame := udpTo(1001, 60)
+			send := func() Pair {
+				s, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{frame}}}, lab.SenderOptions{Stack: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				if err := s.Run(context.Background(), 100); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Settle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return Pair(s.Sent()[0])
+			}
+			short := send() // what the condition says: the tag is not seen, the packet 4 bytes short
+			r := reader(t, b.cfg)
+			await(t, r, "untagged", short)
+			await(t, r, "tagged", Pair{})
+			if err := b.wire.Far.SetOffload(false, lab.TxVLAN); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.wire.Near.SetOffload(false, lab.RxVLAN); err != nil {
+				t.Fatal(err)
+			}
+			awaitCondition(t, e, "vlan-offload", b.wire.Near.Name, false)
+			whole := send()
+			whole.Bytes += 4 * whole.Packets
+			await(t, r, "tagged", whole)
+			await(t, r, "untagged", short)
+			t.Logf("%s: vlan id 100 counted 0 of %d, then %d of %d", mode, short.Packets, whole.Packets, whole.Packets)
+			if err := e.RemoveFlows(t.Context(), "tagged"); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.wire.Near.SetOffload(true, lab.RxVLAN); err != nil {
+				t.Fatal(err)
+			}
+			if has() {
+				t.Error("a condition after the last flow that matches vlan")
+			}
+		})
+	}
+}
+
+// A VLAN device above an interface is reason enough for the condition: bytes are short then.
+func TestVLANDevicesAbove(t *testing.T) {
+	b := &xdpBackend{vlans: make(map[int]vlanDevice), receive: map[string]xdp.Receive{"eth0": {TakesTags: true}, "eth1": {TakesTags: true, Fixed: true}}}
+	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
+	for _, ev := range []xdp.LinkEvent{
+		{Kind: xdp.LinkAdded, Name: "eth0", Index: 2}, {Kind: xdp.LinkAdded, Name: "eth0.5", Index: 5, VLANOf: 2},
+		{Kind: xdp.LinkAdded, Name: "eth9.5", Index: 6, VLANOf: 9}, {Kind: xdp.LinkRenamed, Name: "office", OldName: "eth0.5", Index: 5},
+	} {
+		b.noteVLAN(ev)
+	}
+	got := b.beforeXDP(eth0)
+	if len(got) != 1 || !strings.Contains(got[0].Text, "packets for office are counted 4 bytes short") || got[0].Fix != "ethtool -K eth0 rx-vlan-offload off" {
+		t.Errorf("conditions %+v", got)
+	}
+	b.noteVLAN(xdp.LinkEvent{Kind: xdp.LinkRemoved, Name: "office", Index: 5})
+	if got := b.beforeXDP(eth0); len(got) != 0 {
+		t.Errorf("conditions %+v after the VLAN device went", got)
+	}
+	b.demand = map[string]sides{"eth1": {ingress: 1, tagged: 1}}
+	got = b.beforeXDP(xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "native"})
+	if len(got) != 1 || !strings.Contains(got[0].Fix, "cannot turn rx-vlan-offload off") {
+		t.Errorf("conditions %+v", got)
+	}
+}
+
+// A tap whose user may send buffers of many segments is a condition, also in native mode; opened
+// without a virtio header it is not.
+func TestMergedSegmentsOfATap(t *testing.T) {
+	need.BPF(t)
+	need.Netns(t)
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		need.Missing(t, "tun", err.Error())
+	}
+	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "any")})
+	name := lab.Unique("tap")
+	b.cfg.Interfaces = []dataplane.Interface{{Name: name, Mode: "native"}}
+	open := func(virtio bool) *lab.Tun {
+		tap, err := lab.NewTun(b.wire.Near.NS, name, lab.TunOptions{Ethernet: true, Virtio: virtio})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { tap.Close() })
+		return tap
+	}
+	const segments, mss = 20, 1400
+	header := append([]byte{0, 1, 54, 0, mss & 0xff, mss >> 8, 34, 0, 16, 0}, tcpFrame(segments*mss)...) // GSO of TCP over IPv4
+	tap := open(true)
+	e := b.start(t)
+	awaitCondition(t, e, "xdp-merged", name, true)
+	if _, err := tap.File().Write(header); err != nil {
+		t.Fatal(err)
+	}
+	r := reader(t, b.cfg)
+	await(t, r, "a", Pair{Packets: 1, Bytes: 54 + segments*mss}) // as the condition says
+	if err := tap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tap = open(false)
+	x := e.backends[0].(*xdpBackend)
+	for end := time.Now().Add(20 * time.Second); !slices.ContainsFunc(x.rules.Attachments(), func(a xdp.Attachment) bool { return a.Index == tap.Index }); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the new device is not counted on")
+		}
+	}
+	awaitCondition(t, e, "xdp-merged", name, false)
+	for range segments {
+		if _, err := tap.File().Write(tcpFrame(mss)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, r, "a", Pair{Packets: 1 + segments, Bytes: 54 + segments*mss + segments*(54+mss)})
+}
+
+// tcpFrame is a TCP segment over IPv4 with so much payload.
+func tcpFrame(payload int) []byte {
+	b := make([]byte, 54+payload)
+	copy(b, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
+	total := 40 + payload
+	b[16], b[17], b[22], b[23] = byte(total>>8), byte(total), 64, 6
+	copy(b[26:], []byte{192, 0, 2, 1, 192, 0, 2, 2, 0, 80, 0, 80})
+	b[46], b[47] = 5<<4, 0x10
+	return b
+}

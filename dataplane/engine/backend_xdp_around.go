@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// vlanDevice is a VLAN device and the index of the device that it is above.
+type vlanDevice struct {
+	name   string
+	parent int
+}
+
+// seeNeighbours looks at what others do around our programs: TCX programs that run before ours, and what the
+// device does to packets before XDP sees them. The kernel sends no event when one of these changes.
+func (b *xdpBackend) seeNeighbours() {
+	clear(b.before)
+	clear(b.receive)
+	if len(b.held) == 0 {
+		return
+	}
+	err := b.ns.do(func() error {
+		var errs []error
+		for _, a := range b.held {
+			var err error
+			if a.Hook == xdp.HookEgress {
+				b.before[a.Interface], err = b.rules.Before(a.Interface)
+				errs = append(errs, err)
+				continue
+			}
+			if b.receive[a.Interface], err = xdp.ReceiveOf(a.Interface); err != nil {
+				b.log.Debug("looking at the offloads of an interface", "interface", a.Interface, "err", err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		b.log.Warn("looking at the TCX programs before ours", "err", err)
+	}
+}
+
+// noteVLAN keeps the list of VLAN devices.
+func (b *xdpBackend) noteVLAN(ev xdp.LinkEvent) {
+	switch v, known := b.vlans[ev.Index]; {
+	case ev.Kind == xdp.LinkRemoved:
+		delete(b.vlans, ev.Index)
+	case known:
+		v.name = ev.Name
+		b.vlans[ev.Index] = v
+	case ev.VLANOf != 0:
+		b.vlans[ev.Index] = vlanDevice{ev.Name, ev.VLANOf}
+	}
+}
+
+// forgetVLANs precedes a new subscription, which lists all links again.
+func (b *xdpBackend) forgetVLANs() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.vlans)
+}
+
+// beforeXDP lists what happens to packets of an ingress hook before its program sees them, as far as it changes
+// what flows count.
+func (b *xdpBackend) beforeXDP(a xdp.Attachment) (out []dataplane.Condition) {
+	r := b.receive[a.Interface]
+	var above []string
+	for _, v := range b.vlans {
+		if v.parent == a.Index {
+			above = append(above, v.name)
+		}
+	}
+	slices.Sort(above)
+	if tagged := b.demand[""].tagged+b.demand[a.Interface].tagged > 0; r.TakesTags && (tagged || len(above) > 0) {
+		out = append(out, takesTags(a.Interface, r, tagged, above))
+	}
+	if r.Merges && a.Mode == "native" { // generic mode has its own condition
+		out = append(out, dataplane.Condition{
+			Code: "xdp-merged", Severity: dataplane.Medium, Object: a.Interface,
+			Text: "a virtual machine, or another program, can send through this device buffers of many segments (IFF_VNET_HDR); XDP counts such a buffer as one packet, without the headers of the others",
+			Fix:  "open the device without IFF_VNET_HDR (QEMU: vnet_hdr=off), or turn segmentation off in the virtual machine: ethtool -K DEVICE tso off gso off",
+		})
+	}
+	return out
+}
+
+func takesTags(ifname string, r xdp.Receive, tagged bool, above []string) dataplane.Condition {
+	c := dataplane.Condition{Code: "vlan-offload", Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
+	var why []string
+	if tagged {
+		why = append(why, "flows that match vlan do not see the tag and count nothing")
+	}
+	if len(above) > 0 {
+		why = append(why, "packets for "+strings.Join(above, ", ")+" are counted 4 bytes short")
+	}
+	c.Text = "the device takes VLAN tags out of received frames before XDP sees them (rx-vlan-offload): " + strings.Join(why, "; ")
+	switch {
+	case r.Veth:
+		c.Fix = "ethtool -K PEER tx-vlan-offload off, for the other end of this veth pair, which leaves the tag in the frame; then " + c.Fix
+	case r.Fixed:
+		c.Fix = "the device cannot turn rx-vlan-offload off: match without vlan, on the VLAN device"
+	}
+	return c
+}

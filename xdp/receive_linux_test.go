@@ -1,0 +1,36 @@
+package xdp
+
+import (
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+func receiveOf(t *testing.T, e *lab.End) (r Receive) {
+	t.Helper()
+	err := e.NS.Do(func() (err error) {
+		r, err = ReceiveOf(e.Name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What ethtool turns off is seen to be off.
+func TestReceiveOf(t *testing.T) {
+	w := testWire(t)
+	for _, on := range []bool{true, false, true} {
+		if err := w.Near.SetOffload(on, lab.RxVLAN); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := receiveOf(t, w.Near), (Receive{TakesTags: on, Veth: true}); got != want {
+			t.Errorf("rx-vlan-offload %t: got %+v, want %+v", on, got, want)
+		}
+	}
+	lo := &lab.End{NS: w.Near.NS, Name: "lo"}
+	if got, want := receiveOf(t, lo), (Receive{Fixed: true}); got != want {
+		t.Errorf("lo: got %+v, want %+v", got, want)
+	}
+}
