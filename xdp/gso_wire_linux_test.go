@@ -2,6 +2,8 @@ package xdp
 
 import (
 	"encoding/binary"
+	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -216,5 +218,46 @@ func TestUntrustedSegments(t *testing.T) {
 				t.Errorf("counted %+v, on the wire were %+v, want %d packets", got, wire, buffers*c.segments)
 			}
 		})
+	}
+}
+
+// TestSegmentsOfATap routes buffers that come in by a tap, as those of a guest do, out of a veth, and compares what
+// its egress counted with what was on the wire.
+func TestSegmentsOfATap(t *testing.T) {
+	const buffers, segments, size, headers = 100, 20, 1400, 14 + 20 + 20
+	w := testWire(t)
+	tap := tunIn(t, w.Far.NS, lab.TunOptions{Ethernet: true, Virtio: true})
+	near := netip.MustParseAddr("192.0.2.1")
+	for _, err := range []error{
+		tap.AddAddr(netip.MustParsePrefix("198.51.100.1/24")),
+		w.Far.AddAddr(netip.MustParsePrefix("192.0.2.2/24")),
+		w.Far.AddNeighbor(near, w.Near.MAC),
+		w.Far.NS.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrived := onWire(t, w.Near)
+	rs := openTest(t, Options{MaxRules: 64})
+	r := Rule{Counter: mustCounter(t, rs, "a")}
+	r.Key.Out.Flags, r.Mask.Out.Flags = FlagEgress|FlagIPv4, FlagEgress|FlagIPv4
+	mustAdd(t, rs, r)
+	attach(t, rs, w.Far, AttachOptions{Egress: true})
+	frame, transport := bigTCP(false, 0, segments*size)
+	copy(frame, tap.MAC)
+	ip := frame[14:34]
+	copy(ip[12:], []byte{198, 51, 100, 2, 192, 0, 2, 1})
+	binary.BigEndian.PutUint16(ip[10:], ^sum16(ip, 0))
+	b := vnetBuffer(gsoTCP4, size, transport, 16, frame)
+	for i := range uint64(buffers) {
+		if _, err := tap.File().Write(b); err != nil {
+			t.Fatal(err)
+		}
+		await(t, arrived, (i+1)*segments)
+	}
+	want := Pair{buffers * segments, buffers * segments * (size + headers)}
+	if got, wire := readOne(t, rs, r.Counter), arrived(); got != want || wire != want {
+		t.Errorf("counted %+v, on the wire were %+v, want %+v", got, wire, want)
 	}
 }

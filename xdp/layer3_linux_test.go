@@ -14,19 +14,25 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// testTun is a tun or tap device in a namespace of its own, both until the test ends.
-func testTun(t testing.TB, o lab.TunOptions) *lab.Tun {
+// testTun is a tun device in a namespace of its own, both until the test ends.
+func testTun(t testing.TB) *lab.Tun {
 	t.Helper()
 	need.Netns(t)
 	need.TCX(t)
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		need.Missing(t, "tun", err.Error())
-	}
 	ns, err := lab.NewNetns("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ns.Close() })
+	return tunIn(t, ns, lab.TunOptions{})
+}
+
+// tunIn is a tun or tap device until the test ends.
+func tunIn(t testing.TB, ns *lab.Netns, o lab.TunOptions) *lab.Tun {
+	t.Helper()
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		need.Missing(t, "tun", err.Error())
+	}
 	tun, err := lab.NewTun(ns, lab.Unique("tun"), o)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +45,7 @@ func testTun(t testing.TB, o lab.TunOptions) *lab.Tun {
 // sends by TCX. The bytes are those of IP, and a rule that asks for an Ethernet header matches nothing.
 func TestLayer3Device(t *testing.T) {
 	const packets, payload = 100, 50
-	tun := testTun(t, lab.TunOptions{})
+	tun := testTun(t)
 	for _, p := range []string{"192.0.2.1/24", "2001:db8::1/64"} {
 		if err := tun.AddAddr(netip.MustParsePrefix(p)); err != nil {
 			t.Fatal(err)

@@ -33,6 +33,8 @@ import (
 //	                          the extension headers
 //	ttl, hoplimit             refused: EOPNOTSUPP                refused: not every device has
 //	                                                             the field, and none says so
+//	incomplete                refused: no field says where the   refused
+//	                          parser stopped
 //	frag                      refused: EOPNOTSUPP                yes and no: exact; first and
 //	                                                             later: refused
 //	tcp, udp, icmp, gre,      exact, one rule per family:        exact, one rule per family

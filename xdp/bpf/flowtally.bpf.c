@@ -84,7 +84,7 @@ int flowtally_tcx(struct __sk_buff *skb)
 
 	if (!slot)
 		return FT_NEXT;
-	struct ft_wire w = ft_on_wire(skb, beside & FT_TAG_BESIDE, beside & FT_JUMBO);
+	struct ft_wire w = ft_on_wire(c, skb);
 
 	ft_count(c, slot, w.packets, w.bytes);
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;

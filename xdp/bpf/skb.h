@@ -87,24 +87,28 @@ static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w
 	w->bytes = len + (w->packets - 1) * headers;
 }
 
-/* tag, jumbo: there is a tag beside the frame, and the header that is taken out again. */
-static __always_inline struct ft_wire ft_on_wire(struct __sk_buff *skb, _Bool tag, _Bool jumbo)
+/*
+ * What the tag and the header of BIG TCP add is asked again: kept from before the search, the answers would
+ * be states that the verifier follows through it one by one.
+ */
+static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb)
 {
-	struct ft_wire w = { skb->gso_segs, skb->len };
+	struct ft_wire w = { 1, skb->len };
 
-	if (w.packets) {
-		__u64 all = skb->wire_len;
+	if (skb->gso_size) {
+		__u64 segs = skb->gso_segs, all = skb->wire_len;
 
-		if (all > w.bytes) /* nobody computes it for a test run */
-			w.bytes = all;
-	} else {
-		w.packets = 1;
-		if (skb->gso_size)
+		if (!segs) {
 			ft_segments(skb, &w);
+		} else {
+			w.packets = segs;
+			if (all > w.bytes) /* nobody computes it for a test run */
+				w.bytes = all;
+		}
 	}
-	if (tag)
+	if (skb->vlan_present)
 		w.bytes += 4 * w.packets;
-	if (jumbo)
+	if (ft_has_jumbo(c, skb))
 		w.bytes -= FT_JUMBO_LEN * w.packets;
 	return w;
 }
