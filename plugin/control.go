@@ -45,9 +45,10 @@ type Control struct {
 	path string
 	log  *slog.Logger
 
-	mu     sync.Mutex
-	at     listening
-	closed bool
+	mu      sync.Mutex
+	at      listening
+	madeDir bool // the directory was made for the socket, and goes with it when nothing else is in it
+	closed  bool
 }
 
 // listening is a socket with its name, and the lock that allows it.
@@ -71,6 +72,9 @@ func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	c := &Control{path: path, log: log}
 	var err error
 	if c.at, err = c.listen(nil); err != nil {
+		if c.madeDir {
+			_ = os.Remove(filepath.Dir(path))
+		}
 		return nil, fmt.Errorf("opening control socket %s: %w", path, err)
 	}
 	return c, nil
@@ -81,9 +85,11 @@ func (c *Control) listen(held *os.File) (at listening, err error) {
 	if err := peerCredentials(); err != nil {
 		return at, err
 	}
-	if err := privateDir(filepath.Dir(c.path)); err != nil {
+	made, err := privateDir(filepath.Dir(c.path))
+	if err != nil {
 		return at, err
 	}
+	c.madeDir = c.madeDir || made
 	// The lock, which the kernel drops when its holder dies in whatever way,
 	// decides between two that start at once.
 	lock := held
@@ -171,31 +177,31 @@ func (c *Control) keep(ctx context.Context) {
 }
 
 // privateDir makes dir or checks that nobody else can change what is in it.
-func privateDir(dir string) error {
+func privateDir(dir string) (made bool, err error) {
 	if err := os.Mkdir(dir, 0o700); err == nil {
-		return os.Chmod(dir, 0o700) // the umask may have taken bits
+		return true, os.Chmod(dir, 0o700) // the umask may have taken bits
 	} else if !errors.Is(err, fs.ErrExist) {
 		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%w: %w: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, err)
+			return false, fmt.Errorf("%w: %w: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, err)
 		}
-		return err
+		return false, err
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%w: %s is not a directory (%s)", dataplane.ErrPermission, dir, info.Mode().Type())
+		return false, fmt.Errorf("%w: %s is not a directory (%s)", dataplane.ErrPermission, dir, info.Mode().Type())
 	}
 	if uid, known := ownerOf(info); known && uid != os.Geteuid() {
-		return fmt.Errorf("%w: directory %s belongs to user %d, not to %d: chown it, or name a socket elsewhere",
+		return false, fmt.Errorf("%w: directory %s belongs to user %d, not to %d: chown it, or name a socket elsewhere",
 			dataplane.ErrPermission, dir, uid, os.Geteuid())
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%w: directory %s (mode %04o) can be written by others: chmod go-w %s",
+		return false, fmt.Errorf("%w: directory %s (mode %04o) can be written by others: chmod go-w %s",
 			dataplane.ErrPermission, dir, info.Mode().Perm(), dir)
 	}
-	return nil
+	return false, nil
 }
 
 // removeStale removes a socket that nobody listens on. The lock is held: only
@@ -273,6 +279,9 @@ func (c *Control) Close() error {
 		_ = os.Remove(c.at.lock.Name()) // while it is held
 	}
 	c.at.lock.Close()
+	if c.madeDir {
+		_ = os.Remove(filepath.Dir(c.path))
+	}
 	return err
 }
 

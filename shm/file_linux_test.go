@@ -415,3 +415,52 @@ func TestFiles(t *testing.T) {
 		t.Errorf("the directory (-), Files (+):\n%s", diff)
 	}
 }
+
+// A writer that is given up removes what Create made, and nothing that was there before.
+func TestDiscard(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m")
+	o := Options{Path: filepath.Join(dir, "x.mirror"), Counters: 64, LatencyCounters: -1, History: -1}
+	create := func(o Options) *Writer {
+		t.Helper()
+		w, err := Create(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	discard := func(w *Writer) {
+		t.Helper()
+		if err := errors.Join(w.Discard(), w.Discard(), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	discard(create(o))
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	discard(create(o))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("in a directory that was there: %v, %v", left, err)
+	}
+	w := create(o)
+	if _, err := w.Add(Entry{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	grown := o
+	grown.Counters = 1024
+	discard(create(grown))
+	r, err := Open(o.Path, ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Lookup("a"); err != nil {
+		t.Errorf("the counter of a mirror that was taken over: %v", err)
+	}
+}

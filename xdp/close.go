@@ -6,6 +6,9 @@ import (
 	"os"
 )
 
+// instancesDir holds the pins of the instances that name no directory of their own.
+const instancesDir = "/sys/fs/bpf/flowtally"
+
 // Close lets go of everything. What is pinned stays: programs go on counting,
 // and the next Open takes them up; without pins they are detached. Pins that are gone are
 // made again first; where that fails Close detaches, and says so. Reads that
@@ -34,6 +37,7 @@ func (rs *RuleSet) end(destroy bool) error {
 			errs = append(errs, unpinAll(rs.lock))
 			if rs.inPlace() { // not another one in its place
 				errs = append(errs, os.Remove(rs.dir))
+				_ = os.Remove(instancesDir) // when this was the last instance in it
 			}
 		}
 	} else if _, err := rs.repin(); err != nil {

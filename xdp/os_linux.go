@@ -23,7 +23,11 @@ func lockDir(dir string) (*os.File, error) {
 	if err := trustedSoFar(dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	err := os.MkdirAll(dir, 0o700)
+	if errors.Is(err, os.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o700) // the last other instance may have removed the parent
+	}
+	if err != nil {
 		if !errors.Is(err, os.ErrPermission) && strings.HasPrefix(dir, bpffs+"/") {
 			err = cmp.Or(probeBPFFS(), err)
 		}

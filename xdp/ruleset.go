@@ -22,6 +22,7 @@ type RuleSet struct {
 	log   *slog.Logger
 	dir   string
 	lock  *os.File
+	made  bool // the pins are of this Open: it found none
 	g     geometry
 	maps  *maps
 	meta  *meta
@@ -65,7 +66,11 @@ func Open(o Options) (*RuleSet, error) {
 		return nil, fmt.Errorf("raising the limit of locked memory: %w", explain(err))
 	}
 	if err := rs.open(o); err != nil {
-		rs.release()
+		if rs.made {
+			rs.end(true) // what was not there before
+		} else {
+			rs.release()
+		}
 		return nil, fmt.Errorf("opening a rule set: %w", err)
 	}
 	return rs, nil
@@ -93,6 +98,7 @@ func (rs *RuleSet) open(o Options) error {
 		}
 	}
 	if !found {
+		rs.made = rs.lock != nil
 		if err := rs.createMaps(want); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,6 +153,49 @@ func TestMissingInterface(t *testing.T) {
 	t.Log(talk)
 	if pins := filepath.Join(bpffs, "flowtally", name); exists(pins) {
 		t.Errorf("pins are left in %s", pins)
+	}
+}
+
+// TestFailedStartLeavesNothing: what a start made before it failed is removed, and what was there
+// before stays.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	need.BPF(t)
+	bpffs := need.BPFFS(t)
+	bin := publicDir(t)
+	ownBinary(t, bin, "flowtally-plugin")
+	for _, embedded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("embedded %t", embedded), func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("TMPDIR", dir) // of go-plugin's socket
+			start := func(mirror string) {
+				t.Helper()
+				args := []string{"run", "--instance", lab.Unique("cli-"), "--interface", "nosuch0", "--flow", "a=any",
+					"--socket", filepath.Join(dir, "run", "x.sock"), "--mirror", mirror, "--plugin", filepath.Join(bin, "flowtally-plugin")}
+				if embedded {
+					args = append(args, "--embedded")
+				}
+				if code, _, talk := run(t, args...); code != exitFailed || !strings.Contains(talk, "nosuch0") {
+					t.Errorf("code %d, error %q", code, talk)
+				}
+				if left, err := os.ReadDir(filepath.Join(bpffs, "flowtally")); err == nil {
+					t.Errorf("below the pins' directory is left %v", left)
+				}
+			}
+			start(filepath.Join(dir, "m", "x.mirror"))
+			for _, made := range []string{"m", "run", "plugin-dir*"} {
+				if left, err := filepath.Glob(filepath.Join(dir, made)); err != nil || len(left) > 0 {
+					t.Errorf("%v is left, %v", left, err)
+				}
+			}
+			path, w := webMirror(t)
+			if err := w.w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			start(path)
+			if code, out, _ := run(t, "get", "--mirror", path); code != exitOK || !strings.Contains(out, "web") {
+				t.Errorf("the totals of before: code %d, output %q", code, out)
+			}
+		})
 	}
 }
 

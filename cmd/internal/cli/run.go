@@ -23,7 +23,7 @@ type runCmd struct {
 	Interface []string     `short:"i" help:"In place of a file: count on this interface; MODE is auto, native or generic. May be repeated." complete:"interfaces" placeholder:"NAME[=MODE]"`
 	Flow      []string     `short:"f" help:"In place of a file: count this flow. May be repeated." sep:"none" placeholder:"NAME=MATCH"`
 	Backend   string       `help:"In place of a file: ${enum}." enum:"auto,rdma,xdp,sim" default:"auto"`
-	Instance  instanceName `help:"The instance, in place of the file's." env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
+	Instance  instanceName `help:"The instance, in place of the file's. $$FLOWTALLY_INSTANCE names it where neither does." placeholder:"NAME"`
 	Mirror    string       `help:"The mirror's file, in place of the file's." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
 	Socket    string       `help:"The control socket. Empty: /run/flowtally/INSTANCE.sock; - for none." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 	Plugin    string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
@@ -36,14 +36,13 @@ func (c *runCmd) Run(env *Env) (err error) {
 	if err != nil {
 		return &usageError{err}
 	}
-	if named := string(c.Instance); named != "" {
-		if cfg.Instance != "" && cfg.Instance != named {
-			// It takes over that instance's mirror, and its totals.
-			env.Logger.Warn("--instance or FLOWTALLY_INSTANCE goes before the file's instance", "instance", named, "file", cfg.Instance)
-		}
-		cfg.Instance = named
+	if named := string(c.Instance); named != "" && cfg.Instance != "" && cfg.Instance != named {
+		// It takes over that instance's mirror, and its totals.
+		env.Logger.Warn("--instance goes before the file's instance", "instance", named, "file", cfg.Instance)
 	}
-	cfg.Instance = cmp.Or(cfg.Instance, "default")
+	if cfg.Instance, err = c.instance(cfg.Instance); err != nil {
+		return &usageError{err}
+	}
 	// The socket comes first: it is cheap, and tells that an instance of this
 	// name runs before anything is attached.
 	var control *plugin.Control
@@ -104,6 +103,15 @@ func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Signal(last)
 	}
+}
+
+// instance names the instance: by the flag, else by the file, else by the environment.
+func (c *runCmd) instance(file string) (string, error) {
+	var env instanceName
+	if err := env.UnmarshalText([]byte(os.Getenv("FLOWTALLY_INSTANCE"))); err != nil {
+		return "", fmt.Errorf("FLOWTALLY_INSTANCE: %w", err)
+	}
+	return cmp.Or(string(c.Instance), file, string(env), "default"), nil
 }
 
 // load returns the configuration of the file, or of the flags that stand for one.
