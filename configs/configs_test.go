@@ -283,6 +283,33 @@ func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
 	}
 }
 
+// A number that 32 bits would cut to one that is within the bounds is out of them.
+func TestNumbersAbove32Bits(t *testing.T) {
+	for setting, field := range map[string]string{
+		"mirror: {counters: %}":                                           "mirror.counters",
+		"mirror: {latency_counters: %}":                                   "mirror.latency_counters",
+		"mirror: {history: %}":                                            "mirror.history",
+		"poll: {cpu: %}":                                                  "poll.cpu",
+		"xdp: {max_flows: %}":                                             "xdp.max_flows",
+		"rdma: {commands_per_second: %}":                                  "rdma.commands_per_second",
+		"flows: [{name: a, match: any, priority: %}]":                     "priority",
+		"queue_pairs: [{name: a, device: d, port: %}]":                    "port",
+		"queue_pairs: [{name: a, device: d, gid_index: %}]":               "gid_index",
+		"queue_pairs: [{name: a, device: d, send_depth: %}]":              "send_depth",
+		"queue_pairs: [{name: a, device: d, receives: %}]":                "receives",
+		"queue_pairs: [{name: a, device: d, message_size: %}]":            "message_size",
+		"queue_pairs: [{name: a, device: d, peer: {gid: '::1', qpn: %}}]": "qpn",
+	} {
+		text := "backend: sim\n" + setting
+		parse(t, strings.Replace(text, "%", "64", 1))
+		_, err := configs.Parse("x", []byte(strings.Replace(text, "%", "4294967360", 1))) // 1<<32 + 64
+		var bad *configs.Error
+		if !errors.As(err, &bad) || len(bad.Problems) != 1 || !strings.Contains(bad.Problems[0].Msg, field) {
+			t.Errorf("%s with 1<<32 + 64: error %v, want one of %s", setting, err, field)
+		}
+	}
+}
+
 // The bounds here are those of dataplane.Config.Validate: what is just within
 // is accepted by both, what is just outside is refused by both.
 func TestBounds(t *testing.T) {

@@ -123,7 +123,7 @@ func TestAnswersCross(t *testing.T) {
 		if diff := cmp.Diff(event, eventFromProto(overWire(t, eventToProto(event), &pluginv1.Event{}))); diff != "" {
 			t.Fatalf("event changed:\n%s", diff)
 		}
-		info := dataplane.Info{Instance: "i", Mirror: "/m", Version: "v", PID: rapid.IntRange(0, math.MaxInt32).Draw(t, "pid"), Started: at}
+		info := dataplane.Info{Instance: "i", Mirror: "/m", Version: "v", PID: rapid.Int().Draw(t, "pid"), Started: at}
 		if diff := cmp.Diff(info, infoFromProto(overWire(t, infoToProto(info), &pluginv1.Info{}))); diff != "" {
 			t.Fatalf("info changed:\n%s", diff)
 		}

@@ -219,6 +219,9 @@ func (s *slow) RemoveFlows(ctx context.Context, names ...string) error {
 	if slices.Contains(names, "slow-sticky") {
 		return fmt.Errorf("removing slow-sticky: %w", dataplane.ErrPermission)
 	}
+	if slices.Contains(names, "slow-deadly") {
+		os.Exit(3)
+	}
 	return s.Service.RemoveFlows(ctx, names...)
 }
 

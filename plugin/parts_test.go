@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,33 @@ func TestMayUseRDMA(t *testing.T) {
 		if got := mayUseRDMA(test.cfg); got != test.want {
 			t.Errorf("%v: %v", test.cfg, got)
 		}
+	}
+}
+
+// What tells this program of a host of its own does not reach its plugin: the plugin would take the
+// other host's socket directory, keys and descriptors for its own.
+func TestEnvironment(t *testing.T) {
+	for _, name := range []string{"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", hostFDEnv, verbsFDEnv, excludedEnv, levelEnv} {
+		t.Setenv(name, "of another")
+	}
+	t.Setenv("FLOWTALLY_TEST_KEPT", "kept")
+	env := environment(&Options{Env: []string{"PLUGIN_MIN_PORT=of another", "MORE=kept", "XPLUGIN_A=kept"}, Logger: slog.New(slog.DiscardHandler)})
+	kept := 0
+	last := map[string]string{} // of several the process gets the last
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		last[name] = value
+		if value == "kept" {
+			kept++
+		}
+	}
+	for name, value := range last {
+		if value == "of another" {
+			t.Errorf("the plugin is handed %s", name)
+		}
+	}
+	if kept != 3 {
+		t.Errorf("%d of 3 others reach the plugin", kept)
 	}
 }
 

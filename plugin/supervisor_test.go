@@ -256,6 +256,15 @@ func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
 	wantOrder(t, c, "slow-sticky")
 }
 
+// A process that dies while it removes such a flow has none of it, and its successor neither.
+func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
+	opts, marker := marked(t, "slow")
+	c := launch(t, opts)
+	giveUpAdding(t, c, marker, "slow-deadly", func() {})
+	restarted(t, c, 1)
+	wantOrder(t, c)
+}
+
 func TestKilledTenTimes(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()
