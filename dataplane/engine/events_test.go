@@ -23,3 +23,26 @@ func TestAReceiverHasRoomForWhatADeviceSaysAtOnce(t *testing.T) {
 		t.Errorf("%d packets were declared lost, and %d told", 2*flows, declared)
 	}
 }
+
+// What a receiver misses it is told of: all of it, also where it misses events again that told of others.
+func TestAReceiverIsToldWhatItMissed(t *testing.T) {
+	var b broadcaster
+	ch := b.subscribe(t.Context())
+	sent, seen := uint64(0), uint64(0)
+	for round := range 3 {
+		for range cap(ch) + 100 + round {
+			sent++
+			b.publish(dataplane.Event{Kind: dataplane.SourceChanged})
+		}
+		for range cap(ch) / 2 { // then it misses events that told of missed ones
+			seen += 1 + (<-ch).Lost
+		}
+	}
+	b.close()
+	for ev := range ch {
+		seen += 1 + ev.Lost
+	}
+	if seen != sent {
+		t.Errorf("%d events, of which %d arrived or were said to be lost", sent, seen)
+	}
+}

@@ -63,3 +63,53 @@ func TestCellIsNeverTorn(t *testing.T) {
 	close(done)
 	wg.Wait()
 }
+
+// A slot of a bulk that was in use is given to the next flow only when the bulk was read after its last
+// rule had gone: until then a packet of the old flow may still be counted into it, behind the baseline.
+func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
+	h := newFakeHost("eth0")
+	n, err := h.open(h.list[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := n.newBank()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now int64
+	clock := func() int64 { now++; return now }
+	b := newHWBank(raw)
+	var cells [5]cell
+	for i := range b.slots() {
+		if got, ok := b.take(&cells[i]); !ok || got != i {
+			t.Fatalf("slot %d, %v; want %d", got, ok, i)
+		}
+	}
+	if _, err := b.sample(clock); err != nil {
+		t.Fatal(err)
+	}
+	b.free(2, clock())
+	if i, ok := b.take(&cells[4]); ok {
+		t.Errorf("slot %d was given away before it was read again", i)
+	}
+	raw.(*fakeBank).values[2] = Pair{Packets: 9, Bytes: 900} // counted late
+	if _, err := b.sample(clock); err != nil {
+		t.Fatal(err)
+	}
+	if i, ok := b.take(&cells[4]); !ok || i != 2 {
+		t.Fatalf("slot %d, %v; want 2", i, ok)
+	}
+	if err := b.begin([]int{2}); err != nil {
+		t.Fatal(err)
+	}
+	raw.(*fakeBank).values[2] = Pair{Packets: 10, Bytes: 960}
+	if _, err := b.sample(clock); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := cells[4].load(); got != (Pair{Packets: 1, Bytes: 60}) {
+		t.Errorf("the next flow has counted %+v, want its own packet", got)
+	}
+	if got, _ := cells[2].load(); got != (Pair{}) {
+		t.Errorf("the flow before shows %+v after its end", got)
+	}
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -188,5 +189,69 @@ func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
 	}
 	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "rdma" || len(s.e.flows) != 1 {
 		t.Errorf("after a refusal: %d packets by %s, %d flows", got.Packets, s.source("dns"), len(s.e.flows))
+	}
+}
+
+// Where XDP has counted less than hardware, it does not know the truth: the total does not fall to what it
+// has, with audit or without, and what lacks is unknown.
+func TestATotalDoesNotFallToAShadowThatSawLess(t *testing.T) {
+	for _, audit := range []bool{false, true} {
+		t.Run(fmt.Sprintf("audit %t", audit), func(t *testing.T) {
+			w := &world{over: newOver(true), under: newUnder()}
+			s := newStacked(t, t.TempDir()+"/", w, audit)
+			defer s.e.Close()
+			beside := udpFlow(t, "other", "tcp", 0) // holds the hook
+			beside.Backend = "xdp"
+			if _, err := s.e.AddFlows(t.Context(), beside, udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				w.send(packetTo(53))
+			}
+			for range 5 {
+				w.over.see(packetTo(53)) // and XDP does not
+			}
+			if got := s.total(t, "dns"); got.Packets != 15 || s.source("dns") != "rdma" {
+				t.Fatalf("counted %d by %s, want 15 by rdma", got.Packets, s.source("dns"))
+			}
+			s.moves()
+			w.over.lose()
+			s.refresh(t)
+			w.send(packetTo(53))
+			if got := s.total(t, "dns"); got.Packets != 16 || s.source("dns") != "xdp" {
+				t.Errorf("counted %d by %s, want 16 by xdp", got.Packets, s.source("dns"))
+			}
+			if moves := s.moves(); len(moves) != 1 || moves[0].Uncounted != (dataplane.Uncounted{Unknown: true}) {
+				t.Errorf("moves %+v, want one that lacks an unknown number", moves)
+			}
+			if n := s.e.flows["dns"].past.Discontinuities; n != 1 {
+				t.Errorf("%d discontinuities, want 1", n)
+			}
+		})
+	}
+}
+
+// The same of a flow that only hardware may publish, and whose shadow counts beside: at the return of its
+// device the total goes on from what was shown.
+func TestAStrandedTotalDoesNotFallAtTheReturn(t *testing.T) {
+	w := &world{over: newOver(true), under: newUnder()}
+	s := newStacked(t, t.TempDir()+"/", w, true)
+	defer s.e.Close()
+	f := udpFlow(t, "dns", "udp dport 53", 5)
+	f.Backend = "rdma"
+	if _, err := s.e.AddFlows(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		w.over.see(packetTo(53)) // XDP does not
+	}
+	s.total(t, "dns")
+	w.over.lose()
+	s.refresh(t)
+	w.over.down = nil
+	s.refresh(t)
+	w.send(packetTo(53))
+	if got := s.total(t, "dns"); got.Packets != 6 {
+		t.Errorf("counted %d, want 6", got.Packets)
 	}
 }
