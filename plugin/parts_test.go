@@ -36,7 +36,9 @@ func TestQueueModel(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 2*queueLength).Draw(t, "pushes") {
-				q.push(dataplane.Event{Object: fmt.Sprint(pushed)})
+				lost := uint64(rapid.IntRange(0, 1).Draw(t, "lost before")) // by the plugin
+				pushed += lost
+				q.push(dataplane.Event{Object: fmt.Sprint(pushed), Lost: lost})
 				pushed++
 			}
 			for range rapid.IntRange(0, 50).Draw(t, "reads") {
