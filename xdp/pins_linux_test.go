@@ -204,3 +204,21 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 		})
 	}
 }
+
+// stuck is a link that does not detach, and does not say so.
+type stuck struct{ link.Link }
+
+func (stuck) Detach() error { return nil }
+
+// A program that is attached after Destroy is an error of Destroy.
+func TestDestroyChecksThatItDetached(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
+	attach(t, rs, w.Near, AttachOptions{Ingress: true})
+	for _, h := range rs.hooks {
+		h.link = stuck{h.link}
+	}
+	if err := rs.Destroy(); err == nil || !strings.Contains(err.Error(), "the kernel still has it on interface") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -117,7 +117,9 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 
 // A VLAN device above an interface is reason enough for the condition: bytes are short then.
 func TestVLANDevicesAbove(t *testing.T) {
-	b := &xdpBackend{vlans: make(map[int]vlanDevice), receive: map[string]xdp.Receive{"eth0": {TakesTags: true}, "eth1": {TakesTags: true, Fixed: true}}}
+	b := &xdpBackend{vlans: make(map[int]vlanDevice), receive: map[string]received{
+		"eth0": {Receive: xdp.Receive{TakesTags: true}}, "eth1": {Receive: xdp.Receive{TakesTags: true, Fixed: true}},
+	}}
 	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
 	for _, ev := range []xdp.LinkEvent{
 		{Kind: xdp.LinkAdded, Name: "eth0", Index: 2}, {Kind: xdp.LinkAdded, Name: "eth0.5", Index: 5, VLANOf: 2},

@@ -40,7 +40,7 @@ type xdpBackend struct {
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
 	before            map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
-	receive           map[string]xdp.Receive     // by interface: what happens to its packets before XDP sees them
+	receive           map[string]received        // by interface: what happens to its packets before XDP sees them
 	vlans             map[int]vlanDevice         // by index
 	unpinned          string                     // what the last look found of pins that were gone
 	closed            bool
@@ -68,7 +68,7 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow),
 		demand: make(map[string]sides), since: make(map[hookName]uint64), asked: make(map[string]xdp.AttachOptions),
 		missing: make(map[string]error), rejected: make(map[string]error), before: make(map[string][]xdp.Neighbour),
-		receive: make(map[string]xdp.Receive), vlans: make(map[int]vlanDevice),
+		receive: make(map[string]received), vlans: make(map[int]vlanDevice),
 	}
 	if b.ns, err = currentNetns(); err != nil {
 		return nil, errors.Join(err, rules.Close())

@@ -15,11 +15,18 @@ type vlanDevice struct {
 	parent int
 }
 
+// received is what was found of the interface with that index.
+type received struct {
+	xdp.Receive
+	index int
+}
+
 // seeNeighbours looks at what others do around our programs: TCX programs that run before ours, and what the
 // device does to packets before XDP sees them. The kernel sends no event when one of these changes.
 func (b *xdpBackend) seeNeighbours() {
 	clear(b.before)
-	clear(b.receive)
+	old := b.receive
+	b.receive = make(map[string]received, len(old))
 	if len(b.held) == 0 {
 		return
 	}
@@ -32,9 +39,14 @@ func (b *xdpBackend) seeNeighbours() {
 				errs = append(errs, err)
 				continue
 			}
-			if b.receive[a.Interface], err = xdp.ReceiveOf(a.Interface); err != nil {
-				b.log.Debug("looking at the offloads of an interface", "interface", a.Interface, "err", err)
+			r, known := old[a.Interface]
+			if !known || r.index != a.Index || b.tagged(a) { // only offloads change, and only with tags do they matter
+				r.index = a.Index
+				if r.Receive, err = xdp.ReceiveOf(a.Interface); err != nil {
+					b.log.Debug("looking at the offloads of an interface", "interface", a.Interface, "err", err)
+				}
 			}
+			b.receive[a.Interface] = r
 		}
 		return errors.Join(errs...)
 	})
@@ -63,19 +75,31 @@ func (b *xdpBackend) forgetVLANs() {
 	clear(b.vlans)
 }
 
+// above lists the VLAN devices above an interface.
+func (b *xdpBackend) above(a xdp.Attachment) (names []string) {
+	for _, v := range b.vlans {
+		if v.parent == a.Index {
+			names = append(names, v.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// matchesTags says whether a flow on an interface matches a VLAN tag.
+func (b *xdpBackend) matchesTags(a xdp.Attachment) bool {
+	return b.demand[""].tagged+b.demand[a.Interface].tagged > 0
+}
+
+// tagged says whether it matters if XDP sees the tags of received packets.
+func (b *xdpBackend) tagged(a xdp.Attachment) bool { return b.matchesTags(a) || len(b.above(a)) > 0 }
+
 // beforeXDP lists what happens to packets of an ingress hook before its program sees them, as far as it changes
 // what flows count.
 func (b *xdpBackend) beforeXDP(a xdp.Attachment) (out []dataplane.Condition) {
 	r := b.receive[a.Interface]
-	var above []string
-	for _, v := range b.vlans {
-		if v.parent == a.Index {
-			above = append(above, v.name)
-		}
-	}
-	slices.Sort(above)
-	if tagged := b.demand[""].tagged+b.demand[a.Interface].tagged > 0; r.TakesTags && (tagged || len(above) > 0) {
-		out = append(out, takesTags(a.Interface, r, tagged, above))
+	if r.TakesTags && b.tagged(a) {
+		out = append(out, takesTags(a.Interface, r.Receive, b.matchesTags(a), b.above(a)))
 	}
 	if r.Merges && a.Mode == "native" { // generic mode has its own condition
 		out = append(out, dataplane.Condition{
