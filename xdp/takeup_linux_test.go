@@ -1,0 +1,139 @@
+package xdp
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// TestACounterWaitsForAGracePeriod: a slot that was given back is another owner's when no program
+// runs any more that may still count for the last one, and not before.
+func TestACounterWaitsForAGracePeriod(t *testing.T) {
+	rs := openTest(t, Options{MaxRules: 256, MaxCounters: 2})
+	a, b := mustCounter(t, rs, "a"), mustCounter(t, rs, "b")
+	if err := rs.FreeCounter(a); err != nil {
+		t.Fatal(err)
+	}
+	if id, ok := rs.pool.next(); ok {
+		t.Fatalf("counter %d may be taken at once", id)
+	}
+	good := rs.grace
+	bad, err := newGrace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad.close()
+	rs.grace = bad
+	c, err := rs.AllocCounter("c")
+	rs.grace = good
+	if err == nil {
+		t.Fatalf("counter %d was given out although the wait failed", c.ID)
+	}
+	if c, err = rs.AllocCounter("c"); err != nil || c.ID != a || c.ID == b {
+		t.Errorf("after a grace period: counter %+v, %v; want %d", c, err, a)
+	}
+}
+
+// TestPinsOfAnotherNumberOfCPUs are refused: a CPU that they have no block for would not be counted.
+func TestPinsOfAnotherNumberOfCPUs(t *testing.T) {
+	dir := pinDir(t)
+	rs, err := Open(Options{MaxRules: 256, PinDir: dir}) // makes the directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := removePins(dir); err != nil {
+		t.Fatal(err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{cpus + 1, max(1, cpus-1)} {
+		if n == cpus {
+			continue
+		}
+		g, err := newGeometry(Options{MaxRules: 256}, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newMaps()
+		if err := m.create(g); err != nil {
+			t.Fatal(err)
+		}
+		if err := metaOf(m.meta.words, g).format(g); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.pin(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.close(); err != nil {
+			t.Fatal(err)
+		}
+		rs, err := Open(Options{MaxRules: 256, PinDir: dir})
+		if err == nil {
+			rs.Close()
+		}
+		if !errors.Is(err, ErrIncompatible) || !strings.Contains(err.Error(), "CPUs") {
+			t.Errorf("pins for %d CPUs on a machine of %d: %v", n, cpus, err)
+		}
+		if err := removePins(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestProgramsThatLackALayerAreExchanged: a process added a rule that needs a layer which its
+// programs do not parse, and died before it loaded others. The next one does not take them up.
+func TestProgramsThatLackALayerAreExchanged(t *testing.T) {
+	w := testWire(t)
+	dir := pinDir(t)
+	rs := openTest(t, Options{MaxRules: 256, PinDir: dir})
+	id := mustCounter(t, rs, "a")
+	rule := func(proto uint8, flags Flags) Rule {
+		r := Rule{Counter: id}
+		r.Key.Out.Flags, r.Mask.Out.Flags = flags, FlagIPv4
+		r.Key.Out.Proto, r.Mask.Out.Proto = proto, 0xff
+		return r
+	}
+	mustAdd(t, rs, rule(6, FlagIPv4), rule(1, FlagIPv4)) // two keys, so that the mask is hashed
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	if rs.constants.need&needIPv6 != 0 {
+		t.Fatal("the programs parse IPv6 already: the test shows nothing")
+	}
+	late := rule(17, 0)
+	rs.mu.Lock()
+	again, err := rs.class.prepare([]Rule{late})
+	rs.mu.Unlock()
+	if err != nil || !again {
+		t.Fatalf("a rule that needs IPv6: load again %v, %v", again, err)
+	}
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rs = openTest(t, Options{MaxRules: 256, PinDir: dir})
+	p := attachedProgram(t, rs)
+	defer p.Close()
+	runFrame(t, p, udp6([16]byte{0x20}))
+	if got := readOne(t, rs, id); got != (Pair{1, 80}) {
+		t.Errorf("a packet of the rule that was added last: counted %+v", got)
+	}
+	if n := rs.Stats().Programs; n != 1 {
+		t.Errorf("%d programs were loaded, want 1", n)
+	}
+}
+
+// removePins removes the pins of a directory that nobody has open.
+func removePins(dir string) error {
+	all, err := os.ReadDir(dir)
+	for _, e := range all {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
