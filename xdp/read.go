@@ -134,3 +134,47 @@ func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
 	}
 	return rs.values.read(ids, dst)
 }
+
+// rows fills dst with the counters from id on, sampled at. A row that cannot be read stays as it was.
+func (v *values) rows(id uint32, dst []Row, at int64) error {
+	if uint64(id)+uint64(len(dst)) > uint64(len(v.base)) {
+		return fmt.Errorf("reading counters %d to %d: %w", id, int(id)+len(dst)-1, ErrNotFound)
+	}
+	cpus := uintptr(len(v.words) / v.block)
+	for len(dst) > 0 {
+		n := 0
+		if canSum && len(dst) >= 8 {
+			n = int(sumRows(&v.words[id*2], uintptr(v.block)*8, cpus, uintptr(len(dst)&^7), &v.base[id], &dst[0], at))
+		}
+		id, dst = id+uint32(n), dst[n:]
+		for n = min(8, len(dst)); n > 0; n-- {
+			p, err := v.raw(id)
+			if err != nil {
+				return err
+			}
+			dst[0] = Row{Packets: p.Packets - v.base[id].Packets, Bytes: p.Bytes - v.base[id].Bytes, SampledAt: at}
+			id, dst = id+1, dst[1:]
+		}
+	}
+	return nil
+}
+
+// ReadRows fills dst with the values of the counters from first on, as Read does, each with
+// the time at. Where it returns an error, a row holds what Read would have given, or what it held.
+func ReadRows[R ~struct {
+	Packets, Bytes uint64
+	SampledAt      int64
+}](rs *RuleSet, first uint32, dst []R, at int64) error {
+	return rs.readRows(first, rowsOf(dst), at)
+}
+
+func (rs *RuleSet) readRows(first uint32, dst []Row, at int64) error {
+	rs.life.RLock()
+	if rs.closed {
+		rs.life.RUnlock()
+		return ErrClosed
+	}
+	err := rs.values.rows(first, dst, at)
+	rs.life.RUnlock()
+	return err
+}

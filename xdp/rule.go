@@ -32,3 +32,9 @@ type CounterInfo struct {
 // Pair is the value of a counter: bytes are those of exactly these packets,
 // layer 2 without FCS.
 type Pair struct{ Packets, Bytes uint64 }
+
+// Row is a value as readers of a mirror get it.
+type Row struct {
+	Packets, Bytes uint64
+	SampledAt      int64
+}

@@ -19,3 +19,9 @@ var canSum = cpu.X86.HasAVX2
 //
 //go:noescape
 func sumSlots(slots *uint64, stride, cpus, n uintptr, base, dst *Pair) (torn uint64)
+
+// sumRows is sumSlots into rows, whose third word becomes at. It returns how many counters,
+// a multiple of 8, are stored: the next eight hold a slot that was met between its stores.
+//
+//go:noescape
+func sumRows(slots *uint64, stride, cpus, n uintptr, base *Pair, dst *Row, at int64) (done uintptr)

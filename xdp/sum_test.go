@@ -51,6 +51,25 @@ func TestReadIsReadEach(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Fatalf("%d CPUs, ids %v: got %v, want %v", cpus, ids, got, want)
 			}
+			first := rng.Uint32N(counters)
+			rows := make([]Row, 2+rng.Uint32N(counters-first))
+			if err := v.rows(first, rows[1:len(rows)-1], 77); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range rows {
+				want := Row{SampledAt: 77}
+				if i == 0 || i == len(rows)-1 {
+					want = Row{}
+				} else if p, err := v.raw(first + uint32(i) - 1); err != nil {
+					t.Fatal(err)
+				} else {
+					b := v.base[first+uint32(i)-1]
+					want.Packets, want.Bytes = p.Packets-b.Packets, p.Bytes-b.Bytes
+				}
+				if r != want {
+					t.Fatalf("%d CPUs, row %d of %d from %d on: got %v, want %v", cpus, i, len(rows), first, r, want)
+				}
+			}
 		}
 	}
 }
@@ -67,6 +86,17 @@ func TestSumSeesATornSlot(t *testing.T) {
 		inside := at%block < 2*n
 		if ok := v.sum(0, make([]Pair, n)); ok == inside {
 			t.Errorf("slot word %d torn: sum answers %t", at, ok)
+		}
+		// Rows of eight before it are stored, and nothing from there on.
+		rows, want := make([]Row, n), uintptr(n)
+		if inside {
+			want = uintptr(at % block / 2 &^ 7)
+		}
+		done := sumRows(&v.words[0], block*8, cpus, n, &v.base[0], &rows[0], 5)
+		for i, r := range rows {
+			if stored := r.SampledAt == 5; done != want || stored != (i < int(want)) {
+				t.Errorf("slot word %d torn: %d rows done, want %d; row %d is %+v", at, done, want, i, r)
+			}
 		}
 	}
 }

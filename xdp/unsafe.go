@@ -20,3 +20,11 @@ func wordsOf(b []byte) []uint64 {
 func bytesOf(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)
 }
+
+// rowsOf views rows of another package as ours: they have the same fields.
+func rowsOf[R ~struct {
+	Packets, Bytes uint64
+	SampledAt      int64
+}](rows []R) []Row {
+	return unsafe.Slice((*Row)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows))
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -43,6 +44,14 @@ type source interface {
 	// Read fills dst[i] with counter ids[i]. It allocates nothing, makes no
 	// system call and reads each pair whole.
 	Read(ids []uint32, dst []Pair) error
+}
+
+// rowed is a source that fills rows of a block by itself.
+type rowed interface {
+	source
+	// ReadRows fills dst with the counters from first on, sampled at at. As Read it allocates
+	// nothing and makes no system call. On error a row is whole: as it was, or read.
+	ReadRows(first uint32, dst []shm.Value, at int64) error
 }
 
 // timed is a source whose values are sampled one by one, as a device's are: each

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -158,6 +159,11 @@ func (b *xdpBackend) Settle(context.Context) error {
 }
 
 func (b *xdpBackend) Read(ids []uint32, dst []Pair) error { return b.rules.Read(ids, dst) }
+
+// ReadRows implements rowed.
+func (b *xdpBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
+	return xdp.ReadRows(b.rules, first, dst, at)
+}
 
 // source says where a flow is counted: on the interfaces that it asks for and that are there.
 func (b *xdpBackend) source(f flow.Flow) dataplane.Source {

@@ -45,10 +45,12 @@ type blockPlan struct {
 type feed struct {
 	source source
 	timed  timed    // the same, where it samples each value on its own; else nil
+	rows   rowed    // the same, where it fills rows by itself; else nil
 	ids    []uint32 // as the source calls them
 	at     []uint8  // row
 	base   []Pair   // what the total had reached before this source
 	plain  bool     // adjacent rows, and no base but zero
+	run    bool     // plain, and adjacent ids of a source that fills rows
 }
 
 // newPlan is for a mirror of so many counters and records; a history period of 0 keeps none.
@@ -97,7 +99,8 @@ func (p *plan) grow(fn func() (g shm.Growth, counters, records int, err error)) 
 
 func newFeed(s source) feed {
 	t, _ := s.(timed)
-	return feed{source: s, timed: t}
+	r, _ := s.(rowed)
+	return feed{source: s, timed: t, rows: r}
 }
 
 // restore makes v the value that the block publishes for index until set names a source.
@@ -209,6 +212,12 @@ func (p *plan) cycle(w publisher, now int64) error {
 				continue
 			}
 			live = true
+			if f.run {
+				if err := f.rows.ReadRows(f.ids[0], bp.rows[f.at[0]:][:len(f.ids)], now); err != nil {
+					failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
+				}
+				continue
+			}
 			pairs := p.pairs[:len(f.ids)]
 			if err := f.read(pairs, p.sampled); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
@@ -267,6 +276,10 @@ func (p *plan) remember(w publisher) {
 func (f *feed) settle() {
 	n := len(f.at)
 	f.plain = n > 0 && int(f.at[n-1]-f.at[0]) == n-1 && !slices.ContainsFunc(f.base, func(b Pair) bool { return b != Pair{} })
+	f.run = f.plain && f.rows != nil
+	for i := range f.ids {
+		f.run = f.run && f.ids[i] == f.ids[0]+uint32(i)
+	}
 }
 
 // fill adds each source's base and puts the totals in their rows: most often

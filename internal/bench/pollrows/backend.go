@@ -6,6 +6,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -33,6 +34,10 @@ func (*kernelCounters) Remove(context.Context, []engine.Placed) error { return n
 func (*kernelCounters) Settle(context.Context) error { return nil }
 
 func (k *kernelCounters) Read(ids []uint32, dst []engine.Pair) error { return k.rules.Read(ids, dst) }
+
+func (k *kernelCounters) ReadRows(first uint32, dst []shm.Value, at int64) error {
+	return xdp.ReadRows(k.rules, first, dst, at)
+}
 
 func (*kernelCounters) Source(engine.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "xdp"}
