@@ -162,3 +162,75 @@ func TestCyclesGoOnWhileTheMirrorGrows(t *testing.T) {
 		t.Error("the plan stays locked when the mirror cannot grow")
 	}
 }
+
+// rowBackend fills rows by itself, and says how often it was asked to.
+type rowBackend struct {
+	*handBackend
+	calls int
+	err   error
+}
+
+func (b *rowBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
+	b.calls++
+	if b.err != nil {
+		return b.err
+	}
+	for i := range dst {
+		p := b.pairs[first+uint32(i)]
+		dst[i] = shm.Value{Packets: p.Packets, Bytes: p.Bytes, SampledAt: at}
+	}
+	return nil
+}
+
+// A source that fills rows does so for neighbours that carry on from nothing, and for no others.
+func TestRowsAreFilledByTheirSource(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ids   []uint32
+		rows  []uint32
+		base  Pair
+		calls int
+	}{
+		{"neighbours", []uint32{2, 3, 4}, []uint32{5, 6, 7}, Pair{}, 1},
+		{"another order", []uint32{3, 2, 4}, []uint32{5, 6, 7}, Pair{}, 0},
+		{"as far apart as neighbours, in another order", []uint32{2, 4, 3, 5}, []uint32{5, 6, 7, 8}, Pair{}, 0},
+		{"rows that are apart", []uint32{2, 3, 4}, []uint32{5, 6, 8}, Pair{}, 0},
+		{"a base", []uint32{2, 3, 4}, []uint32{5, 6, 7}, Pair{Packets: 7, Bytes: 700}, 0},
+	} {
+		p, s := newPlan(64, 0, 0), &shown{}
+		b := &rowBackend{handBackend: newHand("hand")}
+		for i := range uint64(8) {
+			b.pairs = append(b.pairs, Pair{Packets: 10 + i, Bytes: 1000 + i})
+		}
+		for i, id := range tt.ids {
+			base := Pair{}
+			if i == 1 {
+				base = tt.base
+			}
+			p.set(handle(tt.rows[i]), b, id, base)
+		}
+		check := func(at int64) {
+			t.Helper()
+			for i, id := range tt.ids {
+				want := total(Pair{}, b.pairs[id], at)
+				if i == 1 {
+					want = total(tt.base, b.pairs[id], at)
+				}
+				if got := s.row(int(tt.rows[i])); got != want {
+					t.Errorf("%s: row %d: %+v, want %+v", tt.name, tt.rows[i], got, want)
+				}
+			}
+		}
+		if err := p.cycle(s, 100); err != nil || b.calls != tt.calls {
+			t.Errorf("%s: %v; asked %d times for rows, want %d", tt.name, err, b.calls, tt.calls)
+		}
+		check(100)
+		if tt.calls > 0 {
+			b.err = errors.New("no")
+			if err := p.cycle(s, 200); !errors.Is(err, b.err) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			check(100) // as it was, with its age
+		}
+	}
+}
