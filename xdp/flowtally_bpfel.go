@@ -67,15 +67,16 @@ type flowtallyFtTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	flowtallyProgFlowtallyTcx   = "flowtally_tcx"
-	flowtallyProgFlowtallyXdp   = "flowtally_xdp"
-	flowtallyProgFlowtallyXdp61 = "flowtally_xdp61"
-	flowtallyVarFtConf          = "ft_conf"
-	flowtallyVarFtCounters      = "ft_counters"
-	flowtallyVarFtEntries       = "ft_entries"
-	flowtallyVarFtLayout        = "ft_layout"
-	flowtallyVarFtRanks         = "ft_ranks"
-	flowtallyVarFtSlots         = "ft_slots"
+	flowtallyProgFlowtallyTcx      = "flowtally_tcx"
+	flowtallyProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
+	flowtallyProgFlowtallyXdp      = "flowtally_xdp"
+	flowtallyProgFlowtallyXdp61    = "flowtally_xdp61"
+	flowtallyVarFtConf             = "ft_conf"
+	flowtallyVarFtCounters         = "ft_counters"
+	flowtallyVarFtEntries          = "ft_entries"
+	flowtallyVarFtLayout           = "ft_layout"
+	flowtallyVarFtRanks            = "ft_ranks"
+	flowtallyVarFtSlots            = "ft_slots"
 )
 
 // loadFlowtally returns the embedded CollectionSpec for flowtally.
@@ -120,9 +121,10 @@ type flowtallySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowtallyProgramSpecs struct {
-	FlowtallyTcx   *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
-	FlowtallyXdp   *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61 *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyTcx      *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
 }
 
 // flowtallyMapSpecs contains maps before they are loaded into the kernel.
@@ -185,14 +187,16 @@ type flowtallyVariables struct {
 //
 // It can be passed to loadFlowtallyObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowtallyPrograms struct {
-	FlowtallyTcx   *ebpf.Program `ebpf:"flowtally_tcx"`
-	FlowtallyXdp   *ebpf.Program `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61 *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyTcx      *ebpf.Program `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
 }
 
 func (p *flowtallyPrograms) Close() error {
 	return _FlowtallyClose(
 		p.FlowtallyTcx,
+		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
 	)

@@ -195,13 +195,14 @@ func TestUntrustedSegments(t *testing.T) {
 		{"tcp4 in gre", gsoTCP4, 1400, tcp(false, 12, 28000), 16, gre, 20},
 		{"udp4 in gre", gsoUDPL4, 1400, udp(false, 28000), 6, gre, 20},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		run := func(t *testing.T, sees bool) {
 			w := testWire(t)
 			arrived := onWire(t, w.Near)
 			rs := openTest(t, Options{MaxRules: 64})
 			r := Rule{Counter: mustCounter(t, rs, "a")}
 			r.Key.Out.Flags, r.Mask.Out.Flags = FlagEgress, FlagEgress
 			mustAdd(t, rs, r)
+			rs.load.sees = rs.load.sees && sees
 			attach(t, rs, w.Far, AttachOptions{Egress: true})
 			if c.tunnel != nil {
 				encapsulate(t, w.Far, c.tunnel.flags, c.tunnel.proto, c.tunnel.more)
@@ -217,7 +218,11 @@ func TestUntrustedSegments(t *testing.T) {
 			if got := readOne(t, rs, r.Counter); got != wire || wire.Packets != buffers*c.segments {
 				t.Errorf("counted %+v, on the wire were %+v, want %d packets", got, wire, buffers*c.segments)
 			}
-		})
+		}
+		t.Run(c.name, func(t *testing.T) { run(t, true) })
+		if c.tunnel == nil {
+			t.Run(c.name+", without BTF", func(t *testing.T) { run(t, false) })
+		}
 	}
 }
 

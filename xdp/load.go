@@ -17,6 +17,7 @@ type loader struct {
 	maps   *maps
 	g      geometry
 	secret *secret
+	sees   bool // programs see behind their context
 	// types of the kernel: to read them takes 30 ms, several times what a load takes.
 	types *btf.Cache
 }
@@ -29,7 +30,7 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	if err := fitSections(spec, m); err != nil {
 		return nil, err
 	}
-	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), types: btf.NewCache()}, nil
+	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), sees: seesContext(), types: btf.NewCache()}, nil
 }
 
 // objectHash names the object that this process loads programs from; never 0.
@@ -113,17 +114,19 @@ const (
 	shapeExact = 2
 )
 
-func programName(h Hook) string {
+func (l *loader) programName(h Hook) string {
 	switch {
-	case h == HookEgress:
+	case h == HookEgress && l.sees:
 		return flowtallyProgFlowtallyTcx
-	case seesContext():
+	case h == HookEgress:
+		return flowtallyProgFlowtallyTcxNobtf
+	case l.sees:
 		return flowtallyProgFlowtallyXdp
 	}
 	return flowtallyProgFlowtallyXdp61
 }
 
-// seesContext says whether programs see behind their context, as they do from 6.2 on.
+// seesContext says whether programs see behind their context, as they do from 6.2 on with BTF.
 var seesContext = sync.OnceValue(func() bool {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -135,7 +138,7 @@ var seesContext = sync.OnceValue(func() bool {
 
 // load verifies one program.
 func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
-	return l.named(c, at, programName(at.hook))
+	return l.named(c, at, l.programName(at.hook))
 }
 
 func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error) {

@@ -69,8 +69,7 @@ int flowtally_xdp61(struct xdp_md *ctx)
 /* Perhaps only the start of a socket buffer is in linear memory. */
 #define FT_PULL 512
 
-SEC("tcx/egress")
-int flowtally_tcx(struct __sk_buff *skb)
+static __always_inline int ft_egress(struct __sk_buff *skb, _Bool sees)
 {
 	const volatile struct ft_config *c = ft_config();
 
@@ -84,10 +83,23 @@ int flowtally_tcx(struct __sk_buff *skb)
 
 	if (!slot)
 		return FT_NEXT;
-	struct ft_wire w = ft_on_wire(c, skb);
+	struct ft_wire w = ft_on_wire(c, skb, sees);
 
 	ft_count(c, slot, w.packets, w.bytes);
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
+}
+
+SEC("tcx/egress")
+int flowtally_tcx(struct __sk_buff *skb)
+{
+	return ft_egress(skb, 1);
+}
+
+/* The same for kernels without BTF, which do not let a program see behind its context. */
+SEC("tcx/egress")
+int flowtally_tcx_nobtf(struct __sk_buff *skb)
+{
+	return ft_egress(skb, 0);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

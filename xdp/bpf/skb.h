@@ -87,19 +87,43 @@ static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w
 	w->bytes = len + (w->packets - 1) * headers;
 }
 
+#define FT_GUESSES 32
+
+/*
+ * The same for a kernel without BTF, where a program does not see behind its context: the number of segments and the length
+ * of their headers of which wire_len was made. It is not exact behind a program that has changed the frame.
+ */
+static __always_inline void ft_guess_segments(struct __sk_buff *skb, struct ft_wire *w)
+{
+	const __u32 len = skb->len, size = skb->gso_size, all = skb->wire_len;
+	__u32 n = (len + size - 1) / size;
+
+	for (int i = 0; i < FT_GUESSES && n > 1 && all > len; i++, n--) {
+		__u32 headers = (all - len) / (n - 1);
+
+		if (headers * (n - 1) == all - len && headers < len && (len - headers + size - 1) / size == n) {
+			w->packets = n;
+			w->bytes = all;
+			return;
+		}
+	}
+}
+
 /*
  * What the tag and the header of BIG TCP add is asked again: kept from before the search, the answers would
  * be states that the verifier follows through it one by one.
  */
-static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb)
+static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool sees)
 {
 	struct ft_wire w = { 1, skb->len };
 
 	if (skb->gso_size) {
 		__u64 segs = skb->gso_segs, all = skb->wire_len;
 
-		if (!segs) {
+		if (!segs && sees) {
 			ft_segments(skb, &w);
+		} else if (!segs) {
+			ft_guess_segments(skb, &w);
 		} else {
 			w.packets = segs;
 			if (all > w.bytes) /* nobody computes it for a test run */

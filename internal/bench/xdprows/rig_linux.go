@@ -55,6 +55,7 @@ func (r *rig) load() error {
 		return fmt.Errorf("reading the bench's object: %w", err)
 	}
 	delete(spec.Programs, "flowtally_tcx")
+	delete(spec.Programs, "flowtally_tcx_nobtf")
 	delete(spec.Programs, "flowtally_xdp61")
 	maps, err := r.rules.Specialize(spec, xdp.HookIngress, 1)
 	if err != nil {

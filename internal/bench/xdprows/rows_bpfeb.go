@@ -65,23 +65,24 @@ type rowsFtConfig struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	rowsMapBenchHash         = "bench_hash"
-	rowsMapBenchValues       = "bench_values"
-	rowsProgBenchEmpty       = "bench_empty"
-	rowsProgBenchEmptySpread = "bench_empty_spread"
-	rowsProgBenchOursSpread  = "bench_ours_spread"
-	rowsProgBenchPeer        = "bench_peer"
-	rowsProgBenchPeerSpread  = "bench_peer_spread"
-	rowsProgFlowtallyTcx     = "flowtally_tcx"
-	rowsProgFlowtallyXdp     = "flowtally_xdp"
-	rowsProgFlowtallyXdp61   = "flowtally_xdp61"
-	rowsVarBenchSeq          = "bench_seq"
-	rowsVarFtConf            = "ft_conf"
-	rowsVarFtCounters        = "ft_counters"
-	rowsVarFtEntries         = "ft_entries"
-	rowsVarFtLayout          = "ft_layout"
-	rowsVarFtRanks           = "ft_ranks"
-	rowsVarFtSlots           = "ft_slots"
+	rowsMapBenchHash          = "bench_hash"
+	rowsMapBenchValues        = "bench_values"
+	rowsProgBenchEmpty        = "bench_empty"
+	rowsProgBenchEmptySpread  = "bench_empty_spread"
+	rowsProgBenchOursSpread   = "bench_ours_spread"
+	rowsProgBenchPeer         = "bench_peer"
+	rowsProgBenchPeerSpread   = "bench_peer_spread"
+	rowsProgFlowtallyTcx      = "flowtally_tcx"
+	rowsProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
+	rowsProgFlowtallyXdp      = "flowtally_xdp"
+	rowsProgFlowtallyXdp61    = "flowtally_xdp61"
+	rowsVarBenchSeq           = "bench_seq"
+	rowsVarFtConf             = "ft_conf"
+	rowsVarFtCounters         = "ft_counters"
+	rowsVarFtEntries          = "ft_entries"
+	rowsVarFtLayout           = "ft_layout"
+	rowsVarFtRanks            = "ft_ranks"
+	rowsVarFtSlots            = "ft_slots"
 )
 
 // loadRows returns the embedded CollectionSpec for rows.
@@ -126,14 +127,15 @@ type rowsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type rowsProgramSpecs struct {
-	BenchEmpty       *ebpf.ProgramSpec `ebpf:"bench_empty"`
-	BenchEmptySpread *ebpf.ProgramSpec `ebpf:"bench_empty_spread"`
-	BenchOursSpread  *ebpf.ProgramSpec `ebpf:"bench_ours_spread"`
-	BenchPeer        *ebpf.ProgramSpec `ebpf:"bench_peer"`
-	BenchPeerSpread  *ebpf.ProgramSpec `ebpf:"bench_peer_spread"`
-	FlowtallyTcx     *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
-	FlowtallyXdp     *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61   *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	BenchEmpty        *ebpf.ProgramSpec `ebpf:"bench_empty"`
+	BenchEmptySpread  *ebpf.ProgramSpec `ebpf:"bench_empty_spread"`
+	BenchOursSpread   *ebpf.ProgramSpec `ebpf:"bench_ours_spread"`
+	BenchPeer         *ebpf.ProgramSpec `ebpf:"bench_peer"`
+	BenchPeerSpread   *ebpf.ProgramSpec `ebpf:"bench_peer_spread"`
+	FlowtallyTcx      *ebpf.ProgramSpec `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
 }
 
 // rowsMapSpecs contains maps before they are loaded into the kernel.
@@ -205,14 +207,15 @@ type rowsVariables struct {
 //
 // It can be passed to loadRowsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type rowsPrograms struct {
-	BenchEmpty       *ebpf.Program `ebpf:"bench_empty"`
-	BenchEmptySpread *ebpf.Program `ebpf:"bench_empty_spread"`
-	BenchOursSpread  *ebpf.Program `ebpf:"bench_ours_spread"`
-	BenchPeer        *ebpf.Program `ebpf:"bench_peer"`
-	BenchPeerSpread  *ebpf.Program `ebpf:"bench_peer_spread"`
-	FlowtallyTcx     *ebpf.Program `ebpf:"flowtally_tcx"`
-	FlowtallyXdp     *ebpf.Program `ebpf:"flowtally_xdp"`
-	FlowtallyXdp61   *ebpf.Program `ebpf:"flowtally_xdp61"`
+	BenchEmpty        *ebpf.Program `ebpf:"bench_empty"`
+	BenchEmptySpread  *ebpf.Program `ebpf:"bench_empty_spread"`
+	BenchOursSpread   *ebpf.Program `ebpf:"bench_ours_spread"`
+	BenchPeer         *ebpf.Program `ebpf:"bench_peer"`
+	BenchPeerSpread   *ebpf.Program `ebpf:"bench_peer_spread"`
+	FlowtallyTcx      *ebpf.Program `ebpf:"flowtally_tcx"`
+	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
+	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
+	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
 }
 
 func (p *rowsPrograms) Close() error {
@@ -223,6 +226,7 @@ func (p *rowsPrograms) Close() error {
 		p.BenchPeer,
 		p.BenchPeerSpread,
 		p.FlowtallyTcx,
+		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
 	)
