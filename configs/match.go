@@ -142,6 +142,10 @@ func (w *wording) unknown(key *yaml.Node, what string, known []string) {
 func (w *wording) clause(name string, key, n *yaml.Node, what string, inside bool) {
 	w.add(name, key, false)
 	fields := flow.Fields(name)
+	if len(fields) == 0 && !isNull(n) && (n.Kind != yaml.MappingNode || len(n.Content) > 0) {
+		w.d.bad(n, what+" has no fields and takes no value", "write it as: "+name+":")
+		return
+	}
 	var inner func()
 	w.d.fields(n, what, func(key, value *yaml.Node) {
 		field := key.Value

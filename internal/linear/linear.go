@@ -7,8 +7,9 @@ import (
 )
 
 // Packet is one frame, from its Ethernet header on, as one side of one
-// interface sees it.
+// interface sees it; from its IP header on with Layer3.
 type Packet struct {
+	Layer3    bool
 	Frame     []byte
 	Direction flow.Direction
 	Interface string
@@ -37,7 +38,14 @@ func New(flows []flow.Flow) *Matcher {
 // Match answers the place, in the flows given to New, of the one flow that
 // counts the packet; ok is false when none does.
 func (m *Matcher) Match(p Packet) (index int, ok bool) {
-	h := parseFrame(p.Frame, true)
+	h := parseFrame
+	if p.Layer3 {
+		h = parseIP
+	}
+	return m.match(p, h(p.Frame, true))
+}
+
+func (m *Matcher) match(p Packet, h *headers) (index int, ok bool) {
 	for _, i := range m.order {
 		f := &m.flows[i]
 		if f.Direction == p.Direction &&

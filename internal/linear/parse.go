@@ -74,6 +74,16 @@ func parseFrame(b []byte, tunnels bool) *headers {
 	return h
 }
 
+// parseIP reads a frame that begins with IP: its version says which.
+func parseIP(b []byte, tunnels bool) *headers {
+	h := &headers{upper: -1}
+	if len(b) == 0 {
+		return h
+	}
+	h.parseNetwork(map[byte]uint16{4: 0x0800, 6: 0x86dd}[b[0]>>4], b, tunnels)
+	return h
+}
+
 // parseNetwork reads what an EtherType announces.
 func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 	h.network = typ
