@@ -172,3 +172,23 @@ func TestARuleThatIsStuck(t *testing.T) {
 	n.mu.Unlock()
 	mustInstall(t, b, low)
 }
+
+// A device that goes takes the flows that are counted on it: those of another one's interface stay.
+func TestALostDeviceLeavesTheFlowsOfTheOther(t *testing.T) {
+	h := newFakeHost("eth0", "eth1")
+	b := openFake(t, h, "eth0", "eth1")
+	first, second, both := placedUDP(t, "first", 1, 0), placedUDP(t, "second", 2, 1), placedUDP(t, "both", 3, 2)
+	first.Interface, second.Interface = "eth0", "eth1"
+	in := mustInstall(t, b, first, second, both)
+	h.nic(0).events <- nicFatal
+	<-b.Changed()
+	gone := b.Gone()
+	if gone["second"] != nil || !errors.Is(gone["first"], errDeviceLost) || !errors.Is(gone["both"], errDeviceLost) {
+		t.Errorf("gone: %v; want the flows of eth0", gone)
+	}
+	if err := b.Fits(second.Flow, nil); err != nil {
+		t.Errorf("a flow of eth1 does not fit any more: %v", err)
+	}
+	h.nic(1).set(t, 2, Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[1].ID, Pair{Packets: 5, Bytes: 500})
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -101,5 +102,44 @@ func TestAnExcludedDeviceIsNotOpened(t *testing.T) {
 		} else if !library && b.calls(t, "ibv_open_device") != 0 {
 			t.Error("the device was opened")
 		}
+	}
+}
+
+// A library that crashes over a queue pair costs the queue pairs of the device: the instance starts, their
+// counters stand still, and they are not tried again and again.
+func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
+	for _, c := range []struct{ verb, device string }{
+		{"ibv_create_qp", ""}, {"ibv_get_device_list", "libibverbs"},
+	} {
+		t.Run(c.verb, func(t *testing.T) {
+			s := newSoftNIC(t)
+			s.env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "ABORT"}}
+			cfg := s.pairConfig(t, dataplane.Send)
+			s.env.Set(t.Setenv)
+			var e *Engine
+			if err := s.wire.Near.NS.Do(func() (err error) {
+				e, err = New(t.Context(), cfg, Options{Trial: SelfTrial()})
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			endWith(t, e)
+			object := cmp.Or(c.device, s.device)
+			said := false
+			for _, k := range e.guard.conditions() {
+				said = said || k.Object == object && strings.Contains(k.Text, c.verb)
+			}
+			if !said {
+				t.Errorf("conditions %+v do not say that %s is left alone for %s", e.guard.conditions(), object, c.verb)
+			}
+			opened := s.calls(t, c.verb)
+			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+				t.Errorf("posting: %v", err)
+			}
+			e.pairs.look()
+			if q := e.pairs.all[0].look(); q.lost == nil || s.calls(t, c.verb) != opened {
+				t.Errorf("lost: %v; %d calls after %d", q.lost, s.calls(t, c.verb), opened)
+			}
+		})
 	}
 }
