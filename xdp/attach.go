@@ -82,7 +82,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	}
 	ifi, err := net.InterfaceByName(ifname)
 	if err != nil {
-		return nil, fmt.Errorf("attaching to %s: %w: %w; see ip link", ifname, ErrNotFound, err)
+		return nil, fmt.Errorf("attaching to %s: %w: %w", ifname, ErrNotFound, noInterface(err))
 	}
 	port, err := rs.port(ifname)
 	if err != nil {
@@ -112,6 +112,23 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		done = append(done, a)
 	}
 	return done, nil
+}
+
+// noInterface adds to the answer of net.InterfaceByName which interfaces there are.
+func noInterface(err error) error {
+	all, listErr := net.Interfaces()
+	if listErr != nil {
+		return err
+	}
+	const most = 16
+	var names []string
+	for _, i := range all[:min(len(all), most)] {
+		names = append(names, i.Name)
+	}
+	if len(all) > most {
+		names = append(names, fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return fmt.Errorf("%w; there are: %s", err, strings.Join(names, ", "))
 }
 
 // take makes sure that a hook runs our program; isNew: it did not before.
@@ -204,8 +221,8 @@ func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("%s on %s: %w by %s; detach that, for example with ip link set dev %s xdp off, or count with its owner's help",
-			feature, ifi.Name, ErrBusy, holder(ifi.Index), ifi.Name)
+		h := holderOf(ifi.Index)
+		return fmt.Errorf("%s on %s: %w by %s; %s", feature, ifi.Name, ErrBusy, h, h.freed(ifi.Index, ifi.Name))
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
 	case errors.Is(err, ebpf.ErrNotSupported) && h == HookEgress:
@@ -222,15 +239,6 @@ func nativeFix(mode string) string {
 		return "use mode generic, or a driver with XDP"
 	}
 	return ""
-}
-
-// holder names the XDP program of an interface.
-func holder(ifindex int) string {
-	id := xdpProgram(ifindex)
-	if id == 0 {
-		return "another program"
-	}
-	return Neighbour{Program: id, Name: programNamed(ebpf.ProgramID(id))}.String()
 }
 
 // Detach takes the programs off hooks of an interface; off all of them where none

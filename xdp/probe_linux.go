@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
@@ -28,10 +27,10 @@ func Probe(ifname string) []probe.Result {
 	}
 	ifi, err := net.InterfaceByName(ifname)
 	if err != nil {
-		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: err.Error(), Fix: "see ip link"})
+		return append(all, probe.Result{Feature: "interface", Object: ifname, Answer: probe.No, Reason: noInterface(err).Error(), Fix: "name one that is there"})
 	}
 	native := probe.Ask("native XDP", ifname, probeNative(ifi))
-	return append(all, native, probe.Ask("free XDP hook", ifname, probeHook(ifi)))
+	return append(all, native, probeHook(ifi))
 }
 
 // permission turns a refusal for lack of rights into a conclusive no.
@@ -88,12 +87,19 @@ func probeBPFFS() error {
 	return nil
 }
 
-func probeHook(ifi *net.Interface) error {
-	if id := xdpProgram(ifi.Index); id != 0 && !strings.Contains(holder(ifi.Index), `"flowtally_xdp"`) {
-		return &probe.UnsupportedError{Feature: "free XDP hook", Object: ifi.Name, Reason: "held by " + holder(ifi.Index),
-			Fix: "detach it, or count with its owner's help"}
+// probeHook says whether the XDP hook of an interface is free, or an instance of flowtally has it:
+// the one that is asked about, or another one.
+func probeHook(ifi *net.Interface) probe.Result {
+	r := probe.Result{Feature: "free XDP hook", Object: ifi.Name, Answer: probe.Yes}
+	h := holderOf(ifi.Index)
+	switch {
+	case h.program == 0:
+	case h.instance != "" || programNamed(ebpf.ProgramID(h.program)) == "flowtally_xdp":
+		r.Reason = "held by " + h.String()
+	default:
+		r.Answer, r.Reason, r.Fix = probe.No, "held by "+h.String(), h.freed(ifi.Index, ifi.Name)
 	}
-	return nil
+	return r
 }
 
 // The netdev family of generic netlink, since 6.3 (Documentation/netlink/specs/netdev.yaml).

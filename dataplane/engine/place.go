@@ -241,9 +241,14 @@ func (e *Engine) place(ctx context.Context, flows []*counted) error {
 
 func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error {
 	rejected := of.refused
-	var errs []error
+	var errs, usual []error // usual: as on most hosts, and so not the cause where there is another one
 	for _, r := range rejected {
-		errs = append(errs, fmt.Errorf("%s: %s", r.Backend, r.Reason))
+		err := fmt.Errorf("%s: %s", r.Backend, r.Reason)
+		if errors.Is(e.absent[r.Backend], errNoDevice) {
+			usual = append(usual, err)
+		} else {
+			errs = append(errs, err)
+		}
 	}
 	flows := placedOf(set)
 	for _, b := range of.open {
@@ -262,6 +267,9 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error
 			}
 		}
 		return nil
+	}
+	if len(errs) == 0 {
+		errs = usual
 	}
 	return fmt.Errorf("placing %s: %w: %w", describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }

@@ -147,8 +147,11 @@ func TestMissingInterface(t *testing.T) {
 	name := lab.Unique("cli-")
 	code, out, talk := run(t, "run", "--embedded", "--instance", name, "--interface", "nosuch0", "--flow", "a=any",
 		"--socket", "-", "--mirror", filepath.Join(t.TempDir(), "m", "x.mirror"))
-	if code != exitFailed || out != "" || !strings.Contains(talk, "nosuch0") || !strings.Contains(talk, "\n  try: ") {
+	if code != exitFailed || out != "" || !strings.Contains(talk, "nosuch0") || !strings.Contains(talk, "; there are: lo") || !strings.Contains(talk, "\n  try: ") {
 		t.Errorf("code %d, output %q, error %q", code, out, talk)
+	}
+	if _, says, _ := strings.Cut(talk, "\nflowtally: "); strings.Contains(strings.ToLower(says), "rdma") {
+		t.Errorf("it says of RDMA: %q", says)
 	}
 	t.Log(talk)
 	if pins := filepath.Join(bpffs, "flowtally", name); exists(pins) {

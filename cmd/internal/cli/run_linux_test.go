@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -248,6 +249,55 @@ func TestRunCountsAndCleansUp(t *testing.T) {
 			t.Errorf("%v: the control socket is left", flags)
 		}
 		in.exact() // readers go on, and the next round adds to the total
+	}
+}
+
+// TestRunNamesTheInstanceThatHoldsAHook: a second instance on one interface, and doctor, say which
+// one has it; what the error says frees it.
+func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
+	in := newInstance(t, "xdp: {keep_pins: true}\n")
+	in.start()
+	other := lab.Unique("cli-")
+	second := func() (code int, talk string) {
+		err := in.wire.Near.NS.Do(func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, filepath.Join(in.bin, "flowtally"), "run", "--strict", "--instance", other, "--interface", in.wire.Near.Name, "--flow", "a=any",
+				"--socket", "-", "--mirror", filepath.Join(in.dir, "other", "x.mirror"))
+			out, err := cmd.CombinedOutput()
+			code, talk = cmd.ProcessState.ExitCode(), string(out)
+			return err
+		})
+		if code == exitOK {
+			t.Fatalf("it ran: %v\n%s", err, talk)
+		}
+		return code, talk
+	}
+	want := "hook is taken by instance " + in.name + " of flowtally; stop that instance; or, where it does not run any more: rm -r " + in.pins
+	if code, talk := second(); code != exitFailed || !strings.Contains(talk, want) || strings.Contains(talk, "xdp off") {
+		t.Errorf("code %d, it says\n%s", code, talk)
+	}
+	in.stop() // the pins stay
+	if code, talk := second(); code != exitFailed || !strings.Contains(talk, want) {
+		t.Errorf("code %d, it says\n%s", code, talk)
+	}
+	err := in.wire.Near.NS.Do(func() error {
+		out, err := exec.Command(filepath.Join(in.bin, "flowtally"), "doctor", in.wire.Near.Name).CombinedOutput()
+		if !strings.Contains(string(out), "held by instance "+in.name+" of flowtally") {
+			t.Errorf("doctor says\n%s", out)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(in.pins); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); in.attached(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("without its pins it is attached")
+		}
 	}
 }
 

@@ -27,6 +27,9 @@ import (
 // TestMain makes this test binary the programs that the scripts run. They run where the
 // tests do: in namespaces of their own, where the privileges allow that.
 func TestMain(m *testing.M) {
+	if code, is := engine.TrialMain(); is { // of a test that calls Main with run --embedded
+		os.Exit(code)
+	}
 	if strings.HasSuffix(os.Args[0], ".test") {
 		_ = lab.Isolate(lab.ForTests)
 	}

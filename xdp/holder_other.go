@@ -1,0 +1,9 @@
+//go:build !linux
+
+package xdp
+
+type holder struct{}
+
+func holderOf(int) held                 { return holder{} }
+func (holder) String() string           { return "another program" }
+func (holder) freed(int, string) string { return "" }
