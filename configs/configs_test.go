@@ -327,6 +327,7 @@ func TestBounds(t *testing.T) {
 		{"mirror: {history_period: %}", "1ns", "-1ns", func(c *dataplane.Config) { c.Mirror.HistoryPeriod = -1 }, "mirror.history_period"},
 		{"mirror: {mode: %}", "0644", "0664", func(c *dataplane.Config) { c.Mirror.Mode = 0o664 }, "mirror.mode"},
 		{"mirror: {mode: %}", "0o600", "0o400", func(c *dataplane.Config) { c.Mirror.Mode = 0o400 }, "mirror.mode"},
+		{"mirror: {mode: %}", "0640", "0641", func(c *dataplane.Config) { c.Mirror.Mode = 0o641 }, "mirror.mode"},
 		{"poll: {period: %}", "100us", "99us", func(c *dataplane.Config) { c.Poll.Period = 99 * time.Microsecond }, "poll.period"},
 		{"poll: {cpu: %}", "0", "-1", func(c *dataplane.Config) { c.Poll.CPU = -1 }, "poll.cpu"},
 		{"poll: {cpu: %}", "2147483647", "2147483648", func(c *dataplane.Config) { n := int64(1) << 31; c.Poll.CPU = int(n) }, "poll.cpu"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // A start that fails says what has to be mended: on most hosts that is not that they have no RDMA.
@@ -69,5 +70,26 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 				t.Errorf("a queue pair shows %+v, want %q", q.rejected, tt.want)
 			}
 		})
+	}
+}
+
+// TestRefusalNamesItsFlows: an error about one flow names it, one about several
+// says how many and names the first.
+func TestRefusalNamesItsFlows(t *testing.T) {
+	web, dns := Placed{Flow: flow.Flow{Name: "web"}}, Placed{Flow: flow.Flow{Name: "dns"}}
+	if got, want := describe([]Placed{web}), `flow "web"`; got != want {
+		t.Errorf("one flow: %s, want %s", got, want)
+	}
+	if got, want := describe([]Placed{web, dns}), `2 flows ("web", …)`; got != want {
+		t.Errorf("two flows: %s, want %s", got, want)
+	}
+}
+
+// TestInstanceHasAName: a configuration without one makes the instance "default",
+// with the mirror where readers look for it.
+func TestInstanceHasAName(t *testing.T) {
+	cfg := withDefaults(dataplane.Config{})
+	if cfg.Instance != "default" || cfg.Mirror.Path != shm.DefaultPath("default") || cfg.Backend != "auto" {
+		t.Errorf("instance %q at %s with backend %q", cfg.Instance, cfg.Mirror.Path, cfg.Backend)
 	}
 }
