@@ -17,8 +17,10 @@ PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n
 SECONDS_OF_DEMO ?= 5
 BIN ?= bin
 FUZZTIME ?= 10s
+SEED ?= 1
+MUTANTS ?= 120
 
-.PHONY: help build demo test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz clean
+.PHONY: help build demo test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +96,14 @@ fuzz: ## every fuzz target for FUZZTIME
 		dir=$$($(GO) list -f '{{.Dir}}' $$p); \
 		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$(ls $$dir/*_test.go 2>/dev/null) /dev/null | awk '{print $$2}'); do \
 			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$p; done; done
+
+mutate: ## change the code in MUTANTS places drawn by SEED, one at a time, and list which changes the tests notice (asks for root)
+	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers
+	$(ROOT) env FLOWTALLY_REQUIRE=all $(GO) run ./internal/mutate -seed $(SEED) -mutants $(MUTANTS)
+
+mutate-again: ## make ten changes of docs/testing.md again, drawn by the commit: the tests must still notice each (asks for root)
+	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers
+	$(ROOT) env FLOWTALLY_REQUIRE=all $(GO) run ./internal/mutate -again 10
 
 clean: ## remove bin/
 	rm -rf bin

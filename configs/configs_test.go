@@ -363,3 +363,13 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestLongLabelIsFound: a mistake in a label whose name is too long to print whole
+// is marked at the labels of its flow.
+func TestLongLabelIsFound(t *testing.T) {
+	_, err := configs.Parse("f.yaml", []byte("interfaces: [eth0]\nflows:\n  - name: web\n    match: any\n    labels:\n      "+strings.Repeat("-", 70)+": x\n"))
+	var e *configs.Error
+	if !errors.As(err, &e) || len(e.Problems) != 1 || e.Problems[0].Line != 6 && e.Problems[0].Line != 5 {
+		t.Fatalf("%v: %+v", err, e)
+	}
+}

@@ -46,3 +46,12 @@ func TestAReceiverIsToldWhatItMissed(t *testing.T) {
 		t.Errorf("%d events, of which %d arrived or were said to be lost", sent, seen)
 	}
 }
+
+// A receiver that comes after the end of an instance gets a channel that is closed.
+func TestAReceiverAfterTheEnd(t *testing.T) {
+	var b broadcaster
+	b.close()
+	if _, open := <-b.subscribe(t.Context()); open {
+		t.Error("an event came")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/shm"
 )

@@ -1,5 +1,5 @@
 // Package soft gives the tests of a package the software RDMA libraries of
-// ibv/ibvtest, built once.
+// ibv/ibvtest, built once per process, or once in the directory FLOWTALLY_SOFT.
 package soft
 
 import (
@@ -28,8 +28,13 @@ func (l *Libraries) Get(t testing.TB) ibvtest.Libs {
 	}
 	need.Tool(t, "gcc")
 	l.once.Do(func() {
-		if l.dir, l.err = os.MkdirTemp("", "flowtally-soft-"); l.err == nil {
-			l.built, l.err = ibvtest.Build(l.dir)
+		dir := os.Getenv("FLOWTALLY_SOFT")
+		if dir == "" {
+			l.dir, l.err = os.MkdirTemp("", "flowtally-soft-")
+			dir = l.dir
+		}
+		if l.err == nil {
+			l.built, l.err = ibvtest.Build(dir)
 		}
 	})
 	if l.err != nil {
