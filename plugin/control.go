@@ -169,7 +169,10 @@ func (c *Control) keep(ctx context.Context) {
 		case <-tick.C:
 		}
 		err := c.again()
-		if err != nil && err.Error() != said {
+		switch {
+		case err == nil:
+			said = ""
+		case err.Error() != said:
 			said = err.Error()
 			c.log.Error("the control socket is gone", "err", err)
 		}

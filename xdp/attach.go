@@ -88,9 +88,6 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := rs.repin(); err != nil { // what is attached now is pinned too
-		return nil, fmt.Errorf("attaching to %s: %w", ifname, err)
-	}
 	var done []Attachment
 	var fresh []*hook
 	for _, at := range []Hook{HookIngress, HookEgress} {
@@ -190,7 +187,11 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	}
 	h.prog = p
 	rs.meta.port(k.port).setHook(at, ifi.Index, mode)
-	if h.pin != "" {
+	switch {
+	case h.pin == "":
+	case !rs.inPlace(): // Repin makes this pin with the others that are gone
+		rs.log.Warn("attached without a pin: the directory of the pins is gone", "interface", ifi.Name, "hook", k.hook)
+	default:
 		if err := h.link.Pin(h.pin); err != nil {
 			return nil, errors.Join(fmt.Errorf("pinning the link of %s: %w", ifi.Name, explain(err)), h.detach(), h.close())
 		}

@@ -205,6 +205,33 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 	}
 }
 
+// A hook is taken while pins are gone, and pinned with the others when that is possible again.
+func TestAttachWithoutPins(t *testing.T) {
+	w := testWire(t)
+	fs := t.TempDir()
+	mountPins(t, fs, "mode=0700")
+	rs := openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
+	attach(t, rs, w.Near, AttachOptions{Ingress: true})
+	if err := unix.Unmount(fs, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	attach(t, rs, w.Near, AttachOptions{Ingress: true, Egress: true})
+	if lost, err := rs.Repin(); !lost || err == nil {
+		t.Errorf("without a file system: %v, %v", lost, err)
+	}
+	mountPins(t, fs, "mode=0700")
+	if lost, err := rs.Repin(); !lost || err != nil {
+		t.Errorf("with one: %v, %v", lost, err)
+	}
+	if err := rs.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := held(t, w.Near); len(got) != 2 {
+		t.Errorf("programs on %q after Close", got)
+	}
+	openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
+}
+
 // stuck is a link that does not detach, and does not say so.
 type stuck struct{ link.Link }
 
