@@ -161,8 +161,8 @@ func (k *CompCntr) call(verb string, fn func(handle) syscall.Errno) error {
 	return k.ctx.err(verb, fn(k.h))
 }
 
-// Read is the number of completions. On EFA that is a load from memory, no command. It
-// allocates nothing.
+// Read is the number of completions. On EFA that is a load from memory, no command: of a
+// device that is lost it is the last value, without an error. It allocates nothing.
 func (k *CompCntr) Read() (uint64, error) { return k.read(wordComp, "ibv_read_comp_cntr") }
 
 // ReadErr is the number of errors. The two values are not of one moment.

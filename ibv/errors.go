@@ -64,9 +64,10 @@ func (e *Error) Is(target error) bool {
 }
 
 // notSupported tells the errnos of a verb that is not there. ENOSYS comes from old
-// libraries; ENOTSUP and EOPNOTSUPP are one number on Linux alone.
+// libraries, EPROTONOSUPPORT from a kernel whose uverbs lack the object or its method;
+// ENOTSUP and EOPNOTSUPP are one number on Linux alone.
 func notSupported(errno syscall.Errno) bool {
-	return errno == syscall.EOPNOTSUPP || errno == syscall.ENOTSUP || errno == syscall.ENOSYS
+	return errno == syscall.EOPNOTSUPP || errno == syscall.ENOTSUP || errno == syscall.ENOSYS || errno == syscall.EPROTONOSUPPORT
 }
 
 // busyError is Close refused: what is held, and by whom.

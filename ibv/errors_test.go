@@ -20,6 +20,7 @@ func TestErrorStandsFor(t *testing.T) {
 		{Error{Errno: syscall.EOPNOTSUPP}, []error{probe.ErrNotSupported}},
 		{Error{Errno: syscall.ENOTSUP}, []error{probe.ErrNotSupported}},
 		{Error{Errno: syscall.ENOSYS}, []error{probe.ErrNotSupported}},
+		{Error{Errno: syscall.EPROTONOSUPPORT}, []error{probe.ErrNotSupported}},
 		{Error{Errno: syscall.EBUSY}, []error{ErrBusy}},
 		{Error{Errno: syscall.ENODEV}, []error{ErrDeviceGone}},
 		{Error{Errno: syscall.EIO}, nil},

@@ -23,7 +23,11 @@ const (
 	deviceGone occurred = iota
 	unlisted            // the device is not in the list any more
 	stateMoved          // the queue pair may have gone to another state by itself
+	listed              // the device is in the list, as every few seconds
 )
+
+// muteLooks is how many looks in a row a device may fail to answer a command before it is given up.
+const muteLooks = 2
 
 // heed does what an occurrence asks for.
 func (q *queuePair) heed(o occurrence) {
@@ -38,6 +42,15 @@ func (q *queuePair) heed(o occurrence) {
 		}
 	case unlisted:
 		q.lose(errors.New("it is not listed any more"))
+	case listed:
+		// Completion counters and completion queues are memory: those of a device that is lost read on as they
+		// were, without an error, and its driver may send no event (EFA). A command tells.
+		err := q.examine()
+		if err == nil {
+			e.mute = 0
+		} else if e.mute++; e.mute == muteLooks || errors.Is(err, ibv.ErrDeviceGone) {
+			q.lose(fmt.Errorf("it is listed, and does not answer: %w", err))
+		}
 	case deviceGone:
 		q.lose(o.what)
 	}

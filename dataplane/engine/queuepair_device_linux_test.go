@@ -56,6 +56,41 @@ func wantWords(t *testing.T, path, mode, name string, want Pair) {
 	}
 }
 
+// TestADeviceThatIsLostSilently: memory of a lost device reads on without an error, its driver sends no event, and it
+// is still listed. A command that fails tells; the totals are shown as stale, not as current.
+func TestADeviceThatIsLostSilently(t *testing.T) {
+	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
+		control := s.controlled(t)
+		cfg := s.pairConfig(t, local...)
+		e := s.startPairs(t, cfg)
+		mustPost(t, e, "a", dataplane.Send, 500)
+		want := map[string]Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
+		wantTotals(t, cfg.Mirror.Path, want)
+		if err := control.Silent(s.device); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			c := awaitCondition(t, e, "queue-pair-lost", name, true)
+			if !strings.Contains(c.Text, "does not answer") || !strings.Contains(c.Text, "ibv_query_qp") {
+				t.Errorf("%s: %s", name, c.Text)
+			}
+			if _, valid := discontinuities(t, cfg.Mirror.Path, name+"-send"); valid {
+				t.Errorf("%s-send is shown as counting", name)
+			}
+		}
+		wantTotals(t, cfg.Mirror.Path, want)
+		if err := control.Return(s.device); err != nil {
+			t.Fatal(err)
+		}
+		awaitCondition(t, e, "queue-pair-lost", "a", false)
+		awaitCondition(t, e, "queue-pair-lost", "b", false)
+		awaitLinked(t, e)
+		if got := stateOf(t, e, "a").Source.Mode; got != mode {
+			t.Errorf("counted by %s now, by %s before", got, mode)
+		}
+	})
+}
+
 // TestAQueuePairOutlivesItsDevice: a device that goes takes the queue pairs with it and is said;
 // when it is back they are made and connected again, and totals go on, with one discontinuity
 // where something may have been missed: nothing was outstanding, but a peer may have sent.

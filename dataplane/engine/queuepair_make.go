@@ -30,6 +30,7 @@ type endpoint struct {
 	message  int               // bytes
 	room     int               // for a message that arrives
 	posted   int               // receives
+	mute     int               // looks in a row at which the device did not answer
 	renewing bool              // it is in ERR on its way to another connection
 	slots    []*shm.DeviceSlot // that the device counts in, and may until ctx is closed
 	mode     string

@@ -86,8 +86,8 @@ func (s *queuePairs) start() (err error) {
 // returnTicks of returnPeriod pass between two looks at the list of devices.
 const returnTicks = calmTicks
 
-// watch connects again what was made again, and looks whether devices are still in the list:
-// a driver that cannot let go of one that is removed (rxe) sends no event.
+// watch connects again what was made again, and looks whether devices are still in the list and
+// answer: a driver that cannot let go of one that is removed (rxe) sends no event.
 func (s *queuePairs) watch(ctx context.Context) {
 	tick := time.NewTicker(returnTicks * returnPeriod)
 	defer tick.Stop()
@@ -140,7 +140,7 @@ func (s *queuePairs) devices() (list []ibv.Device, err error) {
 	return list, err
 }
 
-// look gives queue pairs up whose device is not in the list. A device may return, and a queue pair
+// look gives queue pairs up whose device is not in the list, or does not answer. A device may return, and a queue pair
 // be made again on it, while this one reads on: what is given up is what there was before.
 func (s *queuePairs) look() {
 	if s.lib == nil {
@@ -156,8 +156,12 @@ func (s *queuePairs) look() {
 		return
 	}
 	for i, q := range s.all {
-		if !slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }) {
-			q.hear(occurrence{kind: unlisted, by: before[i]})
+		kind := unlisted
+		if slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }) {
+			kind = listed
+		}
+		if before[i] != nil {
+			q.hear(occurrence{kind: kind, by: before[i]})
 		}
 	}
 }

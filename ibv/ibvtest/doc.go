@@ -70,8 +70,9 @@
 // PRM name: see Statistics.
 //
 // A device that Control takes away is gone as in the kernel: its contexts get
-// IBV_EVENT_DEVICE_FATAL and answer EIO to every verb for ever, those that destroy
-// included; closing such a context releases what is left. The device can be opened again
+// IBV_EVENT_DEVICE_FATAL and answer EIO to every command for ever, those that destroy
+// included; closing such a context releases what is left. ibv_poll_cq and the reads of completion
+// counters are no commands: as in libmlx5 and libefa they look at memory, and find what was there last. The device can be opened again
 // when it has returned. A netdev that disappears takes its device with it in the same way,
 // at the next read.
 package ibvtest

@@ -142,11 +142,15 @@ func NewControl(path string) (*Control, error) {
 // Path is what Env.Control takes.
 func (c *Control) Path() string { return c.path }
 
-// Fatal sends IBV_EVENT_DEVICE_FATAL and has every open context answer EIO.
+// Fatal sends IBV_EVENT_DEVICE_FATAL and has every command of open contexts answer EIO.
 func (c *Control) Fatal(device string) error { return c.send("fatal", device) }
 
 // Remove does what Fatal does and takes the device off the list.
 func (c *Control) Remove(device string) error { return c.send("remove", device) }
+
+// Silent has every command of the device's contexts answer EIO, without an event: the device stays listed, and what
+// it wrote into memory reads as before.
+func (c *Control) Silent(device string) error { return c.send("silent", device) }
 
 // Return makes the device listed and open-able again. Contexts from before stay dead.
 func (c *Control) Return(device string) error { return c.send("return", device) }

@@ -2,8 +2,9 @@
  *
  * verbs_control.c: what happens to a device at run time, by lines on a FIFO:
  *
- *     fatal DEVICE      IBV_EVENT_DEVICE_FATAL; every verb of its contexts answers EIO
+ *     fatal DEVICE      IBV_EVENT_DEVICE_FATAL; every command of its contexts answers EIO
  *     remove DEVICE     the same, and the device leaves the list
+ *     silent DEVICE     every command answers EIO, and no event says so: what is in memory reads on
  *     return DEVICE     it can be opened again; contexts that were open stay dead
  *     port_down DEVICE  IBV_EVENT_PORT_ERR, the port's state is DOWN
  *     port_up DEVICE    IBV_EVENT_PORT_ACTIVE, the port's state is its netdev's
@@ -44,7 +45,10 @@ static void obey(const char *word, const char *name)
 		if (!strcmp(word, "fatal") || !strcmp(word, "remove")) {
 			d->fatal = true;
 			d->removed = *word == 'r';
-			verbs_device_gone(d);
+			verbs_device_gone(d, true);
+		} else if (!strcmp(word, "silent")) {
+			d->fatal = true;
+			verbs_device_gone(d, false);
 		} else if (!strcmp(word, "return")) {
 			d->fatal = d->removed = false;
 		} else if (!strcmp(word, "port_down")) {

@@ -129,7 +129,7 @@ int verbs_read_counters(struct ibv_counters *counters, uint64_t *values, uint32_
 	verbs_note_drops(verbs_context_of(context)->device);
 	if (err == ENODEV) {
 		verbs_context_of(context)->device->fatal = true;
-		verbs_device_gone(verbs_context_of(context)->device);
+		verbs_device_gone(verbs_context_of(context)->device, true);
 		err = EIO;
 	}
 	if (!err) {

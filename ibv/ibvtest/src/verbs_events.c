@@ -115,7 +115,7 @@ static void disarm(struct soft_context *c)
 	}
 }
 
-void verbs_device_gone(struct soft_device *d)
+void verbs_device_gone(struct soft_device *d, bool event)
 {
 	for (struct soft_link *l = d->contexts.next; l != &d->contexts; l = l->next) {
 		struct soft_context *c = VERBS_OUTER(l, struct soft_context, link);
@@ -123,6 +123,8 @@ void verbs_device_gone(struct soft_device *d)
 			continue;
 		c->dead = true;
 		disarm(c);
+		if (!event)
+			continue;
 		verbs_event(c, IBV_EVENT_DEVICE_FATAL, 0);
 		pthread_mutex_lock(&lock);
 		close(c->event_fd);

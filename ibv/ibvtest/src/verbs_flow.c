@@ -37,7 +37,7 @@ static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
 	bool dont_trap = a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
 	bool egress = a->flags & IBV_FLOW_ATTR_FLAGS_EGRESS;
 	bool leftovers = a->type == IBV_FLOW_ATTR_ALL_DEFAULT || a->type == IBV_FLOW_ATTR_MC_DEFAULT;
-	if (a->comp_mask)
+	if (a->comp_mask || verbs_flow_counts_twice(a))
 		return EINVAL;
 	if (!verbs_net_raw())
 		return EPERM;

@@ -185,7 +185,7 @@ bool verbs_events_hold(struct ibv_context *context, struct soft_object *object, 
 void verbs_events_release(struct soft_object *object, unsigned n);
 void verbs_events_wait(struct soft_object *object); /* until nobody holds it */
 void verbs_port_event(struct soft_device *device, uint32_t type);
-void verbs_device_gone(struct soft_device *device); /* device locked: kills its contexts */
+void verbs_device_gone(struct soft_device *device, bool event); /* device locked: kills its contexts, with an event that says so */
 
 /* The inline verbs, by their slots in struct verbs_context. */
 int verbs_query_port(struct ibv_context *, uint8_t port, struct ibv_port_attr *, size_t size);
@@ -227,6 +227,7 @@ struct verbs_flow_parts {
 	unsigned counts; /* COUNT specs */
 	bool dropped, tagged;
 };
+bool verbs_flow_counts_twice(const struct ibv_flow_attr *attr);
 int verbs_flow_parse(const struct ibv_flow_attr *attr, struct verbs_flow_parts *parts);
 
 #endif

@@ -300,6 +300,18 @@ static int take(const struct ibv_flow_attr *attr, union spec *specs)
 	return left ? EINVAL : 0;
 }
 
+/* verbs_flow_counts_twice finds a second COUNT, which libmlx5 refuses before the kernel sees the flow. */
+bool verbs_flow_counts_twice(const struct ibv_flow_attr *attr)
+{
+	union spec specs[MAX_SPECS];
+	unsigned counts = 0;
+	if (take(attr, specs))
+		return false;
+	for (unsigned i = 0; i < attr->num_of_specs; i++)
+		counts += specs[i].header.type == IBV_FLOW_SPEC_ACTION_COUNT;
+	return counts > 1;
+}
+
 int verbs_flow_parse(const struct ibv_flow_attr *attr, struct verbs_flow_parts *parts)
 {
 	union spec specs[MAX_SPECS];

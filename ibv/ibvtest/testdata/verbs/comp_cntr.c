@@ -100,6 +100,14 @@ void case_unprivileged(void)
 	blob_init(&b, 0, 0);
 	WANT_NULL(blob_flow(&b, ud), EPERM);
 	WANT_NULL(blob_flow(&b, r.qp), EPERM);
+	struct ibv_counters_init_attr init = {0};
+	struct ibv_counters *counters = ibv_create_counters(r.context, &init);
+	NEED(counters);
+	blob_count(&b, counters);
+	WANT_NULL(blob_flow(&b, r.qp), EPERM);
+	blob_count(&b, counters); /* libmlx5 looks at the specs before the kernel at the privilege */
+	WANT_NULL(blob_flow(&b, r.qp), EINVAL);
+	WANT(ibv_destroy_counters(counters), 0);
 	WANT(ibv_destroy_qp(ud), 0);
 	rig_down(&r);
 }

@@ -234,7 +234,7 @@ void case_gone(void)
 	WANT(next_event(b.context), IBV_EVENT_DEVICE_FATAL);
 	WANT(post(&a, IBV_WR_SEND, 2, 0, 0, 8, NULL, 0), 0);
 	AWAIT_WC(a.send_cq, 2, IBV_WC_RETRY_EXC_ERR);
-	WANT(ibv_poll_cq(b.recv_cq, 1, &wc), -1);
+	WANT(ibv_poll_cq(b.recv_cq, 1, &wc), 0); /* providers look at memory */
 	WANT(post_recv(&b, 3, 0, 8), EIO);
 	WANT(post(&b, IBV_WR_SEND, 3, 0, 0, 8, NULL, 0), EIO);
 	WANT(ibv_dereg_mr(b.mr), EIO);
