@@ -204,3 +204,29 @@ func TestDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestLayer3IsAdopted: the next process knows of a device that its frames begin with IP, before it asks for the device.
+func TestLayer3IsAdopted(t *testing.T) {
+	tun := testTun(t)
+	dir := pinDir(t)
+	open := func() *RuleSet {
+		rs, err := Open(Options{PinDir: dir, MaxRules: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rs
+	}
+	rs := open()
+	attach(t, rs, tun.End, AttachOptions{Egress: true})
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rs = open()
+	defer rs.Destroy()
+	if all := rs.Attachments(); len(all) != 1 || !all[0].Layer3 || !all[0].Adopted {
+		t.Errorf("attachments %+v, want one of layer 3 that was adopted", all)
+	}
+	if again := attach(t, rs, tun.End, AttachOptions{Egress: true}); again[0].Fresh {
+		t.Error("the program was attached again")
+	}
+}

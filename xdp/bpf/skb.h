@@ -35,7 +35,7 @@ extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 extern void *bpf_rdonly_cast(const void *, __u32) __ksym;
 
 #define FT_JUMBO_LEN 8
-#define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no longer buffer is without the header */
+#define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no buffer up to this length has the header */
 
 /* Is the first header behind IPv6 the one that the kernel takes out again? */
 static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb)
