@@ -21,8 +21,12 @@ const (
 
 // startConfined starts the command with no more capabilities than it keeps for good. Linux has the
 // capabilities, the groups and no_new_privs per thread, and a child has those of the thread that
-// forks it: a thread gives up what the child is not to have, starts it and ends.
+// forks it: a thread gives up what the child is not to have, starts it and ends. A process that is
+// neither root nor has ambient capabilities gives its child none, so the child keeps those of its file.
 func (c *child) startConfined() error {
+	if os.Geteuid() != 0 && !anyAmbient() {
+		return c.cmd.Start()
+	}
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return fmt.Errorf("opening the network namespace: %w", err)
@@ -78,16 +82,12 @@ func enter(home *os.File) error {
 	return nil
 }
 
-// confine takes from the thread what the child is not to have. Of a process that is not root and
-// has no ambient capabilities, the child gets none but those of its own file, and keeps them.
+// confine takes from the thread what the child is not to have.
 func confine(keep uint64, group int) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("reading capabilities: %w", err)
-	}
-	if os.Geteuid() != 0 && !anyAmbient() {
-		return nil
 	}
 	if group > 0 {
 		join(group)

@@ -55,6 +55,12 @@ func (c *demoCmd) Run(env *Env) error {
 	}
 	if c.Backend == "rdma" { // said once: isolate may have executed this program anew
 		fmt.Fprintf(env.Stderr, "the RDMA NIC is software: %s and %s match the packets of a veth, in place of a card\n", rdma.Library, filepath.Base(rdma.MLX5))
+		dir, leave, err := withinReach(filepath.Dir(rdma.Library))
+		if err != nil {
+			return err
+		}
+		defer leave()
+		rdma.Library, rdma.MLX5 = filepath.Join(dir, filepath.Base(rdma.Library)), filepath.Join(dir, filepath.Base(rdma.MLX5))
 	}
 	screen := &demoScreen{env: env, json: c.json(), total: time.Duration(c.Seconds) * time.Second}
 	rep, err := demo.Run(env.Context, demo.Options{

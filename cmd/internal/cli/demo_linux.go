@@ -3,11 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
 // isolate moves the process into a network namespace of its own; again is what a person
@@ -18,4 +20,29 @@ func isolate(again string) error {
 		return withHint(fmt.Errorf("demo: %w: %w", dataplane.ErrPermission, err), "sudo %s", again)
 	}
 	return err
+}
+
+// withinReach mounts a directory where the plugin gets to it: the plugin is root without
+// CAP_DAC_OVERRIDE, and a build tree is often below a home directory that only its user may enter.
+// The mount is seen in the mount namespace of the demo alone.
+func withinReach(dir string) (at string, leave func(), err error) {
+	f, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || trust.OwnsProgram(uid) })
+	if why != "" {
+		err = fmt.Errorf("%w: %s", dataplane.ErrPermission, why)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("demo: opening the software RDMA library: %w", err)
+	}
+	defer f.Close()
+	if at, err = os.MkdirTemp("", "flowtally-demo-"); err != nil {
+		return "", nil, fmt.Errorf("demo: making room for the software RDMA library: %w", err)
+	}
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), at, "", unix.MS_BIND, ""); err != nil {
+		os.Remove(at)
+		return "", nil, fmt.Errorf("demo: mounting the software RDMA library: %w", err)
+	}
+	return at, func() {
+		_ = unix.Unmount(at, unix.MNT_DETACH)
+		_ = os.Remove(at)
+	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +54,25 @@ func TestDemoWithoutBPFFS(t *testing.T) {
 	}
 	if strings.Contains(stderr.String(), " /sys/fs/bpf ") {
 		t.Errorf("a bpffs is mounted:\n%s", stderr.String())
+	}
+}
+
+// A user's clone is below a home directory that others may not enter, and the plugin is root without
+// the capability to do so all the same: the demo that this user starts with sudo works.
+func TestDemoOfAUser(t *testing.T) {
+	needLab(t)
+	bin := filepath.Dir(binary(t, "flowtally"))
+	home := filepath.Join(t.TempDir(), "home")
+	const user = "1001:1001"
+	script := `mkdir "$1" && cp -r "$0" "$1/bin" && chown -R ` + user + ` "$1" && chmod 0750 "$1"`
+	if out, err := exec.Command("sh", "-c", script, bin, home).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, backend := range []string{"xdp", "rdma"} {
+		out, err := exec.Command(filepath.Join(home, "bin", "flowtally"), "demo", "--seconds", "1", "--backend", backend).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "every one counted") {
+			t.Errorf("demo --backend %s: %v\n%s", backend, err, out)
+		}
 	}
 }
 
