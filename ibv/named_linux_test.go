@@ -73,6 +73,17 @@ func TestEveryVerbIsNamed(t *testing.T) {
 	m := must(dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
 	rule := must(m.CreateFlow(udpPort(53), FlowActions{Counters: bulk, DefaultMiss: true}))(t)
 	b.check(bulk.Query(make([]FlowCount, 4)))
+	values, counts, wc := make([]uint64, 1), make([]FlowCount, 4), make([]WC, 1)
+	if a := testing.AllocsPerRun(100, func() {
+		if n.Read(values, 0) != nil || bulk.Query(counts) != nil {
+			t.Error("a read")
+		}
+		if _, err := cq.Poll(wc); err != nil {
+			t.Error(err)
+		}
+	}); a != 0 {
+		t.Errorf("reading with names allocates %v times", a)
+	}
 	for _, o := range []interface{ Close() error }{rule, m, bulk, dx, f, n, qp, cq, mr, pd, ctx} {
 		b.check(o.Close())
 	}

@@ -50,6 +50,8 @@ type guard struct {
 	log     *slog.Logger
 	bound   time.Duration // trialBound; tests are less patient
 
+	trying sync.Mutex // held over a trial: there is one at a time
+
 	mu    sync.Mutex
 	tried map[string]error // by device; "" is the library itself
 }
@@ -97,9 +99,11 @@ func (g *guard) device(r trialRequest) error {
 }
 
 func (g *guard) pass(r trialRequest) error {
-	g.mu.Lock() // over the trial: one at a time
-	defer g.mu.Unlock()
+	g.trying.Lock()
+	defer g.trying.Unlock()
+	g.mu.Lock()
 	err, known := g.tried[r.Device]
+	g.mu.Unlock()
 	if known || g.command.Path == "" {
 		return err
 	}
@@ -108,6 +112,8 @@ func (g *guard) pass(r trialRequest) error {
 		err = crashed(r.Device, why)
 		g.log.Warn("an RDMA library fails its trial", "device", r.Device, "reason", why)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.tried[r.Device] = err
 	return err
 }
