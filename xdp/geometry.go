@@ -29,6 +29,9 @@ type geometry struct {
 	block    int // bytes of one CPU's counters, whole pages
 }
 
+// MaxMasks is how many distinct masks the rules of a RuleSet can have.
+const MaxMasks = maxTuples
+
 func newGeometry(o Options, cpus int) (geometry, error) {
 	g := geometry{rules: o.MaxRules, counters: o.MaxCounters, cpus: cpus}
 	if g.rules == 0 {

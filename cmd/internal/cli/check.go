@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -41,8 +44,17 @@ func (c *checkCmd) Run(env *Env) error {
 // only as JSON; as text they are the error that run would end with.
 func (c *checkCmd) checkConfig(env *Env) error {
 	cfg, err := configs.Load(c.Config)
-	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) && c.json() {
-		if err := printConfigJSON(env.Stdout, c.Config, mistakes.Problems, nil); err != nil {
+	var problems []configs.Problem
+	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
+		problems = mistakes.Problems
+	} else if err == nil {
+		if err = engine.Check(cfg); err != nil {
+			problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
+			err = fmt.Errorf("%s: %w", c.Config, err)
+		}
+	}
+	if len(problems) > 0 && c.json() {
+		if err := printConfigJSON(env.Stdout, c.Config, problems, nil); err != nil {
 			return err
 		}
 		return exitError(exitUsage)
@@ -91,6 +103,30 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 			Text:       "it does not drop packets whose headers are cut off or more than are walked",
 			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
 		})
+	}
+	return append(out, missingInterfaces(cfg)...)
+}
+
+// missingInterfaces names the interfaces of a configuration that are not on this host now: it may
+// be meant for another host, or for later.
+func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
+	there, err := net.Interfaces()
+	if err != nil || cfg.Backend == "sim" {
+		return nil
+	}
+	names := make([]string, len(there))
+	for i, ifi := range there {
+		names[i] = ifi.Name
+	}
+	for _, i := range cfg.Interfaces {
+		if slices.Contains(names, i.Name) {
+			continue
+		}
+		w := warningJSON{fmt.Sprintf("interface %s", i.Name), "it is not on this host", "there are: " + strings.Join(names[:min(len(names), 16)], ", ")}
+		if near := flow.Nearest(i.Name, names); near != "" {
+			w.Suggestion = fmt.Sprintf("did you mean %q?", near)
+		}
+		out = append(out, w)
 	}
 	return out
 }

@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// shapes are n flows that have a mask each: prefixes of two addresses.
+func shapes(t *testing.T, n int) (flows []flow.Flow) {
+	t.Helper()
+	for i := range n {
+		text := fmt.Sprintf("ipv4 src 0.0.0.0/%d dst 0.0.0.0/%d", 1+i%32, 1+i/32)
+		flows = append(flows, flow.Flow{Name: fmt.Sprint("f", i), Match: match(t, text)})
+	}
+	return flows
+}
+
+func TestCheck(t *testing.T) {
+	sim := shapes(t, xdp.MaxMasks+1)
+	sim[3].Backend = "sim"
+	for _, tt := range []struct {
+		name string
+		cfg  dataplane.Config
+		is   error
+		says string
+	}{
+		{"as many masks as there may be", dataplane.Config{Flows: shapes(t, xdp.MaxMasks)}, nil, ""},
+		{"one more", dataplane.Config{Flows: shapes(t, xdp.MaxMasks+1)}, dataplane.ErrMasks, `flow "f64"`},
+		{"one of them simulated", dataplane.Config{Flows: sim}, nil, ""},
+		{"all of them simulated", dataplane.Config{Backend: "sim", Flows: shapes(t, 70)}, nil, ""},
+		{"as many rules as there may be", dataplane.Config{XDP: dataplane.XDPConfig{MaxFlows: 20}, Flows: shapes(t, 20)}, nil, ""},
+		{"one more rule", dataplane.Config{XDP: dataplane.XDPConfig{MaxFlows: 20}, Flows: shapes(t, 21)}, dataplane.ErrFull, "xdp.max_flows"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := Check(tt.cfg)
+			if tt.is == nil && err != nil || !errors.Is(err, tt.is) || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v, want %v", err, tt.is)
+			}
+		})
+	}
+}
