@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -161,6 +162,9 @@ func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *
 	return nil
 }
 
+// whatToDo ends the reason of a row that a busy machine kept from being measured.
+const whatToDo = "; stop what else runs on this machine (top shows it), or measure the row alone: flowtally bench --row "
+
 // runRow measures until an attempt is quiet enough, or none can be.
 func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
 	if row.Prepare != nil {
@@ -193,6 +197,9 @@ func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 			return measured(row, s)
 		}
 		reason += fmt.Sprintf(" in the last of %d attempts", attempt)
+	}
+	if ctx.Err() != nil || strings.HasPrefix(reason, "noise: ") || strings.Contains(reason, ErrDisturbed.Error()) {
+		reason += whatToDo + row.Name
 	}
 	return null(row, reason)
 }
@@ -294,7 +301,7 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int,
 	rounds := make([]round, 0, want)
 	for try := 0; len(rounds) < want; try++ {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("row took too long: %w", err)
+			return nil, fmt.Errorf("row took too long: %d of %d rounds are done, %d were disturbed: %w", len(rounds), want, try-len(rounds), err)
 		}
 		if try == 3*want {
 			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, try-len(rounds), try)

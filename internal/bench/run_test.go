@@ -107,7 +107,7 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 				return
 			}
 			if r.Ratio != nil || r.Ours != nil || r.Pass != nil || !strings.HasPrefix(r.Reason, "noise: spread") ||
-				!strings.HasSuffix(r.Reason, "in the last of 3 attempts") {
+				!strings.HasSuffix(r.Reason, "in the last of 3 attempts"+whatToDo+r.Name) {
 				t.Errorf("got %+v, want null and reason %q", r, tt.reason)
 			}
 		})
@@ -161,7 +161,7 @@ func TestRunDiscardsDisturbedRounds(t *testing.T) {
 	}
 	always := func(context.Context, int) (float64, error) { return 0, ErrDisturbed }
 	r = run(t, Options{Rounds: 7}, row(3, Sides{Ours: always, Ref: scripted(10)})).Results[0]
-	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds" {
+	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds"+whatToDo+"r" {
 		t.Errorf("got %+v, want null after 21 rounds", r)
 	}
 }
@@ -214,7 +214,7 @@ func TestRunBoundsARowInTime(t *testing.T) {
 	}
 	start := time.Now()
 	r := run(t, Options{Rounds: 1000, RowTime: 50 * time.Millisecond}, row(1, Sides{Ours: slow, Ref: slow})).Results[0]
-	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") {
+	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") || !strings.HasSuffix(r.Reason, whatToDo+r.Name) {
 		t.Errorf("got %+v, want null: took too long", r)
 	}
 	if took := time.Since(start); took > 30*time.Second {

@@ -1,4 +1,4 @@
-// Package pollrows holds the row of the bench that is about the way from the
+// Package pollrows holds the rows of the bench that are about the way from the
 // kernel to the mirror.
 //
 //   - poll.xdp.4k: one cycle of the engine's poller over 4,096 counters: each is
@@ -9,6 +9,11 @@
 //     such a cycle cannot but touch: 16 are read per counter and CPU, and 24 are
 //     written per counter. What the cycle reads besides (the bases) is not
 //     in the floor.
+//   - poll.cold.10k, poll.cold.64k: one cycle of 10,000 and of 65,536 counters at the
+//     default period of 10 ms. Before it, a walk through 16 MiB on each CPU of the bench leaves
+//     nothing of the cycle before in the caches of a core. What counts is the CPU time of
+//     the process without the thread that walks: also what it takes to wake the poller.
+//     Against one copy as of poll.xdp.4k, after the same walk.
 //
 // It needs the privileges to make BPF maps.
 package pollrows

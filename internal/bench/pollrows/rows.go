@@ -17,33 +17,28 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-const counters = 4096
-
 // Rows returns the rows of the poller. They hold no resource until opened.
 func Rows() []bench.Row {
-	return []bench.Row{{
-		Name: "poll.xdp.4k", Ref: "memcpy of the bytes read (16 per counter and CPU) and written (24 per counter)", Bound: 3.0,
-		Unit: "ns per cycle", Open: openPoll,
-	}}
+	const floor = "memcpy of the bytes read (16 per counter and CPU) and written (24 per counter)"
+	return []bench.Row{
+		{Name: "poll.xdp.4k", Ref: floor, Bound: 3.0, Unit: "ns per cycle", Open: openPoll},
+		{Name: "poll.cold.10k", Ref: floor + ", as cold", Bound: 5.0, Unit: "ns per cycle", Open: openCold(10_000)},
+		{Name: "poll.cold.64k", Ref: floor + ", as cold", Bound: 3.5, Unit: "ns per cycle", Open: openCold(1 << 16)},
+	}
 }
 
 // openPoll runs an engine whose poller is busy on the CPU of the bench. A round
 // of ours sleeps while it makes n cycles, and takes the CPU time of the process.
 func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		r, err := startEngine(ctx, open, env.CPU)
+		const counters = 4096
+		r, err := startEngine(ctx, open, counters, dataplane.PollConfig{Busy: true, CPU: env.CPU})
 		if err != nil {
 			return nil, err
 		}
-		cpus, err := ebpf.PossibleCPU() // that many slots has a counter
+		from, to, err := touched(counters)
 		if err != nil {
-			return nil, fmt.Errorf("reading the possible CPUs: %w", err)
-		}
-		const read, written = 16, 24 // per counter and CPU; per counter
-		size := counters * (read*cpus + written)
-		from, to := make([]byte, size), make([]byte, size)
-		for i := range from {
-			from[i] = byte(i) // pages of their own, not all the zero page
+			return nil, err
 		}
 		return &bench.Sides{
 			Ours: func(ctx context.Context, n int) (float64, error) { return cycles(ctx, r, n) },
@@ -56,9 +51,23 @@ func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 	})
 }
 
-// startEngine starts an engine with its counters in the kernel and its poller
-// busy on cpu, and returns a reader of its mirror.
-func startEngine(ctx context.Context, open *bench.Closers, cpu int) (*shm.Reader, error) {
+// touched is as much memory as a cycle cannot but read and write, to copy from and to.
+func touched(counters int) (from, to []byte, err error) {
+	cpus, err := ebpf.PossibleCPU() // that many slots has a counter
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the possible CPUs: %w", err)
+	}
+	const read, written = 16, 24 // per counter and CPU; per counter
+	size := counters * (read*cpus + written)
+	from, to = make([]byte, size), make([]byte, size)
+	for i := range from {
+		from[i], to[i] = byte(i), 1 // pages of their own, not all the zero page
+	}
+	return from, to, nil
+}
+
+// startEngine starts an engine with so many counters in the kernel, and returns a reader of its mirror.
+func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig) (*shm.Reader, error) {
 	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
 		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
@@ -73,7 +82,7 @@ func startEngine(ctx context.Context, open *bench.Closers, cpu int) (*shm.Reader
 		Instance: "bench",
 		Backend:  "sim", // which asks for no interface; the backend is handed in
 		Mirror:   dataplane.MirrorConfig{Path: filepath.Join(dir, "bench.mirror"), Counters: counters},
-		Poll:     dataplane.PollConfig{Busy: true, CPU: cpu},
+		Poll:     poll,
 	}
 	for i := range counters {
 		config.Flows = append(config.Flows, flow.Flow{Name: fmt.Sprintf("f%d", i), Priority: uint16(i)})
