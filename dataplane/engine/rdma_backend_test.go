@@ -198,7 +198,7 @@ func TestReadTimedAllocatesNothing(t *testing.T) {
 
 func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
 	h := newFakeHost("eth7")
-	cfg := dataplane.Config{Interfaces: []dataplane.Interface{{Name: "eth0"}}}
+	cfg := dataplane.Config{Interfaces: []dataplane.Interface{{Name: "lo"}}}
 	b, err := openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), h, shm.Now)
 	if err != nil {
 		t.Fatal(err)

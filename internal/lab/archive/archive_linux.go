@@ -84,7 +84,7 @@ func (c Cache) get(ctx context.Context, key string, resolve func() (string, erro
 	}
 	if err != nil && os.Geteuid() == 0 {
 		// A machine that was just made has no lists, and what old lists name the archive may have dropped.
-		if _, err = run(ctx, c.Dir, "apt-get", "-q", "update"); err == nil {
+		if _, err = run(ctx, c.Dir, "apt-get", nil, "-q", "update"); err == nil {
 			dir, err = c.newest(ctx, resolve)
 		}
 	}
@@ -157,7 +157,7 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 		return fmt.Errorf("fetching %s=%s: apt-get left %d packages, want one", name, version, len(debs))
 	}
 	out := filepath.Join(tmp, "unpacked")
-	if _, err := run(ctx, tmp, "dpkg-deb", "-x", debs[0], out); err != nil {
+	if _, err := run(ctx, tmp, "dpkg-deb", nil, "-x", debs[0], out); err != nil {
 		return err
 	}
 	return os.Rename(out, dir)
@@ -177,13 +177,14 @@ func (c Cache) field(ctx context.Context, name, field string) (string, error) {
 	return "", fmt.Errorf("asking apt-cache for %s: no field %s", name, field)
 }
 
+// apt runs a program of apt, over the lists of the suite.
 func (c Cache) apt(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	return run(ctx, dir, name, slices.Concat(c.options, args)...)
+	return run(ctx, dir, name, c.options, args...)
 }
 
-// run returns the output of a program, and its complaints in the error.
-func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+// run returns the output of a program, and its complaints in the error, which leaves out the options.
+func run(ctx context.Context, dir, name string, options []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, slices.Concat(options, args)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	var stderr bytes.Buffer

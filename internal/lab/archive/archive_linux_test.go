@@ -1,11 +1,14 @@
 package archive
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // archive stands in for apt: programs on PATH that answer from files of a directory and note
@@ -129,5 +132,44 @@ func TestCache(t *testing.T) {
 	}
 	if want := []string{"kernel-6_1.0", "lib", "lib_1.2", "lock", "meta"}; !slices.Equal(left, want) {
 		t.Errorf("the cache holds %q, want %q", left, want)
+	}
+}
+
+// TestSuite: a suite that cannot be reached is an error with apt's reason, also where its packages are in the cache;
+// a library that a package depends on is got with it.
+func TestSuite(t *testing.T) {
+	dir := t.TempDir()
+	script := `#!/bin/sh
+for last; do :; done
+case "$0 $*" in
+*indextargets*) . /etc/os-release; echo "$VERSION_CODENAME main http://archive.example/debian/" ;;
+*update) [ ! -e '` + dir + `/down' ] || { echo "E: no route to host" >&2; exit 100; } ;;
+*apt-cache*) echo "Version: 1.0"; [ $last != tool ] || echo "Depends: libx (>= 1), debconf" ;;
+*dpkg-deb*) mkdir "$3" && cp "$2" "$3/content" ;;
+*download*) echo "$last" >x.deb ;;
+esac
+`
+	for _, name := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	c := Cache{Dir: t.TempDir()}
+	s, err := c.Suite(t.Context(), "next")
+	if errors.Is(err, ErrNoArchive) {
+		need.Missing(t, "archive", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.WithLibraries(t.Context(), "tool")
+	if err != nil || len(got) != 2 || got["tool"] != filepath.Join(c.Dir, "next", "tool_1.0") || got["libx"] == "" {
+		t.Errorf("tool and its libraries: %v, %v", got, err)
+	}
+	say(t, dir, "down", "")
+	_, err = c.Suite(t.Context(), "next")
+	if err == nil || !strings.Contains(err.Error(), "suite next") || !strings.Contains(err.Error(), "no route to host") || strings.Contains(err.Error(), "Dir::") {
+		t.Errorf("a suite that cannot be reached: %v", err)
 	}
 }
