@@ -25,49 +25,86 @@ func (e *Engine) layeredFlows() []*counted {
 	return all
 }
 
-// arrange brings every flow of the stack to where it is to be counted: fresh ones,
-// which have shadows by now, and those that are there. Flows leave the overlay before
+// arrange brings flows of the stack to where they are to be counted: fresh ones,
+// which have shadows by now, seeds, and what depends on these; all where seeds is nil, or where
+// the last arrange could not do all that it had to. Flows leave the overlay before
 // those that displace them are served, the lowest first, and enter it from the top,
 // so that at every instant whoever is in the overlay has everything above it there. It is
 // called with ctl held. An error is about fresh flows; the others are where they can be.
-func (e *Engine) arrange(ctx context.Context, fresh []*counted) error {
+func (e *Engine) arrange(ctx context.Context, fresh, seeds []*counted) (err error) {
 	s := e.stack
 	if s == nil {
 		return nil
 	}
-	all := append(e.layeredFlows(), fresh...)
-	slices.SortFunc(all, byPrecedence)
-	e.noteGone(all)
-	e.waiting = false
+	gone := s.over.Gone()
+	every := seeds == nil || e.unsettled || len(gone) > 0
+	var all []*counted
+	if every {
+		all = append(e.layeredFlows(), fresh...)
+		slices.SortFunc(all, byPrecedence)
+		noteGone(all, gone)
+		e.waiting = false
+	}
+	var over assignment
+	defer func() { e.unsettled = err != nil || !settled(all, over) }()
 	refused := make(map[*counted]error)
+	left := 0 // flows that made room
 	for {
 		// What a device was not asked to the end it has not refused: nobody makes room for
 		// flows whose caller has gone.
 		if err := ctx.Err(); err != nil && len(fresh) > 0 {
 			return err
 		}
-		over, why := s.assign(all, refused)
+		var why map[*counted]error
+		if every {
+			over, why = s.assign(all, refused)
+		} else {
+			all, over, why = s.reassign(seeds, refused)
+			seeds = all
+		}
 		if err := s.possible(all, over, why); err != nil && len(fresh) > 0 {
 			return err
 		}
 		displaced := e.leave(ctx, all, over, why)
-		if err := e.serveFresh(ctx, fresh, over, why, displaced); err != nil {
+		left += displaced
+		if err := e.serveFresh(ctx, fresh, over, why, displaced > 0); err != nil {
 			return err
 		}
 		failed, err := e.enter(ctx, all, over)
-		if err != nil || len(failed) == 0 {
-			e.stack.explain(all, why)
+		if err != nil {
 			return err
 		}
 		for c, err := range failed {
-			refused[c] = err
+			if !errors.Is(err, errBlocked) {
+				refused[c] = err
+				s.denied.add(c)
+			}
 		}
+		if len(failed) > 0 {
+			continue
+		}
+		s.explain(all, why)
+		again := e.roomFor(left)
+		if every || len(again) == 0 {
+			return nil
+		}
+		left = 0
+		seeds = append(seeds, again...)
 	}
 }
 
-// noteGone takes note of flows that the overlay has lost.
-func (e *Engine) noteGone(all []*counted) {
-	gone := e.stack.over.Gone()
+// settled says whether every flow is where it was to go, and none waits for its device.
+func settled(all []*counted, over assignment) bool {
+	return !slices.ContainsFunc(all, func(c *counted) bool { return c.gone != nil || over.has(c) != c.hasOver })
+}
+
+// roomFor takes n flows that the device refused before, which may find room now.
+func (e *Engine) roomFor(n int) []*counted {
+	return e.stack.denied.take(n, func(c *counted) bool { return e.flows[c.Name] == c && !c.hasOver })
+}
+
+// noteGone takes note of flows that the overlay has lost, by name.
+func noteGone(all []*counted, gone map[string]error) {
 	if len(gone) == 0 {
 		return
 	}
@@ -79,8 +116,8 @@ func (e *Engine) noteGone(all []*counted) {
 }
 
 // leave moves to the shadows what the overlay is not to count any more, or cannot;
-// displaced says whether that was any. What has no shadow to go to waits for its device.
-func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bool, why map[*counted]error) (displaced bool) {
+// displaced is how many those were. What has no shadow to go to waits for its device.
+func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why map[*counted]error) (displaced int) {
 	shown := false
 	for _, c := range slices.Backward(all) {
 		waits := !c.hasOver && c.gone != nil // for its device, and perhaps for its shadow
@@ -97,7 +134,7 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bo
 		}
 		if err == nil {
 			c.rejected = e.stack.reasons(c, reason)
-			displaced = true
+			displaced++
 		} else if waits {
 			e.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			e.waiting = e.waiting || c.mayUnder
@@ -121,7 +158,7 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over map[*counted]bo
 }
 
 // serveFresh publishes the fresh flows that the overlay does not count.
-func (e *Engine) serveFresh(ctx context.Context, fresh []*counted, over map[*counted]bool, why map[*counted]error, displaced bool) error {
+func (e *Engine) serveFresh(ctx context.Context, fresh []*counted, over assignment, why map[*counted]error, displaced bool) error {
 	var mine []*counted
 	for _, c := range fresh {
 		if !over[c] && !c.published() {
@@ -145,7 +182,7 @@ func (e *Engine) serveFresh(ctx context.Context, fresh []*counted, over map[*cou
 
 // enter moves to the overlay what it is to count and does not yet, from the top.
 // failed are those that it refused after all.
-func (e *Engine) enter(ctx context.Context, all []*counted, over map[*counted]bool) (failed map[*counted]error, err error) {
+func (e *Engine) enter(ctx context.Context, all []*counted, over assignment) (failed map[*counted]error, err error) {
 	var list []*counted
 	for _, c := range all {
 		if over[c] && !c.hasOver {
@@ -191,6 +228,9 @@ func (e *Engine) enter(ctx context.Context, all []*counted, over map[*counted]bo
 	return failed, err
 }
 
+// errBlocked is of a flow that was not asked for, as one that wins over it was refused.
+var errBlocked = errors.New("a flow that wins over it was refused")
+
 // install asks the overlay for the whole list, then one by one, so that one that it
 // refuses does not keep the others out.
 func (s *stack) install(ctx context.Context, list []*counted) (failed map[*counted]error) {
@@ -215,7 +255,7 @@ func (s *stack) install(ctx context.Context, list []*counted) (failed map[*count
 	}
 	for i, c := range list {
 		if slices.ContainsFunc(c.above, func(o *counted) bool { return failed[o] != nil }) {
-			failed[c] = fmt.Errorf("a flow that wins over it was refused: %w", err)
+			failed[c] = errBlocked
 		} else if err := take(list[i : i+1]); err != nil {
 			failed[c] = err
 		}

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
 	"slices"
+	"unique"
 
 	"github.com/flowtally/flowtally/dataplane"
 )
@@ -16,6 +18,9 @@ type stack struct {
 	audit bool    // shadows of the overlay's flows are served too
 
 	behind []*counted // with audit: flows whose totals lack what their shadows know, and some that do not any more
+
+	related index[*counted] // the flows of the stack, but for fresh ones before they are related
+	denied  denials         // flows that the overlay's device refused, though it can count such
 }
 
 // layered is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules
@@ -38,11 +43,15 @@ type layered struct {
 	gone              error                 // the overlay counts it no more, and nothing else does yet
 	refusals          []dataplane.Rejection // of backends that are not open
 
-	above   []*counted // flows that win over it on packets that both match
-	still   quiet      // see audit
-	differs string     // how hardware and the shadow differ
-	resets  uint64     // placer.Resets, as far as the total says so
-	behind  bool       // the total may lack what passed while it went to the overlay
+	above    []*counted // flows that win over it on packets that both match; see winners
+	below    []*counted // flows that it wins over there, in no order
+	unsorted bool       // above is in no order
+	isDenied bool       // it is in stack.denied
+
+	still   quiet  // see audit
+	differs string // how hardware and the shadow differ
+	resets  uint64 // placer.Resets, as far as the total says so
+	behind  bool   // the total may lack what passed while it went to the overlay
 
 	// The truth that the shadow knows: the total is line and what the shadow has
 	// counted, as long as its stretch of counting is the same and not 0.
@@ -54,59 +63,114 @@ func byPrecedence(a, b *counted) int {
 	return wins(a.Placed, b.Placed)
 }
 
+// assignment says of flows whether the overlay is to count them. Those that it does not name stay where they are.
+type assignment map[*counted]bool
+
+func (a assignment) has(c *counted) bool {
+	if over, named := a[c]; named {
+		return over
+	}
+	return c.hasOver
+}
+
 // assign says which of all, in precedence order, the overlay is to count, and why not
 // the others. A flow goes there when it fits and everything that wins over it is there:
 // what lies behind cannot take a packet back from the overlay. As whoever is in
 // the way stands higher, one pass from the top finds the largest such set.
-func (s *stack) assign(all []*counted, refused map[*counted]error) (over map[*counted]bool, why map[*counted]error) {
-	over, why = make(map[*counted]bool, len(all)), make(map[*counted]error)
-	var above []Placed
+func (s *stack) assign(all []*counted, refused map[*counted]error) (over assignment, why map[*counted]error) {
+	over, why = make(assignment, len(all)), make(map[*counted]error)
 	for _, c := range all {
-		if !c.mayOver {
-			continue
-		}
-		err := refused[c]
-		for _, o := range c.above {
-			if err == nil && !over[o] {
-				err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", o.Name, s.over.Name())
-			}
-		}
-		if err == nil {
-			above = above[:0]
-			for _, o := range c.above {
-				above = append(above, o.Placed)
-			}
-			err = s.over.Fits(c.Flow, above)
-		}
-		if err != nil {
-			why[c] = err
-		} else {
-			over[c] = true
-		}
+		s.judge(c, over, why, refused)
 	}
 	return over, why
 }
 
+// reassign is assign of seeds, and of the flows for which the answer follows from theirs: those below a flow
+// that comes into the overlay, or leaves it. The others are where they are to be.
+// The answer names the flows that were looked at, in precedence order.
+func (s *stack) reassign(seeds []*counted, refused map[*counted]error) (all []*counted, over assignment, why map[*counted]error) {
+	over, why = make(assignment, len(seeds)), make(map[*counted]error)
+	queue := &byPlace{}
+	known := make(map[*counted]bool, len(seeds))
+	ask := func(list []*counted) {
+		for _, c := range list {
+			if !known[c] {
+				known[c] = true
+				heap.Push(queue, c)
+			}
+		}
+	}
+	ask(seeds)
+	for queue.Len() > 0 {
+		c := heap.Pop(queue).(*counted)
+		all = append(all, c)
+		s.judge(c, over, why, refused)
+		if over[c] != c.hasOver {
+			ask(c.below) // each behind c, so none was looked at before
+		}
+	}
+	return all, over, why
+}
+
+// judge decides on one flow, those that win over it being decided.
+func (s *stack) judge(c *counted, over assignment, why, refused map[*counted]error) {
+	over[c] = false
+	if !c.mayOver {
+		return
+	}
+	err := refused[c]
+	above := c.winners()
+	if i := slices.IndexFunc(above, func(o *counted) bool { return !over.has(o) }); err == nil && i >= 0 {
+		err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", above[i].Name, s.over.Name())
+	}
+	if err == nil {
+		err = s.over.Fits(c.Flow, placedOf(above))
+	}
+	if err != nil {
+		why[c] = err
+		return
+	}
+	over[c] = true
+}
+
 // possible says why the flows cannot be counted as assigned: one has nowhere to go,
 // or one that XDP publishes would take packets that a flow of the overlay counts.
-func (s *stack) possible(all []*counted, over map[*counted]bool, why map[*counted]error) error {
+func (s *stack) possible(all []*counted, over assignment, why map[*counted]error) error {
 	var errs []error
 	for _, c := range all {
 		switch {
-		case over[c]:
-		case c.mayUnder && c.hasUnder:
-			for _, o := range c.above {
-				if over[o] && !o.hasUnder {
-					errs = append(errs, fmt.Errorf("flow %q: %s has no room for the shadow of flow %q, which wins over it and is counted by %s: %w",
-						c.Name, s.under.Name(), o.Name, s.over.Name(), dataplane.ErrUnplaced))
+		case over.has(c):
+			if c.hasUnder {
+				continue
+			}
+			for _, o := range c.below {
+				if _, named := over[o]; !named {
+					errs = append(errs, s.unshaded(o, over))
 				}
 			}
+		case c.mayUnder && c.hasUnder:
+			errs = append(errs, s.unshaded(c, over))
 		case c.gone == nil: // one that is waits for its device
 			err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)
 			for _, r := range s.reasons(c, why[c]) {
 				err = fmt.Errorf("%w: %s: %s", err, r.Backend, r.Reason)
 			}
 			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unshaded says which flows that win over c are counted by the overlay and have no shadow, if XDP counts c.
+func (s *stack) unshaded(c *counted, over assignment) error {
+	if over.has(c) || !c.mayUnder || !c.hasUnder {
+		return nil
+	}
+	var errs []error
+	for _, o := range c.winners() {
+		if over.has(o) && !o.hasUnder {
+			errs = append(errs, fmt.Errorf("flow %q: %s has no room for the shadow of flow %q, which wins over it and is counted by %s: %w",
+				c.Name, s.under.Name(), o.Name, s.over.Name(), dataplane.ErrUnplaced))
 		}
 	}
 	return errors.Join(errs...)
@@ -127,9 +191,10 @@ func (s *stack) explain(all []*counted, why map[*counted]error) {
 
 // reasons are why the backends that do not count a flow do not.
 func (s *stack) reasons(c *counted, notOver error) []dataplane.Rejection {
-	out := slices.Clone(c.refusals)
-	if notOver != nil {
-		out = append(out, dataplane.Rejection{Backend: s.over.Name(), Reason: notOver.Error()})
+	if notOver == nil {
+		return c.refusals
 	}
-	return out
+	// Thousands of flows have one reason: they share its text.
+	reason := unique.Make(notOver.Error()).Value()
+	return append(slices.Clone(c.refusals), dataplane.Rejection{Backend: s.over.Name(), Reason: reason})
 }

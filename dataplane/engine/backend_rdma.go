@@ -46,12 +46,13 @@ type rdmaBackend struct {
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
-	counters atomic.Pointer[[]*rdmaFlow] // by ID; a slice that is there is not written any more
+	counters atomic.Pointer[[]atomic.Pointer[rdmaFlow]] // by ID; longer than they are
 
 	mu      sync.Mutex
 	devices []*rdmaDevice // of cfg.Interfaces, in their order
 	flows   map[string]*rdmaFlow
 	free    []uint32 // IDs
+	ids     uint32   // given out so far
 	cookie  uint64   // of the last flow; odd, so never 0
 	none    error    // why no device was there yet; nil once one was
 	closed  bool
@@ -93,7 +94,7 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 		pace:  newPacer(cmp.Or(cfg.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
 		flows: make(map[string]*rdmaFlow), cookie: rand.Uint64() | 1,
 	}
-	b.counters.Store(new([]*rdmaFlow))
+	b.counters.Store(new([]atomic.Pointer[rdmaFlow]))
 	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -104,7 +105,7 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 		return nil, err
 	}
 	for _, i := range cfg.Interfaces {
-		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, now: now, log: log, signal: b.signal, stop: func() {}})
+		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, sides: [2]side{newSide(), newSide()}, now: now, log: log, signal: b.signal, stop: func() {}})
 	}
 	if b.none = b.find(); b.none != nil && !errors.Is(b.none, errNoDevice) {
 		return nil, b.none
@@ -146,7 +147,7 @@ func (b *rdmaBackend) on(f flow.Flow) []*rdmaDevice {
 func (b *rdmaBackend) Read(ids []uint32, dst []Pair) error {
 	all := *b.counters.Load()
 	for i, id := range ids {
-		dst[i], _ = all[id].value()
+		dst[i], _ = all[id].Load().value()
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func (b *rdmaBackend) Read(ids []uint32, dst []Pair) error {
 func (b *rdmaBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
 	all := *b.counters.Load()
 	for i, id := range ids {
-		dst[i], at[i] = all[id].value()
+		dst[i], at[i] = all[id].Load().value()
 	}
 	return nil
 }

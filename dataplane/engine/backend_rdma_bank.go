@@ -11,8 +11,12 @@ type hwBank struct {
 
 	mu    sync.Mutex // held while a command is under way
 	slot  []slot
+	fresh int   // slots from here on were never in use
+	freed []int // slots that were, the one that was freed first before the others
 	raw   []Pair
 	asked int64 // when the last command that succeeded was issued; 0: none has
+
+	roomy bool // in rdmaDevice.roomy
 
 	queued // the reader's
 }
@@ -70,13 +74,24 @@ func (b *hwBank) sampleBy(read func([]Pair) error, now func() int64) (resets int
 func (b *hwBank) take(c *cell) (i int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range b.slot {
-		if s := &b.slot[i]; s.cell == nil && (s.freed == 0 || s.freed < b.asked) {
-			s.cell = c
-			return i, true
-		}
+	switch {
+	case len(b.freed) > 0 && b.slot[b.freed[0]].freed < b.asked:
+		i, b.freed = b.freed[0], b.freed[1:]
+	case b.fresh < len(b.slot):
+		i = b.fresh
+		b.fresh++
+	default:
+		return 0, false
 	}
-	return 0, false
+	b.slot[i].cell = c
+	return i, true
+}
+
+// full says that every slot has a cell.
+func (b *hwBank) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fresh == len(b.slot) && len(b.freed) == 0
 }
 
 // begin makes what the hardware shows now the baseline of the slots named. It is one command.
@@ -97,16 +112,12 @@ func (b *hwBank) free(i int, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.slot[i] = slot{freed: now}
+	b.freed = append(b.freed, i)
 }
 
 // empty says that nobody counts here.
 func (b *hwBank) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range b.slot {
-		if b.slot[i].cell != nil {
-			return false
-		}
-	}
-	return true
+	return len(b.freed) == b.fresh
 }

@@ -25,7 +25,8 @@ type rdmaDevice struct {
 	held    bool        // and that closing the device did not end either
 	signal  func()      // the backend's
 	banks   []*hwBank
-	sides   [2]side // by flow.Direction
+	roomy   []*hwBank // of banks: all that are not full, and some that are
+	sides   [2]side   // by flow.Direction
 	reader  *hwReader
 	now     func() int64
 	log     *slog.Logger
@@ -80,10 +81,17 @@ func (d *rdmaDevice) prepare(f *rdmaFlow) (*part, error) {
 	if p.mode, p.matches, err = d.plan(f.Flow); err != nil {
 		return nil, err
 	}
-	for _, b := range d.banks {
+	for at := 0; at < len(d.roomy); {
+		b := d.roomy[at]
 		if i, ok := b.take(&p.cell); ok {
 			p.bank, p.slot = b, i
 			return p, nil
+		}
+		if b.full() {
+			b.roomy = false
+			d.roomy = slices.Delete(d.roomy, at, at+1)
+		} else {
+			at++ // its free slots cool down
 		}
 	}
 	b, err := d.nic.newBank()
@@ -93,6 +101,7 @@ func (d *rdmaDevice) prepare(f *rdmaFlow) (*part, error) {
 	p.bank = newHWBank(b)
 	p.slot, _ = p.bank.take(&p.cell)
 	d.banks = append(d.banks, p.bank)
+	d.hasRoom(p.bank)
 	return p, nil
 }
 
@@ -211,13 +220,23 @@ func (d *rdmaDevice) release(p *part) {
 	}
 	p.bank = nil
 	b.free(p.slot, d.now())
+	d.hasRoom(b)
 	if !b.empty() || b.slots() > 1 && len(d.banks) == 1 && !d.unfit() {
 		return // a bulk that may serve the next flow
 	}
 	d.dropBank(b)
 }
 
+// hasRoom notes a bank that is not full.
+func (d *rdmaDevice) hasRoom(b *hwBank) {
+	if !b.roomy {
+		b.roomy = true
+		d.roomy = append(d.roomy, b)
+	}
+}
+
 func (d *rdmaDevice) dropBank(b *hwBank) {
+	d.roomy = slices.DeleteFunc(d.roomy, func(o *hwBank) bool { return o == b })
 	d.reader.remove(b)
 	for i := range d.banks {
 		if d.banks[i] == b {

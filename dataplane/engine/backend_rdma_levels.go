@@ -2,18 +2,23 @@ package engine
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// side is what one device counts in one direction: its flows in the order in which
-// they win. Hardware has few priorities, and among rules of one no order that rdma-core
-// promises. So flows that overlap get levels that rise in the order in which they win; the
-// others share theirs.
-type side struct{ parts []*part }
+// side is what one device counts in one direction. Hardware has few priorities, and among rules
+// of one no order that rdma-core promises. So flows that overlap get levels that rise in the order in
+// which they win; the others share theirs.
+type side struct{ parts index[*part] }
+
+func newSide() side {
+	return side{index[*part]{flowOf: func(p *part) *flow.Flow { return &p.flow.Flow }}}
+}
 
 // push is a flow that goes to a later level.
 type push struct {
@@ -32,21 +37,36 @@ func (s *side) place(p *part) (pushes []push, err error) {
 		}
 		return q.level
 	}
-	i, _ := slices.BinarySearchFunc(s.parts, p, func(a, b *part) int { return wins(a.flow.Placed, b.flow.Placed) })
-	for _, above := range s.parts[:i] {
-		if !s.meet(above, p) {
-			continue
-		}
-		if above.mode == modeDontTrap {
-			return nil, twice(above.flow.Name)
-		}
-		to[p] = max(to[p], above.level+1)
+	behind := &partHeap{} // parts that a moved one may push, the one that wins first
+	known := make(map[*part]bool)
+	var twins error
+	reach := func(m *part) {
+		s.parts.meeting(&m.flow.Flow, func(o *part) {
+			switch {
+			case o == m || known[o]:
+			case wins(o.flow.Placed, m.flow.Placed) < 0:
+				if m == p {
+					if o.mode == modeDontTrap {
+						twins = twice(o.flow.Name)
+					}
+					to[p] = max(to[p], o.level+1)
+				}
+			default:
+				if m == p && p.mode == modeDontTrap {
+					twins = twice(p.flow.Name)
+				}
+				known[o] = true
+				heap.Push(behind, o)
+			}
+		})
+	}
+	reach(p)
+	if twins != nil {
+		return nil, twins
 	}
 	moved := []*part{p} // in the order in which they win
-	for _, below := range s.parts[i:] {
-		if p.mode == modeDontTrap && s.meet(p, below) {
-			return nil, twice(p.flow.Name)
-		}
+	for behind.Len() > 0 {
+		below := heap.Pop(behind).(*part)
 		level := below.level
 		for _, m := range moved {
 			if l := at(m); l >= level && s.meet(m, below) {
@@ -56,6 +76,7 @@ func (s *side) place(p *part) (pushes []push, err error) {
 		if level != below.level {
 			to[below] = level
 			moved = append(moved, below)
+			reach(below)
 		}
 	}
 	for _, m := range moved {
@@ -72,8 +93,22 @@ func (s *side) place(p *part) (pushes []push, err error) {
 		pushes = append(pushes, push{m, to[m]})
 	}
 	slices.SortStableFunc(pushes, func(a, b push) int { return cmp.Compare(b.to, a.to) })
-	s.parts = slices.Insert(s.parts, i, p)
+	s.parts.add(p)
 	return pushes, nil
+}
+
+// partHeap is a heap of parts: the one that wins over the others first.
+type partHeap []*part
+
+func (h partHeap) Len() int           { return len(h) }
+func (h partHeap) Less(i, j int) bool { return wins(h[i].flow.Placed, h[j].flow.Placed) < 0 }
+func (h partHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *partHeap) Push(p any)        { *h = append(*h, p.(*part)) }
+func (h *partHeap) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	*h = (*h)[:last]
+	return p
 }
 
 // twice refuses a flow under an overlapping one in mode dont-trap.
@@ -88,11 +123,7 @@ func twice(above string) error {
 func (s *side) meet(a, b *part) bool { return overlap(&a.flow.Flow, &b.flow.Flow) }
 
 // remove takes a part out. The others stay on their levels.
-func (s *side) remove(p *part) {
-	if i := slices.Index(s.parts, p); i >= 0 {
-		s.parts = slices.Delete(s.parts, i, i+1)
-	}
-}
+func (s *side) remove(p *part) { s.parts.remove(p) }
 
 // join writes names as a list: "swnic0,swnic1".
 func join[T ~string](words []T) string {

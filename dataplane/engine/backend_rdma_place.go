@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -26,6 +27,9 @@ func (b *rdmaBackend) Gone() map[string]error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make(map[string]error)
+	if !slices.ContainsFunc(b.devices, (*rdmaDevice).losing) {
+		return out
+	}
 	for name, f := range b.flows {
 		for _, p := range f.parts {
 			if err := p.gone(); err != nil {
@@ -154,22 +158,35 @@ func byBank(flows []*rdmaFlow) []occupied {
 
 // publish gives the flows their IDs.
 func (b *rdmaBackend) publish(made []*rdmaFlow) []Installed {
-	all := slices.Clone(*b.counters.Load())
 	out := make([]Installed, len(made))
 	for i, x := range made {
 		if n := len(b.free); n > 0 {
 			x.id, b.free = b.free[n-1], b.free[:n-1]
-			all[x.id] = x
 		} else {
-			x.id = uint32(len(all))
-			all = append(all, x)
+			x.id = b.ids
+			b.ids++
 		}
+		b.numbered(x)
 		b.flows[x.Name] = x
 		b.cookie += 2
 		out[i] = Installed{ID: x.id, Cookie: b.cookie, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
 	}
-	b.counters.Store(&all)
 	return out
+}
+
+// numbered has a flow read by its ID. The slice doubles when it is full: who reads the old one does not know
+// of the IDs that only the new one has.
+func (b *rdmaBackend) numbered(x *rdmaFlow) {
+	all := *b.counters.Load()
+	if int(x.id) >= len(all) {
+		more := make([]atomic.Pointer[rdmaFlow], max(64, 2*len(all)))
+		for i := range all {
+			more[i].Store(all[i].Load())
+		}
+		all = more
+		b.counters.Store(&all)
+	}
+	all[x.id].Store(x)
 }
 
 // Remove implements Backend. The counters are read once more after their rules have gone.

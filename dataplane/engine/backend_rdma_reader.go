@@ -74,6 +74,7 @@ type hwReader struct {
 
 	mu    sync.Mutex
 	queue bankHeap
+	given int // banks that are given up
 	live  map[*hwBank]struct{}
 }
 
@@ -143,6 +144,9 @@ func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
 		r.anew()
 	}
 	if err == nil {
+		if b.failures >= giveUp {
+			r.given--
+		}
 		if b.err != nil {
 			r.log.Info("reading a hardware counter again")
 		}
@@ -163,6 +167,7 @@ func (r *hwReader) done(b *hwBank, began int64, resets int, err error) {
 	b.due = began + pause
 	heap.Push(&r.queue, b)
 	if b.failures == giveUp {
+		r.given++
 		r.lost(err)
 	}
 }
@@ -191,6 +196,9 @@ func (r *hwReader) remove(b *hwBank) {
 	defer r.mu.Unlock()
 	b.gone = true
 	_, live := r.live[b]
+	if live && b.failures >= giveUp {
+		r.given--
+	}
 	delete(r.live, b)
 	if live && b.place >= 0 {
 		heap.Remove(&r.queue, b.place)
@@ -210,6 +218,13 @@ func (r *hwReader) health(now int64) (failing int, err error, oldest time.Durati
 		oldest = max(oldest, time.Duration(now-b.good))
 	}
 	return failing, err, oldest
+}
+
+// anyGivenUp says that some bank is given up.
+func (r *hwReader) anyGivenUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.given > 0
 }
 
 // givenUp is why a bank is not expected to be read any more.

@@ -144,7 +144,7 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty, late []*rdmaDevice) {
 			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
 			b.signal()
 		}
-		if d.unfit() && len(d.sides[0].parts)+len(d.sides[1].parts) == 0 && len(d.banks) == 0 {
+		if d.unfit() && d.sides[0].parts.size()+d.sides[1].parts.size() == 0 && len(d.banks) == 0 {
 			empty = append(empty, d)
 		}
 	}
@@ -198,6 +198,11 @@ func (b *rdmaBackend) reopen(d *rdmaDevice, infos []nicInfo) {
 	b.signal()
 }
 
+// losing says that flows on the device may not be counted any more; see part.gone.
+func (d *rdmaDevice) losing() bool {
+	return d.there() != nil || d.reader.anyGivenUp()
+}
+
 // gone is why the part is not counted any more.
 func (p *part) gone() error {
 	if err := p.dev.there(); err != nil {
@@ -219,9 +224,7 @@ func (d *rdmaDevice) close() error {
 	}
 	var errs []error
 	for i := range d.sides {
-		for _, p := range d.sides[i].parts {
-			errs = append(errs, closeAll(p.rules))
-		}
+		d.sides[i].parts.all(func(p *part) { errs = append(errs, closeAll(p.rules)) })
 	}
 	for _, b := range d.banks {
 		errs = append(errs, b.Close())

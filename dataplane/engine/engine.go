@@ -66,6 +66,7 @@ type Engine struct {
 	// is through: by name, without those that were asked for again; renamed has all of it, by cookie.
 	inherited map[string]*inherited
 	renamed   map[uint64]*inherited
+	unsettled bool // the last arrange left some flow where it is not to be
 	waiting   bool // some flow has lost its device and could not be moved: try again
 	order     uint32
 	choices   map[string]*choice // by the word of flow.Flow.Backend; see Engine.choice

@@ -97,13 +97,35 @@ func (e *Engine) undo(ctx context.Context, all []*counted) error {
 			errs = append(errs, e.writer.Remove(c.handle))
 		}
 	}
+	room := overlaid(all)
 	errs = append(errs, e.uninstall(ctx, all))
-	gone := make(map[*counted]bool)
-	for _, c := range all {
-		gone[c] = true
+	return errors.Join(append(errs, e.closeRanks(ctx, all, room))...)
+}
+
+// overlaid is how many of flows the overlay counts.
+func overlaid(flows []*counted) (n int) {
+	for _, c := range flows {
+		if c.layered != nil && c.hasOver {
+			n++
+		}
 	}
-	unrelate(e.layeredFlows(), gone)
-	return errors.Join(append(errs, e.arrange(ctx, nil))...)
+	return n
+}
+
+// closeRanks takes flows that are counted no more out of the stack, and brings those to where they are
+// to be counted now that were below them, or that may find room: as many as the overlay has lost.
+func (e *Engine) closeRanks(ctx context.Context, gone []*counted, room int) error {
+	if e.stack == nil {
+		return nil
+	}
+	seeds := losers(gone)
+	e.stack.unrelate(slices.DeleteFunc(slices.Clone(gone), func(c *counted) bool { return c.layered == nil }))
+	left := make(map[*counted]bool, len(gone))
+	for _, c := range gone {
+		left[c] = true
+	}
+	seeds = slices.DeleteFunc(seeds, func(c *counted) bool { return left[c] })
+	return e.arrange(ctx, nil, append(seeds, e.roomFor(room)...))
 }
 
 // uninstall takes flows out of the backends that have them: out of the overlay
@@ -190,14 +212,14 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	// The backend first: a flow that it does not let go of stays one, and one
 	// that was killed in between goes on in the mirror where it was. Its source is read until it is
 	// forgotten, and serves nobody else before: both happen under ctl.
+	room := overlaid(going)
 	if err := e.uninstall(ctx, going); err != nil {
-		return errors.Join(err, e.arrange(ctx, nil))
+		return errors.Join(err, e.arrange(ctx, nil, nil))
 	}
 	for _, c := range going {
 		errs = append(errs, e.forget(c))
 	}
-	unrelate(e.layeredFlows(), seen)
-	return errors.Join(append(errs, e.arrange(ctx, nil))...)
+	return errors.Join(append(errs, e.closeRanks(ctx, going, room))...)
 }
 
 // forget takes a flow out of the plan and the mirror.

@@ -112,7 +112,7 @@ func (e *Engine) refresh(ctx context.Context) bool {
 	}
 	defer e.ctl.Unlock()
 	e.wake()
-	if err := e.arrange(ctx, nil); err != nil {
+	if err := e.arrange(ctx, nil, nil); err != nil {
 		e.log.Error("arranging flows anew", "err", err)
 	}
 	for _, c := range e.flows {

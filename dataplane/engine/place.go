@@ -127,7 +127,7 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 // newStack finds the overlay among the backends, and what it lies over. One that has
 // nothing to count with is none yet.
 func newStack(all []Backend, absent map[string]error, audit bool) *stack {
-	s := &stack{audit: audit}
+	s := &stack{audit: audit, related: index[*counted]{flowOf: func(c *counted) *flow.Flow { return &c.Flow }}}
 	for _, b := range all {
 		if absent[b.Name()] != nil {
 			continue
@@ -280,7 +280,7 @@ func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
 	if len(flows) == 0 {
 		return nil
 	}
-	relate(e.layeredFlows(), flows)
+	e.stack.relate(flows)
 	if u := e.stack.under; u != nil {
 		in, err := u.Carry(ctx, placedOf(flows))
 		for i, c := range flows {
@@ -294,7 +294,7 @@ func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
 			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", e.stack.over.Name(), err)
 		}
 	}
-	err := e.arrange(ctx, flows)
+	err := e.arrange(ctx, flows, slices.Concat(flows, losers(flows)))
 	if err != nil && len(flows) > 1 { // it names the flow that it is about
 		return fmt.Errorf("placing %s: %w", describe(placedOf(flows)), err)
 	}

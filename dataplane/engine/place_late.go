@@ -50,7 +50,7 @@ func (e *Engine) wake() {
 				fresh = append(fresh, c)
 			}
 		}
-		relate(nil, fresh)
+		e.stack.relate(fresh)
 	}
 }
 

@@ -214,7 +214,7 @@ func TestReaderIsFair(t *testing.T) {
 func TestSlowReadsAreSaid(t *testing.T) {
 	var now int64 = 1
 	n := &fakeNIC{by: byDevX, bulk: 1}
-	d := &rdmaDevice{name: "fake0", netdev: "eth0", nic: n, now: func() int64 { return now }}
+	d := &rdmaDevice{name: "fake0", netdev: "eth0", sides: [2]side{newSide(), newSide()}, nic: n, now: func() int64 { return now }}
 	d.reader = newHWReader(d.now, newPacer(1), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
 	for range 3 {
 		b, _ := n.newBank()

@@ -6,27 +6,61 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// relate notes who wins over whom between fresh flows and those that are there.
-func relate(there, fresh []*counted) {
-	meetings{rank}.between(fresh, there, keys)
-	meetings{rank}.among(fresh, keys)
-}
-
-// rank notes which of two flows wins, if a packet can match both.
-func rank(a, b *counted) {
-	switch {
-	case !overlap(&a.Flow, &b.Flow):
-	case byPrecedence(a, b) < 0:
-		b.above = append(b.above, a)
-	default:
-		a.above = append(a.above, b)
+// relate notes who wins over whom between fresh flows and those that are in the stack, and adds them to
+// these. It costs as much as there are flows that they may overlap.
+func (s *stack) relate(fresh []*counted) {
+	for _, c := range fresh {
+		s.related.meeting(&c.Flow, func(o *counted) { rank(c, o) })
+		s.related.add(c)
 	}
 }
 
+// rank notes which of two flows that overlap wins.
+func rank(a, b *counted) {
+	if byPrecedence(a, b) > 0 {
+		a, b = b, a
+	}
+	a.below = append(a.below, b)
+	b.above, b.unsorted = append(b.above, a), true
+}
+
+// winners are the flows that win over c on packets that both match, in their order.
+func (c *counted) winners() []*counted {
+	if c.unsorted {
+		slices.SortFunc(c.above, byPrecedence)
+		c.unsorted = false
+	}
+	return c.above
+}
+
+// losers are the flows that some of winners win over, perhaps several times.
+func losers(winners []*counted) []*counted {
+	out := []*counted{}
+	for _, c := range winners {
+		if c.layered != nil {
+			out = append(out, c.below...)
+		}
+	}
+	return out
+}
+
 // unrelate forgets flows that are gone.
-func unrelate(there []*counted, gone map[*counted]bool) {
-	for _, c := range there {
-		c.above = slices.DeleteFunc(c.above, func(o *counted) bool { return gone[o] })
+func (s *stack) unrelate(gone []*counted) {
+	out, touched := make(map[*counted]bool, len(gone)), make(map[*counted]bool)
+	for _, c := range gone {
+		out[c] = true
+		s.related.remove(c)
+	}
+	for _, c := range gone {
+		for _, o := range slices.Concat(c.above, c.below) {
+			touched[o] = !out[o]
+		}
+	}
+	left := func(o *counted) bool { return out[o] }
+	for o, stays := range touched {
+		if stays {
+			o.above, o.below = slices.DeleteFunc(o.above, left), slices.DeleteFunc(o.below, left)
+		}
 	}
 }
 
@@ -88,69 +122,4 @@ func ofPorts(m *flow.Match, which func(*flow.Ports) flow.Port) string {
 		return ""
 	}
 	return string([]byte{protocol, byte(p.Value >> 8), byte(p.Value)})
-}
-
-// meetings finds the pairs of flows that no key tells apart, and looks at each once.
-type meetings struct{ look func(a, b *counted) }
-
-// few is how many pairs for each flow are looked at rather than divided further.
-const few = 32
-
-// among looks at the pairs of one set.
-func (m meetings) among(all []*counted, by []key) {
-	if len(by) == 0 || len(all) <= few {
-		for i, f := range all {
-			for _, o := range all[:i] {
-				m.look(f, o)
-			}
-		}
-		return
-	}
-	d := divide(all, by[0])
-	m.among(d.open, by[1:])
-	m.between(d.named, d.open, by[1:])
-	for _, v := range d.values {
-		m.among(d.by[v], by[1:])
-	}
-}
-
-// between looks at the pairs of one flow of each of two sets.
-func (m meetings) between(a, b []*counted, by []key) {
-	if len(by) == 0 || len(a)*len(b) <= few*(len(a)+len(b)) {
-		for _, f := range a {
-			for _, o := range b {
-				m.look(f, o)
-			}
-		}
-		return
-	}
-	x, y := divide(a, by[0]), divide(b, by[0])
-	m.between(x.open, b, by[1:])
-	m.between(x.named, y.open, by[1:])
-	for _, v := range x.values {
-		m.between(x.by[v], y.by[v], by[1:])
-	}
-}
-
-// division is a set of flows by what a key says of them.
-type division struct {
-	open, named []*counted
-	by          map[string][]*counted
-	values      []string // of by, as they came
-}
-
-func divide(all []*counted, k key) division {
-	d := division{by: make(map[string][]*counted)}
-	for _, c := range all {
-		v := k(&c.Flow)
-		if v == "" {
-			d.open = append(d.open, c)
-			continue
-		}
-		if d.by[v] == nil {
-			d.values = append(d.values, v)
-		}
-		d.by[v], d.named = append(d.by[v], c), append(d.named, c)
-	}
-	return d
 }

@@ -21,6 +21,10 @@ func stackOf(flows []flow.Flow) []*counted {
 	return out
 }
 
+func relatedStack() *stack {
+	return &stack{related: index[*counted]{flowOf: func(c *counted) *flow.Flow { return &c.Flow }}}
+}
+
 // Whatever is told apart without being looked at does not overlap, and no pair is looked at twice.
 func TestFlowsAreRelatedAsIfEveryTwoWereLookedAt(t *testing.T) {
 	apart := 0
@@ -32,23 +36,38 @@ func TestFlowsAreRelatedAsIfEveryTwoWereLookedAt(t *testing.T) {
 		}
 		all := stackOf(flows)
 		n := rng.IntN(len(all))
-		there, fresh := all[:n], all[n:]
-		relate(nil, there)
-		relate(there, fresh)
-		seen := make(map[[2]*counted]bool)
-		look := func(a, b *counted) {
-			if seen[[2]*counted{a, b}] || seen[[2]*counted{b, a}] {
-				t.Fatalf("%q and %q are looked at twice", a.Match, b.Match)
-			}
-			seen[[2]*counted{a, b}] = true
+		st := relatedStack()
+		st.relate(all[:n])
+		st.relate(all[n:])
+		gone := make(map[*counted]bool)
+		for _, c := range all {
+			gone[c] = rng.IntN(4) == 0
 		}
-		meetings{look}.between(fresh, there, keys)
-		meetings{look}.among(fresh, keys)
-		apart += len(fresh)*len(there) + len(fresh)*(len(fresh)-1)/2 - len(seen)
+		st.unrelate(slices.DeleteFunc(slices.Clone(all), func(c *counted) bool { return !gone[c] }))
+		all = slices.DeleteFunc(all, func(c *counted) bool { return gone[c] })
+		for _, c := range all {
+			seen := make(map[*counted]bool)
+			st.related.visit(&st.related.root, 0, &c.Flow, func(o *counted) {
+				if seen[o] || gone[o] {
+					t.Fatalf("%q: %q is looked at twice, or has gone", c.Match, o.Match)
+				}
+				seen[o] = true
+			})
+			apart += len(all) - len(seen)
+			if !slices.IsSortedFunc(c.winners(), byPrecedence) || len(c.above) > len(all) {
+				t.Fatalf("%q: those that win over it are not in order", c.Match)
+			}
+		}
+		if st.related.size() != len(all) {
+			t.Fatalf("the index has %d flows, want %d", st.related.size(), len(all))
+		}
 		for i, a := range all {
 			for _, b := range all[:i] {
 				want := overlap(&a.Flow, &b.Flow)
 				above, below := slices.Contains(a.above, b), slices.Contains(b.above, a)
+				if slices.Contains(b.below, a) != above || slices.Contains(a.below, b) != below {
+					t.Fatalf("%q and %q: one does not know of the other", a.Match, b.Match)
+				}
 				if above && below || (above || below) != want || want && above != (byPrecedence(b, a) < 0) {
 					t.Fatalf("%q and %q: above %t, below %t, overlap %t", a.Match, b.Match, above, below, want)
 				}
@@ -77,15 +96,13 @@ func TestLargeSetsAreNotLookedAtPairByPair(t *testing.T) {
 				flows[i] = udpFlow(t, fmt.Sprint(i), text(i), 0)
 			}
 			looks := 0
-			meetings{func(a, b *counted) { looks++ }}.among(stackOf(flows), keys)
+			st := relatedStack()
+			for _, c := range stackOf(flows) {
+				st.related.visit(&st.related.root, 0, &c.Flow, func(*counted) { looks++ })
+				st.related.add(c)
+			}
 			if most := n * few; looks > most {
 				t.Errorf("%d pairs were looked at, want %d at most", looks, most)
-			}
-			looks = 0
-			all := stackOf(flows)
-			meetings{func(a, b *counted) { looks++ }}.between(all[:n/2], all[n/2:], keys)
-			if most := n * few; looks > most {
-				t.Errorf("between two halves %d pairs were looked at, want %d at most", looks, most)
 			}
 		})
 	}
