@@ -22,6 +22,8 @@ struct entry {
 
 struct nic_cache {
 	unsigned age; /* counts changes of the rules; no entry is of age 0 */
+	size_t removed; /* rules, since all was made: their masks may still be in it */
+	uint64_t all[NIC_KEY_WORDS]; /* the union of the masks */
 	unsigned words;
 	uint32_t word[NIC_KEY_WORDS];
 	uint64_t mask[NIC_KEY_WORDS];
@@ -29,23 +31,34 @@ struct nic_cache {
 	struct entry entry[ENTRIES];
 };
 
-static void take_masks(struct nic_cache *c, const struct nic_rules *rules)
+static void add_masks(struct nic_cache *c, const struct nic_rule *rule)
 {
-	uint64_t mask[NIC_KEY_WORDS] = { 0 };
+	for (unsigned t = 0; t < rule->tests; t++)
+		c->all[rule->test[t].word] |= rule->test[t].mask;
+}
 
-	for (size_t i = 0; i < rules->len; i++)
-		for (unsigned t = 0; t < rules->rule[i]->tests; t++)
-			mask[rules->rule[i]->test[t].word] |= rules->rule[i]->test[t].mask;
+/* take_masks looks at all rules only when as many were removed as there are: a mask that no
+ * rule has any more does no harm, and a change must not cost more where there are more rules. */
+static void take_masks(struct nic_cache *c, const struct nic_rules *rules, const struct nic_rule *added)
+{
+	if (added && c->words) {
+		add_masks(c, added);
+	} else if (!c->words || ++c->removed > rules->len) {
+		memset(c->all, 0, sizeof c->all);
+		c->removed = 0;
+		for (size_t i = 0; i < rules->len; i++)
+			add_masks(c, rules->rule[i]);
+	}
 	c->words = 0;
 	for (unsigned w = 0; w < NIC_KEY_WORDS; w++) {
-		if (!mask[w])
+		if (!c->all[w])
 			continue;
 		c->word[c->words] = w;
-		c->mask[c->words++] = mask[w];
+		c->mask[c->words++] = c->all[w];
 	}
 }
 
-void nic_cache_change(struct nic_rules *rules)
+void nic_cache_change(struct nic_rules *rules, const struct nic_rule *added)
 {
 	if (rules->len < FEWEST) {
 		free(rules->cache);
@@ -60,7 +73,7 @@ void nic_cache_change(struct nic_rules *rules)
 		memset(rules->cache->entry, 0, sizeof rules->cache->entry);
 		rules->cache->age = 1;
 	}
-	take_masks(rules->cache, rules);
+	take_masks(rules->cache, rules, added);
 }
 
 const struct nic_winners *nic_cache_find(struct nic_cache *c, const uint64_t *key)

@@ -20,6 +20,8 @@ struct nic_test {
 struct nic_rule {
 	struct nic_rule_attr attr; /* with what nic_match_complete added */
 	uint32_t table;
+	uint64_t hash;         /* of table and match */
+	struct nic_rule *next; /* of its bucket */
 	unsigned tests;
 	struct nic_test test[NIC_KEY_WORDS];
 };
@@ -32,6 +34,7 @@ struct nic_cache;
 struct nic_rules {
 	struct nic_rule **rule;
 	size_t len, cap;
+	struct nic_rule **bucket; /* cap of them, by hash: what finds a twin */
 	struct nic_cache *cache; /* NULL: none needed, or no memory for it */
 };
 
@@ -56,9 +59,9 @@ struct nic_winners {
 	struct nic_counter *counter[NIC_WINNERS];
 };
 
-/* nic_cache.c. change makes the cache right after a change of rules, made or freed as
- * they need; find answers NULL for a packet that it does not know, and keep remembers it. */
-void nic_cache_change(struct nic_rules *rules);
+/* nic_cache.c. change makes the cache right after a rule was added, or (NULL) some were removed, made
+ * or freed as they need; find answers NULL for a packet that it does not know, and keep remembers it. */
+void nic_cache_change(struct nic_rules *rules, const struct nic_rule *added);
 const struct nic_winners *nic_cache_find(struct nic_cache *cache, const uint64_t *key);
 void nic_cache_keep(struct nic_cache *cache, const struct nic_winners *winners);
 

@@ -124,7 +124,53 @@ int nic_rule_new(const struct nic_rule_attr *attr, struct nic_rule **out)
 	for (unsigned i = 0; i < NIC_KEY_WORDS; i++)
 		if (mask[i])
 			rule->test[rule->tests++] = (struct nic_test){ i, mask[i], value[i] };
+	rule->hash = rule->table;
+	for (unsigned i = 0; i < rule->tests; i++) {
+		rule->hash = (rule->hash ^ rule->test[i].value ^ i) * 0x9e3779b97f4a7c15;
+		rule->hash ^= rule->hash >> 32;
+	}
 	*out = rule;
+	return 0;
+}
+
+static struct nic_rule **bucket_of(const struct nic_rules *rules, const struct nic_rule *rule)
+{
+	return &rules->bucket[rule->hash % rules->cap];
+}
+
+static void link_rule(struct nic_rules *rules, struct nic_rule *rule)
+{
+	struct nic_rule **bucket = bucket_of(rules, rule);
+
+	rule->next = *bucket;
+	*bucket = rule;
+}
+
+static void unlink_rule(struct nic_rules *rules, struct nic_rule *rule)
+{
+	struct nic_rule **at = bucket_of(rules, rule);
+
+	while (*at != rule)
+		at = &(*at)->next;
+	*at = rule->next;
+}
+
+static int grow(struct nic_rules *rules)
+{
+	size_t cap = rules->cap ? 2 * rules->cap : 64;
+	struct nic_rule **rule = realloc(rules->rule, cap * sizeof *rule), **bucket;
+
+	if (!rule)
+		return ENOMEM;
+	rules->rule = rule;
+	bucket = calloc(cap, sizeof *bucket);
+	if (!bucket)
+		return ENOMEM;
+	free(rules->bucket);
+	rules->bucket = bucket;
+	rules->cap = cap;
+	for (size_t i = 0; i < rules->len; i++)
+		link_rule(rules, rules->rule[i]);
 	return 0;
 }
 
@@ -132,32 +178,27 @@ int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule)
 {
 	size_t at = rules->len;
 
-	if (rules->len == rules->cap) {
-		size_t cap = rules->cap ? 2 * rules->cap : 64;
-		struct nic_rule **grown = realloc(rules->rule, cap * sizeof *grown);
-
-		if (!grown)
-			return ENOMEM;
-		rules->rule = grown;
-		rules->cap = cap;
-	}
+	if (rules->len == rules->cap && grow(rules))
+		return ENOMEM;
 	while (at > 0 && rules->rule[at - 1]->table > rule->table)
 		at--;
 	memmove(rules->rule + at + 1, rules->rule + at, (rules->len - at) * sizeof *rules->rule);
 	rules->rule[at] = rule;
 	rules->len++;
-	nic_cache_change(rules);
+	link_rule(rules, rule);
+	nic_cache_change(rules, rule);
 	return 0;
 }
 
 void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule)
 {
-	for (size_t i = 0; i < rules->len; i++) {
+	for (size_t i = rules->len; i-- > 0;) { /* the last ones come and go */
 		if (rules->rule[i] != rule)
 			continue;
+		unlink_rule(rules, rule);
 		rules->len--;
 		memmove(rules->rule + i, rules->rule + i + 1, (rules->len - i) * sizeof *rules->rule);
-		nic_cache_change(rules);
+		nic_cache_change(rules, NULL);
 		return;
 	}
 }
@@ -167,19 +208,20 @@ void nic_rules_free(struct nic_rules *rules)
 	for (size_t i = 0; i < rules->len; i++)
 		free(rules->rule[i]);
 	free(rules->rule);
+	free(rules->bucket);
 	rules->rule = NULL;
+	rules->bucket = NULL;
 	rules->len = rules->cap = 0;
-	nic_cache_change(rules);
+	nic_cache_change(rules, NULL);
 }
 
 const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule)
 {
-	for (size_t i = 0; i < rules->len; i++) {
-		const struct nic_rule *r = rules->rule[i];
-
+	if (!rules->cap)
+		return NULL;
+	for (const struct nic_rule *r = *bucket_of(rules, rule); r; r = r->next)
 		if (r->table == rule->table && !memcmp(&r->attr.match, &rule->attr.match, sizeof r->attr.match))
 			return r;
-	}
 	return NULL;
 }
 
