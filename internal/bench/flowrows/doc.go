@@ -5,6 +5,8 @@
 //     process, counted by XDP.
 //   - flow.add.64k.grpc, flow.remove.64k.grpc: the same through the control socket of
 //     `flowtally run` and its plugin; the CPU time is that of all three processes.
+//   - flow.add.64k.rdma, flow.remove.64k.rdma: the same as the first two on the software NIC, which
+//     counts all of the flows, with XDP behind it.
 //   - flow.cli.64k: one run of `flowtally flows add`; the CPU time is that of this command, of
 //     `flowtally run` and of its plugin.
 //   - flow.memory.64k: anonymous memory (RssAnon) of `flowtally run` and its plugin together, after

@@ -34,6 +34,7 @@ func Rows(bin string) []bench.Row {
 		suffix, unit string
 	}{
 		{embedded, "", "ns of CPU time per call"},
+		{onNIC, ".rdma", "ns of CPU time per call"},
 		{running, ".grpc", "ns of CPU time per call, of all processes"},
 	} {
 		row("flow.add.64k"+of.suffix, of.kind, among, of.unit, 2.0, one{timed: add, undone: remove, n: 64}.sides)

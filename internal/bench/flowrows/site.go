@@ -12,6 +12,7 @@ type kind int
 
 const (
 	embedded kind = iota // in this process, by XDP
+	onNIC                // in this process, by the software NIC over XDP
 	running              // `flowtally run` and its plugin, by XDP
 )
 

@@ -3,6 +3,7 @@ package flowrows
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -32,8 +33,13 @@ func (s *site) start(ctx context.Context, k kind, n int) (*subject, error) {
 		Poll:       dataplane.PollConfig{Period: time.Second},
 		XDP:        dataplane.XDPConfig{PinDir: filepath.Join(g.bpf, link), MaxFlows: 2 * many},
 	}
-	if k == running {
+	switch k {
+	case running:
 		return s.run(ctx, cfg, n)
+	case onNIC:
+		if err := s.onNIC(&cfg, link); err != nil {
+			return nil, err
+		}
 	}
 	cfg.Flows = flows(n)
 	return s.embed(ctx, cfg)
@@ -51,4 +57,26 @@ func (s *site) embed(ctx context.Context, cfg dataplane.Config) (*subject, error
 	}
 	s.open.Add(e.Close)
 	return &subject{svc: e, cpu: bench.ProcessCPU}, nil
+}
+
+// onNIC has cfg count by a software device of the link.
+func (s *site) onNIC(cfg *dataplane.Config, link string) error {
+	dir := filepath.Join(s.bin, "ibvtest")
+	cfg.Backend = "auto"
+	cfg.RDMA.Library, cfg.RDMA.MLX5 = filepath.Join(dir, "libibverbs.so.1"), filepath.Join(dir, "libmlx5.so.1")
+	if _, err := os.Stat(cfg.RDMA.MLX5); err != nil {
+		return fmt.Errorf("looking for the software NIC, which `make build` leaves beside flowtally: %w", err)
+	}
+	// ibvtest.EnvDevices: the programs do not import that package (internal/rules).
+	const env = "FLOWTALLY_IBVTEST_DEVICES"
+	before := os.Getenv(env)
+	list := "sw" + link + "=" + link
+	if before != "" {
+		list = before + "," + list
+	}
+	if err := os.Setenv(env, list); err != nil {
+		return fmt.Errorf("naming the software device: %w", err)
+	}
+	s.open.Add(func() error { return os.Setenv(env, before) })
+	return nil
 }
