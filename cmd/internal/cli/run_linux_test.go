@@ -320,6 +320,26 @@ func TestRunKeepsPins(t *testing.T) {
 	in.stop()
 }
 
+// TestRunPinsAgain: the plugin, with the capabilities that it has left, makes pins again that were
+// removed, so that a stop goes on counting as it was told to.
+func TestRunPinsAgain(t *testing.T) {
+	in := newInstance(t, "xdp: {keep_pins: true}\n")
+	in.start()
+	if err := os.RemoveAll(in.pins); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); !exists(filepath.Join(in.pins, "meta")); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is pinned again:\n%s", in.talk)
+		}
+	}
+	in.stop()
+	in.send(1000)
+	in.start()
+	in.exact()
+	in.stop()
+}
+
 // TestRunThatCannotKeepPins: a stop that was to keep counting, and detached because the pins
 // are gone for good, is no success.
 func TestRunThatCannotKeepPins(t *testing.T) {
