@@ -3,9 +3,13 @@
 package ibv
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // A program with file capabilities has them for what its owner wrote, not for what
@@ -42,4 +46,31 @@ func TestWhoseFilesAreTrusted(t *testing.T) {
 	if runtime.GOOS == "linux" && secureExecution() {
 		t.Error("a test has no more than its caller")
 	}
+}
+
+// The file that is named is looked at with all that leads to it, as a plugin's is: who can put another
+// file in its place is trusted too.
+func TestWhatLeadsToALibrary(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	err := errors.Join(os.MkdirAll(at("lib/rdma"), 0o755), os.WriteFile(at("lib/rdma/x.so"), nil, 0o644), os.Mkdir(at("open"), 0o755),
+		os.Chmod(at("open"), 0o777), os.Symlink(at("lib/rdma/x.so"), at("open/x.so")), os.Symlink(at("lib/rdma/x.so"), at("x.so")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(path string, want error) {
+		t.Helper()
+		if err := checkTrust(at(path)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+	check("lib/rdma/x.so", nil)
+	check("x.so", nil)
+	check("open/x.so", ErrUntrusted)
+	if err := os.Chmod(at("lib"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	check("lib/rdma/x.so", ErrUntrusted)
+	check("x.so", ErrUntrusted)
 }
