@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/plugin/plugintest"
@@ -66,7 +68,7 @@ func fakeInstance() {
 		{Name: "alone", Device: "rxe1"},
 	}}, nil)
 	if err == nil {
-		err = plugin.ServeControl(ctx, os.Args[1], slowInstance{svc, os.Args[1] + ".posting"})
+		err = plugin.ServeControl(ctx, os.Args[1], slowInstance{svc, os.Args[1] + ".posting", new(atomic.Bool)})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -79,6 +81,27 @@ func fakeInstance() {
 type slowInstance struct {
 	dataplane.Service
 	begun string
+	died  *atomic.Bool // after the flow last was added nothing is answered: the plugin is gone
+}
+
+func (s slowInstance) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
+	placed, err := s.Service.AddFlows(ctx, flows...)
+	s.died.Store(flows[0].Name == "last")
+	return placed, err
+}
+
+func (s slowInstance) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
+	if s.died.Load() {
+		return nil, dataplane.ErrUnavailable
+	}
+	return s.Service.Placements(ctx, names...)
+}
+
+func (s slowInstance) Info(ctx context.Context) (dataplane.Info, error) {
+	if s.died.Load() {
+		return dataplane.Info{}, dataplane.ErrUnavailable
+	}
+	return s.Service.Info(ctx)
 }
 
 func (s slowInstance) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
