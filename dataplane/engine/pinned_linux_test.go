@@ -226,3 +226,42 @@ func awaitSum(t *testing.T, e *Engine, names []string, want Pair) {
 	}
 	t.Fatalf("%v come to %+v, want %+v", names, sum, want)
 }
+
+// A flow that has another name goes on with its total, also with what of it is older than the
+// counter, and with its discontinuities.
+func TestAnotherNameGoesOnWithTheTotal(t *testing.T) {
+	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
+	var want Pair
+	for i, name := range []string{"a", "a", "other"} {
+		b.cfg.Flows[0].Name, b.cfg.XDP.KeepPins = name, i == 1 // the first run leaves its total alone, the second its counter
+		e := b.start(t)
+		want = add(want, Pair(b.send(t, 500, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
+		await(t, reader(t, b.cfg), name, want)
+		for _, entry := range e.writer.Entries() {
+			if n := entry.Continuity.Discontinuities; entry.Name != name || n != uint64(min(i, 1)) {
+				t.Errorf("run %d: entry %s has %d discontinuities, want %s with %d", i, entry.Name, n, name, min(i, 1))
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Places keep flows in order, and those of the pins stay where that allows it.
+func TestPlaces(t *testing.T) {
+	was := map[string]pinned{"a": {place: 0}, "b": {place: 64}, "c": {place: 128}}
+	for _, tt := range []struct {
+		owners []string
+		want   []uint32
+	}{
+		{[]string{"a", "b", "c"}, []uint32{0, 64, 128}},
+		{[]string{"a", "new", "b", "c", "last"}, []uint32{0, 1, 64, 128, 192}},
+		{[]string{"b", "a", "c"}, []uint32{64, 65, 128}},
+		{[]string{"x", "y"}, []uint32{0, 64}},
+	} {
+		if got := (&xdpBackend{}).places(tt.owners, was); !slices.Equal(got, tt.want) {
+			t.Errorf("%v: places %v, want %v", tt.owners, got, tt.want)
+		}
+	}
+}
