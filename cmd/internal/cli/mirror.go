@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,13 +69,13 @@ func mirrorError(path string, err error) error {
 // where there are none. Names that no counter has are an *unknownError, and the reading
 // holds the others.
 func (m *mirror) look(names []string) (*reading, error) {
-	entries, err := m.reader.Entries()
-	if err != nil {
-		return nil, fmt.Errorf("%s: reading the catalogue: %w", m.path, err)
-	}
 	wanted, err := newSelection(names)
 	if err != nil {
 		return nil, err
+	}
+	entries, err := m.entries(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("%s: reading the catalogue: %w", m.path, err)
 	}
 	status := m.reader.Status()
 	r := &reading{Path: m.path, Writer: viewWriter(status)}
@@ -96,6 +98,18 @@ func (m *mirror) look(names []string) (*reading, error) {
 		return r, newUnknownError(m.path, unknown, known)
 	}
 	return r, nil
+}
+
+// entries are the counters among which a selection finds its own: these alone where it names each of them,
+// else all.
+func (m *mirror) entries(s selection) ([]shm.Entry, error) {
+	if names := slices.Collect(maps.Keys(s.met)); len(names) > 0 && !slices.ContainsFunc(names, isPattern) {
+		found, err := m.reader.Find(names...)
+		if err != nil || len(found) == len(names) {
+			return found, err
+		}
+	}
+	return m.reader.Entries()
 }
 
 // value fills in the value: what the device writes, where it does so by itself, else what

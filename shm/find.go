@@ -1,0 +1,41 @@
+package shm
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+)
+
+// Find lists the live counters of those names, in the order of their indices; names that no counter has
+// are left out. It is for one look: of the other entries it reads the name alone, where Lookup
+// makes a table of all names for the looks to come.
+func (r *Reader) Find(names ...string) ([]Entry, error) {
+	if r.closed.Load() {
+		return nil, ErrClosed
+	}
+	wanted := make(map[[nameSize]byte]bool, len(names))
+	for _, name := range names {
+		if len(name) < nameSize && strings.IndexByte(name, 0) < 0 {
+			var field [nameSize]byte
+			copy(field[:], name)
+			wanted[field] = true
+		}
+	}
+	var out []Entry
+	err := Guard(func() error {
+		var scratch entryMem
+		r.v.eachUsed(func(i uint32) {
+			// A live entry does not change its name.
+			e := &r.v.entries[i]
+			if atomic.LoadUint64(&e.identity)>>32 != entLive || !wanted[e.name] {
+				return
+			}
+			if found, err := r.v.entry(i, &scratch); err == nil && wanted[scratch.name] {
+				out = append(out, found)
+			}
+		})
+		return nil
+	})
+	runtime.KeepAlive(r)
+	return out, err
+}
