@@ -196,7 +196,9 @@ func privateDir(dir string) (made bool, err error) {
 	if !info.IsDir() {
 		return false, fmt.Errorf("%w: %s is not a directory (%s)", dataplane.ErrPermission, dir, info.Mode().Type())
 	}
-	if uid, known := ownerOf(info); known && uid != os.Geteuid() {
+	if uid, known := ownerOf(info); known && uid == 0 && os.Geteuid() != 0 {
+		return false, fmt.Errorf("%w: directory %s belongs to root: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, dir)
+	} else if known && uid != os.Geteuid() {
 		return false, fmt.Errorf("%w: directory %s belongs to user %d, not to %d: chown it, or name a socket elsewhere",
 			dataplane.ErrPermission, dir, uid, os.Geteuid())
 	}

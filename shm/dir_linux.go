@@ -31,6 +31,9 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed): %w", dir, ErrPermission)
+	case st.Uid == 0 && uid != 0:
+		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to root, not to user %d who writes the mirror: run as root, or name another (counting by XDP takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON): %w",
+			dir, uid, ErrPermission)
 	case st.Uid != uid:
 		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: chown it or name another: %w",
 			dir, st.Uid, uid, ErrPermission)
