@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
 	if ((err = ft_snapshot_take(&snap))) return fail("snapshot", err);
 	printf("label\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRId64 "\n", snap.cycle_min, snap.cycle_max, snap.oldest,
 	       snap.newest);
-	const int no_segment = ft_device_open(&seg, &r, NULL);
+	const int no_segment = ft_device_open(&seg, &r, &options);
 	if (no_segment && no_segment != FT_ERR_NO_DEVICE) return fail("device segment", no_segment);
 	for (uint32_t i = 0; i < ft_capacity(&r); i++) {
 		ft_entry e;
