@@ -41,6 +41,9 @@ func tunnelMatch(all *[]nicMatch, m *flow.Match) bool {
 
 // layerMatch writes a match's headers into the outer or inner layer of all.
 func layerMatch(all *[]nicMatch, m *flow.Match, inner bool) bool {
+	if m.Incomplete {
+		return false // no field of a rule asks for it
+	}
 	var v, mask nicLayer
 	has := func(bits uint32) { v.Present |= bits; mask.Present |= bits }
 	if e := m.Eth; e != nil {
