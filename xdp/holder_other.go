@@ -4,6 +4,6 @@ package xdp
 
 type holder struct{}
 
-func holderOf(int) held                 { return holder{} }
+func holderOf(int) holder               { return holder{} }
 func (holder) String() string           { return "another program" }
 func (holder) freed(int, string) string { return "" }

@@ -43,6 +43,16 @@ func CPUs() ([]int, error) {
 	return list, nil
 }
 
+// PinThread lets the calling thread run on cpu alone. The goroutine must be locked to the thread.
+func PinThread(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("pinning to CPU %d: %w", cpu, err)
+	}
+	return nil
+}
+
 // Pinned runs f on a thread of its own that may run on cpu alone, and returns
 // when f has. The thread ends with f, so that no other goroutine inherits its
 // affinity.
@@ -50,10 +60,8 @@ func Pinned(cpu int, f func()) error {
 	errc := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the runtime ends the thread with the goroutine
-		var set unix.CPUSet
-		set.Set(cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			errc <- fmt.Errorf("pinning to CPU %d: %w", cpu, err)
+		if err := PinThread(cpu); err != nil {
+			errc <- err
 			return
 		}
 		f()

@@ -21,5 +21,8 @@ func ProcessCPU() (int64, error) { return 0, unsupported("CLOCK_PROCESS_CPUTIME_
 // CPUs lists the CPUs that this process may run on.
 func CPUs() ([]int, error) { return nil, unsupported("CPU affinity") }
 
+// PinThread lets the calling thread run on cpu alone.
+func PinThread(int) error { return unsupported("CPU affinity") }
+
 // Pinned runs f on a thread of its own that may run on cpu alone.
 func Pinned(int, func()) error { return unsupported("CPU affinity") }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
@@ -68,13 +66,12 @@ func (c *cooler) walk() {
 	}
 }
 
-// walkAll walks on every CPU; the calling thread is locked, and moves there and back.
+// walkAll walks on every CPU. The bench runs each side on a goroutine that is locked to its thread; this
+// thread moves to each CPU in turn, to the bench's own last.
 func (c *cooler) walkAll() error {
 	for _, cpu := range c.cpus {
-		var set unix.CPUSet
-		set.Set(cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			return fmt.Errorf("moving to CPU %d: %w", cpu, err)
+		if err := bench.PinThread(cpu); err != nil {
+			return err
 		}
 		c.walk()
 	}
@@ -119,7 +116,8 @@ func coldRounds(ctx context.Context, r *shm.Reader, c *cooler, n int) (float64, 
 	return float64(end-start) / float64(done), nil
 }
 
-// nextCycle waits for the end of a poll cycle. It does not sleep: who wakes it would be in the process's time.
+// nextCycle waits for the end of a poll cycle. It spins, because the CPU time of waking a sleeping thread
+// would be in the time of the process that is measured.
 func nextCycle(ctx context.Context, r *shm.Reader) error {
 	for was := r.Status().Cycle; r.Status().Cycle == was; {
 		if err := ctx.Err(); err != nil {
