@@ -29,7 +29,7 @@ func (e *Engine) layeredFlows() []*counted {
 // which have shadows by now, seeds, and what depends on these; all where seeds is nil, or where
 // the last arrange could not do all that it had to. Flows leave the overlay before
 // those that displace them are served, the lowest first, and enter it from the top,
-// so that at every instant whoever is in the overlay has everything above it there. It is
+// so that at every instant the overlay counts all flows that win over one that it counts. It is
 // called with ctl held. An error is about fresh flows; the others are where they can be.
 func (e *Engine) arrange(ctx context.Context, fresh, seeds []*counted) (err error) {
 	s := e.stack
@@ -228,7 +228,7 @@ func (e *Engine) enter(ctx context.Context, all []*counted, over assignment) (fa
 	return failed, err
 }
 
-// errBlocked is of a flow that was not asked for, as one that wins over it was refused.
+// errBlocked says that the overlay was not asked for a flow, because it refused another that wins over that flow.
 var errBlocked = errors.New("a flow that wins over it was refused")
 
 // install asks the overlay for the whole list, then one by one, so that one that it

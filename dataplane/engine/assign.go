@@ -75,8 +75,8 @@ func (a assignment) has(c *counted) bool {
 
 // assign says which of all, in precedence order, the overlay is to count, and why not
 // the others. A flow goes there when it fits and everything that wins over it is there:
-// what lies behind cannot take a packet back from the overlay. As whoever is in
-// the way stands higher, one pass from the top finds the largest such set.
+// what lies behind cannot take a packet back from the overlay. A flow depends
+// only on flows that win over it, so one pass from the top finds the largest such set.
 func (s *stack) assign(all []*counted, refused map[*counted]error) (over assignment, why map[*counted]error) {
 	over, why = make(assignment, len(all)), make(map[*counted]error)
 	for _, c := range all {
@@ -87,7 +87,7 @@ func (s *stack) assign(all []*counted, refused map[*counted]error) (over assignm
 
 // reassign is assign of seeds, and of the flows for which the answer follows from theirs: those below a flow
 // that comes into the overlay, or leaves it. The others are where they are to be.
-// The answer names the flows that were looked at, in precedence order.
+// all lists the flows that were looked at, in precedence order.
 func (s *stack) reassign(seeds []*counted, refused map[*counted]error) (all []*counted, over assignment, why map[*counted]error) {
 	over, why = make(assignment, len(seeds)), make(map[*counted]error)
 	queue := &byPlace{}
@@ -112,7 +112,7 @@ func (s *stack) reassign(seeds []*counted, refused map[*counted]error) (all []*c
 	return all, over, why
 }
 
-// judge decides on one flow, those that win over it being decided.
+// judge decides on one flow. The flows that win over it must have been decided before.
 func (s *stack) judge(c *counted, over assignment, why, refused map[*counted]error) {
 	over[c] = false
 	if !c.mayOver {

@@ -174,8 +174,8 @@ func (b *rdmaBackend) publish(made []*rdmaFlow) []Installed {
 	return out
 }
 
-// numbered has a flow read by its ID. The slice doubles when it is full: who reads the old one does not know
-// of the IDs that only the new one has.
+// numbered publishes a flow under its ID, for Read. The slice doubles when it is full. A reader that still
+// holds the old slice has no ID that only the new one holds.
 func (b *rdmaBackend) numbered(x *rdmaFlow) {
 	all := *b.counters.Load()
 	if int(x.id) >= len(all) {

@@ -52,7 +52,7 @@ type xdpFlow struct {
 	counter xdp.Counter
 	rules   []xdp.Rule // until Settle; from then on rulesOf compiles them anew, which is smaller by far
 	order   uint32     // its place in the tables
-	served  bool       // somebody needs its counts
+	served  bool       // its counts are published, or another flow depends on them
 	drops   bool       // its rules do
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Check says what of a valid configuration New would refuse on any host: more rules, or more
-// distinct masks, than the tables of XDP hold. It asks neither the kernel nor a device.
+// Check finds more rules, or more distinct masks, than the tables of XDP hold, in a valid configuration.
+// It includes flows of backend auto, which have their rules in XDP also while a device counts them: New
+// refuses them on a host without RDMA. Check asks neither the kernel nor a device.
 func Check(cfg dataplane.Config) error {
 	cfg = withDefaults(cfg)
 	masks, rules := make(map[xdp.Key]bool), 0

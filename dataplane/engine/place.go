@@ -153,8 +153,8 @@ type choice struct {
 	refused []dataplane.Rejection
 }
 
-// choice is what a flow may choose of. It is called with ctl held, as whoever changes Engine.absent
-// is, who clears Engine.choices.
+// choice returns the backends that a flow may go to. It is called with ctl held. Code that changes
+// Engine.absent holds ctl too, and clears Engine.choices.
 func (e *Engine) choice(f flow.Flow) *choice {
 	c := e.choices[f.Backend]
 	if c == nil {

@@ -100,7 +100,7 @@ type queuePairs struct {
 	mirror mirror
 	tell   func(dataplane.Event)
 	guard  *guard
-	lib    *ibv.Library // nil: the guard lets nobody near it
+	lib    *ibv.Library // nil: the guard refuses the library
 	ns     *netns
 	all    []*queuePair // in the order of the configuration
 	byID   []*tally

@@ -86,8 +86,8 @@ func (s *queuePairs) start() (err error) {
 // returnTicks of returnPeriod pass between two looks at the list of devices.
 const returnTicks = calmTicks
 
-// watch connects again what was made again, and looks whether devices are still in the list and
-// answer: a driver that cannot let go of one that is removed (rxe) sends no event.
+// watch connects queue pairs that were made again. It also looks whether devices are still in the list
+// and carry out commands, because some drivers (rxe) send no event when a device is removed.
 func (s *queuePairs) watch(ctx context.Context) {
 	tick := time.NewTicker(returnTicks * returnPeriod)
 	defer tick.Stop()
@@ -140,8 +140,9 @@ func (s *queuePairs) devices() (list []ibv.Device, err error) {
 	return list, err
 }
 
-// look gives queue pairs up whose device is not in the list, or does not answer. A device may return, and a queue pair
-// be made again on it, while this one reads on: what is given up is what there was before.
+// look gives up the queue pairs whose device is not in the list, and has the others ask their device. A
+// device may return, and a queue pair be made again on it, while look reads the list: look gives up only
+// the endpoints that were there before.
 func (s *queuePairs) look() {
 	if s.lib == nil {
 		return
@@ -156,12 +157,15 @@ func (s *queuePairs) look() {
 		return
 	}
 	for i, q := range s.all {
-		kind := unlisted
-		if slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }) {
-			kind = listed
-		}
-		if before[i] != nil {
-			q.hear(occurrence{kind: kind, by: before[i]})
+		switch {
+		case before[i] == nil:
+		case !slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }):
+			q.hear(occurrence{kind: unlisted, by: before[i]})
+		default:
+			select {
+			case q.happened <- occurrence{kind: listed, by: before[i]}:
+			default: // a verb keeps the goroutine: a device that hangs must not keep the others from being looked at
+			}
 		}
 	}
 }

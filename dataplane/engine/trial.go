@@ -41,8 +41,8 @@ const trialWord = "rdma-trial"
 const trialBound = 5 * time.Second
 
 // guard stands between the instance and libraries that may end its process. It tries each device out
-// in a process of its own, once, and remembers the answer as long as the instance lives. A nil guard
-// lets everything pass.
+// in a process of its own, once for each use, and keeps the result as long as the instance lives. A nil
+// guard allows every device.
 type guard struct {
 	cfg     dataplane.Config
 	command TrialCommand
@@ -53,19 +53,28 @@ type guard struct {
 	trying sync.Mutex // held over a trial: there is one at a time
 
 	mu    sync.Mutex
-	tried map[string]error // by device; "" is the library itself
+	tried map[string]trialResult // by device; "" is the library itself
 }
 
-// newGuard makes a guard that lets nobody near what is excluded: by device, and why.
+// trialResult is the result of a trial.
+type trialResult struct {
+	err   error // why the device is left alone; nil: the trial has ended well
+	flows bool  // the trial included what counting flows calls
+}
+
+// covers says whether the result holds for a request. A device that failed is left alone altogether.
+func (v trialResult) covers(r trialRequest) bool { return v.err != nil || v.flows || !r.Flows }
+
+// newGuard makes a guard that refuses the devices which o excludes.
 func newGuard(cfg dataplane.Config, o Options, log *slog.Logger) *guard {
-	g := &guard{cfg: cfg, command: o.Trial, calls: o.Calls, log: log, bound: trialBound, tried: make(map[string]error)}
+	g := &guard{cfg: cfg, command: o.Trial, calls: o.Calls, log: log, bound: trialBound, tried: make(map[string]trialResult)}
 	for device, why := range o.Excluded {
-		g.tried[device] = crashed(device, why)
+		g.tried[device] = trialResult{err: crashed(device, why)}
 	}
 	return g
 }
 
-// named is what hears of every verb; nil: nothing does.
+// named returns the Calls by which each verb is named before it is called; nil: verbs are not named.
 func (g *guard) named() ibv.Calls {
 	if g == nil {
 		return nil
@@ -102,20 +111,21 @@ func (g *guard) pass(r trialRequest) error {
 	g.trying.Lock()
 	defer g.trying.Unlock()
 	g.mu.Lock()
-	err, known := g.tried[r.Device]
+	v, known := g.tried[r.Device]
 	g.mu.Unlock()
-	if known || g.command.Path == "" {
-		return err
+	if known && v.covers(r) || g.command.Path == "" {
+		return v.err
 	}
 	r.RDMA = g.cfg.RDMA
+	v = trialResult{flows: r.Flows}
 	if why := g.try(r); why != "" {
-		err = crashed(r.Device, why)
+		v.err = crashed(r.Device, why)
 		g.log.Warn("an RDMA library fails its trial", "device", r.Device, "reason", why)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tried[r.Device] = err
-	return err
+	g.tried[r.Device] = v
+	return v.err
 }
 
 // crashedError is why a device, or the library, is left alone.
@@ -124,7 +134,7 @@ type crashedError struct {
 	device string
 }
 
-// Unwrap is what errors.As finds the answer by.
+// Unwrap lets errors.As find the UnsupportedError.
 func (e *crashedError) Unwrap() error { return &e.UnsupportedError }
 
 func crashed(device, why string) error {
@@ -142,16 +152,16 @@ func orLibrary(device string) string {
 	return device
 }
 
-// conditions names what is left alone.
+// conditions lists the devices, or the library, that are left alone.
 func (g *guard) conditions() (out []dataplane.Condition) {
 	if g == nil {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, err := range g.tried {
+	for _, v := range g.tried {
 		var c *crashedError
-		if !errors.As(err, &c) {
+		if !errors.As(v.err, &c) {
 			continue
 		}
 		out = append(out, dataplane.Condition{
@@ -163,8 +173,8 @@ func (g *guard) conditions() (out []dataplane.Condition) {
 	return out
 }
 
-// try runs a trial and says why it did not end well. One that could not be started says nothing: the
-// device is used untried.
+// try runs a trial and returns why it did not end well. The reason is empty also for a trial that could
+// not be started: the device is used untried.
 func (g *guard) try(r trialRequest) (why string) {
 	page, file, err := verbpage.New()
 	if err != nil {
@@ -215,8 +225,8 @@ func (g *guard) try(r trialRequest) (why string) {
 	return why
 }
 
-// head keeps the beginning of what a process writes. A crash of Go's runtime is long, and what the
-// library said about itself stands before it.
+// head keeps the first maxHead bytes that a process writes. The report of a crash by Go's runtime is
+// long, and the library's own message stands before it.
 type head struct {
 	mu   sync.Mutex
 	text []byte
@@ -231,7 +241,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the first line that says something, quoted: a library's words reach a terminal.
+// line returns the first line that is not blank, quoted, because a library's message reaches a terminal.
 func (h *head) line() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

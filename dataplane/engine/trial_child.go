@@ -13,10 +13,11 @@ import (
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
-// runTrial makes one of each object that the request names and takes it down again. What a device
-// refuses it refuses the instance too, which says so better: a trial ends well unless it does not end.
+// runTrial makes one of each object that the request names and takes it down again. An error of a verb
+// does not fail the trial, because the instance meets and reports the same error: a trial fails only
+// where the process crashes or hangs.
 func runTrial(request io.Reader, page *os.File) (code int) {
-	// A trial whose parent is gone has nobody who kills it.
+	// No other process kills a trial whose parent is gone.
 	time.AfterFunc(2*trialBound, func() { os.Exit(exitLate) })
 	var r trialRequest
 	if json.NewDecoder(request).Decode(&r) != nil {

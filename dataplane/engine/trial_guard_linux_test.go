@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// A device that was tried for its queue pairs is tried again before flows are counted on it, and not a
+// third time. One that failed either trial is left alone for both uses.
+func TestADeviceIsTriedForEachUse(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		exit  string // of a trial whose request has flows
+		tries int    // the library's among them
+	}{
+		{"sound", "0", 3},
+		{"fails with flows", "2", 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "tries")
+			script := `read -r r; echo "$r" >>` + log + `; case "$r" in *'"Flows":true'*) exit ` + c.exit + `;; esac`
+			g := newGuard(dataplane.Config{}, Options{Trial: TrialCommand{Path: "/bin/sh", Args: []string{"sh", "-c", script}}}, slog.New(slog.DiscardHandler))
+			if err := g.device(trialRequest{Device: "a"}); err != nil {
+				t.Fatalf("for queue pairs: %v", err)
+			}
+			for range 2 {
+				if err := g.device(trialRequest{Device: "a", Flows: true}); (err != nil) != (c.exit != "0") {
+					t.Errorf("for flows: %v", err)
+				}
+				if err := g.device(trialRequest{Device: "a"}); (err != nil) != (c.exit != "0") {
+					t.Errorf("for queue pairs, once flows were tried: %v", err)
+				}
+			}
+			text, err := os.ReadFile(log)
+			if n := strings.Count(string(text), `"Device"`); err != nil || n != c.tries {
+				t.Errorf("%d trials (%v), want %d:\n%s", n, err, c.tries, text)
+			}
+		})
+	}
+}
