@@ -25,8 +25,8 @@ const deathsInVerb = 2
 // launchDeaths bounds the deaths in verbs that one launch survives.
 const launchDeaths = 8
 
-// blame remembers in which verbs of which RDMA devices plugin processes died. A device that a process
-// crashes in would end counting again and again; without it the others, and XDP, count.
+// blame counts in which verbs of which RDMA devices plugin processes died. A device whose library crashes
+// would end counting at every start; without that device the other devices, and XDP, count.
 type blame struct {
 	mu       sync.Mutex
 	deaths   map[verbCall]int
@@ -34,7 +34,7 @@ type blame struct {
 	excluded map[string]string // by device; "" is libibverbs itself
 }
 
-// count is how many deaths were noted.
+// count returns how many deaths were noted.
 func (b *blame) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +47,7 @@ func newBlame() *blame {
 	return &blame{deaths: make(map[verbCall]int), excluded: make(map[string]string)}
 }
 
-// note takes note of a process that died of itself in a verb.
+// note counts a process that crashed in a verb. At the second death in one verb it excludes the device.
 func (b *blame) note(c *child) {
 	cause, ok := c.crash()
 	if !ok || c.last.verb == "" {
@@ -61,7 +61,7 @@ func (b *blame) note(c *child) {
 	}
 }
 
-// environment is what the next process is told.
+// environment returns the variables that name the excluded devices to the next process.
 func (b *blame) environment() ([]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,8 +75,8 @@ func (b *blame) environment() ([]string, error) {
 	return []string{excludedEnv + "=" + string(text)}, nil
 }
 
-// crash is the cause of death of a process that a defect ended. A signal that is sent from outside, by
-// the kernel that lacks memory or by a person, says nothing about the verb that was under way.
+// crash returns why a process ended, if a defect ended it. SIGKILL, SIGTERM, SIGINT and SIGHUP are sent by
+// a person, or by a kernel that lacks memory: they are no sign of a defect in the verb that was under way.
 func (c *child) crash() (cause string, ok bool) {
 	if cause, ok = c.ended(); !ok {
 		return "", false
@@ -93,8 +93,8 @@ func (c *child) crash() (cause string, ok bool) {
 	return cause, true
 }
 
-// Verbs is for a plugin's main function: the page that the host looks at when the process has died, for
-// engine.Options.Calls. It is nil, and names nothing, where the host gave none.
+// Verbs returns the page that the host reads when the process has died. A plugin's main function hands it to
+// engine.Options.Calls. It is nil, which is valid and names no verb, where the host gave none.
 func Verbs() (*verbpage.Page, error) {
 	f, err := inherited(verbsFDEnv)
 	if f == nil || err != nil {
@@ -104,7 +104,8 @@ func Verbs() (*verbpage.Page, error) {
 	return verbpage.Open(f)
 }
 
-// Excluded is for a plugin's main function: the RDMA devices that the host wants left alone, and why.
+// Excluded returns the RDMA devices that the plugin is to leave alone, and why. A plugin's main function hands
+// them to engine.Options.Excluded.
 func Excluded() (map[string]string, error) {
 	text := os.Getenv(excludedEnv)
 	if text == "" {
@@ -117,7 +118,8 @@ func Excluded() (map[string]string, error) {
 	return excluded, nil
 }
 
-// inherited is the descriptor that a variable of the environment names, or nil. No child inherits it.
+// inherited returns the file of the descriptor that an environment variable names, or nil where the variable
+// is not set. It marks the descriptor close-on-exec.
 func inherited(variable string) (*os.File, error) {
 	fd := os.Getenv(variable)
 	if fd == "" {

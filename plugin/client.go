@@ -119,14 +119,14 @@ func (r *remote) RemoveFlows(ctx context.Context, names ...string) error {
 func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.Placement, error) {
 	req := &pluginv1.PlacementsRequest{Names: carried(names)}
 	if len(names) > 0 && len(req.Names) == 0 {
-		req.Names = []string{""} // no flow's: none would be all
+		req.Names = []string{""} // no flow has this name; without names the request would be for all flows
 	}
 	resp, err := call(ctx, r, r.rpc.Placements, req)
 	if err != nil {
 		return nil, err
 	}
 	list := resp.GetPlacements()
-	if len(names) > 0 { // a server of before sends all
+	if len(names) > 0 { // a server that does not know the field sends all
 		asked := make(map[string]bool, len(names))
 		for _, name := range names {
 			asked[name] = true

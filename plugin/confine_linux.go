@@ -114,7 +114,7 @@ func confine(keep uint64, group int) error {
 	return nil
 }
 
-// anyAmbient says whether what the thread executes gets capabilities by being executed.
+// anyAmbient says whether the thread has ambient capabilities, which a program that it executes keeps.
 func anyAmbient() bool {
 	for n := uintptr(0); ; n++ {
 		is, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, n, 0, 0)
@@ -124,8 +124,9 @@ func anyAmbient() bool {
 	}
 }
 
-// join makes the thread a member of the group, so that the child may give a file to it without
-// CAP_CHOWN. A thread that may not stays as it is: the child says so if it matters.
+// join makes the thread a member of the group, so that the child may give files to the group without
+// CAP_CHOWN. Where the thread lacks CAP_SETGID nothing changes, and the child reports the file that it
+// cannot give.
 func join(group int) {
 	groups, err := unix.Getgroups()
 	if err == nil && !slices.Contains(groups, group) {
@@ -133,7 +134,8 @@ func join(group int) {
 	}
 }
 
-// groupNumber is that of a group by name or number, 0 where there is none; the instance says so.
+// groupNumber returns the number of a group that is given by name or number, or 0 where there is none. The
+// instance reports an unknown group.
 func groupNumber(name string) int {
 	if g, err := user.LookupGroup(name); err == nil {
 		name = g.Gid

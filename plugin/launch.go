@@ -41,8 +41,8 @@ type Options struct {
 	StartTimeout time.Duration
 	// ConfigureTimeout bounds the start of the instance in it. 0 means 60 s.
 	ConfigureTimeout time.Duration
-	// CloseTimeout bounds the orderly end; the process is killed then. One that answers no
-	// health check is killed after a third of it. 0 means 30 s.
+	// CloseTimeout bounds the orderly end; the process is killed then. A process that answers no
+	// health check is killed after a third of this time. 0 means 30 s.
 	CloseTimeout time.Duration
 	// Watchdog is how long a plugin may not answer a health check before it is
 	// killed and started again. 0 means 30 s; negative: for ever, for debuggers.
@@ -90,7 +90,7 @@ type session struct {
 
 // kill ends the process, in order if it still listens, and returns when all
 // that it wrote was read. go-plugin waits without a bound for a process that is stopped by a signal,
-// and forgets the directory of one that never started.
+// and leaves the directory of a process that never started.
 func (s *session) kill() {
 	hurry := time.AfterFunc(killGrace, func() { _ = s.child.Kill(context.Background()) })
 	defer hurry.Stop()

@@ -84,14 +84,15 @@ func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) 
 	return &pluginv1.ConfigureResponse{Info: infoToProto(info)}, nil
 }
 
-// A call of so many flows leaves megabytes behind, which the system gets back once it is answered.
+// A call of manyFlows flows or more leaves megabytes of garbage. relieve returns them to the system
+// relieveAfter the call, when the response has been sent.
 const (
 	manyFlows    = 1024
 	relieveAfter = time.Second
 )
 
-// relieve gives the memory back that a call took, in a process that is the plugin's alone. By itself the
-// collector would keep it for the next call, which may never come.
+// relieve returns the memory that a call took to the system, in a process that is the plugin's alone. Without
+// it the Go runtime keeps the memory for the next call, which may never come.
 func (s *server) relieve(flows int) {
 	if s.factory != nil && flows >= manyFlows {
 		time.AfterFunc(relieveAfter, func() {

@@ -175,9 +175,9 @@ func (c *Client) arrived(s *session, why string) {
 	close(s.ready)
 }
 
-// finish ends the instance in order, then the process. One that answers no health check, as when it
-// was stopped by a signal, is not waited for as long as one that is closing: it is
-// killed, and what it left is cleaned up in the rest of the time.
+// finish ends the instance in order, then the process. A process that answers no health check, for
+// example because a SIGSTOP stopped it, is killed after a third of CloseTimeout, and cleanUp has the rest
+// of the time.
 func (c *Client) finish(s *session) error {
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
 	defer cancel()

@@ -9,9 +9,9 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// openTrusted opens, for root, the binary at path, and refuses one that somebody else could have
-// written, or put there, than root and the owner of this very program. Anyone else is not root,
-// starts what it likes, and gets no descriptor.
+// openTrusted opens the binary at path if this process is root. It refuses a binary that a user other
+// than root and the owner of this very program could have written or put there. For other users it
+// checks nothing, and returns no descriptor.
 func openTrusted(path string) (*os.File, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -11,12 +11,12 @@ const instancesDir = "/sys/fs/bpf/flowtally"
 
 // Close lets go of everything. What is pinned stays: programs go on counting,
 // and the next Open takes them up; without pins they are detached. Pins that are gone are
-// made again first; where that fails Close detaches, and says so. Reads that
-// are under way end first, later calls answer ErrClosed. Idempotent.
+// made again first; where that fails Close detaches, and the error says so. Reads that
+// are under way end first, later calls return ErrClosed. Idempotent.
 func (rs *RuleSet) Close() error { return rs.end(false) }
 
-// Destroy detaches the programs, and says so where one is still attached after it; it removes the pins and closes. Idempotent; after
-// Close it does nothing.
+// Destroy detaches the programs, removes the pins and closes. The error names a program that is still
+// attached afterwards. Idempotent; after Close it does nothing.
 func (rs *RuleSet) Destroy() error { return rs.end(true) }
 
 func (rs *RuleSet) end(destroy bool) error {

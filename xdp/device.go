@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// device is what the kernel says of an interface. The zero value is one that it says nothing of.
+// device is what the kernel reports about an interface. The zero value stands for an interface that is gone.
 type device struct {
 	name string
 	link string // its type, of ARPHRD_*: "ether", "none"
@@ -23,7 +23,8 @@ var (
 // it a header that they have taken off: sit the outer IPv4 header, xfrm the Ethernet header of the device below.
 var kindsReceiveIP = []string{"tuntap", "wireguard", "ipip"}
 
-// layer3 says whether frames begin with IP at a hook. The error says that nobody can tell where IP begins.
+// layer3 says whether frames begin with IP at a hook. The error says that frames begin with
+// another header.
 func (d device) layer3(h Hook) (bool, error) {
 	switch {
 	case slices.Contains(linksEthernet, d.link):

@@ -22,8 +22,8 @@
 // (bpf/skb.h), and the tag that the kernel holds beside the frame is in it, 4 bytes per packet. One rule counts a packet,
 // the one of the lowest (Priority, Order) of those that match.
 //
-// The hash of the table is secret: each rule set draws its multipliers, so that who
-// chooses the addresses that are banned cannot choose them to lie in one place of it.
+// The hash of the table is secret: each rule set draws its multipliers, so that an attacker
+// whose addresses are banned cannot choose addresses that collide.
 //
 // # Changes
 //

@@ -112,7 +112,8 @@ func xdpProgram(ifindex int) uint32 {
 	return l.Attrs().Xdp.ProgId
 }
 
-// deviceOf asks the kernel of an interface. One that is gone is refused by what comes next.
+// deviceOf asks the kernel about an interface. For an interface that is gone it returns the zero value;
+// attaching to it fails then.
 func deviceOf(ifindex int) device {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Repin looks whether the pins are where they were made, and makes those again that are gone
+// Repin checks whether the pins are where they were made, and makes again those that are gone
 // (removed, or their file system was unmounted) from the descriptors of this process. lost
-// says that some were gone; err says why they still are.
+// says that some were gone. err says why they could not be made again.
 func (rs *RuleSet) Repin() (lost bool, err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -31,7 +31,7 @@ type pin struct {
 	}
 }
 
-// pins are all that there should be. The meta map is last: where it is, all are.
+// pins lists all pins that there should be. The meta map is last: where its pin exists, all exist.
 func (rs *RuleSet) pins() []pin {
 	var all []pin
 	for _, h := range rs.hooks {
@@ -86,8 +86,8 @@ func (rs *RuleSet) inPlace() bool {
 	return err == nil && os.SameFile(there, locked)
 }
 
-// moveIn makes and locks another directory at the path of the pins. One that holds pins
-// is of another instance, which may have ended.
+// moveIn makes and locks another directory at the path of the pins. It refuses a directory that holds
+// pins: another instance, which may have ended, made them.
 func (rs *RuleSet) moveIn() (*os.File, error) {
 	lock, err := lockDir(rs.dir)
 	if err != nil {

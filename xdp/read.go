@@ -135,7 +135,8 @@ func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
 	return rs.values.read(ids, dst)
 }
 
-// rows fills dst with the counters from id on, sampled at. A row that cannot be read stays as it was.
+// rows fills dst with the counters from id on, each with the sample time at. A row that cannot be read
+// stays as it was.
 func (v *values) rows(id uint32, dst []Row, at int64) error {
 	if uint64(id)+uint64(len(dst)) > uint64(len(v.base)) {
 		return fmt.Errorf("reading counters %d to %d: %w", id, int(id)+len(dst)-1, ErrNotFound)
@@ -160,7 +161,8 @@ func (v *values) rows(id uint32, dst []Row, at int64) error {
 }
 
 // ReadRows fills dst with the values of the counters from first on, as Read does, each with
-// the time at. Where it returns an error, a row holds what Read would have given, or what it held.
+// the sample time at, in ns of CLOCK_MONOTONIC. Where it returns an error, each row holds the value that Read
+// would have returned, or the value that it held before.
 func ReadRows[R ~struct {
 	Packets, Bytes uint64
 	SampledAt      int64

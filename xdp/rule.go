@@ -33,8 +33,8 @@ type CounterInfo struct {
 // layer 2 without FCS.
 type Pair struct{ Packets, Bytes uint64 }
 
-// Row is a value as readers of a mirror get it.
+// Row is the value of a counter and the time of its sample, in the layout of a row of a mirror.
 type Row struct {
 	Packets, Bytes uint64
-	SampledAt      int64
+	SampledAt      int64 // ns of CLOCK_MONOTONIC
 }

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// secret is what the hash of a rule set is made with. It is random, so that who
-// chooses the keys, as an attacker does whose addresses are banned, cannot choose keys that
-// lie in one place of the table. It lives as long as the pins: the slots were filled with it.
+// secret holds the multipliers of the hash of a rule set. They are random: an attacker chooses the keys
+// of rules that ban the attacker's addresses, and cannot choose keys that collide. The secret lives as
+// long as the pins, because the slots were filled by it.
 type secret struct {
 	mul  [Words][2]uint64 // of the halves of each word
 	seed uint64           // of the number of the tuple

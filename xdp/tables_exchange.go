@@ -90,10 +90,9 @@ func (t *tables) vacant(c *chain, rank uint64) error {
 	return nil
 }
 
-// Moves that are this few wait, at most so often, for packets that are decided meanwhile.
 const (
-	carefulMoves = 512
-	carefulWaits = 32
+	carefulMoves = 512 // most moves of one call for which move waits for grace periods
+	carefulWaits = 32  // most grace periods of one call
 )
 
 // move moves rules in an order in which, of two rules that keep their order, the
@@ -119,7 +118,7 @@ func (t *tables) move(moves []move) {
 	for i, m := range moves {
 		if len(moves) <= carefulMoves && waits < carefulWaits && slices.ContainsFunc(moves[since:i], m.crosses) {
 			if t.grace() != nil {
-				waits = carefulWaits // no harm that is worth to stop in the middle
+				waits = carefulWaits // go on without waiting: half of the moves would be worse
 			}
 			since, waits = i, waits+1
 		}

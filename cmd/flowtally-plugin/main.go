@@ -32,7 +32,7 @@ func main() {
 	opts := engine.Options{Trial: engine.SelfTrial(), Calls: page, Excluded: excluded}
 	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
 		if err := errors.Join(err, bad); err != nil {
-			return nil, fmt.Errorf("looking at what the host hands over: %w", err)
+			return nil, fmt.Errorf("reading what the host handed over: %w", err)
 		}
 		return open(ctx, cfg, opts, l)
 	}}))

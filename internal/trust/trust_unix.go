@@ -17,14 +17,13 @@ import (
 const mostLinks = 40
 
 // Open opens the file or directory at file, once, and returns its descriptor, on Linux one of
-// O_PATH, which is to be used in place of the path. why is not "", and there is no descriptor,
-// where somebody else than the users whom owner names could have written the file, or could have
-// put it there: it names what is wrong and the command that mends it. An error says that a
-// path could not be looked at.
+// O_PATH, which is to be used in place of the path. Where a user whom owner does not accept could
+// have written the file, or put it there, Open returns no descriptor, and why names what is wrong and
+// the command that mends it. An error says that a path could not be looked at.
 //
 // Open walks from the root by descriptors and follows symbolic links itself. The file, each
 // symbolic link on the way and each directory that one of them is in must belong to a trusted user.
-// Nobody else may write the file. Everybody may write a directory only if it has the sticky bit,
+// No other user may write the file. All users may write a directory only if it has the sticky bit,
 // since others cannot replace the entries of a trusted user there. A directory's group may write:
 // Debian's /usr/local/bin is root:staff 2775.
 func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err error) {
@@ -50,7 +49,7 @@ func Open(file string, owner func(uid uint32) bool) (f *os.File, why string, err
 	return w.f, "", nil
 }
 
-// walk is where Open has come to.
+// walk is the state of Open.
 type walk struct {
 	owner func(uid uint32) bool
 	f     *os.File // the directory or file, not looked at yet

@@ -94,7 +94,7 @@ func readStandings(path string, names ...string) (standings, error) {
 }
 
 // standings returns how the counters of a running instance stand, for its JSON. Where the
-// mirror cannot be read that is said, and the rest is printed.
+// mirror cannot be read, it prints the reason on stderr, and these fields are null.
 func (f outputFlag) standings(env *Env, svc dataplane.Service, names ...string) (s standings) {
 	if !f.json() {
 		return s
@@ -104,7 +104,7 @@ func (f outputFlag) standings(env *Env, svc dataplane.Service, names ...string) 
 		s, err = readStandings(info.Mirror, names...)
 	}
 	if err != nil {
-		fmt.Fprintf(env.Stderr, "flowtally: what the mirror says of the flows is null: %v\n", err)
+		fmt.Fprintf(env.Stderr, "flowtally: the fields of the flows that the mirror holds are null: %v\n", err)
 	}
 	return s
 }

@@ -140,7 +140,7 @@ func (w *waiter) look(h shm.Handle) error {
 	}
 	w.told = true
 	if why := w.mirror.reader.Wakeable(); why != nil {
-		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, since nobody wakes this process: %v\n", w.mirror.path, printableLines(why.Error()))
+		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, because the writer cannot wake this process: %v\n", w.mirror.path, printableLines(why.Error()))
 	}
 	return nil
 }

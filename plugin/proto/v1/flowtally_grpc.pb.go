@@ -65,7 +65,7 @@ type DataplaneClient interface {
 	// RemoveFlows removes all names or none.
 	RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
-	// or all where it names none. A server of before lists all.
+	// or all where it names none. A server that does not know the field lists all.
 	Placements(ctx context.Context, in *PlacementsRequest, opts ...grpc.CallOption) (*PlacementsResponse, error)
 	// Conditions lists what is not as it should be, worst first.
 	Conditions(ctx context.Context, in *ConditionsRequest, opts ...grpc.CallOption) (*ConditionsResponse, error)
@@ -234,7 +234,7 @@ type DataplaneServer interface {
 	// RemoveFlows removes all names or none.
 	RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
-	// or all where it names none. A server of before lists all.
+	// or all where it names none. A server that does not know the field lists all.
 	Placements(context.Context, *PlacementsRequest) (*PlacementsResponse, error)
 	// Conditions lists what is not as it should be, worst first.
 	Conditions(context.Context, *ConditionsRequest) (*ConditionsResponse, error)
