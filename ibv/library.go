@@ -15,7 +15,7 @@ type Options struct {
 	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
 	EFA     string       // path of libefa; "": libefa.so.1 as the loader finds it
 	Logger  *slog.Logger // nil discards
-	Calls   Calls        // hears of every verb that is called; nil: nothing does
+	Calls   Calls        // is told of every call of a verb; may be nil
 }
 
 // fix is the next step where a library beside libibverbs cannot be opened: soname as the loader finds it, of

@@ -2,15 +2,15 @@ package ibv
 
 import "syscall"
 
-// Calls hears of every verb before it is called and after it has returned: what a process was doing
-// when its library ended it. Begin's result is handed to End. Both are called by many goroutines, on
-// every path, and must neither block nor allocate. device is empty for verbs of the library.
+// Calls is told of every verb before it is called and after it has returned, so that the verb is known
+// in which a library ended the process. Begin returns a number for End. Both are called by many
+// goroutines, on every path, and must neither block nor allocate. device is empty for verbs of the library.
 type Calls interface {
 	Begin(device, verb string) int
 	End(call int)
 }
 
-// named is a call that was named; the zero value is one that was not.
+// named is a call of which Calls was told. The zero value is a call of which it was not told.
 type named struct {
 	calls Calls
 	call  int

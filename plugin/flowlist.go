@@ -18,7 +18,7 @@ type flowList struct {
 }
 
 // encodeFlows prepares add, which cannot fail. The flows of one call share one piece of memory: between
-// what encoding leaves behind, each in a piece of its own would keep twice as much of it from the system.
+// what encoding leaves behind, each flow in a piece of its own would take twice the memory.
 func encodeFlows(flows []*pluginv1.Flow) ([]string, error) {
 	var all []byte
 	ends := make([]int, len(flows))

@@ -80,8 +80,8 @@ func (e *Engine) compare(c *counted) {
 	}
 }
 
-// catchUp compares the flows whose totals lack something, and says whether some still do. Between two
-// looks at the conditions nothing may pass for a moment that is too short to be seen by them.
+// catchUp compares the flows whose totals lack packets, and says whether some totals still do. audit alone
+// would miss most pauses of a flow's traffic, because it runs only when the conditions are looked at.
 func (e *Engine) catchUp() (more bool) {
 	if !e.ctl.TryLock() {
 		return true

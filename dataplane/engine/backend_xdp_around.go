@@ -21,8 +21,8 @@ type received struct {
 	index int
 }
 
-// seeNeighbours looks at what others do around our programs: TCX programs that run before ours, and what the
-// device does to packets before XDP sees them. The kernel sends no event when one of these changes.
+// seeNeighbours lists the TCX programs that run before ours, and asks what each device does to packets before
+// XDP sees them. The kernel sends no event when one of these changes.
 func (b *xdpBackend) seeNeighbours() {
 	clear(b.before)
 	old := b.receive

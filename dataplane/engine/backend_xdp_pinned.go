@@ -26,8 +26,9 @@ func hashed(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// claim gives owners that have no counter the one of a flow that counted the same under a
-// name that the configuration has no more. Of several, the first flow gets that of the best rules.
+// claim looks for owners that have no counter, and gives them the counter of a flow that counted the same
+// under a name that is no longer in the configuration. Where several such flows are left, the first owner
+// gets the counter whose rules win over the others.
 func (b *xdpBackend) claim(owners []string) error {
 	taken := make(map[string]bool)
 	for _, f := range b.cfg.Flows {

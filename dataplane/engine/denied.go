@@ -16,9 +16,9 @@ func (h *byPlace) Pop() any {
 	return c
 }
 
-// denials are flows that the overlay could count by what they say, and that its device refused when it
-// was asked: mostly for want of room. Each is asked for again when as many others have left. Flows
-// that were removed, or have come in since, are found among them too, until they are taken.
+// denials are flows that fit the overlay and that its device refused, mostly because it was full. When n
+// flows leave the overlay, the engine asks for up to n of these again. Flows that were removed, or that
+// the overlay has taken since, stay in the list until take drops them.
 type denials struct{ flows byPlace }
 
 func (d *denials) add(c *counted) {

@@ -21,7 +21,7 @@ type Options struct {
 	// Trial starts a process that tries RDMA devices out before this one uses them, SelfTrial where this
 	// program's main function calls TrialMain. The zero value: devices are used untried.
 	Trial TrialCommand
-	// Calls hears of every verb that is called. nil: nothing does.
+	// Calls is told of every call of a verb. It may be nil.
 	Calls ibv.Calls
 	// Excluded are RDMA devices that are left alone, and why; "" is libibverbs itself.
 	Excluded map[string]string

@@ -6,8 +6,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// relate notes who wins over whom between fresh flows and those that are in the stack, and adds them to
-// these. It costs as much as there are flows that they may overlap.
+// relate notes which flow wins between each fresh flow and each flow of the stack that overlaps it, and
+// adds the fresh flows to the stack. It costs as much as there are flows that may overlap the fresh ones.
 func (s *stack) relate(fresh []*counted) {
 	for _, c := range fresh {
 		s.related.meeting(&c.Flow, func(o *counted) { rank(c, o) })

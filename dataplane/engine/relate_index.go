@@ -9,13 +9,14 @@ import (
 // few is how many flows are looked at one by one rather than divided further.
 const few = 32
 
-// index finds, among many flows, those that may overlap one. T is what stands for a flow, by flowOf.
+// index finds, among many values of T, those whose flows overlap a given flow. flowOf returns the flow of a
+// value.
 type index[T comparable] struct {
 	flowOf func(T) *flow.Flow
 	root   division[T]
 }
 
-// division is a set of flows: few as they are, more by what the key of their depth says of them.
+// division is a set of values. Up to few values are a list; more are divided by the key of the depth.
 type division[T comparable] struct {
 	n       int
 	here    []T // not divided

@@ -12,8 +12,8 @@ import (
 // burstTime is how long a change of a flow's source waits for others that say the same.
 const burstTime = 200 * time.Millisecond
 
-// eventLog logs events. What the flows of one interface have in common when their source changes is one
-// line, not one per flow.
+// eventLog logs events. When the source of several flows changes for one reason, it logs one line for
+// all of them.
 type eventLog struct {
 	log  *slog.Logger
 	held []dataplane.Event // without what tells them apart

@@ -45,7 +45,7 @@ type placementJSON struct {
 	standingJSON // of its counter, as the mirror shows it
 }
 
-// rejectionJSON has a reason, or the place in the table of reasons of one that several flows share.
+// rejectionJSON has a reason or, where several flows share the reason, its index in the table of reasons.
 type rejectionJSON struct {
 	Backend     string `json:"backend"`
 	Reason      string `json:"reason,omitempty"`
@@ -126,8 +126,8 @@ func renderPlacements(placements []dataplane.Placement) string {
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return slices.Contains(shared, r) }) + renderShared(shared)
 }
 
-// renderAdded is renderPlacements of flows that were added to an instance. A reason that holds for
-// the whole instance was told when it started.
+// renderAdded is renderPlacements of flows that were added to an instance. It leaves out the reasons that
+// hold for the whole instance, which run logged at the start.
 func renderAdded(placements []dataplane.Placement) string {
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return r.Always })
 }

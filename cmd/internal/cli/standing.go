@@ -9,9 +9,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// standingJSON is what a program must know of a counter before it uses the total: an exact
-// one has no discontinuity and is neither stale nor ambiguous. It is part of the JSON of
-// get, watch and flows. A field that is not known is null: absent is neither zero nor false.
+// standingJSON is what a program must know of a counter before it uses the total. A total is exact
+// where the counter has no discontinuity and is neither stale nor ambiguous. standingJSON is part of
+// the JSON of get, watch and flows. A field that is not known is null, which is neither zero nor false.
 type standingJSON struct {
 	Unit            *string `json:"unit"`       // of the first value
 	Generation      *uint32 `json:"generation"` // tells counters apart that have one name in turn
@@ -52,7 +52,7 @@ func labelsJSON(labels map[string]string) map[string]string {
 	return labels
 }
 
-// standings are what a mirror says of its counters, by name.
+// standings holds the standing of each counter of a mirror, by name.
 type standings struct {
 	known bool // the mirror could be read: a counter that is not in by is gone
 	by    map[string]standingJSON

@@ -169,8 +169,8 @@ func (w *watcher) record(rec shm.Record) error {
 }
 
 // counter returns what the catalogue says of a counter: looked up once for all changes that
-// the ring holds, since a counter can become stale or ambiguous, or go. Of one that is gone
-// the last look is shown.
+// the ring holds, since a counter can become stale or ambiguous, or be removed. Of a counter that
+// was removed it returns the last look.
 func (w *watcher) counter(h shm.Handle) (counterView, error) {
 	if w.fresh[h] {
 		return w.names[h], nil

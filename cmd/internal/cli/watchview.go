@@ -11,7 +11,7 @@ import (
 // change is one record of the history as it is shown.
 type change struct {
 	Position     uint64
-	Counter      counterView // without its value; of one that was removed before it was asked for, the handle alone
+	Counter      counterView // without its value; the handle alone where the counter was removed before watch looked it up
 	Value        shm.Value
 	Cycle        uint64
 	HasDelta     bool // the value before is known
