@@ -56,7 +56,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 			if errors.Is(err, dataplane.ErrPermission) {
 				err = withHint(err, "as root, or with --socket PATH in a directory of your own (--socket - for none)")
 			}
-			return err
+			return withMissingInterfaces(err, cfg)
 		}
 		defer func() { err = errors.Join(err, control.Close()) }()
 	}
@@ -68,7 +68,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		if env.Context.Err() != nil {
 			return nil // told to stop before it ran
 		}
-		return fmt.Errorf("starting instance %s: %w", cfg.Instance, err)
+		return withMissingInterfaces(fmt.Errorf("starting instance %s: %w", cfg.Instance, err), cfg)
 	}
 	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict}
 	over := make(chan struct{})
@@ -77,6 +77,18 @@ func (c *runCmd) Run(env *Env) (err error) {
 	err = r.serve(control)
 	if closeErr := svc.Close(); closeErr != nil && !errors.Is(closeErr, dataplane.ErrClosed) {
 		err = errors.Join(err, fmt.Errorf("closing instance %s: %w", cfg.Instance, closeErr))
+	}
+	return err
+}
+
+// withMissingInterfaces adds the missing interfaces to the error of a start, where it does not name
+// them: one attempt tells all that has to be mended.
+func withMissingInterfaces(err error, cfg dataplane.Config) error {
+	told := err.Error()
+	for _, w := range missingInterfaces(cfg) {
+		if !strings.Contains(told, w.Object) {
+			err = errors.Join(err, fmt.Errorf("%s: %s: %s", w.Object, w.Text, w.Suggestion))
+		}
 	}
 	return err
 }
