@@ -86,7 +86,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 func withMissingInterfaces(err error, cfg dataplane.Config) error {
 	told := err.Error()
 	for _, w := range missingInterfaces(cfg) {
-		if !strings.Contains(told, w.Object) {
+		if !strings.Contains(told, strings.TrimPrefix(w.Object, "interface ")) {
 			err = errors.Join(err, fmt.Errorf("%s: %s: %s", w.Object, w.Text, w.Suggestion))
 		}
 	}
