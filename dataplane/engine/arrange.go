@@ -42,7 +42,7 @@ func (e *Engine) arrange(ctx context.Context, fresh, seeds []*counted) (err erro
 	if every {
 		all = append(e.layeredFlows(), fresh...)
 		slices.SortFunc(all, byPrecedence)
-		noteGone(all, gone)
+		s.noteGone(all, gone)
 		e.waiting = false
 	}
 	var over assignment
@@ -85,6 +85,9 @@ func (e *Engine) arrange(ctx context.Context, fresh, seeds []*counted) (err erro
 		}
 		s.explain(all, why)
 		again := e.roomFor(left)
+		if every && e.reunite(ctx, all) > 0 {
+			continue // flows below them may follow
+		}
 		if every || len(again) == 0 {
 			return nil
 		}
@@ -104,13 +107,14 @@ func (e *Engine) roomFor(n int) []*counted {
 }
 
 // noteGone takes note of flows that the overlay has lost, by name.
-func noteGone(all []*counted, gone map[string]error) {
+func (s *stack) noteGone(all []*counted, gone map[string]error) {
 	if len(gone) == 0 {
 		return
 	}
 	for _, c := range all {
 		if err := gone[c.Name]; err != nil && c.hasOver {
 			c.gone = err
+			s.noteAway(c)
 		}
 	}
 }
@@ -119,6 +123,7 @@ func noteGone(all []*counted, gone map[string]error) {
 // displaced is how many those were. What has no shadow to go to waits for its device.
 func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why map[*counted]error) (displaced int) {
 	shown := false
+	e.apart(ctx, all, over)
 	for _, c := range slices.Backward(all) {
 		waits := !c.hasOver && c.gone != nil // for its device, and perhaps for its shadow
 		if over[c] && (waits || c.gone == nil) || !c.hasOver && !waits {
@@ -127,6 +132,14 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why
 		reason := c.gone
 		if reason == nil {
 			reason = why[c]
+		}
+		if over[c] && c.losesPart() {
+			err := e.divide(c, reason)
+			if err == nil {
+				displaced++
+				continue
+			}
+			e.log.Warn("a flow leaves the devices that are left, too", "flow", c.Name, "err", err)
 		}
 		err := dataplane.ErrUnplaced
 		if c.mayUnder && c.hasUnder {

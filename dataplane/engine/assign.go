@@ -29,6 +29,7 @@ type stack struct {
 //	fresh       not published; hasUnder when its shadow is carried
 //	overlay     hasOver; backend is the overlay. line and counted.stretch hold if the shadow
 //	            is served, or its hook is held for others; else stretch is 0
+//	divided     as overlay, but away on some interfaces, where its shadow counts in the devices' place
 //	lost        hasOver and gone: the overlay has said so; the next arrange ends it
 //	shadow      not hasOver, no gone: backend is what lies behind, line is the base
 //	stranded    not hasOver, but gone: nothing is read; the total stays until the device
@@ -52,6 +53,7 @@ type layered struct {
 	differs string // how hardware and the shadow differ
 	resets  uint64 // placer.Resets, as far as the total says so
 	behind  bool   // the total may lack what passed while it went to the overlay
+	away    []away // where hasOver: interfaces whose devices are lost
 
 	// The truth that the shadow knows: the total is line and what the shadow has
 	// counted, as long as its stretch of counting is the same and not 0.
@@ -120,17 +122,25 @@ func (s *stack) judge(c *counted, over assignment, why, refused map[*counted]err
 	}
 	err := refused[c]
 	above := c.winners()
-	if i := slices.IndexFunc(above, func(o *counted) bool { return !over.has(o) }); err == nil && i >= 0 {
+	if i := slices.IndexFunc(above, func(o *counted) bool { return o.takesFrom(c, over.has(o)) }); err == nil && i >= 0 {
 		err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", above[i].Name, s.over.Name())
 	}
 	if err == nil {
-		err = s.over.Fits(c.Flow, placedOf(above))
+		err = s.fits(c, placedOf(above))
 	}
 	if err != nil {
 		why[c] = err
 		return
 	}
 	over[c] = true
+}
+
+// fits says why the overlay cannot count a flow, but for interfaces whose devices are lost.
+func (s *stack) fits(c *counted, above []Placed) error {
+	if !c.hasOver || len(c.away) == 0 {
+		return s.over.Fits(c.Flow, above)
+	}
+	return s.over.(partial).FitsBut(c.Flow, above, c.awayFrom())
 }
 
 // possible says why the flows cannot be counted as assigned: one has nowhere to go,

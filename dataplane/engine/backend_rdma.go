@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -161,14 +162,12 @@ func (b *rdmaBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
 	return nil
 }
 
-// value sums the devices; it is as old as the oldest of their samples.
+// value sums the devices and their stand-ins; it is as old as the oldest sample of a device.
 func (f *rdmaFlow) value() (sum Pair, at int64) {
-	for i, p := range f.parts {
-		v, t := p.cell.load()
-		sum = add(sum, v)
-		if i == 0 || t < at {
-			at = t
-		}
+	at = math.MaxInt64 // one part at least is sampled
+	for _, p := range f.parts {
+		v, t := p.value()
+		sum, at = add(sum, v), min(at, t)
 	}
 	return sum, at
 }
@@ -200,7 +199,7 @@ func (f *rdmaFlow) source() dataplane.Source {
 	var devices []string
 	var modes []hwMode
 	for _, p := range f.parts {
-		if p.dev.down == nil {
+		if p.dev.down == nil && p.standIn == nil {
 			devices, modes = append(devices, p.dev.name), append(modes, p.mode)
 		}
 	}

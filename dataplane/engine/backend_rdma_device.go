@@ -46,6 +46,8 @@ type part struct {
 	slot    int
 	cell    cell
 	rules   []io.Closer
+	before  Pair     // counted by earlier parts of the flow on this interface
+	standIn *standIn // counts in the place of the device; nil: the device counts
 }
 
 // there is nil when the device works.

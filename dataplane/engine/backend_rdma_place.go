@@ -12,14 +12,7 @@ import (
 
 // Fits implements placer.
 func (b *rdmaBackend) Fits(f flow.Flow, above []Placed) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, d := range b.on(f) {
-		if err := d.fits(f, above); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.FitsBut(f, above, nil)
 }
 
 // Gone implements placer.

@@ -53,7 +53,10 @@ type xdpFlow struct {
 	rules   []xdp.Rule // until Settle; from then on rulesOf compiles them anew, which is smaller by far
 	order   uint32     // its place in the tables
 	served  bool       // its counts are published, or another flow depends on them
-	drops   bool       // its rules do
+	drops   bool       // its rules do, but for those of interfaces in apart
+
+	own   map[string]xdp.Counter // by interface: counters of packets of that interface alone
+	apart map[string]struct{}    // interfaces on which the rules count in own
 }
 
 func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*xdpBackend, error) {

@@ -71,11 +71,12 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 		if !x.counter.Adopted {
 			counters = append(counters, x.counter.ID)
 		}
-		rules, err := b.compile(f, x, serve || was[x.owner].drops)
+		drops := serve || was[x.owner].drops
+		rules, err := b.compile(f, x, drops)
 		if err != nil {
 			return nil, err
 		}
-		b.ruled(x, rules)
+		b.ruled(f, x, rules, drops)
 		for _, r := range rules {
 			if !b.there[r] && !wanted[r] {
 				missing = append(missing, r)
@@ -107,20 +108,6 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 		}
 	}
 	return out, nil
-}
-
-// compile makes the rules of a flow. One that drops only counts while nobody needs its
-// counts: what counts it elsewhere drops.
-func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
-	f.Order = x.order
-	if !drops {
-		f.Action = flow.Count
-	}
-	rules, err := compile(f, x.counter.ID, b.rules.Port)
-	if err != nil {
-		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
-	}
-	return rules, nil
 }
 
 // Serve implements carrier.
@@ -186,13 +173,13 @@ func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
 	if err := b.exchange(old, rules); err != nil {
 		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
-	b.ruled(x, rules)
+	b.ruled(f, x, rules, served)
 	return nil
 }
 
-// ruled notes the rules of a flow.
-func (b *xdpBackend) ruled(x *xdpFlow, rules []xdp.Rule) {
-	x.drops = len(rules) > 0 && rules[0].Drop
+// ruled notes the rules of a flow, and whether they drop.
+func (b *xdpBackend) ruled(f Placed, x *xdpFlow, rules []xdp.Rule, drops bool) {
+	x.drops = drops && f.Action == flow.Drop
 	if !b.settled {
 		x.rules = rules
 	}
@@ -256,13 +243,21 @@ func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
 			}
 		}
 		counters = append(counters, x.counter.ID)
+		for _, c := range x.own {
+			counters = append(counters, c.ID)
+		}
 	}
 	if err := b.drop(rules); err != nil {
 		return err
 	}
 	for _, f := range flows {
-		if x := b.flows[f.Name]; x != nil && x.served {
-			b.need(f.Flow, -1)
+		if x := b.flows[f.Name]; x != nil {
+			if x.served {
+				b.need(f.Flow, -1)
+			}
+			for ifname := range x.apart {
+				b.need(onInterface(f, ifname).Flow, -1)
+			}
 		}
 		delete(b.flows, f.Name)
 	}

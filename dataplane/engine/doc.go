@@ -59,6 +59,11 @@
 //     or at the end of the instance; what hardware and XDP differ by later is the condition
 //     rdma-audit-differs.
 //
+// A flow of several interfaces that loses one of its devices stays in hardware on the others (Engine.divide): of
+// the proof above, what holds of one interface and side holds there. Its shadow counts on the interface of the
+// lost device in a counter of its own, from the end of the device's count on, and Backend.Read of the overlay
+// adds that to what the devices have. With audit such a flow moves whole, and its total stays exact.
+//
 // A device that was not there when the instance started is looked for like one that went, by the same
 // look at the list. Until it comes there is no overlay, and flows are related to nothing; then
 // what XDP counts of them is their shadow (Engine.wake), and they move as they do at a return.

@@ -160,7 +160,10 @@ func (e *Engine) follow(c *counted) error {
 	if lost {
 		return nil
 	}
-	src := c.backend.Source(c.Placed)
+	if err := e.followApart(c); err != nil {
+		return err
+	}
+	src := e.sourceOf(c)
 	if src == c.source {
 		return nil
 	}

@@ -58,6 +58,9 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	if err := s.under.Serve(ctx, []Placed{c.Placed}, true); err != nil {
 		return err
 	}
+	if err := e.undivide(ctx, c); err != nil {
+		return err
+	}
 	whole := e.whole(c)
 	if !lost { // its counter is read to the end below
 		if err := s.over.Remove(ctx, []Placed{c.Placed}); err != nil {
@@ -155,6 +158,9 @@ func (e *Engine) settleOver(c *counted) error {
 func (e *Engine) strand(ctx context.Context, c *counted, why error) {
 	if err := e.stack.over.Remove(ctx, []Placed{c.Placed}); err != nil {
 		e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
+	}
+	if err := e.undivide(ctx, c); err != nil {
+		e.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
 	}
 	e.plan.hold(c.handle)
 	c.hasOver = false

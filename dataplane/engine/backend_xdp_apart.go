@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// Apart implements divider. While a flow is apart on an interface, its rules for all interfaces are
+// replaced by rules for each one. During the exchange each packet is counted by the old rules or by the new ones.
+func (b *xdpBackend) Apart(_ context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if on && !b.settled {
+		return nil, errors.New("the rules of an earlier process are not settled yet")
+	}
+	var changed []Placed
+	for _, f := range flows {
+		x := b.flows[f.Name]
+		if x == nil {
+			return nil, fmt.Errorf("flow %q: counting it apart on %s: XDP has no rules of it", f.Name, ifname)
+		}
+		if _, is := x.apart[ifname]; is != on {
+			changed = append(changed, f)
+		}
+		if on {
+			if err := b.ownCounter(f, x, ifname); err != nil {
+				return nil, err
+			}
+		}
+		ids = append(ids, x.own[ifname].ID)
+	}
+	if err := b.divide(changed, ifname, on); err != nil {
+		return nil, err
+	}
+	if !on {
+		return ids, b.trim()
+	}
+	err = b.attach()
+	for _, f := range changed {
+		if err == nil {
+			err = b.reach(onInterface(f, ifname).Flow)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.divide(changed, ifname, false), b.trim())
+	}
+	return ids, nil
+}
+
+// ownCounter gives a flow a counter for an interface. The flow keeps it until its removal, because the
+// poller may read it after its rules are gone.
+func (b *xdpBackend) ownCounter(f Placed, x *xdpFlow, ifname string) error {
+	if _, has := x.own[ifname]; has {
+		return nil
+	}
+	c, err := b.rules.AllocCounter(owner(onInterface(f, ifname).Flow))
+	if err != nil {
+		return fmt.Errorf("flow %q: counting it apart on %s: %w", f.Name, ifname, translate(err))
+	}
+	if x.own == nil {
+		x.own, x.apart = make(map[string]xdp.Counter), make(map[string]struct{})
+	}
+	x.own[ifname] = c
+	return nil
+}
+
+// divide exchanges the rules of flows, all or none, for those that they have with an interface apart, or not. The
+// hook of an interface that is apart is needed.
+func (b *xdpBackend) divide(flows []Placed, ifname string, on bool) (err error) {
+	turn := func(on bool) {
+		for _, f := range flows {
+			if x, one := b.flows[f.Name], onInterface(f, ifname).Flow; on {
+				x.apart[ifname] = struct{}{}
+				b.need(one, 1)
+			} else {
+				delete(x.apart, ifname)
+				b.need(one, -1)
+			}
+		}
+	}
+	rules := func() (all []xdp.Rule, err error) {
+		for _, f := range flows {
+			x := b.flows[f.Name]
+			own, err := b.compile(f, x, x.drops)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, own...)
+		}
+		return all, nil
+	}
+	old, err := rules()
+	if err != nil {
+		return err
+	}
+	turn(on)
+	fresh, err := rules()
+	if err == nil {
+		err = b.exchange(old, fresh)
+	}
+	if err != nil {
+		turn(!on)
+		return fmt.Errorf("changing the rules of %s for %s: %w", describe(flows), ifname, err)
+	}
+	return nil
+}
+
+// compile makes the rules of a flow. One that drops only counts while nobody needs its
+// counts: what counts it elsewhere drops. Where the flow is apart, it does what it asks for.
+func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
+	f.Order = x.order
+	if len(x.apart) == 0 {
+		return b.compileOn(f, x.counter.ID, drops)
+	}
+	var out []xdp.Rule
+	for _, i := range b.cfg.Interfaces {
+		counter := x.counter.ID
+		_, apart := x.apart[i.Name]
+		if apart {
+			counter = x.own[i.Name].ID
+		}
+		rules, err := b.compileOn(onInterface(f, i.Name), counter, drops || apart)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rules...)
+	}
+	return out, nil
+}
+
+func (b *xdpBackend) compileOn(f Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
+	if !drops {
+		f.Action = flow.Count
+	}
+	rules, err := compile(f, counter, b.rules.Port)
+	if err != nil {
+		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
+	}
+	return rules, nil
+}
+
+// onInterface is a flow as it is on one of its interfaces.
+func onInterface(f Placed, ifname string) Placed {
+	f.Interface = ifname
+	return f
+}

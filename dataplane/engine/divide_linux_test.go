@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// twoNICs is a softBench with a second wire, whose near end is the netdev of a second device.
+type twoNICs struct {
+	*softBench
+	second string // device
+	other  *lab.Pair
+}
+
+func newTwoNICs(t *testing.T) *twoNICs {
+	t.Helper()
+	b := &twoNICs{softBench: newSoftBench(t), second: lab.Unique("sw")}
+	var err error
+	b.other, err = lab.NewPair(b.wire.Near.NS, b.wire.Far.NS, lab.Unique("near"), lab.Unique("far"), lab.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.cfg.Interfaces = append(b.cfg.Interfaces, dataplane.Interface{Name: b.other.A.Name})
+	b.env.Devices = append(b.env.Devices, ibvtest.Device{Name: b.second, Netdev: b.other.A.Name})
+	first, second := b.wire.Near.Name, b.other.A.Name
+	b.cfg.Flows = []flow.Flow{
+		{Name: "above", Match: match(t, "ipv4 udp dport 1001 sport 7"), Priority: 1, Interface: first},
+		{Name: "both", Match: match(t, "ipv4 udp dport 1001"), Priority: 5},
+		{Name: "hot", Match: match(t, "ipv4 udp dport 1002"), Priority: 5, Latency: true},
+		{Name: "drop", Match: match(t, "ipv4 udp dport 1004"), Priority: 6, Action: flow.Drop},
+		{Name: "low-first", Match: match(t, "ipv4 udp"), Priority: 9, Interface: first},
+		{Name: "low-second", Match: match(t, "ipv4 udp"), Priority: 9, Interface: second},
+	}
+	return b
+}
+
+// sender sends what matches "both", "hot", nothing but the low flow, and "drop", in this order.
+func (b *twoNICs) sender(t *testing.T, end *lab.End) *lab.Sender {
+	t.Helper()
+	snd, err := end.NewSender([]lab.Stream{
+		{Name: "both", Frames: [][]byte{udpTo(1001, 60), udpTo(1001, 1514)}},
+		{Name: "hot", Frames: [][]byte{udpTo(1002, 77)}},
+		{Name: "low", Frames: [][]byte{udpTo(1003, 99)}},
+		{Name: "drop", Frames: [][]byte{udpTo(1004, 66)}},
+	}, lab.SenderOptions{Rate: 20_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { snd.Close() })
+	return snd
+}
+
+func sendTo(t *testing.T, snd *lab.Sender, ctx context.Context, n uint64) {
+	if err := snd.Run(ctx, n); err != nil {
+		t.Error(err)
+	}
+	if err := snd.Settle(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// placed waits until the sources of the flows of both interfaces and of the first one are so.
+func (b *twoNICs) placed(t *testing.T, both, first dataplane.Source) {
+	t.Helper()
+	var last []dataplane.Placement
+	want := map[string]dataplane.Source{
+		"both": both, "hot": both, "above": first, "low-first": first,
+		"low-second": {Backend: "rdma", Device: b.second, Mode: "devx"},
+	}
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		var err error
+		if last, err = b.e.Placements(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(last, func(p dataplane.Placement) bool { return p.Flow.Name != "drop" && p.Source != want[p.Flow.Name] }) {
+			return
+		}
+	}
+	t.Fatalf("the flows are counted so: %+v", last)
+}
+
+// sampled waits until the devices were sampled from now on: what they count later dies with them.
+func (b *twoNICs) sampled(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"both", "hot", "drop", "low-first", "low-second"} {
+		b.total(t, name)
+	}
+}
+
+func (b *twoNICs) discontinuities(name string) uint64 {
+	b.e.ctl.Lock()
+	defer b.e.ctl.Unlock()
+	return uint64(b.e.flows[name].past.Discontinuities)
+}
+
+// One of two devices is lost while packets pass on both interfaces: the other device counts on, also
+// what it counts of flows of both interfaces. Only packets of the lost device's interface may be missing.
+func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		busy       bool // packets pass on the interface of the device while it is lost and returns
+		lose, back func(*ibvtest.Control, string) error
+	}{
+		{"removed", false, (*ibvtest.Control).Remove, (*ibvtest.Control).Return},
+		{"removed in traffic", true, (*ibvtest.Control).Remove, (*ibvtest.Control).Return},
+		{"port", false, (*ibvtest.Control).PortDown, (*ibvtest.Control).PortUp},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newTwoNICs(t)
+			b.run(t)
+			first, second := b.wire.Near.Name, b.other.A.Name
+			inBoth := dataplane.Source{Backend: "rdma", Device: b.device + "," + b.second, Mode: "devx,devx"}
+			inFirst := dataplane.Source{Backend: "rdma", Device: b.device, Mode: "devx"}
+			b.placed(t, inBoth, inFirst)
+
+			one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
+			ctx, enough := context.WithCancel(t.Context())
+			defer enough()
+			var sending sync.WaitGroup
+			sending.Go(func() { sendTo(t, two, ctx, 0) }) // all the time
+			start := func() (stop func()) {
+				if !c.busy {
+					return func() {}
+				}
+				ctx, enough := context.WithCancel(t.Context())
+				var sending sync.WaitGroup
+				sending.Go(func() { sendTo(t, one, ctx, 0) })
+				return func() { enough(); sending.Wait() }
+			}
+			hooks := func(want ...string) {
+				t.Helper()
+				x := b.e.stack.under.(*xdpBackend)
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				var held []string
+				for _, a := range x.held {
+					held = append(held, a.Interface)
+				}
+				if !slices.Equal(held, want) {
+					t.Errorf("XDP holds hooks of %v, want %v (of %s and %s)", held, want, first, second)
+				}
+			}
+			for round := range 3 {
+				sendTo(t, one, t.Context(), 3000)
+				b.sampled(t)
+				stop := start()
+				if err := c.lose(b.control, b.device); err != nil {
+					t.Fatal(err)
+				}
+				mode := "native"
+				b.placed(t, dataplane.Source{Backend: "rdma,xdp", Device: b.second + "," + first, Mode: "devx," + mode},
+					dataplane.Source{Backend: "xdp", Device: first, Mode: mode})
+				stop()
+				hooks(first)
+				sendTo(t, one, t.Context(), 3000)
+				stop = start()
+				if err := c.back(b.control, b.device); err != nil {
+					t.Fatal(err)
+				}
+				b.placed(t, inBoth, inFirst)
+				stop()
+				hooks()
+				if n, want := b.discontinuities("both"), uint64(round+1); n < want || !c.busy && n != want {
+					t.Errorf("round %d: %d discontinuities, want one for each loss", round, n)
+				}
+			}
+			sendTo(t, one, t.Context(), 3000)
+			enough()
+			sending.Wait()
+			for i, name := range []string{"both", "hot", "", "drop"} {
+				if name == "" {
+					continue
+				}
+				got := b.total(t, name)
+				most, least := add(Pair(one.Sent()[i]), Pair(two.Sent()[i])), Pair(two.Sent()[i])
+				t.Logf("%s: sent %d on the first interface and %d on the other, counted %d", name, one.Sent()[i].Packets, least.Packets, got.Packets)
+				if !c.busy && got != most || got.Packets > most.Packets || got.Packets < least.Packets {
+					t.Errorf("%s: counted %+v, sent %+v", name, got, most)
+				}
+			}
+			if got := b.total(t, "low-first"); !c.busy && got != Pair(one.Sent()[2]) || got.Packets > one.Sent()[2].Packets {
+				t.Errorf("low-first: counted %+v, sent %+v", got, one.Sent()[2])
+			}
+			if got := b.total(t, "low-second"); got != Pair(two.Sent()[2]) || b.discontinuities("low-second") != 0 {
+				t.Errorf("low-second: counted %+v with %d discontinuities, sent %+v", got, b.discontinuities("low-second"), two.Sent()[2])
+			}
+			if got := b.total(t, "above"); got != (Pair{}) {
+				t.Errorf("above: counted %+v of no packet", got)
+			}
+		})
+	}
+}
+
+// A flow that is counted by one of two devices leaves it whole when that goes too, and when a flow that
+// wins over it is not counted there; what is sent while no source changes is counted once.
+func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
+	b := newTwoNICs(t)
+	b.run(t)
+	first, second := b.wire.Near.Name, b.other.A.Name
+	one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
+	send := func() {
+		t.Helper()
+		sendTo(t, one, t.Context(), 1000)
+		sendTo(t, two, t.Context(), 2000)
+		b.sampled(t)
+	}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := func(name string, want dataplane.Source) {
+		t.Helper()
+		var last dataplane.Source
+		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			placed, err := b.e.Placements(t.Context(), name)
+			do(err)
+			if last = placed[0].Source; last == want {
+				return
+			}
+		}
+		t.Fatalf("%s is counted by %+v, want %+v", name, last, want)
+	}
+	check := func(names ...string) {
+		t.Helper()
+		send()
+		for i, name := range []string{"both", "hot"} {
+			if got, want := b.total(t, name), add(Pair(one.Sent()[i]), Pair(two.Sent()[i])); slices.Contains(names, name) && got != want {
+				t.Errorf("%s: counted %+v, sent %+v", name, got, want)
+			}
+		}
+		for name, snd := range map[string]*lab.Sender{"low-first": one, "low-second": two} {
+			if got, want := b.total(t, name), Pair(snd.Sent()[2]); got != want {
+				t.Errorf("%s: counted %+v, sent %+v", name, got, want)
+			}
+		}
+	}
+	inBoth := dataplane.Source{Backend: "rdma", Device: b.device + "," + b.second, Mode: "devx,devx"}
+	divided := dataplane.Source{Backend: "rdma,xdp", Device: b.second + "," + first, Mode: "devx,native"}
+	inXDP := dataplane.Source{Backend: "xdp", Device: first + "," + second, Mode: "native,native"}
+
+	source("both", inBoth)
+	check("both", "hot")
+	do(b.control.Remove(b.device))
+	source("both", divided)
+	source("hot", divided)
+	check("both", "hot")
+	do(b.control.Remove(b.second)) // now both are gone
+	source("both", inXDP)
+	source("low-second", dataplane.Source{Backend: "xdp", Device: second, Mode: "native"})
+	check("both", "hot")
+	do(b.control.Return(b.second)) // a flow of both waits for the other device
+	do(b.control.Return(b.device))
+	source("both", inBoth)
+	source("hot", inBoth)
+	source("low-first", dataplane.Source{Backend: "rdma", Device: b.device, Mode: "devx"})
+	source("low-second", dataplane.Source{Backend: "rdma", Device: b.second, Mode: "devx"})
+	check("both", "hot")
+
+	do(b.control.Remove(b.device))
+	source("both", divided)
+	source("hot", divided)
+	check("both", "hot")
+	// It matches nothing that is sent, is counted by XDP, as one of its devices is not there, and wins over "both".
+	_, err := b.e.AddFlows(t.Context(), flow.Flow{Name: "new", Match: match(t, "ipv4 udp dport 1001 sport 8"), Priority: 2})
+	do(err)
+	source("both", inXDP)
+	source("hot", divided)
+	check("both", "hot")
+	do(b.e.RemoveFlows(t.Context(), "new", "hot"))
+	do(b.control.Return(b.device))
+	source("both", inBoth)
+	source("low-first", dataplane.Source{Backend: "rdma", Device: b.device, Mode: "devx"})
+	do(b.e.RemoveFlows(t.Context(), "both", "drop", "above", "low-first", "low-second"))
+	x := b.e.stack.under.(*xdpBackend)
+	if n := len(x.rules.Counters()); n != 0 {
+		t.Errorf("XDP keeps %d counters of no flow", n)
+	}
+	if n := len(x.rules.Rules()); n != 0 {
+		t.Errorf("XDP keeps %d rules of no flow", n)
+	}
+	if x.demand[first] != (sides{}) || x.demand[""] != (sides{}) {
+		t.Errorf("hooks are needed for no flow: %+v", x.demand)
+	}
+}
+
+// A process that ends while a flow is divided leaves pins of it: the next one goes on with the totals, and
+// removes the rules and the counters that it has no use for.
+func TestADividedFlowGoesOnOverARestart(t *testing.T) {
+	b := newTwoNICs(t)
+	b.cfg.XDP.KeepPins = true
+	one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
+	for round := range 2 {
+		b.run(t)
+		sendTo(t, one, t.Context(), 1000)
+		sendTo(t, two, t.Context(), 1000)
+		b.sampled(t)
+		if round == 0 {
+			if err := b.control.Remove(b.device); err != nil {
+				t.Fatal(err)
+			}
+			b.placed(t, dataplane.Source{Backend: "rdma,xdp", Device: b.second + "," + b.wire.Near.Name, Mode: "devx,native"},
+				dataplane.Source{Backend: "xdp", Device: b.wire.Near.Name, Mode: "native"})
+			sendTo(t, one, t.Context(), 1000)
+			b.sampled(t)
+		}
+		for i, name := range []string{"both", "hot"} {
+			if got, want := b.total(t, name), add(Pair(one.Sent()[i]), Pair(two.Sent()[i])); got != want {
+				t.Errorf("run %d: %s: counted %+v, sent %+v", round, name, got, want)
+			}
+		}
+		if round == 0 {
+			if err := b.e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b.cfg.XDP.KeepPins = false
+			continue
+		}
+		if n := len(b.e.stack.under.(*xdpBackend).rules.Counters()); n != len(b.e.flows) {
+			t.Errorf("XDP has %d counters for %d flows", n, len(b.e.flows))
+		}
+	}
+}
