@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
@@ -96,15 +97,34 @@ func withMissingInterfaces(err error, cfg dataplane.Config) error {
 // ending is the signals that end an instance.
 var ending = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 
-// endAtOnce ends the instance without an orderly close at the second of signals.
-func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <-chan struct{}) {
-	var last os.Signal
-	for range 2 {
+// sameRequest is how long after the first signal another one is the same request: timeout(1)
+// sends a signal to the process and then to the group of both, within a millisecond.
+const sameRequest = time.Second
+
+// secondRequest returns the first of signals that comes longer than within after the first one,
+// or nil when over is closed before.
+func secondRequest(signals <-chan os.Signal, over <-chan struct{}, within time.Duration) os.Signal {
+	var first time.Time
+	for {
 		select {
-		case last = <-signals:
+		case s := <-signals:
+			switch {
+			case first.IsZero():
+				first = time.Now()
+			case time.Since(first) > within:
+				return s
+			}
 		case <-over:
-			return
+			return nil
 		}
+	}
+}
+
+// endAtOnce ends the instance without an orderly close at the second request to end.
+func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <-chan struct{}) {
+	last := secondRequest(signals, over, sameRequest)
+	if last == nil {
+		return
 	}
 	env.Logger.Warn("second signal: ending at once; what is attached may stay until the next start of this instance", "signal", last)
 	signal.Reset(ending...)
