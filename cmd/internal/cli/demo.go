@@ -50,7 +50,7 @@ func (c *demoCmd) Run(env *Env) error {
 			return err
 		}
 	}
-	if err := isolate("flowtally demo --backend " + c.Backend); err != nil {
+	if err := isolate(program() + " demo --backend " + c.Backend); err != nil {
 		return err
 	}
 	if c.Backend == "rdma" { // said once: isolate may have executed this program anew
@@ -88,6 +88,14 @@ func (c *demoCmd) Run(env *Env) error {
 		err = exitError(exitFailed)
 	}
 	return err
+}
+
+// program is this program's path: sudo looks for a name in another PATH than its caller's.
+func program() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return "flowtally"
 }
 
 // softwareRDMA names the libraries that stand in for a NIC: those beside this

@@ -9,7 +9,7 @@ func (*runCmd) Help() string {
 
 Examples:
 
-  flowtally run --config /etc/flowtally/default.yaml
+  flowtally run --config /etc/flowtally.yaml
 
   flowtally run --interface eth0 --flow 'web=tcp dport 443' --flow 'rest=any'
 
@@ -42,7 +42,7 @@ Examples:
 
 // Help is shown by watch --help.
 func (*watchCmd) Help() string {
-	return `Changes are written to the mirror's history every mirror.history_period. Where they come faster than they are read, exactly how many were lost is said in their place.
+	return `Changes are written to the mirror's history every mirror.history_period. Where they come faster than they are read, exactly how many were lost is said in their place. In parentheses is the difference from the change before; "-" where that one was not read, as for the first of each counter.
 
 Examples:
 
@@ -118,7 +118,7 @@ Examples:
 
   flowtally check --mirror /dev/shm/flowtally/edge.mirror -o json
 
-  flowtally check --config /etc/flowtally/default.yaml`
+  flowtally check --config /etc/flowtally.yaml`
 }
 
 // Help is shown by doctor --help.
