@@ -203,7 +203,10 @@ func (g *guard) try(r trialRequest) (why string) {
 	select {
 	case err = <-done:
 		if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-			return ""
+			if _, _, inside := page.Last(); !inside {
+				return ""
+			}
+			err = errors.New("exit status 0") // of a library that calls exit
 		}
 		how = fmt.Sprintf("ended (%v)", err)
 	case <-time.After(g.bound):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -83,6 +84,18 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 				t.Errorf("the doctor does not name %s: %+v", c.verb, answers)
 			}
 		})
+	}
+}
+
+// A library that ends its process as if all were well fails its trial, too. The trial is all that runs: a
+// process of tests that exits in a verb would pass them.
+func TestALibraryThatExits(t *testing.T) {
+	s := newSoftNIC(t)
+	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_get_device_list", Errno: "EXIT"}}
+	s.env.Set(t.Setenv)
+	g := newGuard(s.cfg, Options{Trial: SelfTrial()}, slog.New(slog.DiscardHandler))
+	if err := g.library(); err == nil || !strings.Contains(err.Error(), "ended (exit status 0) in ibv_get_device_list") {
+		t.Errorf("the trial says %v", err)
 	}
 }
 

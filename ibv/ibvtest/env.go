@@ -41,7 +41,7 @@ type Device struct{ Name, Netdev string }
 
 // Fault makes calls of a verb fail: those from number From to number To, counted from 1.
 // From 0 is the first, To 0 has no end. Errno is its name or number ("EIO"), or "ABORT": the call
-// ends the process, as a defect of a library does.
+// ends the process, as a defect of a library does, or "EXIT": the call ends it with status 0.
 type Fault struct {
 	Device   string // "": any
 	Verb     string // by its function's name, "ibv_read_counters"

@@ -52,7 +52,7 @@ static const struct {
 	{"ENOSPC", ENOSPC},	  {"EPIPE", EPIPE},	      {"ERANGE", ERANGE},	{"ENOSYS", ENOSYS},
 	{"EPROTO", EPROTO},	  {"EOVERFLOW", EOVERFLOW},   {"EOPNOTSUPP", EOPNOTSUPP}, {"ENOTSUP", ENOTSUP},
 	{"ENOBUFS", ENOBUFS},	  {"ETIMEDOUT", ETIMEDOUT},   {"EREMOTEIO", EREMOTEIO}, {"ECANCELED", ECANCELED},
-	{"ABORT", VERBS_ABORT},
+	{"ABORT", VERBS_ABORT},	  {"EXIT", VERBS_EXIT},
 };
 
 int verbs_errno(const char *name, size_t n)

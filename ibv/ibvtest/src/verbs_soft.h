@@ -120,6 +120,7 @@ void verbs_environ_load(struct verbs_environ *environ);
 void verbs_environ_free(struct verbs_environ *environ);
 int verbs_errno(const char *name, size_t n); /* "EIO" or "5"; -1 when unknown */
 #define VERBS_ABORT 4095			     /* "ABORT": the call ends the process */
+#define VERBS_EXIT 4094			     /* "EXIT": the call ends the process with status 0 */
 /* An item of a comma-separated list, "[device/]name[=value]": copied, and *list advanced. */
 struct verbs_item {
 	char device[64], name[64], value[64];
