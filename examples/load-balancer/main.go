@@ -32,6 +32,9 @@ func main() {
 	share := flag.Uint64("share", 100_000, "packets that each server is to have had")
 	flag.Parse()
 	var servers []netip.Addr
+	if flag.NArg() == 0 {
+		log.Fatal("no server: name the address of one or more, as in load-balancer -interface eth0 192.0.2.1")
+	}
 	for _, arg := range flag.Args() {
 		a, err := netip.ParseAddr(arg)
 		if err != nil {
