@@ -277,7 +277,7 @@ func TestAddRefuses(t *testing.T) {
 			}
 		}
 	}
-	// Letters of every script are printable; what was refused took no slot.
+	// Letters of every script are printable. The refused entries took no slot.
 	l := mustAdd(t, w, Entry{Name: "l", Latency: true, Labels: map[string]string{"k": string(long[:252])}, Text: string(long)})
 	if e, err := r.Entry(l); err != nil || len(e.Labels["k"]) != 252 || len(e.Text) != 287 {
 		t.Fatal(e, err)

@@ -2,8 +2,8 @@ package shm
 
 import "testing"
 
-// A record keeps the low half of its cycle's number alone. One that nobody publishes for 2^32 cycles is not
-// taken for one of the cycle that has the same low half: it is stamped anew meanwhile, and keeps its value.
+// A record keeps only the low half of its cycle's number. A reader does not take a record that was last published
+// 2^32 cycles ago for a record of the current cycle: the writer stamps such a record anew, and its value stays.
 func TestARecordOutlivesTheLowHalfOfItsCycle(t *testing.T) {
 	w, r := heapMirror(t, 64, 1, 0, Options{})
 	old, fresh := mustAdd(t, w, Entry{Name: "old", Latency: true}), mustAdd(t, w, Entry{Name: "fresh"})

@@ -28,7 +28,7 @@ func TestBigTCPIsCountedAsOnTheWire(t *testing.T) {
 	for _, err := range []error{
 		w.Near.AddAddr(netip.MustParsePrefix("2001:db8::1/64")), w.Far.AddAddr(netip.MustParsePrefix("2001:db8::2/64")),
 		w.Far.AddNeighbor(netip.MustParseAddr("2001:db8::1"), w.Near.MAC), w.Near.AddNeighbor(netip.MustParseAddr("2001:db8::2"), w.Far.MAC),
-		// Segmentation is between the hook and the wire, so that the other end sees what was on the wire.
+		// Without TSO, segmentation is between the hook and the wire, so the other end sees the frames of the wire.
 		w.Far.SetOffload(false, lab.TSO),
 		w.Far.NS.Do(func() error { return ip("set dev " + w.Far.Name + " gso_max_size 200000") }),
 	} {

@@ -94,7 +94,7 @@ func vnetSocket(t testing.TB, e *lab.End) (send func([]byte)) {
 	}
 }
 
-// onWire counts every frame that arrives at an end: what was on the wire.
+// onWire counts every frame that arrives at an end. These are the frames on the wire.
 func onWire(t testing.TB, e *lab.End) (arrived func() Pair) {
 	t.Helper()
 	rs := openTest(t, Options{MaxRules: 64})
@@ -158,8 +158,8 @@ const (
 	encapGRE  = 1 << 3
 )
 
-// TestUntrustedSegments sends buffers of many segments that nobody but their size counts, as guests and taps do,
-// and compares what egress counted with what was on the wire.
+// TestUntrustedSegments sends buffers whose number of segments follows only from their size, as guests and taps do,
+// and compares the count of egress with the frames on the wire.
 func TestUntrustedSegments(t *testing.T) {
 	const buffers = 100
 	type tunnel struct {
@@ -226,8 +226,8 @@ func TestUntrustedSegments(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfATap routes buffers that come in by a tap, as those of a guest do, out of a veth, and compares what
-// its egress counted with what was on the wire.
+// TestSegmentsOfATap routes buffers that come in by a tap, as those of a guest do, out of a veth, and compares the
+// count of the veth's egress with the frames on the wire.
 func TestSegmentsOfATap(t *testing.T) {
 	const buffers, segments, size, headers = 100, 20, 1400, 14 + 20 + 20
 	w := testWire(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// holder is what is known of the XDP program that an interface has.
+// holder describes the XDP program that holds the hook of an interface.
 type holder struct {
 	program  uint32 // its id; 0: nothing is known
 	instance string // of flowtally, whose pins hold it; "" where none does
@@ -47,8 +47,8 @@ func (h holder) String() string {
 	return Neighbour{Program: h.program, Name: programNamed(ebpf.ProgramID(h.program))}.String()
 }
 
-// freed says what frees the hook of an interface. What was attached by a link, as ours is, ip link
-// cannot detach.
+// freed returns advice on how to free the hook of an interface. ip link cannot detach a program that a link
+// attached, and flowtally attaches its programs by links.
 func (h holder) freed(ifindex int, ifname string) string {
 	if h.instance != "" {
 		return fmt.Sprintf("stop that instance; or, where it does not run any more: rm -r %s", h.dir)

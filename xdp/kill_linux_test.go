@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "FAIL:", child(dir))
 		os.Exit(1)
 	}
-	_ = lab.Isolate(lab.ForTests) // without the privilege each test says what it needs
+	_ = lab.Isolate(lab.ForTests) // without the privilege, each test names the privilege that it needs
 	os.Exit(m.Run())
 }
 

@@ -41,8 +41,8 @@ func tunIn(t testing.TB, ns *lab.Netns, o lab.TunOptions) *lab.Tun {
 	return tun
 }
 
-// TestLayer3Device counts and drops on a device whose frames begin with IP: what it receives by generic XDP, what it
-// sends by TCX. The bytes are those of IP, and a rule that asks for an Ethernet header matches nothing.
+// TestLayer3Device counts and drops on a device whose frames begin with IP: received packets by generic XDP, sent
+// packets by TCX. The bytes are those of IP, and a rule that asks for an Ethernet header matches nothing.
 func TestLayer3Device(t *testing.T) {
 	const packets, payload = 100, 50
 	tun := testTun(t)

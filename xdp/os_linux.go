@@ -44,8 +44,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// trustedSoFar looks at what is there of the path to the pins' directory, so that
-// nothing is made below a directory of another user.
+// trustedSoFar checks the part of the path to the pins' directory that exists, so that
+// no directory is made below a directory of another user.
 func trustedSoFar(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		f, err := openTrusted(at)

@@ -72,8 +72,8 @@ func probeTCX() error {
 // bpffs is where the pins are by default.
 const bpffs = "/sys/fs/bpf"
 
-// mountBPFFS is the command that mounts a bpffs which only root can write: what is pinned
-// there is trusted.
+// mountBPFFS returns the command that mounts a bpffs at a path. Only root can write to this bpffs, because
+// flowtally trusts the pins there.
 func mountBPFFS(at string) string { return "mount -t bpf -o mode=0700 bpf " + at }
 
 func probeBPFFS() error {

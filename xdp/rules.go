@@ -47,7 +47,8 @@ func (rs *RuleSet) Exchange(old, fresh []Rule) error {
 	if err != nil {
 		return err
 	}
-	// What wins more than before comes before what is new, and what wins less after it.
+	// Rules that win over more rules than before move before the added rules come. Rules that win over fewer
+	// rules than before move afterwards.
 	var early, late []move
 	for _, m := range moves {
 		if m.raises() {

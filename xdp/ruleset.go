@@ -67,7 +67,7 @@ func Open(o Options) (*RuleSet, error) {
 	}
 	if err := rs.open(o); err != nil {
 		if rs.made {
-			rs.end(true) // what was not there before
+			rs.end(true) // removes the pins that this Open has made
 		} else {
 			rs.release()
 		}

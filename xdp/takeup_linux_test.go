@@ -129,7 +129,7 @@ func TestProgramsThatLackALayerAreExchanged(t *testing.T) {
 	}
 }
 
-// removePins removes the pins of a directory that nobody has open.
+// removePins removes the pins of a directory that no rule set has open.
 func removePins(dir string) error {
 	all, err := os.ReadDir(dir)
 	for _, e := range all {

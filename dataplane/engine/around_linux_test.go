@@ -42,8 +42,8 @@ func tagSent(t *testing.T, e *lab.End) {
 	}
 }
 
-// A device that keeps tags beside received frames hides them from flows with vlan: a condition says so, and
-// what it says to do ends both.
+// A device that takes VLAN tags out of received frames hides them from flows that match vlan. The condition
+// vlan-offload reports this. The commands in its fix keep the tags in the frames and end the condition.
 func TestTagsThatTheDeviceTakes(t *testing.T) {
 	need.TCX(t)
 	for _, mode := range []string{"native", "generic"} {

@@ -119,8 +119,8 @@ func (s *stack) noteGone(all []*counted, gone map[string]error) {
 	}
 }
 
-// leave moves to the shadows what the overlay is not to count any more, or cannot;
-// displaced is how many those were. What has no shadow to go to waits for its device.
+// leave moves flows to their shadows: those that the overlay must not count any more, and those that it has lost.
+// displaced is the number of flows that moved. A lost flow without a usable shadow waits for its device.
 func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why map[*counted]error) (displaced int) {
 	shown := false
 	e.apart(ctx, all, over)

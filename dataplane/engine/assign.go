@@ -76,8 +76,8 @@ func (a assignment) has(c *counted) bool {
 }
 
 // assign says which of all, in precedence order, the overlay is to count, and why not
-// the others. A flow goes there when it fits and everything that wins over it is there:
-// what lies behind cannot take a packet back from the overlay. A flow depends
+// the others. The overlay counts a flow if the flow fits and if the overlay counts all flows that win over it:
+// the backend behind the overlay cannot take a packet back from the overlay. A flow depends
 // only on flows that win over it, so one pass from the top finds the largest such set.
 func (s *stack) assign(all []*counted, refused map[*counted]error) (over assignment, why map[*counted]error) {
 	over, why = make(assignment, len(all)), make(map[*counted]error)

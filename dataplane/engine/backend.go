@@ -113,11 +113,11 @@ type placer interface {
 	// is the engine's again when Fits returns.
 	Fits(f flow.Flow, above []Placed) error
 	// Gone names the installed flows that nothing counts any more, and why, until Remove.
-	// What they had counted is read as before. A flow whose error satisfies errUnread is still
-	// counted, but its counter could not be read for a while.
+	// Their counts from before the loss can still be read. A flow whose error satisfies errUnread is
+	// still counted, but its counter could not be read for a while.
 	Gone() map[string]error
-	// Resets is how often the counters of an installed flow have begun anew by themselves. What a
-	// counter had counted between the last reading and its new beginning is not known.
+	// Resets returns how often the counters of an installed flow have begun anew by themselves. The number
+	// of packets between the last reading of a counter and its new beginning is unknown.
 	Resets(f Placed) uint64
 }
 

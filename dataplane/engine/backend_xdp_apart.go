@@ -109,8 +109,8 @@ func (b *xdpBackend) divide(flows []Placed, ifname string, on bool) (err error) 
 	return nil
 }
 
-// compile makes the rules of a flow. One that drops only counts while nobody needs its
-// counts: what counts it elsewhere drops. Where the flow is apart, it does what it asks for.
+// compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
+// overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops.
 func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
 	f.Order = x.order
 	if len(x.apart) == 0 {

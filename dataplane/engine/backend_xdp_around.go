@@ -15,7 +15,7 @@ type vlanDevice struct {
 	parent int
 }
 
-// received is what was found of the interface with that index.
+// received says what a device does to received packets before XDP sees them; index is the interface's index.
 type received struct {
 	xdp.Receive
 	index int

@@ -9,9 +9,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Install implements Backend. Over what a dead process left, a flow goes on with its counter,
-// and what it asks for takes the place of what is pinned; what nobody asks for any more makes room
-// when there is none.
+// Install implements Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
+// of the flow replace its pinned rules. If the tables are full, Install removes the pinned rules and counters
+// of flows that are not installed and not in flows.
 func (b *xdpBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +202,7 @@ func (b *xdpBackend) exchange(old, fresh []xdp.Rule) error {
 		return translate(err)
 	}
 	if b.settled {
-		return nil // what is there is what the flows have
+		return nil // after Settle the tables hold the rules of b.flows and no others
 	}
 	for _, r := range old {
 		delete(b.there, r)

@@ -64,7 +64,7 @@ func (b *xdpBackend) claim(owners []string) error {
 	return nil
 }
 
-// pinned lists what is in the tables, by owner.
+// pinned returns the place and the action of the rules in the tables, by the owner of their counter.
 func (b *xdpBackend) pinned() map[string]pinned {
 	owners := make(map[uint32]string)
 	for _, c := range b.rules.Counters() {
@@ -115,8 +115,8 @@ func (b *xdpBackend) places(owners []string, was map[string]pinned) []uint32 {
 	return out
 }
 
-// stale lists the pinned rules that those of flows take the place of: what else their
-// counters count, and what has the key, the mask and the rank of one that is missing.
+// stale lists the pinned rules that the rules of flows replace: other rules with the counters of flows, and
+// rules with the key, the mask and the rank of a missing rule.
 func (b *xdpBackend) stale(flows []*xdpFlow, wanted map[xdp.Rule]bool, missing []xdp.Rule) []xdp.Rule {
 	counters := make(map[uint32]bool, len(flows))
 	for _, x := range flows {

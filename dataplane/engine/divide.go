@@ -31,8 +31,8 @@ func (c *counted) awayFrom() []string {
 	return out
 }
 
-// takesFrom says whether o, which wins over c, would be counted by what lies behind on an interface where the
-// overlay counts c.
+// takesFrom says whether the backend behind the overlay would count o, which wins over c, on an interface where
+// the overlay counts c. over says whether the overlay is to count o.
 func (o *counted) takesFrom(c *counted, over bool) bool {
 	if !over {
 		return o.Interface == "" || !c.isAway(o.Interface)
@@ -99,7 +99,7 @@ func (e *Engine) divide(c *counted, why error) error {
 	}
 	c.gone = nil
 	c.rejected = e.stack.reasons(c, why)
-	c.stretch = 0 // the shadow's own counter lacks what is counted apart
+	c.stretch = 0 // the shadow's own counter lacks the packets that are counted apart
 	return e.divided(c, why.Error(), true)
 }
 
@@ -156,7 +156,8 @@ func (e *Engine) comeBack(ctx context.Context, c *counted, ifname string) error 
 	return nil
 }
 
-// divided tells what counts a flow now that this changed on some of its interfaces, and writes it down.
+// divided publishes the source of a flow after the source has changed on some of its interfaces, and writes it
+// to the mirror.
 func (e *Engine) divided(c *counted, why string, lacks bool) error {
 	c.resets = e.resets(c) // the counters are not the same ones
 	c.source = e.sourceOf(c)
@@ -175,7 +176,8 @@ func (e *Engine) undivide(ctx context.Context, c *counted) error {
 	return nil
 }
 
-// sourceOf is what counts a flow: where it is divided, the overlay's devices before those of its shadow.
+// sourceOf returns the source of a flow. If the flow is divided, the overlay's devices come before those of its
+// shadow.
 func (e *Engine) sourceOf(c *counted) dataplane.Source {
 	src := c.backend.Source(c.Placed)
 	if c.layered == nil || !c.hasOver {

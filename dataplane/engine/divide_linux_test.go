@@ -87,7 +87,8 @@ func (b *twoNICs) placed(t *testing.T, both, first dataplane.Source) {
 	t.Fatalf("the flows are counted so: %+v", last)
 }
 
-// sampled waits until the devices were sampled from now on: what they count later dies with them.
+// sampled waits until every device was sampled after the call. Packets that a device counts after its last
+// sample are lost when the device is removed.
 func (b *twoNICs) sampled(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"both", "hot", "drop", "low-first", "low-second"} {
@@ -101,8 +102,8 @@ func (b *twoNICs) discontinuities(name string) uint64 {
 	return uint64(b.e.flows[name].past.Discontinuities)
 }
 
-// One of two devices is lost while packets pass on both interfaces: the other device counts on, also
-// what it counts of flows of both interfaces. Only packets of the lost device's interface may be missing.
+// One of two devices is lost while packets pass on both interfaces. The other device goes on counting, also for
+// flows of both interfaces. Only packets of the lost device's interface may be missing.
 func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -199,8 +200,8 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 	}
 }
 
-// A flow that is counted by one of two devices leaves it whole when that goes too, and when a flow that
-// wins over it is not counted there; what is sent while no source changes is counted once.
+// A flow that has lost one of its two devices moves to XDP on both interfaces when the other device is lost too,
+// and when XDP counts a flow that wins over it. Packets that are sent while no source changes are counted once.
 func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	b := newTwoNICs(t)
 	b.run(t)

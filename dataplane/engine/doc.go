@@ -115,7 +115,7 @@
 //
 // # Libraries that crash
 //
-// libibverbs and what it loads run in this process, and their defects end it. So a device is tried out
+// libibverbs and the libraries that it loads run in this process; their defects end it. So a device is tried out
 // first in a process of its own (Options.Trial), once per start: it makes one of each object that the
 // instance will use, names each verb in a page that it shares with this one (package verbpage), and has
 // 5 s. A device whose trial dies or hangs is left alone, with the verb as the reason, and its flows are

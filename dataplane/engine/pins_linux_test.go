@@ -55,7 +55,7 @@ func TestPinsLost(t *testing.T) {
 	e = b.start(t)
 	await(t, reader(t, b.cfg), "a", total)
 
-	// A stop that was to keep what it counts, and cannot, is no success.
+	// With keep_pins, a Close that cannot keep the pins returns an error.
 	if err := unix.Unmount(fs, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}

@@ -191,8 +191,8 @@ func (e *Engine) tries(word string) (open []Backend, refused []dataplane.Rejecti
 	return open, refused
 }
 
-// reasonOf is the text of err for a user: that of the [probe.UnsupportedError] that err wraps, without
-// what is wrapped around it. An error that joins several errors is shown in full, because each of them is a
+// reasonOf returns the text of err for a user: that of the [probe.UnsupportedError] that err wraps, without the
+// text of the errors around it. An error that joins several errors is shown in full, because each of them is a
 // reason: verbs may be refused for the lack of a privilege where DevX is not supported.
 func reasonOf(err error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {

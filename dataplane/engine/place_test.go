@@ -13,7 +13,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A start that fails says what has to be mended: on most hosts that is not that they have no RDMA.
+// The error of a failed start names the cause that the user has to mend. On most hosts the lack of RDMA is not
+// that cause.
 func TestNothingCounts(t *testing.T) {
 	verbs := &probe.UnsupportedError{Feature: "RDMA", Object: "this host", Reason: "it has none", Fix: "modprobe ib_uverbs"}
 	none := &absentError{verbs}

@@ -45,8 +45,8 @@ func TestALapseOfReadingCostsNothing(t *testing.T) {
 	}
 }
 
-// A hardware counter that begins anew is one discontinuity: what it had counted since it was read last is
-// not known. What it had shown stays in the total.
+// A hardware counter that begins anew is one discontinuity: the number of packets that it had counted after its
+// last reading is unknown. The packets up to that reading stay in the total.
 func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
 	h := newFakeHost("v0")
 	over := openFake(t, h, "v0")

@@ -73,7 +73,7 @@ func (x *index[T]) part(d *division[T], depth int, v T) *division[T] {
 	return d.by[k]
 }
 
-// take takes v out, if it is there, and drops what is empty then.
+// take removes v from d, if v is there, and then removes the divisions that are empty.
 func (x *index[T]) take(d *division[T], depth int, v T) (found bool) {
 	if !d.divided {
 		i := slices.Index(d.here, v)

@@ -49,7 +49,7 @@ func TestFlowsThatDidNotFitCanBeAddedAgain(t *testing.T) {
 	}
 }
 
-// An error names what is full: masks, or flows.
+// The error of a full table names the limit that was reached: masks, or flows.
 func TestWhatIsFullIsNamed(t *testing.T) {
 	b := newBench(t, "native")
 	b.cfg.XDP.MaxFlows = 128

@@ -192,8 +192,8 @@ func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
 	}
 }
 
-// Where XDP has counted less than hardware, it does not know the truth: the total does not fall to what it
-// has, with audit or without, and what lacks is unknown.
+// If XDP has counted less than hardware, XDP has missed packets. The total does not fall to XDP's count, with
+// audit or without, and the number of missing packets is unknown.
 func TestATotalDoesNotFallToAShadowThatSawLess(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		t.Run(fmt.Sprintf("audit %t", audit), func(t *testing.T) {
@@ -231,8 +231,8 @@ func TestATotalDoesNotFallToAShadowThatSawLess(t *testing.T) {
 	}
 }
 
-// The same of a flow that only hardware may publish, and whose shadow counts beside: at the return of its
-// device the total goes on from what was shown.
+// A flow that only hardware may publish has a shadow that has counted less than hardware. When the flow's device
+// returns, its total goes on from the value that it showed before.
 func TestAStrandedTotalDoesNotFallAtTheReturn(t *testing.T) {
 	w := &world{over: newOver(true), under: newUnder()}
 	s := newStacked(t, t.TempDir()+"/", w, true)

@@ -26,7 +26,7 @@ func TestPlacementsDoNotDependOnTheSeriesOfChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), 1))
 		exclusive := rapid.Bool().Draw(t, "exclusive")
-		// Shadows without room: what lies under such a flow cannot leave the overlay.
+		// Every shadow has room here: flows below a flow without a shadow could not leave the overlay.
 		start := func() *stacked {
 			runs++
 			w := &world{over: newOver(exclusive), under: newUnder()}

@@ -189,7 +189,7 @@ func (g *guard) try(r trialRequest) (why string) {
 		Path: g.command.Path, Args: g.command.Args, Stdin: bytes.NewReader(request), Stdout: &wrote, Stderr: &wrote,
 		ExtraFiles: []*os.File{file}, WaitDelay: time.Second,
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts ends with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the kill also ends processes that the trial has started
 	if err == nil {
 		err = cmd.Start()
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// TestNoChainOfHeadersPassesAFilter drops UDP to port 5353 and what has incomplete headers. Datagrams to that port
-// come behind 0 to 20 extension headers, behind three tags and cut before their ports: none passes, and what has
-// complete headers and another port does.
+// TestNoChainOfHeadersPassesAFilter drops UDP to port 5353 and packets with incomplete headers. Datagrams to that
+// port come behind 0 to 20 extension headers, behind three tags and cut before their ports: none passes. Packets
+// with complete headers and another port pass.
 func TestNoChainOfHeadersPassesAFilter(t *testing.T) {
 	const most, each = 20, 100
 	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
@@ -70,8 +70,8 @@ func TestNoChainOfHeadersPassesAFilter(t *testing.T) {
 	}
 }
 
-// deliveries counts what gets past the programs at the near end: frames that hold a UDP port 53, and others. The
-// function that it returns takes what has arrived so far.
+// deliveries counts the frames that pass the programs at the near end: those that hold a UDP port 53, and others.
+// arrived returns the numbers of frames that have arrived since its last call.
 func (b *bench) deliveries(t *testing.T) (arrived func() (dns, others int)) {
 	t.Helper()
 	fd := -1

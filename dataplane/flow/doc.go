@@ -38,10 +38,11 @@
 //   - `dport 0-65535` asks that the ports be there: it matches every port, and neither a later fragment
 //     nor a header that is cut. `dport 0/0` has mask 0: it asks for nothing, as the bare clause does.
 //   - incomplete: a header is announced and is not there, or was not reached, so that other clauses do
-//     not see what is behind it. The headers of a packet are incomplete when Ethernet is cut; when a tag stands as
-//     the EtherType; when an EtherType of IP has no IP header as above; when extension headers end without an upper
+//     not see the headers behind it. The headers of a packet are incomplete when Ethernet is cut; when a tag stands
+//     as the EtherType; when an EtherType of IP has no IP header as above; when extension headers end without an upper
 //     protocol; and when the ports of TCP or UDP, or type and code of ICMP, are not there and the packet
-//     is no later fragment. The header of a tunnel does not count: what it holds has headers of its own.
+//     is no later fragment. A missing tunnel header does not make them incomplete; a packet inside a tunnel has
+//     headers of its own.
 //
 // # Drop
 //
@@ -50,13 +51,13 @@
 // another flow drops `incomplete`. A later fragment has no ports and passes; without its first fragment, which is dropped,
 // no host puts the datagram together.
 //
-// # What is not seen
+// # Packets and headers that a flow does not see
 //
-// A flow sees what passes its hook. On ingress by XDP that is what the NIC gives to the kernel. Not seen on egress, which is
-// TCX: frames sent past the queueing discipline (PACKET_QDISC_BYPASS), those that a program forwards by XDP_REDIRECT or XDP_TX,
-// and those that AF_XDP sends. A header that begins more than 32 KiB into the frame is not there, nor, on ingress, one
-// behind the first buffer of a frame of several, nor, on egress, one deeper than 512 bytes in a socket buffer with
-// pages. Both are incomplete headers.
+// A flow sees the packets that pass its hook. On ingress, XDP's hook gets the packets that the NIC gives to the
+// kernel. On egress, TCX does not see frames sent past the queueing discipline (PACKET_QDISC_BYPASS), those that a
+// program forwards by XDP_REDIRECT or XDP_TX, and those that AF_XDP sends. A header that begins more than 32 KiB into
+// the frame is not there, nor, on ingress, one behind the first buffer of a frame of several, nor, on egress, one
+// deeper than 512 bytes in a socket buffer with pages. Both are incomplete headers.
 //
 // # Text form
 //

@@ -1,8 +1,9 @@
 package flow
 
-// Unguarded returns the flows that drop by what stands behind Ethernet, where no other flow drops the packets whose
-// headers are incomplete and which they therefore do not see: such a flow guards one direction of one interface, or
-// of all. The result keeps the order of flows.
+// Unguarded returns the flows that drop by headers above Ethernet and have no guard. If the headers of a packet are
+// incomplete, such a flow may miss the headers that it asks for, and the packet passes. A guard is a flow that drops
+// all packets with incomplete headers, in one direction of one interface or of all. The result keeps the order of
+// flows.
 func Unguarded(flows []Flow) []Flow {
 	type side struct {
 		direction Direction
