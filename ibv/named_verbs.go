@@ -54,7 +54,7 @@ func (o *Options) nameMLX5(m mlx5, device string) mlx5 {
 	return namedMLX5{m, naming{o, device}}
 }
 
-// namedVerbs is verbs with every call named. What it leaves out calls no verb.
+// namedVerbs is verbs with every call named. The methods that it does not override call no verb of a device.
 type namedVerbs struct {
 	verbs
 	naming

@@ -51,8 +51,8 @@ func hasOffsets(r *rdmacore.Release) bool {
 	return r.At(63, 0)
 }
 
-// TestReleases loads the libraries of each release in a root of its own. A later release than
-// those that are known here has what they have.
+// TestReleases loads the libraries of each release in a root of its own. A release later than
+// the known ones must have the symbols of the newest known one.
 func TestReleases(t *testing.T) {
 	if says := os.Getenv(insideEnv); says != "" {
 		insideRelease(t, says)
@@ -138,8 +138,8 @@ func exported(t *testing.T, r *rdmacore.Root, library string) map[symbol]bool {
 	return has
 }
 
-// insideRelease runs in the root of a release: the libraries load, say what they have, list the devices of the root
-// by their providers, and refuse to open them.
+// insideRelease runs in the root of a release. The libraries load, report their features, list the devices of the
+// root by their providers, and refuse to open them.
 func insideRelease(t *testing.T, says string) {
 	lib := must(Load(Options{}))(t)
 	defer lib.Close()

@@ -13,10 +13,10 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// checkTrust refuses a path that the loader would look for elsewhere, and what is no regular file,
-// since a FIFO would keep the loader waiting. For root and in secure execution it also refuses a
-// library that another user could have written or put there, because a library runs with all that the
-// process may do. The loader takes a name, and of a descriptor's name it would derive a wrong
+// checkTrust refuses a path that is not absolute, since the loader would look for it elsewhere. It refuses a
+// file that is not regular, since a FIFO would keep the loader waiting. For root and in secure execution it
+// also refuses a library that another user could have written or put there, because a library runs with all
+// that the process may do. The loader takes a name, and of a descriptor's name it would derive a wrong
 // $ORIGIN. The name is as good here: only users that trusts accepts can give it to
 // another file. A file that is not there is left to the loader.
 func checkTrust(path string) error {

@@ -30,8 +30,8 @@ func status(t *testing.T, path string) map[string]string {
 	return fields
 }
 
-// No thread of a plugin has more than counting takes for good, or can get it by executing
-// something, and the host has what it had.
+// No thread of a plugin keeps privileges that counting does not need, or can gain any by executing a
+// program. The privileges of the host process do not change.
 func TestCapabilities(t *testing.T) {
 	need.Root(t)
 	const bpf, netAdmin, perfmon, netRaw = 1 << unix.CAP_BPF, 1 << unix.CAP_NET_ADMIN, 1 << unix.CAP_PERFMON, 1 << unix.CAP_NET_RAW

@@ -26,7 +26,7 @@ const drainTime = 500 * time.Millisecond
 // can be killed while go-plugin waits for it, and its end has a cause.
 type child struct {
 	path string
-	file *os.File // what is executed in place of path, if any; the caller closes it
+	file *os.File // executed in place of path, unless nil; the caller closes it
 	args []string
 	env  []string // beside what go-plugin adds
 	dir  string   // of the socket; "" until go-plugin made it

@@ -96,7 +96,7 @@ const (
 func (s *server) relieve(flows int) {
 	if s.factory != nil && flows >= manyFlows {
 		time.AfterFunc(relieveAfter, func() {
-			runtime.GC() // what is pooled is freed by the second collection
+			runtime.GC() // the second collection frees pooled memory
 			debug.FreeOSMemory()
 		})
 	}

@@ -290,8 +290,8 @@ func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) 
 	return conditions, c.settle(ctx, s, err)
 }
 
-// Kill is Close without an orderly end: the process is killed, and what it attached may stay, until the
-// next instance of this name adopts it. It also hurries a Close under way.
+// Kill is Close without an orderly end: the process is killed, and its programs may stay attached until the
+// next instance of this name adopts them. It also hurries a Close under way.
 func (c *Client) Kill() error {
 	c.hurry(errKilled)
 	return c.Close()

@@ -82,8 +82,8 @@ func standStill(t *testing.T, pid int) {
 	})
 }
 
-// A plugin that is stopped by a signal is not waited for as one that is closing: it is killed, and
-// the next one removes what it left.
+// Close does not wait the whole CloseTimeout for a plugin that a signal has stopped. It kills the plugin, and
+// the next plugin removes the programs that the killed one left attached.
 func TestCloseOfOneThatStandsStill(t *testing.T) {
 	opts, marker := marked(t, "fake")
 	opts.CloseTimeout = 40 * time.Second

@@ -95,7 +95,8 @@ func TestLinkOfAnother(t *testing.T) {
 	}
 }
 
-// What was checked is what runs, whatever the path names by then; a script too.
+// The child executes the file that was checked, even if the path names another file by then. The file may be
+// a script.
 func TestCheckedFileRuns(t *testing.T) {
 	need.Root(t)
 	path := filepath.Join(t.TempDir(), "plugin")

@@ -71,8 +71,8 @@
 //
 // A device that Control takes away is gone as in the kernel: its contexts get
 // IBV_EVENT_DEVICE_FATAL and answer EIO to every command for ever, those that destroy
-// included; closing such a context releases what is left. ibv_poll_cq and the reads of completion
-// counters are no commands: as in libmlx5 and libefa they look at memory, and find what was there last. The device can be opened again
-// when it has returned. A netdev that disappears takes its device with it in the same way,
+// included; closing such a context releases its remaining objects. ibv_poll_cq and the reads of completion
+// counters are no commands: as in libmlx5 and libefa they read memory, which keeps its last values. The device can
+// be opened again when it has returned. A netdev that disappears takes its device with it in the same way,
 // at the next read.
 package ibvtest

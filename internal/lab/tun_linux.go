@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tun is a device whose other side is this process: what is written to it the device receives, and what the
-// device sends is read from it. A frame of a Tun with Ethernet begins with its header, any other with that of IP.
+// Tun is a device whose other side is this process. The device receives the frames that the process writes, and
+// the process reads the frames that the device sends. A frame of a Tun with Ethernet begins with an Ethernet header,
+// any other with an IP header.
 type Tun struct {
 	*End
 	file *os.File

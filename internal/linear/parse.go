@@ -10,7 +10,7 @@ type headers struct {
 	ip6  *ip6Header
 
 	link    bool   // an Ethernet header is announced
-	network uint16 // EtherType of what is announced behind it; 0 when nothing is
+	network uint16 // EtherType of the announced network header; 0 when none is announced
 
 	upper int  // protocol above IP; -1 when there is none
 	later bool // a fragment at an offset above 0

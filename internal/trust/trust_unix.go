@@ -18,7 +18,7 @@ const mostLinks = 40
 
 // Open opens the file or directory at file, once, and returns its descriptor, on Linux one of
 // O_PATH, which is to be used in place of the path. Where a user whom owner does not accept could
-// have written the file, or put it there, Open returns no descriptor, and why names what is wrong and
+// have written the file, or put it there, Open returns no descriptor, and why names the fault and
 // the command that mends it. An error says that a path could not be looked at.
 //
 // Open walks from the root by descriptors and follows symbolic links itself. The file, each

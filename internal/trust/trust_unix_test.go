@@ -31,7 +31,7 @@ func why(t *testing.T, path string) string {
 	return why
 }
 
-// The file, its directory and any directory above it: each can be what is not to be trusted.
+// Open refuses a file if the file, its directory or any directory above it is not trusted.
 func TestOpen(t *testing.T) {
 	need.Root(t) // to give files away
 	const sticky = os.ModeSticky

@@ -159,8 +159,8 @@ func TestMissingInterface(t *testing.T) {
 	}
 }
 
-// TestFailedStartLeavesNothing: what a start made before it failed is removed, and what was there
-// before stays.
+// TestFailedStartLeavesNothing: a start that fails removes the directories, files and pins that it has made.
+// A mirror that existed before the start stays readable.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	need.BPF(t)
 	bpffs := need.BPFFS(t)

@@ -24,7 +24,7 @@ type benchCmd struct {
 
 // benchRows is every row, in the order in which it is printed.
 func benchRows() []bench.Row {
-	bin := "" // of this program: rows that need what lies beside it say that they do not find it
+	bin := "" // directory of this program; a row that needs a program from it reports when that is missing
 	if self, err := os.Executable(); err == nil {
 		bin = filepath.Dir(self)
 	}

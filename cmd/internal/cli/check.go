@@ -88,7 +88,7 @@ type mistakeJSON struct {
 	Suggestion string `json:"suggestion"`
 }
 
-// warningJSON is something that run takes, and that is likely not what is wanted.
+// warningJSON describes a part of the configuration that run accepts although it is probably a mistake.
 type warningJSON struct {
 	Object     string `json:"object"`
 	Text       string `json:"text"`

@@ -47,7 +47,7 @@ func (l *eventLog) add(e dataplane.Event) {
 	l.held = append(l.held, same)
 }
 
-// flush logs what is held.
+// flush logs the held events.
 func (l *eventLog) flush() {
 	for _, e := range l.held {
 		b := l.more[e]

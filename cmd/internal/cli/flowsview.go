@@ -66,7 +66,7 @@ func printAdded(w io.Writer, asJSON bool, placements []dataplane.Placement, of s
 	}{1, of.join(flows)})
 }
 
-// printFlows prints every flow of an instance, and what is not as it should be behind them.
+// printFlows prints every flow of an instance, and below the flows the instance's conditions.
 func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of standings) error {
 	if !asJSON {
 		return printAbove(w, renderPlacements(placements), conditions, now)

@@ -35,7 +35,7 @@ type table struct {
 	notes   map[int]string // by row: a line below it that is no row
 }
 
-// add adds a row. What is not printable in a cell is quoted.
+// add adds a row. It quotes a cell that holds unprintable characters.
 func (t *table) add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Strings of a mirror, of a plugin and of the kernel are others' to choose. A terminal obeys the
-// control characters among them (ESC, OSC, C1), and shows what stands around a character of bidirectional
-// writing in another order: nothing of this is printed as it is.
+// Other programs choose the strings of a mirror, of a plugin and of the kernel. A terminal obeys control
+// characters in such a string (ESC, OSC, C1), and a character of bidirectional writing makes it reorder the
+// text around that character. The functions below replace these characters before a string is printed.
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// printable returns s, quoted as in Go where it holds what is not printable.
+// printable returns s, or s quoted as in Go if it holds an unprintable character or invalid UTF-8.
 func printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -23,8 +23,8 @@ func printable(s string) string {
 	return strconv.Quote(s)
 }
 
-// printableLines is printable for text of several lines, in which nothing but what is not printable
-// is replaced.
+// printableLines is printable for text of several lines. It replaces only the unprintable characters, and
+// keeps line breaks and tabs.
 func printableLines(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -40,7 +40,7 @@ func printableLines(s string) string {
 	return b.String()
 }
 
-// printableJSON escapes what is not printable in JSON on one line, whose meaning stays.
+// printableJSON escapes the unprintable characters of JSON on one line. The encoded value stays the same.
 func printableJSON(line []byte) []byte {
 	text := strings.TrimSuffix(string(line), "\n")
 	if !strings.ContainsFunc(text, unprintable) {

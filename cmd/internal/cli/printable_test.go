@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is printable stays as it is, and JSON means the same.
+// Printable strings stay as they are. Escaped JSON decodes to the same value.
 func TestPrintable(t *testing.T) {
 	for _, s := range []string{"", "web", "é 計 ✓ … “x”", `a\b"c`} {
 		if printable(s) != s || printableLines(s+"\n\t"+s) != s+"\n\t"+s {

@@ -127,8 +127,8 @@ func (r *running) announce() error {
 		counted += " and " + plural(uint64(len(pairs)), "queue pair", "queue pairs")
 	}
 	if len(placements) > mostLogged {
-		time.AfterFunc(time.Second, func() { // what reading them took, once this call has ended
-			runtime.GC() // what is pooled is freed by the second collection
+		time.AfterFunc(time.Second, func() { // frees the memory of the placements, once this call has ended
+			runtime.GC() // the second collection frees pooled memory
 			debug.FreeOSMemory()
 		})
 	}

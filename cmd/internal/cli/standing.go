@@ -22,8 +22,8 @@ type standingJSON struct {
 	Gone            *bool   `json:"gone"` // the counter was removed
 }
 
-// standing returns what is known of a counter that was read when zero was the time of the
-// wall clock at 0 of CLOCK_MONOTONIC.
+// standing returns the unit of a counter, its generation, the time of its last sample and whether its total
+// is exact. zero is the time of the wall clock at 0 of CLOCK_MONOTONIC, taken when the counter was read.
 func (c counterView) standing(zero time.Time) standingJSON {
 	s := standingJSON{
 		Unit: &c.Unit, Generation: &c.Generation, Discontinuities: &c.Discontinuities,
@@ -58,7 +58,8 @@ type standings struct {
 	by    map[string]standingJSON
 }
 
-// of returns what is known of the counter of that name.
+// of returns the standing of the counter with that name. Gone is set if the mirror was read and has no such
+// counter.
 func (s standings) of(name string) standingJSON {
 	standing, found := s.by[name]
 	if s.known && !found {

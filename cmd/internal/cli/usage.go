@@ -37,7 +37,7 @@ func commandPath(node *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// elsewhere are words of other tools, and the commands that do here what they do there.
+// elsewhere maps the words of other tools to the flowtally commands with the same purpose.
 var elsewhere = map[string]string{
 	"help": "--help", "ls": "flows list", "show": "get", "start": "run", "status": "flows list", "stats": "get",
 }

@@ -110,8 +110,8 @@ static int change(struct ibv_comp_cntr *cntr, const char *verb, enum change how,
 	return err;
 }
 
-/* What is in the word: the device wrote it, or nobody has yet. As in libefa this is a load: of a device that is
- * gone it is what was there last, without an error. */
+/* read_word reads a counter word, which the device writes. As in libefa this is a load: of a device that is
+ * gone it returns the last value, without an error. */
 static int read_word(struct ibv_comp_cntr *cntr, const char *verb, const struct soft_count *count, uint64_t *value)
 {
 	int err = verbs_call(cntr->context->device->name, verb);

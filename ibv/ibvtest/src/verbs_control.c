@@ -4,7 +4,7 @@
  *
  *     fatal DEVICE      IBV_EVENT_DEVICE_FATAL; every command of its contexts answers EIO
  *     remove DEVICE     the same, and the device leaves the list
- *     silent DEVICE     every command answers EIO, and no event says so: what is in memory reads on
+ *     silent DEVICE     every command answers EIO without an event; memory keeps its last values
  *     return DEVICE     it can be opened again; contexts that were open stay dead
  *     port_down DEVICE  IBV_EVENT_PORT_ERR, the port's state is DOWN
  *     port_up DEVICE    IBV_EVENT_PORT_ACTIVE, the port's state is its netdev's

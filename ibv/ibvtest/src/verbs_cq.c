@@ -159,8 +159,8 @@ static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc
 	return true;
 }
 
-/* As in libmlx5 and libefa this looks at memory: of a device that is gone it takes what was
- * there last, without an error. Who polls a ring that mlx5dv_init_obj handed
+/* As in libmlx5 and libefa this reads memory: of a device that is gone it returns the last completions
+ * there, without an error. Who polls a ring that mlx5dv_init_obj handed
  * out moves its doorbell record, too. */
 int verbs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {

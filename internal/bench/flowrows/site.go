@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 )
 
-// kind is where the instances of a row run, and by what they count.
+// kind is the process in which the instances of a row run, and the backend by which they count.
 type kind int
 
 const (
@@ -27,7 +27,7 @@ type site struct {
 // pair is an instance of few flows and one of many, or why there is none.
 type pair struct {
 	few, many *subject
-	memory    float64 // bytes that a flow takes, of running instances that nobody has changed yet
+	memory    float64 // bytes per flow of running instances, measured before any row changes the instances
 	err       error
 }
 

@@ -11,8 +11,8 @@
 //     in the floor.
 //   - poll.cold.10k, poll.cold.64k: one cycle of 10,000 and of 65,536 counters at the
 //     default period of 10 ms. Before it, a walk through 16 MiB on each CPU of the bench leaves
-//     nothing of the cycle before in the caches of a core. What counts is the CPU time of
-//     the process without the thread that walks: also what it takes to wake the poller.
+//     nothing of the cycle before in the caches of a core. The row measures the CPU time of the process
+//     without the thread that walks. This includes the cost of waking the poller.
 //     Against one copy as of poll.xdp.4k, after the same walk.
 //
 // It needs the privileges to make BPF maps.

@@ -2,8 +2,8 @@
 // in a cache outside of any tree of sources. Nothing is installed.
 //
 // A [Cache] has the packages that this machine would install. [Cache.Suite] has those of another
-// suite of the same archive, from lists and with a state of its own: the
-// machine's lists, and what it installs, stay as they are.
+// suite of the same archive, from lists and with a state of its own. The
+// machine's lists and its installed packages stay as they are.
 //
 // What apt fetches, apt verifies, by the keys of this machine.
 package archive

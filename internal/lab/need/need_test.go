@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = lab.Isolate(lab.ForTests) // without the privilege each gate says what it needs
+	_ = lab.Isolate(lab.ForTests) // without the privilege, each gate names the privilege that it needs
 	os.Exit(m.Run())
 }
 
