@@ -40,7 +40,8 @@ func Create(o Options) (w *Writer, err error) {
 	}
 	if w, err = createBeside(o, want, lock); err != nil {
 		if _, there := os.Lstat(o.Path); errors.Is(there, fs.ErrNotExist) {
-			_ = os.Remove(lock.Name()) // while it is held; there is no mirror to lock
+			_ = os.Remove(waitPath(o.Path))
+			_ = os.Remove(lock.Name()) // last, and while it is held; there is no mirror to lock
 		}
 		lock.Close()
 		return nil, err

@@ -268,7 +268,7 @@ func TestFullFileSystem(t *testing.T) {
 		t.Errorf("code %d, output %q, error %q", code, out, talk)
 	}
 	t.Log(talk)
-	if left, _ := filepath.Glob(filepath.Join(dir, "*mirror*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if code, out, _ := run(t, "doctor", "--mirror", path); code != exitOK || !strings.Contains(out, "free, a mirror needs") {
