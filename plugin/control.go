@@ -80,21 +80,36 @@ func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	return c, nil
 }
 
+// lock makes the socket's directory and takes the lock in it. An instance that ends removes the
+// directory that it made, perhaps between the two steps: they are done again then.
+func (c *Control) lock() (*os.File, error) {
+	for {
+		made, err := privateDir(filepath.Dir(c.path))
+		if err != nil {
+			return nil, err
+		}
+		c.madeDir = c.madeDir || made
+		lock, err := lockFile(c.path + ".lock")
+		if !errors.Is(err, fs.ErrNotExist) {
+			return lock, err
+		}
+	}
+}
+
 // listen makes the socket, under the lock that is held or, where that lost its name, under another one.
 func (c *Control) listen(held *os.File) (at listening, err error) {
 	if err := peerCredentials(); err != nil {
 		return at, err
 	}
-	made, err := privateDir(filepath.Dir(c.path))
-	if err != nil {
-		return at, err
-	}
-	c.madeDir = c.madeDir || made
 	// The lock, which the kernel drops when its holder dies in whatever way,
 	// decides between two that start at once.
 	lock := held
-	if held == nil || !named(held.Name(), held.Stat) {
-		if lock, err = lockFile(c.path + ".lock"); err != nil {
+	if held != nil && named(held.Name(), held.Stat) {
+		if _, err := privateDir(filepath.Dir(c.path)); err != nil {
+			return at, err
+		}
+	} else {
+		if lock, err = c.lock(); err != nil {
 			return at, err
 		}
 		defer func() {
@@ -190,6 +205,9 @@ func privateDir(dir string) (made bool, err error) {
 		return false, err
 	}
 	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return privateDir(dir) // an instance that ended has removed it
+	}
 	if err != nil {
 		return false, err
 	}
