@@ -37,12 +37,13 @@ typedef struct ft_entry {
 } ft_entry;
 
 /* The counter of that name. FT_ERR_NO_COUNTER: there is none. */
-static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
+FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
 /* Entries by index, from 0 to ft_capacity - 1; FT_ERR_NO_COUNTER where none lives. */
-static inline uint32_t ft_capacity(const ft_reader *r);
-static inline int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
+FT_API uint32_t ft_capacity(const ft_reader *r);
+FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
 
-static inline uint32_t ft_capacity(const ft_reader *r) { return r->counters + r->record_count; }
+#ifndef FLOWTALLY_SHARED
+FT_API uint32_t ft_capacity(const ft_reader *r) { return r->counters + r->record_count; }
 
 static inline const unsigned char *ft_entry_at(const ft_reader *r, uint32_t index) {
 	return r->catalogue + (size_t)index * FT_ENT_SIZE;
@@ -62,7 +63,7 @@ static inline int ft_get_slot(const unsigned char *entry, unsigned char *slot) {
 	return FT_ERR_BUSY;
 }
 
-static inline int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
+FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 	if (index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
 	const unsigned char *e = ft_entry_at(r, index);
 	uint64_t words[FT_SLOT_SIZE / 8];
@@ -127,7 +128,7 @@ static inline int ft_lookup_range(const ft_reader *r, const char *name, size_t l
 	return FT_ERR_NO_COUNTER;
 }
 
-static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
+FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
 	const size_t length = strlen(name);
 	int err = ft_whole(r);
 	if (err) return err;
@@ -136,6 +137,7 @@ static inline int ft_lookup(const ft_reader *r, const char *name, ft_handle *out
 	if (err == FT_ERR_NO_COUNTER) err = ft_lookup_range(r, name, length + 1, r->counters, r->counters + ft_records_high(r), out);
 	return ft_whole(r) ? FT_ERR_TRUNCATED : err;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

@@ -36,9 +36,10 @@ typedef struct ft_counter {
 	ft_handle handle;
 } ft_counter;
 
-static inline int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out);
-static inline int ft_load(ft_counter *c, ft_value *out);
+FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out);
+FT_API int ft_load(ft_counter *c, ft_value *out);
 
+#ifndef FLOWTALLY_SHARED
 /* Loads the three words of a value, each on its own. */
 static inline ft_value ft_triple(const uint64_t *p) {
 	ft_value v;
@@ -69,7 +70,7 @@ __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_val
 	return FT_ERR_BUSY;
 }
 
-static inline int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
+FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 	const unsigned char *p;
 	ft_value first;
 	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
@@ -90,7 +91,7 @@ static inline int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *o
 	return ft_load_plain(out, &first);
 }
 
-static inline int ft_load(ft_counter *c, ft_value *out) {
+FT_API int ft_load(ft_counter *c, ft_value *out) {
 	/* The quick form. The words are of c->last or later, because c->last was
 	 * loaded with acquire, once. The sequence word has not moved since: nobody
 	 * has begun to write into this copy, and no counter beside it was removed. */
@@ -102,6 +103,7 @@ static inline int ft_load(ft_counter *c, ft_value *out) {
 	}
 	return ft_load_plain(c, out);
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

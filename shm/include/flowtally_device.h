@@ -55,16 +55,16 @@ typedef struct ft_device {
 
 /* Maps the segment beside the mirror of r, which is NAME.device for NAME.mirror.
  * FT_ERR_NO_DEVICE: there is none, or not of this mirror. FT_ERR_ARGUMENT: r was attached. */
-static inline int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options);
+FT_API int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options);
 /* The same for size bytes that are in memory already, 8-byte aligned. */
-static inline int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size);
-static inline void ft_device_close(ft_device_segment *s);
+FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size);
+FT_API void ft_device_close(ft_device_segment *s);
 
 /* Finds the words of a counter. FT_ERR_NO_DEVICE: no device writes it, or one
  * writes it in another segment: open that. FT_ERR_NOT_ALIVE: the mirror was superseded and does not
  * know any more: ft_reopen. */
-static inline int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out);
-static inline int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors);
+FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out);
+FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors);
 
 /* ---- layout: docs/mirror-format.md, 8 ------------------------------------ */
 
@@ -89,6 +89,7 @@ enum {
 	FT_MOST_DEVICE_SLOTS = 1 << 20
 };
 
+#ifndef FLOWTALLY_SHARED
 /* ---- order ---------------------------------------------------------------
  *
  * A total is seen + what the word has moved since. Seen is loaded with acquire
@@ -103,7 +104,7 @@ static inline void ft_device_none(ft_device_segment *s) {
 	s->fd = s->guard = -1;
 }
 
-static inline int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
+FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
 	ft_device_none(s);
 	const unsigned char *p = (const unsigned char *)base;
 	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
@@ -130,13 +131,13 @@ static inline int ft_device_open_memory(ft_device_segment *s, const void *base, 
 	return FT_OK;
 }
 
-static inline void ft_device_close(ft_device_segment *s) {
+FT_API void ft_device_close(ft_device_segment *s) {
 	ft_guard_drop(s->guard);
 	if (s->fd >= 0) ft_unmap(s->fd, s->base, s->size);
 	ft_device_none(s);
 }
 
-static inline int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options) {
+FT_API int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options) {
 	const unsigned char *base = NULL;
 	size_t size = 0;
 	int fd = -1;
@@ -164,7 +165,7 @@ static inline int ft_device_open(ft_device_segment *s, const ft_reader *r, const
 	return FT_OK;
 }
 
-static inline int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out) {
+FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out) {
 	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
 	const unsigned char *e = ft_entry_at(r, h.index);
 	const uint64_t *identity = ft_word(e, FT_ENT_IDENTITY), *entry_seq = ft_word(e, FT_ENT_SEQ);
@@ -219,7 +220,7 @@ static inline int ft_device_total(const unsigned char *slot, size_t which, uint6
 	return FT_ERR_BUSY;
 }
 
-static inline int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors) {
+FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors) {
 	uint64_t ok = 0, failed = 0;
 	int err = ft_device_total(d->slot, 0, &ok);
 	if (!err) err = ft_device_total(d->slot, 1, &failed);
@@ -232,6 +233,7 @@ static inline int ft_device_load(const ft_device *d, uint64_t *completions, uint
 	*errors = failed;
 	return FT_OK;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

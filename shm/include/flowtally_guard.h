@@ -31,8 +31,9 @@ extern "C" {
 /* Makes this process survive a mirror that is cut short: installs a handler of
  * SIGBUS that puts zeros in the place of lost pages of mirrors opened
  * afterwards (up to 64 at a time), and hands every other SIGBUS on. Once. */
-static inline int ft_guard_sigbus(void);
+FT_API int ft_guard_sigbus(void);
 
+#ifndef FLOWTALLY_SHARED
 enum { FT_GUARDS = 64 };
 
 /* One mapping that the handler may mend. size 0: free. Changed by
@@ -81,7 +82,7 @@ __attribute__((weak)) void ft_on_sigbus(int number, siginfo_t *info, void *conte
 	}
 }
 
-static inline int ft_guard_sigbus(void) {
+FT_API int ft_guard_sigbus(void) {
 	int no = 0;
 	if (!__atomic_compare_exchange_n(&ft_guards.installed, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return FT_OK;
 	ft_guards.page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -118,6 +119,7 @@ static inline void ft_guard_drop(int slot) {
 static inline int ft_guard_whole(int slot) {
 	return slot >= 0 && __atomic_load_n(&ft_guards.slot[slot].lost, __ATOMIC_ACQUIRE) ? FT_ERR_TRUNCATED : FT_OK;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

@@ -34,11 +34,12 @@ typedef struct ft_cursor {
 } ft_cursor;
 
 /* History: from now on, or from the oldest record that is there. */
-static inline int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest);
+FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest);
 /* The next record, or FT_EMPTY. c->lost says what was missed so far. */
-static inline int ft_cursor_next(ft_cursor *c, ft_record *out);
+FT_API int ft_cursor_next(ft_cursor *c, ft_record *out);
 
-static inline int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
+#ifndef FLOWTALLY_SHARED
+FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
 	c->reader = r;
 	c->lost = 0;
 	c->seen = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_TAIL));
@@ -60,7 +61,7 @@ static inline int ft_cursor_lapped(ft_cursor *c, uint64_t intent) {
 	return 1;
 }
 
-static inline int ft_cursor_next(ft_cursor *c, ft_record *out) {
+FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 	const ft_reader *r = c->reader;
 	const uint64_t *tail = ft_word(r->base, FT_HDR_HISTORY_TAIL), *intent = ft_word(r->base, FT_HDR_HISTORY_INTENT);
 	if (r->history_len == 0) return FT_EMPTY;
@@ -98,6 +99,7 @@ static inline int ft_cursor_next(ft_cursor *c, ft_record *out) {
 	}
 	return FT_ERR_BUSY;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

@@ -34,20 +34,21 @@ typedef struct ft_reader {
 } ft_reader;
 
 /* Maps the mirror at path and checks it. options may be NULL. */
-static inline int ft_open(ft_reader *r, const char *path, const ft_options *options);
+FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options);
 /* The same for size bytes that are in memory already, 8-byte aligned. */
-static inline int ft_attach(ft_reader *r, const void *base, size_t size);
-static inline void ft_close(ft_reader *r);
+FT_API int ft_attach(ft_reader *r, const void *base, size_t size);
+FT_API void ft_close(ft_reader *r);
 
 /* Maps what is at the path of r now: after FT_SUPERSEDED, or when ft_moved says
  * so. On success counters, cursors and snapshots of r are worthless and names
  * have to be looked up again; on failure r is as it was. For a moment after
  * FT_SUPERSEDED the path still names the old file: call it again while the
  * status says so. */
-static inline int ft_reopen(ft_reader *r, const ft_options *options);
+FT_API int ft_reopen(ft_reader *r, const ft_options *options);
 /* 1 when the path of r names another file, or none, 0 when it does not. */
-static inline int ft_moved(const ft_reader *r);
+FT_API int ft_moved(const ft_reader *r);
 
+#ifndef FLOWTALLY_SHARED
 /* Has a page of the file been lost? FT_ERR_TRUNCATED then, if the guard knows r. */
 static inline int ft_whole(const ft_reader *r) { return ft_guard_whole(r->guard); }
 
@@ -72,7 +73,7 @@ static inline int ft_section(const ft_reader *r, int number, uint32_t stride, ui
 	return FT_OK;
 }
 
-static inline int ft_attach(ft_reader *r, const void *base, size_t size) {
+FT_API int ft_attach(ft_reader *r, const void *base, size_t size) {
 	memset(r, 0, sizeof *r);
 	r->fd = r->guard = -1;
 	const unsigned char *p = (const unsigned char *)base;
@@ -112,7 +113,7 @@ static inline int ft_attach(ft_reader *r, const void *base, size_t size) {
 
 /* ---- mapping ------------------------------------------------------------- */
 
-static inline int ft_open(ft_reader *r, const char *path, const ft_options *options) {
+FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options) {
 	const unsigned char *base = NULL;
 	size_t size = 0;
 	int fd = -1;
@@ -140,7 +141,7 @@ static inline int ft_open(ft_reader *r, const char *path, const ft_options *opti
 	return FT_OK;
 }
 
-static inline void ft_close(ft_reader *r) {
+FT_API void ft_close(ft_reader *r) {
 	ft_guard_drop(r->guard);
 	if (r->fd >= 0) ft_unmap(r->fd, r->base, r->size);
 	free(r->path);
@@ -148,7 +149,7 @@ static inline void ft_close(ft_reader *r) {
 	r->fd = r->guard = -1;
 }
 
-static inline int ft_reopen(ft_reader *r, const ft_options *options) {
+FT_API int ft_reopen(ft_reader *r, const ft_options *options) {
 	ft_reader next;
 	if (r->path == NULL) return FT_ERR_ARGUMENT;
 	const int err = ft_open(&next, r->path, options);
@@ -158,12 +159,13 @@ static inline int ft_reopen(ft_reader *r, const ft_options *options) {
 	return FT_OK;
 }
 
-static inline int ft_moved(const ft_reader *r) {
+FT_API int ft_moved(const ft_reader *r) {
 	struct stat here, there;
 	if (r->path == NULL) return 0;
 	if (fstat(r->fd, &here) != 0 || lstat(r->path, &there) != 0) return 1;
 	return here.st_ino != there.st_ino || here.st_dev != there.st_dev;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

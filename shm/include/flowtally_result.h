@@ -11,6 +11,8 @@
 #ifndef FLOWTALLY_RESULT_H
 #define FLOWTALLY_RESULT_H
 
+#include "flowtally_system.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -48,7 +50,10 @@ enum ft_result {
 };
 
 /* A text for people, of static storage; never NULL, whatever result is. */
-static inline const char *ft_strerror(int result) {
+FT_API const char *ft_strerror(int result);
+
+#ifndef FLOWTALLY_SHARED
+FT_API const char *ft_strerror(int result) {
 	switch (result) {
 	case FT_OK: return "ok";
 	case FT_EMPTY: return "no new record";
@@ -82,6 +87,7 @@ static inline const char *ft_strerror(int result) {
 	default: return "unknown result";
 	}
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

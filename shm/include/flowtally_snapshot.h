@@ -40,11 +40,12 @@ struct ft_snapshot_record {
 
 /* Of the counters of n handles, or of all (handles NULL). On success it is to be
  * closed; on failure there is nothing to close. */
-static inline int ft_snapshot_open(ft_snapshot *s, const ft_reader *r, const ft_handle *handles, size_t n);
-static inline int ft_snapshot_take(ft_snapshot *s);
-static inline int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out);
-static inline void ft_snapshot_close(ft_snapshot *s);
+FT_API int ft_snapshot_open(ft_snapshot *s, const ft_reader *r, const ft_handle *handles, size_t n);
+FT_API int ft_snapshot_take(ft_snapshot *s);
+FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out);
+FT_API void ft_snapshot_close(ft_snapshot *s);
 
+#ifndef FLOWTALLY_SHARED
 /* ---- which ones ---------------------------------------------------------- */
 
 static inline int ft_compare_u32(const void *a, const void *b) {
@@ -77,7 +78,7 @@ static inline uint32_t ft_find(const uint32_t *list, uint32_t n, uint32_t number
 	return low < n && list[low] == number ? low : n;
 }
 
-static inline void ft_snapshot_close(ft_snapshot *s) {
+FT_API void ft_snapshot_close(ft_snapshot *s) {
 	free(s->want_blocks);
 	free(s->want_records);
 	free(s->copies);
@@ -85,7 +86,7 @@ static inline void ft_snapshot_close(ft_snapshot *s) {
 	memset(s, 0, sizeof *s);
 }
 
-static inline int ft_snapshot_open(ft_snapshot *s, const ft_reader *r, const ft_handle *handles, size_t n) {
+FT_API int ft_snapshot_open(ft_snapshot *s, const ft_reader *r, const ft_handle *handles, size_t n) {
 	memset(s, 0, sizeof *s);
 	const uint32_t blocks = r->counters / FT_BLK_LEN, records = r->record_count;
 	/* As many as could be asked for, and never nothing: malloc(0) may answer NULL. */
@@ -177,7 +178,7 @@ static inline void ft_snapshot_label(ft_snapshot *s, uint64_t cycle, int64_t old
 	if (s->newest == 0 || newest > s->newest) s->newest = newest;
 }
 
-static inline int ft_snapshot_take(ft_snapshot *s) {
+FT_API int ft_snapshot_take(ft_snapshot *s) {
 	const ft_reader *r = s->reader;
 	const uint64_t k = ft_acquire(ft_word(r->base, FT_HDR_CYCLE_DONE));
 	const uint32_t blocks_high = ft_blocks_high(r), records_high = ft_records_high(r);
@@ -208,7 +209,7 @@ static inline int ft_snapshot_take(ft_snapshot *s) {
  * counter was added, or first published, only later. FT_ERR_GONE: the counter
  * was removed, before the snapshot or since. FT_ERR_NO_COUNTER: it is not among
  * the handles that the snapshot was opened for. */
-static inline int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
+FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 	const ft_reader *r = s->reader;
 	memset(out, 0, sizeof *out);
 	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
@@ -242,6 +243,7 @@ static inline int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *o
 	if (born <= epoch) *out = v;
 	return FT_OK;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

@@ -38,11 +38,12 @@ typedef struct ft_status {
 	uint64_t successor;   /* generation of the file that took the name */
 } ft_status;
 
-static inline int ft_get_status(const ft_reader *r, ft_status *out);
+FT_API int ft_get_status(const ft_reader *r, ft_status *out);
 /* "boot", "run", ...; "invalid" for another number. Of static storage. */
-static inline const char *ft_state_name(uint32_t state);
+FT_API const char *ft_state_name(uint32_t state);
 
-static inline int ft_get_status(const ft_reader *r, ft_status *out) {
+#ifndef FLOWTALLY_SHARED
+FT_API int ft_get_status(const ft_reader *r, ft_status *out) {
 	const unsigned char *p = r->base;
 	/* Differences of words of the file are taken as unsigned: garbage must not overflow. */
 	const uint64_t age = (uint64_t)ft_now() - ft_u64(p, FT_HDR_HEARTBEAT);
@@ -68,7 +69,7 @@ static inline int ft_get_status(const ft_reader *r, ft_status *out) {
 	return ft_whole(r);
 }
 
-static inline const char *ft_state_name(uint32_t state) {
+FT_API const char *ft_state_name(uint32_t state) {
 	switch (state) {
 	case FT_BOOT: return "boot";
 	case FT_RUN: return "run";
@@ -78,6 +79,7 @@ static inline const char *ft_state_name(uint32_t state) {
 	default: return "invalid";
 	}
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

@@ -27,17 +27,31 @@
 #include <time.h>
 #include <unistd.h>
 
+/* FT_API stands before every function that a program calls. Without FLOWTALLY_SHARED it
+ * makes them static inline: the headers are the whole reader. With FLOWTALLY_SHARED, which
+ * flowtally.pc defines, the headers declare these functions and libflowtally.so, compiled
+ * from the same headers, defines them. */
+#ifdef FLOWTALLY_SHARED
+#define FT_API extern
+#elif !defined FT_API
+#define FT_API static inline
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* ns of CLOCK_MONOTONIC, which is the clock of every time in a mirror. By way of
  * the vDSO, so no system call. */
-static inline int64_t ft_now(void) {
+FT_API int64_t ft_now(void);
+
+#ifndef FLOWTALLY_SHARED
+FT_API int64_t ft_now(void) {
 	struct timespec t;
 	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail: the clock exists and t is ours */
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

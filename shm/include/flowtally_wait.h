@@ -42,19 +42,20 @@ extern "C" {
  * the threshold is reached comes first. FT_ERR_GONE: the counter was removed.
  * FT_ERR_NOT_ALIVE: the writer ended, has given no sign of life for two heartbeat
  * periods, or a larger file took the name (ft_reopen). */
-static inline int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out);
+FT_API int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out);
 
 /* Sleeps until the counter shows other numbers than since, which the caller read
  * before: so no change between that read and the call is missed. A new sample of
  * the same numbers is none; the first sample is one. Results as above, but for
  * FT_ERR_COMPLETION. */
-static inline int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out);
+FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out);
 
 /* FT_OK: the writer wakes who waits on r. Else they look once per poll cycle (at
  * most a thousand times a second), because FT_ERR_NO_WAKE: the writer wakes
  * nobody, or r was attached; another: NAME.wait cannot be opened. */
-static inline int ft_wakeable(const ft_reader *r);
+FT_API int ft_wakeable(const ft_reader *r);
 
+#ifndef FLOWTALLY_SHARED
 /* ---- the system's part --------------------------------------------------- */
 
 enum {
@@ -269,14 +270,14 @@ static inline int ft_wait_until(const ft_reader *r, ft_handle h, struct ft_wait_
 	return err > 0 ? FT_OK : err;
 }
 
-static inline int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out) {
+FT_API int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out) {
 	struct ft_wait_for f;
 	memset(&f, 0, sizeof f);
 	f.threshold = threshold;
 	return ft_wait_until(r, h, &f, timeout_ns, out);
 }
 
-static inline int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out) {
+FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out) {
 	const ft_value before = *since; /* out may be the same place */
 	struct ft_wait_for f;
 	memset(&f, 0, sizeof f);
@@ -284,13 +285,14 @@ static inline int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value
 	return ft_wait_until(r, h, &f, timeout_ns, out);
 }
 
-static inline int ft_wakeable(const ft_reader *r) {
+FT_API int ft_wakeable(const ft_reader *r) {
 	int fd = -1;
 	if (!ft_wait_watched(r)) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_NO_WAKE;
 	const int err = ft_lease_open(r, &fd);
 	if (!err) (void)close(fd);
 	return err;
 }
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }
