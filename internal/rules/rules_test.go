@@ -78,7 +78,7 @@ func TestImportDirections(t *testing.T) {
 		"shm":                  {},
 		"shm/include":          {},
 		"xdp":                  {"dataplane/probe", "internal/trust"},
-		"dataplane":            {"dataplane/flow", "dataplane/probe"},
+		"dataplane":            {"dataplane/flow", "dataplane/probe", "shm"},
 		"ibv":                  {"dataplane/probe", "internal/trust"},
 		"ibv/ibvtest":          {},
 		"ibv/ibvtest/build":    {"ibv/ibvtest"},
