@@ -75,7 +75,7 @@ func TestImportDirections(t *testing.T) {
 	allowed := map[string][]string{
 		"dataplane/flow":       {},
 		"dataplane/probe":      {},
-		"shm":                  {},
+		"shm":                  {"internal/trust"},
 		"shm/include":          {},
 		"xdp":                  {"dataplane/probe", "internal/trust"},
 		"dataplane":            {"dataplane/flow", "dataplane/probe", "shm"},

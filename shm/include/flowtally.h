@@ -11,7 +11,7 @@
  *     ft_counter c;
  *     ft_handle h;
  *     ft_value v;
- *     int err = ft_open(&r, "/dev/shm/flowtally/default.mirror", NULL);
+ *     int err = ft_open(&r, "/run/flowtally/default.mirror", NULL);
  *     if (!err) err = ft_lookup(&r, "web", &h);
  *     if (!err) err = ft_counter_open(&r, h, &c);
  *     if (!err) err = ft_load(&c, &v);

@@ -26,7 +26,7 @@ type runCmd struct {
 	Backend   string       `help:"In place of a file: ${enum}." enum:"auto,rdma,xdp,sim" default:"auto"`
 	Instance  instanceName `help:"The instance, in place of the file's. $$FLOWTALLY_INSTANCE names it where neither does." placeholder:"NAME"`
 	Mirror    string       `help:"The mirror's file, in place of the file's." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
-	Socket    string       `help:"The control socket. Empty: /run/flowtally/INSTANCE.sock; - for none." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	Socket    string       `help:"The control socket. Empty: /run/flowtally-control/INSTANCE.sock, or flowtally-control in $$XDG_RUNTIME_DIR of another user than root; - for none." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 	Plugin    string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
 	Embedded  bool         `help:"Count in this process, which then needs the privileges, in place of the plugin's."`
 	Strict    bool         `help:"End with 3 when, once started, a condition is of high severity or a flow is not counted."`

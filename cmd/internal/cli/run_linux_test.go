@@ -73,7 +73,7 @@ func newInstance(t *testing.T, settings string) *instance {
 	}
 	in := &instance{t: t, wire: wire, name: lab.Unique("cli-"), dir: publicDir(t)}
 	in.bin = filepath.Join(in.dir, "bin")
-	in.mirror = filepath.Join("/dev/shm/flowtally", in.name+".mirror")
+	in.mirror = shm.DefaultPath(in.name)
 	in.pins = filepath.Join(bpffs, "flowtally", in.name)
 	t.Cleanup(func() {
 		in.kill()
