@@ -95,10 +95,12 @@ bench-short: build ## the bench in its short form; fails only beyond its own noi
 	$(ROOT) bin/flowtally bench --short --gate $(GATED:%=--row '%')
 
 fuzz: ## every fuzz target for FUZZTIME
-	@for p in $$($(GO) list ./...); do \
-		dir=$$($(GO) list -f '{{.Dir}}' $$p); \
-		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$(ls $$dir/*_test.go 2>/dev/null) /dev/null | awk '{print $$2}'); do \
-			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$p; done; done
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	for d in $$(grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		p=$$($(GO) list $$d); $(GO) test -c -fuzz . -o "$$tmp/fuzz.test" $$d; \
+		for f in $$(grep -hoE '^func (Fuzz[A-Za-z0-9_]+)' $$d/*_test.go | awk '{print $$2}'); do \
+			echo "== $$p $$f"; (cd $$d && "$$tmp/fuzz.test" -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzminimizetime 5x -test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/$$p"); done; done
 
 mutate: ## change the code in MUTANTS places drawn by SEED, one at a time, and list which changes the tests notice (asks for root)
 	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers
