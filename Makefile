@@ -40,6 +40,7 @@ help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Root runs no plugin, and loads no library, that others may write: hence the umask.
+# libflowtally.so stays loaded (nodelete): ft_guard_sigbus installs a signal handler that lies in it.
 # Without a C compiler that works, the programs are built without cgo: they cannot load
 # libibverbs, and say so. CGO_ENABLED=0 asks for that.
 build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the software RDMA library
@@ -48,7 +49,7 @@ build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowta
 	[ $$have = 1 ] || cgo=0; \
 	CGO_ENABLED=$$cgo $(GO) build -tags netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin; \
 	if [ $$have = 1 ]; then CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest >/dev/null; \
-		$$cc -std=c11 $(CFLAGS) -fPIC -fvisibility=hidden -Ishm/include -shared -Wl,-soname,$(SONAME) -Wl,-Bsymbolic-functions -Wl,-z,defs \
+		$$cc -std=c11 $(CFLAGS) -fPIC -fvisibility=hidden -Ishm/include -shared -Wl,-soname,$(SONAME) -Wl,-Bsymbolic-functions -Wl,-z,defs -Wl,-z,nodelete \
 			$(LDFLAGS) -o $(BIN)/$(LIBRARY) shm/library/libflowtally.c; \
 	else echo "build: no C compiler that works ($$cc): built without $(BIN)/$(LIBRARY) and $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
 
@@ -73,9 +74,9 @@ install: ## install below PREFIX (/usr/local) what make build has built, the hea
 
 # What install installs here is what is removed there.
 uninstall: ## remove what install installs; a configuration that differs from configs/default.yaml stays
-	@stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; $(MAKE) --no-print-directory -s install DESTDIR="$$stage"; cd "$$stage"; \
-	find . ! -type d -printf '/%P\n' | while read -r f; do \
-		[ "$$f" != "$(SYSCONFDIR)/flowtally.yaml" ] || cmp -s ".$$f" "$(DESTDIR)$$f" || continue; \
+	@stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; $(MAKE) --no-print-directory -s install DESTDIR="$$stage"; \
+	find "$$stage" ! -type d -printf '/%P\n' | while read -r f; do \
+		[ "$${f##*/}" != flowtally.yaml ] || cmp -s "$$stage$$f" "$(DESTDIR)$$f" || continue; \
 		rm -fv "$(DESTDIR)$$f"; done; \
 	for d in include share/doc; do rmdir "$(DESTDIR)$(PREFIX)/$$d/flowtally" 2>/dev/null || true; done
 

@@ -20,6 +20,9 @@ import (
 // so that a path that ignores PREFIX shows.
 const prefix = "/opt/flowtally"
 
+// soname is the name of the library that programs hold.
+const soname = "libflowtally.so.0"
+
 // makeTarget runs make in the root of the repository.
 func makeTarget(t *testing.T, args ...string) {
 	t.Helper()
@@ -30,7 +33,7 @@ func makeTarget(t *testing.T, args ...string) {
 // the arguments of make that did.
 func installTree(t *testing.T) (root string, args []string) {
 	t.Helper()
-	need.Tool(t, "make", "cc")
+	need.Tool(t, "make", "cc", "nm")
 	bin := os.Getenv("FLOWTALLY_BIN")
 	if bin == "" {
 		need.Tool(t, "go")
@@ -90,9 +93,11 @@ func TestInstall(t *testing.T) {
 func testInstalledFiles(t *testing.T, root string) {
 	t.Helper()
 	want := []string{"/etc/flowtally.yaml"}
+	version := pkgConfig(t, root, "--modversion")[0]
+	library := "lib/libflowtally.so." + version
 	for _, name := range []string{
 		"bin/flowtally", "bin/flowtally-plugin",
-		"lib/libflowtally.so", "lib/libflowtally.so.0", "lib/libflowtally.so.0.1.0", "lib/pkgconfig/flowtally.pc",
+		library, "lib/" + soname, "lib/libflowtally.so", "lib/pkgconfig/flowtally.pc",
 		"lib/systemd/system/flowtally.service",
 		"share/bash-completion/completions/flowtally", "share/fish/vendor_completions.d/flowtally.fish", "share/zsh/site-functions/_flowtally",
 		"share/doc/flowtally/queue-pairs.yaml", "share/doc/flowtally/rdma.conf", "share/doc/flowtally/rdma.yaml",
@@ -123,6 +128,9 @@ func testInstalledFiles(t *testing.T, root string) {
 		if st.Mode() != mode || st.Size() == 0 {
 			t.Errorf("%s has mode %o and %d bytes, not mode %o", path, st.Mode(), st.Size(), mode)
 		}
+	}
+	if diff := cmp.Diff(exported(t), symbols(t, "-D", filepath.Join(root, prefix, library))); diff != "" {
+		t.Errorf("the headers declare -, the installed library exports +:\n%s", diff)
 	}
 	unit, err := os.ReadFile(root + prefix + "/lib/systemd/system/flowtally.service")
 	if err != nil || !strings.Contains(string(unit), "\nExecStart="+prefix+"/bin/flowtally run --config /etc/flowtally.yaml\n") {
@@ -166,7 +174,7 @@ func testProgramsOfTree(t *testing.T, root, path, want string) {
 			name   string
 			flags  []string
 			needed []string
-		}{{"headers", headers, nil}, {"library", library, []string{"libflowtally.so.0"}}} {
+		}{{"headers", headers, nil}, {"library", library, []string{soname}}} {
 			t.Run(strings.TrimPrefix(language[len(language)-1], "-std=")+" "+link.name, func(t *testing.T) {
 				need.Tool(t, language[0])
 				bin := filepath.Join(t.TempDir(), "dump")
@@ -197,7 +205,7 @@ func testProgramsOfTree(t *testing.T, root, path, want string) {
 func testPythonOfTree(t *testing.T, root, path, want string) {
 	t.Helper()
 	need.Tool(t, "python3")
-	args := []string{"testdata/library.py", root + prefix + "/lib/libflowtally.so.0", path}
+	args := []string{"testdata/library.py", root + prefix + "/lib/" + soname, path}
 	var loads strings.Builder
 	for line := range strings.Lines(want) {
 		switch f := strings.Split(line, "\t"); f[0] {
