@@ -16,6 +16,17 @@ ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,F
 PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
 BIN ?= bin
+# Where install puts things. DESTDIR stands before every path: a directory to make a package of.
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+# The version of libflowtally.so. The first number is in its soname: it rises when a program
+# that is linked to the library must be compiled again.
+LIBRARY_VERSION = 0.1.0
+LIBRARY = libflowtally.so.$(LIBRARY_VERSION)
+SONAME = libflowtally.so.$(firstword $(subst ., ,$(LIBRARY_VERSION)))
+CFLAGS ?= -O2
 FUZZTIME ?= 10s
 # Rows that decide in the short form. The cold poll cycle and the memory of a flow miss their
 # bounds on some runs: only the long form (flowtally bench --gate) holds them to these.
@@ -23,21 +34,51 @@ GATED = shm.* xdp.* poll.xdp.* flow.add.* flow.remove.* flow.cli.*
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build demo test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall demo test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## say what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Root runs no plugin, and loads no library, that others may write: hence the umask.
+# libflowtally.so stays loaded (nodelete): ft_guard_sigbus installs a signal handler that lies in it.
 # Without a C compiler that works, the programs are built without cgo: they cannot load
 # libibverbs, and say so. CGO_ENABLED=0 asks for that.
-build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/ibvtest, the software RDMA library
+build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowtally.so.* and bin/ibvtest, the software RDMA library
 	@umask 022; cc=$$($(GO) env CC); cgo=$${CGO_ENABLED:-1}; have=1; \
 	printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | $$cc -xc -o /dev/null - 2>/dev/null || have=0; \
 	[ $$have = 1 ] || cgo=0; \
 	CGO_ENABLED=$$cgo $(GO) build -tags netgo,osusergo -o $(BIN)/ ./cmd/flowtally ./cmd/flowtally-plugin; \
 	if [ $$have = 1 ]; then CGO_ENABLED=0 $(GO) run ./ibv/ibvtest/build $(BIN)/ibvtest >/dev/null; \
-	else echo "build: no C compiler that works ($$cc): built without $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
+		$$cc -std=c11 $(CFLAGS) -fPIC -fvisibility=hidden -Ishm/include -shared -Wl,-soname,$(SONAME) -Wl,-Bsymbolic-functions -Wl,-z,defs -Wl,-z,nodelete \
+			$(LDFLAGS) -o $(BIN)/$(LIBRARY) shm/library/libflowtally.c; \
+	else echo "build: no C compiler that works ($$cc): built without $(BIN)/$(LIBRARY) and $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
+
+# It builds nothing: root, who installs below /usr/local, may have no Go and no right to this user's cache.
+install: to = $(DESTDIR)$(PREFIX)
+install: lib = $(DESTDIR)$(LIBDIR)
+install: ## install below PREFIX (/usr/local) what make build has built, the headers, the unit and completions
+	@for f in flowtally flowtally-plugin; do [ -e "$(BIN)/$$f" ] || { echo "install: $(BIN)/$$f is not there: run make build first" >&2; exit 1; }; done
+	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
+		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d"
+	install -m 0755 "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" "$(to)/bin"
+	install -m 0644 shm/include/flowtally*.h "$(to)/include/flowtally"
+	$(if $(wildcard $(BIN)/$(LIBRARY)),install -m 0755 "$(BIN)/$(LIBRARY)" "$(lib)" && ln -sf $(LIBRARY) "$(lib)/$(SONAME)" && ln -sf $(SONAME) "$(lib)/libflowtally.so",@echo "install: without $(LIBRARY): make build makes it where a C compiler works" >&2)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(LIBRARY_VERSION)|' shm/library/flowtally.pc.in | install -m 0644 /dev/stdin "$(lib)/pkgconfig/flowtally.pc"
+	sed 's|=/usr/local/bin/|=$(PREFIX)/bin/|; s|/etc/flowtally.yaml|$(SYSCONFDIR)/flowtally.yaml|' configs/systemd/flowtally.service | install -m 0644 /dev/stdin "$(to)/lib/systemd/system/flowtally.service"
+	install -m 0644 configs/systemd/rdma.conf configs/rdma.yaml configs/queue-pairs.yaml "$(to)/share/doc/flowtally"
+	"$(BIN)/flowtally" completion bash | install -m 0644 /dev/stdin "$(to)/share/bash-completion/completions/flowtally"
+	"$(BIN)/flowtally" completion zsh | install -m 0644 /dev/stdin "$(to)/share/zsh/site-functions/_flowtally"
+	"$(BIN)/flowtally" completion fish | install -m 0644 /dev/stdin "$(to)/share/fish/vendor_completions.d/flowtally.fish"
+	[ -e "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml" ] || install -m 0644 configs/default.yaml "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml"
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
+
+# What install installs here is what is removed there.
+uninstall: ## remove what install installs; a configuration that differs from configs/default.yaml stays
+	@stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; $(MAKE) --no-print-directory -s install DESTDIR="$$stage"; \
+	find "$$stage" ! -type d -printf '/%P\n' | while read -r f; do \
+		[ "$${f##*/}" != flowtally.yaml ] || cmp -s "$$stage$$f" "$(DESTDIR)$$f" || continue; \
+		rm -fv "$(DESTDIR)$$f"; done; \
+	for d in include share/doc; do rmdir "$(DESTDIR)$(PREFIX)/$$d/flowtally" 2>/dev/null || true; done
 
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
@@ -45,11 +86,11 @@ demo: build ## send real traffic over a veth pair and compare sent with counted 
 test: lint test-cross $(if $(ROOT),test-user) test-root ## all tests, first as this user and then as root what needs it
 
 test-user: ## the tests that need no privilege; what a machine cannot run is skipped with the reason
-	@.ci/need cc c++ rdma-headers
+	@.ci/need cc c++ pkg-config python3 rdma-headers
 	$(GO) test -count=1 -timeout 30m ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
-	@.ci/need cc c++ aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
+	@.ci/need cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 40m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
 
 test-cross: ## compile everything, tests included, for what else is supported
@@ -95,10 +136,12 @@ bench-short: build ## the bench in its short form; fails only beyond its own noi
 	$(ROOT) bin/flowtally bench --short --gate $(GATED:%=--row '%')
 
 fuzz: ## every fuzz target for FUZZTIME
-	@for p in $$($(GO) list ./...); do \
-		dir=$$($(GO) list -f '{{.Dir}}' $$p); \
-		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$(ls $$dir/*_test.go 2>/dev/null) /dev/null | awk '{print $$2}'); do \
-			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$p; done; done
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	for d in $$(grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		p=$$($(GO) list $$d); $(GO) test -c -fuzz . -o "$$tmp/fuzz.test" $$d; \
+		for f in $$(grep -hoE '^func (Fuzz[A-Za-z0-9_]+)' $$d/*_test.go | awk '{print $$2}'); do \
+			echo "== $$p $$f"; (cd $$d && "$$tmp/fuzz.test" -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzminimizetime 5x -test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/$$p"); done; done
 
 mutate: ## change the code in MUTANTS places drawn by SEED, one at a time, and list which changes the tests notice (asks for root)
 	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers

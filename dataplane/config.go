@@ -37,7 +37,7 @@ type Interface struct {
 
 // MirrorConfig shapes the shared-memory file.
 type MirrorConfig struct {
-	// Path of the file. Empty means /dev/shm/flowtally/INSTANCE.mirror.
+	// Path of the file. Empty means INSTANCE.mirror in shm.Dir of the process that counts.
 	Path string
 	// Counters is the capacity in counters, rounded up to whole blocks of 64.
 	// 0 means 4096, or what the configured flows need if that is more.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // Service is a running instance: flows go in, counts come out in the mirror.
@@ -84,9 +85,8 @@ type Placement struct {
 	Rejected []Rejection
 }
 
-// Handle names a counter of the mirror: an index and the generation of its
-// occupant, so that a reused slot is never taken for the old flow.
-type Handle struct{ Index, Generation uint32 }
+// Handle names a counter of the mirror.
+type Handle = shm.Handle
 
 // Rejection is one backend's reason not to count a flow, or one completion source's not
 // to count a queue pair.

@@ -18,17 +18,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// controlDir holds the control sockets of this host's instances.
-const controlDir = "/run/flowtally"
-
-// ControlPath is the control socket of an instance; "" means "default".
-func ControlPath(instance string) string {
-	if instance == "" {
-		instance = "default"
-	}
-	return filepath.Join(controlDir, instance+".sock")
-}
-
 // ServeControl serves svc on the unix socket at path until ctx ends. The
 // calls of root and of this process's own user are taken, nobody else's.
 // svc is left open.
@@ -192,39 +181,6 @@ func (c *Control) keep(ctx context.Context) {
 			c.log.Error("the control socket is gone", "err", err)
 		}
 	}
-}
-
-// privateDir makes dir or checks that nobody else can change what is in it.
-func privateDir(dir string) (made bool, err error) {
-	if err := os.Mkdir(dir, 0o700); err == nil {
-		return true, os.Chmod(dir, 0o700) // the umask may have taken bits
-	} else if !errors.Is(err, fs.ErrExist) {
-		if errors.Is(err, fs.ErrPermission) {
-			return false, fmt.Errorf("%w: %w: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, err)
-		}
-		return false, err
-	}
-	info, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return privateDir(dir) // an instance that ended has removed it
-	}
-	if err != nil {
-		return false, err
-	}
-	if !info.IsDir() {
-		return false, fmt.Errorf("%w: %s is not a directory (%s)", dataplane.ErrPermission, dir, info.Mode().Type())
-	}
-	if uid, known := ownerOf(info); known && uid == 0 && os.Geteuid() != 0 {
-		return false, fmt.Errorf("%w: directory %s belongs to root: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, dir)
-	} else if known && uid != os.Geteuid() {
-		return false, fmt.Errorf("%w: directory %s belongs to user %d, not to %d: chown it, or name a socket elsewhere",
-			dataplane.ErrPermission, dir, uid, os.Geteuid())
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return false, fmt.Errorf("%w: directory %s (mode %04o) can be written by others: chmod go-w %s",
-			dataplane.ErrPermission, dir, info.Mode().Perm(), dir)
-	}
-	return false, nil
 }
 
 // removeStale removes a socket that nobody listens on. The lock is held: only

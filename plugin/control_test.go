@@ -361,7 +361,7 @@ func TestDialErrors(t *testing.T) {
 	if _, err := plugin.Dial(t.Context(), filepath.Join(t.TempDir(), "s.sock")); !errors.Is(err, dataplane.ErrUnavailable) || !strings.Contains(err.Error(), "flowtally run") {
 		t.Errorf("no socket: %v", err)
 	}
-	if got := plugin.ControlPath(""); got != "/run/flowtally/default.sock" {
+	if got := plugin.ControlPath(""); got != "/run/flowtally-control/default.sock" {
 		t.Error(got)
 	}
 }

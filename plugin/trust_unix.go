@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
@@ -32,4 +33,17 @@ func openTrusted(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// trustDir refuses a directory if a user other than root and this process's own could put another in
+// its place.
+func trustDir(dir string) error {
+	f, why, err := trust.Open(dir, func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
+	switch {
+	case err != nil:
+		return err
+	case why != "":
+		return fmt.Errorf("%w: %s; or name a socket elsewhere", dataplane.ErrPermission, why)
+	}
+	return f.Close()
 }

@@ -15,7 +15,8 @@ import (
 // default instance's.
 type Options struct {
 	// Path of the file, on a tmpfs. Empty means DefaultPath(""). Its directory
-	// is made when it is missing; only the writer's user may be able to write to it.
+	// is made when it is missing; only the writer's user may be able to write to it, and
+	// only root and the writer's user to replace it or a directory above it.
 	Path string
 	// Counters is the capacity in block counters, rounded up to whole blocks.
 	// 0 means 4096, -1 none. A mirror that is there never shrinks.

@@ -8,3 +8,6 @@ import "fmt"
 func Create(o Options) (*Writer, error) {
 	return nil, fmt.Errorf("%s: creating mirror: %w", o.withDefaults().Path, ErrNotSupported)
 }
+
+// onTmpfs returns false: no mirror is made here.
+func onTmpfs(string) bool { return false }

@@ -6,13 +6,19 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// prepareDir makes dir if it is missing, and refuses one that somebody else
-// owns or may write to: they could put another file in the mirror's place.
+// prepareDir makes dir if it is missing. It refuses a directory that another user owns, may write to
+// or could have put there: that user could put another file in the mirror's place.
 func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
+	if err := trustParents(dir); err != nil {
+		return false, err
+	}
 	err = os.Mkdir(dir, 0o755)
 	switch {
 	case err == nil:
@@ -31,12 +37,9 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed): %w", dir, ErrPermission)
-	case st.Uid == 0 && uid != 0:
-		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to root, not to user %d who writes the mirror: run as root, or name another (counting by XDP takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON): %w",
-			dir, uid, ErrPermission)
 	case st.Uid != uid:
-		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: chown it or name another: %w",
-			dir, st.Uid, uid, ErrPermission)
+		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: %s: %w",
+			dir, st.Uid, uid, otherPlace(dir, st.Uid, uid), ErrPermission)
 	case st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 != 0:
 		return made, fmt.Errorf("%s: using as the mirror's directory: everybody may write to it: name a directory below it, as %s/flowtally: %w",
 			dir, dir, ErrPermission)
@@ -44,11 +47,61 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 		return made, fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
 			dir, st.Mode&0o7777, ErrPermission)
 	}
-	var fsst unix.Statfs_t
-	if err := unix.Statfs(dir, &fsst); err == nil && fsst.Type != unix.TMPFS_MAGIC && fsst.Type != unix.RAMFS_MAGIC {
+	if !onTmpfs(dir) {
 		log.Warn("mirror is not on a tmpfs: its writer may wait for the disk", "dir", dir)
 	}
 	return made, nil
+}
+
+// otherPlace returns what lets user uid write a mirror although owner has dir. To give dir to uid is
+// no help: owner's files would stay in it, and owner can be a process that takes the name again.
+func otherPlace(dir string, owner, uid uint32) string {
+	switch {
+	case dir == shmDir && uid == 0:
+		return "any user can make that directory, only root this one: mkdir -p " + runDir + " && mount -t tmpfs -o mode=0755 tmpfs " + runDir + "; or name another"
+	case dir == shmDir:
+		return "set XDG_RUNTIME_DIR to a directory of your own on a tmpfs, or name another"
+	case owner == 0:
+		return "run as root, or name another (counting by XDP takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)"
+	}
+	return fmt.Sprintf("run as user %d, or name another", owner)
+}
+
+// trustParents refuses a directory if a user other than root and the process's own could put another
+// in its place, because of who owns or may write a directory above it. Nothing is made below such a one.
+func trustParents(dir string) error {
+	f, why, err := trust.Open(filepath.Dir(dir), func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // making dir says so
+	case err != nil:
+		return fmt.Errorf("%s: looking at the directories above the mirror's: %w", dir, err)
+	case why != "":
+		return fmt.Errorf("%s: using as the mirror's directory: %s; or name another: %w", dir, why, ErrPermission)
+	}
+	return f.Close()
+}
+
+// onTmpfs tells whether dir, or the directory that dir will be made in, is on a tmpfs.
+func onTmpfs(dir string) bool {
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = unix.Statfs(filepath.Dir(dir), &st)
+	}
+	return err == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
+}
+
+// mountPoint returns the directory at which the file system of dir is mounted, as far as device
+// numbers tell.
+func mountPoint(dir string) string {
+	var here, above unix.Stat_t
+	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
+		if unix.Stat(dir, &here) != nil || unix.Stat(up, &above) != nil || here.Dev != above.Dev {
+			break
+		}
+	}
+	return dir
 }
 
 // takeLock takes the writer's lock of path. The kernel drops it with the process.
@@ -83,6 +136,14 @@ func lockFile(path, name string, step func(string)) (*os.File, error) {
 		return nil, fmt.Errorf("%s: opening the writer's lock: %w", name, err)
 	}
 	step("lock-opened")
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
+		f.Close()
+		if err == nil { // who may hold it for ever
+			err = fmt.Errorf("belongs to user %d, not to user %d who writes the mirror: remove it: %w", st.Uid, os.Geteuid(), ErrPermission)
+		}
+		return nil, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
+	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err != unix.EINTR {

@@ -38,8 +38,9 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 	step("create-opened")
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(length)); err != nil {
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			return nil, fmt.Errorf("%s: reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=…), or ask for fewer counters or less history: %w",
-				path, length, err, filepath.Dir(path), ErrFull)
+			at := mountPoint(filepath.Dir(path))
+			return nil, fmt.Errorf("%s: reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for fewer counters or less history: %w",
+				path, length, err, at, at, ErrFull)
 		}
 		return nil, fmt.Errorf("%s: reserving %d bytes: %w", path, length, err)
 	}

@@ -7,24 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// Dir is where mirrors are by default: a tmpfs on every Linux.
-const Dir = "/dev/shm/flowtally"
-
-// DefaultPath is the mirror of an instance; empty means "default".
-func DefaultPath(instance string) string {
-	if instance == "" {
-		instance = "default"
-	}
-	return filepath.Join(Dir, instance+".mirror")
-}
 
 // beside is the file that goes with the mirror at path: NAME.suffix of NAME.mirror.
 func beside(path, suffix string) string { return strings.TrimSuffix(path, ".mirror") + "." + suffix }
@@ -46,10 +33,9 @@ func openMapping(path string, o ReaderOptions) (*mapping, error) {
 		return nil, err
 	}
 	defer f.Close()
-	uid := uint32(os.Geteuid())
-	if !o.AnyOwner && st.Uid != 0 && st.Uid != uid && !slices.Contains(o.Owners, st.Uid) {
+	if !o.trusts(st.Uid) {
 		return nil, fmt.Errorf("%s: opening mirror: belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
-			path, st.Uid, uid, ErrPermission)
+			path, st.Uid, os.Geteuid(), ErrPermission)
 	}
 	if st.Size < headerSize {
 		return nil, fmt.Errorf("%s: opening mirror: %w", path, tooShort(st.Size))

@@ -5,11 +5,18 @@ package shm
 // is a row of a block (block Index/64, row Index%64); from there on a record.
 type Handle struct{ Index, Generation uint32 }
 
-// Value is what a counter showed at one instant.
+// Value is what a counter showed at one instant: packets and bytes of a flow. A counter of
+// [KindCompletion] has its Completions and Errors in the same two words.
 type Value struct {
 	Packets, Bytes uint64
 	SampledAt      int64 // when, on the clock of Now; 0: never sampled, the value is absent
 }
+
+// Completions is the first word of a counter of [KindCompletion].
+func (v Value) Completions() uint64 { return v.Packets }
+
+// Errors is the second word of a counter of [KindCompletion]: completions in error.
+func (v Value) Errors() uint64 { return v.Bytes }
 
 // Block is the values of the counters of one block, in the order of their rows.
 type Block [BlockLen]Value

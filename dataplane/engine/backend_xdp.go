@@ -17,7 +17,7 @@ import (
 
 // xdpBackend counts in the kernel: one rule set for all interfaces of the instance.
 type xdpBackend struct {
-	cfg     dataplane.Config
+	cfg     dataplane.Config // without flows from Settle on
 	log     *slog.Logger
 	rules   *xdp.RuleSet
 	adopted bool // the pins were there: counts of before go on
@@ -140,7 +140,7 @@ func (b *xdpBackend) Settle(context.Context) error {
 	if err := b.drop(stale); err != nil {
 		return err
 	}
-	b.there = nil
+	b.there, b.cfg.Flows = nil, nil
 	var idle []uint32
 	for _, c := range b.rules.Counters() {
 		if !wanted[c.ID] {

@@ -129,7 +129,9 @@ func (e *Engine) resume(ctx context.Context) error {
 	e.ctl.Lock()
 	defer e.ctl.Unlock()
 	e.inherit()
-	if _, err := e.add(ctx, e.cfg.Flows, nil); err != nil {
+	flows := e.cfg.Flows
+	e.cfg.Flows = nil // Engine.flows has them from here on
+	if _, err := e.add(ctx, flows, nil); err != nil {
 		return err
 	}
 	if err := e.startQueuePairs(); err != nil {
@@ -141,7 +143,7 @@ func (e *Engine) resume(ctx context.Context) error {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	e.inherited, e.renamed, e.cfg.Flows = nil, nil, nil
+	e.inherited, e.renamed = nil, nil
 	for _, b := range e.backends {
 		if err := b.Settle(ctx); err != nil {
 			return fmt.Errorf("settling backend %s: %w", b.Name(), err)

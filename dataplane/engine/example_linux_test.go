@@ -50,7 +50,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer r.Close()
-	h := shm.Handle(placed[0].Counter)
+	h := placed[0].Counter
 	counter, err := r.Counter(h) // once
 	if err != nil {
 		log.Fatal(err)

@@ -259,6 +259,6 @@ func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.P
 func (c *counted) placement() dataplane.Placement {
 	return dataplane.Placement{
 		Flow: c.Flow, Source: c.source, Rejected: c.rejected,
-		Counter: dataplane.Handle{Index: c.handle.Index, Generation: c.handle.Generation},
+		Counter: c.handle,
 	}
 }

@@ -53,7 +53,7 @@ func TestAFullMirrorGrows(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, now := range all {
-				if now.Flow.Name == p.Flow.Name && now.Counter != (dataplane.Handle{Index: h.Index, Generation: h.Generation}) {
+				if now.Flow.Name == p.Flow.Name && now.Counter != h {
 					t.Errorf("%s is %+v, and the mirror has it at %+v", p.Flow.Name, now.Counter, h)
 				}
 			}

@@ -98,7 +98,7 @@ func (s *queuePairs) states() []dataplane.QueuePairState {
 		}
 		for _, t := range q.tallies {
 			st.Counters = append(st.Counters, dataplane.CountedOperations{
-				CompletionCounter: t.cfg, Counter: dataplane.Handle{Index: t.handle.Index, Generation: t.handle.Generation},
+				CompletionCounter: t.cfg, Counter: t.handle,
 			})
 		}
 		out = append(out, st)

@@ -54,7 +54,7 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 	}
 	b := &balancer{reader: r}
 	for _, p := range placed {
-		b.servers = append(b.servers, server{name: p.Flow.Name, handle: shm.Handle(p.Counter)})
+		b.servers = append(b.servers, server{name: p.Flow.Name, handle: p.Counter})
 	}
 	if err := b.resolve(); err != nil {
 		return nil, errors.Join(err, r.Close())

@@ -91,7 +91,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 		if err != nil {
 			return fmt.Errorf("waiting for %s: %w", name, err)
 		}
-		fmt.Fprintf(out, "%s: %d completions, %d errors\n", name, v.Packets, v.Bytes)
+		fmt.Fprintf(out, "%s: %d completions, %d errors\n", name, v.Completions(), v.Errors())
 	}
 	return nil
 }

@@ -13,12 +13,20 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestEveryFuzzTargetIsRun asks `make fuzz` what it would run, with a go command
-// that only says so, and compares with the targets in the sources.
+// TestEveryFuzzTargetIsRun runs `make fuzz` with a go command whose test binaries only
+// print their package and arguments, and compares with the targets in the sources.
 func TestEveryFuzzTargetIsRun(t *testing.T) {
 	need.Tool(t, "make", "bash", "awk")
 	fake := filepath.Join(t.TempDir(), "go")
-	script := "#!/bin/sh\ncase $1 in list) exec go \"$@\";; test) echo \"RUN $*\";; *) exit 9;; esac\n"
+	script := `#!/bin/sh
+case "$1" in
+list | env) exec go "$@" ;;
+test) # -c -fuzz . -o FILE DIR
+	[ "$2 $3 $4 $5" = "-c -fuzz . -o" ] || exit 9
+	printf '#!/bin/sh\necho "RUN %s $*"\n' "$(go list "$7")" >"$6" && chmod +x "$6" ;;
+*) exit 9 ;;
+esac
+`
 	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +45,8 @@ func TestEveryFuzzTargetIsRun(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		if words := strings.Fields(line); len(words) > 2 && words[0] == "RUN" {
 			for i, w := range words[:len(words)-1] {
-				if w == "-fuzz" {
-					ran[words[len(words)-1]+" "+words[i+1]]++
+				if w == "-test.fuzz" {
+					ran[words[1]+" "+words[i+1]]++
 				}
 			}
 		}

@@ -75,10 +75,10 @@ func TestImportDirections(t *testing.T) {
 	allowed := map[string][]string{
 		"dataplane/flow":       {},
 		"dataplane/probe":      {},
-		"shm":                  {},
+		"shm":                  {"internal/trust"},
 		"shm/include":          {},
 		"xdp":                  {"dataplane/probe", "internal/trust"},
-		"dataplane":            {"dataplane/flow", "dataplane/probe"},
+		"dataplane":            {"dataplane/flow", "dataplane/probe", "shm"},
 		"ibv":                  {"dataplane/probe", "internal/trust"},
 		"ibv/ibvtest":          {},
 		"ibv/ibvtest/build":    {"ibv/ibvtest"},

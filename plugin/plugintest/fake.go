@@ -41,7 +41,7 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 		cfg.Instance = "default"
 	}
 	if cfg.Mirror.Path == "" {
-		cfg.Mirror.Path = "/dev/shm/flowtally/" + cfg.Instance + ".mirror"
+		cfg.Mirror.Path = "/run/flowtally/" + cfg.Instance + ".mirror"
 	}
 	f := &Fake{
 		info: dataplane.Info{

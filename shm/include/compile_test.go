@@ -37,9 +37,9 @@ func build(t *testing.T, program string, flags ...string) string {
 	return bin
 }
 
-// The headers are clean C11 and C++17 for every compiler, and for arm64: in every
+// The headers are clean C11, C17 and C++17 for every compiler, and for arm64: in every
 // program, and each by itself from a copy of the directory, included before
-// anything of the system and once more.
+// anything of the system and once more, whole and as declarations of the library.
 func TestHeadersCompileClean(t *testing.T) {
 	programs, err := filepath.Glob("testdata/*.c")
 	if err != nil || len(programs) == 0 {
@@ -57,12 +57,14 @@ func TestHeadersCompileClean(t *testing.T) {
 		args  []string
 	}{
 		{"cc", nil, []string{"-std=c11"}},
+		{"cc", nil, []string{"-std=c17"}},
 		{"c++", nil, []string{"-x", "c++", "-std=c++17"}},
 		{"clang", []string{"clang-14"}, []string{"-std=c11"}},
+		{"clang", []string{"clang-14"}, []string{"-std=c17"}},
 		{"clang++", []string{"clang++-14"}, []string{"-x", "c++", "-std=c++17"}},
 		{"aarch64-linux-gnu-gcc", nil, []string{"-std=c11"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.name+" "+tt.args[len(tt.args)-1], func(t *testing.T) {
 			compiler := ""
 			for _, name := range append([]string{tt.name}, tt.other...) {
 				if _, err := exec.LookPath(name); err == nil {
@@ -79,6 +81,7 @@ func TestHeadersCompileClean(t *testing.T) {
 			}
 			args := append(append([]string{"-fsyntax-only"}, tt.args...), strict...)
 			run(t, compiler, append(args, single...)...)
+			run(t, compiler, append(append(args, "-DFLOWTALLY_SHARED"), single...)...)
 		})
 	}
 }

@@ -11,14 +11,16 @@
  *     ft_counter c;
  *     ft_handle h;
  *     ft_value v;
- *     int err = ft_open(&r, "/dev/shm/flowtally/default.mirror", NULL);
+ *     int err = ft_open(&r, "/run/flowtally/default.mirror", NULL);
  *     if (!err) err = ft_lookup(&r, "web", &h);
  *     if (!err) err = ft_counter_open(&r, h, &c);
  *     if (!err) err = ft_load(&c, &v);
  *     if (err) fprintf(stderr, "web: %s\n", ft_strerror(err));
  *
- * To have them, copy the directory or point the compiler at it. This one includes
- * what a reader of values needs:
+ * To have them, copy the directory or point the compiler at it; "make install" puts them
+ * where pkg-config finds them, and libflowtally.so beside, which holds the same functions
+ * for other languages (FT_API in flowtally_system.h). This one includes what a reader of
+ * values needs:
  *
  *   _reader.h     ft_open, ft_attach, ft_close, ft_reopen, ft_moved
  *   _catalogue.h  ft_lookup, ft_capacity, ft_get_entry: names, handles, entries

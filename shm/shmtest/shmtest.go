@@ -13,7 +13,7 @@ import (
 // Path answers a path for a mirror in a directory of its own, which goes with the test.
 func Path(t testing.TB) string {
 	t.Helper()
-	root := filepath.Dir(shm.Dir)
+	root := "/dev/shm"
 	if st, err := os.Stat(root); err != nil || !st.IsDir() {
 		root = ""
 	}

@@ -118,7 +118,7 @@ func TestNoPrivilege(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"default socket", []string{"run", "--embedded", "--interface", "lo", "--flow", "a=any"}, []string{"/run/flowtally"}},
+		{"default socket", []string{"run", "--embedded", "--interface", "lo", "--flow", "a=any"}, []string{"/run/flowtally-control"}},
 		{"mirror of root", []string{"run", "--embedded", "--backend", "sim", "--flow", "a=any", "--socket", dir + "/run/s.sock", "--mirror", rootOwned + "/x.mirror"}, []string{rootOwned}},
 		{"xdp", []string{"run", "--embedded", "--interface", "lo", "--flow", "a=any", "--socket", dir + "/run/s.sock", "--mirror", dir + "/m/x.mirror"}, []string{"starting instance default"}},
 	} {

@@ -26,7 +26,10 @@ func (c *checkCmd) Run(env *Env) error {
 	if c.Config != "" {
 		return c.checkConfig(env)
 	}
-	path := c.mirrorPath()
+	path, err := c.readPath(shm.ReaderOptions{})
+	if err != nil {
+		return err
+	}
 	problems, err := shm.Check(path)
 	if err != nil {
 		return mirrorError(path, err)

@@ -37,6 +37,7 @@ _flowtally() {
 }
 complete -o default -F _flowtally flowtally
 `,
+	// Zsh runs the file as the function at the first completion when it found it in fpath.
 	"zsh": `#compdef flowtally
 # flowtally: source <(flowtally completion zsh)
 _flowtally() {
@@ -44,7 +45,7 @@ _flowtally() {
 	found=("${(@f)$("${words[1]}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
 	if [[ -n "${found[*]}" ]]; then compadd -a found; else _files; fi
 }
-compdef _flowtally flowtally
+if [[ "${funcstack[1]}" == _flowtally ]]; then _flowtally "$@"; else compdef _flowtally flowtally; fi
 `,
 	// Fish drops an empty word unless it is quoted.
 	"fish": `# flowtally: flowtally completion fish | source

@@ -37,7 +37,7 @@ func (c *doctorCmd) Run(env *Env) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	results := append(hostChecks(c.mirrorPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
+	results := append(hostChecks(c.writtenPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
 		// Without an interface a configuration counts on queue pairs alone.
 		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
 		Trial: engine.SelfTrial(),

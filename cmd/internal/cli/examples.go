@@ -116,7 +116,7 @@ Examples:
 
   flowtally check
 
-  flowtally check --mirror /dev/shm/flowtally/edge.mirror -o json
+  flowtally check --mirror /run/flowtally/edge.mirror -o json
 
   flowtally check --config /etc/flowtally.yaml`
 }

@@ -21,14 +21,14 @@ type flowsCmd struct {
 // socketFlag names the instance to talk to.
 type socketFlag struct {
 	Instance instanceName `help:"The instance: names the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
-	Socket   string       `help:"The control socket. Empty: /run/flowtally/INSTANCE.sock." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	Socket   string       `help:"The control socket. Empty: /run/flowtally-control/INSTANCE.sock, or flowtally-control in $$XDG_RUNTIME_DIR of another user than root." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 }
 
 // with calls f with the running instance.
 func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) {
 	path := s.Socket
 	if path == "" {
-		path = plugin.ControlPath(string(s.Instance))
+		path = plugin.FindControl(string(s.Instance))
 	}
 	svc, err := plugin.Dial(env.Context, path)
 	if errors.Is(err, dataplane.ErrUnavailable) {

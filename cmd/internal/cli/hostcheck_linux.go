@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -70,10 +71,11 @@ func checkShm(mirror string) probe.Result {
 	free := st.Bavail * uint64(st.Bsize)
 	switch {
 	case uint32(st.Type) != unix.TMPFS_MAGIC:
-		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", "a mirror below /dev/shm"
+		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", "another --mirror PATH, in a directory of your own below /run or /dev/shm"
 	case free < minSpace:
 		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", humanBytes(free), humanBytes(minSpace))
-		r.Fix = "mount -o remount,size=1G " + dir + ", or remove files there"
+		at := mountPoint(dir)
+		r.Fix = "mount -o remount,size=1G " + at + ", or remove files there"
 	default:
 		r.Answer, r.Reason = probe.Yes, humanBytes(free)+" free"
 	}
@@ -87,6 +89,18 @@ func existingParent(path string) string {
 			return dir
 		}
 	}
+}
+
+// mountPoint returns the directory at which the file system of dir is mounted, as far as device
+// numbers tell.
+func mountPoint(dir string) string {
+	var here, above unix.Stat_t
+	for up := filepath.Dir(dir); up != dir; dir, up = up, filepath.Dir(up) {
+		if unix.Stat(dir, &here) != nil || unix.Stat(up, &above) != nil || here.Dev != above.Dev {
+			break
+		}
+	}
+	return dir
 }
 
 // checkMirrorDir answers whether this process can make a mirror in dir, and
@@ -104,13 +118,24 @@ func checkMirrorDir(dir string) probe.Result {
 			return r
 		case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
-			r.Fix = "chown root:root " + dir
+			// To give it to root would leave that user's files in it.
+			r.Fix = fmt.Sprintf("run as user %d, or another --mirror PATH", st.Uid)
+			if at := "/run/flowtally"; os.Geteuid() == 0 && dir != at {
+				r.Fix = "mkdir -p " + at + " && mount -t tmpfs -o mode=0755 tmpfs " + at + ", or another --mirror PATH"
+			}
 			return r
 		case st.Mode&0o022 != 0:
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("mode %04o: others could replace a mirror there", st.Mode&0o7777)
 			r.Fix = "chmod 0755 " + dir
 			return r
 		}
+	}
+	if why, err := untrustedParent(dir); err != nil || why != "" {
+		r.Answer, r.Reason, r.Fix = probe.No, why, "what is named, or another --mirror PATH"
+		if err != nil {
+			r.Reason, r.Fix = err.Error(), "another --mirror PATH"
+		}
+		return r
 	}
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 		r.Answer, r.Reason, r.Fix = probe.No, fmt.Sprintf("writing to %s: %v", at, err), "run as root"
@@ -121,6 +146,18 @@ func checkMirrorDir(dir string) probe.Result {
 		r.Reason = "not there yet, made at the first start"
 	}
 	return r
+}
+
+// untrustedParent returns why another user could put another directory in the place of dir.
+func untrustedParent(dir string) (why string, err error) {
+	f, why, err := trust.Open(filepath.Dir(dir), func(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() })
+	if errors.Is(err, os.ErrNotExist) {
+		return untrustedParent(filepath.Dir(dir))
+	}
+	if f != nil {
+		f.Close()
+	}
+	return why, err
 }
 
 // capabilities that counting needs, and what for.

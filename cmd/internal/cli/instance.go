@@ -9,7 +9,7 @@ import (
 // instanceFlag names an instance and, by it, its mirror.
 type instanceFlag struct {
 	Instance instanceName `help:"The instance: names the mirror and the control socket." default:"default" env:"FLOWTALLY_INSTANCE" placeholder:"NAME"`
-	Mirror   string       `help:"The mirror's file. Empty: /dev/shm/flowtally/INSTANCE.mirror." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
+	Mirror   string       `help:"The mirror's file. Empty: INSTANCE.mirror in /run/flowtally, /dev/shm/flowtally or flowtally in $$XDG_RUNTIME_DIR." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
 }
 
 // readerFlag names a mirror to read.
@@ -18,12 +18,24 @@ type readerFlag struct {
 	Owner []uint32 `help:"Trust a mirror that this user id owns, beside root's and one's own. May be repeated." placeholder:"UID"`
 }
 
-// mirrorPath returns the path of the mirror that the flags name.
-func (f instanceFlag) mirrorPath() string {
+// writtenPath returns the path at which a process of this user would write the mirror that the flags name.
+func (f instanceFlag) writtenPath() string {
 	if f.Mirror != "" {
 		return f.Mirror
 	}
 	return shm.DefaultPath(string(f.Instance))
+}
+
+// readPath returns the path of the mirror that the flags name, wherever its writer put it.
+func (f instanceFlag) readPath(o shm.ReaderOptions) (string, error) {
+	if f.Mirror != "" {
+		return f.Mirror, nil
+	}
+	path, err := shm.Locate(string(f.Instance), o)
+	if err != nil {
+		return "", mirrorError(path, err)
+	}
+	return path, nil
 }
 
 // instanceName is the name of an instance; it becomes part of paths.

@@ -23,8 +23,12 @@ type mirror struct {
 
 // openMirror opens the mirror that the flags name.
 func openMirror(f readerFlag) (*mirror, error) {
-	path := f.mirrorPath()
-	reader, err := shm.Open(path, shm.ReaderOptions{Owners: f.Owner})
+	o := shm.ReaderOptions{Owners: f.Owner}
+	path, err := f.readPath(o)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := shm.Open(path, o)
 	if err != nil {
 		return nil, mirrorError(path, err)
 	}
@@ -50,11 +54,13 @@ func (m *mirror) follow() (replaced bool, err error) {
 	return true, nil
 }
 
-// mirrorError says what to do where there is no mirror.
+// mirrorError says what to do where there is no mirror. An empty path means that none was found.
 func mirrorError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return withHint(fmt.Errorf("%s: no mirror: %w", path, fs.ErrNotExist),
-			"flowtally run --config FILE writes one; --mirror PATH or --instance NAME reads another")
+		if path != "" {
+			err = fmt.Errorf("%s: no mirror: %w", path, fs.ErrNotExist)
+		}
+		return withHint(err, "flowtally run --config FILE writes one; --mirror PATH or --instance NAME reads another")
 	}
 	if !strings.Contains(err.Error(), path) {
 		err = fmt.Errorf("%s: opening mirror: %w", path, err)

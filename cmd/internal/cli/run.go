@@ -26,7 +26,7 @@ type runCmd struct {
 	Backend   string       `help:"In place of a file: ${enum}." enum:"auto,rdma,xdp,sim" default:"auto"`
 	Instance  instanceName `help:"The instance, in place of the file's. $$FLOWTALLY_INSTANCE names it where neither does." placeholder:"NAME"`
 	Mirror    string       `help:"The mirror's file, in place of the file's." env:"FLOWTALLY_MIRROR" placeholder:"PATH"`
-	Socket    string       `help:"The control socket. Empty: /run/flowtally/INSTANCE.sock; - for none." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	Socket    string       `help:"The control socket. Empty: /run/flowtally-control/INSTANCE.sock, or flowtally-control in $$XDG_RUNTIME_DIR of another user than root; - for none." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 	Plugin    string       `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
 	Embedded  bool         `help:"Count in this process, which then needs the privileges, in place of the plugin's."`
 	Strict    bool         `help:"End with 3 when, once started, a condition is of high severity or a flow is not counted."`
@@ -64,7 +64,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 	signals := make(chan os.Signal, 2) // from here on: env.Context ends with the first of them
 	signal.Notify(signals, ending...)
 	defer signal.Stop(signals)
-	svc, err := c.start(env, cfg)
+	svc, err := c.start(env, &cfg)
 	if err != nil {
 		if env.Context.Err() != nil {
 			return nil // told to stop before it ran
@@ -197,16 +197,19 @@ func (c *runCmd) quick() (dataplane.Config, error) {
 	return cfg, errors.Join(problems...)
 }
 
-// start starts the instance, in a plugin or in this process.
-func (c *runCmd) start(env *Env, cfg dataplane.Config) (dataplane.Service, error) {
+// start starts the instance, in a plugin or in this process. It removes the flows from cfg, whose caller
+// keeps cfg as long as the instance runs: a running instance has a copy of the flows of its own.
+func (c *runCmd) start(env *Env, cfg *dataplane.Config) (dataplane.Service, error) {
+	whole := *cfg
+	cfg.Flows = nil
 	if c.Embedded {
-		e, err := engine.New(env.Context, cfg, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
+		e, err := engine.New(env.Context, whole, engine.Options{Logger: env.Logger, Trial: engine.SelfTrial()})
 		if err != nil {
 			return nil, err // never a nil *Engine in a Service
 		}
 		return e, nil
 	}
-	svc, err := plugin.Launch(env.Context, plugin.Options{Path: c.Plugin, Config: cfg, Logger: env.Logger})
+	svc, err := plugin.Launch(env.Context, plugin.Options{Path: c.Plugin, Config: whole, Logger: env.Logger})
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, plugin.ErrStart) {
 		return nil, withHint(err, "install flowtally-plugin beside flowtally, or --plugin PATH, or --embedded")
 	}

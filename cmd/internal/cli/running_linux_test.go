@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,23 @@ func TestEventsOfOneInterface(t *testing.T) {
 	if len(lines) != 3 || !strings.Contains(lines[0], `object=a what="near0 was lost" and_more=1 uncounted=unknown`) ||
 		!strings.Contains(lines[1], `object=b what="near1 was lost" and_more=1`) || !strings.Contains(lines[2], "restarted it") {
 		t.Errorf("got %q", lines)
+	}
+}
+
+// TestStartTakesTheFlows: while an instance runs, its flows are in the instance and not in the configuration, too.
+func TestStartTakesTheFlows(t *testing.T) {
+	c := runCmd{Embedded: true}
+	cfg := dataplane.Config{
+		Backend: "sim", Flows: []flow.Flow{{Name: "web"}},
+		Mirror: dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 64},
+	}
+	svc, err := c.start(&Env{Context: t.Context()}, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer svc.Close()
+	placed, err := svc.Placements(t.Context())
+	if err != nil || len(placed) != 1 || len(cfg.Flows) != 0 {
+		t.Errorf("the instance has %d flows, the configuration %d, want 1 and 0: %v", len(placed), len(cfg.Flows), err)
 	}
 }

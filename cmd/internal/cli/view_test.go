@@ -39,7 +39,7 @@ const second = int64(1e9)
 
 // twoReadings are two looks, two seconds apart, at every kind of counter.
 func twoReadings() (before, cur *reading) {
-	before = &reading{Path: "/dev/shm/flowtally/default.mirror", Now: 100 * second, Zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Writer: writerView{"run", 3e6}, Counters: []counterView{
+	before = &reading{Path: "/run/flowtally/default.mirror", Now: 100 * second, Zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Writer: writerView{"run", 3e6}, Counters: []counterView{
 		{Index: 0, Generation: 1, Name: "dns", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 1000, Bytes: 64000, SampledAt: 100*second - 4e6},
 		{Index: 1, Generation: 1, Name: "reused", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 7, Bytes: 7, SampledAt: 99 * second},
 		{Index: 2, Generation: 1, Name: "idle", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 0, Bytes: 0, SampledAt: 100*second - 4e6},

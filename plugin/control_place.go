@@ -1,0 +1,91 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// controlDir holds the sockets of root's instances. It is not below the mirrors' /run/flowtally: a
+// container that is given that directory to read the mirrors gets no socket with it.
+const controlDir = "/run/flowtally-control"
+
+// ControlPath returns the control socket of an instance that this process serves; "" means "default".
+// It is in /run/flowtally-control. For a user who is not root, has a runtime directory
+// ($XDG_RUNTIME_DIR) and does not own /run/flowtally-control, it is in flowtally-control in that directory.
+func ControlPath(instance string) string {
+	runtime, uid := os.Getenv("XDG_RUNTIME_DIR"), os.Geteuid()
+	if uid != 0 && filepath.IsAbs(runtime) && ownedBy(runtime, uid) && !ownedBy(controlDir, uid) {
+		return socketIn(filepath.Join(runtime, "flowtally-control"), instance)
+	}
+	return socketIn(controlDir, instance)
+}
+
+// FindControl returns the control socket of an instance to Dial: that of this user's instance, or
+// that of root's if there is none.
+func FindControl(instance string) string {
+	path := ControlPath(instance)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return socketIn(controlDir, instance)
+	}
+	return path
+}
+
+func socketIn(dir, instance string) string {
+	if instance == "" {
+		instance = "default"
+	}
+	return filepath.Join(dir, instance+".sock")
+}
+
+func ownedBy(path string, uid int) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	owner, known := ownerOf(info)
+	return known && owner == uid
+}
+
+// privateDir makes dir or checks that nobody else can change what is in it.
+func privateDir(dir string) (made bool, err error) {
+	if err := trustDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err := os.Mkdir(dir, 0o700); err == nil {
+		return true, os.Chmod(dir, 0o700) // the umask may have taken bits
+	} else if !errors.Is(err, fs.ErrExist) {
+		if errors.Is(err, fs.ErrPermission) {
+			return false, fmt.Errorf("%w: %w: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, err)
+		}
+		return false, err
+	}
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return privateDir(dir) // an instance that ended has removed it
+	}
+	if err != nil {
+		return false, err
+	}
+	if !info.IsDir() {
+		return false, fmt.Errorf("%w: %s is not a directory (%s)", dataplane.ErrPermission, dir, info.Mode().Type())
+	}
+	if uid, known := ownerOf(info); known && uid == 0 && os.Geteuid() != 0 {
+		return false, fmt.Errorf("%w: directory %s belongs to root: run as root, or name a socket in a directory of yours", dataplane.ErrPermission, dir)
+	} else if known && uid != os.Geteuid() {
+		return false, fmt.Errorf("%w: directory %s belongs to user %d, not to %d: run as that user, or name a socket elsewhere",
+			dataplane.ErrPermission, dir, uid, os.Geteuid())
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return false, fmt.Errorf("%w: directory %s (mode %04o) can be written by others: chmod go-w %s",
+			dataplane.ErrPermission, dir, info.Mode().Perm(), dir)
+	}
+	if dir == filepath.Dir(ControlPath("")) && info.Mode().Perm() != 0o700 {
+		return false, os.Chmod(dir, 0o700) // systemd makes it with the mode of the mirrors' directory
+	}
+	return false, nil
+}

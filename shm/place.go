@@ -1,0 +1,129 @@
+//go:build unix
+
+package shm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The places of mirrors, which docs/place.md specifies. Only root can make runDir. All users can make
+// shmDir, and can fill the tmpfs that it is on.
+const (
+	runDir = "/run/flowtally"
+	shmDir = "/dev/shm/flowtally"
+)
+
+// userDir returns the place of the user who owns $XDG_RUNTIME_DIR, or "" if the variable names no directory.
+func userDir() string {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Join(dir, "flowtally")
+}
+
+// Dir returns the directory in which this process makes a mirror if its Options name no path. The
+// first of these is taken:
+//   - /run/flowtally, if it is on a tmpfs, and if this user is root or owns the directory;
+//   - $XDG_RUNTIME_DIR/flowtally, if this user is not root, owns $XDG_RUNTIME_DIR and it is on a tmpfs;
+//   - /dev/shm/flowtally.
+func Dir() string {
+	uid := os.Geteuid()
+	if (uid == 0 || ownedBy(runDir, uid)) && onTmpfs(runDir) {
+		return runDir
+	}
+	if dir := userDir(); dir != "" && uid != 0 && ownedBy(filepath.Dir(dir), uid) && onTmpfs(dir) {
+		return dir
+	}
+	return shmDir
+}
+
+// DefaultPath returns the path at which this process makes the mirror of an instance if its Options
+// name none: a file in Dir. An empty instance means "default". Locate finds the mirrors of other users.
+func DefaultPath(instance string) string { return filepath.Join(Dir(), fileName(instance)) }
+
+func fileName(instance string) string { return cmp.Or(instance, "default") + ".mirror" }
+
+// Locate returns the path of the mirror of an instance, for Open. An empty instance means "default".
+// Locate looks in /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, in this order, and
+// skips a directory that belongs to a user whom o does not trust. It returns the first mirror
+// whose owner o trusts and whose writer is alive. If no writer is alive, it returns the first mirror
+// whose owner o trusts, and else the first file of that name: Open returns the reason why that is not
+// usable. An error satisfies fs.ErrNotExist if there is no such file, and ErrPermission if only
+// directories that were skipped are left.
+func Locate(instance string, o ReaderOptions) (string, error) {
+	name := fileName(instance)
+	if strings.ContainsAny(name, "/\x00") {
+		return "", fmt.Errorf("instance %q: locating mirror: the name contains a slash or a zero byte: %w", instance, ErrInvalid)
+	}
+	dirs := []string{runDir, shmDir}
+	if dir := userDir(); dir != "" {
+		dirs = append(dirs, dir)
+	}
+	var dead, broken string
+	var skipped error
+	for _, dir := range dirs {
+		if err := o.trustDir(dir); err != nil {
+			if skipped == nil && !errors.Is(err, fs.ErrNotExist) {
+				skipped = err
+			}
+			continue
+		}
+		path := filepath.Join(dir, name)
+		r, err := Open(path, o)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				broken = cmp.Or(broken, path)
+			}
+			continue
+		}
+		alive := r.Status().Alive
+		r.Close()
+		if alive {
+			return path, nil
+		}
+		dead = cmp.Or(dead, path)
+	}
+	switch path := cmp.Or(dead, broken); {
+	case path != "":
+		return path, nil
+	case skipped != nil:
+		return "", skipped
+	}
+	return "", fmt.Errorf("instance %s: locating mirror: no file %s in %s: %w", cmp.Or(instance, "default"), name, strings.Join(dirs, ", "), fs.ErrNotExist)
+}
+
+// trusts tells whether the files of a user are trusted to hold true numbers.
+func (o ReaderOptions) trusts(uid uint32) bool {
+	return o.AnyOwner || uid == 0 || uid == uint32(os.Geteuid()) || slices.Contains(o.Owners, uid)
+}
+
+// trustDir returns why the files in dir may have been put there by a user who is not trusted.
+func (o ReaderOptions) trustDir(dir string) error {
+	var st unix.Stat_t
+	switch err := unix.Lstat(dir, &st); {
+	case err != nil:
+		return fmt.Errorf("%s: locating mirror: %w", dir, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s: locating mirror: not a directory (links are not followed): %w", dir, ErrPermission)
+	case !o.trusts(st.Uid):
+		return fmt.Errorf("%s: locating mirror: the directory belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
+			dir, st.Uid, os.Geteuid(), ErrPermission)
+	}
+	return nil
+}
+
+// ownedBy tells whether dir is a directory of the user uid.
+func ownedBy(dir string, uid int) bool {
+	var st unix.Stat_t
+	return unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
+}
