@@ -16,7 +16,7 @@ ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,F
 PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
 BIN ?= bin
-# Where install puts things. DESTDIR stands before every path: a directory to make a package of.
+# Where install puts files. DESTDIR, a directory to make a package of, stands before every path.
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 SYSCONFDIR ?= /etc
@@ -53,7 +53,7 @@ build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowta
 			$(LDFLAGS) -o $(BIN)/$(LIBRARY) shm/library/libflowtally.c; \
 	else echo "build: no C compiler that works ($$cc): built without $(BIN)/$(LIBRARY) and $(BIN)/ibvtest, and the programs count by XDP alone; install gcc and build again for RDMA" >&2; fi
 
-# It builds nothing: root, who installs below /usr/local, may have no Go and no right to this user's cache.
+# install builds nothing: root may have no Go in its PATH, and would leave files of root in this user's cache.
 install: to = $(DESTDIR)$(PREFIX)
 install: lib = $(DESTDIR)$(LIBDIR)
 install: ## install below PREFIX (/usr/local) what make build has built, the headers, the unit and completions
@@ -72,7 +72,7 @@ install: ## install below PREFIX (/usr/local) what make build has built, the hea
 	[ -e "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml" ] || install -m 0644 configs/default.yaml "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
-# What install installs here is what is removed there.
+# uninstall installs into a temporary directory, and removes the files of the same paths below DESTDIR.
 uninstall: ## remove what install installs; a configuration that differs from configs/default.yaml stays
 	@stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; $(MAKE) --no-print-directory -s install DESTDIR="$$stage"; \
 	find "$$stage" ! -type d -printf '/%P\n' | while read -r f; do \

@@ -52,8 +52,8 @@ type MirrorConfig struct {
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode
 	// WaitGroup is the group, by name or number, whose members may sleep until a counter
-	// changes, by raising the lease in PATH.wait. Empty means the group of the process
-	// that counts. Everybody else looks once per cycle instead.
+	// changes, on the page of waiters beside the mirror. Empty means no group: only the
+	// user of the process that counts, and root. Everybody else looks once per cycle.
 	WaitGroup string
 }
 

@@ -93,9 +93,7 @@ var reservedHeader = [][2]uint64{
 	{hdrState + 4, hdrCycleBegun},
 	{hdrCycleDoneAt + 8, hdrCatalogueChanges},
 	{hdrRefused + 8, hdrHistoryIntent},
-	{hdrHistoryBase + 8, hdrWaitWord},
-	{hdrWaitWord + 4, hdrWaitGeneration},
-	{hdrWaitGeneration + 8, hdrSuccessor},
+	{hdrHistoryBase + 8, hdrSuccessor},
 	{hdrSupersededAt + 8, hdrDeviceGeneration},
 	{hdrDeviceLength + 8, headerSize},
 }

@@ -27,7 +27,7 @@ func TestCheckFinds(t *testing.T) {
 		{"header", "is being written", func(v *view) { v.hdr.historyIntent += 2 }},
 		{"header", "records start after", func(v *view) { v.hdr.historyBase = 100 }},
 		{"header", "reserved byte", func(v *view) { v.b[400] = 1 }},
-		{"header", "reserved byte", func(v *view) { v.b[hdrWaitGeneration+8] = 1 }},
+		{"header", "reserved byte", func(v *view) { v.b[hdrHistoryBase+8] = 1 }},
 		{"header", "reserved byte", func(v *view) { v.b[4095] = 1 }},
 		{"file", "reserved byte", func(v *view) { v.b[len(v.b)-1] = 1 }},
 		{"entry 0", "name is empty", func(v *view) { v.entries[0].name = [nameSize]byte{} }},

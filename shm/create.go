@@ -32,9 +32,9 @@ type Options struct {
 	// 0 means 1 s, a negative one not at all.
 	CoolDown time.Duration
 	// WaitGroup is the id of the group whose members the writer wakes when they
-	// wait (Reader.Wait): it is given NAME.wait beside the mirror, mode 0660. 0
-	// means the writer's own group. -1: no such file is made, and all who wait
-	// look once per cycle.
+	// wait (Reader.Wait): they may read NAME.wait beside the mirror, mode 0640. 0
+	// means no group: the file is the writer's user's alone, mode 0600. -1: no such
+	// file is made, and all who wait look once per cycle.
 	WaitGroup int
 	// HeartbeatPeriod is how often readers may expect a sign of life. 0 means 500 ms.
 	HeartbeatPeriod time.Duration

@@ -85,7 +85,7 @@ func refused(path string, err error) error {
 // createBeside makes what stands beside the mirror first: what was asked for
 // and cannot be had leaves the mirror as it is.
 func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
-	l, err := makeLease(o)
+	k, err := makeWaker(o)
 	switch {
 	case err != nil && o.WaitGroup > 0:
 		return nil, err
@@ -94,12 +94,10 @@ func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
 	}
 	w, err := createLocked(o, want, lock)
 	if err != nil {
-		if l != nil {
-			l.close()
-		}
 		return nil, err
 	}
-	w.lease = l
+	w.waker = k
+	k.serve(w.Generation())
 	return w, nil
 }
 
@@ -205,8 +203,5 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 		return nil, err
 	}
 	o.step("create-renamed")
-	if old != nil {
-		old.wakeAll()
-	}
 	return w, nil
 }

@@ -46,17 +46,11 @@
 // # Waiting
 //
 // [Reader.Wait] sleeps until a counter has reached a count, [Reader.WaitChange]
-// until it has moved. A waiter sleeps on a futex in the mirror, which it maps
-// read-only as ever, and says that it is there by one write to the file
-// NAME.wait: a lease of a second, renewed while it sleeps. The writer, when it
-// ends a cycle, wakes while the lease lies ahead; without waiters that costs it
-// one atomic store and one load, and once a second one fstat(2). A waiter that is
-// killed leaves a lease that runs out. Who may not write to the file looks once per
-// cycle, and [Reader.Wakeable] says so. Nothing that is written to it misleads the
-// writer; but whoever may write to a file can fill its tmpfs, which a larger mirror
-// needs, and hold up a cycle for as long as the kernel takes to free what was filled.
-// The writer sets the file's length back within a second, each time: choose its group
-// ([Options]) so.
+// until it has moved. A waiter sleeps on a futex in the file NAME.wait, which only the
+// writer may write to and only a group may read ([Options]). The writer wakes after its
+// cycle, without knowing who sleeps: 16 sleepers itself, the others from a goroutine of
+// its own. A process that may not read the file looks once per cycle, and
+// [Reader.Wakeable] says so. docs/waiting.md specifies the file.
 //
 // # Who may call what, from where
 //

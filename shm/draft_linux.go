@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,9 @@ func sweep(path string, log *slog.Logger) {
 		return
 	}
 	for _, d := range list {
-		if !strings.HasPrefix(d.Name(), tempPrefix(path)) && !strings.HasPrefix(d.Name(), tempPrefix(devicePath(path))) {
+		if !slices.ContainsFunc([]string{path, devicePath(path), waitPath(path)}, func(path string) bool {
+			return strings.HasPrefix(d.Name(), tempPrefix(path))
+		}) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, d.Name())); err == nil {

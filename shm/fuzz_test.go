@@ -38,7 +38,7 @@ func use(t testing.TB, m *mapping) {
 			_, _ = c.Load()
 			var p pace
 			l, _ := newSleeper(r).look(&c)
-			if at := p.next(0, &l); at < shortestNap || at > leaseLength {
+			if at := p.next(0, &l); at < shortestNap || at > longestSleep {
 				t.Fatalf("would nap for %d ns", at)
 			}
 		}

@@ -110,7 +110,7 @@ func (w *Writer) moveTo(m *mapping, v *view, generation uint64, name func() erro
 		return Growth{}, err
 	}
 	w.step("create-renamed")
-	old.wakeAll()
+	w.waker.serve(generation)
 	w.m, w.v = m, v
 	w.tables.move(g, v)
 	w.moveDevice(g)

@@ -92,9 +92,6 @@ const (
 	hdrHistoryTail   = 1032
 	hdrHistoryBase   = 1040
 
-	hdrWaitWord       = 1152 // u32, of the futex: another with every cycle that is completed
-	hdrWaitGeneration = 1160 // of the writer that looks at NAME.wait
-
 	hdrSuccessor    = 1280 // generation of the file that took this one's name
 	hdrSupersededAt = 1288
 

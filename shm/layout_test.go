@@ -25,7 +25,7 @@ var overlays = map[string]map[string]struct {
 		"counters_used": {"countersUsed", hdrCountersUsed}, "records_used": {"recordsUsed", hdrRecordsUsed},
 		"blocks_high": {"blocksHigh", hdrBlocksHigh}, "records_high": {"recordsHigh", hdrRecordsHigh}, "refused": {"refused", hdrRefused},
 		"history_intent": {"historyIntent", hdrHistoryIntent}, "history_tail": {"historyTail", hdrHistoryTail},
-		"history_base": {"historyBase", hdrHistoryBase}, "wait_word": {"waitWord", hdrWaitWord}, "wait_generation": {"waitGeneration", hdrWaitGeneration},
+		"history_base":  {"historyBase", hdrHistoryBase},
 		"successor":     {"successor", hdrSuccessor},
 		"superseded_at": {"supersededAt", hdrSupersededAt}, "device_generation": {"deviceGeneration", hdrDeviceGeneration},
 		"device_length": {"deviceLength", hdrDeviceLength},

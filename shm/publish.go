@@ -37,7 +37,7 @@ func (w *Writer) EndCycle(now int64) {
 	if State(h.state) == Boot {
 		atomic.StoreUint32(&h.state, uint32(Run))
 	}
-	w.wakeWaiters(now)
+	w.waker.cycle(now)
 	w.inCycle = false
 	w.mu.Unlock()
 }
@@ -202,7 +202,6 @@ func (w *Writer) Heartbeat(now int64) {
 	defer w.mu.Unlock()
 	if !w.closed {
 		w.beat(now)
-		w.keepLease(now)
 	}
 }
 

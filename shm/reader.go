@@ -31,7 +31,7 @@ type Reader struct {
 	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
 	device  *deviceFile       // the segment that was opened last
 
-	lease readerLease // for Wait
+	page readerPage // for Wait
 }
 
 // Open maps the mirror at path read-only. An error that satisfies ErrNotReady
@@ -64,7 +64,6 @@ func (r *Reader) Path() string { return r.path }
 // Counter in use elsewhere goes on reading, and never faults. Idempotent.
 func (r *Reader) Close() error {
 	r.closed.Store(true)
-	r.lease.close()
 	return nil
 }
 

@@ -60,12 +60,7 @@ type headerMem struct {
 	historyIntent uint64
 	historyTail   uint64
 	historyBase   uint64
-	_             [hdrWaitWord - hdrHistoryBase - 8]byte
-
-	waitWord       uint32
-	_              uint32
-	waitGeneration uint64
-	_              [hdrSuccessor - hdrWaitGeneration - 8]byte
+	_             [hdrSuccessor - hdrHistoryBase - 8]byte
 
 	successor    uint64
 	supersededAt int64
@@ -150,6 +145,18 @@ type historyMem struct {
 	_          uint64
 }
 
+// waitMem is the page of waiters.
+type waitMem struct {
+	magic      [8]byte
+	version    uint32
+	byteOrder  uint32
+	generation uint64
+	_          [wpWord - wpGeneration - 8]byte
+	word       uint32
+	turn       uint32
+	_          [pageSize - wpTurn - 4]byte
+}
+
 // view is a region whose sections have been found to lie inside it: from here
 // on Go's own bounds checks on the slices are all that is needed. It is valid
 // as long as the region is mapped, which it does not see to: whoever uses a view
@@ -202,8 +209,8 @@ func bytesOf(h *headerMem) []byte {
 
 // syscallFutex makes system call trap, futex(2), on word. The caller keeps word's
 // mapping alive, and Go moves neither it nor, during the call, the time.
-func syscallFutex(trap uintptr, word *uint32, op, value uintptr, until int64) syscall.Errno {
+func syscallFutex(trap uintptr, word *uint32, op, value uintptr, until int64, bits uint32) (uintptr, syscall.Errno) {
 	at := syscall.NsecToTimespec(until)
-	_, _, errno := syscall.Syscall6(trap, uintptr(unsafe.Pointer(word)), op, value, uintptr(unsafe.Pointer(&at)), 0, 0xffffffff)
-	return errno
+	n, _, errno := syscall.Syscall6(trap, uintptr(unsafe.Pointer(word)), op, value, uintptr(unsafe.Pointer(&at)), 0, uintptr(bits))
+	return n, errno
 }

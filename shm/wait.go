@@ -10,7 +10,7 @@ import (
 )
 
 // Wait sleeps until the first value of the counter (packets, or completions) is
-// at least threshold, and answers the value that is. A value that was never
+// at least threshold, and returns that value. A value that was never
 // sampled reaches no threshold, not even 0.
 //
 // For a counter of [KindCompletion] it also ends, with the value and
@@ -101,12 +101,11 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 
 // look is what a waiter sees of a mirror at one time.
 type look struct {
-	at         *uint32 // the futex word; a field's address is taken under Guard alone: Go loads from the struct for it
-	word       uint32  // of the futex, before all else: a cycle that ends after it changes it
-	watched    bool    // the writer looks at the lease
-	dead       error   // ErrNotAlive and why
-	generation uint64  // of the writer
-	period     int64   // of its heartbeat, ns, held within what a lease is good for
+	state      waitState // of the page of waiters; before all else, because a cycle that ends after it changes the word
+	woken      bool      // the mirror's writer wakes who sleeps on the page
+	dead       error     // ErrNotAlive and why
+	generation uint64    // of the writer
+	period     int64     // of its heartbeat, ns, held between shortestNap and longestSleep
 	cycle      uint64
 	cycleAt    int64
 	value      Value
@@ -116,14 +115,18 @@ type look struct {
 // published later comes with another word, so that sleeping on this one ends at
 // once; a writer that was dead before has published its last.
 func (s *sleeper) look(c *Counter) (l look, err error) {
+	if p := s.page.Load(); p != nil {
+		if l.state, err = p.load(); err != nil { // its owner cut it short: look once per cycle
+			s.page.Store(nil)
+			s.r.page.drop(p)
+		}
+	}
+	s.step("wait-word")
 	err = Guard(func() (err error) {
 		h := s.r.v.hdr
-		l.at = &h.waitWord
-		l.word = atomic.LoadUint32(l.at)
-		s.step("wait-word")
 		l.generation = atomic.LoadUint64(&h.generation)
-		l.watched = atomic.LoadUint64(&h.waitGeneration) == l.generation
-		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), leaseLength)
+		l.woken = l.state.generation == l.generation
+		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), longestSleep)
 		l.cycle = atomic.LoadUint64(&h.cycleDone)
 		l.cycleAt = atomic.LoadInt64(&h.cycleDoneAt)
 		l.dead = s.r.dead(Now())
@@ -149,33 +152,28 @@ func (r *Reader) dead(now int64) error {
 	return nil
 }
 
-// Wakeable says whether a Wait of this process is woken by the writer: nil; else
+// Wakeable tells whether a Wait of this process is woken by the writer: nil; else
 // why not, and it looks once per poll cycle instead (at most a thousand times a
 // second), so that it ends up to a cycle later. Reasons are fs.ErrPermission (the
-// process may not write to NAME.wait: be in its group), syscall.EROFS (a container
-// whose mount is read-only) and errors.ErrUnsupported (the writer wakes nobody, or
-// this is not Linux).
+// process may not read NAME.wait: be in its group) and errors.ErrUnsupported (the
+// writer wakes nobody, or this is not Linux).
 func (r *Reader) Wakeable() error {
 	if r.closed.Load() {
 		return ErrClosed
 	}
-	watched := false
-	err := Guard(func() error {
-		h := r.v.hdr
-		watched = atomic.LoadUint64(&h.waitGeneration) == atomic.LoadUint64(&h.generation)
-		return nil
-	})
-	runtime.KeepAlive(r)
-	switch {
-	case err != nil:
+	var generation uint64
+	if err := Guard(func() error { generation = atomic.LoadUint64(&r.v.hdr.generation); return nil }); err != nil {
 		return err
-	case !watched:
-		return fmt.Errorf("%s: waiting: its writer wakes nobody: it has no %s, or is of an older version: %w",
-			r.path, waitPath(r.path), errors.ErrUnsupported)
 	}
-	f, err := openLease(r.path)
+	p, err := openPage(r.path)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	state, err := p.load()
+	if err == nil && state.generation != generation {
+		err = fmt.Errorf("%s: waiting: %s is not of its writer, who wakes nobody: %w", r.path, waitPath(r.path), errors.ErrUnsupported)
+	}
+	runtime.KeepAlive(p)
+	runtime.KeepAlive(r)
+	return err
 }

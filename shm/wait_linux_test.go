@@ -17,8 +17,7 @@ import (
 // patience is a heartbeat period that no load of a test machine outlasts.
 const patience = time.Hour
 
-// waitMirror is a mirror with one counter, that was published once: so its
-// writer has said that it looks at the lease.
+// waitMirror is a mirror with one counter, that was published once.
 func waitMirror(t testing.TB, o Options) (*Writer, *Reader, Handle) {
 	t.Helper()
 	if o.Path == "" {
@@ -37,20 +36,19 @@ func waitMirror(t testing.TB, o Options) (*Writer, *Reader, Handle) {
 // and what ended it.
 func watched(r *Reader, slept func(until int64, result syscall.Errno)) *sleeper {
 	s := newSleeper(r)
-	s.futex = func(word *uint32, value uint32, until int64) syscall.Errno {
-		result := futexWait(word, value, until)
+	s.futex = func(word *uint32, value uint32, until int64, bits uint32) syscall.Errno {
+		result := futexWait(word, value, until, bits)
 		slept(until, result)
 		return result
 	}
 	return s
 }
 
-// sound is a sleeper who does not look by himself: somebody has to wake him, lease or
-// none, for he lets it run out.
+// sound is a sleeper that does not look by itself: it must be woken.
 func sound(t *testing.T, r *Reader) *sleeper {
 	s := newSleeper(r)
-	s.futex = func(word *uint32, value uint32, until int64) syscall.Errno {
-		result := futexWait(word, value, Now()+int64(time.Minute))
+	s.futex = func(word *uint32, value uint32, until int64, bits uint32) syscall.Errno {
+		result := futexWait(word, value, Now()+int64(time.Minute), bits)
 		if result == syscall.ETIMEDOUT {
 			t.Error("slept for a minute: nobody woke him")
 		}
@@ -191,7 +189,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := sound(t, r)
 		s.hook = func(step string) {
-			if step == "wait-raised" {
+			if step == "wait-asleep" {
 				time.AfterFunc(5*time.Millisecond, cancel)
 			}
 		}
@@ -207,9 +205,9 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The lease has run out in every round, and a waiter comes at the very time that
-// the cycle ends that it waits for: it is woken, or does not fall asleep.
-func TestWaitRaisesItsLeaseInTime(t *testing.T) {
+// A waiter comes at the very time that the cycle ends that it waits for: it is woken,
+// or does not fall asleep.
+func TestWaitFallsAsleepInTime(t *testing.T) {
 	rounds, random := uint64(10000), seed.Rand(t)
 	if testing.Short() {
 		rounds = 1000
@@ -228,7 +226,9 @@ func TestWaitRaisesItsLeaseInTime(t *testing.T) {
 				}
 			})
 			v, err := s.await(t.Context(), h, func(v Value) (bool, error) {
-				looked.Store(threshold)
+				if s.page.Load() != nil {
+					looked.Store(threshold)
+				}
 				return v.Packets >= threshold, nil
 			})
 			if err != nil || v.Packets != threshold {
@@ -239,8 +239,6 @@ func TestWaitRaisesItsLeaseInTime(t *testing.T) {
 	}()
 	defer close(from)
 	for n := uint64(2); n < rounds; n++ {
-		writeLease(t, w, 0)
-		w.lease.seen, w.lease.until = 0, 0 // nobody sleeps
 		from <- n
 		for i := 1; looked.Load() != n; i++ {
 			if i%10000 == 0 {
@@ -251,6 +249,7 @@ func TestWaitRaisesItsLeaseInTime(t *testing.T) {
 		for spin := random.Uint64N(1 << random.Uint64N(13)); spin > 0; spin-- {
 			looked.Load()
 		}
+		w.waker.last = 0 // the last wake is long ago
 		publishOne(w, h, patterned(n))
 		ended := Now()
 		if until := <-to; ended < until {
@@ -265,30 +264,28 @@ func TestWaitRaisesItsLeaseInTime(t *testing.T) {
 
 // The orders that the protocol rests on, one by one: a waiter is held at a point
 // of its way, while the writer ends the cycle that the waiter is for, whole or up to
-// between the word and the lease. Whichever way it went on, it must not sleep.
+// between the word and the wake. Whichever way it went on, it must not sleep.
 func TestWaitInterleaved(t *testing.T) {
 	w, r, h := waitMirror(t, Options{})
 	n := uint64(1)
-	for _, at := range []string{"wait-word", "wait-value", "wait-raised"} {
+	for _, at := range []string{"wait-word", "wait-value", "wait-asleep"} {
 		for _, halfway := range []bool{false, true} {
 			n++
-			writeLease(t, w, 0)
-			w.lease.seen, w.lease.until = 0, 0
 			reached, goOn := make(chan struct{}), make(chan struct{})
 			var slept int64
 			held := false
-			hold := func(step string) {
-				if step == at && !held {
-					held = true
-					close(reached)
-					<-goOn
-				}
-			}
 			s := watched(r, func(until int64, result syscall.Errno) {
 				if result == syscall.ETIMEDOUT {
 					slept = until
 				}
 			})
+			hold := func(step string) {
+				if step == at && !held && s.page.Load() != nil {
+					held = true
+					close(reached)
+					<-goOn
+				}
+			}
 			s.hook = hold
 			done := make(chan error, 1)
 			go func() {
@@ -302,14 +299,15 @@ func TestWaitInterleaved(t *testing.T) {
 				done <- err
 			}()
 			<-reached
-			w.hook = func(step string) {
+			w.waker.last = 0
+			w.waker.hook = func(step string) {
 				if halfway && step == "wake-word" {
 					close(goOn)
 					time.Sleep(5 * time.Millisecond) // it sleeps by now, if it does
 				}
 			}
 			publishOne(w, h, patterned(n))
-			w.hook = nil
+			w.waker.hook = nil
 			ended := Now()
 			if !halfway {
 				close(goOn)

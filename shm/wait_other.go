@@ -5,16 +5,19 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 )
 
 // Other systems have no futex: a waiter looks once per cycle, and nothing wakes it.
 
-func futexWait(*uint32, uint32, int64) syscall.Errno { return syscall.ENOSYS }
+const maxWakes = 1<<31 - 1
 
-func futexWake(*uint32) {}
+func futexWait(*uint32, uint32, int64, uint32) syscall.Errno { return syscall.ENOSYS }
 
-func openLease(path string) (*os.File, error) {
+func futexWake(*uint32, int, uint32) int { return 0 }
+
+func openPage(path string) (*waitPage, error) {
 	return nil, fmt.Errorf("%s: opening the page of waiters: %w", waitPath(path), errors.ErrUnsupported)
 }
+
+func (k *waker) keep() {}

@@ -3,8 +3,14 @@ package shm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // What a Wait ends with, when what follows happens after it began to sleep.
@@ -63,7 +69,7 @@ func TestWaitEnds(t *testing.T) {
 		{name: "writer falls silent", first: patterned(5), threshold: 6, want: patterned(5), err: ErrNotAlive,
 			then: func(t *testing.T, w *Writer, h Handle) { w.Heartbeat(Now() - 3*int64(time.Hour)) }},
 		{name: "superseded", first: patterned(5), threshold: 6, want: patterned(5), err: ErrSuperseded,
-			then: func(t *testing.T, w *Writer, h Handle) { w.SetState(Superseded); w.v.wakeAll() }},
+			then: func(t *testing.T, w *Writer, h Handle) { w.SetState(Superseded) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +82,7 @@ func TestWaitEnds(t *testing.T) {
 			s := newSleeper(r)
 			asleep, told := make(chan struct{}), false
 			s.hook = func(step string) {
-				if step == "wait-raised" && !told {
+				if step == "wait-asleep" && !told {
 					told = true
 					close(asleep)
 				}
@@ -168,7 +174,7 @@ func TestWaitRefuses(t *testing.T) {
 		}
 	}
 	if err := r.Wakeable(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("nobody looks at a lease of memory: %v", err)
+		t.Errorf("nobody wakes who waits on memory: %v", err)
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
@@ -181,7 +187,7 @@ func TestWaitRefuses(t *testing.T) {
 	h = mustAdd(t, w, Entry{Name: "a"})
 	s, told := newSleeper(r), false
 	s.hook = func(step string) {
-		if step == "wait-raised" && !told {
+		if step == "wait-asleep" && !told {
 			told = true
 			_ = r.Close()
 		}
@@ -227,5 +233,36 @@ func TestPace(t *testing.T) {
 				t.Errorf("%v, want %v", time.Duration(got), time.Duration(tt.want))
 			}
 		})
+	}
+}
+
+// The page of waiters is laid out as the document says: every word of the code is in its
+// table, and nothing else.
+func TestPageLayout(t *testing.T) {
+	text, err := os.ReadFile("../docs/waiting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| page\.([a-z_]+) \|`).FindAllStringSubmatch(string(text), -1) {
+		got[m[3]] = m[1] + " " + m[2]
+	}
+	want := map[string]string{}
+	var p waitMem
+	for name, f := range map[string]struct {
+		field    string
+		constant int
+	}{
+		"magic": {"magic", wpMagic}, "version": {"version", wpVersion}, "byte_order": {"byteOrder", wpByteOrder},
+		"generation": {"generation", wpGeneration}, "word": {"word", wpWord}, "turn": {"turn", wpTurn},
+	} {
+		field, _ := reflect.TypeOf(p).FieldByName(f.field)
+		if int(field.Offset) != f.constant {
+			t.Errorf("%s stands at %d, wait_layout.go says %d", name, field.Offset, f.constant)
+		}
+		want[name] = fmt.Sprint(f.constant, " ", map[reflect.Kind]string{reflect.Array: "char[8]", reflect.Uint32: "u32", reflect.Uint64: "u64"}[field.Type.Kind()])
+	}
+	if diff := cmp.Diff(want, got); diff != "" || reflect.TypeOf(p).Size() != pageSize {
+		t.Errorf("code -, document +:\n%s", diff)
 	}
 }

@@ -38,7 +38,7 @@ type Writer struct {
 	scratch    entryMem
 	device     *DeviceSegment // nil: none was asked for
 	lastDevice map[Handle][2]uint64
-	lease      *lease // nil: nobody who waits is woken
+	waker      *waker // nil: nobody who waits is woken
 }
 
 // tables are what a writer knows of the mirror beside what stands in it. They
@@ -252,9 +252,7 @@ func (w *Writer) SetState(s State) {
 		return
 	}
 	atomic.StoreUint32(&w.v.hdr.state, uint32(s))
-	if w.lease != nil {
-		w.v.wakeAll()
-	}
+	w.waker.all()
 }
 
 // Close ends the writer in good order: state Halt (a Fail stays), values
@@ -270,10 +268,7 @@ func (w *Writer) Close() error {
 	if s := State(w.v.hdr.state); s == Boot || s == Run {
 		atomic.StoreUint32(&w.v.hdr.state, uint32(Halt))
 	}
-	if w.lease != nil {
-		w.v.wakeAll()
-		w.lease.close()
-	}
+	w.waker.close()
 	w.step("close-halted")
 	if w.lock == nil {
 		return nil

@@ -34,7 +34,7 @@ func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
 	return w, nil
 }
 
-// waitGroup is the number of a group that the configuration names, or numbers; 0: the process's.
+// waitGroup is the number of a group that the configuration names, or numbers; 0: none.
 func waitGroup(name string) (int, error) {
 	if name == "" {
 		return 0, nil
@@ -51,8 +51,8 @@ func waitGroup(name string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("mirror.wait_group %q: its number: %w: %w", name, err, dataplane.ErrInvalid)
 	}
-	if own := os.Getegid(); gid == 0 && own != 0 {
-		return 0, fmt.Errorf("mirror.wait_group %q: the process is of group %d, and cannot give the page to root's: %w; run it in that group", name, own, dataplane.ErrInvalid)
+	if gid == 0 {
+		return 0, fmt.Errorf("mirror.wait_group %q: root's group is no group of waiters: root is woken anyway: %w; name another group", name, dataplane.ErrInvalid)
 	}
 	return int(gid), nil
 }

@@ -18,10 +18,11 @@ func TestTheGroupThatMayWait(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		gid  uint32
+		mode os.FileMode
 		bad  bool
 	}{
-		{name: "", gid: uint32(os.Getegid())}, {name: "4321", gid: 4321}, {name: "daemon", gid: 1},
-		{name: "nobody-has-this-group", bad: true}, {name: "99999999999", bad: true},
+		{name: "", gid: uint32(os.Getegid()), mode: 0o600}, {name: "4321", gid: 4321, mode: 0o640}, {name: "daemon", gid: 1, mode: 0o640},
+		{name: "root", bad: true}, {name: "0", bad: true}, {name: "nobody-has-this-group", bad: true}, {name: "99999999999", bad: true},
 	} {
 		cfg := config(t)
 		cfg.Mirror.WaitGroup = c.name
@@ -40,8 +41,8 @@ func TestTheGroupThatMayWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gid := st.Sys().(*syscall.Stat_t).Gid; gid != c.gid {
-			t.Errorf("%q: the page is of group %d, want %d", c.name, gid, c.gid)
+		if gid := st.Sys().(*syscall.Stat_t).Gid; gid != c.gid || st.Mode() != c.mode {
+			t.Errorf("%q: the page is of group %d, mode %v, want %d, %v", c.name, gid, st.Mode(), c.gid, c.mode)
 		}
 	}
 }

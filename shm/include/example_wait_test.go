@@ -28,7 +28,7 @@ func TestWaitExampleFollows(t *testing.T) {
 	h := add(t, w, shm.Entry{Name: "web", Kind: "flow"})
 	show(w, h, shm.Value{})
 	p := listen(t, example(t, "c-wait"), "-n", "4", path, "web", "10")
-	asleep(t, path) // never sampled: not even 0 is reached
+	asleep(t, p.cmd.Process.Pid) // never sampled: not even 0 is reached
 	show(w, h, value(0))
 	p.want("web: 0, waiting for 10")
 	show(w, h, value(9))
@@ -87,7 +87,7 @@ func TestWaitExampleGivesUp(t *testing.T) {
 			show(w, h, value(5))
 			p := listen(t, bin, strings.Fields(strings.ReplaceAll(tt.args, "MIRROR", path))...)
 			if tt.then != nil {
-				asleep(t, path)
+				asleep(t, p.cmd.Process.Pid)
 				tt.then(t, w, h)
 			}
 			var out strings.Builder
@@ -112,7 +112,7 @@ func TestWaitExampleWithoutAWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), example(t, "c-wait"), "-n", "0", path, "web", "10").CombinedOutput()
-	want := path + ": looking once per poll cycle: mirror: no such file; is the writer running?\nweb: 5\n"
+	want := path + ": looking once per poll cycle: mirror: its writer wakes nobody; waiters look once per cycle\nweb: 5\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}

@@ -6,14 +6,13 @@
  *     int err = ft_wait(&r, h, 1000000, 5000000000, &v);   five seconds at most
  *     if (err == FT_ERR_TIMEOUT) printf("only %" PRIu64 "\n", v.packets);
  *
- * What is promised (docs/mirror-format.md, 9)
+ * What is promised (docs/waiting.md)
  *
  *   - No wake is missed, and none is too early: FT_OK means that the threshold
  *     was seen reached, FT_ERR_TIMEOUT that the time is over.
- *   - The mirror stays mapped read-only. A sleeper tells the writer that it is
- *     there by one pwrite(2) to NAME.wait, twice a second; killed, it leaves
- *     nothing behind. Who may not write to that file (its group may) sleeps for
- *     the length of a poll cycle, and looks: ft_wakeable tells.
+ *   - Nothing is written. A waiter sleeps on a word of NAME.wait, which it maps
+ *     read-only as the mirror. A process that may not read that file (its group
+ *     may) sleeps for the length of a poll cycle, and looks: ft_wakeable tells.
  *   - Signals do not end it, and it never outlasts its writer: FT_ERR_NOT_ALIVE.
  *
  * Threads: any number may wait on one reader. Linux (futex(2)); elsewhere a
@@ -56,13 +55,25 @@ FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since
 FT_API int ft_wakeable(const ft_reader *r);
 
 #ifndef FLOWTALLY_SHARED
+/* ---- layout of NAME.wait --------------------------------------------------- */
+
+enum {
+	FT_WP_MAGIC = 0,
+	FT_WP_VERSION = 8,
+	FT_WP_BYTE_ORDER = 12,
+	FT_WP_GENERATION = 16,
+	FT_WP_WORD = 64,
+	FT_WP_TURN = 68,
+	FT_WP_SIZE = 4096,
+	FT_WP_TURNS = 16
+};
+
 /* ---- the system's part --------------------------------------------------- */
 
 enum {
-	FT_FUTEX_WAIT_BITSET = 9, /* until a time of CLOCK_MONOTONIC; shared between processes */
-	FT_LEASE = 1000000000,    /* ns: how far ahead a lease is raised */
-	FT_LEASE_RENEWAL = FT_LEASE / 2,
-	FT_NAP = 1000000          /* ns: the shortest pause where nobody wakes */
+	FT_FUTEX_WAIT_BITSET = 9,     /* until a time of CLOCK_MONOTONIC; shared between processes */
+	FT_LONGEST_SLEEP = 500000000, /* ns: then it looks whether the writer lives */
+	FT_SHORTEST_NAP = 1000000     /* ns, where nobody wakes */
 };
 
 static inline int64_t ft_less(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -75,48 +86,74 @@ static inline struct timespec ft_timespec(int64_t ns) {
 	return t;
 }
 
-/* Sleeps while the word is value, until it is woken or until has come; 0, or
- * the number of the error. */
-static inline int ft_futex_wait(const void *word, uint32_t value, int64_t until) {
+/* Sleeps while the word is value, until it is woken by one of bits or until has
+ * come; 0, or the number of the error. */
+static inline int ft_futex_wait(const void *word, uint32_t value, int64_t until, uint32_t bits) {
 	const struct timespec t = ft_timespec(until > 0 ? until : 0);
 #ifdef __linux__
 	long number = SYS_futex;
 #ifdef SYS_futex_time64
 	if (sizeof t.tv_sec > sizeof(long)) number = SYS_futex_time64;
 #endif
-	return syscall(number, word, FT_FUTEX_WAIT_BITSET, value, &t, NULL, 0xffffffff) == 0 ? 0 : errno;
+	return syscall(number, word, FT_FUTEX_WAIT_BITSET, value, &t, NULL, bits) == 0 ? 0 : errno;
 #else
-	(void)word, (void)value, (void)t;
+	(void)word, (void)value, (void)bits, (void)t;
 	return ENOSYS;
 #endif
 }
 
-/* Opens NAME.wait. It is where eight bytes will be written, so whose it is
- * matters: that of the owner of the directory, who alone may put it there, and
- * under no other name. */
-static inline int ft_lease_open(const ft_reader *r, int *fd) {
+/* A page of waiters, mapped read-only. base NULL: there is none. */
+struct ft_page {
+	const unsigned char *base;
+	int guard; /* slot of the SIGBUS table, -1 without */
+};
+
+static inline void ft_page_close(struct ft_page *p) {
+	if (p->base == NULL) return;
+	ft_guard_drop(p->guard);
+	(void)munmap((void *)(uintptr_t)p->base, FT_WP_SIZE);
+	p->base = NULL;
+}
+
+/* Maps NAME.wait. It must belong to the owner of the directory, who alone may put
+ * it there. */
+static inline int ft_page_open(const ft_reader *r, struct ft_page *p) {
 	struct stat st, dir;
 	int err = FT_OK;
-	*fd = -1;
+	p->base = NULL;
 	if (r->path == NULL) return FT_ERR_NO_WAKE;
 	char *name = ft_beside(r->path, ".wait");
 	if (name == NULL) return FT_ERR_MEMORY;
-	const int got = open(name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (got < 0) {
-		err = ft_open_error();
+	const int fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0) {
+		err = errno == ENOENT ? FT_ERR_NO_WAKE : ft_open_error();
 	} else {
 		char *slash = strrchr(name, '/');
 		if (slash) slash[slash == name] = 0; /* of "/NAME.wait": "/" */
-		if (fstat(got, &st) != 0 || stat(slash ? name : ".", &dir) != 0)
+		if (fstat(fd, &st) != 0 || stat(slash ? name : ".", &dir) != 0)
 			err = FT_ERR_SYSTEM;
 		else if (!S_ISREG(st.st_mode))
 			err = FT_ERR_NOT_FILE;
-		else if (st.st_nlink != 1 || st.st_uid != dir.st_uid)
+		else if (st.st_uid != dir.st_uid)
 			err = FT_ERR_OWNER;
+		else if (st.st_size < FT_WP_SIZE)
+			err = FT_ERR_TRUNCATED;
 	}
 	free(name);
-	if (err && got >= 0) (void)close(got);
-	if (!err) *fd = got;
+	void *at = err ? MAP_FAILED : mmap(NULL, FT_WP_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	if (!err && at == MAP_FAILED) err = FT_ERR_SYSTEM;
+	if (fd >= 0) {
+		const int saved = errno;
+		(void)close(fd);
+		errno = saved;
+	}
+	if (err) return err;
+	p->base = (const unsigned char *)at;
+	p->guard = ft_guard_take(p->base, FT_WP_SIZE);
+	if (memcmp(p->base + FT_WP_MAGIC, "FLOWWAIT", 8) != 0 || ft_u32(p->base, FT_WP_VERSION) != 1 || ft_u32(p->base, FT_WP_BYTE_ORDER) != 0x01020304)
+		err = FT_ERR_NO_WAKE;
+	if (ft_guard_whole(p->guard)) err = FT_ERR_TRUNCATED;
+	if (err) ft_page_close(p);
 	return err;
 }
 
@@ -125,15 +162,46 @@ static inline int ft_lease_open(const ft_reader *r, int *fd) {
 struct ft_waiter {
 	const ft_reader *r;
 	int64_t deadline;
-	int lease;         /* -1: there is none to raise */
-	uint64_t lease_of; /* generation of the writer that it was opened for; 0: none */
-	int64_t raised_at;
+	struct ft_page page;
+	uint64_t page_of;  /* generation of the writer that it was opened for */
+	int64_t opened_at; /* when that was tried; 0: never */
+	uint32_t word, turn;
+	int woken;         /* the writer wakes who sleeps on the page */
 	uint64_t cycle;    /* what was seen last, to learn the length of a cycle */
 	int64_t cycle_at, length;
 };
 
-static inline int ft_wait_watched(const ft_reader *r) {
-	return ft_acquire(ft_word(r->base, FT_HDR_WAIT_GENERATION)) == ft_acquire(ft_word(r->base, FT_HDR_GENERATION));
+static inline uint32_t ft_wait_load(const struct ft_page *p, int offset) {
+	return __atomic_load_n((const uint32_t *)(const void *)(p->base + offset), __ATOMIC_ACQUIRE);
+}
+
+/* Whether the page is that of the mirror's writer. */
+static inline int ft_wait_watched(const ft_reader *r, const struct ft_page *p) {
+	return ft_acquire(ft_word(p->base, FT_WP_GENERATION)) == ft_acquire(ft_word(r->base, FT_HDR_GENERATION));
+}
+
+/* Loads the page's word, before anything of the mirror, and its turn after it. */
+static inline void ft_wait_look(struct ft_waiter *w) {
+	w->woken = 0;
+	if (w->page.base == NULL) return;
+	w->word = ft_wait_load(&w->page, FT_WP_WORD);
+	w->turn = ft_wait_load(&w->page, FT_WP_TURN);
+	w->woken = ft_wait_watched(w->r, &w->page);
+	if (ft_guard_whole(w->page.guard)) { /* its owner cut it short: look once per cycle */
+		ft_page_close(&w->page);
+		w->woken = 0;
+	}
+}
+
+/* Opens the page where there is none that wakes: again when the mirror has another
+ * writer, and else once in FT_LONGEST_SLEEP. 1: there is one to be looked at. */
+static inline int ft_wait_open(struct ft_waiter *w, int64_t now) {
+	const uint64_t generation = ft_u64(w->r->base, FT_HDR_GENERATION);
+	if (w->opened_at != 0 && w->page_of == generation && now - w->opened_at < FT_LONGEST_SLEEP) return 0;
+	ft_page_close(&w->page);
+	w->page_of = generation;
+	w->opened_at = now;
+	return ft_page_open(w->r, &w->page) == FT_OK;
 }
 
 /* Whether nobody publishes any more. */
@@ -142,34 +210,6 @@ static inline int ft_wait_over(const ft_reader *r) {
 	const uint64_t age = (uint64_t)ft_now() - ft_u64(r->base, FT_HDR_HEARTBEAT);
 	if (state != FT_BOOT && state != FT_RUN) return 1;
 	return (int64_t)age >= 0 && age / 2 > ft_u64(r->base, FT_HDR_HEARTBEAT_PERIOD);
-}
-
-/* Sees to the lease, and tells whether the writer wakes this waiter. */
-static inline int ft_wait_raise(struct ft_waiter *w) {
-	if (!ft_wait_watched(w->r)) return 0;
-	const uint64_t generation = ft_u64(w->r->base, FT_HDR_GENERATION);
-	if (w->lease_of != generation) { /* another writer may have another file */
-		if (w->lease >= 0) (void)close(w->lease);
-		w->lease_of = generation;
-		w->raised_at = 0;
-		(void)ft_lease_open(w->r, &w->lease); /* without one it looks */
-	}
-	if (w->lease < 0) return 0;
-	for (int64_t now = ft_now(); now - w->raised_at >= FT_LEASE_RENEWAL; now = ft_now()) {
-		const int64_t until = now + FT_LEASE;
-		ssize_t n;
-		do n = pwrite(w->lease, &until, sizeof until, 0);
-		while (n < 0 && errno == EINTR);
-		if (n != (ssize_t)sizeof until) {
-			(void)close(w->lease);
-			w->lease = -1;
-			return 0;
-		}
-		/* Held up for long between the two, it may have lowered what others
-		 * raised: then it does so again. */
-		w->raised_at = now;
-	}
-	return 1;
 }
 
 /* When to look again where nobody wakes: once per poll cycle. */
@@ -181,38 +221,41 @@ static inline int64_t ft_wait_pace(struct ft_waiter *w, int64_t now, int64_t mos
 	w->cycle = cycle;
 	w->cycle_at = at;
 	const int64_t length = w->length > 0 ? w->length : most / 16;
-	return now + ft_more(ft_less(length, most), FT_NAP);
+	return now + ft_more(ft_less(length, most), FT_SHORTEST_NAP);
 }
 
-/* Sleeps until the futex word is not word any more, or it is time to look again.
+static inline void ft_wait_nap(int64_t ns) {
+	const struct timespec nap = ft_timespec(ft_more(ns, 0));
+	(void)nanosleep(&nap, NULL);
+}
+
+/* Sleeps until the page's word is not the one that was loaded, or it is time to look
+ * again.
  *
- * No wake is missed. The waiter: load the word, load the value, raise the lease,
- * compare the word and queue. The writer: publish, change the word, load the
- * lease, wake. The writer has a full fence between its two; futex(2) makes one
- * before it compares. So either the writer sees the lease, and wakes whoever is
- * queued under the kernel's lock, or the comparison sees the changed word. */
-static inline int ft_wait_sleep(struct ft_waiter *w, uint32_t word) {
+ * No wake is missed. The waiter: load the word, load the value, compare the word and
+ * queue (futex(2), under one lock). The writer: publish, change the word, wake. A
+ * value that was not seen was published after the word was loaded, and the word
+ * changes after that: the comparison sees it, or the waiter is queued before the
+ * wake. Its bit is that of the turn, by which a writer wakes many, each once. */
+static inline int ft_wait_sleep(struct ft_waiter *w) {
 	const int64_t now = ft_now();
 	if (now >= w->deadline) return FT_ERR_TIMEOUT;
-	/* A period that is nonsense is held within what a lease is good for. */
-	const int64_t period = ft_less(ft_more(ft_i64(w->r->base, FT_HDR_HEARTBEAT_PERIOD), FT_NAP), FT_LEASE);
-	int64_t until;
-	if (ft_wait_raise(w))
-		until = ft_less(w->raised_at + FT_LEASE_RENEWAL, now + period); /* a writer that dies is noticed by looking */
-	else
-		until = ft_wait_pace(w, now, period);
-	until = ft_less(until, w->deadline);
-	switch (ft_futex_wait(w->r->base + FT_HDR_WAIT_WORD, word, until)) {
+	/* A period that is nonsense is held within reason. */
+	const int64_t period = ft_less(ft_more(ft_i64(w->r->base, FT_HDR_HEARTBEAT_PERIOD), FT_SHORTEST_NAP), FT_LONGEST_SLEEP);
+	const int64_t next = ft_less(ft_wait_pace(w, now, period), w->deadline);
+	if (!w->woken) {
+		if (!ft_wait_open(w, now)) ft_wait_nap(next - now);
+		return FT_OK; /* an opened page's word is loaded before the value */
+	}
+	const int64_t until = ft_less(now + period, w->deadline); /* a writer that dies is noticed by looking */
+	switch (ft_futex_wait(w->page.base + FT_WP_WORD, w->word, until, (uint32_t)1 << w->turn % FT_WP_TURNS)) {
 	case 0:
 	case EAGAIN:
 	case ETIMEDOUT:
 	case EINTR: return FT_OK;
-	case EFAULT: return FT_ERR_TRUNCATED;
-	default: { /* there is no futex: sandboxes, other systems */
-		const struct timespec nap = ft_timespec(ft_less(until - now, FT_NAP));
-		(void)nanosleep(&nap, NULL);
+	default: /* there is no futex (sandboxes, other systems), or the page is gone (EFAULT) */
+		ft_wait_nap(ft_less(until - now, FT_SHORTEST_NAP));
 		return FT_OK;
-	}
 	}
 }
 
@@ -249,7 +292,6 @@ static inline int ft_wait_until(const ft_reader *r, ft_handle h, struct ft_wait_
 	memset(&w, 0, sizeof w);
 	memset(out, 0, sizeof *out);
 	w.r = r;
-	w.lease = -1;
 	const int64_t start = ft_now();
 	w.deadline = timeout_ns < 0 || timeout_ns > INT64_MAX - start ? INT64_MAX : start + timeout_ns;
 	int err = ft_counter_open(r, h, &c);
@@ -257,16 +299,16 @@ static inline int ft_wait_until(const ft_reader *r, ft_handle h, struct ft_wait_
 	while (!err) {
 		/* The word first: a cycle that ends after this changes it. The value
 		 * last: a writer that was dead before has published its last. */
-		const uint32_t word = __atomic_load_n((const uint32_t *)(const void *)(r->base + FT_HDR_WAIT_WORD), __ATOMIC_ACQUIRE);
+		ft_wait_look(&w);
 		const int over = ft_wait_over(r);
 		err = ft_load(&c, out);
 		if (!err) err = ft_wait_met(r, h, f, out);
 		if (err == FT_ERR_BUSY) err = FT_OK;
 		if (ft_whole(r)) err = FT_ERR_TRUNCATED;
 		if (!err && over) err = FT_ERR_NOT_ALIVE;
-		if (!err) err = ft_wait_sleep(&w, word);
+		if (!err) err = ft_wait_sleep(&w);
 	}
-	if (w.lease >= 0) (void)close(w.lease);
+	ft_page_close(&w.page);
 	return err > 0 ? FT_OK : err;
 }
 
@@ -286,10 +328,10 @@ FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since
 }
 
 FT_API int ft_wakeable(const ft_reader *r) {
-	int fd = -1;
-	if (!ft_wait_watched(r)) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_NO_WAKE;
-	const int err = ft_lease_open(r, &fd);
-	if (!err) (void)close(fd);
+	struct ft_page p;
+	int err = ft_page_open(r, &p);
+	if (!err && !ft_wait_watched(r, &p)) err = ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_NO_WAKE;
+	ft_page_close(&p);
 	return err;
 }
 #endif /* FLOWTALLY_SHARED */

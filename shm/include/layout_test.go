@@ -17,16 +17,20 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// goLayout evaluates the constants of shm/layout.go, which that package keeps
-// to itself.
+// goLayout evaluates the constants of shm/layout.go and shm/wait_layout.go, which that
+// package keeps to itself.
 func goLayout(t *testing.T) map[string]int64 {
 	t.Helper()
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "../layout.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
+	var files []*ast.File
+	for _, name := range []string{"../layout.go", "../wait_layout.go"} {
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
 	}
-	pkg, err := (&types.Config{}).Check("shm", fset, []*ast.File{file}, nil)
+	pkg, err := (&types.Config{}).Check("shm", fset, files, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +50,7 @@ var cNames = map[string]string{
 	"copySize":       "FT_CPY_SIZE", "recordSize": "FT_REC_SIZE", "historySize": "FT_HIS_SIZE", "valueSize": "FT_VAL_SIZE",
 	"BlockLen": "FT_BLK_LEN", "blkCopy": "FT_BLK_COPIES", "recSlot": "FT_REC_SLOTS", "recCycle": "FT_REC_CYCLES",
 	"hdrBlockLen": "FT_HDR_BLOCK_LENGTH", "valSampled": "FT_VAL_SAMPLED_AT",
-	"epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
+	"pageSize": "FT_WP_SIZE", "turns": "FT_WP_TURNS", "epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
 	"Boot": "FT_BOOT", "Run": "FT_RUN", "Halt": "FT_HALT", "Fail": "FT_FAIL", "Superseded": "FT_SUPERSEDED",
 }
 
@@ -76,6 +80,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	}{
 		{"flowtally_layout.h", "enum {", "};", 70},
 		{"flowtally_device.h", "---- layout", "---- order", 12},
+		{"flowtally_wait.h", "---- layout", "---- the system", 7},
 	} {
 		b, err := header.ReadFile(part.header)
 		if err != nil {
@@ -95,7 +100,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := "#include \"flowtally_device.h\"\n"
+	src := "#include \"flowtally_device.h\"\n#include \"flowtally_wait.h\"\n"
 	for name, value := range goLayout(t) {
 		c := cName(name)
 		if inHeader[c] || strings.Contains(string(states), c+" = ") {

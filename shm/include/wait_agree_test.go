@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -188,7 +191,7 @@ func TestCWaitAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.then != nil {
-				asleep(t, path)
+				asleep(t, cmd.Process.Pid)
 				tt.then(t, w, h)
 			}
 			err := cmd.Wait()
@@ -210,21 +213,28 @@ func shows(values ...shm.Value) func(*testing.T, *shm.Writer, shm.Handle) {
 	}
 }
 
-// asleep returns when somebody has raised the lease of the mirror at path.
-func asleep(t *testing.T, path string) {
+// asleep returns when the process sleeps on a word that processes share.
+func asleep(t *testing.T, pid int) {
 	t.Helper()
+	const waitBitset = 9                       // FUTEX_WAIT_BITSET, and no FUTEX_PRIVATE_FLAG
+	futex := map[int]bool{202: true, 98: true} // on amd64, on arm64
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if page, err := os.ReadFile(strings.TrimSuffix(path, ".mirror") + ".wait"); err != nil {
+		var number, op int
+		var word uint64
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+		if err != nil {
 			t.Fatal(err)
-		} else if len(page) >= 8 && string(page[:8]) != "\x00\x00\x00\x00\x00\x00\x00\x00" {
+		}
+		if n, _ := fmt.Sscanf(string(text), "%d 0x%x 0x%x", &number, &word, &op); n == 3 && futex[number] && op == waitBitset {
 			return
 		}
 	}
-	t.Fatal("nobody waits")
+	t.Fatal("nobody sleeps")
 }
 
 // ft_wakeable says what Reader.Wakeable says.
 func TestCIsAsWakeable(t *testing.T) {
+	need.Root(t) // to give a page away
 	program := build(t, "wait")
 	for _, tt := range []struct {
 		name   string
@@ -235,10 +245,21 @@ func TestCIsAsWakeable(t *testing.T) {
 	}{
 		{"woken", 0, func(string) error { return nil }, "0", nil},
 		{"no page is made", -1, func(string) error { return nil }, "-27", errors.ErrUnsupported},
-		{"page is gone", 0, os.Remove, "-2", os.ErrNotExist},
-		{"page has two names", 0, func(page string) error { return os.Link(page, page+"2") }, "-6", shm.ErrPermission},
+		{"page is gone", 0, os.Remove, "-27", os.ErrNotExist},
+		{"page has two names", 0, func(page string) error { return os.Link(page, page+"2") }, "0", nil},
+		{"page is another's", 0, func(page string) error { return os.Chown(page, 54321, -1) }, "-6", shm.ErrPermission},
+		{"page is short", 0, func(page string) error { return os.Truncate(page, 4095) }, "-7", shm.ErrTruncated},
+		{"page is none", 0, func(page string) error {
+			return errors.Join(os.Remove(page), os.WriteFile(page, make([]byte, 4096), 0o600))
+		}, "-27", errors.ErrUnsupported},
+		{"page is of another writer", 0, func(page string) error {
+			b, err := os.ReadFile(page)
+			b[16]++
+			return errors.Join(err, os.Remove(page), os.WriteFile(page, b, 0o600))
+		}, "-27", errors.ErrUnsupported},
+		{"page is a fifo", 0, func(page string) error { return errors.Join(os.Remove(page), unix.Mkfifo(page, 0o600)) }, "-5", shm.ErrPermission},
 		{"page is a link", 0, func(page string) error { return errors.Join(os.Rename(page, page+"2"), os.Symlink(page+"2", page)) }, "-4", nil},
-		{"page is a directory", 0, func(page string) error { return errors.Join(os.Remove(page), os.Mkdir(page, 0o755)) }, "-1", nil},
+		{"page is a directory", 0, func(page string) error { return errors.Join(os.Remove(page), os.Mkdir(page, 0o755)) }, "-5", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path, w := newMirror(t, shm.Options{Counters: 64, HeartbeatPeriod: patience, WaitGroup: tt.group})

@@ -55,7 +55,7 @@ func TestRunUnderTheUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := info.Sys().(*syscall.Stat_t); st.Gid != 4321 || info.Mode().Perm() != 0o660 {
+	if st := info.Sys().(*syscall.Stat_t); st.Gid != 4321 || info.Mode().Perm() != 0o640 {
 		t.Errorf("the page of those who wait is of group %d, mode %v", st.Gid, info.Mode())
 	}
 	in.stop()

@@ -1,0 +1,145 @@
+package memorder
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// protocols are the programs that hold.
+var protocols = []struct {
+	name string
+	make func() *program
+}{
+	{"block-plain", blockPlain},
+	{"block-quick", blockQuick},
+	{"block-snapshot", blockSnapshot},
+	{"block-given-up", blockGivenUp},
+	{"record", recordOrdered},
+	{"handle-plain", handlePlain},
+	{"handle-quick", handleQuickEveryTry},
+	{"handle-lookup", handleLookup},
+	{"handle-snapshot-before", handleSnapshotBefore},
+	{"handle-snapshot-after", handleSnapshotAfter},
+	{"entry-slots", entrySlots},
+	{"catalogue-changes", catalogueChanges},
+	{"history", historyRing},
+	{"growth-list", growthList},
+	{"growth-history", growthHistory},
+	{"wait-each", waitEach},
+	{"wait-late", waitLate},
+	{"wait-pass", waitPass},
+}
+
+// faults are programs that must fail as they stand.
+var faults = []struct {
+	name string
+	make func() *program
+	why  string
+}{
+	{"the quick form compares the epoch once", handleQuickOnce, "a handle of counter 1 returns the value 21"},
+	{"the cycle of a record is loaded before it", recordEarly, "the value is of cycle"},
+	{"a ring of one record", historyOfOne, "not a mirror"},
+}
+
+// idle are barriers whose removal changes nothing, and why they are there all
+// the same.
+var idle = map[string]string{
+	"add-fence":        "the removal's publish orders RETIRED before the fields of the next user",
+	"begun-release":    "the publishes of the cycle order cycle_begun before what they publish",
+	"cycle-acquire":    "the load fence of the read that follows orders cycle_done before the second load of seq",
+	"identity-acquire": "the load fence behind the values orders identity too",
+	"live-release":     "the publish of the zero row, between, orders the entry's fields before LIVE",
+	"retire-release":   "the publish that raises the epoch orders RETIRED before it",
+	"turn-acquire":     "the kernel's fence orders turn before the comparison of the word",
+}
+
+func TestProtocolsHold(t *testing.T) {
+	for _, p := range protocols {
+		x := explore(p.make())
+		if x.failure != "" {
+			t.Errorf("%s: %s", p.name, x.failure)
+		}
+		t.Logf("%-23s %v", p.name, x)
+	}
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	for _, f := range faults {
+		x := explore(f.make())
+		if !strings.HasPrefix(x.failure, f.why) {
+			t.Errorf("%s: want %q, got %q", f.name, f.why, x.failure)
+		}
+		t.Logf("%s: after %v: %s", f.name, x, x.failure)
+	}
+}
+
+// needed returns which programs fail without each barrier.
+var needed = sync.OnceValue(func() map[string][]string {
+	by := map[string][]string{}
+	for _, p := range protocols {
+		x := explore(p.make())
+		for barrier := range x.barriers {
+			if by[barrier] == nil {
+				by[barrier] = []string{}
+			}
+			if explore(p.make(), barrier).failure != "" {
+				by[barrier] = append(by[barrier], p.name)
+			}
+		}
+	}
+	return by
+})
+
+// TestBarriers: without any one barrier a program fails, or the barrier is
+// among those that change nothing.
+func TestBarriers(t *testing.T) {
+	by := needed()
+	for _, barrier := range slices.Sorted(maps.Keys(by)) {
+		programs := by[barrier]
+		switch why, is := idle[barrier]; {
+		case len(programs) == 0 && !is:
+			t.Errorf("%s: no program fails without it: remove it, or say why it is there", barrier)
+		case len(programs) > 0 && is:
+			t.Errorf("%s: is said to change nothing (%s), and %v fail without it", barrier, why, programs)
+		}
+		t.Logf("%-18s %s", barrier, strings.Join(programs, " "))
+	}
+	// None of them stands in for another.
+	for _, p := range protocols {
+		if x := explore(p.make(), slices.Collect(maps.Keys(idle))...); x.failure != "" {
+			t.Errorf("%s fails without all of the idle barriers: %s", p.name, x.failure)
+		}
+	}
+}
+
+var row = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|.* (\\d+) \\|$")
+
+// TestBarriersAreDocumented compares the table of docs/memory-order.md with
+// what the programs show.
+func TestBarriersAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/memory-order.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, m := range row.FindAllSubmatch(text, -1) {
+		documented[string(m[1])] = string(m[2])
+	}
+	found := needed()
+	for barrier, programs := range found {
+		if n := strconv.Itoa(len(programs)); documented[barrier] != n {
+			t.Errorf("%s: %s programs fail without it, docs/memory-order.md says %q", barrier, n, documented[barrier])
+		}
+	}
+	for barrier := range documented {
+		if _, ok := found[barrier]; !ok {
+			t.Errorf("docs/memory-order.md has the barrier %s, which no program has", barrier)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package memorder
+
+import "fmt"
+
+// block is what is published: a block of counters, a record, or the part of an
+// entry that changes. It has one sequence word, and two copies of the fields.
+// The low bit of the sequence word says which copy is current.
+type block struct {
+	seq    word
+	copies [2][]word
+	intent word // 0: has none, as a record
+}
+
+// block declares a block. Copy 1 is current and each of its fields is value.
+func (p *program) block(value int, fields ...string) *block {
+	b := &block{}
+	for i := range b.copies {
+		for _, name := range fields {
+			b.copies[i] = append(b.copies[i], p.word(fmt.Sprint(name, i), i*value))
+		}
+	}
+	b.seq = p.word("seq", 1)
+	return b
+}
+
+// publish is "Publishing": it fills the copy that is not current, and makes it
+// current.
+func (b *block) publish(t *thread, seq int, fields ...int) {
+	if b.intent != 0 {
+		t.Store(b.intent, seq)
+	}
+	t.StoreFence("publish-fence")
+	for i, f := range fields {
+		t.Store(b.copies[seq&1][i], f)
+	}
+	t.Release("publish-release", b.seq, seq)
+}
+
+// load loads the fields of one copy.
+func (b *block) load(t *thread, parity int) []int {
+	var fields []int
+	for _, f := range b.copies[parity&1] {
+		fields = append(fields, t.Load(f))
+	}
+	return fields
+}
+
+// plain is one try of the plain form: the fields and the sequence word, and
+// whether they belong together.
+func (b *block) plain(t *thread) (fields []int, s int, ok bool) {
+	s = t.Acquire("read-acquire", b.seq)
+	fields = b.load(t, s)
+	t.LoadFence("read-fence")
+	return fields, s, t.Load(b.seq) == s
+}
+
+// cycles is a writer that publishes a block in each of three cycles: each field
+// is the number of the cycle.
+func (b *block) cycles(p *program) (cycleDone word) {
+	cycleDone = p.word("cycle_done", 1)
+	p.writer(func(t *thread) {
+		for n := 2; n <= 4; n++ {
+			b.publish(t, n, n, n)
+			t.Release("cycle-release", cycleDone, n)
+		}
+	})
+	return cycleDone
+}
+
+// whole fails unless the fields are all of one cycle, which is k or later.
+func whole(t *thread, fields []int, k int) {
+	if fields[0] != fields[1] {
+		t.Fail("torn: one field is of cycle %d, the other of cycle %d", fields[0], fields[1])
+	}
+	if fields[0] < k {
+		t.Fail("the value is of cycle %d, and cycle_done was %d before", fields[0], k)
+	}
+}
+
+// blockPlain is "Reading one counter", the plain form.
+func blockPlain() *program {
+	p := &program{}
+	b := p.block(1, "packets", "bytes")
+	cycleDone := b.cycles(p)
+	p.reader(func(t *thread) {
+		k := t.Acquire("cycle-acquire", cycleDone)
+		for {
+			t.Again("read", k)
+			if fields, _, ok := b.plain(t); ok {
+				whole(t, fields, k)
+				return
+			}
+		}
+	})
+	return p
+}
+
+// blockQuick is the quick form, after a plain read.
+func blockQuick() *program {
+	p := &program{}
+	b := p.block(1, "packets", "bytes")
+	cycleDone := b.cycles(p)
+	p.reader(func(t *thread) {
+		last, k := 0, 0
+		for read := 1; ; {
+			t.Again("read", read, last, k)
+			fields, s, ok := b.plain(t)
+			if !ok {
+				continue
+			}
+			whole(t, fields, k)
+			if last = s; read == 2 {
+				return
+			}
+			read, k = 2, t.Acquire("cycle-acquire", cycleDone)
+			fields = b.load(t, last)
+			t.LoadFence("quick-fence")
+			if t.Load(b.seq) == last {
+				whole(t, fields, k)
+				return
+			}
+		}
+	})
+	return p
+}
+
+// blockSnapshot is "Snapshots": the copy of cycle k, where it still stands.
+// Between two cycles a reader takes the current copy without a look at its
+// cycle, and looks behind the load fence.
+func blockSnapshot() *program {
+	p := &program{}
+	b := p.block(1, "packets", "cycle")
+	b.intent = p.word("intent", 1)
+	begun, cycleDone := p.word("cycle_begun", 1), p.word("cycle_done", 1)
+	p.writer(func(t *thread) {
+		for n := 2; n <= 3; n++ {
+			t.Release("begun-release", begun, n)
+			b.publish(t, n, n, n)
+			t.Release("cycle-release", cycleDone, n)
+		}
+	})
+	p.reader(func(t *thread) {
+		k := t.Acquire("cycle-acquire", cycleDone)
+		const cycle = 1 // among the fields
+		for between := t.Load(begun) <= k; ; between = false {
+			t.Again("read", k, bit(between))
+			s := t.Acquire("read-acquire", b.seq)
+			from, guard := s, b.seq
+			if !between && t.Load(b.copies[s&1][cycle]) > k && t.Load(b.copies[^s&1][cycle]) == k && t.Load(b.intent) == s {
+				from, guard = s+1, b.intent
+			}
+			fields := b.load(t, from)
+			t.LoadFence("read-fence")
+			if t.Load(guard) != s || between && fields[cycle] > k {
+				continue
+			}
+			whole(t, fields, k)
+			if (between || guard == b.intent) && fields[cycle] != k {
+				t.Fail("the copy is of cycle %d, not %d", fields[cycle], k)
+			}
+			return
+		}
+	})
+	return p
+}
+
+// blockGivenUp is "Giving a file up": every sequence word moves on by two, so
+// that the copy stays and the quick form fails. A reader that has seen the word
+// move sees the mark, and returns no value.
+func blockGivenUp() *program {
+	p := &program{}
+	b := p.block(1, "packets", "bytes")
+	replaced := p.word("replaced", 0)
+	const moved = 4
+	p.writer(func(t *thread) {
+		b.publish(t, 2, 2, 2)
+		t.Store(replaced, 1)
+		t.Release("give-up-release", b.seq, moved)
+	})
+	p.reader(func(t *thread) {
+		for {
+			t.Again("read")
+			s := t.Acquire("read-acquire", b.seq)
+			if t.Load(replaced) != 0 {
+				return
+			}
+			fields := b.load(t, s)
+			t.LoadFence("read-fence")
+			if t.Load(b.seq) != s {
+				continue
+			}
+			if whole(t, fields, 0); s == moved {
+				t.Fail("a value of a file that was given up")
+			}
+			return
+		}
+	})
+	return p
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,89 @@
+package memorder
+
+// grown is a file that grows by a segment, in which a counter is then added and
+// recorded in the history. What a reader may touch ends with the file's size:
+// behind it there is a fault.
+type grown struct {
+	*block
+	size, segments, kind, identity, name, tail, index word
+}
+
+func grow(p *program) *grown {
+	g := &grown{
+		block: p.block(0, "packets", "bytes"),
+		size:  p.word("size", 1), segments: p.word("segments", 1), kind: p.word("kind", 0),
+		identity: p.word("identity", 0), name: p.word("name", 0),
+		tail: p.word("history_tail", 0), index: p.word("history.index", 0),
+	}
+	p.writer(func(t *thread) {
+		t.Store(g.size, 2) // fallocate
+		t.Store(g.kind, 1)
+		t.Release("segments-release", g.segments, 2)
+		// Adding.
+		t.Store(g.identity, building+1)
+		t.StoreFence("add-fence")
+		t.Store(g.name, 1)
+		g.publish(t, 2, 0, 0)
+		t.Release("live-release", g.identity, live+1)
+		g.publish(t, 3, 7, 7)
+		t.Store(g.index, 2) // the counter is in segment 2
+		t.Release("history-release", g.tail, 1)
+	})
+	return g
+}
+
+// read reads what is in the new segment.
+func (g *grown) read(t *thread) {
+	if t.Load(g.size) < 2 {
+		t.Fail("the segment lies behind the end of the file")
+	}
+	if t.Load(g.kind) != 1 {
+		t.Fail("the segment's kind is not there")
+	}
+	if t.Acquire("entry-acquire", g.identity) != live+1 {
+		return
+	}
+	if t.Load(g.name) != 1 {
+		t.Fail("the counter's name is not there")
+	}
+	for {
+		t.Again("read")
+		fields, _, ok := g.plain(t)
+		if !ok {
+			continue
+		}
+		if fields[0] != fields[1] {
+			t.Fail("torn: packets %d, bytes %d", fields[0], fields[1])
+		}
+		return
+	}
+}
+
+// growthList is a reader that lists: it maps the segments that there are.
+func growthList() *program {
+	p := &program{}
+	g := grow(p)
+	p.reader(func(t *thread) {
+		if t.Acquire("segments-acquire", g.segments) == 2 {
+			g.read(t)
+		}
+	})
+	return p
+}
+
+// growthHistory is a reader that meets an index of the new segment in the
+// history.
+func growthHistory() *program {
+	p := &program{}
+	g := grow(p)
+	p.reader(func(t *thread) {
+		if t.Acquire("tail-acquire", g.tail) == 0 {
+			return
+		}
+		if segment := t.Load(g.index); segment > t.Acquire("segments-acquire", g.segments) {
+			t.Fail("the history names a counter of segment %d, which is not there", segment)
+		}
+		g.read(t)
+	})
+	return p
+}

@@ -1,0 +1,269 @@
+package memorder
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A word is a 64-bit word of memory, by number.
+type word int
+
+// A view is a position in memory: all messages up to it have been seen.
+// View 0 is the memory before the first message.
+type view int
+
+// A message is one store, as memory holds it. Memory is one list of messages
+// for all words, and all threads see the same list: ARMv8 is multi-copy
+// atomic. Message i of the list is at view i+1.
+type message struct {
+	at    word
+	value int
+	by    int
+}
+
+// A thread runs one function of a program against a memory. The views say how
+// much of memory its next instructions must take notice of.
+type thread struct {
+	id       int
+	memory   []message // the messages that are there, then those that it appended
+	fixed    int       // how many were there
+	may      bool      // whether it may append; else each store must be there already
+	promised []bool    // messages of this thread whose store has not run yet
+	initial  []int     // value of each word before the first message
+	removed  []string  // names of barriers that do nothing in this run
+	barriers map[string]bool
+	choose   *choices
+
+	coherent          []view // per word: what it has seen of it
+	forward           []forwarded
+	oldLoad, oldStore view // of all loads, and of all stores, so far
+	newLoad, newStore view // what the next load, and the next store, must take notice of
+	control, release  view // of addresses and branches; of store-releases
+	candidates        []message
+	names             []string // of the words
+	out               []int
+	seen              map[string]bool
+	trace             *[]string // nil: none is kept
+	states            int
+}
+
+// forwarded is a thread's last store to a word. Its own loads take the value
+// from there before the store is in memory, and then learn no more than the
+// store's own address and data did.
+type forwarded struct{ at, known view }
+
+// stuck ends a run that no execution contains.
+type stuck struct{}
+
+// failed ends a run in which the protocol does not hold.
+type failed struct{ why string }
+
+func (t *thread) note(format string, args ...any) {
+	if t.trace != nil {
+		*t.trace = append(*t.trace, fmt.Sprintf(format, args...))
+	}
+}
+
+// is tells whether the barrier of that name acts in this run.
+func (t *thread) is(name string) bool {
+	if name == "" {
+		return true
+	}
+	t.barriers[name] = true
+	return !slices.Contains(t.removed, name)
+}
+
+func (t *thread) valueAt(at word, v view) int {
+	if v == 0 {
+		return t.initial[at]
+	}
+	return t.memory[v-1].value
+}
+
+// read returns the value of a word, and the view from which it is. It chooses
+// one of the messages that the thread may still see.
+func (t *thread) read(at word, before view) (int, view) {
+	before = max(before, t.coherent[at])
+	oldest := view(0)
+	for v := before; v > 0; v-- {
+		if t.memory[v-1].at == at {
+			oldest = v
+			break
+		}
+	}
+	from := []view{oldest}
+	for v := before + 1; int(v) <= len(t.memory); v++ {
+		// A thread reads no store that it has yet to run.
+		if t.memory[v-1].at == at && !t.promised[v-1] {
+			from = append(from, v)
+		}
+	}
+	v := from[t.choose.one(len(from))]
+	return t.valueAt(at, v), v
+}
+
+func (t *thread) load(at word, known view, acquire, strong bool) (int, view) {
+	t.states++
+	before := max(known, t.newLoad)
+	if strong {
+		before = max(before, t.release)
+	}
+	value, v := t.read(at, before)
+	if f := t.forward[at]; f.at == v && v != 0 {
+		v = f.known
+	}
+	after := max(before, v)
+	t.coherent[at] = max(t.coherent[at], after)
+	t.oldLoad = max(t.oldLoad, after)
+	t.control = max(t.control, known)
+	if acquire {
+		t.newLoad, t.newStore = max(t.newLoad, after), max(t.newStore, after)
+	}
+	if t.trace != nil {
+		t.note("load %s = %d", t.names[at], value)
+	}
+	return value, after
+}
+
+func (t *thread) store(at word, value int, known view, release bool) {
+	t.states++
+	before := max(known, t.newStore, t.control)
+	if release {
+		before = max(before, t.oldLoad, t.oldStore)
+	}
+	before = max(before, t.coherent[at])
+	v := t.fulfil(message{at, value, t.id}, before)
+	t.coherent[at] = v
+	t.oldStore = max(t.oldStore, v)
+	if release {
+		t.release = max(t.release, v)
+	}
+	t.forward[at] = forwarded{v, known}
+	if t.trace != nil {
+		t.note("store %s = %d", t.names[at], value)
+	}
+}
+
+// fulfil finds the message of a store: the first promise of that content, or,
+// where the thread may append, a new one. A message that could stand right
+// behind those that are there is a candidate for the next promise.
+func (t *thread) fulfil(m message, before view) view {
+	for v := before + 1; int(v) <= t.fixed; v++ {
+		if t.promised[v-1] && t.memory[v-1] == m {
+			t.promised[v-1] = false
+			return v
+		}
+	}
+	if !t.may {
+		panic(stuck{})
+	}
+	if int(before) <= t.fixed {
+		t.candidates = append(t.candidates, m)
+	}
+	t.memory = append(t.memory, m)
+	t.promised = append(t.promised, false)
+	return view(len(t.memory))
+}
+
+// The instructions of the protocol. A barrier has a name, by which a run can
+// remove it; one without a name stays.
+
+// Load is a load without order.
+func (t *thread) Load(at word) int {
+	v, _ := t.load(at, 0, false, false)
+	return v
+}
+
+// Acquire is a load-acquire, as weak as LDAPR: it may pass an earlier
+// store-release of another word.
+func (t *thread) Acquire(name string, at word) int {
+	v, _ := t.load(at, 0, t.is(name), false)
+	return v
+}
+
+// Store is a store without order.
+func (t *thread) Store(at word, value int) { t.store(at, value, 0, false) }
+
+// Release is a store-release (STLR).
+func (t *thread) Release(name string, at word, value int) { t.store(at, value, 0, t.is(name)) }
+
+// LoadFence orders the loads before it before all that follows it (DMB ISHLD).
+func (t *thread) LoadFence(name string) {
+	if t.is(name) {
+		t.newLoad, t.newStore = max(t.newLoad, t.oldLoad), max(t.newStore, t.oldLoad)
+	}
+}
+
+// StoreFence orders the stores before it before the stores after it (DMB ISHST).
+func (t *thread) StoreFence(name string) {
+	if t.is(name) {
+		t.newStore = max(t.newStore, t.oldStore)
+	}
+}
+
+// FullFence orders all that is before it before all that follows it (DMB ISH).
+func (t *thread) FullFence(name string) {
+	if t.is(name) {
+		all := max(t.oldLoad, t.oldStore)
+		t.newLoad, t.newStore = max(t.newLoad, all), max(t.newStore, all)
+	}
+}
+
+// Swap replaces the value old by value, in one step that no other store to the
+// word comes between, and with acquire and release order. It waits until the
+// word is old: a run in which it never is does not count.
+func (t *thread) Swap(at word, old, value int) {
+	got, v := t.load(at, 0, true, false)
+	if got != old {
+		panic(stuck{})
+	}
+	t.store(at, value, 0, true)
+	t.forward[at].known = t.forward[at].at
+	for i := int(v); i < int(t.coherent[at])-1; i++ {
+		if t.memory[i].at == at && t.memory[i].by != t.id {
+			panic(stuck{})
+		}
+	}
+}
+
+// The instructions that only litmus tests use: a strong acquire (LDAR), and
+// dependencies. The protocol does without dependencies, because a compiler may
+// replace an address that was computed by a branch.
+
+// AcquireStrong is LDAR: it does not pass an earlier store-release.
+func (t *thread) AcquireStrong(at word) int {
+	v, _ := t.load(at, 0, true, true)
+	return v
+}
+
+// LoadKnown returns the view on which an instruction that uses the value depends.
+func (t *thread) LoadKnown(at word, known view) (int, view) { return t.load(at, known, false, false) }
+
+// StoreKnown is a store whose address or value depends on known.
+func (t *thread) StoreKnown(at word, value int, known view) {
+	t.store(at, value, known, false)
+}
+
+// Branch makes what follows depend on known by control.
+func (t *thread) Branch(known view) { t.control = max(t.control, known) }
+
+// Fail ends the run: the protocol does not hold.
+func (t *thread) Fail(format string, args ...any) { panic(failed{fmt.Sprintf(format, args...)}) }
+
+// Out keeps a result for the program's final condition.
+func (t *thread) Out(value int) { t.out = append(t.out, value) }
+
+// Again marks the start of another try at the place of that name. What comes
+// depends on key and on what the thread has seen, and on nothing else: a try
+// that was explored from there is not explored again, so that a loop without
+// bound ends. For threads without stores.
+func (t *thread) Again(place string, key ...int) {
+	if t.choose.repeats() {
+		return
+	}
+	state := fmt.Sprint(place, key, t.coherent, t.oldLoad, t.newLoad)
+	if t.seen[state] {
+		panic(stuck{})
+	}
+	t.seen[state] = true
+}
