@@ -9,41 +9,24 @@ import (
 // adopt makes the writer's tables from the catalogue, and finishes what a writer
 // that was killed had begun. Each repair is a publish like any other, so adopt
 // may be killed as well.
-func (w *Writer) adopt(now int64) {
+func (w *Writer) adopt(now int64) error {
 	v := w.v
-	n := v.counters()
+	list, err := v.segments()
+	if err != nil {
+		return err
+	}
 	w.names = make(map[string]uint32)
-	w.live = make([]uint64, len(v.blocks))
-	w.liveRecords = make([]bool, len(v.records))
-	w.free = [2]freeList{{end: n}, {next: n, end: n + uint32(len(v.records))}}
+	w.live = make([]uint64, len(list)*segmentBlocks)
+	w.free = [2]freeList{}
 	w.cycle = max(v.hdr.cycleBegun, v.hdr.cycleDone)
 
 	var used [2]uint32
-	for i := range uint32(len(v.entries)) {
-		e := &v.entries[i]
-		state, generation := uint32(e.identity>>32), uint32(e.identity)
-		if state == entUnused {
-			continue
-		}
-		f := &w.free[w.class(i)]
-		for ; f.next < i; f.next++ { // a slot that was passed over; not left by this code
-			f.cooling = append(f.cooling, cooling{index: f.next})
-		}
-		f.next = i + 1
-		w.raiseHigh(i)
-		switch state {
-		case entLive:
-			w.names[getString(e.name[:])] = i
-			w.setLive(i, true)
-			used[w.class(i)]++
-		case entBuilding:
-			// Added halfway. Nobody has seen it; its generation is spent.
-			w.step("adopt-building")
-			atomic.StoreInt64(&e.freedAt, now)
-			publish64(&e.identity, identity(entRetired, generation))
-			fallthrough
-		default:
-			w.release(i, min(e.freedAt, now))
+	for n, s := range list {
+		w.freeSegment(uint32(n), s.kind)
+		for k := range v.high(n) {
+			if w.adoptEntry(uint32(n)*SegmentLen+k, place{s, k}, now) {
+				used[classOf(s.kind == kindRecords)]++
+			}
 		}
 	}
 	for c := range w.free {
@@ -53,29 +36,64 @@ func (w *Writer) adopt(now int64) {
 	}
 	atomic.StoreUint32(&v.hdr.countersUsed, used[0])
 	atomic.StoreUint32(&v.hdr.recordsUsed, used[1])
-	w.finishFrees()
-}
-
-// finishFrees publishes what a killed Add or Remove did not: rows and records
-// that belong to no live entry become zero, under a raised epoch.
-func (w *Writer) finishFrees() {
-	v := w.v
-	for i := range v.blocks {
-		b := &v.blocks[i]
-		if have := b.copies[b.seq&1].live; have != w.live[i] {
-			next := nextSeq(b.seq, true)
-			announce64(&b.intent, next)
-			w.step("adopt-block-announced")
-			from, to := &b.copies[b.seq&1], &b.copies[next&1]
-			copyBlock(&to.values, &from.values)
-			to.seal(from.cycle, w.live[i], epochOf(next))
-			publish64(&b.seq, next)
-			w.step("adopt-block-done")
+	for n, s := range list {
+		if s.kind == kindRecords {
+			w.finishRecords(n, s)
+		} else {
+			w.finishBlocks(n, s)
 		}
 	}
-	for i := range v.records {
-		r, e := &v.records[i], &v.entries[v.counters()+uint32(i)]
-		if w.liveRecords[i] || e.identity == 0 {
+	return nil
+}
+
+// adoptEntry takes the slot of index i into the tables, and returns whether it is live.
+func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
+	e := p.entry()
+	switch state, generation := uint32(e.identity>>32), uint32(e.identity); state {
+	case entUnused: // an Add was cut short, and had not written anything here
+		f := w.freeOf(i)
+		f.cooling = append(f.cooling, cooling{index: i})
+	case entLive:
+		w.names[getString(e.name[:])] = i
+		w.setLive(i, true)
+		return true
+	case entBuilding:
+		// Added halfway. No reader has seen it; its generation is spent.
+		w.step("adopt-building")
+		atomic.StoreInt64(&e.freedAt, now)
+		publish64(&e.identity, identity(entRetired, generation))
+		fallthrough
+	default:
+		w.release(i, e, min(e.freedAt, now))
+	}
+	return false
+}
+
+// finishBlocks publishes what a killed Add or Remove did not: rows that belong to no
+// live entry become zero, under a raised epoch. A block whose parity is not the segment's,
+// where a writer was killed between two publishes or in a cycle, is published as it is.
+func (w *Writer) finishBlocks(n int, s *segment) {
+	parity, _ := w.parity(n)
+	for i := range blocksUsed(w.v.high(n)) {
+		b, live := block{s.blocks, i}, w.live[n*segmentBlocks+int(i)]
+		seq := b.seq()
+		freed := b.copy(*seq).live != live
+		if freed {
+			w.republish(b, -1, live, true)
+			w.step("adopt-block-done")
+		}
+		if live != 0 && *seq&1 != parity {
+			w.republish(b, -1, live, false)
+			w.step("adopt-parity-done")
+		}
+	}
+}
+
+// finishRecords is finishBlocks of records.
+func (w *Writer) finishRecords(n int, s *segment) {
+	for k := range w.v.high(n) {
+		r, e := &s.records.records[k], &s.entries[k]
+		if w.isLive(uint32(n)*SegmentLen+k) || e.identity == 0 {
 			continue
 		}
 		// Only its own Remove raises a record's epoch: as long as it is that of

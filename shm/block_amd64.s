@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// func publishSameAVX2(b *blockMem, src *Block, next, cycle uint64) (done bool)
+// func publishSameAVX2(seq, intent *uint64, to *copyMem, src *Block, next, cycle uint64) (done bool)
 //
 // Announces the publish, copies 64 rows of 24 bytes, four at a time in three
 // vectors, and finds out in passing whether all third words (sampled-at) are that
@@ -11,16 +11,14 @@
 // the third, which two blends bring into one. If they are, the head of the copy
 // and the sequence word are stored too. All stores are in the order of the
 // protocol, which amd64 keeps.
-TEXT ·publishSameAVX2(SB), NOSPLIT|NOFRAME, $0-33
-	MOVQ         b+0(FP), BX
-	MOVQ         src+8(FP), SI
-	MOVQ         next+16(FP), R8
-	MOVQ         R8, 3264(BX)           // intent
-	MOVQ         R8, R9
-	ANDQ         $1, R9
-	IMULQ        $1600, R9
-	LEAQ         64(BX)(R9*1), DX       // the copy that is not current
-	LEAQ         64(DX), DI             // its values
+TEXT ·publishSameAVX2(SB), NOSPLIT|NOFRAME, $0-49
+	MOVQ         seq+0(FP), BX
+	MOVQ         intent+8(FP), AX
+	MOVQ         to+16(FP), DX
+	MOVQ         src+24(FP), SI
+	MOVQ         next+32(FP), R8
+	MOVQ         R8, (AX)               // intent
+	LEAQ         64(DX), DI             // the values of the copy
 	MOVQ         16(SI), R10            // the first row's time
 	VPBROADCASTQ 16(SI), Y0
 	VPXOR        Y1, Y1, Y1
@@ -55,7 +53,7 @@ rows8:
 	VPTEST Y1, Y1
 	VZEROUPPER
 	JNE    mixed
-	MOVQ   cycle+24(FP), R11
+	MOVQ   cycle+40(FP), R11
 	MOVQ   R11, (DX)             // cycle
 	MOVQ   R10, 8(DX)            // oldest
 	MOVQ   R10, 16(DX)           // newest
@@ -64,9 +62,9 @@ rows8:
 	SHRQ   $40, R9
 	MOVQ   R9, 32(DX)            // epoch
 	MOVQ   R8, (BX)              // seq
-	MOVB   $1, done+32(FP)
+	MOVB   $1, done+48(FP)
 	RET
 
 mixed:
-	MOVB $0, done+32(FP)
+	MOVB $0, done+48(FP)
 	RET

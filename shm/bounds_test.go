@@ -54,13 +54,13 @@ func TestPublishSame(t *testing.T) {
 			cycle := w.BeginCycle()
 			w.PublishBlock(0, &src)
 			w.EndCycle(1)
-			b := &w.v.blocks[0]
+			b := w.v.slot(0).block()
 			want := copyMem{cycle: cycle, oldest: low, newest: high, live: ^uint64(0), values: src}
-			if got := b.copies[b.seq&1]; got != want || b.intent != b.seq {
+			if got := *b.copy(*b.seq()); got != want || *b.intent() != *b.seq() {
 				t.Fatalf("published %+v, want %+v", got, want)
 			}
-			if err := r.Snapshot(&all); err != nil || all.blocks[0] != want || all.Cycle != cycle {
-				t.Fatalf("%v: read %+v, want %+v", err, all.blocks[0], want)
+			if err := r.Snapshot(&all); err != nil || all.segments[0].blocks[0] != want || all.Cycle != cycle {
+				t.Fatalf("%v: read %+v, want %+v", err, all.segments[0].blocks[0], want)
 			}
 		}
 	}

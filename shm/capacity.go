@@ -1,12 +1,26 @@
 package shm
 
-// Capacity is how many counters of each class the mirror holds. It may be more
-// than what was asked for: a mirror that was there never shrinks. Indices of
-// latency counters begin at counters.
+import "sync/atomic"
+
+// capacity is how many counters of each class the segments so far hold.
+func (v *view) capacity() (counters, latency int) {
+	for n := range v.declared() {
+		switch atomic.LoadUint32(&v.hdr.table[n].kind) {
+		case kindBlocks:
+			counters += SegmentLen
+		case kindRecords:
+			latency += SegmentLen
+		}
+	}
+	return counters, latency
+}
+
+// Capacity is how many counters of each class the mirror holds before it grows
+// again.
 func (w *Writer) Capacity() (counters, latency int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return int(w.v.counters()), len(w.v.records)
+	return w.v.capacity()
 }
 
 // Used is how many live counters of each class there are.

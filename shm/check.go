@@ -23,28 +23,29 @@ const maxProblems = 1000
 // on it, or one that was killed at any point, breaks none. An error means that
 // the file could not be looked at; a file that is not a mirror is a Problem.
 func Check(path string) (ps []Problem, err error) {
-	m, err := openMapping(path, ReaderOptions{AnyOwner: true})
+	f, _, err := openTrusted(path, ReaderOptions{AnyOwner: true})
 	if err != nil {
-		if errors.Is(err, ErrTruncated) {
-			return []Problem{{Object: "file", Text: err.Error()}}, nil
-		}
 		return nil, err
 	}
-	fault := Guard(func() error { ps = append(checkBytes(m.b), checkDevice(path, m.b)...); return nil })
-	runtime.KeepAlive(m)
+	defer f.Close()
+	var v *view
+	fault := Guard(func() error {
+		if v, err = attach(fileStore{f, false}); err != nil {
+			object := "header"
+			if errors.Is(err, ErrTruncated) {
+				object = "file"
+			}
+			ps = []Problem{{Object: object, Text: err.Error()}}
+			return nil
+		}
+		ps = append(v.check(), v.checkDevice(path)...)
+		return nil
+	})
+	runtime.KeepAlive(v)
 	if fault != nil {
 		ps = append(ps, Problem{Object: "file", Text: fault.Error()})
 	}
 	return ps, nil
-}
-
-// checkBytes checks a region.
-func checkBytes(b []byte) []Problem {
-	v, err := attach(b)
-	if err != nil {
-		return []Problem{{Object: "header", Text: err.Error()}}
-	}
-	return v.check()
 }
 
 // checker collects problems.
@@ -61,25 +62,40 @@ func (c *checker) add(object string, offset uint64, format string, a ...any) {
 	}
 }
 
-// zero reports bytes from to to of the file that are not zero.
-func (c *checker) zero(object string, from, to uint64) {
-	for i, x := range c.v.b[from:to] {
-		if x != 0 {
-			c.add(object, from+uint64(i), "reserved byte is %#x, not 0", x)
+// zero reports bytes of b, which are those of the file at at, that are not zero.
+func (c *checker) zero(object string, at uint64, b []byte) {
+	for i := range b {
+		if b[i] != 0 {
+			c.add(object, at+uint64(i), "reserved byte is %#x, not 0", b[i])
 			return
 		}
 	}
 }
 
+// isZero tells whether all words are 0, as those of a slot that was never used are.
+func isZero(w []uint64) bool {
+	for i := range w {
+		if atomic.LoadUint64(&w[i]) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (v *view) check() []Problem {
 	c := &checker{v: v}
 	c.header()
-	c.catalogue()
-	for i := range v.blocks {
-		c.block(uint32(i))
+	list, err := v.segments()
+	if err != nil {
+		c.add("file", segmentOffset(v.fixed.history, uint32(len(list))), "%v", err)
 	}
-	for i := range v.records {
-		c.record(uint32(i))
+	c.catalogue(list)
+	for n, s := range list {
+		if s.kind == kindRecords {
+			c.records(n, s)
+		} else {
+			c.blocks(n, s)
+		}
 	}
 	c.history()
 	return c.ps
@@ -87,39 +103,47 @@ func (v *view) check() []Problem {
 
 // reservedHeader is where the header must be zero in version 1.
 var reservedHeader = [][2]uint64{
-	{hdrSections + sections*secSize, hdrChecksum},
-	{hdrChecksum + 8, hdrGeneration},
+	{hdrHistory + 4, hdrFile},
+	{hdrFile + 8, hdrChecksum},
+	{fixedSize, hdrGeneration},
 	{hdrTakeovers + 8, hdrHeartbeat},
 	{hdrState + 4, hdrCycleBegun},
 	{hdrCycleDoneAt + 8, hdrCatalogueChanges},
-	{hdrRefused + 8, hdrHistoryIntent},
-	{hdrHistoryBase + 8, hdrSuccessor},
-	{hdrSupersededAt + 8, hdrDeviceGeneration},
-	{hdrDeviceLength + 8, headerSize},
+	{hdrSegments + 4, hdrRefused},
+	{hdrRecordLimit + 4, hdrHistoryIntent},
+	{hdrHistoryTail + 8, hdrReplaced},
+	{hdrReplaced + 8, hdrDeviceGeneration},
+	{hdrDeviceLength + 8, hdrTable},
+	{hdrTable + maxSegments*segmentDescriptorSize, headerSize},
 }
 
 func (c *checker) header() {
 	v, h := c.v, c.v.hdr
-	if h.fileLength != uint64(len(v.b)) {
-		c.add("file", 0, "is %d bytes long, the header says %d", len(v.b), h.fileLength)
-	}
+	b := bytesOf(h)
 	for _, r := range reservedHeader {
-		c.zero("header", r[0], r[1])
+		c.zero("header", r[0], b[r[0]:r[1]])
 	}
-	end := uint64(headerSize)
-	for _, s := range v.table {
-		if s.count != 0 {
-			c.zero("file", end, s.offset)
-			end = s.offset + s.length
+	if n := ringLength(v.fixed.history); n > 0 {
+		end := uint64(len(v.history)) * historySize
+		c.zero("history", headerSize+end, v.maps[1].b[end:n])
+	}
+	if n := atomic.LoadUint32(&h.segments); n > maxSegments {
+		c.add("header", hdrSegments, "%d segments, where %d are the most", n, maxSegments)
+	}
+	// Behind the number: one more may have been described before it was declared.
+	for n := v.declared() + 1; n < maxSegments; n++ {
+		d := &h.table[n]
+		if kind, high := atomic.LoadUint32(&d.kind), atomic.LoadUint32(&d.high); (kind != 0 || high != 0) && n > v.declared() {
+			c.add("header", hdrTable+uint64(n)*segmentDescriptorSize, "descriptor of segment %d is not 0, there are %d", n, v.declared())
+			break
 		}
 	}
-	c.zero("file", end, uint64(len(v.b)))
 
 	if atomic.LoadUint64(&h.generation) == 0 {
 		c.add("header", hdrGeneration, "generation is 0")
 	}
 	state := State(atomic.LoadUint32(&h.state))
-	if state < Boot || state > Superseded {
+	if state < Boot || state > Fail {
 		c.add("header", hdrState, "state %d is unknown", state)
 	}
 	if p := atomic.LoadInt64(&h.heartbeatPeriod); p <= 0 {
@@ -136,43 +160,41 @@ func (c *checker) header() {
 	if begun >= 1<<63 { // the next writer's numbers would begin again before long
 		c.add("header", hdrCycleBegun, "cycle %d is begun, where no mirror comes", begun)
 	}
-	if n := atomic.LoadUint32(&h.blocksHigh); int(n) > len(v.blocks) {
-		c.add("header", hdrBlocksHigh, "%d blocks used of %d", n, len(v.blocks))
-	}
-	if n := atomic.LoadUint32(&h.recordsHigh); int(n) > len(v.records) {
-		c.add("header", hdrRecordsHigh, "%d records used of %d", n, len(v.records))
+	for n := range v.declared() {
+		if high := atomic.LoadUint32(&h.table[n].high); high > SegmentLen {
+			c.add("header", hdrTable+uint64(n)*segmentDescriptorSize+segHigh, "%d slots of segment %d used, there are %d", high, n, SegmentLen)
+		}
 	}
 }
 
 // catalogue checks every entry, that names are unique, and the fill levels.
-func (c *checker) catalogue() {
-	v, h := c.v, c.v.hdr
+func (c *checker) catalogue(list []*segment) {
+	h := c.v.hdr
 	changes := atomic.LoadUint64(&h.catalogueChanges)
 	names := make(map[string]uint32)
 	var used [2]int
 	var twice []func()
 	var e entryMem
-	for i := range uint32(len(v.entries)) {
-		if c.full() {
-			return
+	for n, s := range list {
+		for k := range uint32(SegmentLen) {
+			if c.full() {
+				return
+			}
+			i := uint32(n)*SegmentLen + k
+			if !c.entry(i, place{s, k}, &e) {
+				continue
+			}
+			used[classOf(s.kind == kindRecords)]++
+			name := getString(e.name[:])
+			if first, ok := names[name]; ok {
+				twice = append(twice, func() {
+					c.add(fmt.Sprintf("entry %d", i), c.v.entryOffset(i)+entName, "name %q is that of entry %d too", name, first)
+				})
+			}
+			names[name] = i
 		}
-		if !c.entry(i, &e) {
-			continue
-		}
-		class := 0
-		if i >= v.counters() {
-			class = 1
-		}
-		used[class]++
-		name := getString(e.name[:])
-		if first, ok := names[name]; ok {
-			twice = append(twice, func() {
-				c.add(fmt.Sprintf("entry %d", i), v.entryOffset(i)+entName, "name %q is that of entry %d too", name, first)
-			})
-		}
-		names[name] = i
 	}
-	if atomic.LoadUint64(&h.catalogueChanges) != changes {
+	if atomic.LoadUint64(&h.catalogueChanges) != changes || len(list) < c.v.declared() {
 		return // a writer is at work: what was read is not of one instant
 	}
 	for _, report := range twice {
@@ -186,6 +208,9 @@ func (c *checker) catalogue() {
 	}
 }
 
+// segmentOffset is where segment n lies in the file.
+func (v *view) segmentOffset(n int) uint64 { return segmentOffset(v.fixed.history, uint32(n)) }
+
 func (v *view) entryOffset(i uint32) uint64 {
-	return v.table[secCatalogue].offset + uint64(i)*entrySize
+	return v.segmentOffset(int(i/SegmentLen)) + uint64(i%SegmentLen)*entrySize
 }

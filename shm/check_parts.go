@@ -9,70 +9,65 @@ import (
 	"unicode/utf8"
 )
 
-// entry checks entry i and answers whether it is live; e is a copy of it then.
-func (c *checker) entry(i uint32, e *entryMem) (live bool) {
-	v := c.v
-	object, at := fmt.Sprintf("entry %d", i), v.entryOffset(i)
-	p := &v.entries[i].identity
+// entry checks the entry of index i and returns whether it is live; e is a copy of it then.
+func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
+	p := &at.entry().identity
+	if isZero(words(at.entry())) {
+		return false
+	}
+	object, off := fmt.Sprintf("entry %d", i), c.v.entryOffset(i)
+	// Behind the mark: what is used was below it before.
 	id := atomic.LoadUint64(p)
 	state, generation := uint32(id>>32), uint32(id)
-	if high := v.isHigh(i); high && (state == entLive || state == entRetired) {
-		c.add(object, at, "is used, beyond the header's high-water mark")
+	if state != entUnused && at.n >= c.v.high(int(i/SegmentLen)) {
+		c.add(object, off, "is used, beyond the high-water mark of its segment")
 	}
 	switch state {
 	case entUnused:
 		before := len(c.ps)
-		c.zero(object, at, at+entrySize)
+		c.zero(object, off, bytesOf(at.entry()))
 		if len(c.ps) > before && atomic.LoadUint64(p) != id {
 			c.ps = c.ps[:before] // a writer has just begun to fill it
 		}
 		return false
 	case entBuilding, entRetired, entLive:
 		if generation == 0 {
-			c.add(object, at, "is used, with generation 0")
+			c.add(object, off, "is used, with generation 0")
 		}
 	default:
-		c.add(object, at, "state %d is unknown", state)
+		c.add(object, off, "state %d is unknown", state)
 	}
 	if state != entLive {
 		return false
 	}
-	_, slot, err := v.readEntry(i, e)
+	_, slot, err := at.entry().read(e)
 	if err != nil {
 		return false // gone meanwhile
 	}
 	before := len(c.ps)
-	c.entryText(object, at, e)
+	c.entryText(object, off, e)
 	s := &e.slots[slot]
-	so := at + entSlots + slot*slotSize
+	so := off + entSlots + slot*slotSize
 	if s.flags>>4 != 0 {
 		c.add(object, so, "flags %#x are unknown", s.flags)
 	}
 	c.text(object, so+slotBasis, "byte basis", s.basis[:])
 	c.text(object, so+slotSource, "source", s.source[:])
 	if e.flags>>1 != 0 {
-		c.add(object, at+entFlags, "flags %#x are unknown", e.flags)
+		c.add(object, off+entFlags, "flags %#x are unknown", e.flags)
 	}
+	b := bytesOf(e)
 	for _, r := range [][2]uint64{{entFlags + 4, entName}, {entSeq + 8, entSlots}} {
-		c.zero(object, at+r[0], at+r[1])
+		c.zero(object, off+r[0], b[r[0]:r[1]])
 	}
-	if epoch := epochOf(atomic.LoadUint64(v.seqOf(i))); e.born > epoch {
-		c.add(object, at+entBorn, "was added in epoch %d, which is %d", e.born, epoch)
+	if epoch := epochOf(atomic.LoadUint64(at.seq())); e.born > epoch {
+		c.add(object, off+entBorn, "was added in epoch %d, which is %d", e.born, epoch)
 	}
 	if atomic.LoadUint64(p) != id {
 		c.ps = c.ps[:before]
 		return false
 	}
 	return true
-}
-
-// isHigh tells whether index i was never used by the header's account.
-func (v *view) isHigh(i uint32) bool {
-	blocks, records := v.high()
-	if n := v.counters(); i >= n {
-		return int(i-n) >= records
-	}
-	return int(i/BlockLen) >= blocks
 }
 
 func (c *checker) entryText(object string, at uint64, e *entryMem) {
@@ -114,37 +109,47 @@ func (c *checker) text(object string, at uint64, what string, field []byte) {
 	}
 }
 
-// block checks block i as it stood under one sequence word.
-func (c *checker) block(i uint32) {
-	v, b := c.v, &c.v.blocks[i]
-	object, at := fmt.Sprintf("block %d", i), v.table[secBlocks].offset+uint64(i)*blockSize
+// blocks checks the blocks of segment n.
+func (c *checker) blocks(n int, s *segment) {
+	for i := range uint32(segmentBlocks) {
+		c.block(n, block{s.blocks, i})
+	}
+	from := uint64(segCopy1 + segmentBlocks*copySize)
+	c.zero(fmt.Sprintf("segment %d", n), c.v.segmentOffset(n)+from, s.m.b[from:])
+}
+
+// block checks a block of segment n as it stood under one sequence word.
+func (c *checker) block(n int, b block) {
+	v, start := c.v, c.v.segmentOffset(n)
+	object := fmt.Sprintf("block %d", uint32(n)*segmentBlocks+b.n)
+	seqAt, intentAt := start+segSeq+uint64(b.n)*lineSize, start+segIntent+uint64(b.n)*lineSize
 	for range maxTries {
-		s := atomic.LoadUint64(&b.seq)
+		s := atomic.LoadUint64(b.seq())
 		before := len(c.ps)
 		var cp copyMem
-		copyWords(words(&cp), words(&b.copies[s&1]))
-		co := at + blkCopy + s&1*copySize
-		c.blockCopy(object, co, &cp, s)
+		copyWords(words(&cp), words(b.copy(s)))
+		at := start + []uint64{segCopy0, segCopy1}[s&1] + uint64(b.n)*copySize
+		c.blockCopy(object, at, &cp, s)
 		for row := range uint32(BlockLen) {
-			state := atomic.LoadUint64(&v.entries[i*BlockLen+row].identity) >> 32
+			state := atomic.LoadUint64(&b.m.entries[b.n*BlockLen+row].identity) >> 32
 			set := cp.live>>row&1 == 1
 			if set && state == entUnused || !set && state == entLive {
-				c.add(object, co+cpyLive, "row %d: live bit %v, entry in state %d", row, set, state)
+				c.add(object, at+cpyLive, "row %d: live bit %v, entry in state %d", row, set, state)
 			}
 		}
-		if in := atomic.LoadUint64(&b.intent); in != s && in != nextSeq(s, false) && in != nextSeq(s, true) {
-			c.add(object, at+blkIntent, "intent %#x does not follow sequence %#x", in, s)
+		if in := atomic.LoadUint64(b.intent()); in != s && in != nextSeq(s, false) && in != nextSeq(s, true) && v.stale() == nil {
+			c.add(object, intentAt, "intent %#x does not follow sequence %#x", in, s)
 		}
 		if begun := atomic.LoadUint64(&v.hdr.cycleBegun); cp.cycle > begun {
-			c.add(object, co+cpyCycle, "published in cycle %d, only %d were begun", cp.cycle, begun)
+			c.add(object, at+cpyCycle, "published in cycle %d, only %d were begun", cp.cycle, begun)
 		}
-		if blocks, _ := v.high(); int(i) >= blocks && s != 0 {
-			c.add(object, at, "was published, beyond the header's high-water mark")
+		if b.n >= blocksUsed(v.high(n)) && s != 0 {
+			c.add(object, seqAt, "was published, beyond the high-water mark of its segment")
 		}
 		loadFence()
-		if atomic.LoadUint64(&b.seq) == s {
-			c.zero(object, at+blkSeq+8, at+blkCopy)
-			c.zero(object, at+blkIntent+8, at+blockSize)
+		if atomic.LoadUint64(b.seq()) == s {
+			c.zero(object, seqAt+8, bytesOf(&b.m.seqs[b.n])[8:])
+			c.zero(object, intentAt+8, bytesOf(&b.m.intents[b.n])[8:])
 			return
 		}
 		c.ps = c.ps[:min(before, len(c.ps))]
@@ -181,11 +186,19 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	}
 }
 
-// record checks latency record i.
-func (c *checker) record(i uint32) {
-	v, r := c.v, &c.v.records[i]
-	object, at := fmt.Sprintf("record %d", i), v.table[secRecords].offset+uint64(i)*recordSize
-	e := &v.entries[v.counters()+i]
+// records checks the records of segment n.
+func (c *checker) records(n int, s *segment) {
+	for k := range uint32(SegmentLen) {
+		c.record(n, place{s, k})
+	}
+}
+
+func (c *checker) record(n int, p place) {
+	v, r, e := c.v, p.record(), p.entry()
+	if atomic.LoadUint64(&e.identity) == 0 && isZero(words(r)) {
+		return
+	}
+	object, at := fmt.Sprintf("record %d", uint32(n)*SegmentLen+p.n), v.segmentOffset(n)+segRecords+uint64(p.n)*recordSize
 	if id := atomic.LoadUint64(&e.identity); id>>32 == entUnused {
 		var copied recordMem
 		copyWords(words(&copied), words(r))
@@ -195,7 +208,7 @@ func (c *checker) record(i uint32) {
 		return
 	}
 	var val Value
-	s, cycle, ok := v.recordOut(i, &val)
+	s, cycle, ok := v.recordOut(r, &val)
 	if begun := atomic.LoadUint64(&v.hdr.cycleBegun); ok && cycle > begun {
 		c.add(object, at+recCycle, "slot %d published in cycle %d, only %d were begun", s&1, cycle, begun)
 	}
@@ -207,10 +220,9 @@ func (c *checker) history() {
 	size := uint64(len(v.history))
 	tail := atomic.LoadUint64(&h.historyTail)
 	intent := atomic.LoadUint64(&h.historyIntent)
-	base := atomic.LoadUint64(&h.historyBase)
 	again := atomic.LoadUint64(&h.historyTail)
 	switch {
-	case size == 0 && (tail|intent|base) != 0:
+	case size == 0 && (tail|intent) != 0:
 		c.add("header", hdrHistoryTail, "there is no history, but it holds %d records", tail)
 		return
 	case size == 0:
@@ -218,11 +230,8 @@ func (c *checker) history() {
 	case intent < tail || intent > again+1:
 		c.add("header", hdrHistoryIntent, "record %d is being written, %d are complete", intent, again)
 		return
-	case base > tail:
-		c.add("header", hdrHistoryBase, "records start after %d, %d were written", base, tail)
-		return
 	}
-	for n := max(base, intent-min(intent, size)); n < tail && !c.full(); n++ {
+	for n := intent - min(intent, size); n < tail && !c.full(); n++ {
 		slot := n & (size - 1)
 		var rec historyMem
 		copyWords(words(&rec), words(&v.history[slot]))
@@ -230,12 +239,12 @@ func (c *checker) history() {
 		if atomic.LoadUint64(&h.historyIntent) > n+size {
 			continue // overwritten meanwhile
 		}
-		object, at := fmt.Sprintf("history record %d", n+1), v.table[secHistory].offset+slot*historySize
+		object, at := fmt.Sprintf("history record %d", n+1), headerSize+slot*historySize
 		if rec.position != n+1 {
 			c.add(object, at, "has number %d", rec.position)
 		}
-		if int(rec.index) >= len(v.entries) {
-			c.add(object, at+hisIndex, "is of counter %d of %d", rec.index, len(v.entries))
+		if slots := v.declared() * SegmentLen; int(rec.index) >= slots {
+			c.add(object, at+hisIndex, "is of counter %d of %d", rec.index, slots)
 		}
 		if begun := atomic.LoadUint64(&h.cycleBegun); rec.cycle > begun {
 			c.add(object, at+hisCycle, "is of cycle %d, only %d were begun", rec.cycle, begun)

@@ -19,37 +19,39 @@ type Counter struct {
 	slots    [2]*Value
 	identity *uint64
 	handle   Handle
-	mapping  *mapping // keeps the memory mapped
+	v        *view // keeps the memory mapped
 }
 
-func (v *view) counter(h Handle, m *mapping) (Counter, error) {
-	if int(h.Index) >= len(v.entries) {
-		return Counter{}, ErrGone
+func (v *view) counter(h Handle) (Counter, error) {
+	p, err := v.place(h.Index)
+	if err != nil {
+		return Counter{}, err
 	}
-	c := Counter{
-		seq:      v.seqOf(h.Index),
-		slots:    v.slotsOf(h.Index),
-		identity: &v.entries[h.Index].identity,
-		handle:   h,
-		mapping:  m,
-	}
+	c := Counter{seq: p.seq(), slots: p.values(), identity: &p.entry().identity, handle: h, v: v}
 	c.cur = c.slots[0]
-	_, err := c.load()
+	_, err = c.load()
 	return c, err
 }
 
 // Handle answers what the counter was made from.
 func (c *Counter) Handle() Handle { return c.handle }
 
-// load is Load when the block was published since, or a counter of it freed. It
-// answers ErrGone when the handle's counter was removed, and ErrBusy when every
-// one of many tries met a publish.
+// load is Load when the block was published since, or a counter of it freed, or the
+// file given up: that moves every sequence word too. It returns ErrStale when the file was
+// given up, ErrGone when the handle's counter was removed, and ErrBusy when every one of
+// many tries met a publish.
 //
 //go:noinline
 func (c *Counter) load() (Value, error) {
 	defer runtime.KeepAlive(c)
 	for range maxTries {
 		s := atomic.LoadUint64(c.seq)
+		// Behind the sequence word: a word that was moved by giving the file up comes
+		// with the mark, which was stored before.
+		if err := c.v.stale(); err != nil {
+			c.last = 0
+			return Value{}, err
+		}
 		// The epoch tells whether a counter of the block was freed since. The
 		// entry is looked at while the sequence word is s: RETIRED is stored
 		// before the publish that raises the epoch, so LIVE here means that the

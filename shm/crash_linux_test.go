@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 // script is a life of a writer that goes through every step. say is told what
 // begins and what is complete; it answers the steps' hook.
 func script(path string, hook func(string), say func(format string, a ...any)) error {
-	o := Options{Path: path, Counters: 64, LatencyCounters: 2, History: 4, CoolDown: -1, hook: hook}
+	o := Options{Path: path, History: 4, CoolDown: -1, hook: hook}
 	say("begin create")
 	w, err := Create(o)
 	if err != nil {
@@ -36,22 +37,15 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	remove := func(name string) {
 		say("begin remove %s", name)
 		err = errors.Join(err, w.Remove(handles[name]))
+		delete(handles, name)
 		say("end remove %s", name)
 	}
 	n := uint64(0)
 	cycle := func() {
 		n++
 		say("begin cycle %d", n)
+		publishAll(w, slices.Collect(maps.Values(handles)), func(Handle) Value { return patterned(n) })
 		w.BeginCycle()
-		var vals Block
-		for _, h := range handles {
-			if h.Index < 64 {
-				vals[h.Index] = patterned(n)
-			} else {
-				w.PublishRecord(h.Index, patterned(n))
-			}
-		}
-		w.PublishBlock(0, &vals)
 		for range 3 {
 			w.AppendHistory(handles["a"], patterned(n))
 		}
@@ -74,35 +68,21 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	add("b2", false)
 	add("l2", true)
 	cycle()
-	say("begin growing")
-	g, gerr := w.Grow(128, 3)
-	err = errors.Join(err, gerr)
-	for name, h := range handles {
-		handles[name] = g.Handle(h)
+	for class, name := range []string{"b3", "l3"} {
+		say("begin growing")
+		err = errors.Join(err, growBy(w, class))
+		say("end growing")
+		add(name, class == classRecords)
 	}
-	say("end growing")
 	cycle()
 	err = errors.Join(err, w.Close())
 
-	o.Counters, o.History = 192, 16
-	say("begin grow")
+	say("begin take over")
 	if w, err = Create(o); err != nil {
 		return err
 	}
-	say("end grow")
-	for _, e := range w.Entries() {
-		handles[e.Name] = e.Handle
-	}
-	delete(handles, "b")
-	delete(handles, "l")
-	if lh := handles["l2"]; lh.Index >= 192 {
-		say("begin cycle %d", n+1)
-		w.BeginCycle()
-		w.PublishRecord(lh.Index, patterned(n+1))
-		w.PublishBlock(0, &Block{patterned(n + 1), patterned(n + 1)})
-		w.EndCycle(Now())
-		say("end cycle %d", n+1)
-	}
+	say("end take over")
+	cycle()
 	return errors.Join(err, w.Close())
 }
 
@@ -160,7 +140,7 @@ func (k *told) line(s string) {
 		k.created = true
 	case s == "end devices":
 		k.devices = true
-	case s == "begin grow": // by the next writer, which ends them
+	case s == "begin take over": // by the next writer, which ends them
 		k.devices = false
 	case strings.HasPrefix(s, "begin add"), strings.HasPrefix(s, "begin remove"):
 		delete(k.live, f[2])
@@ -220,7 +200,7 @@ func killAt(t *testing.T, step string) {
 		readAll(t, path, k)
 	}
 
-	w, err := Create(Options{Path: path, Counters: 64, LatencyCounters: 2, History: 4, CoolDown: -1})
+	w, err := Create(Options{Path: path, History: 4, CoolDown: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,24 +229,18 @@ func killAt(t *testing.T, step string) {
 	for i := range 4 {
 		_, _ = w.Add(Entry{Name: fmt.Sprintf("new%d", i), Latency: i < 2})
 	}
-	c, _ := w.Capacity()
-	w.BeginCycle()
-	var vals Block
-	for i := range vals {
-		vals[i] = patterned(1000)
+	var hs []Handle
+	for _, e := range w.Entries() {
+		hs = append(hs, e.Handle)
 	}
-	w.PublishBlock(0, &vals)
-	for i := range uint32(2) {
-		w.PublishRecord(uint32(c)+i, patterned(1000))
+	for range 2 { // the parities of the blocks of a segment are the same again
+		publishAll(w, hs, func(Handle) Value { return patterned(1000) })
 	}
-	w.AppendHistory(Handle{}, patterned(1000))
-	w.EndCycle(Now())
-	if before != nil && before.Status().State != Superseded && int(before.Status().Counters) == c {
-		for i := range held {
-			v, err := held[i].Load()
-			if want := live[held[i].Handle()]; want != (err == nil) || (!want && !errors.Is(err, ErrGone)) || !isPatterned(v) {
-				t.Errorf("%v: live %v: %v, %v", held[i].Handle(), want, v, err)
-			}
+	sameParity(t, w)
+	for i := range held {
+		v, err := held[i].Load()
+		if want := live[held[i].Handle()]; want != (err == nil) || (!want && !errors.Is(err, ErrGone)) || !isPatterned(v) {
+			t.Errorf("%v: live %v: %v, %v", held[i].Handle(), want, v, err)
 		}
 	}
 	if err := w.Close(); err != nil {

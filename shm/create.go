@@ -18,13 +18,14 @@ type Options struct {
 	// is made when it is missing; only the writer's user may be able to write to it, and
 	// only root and the writer's user to replace it or a directory above it.
 	Path string
-	// Counters is the capacity in block counters, rounded up to whole blocks.
-	// 0 means 4096, -1 none. A mirror that is there never shrinks.
+	// Counters is how many counters in blocks there may be at a time. 0 means any number:
+	// the mirror grows by segments of 4096. -1 means none. A mirror that holds more when it
+	// is taken over keeps them.
 	Counters int
-	// LatencyCounters is the capacity in records. 0 means 64, -1 none.
+	// LatencyCounters is the same of latency counters.
 	LatencyCounters int
 	// History is the capacity of the ring in records, rounded up to a power of
-	// two, 2 at least. 0 means 65536, -1 none.
+	// two, 2 at least. 0 means 65536, -1 none. A mirror that is there keeps its own.
 	History int
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode
@@ -51,17 +52,12 @@ func (o Options) withDefaults() Options {
 	if o.Path == "" {
 		o.Path = DefaultPath("")
 	}
-	def := func(n *int, d int) {
-		switch *n {
-		case 0:
-			*n = d
-		case -1:
-			*n = 0
-		}
+	switch o.History {
+	case 0:
+		o.History = 65536
+	case -1:
+		o.History = 0
 	}
-	def(&o.Counters, 4096)
-	def(&o.LatencyCounters, 64)
-	def(&o.History, 65536)
 	if o.Mode == 0 {
 		o.Mode = 0o644
 	}
@@ -85,17 +81,29 @@ func (o *Options) step(name string) {
 	}
 }
 
-// newWriter starts writing the mirror in m, fresh or left by another writer at
+// valid refuses limits that the format cannot hold.
+func (o *Options) valid() error {
+	for class, n := range [...]int{o.Counters, o.LatencyCounters} {
+		if n < -1 || n > MaxCounters {
+			return fmt.Errorf("limit of %d %s: must be -1 to %d: %w", n, nameOf(class), MaxCounters, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// newWriter starts writing the mirror in v, fresh or left by another writer at
 // any point of its work, and goes on with what is in it.
-func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {
-	generation, err := newGeneration()
+func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
+	generation, err := randomWord()
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, m: m, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook}
+	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook}
 	now := Now()
 	w.step("adopt-begin")
-	w.adopt(now)
+	if err := w.adopt(now); err != nil {
+		return nil, err
+	}
 	w.adoptDevice()
 	w.step("adopt-repaired")
 
@@ -109,9 +117,9 @@ func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {
 	if !first {
 		atomic.AddUint64(&h.takeovers, 1)
 	}
+	atomic.StoreUint32(&h.counterLimit, uint32(o.Counters)) // -1 is noneAllowed
+	atomic.StoreUint32(&h.recordLimit, uint32(o.LatencyCounters))
 	w.beat(now)
-	atomic.StoreUint64(&h.successor, 0)
-	atomic.StoreInt64(&h.supersededAt, 0)
 	w.step("adopt-generation")
 	atomic.StoreUint64(&h.generation, generation)
 	atomic.StoreUint32(&h.state, uint32(Boot))
@@ -120,12 +128,12 @@ func newWriter(o Options, m *mapping, v *view, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
-// newGeneration answers a random number that is not 0.
-func newGeneration() (uint64, error) {
+// randomWord returns a random number that is not 0.
+func randomWord() (uint64, error) {
 	var b [8]byte
 	for {
 		if _, err := rand.Read(b[:]); err != nil {
-			return 0, fmt.Errorf("drawing a generation: %w", err)
+			return 0, fmt.Errorf("drawing a random number: %w", err)
 		}
 		if g := binary.NativeEndian.Uint64(b[:]); g != 0 {
 			return g, nil

@@ -14,11 +14,13 @@ import (
 
 // Create makes the mirror at o.Path, or takes over the one that is there: its
 // counters, handles, totals and history go on, whatever point its writer was
-// killed at. When o asks for more than it holds, a larger file with its contents
-// takes its name. The caller is the only writer until Close: ErrInUse.
+// killed at. The caller is the only writer until Close: ErrInUse.
 func Create(o Options) (w *Writer, err error) {
 	o = o.withDefaults()
-	want, err := plan(o.Counters, o.LatencyCounters, o.History)
+	history, err := ringRecords(o.History)
+	if err == nil {
+		err = o.valid()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: creating mirror: %w", o.Path, err)
 	}
@@ -38,7 +40,7 @@ func Create(o Options) (w *Writer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if w, err = createBeside(o, want, lock); err != nil {
+	if w, err = createBeside(o, history, lock); err != nil {
 		if _, there := os.Lstat(o.Path); errors.Is(there, fs.ErrNotExist) {
 			_ = os.Remove(waitPath(o.Path))
 			_ = os.Remove(lock.Name()) // last, and while it is held; there is no mirror to lock
@@ -84,7 +86,7 @@ func refused(path string, err error) error {
 
 // createBeside makes what stands beside the mirror first: what was asked for
 // and cannot be had leaves the mirror as it is.
-func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
+func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	k, err := makeWaker(o)
 	switch {
 	case err != nil && o.WaitGroup > 0:
@@ -92,7 +94,7 @@ func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
 	case err != nil:
 		o.Logger.Warn("whoever waits for a counter will look once per cycle", "path", o.Path, "err", err)
 	}
-	w, err := createLocked(o, want, lock)
+	w, err := createLocked(o, history, lock)
 	if err != nil {
 		return nil, err
 	}
@@ -101,70 +103,89 @@ func createBeside(o Options, want geometry, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
-func createLocked(o Options, want geometry, lock *os.File) (*Writer, error) {
+func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	sweep(o.Path, o.Logger)
-	m, v, err := openExisting(o)
-	defer runtime.KeepAlive(m)
+	v, err := openExisting(o)
+	defer runtime.KeepAlive(v)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return createFile(o, want, nil, lock)
+		return createFile(o, history, lock)
 	case err != nil && o.Replace && !errors.Is(err, ErrPermission):
 		o.Logger.Warn("replacing a file that is not a valid mirror", "path", o.Path, "reason", err)
-		return createFile(o, want, nil, lock)
+		w, err := createFile(o, history, lock)
+		if err == nil && v != nil { // it was one: its readers are told
+			_ = Guard(func() error { return v.giveUp(w.File()) })
+			_ = v.close()
+		}
+		return w, err
 	case err != nil:
 		return nil, err
 	}
-	have := v.geometry()
-	if all := have.union(want); all != have {
-		o.Logger.Info("growing mirror", "path", o.Path, "counters", all.counters, "latency", all.records, "history", all.history)
-		return createFile(o, all, v, lock)
+	if v.fixed.history != history {
+		o.Logger.Info("the mirror keeps the history that it was made with", "path", o.Path, "records", v.fixed.history, "asked", history)
 	}
-	return newWriter(o, m, v, lock)
+	w, err := newWriter(o, v, lock)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: taking over mirror: %w", o.Path, err), v.close())
+	}
+	w.reserve = reserveIn(v.store.(fileStore).File)
+	return w, nil
 }
 
 // openExisting maps the mirror at o.Path for writing and makes sure that it is
-// whole: nothing is taken over that this program does not understand.
-func openExisting(o Options) (*mapping, *view, error) {
+// whole: nothing is taken over that this program does not understand. With an error it
+// returns the view of a mirror that has a valid header.
+func openExisting(o Options) (v *view, err error) {
 	f, st, err := openRegular(o.Path, unix.O_RDWR)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer f.Close()
 	if uid := uint32(os.Geteuid()); st.Uid != uid {
-		return nil, nil, fmt.Errorf("%s: taking over mirror: belongs to user %d, not to user %d: remove it or run as its owner: %w",
+		f.Close()
+		return nil, fmt.Errorf("%s: taking over mirror: belongs to user %d, not to user %d: remove it or run as its owner: %w",
 			o.Path, st.Uid, uid, ErrPermission)
 	}
-	var v *view
-	if st.Size < headerSize {
-		return nil, nil, refused(o.Path, tooShort(st.Size))
+	if err := Guard(func() (err error) { v, err = attach(fileStore{f, true}); return err }); err != nil {
+		f.Close()
+		return nil, refused(o.Path, err)
 	}
-	m, err := mapFile(f, st.Size, true)
-	if err != nil {
-		return nil, nil, err
-	}
-	err = Guard(func() (err error) {
-		if v, err = attach(m.b); err != nil {
+	err = Guard(func() error {
+		if err := v.stale(); err != nil {
 			return err
 		}
 		if ps := v.check(); len(ps) > 0 {
 			return fmt.Errorf("%d broken invariants, the first: %v: %w", len(ps), ps[0], ErrFormat)
 		}
-		return nil
+		_, err := v.segments()
+		return err
 	})
 	if err != nil {
-		return nil, nil, refused(o.Path, err)
+		return v, refused(o.Path, err)
 	}
 	if err := f.Chmod(o.Mode); err != nil {
-		return nil, nil, fmt.Errorf("%s: setting mode: %w", o.Path, err)
+		return nil, errors.Join(fmt.Errorf("%s: setting mode: %w", o.Path, err), v.close())
 	}
-	return m, v, nil
+	// A writer that was killed while the mirror grew left the file longer than its header says.
+	end := int64(segmentOffset(v.fixed.history, uint32(v.declared())))
+	if st.Size > end {
+		if err := f.Truncate(end); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: setting length: %w", o.Path, err), v.close())
+		}
+	}
+	return v, nil
 }
 
-// createFile makes a mirror whole under another name, with the contents of old
-// if there is one, and gives it the name of o.Path.
-func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err error) {
-	_, length := g.sections()
-	d, err := newDraft(o.Path, length, o.Mode, o.step)
+// createFile makes a mirror whole under another name and gives it the name of o.Path.
+func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error) {
+	segments := uint32(1)
+	if o.Counters == -1 {
+		segments = 0
+	}
+	file, err := randomWord()
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDraft(o.Path, segmentOffset(history, segments), o.Mode, o.step)
 	if err != nil {
 		return nil, err
 	}
@@ -173,35 +194,43 @@ func createFile(o Options, g geometry, old *view, lock *os.File) (w *Writer, err
 			d.drop()
 		}
 	}()
-	v, err := format(d.m.b, g, time.Now().UnixNano())
+	v, err := formatFile(d.f, history, segments, file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
 	}
 	o.step("create-formatted")
-	if old != nil {
-		v.carry(old)
-	}
-	o.step("create-carried")
-	if w, err = newWriter(o, d.m, v, lock); err != nil {
+	if w, err = newWriter(o, v, lock); err != nil {
 		return nil, err
 	}
+	w.reserve = reserveIn(d.f)
 	v.ready()
 	o.step("create-ready")
-	var state State // of old
-	if old != nil {
-		// Before the rename: a reader that looks too early finds this file again
-		// and waits for the successor; were it told afterwards, a kill in between
-		// would leave it with a file that nobody writes.
-		state = State(old.hdr.state)
-		old.supersede(v)
-		o.step("create-superseded")
-	}
 	if err := d.name(); err != nil {
-		if old != nil {
-			old.reinstate(state)
-		}
 		return nil, err
 	}
 	o.step("create-renamed")
 	return w, nil
+}
+
+// formatFile makes f, which is zero, a mirror of that many segments of blocks that is
+// not ready yet.
+func formatFile(f *os.File, history, segments uint32, file uint64) (*view, error) {
+	s := fileStore{f, true}
+	head, err := s.window(0, headerSize)
+	if err != nil {
+		return nil, err
+	}
+	fixed, err := format(head.b, history, file, time.Now().UnixNano())
+	if err != nil {
+		return nil, err
+	}
+	v, err := newView(s, head, fixed)
+	if err != nil {
+		return nil, err
+	}
+	for n := range segments {
+		v.hdr.table[n].kind = kindBlocks
+	}
+	v.hdr.segments = segments
+	return v, nil
 }

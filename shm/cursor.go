@@ -19,7 +19,6 @@ type Record struct {
 type Cursor struct {
 	path string
 	v    *view
-	m    *mapping
 	at   uint64 // number of the last record seen
 	lost uint64
 }
@@ -30,7 +29,7 @@ func (r *Reader) History() (*Cursor, error) {
 	if r.closed.Load() {
 		return nil, ErrClosed
 	}
-	c := &Cursor{path: r.path, v: r.v, m: r.m}
+	c := &Cursor{path: r.path, v: r.v}
 	err := Guard(func() error { c.at = atomic.LoadUint64(&r.v.hdr.historyTail); return nil })
 	runtime.KeepAlive(r)
 	return c, err
@@ -40,8 +39,7 @@ func (r *Reader) History() (*Cursor, error) {
 func (c *Cursor) Rewind() {
 	_ = Guard(func() error {
 		intent := atomic.LoadUint64(&c.v.hdr.historyIntent)
-		base := atomic.LoadUint64(&c.v.hdr.historyBase)
-		c.at = max(base, intent-min(intent, uint64(len(c.v.history))))
+		c.at = intent - min(intent, uint64(len(c.v.history)))
 		return nil
 	})
 	runtime.KeepAlive(c)
@@ -57,7 +55,12 @@ func (c *Cursor) Next(dst []Record) (n int, lost uint64, err error) {
 	if len(dst) == 0 {
 		return 0, 0, nil
 	}
-	err = Guard(func() (err error) { n, lost, err = c.next(dst); return err })
+	err = Guard(func() (err error) {
+		if n, lost, err = c.next(dst); err == nil && n == 0 {
+			err = c.v.stale() // nothing will follow
+		}
+		return err
+	})
 	runtime.KeepAlive(c)
 	c.lost += lost
 	if err != nil {

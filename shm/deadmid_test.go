@@ -21,9 +21,9 @@ func TestSnapshotAfterDeathInMidPublish(t *testing.T) {
 	w.EndCycle(1)
 	w.BeginCycle() // and never ends
 	publish(0, 2)
-	b := &w.v.blocks[0]
-	announce64(&b.intent, nextSeq(b.seq, false))
-	b.copies[b.seq&1^1].values[0] = Value{9, 9, 9} // half filled
+	b := w.v.slot(0).block()
+	announce64(b.intent(), nextSeq(*b.seq(), false))
+	b.copy(*b.seq() ^ 1).values[0] = Value{9, 9, 9} // half filled
 
 	var all, some Snapshot
 	if err := r.Snapshot(&all); err != nil {

@@ -43,7 +43,7 @@ func (s *DeviceSlot) mem() *deviceSlotMem { return &s.seg.v.slots[s.number] }
 
 // newDeviceSegment lays a segment over b, which is zero.
 func (w *Writer) newDeviceSegment(m *mapping, slots uint32, createdWall int64) (*DeviceSegment, error) {
-	generation, err := newGeneration()
+	generation, err := randomWord()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 // mapping outside the Go heap: what a completion counter is given to count in.
 // It is mapped as long as the DeviceSlot is referred to.
 func (s *DeviceSlot) Words() (comp, err []byte) {
-	at := headerSize + int(s.number)*deviceSlotSize + dslWords
+	at := deviceHeaderSize + int(s.number)*deviceSlotSize + dslWords
 	b := s.seg.v.b
 	return b[at : at+8 : at+8], b[at+8 : at+16 : at+16]
 }
@@ -245,8 +245,10 @@ func (s *DeviceSlot) Free() {
 	if s.freed {
 		return
 	}
-	if s.set && w.v.live(s.handle) && !w.closed {
-		w.clearDevice(&w.v.entries[s.handle.Index])
+	if s.set {
+		if ent, err := w.entry(s.handle); err == nil {
+			w.clearDevice(ent)
+		}
 	}
 	s.withdraw()
 	s.freed = true

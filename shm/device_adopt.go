@@ -17,8 +17,8 @@ func (w *Writer) devicePath() string { return devicePath(w.path) }
 // names a slot yet.
 func (w *Writer) useDevice(seg *DeviceSegment) {
 	h := w.v.hdr
-	atomic.StoreUint64(&h.deviceLength, seg.v.hdr.fileLength)
-	publish64(&h.deviceGeneration, seg.v.hdr.generation)
+	atomic.StoreUint64(&h.deviceLength, seg.v.fixed.fileLength)
+	publish64(&h.deviceGeneration, seg.v.fixed.generation)
 	w.device = seg
 	w.changed()
 }
@@ -31,7 +31,7 @@ func (w *Writer) useDevice(seg *DeviceSegment) {
 func (w *Writer) adoptDevice() {
 	h := w.v.hdr
 	if w.lock != nil {
-		if m, v := endDevice(w.devicePath()); v != nil && v.hdr.generation == h.deviceGeneration {
+		if m, v := endDevice(w.devicePath()); v != nil && v.fixed.generation == h.deviceGeneration {
 			w.keepLast(m, v)
 		}
 		w.step("adopt-device-ended")
@@ -41,9 +41,8 @@ func (w *Writer) adoptDevice() {
 		atomic.StoreUint64(&h.deviceLength, 0)
 	}
 	w.step("adopt-device-forgotten")
-	w.v.eachUsed(func(i uint32) {
-		e := &w.v.entries[i]
-		if e.identity>>32 == entLive && e.slots[e.seq&1].device != 0 {
+	_ = w.v.eachUsed(func(_ uint32, p place) {
+		if e := p.entry(); e.identity>>32 == entLive && e.slots[e.seq&1].device != 0 {
 			w.name(e, 0)
 		}
 	})
@@ -57,10 +56,10 @@ func endDevice(path string) (*mapping, *deviceView) {
 		return nil, nil
 	}
 	defer f.Close()
-	if st.Uid != uint32(os.Geteuid()) || st.Size < headerSize {
+	if st.Uid != uint32(os.Geteuid()) || st.Size < deviceHeaderSize {
 		return nil, nil
 	}
-	m, err := mapFile(f, st.Size, true)
+	m, err := mapFile(f, 0, uint64(st.Size), true)
 	if err != nil {
 		return nil, nil
 	}
@@ -81,8 +80,8 @@ func endDevice(path string) (*mapping, *deviceView) {
 func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	w.lastDevice = make(map[Handle][2]uint64)
 	_ = Guard(func() error {
-		w.v.eachUsed(func(i uint32) {
-			e := &w.v.entries[i]
+		return w.v.eachUsed(func(i uint32, p place) {
+			e := p.entry()
 			n := e.slots[e.seq&1].device
 			if e.identity>>32 != entLive || n == 0 || int(n) > len(v.slots) {
 				return
@@ -94,7 +93,6 @@ func (w *Writer) keepLast(m *mapping, v *deviceView) {
 				w.lastDevice[Handle{Index: i, Generation: uint32(e.identity)}] = [2]uint64{comp, errs}
 			}
 		})
-		return nil
 	})
 	runtime.KeepAlive(m)
 }
@@ -107,20 +105,4 @@ func (w *Writer) LastDevice(h Handle) (comp, errs uint64, ok bool) {
 	defer w.mu.Unlock()
 	last, ok := w.lastDevice[h]
 	return last[0], last[1], ok
-}
-
-// moveDevice makes the slots and the last totals be of the handles that grew.
-func (w *Writer) moveDevice(g Growth) {
-	if w.device != nil {
-		for _, s := range w.device.slots {
-			if s != nil {
-				s.handle = g.Handle(s.handle) // the writer's lock is enough to read and change it
-			}
-		}
-	}
-	last := make(map[Handle][2]uint64, len(w.lastDevice))
-	for h, totals := range w.lastDevice {
-		last[g.Handle(h)] = totals
-	}
-	w.lastDevice = last
 }

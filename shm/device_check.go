@@ -6,13 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// checkDevice checks the device segment of the mirror in b, when its header
+// checkDevice checks the device segment of the mirror, when its header
 // names one, and that the entries and the slots agree.
-func checkDevice(path string, b []byte) []Problem {
-	v, err := attach(b)
-	if err != nil {
-		return nil // told already
-	}
+func (v *view) checkDevice(path string) []Problem {
 	generation := atomic.LoadUint64(&v.hdr.deviceGeneration)
 	if generation == 0 {
 		return nil
@@ -28,7 +24,7 @@ func checkDevice(path string, b []byte) []Problem {
 }
 
 func (c *checker) deviceFile(path string, generation uint64) error {
-	m, err := openMapping(path, ReaderOptions{AnyOwner: true})
+	m, err := openDevice(path, ReaderOptions{AnyOwner: true})
 	if err != nil {
 		return err
 	}
@@ -38,30 +34,30 @@ func (c *checker) deviceFile(path string, generation uint64) error {
 		return err
 	}
 	h := c.v.hdr
-	if got := d.hdr.generation; got != generation {
+	if got := d.fixed.generation; got != generation {
 		return fmt.Errorf("has generation %d, the mirror names %d", got, generation)
 	}
-	if n := uint64(len(m.b)); n != d.hdr.fileLength || n != atomic.LoadUint64(&h.deviceLength) {
-		c.add("device segment", devFileLength, "is %d bytes long, its header says %d, the mirror %d", n, d.hdr.fileLength, h.deviceLength)
+	if n := uint64(len(m.b)); n != d.fixed.fileLength || n != atomic.LoadUint64(&h.deviceLength) {
+		c.add("device segment", devFileLength, "is %d bytes long, its header says %d, the mirror %d", n, d.fixed.fileLength, h.deviceLength)
 	}
-	dc := &checker{v: &view{b: m.b}}
-	for _, r := range [][2]uint64{{devSlots + 4, devChecksum}, {devChecksum + 8, devEndedAt}, {devEndedAt + 8, headerSize}} {
-		dc.zero("device segment", r[0], r[1])
+	for _, r := range [][2]uint64{{devSlots + 4, devChecksum}, {devChecksum + 8, devEndedAt}, {devEndedAt + 8, deviceHeaderSize}} {
+		c.zero("device segment", r[0], m.b[r[0]:r[1]])
 	}
-	dc.zero("device segment", headerSize+uint64(len(d.slots))*deviceSlotSize, uint64(len(m.b)))
+	end := deviceHeaderSize + uint64(len(d.slots))*deviceSlotSize
+	c.zero("device segment", end, m.b[end:deviceLength(uint32(len(d.slots)))])
 	for i := range d.slots {
-		dc.deviceSlot(uint32(i), &d.slots[i])
+		c.deviceSlot(uint32(i), &d.slots[i])
 	}
-	c.ps = append(c.ps, dc.ps...)
 	c.deviceNames(d)
 	return nil
 }
 
-// deviceSlot checks a slot of the segment in c.v as it stood under one sequence word.
+// deviceSlot checks a slot of the segment as it stood under one sequence word.
 func (c *checker) deviceSlot(i uint32, s *deviceSlotMem) {
-	object, at := fmt.Sprintf("device slot %d", i), headerSize+uint64(i)*deviceSlotSize
-	c.zero(object, at+dslWords+16, at+dslSeq)
-	c.zero(object, at+dslSeen+16, at+deviceSlotSize)
+	object, at := fmt.Sprintf("device slot %d", i), deviceHeaderSize+uint64(i)*deviceSlotSize
+	b := bytesOf(s)
+	c.zero(object, at+dslWords+16, b[dslWords+16:dslSeq])
+	c.zero(object, at+dslSeen+16, b[dslSeen+16:])
 	seq, before := atomic.LoadUint64(&s.seq), len(c.ps)
 	if seq&1 == 0 {
 		return
@@ -90,8 +86,8 @@ func (c *checker) deviceNames(d *deviceView) {
 	changes := atomic.LoadUint64(&v.hdr.catalogueChanges)
 	first := make(map[uint32]uint32)
 	var e entryMem
-	v.eachUsed(func(i uint32) {
-		id, slot, err := v.readEntry(i, &e)
+	_ = v.eachUsed(func(i uint32, p place) {
+		id, slot, err := p.entry().read(&e)
 		n := e.slots[slot].device
 		if err != nil || n == 0 {
 			return
@@ -104,7 +100,7 @@ func (c *checker) deviceNames(d *deviceView) {
 		switch {
 		case int(n) > len(d.slots):
 			c.add(object, at, "names device slot %d of %d", n-1, len(d.slots))
-		case atomic.LoadUint64(&d.slots[n-1].seq)&1 == 0 && atomic.LoadUint64(&v.entries[i].identity) == id:
+		case atomic.LoadUint64(&d.slots[n-1].seq)&1 == 0 && atomic.LoadUint64(&p.entry().identity) == id:
 			c.add(object, at, "names device slot %d, which serves no counter", n-1)
 		}
 	})

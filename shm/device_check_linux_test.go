@@ -19,11 +19,11 @@ func TestCheckFindsInDeviceSegment(t *testing.T) {
 			rechecksummed(w.device.v.b)
 		}},
 		{"device segment", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[devChecksum+8] = 1 }},
-		{"device segment", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[headerSize-1] = 1 }},
+		{"device segment", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[deviceHeaderSize-1] = 1 }},
 		{"device segment", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[len(w.device.v.b)-1] = 1 }},
 		{"device segment", "checksum", func(w *Writer, _ []Handle) { w.device.v.hdr.createdWall++ }},
-		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[headerSize+2*deviceSlotSize+16] = 1 }},
-		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[headerSize+3*deviceSlotSize-1] = 1 }},
+		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[deviceHeaderSize+2*deviceSlotSize+16] = 1 }},
+		{"device slot 2", "reserved byte", func(w *Writer, _ []Handle) { w.device.v.b[deviceHeaderSize+3*deviceSlotSize-1] = 1 }},
 		{"device slot 0", "largest value of 0", func(w *Writer, _ []Handle) {
 			s := &w.device.v.slots[0]
 			s.maxValue, s.shift = 0, [2]uint64{}
@@ -64,6 +64,6 @@ func TestCheckFindsInDeviceSegment(t *testing.T) {
 
 // slotNow is the current slot of an entry.
 func (w *Writer) slotNow(h Handle) *slotMem {
-	e := &w.v.entries[h.Index]
+	e := w.v.slot(h.Index).entry()
 	return &e.slots[e.seq&1]
 }

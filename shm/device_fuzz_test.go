@@ -9,21 +9,7 @@ import (
 
 // deviceBytes is a mirror and its segment, of a writer that works with both.
 func deviceBytes(t testing.TB) (mirror, segment []byte, hs []Handle) {
-	g, err := plan(64, 2, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, length := g.sections()
-	m := &mapping{b: make([]byte, length)}
-	v, err := format(m.b, g, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := newWriter(Options{Path: "heap"}.withDefaults(), m, v, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.ready()
+	w, _ := heapMirror(t, 64, 2, 0, Options{})
 	seg := heapDevice(t, w, &Reader{}, 5)
 	hs = append(addN(t, w, 2, false), addN(t, w, 2, true)...)
 	for i, h := range hs {
@@ -33,7 +19,7 @@ func deviceBytes(t testing.TB) (mirror, segment []byte, hs []Handle) {
 		}
 		s.mem().count(completions, 9, 255)
 	}
-	return bytes.Clone(w.m.b), bytes.Clone(seg.m.b), hs
+	return bytes.Clone(w.heap()), bytes.Clone(seg.m.b), hs
 }
 
 // editDevice applies edits of 4 bytes to a segment: header or slots, where,
@@ -42,7 +28,7 @@ func editDevice(b, edits []byte, sum bool) {
 	for ; len(edits) >= 4; edits = edits[4:] {
 		at := int(edits[1]) % 64
 		if edits[0]%4 != 0 {
-			at = headerSize + (int(edits[0])<<8|int(edits[1]))%(5*deviceSlotSize)
+			at = deviceHeaderSize + (int(edits[0])<<8|int(edits[1]))%(5*deviceSlotSize)
 		}
 		b[at] = edits[2]
 		if edits[0]&16 != 0 {
@@ -71,10 +57,11 @@ func FuzzDeviceSegment(f *testing.F) {
 		mb, sb := bytes.Clone(mirror), bytes.Clone(segment)
 		edit(mb, m, true)
 		editDevice(sb, s, sum)
-		r, err := newReader("fuzz", &mapping{b: mb})
+		mv, err := attach(heapStore{mb})
 		if err != nil {
 			return
 		}
+		r := &Reader{path: "fuzz", v: mv}
 		v, err := attachDevice(sb)
 		if err != nil {
 			return
@@ -93,7 +80,7 @@ func FuzzDeviceSegment(f *testing.F) {
 		c := &checker{v: r.v}
 		c.deviceNames(v)
 		for i := range v.slots {
-			c = &checker{v: &view{b: sb}}
+			c = &checker{}
 			c.deviceSlot(uint32(i), &v.slots[i])
 		}
 	})

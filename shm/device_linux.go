@@ -27,7 +27,12 @@ func (w *Writer) DeviceSegment(slots int) (*DeviceSegment, error) {
 	if err != nil {
 		return nil, err
 	}
-	seg, err := w.newDeviceSegment(d.m, uint32(slots), time.Now().UnixNano())
+	m, err := mapFile(d.f, 0, deviceLength(uint32(slots)), true)
+	if err != nil {
+		d.drop()
+		return nil, err
+	}
+	seg, err := w.newDeviceSegment(m, uint32(slots), time.Now().UnixNano())
 	if err != nil {
 		d.drop()
 		return nil, err
@@ -38,6 +43,7 @@ func (w *Writer) DeviceSegment(slots int) (*DeviceSegment, error) {
 		d.drop()
 		return nil, err
 	}
+	_ = d.f.Close()
 	w.step("device-renamed")
 	w.useDevice(seg)
 	w.step("device-known")

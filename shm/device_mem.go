@@ -23,7 +23,7 @@ type deviceHeaderMem struct {
 	_           [devEndedAt - devChecksum - 8]byte
 
 	endedAt int64
-	_       [headerSize - devEndedAt - 8]byte
+	_       [deviceHeaderSize - devEndedAt - 8]byte
 }
 
 type deviceSlotMem struct {
@@ -34,7 +34,9 @@ type deviceSlotMem struct {
 	maxValue uint64
 	shift    [2]uint64
 	seen     [2]uint64
-	_        [deviceSlotSize - dslSeen - 16]byte
+	state    uint32
+	_        uint32
+	owner    uint64
 }
 
 // Which of the two words of a slot.
@@ -47,6 +49,7 @@ const (
 type deviceView struct {
 	b     []byte
 	hdr   *deviceHeaderMem
+	fixed deviceHeaderMem // as it was checked
 	slots []deviceSlotMem
 }
 
@@ -56,8 +59,8 @@ const maxDeviceSlots = 1 << 20
 // deviceLength is the length of a segment's file: whole pages, because that is
 // what a device is given to write to.
 func deviceLength(slots uint32) uint64 {
-	n := headerSize + uint64(slots)*deviceSlotSize
-	return (n + sectionAlign - 1) / sectionAlign * sectionAlign
+	n := deviceHeaderSize + uint64(slots)*deviceSlotSize
+	return (n + deviceHeaderSize - 1) / deviceHeaderSize * deviceHeaderSize
 }
 
 // formatDevice writes the header of a segment into b, which is zero and as long
@@ -65,49 +68,49 @@ func deviceLength(slots uint32) uint64 {
 func formatDevice(b []byte, slots uint32, generation uint64, createdWall int64) *deviceView {
 	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
 	copy(h.magic[:], deviceMagic)
-	h.byteOrder, h.length, h.slotLength = byteOrder, headerSize, deviceSlotSize
+	h.byteOrder, h.length, h.slotLength = byteOrder, deviceHeaderSize, deviceSlotSize
 	h.fileLength, h.createdWall, h.generation, h.slots = uint64(len(b)), createdWall, generation, slots
 	h.version = deviceVersion
 	h.checksum = fnv64(b[:devChecksum])
 	h.version = 0
-	return &deviceView{b: b, hdr: h, slots: overlay[deviceSlotMem](b, headerSize, slots)}
+	return &deviceView{b: b, hdr: h, fixed: *h, slots: overlay[deviceSlotMem](b, deviceHeaderSize, slots)}
 }
 
 func (v *deviceView) ready() { atomic.StoreUint32(&v.hdr.version, deviceVersion) }
 
-// attachDevice checks the header of the segment in b against its length. It is
-// the only place where a number of that file is believed.
+// attachDevice copies the header of the segment in b, once, and checks the copy
+// against the length of b. It is the only place where a number of that file is believed.
 func attachDevice(b []byte) (*deviceView, error) {
-	if len(b) < headerSize {
+	if len(b) < deviceHeaderSize {
 		return nil, tooShort(int64(len(b)))
 	}
-	h := &overlay[deviceHeaderMem](b, 0, 1)[0]
-	version := atomic.LoadUint32(&h.version)
+	hdr, h := &overlay[deviceHeaderMem](b, 0, 1)[0], new(deviceHeaderMem)
+	atomic.LoadUint32(&hdr.version) // with acquire: a version that is not 0 was stored last
+	copyWords(words(h), words(hdr))
 	switch {
 	case string(h.magic[:]) != deviceMagic:
 		return nil, fmt.Errorf("starts with %q, not %q: %w", h.magic[:], deviceMagic, ErrFormat)
-	case version == 0:
+	case h.version == 0:
 		return nil, ErrNotReady
 	case h.byteOrder != byteOrder:
 		return nil, fmt.Errorf("byte order mark %#x: %w", h.byteOrder, ErrFormat)
-	case version != deviceVersion:
-		return nil, fmt.Errorf("format version %d, this program knows %d: %w", version, deviceVersion, ErrFormat)
-	case h.length != headerSize || h.slotLength != deviceSlotSize:
+	case h.version != deviceVersion:
+		return nil, fmt.Errorf("format version %d, this program knows %d: %w", h.version, deviceVersion, ErrFormat)
+	case h.length != deviceHeaderSize || h.slotLength != deviceSlotSize:
 		return nil, fmt.Errorf("header of %d bytes and slots of %d: %w", h.length, h.slotLength, ErrFormat)
 	}
-	if sum := fnv64(b[:devChecksum]); sum != h.checksum {
+	if sum := fnv64(bytesOf(h)[:devChecksum]); sum != h.checksum {
 		return nil, fmt.Errorf("header checksum %#x, computed %#x: %w", h.checksum, sum, ErrFormat)
 	}
-	slots := h.slots // once: the word may change under a hostile writer
 	switch {
-	case slots == 0 || slots > maxDeviceSlots || h.fileLength != deviceLength(slots):
-		return nil, fmt.Errorf("%d slots in %d bytes: %w", slots, h.fileLength, ErrFormat)
-	case deviceLength(slots) > uint64(len(b)):
+	case h.slots == 0 || h.slots > maxDeviceSlots || h.fileLength != deviceLength(h.slots):
+		return nil, fmt.Errorf("%d slots in %d bytes: %w", h.slots, h.fileLength, ErrFormat)
+	case h.fileLength > uint64(len(b)):
 		return nil, fmt.Errorf("%d of %d bytes are there: %w", len(b), h.fileLength, ErrTruncated)
 	case h.generation == 0:
 		return nil, fmt.Errorf("generation is 0: %w", ErrFormat)
 	}
-	return &deviceView{b: b, hdr: h, slots: overlay[deviceSlotMem](b, headerSize, slots)}, nil
+	return &deviceView{b: b, hdr: hdr, fixed: *h, slots: overlay[deviceSlotMem](b, deviceHeaderSize, h.slots)}, nil
 }
 
 // ended tells whether a later writer has taken over from the segment's.

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -63,8 +62,9 @@ func bracket(d *Device, truth *deviceSlotMem) (comp uint64, err error) {
 	return comp, nil
 }
 
-// deviceReaderChild reads through the catalogue and follows the mirror, until
-// the device has counted all. The Device of the first file goes on being read.
+// deviceReaderChild reads through the catalogue, with one reader, until the device has
+// counted all. It resolves the Device anew whenever a segment came; the first one goes on
+// being read.
 func deviceReaderChild(path string) error {
 	v, err := attachDeviceFile(devicePath(path))
 	if err != nil {
@@ -83,12 +83,6 @@ func deviceReaderChild(path string) error {
 			return err
 		}
 		found, err := r.Device(h)
-		if errors.Is(err, ErrSuperseded) { // before the new file has the name
-			if r, err = r.Follow(); err != nil {
-				return err
-			}
-			continue
-		}
 		if err != nil {
 			return err
 		}
@@ -99,8 +93,9 @@ func deviceReaderChild(path string) error {
 		if d = &found; first == nil {
 			first = d
 		}
-		fmt.Println("file", r.Status().Generation)
-		for next := r; next == r; {
+		grown := r.Status().Counters
+		fmt.Println("counters", grown)
+		for r.Status().Counters == grown {
 			for range 64 {
 				polled, err := row.Load()
 				if err != nil {
@@ -121,12 +116,6 @@ func deviceReaderChild(path string) error {
 					return nil
 				}
 			}
-			if next, err = r.Follow(); err != nil {
-				return err
-			}
-		}
-		if r, err = r.Follow(); err != nil {
-			return err
 		}
 	}
 }
@@ -146,8 +135,7 @@ func init() {
 
 // A device, which is another process and has only the segment, counts in words
 // that a third process reads through the catalogue: what it reads is exact at
-// every moment, over wraps, while the mirror is replaced by larger ones and the
-// writer does nothing but to look at the words before they come round.
+// every moment, over wraps, while the mirror grows and the writer does nothing but to look at the words before they come round.
 func TestDeviceWordsWhileTheMirrorGrows(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, with(small, path))
@@ -176,10 +164,10 @@ func TestDeviceWordsWhileTheMirrorGrows(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { _ = reader.Process.Kill() })
-	// Every file is seen before the next one comes.
+	// Every segment is seen before the next one comes.
 	await := func() {
 		t.Helper()
-		if line, want := <-said, fmt.Sprint("file ", w.Generation()); line != want {
+		if line, want := <-said, fmt.Sprint("counters ", w.v.declared()*SegmentLen-SegmentLen); line != want {
 			t.Fatalf("the reader says %q, want %q", line, want)
 		}
 	}
@@ -201,7 +189,7 @@ func TestDeviceWordsWhileTheMirrorGrows(t *testing.T) {
 		w.EndCycle(Now())
 		done = comp == deviceBase+deviceOps && errs == deviceOps/16
 		if n := comp - deviceBase; grown < growths && n > uint64(grown+1)*deviceOps/(growths+1) {
-			h = mustGrow(t, w, 64*(grown+2), 3+grown).Handle(h)
+			mustGrow(t, w, classCounters)
 			grown++
 			await()
 		}
@@ -220,5 +208,5 @@ func TestDeviceWordsWhileTheMirrorGrows(t *testing.T) {
 	if word := s.mem().words[0]; word != deviceOps%(deviceLimit+1) {
 		t.Errorf("the word ends at %d", word)
 	}
-	t.Logf("%d completions, %d wraps, %d larger files: %s, all exact", deviceOps, deviceOps/(deviceLimit+1), grown, last)
+	t.Logf("%d completions, %d wraps, %d growths: %s, all exact", deviceOps, deviceOps/(deviceLimit+1), grown, last)
 }

@@ -9,7 +9,7 @@ import (
 // Device reads the two words of one counter that a device writes. A copy of it
 // is another Device, and any number of goroutines may use one at a time. Made by
 // Reader.Device; the zero Device must not be used. It goes on over any number of
-// larger mirrors: its words do not move.
+// mirrors that replace one another: its words do not move.
 type Device struct {
 	slot     *deviceSlotMem
 	seq      uint64  // under which the slot serves this counter
@@ -18,7 +18,8 @@ type Device struct {
 	handle   Handle
 
 	// They keep the memory mapped.
-	segment, mirror *mapping
+	segment *mapping
+	mirror  *view
 }
 
 // deviceFile is a segment as a Reader has mapped it.
@@ -57,15 +58,11 @@ func (d *Device) Load() (comp, errs uint64, err error) {
 }
 
 // Device prepares reading the words that a device writes for a counter.
-// ErrNoDevice: none does. ErrGone: the counter was removed. ErrSuperseded: this
-// mirror's catalogue is an old one, open it again; a Device that was made before
-// goes on.
+// ErrNoDevice: none does. ErrGone: the counter was removed. ErrStale: this
+// mirror was replaced, open it again; a Device that was made before goes on.
 func (r *Reader) Device(h Handle) (d Device, err error) {
 	if r.closed.Load() {
 		return Device{}, ErrClosed
-	}
-	if int(h.Index) >= len(r.v.entries) {
-		return Device{}, ErrGone
 	}
 	err = Guard(func() error { d, err = r.resolveDevice(h); return err })
 	runtime.KeepAlive(r)
@@ -76,10 +73,14 @@ func (r *Reader) Device(h Handle) (d Device, err error) {
 }
 
 func (r *Reader) resolveDevice(h Handle) (Device, error) {
+	p, err := r.v.place(h.Index)
+	if err != nil {
+		return Device{}, err
+	}
 	generation := &r.v.hdr.deviceGeneration
 	for range maxTries {
 		g := atomic.LoadUint64(generation)
-		if !r.v.live(h) {
+		if !p.live(h) {
 			return Device{}, ErrGone
 		}
 		if g == 0 {
@@ -92,13 +93,13 @@ func (r *Reader) resolveDevice(h Handle) (Device, error) {
 		if err != nil {
 			return Device{}, err
 		}
-		c, err := r.claim(h, f)
+		c, err := r.claim(p, f)
 		if err != nil {
 			return Device{}, err
 		}
-		if r.stands(h, &c) && atomic.LoadUint64(generation) == g {
-			return Device{slot: c.slot, seq: c.seq, ended: &f.v.hdr.endedAt, identity: &r.v.entries[h.Index].identity, handle: h,
-				segment: f.m, mirror: r.m}, nil
+		if p.stands(h, &c) && atomic.LoadUint64(generation) == g {
+			return Device{slot: c.slot, seq: c.seq, ended: &f.v.hdr.endedAt, identity: &p.entry().identity, handle: h,
+				segment: f.m, mirror: r.v}, nil
 		}
 	}
 	return Device{}, ErrBusy
@@ -111,9 +112,9 @@ type claim struct {
 	id, entrySeq uint64 // of the entry
 }
 
-func (r *Reader) claim(h Handle, f *deviceFile) (claim, error) {
+func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 	var e entryMem
-	id, current, err := r.v.readEntry(h.Index, &e)
+	id, current, err := p.entry().read(&e)
 	if err != nil {
 		return claim{}, err
 	}
@@ -126,26 +127,23 @@ func (r *Reader) claim(h Handle, f *deviceFile) (claim, error) {
 	}
 	c := claim{slot: &f.v.slots[n-1], id: id, entrySeq: e.seq}
 	c.seq = atomic.LoadUint64(&c.slot.seq)
-	// Loaded behind seq: who has the slot after a larger file took the name
-	// stands in that one's catalogue.
-	if State(atomic.LoadUint32(&r.v.hdr.state)) == Superseded {
-		return claim{}, ErrSuperseded
-	}
-	return c, nil
+	// Loaded behind seq: which counter has the slot after the mirror was replaced
+	// stands in the catalogue of the next one.
+	return c, r.v.stale()
 }
 
 // stands tells whether c is h's: the entry named the slot before its seq was
 // loaded and does now, so under that seq it was never another's.
-func (r *Reader) stands(h Handle, c *claim) bool {
-	e := &r.v.entries[h.Index]
+func (p place) stands(h Handle, c *claim) bool {
+	e := p.entry()
 	return c.seq&1 == 1 && c.id == identity(entLive, h.Generation) &&
 		atomic.LoadUint64(&e.seq) == c.entrySeq && atomic.LoadUint64(&e.identity) == c.id
 }
 
 // noDevice tells a catalogue that says so from one that no longer learns.
 func (r *Reader) noDevice() error {
-	if State(atomic.LoadUint32(&r.v.hdr.state)) == Superseded {
-		return ErrSuperseded
+	if err := r.v.stale(); err != nil {
+		return err
 	}
 	return ErrNoDevice
 }
@@ -155,11 +153,11 @@ func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	r.mu.RLock()
 	f := r.device
 	r.mu.RUnlock()
-	if f != nil && f.v.hdr.generation == generation {
+	if f != nil && f.v.fixed.generation == generation {
 		return f, nil
 	}
 	path := devicePath(r.path)
-	m, err := openMapping(path, r.options)
+	m, err := openDevice(path, r.options)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +165,7 @@ func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: opening device segment: %w", path, err)
 	}
-	if v.hdr.generation != generation {
+	if v.fixed.generation != generation {
 		return nil, fmt.Errorf("%s: opening device segment: it is of another mirror or writer: %w", path, r.noDevice())
 	}
 	f = &deviceFile{m: m, v: v}
@@ -175,4 +173,17 @@ func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	r.device = f
 	r.mu.Unlock()
 	return f, nil
+}
+
+// openDevice maps the device segment at path read-only.
+func openDevice(path string, o ReaderOptions) (*mapping, error) {
+	f, st, err := openTrusted(path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st.Size < deviceHeaderSize {
+		return nil, fmt.Errorf("%s: opening device segment: %w", path, tooShort(st.Size))
+	}
+	return mapFile(f, 0, uint64(st.Size), false)
 }

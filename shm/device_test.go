@@ -98,7 +98,7 @@ func TestDevice(t *testing.T) {
 
 	// The bytes that a device is given are the words that readers read.
 	comp, errWord := s.Words()
-	if len(comp) != 8 || len(errWord) != 8 || cap(comp) != 8 || &comp[0] != &seg.v.b[headerSize] || &errWord[0] != &seg.v.b[headerSize+8] {
+	if len(comp) != 8 || len(errWord) != 8 || cap(comp) != 8 || &comp[0] != &seg.v.b[deviceHeaderSize] || &errWord[0] != &seg.v.b[deviceHeaderSize+8] {
 		t.Error("the words are elsewhere")
 	}
 
@@ -178,7 +178,7 @@ func TestDevice(t *testing.T) {
 		t.Error(err)
 	}
 	s2.Free()
-	if h2 := mustAdd(t, w, Entry{Name: "a2"}); w.v.entries[h2.Index].slots[0].device != 0 {
+	if h2 := mustAdd(t, w, Entry{Name: "a2"}); w.v.slot(h2.Index).entry().slots[0].device != 0 {
 		t.Error("a new counter has a device")
 	}
 
@@ -286,22 +286,22 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r, hs, s := setUp(t)
-			c, err := r.claim(hs[0], r.device)
-			if err != nil || !r.stands(hs[0], &c) || c.slot != s.mem() {
+			c, err := r.claim(r.v.slot(hs[0].Index), r.device)
+			if err != nil || !r.v.slot(hs[0].Index).stands(hs[0], &c) || c.slot != s.mem() {
 				t.Fatal(err)
 			}
-			if r.stands(Handle{Index: hs[0].Index, Generation: 7}, &c) {
+			if r.v.slot(hs[0].Index).stands(Handle{Index: hs[0].Index, Generation: 7}, &c) {
 				t.Error("stands for another generation")
 			}
 			if err := change(w, hs, s); err != nil {
 				t.Fatal(err)
 			}
-			if r.stands(hs[0], &c) {
+			if r.v.slot(hs[0].Index).stands(hs[0], &c) {
 				t.Error("the slot is still taken for the counter's")
 			}
 			// The seq of the next user, under an entry that was read before.
 			c.seq = atomic.LoadUint64(&c.slot.seq) | 1
-			if r.stands(hs[0], &c) {
+			if r.v.slot(hs[0].Index).stands(hs[0], &c) {
 				t.Error("another's seq is taken for the counter's")
 			}
 		})

@@ -37,26 +37,26 @@ func TestLockThatLostItsName(t *testing.T) {
 	}
 }
 
-// A larger file that cannot be named when a writer starts leaves the old one as it was.
-func TestCreateLargerFails(t *testing.T) {
+// A new file that cannot be named in the place of one that is no mirror leaves that one
+// as it was.
+func TestReplaceFails(t *testing.T) {
 	path := mirrorPath(t)
 	w, err := Create(with(small, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustAdd(t, w, Entry{Name: "a"})
+	h := mustAdd(t, w, Entry{Name: "a"})
+	w.v.slot(h.Index).entry().flags = 8 // a broken invariant
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r := mustOpen(t, path)
+	c := mustCounter(t, r, h)
 	o := with(small, path)
-	o.Counters = 4096
+	o.Replace = true
 	o.hook = func(step string) {
-		if step != "create-superseded" {
+		if step != "create-ready" {
 			return
-		}
-		if s := r.Status(); s.State != Superseded {
-			t.Errorf("%+v", s)
 		}
 		left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
 		for _, draft := range left {
@@ -68,9 +68,15 @@ func TestCreateLargerFails(t *testing.T) {
 	if _, err := Create(o); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	if s := r.Status(); s.State != Halt || r.v.hdr.successor != 0 || r.v.hdr.supersededAt != 0 {
-		t.Errorf("left as %+v, successor %d", s, r.v.hdr.successor)
+	if s := r.Status(); s.State != Halt || s.Replaced {
+		t.Errorf("left as %+v", s)
 	}
-	checkFile(t, path)
-	mustCreate(t, with(small, path)) // and the lock was given back
+	o.hook = nil
+	next := mustCreate(t, o) // and the lock was given back
+	if s := r.Status(); !s.Replaced || r.v.hdr.replaced != next.File() {
+		t.Errorf("the file that was replaced: %+v, by %#x, want %#x", s, r.v.hdr.replaced, next.File())
+	}
+	if _, err := c.Load(); !errors.Is(err, ErrStale) {
+		t.Errorf("a counter of it: %v", err)
+	}
 }

@@ -18,7 +18,7 @@ import (
 // gets its own.
 type draft struct {
 	path, tmp string
-	m         *mapping
+	f         *os.File
 }
 
 // newDraft makes a file of length zero bytes, whose space is reserved, to be
@@ -30,30 +30,43 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: creating file: %w", path, err)
 	}
-	defer f.Close()
+	d.f = f
 	defer func() {
 		if err != nil {
 			d.drop()
 		}
 	}()
 	step("create-opened")
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(length)); err != nil {
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			at := mountPoint(filepath.Dir(path))
-			return nil, fmt.Errorf("%s: reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for fewer counters or less history: %w",
-				path, length, err, at, at, ErrFull)
-		}
-		return nil, fmt.Errorf("%s: reserving %d bytes: %w", path, length, err)
+	if err := reserveIn(f)(0, length); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := f.Chmod(mode); err != nil { // the umask has had its say
 		return nil, fmt.Errorf("%s: setting mode: %w", path, err)
 	}
 	step("create-allocated")
-	if d.m, err = mapFile(f, int64(length), true); err != nil {
-		return nil, err
-	}
 	return d, nil
 }
+
+// reserveIn returns what makes f longer, by bytes that are zero and whose space is
+// reserved.
+func reserveIn(f *os.File) func(off, n uint64) error {
+	return func(off, n uint64) error {
+		err := unix.Fallocate(int(f.Fd()), 0, int64(off), int64(n))
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
+			at := mountPoint(filepath.Dir(f.Name()))
+			return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
+				n, err, at, at, ErrFull)
+		}
+		if err != nil {
+			return fmt.Errorf("reserving %d bytes: %w", n, err)
+		}
+		return nil
+	}
+}
+
+// populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An
+// older one maps them as they are written to.
+func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
 
 // name gives the draft its name, in the place of what has it.
 func (d *draft) name() error {
@@ -64,7 +77,10 @@ func (d *draft) name() error {
 }
 
 // drop removes a draft that was not named.
-func (d *draft) drop() { _ = os.Remove(d.tmp) }
+func (d *draft) drop() {
+	_ = d.f.Close()
+	_ = os.Remove(d.tmp)
+}
 
 func tempPrefix(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 

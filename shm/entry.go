@@ -5,10 +5,9 @@ import "sync/atomic"
 // maxTries bounds every loop that starts again because the writer moved on.
 const maxTries = 64
 
-// readEntry copies entry i as it stood at one instant at which it was live. It
-// answers the identity word and which of the two slots is current.
-func (v *view) readEntry(i uint32, dst *entryMem) (id, slot uint64, err error) {
-	e := &v.entries[i]
+// read copies the entry as it stood at one instant at which it was live. It
+// returns the identity word and which of the two slots is current.
+func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
 	for range maxTries {
 		id = atomic.LoadUint64(&e.identity)
 		if id>>32 != entLive {
@@ -24,9 +23,9 @@ func (v *view) readEntry(i uint32, dst *entryMem) (id, slot uint64, err error) {
 	return 0, 0, ErrBusy
 }
 
-// entry reads and decodes entry i.
-func (v *view) entry(i uint32, scratch *entryMem) (Entry, error) {
-	id, slot, err := v.readEntry(i, scratch)
+// describe reads and decodes the entry of index i.
+func (p place) describe(i uint32, scratch *entryMem) (Entry, error) {
+	id, slot, err := p.entry().read(scratch)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -38,7 +37,7 @@ func (v *view) entry(i uint32, scratch *entryMem) (Entry, error) {
 		Unit:      getString(scratch.unit[:]),
 		Text:      getString(scratch.text[:]),
 		Labels:    decodeLabels(scratch.labels[:]),
-		Latency:   i >= v.counters(),
+		Latency:   p.latency(),
 		Source:    getString(s.source[:]),
 		ByteBasis: getString(s.basis[:]),
 		Width:     s.width,
@@ -56,21 +55,14 @@ func (v *view) entry(i uint32, scratch *entryMem) (Entry, error) {
 }
 
 // allEntries reads every live entry, in the order of the indices.
-func (v *view) allEntries() []Entry {
-	var out []Entry
+func (v *view) allEntries() (out []Entry, err error) {
 	var scratch entryMem
-	v.eachUsed(func(i uint32) {
-		if e, err := v.entry(i, &scratch); err == nil {
+	err = v.eachUsed(func(i uint32, p place) {
+		if e, err := p.describe(i, &scratch); err == nil {
 			out = append(out, e)
 		}
 	})
-	return out
-}
-
-// live tells whether h names a live counter now.
-func (v *view) live(h Handle) bool {
-	return int(h.Index) < len(v.entries) &&
-		atomic.LoadUint64(&v.entries[h.Index].identity) == identity(entLive, h.Generation)
+	return out, err
 }
 
 // encode fills the entry of a counter that is being added, its identity word,

@@ -35,8 +35,8 @@ var (
 	// ErrNoDevice: no device writes this counter's words, or not there any more. Its
 	// ordinary value stays; when the catalogue has changed ask again.
 	ErrNoDevice = errors.New("no device writes this counter")
-	// ErrSuperseded: a larger file has taken the mirror's name. Open it again.
-	ErrSuperseded = errors.New("mirror was replaced by a larger one")
+	// ErrStale: the mirror's file was given up for ever; another has its name, or will have it. Open it again.
+	ErrStale = errors.New("mirror was replaced")
 	// ErrNotAlive: nobody publishes any more, so there is nothing to wait for.
 	ErrNotAlive = errors.New("mirror has no living writer")
 	// ErrCompletion: the completion counter that is waited for counted errors.

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -88,66 +89,6 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-func TestGrow(t *testing.T) {
-	o := with(small, mirrorPath(t))
-	w := mustCreate(t, o)
-	a := mustAdd(t, w, Entry{Name: "a"})
-	l := mustAdd(t, w, Entry{Name: "l", Latency: true})
-	for n := range uint64(11) {
-		w.BeginCycle()
-		w.PublishBlock(0, &Block{{n, n, 1}})
-		w.PublishRecord(l.Index, Value{n, n, 1})
-		w.AppendHistory(l, Value{n, n, 1})
-		w.EndCycle(Now())
-	}
-	old := mustOpen(t, o.Path)
-	oldCounter := mustCounter(t, old, l)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	big := o
-	big.Counters, big.LatencyCounters, big.History = 200, 1, 32
-	w = mustCreate(t, big)
-
-	if s := old.Status(); s.State != Superseded || s.Alive {
-		t.Errorf("old file: %+v", s)
-	}
-	if v, err := oldCounter.Load(); err != nil || v.Packets != 10 {
-		t.Error(v, err)
-	}
-	r := mustOpen(t, o.Path)
-	if s := r.Status(); s.Counters != 256 || s.Records != 2 || s.History != 32 || s.CountersUsed != 1 || s.Takeovers != 1 {
-		t.Errorf("%+v", s)
-	}
-	for name, want := range map[string]Handle{"a": a, "l": {256, l.Generation}} {
-		h, err := r.Lookup(name)
-		if err != nil || h != want {
-			t.Errorf("%s: %v, want %v, %v", name, h, want, err)
-		}
-		if v, err := w.Last(want); err != nil || v.Packets != 10 {
-			t.Errorf("%s: %v, %v", name, v, err)
-		}
-	}
-	cur, err := r.History()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cur.Rewind()
-	recs := make([]Record, 20)
-	n, lost, err := cur.Next(recs)
-	if n != 8 || lost != 0 || err != nil || recs[0].Position != 4 || recs[7].Handle.Index != 256 || recs[7].Value.Packets != 10 {
-		t.Errorf("%d %d %v %+v", n, lost, err, recs[:n])
-	}
-	// Less is asked for: what is there stays.
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mustCreate(t, o)
-	if s := r.Status(); s.State != Boot || s.Takeovers != 2 {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestSecondWriterIsRefused(t *testing.T) {
 	o := with(small, mirrorPath(t))
 	w := mustCreate(t, o)
@@ -166,7 +107,7 @@ func TestForeignFiles(t *testing.T) {
 	valid := func(t *testing.T) []byte {
 		w, _ := heapMirror(t, 64, 1, 4, Options{})
 		mustAdd(t, w, Entry{Name: "a"})
-		return append([]byte(nil), w.m.b...)
+		return bytes.Clone(w.heap())
 	}
 	for _, tt := range []struct {
 		name   string
@@ -176,9 +117,9 @@ func TestForeignFiles(t *testing.T) {
 	}{
 		{"empty", func(t *testing.T) []byte { return nil }, false, ErrTruncated},
 		{"short", func(t *testing.T) []byte { return valid(t)[:100] }, false, ErrTruncated},
-		{"truncated", func(t *testing.T) []byte { return valid(t)[:8192] }, true, ErrTruncated},
+		{"truncated in the ring", func(t *testing.T) []byte { return valid(t)[:headerSize+4096] }, true, ErrTruncated},
 		{"random", func(t *testing.T) []byte {
-			b := make([]byte, 10000)
+			b := make([]byte, 100000)
 			rnd := seed.Rand(t)
 			for i := range b {
 				b[i] = byte(rnd.Uint32())
@@ -218,10 +159,26 @@ func TestForeignFiles(t *testing.T) {
 			mustCreate(t, o)
 		})
 	}
+	t.Run("truncated in a segment", func(t *testing.T) { // found when the segment is met
+		path := mirrorPath(t)
+		if err := os.WriteFile(path, valid(t)[:segmentOffset(4, 0)+8192], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r := mustOpen(t, path)
+		if _, err := r.Lookup("a"); !errors.Is(err, ErrTruncated) {
+			t.Error(err)
+		}
+		if _, err := Create(with(small, path)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "bytes are there") {
+			t.Error(err)
+		}
+		if ps, err := Check(path); err != nil || len(ps) == 0 {
+			t.Errorf("check: %v, %v", ps, err)
+		}
+	})
 	t.Run("broken invariant", func(t *testing.T) {
 		path := mirrorPath(t)
 		b := valid(t)
-		b[headerSize+entName] = 0
+		b[segmentOffset(4, 0)+entName] = 0
 		if err := os.WriteFile(path, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +261,7 @@ func TestDirectoryIsMade(t *testing.T) {
 func TestNoSpace(t *testing.T) {
 	dir := filepath.Dir(mirrorPath(t))
 	need.Cap(t, "sys_admin")
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=0755"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m,mode=0755"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
@@ -318,23 +275,7 @@ func TestNoSpace(t *testing.T) {
 	if m, _ := filepath.Glob(filepath.Join(dir, ".*")); len(m) != 0 {
 		t.Errorf("left behind: %v", m)
 	}
-	w := mustCreate(t, with(small, path))
-	mustAdd(t, w, Entry{Name: "a"})
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	// Growing fails the same way and loses nothing.
-	if _, err := Create(o); !errors.Is(err, ErrFull) {
-		t.Fatal(err)
-	}
-	w = mustCreate(t, with(small, path))
-	if len(w.Entries()) != 1 {
-		t.Error("the counter is gone")
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	checkFile(t, path)
+	mustAdd(t, mustCreate(t, with(small, path)), Entry{Name: "a"})
 }
 
 // A file that is cut short under a reader is an error, not a crash.
@@ -363,21 +304,33 @@ func TestTruncatedUnderReader(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	var s, whole Snapshot
+	if err := r.Snapshot(&whole); err != nil {
+		t.Fatal(err)
+	}
+	late := mustOpen(t, path)
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	var s Snapshot
+	_, lateErr := late.Lookup("a") // the segment is gone, and the header's second page
+	_, verr := whole.Value(h)
+	_, ferr := r.Find("a")
+	_, enerr := r.Entry(h)
 	_, lerr := r.Lookup("a")
 	_, eerr := r.Entries()
 	_, cerr := r.Counter(h)
 	_, _, nerr := cur.Next(make([]Record, 1))
 	for what, err := range map[string]error{
-		"Lookup":   lerr,
-		"Entries":  eerr,
-		"Counter":  cerr,
-		"Next":     nerr,
-		"Snapshot": r.Snapshot(&s),
-		"Load":     Guard(func() error { _, err := c.Load(); return err }),
+		"Lookup":         lerr,
+		"Entries":        eerr,
+		"Counter":        cerr,
+		"Next":           nerr,
+		"Value":          verr,
+		"Find":           ferr,
+		"Entry":          enerr,
+		"not yet mapped": lateErr,
+		"Snapshot":       r.Snapshot(&s),
+		"Load":           Guard(func() error { _, err := c.Load(); return err }),
 	} {
 		if !errors.Is(err, ErrTruncated) {
 			t.Errorf("%s: %v", what, err)
@@ -419,7 +372,7 @@ func TestFiles(t *testing.T) {
 // A writer that is given up removes what Create made, and nothing that was there before.
 func TestDiscard(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m")
-	o := Options{Path: filepath.Join(dir, "x.mirror"), Counters: 64, LatencyCounters: -1, History: -1}
+	o := Options{Path: filepath.Join(dir, "x.mirror"), LatencyCounters: -1, History: -1}
 	create := func(o Options) *Writer {
 		t.Helper()
 		w, err := Create(o)
@@ -452,9 +405,7 @@ func TestDiscard(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	grown := o
-	grown.Counters = 1024
-	discard(create(grown))
+	discard(create(o))
 	r, err := Open(o.Path, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)

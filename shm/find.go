@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -24,17 +25,17 @@ func (r *Reader) Find(names ...string) ([]Entry, error) {
 	var out []Entry
 	err := Guard(func() error {
 		var scratch entryMem
-		r.v.eachUsed(func(i uint32) {
+		err := r.v.eachUsed(func(i uint32, p place) {
 			// A live entry does not change its name.
-			e := &r.v.entries[i]
+			e := p.entry()
 			if atomic.LoadUint64(&e.identity)>>32 != entLive || !wanted[e.name] {
 				return
 			}
-			if found, err := r.v.entry(i, &scratch); err == nil && wanted[scratch.name] {
+			if found, err := p.describe(i, &scratch); err == nil && wanted[scratch.name] {
 				out = append(out, found)
 			}
 		})
-		return nil
+		return errors.Join(err, r.v.stale())
 	})
 	runtime.KeepAlive(r)
 	return out, err

@@ -2,38 +2,154 @@ package shm
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
 
-// heapMirror is a writer and a reader over heap memory, which the race
-// detector sees. Every test ends with a check of the region.
+// heapStore is a mirror's bytes on the heap, which the race detector sees.
+type heapStore struct{ b []byte }
+
+func (s heapStore) window(off, n uint64) (*mapping, error) {
+	if off+n > uint64(len(s.b)) {
+		return nil, fmt.Errorf("%d of %d bytes are there: %w", len(s.b), off+n, ErrTruncated)
+	}
+	return &mapping{b: s.b[off : off+n : off+n]}, nil
+}
+
+func (heapStore) Close() error { return nil }
+
+// newHeap is a formatted region with room for that many segments, none of which is
+// declared. It is not ready.
+func newHeap(t testing.TB, segments, history int) (heapStore, *view) {
+	t.Helper()
+	n, err := ringRecords(history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := heapStore{make([]byte, segmentOffset(n, uint32(segments)))} // large: the allocator aligns it to pages
+	fixed, err := format(s.b, n, 77, time.Now().UnixNano())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := newView(s, &mapping{b: s.b[:headerSize]}, fixed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, v
+}
+
+// heapMirror is a writer and a reader over heap memory, with room for that many
+// counters of both classes and no more. Every test ends with a check of the region.
 func heapMirror(t testing.TB, counters, records, history int, o Options) (*Writer, *Reader) {
 	t.Helper()
-	g, err := plan(counters, records, history)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, length := g.sections()
-	m := &mapping{b: make([]byte, length)} // large: the allocator aligns it to pages
-	v, err := format(m.b, g, time.Now().UnixNano())
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Path = "heap"
-	w, err := newWriter(o.withDefaults(), m, v, nil)
+	s, v := newHeap(t, segmentsFor(counters)+segmentsFor(records), history)
+	o.Path, o.Counters, o.LatencyCounters = "heap", limitFor(counters), limitFor(records)
+	w, err := newWriter(o.withDefaults(), v, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.ready()
-	r, err := newReader("heap", m)
+	t.Cleanup(func() { noProblems(t, checkBytes(s.b)) })
+	return w, mustAttach(t, s)
+}
+
+func segmentsFor(n int) int { return (n + SegmentLen - 1) / SegmentLen }
+
+// limitFor is the limit that allows n counters.
+func limitFor(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+func mustAttach(t testing.TB, s store) *Reader {
+	t.Helper()
+	v, err := attach(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { noProblems(t, checkBytes(m.b)) })
-	return w, r
+	return &Reader{path: "heap", v: v}
+}
+
+// heap is what a writer over heap memory has written.
+func (w *Writer) heap() []byte { return w.v.store.(heapStore).b }
+
+// checkBytes checks a region.
+func checkBytes(b []byte) []Problem {
+	v, err := attach(heapStore{b})
+	if err != nil {
+		return []Problem{{Object: "header", Text: err.Error()}}
+	}
+	return v.check()
+}
+
+// slot is the place of index i, which is there.
+func (v *view) slot(i uint32) place {
+	p, err := v.place(i)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// growBy makes the writer add a segment for a class of counters, though the ones that
+// are there have free slots: those are left out until the next writer takes over.
+func growBy(w *Writer, class int) error {
+	w.mu.Lock()
+	w.free[class].next = w.free[class].end
+	w.mu.Unlock()
+	return w.grow(class)
+}
+
+func mustGrow(t testing.TB, w *Writer, class int) {
+	t.Helper()
+	if err := growBy(w, class); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishAll publishes one cycle in which each of the counters has the value that
+// value returns.
+func publishAll(w *Writer, hs []Handle, value func(h Handle) Value) {
+	blocks := make(map[int]*Block)
+	w.BeginCycle()
+	for _, h := range hs {
+		if w.v.slot(h.Index).latency() {
+			w.PublishRecord(h.Index, value(h))
+			continue
+		}
+		b := blocks[int(h.Index/BlockLen)]
+		if b == nil {
+			b = new(Block)
+			blocks[int(h.Index/BlockLen)] = b
+		}
+		b[h.Index%BlockLen] = value(h)
+	}
+	for _, n := range slices.Sorted(maps.Keys(blocks)) {
+		w.PublishBlock(n, blocks[n])
+	}
+	w.EndCycle(Now())
+}
+
+// sameParity holds the blocks in use of each segment to one parity.
+func sameParity(t testing.TB, w *Writer) {
+	t.Helper()
+	for n, s := range *w.v.list.Load() {
+		if s.kind == kindRecords {
+			continue
+		}
+		want, _ := w.parity(n)
+		for b := range segmentBlocks {
+			if w.live[n*segmentBlocks+b] != 0 && *blockOf(s, b).seq()&1 != want {
+				t.Errorf("block %d of segment %d has another parity than the others", b, n)
+			}
+		}
+	}
 }
 
 func noProblems(t testing.TB, ps []Problem) {

@@ -15,53 +15,38 @@ const (
 
 // Sizes that version 1 fixes.
 const (
-	BlockLen     = 64   // counters per block
-	headerSize   = 4096 // one page
-	sectionAlign = 4096 // every section starts on a page
-	entrySize    = 1024
-	blockSize    = 3328 // 52 cache lines, 26 pairs of them
-	copySize     = 1600
-	recordSize   = 64 // one cache line
-	historySize  = 64
-	lineSize     = 64
+	BlockLen      = 64   // counters per block
+	SegmentLen    = 4096 // counters per segment
+	headerSize    = 65536
+	segmentSize   = 4456448 // 68 x 65536: a multiple of every page size
+	maxSegments   = 4096
+	segmentBlocks = SegmentLen / BlockLen
+	entrySize     = 1024
+	copySize      = 1600
+	recordSize    = 64 // one cache line
+	historySize   = 64
+	lineSize      = 64
+	sectionAlign  = 65536 // the ring and every segment start on a page of any machine
 )
 
 // Header, immutable part: written once before the file gets its name, covered
-// by the checksum.
+// by the checksum. A reader copies it once, and uses the copy.
 const (
-	hdrMagic       = 0
-	hdrVersion     = 8 // u32, stored last, with release: 0 means not ready
-	hdrByteOrder   = 12
-	hdrLength      = 16 // u32
-	hdrClock       = 20 // u32
-	hdrFileLength  = 24
-	hdrCreatedWall = 32 // ns, CLOCK_REALTIME
-	hdrCompat      = 40 // u32: a reader ignores bits it does not know
-	hdrIncompat    = 44 // u32: a reader refuses bits it does not know
-	hdrCounters    = 48 // u32, a multiple of 64
-	hdrRecords     = 52 // u32
-	hdrHistory     = 56 // u32, 0 or a power of two
-	hdrBlockLen    = 60 // u32, 64
-	hdrSections    = 64 // 6 descriptors of 32 bytes
-	hdrWaitLength  = 256
-	hdrChecksum    = 312 // FNV-1a 64 of bytes 0 to 311
-)
-
-// A section descriptor.
-const (
-	secOffset = 0
-	secLength = 8
-	secStride = 16 // u32
-	secCount  = 20 // u32
-	secSize   = 32
-
-	secCatalogue = 0 // indices into the table
-	secBlocks    = 1
-	secRecords   = 2
-	secHistory   = 3
-	secDevice    = 4 // all zero: what a device writes has a file of its own
-	secSpare     = 5 // all zero
-	sections     = 6
+	hdrMagic           = 0
+	hdrVersion         = 8 // u32, stored last, with release: 0 means not ready
+	hdrByteOrder       = 12
+	hdrLength          = 16 // u32
+	hdrClock           = 20 // u32
+	hdrSegmentLength   = 24
+	hdrCreatedWall     = 32  // ns, CLOCK_REALTIME
+	hdrCompat          = 40  // u32: a reader ignores bits it does not know
+	hdrIncompat        = 44  // u32: a reader refuses bits it does not know
+	hdrSegmentCounters = 48  // u32
+	hdrBlockLen        = 52  // u32, 64
+	hdrHistory         = 56  // u32, 0 or a power of two
+	hdrFile            = 64  // random, not 0: names the file
+	hdrChecksum        = 120 // FNV-1a 64 of bytes 0 to 119
+	fixedSize          = 128
 )
 
 // Header, mutable part: groups 128 bytes apart, so that no two share a cache
@@ -84,19 +69,41 @@ const (
 	hdrCatalogueChanges = 896
 	hdrCountersUsed     = 904 // u32
 	hdrRecordsUsed      = 908 // u32
-	hdrBlocksHigh       = 912 // u32
-	hdrRecordsHigh      = 916 // u32
+	hdrSegments         = 912 // u32, stored with release
 	hdrRefused          = 920
+	hdrCounterLimit     = 928 // u32; 0: none
+	hdrRecordLimit      = 932 // u32
 
 	hdrHistoryIntent = 1024
 	hdrHistoryTail   = 1032
-	hdrHistoryBase   = 1040
 
-	hdrSuccessor    = 1280 // generation of the file that took this one's name
-	hdrSupersededAt = 1288
+	hdrReplaced = 1280 // not 0: the file is given up for ever; the file word of the one that follows
 
 	hdrDeviceGeneration = 1408 // of the device segment that the entries name; 0: of none
 	hdrDeviceLength     = 1416 // of that file
+
+	hdrTable = 8192 // one descriptor per segment
+)
+
+// A segment's descriptor, and its kinds. Offsets in a segment: its 4096 entries
+// come first. In one of blocks, the sequence words of all blocks, then their intent
+// words, then all first copies, then all second ones, so that copies of one parity are
+// copied in one piece. An intent word has a cache line of its own so that announcing a
+// publish does not take the sequence word away from readers.
+const (
+	segKind               = 0 // u32, fixed once the header's number of segments covers it
+	segHigh               = 4 // u32: slots from here on were never used
+	segmentDescriptorSize = 8
+
+	kindBlocks  = 1
+	kindRecords = 2
+
+	segEntries = 0
+	segSeq     = 4194304 // of block b at + 64 b
+	segIntent  = 4198400
+	segCopy0   = 4202496 // of block b at + 1600 b
+	segCopy1   = 4304896
+	segRecords = 4194304 // of slot s at + 64 s
 )
 
 // A catalogue entry.
@@ -112,6 +119,7 @@ const (
 	entLabels   = 160
 	entText     = 416
 	entSeq      = 704 // of the two slots that follow
+	entDirect   = 736 // 32 bytes, reserved for a direct view of the source's own counters
 	entSlots    = 768
 
 	nameSize   = 64
@@ -142,14 +150,8 @@ const (
 	slotFlagSourceCut = 1 << 3 // Source did not fit and ends early
 )
 
-// A block of 64 counters: the sequence word, two copies, the intent word. The
-// intent word has a cache line of its own so that announcing a publish does
-// not take the sequence word away from readers.
+// A copy of the 64 values of a block.
 const (
-	blkSeq    = 0
-	blkCopy   = 64
-	blkIntent = 3264
-
 	cpyCycle  = 0
 	cpyOldest = 8
 	cpyNewest = 16
@@ -198,8 +200,9 @@ const (
 // their own because it must not move while a device may write to it, whatever
 // becomes of the mirror. A header of one page, then slots.
 const (
-	deviceMagic   = "FLOWTDEV" // the first 8 bytes of the file
-	deviceVersion = 1
+	deviceMagic      = "FLOWTDEV" // the first 8 bytes of the file
+	deviceVersion    = 1
+	deviceHeaderSize = 4096 // a page of most machines
 
 	devMagic       = 0
 	devVersion     = 8  // u32, stored last, with release: 0 means not ready
@@ -219,8 +222,10 @@ const (
 	dslWords    = 0  // two u64, each modulo max_value + 1
 	dslSeq      = 64 // odd: serves a counter; even: free, or being filled
 	dslMaxValue = 72
-	dslShift    = 80 // two u64: word = (total + shift) mod (max_value + 1)
-	dslSeen     = 96 // two u64: a total that was reached; the present one is at most max_value above it
+	dslShift    = 80  // two u64: word = (total + shift) mod (max_value + 1)
+	dslSeen     = 96  // two u64: a total that was reached; the present one is at most max_value above it
+	dslState    = 112 // u32, reserved: 0
+	dslOwner    = 120 // reserved: 0
 
 	deviceSlotSize = 128
 )
@@ -237,11 +242,10 @@ const (
 type State uint32
 
 const (
-	Boot       State = 1 // the writer is there and has published nothing yet
-	Run        State = 2 // values are being published
-	Halt       State = 3 // the writer ended in good order; values are the last ones
-	Fail       State = 4 // the writer gave up; values are the last ones
-	Superseded State = 5 // a larger file has taken this one's name: open it again
+	Boot State = 1 // the writer is there and has published nothing yet
+	Run  State = 2 // values are being published
+	Halt State = 3 // the writer ended in good order; values are the last ones
+	Fail State = 4 // the writer gave up; values are the last ones
 )
 
 func (s State) String() string {
@@ -254,8 +258,6 @@ func (s State) String() string {
 		return "halt"
 	case Fail:
 		return "fail"
-	case Superseded:
-		return "superseded"
 	}
 	return "invalid"
 }

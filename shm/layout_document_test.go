@@ -12,8 +12,8 @@ import (
 // documents are the specification.
 var documents = []string{"../docs/mirror-format.md", "../docs/device-words.md"}
 
-// place is where a word of the format stands, in its table of the document.
-type place struct{ offset, size int }
+// wordPlace is where a word of the format stands, in its table of the document.
+type wordPlace struct{ offset, size int }
 
 // sizeOfType returns the bytes of a type as the documents write it: u32, i64[2], char[64].
 func sizeOfType(t *testing.T, name string) int {
@@ -38,7 +38,7 @@ func sizeOfType(t *testing.T, name string) int {
 // code is in them, and nothing else.
 func TestLayoutDocument(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
-	seen := make(map[string]place)
+	seen := make(map[string]wordPlace)
 	for _, path := range documents {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -54,14 +54,14 @@ func TestLayoutDocument(t *testing.T) {
 			if _, twice := seen[key]; twice {
 				t.Errorf("%s stands in the documents twice", key)
 			}
-			seen[key] = place{off, sizeOfType(t, m[2])}
+			seen[key] = wordPlace{off, sizeOfType(t, m[2])}
 			o, ok := overlays[table][name]
 			if !ok {
 				t.Errorf("%s is in the documents and not in the code", key)
 				continue
 			}
 			f, _ := structs[table].typ.FieldByName(o.field)
-			if want := (place{o.constant, int(f.Type.Size())}); seen[key] != want {
+			if want := (wordPlace{o.constant, int(f.Type.Size())}); seen[key] != want {
 				t.Errorf("%s: the documents say %+v, the code %+v", key, seen[key], want)
 			}
 		}

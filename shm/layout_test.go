@@ -3,6 +3,7 @@ package shm
 import (
 	"reflect"
 	"testing"
+	"unsafe"
 )
 
 // overlays names, for every table of docs/mirror-format.md and docs/device-words.md, the struct that is
@@ -13,35 +14,33 @@ var overlays = map[string]map[string]struct {
 }{
 	"": {
 		"magic": {"magic", hdrMagic}, "version": {"version", hdrVersion}, "byte_order": {"byteOrder", hdrByteOrder},
-		"header_length": {"length", hdrLength}, "clock": {"clock", hdrClock}, "file_length": {"fileLength", hdrFileLength},
+		"header_length": {"length", hdrLength}, "clock": {"clock", hdrClock}, "segment_length": {"segmentLength", hdrSegmentLength},
 		"created_wall": {"createdWall", hdrCreatedWall}, "compat": {"compat", hdrCompat}, "incompat": {"incompat", hdrIncompat},
-		"counters": {"counters", hdrCounters}, "records": {"records", hdrRecords}, "history": {"history", hdrHistory},
-		"block_length": {"blockLen", hdrBlockLen}, "sections": {"sections", hdrSections}, "wait_length": {"waitLength", hdrWaitLength},
-		"checksum": {"checksum", hdrChecksum}, "generation": {"generation", hdrGeneration}, "started": {"started", hdrStarted},
+		"segment_counters": {"segmentCounters", hdrSegmentCounters}, "block_length": {"blockLen", hdrBlockLen}, "history": {"history", hdrHistory},
+		"file": {"file", hdrFile}, "checksum": {"checksum", hdrChecksum},
+		"generation": {"generation", hdrGeneration}, "started": {"started", hdrStarted},
 		"started_wall": {"startedWall", hdrStartedWall}, "heartbeat_period": {"heartbeatPeriod", hdrHeartbeatPeriod},
 		"cool_down": {"coolDown", hdrCoolDown}, "takeovers": {"takeovers", hdrTakeovers}, "heartbeat": {"heartbeat", hdrHeartbeat},
 		"state": {"state", hdrState}, "cycle_begun": {"cycleBegun", hdrCycleBegun}, "cycle_done": {"cycleDone", hdrCycleDone},
 		"cycle_done_at": {"cycleDoneAt", hdrCycleDoneAt}, "catalogue_changes": {"catalogueChanges", hdrCatalogueChanges},
 		"counters_used": {"countersUsed", hdrCountersUsed}, "records_used": {"recordsUsed", hdrRecordsUsed},
-		"blocks_high": {"blocksHigh", hdrBlocksHigh}, "records_high": {"recordsHigh", hdrRecordsHigh}, "refused": {"refused", hdrRefused},
+		"segments": {"segments", hdrSegments}, "refused": {"refused", hdrRefused},
+		"counter_limit": {"counterLimit", hdrCounterLimit}, "record_limit": {"recordLimit", hdrRecordLimit},
 		"history_intent": {"historyIntent", hdrHistoryIntent}, "history_tail": {"historyTail", hdrHistoryTail},
-		"history_base":  {"historyBase", hdrHistoryBase},
-		"successor":     {"successor", hdrSuccessor},
-		"superseded_at": {"supersededAt", hdrSupersededAt}, "device_generation": {"deviceGeneration", hdrDeviceGeneration},
-		"device_length": {"deviceLength", hdrDeviceLength},
+		"replaced": {"replaced", hdrReplaced}, "device_generation": {"deviceGeneration", hdrDeviceGeneration},
+		"device_length": {"deviceLength", hdrDeviceLength}, "table": {"table", hdrTable},
 	},
-	"sec": {"offset": {"offset", secOffset}, "length": {"length", secLength}, "stride": {"stride", secStride}, "count": {"count", secCount}},
+	"seg": {"kind": {"kind", segKind}, "high": {"high", segHigh}},
 	"ent": {
 		"identity": {"identity", entIdentity}, "freed_at": {"freedAt", entFreedAt}, "added_at": {"addedAt", entAddedAt},
 		"born": {"born", entBorn}, "flags": {"flags", entFlags}, "name": {"name", entName}, "kind": {"kind", entKind},
-		"unit": {"unit", entUnit}, "labels": {"labels", entLabels}, "text": {"text", entText}, "seq": {"seq", entSeq}, "slots": {"slots", entSlots},
+		"unit": {"unit", entUnit}, "labels": {"labels", entLabels}, "text": {"text", entText}, "seq": {"seq", entSeq}, "direct": {"direct", entDirect}, "slots": {"slots", entSlots},
 	},
 	"slot": {
 		"flags": {"flags", slotFlags}, "cookie": {"cookie", slotCookie}, "base_packets": {"basePackets", slotBasePackets},
 		"base_bytes": {"baseBytes", slotBaseBytes}, "discontinuities": {"discontinuities", slotDiscontinuities},
 		"width": {"width", slotWidth}, "device": {"device", slotDevice}, "byte_basis": {"basis", slotBasis}, "source": {"source", slotSource},
 	},
-	"blk": {"seq": {"seq", blkSeq}, "copies": {"copies", blkCopy}, "intent": {"intent", blkIntent}},
 	"cpy": {
 		"cycle": {"cycle", cpyCycle}, "oldest": {"oldest", cpyOldest}, "newest": {"newest", cpyNewest},
 		"live": {"live", cpyLive}, "epoch": {"epoch", cpyEpoch}, "values": {"values", cpyValues},
@@ -60,7 +59,7 @@ var overlays = map[string]map[string]struct {
 	},
 	"dsl": {
 		"words": {"words", dslWords}, "seq": {"seq", dslSeq}, "max_value": {"maxValue", dslMaxValue},
-		"shift": {"shift", dslShift}, "seen": {"seen", dslSeen},
+		"shift": {"shift", dslShift}, "seen": {"seen", dslSeen}, "state": {"state", dslState}, "owner": {"owner", dslOwner},
 	},
 }
 
@@ -69,15 +68,14 @@ var structs = map[string]struct {
 	size int
 }{
 	"":     {reflect.TypeFor[headerMem](), headerSize},
-	"sec":  {reflect.TypeFor[sectionMem](), secSize},
+	"seg":  {reflect.TypeFor[descriptorMem](), segmentDescriptorSize},
 	"ent":  {reflect.TypeFor[entryMem](), entrySize},
 	"slot": {reflect.TypeFor[slotMem](), slotSize},
-	"blk":  {reflect.TypeFor[blockMem](), blockSize},
 	"cpy":  {reflect.TypeFor[copyMem](), copySize},
 	"val":  {reflect.TypeFor[Value](), valueSize},
 	"rec":  {reflect.TypeFor[recordMem](), recordSize},
 	"his":  {reflect.TypeFor[historyMem](), historySize},
-	"dev":  {reflect.TypeFor[deviceHeaderMem](), headerSize},
+	"dev":  {reflect.TypeFor[deviceHeaderMem](), deviceHeaderSize},
 	"dsl":  {reflect.TypeFor[deviceSlotMem](), deviceSlotSize},
 }
 
@@ -94,13 +92,45 @@ func TestOverlays(t *testing.T) {
 			}
 		}
 		named := 0
-		for i := range s.typ.NumField() {
-			if s.typ.Field(i).Name != "_" {
+		for _, f := range reflect.VisibleFields(s.typ) {
+			if f.Name != "_" && !f.Anonymous {
 				named++
 			}
 		}
 		if named != len(overlays[table]) {
 			t.Errorf("%s has %d fields, %d are in the tables", s.typ, named, len(overlays[table]))
+		}
+	}
+}
+
+// The parts of a segment stand where layout.go says, and fill it.
+func TestSegments(t *testing.T) {
+	for _, s := range []any{blocksMem{}, recordsMem{}} {
+		if n := reflect.TypeOf(s).Size(); n != segmentSize {
+			t.Errorf("%T is %d bytes, want %d", s, n, segmentSize)
+		}
+	}
+	var b blocksMem
+	var r recordsMem
+	for _, tt := range []struct {
+		what      string
+		got, want uintptr
+	}{
+		{"entries", unsafe.Offsetof(b.entries), segEntries}, {"sequence words", unsafe.Offsetof(b.seqs), segSeq},
+		{"intent words", unsafe.Offsetof(b.intents), segIntent}, {"first copies", unsafe.Offsetof(b.copies), segCopy0},
+		{"second copies", unsafe.Offsetof(b.copies) + unsafe.Sizeof(b.copies[0]), segCopy1}, {"a line", unsafe.Sizeof(b.seqs[0]), lineSize},
+		{"entries of records", unsafe.Offsetof(r.entries), segEntries}, {"records", unsafe.Offsetof(r.records), segRecords},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: %d, layout.go says %d", tt.what, tt.got, tt.want)
+		}
+	}
+	for history, want := range map[uint32]uint64{0: 65536, 2: 131072, 1024: 131072, 2048: 196608, 65536: 65536 + 4<<20} {
+		if got := segmentOffset(history, 0); got != want {
+			t.Errorf("history %d: the first segment lies at %d, want %d", history, got, want)
+		}
+		if got := segmentOffset(history, 3); got != want+3*segmentSize {
+			t.Errorf("history %d: the fourth segment lies at %d", history, got)
 		}
 	}
 }

@@ -8,27 +8,51 @@ import (
 	"runtime"
 
 	"github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
 )
 
-// mapping is a mapped file, or heap memory in tests. It is unmapped when
-// nothing refers to it any more, not earlier: a Counter that is used after its
+// mapping is a part of a file that is mapped, or heap memory in tests. It is unmapped
+// when nothing refers to it any more, not earlier: a Counter that is used after its
 // Reader was closed reads the last values instead of faulting.
 type mapping struct {
 	b  []byte
-	id fileID // of a file that a reader opened by its name
+	id fileID // of a page of waiters
 }
 
-// mapFile maps size bytes of f. The file may be closed afterwards.
-func mapFile(f *os.File, size int64, writable bool) (*mapping, error) {
+// mapFile maps n bytes of f at offset off. The file may be closed afterwards.
+func mapFile(f *os.File, off, n uint64, writable bool) (*mapping, error) {
 	prot := mmap.RDONLY
 	if writable {
 		prot = mmap.RDWR
 	}
-	b, err := mmap.MapRegion(f, int(size), prot, 0, 0)
+	b, err := mmap.MapRegion(f, int(n), prot, 0, int64(off))
 	if err != nil {
-		return nil, fmt.Errorf("%s: mapping %d bytes: %w", f.Name(), size, err)
+		return nil, fmt.Errorf("%s: mapping %d bytes: %w", f.Name(), n, err)
 	}
 	m := &mapping{b: b}
 	runtime.AddCleanup(m, func(b mmap.MMap) { _ = b.Unmap() }, b)
 	return m, nil
 }
+
+// fileStore is a mirror's file.
+type fileStore struct {
+	*os.File
+	writable bool
+}
+
+func (s fileStore) window(off, n uint64) (*mapping, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("%s: reading status: %w", s.Name(), err)
+	}
+	if uint64(st.Size) < off+n {
+		return nil, fmt.Errorf("%d of %d bytes are there: %w", st.Size, off+n, ErrTruncated)
+	}
+	return mapFile(s.File, off, n, s.writable)
+}
+
+// fileID tells one file from another, as long as a process has it open or mapped.
+type fileID struct{ dev, ino uint64 }
+
+// idOf returns the identity of a file whose status is st.
+func idOf(st *unix.Stat_t) fileID { return fileID{dev: uint64(st.Dev), ino: st.Ino} }

@@ -2,6 +2,8 @@ package shm
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ func TestPublishAndLoad(t *testing.T) {
 	a := mustAdd(t, w, Entry{Name: "a", Kind: "flow", Text: "udp dport 1", Labels: map[string]string{"z": "1", "a": "b=c"},
 		Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Continuity: Continuity{1, 2, 3, 4}})
 	l := mustAdd(t, w, Entry{Name: "é 計 ع", Latency: true})
-	if (a != Handle{0, 1}) || (l != Handle{128, 1}) {
+	if (a != Handle{0, 1}) || (l != Handle{4096, 1}) {
 		t.Fatalf("handles %v, %v", a, l)
 	}
 	ca, cl := mustCounter(t, r, a), mustCounter(t, r, l)
@@ -53,7 +55,7 @@ func TestPublishAndLoad(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
 	}
-	if s := r.Status(); s.State != Run || !s.Alive || s.Cycle != 5 || s.CountersUsed != 1 || s.RecordsUsed != 1 || s.Counters != 128 {
+	if s := r.Status(); s.State != Run || !s.Alive || s.Cycle != 5 || s.CountersUsed != 1 || s.RecordsUsed != 1 || s.Counters != 4096 || s.Records != 4096 || s.CounterLimit != 128 || s.RecordLimit != 4 {
 		t.Fatalf("status %+v", s)
 	}
 }
@@ -155,10 +157,10 @@ func TestNeighbourRemovedKeepsCounter(t *testing.T) {
 func TestSaturatedEpochIsNeverTrusted(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	hs := addN(t, w, 2, false)
-	b := &w.v.blocks[0]
-	b.seq |= (epochMax - 1) << epochShift
-	b.intent = b.seq
-	b.copies[b.seq&1].epoch = epochMax - 1
+	b := w.v.slot(0).block()
+	*b.seq() |= (epochMax - 1) << epochShift
+	*b.intent() = *b.seq()
+	b.copy(*b.seq()).epoch = epochMax - 1
 	c := mustCounter(t, r, hs[0])
 	for range 3 { // past the end
 		if err := w.Remove(hs[1]); err != nil {
@@ -169,8 +171,8 @@ func TestSaturatedEpochIsNeverTrusted(t *testing.T) {
 			t.Fatal(v, err)
 		}
 	}
-	if epochOf(b.seq) != epochMax || c.last != 0 {
-		t.Fatalf("epoch %d, kept %#x", epochOf(b.seq), c.last)
+	if epochOf(*b.seq()) != epochMax || c.last != 0 {
+		t.Fatalf("epoch %d, kept %#x", epochOf(*b.seq()), c.last)
 	}
 	if err := w.Remove(hs[0]); err != nil {
 		t.Fatal(err)
@@ -187,25 +189,47 @@ func TestSaturatedEpochIsNeverTrusted(t *testing.T) {
 }
 
 func TestCoolDown(t *testing.T) {
-	w, _ := heapMirror(t, 64, 1, 0, Options{CoolDown: 50 * time.Millisecond})
+	w, _ := heapMirror(t, 64, 4096, 0, Options{CoolDown: 50 * time.Millisecond})
 	h := mustAdd(t, w, Entry{Name: "a", Latency: true})
 	freed := time.Now()
 	if err := w.Remove(h); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.Add(Entry{Name: "b", Latency: true})
-	if since := time.Since(freed); since < 40*time.Millisecond && !errors.Is(err, ErrFull) {
-		t.Fatalf("reused after %v: %v", since, err)
-	}
-	for err != nil {
-		if time.Since(freed) > 20*time.Second {
-			t.Fatal(err)
+	for n := 0; ; n++ {
+		again := mustAdd(t, w, Entry{Name: fmt.Sprint("b", n), Latency: true})
+		if since := time.Since(freed); again.Index == h.Index {
+			if since < 50*time.Millisecond || again.Generation != 2 {
+				t.Errorf("reused after %v as %v", since, again)
+			}
+			return
+		} else if since > 20*time.Second {
+			t.Fatal("is never reused")
 		}
 		time.Sleep(5 * time.Millisecond)
-		_, err = w.Add(Entry{Name: "b", Latency: true})
 	}
-	if since := time.Since(freed); since < 50*time.Millisecond {
-		t.Fatalf("reused after %v", since)
+}
+
+// A slot that cools down makes the mirror grow rather than refuse a counter; where it
+// cannot grow, the error says when the slot is free.
+func TestCoolDownOrGrowth(t *testing.T) {
+	w, r := heapMirror(t, 4097, 0, 0, Options{CoolDown: time.Hour})
+	hs := addN(t, w, SegmentLen, false)
+	if err := w.Remove(hs[7]); err != nil {
+		t.Fatal(err)
+	}
+	if h := mustAdd(t, w, Entry{Name: "b"}); h.Index != SegmentLen {
+		t.Errorf("%v, where slot 7 cools down", h)
+	}
+	w.free[classCounters].next = w.free[classCounters].end
+	if err := w.Remove(hs[8]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Add(Entry{Name: "c"})
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "2 slots cool down: the first is free in") {
+		t.Error(err)
+	}
+	if got := r.Status().Refused; got != 1 {
+		t.Errorf("%d refused", got)
 	}
 }
 
@@ -330,7 +354,7 @@ func TestPublishOutsideCyclePanics(t *testing.T) {
 	w, _ := heapMirror(t, 64, 1, 4, Options{})
 	for name, fn := range map[string]func(){
 		"PublishBlock":  func() { w.PublishBlock(0, new(Block)) },
-		"PublishRecord": func() { w.PublishRecord(64, Value{}) },
+		"PublishRecord": func() { w.PublishRecord(4096, Value{}) },
 		"AppendHistory": func() { w.AppendHistory(Handle{}, Value{}) },
 		"EndCycle":      func() { w.EndCycle(0) },
 	} {
@@ -349,8 +373,8 @@ func TestPublishOutsideCyclePanics(t *testing.T) {
 func TestHistoryIsAPowerOfTwo(t *testing.T) {
 	for want, asked := range map[uint32][]int{0: {0}, 2: {1, 2}, 4: {3, 4}, 8: {5, 8}, maxHistory: {maxHistory - 1, maxHistory}} {
 		for _, n := range asked {
-			if g, err := plan(64, 0, n); g.history != want || err != nil {
-				t.Errorf("asked for %d records: %d, %v; want %d", n, g.history, err, want)
+			if got, err := ringRecords(n); got != want || err != nil {
+				t.Errorf("asked for %d records: %d, %v; want %d", n, got, err, want)
 			}
 		}
 	}

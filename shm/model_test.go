@@ -1,13 +1,11 @@
 package shm
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -27,10 +25,8 @@ type modelCounter struct {
 
 // machine drives a writer and compares what a reader sees with the model.
 type machine struct {
-	open  func()          // takes over the region, or makes one
-	at    func() *mapping // where the mirror is
-	moved func(*mapping)  // and where it went
-	grow  bool
+	t     *testing.T
+	open  func() // takes over the region, or makes one
 	o     Options
 	w     *Writer
 	r     *Reader
@@ -38,54 +34,31 @@ type machine struct {
 	curAt uint64
 	held  map[Handle]*Counter
 	m     model
-
-	old      *mapping // what was superseded last, and what stands there for ever
-	oldBytes []byte
 }
 
 // The writer and the reader behave as a plain map does, through takeovers.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		var last *mapping
-		mk := &machine{held: map[Handle]*Counter{}, m: model{live: map[string]*modelCounter{}}}
-		mk.o = Options{Counters: 128, LatencyCounters: 3, History: 8, CoolDown: -1, Path: "heap"}.withDefaults()
-		mk.o.CoolDown = 0
+		last, v := newHeap(t, 4, 8)
+		v.ready()
+		mk := &machine{t: t, held: map[Handle]*Counter{}, m: model{live: map[string]*modelCounter{}}}
+		mk.o = Options{Counters: 5, LatencyCounters: 3, CoolDown: -1, Path: "heap"}.withDefaults()
 		mk.open = func() {
-			g, err := plan(mk.o.Counters, mk.o.LatencyCounters, mk.o.History)
+			v, err := attach(last)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			m := last
-			if m == nil || mk.grow {
-				_, length := g.sections()
-				m = &mapping{b: make([]byte, length)}
-				v, err := format(m.b, g, time.Now().UnixNano())
-				if err != nil {
-					rt.Fatal(err)
-				}
-				if last != nil {
-					v.carry(mk.w.v)
-				}
-				v.ready()
-				last = m
-				mk.held = map[Handle]*Counter{}
-			}
-			v, err := attach(m.b)
-			if err != nil {
+			if mk.w, err = newWriter(mk.o, v, nil); err != nil {
 				rt.Fatal(err)
 			}
-			if mk.w, err = newWriter(mk.o, m, v, nil); err != nil {
-				rt.Fatal(err)
-			}
-			if mk.r, err = newReader("heap", m); err != nil {
-				rt.Fatal(err)
+			if mk.r == nil || rapid.Bool().Draw(rt, "another reader") {
+				mk.r = mustAttach(t, last)
 			}
 			if mk.cur, err = mk.r.History(); err != nil {
 				rt.Fatal(err)
 			}
 			mk.curAt = uint64(len(mk.m.history))
 		}
-		mk.at, mk.moved = func() *mapping { return last }, func(m *mapping) { last = m }
 		mk.open()
 		rt.Repeat(map[string]func(*rapid.T){
 			"add":      mk.add,
@@ -116,22 +89,22 @@ func (k *machine) add(t *rapid.T) {
 		e.Labels = map[string]string{"k": rapid.StringMatching(`[a-z=]{0,20}`).Draw(t, "label")}
 	}
 	_, exists := k.m.live[e.Name]
-	records := 0
+	used := 0
 	for _, c := range k.m.live {
-		if c.entry.Latency {
-			records++
+		if c.entry.Latency == e.Latency {
+			used++
 		}
 	}
-	_, capacity := k.w.Capacity()
+	limit := [...]int{k.o.Counters, k.o.LatencyCounters}[classOf(e.Latency)]
 	h, err := k.w.Add(e)
 	switch {
 	case exists:
 		if !errors.Is(err, ErrExists) {
 			t.Fatalf("second %q: %v", e.Name, err)
 		}
-	case e.Latency && records == capacity:
+	case used == limit:
 		if !errors.Is(err, ErrFull) {
-			t.Fatalf("%d records used: %v", records, err)
+			t.Fatalf("%d of %d used: %v", used, limit, err)
 		}
 	case err != nil:
 		t.Fatal(err)
@@ -165,7 +138,7 @@ func (k *machine) publish(t *rapid.T) {
 	if n := k.w.BeginCycle(); n != k.m.cycle {
 		t.Fatalf("cycle %d, want %d", n, k.m.cycle)
 	}
-	blocks := make([]Block, len(k.w.v.blocks))
+	blocks := make([]Block, segmentBlocks*k.w.v.declared())
 	for i := range blocks { // noise in rows of no counter
 		for j := range blocks[i] {
 			blocks[i][j] = Value{99, 99, 99}
@@ -190,6 +163,24 @@ func (k *machine) publish(t *rapid.T) {
 	k.w.EndCycle(Now())
 }
 
+// growNow makes a segment, of which the reader learns by meeting it: nothing moves.
+func (k *machine) growNow(t *rapid.T) {
+	n := k.w.v.declared()
+	err := growBy(k.w, rapid.IntRange(0, 1).Draw(t, "class"))
+	if n == 4 { // the region ends here
+		if !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+		if err := k.w.adopt(Now()); err != nil { // the slots that growBy left out
+			t.Fatal(err)
+		}
+		return
+	}
+	if err != nil || k.w.v.declared() != n+1 {
+		t.Fatal(k.w.v.declared(), err)
+	}
+}
+
 func (k *machine) update(t *rapid.T) {
 	c := k.pick(t)
 	e := &c.entry
@@ -204,20 +195,17 @@ func (k *machine) update(t *rapid.T) {
 }
 
 // reopen is another writer taking over, after a good end or a kill, and at
-// times with more latency counters or history.
+// times with other limits.
 func (k *machine) reopen(t *rapid.T) {
 	if rapid.Bool().Draw(t, "closed") {
 		if err := k.w.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k.grow = rapid.IntRange(0, 9).Draw(t, "grow") == 0 && k.o.History < 64
-	if k.grow {
-		k.o.LatencyCounters++
-		k.o.History *= 2
+	if rapid.IntRange(0, 9).Draw(t, "limits") == 0 {
+		k.o.Counters, k.o.LatencyCounters = rapid.IntRange(7, 8).Draw(t, "counters"), rapid.IntRange(7, 8).Draw(t, "records")
 	}
 	k.open()
-	k.grow = false
 }
 
 func (k *machine) readHistory(t *rapid.T) {
@@ -323,10 +311,8 @@ func (k *machine) check(t *rapid.T) {
 	if s.CountersUsed+s.RecordsUsed != len(es) || s.Cycle != k.m.cycle || s.HistoryTail != uint64(len(k.m.history)) {
 		t.Fatalf("status %+v", s)
 	}
-	if k.old != nil && !bytes.Equal(k.old.b, k.oldBytes) {
-		t.Fatal("a superseded mirror was written")
-	}
-	if ps := checkBytes(k.r.m.b); len(ps) > 0 {
+	sameParity(k.t, k.w)
+	if ps := checkBytes(k.w.heap()); len(ps) > 0 {
 		t.Fatalf("%d broken invariants: %v", len(ps), ps[0])
 	}
 }

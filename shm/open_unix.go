@@ -25,27 +25,32 @@ func Files(path string) []string {
 // lockPath is the file whose lock the writer of path holds.
 func lockPath(path string) string { return beside(path, "lock") }
 
-// openMapping opens path without following a link, checks what and whose it
-// is, and maps it read-only.
-func openMapping(path string, o ReaderOptions) (*mapping, error) {
+// openTrusted opens path read-only, without following a link, and checks what and
+// whose it is.
+func openTrusted(path string, o ReaderOptions) (*os.File, *unix.Stat_t, error) {
 	f, st, err := openRegular(path, unix.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer f.Close()
 	if !o.trusts(st.Uid) {
-		return nil, fmt.Errorf("%s: opening mirror: belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
+		f.Close()
+		return nil, nil, fmt.Errorf("%s: opening mirror: belongs to user %d, not to root or user %d: name that owner if its numbers are to be trusted: %w",
 			path, st.Uid, os.Geteuid(), ErrPermission)
 	}
-	if st.Size < headerSize {
-		return nil, fmt.Errorf("%s: opening mirror: %w", path, tooShort(st.Size))
-	}
-	m, err := mapFile(f, st.Size, false)
+	return f, st, nil
+}
+
+// openView attaches to the mirror at path.
+func openView(path string, o ReaderOptions) (v *view, err error) {
+	f, _, err := openTrusted(path, o)
 	if err != nil {
 		return nil, err
 	}
-	m.id = idOf(st)
-	return m, nil
+	if err = Guard(func() (err error) { v, err = attach(fileStore{f, false}); return err }); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: opening mirror: %w", path, err)
+	}
+	return v, nil
 }
 
 // openRegular opens a regular file at path and answers its status.

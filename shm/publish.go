@@ -59,25 +59,62 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 		w.outside("PublishBlock")
 		return
 	}
-	b, live := &w.v.blocks[block], w.live[block]
-	if live == 0 {
-		return // nobody's: readers do not look at it, and it stays as it is
+	if uint(block) >= uint(len(w.live)) || w.live[block] == 0 {
+		return // no counter's: readers do not look at it, and it stays as it is
 	}
-	next := nextSeq(b.seq, false)
-	if live == ^uint64(0) && w.hook == nil && publishSame(b, values, next, w.cycle) {
+	s, live := (*w.v.list.Load())[block/segmentBlocks], w.live[block]
+	if s.kind != kindBlocks {
+		return
+	}
+	b := blockOf(s, block)
+	seq := b.seq()
+	next := nextSeq(*seq, false)
+	c := b.copy(next)
+	if live == ^uint64(0) && w.hook == nil && publishSame(seq, b.intent(), c, values, next, w.cycle) {
 		return
 	}
 	w.step("publish-block-begin")
-	announce64(&b.intent, next)
+	announce64(b.intent(), next)
 	w.step("publish-block-announced")
-	c := &b.copies[next&1]
 	copyBlock(&c.values, values)
 	w.step("publish-block-half-filled")
 	c.seal(w.cycle, live, epochOf(next))
 	w.step("publish-block-filled")
-	publish64(&b.seq, next)
+	publish64(seq, next)
 	w.step("publish-block-done")
 }
+
+// republish publishes b as it stands, but for row i, which becomes zero: the value of
+// a counter that is added or removed; i < 0: none. live and the epoch are set anew.
+func (w *Writer) republish(b block, i int, live uint64, freed bool) {
+	seq := b.seq()
+	next := nextSeq(*seq, freed)
+	announce64(b.intent(), next)
+	w.step("republish-announced")
+	from, to := b.copy(*seq), b.copy(next)
+	copyBlock(&to.values, &from.values)
+	if i >= 0 {
+		storeValue(&to.values[i], Value{})
+	}
+	w.step("republish-half-filled")
+	to.seal(from.cycle, live, epochOf(next))
+	publish64(seq, next)
+	w.step("republish-done")
+}
+
+// parity is that of the lowest block of a segment that is in use: the copies of it are
+// those that a snapshot takes in one piece. ok is false where none is.
+func (w *Writer) parity(segment int) (parity uint64, ok bool) {
+	s := (*w.v.list.Load())[segment]
+	for b, live := range w.live[segment*segmentBlocks:][:segmentBlocks] {
+		if live != 0 {
+			return *blockOf(s, b).seq() & 1, true
+		}
+	}
+	return 0, false
+}
+
+func blockOf(s *segment, n int) block { return block{s.blocks, uint32(n) % segmentBlocks} }
 
 // seal completes a copy whose values were filled in: rows that are not live
 // become zero, and the header tells what the copy holds.
@@ -136,11 +173,15 @@ func (w *Writer) PublishRecord(index uint32, v Value) {
 		w.outside("PublishRecord")
 		return
 	}
-	i := index - w.v.counters()
-	if int(i) >= len(w.liveRecords) || !w.liveRecords[i] {
+	n := index / BlockLen
+	if int(n) >= len(w.live) || w.live[n]>>(index%BlockLen)&1 == 0 {
 		return
 	}
-	r := &w.v.records[i]
+	s := (*w.v.list.Load())[index/SegmentLen]
+	if s.kind != kindRecords {
+		return
+	}
+	r := &s.records.records[index%SegmentLen]
 	w.putRecord(r, nextSeq(r.seq, false), v, w.cycle)
 }
 
@@ -161,9 +202,15 @@ func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 const restamp = 1 << 30
 
 func (w *Writer) restampRecords() {
-	for i, live := range w.liveRecords {
-		if r := &w.v.records[i]; live {
-			w.putRecord(r, nextSeq(r.seq, false), r.slots[r.seq&1], w.cycle)
+	for n, s := range *w.v.list.Load() {
+		if s.kind != kindRecords {
+			continue
+		}
+		for i := range s.records.records {
+			r := &s.records.records[i]
+			if w.isLive(uint32(n*SegmentLen + i)) {
+				w.putRecord(r, nextSeq(r.seq, false), r.slots[r.seq&1], w.cycle)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -22,7 +23,6 @@ type ReaderOptions struct {
 type Reader struct {
 	path    string
 	options ReaderOptions
-	m       *mapping
 	v       *view
 	closed  atomic.Bool
 
@@ -36,25 +36,12 @@ type Reader struct {
 
 // Open maps the mirror at path read-only. An error that satisfies ErrNotReady
 // or fs.ErrNotExist means that there is no writer yet.
-func Open(path string, o ReaderOptions) (r *Reader, err error) {
-	m, err := openMapping(path, o)
+func Open(path string, o ReaderOptions) (*Reader, error) {
+	v, err := openView(path, o)
 	if err != nil {
 		return nil, err
 	}
-	if r, err = newReader(path, m); err != nil {
-		return nil, err
-	}
-	r.options = o
-	return r, nil
-}
-
-func newReader(path string, m *mapping) (*Reader, error) {
-	r := &Reader{path: path, m: m}
-	err := Guard(func() (err error) { r.v, err = attach(m.b); return err })
-	if err != nil {
-		return nil, fmt.Errorf("%s: opening mirror: %w", path, err)
-	}
-	return r, nil
+	return &Reader{path: path, options: o, v: v}, nil
 }
 
 // Path is the file's name when it was opened.
@@ -64,7 +51,7 @@ func (r *Reader) Path() string { return r.path }
 // Counter in use elsewhere goes on reading, and never faults. Idempotent.
 func (r *Reader) Close() error {
 	r.closed.Store(true)
-	return nil
+	return r.v.close()
 }
 
 // Lookup answers the handle of the live counter of that name.
@@ -72,7 +59,14 @@ func (r *Reader) Lookup(name string) (h Handle, err error) {
 	if r.closed.Load() {
 		return Handle{}, ErrClosed
 	}
-	err = Guard(func() error { h, err = r.lookup(name); return err })
+	err = Guard(func() error {
+		if h, err = r.lookup(name); err == nil || errors.Is(err, ErrNotFound) {
+			if stale := r.v.stale(); stale != nil {
+				return fmt.Errorf("%s: looking up %q: %w", r.path, name, stale)
+			}
+		}
+		return err
+	})
 	runtime.KeepAlive(r)
 	return h, err
 }
@@ -83,11 +77,15 @@ func (r *Reader) lookup(name string) (Handle, error) {
 	h, ok := r.names[name]
 	at := r.namesAt
 	r.mu.RUnlock()
-	if ok && r.v.live(h) {
-		return h, nil // a live counter never changes its name
+	if ok {
+		if p, err := r.v.place(h.Index); err == nil && p.live(h) {
+			return h, nil // a live counter never changes its name
+		}
 	}
 	if at != changes+1 {
-		r.scan(changes)
+		if err := r.scan(changes); err != nil {
+			return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, err)
+		}
 		r.mu.RLock()
 		h, ok = r.names[name]
 		r.mu.RUnlock()
@@ -100,17 +98,21 @@ func (r *Reader) lookup(name string) (Handle, error) {
 
 // scan renews the table of names. changes was loaded before, so a change made
 // during the scan leads to another one.
-func (r *Reader) scan(changes uint64) {
+func (r *Reader) scan(changes uint64) error {
 	names := make(map[string]Handle)
 	var scratch entryMem
-	r.v.eachUsed(func(i uint32) {
-		if id, _, err := r.v.readEntry(i, &scratch); err == nil {
+	err := r.v.eachUsed(func(i uint32, p place) {
+		if id, _, err := p.entry().read(&scratch); err == nil {
 			names[getString(scratch.name[:])] = Handle{Index: i, Generation: uint32(id)}
 		}
 	})
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	r.names, r.namesAt = names, changes+1
 	r.mu.Unlock()
+	return nil
 }
 
 // Entries lists the live counters in the order of their indices.
@@ -119,9 +121,17 @@ func (r *Reader) Entries() ([]Entry, error) {
 		return nil, ErrClosed
 	}
 	var out []Entry
-	err := Guard(func() error { out = r.v.allEntries(); return nil })
+	err := Guard(func() (err error) {
+		if out, err = r.v.allEntries(); err == nil {
+			err = r.v.stale()
+		}
+		return err
+	})
 	runtime.KeepAlive(r)
-	return out, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: listing counters: %w", r.path, err)
+	}
+	return out, nil
 }
 
 // Entry describes the counter of a handle.
@@ -129,15 +139,15 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 	if r.closed.Load() {
 		return Entry{}, ErrClosed
 	}
-	if int(h.Index) >= len(r.v.entries) {
-		return Entry{}, ErrGone
-	}
 	err = Guard(func() error {
-		e, err = r.v.entry(h.Index, new(entryMem))
-		if err == nil && e.Handle != h {
+		p, err := r.v.place(h.Index)
+		if err != nil {
+			return err
+		}
+		if e, err = p.describe(h.Index, new(entryMem)); err == nil && e.Handle != h {
 			err = ErrGone
 		}
-		return err
+		return errors.Join(r.v.stale(), err)
 	})
 	runtime.KeepAlive(r)
 	if err != nil {
@@ -151,7 +161,7 @@ func (r *Reader) Counter(h Handle) (c Counter, err error) {
 	if r.closed.Load() {
 		return Counter{}, ErrClosed
 	}
-	err = Guard(func() error { c, err = r.v.counter(h, r.m); return err })
+	err = Guard(func() error { c, err = r.v.counter(h); return err })
 	runtime.KeepAlive(r)
 	return c, err
 }
@@ -159,10 +169,13 @@ func (r *Reader) Counter(h Handle) (c Counter, err error) {
 // Status is what the header says of the writer and the mirror.
 type Status struct {
 	State      State
-	Generation uint64 // random, of this writer in this file: another number means another writer, or a larger file
+	File       uint64 // random: names this file
+	Replaced   bool   // the file was given up for ever (ErrStale): open it again
+	Generation uint64 // random, of this writer: another number means another one
 	Takeovers  uint64
 	Started    time.Time
-	// Alive: the state is Boot or Run and the last heartbeat no older than two periods.
+	// Alive: the state is Boot or Run, the last heartbeat no older than two periods, and
+	// the file not replaced.
 	Alive           bool
 	Age             time.Duration // of the last heartbeat
 	HeartbeatPeriod time.Duration
@@ -171,8 +184,10 @@ type Status struct {
 	CycleAge         time.Duration // since then; 0 when there was none
 	CatalogueChanges uint64        // moves whenever an entry is added, removed or changed
 
-	Counters, CountersUsed int
+	Counters, CountersUsed int // Counters: how many the file holds before it grows again
 	Records, RecordsUsed   int
+	CounterLimit           int // what Options allow; 0: no limit, -1: none at all
+	RecordLimit            int
 	History                int
 	HistoryTail            uint64 // records ever written
 	Refused                uint64 // counters refused because the mirror was full
@@ -187,8 +202,10 @@ func (r *Reader) Status() Status {
 }
 
 func (v *view) status(now int64) Status {
-	h, g := v.hdr, v.geometry()
+	h := v.hdr
 	s := Status{
+		File:             v.fixed.file,
+		Replaced:         v.stale() != nil,
 		State:            State(atomic.LoadUint32(&h.state)),
 		Generation:       atomic.LoadUint64(&h.generation),
 		Takeovers:        atomic.LoadUint64(&h.takeovers),
@@ -197,18 +214,19 @@ func (v *view) status(now int64) Status {
 		HeartbeatPeriod:  time.Duration(atomic.LoadInt64(&h.heartbeatPeriod)),
 		Cycle:            atomic.LoadUint64(&h.cycleDone),
 		CatalogueChanges: atomic.LoadUint64(&h.catalogueChanges),
-		Counters:         int(g.counters),
 		CountersUsed:     int(atomic.LoadUint32(&h.countersUsed)),
-		Records:          int(g.records),
 		RecordsUsed:      int(atomic.LoadUint32(&h.recordsUsed)),
-		History:          int(g.history),
+		CounterLimit:     limitOf(atomic.LoadUint32(&h.counterLimit)),
+		RecordLimit:      limitOf(atomic.LoadUint32(&h.recordLimit)),
+		History:          len(v.history),
 		HistoryTail:      atomic.LoadUint64(&h.historyTail),
 		Refused:          atomic.LoadUint64(&h.refused),
 	}
+	s.Counters, s.Records = v.capacity()
 	if at := atomic.LoadInt64(&h.cycleDoneAt); at != 0 {
 		s.CycleAge = age(now, at)
 	}
-	s.Alive = (s.State == Boot || s.State == Run) && !tooOld(s.Age, s.HeartbeatPeriod)
+	s.Alive = (s.State == Boot || s.State == Run) && !tooOld(s.Age, s.HeartbeatPeriod) && !s.Replaced
 	return s
 }
 

@@ -2,16 +2,37 @@ package shm
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 )
 
+// The two classes of counters.
+const (
+	classCounters = 0
+	classRecords  = 1
+)
+
+func classOf(latency bool) int {
+	if latency {
+		return classRecords
+	}
+	return classCounters
+}
+
+// kindOf is the kind of segment that holds counters of a class.
+func kindOf(class int) uint32 { return [...]uint32{kindBlocks, kindRecords}[class] }
+
+// nameOf is what an error calls counters of a class.
+func nameOf(class int) string { return [...]string{"counters", "latency counters"}[class] }
+
 // freeList hands out the slots of one class: those that have cooled down in the
-// order in which they were freed, then those that were never used.
+// order in which they were freed, then those of the last segment of the class that were
+// never used.
 type freeList struct {
 	cooling []cooling
 	next    uint32 // first that was never used
-	end     uint32
+	end     uint32 // of the segment
 }
 
 type cooling struct {
@@ -19,18 +40,37 @@ type cooling struct {
 	freedAt int64
 }
 
-func (w *Writer) class(i uint32) int {
-	if i >= w.v.counters() {
-		return 1
+// noneAllowed stands in the header for a limit of -1.
+const noneAllowed = math.MaxUint32
+
+// limitOf is a limit of the header as Options have it.
+func limitOf(word uint32) int {
+	if word == noneAllowed {
+		return -1
 	}
-	return 0
+	return int(word)
 }
 
-// take answers a slot that may be used now.
-func (w *Writer) take(latency bool, now int64) (uint32, error) {
-	class, what := 0, "counters"
-	if latency {
-		class, what = 1, "latency counters"
+// full returns ErrFull where the limit of a class is reached.
+func (w *Writer) full(class int) error {
+	h := w.v.hdr
+	limit, used := [...]uint32{h.counterLimit, h.recordLimit}[class], [...]uint32{h.countersUsed, h.recordsUsed}[class]
+	switch {
+	case limit == noneAllowed:
+		return fmt.Errorf("the writer was started without %s: %w", nameOf(class), ErrFull)
+	case limit != 0 && used >= limit:
+		return fmt.Errorf("all %d %s that the writer's limit allows are in use: remove some, or start it with a higher limit: %w",
+			limit, nameOf(class), ErrFull)
+	}
+	return nil
+}
+
+// take returns a slot that may be used now; errNoSlot: there is none, and the mirror
+// may grow.
+func (w *Writer) take(class int, now int64) (uint32, error) {
+	if err := w.full(class); err != nil {
+		atomic.AddUint64(&w.v.hdr.refused, 1)
+		return 0, err
 	}
 	f := &w.free[class]
 	if len(f.cooling) > 0 && now-f.cooling[0].freedAt >= int64(w.coolDown) {
@@ -42,47 +82,45 @@ func (w *Writer) take(latency bool, now int64) (uint32, error) {
 		f.next++
 		return f.next - 1, nil
 	}
-	atomic.AddUint64(&w.v.hdr.refused, 1)
-	if n := len(f.cooling); n > 0 {
-		wait := time.Duration(f.cooling[0].freedAt + int64(w.coolDown) - now)
-		return 0, fmt.Errorf("all %d %s are in use, but for %d that cool down: the first is free in %v: %w",
-			w.capacity(class), what, n, wait.Round(time.Millisecond), ErrFull)
-	}
-	return 0, fmt.Errorf("all %d %s are in use: start the writer with a larger capacity: %w", w.capacity(class), what, ErrFull)
+	return 0, errNoSlot
 }
 
-func (w *Writer) capacity(class int) int {
-	if class == 1 {
-		return len(w.v.records)
+// coolingText says when a slot will be free.
+func (f *freeList) coolingText(coolDown time.Duration, now int64) string {
+	n := len(f.cooling)
+	if n == 0 {
+		return ""
 	}
-	return int(w.v.counters())
+	wait := max(0, time.Duration(f.cooling[0].freedAt+int64(coolDown)-now))
+	return fmt.Sprintf(" (%d slots cool down: the first is free in %v)", n, wait.Round(time.Millisecond))
 }
 
-// giveBack returns a slot that take answered and nobody used.
-func (w *Writer) giveBack(i uint32) {
-	f := &w.free[w.class(i)]
-	if i+1 == f.next && w.v.entries[i].identity == 0 {
+// giveBack returns a slot that take returned and no counter used.
+func (w *Writer) giveBack(i uint32, ent *entryMem) {
+	f := w.freeOf(i)
+	if i+1 == f.next && ent.identity == 0 {
 		f.next--
 		return
 	}
-	f.cooling = append([]cooling{{index: i, freedAt: w.v.entries[i].freedAt}}, f.cooling...)
+	f.cooling = append([]cooling{{index: i, freedAt: ent.freedAt}}, f.cooling...)
 }
 
 // release puts a retired slot to cool down. One whose generations are used up
 // is never used again.
-func (w *Writer) release(i uint32, now int64) {
-	if uint32(w.v.entries[i].identity) == 1<<32-1 {
+func (w *Writer) release(i uint32, ent *entryMem, now int64) {
+	if uint32(ent.identity) == math.MaxUint32 {
 		return
 	}
-	f := &w.free[w.class(i)]
+	f := w.freeOf(i)
 	f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
 }
 
+// freeOf is the free list of the class of index i.
+func (w *Writer) freeOf(i uint32) *freeList {
+	return &w.free[classOf((*w.v.list.Load())[i/SegmentLen].kind == kindRecords)]
+}
+
 func (w *Writer) setLive(i uint32, live bool) {
-	if n := w.v.counters(); i >= n {
-		w.liveRecords[i-n] = live
-		return
-	}
 	if bit := uint64(1) << (i % BlockLen); live {
 		w.live[i/BlockLen] |= bit
 	} else {
@@ -90,22 +128,19 @@ func (w *Writer) setLive(i uint32, live bool) {
 	}
 }
 
-// raiseHigh lets readers look at index i, before anything is published there.
+func (w *Writer) isLive(i uint32) bool { return w.live[i/BlockLen]>>(i%BlockLen)&1 == 1 }
+
+// raiseHigh lets readers look at index i, before anything is written there.
 func (w *Writer) raiseHigh(i uint32) {
-	h := w.v.hdr
-	if n := w.v.counters(); i >= n {
-		if i-n >= h.recordsHigh {
-			atomic.StoreUint32(&h.recordsHigh, i-n+1)
-		}
-	} else if i/BlockLen >= h.blocksHigh {
-		atomic.StoreUint32(&h.blocksHigh, i/BlockLen+1)
+	if d := &w.v.hdr.table[i/SegmentLen]; i%SegmentLen >= d.high {
+		atomic.StoreUint32(&d.high, i%SegmentLen+1)
 	}
 }
 
 // countUsed keeps the fill levels in the header.
-func (w *Writer) countUsed(i uint32, by int) {
+func (w *Writer) countUsed(at place, by int) {
 	p := &w.v.hdr.countersUsed
-	if w.class(i) == 1 {
+	if at.latency() {
 		p = &w.v.hdr.recordsUsed
 	}
 	atomic.StoreUint32(p, uint32(int(*p)+by))

@@ -30,8 +30,12 @@ type Snapshot struct {
 	// Gone counts the handles of List whose counters were removed.
 	Gone int
 
-	v       *view
-	m       *mapping
+	v        *view
+	segments []segmentCopy
+}
+
+// segmentCopy is what a snapshot holds of one segment; one of the two is empty.
+type segmentCopy struct {
 	blocks  []copyMem
 	records []recordCopy
 }
@@ -59,12 +63,16 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 		return ErrClosed
 	}
 	dst.Label, dst.Gone, dst.List = Label{MinCycle: ^uint64(0), Oldest: 1<<63 - 1}, 0, dst.List[:0]
-	dst.blocks, dst.records = dst.blocks[:0], dst.records[:0]
-	dst.v, dst.m = r.v, r.m
-	err := Guard(fill)
+	dst.v, dst.segments = r.v, dst.segments[:0]
+	err := Guard(func() error {
+		if err := fill(); err != nil {
+			return err
+		}
+		return r.v.stale()
+	})
 	runtime.KeepAlive(r)
 	if err != nil {
-		dst.blocks, dst.records, dst.List = dst.blocks[:0], dst.records[:0], dst.List[:0]
+		dst.segments, dst.List = dst.segments[:0], dst.List[:0]
 		dst.Label = Label{}
 		return fmt.Errorf("%s: taking a snapshot: %w", r.path, err)
 	}
@@ -73,93 +81,136 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 }
 
 func (v *view) snapshot(dst *Snapshot) error {
-	nb, nr := v.high()
-	if cap(dst.blocks) < nb {
-		dst.blocks = make([]copyMem, len(v.blocks))
+	list, err := v.segments()
+	if err != nil {
+		return err
 	}
-	if cap(dst.records) < nr {
-		dst.records = make([]recordCopy, len(v.records))
-	}
-	dst.blocks, dst.records = dst.blocks[:nb], dst.records[:nr]
-
 	k := atomic.LoadUint64(&v.hdr.cycleDone)
-	// Which copy a block's values are read from depends on its sequence word. It is
-	// loaded one block ahead, so that no copying waits for it; being older, it can
-	// only fail the check behind the copy more often.
-	var next uint64
-	if nb > 0 {
-		next = atomic.LoadUint64(&v.blocks[0].seq)
-	}
-	for i := range dst.blocks {
-		b, c := &v.blocks[i], &dst.blocks[i]
-		// copyOut, spelt out for the case that nearly every block is in. (One
-		// pass over all blocks in assembly, with and without prefetching, was
-		// not faster: what it takes above a memcpy is the way through memory.)
-		s := next
-		if i+1 < nb {
-			next = atomic.LoadUint64(&v.blocks[i+1].seq)
+	for n, s := range list {
+		// An element that was filled before keeps its memory.
+		if n < cap(dst.segments) {
+			dst.segments = dst.segments[:n+1]
+		} else {
+			dst.segments = append(dst.segments, segmentCopy{})
 		}
-		from := &b.copies[s&1]
-		ok := atomic.LoadUint64(&from.cycle) <= k
-		if ok {
-			copyWords(words(c), words(from))
-			loadFence()
-			ok = atomic.LoadUint64(&b.seq) == s
+		if c, high := &dst.segments[n], v.high(n); s.kind == kindRecords {
+			c.blocks, c.records = c.blocks[:0], resize(c.records, int(high), SegmentLen)
+			err = v.copyRecords(c.records, s, &dst.Label)
+		} else {
+			c.records, c.blocks = c.records[:0], resize(c.blocks, int(blocksUsed(high)), segmentBlocks)
+			err = v.copyBlocks(c.blocks, s, k, &dst.Label)
 		}
-		if !ok && !b.copyOut(c, k) {
-			return ErrBusy
-		}
-		if c.newest != 0 {
-			dst.Label.add(c.cycle, c.oldest, c.newest)
-		}
-	}
-	for i := range dst.records {
-		rc := &dst.records[i]
-		s, cycle, ok := v.recordOut(uint32(i), &rc.value)
-		if !ok {
-			return ErrBusy
-		}
-		rc.epoch = epochOf(s)
-		if at := rc.value.SampledAt; at != 0 {
-			dst.Label.add(cycle, at, at)
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// pick answers which copy of b to take under sequence word s for a snapshot of
-// cycle k, and the word that is s as long as that copy stands.
-func (b *blockMem) pick(s, k uint64) (c *copyMem, guard *uint64) {
-	c = &b.copies[s&1]
-	if atomic.LoadUint64(&c.cycle) <= k {
-		return c, &b.seq
+// resize returns a slice of n elements, s where its memory does, else of capacity most.
+func resize[T any](s []T, n, most int) []T {
+	if cap(s) < n {
+		return make([]T, n, most)
 	}
-	// Published in the cycle that is going on. The copy before it stands until
-	// the next publish is announced: after that it is lost, for ever when the
-	// writer was killed there.
-	if o := &b.copies[s&1^1]; atomic.LoadUint64(&o.cycle) == k && atomic.LoadUint64(&b.intent) == s {
-		return o, &b.intent
+	return s[:n]
+}
+
+func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
+	for i := range dst {
+		rc := &dst[i]
+		seq, cycle, ok := v.recordOut(&s.records.records[i], &rc.value)
+		if !ok {
+			return ErrBusy
+		}
+		rc.epoch = epochOf(seq)
+		if at := rc.value.SampledAt; at != 0 {
+			l.add(cycle, at, at)
+		}
 	}
-	return c, &b.seq
+	return nil
+}
+
+// copyBlocks copies the first blocks of s for a snapshot of cycle k. Copies of one
+// parity lie side by side, and most often all blocks are of one: as many as are follow one
+// another are copied in one piece, and the sequence words looked at behind it. A block
+// that was published meanwhile is copied again by itself.
+func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, l *Label) error {
+	var took [segmentBlocks]pick
+	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k // no cycle is going on: each block's current copy is of k
+	for i := range dst {
+		b := block{s.blocks, uint32(i)}
+		seq := atomic.LoadUint64(b.seq())
+		if took[i] = (pick{seq, seq & 1, false}); !between {
+			took[i] = b.pick(seq, k)
+		}
+	}
+	for from := 0; from < len(dst); {
+		to, parity := from+1, took[from].parity
+		for to < len(dst) && took[to].parity == parity {
+			to++
+		}
+		copyWords(wordsOf(dst[from:to]), wordsOf(s.blocks.copies[parity][from:to]))
+		loadFence()
+		for i := from; i < to; i++ {
+			b, c := block{s.blocks, uint32(i)}, &dst[i]
+			stands := took[i].stands(b)
+			if between && c.cycle > k {
+				stands = false // of the cycle that has begun since
+			}
+			if !stands && !b.copyOut(c, k) {
+				return ErrBusy
+			}
+			if c.newest != 0 {
+				l.add(c.cycle, c.oldest, c.newest)
+			}
+		}
+		from = to
+	}
+	return nil
+}
+
+// pick is the copy of a block that suits a snapshot, by its parity. It stands as long as
+// the sequence word is seq; if it is not the current one, as long as the intent word is.
+type pick struct {
+	seq, parity uint64
+	byIntent    bool
+}
+
+// pick chooses the copy of b under sequence word s for a snapshot of cycle k.
+func (b block) pick(s, k uint64) pick {
+	if atomic.LoadUint64(&b.copy(s).cycle) > k &&
+		// Published in the cycle that is going on. The copy before it stands until
+		// the next publish is announced: after that it is lost, for ever when the
+		// writer was killed there.
+		atomic.LoadUint64(&b.copy(s^1).cycle) == k && atomic.LoadUint64(b.intent()) == s {
+		return pick{s, s&1 ^ 1, true}
+	}
+	return pick{s, s & 1, false}
+}
+
+// stands tells whether what was copied before is the copy that p chose.
+func (p pick) stands(b block) bool {
+	if p.byIntent {
+		return atomic.LoadUint64(b.intent()) == p.seq
+	}
+	return atomic.LoadUint64(b.seq()) == p.seq
 }
 
 // copyOut copies the copy of b that suits a snapshot of cycle k.
-func (b *blockMem) copyOut(dst *copyMem, k uint64) bool {
+func (b block) copyOut(dst *copyMem, k uint64) bool {
 	for range maxTries {
-		s := atomic.LoadUint64(&b.seq)
-		c, guard := b.pick(s, k)
-		copyWords(words(dst), words(c))
+		p := b.pick(atomic.LoadUint64(b.seq()), k)
+		copyWords(words(dst), words(b.copy(p.parity)))
 		loadFence()
-		if atomic.LoadUint64(guard) == s {
+		if p.stands(b) {
 			return true
 		}
 	}
 	return false
 }
 
-// recordOut reads record i, the sequence word it was read under, and its cycle.
-func (v *view) recordOut(i uint32, dst *Value) (s, cycle uint64, ok bool) {
-	r := &v.records[i]
+// recordOut reads a record, the sequence word it was read under, and its cycle.
+func (v *view) recordOut(r *recordMem, dst *Value) (s, cycle uint64, ok bool) {
 	for range maxTries {
 		s = atomic.LoadUint64(&r.seq)
 		*dst = loadValue(&r.slots[s&1])
@@ -199,37 +250,29 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 
 // valueAt reads one counter for a snapshot of cycle k.
 func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) {
-	if int(h.Index) >= len(v.entries) {
-		return Value{}, 0, ErrGone
+	p, err := v.place(h.Index)
+	if err != nil {
+		return Value{}, 0, err
 	}
-	if i := h.Index - min(h.Index, v.counters()); h.Index >= v.counters() {
-		for range maxTries {
-			s := atomic.LoadUint64(&v.records[i].seq)
-			if !v.live(h) {
-				return Value{}, 0, ErrGone
-			}
-			s2, cycle, ok := v.recordOut(i, &val)
-			if ok && s2 == s {
-				return val, cycle, nil
-			}
-		}
-		return Value{}, 0, ErrBusy
+	if p.latency() {
+		return v.recordAt(h, p)
 	}
-	b, row := &v.blocks[h.Index/BlockLen], h.Index%BlockLen
-	born := atomic.LoadUint64(&v.entries[h.Index].born)
+	b, row := p.block(), h.Index%BlockLen
+	born := atomic.LoadUint64(&p.entry().born)
 	for range maxTries {
-		s := atomic.LoadUint64(&b.seq)
-		if !v.live(h) {
+		s := atomic.LoadUint64(b.seq())
+		if !p.live(h) {
 			return Value{}, 0, ErrGone
 		}
-		c, guard := b.pick(s, k)
+		took := b.pick(s, k)
+		c := b.copy(took.parity)
 		val, cycle = loadValue(&c.values[row]), atomic.LoadUint64(&c.cycle)
 		epoch := atomic.LoadUint64(&c.epoch)
 		loadFence()
-		if atomic.LoadUint64(guard) != s {
+		if !took.stands(b) {
 			continue
 		}
-		if guard == &b.intent && (epoch < born || epoch == epochMax) {
+		if took.byIntent && (epoch < born || epoch == epochMax) {
 			k = ^uint64(0) // that copy may be of the slot's former user: take the current one
 			continue
 		}
@@ -238,38 +281,59 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 	return Value{}, 0, ErrBusy
 }
 
+// recordAt is valueAt for a latency counter.
+func (v *view) recordAt(h Handle, p place) (val Value, cycle uint64, err error) {
+	r := p.record()
+	for range maxTries {
+		s := atomic.LoadUint64(&r.seq)
+		if !p.live(h) {
+			return Value{}, 0, ErrGone
+		}
+		s2, cycle, ok := v.recordOut(r, &val)
+		if ok && s2 == s {
+			return val, cycle, nil
+		}
+	}
+	return Value{}, 0, ErrBusy
+}
+
 // Value answers the value of a handle in a Snapshot of all counters; a value
 // that was not sampled by then is absent. ErrGone: the counter was removed
 // since, so that its slot cannot be told from another's. ErrBusy: the slot was
 // reused too often to tell; read it singly.
-func (s *Snapshot) Value(h Handle) (Value, error) {
-	defer runtime.KeepAlive(s)
-	v := s.v
-	if v == nil || int(h.Index) >= len(v.entries) {
+func (s *Snapshot) Value(h Handle) (val Value, err error) {
+	if s.v == nil {
 		return Value{}, ErrGone
 	}
-	e := &v.entries[h.Index]
-	born := atomic.LoadUint64(&e.born)
-	if !v.live(h) {
+	err = Guard(func() error { val, err = s.value(h); return err })
+	runtime.KeepAlive(s)
+	return val, err
+}
+
+func (s *Snapshot) value(h Handle) (Value, error) {
+	p, err := s.v.place(h.Index)
+	if err != nil {
+		return Value{}, err
+	}
+	born := atomic.LoadUint64(&p.entry().born)
+	if !p.live(h) {
 		return Value{}, ErrGone
+	}
+	if int(h.Index/SegmentLen) >= len(s.segments) {
+		return Value{}, nil
 	}
 	var val Value
 	var epoch uint64
-	if n := v.counters(); h.Index >= n {
-		if int(h.Index-n) >= len(s.records) {
+	if c, n := &s.segments[h.Index/SegmentLen], int(p.n); n < len(c.records) {
+		val, epoch = c.records[n].value, c.records[n].epoch
+	} else if n/BlockLen < len(c.blocks) {
+		b, row := &c.blocks[n/BlockLen], n%BlockLen
+		if b.live&(1<<row) == 0 {
 			return Value{}, nil
 		}
-		r := &s.records[h.Index-n]
-		val, epoch = r.value, r.epoch
+		val, epoch = b.values[row], b.epoch
 	} else {
-		if int(h.Index/BlockLen) >= len(s.blocks) {
-			return Value{}, nil
-		}
-		c, row := &s.blocks[h.Index/BlockLen], h.Index%BlockLen
-		if c.live&(1<<row) == 0 {
-			return Value{}, nil
-		}
-		val, epoch = c.values[row], c.epoch
+		return Value{}, nil
 	}
 	switch {
 	case epoch >= epochMax:

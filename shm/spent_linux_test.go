@@ -17,7 +17,7 @@ func TestGenerationsUsedUp(t *testing.T) {
 		if err := w.Remove(h); err != nil {
 			t.Fatal(err)
 		}
-		w.v.entries[h.Index].identity = identity(entRetired, last-1)
+		w.v.slot(h.Index).entry().identity = identity(entRetired, last-1)
 		again := mustAdd(t, w, Entry{Name: "last", Latency: latency})
 		if again != (Handle{Index: h.Index, Generation: last}) {
 			t.Fatalf("the slot is not taken again: %+v, was %+v", again, h)

@@ -12,25 +12,29 @@ import (
 // they are read are accessed with sync/atomic or with the functions of
 // mem_*.go, never by plain Go loads and stores.
 
+// fixedMem is the immutable part of the header.
+type fixedMem struct {
+	magic           [8]byte
+	version         uint32
+	byteOrder       uint32
+	length          uint32
+	clock           uint32
+	segmentLength   uint64
+	createdWall     int64
+	compat          uint32
+	incompat        uint32
+	segmentCounters uint32
+	blockLen        uint32
+	history         uint32
+	_               uint32
+	file            uint64
+	_               [hdrChecksum - hdrFile - 8]byte
+	checksum        uint64
+}
+
 type headerMem struct {
-	magic       [8]byte
-	version     uint32
-	byteOrder   uint32
-	length      uint32
-	clock       uint32
-	fileLength  uint64
-	createdWall int64
-	compat      uint32
-	incompat    uint32
-	counters    uint32
-	records     uint32
-	history     uint32
-	blockLen    uint32
-	sections    [sections]sectionMem
-	waitLength  uint64
-	_           [hdrChecksum - hdrWaitLength - 8]byte
-	checksum    uint64
-	_           [hdrGeneration - hdrChecksum - 8]byte
+	fixedMem
+	_ [hdrGeneration - fixedSize]byte
 
 	generation      uint64
 	started         int64
@@ -52,31 +56,51 @@ type headerMem struct {
 	catalogueChanges uint64
 	countersUsed     uint32
 	recordsUsed      uint32
-	blocksHigh       uint32
-	recordsHigh      uint32
+	segments         uint32
+	_                uint32
 	refused          uint64
-	_                [hdrHistoryIntent - hdrRefused - 8]byte
+	counterLimit     uint32
+	recordLimit      uint32
+	_                [hdrHistoryIntent - hdrRecordLimit - 4]byte
 
 	historyIntent uint64
 	historyTail   uint64
-	historyBase   uint64
-	_             [hdrSuccessor - hdrHistoryBase - 8]byte
+	_             [hdrReplaced - hdrHistoryTail - 8]byte
 
-	successor    uint64
-	supersededAt int64
-	_            [hdrDeviceGeneration - hdrSupersededAt - 8]byte
+	replaced uint64
+	_        [hdrDeviceGeneration - hdrReplaced - 8]byte
 
 	deviceGeneration uint64
 	deviceLength     uint64
-	_                [headerSize - hdrDeviceLength - 8]byte
+	_                [hdrTable - hdrDeviceLength - 8]byte
+
+	table [maxSegments]descriptorMem
+	_     [headerSize - hdrTable - maxSegments*segmentDescriptorSize]byte
 }
 
-type sectionMem struct {
-	offset uint64
-	length uint64
-	stride uint32
-	count  uint32
-	_      uint64
+type descriptorMem struct {
+	kind uint32
+	high uint32
+}
+
+// blocksMem is a segment of blocks, recordsMem one of records.
+type blocksMem struct {
+	entries [SegmentLen]entryMem
+	seqs    [segmentBlocks]lineMem
+	intents [segmentBlocks]lineMem
+	copies  [2][segmentBlocks]copyMem
+	_       [segmentSize - segCopy1 - segmentBlocks*copySize]byte
+}
+
+type recordsMem struct {
+	entries [SegmentLen]entryMem
+	records [SegmentLen]recordMem
+}
+
+// lineMem is a word that has a cache line of its own.
+type lineMem struct {
+	word uint64
+	_    [lineSize - 8]byte
 }
 
 type entryMem struct {
@@ -92,7 +116,8 @@ type entryMem struct {
 	labels   [labelsSize]byte
 	text     [textSize]byte
 	seq      uint64
-	_        [entSlots - entSeq - 8]byte
+	_        [entDirect - entSeq - 8]byte
+	direct   [4]uint64
 	slots    [2]slotMem
 }
 
@@ -106,14 +131,6 @@ type slotMem struct {
 	device          uint32
 	basis           [basisSize]byte
 	source          [sourceSize]byte
-}
-
-type blockMem struct {
-	seq    uint64
-	_      [lineSize - 8]byte
-	copies [2]copyMem
-	intent uint64
-	_      [lineSize - 8]byte
 }
 
 type copyMem struct {
@@ -157,23 +174,8 @@ type waitMem struct {
 	_          [pageSize - wpTurn - 4]byte
 }
 
-// view is a region whose sections have been found to lie inside it: from here
-// on Go's own bounds checks on the slices are all that is needed. It is valid
-// as long as the region is mapped, which it does not see to: whoever uses a view
-// keeps its mapping alive, with runtime.KeepAlive after the last use.
-type view struct {
-	b       []byte
-	hdr     *headerMem
-	table   [sections]sectionMem // as it was checked: the file's own may change under a hostile writer
-	entries []entryMem
-	blocks  []blockMem
-	records []recordMem
-	history []historyMem
-}
-
-// overlayHeader lays the header over b. b is at least a page long and, being
-// mapped or a large heap slice, aligned to 8 bytes, which is checked because a
-// test may hand in anything.
+// overlayHeader lays the header over b, which is mapped or a large heap slice. It
+// checks the length and the alignment because a test may hand in anything.
 func overlayHeader(b []byte) (*headerMem, error) {
 	if len(b) < headerSize {
 		return nil, tooShort(int64(len(b)))
@@ -186,7 +188,7 @@ func overlayHeader(b []byte) (*headerMem, error) {
 }
 
 // overlay returns n elements of T at offset off of b. The caller has checked
-// that they lie inside b and that off is a multiple of 4096; T is one of the
+// that they lie inside b and that off is a multiple of 64; T is one of the
 // structs above, so its alignment is at most 8.
 func overlay[T any](b []byte, off uint64, n uint32) []T {
 	if n == 0 {
@@ -202,9 +204,14 @@ func words[T any](p *T) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(p)), unsafe.Sizeof(*p)/8)
 }
 
-// bytesOf returns the bytes of a header, for its checksum. It lives as long as h.
-func bytesOf(h *headerMem) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(h)), headerSize)
+// wordsOf is words of all elements of s.
+func wordsOf[T any](s []T) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(s[0])/8)
+}
+
+// bytesOf returns the memory of *p. It lives as long as p.
+func bytesOf[T any](p *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
 }
 
 // syscallFutex makes system call trap, futex(2), on word. The caller keeps word's

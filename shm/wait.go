@@ -22,8 +22,7 @@ import (
 //
 // It ends with ErrGone when the counter was removed, with ErrNotAlive when
 // nobody publishes any more (the writer ended, has given no sign of life for two
-// heartbeat periods, or a larger file took the name: ErrSuperseded too, see
-// Follow), with ErrClosed within half a second when the reader is closed, and with
+// heartbeat periods, or the file was given up: ErrStale too), with ErrClosed within half a second when the reader is closed, and with
 // ctx.Err(): never before ctx's deadline; after it as soon as the kernel's timer
 // and scheduler let it.
 //
@@ -79,6 +78,9 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 	defer s.close()
 	for {
 		l, err := s.look(&c)
+		if errors.Is(err, ErrStale) {
+			return Value{}, s.r.dead(Now())
+		}
 		if err != nil && !errors.Is(err, ErrBusy) { // busy: it is being published, and looked at again
 			return Value{}, err
 		}
@@ -139,10 +141,11 @@ func (s *sleeper) look(c *Counter) (l look, err error) {
 // dead says why nobody publishes any more, or nil.
 func (r *Reader) dead(now int64) error {
 	h := r.v.hdr
+	if err := r.v.stale(); err != nil {
+		return fmt.Errorf("%s: waiting: %w: open it again: %w", r.path, err, ErrNotAlive)
+	}
 	switch s := State(atomic.LoadUint32(&h.state)); s {
 	case Boot, Run:
-	case Superseded:
-		return fmt.Errorf("%s: waiting: a larger file took the name: open it again: %w: %w", r.path, ErrSuperseded, ErrNotAlive)
 	default:
 		return fmt.Errorf("%s: waiting: its writer ended (%v): %w", r.path, s, ErrNotAlive)
 	}

@@ -63,7 +63,7 @@ func openPage(path string) (*waitPage, error) {
 	case st.Size < pageSize:
 		return nil, fmt.Errorf("%s: opening the page of waiters: %d bytes of %d: %w", name, st.Size, pageSize, ErrTruncated)
 	}
-	m, err := mapFile(f, pageSize, false)
+	m, err := mapFile(f, 0, pageSize, false)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (k *waker) leftPage() *waitPage {
 	if st.Uid != uint32(os.Geteuid()) || st.Gid != uint32(k.group) || fs.FileMode(st.Mode&0o7777) != k.mode || st.Nlink != 1 || st.Size != pageSize {
 		return nil
 	}
-	m, err := mapFile(f, pageSize, true)
+	m, err := mapFile(f, 0, pageSize, true)
 	if err != nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (k *waker) newPage(generation uint64) (p *waitPage, err error) {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, pageSize); err != nil {
 		return nil, fmt.Errorf("reserving %d bytes: %w", pageSize, err)
 	}
-	m, err := mapFile(f, pageSize, true)
+	m, err := mapFile(f, 0, pageSize, true)
 	if err != nil {
 		return nil, err
 	}

@@ -68,8 +68,11 @@ func TestWaitEnds(t *testing.T) {
 			then: func(t *testing.T, w *Writer, h Handle) { w.SetState(Fail) }},
 		{name: "writer falls silent", first: patterned(5), threshold: 6, want: patterned(5), err: ErrNotAlive,
 			then: func(t *testing.T, w *Writer, h Handle) { w.Heartbeat(Now() - 3*int64(time.Hour)) }},
-		{name: "superseded", first: patterned(5), threshold: 6, want: patterned(5), err: ErrSuperseded,
-			then: func(t *testing.T, w *Writer, h Handle) { w.SetState(Superseded) }},
+		{name: "replaced", first: patterned(5), threshold: 6, err: ErrStale, then: func(t *testing.T, w *Writer, h Handle) {
+			if err := w.GiveUp(5); err != nil {
+				t.Error(err)
+			}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +111,7 @@ func TestWaitEnds(t *testing.T) {
 			if got.v != tt.want || !errors.Is(got.err, tt.err) {
 				t.Errorf("%v, %v; want %v, %v", got.v, got.err, tt.want, tt.err)
 			}
-			if errors.Is(tt.err, ErrSuperseded) && !errors.Is(got.err, ErrNotAlive) {
+			if errors.Is(tt.err, ErrStale) && !errors.Is(got.err, ErrNotAlive) {
 				t.Errorf("%v does not say that nobody lives", got.err)
 			}
 		})
@@ -129,9 +132,13 @@ func publish(values ...Value) func(*testing.T, *Writer, Handle) {
 // publishOne makes a cycle in which h shows v.
 func publishOne(w *Writer, h Handle, v Value) {
 	w.BeginCycle()
-	var b Block
-	b[h.Index] = v
-	w.PublishBlock(0, &b)
+	if w.v.slot(h.Index).latency() {
+		w.PublishRecord(h.Index, v)
+	} else {
+		var b Block
+		b[h.Index%BlockLen] = v
+		w.PublishBlock(int(h.Index/BlockLen), &b)
+	}
 	w.EndCycle(Now())
 }
 

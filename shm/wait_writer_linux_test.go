@@ -172,46 +172,56 @@ func TestWaitOverATakeover(t *testing.T) {
 	}
 }
 
-// A larger file takes the name while somebody sleeps on the old one.
-func TestWaitOverGrowth(t *testing.T) {
-	o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience, Counters: 64}
-	follow := func(t *testing.T, done chan error, w *Writer) {
+// Another file takes the name while a waiter sleeps on the old one.
+func TestWaitOverReplacement(t *testing.T) {
+	o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
+	next := func(t *testing.T, done chan error) {
 		t.Helper()
-		if err := <-done; !errors.Is(err, ErrSuperseded) || !errors.Is(err, ErrNotAlive) {
+		if w, err := Create(o); err == nil {
+			t.Fatalf("took over a file that was given up or is no mirror: %v", w)
+		}
+		again := o
+		again.Replace = true
+		w := mustCreate(t, again)
+		if err := <-done; !errors.Is(err, ErrStale) || !errors.Is(err, ErrNotAlive) {
 			t.Error(err)
 		}
+		h := mustAdd(t, w, Entry{Name: "a"})
 		r := mustOpen(t, o.Path)
-		h, err := r.Lookup("a")
-		if err != nil {
-			t.Fatal(err)
-		}
 		publishOne(w, h, patterned(2))
 		if err := r.Wakeable(); err != nil {
 			t.Error(err)
 		}
 		wakesOne(t, w, r, h)
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	t.Run("by the next writer", func(t *testing.T) {
 		w, r, h := killable(t, o)
 		done := fallAsleep(t, sound(t, r), h, 1<<60)
 		kill(t, w)
-		o := o
-		o.Counters = 128
-		follow(t, done, mustCreate(t, o))
-	})
-	t.Run("at run time", func(t *testing.T) {
-		w := mustCreate(t, o)
-		r := mustOpen(t, o.Path)
-		h, err := r.Lookup("a")
+		f, err := os.OpenFile(o.Path, os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		publishOne(w, h, patterned(1))
-		done := fallAsleep(t, sound(t, r), h, 1<<60)
-		if _, err := w.Grow(256, 0); err != nil {
+		defer f.Close()
+		if _, err := f.WriteAt([]byte{1}, 400); err != nil { // a reserved byte
 			t.Fatal(err)
 		}
-		follow(t, done, w)
+		next(t, done)
+	})
+	t.Run("by the writer", func(t *testing.T) {
+		if err := os.Remove(o.Path); err != nil {
+			t.Fatal(err)
+		}
+		w, r, h := killable(t, o)
+		publishOne(w, h, patterned(1))
+		done := fallAsleep(t, sound(t, r), h, 1<<60)
+		if err := w.GiveUp(0); err != nil {
+			t.Fatal(err)
+		}
+		next(t, done)
 	})
 }
 

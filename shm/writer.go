@@ -18,19 +18,19 @@ type Writer struct {
 	path     string
 	mode     fs.FileMode // of the files beside it
 	lock     *os.File    // holds the flock; nil over a heap region
-	m        *mapping
 	v        *view
+	reserve  func(off, n uint64) error // makes the file longer, by zeroes; nil over a heap region
 	coolDown time.Duration
 	log      *slog.Logger
 	hook     func(step string) // tests only: called at the named steps; nil otherwise
 	made     bool              // Create made the file: there was none to take over
 	madeDir  bool              // and the directory
 
-	// growing is held by Grow, which does not hold mu all the time.
+	// growing is held while a segment is made, which holds mu at its end only.
 	growing sync.Mutex
 
 	// mu is held from BeginCycle to EndCycle and by every control method. It
-	// guards everything below, and m and v.
+	// guards everything below, and v.
 	mu      sync.Mutex
 	closed  bool
 	inCycle bool // also read without mu by the goroutine between BeginCycle and EndCycle
@@ -44,11 +44,10 @@ type Writer struct {
 // tables are what a writer knows of the mirror beside what stands in it. They
 // are made from the catalogue, by adopt.
 type tables struct {
-	cycle       uint64
-	names       map[string]uint32
-	live        []uint64 // by block: the rows that belong to counters
-	liveRecords []bool
-	free        [2]freeList // block counters, records
+	cycle uint64
+	names map[string]uint32
+	live  []uint64    // a bit for each index: it belongs to a counter
+	free  [2]freeList // block counters, records
 }
 
 // step calls the test's hook, if there is one.
@@ -76,33 +75,60 @@ func (w *Writer) Entries() []Entry {
 	if w.closed {
 		return nil
 	}
-	return w.v.allEntries()
+	es, _ := w.v.allEntries() // all segments are mapped
+	return es
 }
 
 // Last answers the value that was published last for h.
 func (w *Writer) Last(h Handle) (Value, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, err := w.entry(h); err != nil {
+	p, err := w.place(h)
+	if err != nil {
 		return Value{}, err
 	}
-	return *w.v.slotsOf(h.Index)[*w.v.seqOf(h.Index)&1], nil
+	return *p.values()[*p.seq()&1], nil
 }
 
-// entry answers the entry of a live handle.
-func (w *Writer) entry(h Handle) (*entryMem, error) {
+// place returns the place of a live handle.
+func (w *Writer) place(h Handle) (place, error) {
 	if w.closed {
-		return nil, ErrClosed
+		return place{}, ErrClosed
 	}
-	if !w.v.live(h) {
-		return nil, fmt.Errorf("%s: counter %d generation %d: %w", w.path, h.Index, h.Generation, ErrGone)
+	p, err := w.v.place(h.Index)
+	if err != nil || !p.live(h) {
+		return place{}, fmt.Errorf("%s: counter %d generation %d: %w", w.path, h.Index, h.Generation, ErrGone)
 	}
-	return &w.v.entries[h.Index], nil
+	return p, nil
+}
+
+// entry returns the entry of a live handle.
+func (w *Writer) entry(h Handle) (*entryMem, error) {
+	p, err := w.place(h)
+	if err != nil {
+		return nil, err
+	}
+	return p.entry(), nil
 }
 
 // Add adds a counter. It shows as never sampled until it is published. e.Handle
-// and e.AddedAt are ignored. ErrExists, ErrInvalid; ErrFull: no slot is free.
+// and e.AddedAt are ignored. A mirror in which no slot is free grows by a segment, which
+// cycles do not wait for. ErrExists, ErrInvalid; ErrFull: the limit of Options is
+// reached, or no space is left for a segment.
 func (w *Writer) Add(e Entry) (Handle, error) {
+	for {
+		h, err := w.add(e)
+		if err != errNoSlot {
+			return h, err
+		}
+		if err := w.grow(classOf(e.Latency)); err != nil {
+			return h, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
+		}
+	}
+}
+
+// add is Add where a slot is free; errNoSlot: none is.
+func (w *Writer) add(e Entry) (Handle, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -112,15 +138,22 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, ErrExists)
 	}
 	now := Now()
-	i, err := w.take(e.Latency, now)
+	i, err := w.take(classOf(e.Latency), now)
+	if err == errNoSlot {
+		return Handle{}, err
+	}
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
 	}
-	ent := &w.v.entries[i]
+	p, err := w.v.place(i)
+	if err != nil {
+		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
+	}
+	ent := p.entry()
 	e.Handle = Handle{Index: i, Generation: uint32(ent.identity) + 1}
 	e.AddedAt = now
-	if err := e.encode(&w.scratch, epochOf(*w.v.seqOf(i))); err != nil {
-		w.giveBack(i)
+	if err := e.encode(&w.scratch, epochOf(*p.seq())); err != nil {
+		w.giveBack(i, ent)
 		return Handle{}, fmt.Errorf("%s: adding counter: %w", w.path, err)
 	}
 
@@ -128,20 +161,19 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 	// BUILDING becomes RETIRED, and a row that is set live without a LIVE entry
 	// is cleared.
 	w.step("add-begin")
+	w.raiseHigh(i)
+	w.step("add-raised")
 	atomic.StoreUint64(&ent.identity, w.scratch.identity)
 	storeFence()
 	w.step("add-building")
 	copyWords(words(ent), words(&w.scratch))
 	w.step("add-filled")
-	w.setLive(i, true)
-	w.raiseHigh(i)
-	w.step("add-raised")
-	w.publishAbsent(i, false)
+	w.publishAbsent(i, p, true, false)
 	w.step("add-absent")
 	publish64(&ent.identity, identity(entLive, e.Handle.Generation))
 	w.step("add-live")
 	w.names[e.Name] = i
-	w.countUsed(i, 1)
+	w.countUsed(p, 1)
 	w.changed()
 	w.step("add-done")
 	return e.Handle, nil
@@ -152,10 +184,11 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 func (w *Writer) Remove(h Handle) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ent, err := w.entry(h)
+	p, err := w.place(h)
 	if err != nil {
 		return err
 	}
+	ent := p.entry()
 	name := getString(ent.name[:])
 	now := Now()
 	w.step("remove-begin")
@@ -165,36 +198,38 @@ func (w *Writer) Remove(h Handle) error {
 	if s := w.slotOf(ent); s != nil {
 		s.withdraw() // after RETIRED: its readers look there for the reason
 	}
-	w.setLive(h.Index, false)
-	w.publishAbsent(h.Index, true)
+	w.publishAbsent(h.Index, p, false, true)
 	w.step("remove-absent")
 	delete(w.names, name)
-	w.release(h.Index, now)
-	w.countUsed(h.Index, -1)
+	w.release(h.Index, ent, now)
+	w.countUsed(p, -1)
 	w.changed()
 	w.step("remove-done")
 	return nil
 }
 
-// publishAbsent publishes the block or record of index i with i's value zero,
-// the other values as they are, and the epoch raised when i was freed.
-func (w *Writer) publishAbsent(i uint32, freed bool) {
-	if n := w.v.counters(); i >= n {
-		r := &w.v.records[i-n]
+// publishAbsent sets whether index i belongs to a counter, and publishes its block or
+// record with i's value zero, the other values as they are, and the epoch raised when i
+// was freed. A block is published twice, or once where its parity was another than the
+// segment's: then both are the same.
+func (w *Writer) publishAbsent(i uint32, p place, live, freed bool) {
+	if p.latency() {
+		w.setLive(i, live)
+		r := p.record()
 		w.putRecord(r, nextSeq(r.seq, freed), Value{}, w.cycle)
 		return
 	}
-	b, live := &w.v.blocks[i/BlockLen], w.live[i/BlockLen]
-	next := nextSeq(b.seq, freed)
-	announce64(&b.intent, next)
-	w.step("republish-announced")
-	from, to := &b.copies[b.seq&1], &b.copies[next&1]
-	copyBlock(&to.values, &from.values)
-	storeValue(&to.values[i%BlockLen], Value{})
-	w.step("republish-half-filled")
-	to.seal(from.cycle, live, epochOf(next))
-	publish64(&b.seq, next)
-	w.step("republish-done")
+	b := p.block()
+	parity, ok := w.parity(int(i / SegmentLen))
+	if !ok {
+		parity = *b.seq() & 1
+	}
+	w.setLive(i, live)
+	rows := w.live[i/BlockLen]
+	w.republish(b, int(i%BlockLen), rows, freed)
+	if *b.seq()&1 != parity {
+		w.republish(b, -1, rows, false)
+	}
 }
 
 // SetSource says what feeds the counter from now on.
@@ -270,10 +305,11 @@ func (w *Writer) Close() error {
 	}
 	w.waker.close()
 	w.step("close-halted")
+	err := w.v.close()
 	if w.lock == nil {
-		return nil
+		return err
 	}
-	return w.lock.Close() // and with it the flock
+	return errors.Join(err, w.lock.Close()) // and with it the flock
 }
 
 // Discard is Close for a writer that is given up before it was of use: it also removes a

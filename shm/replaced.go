@@ -1,0 +1,49 @@
+package shm
+
+import "sync/atomic"
+
+// giveUp marks the mirror as given up for ever: another file, whose word by is (0: not
+// known), has its name or will have it. Readers return ErrStale from then on. Every
+// sequence word moves on by two, so that the quick form of Counter.Load, which compares
+// nothing else, goes to the slow one; the copy under it stays the current one, and no other
+// word is written.
+func (v *view) giveUp(by uint64) error {
+	atomic.StoreUint64(&v.hdr.replaced, max(by, 1))
+	list, err := v.segments()
+	move := func(seq *uint64) {
+		s := atomic.LoadUint64(seq)
+		publish64(seq, nextSeq(nextSeq(s, false), false))
+	}
+	for n, s := range list {
+		if s.kind == kindRecords {
+			for k := range v.high(n) {
+				move(&s.records.records[k].seq)
+			}
+			continue
+		}
+		for i := range blocksUsed(v.high(n)) {
+			move(block{s.blocks, i}.seq())
+		}
+	}
+	return err
+}
+
+// File is the random number in the header that names this file.
+func (w *Writer) File() uint64 { return w.v.fixed.file }
+
+// GiveUp marks the mirror as given up for ever and closes the writer: another file,
+// whose File is by (0: not known), has its name or will have it. Readers return ErrStale from
+// then on. A file that was truncated meanwhile is marked as far as it goes: ErrTruncated.
+func (w *Writer) GiveUp(by uint64) error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return ErrClosed
+	}
+	err := Guard(func() error { return w.v.giveUp(by) })
+	w.mu.Unlock()
+	if cerr := w.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

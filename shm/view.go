@@ -1,0 +1,237 @@
+package shm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// store is where the bytes of a mirror are: a file, or heap memory in tests.
+type store interface {
+	// window maps n bytes at offset off. ErrTruncated: the file ends before.
+	window(off, n uint64) (*mapping, error)
+	Close() error
+}
+
+// view is a mirror as a reader or its writer has it mapped: the header, the ring,
+// and the segments so far. What it points to is mapped as long as the view is referred
+// to: whoever uses such a pointer keeps the view alive, with runtime.KeepAlive after the
+// last use.
+type view struct {
+	fixed   fixedMem // as it was checked
+	hdr     *headerMem
+	history []historyMem
+	maps    []*mapping // of the header and the ring
+
+	// list is replaced by a longer one under mu, and never changed.
+	list   atomic.Pointer[[]*segment]
+	mu     sync.Mutex
+	store  store
+	closed bool
+}
+
+// segment is a mapped segment; of blocks and records one is nil.
+type segment struct {
+	kind    uint32
+	entries *[SegmentLen]entryMem
+	blocks  *blocksMem
+	records *recordsMem
+	m       *mapping
+}
+
+// attach validates the header of a mirror and maps its ring.
+func attach(s store) (*view, error) {
+	head, err := s.window(0, headerSize)
+	if err != nil {
+		return nil, err
+	}
+	h, err := overlayHeader(head.b)
+	if err != nil {
+		return nil, err
+	}
+	fixed, err := h.fixed()
+	if err != nil {
+		return nil, err
+	}
+	return newView(s, head, fixed)
+}
+
+// newView maps the ring of the mirror whose header is mapped and was checked.
+func newView(s store, head *mapping, fixed fixedMem) (*view, error) {
+	h, err := overlayHeader(head.b)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{store: s, hdr: h, fixed: fixed, maps: []*mapping{head}}
+	v.list.Store(new([]*segment))
+	if n := fixed.history; n > 0 {
+		ring, err := s.window(headerSize, ringLength(n))
+		if err != nil {
+			return nil, err
+		}
+		v.maps, v.history = append(v.maps, ring), overlay[historyMem](ring.b, 0, n)
+	}
+	return v, nil
+}
+
+// close ends the mapping of further segments.
+func (v *view) close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil
+	}
+	v.closed = true
+	return v.store.Close()
+}
+
+// declared is the number of segments by the header.
+func (v *view) declared() int { return int(min(atomic.LoadUint32(&v.hdr.segments), maxSegments)) }
+
+// segments returns all segments that the header declares. With an error it returns
+// those that could be mapped.
+func (v *view) segments() ([]*segment, error) {
+	list, n := *v.list.Load(), v.declared()
+	if n <= len(list) {
+		return list, nil
+	}
+	return v.extend(n)
+}
+
+// extend maps segments until there are n.
+func (v *view) extend(n int) ([]*segment, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := *v.list.Load()
+	if n <= len(list) {
+		return list, nil
+	}
+	more, err := append(make([]*segment, 0, n), list...), error(nil)
+	for err == nil && len(more) < n {
+		var s *segment
+		if s, err = v.mapSegment(uint32(len(more))); err == nil {
+			more = append(more, s)
+		}
+	}
+	v.list.Store(&more)
+	return more, err
+}
+
+func (v *view) mapSegment(n uint32) (*segment, error) {
+	if v.closed {
+		return nil, ErrClosed
+	}
+	kind := atomic.LoadUint32(&v.hdr.table[n].kind) // once: it may change under a hostile writer
+	if kind != kindBlocks && kind != kindRecords {
+		return nil, fmt.Errorf("segment %d is of kind %d: %w", n, kind, ErrFormat)
+	}
+	m, err := v.store.window(segmentOffset(v.fixed.history, n), segmentSize)
+	if err != nil {
+		return nil, fmt.Errorf("mapping segment %d: %w", n, err)
+	}
+	return newSegment(kind, m), nil
+}
+
+// newSegment lays a segment of that kind over m.
+func newSegment(kind uint32, m *mapping) *segment {
+	s := &segment{kind: kind, m: m}
+	if kind == kindRecords {
+		s.records = &overlay[recordsMem](m.b, 0, 1)[0]
+		s.entries = &s.records.entries
+	} else {
+		s.blocks = &overlay[blocksMem](m.b, 0, 1)[0]
+		s.entries = &s.blocks.entries
+	}
+	return s
+}
+
+// high is how many slots of segment n were ever used.
+func (v *view) high(n int) uint32 { return min(atomic.LoadUint32(&v.hdr.table[n].high), SegmentLen) }
+
+// blocksUsed is how many blocks hold that many slots.
+func blocksUsed(high uint32) uint32 { return (high + BlockLen - 1) / BlockLen }
+
+// eachUsed calls fn for all slots that were ever used.
+func (v *view) eachUsed(fn func(i uint32, p place)) error {
+	list, err := v.segments()
+	for n, s := range list {
+		for k := range v.high(n) {
+			fn(uint32(n)*SegmentLen+k, place{s, k})
+		}
+	}
+	return err
+}
+
+// stale returns ErrStale for a file that was given up.
+func (v *view) stale() error {
+	if atomic.LoadUint64(&v.hdr.replaced) != 0 {
+		return ErrStale
+	}
+	return nil
+}
+
+// place is where the counter of an index stands: a slot of a segment.
+type place struct {
+	s *segment
+	n uint32
+}
+
+// place maps the segment of index i if need be. ErrGone: there is none.
+func (v *view) place(i uint32) (place, error) {
+	n := int(i / SegmentLen)
+	list := *v.list.Load()
+	if n >= len(list) {
+		if n >= v.declared() {
+			return place{}, ErrGone
+		}
+		var err error
+		if list, err = v.extend(n + 1); err != nil {
+			return place{}, err
+		}
+	}
+	return place{list[n], i % SegmentLen}, nil
+}
+
+func (p place) entry() *entryMem { return &p.s.entries[p.n] }
+
+func (p place) latency() bool { return p.s.kind == kindRecords }
+
+// live tells whether h, whose place it is, names a live counter now.
+func (p place) live(h Handle) bool {
+	return atomic.LoadUint64(&p.entry().identity) == identity(entLive, h.Generation)
+}
+
+func (p place) record() *recordMem { return &p.s.records.records[p.n] }
+
+func (p place) block() block { return block{p.s.blocks, p.n / BlockLen} }
+
+// seq returns the sequence word that the counter is published under.
+func (p place) seq() *uint64 {
+	if p.latency() {
+		return &p.record().seq
+	}
+	return p.block().seq()
+}
+
+// values returns the two places where the counter's value may stand.
+func (p place) values() [2]*Value {
+	if p.latency() {
+		r := p.record()
+		return [2]*Value{&r.slots[0], &r.slots[1]}
+	}
+	b, row := p.block(), p.n%BlockLen
+	return [2]*Value{&b.copy(0).values[row], &b.copy(1).values[row]}
+}
+
+// block is one block of a segment.
+type block struct {
+	m *blocksMem
+	n uint32
+}
+
+func (b block) seq() *uint64 { return &b.m.seqs[b.n%segmentBlocks].word }
+
+func (b block) intent() *uint64 { return &b.m.intents[b.n%segmentBlocks].word }
+
+// copy returns the copy that sequence word s makes current.
+func (b block) copy(s uint64) *copyMem { return &b.m.copies[s&1][b.n%segmentBlocks] }
