@@ -133,7 +133,7 @@ func TestDefault(t *testing.T) {
 	want := dataplane.Config{
 		Instance: "default", Backend: "auto", Interfaces: one,
 		Mirror: dataplane.MirrorConfig{
-			Path: "/run/flowtally/default.mirror", Counters: 4096, LatencyCounters: 64, History: 65536,
+			Path: "/run/flowtally/default.mirror", History: 65536,
 			HistoryPeriod: time.Second, Mode: 0o644,
 		},
 		QueuePairs: []dataplane.QueuePair{{Name: "storage", Device: "mlx5_0", GIDIndex: 3, Counters: []dataplane.CompletionCounter{

@@ -39,13 +39,13 @@ type Interface struct {
 type MirrorConfig struct {
 	// Path of the file. Empty means INSTANCE.mirror in shm.Dir of the process that counts.
 	Path string
-	// Counters is the capacity in counters, rounded up to whole blocks of 64.
-	// 0 means 4096, or what the configured flows need if that is more.
+	// Counters is how many counters there may be, those of queue pairs among them. 0 means
+	// no limit: the mirror grows by segments of 4096 as long as its file system has room.
 	Counters int
-	// LatencyCounters is the capacity in two-slot records. 0 means 64.
+	// LatencyCounters is the same of counters of flows that ask for latency.
 	LatencyCounters int
 	// History is the capacity of the history ring in records, rounded up to a
-	// power of two. 0 means 65536; -1 means none.
+	// power of two. 0 means 65536; -1 means none. A mirror of an earlier run keeps its own.
 	History int
 	// HistoryPeriod is how often changes are written to the ring. 0 means 1 s.
 	HistoryPeriod time.Duration

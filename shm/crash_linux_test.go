@@ -44,12 +44,11 @@ func script(path string, hook func(string), say func(format string, a ...any)) e
 	cycle := func() {
 		n++
 		say("begin cycle %d", n)
-		publishAll(w, slices.Collect(maps.Values(handles)), func(Handle) Value { return patterned(n) })
-		w.BeginCycle()
-		for range 3 {
-			w.AppendHistory(handles["a"], patterned(n))
-		}
-		w.EndCycle(Now())
+		publishAll(w, slices.Collect(maps.Values(handles)), func(Handle) Value { return patterned(n) }, func() {
+			for range 3 {
+				w.AppendHistory(handles["a"], patterned(n))
+			}
+		})
 		say("end cycle %d", n)
 	}
 	add("a", false)

@@ -3,10 +3,10 @@
 // read without a system call, a lock or an allocation.
 //
 // The format is specified in docs/mirror-format.md; layout.go holds its
-// offsets. In short: a header page, a catalogue with one entry per counter
-// (name, labels, source, flags), blocks of 64 counters with one sequence word
-// and two copies each, 64-byte two-slot records for latency-critical counters,
-// and a history ring. What devices write is in a file of its own.
+// offsets. In short: a header, a history ring, then segments of 4096 counters: a
+// catalogue entry for each (name, labels, source, flags), and either blocks of 64 counters
+// with one sequence word and two copies each, or 64-byte two-slot records for
+// latency-critical counters. What devices write is in a file of its own.
 //
 // # What a reader may rely on
 //
@@ -14,17 +14,17 @@
 //     writer does, kill -9 included: the copy that readers read is never
 //     written, the other one is, and the sequence word swaps them.
 //   - Nothing that the writer does or fails to do can block, hang or crash a
-//     reader: retries are bounded ([ErrBusy]), offsets are checked once, at
-//     attach, against the size of the file, and no word of the file is followed
-//     afterwards.
+//     reader: retries are bounded ([ErrBusy]), every offset is a constant or a
+//     multiplication, checked against the size of the file before it is mapped, and
+//     no word of the file is followed afterwards.
 //   - A [Handle] names one counter for ever. A freed slot that is reused is
 //     never taken for the old counter: reads answer [ErrGone].
 //   - A [Snapshot] says of what poll cycle its values are, or how far apart in
 //     time.
 //   - A [Cursor] of the history says exactly how many records it missed.
-//   - A full mirror grows: [Writer.Grow] puts a larger file in its place, the
-//     old one says so ([Superseded]) and keeps its last values, and
-//     [Reader.Follow] leads from one to the other.
+//   - A full mirror grows in place, by a segment: nothing moves, no handle changes, and
+//     a reader maps the segment when it first meets a counter in it.
+//   - A file that was given up for ever says so: [ErrStale].
 //
 // Times are nanoseconds of CLOCK_MONOTONIC ([Now]); a sampled-at of 0 means
 // never sampled: absent, not zero.
@@ -36,7 +36,7 @@
 // a [Device] reads the words where the device wrote them, with no poller in
 // between: two totals, extended over however many times the words came round.
 // The two are no pair and have no sample time. The words never move while their
-// writer lives, so a Device goes on over any number of larger mirrors; when the
+// writer lives; when the
 // writer is another one, or the words serve another counter, it says so
 // ([ErrNoDevice]) and never shows another counter's. The writer owes them one
 // thing: [DeviceSlot.Rebase], long before a word has come round. The counter's
@@ -62,8 +62,8 @@
 // A Device may be used by any number of goroutines. A Wait that sleeps takes a
 // thread, as any blocking system call does.
 //
-// Writer: control methods (Add, Remove, Set…, Grow, Entries, Last, Heartbeat,
-// Close, those of a DeviceSegment, DeviceSlot.Free) from any goroutine.
+// Writer: control methods (Add, Remove, Set…, Entries, Last, Heartbeat,
+// Close, GiveUp, those of a DeviceSegment, DeviceSlot.Free) from any goroutine.
 // BeginCycle to EndCycle is one critical section of one goroutine: PublishBlock,
 // PublishRecord and AppendHistory belong inside it, and no control method may be
 // called from inside it, because those wait until the cycle ends.

@@ -114,8 +114,8 @@ func mustGrow(t testing.TB, w *Writer, class int) {
 }
 
 // publishAll publishes one cycle in which each of the counters has the value that
-// value returns.
-func publishAll(w *Writer, hs []Handle, value func(h Handle) Value) {
+// value returns, and calls also at its end.
+func publishAll(w *Writer, hs []Handle, value func(h Handle) Value, also ...func()) {
 	blocks := make(map[int]*Block)
 	w.BeginCycle()
 	for _, h := range hs {
@@ -132,6 +132,9 @@ func publishAll(w *Writer, hs []Handle, value func(h Handle) Value) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(blocks)) {
 		w.PublishBlock(n, blocks[n])
+	}
+	for _, fn := range also {
+		fn()
 	}
 	w.EndCycle(Now())
 }

@@ -122,11 +122,6 @@
 // counted elsewhere. The answer is not stored. What passes its trial and crashes later is the
 // supervisor's business (package plugin): Options.Calls and Options.Excluded are its two ends here.
 //
-// # Growth
-//
-// A mirror without room for another counter grows between two cycles. Indices of latency
-// counters move then: whoever keeps a handle in this package is listed in Engine.grow.
-//
 // # Locks and goroutines
 //
 // Control methods (all of dataplane.Service) may be called from any goroutine
@@ -139,7 +134,6 @@
 // (verdict). Close ends the adding of flows at its next command, lets a removal go on, and leaves both to that
 // goroutine after closeBound; who waits for their end hears at once that the instance is closed. The poller's
 // goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
-// one change of the plan, never across a call into the kernel or a device that may sleep. Growth
-// alone holds it while a file is made, and only where there are latency counters, whose indices
-// move (tens of milliseconds for 65536 counters in /dev/shm).
+// one change of the plan, never across a call into the kernel or a device that may sleep. The
+// mirror grows (shm.Writer.Add) before the plan is touched.
 package engine

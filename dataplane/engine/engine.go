@@ -101,7 +101,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
 		return nil, err
 	}
-	if err = e.mirror.note(e.cfg.Mirror.Path, nil); err != nil {
+	if err = e.mirror.note(e.cfg.Mirror.Path); err != nil {
 		return nil, err
 	}
 	if e.backends = opts.Backends; e.backends == nil {
@@ -111,8 +111,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	}
 	e.given = opts.Backends != nil
 	e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit)
-	counters, latency := e.writer.Capacity()
-	e.plan = newPlan(counters, latency, e.cfg.Mirror.HistoryPeriod)
+	e.plan = newPlan(e.cfg.Mirror.HistoryPeriod)
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}
@@ -249,9 +248,6 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 	m := &cfg.Mirror
 	if m.Path == "" {
 		m.Path = shm.DefaultPath(cfg.Instance)
-	}
-	if m.Counters == 0 {
-		m.Counters = max(4096, len(cfg.Flows)+completionCounters(cfg))
 	}
 	if m.HistoryPeriod == 0 {
 		m.HistoryPeriod = defaultHistoryPeriod

@@ -84,6 +84,7 @@ type inherited struct {
 func (e *Engine) inherit() {
 	e.inherited, e.renamed = make(map[string]*inherited), make(map[uint64]*inherited)
 	for _, entry := range e.writer.Entries() {
+		e.plan.room(entry.Handle, entry.Latency)
 		last, err := e.writer.Last(entry.Handle)
 		if err == nil {
 			e.plan.restore(entry.Handle.Index, last)

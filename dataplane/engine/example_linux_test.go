@@ -62,7 +62,7 @@ func ExampleNew() {
 	after, err := r.Wait(ctx, h, before.Packets+100)
 	switch {
 	case errors.Is(err, shm.ErrNotAlive):
-		fmt.Println("nobody counts any more, or the mirror grew: Reader.Follow")
+		fmt.Println("the process that counts has ended, or the mirror was replaced (shm.ErrStale): open it again")
 	case err != nil:
 		log.Fatal(err)
 	default:

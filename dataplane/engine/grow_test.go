@@ -3,32 +3,29 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// A mirror that is full grows amid counting: no total is lost, in blocks and in records, those
-// of flows that are added by the same call included, and readers follow.
+// A mirror that is full grows amid counting: no total is lost, in blocks and in records, no
+// handle moves, and one reader sees it all.
 func TestAFullMirrorGrows(t *testing.T) {
 	cfg := config(t)
-	cfg.Mirror.Counters, cfg.Mirror.LatencyCounters = 64, 1
+	cfg.Mirror.Counters = 0
 	hand := newHand("hand")
 	e := start(t, cfg, hand)
-	old, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close()
+	r := shmtest.MustOpen(t, cfg.Mirror.Path)
 	want := make(map[string]Pair)
 	for round := range 3 {
 		var flows []flow.Flow
-		for i := range 90 {
+		for i := range 3000 {
 			flows = append(flows, flow.Flow{Name: fmt.Sprintf("f%d-%d", round, i), Latency: i%2 == 0})
 		}
 		placed, err := e.AddFlows(t.Context(), flows...)
@@ -39,30 +36,19 @@ func TestAFullMirrorGrows(t *testing.T) {
 			want[f.Name] = Pair{Packets: uint64(1000*round + i + 1), Bytes: uint64(i)}
 			hand.count(f.Name, want[f.Name])
 		}
-		r, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range placed { // as they stand now; those that came later moved the earlier ones
-			all, err := e.Placements(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, p := range placed {
 			h, err := r.Lookup(p.Flow.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, now := range all {
-				if now.Flow.Name == p.Flow.Name && now.Counter != h {
-					t.Errorf("%s is %+v, and the mirror has it at %+v", p.Flow.Name, now.Counter, h)
-				}
+			if p.Counter != h {
+				t.Errorf("%s is %+v, and the mirror has it at %+v", p.Flow.Name, p.Counter, h)
 			}
 		}
-		r.Close()
 		wantTotals(t, cfg.Mirror.Path, want)
 	}
-	if old.Status().State != shm.Superseded {
-		t.Errorf("readers of the first file see it in state %v", old.Status().State)
+	if s := r.Status(); s.Counters != 2*shm.SegmentLen || s.Records != 2*shm.SegmentLen || s.CountersUsed != 4500 || s.RecordsUsed != 4500 {
+		t.Errorf("%+v", s)
 	}
 	conditions, err := e.Conditions(t.Context())
 	conditions = slices.DeleteFunc(conditions, func(c dataplane.Condition) bool { return c.Code == "poll-overrun" }) // of a busy machine
@@ -81,41 +67,40 @@ func TestAFullMirrorGrows(t *testing.T) {
 	wantTotals(t, cfg.Mirror.Path, want)
 }
 
-// One that cannot grow refuses what does not fit, keeps what it has, and says so.
+// One that may not grow refuses what does not fit, keeps what it has, and says so.
 func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 	cfg := config(t)
 	cfg.Mirror.Counters = 64
 	e := start(t, cfg, newHand("hand"))
-	var flows []flow.Flow
-	for i := range 65 {
-		flows = append(flows, flow.Flow{Name: fmt.Sprint("f", i)})
-	}
-	dir := cfg.Mirror.Path[:len(cfg.Mirror.Path)-len("/t.mirror")]
-	if err := os.Rename(dir, dir+"-away"); err != nil {
-		t.Fatal(err)
-	}
-	_, err := e.AddFlows(t.Context(), flows...)
-	if err := os.Rename(dir+"-away", dir); err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(err, dataplane.ErrFull) || !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("got %v, want that it is full, and why", err)
-	}
-	if n := len(e.writer.Entries()); n != 0 {
-		t.Errorf("%d entries are left of a refused addition", n)
-	}
-	time.Sleep(1100 * time.Millisecond) // slots cool down
-	if _, err := e.AddFlows(t.Context(), flows[:60]...); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the condition mirror-full", func() bool {
+	full := func() bool {
 		all, err := e.Conditions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return slices.ContainsFunc(all, func(c dataplane.Condition) bool { return c.Code == "mirror-full" })
-	})
+	}
+	var flows []flow.Flow
+	for i := range 65 {
+		flows = append(flows, flow.Flow{Name: fmt.Sprint("f", i)})
+	}
+	if _, err := e.AddFlows(t.Context(), flows...); !errors.Is(err, dataplane.ErrFull) || !strings.Contains(err.Error(), "all 64 counters") {
+		t.Fatalf("got %v, want that it is full, and why", err)
+	}
+	if n := len(e.writer.Entries()); n != 0 {
+		t.Errorf("%d entries are left of a refused addition", n)
+	}
+	eventually(t, "the condition mirror-full", full)
+	if _, err := e.AddFlows(t.Context(), flows[:60]...); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of mirror-full", func() bool { return !full() })
+	if _, err := e.AddFlows(t.Context(), flows[60:]...); !errors.Is(err, dataplane.ErrFull) {
+		t.Error(err)
+	}
 	// Where there is room again, the next flow that needs it finds it.
+	if err := e.RemoveFlows(t.Context(), "f0"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := e.AddFlows(t.Context(), flows[60:]...); err != nil {
 		t.Error(err)
 	}

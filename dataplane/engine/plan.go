@@ -17,14 +17,18 @@ const blockSize = shm.BlockLen
 // control calls change it, both under mu.
 type plan struct {
 	mu       sync.Mutex
-	counters uint32 // indices below it are rows of blocks, from it on records
-	blocks   []blockPlan
+	segments []*segmentPlan   // of the mirror, by number; nil: none of its counters is known
 	records  map[uint32]*feed // by index
 	pairs    []Pair           // scratch of one block
 	sampled  []int64          // scratch of one block
 
-	tracked                    []tracked // by index: whose history is kept
 	nextHistory, historyPeriod int64
+}
+
+// segmentPlan is one segment of the mirror: its blocks, or none where it holds records.
+type segmentPlan struct {
+	blocks  []blockPlan
+	tracked []tracked // by slot: whose history is kept
 }
 
 // tracked is a counter whose history is kept. Generation 0: none.
@@ -53,48 +57,49 @@ type feed struct {
 	run    bool     // plain, and adjacent ids of a source that fills rows
 }
 
-// newPlan is for a mirror of so many counters and records; a history period of 0 keeps none.
-func newPlan(counters, records int, history time.Duration) *plan {
+// newPlan is a plan without counters; a history period of 0 keeps none.
+func newPlan(history time.Duration) *plan {
 	return &plan{
-		tracked: make([]tracked, counters+records), historyPeriod: int64(history),
-		counters: uint32(counters),
-		blocks:   make([]blockPlan, (counters+blockSize-1)/blockSize),
-		records:  make(map[uint32]*feed),
-		pairs:    make([]Pair, blockSize),
-		sampled:  make([]int64, blockSize),
+		historyPeriod: int64(history),
+		records:       make(map[uint32]*feed),
+		pairs:         make([]Pair, blockSize),
+		sampled:       make([]int64, blockSize),
 	}
 }
 
-// grow runs fn, which makes the mirror larger, and then gives every counter the place that it
-// has in a mirror of so many counters and records. Indices of latency counters move, so with one of
-// them cycles wait until both are done; without, they go on while the file is made. Nobody else
-// adds counters meanwhile.
-func (p *plan) grow(fn func() (g shm.Growth, counters, records int, err error)) error {
+// room makes the plan know the segment of a counter, which is of latency counters or not. It
+// is called with the control lock held, which alone lets segments be added; cycles wait only
+// until the segment stands in the list.
+func (p *plan) room(h shm.Handle, latency bool) {
+	n := int(h.Index / shm.SegmentLen)
+	if n < len(p.segments) && p.segments[n] != nil {
+		return
+	}
+	s := &segmentPlan{tracked: make([]tracked, shm.SegmentLen)}
+	if !latency {
+		s.blocks = make([]blockPlan, shm.SegmentLen/blockSize)
+	}
+	longer := append(make([]*segmentPlan, 0, n+1), p.segments...)
+	for len(longer) <= n {
+		longer = append(longer, nil)
+	}
+	longer[n] = s
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	moves := slices.ContainsFunc(p.tracked[p.counters:], func(t tracked) bool { return t.handle.Generation != 0 })
-	if !moves {
-		p.mu.Unlock()
+	p.segments = longer
+	p.mu.Unlock()
+}
+
+// block is the block of index; nil: it is of a latency counter.
+func (p *plan) block(index uint32) *blockPlan {
+	s := p.segments[index/shm.SegmentLen]
+	if s.blocks == nil {
+		return nil
 	}
-	g, counters, records, err := fn()
-	if !moves {
-		p.mu.Lock()
-	}
-	if err != nil {
-		return err
-	}
-	moved := make([]tracked, counters+records)
-	for i, t := range p.tracked {
-		t.handle = g.Handle(t.handle)
-		moved[g.Handle(shm.Handle{Index: uint32(i)}).Index] = t
-	}
-	at := make(map[uint32]*feed, len(p.records))
-	for i, f := range p.records {
-		at[g.Handle(shm.Handle{Index: i}).Index] = f
-	}
-	p.tracked, p.records, p.counters = moved, at, uint32(counters)
-	p.blocks = append(p.blocks, make([]blockPlan, (counters+blockSize-1)/blockSize-len(p.blocks))...)
-	return nil
+	return &s.blocks[index%shm.SegmentLen/blockSize]
+}
+
+func (p *plan) tracked(index uint32) *tracked {
+	return &p.segments[index/shm.SegmentLen].tracked[index%shm.SegmentLen]
 }
 
 func newFeed(s source) feed {
@@ -105,12 +110,11 @@ func newFeed(s source) feed {
 
 // restore makes v the value that the block publishes for index until set names a source.
 func (p *plan) restore(index uint32, v shm.Value) {
-	if index >= p.counters {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	*p.row(index) = v
+	if b := p.block(index); b != nil {
+		b.rows[index%blockSize] = v
+	}
 }
 
 // set makes counter id of s what h is read from, from the next cycle on.
@@ -118,35 +122,32 @@ func (p *plan) set(h shm.Handle, s source, id uint32, base Pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	index := h.Index
-	p.tracked[index] = tracked{handle: h, seen: base}
+	*p.tracked(index) = tracked{handle: h, seen: base}
 	p.feed(index, s, id, base)
 }
 
 // feed makes counter id of s what index is read from. It is called with mu held.
 func (p *plan) feed(index uint32, s source, id uint32, base Pair) {
 	p.unset(index)
-	if index >= p.counters {
+	bp := p.block(index)
+	if bp == nil {
 		f := newFeed(s)
 		f.ids, f.base = []uint32{id}, []Pair{base}
 		p.records[index] = &f
 		return
 	}
-	bp := &p.blocks[index/blockSize]
 	f, row := bp.feedOf(s), uint8(index%blockSize)
 	i, _ := slices.BinarySearch(f.at, row)
 	f.ids, f.at, f.base = slices.Insert(f.ids, i, id), slices.Insert(f.at, i, row), slices.Insert(f.base, i, base)
 	f.settle()
 }
 
-// row is where the block publishes index.
-func (p *plan) row(index uint32) *shm.Value { return &p.blocks[index/blockSize].rows[index%blockSize] }
-
 // shown is what the mirror shows of index.
 func (p *plan) shown(index uint32) shm.Value {
-	if index < p.counters {
-		return *p.row(index)
+	if b := p.block(index); b != nil {
+		return b.rows[index%blockSize]
 	}
-	return p.tracked[index].now
+	return p.tracked(index).now
 }
 
 // clear ends the publishing of index; its row is absent from the next cycle on.
@@ -154,18 +155,18 @@ func (p *plan) clear(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unset(index)
-	p.tracked[index] = tracked{}
-	if index < p.counters {
-		*p.row(index) = shm.Value{}
+	*p.tracked(index) = tracked{}
+	if b := p.block(index); b != nil {
+		b.rows[index%blockSize] = shm.Value{}
 	}
 }
 
 func (p *plan) unset(index uint32) {
-	if index >= p.counters {
+	bp, row := p.block(index), uint8(index%blockSize)
+	if bp == nil {
 		delete(p.records, index)
 		return
 	}
-	bp, row := &p.blocks[index/blockSize], uint8(index%blockSize)
 	for i := range bp.feeds {
 		f := &bp.feeds[i]
 		if j, ok := slices.BinarySearch(f.at, row); ok {
@@ -203,34 +204,19 @@ func (p *plan) cycle(w publisher, now int64) error {
 	defer p.mu.Unlock()
 	var failed error
 	w.BeginCycle()
-	for b := range p.blocks {
-		bp := &p.blocks[b]
-		live := false
-		for i := range bp.feeds {
-			f := &bp.feeds[i]
-			if len(f.ids) == 0 {
-				continue
-			}
-			live = true
-			if f.run {
-				if err := f.rows.ReadRows(f.ids[0], bp.rows[f.at[0]:][:len(f.ids)], now); err != nil {
-					failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
-				}
-				continue
-			}
-			pairs := p.pairs[:len(f.ids)]
-			if err := f.read(pairs, p.sampled); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
-				continue
-			}
-			if f.timed != nil {
-				bp.fillTimed(f, pairs, p.sampled)
-			} else {
-				bp.fill(f, pairs, now)
-			}
+	for n, s := range p.segments {
+		if s == nil {
+			continue
 		}
-		if live {
-			w.PublishBlock(b, &bp.rows)
+		for i := range s.blocks {
+			b := n*(shm.SegmentLen/blockSize) + i
+			live, err := p.readBlock(&s.blocks[i], b, now)
+			if err != nil {
+				failed = errors.Join(failed, err)
+			}
+			if live {
+				w.PublishBlock(b, &s.blocks[i].rows)
+			}
 		}
 	}
 	for index, f := range p.records {
@@ -241,10 +227,11 @@ func (p *plan) cycle(w publisher, now int64) error {
 			continue
 		}
 		v := total(f.base[0], pairs[0], p.sampled[0])
-		if f.timed != nil && !newer(v, p.tracked[index].now) {
+		t := p.tracked(index)
+		if f.timed != nil && !newer(v, t.now) {
 			continue
 		}
-		p.tracked[index].now = v
+		t.now = v
 		w.PublishRecord(index, v)
 	}
 	if p.historyPeriod > 0 && now >= p.nextHistory {
@@ -255,19 +242,52 @@ func (p *plan) cycle(w publisher, now int64) error {
 	return failed
 }
 
+// readBlock reads the feeds of block b into its rows, and tells whether it has any.
+func (p *plan) readBlock(bp *blockPlan, b int, now int64) (live bool, failed error) {
+	for i := range bp.feeds {
+		f := &bp.feeds[i]
+		if len(f.ids) == 0 {
+			continue
+		}
+		live = true
+		if f.run {
+			if err := f.rows.ReadRows(f.ids[0], bp.rows[f.at[0]:][:len(f.ids)], now); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
+			}
+			continue
+		}
+		pairs := p.pairs[:len(f.ids)]
+		if err := f.read(pairs, p.sampled); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
+			continue
+		}
+		if f.timed != nil {
+			bp.fillTimed(f, pairs, p.sampled)
+		} else {
+			bp.fill(f, pairs, now)
+		}
+	}
+	return live, failed
+}
+
 // remember writes what has changed since the last time to the mirror's ring.
 // Once a period, not once a cycle, so that a ring of n records reaches back at least n
 // periods divided by the number of counters that move.
 func (p *plan) remember(w publisher) {
-	for i := range p.tracked {
-		t := &p.tracked[i]
-		if t.handle.Generation == 0 {
+	for _, s := range p.segments {
+		if s == nil {
 			continue
 		}
-		v := p.shown(uint32(i))
-		if own := (Pair{Packets: v.Packets, Bytes: v.Bytes}); own != t.seen {
-			t.seen = own
-			w.AppendHistory(t.handle, v)
+		for i := range s.tracked {
+			t := &s.tracked[i]
+			if t.handle.Generation == 0 {
+				continue
+			}
+			v := p.shown(t.handle.Index)
+			if own := (Pair{Packets: v.Packets, Bytes: v.Bytes}); own != t.seen {
+				t.seen = own
+				w.AppendHistory(t.handle, v)
+			}
 		}
 	}
 }

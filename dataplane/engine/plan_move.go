@@ -8,10 +8,10 @@ import (
 
 // find is the feed of index and its place in it, or nil. It is called with mu held.
 func (p *plan) find(index uint32) (*feed, int) {
-	if index >= p.counters {
+	bp := p.block(index)
+	if bp == nil {
 		return p.records[index], 0
 	}
-	bp := &p.blocks[index/blockSize]
 	for i := range bp.feeds {
 		if j, ok := slices.BinarySearch(bp.feeds[i].at, uint8(index%blockSize)); ok {
 			return &bp.feeds[i], j

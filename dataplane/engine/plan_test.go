@@ -35,7 +35,16 @@ func (s *shown) PublishRecord(i uint32, v shm.Value) { s.records[i] = v }
 func (s *shown) AppendHistory(shm.Handle, shm.Value) {}
 func (s *shown) EndCycle(int64)                      {}
 func (s *shown) row(i int) shm.Value                 { return s.rows[i] }
-func handle(i uint32) shm.Handle                     { return shm.Handle{Index: i, Generation: 1} }
+
+// roomyPlan knows a segment of blocks, and behind it one of records.
+func roomyPlan() *plan {
+	p := newPlan(0)
+	p.room(handle(0), false)
+	p.room(handle(4096), true)
+	return p
+}
+
+func handle(i uint32) shm.Handle { return shm.Handle{Index: i, Generation: 1} }
 func value(packets, bytes uint64, at int64) shm.Value {
 	return shm.Value{Packets: packets, Bytes: bytes, SampledAt: at}
 }
@@ -43,7 +52,7 @@ func value(packets, bytes uint64, at int64) shm.Value {
 // Values that are sampled one by one show their own times; one that was not sampled yet is
 // absent, or stays what it was; none ever falls. Beside them, others are of the cycle.
 func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
-	p := newPlan(64, 1, 0)
+	p := roomyPlan()
 	b := &sampledBackend{fakeOver: newOver(true)}
 	b.pairs = []Pair{{Packets: 5, Bytes: 500}, {Packets: 6, Bytes: 600}, {Packets: 7, Bytes: 700}, {Packets: 8, Bytes: 800}}
 	b.at = []int64{90, 0, 95, 80}
@@ -52,7 +61,7 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	p.set(handle(0), b, 0, Pair{})
 	p.set(handle(1), b, 1, Pair{Packets: 100})
 	p.set(handle(2), plain, 0, Pair{})
-	p.set(handle(64), b, 2, Pair{Packets: 10, Bytes: 1000})
+	p.set(handle(4096), b, 2, Pair{Packets: 10, Bytes: 1000})
 	p.restore(3, value(50, 5000, 70))
 	p.set(handle(3), b, 3, Pair{Packets: 40, Bytes: 4000})
 	s := &shown{records: make(map[uint32]shm.Value)}
@@ -61,7 +70,7 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 		if err := p.cycle(s, 100); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, []shm.Value{s.row(0), s.row(1), s.row(2), s.row(3), s.records[64]}); d != "" {
+		if d := cmp.Diff(want, []shm.Value{s.row(0), s.row(1), s.row(2), s.row(3), s.records[4096]}); d != "" {
 			t.Errorf("%s:\n%s", when, d)
 		}
 	}
@@ -77,8 +86,8 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 
 // A counter that changes its source goes on from where it stands, in a block and in a record.
 func TestASourceChangesBetweenTwoCycles(t *testing.T) {
-	for _, index := range []uint32{5, 64} {
-		p := newPlan(64, 1, 0)
+	for _, index := range []uint32{5, 4096} {
+		p := roomyPlan()
 		b := &sampledBackend{fakeOver: newOver(true), at: []int64{90}}
 		b.pairs = []Pair{{Packets: 5, Bytes: 500}}
 		plain := newHand("hand")
@@ -89,8 +98,8 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 			if err := p.cycle(s, 100); err != nil {
 				t.Fatal(err)
 			}
-			if index == 64 {
-				return s.records[64]
+			if index == 4096 {
+				return s.records[4096]
 			}
 			return s.row(int(index))
 		}
@@ -118,48 +127,6 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v without a source", index, got)
 		}
-	}
-}
-
-// While a larger file is made cycles go on, unless indices move that they publish by.
-func TestCyclesGoOnWhileTheMirrorGrows(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		index uint32
-		waits bool
-	}{{"flows", 5, false}, {"a latency counter", 64, true}} {
-		t.Run(c.name, func(t *testing.T) {
-			p := newPlan(64, 1, 0)
-			plain := newHand("hand")
-			plain.pairs = []Pair{{Packets: 3, Bytes: 180}}
-			p.set(handle(c.index), plain, 0, Pair{})
-			s := &shown{records: make(map[uint32]shm.Value)}
-			err := p.grow(func() (shm.Growth, int, int, error) {
-				if free := p.mu.TryLock(); free {
-					p.mu.Unlock()
-					if c.waits {
-						t.Error("a cycle could publish by an index that moves")
-					}
-				} else if !c.waits {
-					t.Error("cycles wait")
-				}
-				return shm.Growth{}, 128, 1, nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.cycle(s, 100); err != nil || s.blocks+len(s.records) != 1 {
-				t.Errorf("%d blocks and %d records are published, err %v", s.blocks, len(s.records), err)
-			}
-		})
-	}
-	p := newPlan(64, 0, 0)
-	no := errors.New("no")
-	if err := p.grow(func() (shm.Growth, int, int, error) { return shm.Growth{}, 0, 0, no }); !errors.Is(err, no) {
-		t.Errorf("error %v", err)
-	}
-	if !p.mu.TryLock() {
-		t.Error("the plan stays locked when the mirror cannot grow")
 	}
 }
 
@@ -197,7 +164,7 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 		{"rows that are apart", []uint32{2, 3, 4}, []uint32{5, 6, 8}, Pair{}, 0},
 		{"a base", []uint32{2, 3, 4}, []uint32{5, 6, 7}, Pair{Packets: 7, Bytes: 700}, 0},
 	} {
-		p, s := newPlan(64, 0, 0), &shown{}
+		p, s := roomyPlan(), &shown{}
 		b := &rowBackend{handBackend: newHand("hand")}
 		for i := range uint64(8) {
 			b.pairs = append(b.pairs, Pair{Packets: 10 + i, Bytes: 1000 + i})

@@ -96,11 +96,3 @@ func (e *Engine) queuePair(name string) (*queuePair, error) {
 
 // errNoPeer: the configuration does not say what the queue pair is connected to.
 var errNoPeer = errors.New("the configuration names no peer and no queue pair to connect it to")
-
-// completionCounters is how many counters the queue pairs of a configuration feed.
-func completionCounters(cfg dataplane.Config) (n int) {
-	for _, q := range cfg.QueuePairs {
-		n += len(q.Counters)
-	}
-	return n
-}

@@ -219,7 +219,7 @@ func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
 	for i, k := range b.tallies {
 		k.cell.store(b.totals[i], 5)
 	}
-	p := newPlan(64, 1, 0)
+	p := roomyPlan()
 	for id, k := range s.byID {
 		k.handle = shm.Handle{Index: uint32(id), Generation: 1}
 		p.set(k.handle, s, uint32(id), ended(uint64(id)*100, 0))

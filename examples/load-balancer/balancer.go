@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -78,7 +77,8 @@ func (b *balancer) resolve() error {
 
 // pick answers the server that the fewest packets were sent to. This is the hot path:
 // three loads and a comparison per server, no system call, no lock, no allocation.
-// When the process that counts is gone, its last values are still there.
+// When the process that counts is gone, its last values are still there. A mirror that was
+// made anew says so: shm.ErrStale; a program that lives longer than one opens it again.
 func (b *balancer) pick() (*server, error) {
 	var least *server
 	var fewest uint64
@@ -95,37 +95,10 @@ func (b *balancer) pick() (*server, error) {
 	return least, nil
 }
 
-// follow goes on in the file that took the mirror's name, when it grew: call it once in
-// a while, off the hot path. Until then the old file keeps its last values.
-func (b *balancer) follow() error {
-	r, err := b.reader.Follow()
-	if err != nil || r == b.reader {
-		return err
-	}
-	old := b.reader
-	b.reader = r
-	for i := range b.servers {
-		s := &b.servers[i]
-		if s.handle, err = r.Lookup(s.name); err != nil {
-			return errors.Join(fmt.Errorf("looking up %s: %w", s.name, err), old.Close())
-		}
-	}
-	return errors.Join(b.resolve(), old.Close())
-}
-
-// wait sleeps until a server was sent so many packets, woken by who counts. It is for
-// a goroutine with a balancer of its own, or for a moment without picks.
+// wait sleeps until a server was sent so many packets, woken by the process that counts.
+// It is for a goroutine with a balancer of its own, or for a moment without picks.
 func (b *balancer) wait(ctx context.Context, s *server, packets uint64) (shm.Value, error) {
-	for {
-		v, err := b.reader.Wait(ctx, s.handle, packets)
-		if !errors.Is(err, shm.ErrNotAlive) || b.reader.Status().State != shm.Superseded {
-			return v, err
-		}
-		if err := b.follow(); err != nil {
-			return v, err
-		}
-		time.Sleep(time.Millisecond) // for a moment the name is still the old file's
-	}
+	return b.reader.Wait(ctx, s.handle, packets)
 }
 
 func (b *balancer) close() error { return b.reader.Close() }

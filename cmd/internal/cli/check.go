@@ -107,7 +107,32 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
 		})
 	}
+	out = append(out, lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror)...)
 	return append(out, missingInterfaces(cfg)...)
+}
+
+// lowLimits names the limits of the mirror that are below what the configuration itself counts.
+func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.MirrorConfig) (out []warningJSON) {
+	var counters, latency int
+	for _, f := range flows {
+		if f.Latency {
+			latency++
+		} else {
+			counters++
+		}
+	}
+	for _, q := range pairs {
+		counters += len(q.Counters)
+	}
+	for _, l := range []struct {
+		name        string
+		limit, need int
+	}{{"mirror.counters", m.Counters, counters}, {"mirror.latency_counters", m.LatencyCounters, latency}} {
+		if l.limit > 0 && l.need > l.limit {
+			out = append(out, warningJSON{l.name, fmt.Sprintf("the limit is %d, the configuration has %d", l.limit, l.need), "raise it, or write 0 for no limit"})
+		}
+	}
+	return out
 }
 
 // missingInterfaces names the interfaces of a configuration that are not on this host now: it may

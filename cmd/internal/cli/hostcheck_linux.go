@@ -56,8 +56,8 @@ func checkKernel(release string, err error) probe.Result {
 	return r
 }
 
-// minSpace is room for a mirror of the default capacity.
-const minSpace = 8 << 20
+// minSpace is room for a mirror with the default history and its first segment of counters.
+const minSpace = 9 << 20
 
 // checkShm answers whether the file system of the mirror is a tmpfs with room.
 func checkShm(mirror string) probe.Result {

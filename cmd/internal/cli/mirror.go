@@ -18,6 +18,7 @@ import (
 // mirror is a mirror's file, followed when another takes its name.
 type mirror struct {
 	path   string
+	owners []uint32
 	reader *shm.Reader
 }
 
@@ -32,7 +33,7 @@ func openMirror(f readerFlag) (*mirror, error) {
 	if err != nil {
 		return nil, mirrorError(path, err)
 	}
-	return &mirror{path: path, reader: reader}, nil
+	return &mirror{path: path, owners: f.Owner, reader: reader}, nil
 }
 
 func (m *mirror) close() { m.reader.Close() }
@@ -40,14 +41,14 @@ func (m *mirror) close() { m.reader.Close() }
 // follow opens the file again when another took its name. While there is none,
 // the one that is mapped goes on being shown.
 func (m *mirror) follow() (replaced bool, err error) {
-	reader, err := m.reader.Follow()
+	reader, err := shm.Open(m.path, shm.ReaderOptions{Owners: m.owners})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, shm.ErrNotReady):
 		return false, nil
 	case err != nil:
 		return false, mirrorError(m.path, err)
-	case reader == m.reader:
-		return false, nil
+	case reader.Status().File == m.reader.Status().File:
+		return false, reader.Close()
 	}
 	m.close()
 	m.reader = reader

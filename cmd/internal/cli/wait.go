@@ -76,36 +76,18 @@ func (w *waiter) see(v shm.Value, words bool) {
 	}
 }
 
-// wait goes on in the file that takes the mirror's name, where it is that of the
-// same writer grown or of the next one.
+// wait goes on in the file that took the mirror's name, where there is one.
 func (w *waiter) wait(ctx context.Context) error {
 	for {
 		err := w.once(ctx)
-		if !errors.Is(err, shm.ErrNotAlive) {
+		if !errors.Is(err, shm.ErrNotAlive) && !errors.Is(err, shm.ErrStale) {
 			return err
 		}
-		switch replaced, ferr := w.replaced(ctx); {
+		switch replaced, ferr := w.mirror.follow(); {
 		case ferr != nil:
 			return ferr
 		case !replaced:
 			return err
-		}
-	}
-}
-
-// replaced follows the mirror's name. A file that is superseded has its successor within
-// moments, or its writer was killed just before that.
-func (w *waiter) replaced(ctx context.Context) (bool, error) {
-	for {
-		status := w.mirror.reader.Status()
-		replaced, err := w.mirror.follow()
-		if err != nil || replaced || status.State != shm.Superseded || status.Age/2 > status.HeartbeatPeriod {
-			return replaced, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(time.Millisecond):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,9 +10,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestWaitFollowsGrowth: a larger mirror takes the name while a wait sleeps, and what is
-// counted there ends it.
-func TestWaitFollowsGrowth(t *testing.T) {
+// TestWaitGoesOnOverGrowth: a mirror grows while a wait sleeps, and what is counted then ends it.
+func TestWaitGoesOnOverGrowth(t *testing.T) {
 	path, w := webMirror(t)
 	type ended struct {
 		code      int
@@ -33,8 +33,10 @@ func TestWaitFollowsGrowth(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		if n == 5 {
-			if _, err := w.w.Grow(4096, 64); err != nil {
-				t.Fatal(err)
+			for i := range shm.SegmentLen {
+				if _, err := w.w.Add(shm.Entry{Name: fmt.Sprint("more-", i)}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			grown = true
 		}
@@ -45,9 +47,9 @@ func TestWaitFollowsGrowth(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithAWriterKilledWhileItGrew: the file says that another takes its name, and
-// nobody is there to give it.
-func TestWaitEndsWithAWriterKilledWhileItGrew(t *testing.T) {
+// TestWaitEndsOnAMirrorWithoutSuccessor: the file says that another takes its name, and
+// no writer gives it.
+func TestWaitEndsOnAMirrorWithoutSuccessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m", "x.mirror")
 	w, err := shm.Create(shm.Options{Path: path, Counters: 64, HeartbeatPeriod: 10 * time.Millisecond})
 	if err != nil {
@@ -57,9 +59,11 @@ func TestWaitEndsWithAWriterKilledWhileItGrew(t *testing.T) {
 	if _, err := w.Add(shm.Entry{Name: "web", Kind: "flow"}); err != nil {
 		t.Fatal(err)
 	}
-	w.SetState(shm.Superseded)
+	if err := w.GiveUp(0); err != nil {
+		t.Fatal(err)
+	}
 	code, out, talk := run(t, "wait", "web", "--mirror", path, "--at-least", "20", "--timeout", "10m")
-	if code != exitFailed || out != "" || !strings.Contains(talk, "no living writer") {
+	if code != exitFailed || out != "" || !strings.Contains(talk, "was replaced") {
 		t.Errorf("wait ended with %d\n%s%s", code, out, talk)
 	}
 }

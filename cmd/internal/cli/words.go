@@ -30,9 +30,9 @@ func loadWords(d *shm.Device) (v shm.Value, err error) {
 }
 
 // wordless says of an error from reading words that there are none to be read: no device
-// writes for the counter, or not any more, or a larger mirror knows which.
+// writes for the counter, or not any more, or the mirror that took the name knows which.
 func wordless(err error) bool {
-	return errors.Is(err, shm.ErrNoDevice) || errors.Is(err, shm.ErrSuperseded) || errors.Is(err, shm.ErrGone) || errors.Is(err, shm.ErrBusy)
+	return errors.Is(err, shm.ErrNoDevice) || errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrGone) || errors.Is(err, shm.ErrBusy)
 }
 
 // wordsPeriod is how often a wait looks at words: a device wakes nobody.

@@ -9,33 +9,44 @@ import (
 )
 
 const (
-	snapshotCounters = 16384
 	// What is copied nearly fills a second-level cache (1 MiB here), so that the
 	// time depends on which physical pages the kernel gave: the ratio was 1.12 to
 	// 1.30 from one process to the next. Rounds take turns over this many.
 	placements = 8
+	// The snapshots are of a mirror that has lived: so many counters were removed and added.
+	churned = 1000
 )
 
-// openSnapshot: a labelled snapshot of 16,384 counters into one that was filled
-// before, against Go's copy of as many values from heap to heap. The snapshot
+// openSnapshot16k and openSnapshot256k: a labelled snapshot of so many counters into one that
+// was filled before, against Go's copy of as many values from heap to heap. The snapshot
 // also copies 64 bytes of label per block, and its source is the mapping.
-func openSnapshot(context.Context, bench.Env) (*bench.Sides, error) {
+func openSnapshot16k(context.Context, bench.Env) (*bench.Sides, error) {
+	return openSnapshot(16384, placements)
+}
+
+func openSnapshot256k(context.Context, bench.Env) (*bench.Sides, error) {
+	return openSnapshot(262144, 1)
+}
+
+func openSnapshot(counters, placements int) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		var snaps [placements]shm.Snapshot
-		var from, to [placements][]shm.Value
-		var mirrors [placements]*mirror
+		snaps, mirrors := make([]shm.Snapshot, placements), make([]*mirror, placements)
+		from, to := make([][]shm.Value, placements), make([][]shm.Value, placements)
 		for i := range placements {
-			m, err := newMirror(open, snapshotCounters, 0)
+			m, err := newMirror(open, counters, 0)
 			if err != nil {
+				return nil, err
+			}
+			if err := m.churn(churned); err != nil {
 				return nil, err
 			}
 			if err := m.r.Snapshot(&snaps[i]); err != nil {
 				return nil, err
 			}
-			if s := &snaps[i]; !s.SameCycle || s.Sampled != snapshotCounters/shm.BlockLen {
+			if s := &snaps[i]; !s.SameCycle || s.Sampled != counters/shm.BlockLen {
 				return nil, fmt.Errorf("snapshot: label %+v: %w", s.Label, bench.ErrDisturbed)
 			}
-			mirrors[i], from[i], to[i] = m, make([]shm.Value, snapshotCounters), make([]shm.Value, snapshotCounters)
+			mirrors[i], from[i], to[i] = m, make([]shm.Value, counters), make([]shm.Value, counters)
 			for j := range from[i] {
 				from[i][j] = value(uint64(j))
 			}

@@ -15,8 +15,9 @@
 //     times a second on the other CPU, against the same without the publishing.
 //     CPU time of the reading thread; rounds in which the writer did not keep
 //     its rate within a tenth are discarded.
-//   - shm.snapshot.16k: Reader.Snapshot of 256 full blocks (with their labels),
-//     against one copy of 16,384 values.
+//   - shm.snapshot.16k, shm.snapshot.256k: Reader.Snapshot of 256 and 4,096 full blocks
+//     (with their labels), after 1,000 removals and additions, against one copy of
+//     16,384 and 262,144 values.
 //   - shm.publish: PublishBlock of one block (two copies are written in turn),
 //     against one copy of 64 values to one place.
 //   - shm.visible: PublishRecord on one CPU until Counter.Load shows it on the

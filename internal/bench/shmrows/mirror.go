@@ -2,6 +2,7 @@ package shmrows
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -31,7 +32,7 @@ func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirro
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
-	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64, WaitGroup: waitGroup})
+	m.w, err = shm.Create(shm.Options{Path: m.path, History: 64, CoolDown: -1, WaitGroup: waitGroup})
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +44,16 @@ func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirro
 		}
 		m.handles = append(m.handles, h)
 	}
+	m.publish(counters)
+	if m.r, err = shm.Open(m.path, shm.ReaderOptions{}); err != nil {
+		return nil, err
+	}
+	open.Add(m.r.Close)
+	return m, nil
+}
+
+// publish gives every counter a value, in one cycle.
+func (m *mirror) publish(counters int) {
 	m.w.BeginCycle()
 	b := block(1)
 	for i := range counters / shm.BlockLen {
@@ -52,11 +63,23 @@ func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirro
 		m.w.PublishRecord(h.Index, value(1))
 	}
 	m.w.EndCycle(shm.Now())
-	if m.r, err = shm.Open(m.path, shm.ReaderOptions{}); err != nil {
-		return nil, err
+}
+
+// churn removes n counters of a mirror without latency counters, and adds as many.
+func (m *mirror) churn(n int) error {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		h := &m.handles[random.IntN(len(m.handles))]
+		err := m.w.Remove(*h)
+		if err == nil {
+			*h, err = m.w.Add(shm.Entry{Name: fmt.Sprintf("n%d", i), Kind: "flow", Valid: true})
+		}
+		if err != nil {
+			return err
+		}
 	}
-	open.Add(m.r.Close)
-	return m, nil
+	m.publish(len(m.handles))
+	return nil
 }
 
 // value is the n-th value of a counter. Every reader can check it.
