@@ -4,9 +4,9 @@
  *
  *     c-reader [-i SECONDS] [-n TIMES] MIRROR NAME...
  *
- * It needs no privilege and no plugin, goes on when the writer dies (and says
- * so), and follows the mirror to its next file when a larger one, or that of a
- * new writer, takes its name. */
+ * MIRROR is the name of an instance, or a path. It needs no privilege and no plugin. It
+ * goes on when the mirror grows, and when the writer dies, which it prints, and follows
+ * the name to a file that was made anew. */
 #include "flowtally.h"
 
 #include <inttypes.h>
@@ -14,28 +14,27 @@
 
 struct counter {
 	const char *name;
-	ft_counter at;
+	ft_named at;
 	const char *units[2]; /* of its two values */
-	int err;              /* FT_OK: at is resolved */
 };
 
+/* Finds the counter, and what its values are called. */
 static void resolve(const ft_reader *r, struct counter *c) {
 	ft_handle h;
-	c->err = ft_lookup(r, c->name, &h);
-	if (!c->err) c->err = ft_counter_open(r, h, &c->at);
 	ft_entry e;
-	const int completions = !c->err && ft_get_entry(r, h.index, &e) == FT_OK && strcmp(e.kind, "completion") == 0;
+	(void)ft_named_open(r, c->name, &c->at); /* ft_named_load looks again if there is none */
+	const int known = ft_lookup(r, c->name, &h) == FT_OK && ft_get_entry(r, h.index, &e) == FT_OK;
+	const int completions = known && strcmp(e.kind, "completion") == 0;
 	c->units[0] = completions ? "completions" : "packets";
 	c->units[1] = completions ? "errors" : "bytes";
 }
 
 static void print(const ft_reader *r, struct counter *c) {
 	ft_value v;
-	/* Not there, or removed: a counter of that name may have been added since. */
-	if (c->err) resolve(r, c);
-	if (!c->err) c->err = ft_load(&c->at, &v);
-	if (c->err) {
-		printf("%s: %s\n", c->name, ft_strerror(c->err));
+	int err = ft_named_load(r, &c->at, &v);
+	if (err == FT_ERR_NO_COUNTER) resolve(r, c); /* for the next time */
+	if (err) {
+		printf("%s: %s\n", c->name, ft_strerror(err));
 	} else if (v.sampled_at == 0) {
 		printf("%s: not sampled yet\n", c->name);
 	} else {
@@ -44,7 +43,7 @@ static void print(const ft_reader *r, struct counter *c) {
 	}
 }
 
-/* Says how the writer is. */
+/* Prints the state of the writer. */
 static void print_writer(const ft_status *s) {
 	const double age = (double)s->age / 1e9;
 	if (s->alive)
@@ -74,7 +73,7 @@ int main(int argc, char **argv) {
 	const size_t n = (size_t)(argc - optind - 1);
 	ft_reader r;
 	int err = ft_guard_sigbus();
-	if (!err) err = ft_open(&r, path, NULL);
+	if (!err) err = strchr(path, '/') ? ft_open(&r, path, NULL) : ft_open_instance(&r, path, NULL);
 	if (err) {
 		fprintf(stderr, "%s: %s%s%s\n", path, ft_strerror(err), err == FT_ERR_SYSTEM ? ": " : "",
 			err == FT_ERR_SYSTEM ? strerror(errno) : "");
@@ -88,13 +87,12 @@ int main(int argc, char **argv) {
 	}
 	for (; times != 0; times -= times > 0) {
 		ft_status s;
-		err = ft_get_status(&r, &s);
-		/* Another file has the name, if there is one: go on with that one. */
-		if ((err || !s.alive) && (s.state == FT_SUPERSEDED || ft_moved(&r)) && ft_reopen(&r, NULL) == FT_OK) {
+		/* Below 0: no other file has the name yet, and the last values stay. */
+		if (ft_follow(&r) == FT_FOLLOWED) {
 			for (size_t i = 0; i < n; i++) resolve(&r, &counters[i]);
-			err = ft_get_status(&r, &s);
-			if (s.state != FT_SUPERSEDED) printf("mirror: following to the file that took its name\n");
+			printf("mirror: following to the file that took its name\n");
 		}
+		err = ft_get_status(&r, &s);
 		for (size_t i = 0; i < n; i++) print(&r, &counters[i]);
 		if (err)
 			printf("mirror: %s\n", ft_strerror(err));

@@ -5,7 +5,7 @@
  *
  *     c-wait [-n TIMES] [-t SECONDS] MIRROR NAME EVERY
  *
- * It ends after TIMES lines, or, with 1, when SECONDS were too few for the next
+ * MIRROR is the name of an instance, or a path. It ends after TIMES lines, or, with 1, when SECONDS were too few for the next
  * one, the counter is gone, or nobody counts any more. The writer wakes it: no
  * timer runs and no processor is busy while nothing comes. */
 #include "flowtally_wait.h"
@@ -13,33 +13,35 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Goes on in the file that took the mirror's name, after FT_ERR_NOT_ALIVE. A handle
- * is of one file: the name is looked up again. */
+/* Goes on after FT_ERR_NOT_ALIVE or FT_ERR_STALE: in the file that has the mirror's name
+ * now, where the counter's name is looked up again, or in the same file, if another writer
+ * took it over. */
 static int follow(ft_reader *r, const char *name, ft_handle *h) {
-	/* The old file says that it is superseded a moment before the new one has
-	 * the name: ten seconds are for a writer that died in between. */
+	/* A file is given up a moment before the next one has the name: ten seconds are for a
+	 * writer that died in between. */
 	for (int naps = 0; naps < 10000; naps++) {
-		if (ft_moved(r)) {
-			int err = ft_reopen(r, NULL);
-			if (!err) err = ft_lookup(r, name, h);
+		ft_status s;
+		int err = ft_follow(r);
+		if (err == FT_FOLLOWED) {
+			err = ft_lookup(r, name, h);
 			if (!err) printf("mirror: following to the file that took its name\n");
 			return err;
 		}
-		ft_status s;
-		const int err = ft_get_status(r, &s);
-		if (err) return err;
-		if (s.state != FT_SUPERSEDED) return s.alive ? FT_OK : FT_ERR_NOT_ALIVE; /* alive: a writer took this file over */
+		if (err != FT_ERR_STALE) {
+			err = ft_get_status(r, &s);
+			return err ? err : s.alive ? FT_OK : FT_ERR_NOT_ALIVE;
+		}
 		const struct timespec nap = {0, 1000000};
 		(void)nanosleep(&nap, NULL);
 	}
-	return FT_ERR_NOT_ALIVE;
+	return FT_ERR_STALE;
 }
 
 static int wait_for(ft_reader *r, const char *name, ft_handle *h, uint64_t threshold, int64_t timeout, ft_value *v) {
 	int err;
 	do {
 		err = ft_wait(r, *h, threshold, timeout, v);
-		if (err != FT_ERR_NOT_ALIVE) return err;
+		if (err != FT_ERR_NOT_ALIVE && err != FT_ERR_STALE) return err;
 		err = follow(r, name, h);
 	} while (!err);
 	return err;
@@ -69,7 +71,7 @@ int main(int argc, char **argv) {
 	ft_value v;
 	(void)setvbuf(stdout, NULL, _IOLBF, 0); /* a line is to be seen before the sleep, through a pipe too */
 	int err = ft_guard_sigbus();
-	if (!err) err = ft_open(&r, path, NULL);
+	if (!err) err = strchr(path, '/') ? ft_open(&r, path, NULL) : ft_open_instance(&r, path, NULL);
 	if (err) {
 		fprintf(stderr, "%s: %s%s%s\n", path, ft_strerror(err), err == FT_ERR_SYSTEM ? ": " : "",
 			err == FT_ERR_SYSTEM ? strerror(errno) : "");

@@ -36,6 +36,21 @@ func newMirror(t *testing.T, o shm.Options) (string, *shm.Writer) {
 	return o.Path, w
 }
 
+// anew gives a mirror up and makes another one under its name.
+func anew(t *testing.T, w *shm.Writer, o shm.Options) *shm.Writer {
+	t.Helper()
+	if err := w.GiveUp(0); err != nil {
+		t.Fatal(err)
+	}
+	o.Path, o.Replace = w.Path(), true
+	next, err := shm.Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { next.Close() })
+	return next
+}
+
 func add(t *testing.T, w *shm.Writer, e shm.Entry) shm.Handle {
 	t.Helper()
 	h, err := w.Add(e)
@@ -159,26 +174,35 @@ func TestCAgreesWithGo(t *testing.T) {
 		check(t, path)
 	})
 	t.Run("grown", func(t *testing.T) {
-		path, w := newMirror(t, options)
+		path, w := newMirror(t, shm.Options{History: 32, CoolDown: time.Millisecond}) // no limits
 		furnish(t, w)
 		before := strings.Count(run(t, dump, path), "device\t")
-		if _, err := w.Grow(1024, 16); err != nil {
-			t.Fatal(err)
+		for _, latency := range []bool{false, true} {
+			for i := range shm.SegmentLen + 70 {
+				add(t, w, shm.Entry{Name: fmt.Sprintf("more %v %d", latency, i), Latency: latency})
+			}
 		}
+		w.BeginCycle()
+		var values shm.Block
+		for i := range values {
+			values[i] = value(uint64(7000 + i))
+		}
+		w.PublishBlock(int(w.Entries()[shm.SegmentLen].Handle.Index/shm.BlockLen), &values)
+		w.EndCycle(shm.Now())
 		check(t, path)
 		if n := strings.Count(run(t, dump, path), "device\t"); n != 2 || n != before {
 			t.Errorf("devices of %d counters, %d before", n, before)
 		}
 	})
-	t.Run("larger file", func(t *testing.T) {
+	t.Run("taken over", func(t *testing.T) {
 		path, w := newMirror(t, options)
 		furnish(t, w)
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		larger := options
-		larger.Path, larger.Counters, larger.LatencyCounters = path, 1024, 16
-		w, err := shm.Create(larger)
+		later := options
+		later.Path, later.Counters, later.LatencyCounters = path, 0, -1
+		w, err := shm.Create(later)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,9 +267,12 @@ func dumpGo(t *testing.T, path string, owners ...uint32) string {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	bit := map[bool]int{true: 1}
 	s := r.Status()
 	fmt.Fprintf(&b, "status\t%v\t%016x\t%d\t%d\n", s.State, s.Generation, s.Takeovers, s.Cycle)
 	fmt.Fprintf(&b, "fill\t%d\t%d\t%d\t%d\t%d\n", s.Counters, s.CountersUsed, s.Records, s.RecordsUsed, s.Refused)
+	fmt.Fprintf(&b, "size\t%d\t%d\t%d\t%016x\t%d\n", (s.Counters+s.Records)/shm.SegmentLen, uint32(s.CounterLimit), uint32(s.RecordLimit),
+		s.File, bit[s.Replaced])
 	var snap shm.Snapshot
 	if err := r.Snapshot(&snap); err != nil {
 		t.Fatal(err)
@@ -262,7 +289,6 @@ func dumpGo(t *testing.T, path string, owners ...uint32) string {
 		}
 		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%d\t%d\n", kind, h.Index, h.Generation, v.Packets, v.Bytes, v.SampledAt)
 	}
-	bit := map[bool]int{true: 1}
 	for _, e := range entries {
 		labels := make([]string, 0, len(e.Labels))
 		for _, key := range slices.Sorted(maps.Keys(e.Labels)) {

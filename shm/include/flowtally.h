@@ -8,29 +8,30 @@
  * headers follow it and nothing else.
  *
  *     ft_reader r;
- *     ft_counter c;
- *     ft_handle h;
+ *     ft_named web;
  *     ft_value v;
- *     int err = ft_open(&r, "/run/flowtally/default.mirror", NULL);
- *     if (!err) err = ft_lookup(&r, "web", &h);
- *     if (!err) err = ft_counter_open(&r, h, &c);
- *     if (!err) err = ft_load(&c, &v);
+ *     int err = ft_open_instance(&r, "default", NULL);
+ *     if (!err) err = ft_named_open(&r, "web", &web);
+ *     if (!err) err = ft_named_load(&r, &web, &v);
  *     if (err) fprintf(stderr, "web: %s\n", ft_strerror(err));
  *
- * To have them, copy the directory or point the compiler at it; "make install" puts them
+ * To use them, copy the directory or point the compiler at it; "make install" puts them
  * where pkg-config finds them, and libflowtally.so beside, which holds the same functions
- * for other languages (FT_API in flowtally_system.h). This one includes what a reader of
- * values needs:
+ * for other languages (FT_API in flowtally_system.h). This header includes what a reader
+ * of values needs:
  *
- *   _reader.h     ft_open, ft_attach, ft_close, ft_reopen, ft_moved
+ *   _reader.h     ft_open, ft_attach, ft_close: a mirror by its path
+ *   _place.h      ft_locate: the path of an instance
+ *   _follow.h     ft_open_instance, ft_follow, ft_named_open, _load: by name, over files
  *   _catalogue.h  ft_lookup, ft_capacity, ft_get_entry: names, handles, entries
  *   _counter.h    ft_counter_open, ft_load: one counter, on a hot path
  *   _snapshot.h   ft_snapshot_open, _take, _get, _close: many at once
  *   _history.h    ft_cursor_open, ft_cursor_next: what was published
  *   _status.h     ft_get_status, ft_state_name: the writer
  *   _guard.h      ft_guard_sigbus: a file that is cut short
- *   _result.h     what calls answer, ft_strerror
- *   _system.h     ft_now; _file.h maps, _order.h loads words, _layout.h has offsets
+ *   _result.h     the results of functions, ft_strerror
+ *   _system.h     ft_now; _header.h and _file.h open files, _order.h loads words,
+ *                 _layout.h has offsets
  *
  * To be included beside it: flowtally_wait.h sleeps until a counter has reached a
  * count, flowtally_device.h reads the words that a device writes by itself.
@@ -39,12 +40,14 @@
  *
  *   - A value is a consistent triple (packets, bytes, sampled-at) whatever the
  *     writer does, kill -9 included. sampled_at 0: never sampled, which is not 0.
+ *   - A mirror that grows needs no call: handles, counters and snapshots go on.
  *   - Nothing that the writer does, or leaves undone, blocks or hangs a reader:
  *     every loop has a bound, and ends in FT_ERR_BUSY.
- *   - No content of the file leads a reader outside its mapping: offsets are
- *     checked once, by ft_open, against the size that fstat gives.
+ *   - No content of the file leads a reader outside its mappings: what the header fixes
+ *     is copied once and checked, and every offset is a product of bounded numbers.
  *   - A handle names one counter for ever. A slot that was given to another
  *     counter is never read in its name: FT_ERR_GONE.
+ *   - A file that its writer gave up is never read as if it were current: FT_ERR_STALE.
  *   - Every failure is a named code with a text; nothing is printed, no process
  *     is ended, no signal handler installed (but by ft_guard_sigbus).
  *
@@ -62,10 +65,12 @@
 
 #include "flowtally_catalogue.h"
 #include "flowtally_counter.h"
+#include "flowtally_follow.h"
 #include "flowtally_guard.h"
 #include "flowtally_history.h"
 #include "flowtally_layout.h"
 #include "flowtally_order.h"
+#include "flowtally_place.h"
 #include "flowtally_reader.h"
 #include "flowtally_result.h"
 #include "flowtally_snapshot.h"

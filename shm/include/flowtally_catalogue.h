@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_catalogue.h: which counters there are: names, handles and what else an
- * entry says.
+ * flowtally_catalogue.h: the counters of a mirror: names, handles and what else an
+ * entry holds.
  *
  * A handle is an index with the generation under which it was given: a slot that was
  * given to another counter is never read in the name of this one. An entry is read
  * between two loads of its identity (acquire, and relaxed behind a fence), its
  * source and flags between two of its sequence word: all is of one counter.
  *
- * From any thread, with no system call. A lookup scans the catalogue: look a name
- * up once, and again when the status's catalogue_changes has moved.
+ * From any thread. No system call, but where a function meets a segment for the first
+ * time. A lookup scans the catalogue: look a name up once, and again when the status's
+ * catalogue_changes has moved.
  */
 #ifndef FLOWTALLY_CATALOGUE_H
 #define FLOWTALLY_CATALOGUE_H
@@ -38,15 +39,21 @@ typedef struct ft_entry {
 
 /* The counter of that name. FT_ERR_NO_COUNTER: there is none. */
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
-/* Entries by index, from 0 to ft_capacity - 1; FT_ERR_NO_COUNTER where none lives. */
+/* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror;
+ * FT_ERR_NO_COUNTER where no counter lives. */
 FT_API uint32_t ft_capacity(const ft_reader *r);
 FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out);
 
 #ifndef FLOWTALLY_SHARED
-FT_API uint32_t ft_capacity(const ft_reader *r) { return r->counters + r->record_count; }
+FT_API uint32_t ft_capacity(const ft_reader *r) { return ft_segments(r) * FT_SEG_COUNTERS; }
 
-static inline const unsigned char *ft_entry_at(const ft_reader *r, uint32_t index) {
-	return r->catalogue + (size_t)index * FT_ENT_SIZE;
+/* The entry of an index. FT_ERR_NO_COUNTER: no segment has it. */
+static inline int ft_entry_at(const ft_reader *r, uint32_t index, const unsigned char **entry) {
+	const unsigned char *segment;
+	uint32_t kind;
+	const int err = ft_segment(r, index / FT_SEG_COUNTERS, &segment, &kind);
+	if (!err) *entry = segment + (size_t)(index % FT_SEG_COUNTERS) * FT_ENT_SIZE;
+	return err;
 }
 
 static inline uint64_t ft_live_identity(uint32_t generation) { return (uint64_t)FT_ENT_LIVE << 32 | generation; }
@@ -64,8 +71,10 @@ static inline int ft_get_slot(const unsigned char *entry, unsigned char *slot) {
 }
 
 FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
-	if (index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
-	const unsigned char *e = ft_entry_at(r, index);
+	const unsigned char *e;
+	const int missing = ft_entry_at(r, index, &e);
+	if (missing) return missing;
+	if (index % FT_SEG_COUNTERS >= ft_high(r, index / FT_SEG_COUNTERS)) return FT_ERR_NO_COUNTER;
 	uint64_t words[FT_SLOT_SIZE / 8];
 	unsigned char *slot = (unsigned char *)words;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
@@ -97,31 +106,26 @@ FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 		if (out->unit[0] == 0) memcpy(out->unit, "packets", 8);
 		out->handle.index = index;
 		out->handle.generation = (uint32_t)identity;
-		return ft_whole(r);
+		return ft_still(r);
 	}
 	return FT_ERR_BUSY;
 }
 
-/* How far the sections have ever been used; never more than what is there. */
-static inline uint32_t ft_blocks_high(const ft_reader *r) {
-	const uint32_t high = ft_u32(r->base, FT_HDR_BLOCKS_HIGH), most = r->counters / FT_BLK_LEN;
-	return high < most ? high : most;
-}
-static inline uint32_t ft_records_high(const ft_reader *r) {
-	const uint32_t high = ft_u32(r->base, FT_HDR_RECORDS_HIGH);
-	return high < r->record_count ? high : r->record_count;
-}
-
-/* length includes the NUL: a name ends there, whatever stands behind it. */
-static inline int ft_lookup_range(const ft_reader *r, const char *name, size_t length, uint32_t from, uint32_t to, ft_handle *out) {
-	for (uint32_t index = from; index < to; index++) {
-		const unsigned char *e = ft_entry_at(r, index);
+/* Looks for a name in one segment. length includes the NUL: a name ends there, and the
+ * bytes behind it do not count. */
+static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const char *name, size_t length, ft_handle *out) {
+	const unsigned char *segment;
+	uint32_t kind;
+	const int err = ft_segment(r, number, &segment, &kind);
+	if (err) return err;
+	for (uint32_t slot = 0, high = ft_high(r, number); slot < high; slot++) {
+		const unsigned char *e = segment + (size_t)slot * FT_ENT_SIZE;
 		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY));
 		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, length) != 0) continue;
 		ft_fence();
-		/* Changed meanwhile: the entry was freed, and the name with it. */
+		/* Changed since: the entry was freed, and the name with it. */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
-		out->index = index;
+		out->index = number * FT_SEG_COUNTERS + slot;
 		out->generation = (uint32_t)identity;
 		return FT_OK;
 	}
@@ -130,12 +134,12 @@ static inline int ft_lookup_range(const ft_reader *r, const char *name, size_t l
 
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out) {
 	const size_t length = strlen(name);
-	int err = ft_whole(r);
-	if (err) return err;
-	if (length == 0 || length >= sizeof((ft_entry *)0)->name) return FT_ERR_NO_COUNTER;
-	err = ft_lookup_range(r, name, length + 1, 0, ft_blocks_high(r) * FT_BLK_LEN, out);
-	if (err == FT_ERR_NO_COUNTER) err = ft_lookup_range(r, name, length + 1, r->counters, r->counters + ft_records_high(r), out);
-	return ft_whole(r) ? FT_ERR_TRUNCATED : err;
+	int err = FT_ERR_NO_COUNTER;
+	if (length > 0 && length < sizeof((ft_entry *)0)->name)
+		for (uint32_t n = 0; n < ft_segments(r) && err == FT_ERR_NO_COUNTER; n++)
+			err = ft_lookup_segment(r, n, name, length + 1, out);
+	const int still = ft_still(r);
+	return still ? still : err;
 }
 #endif /* FLOWTALLY_SHARED */
 

@@ -7,7 +7,9 @@
  * paths: no system call, no allocation. The ft_counter keeps the sequence word of
  * its last whole read: if that is unchanged behind the three words and a fence, they
  * are whole; else the plain form reads them anew, at most FT_ATTEMPTS times.
- * FT_ERR_GONE: the counter was removed. FT_ERR_BUSY: try again.
+ * FT_ERR_GONE: the counter was removed. FT_ERR_STALE: the writer gave the file up, which
+ * it shows by moving each sequence word on: so the plain form finds the mark, keeps
+ * nothing, and every later ft_load finds it again. FT_ERR_BUSY: try again.
  *
  * An ft_counter belongs to one thread at a time, and may be copied.
  */
@@ -33,6 +35,7 @@ typedef struct ft_counter {
 	const uint64_t *values;  /* the value in copy (slot) 0 */
 	size_t copy_words;       /* from there to the same in copy 1 */
 	const uint64_t *identity;
+	const uint64_t *replaced;
 	ft_handle handle;
 } ft_counter;
 
@@ -51,8 +54,12 @@ static inline ft_value ft_triple(const uint64_t *p) {
 
 /* The plain form: takes nothing for granted, and keeps what ft_load needs. */
 __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
+	c->last = 0;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(c->seq);
+		/* Stored before the sequence word that was moved on. */
+		const int stale = ft_stale(c->replaced);
+		if (stale) return stale;
 		const uint64_t *value = c->values + (s & 1) * c->copy_words;
 		/* Before the second load of seq, and after the first: RETIRED is stored
 		 * before the publish that raises the epoch. */
@@ -71,22 +78,26 @@ __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_val
 }
 
 FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
-	const unsigned char *p;
+	const unsigned char *segment;
+	uint32_t kind;
 	ft_value first;
-	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
-	if (h.index < r->counters) {
-		p = r->blocks + (size_t)(h.index / FT_BLK_LEN) * FT_BLK_SIZE;
-		out->values = ft_word(p, FT_BLK_COPIES + FT_CPY_VALUES + (size_t)(h.index % FT_BLK_LEN) * FT_VAL_SIZE);
-		out->copy_words = FT_CPY_SIZE / 8;
+	const int err = ft_segment(r, h.index / FT_SEG_COUNTERS, &segment, &kind);
+	if (err) return err;
+	const size_t slot = h.index % FT_SEG_COUNTERS;
+	if (kind == FT_KIND_BLOCKS) {
+		const size_t block = slot / FT_BLK_LEN, row = slot % FT_BLK_LEN;
+		out->seq = ft_word(segment, FT_SEG_SEQS + block * FT_LINE_SIZE);
+		out->values = ft_word(segment, FT_SEG_COPIES + block * FT_CPY_SIZE + FT_CPY_VALUES + row * FT_VAL_SIZE);
+		out->copy_words = (size_t)FT_SEG_COUNTERS / FT_BLK_LEN * FT_CPY_SIZE / 8;
 	} else {
-		p = r->records + (size_t)(h.index - r->counters) * FT_REC_SIZE;
-		out->values = ft_word(p, FT_REC_SLOTS);
+		out->seq = ft_word(segment, FT_SEG_RECORDS + slot * FT_REC_SIZE + FT_REC_SEQ);
+		out->values = ft_word(segment, FT_SEG_RECORDS + slot * FT_REC_SIZE + FT_REC_SLOTS);
 		out->copy_words = FT_VAL_SIZE / 8;
 	}
-	out->seq = ft_word(p, 0); /* of a block and of a record alike */
 	out->current = out->values;
 	out->last = 0;
-	out->identity = ft_word(ft_entry_at(r, h.index), FT_ENT_IDENTITY);
+	out->identity = ft_word(segment, slot * FT_ENT_SIZE + FT_ENT_IDENTITY);
+	out->replaced = ft_word(r->base, FT_HDR_REPLACED);
 	out->handle = h;
 	return ft_load_plain(out, &first);
 }

@@ -18,12 +18,12 @@
  *   - A slot that was given to another counter is never read in the name of this
  *     one: FT_ERR_GONE, or FT_ERR_NO_DEVICE when the counter lives on without.
  *     Its ordinary value (ft_load) always goes on.
- *   - Larger mirrors do not move the words: an ft_device goes on when the mirror
- *     that it was resolved in is superseded.
+ *   - A mirror that grows, or is given up, does not move the words: an ft_device goes on
+ *     until the segment ends or the slot is taken from the counter.
  *
  * Threads: an ft_device_segment and an ft_device may be used by any number. An
  * ft_device borrows from the segment and from the reader's mapping: stop using it before
- * ft_device_close, and before ft_close or ft_reopen.
+ * ft_device_close, and before ft_close or an ft_follow that opens another file.
  */
 #ifndef FLOWTALLY_DEVICE_H
 #define FLOWTALLY_DEVICE_H
@@ -40,8 +40,8 @@ typedef struct ft_device_segment {
 	size_t size;
 	uint64_t generation;
 	uint32_t slots;
-	int fd;    /* -1 when it was in memory already */
-	int guard; /* slot of the SIGBUS table, -1 without */
+	int mapped;               /* 0 when it was in memory already */
+	struct ft_guarded *guard; /* NULL without ft_guard_sigbus */
 } ft_device_segment;
 
 /* The words of one counter. Fields are private. */
@@ -61,8 +61,8 @@ FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t 
 FT_API void ft_device_close(ft_device_segment *s);
 
 /* Finds the words of a counter. FT_ERR_NO_DEVICE: no device writes it, or one
- * writes it in another segment: open that. FT_ERR_NOT_ALIVE: the mirror was superseded and does not
- * know any more: ft_reopen. */
+ * writes it in another segment: open that. FT_ERR_STALE: the mirror was given up, and no
+ * longer says which slots serve its counters: ft_follow. */
 FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out);
 FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *errors);
 
@@ -86,6 +86,7 @@ enum {
 	FT_DSL_SEEN = 96,
 	FT_DSL_SIZE = 128,
 
+	FT_DEVICE_HEADER_SIZE = 4096, /* the file's length is a multiple of it too */
 	FT_MOST_DEVICE_SLOTS = 1 << 20
 };
 
@@ -99,75 +100,81 @@ enum {
  * it that it does not come round. Last seq, behind a fence: whoever gets the
  * slot next finds seq even, and stores it odd only after its own numbers. */
 
-static inline void ft_device_none(ft_device_segment *s) {
-	memset(s, 0, sizeof *s);
-	s->fd = s->guard = -1;
-}
-
 FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
-	ft_device_none(s);
-	const unsigned char *p = (const unsigned char *)base;
+	memset(s, 0, sizeof *s);
 	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
-	if (size < FT_HEADER_SIZE) return FT_ERR_TRUNCATED;
-	/* Acquire: the writer stores version last. */
-	const uint32_t version = __atomic_load_n((const uint32_t *)(const void *)(p + FT_DEV_VERSION), __ATOMIC_ACQUIRE);
+	if (size < FT_DEVICE_HEADER_SIZE) return FT_ERR_TRUNCATED;
+	/* Copied once: the copy is checked and used, and the header not read again. The
+	 * checksum covers the version, which the writer stores last. */
+	uint64_t words[FT_DEV_CHECKSUM / 8 + 1];
+	for (size_t i = 0; i < sizeof words / 8; i++) words[i] = ft_u64((const unsigned char *)base, 8 * i);
+	const unsigned char *p = (const unsigned char *)words;
+	const uint32_t version = ft_u32(p, FT_DEV_VERSION), slots = ft_u32(p, FT_DEV_SLOTS);
+	const uint64_t length = ft_u64(p, FT_DEV_FILE_LENGTH);
 	if (version == 0) return FT_ERR_NOT_READY;
 	if (memcmp(p, "FLOWTDEV", 8) != 0) return FT_ERR_MAGIC;
 	if (ft_u32(p, FT_DEV_BYTE_ORDER) != 0x01020304) return FT_ERR_BYTE_ORDER;
 	if (version != 1) return FT_ERR_VERSION;
-	if (ft_u32(p, FT_DEV_LENGTH) != FT_HEADER_SIZE || ft_u32(p, FT_DEV_SLOT_LENGTH) != FT_DSL_SIZE) return FT_ERR_HEADER;
+	if (ft_u32(p, FT_DEV_LENGTH) != FT_DEVICE_HEADER_SIZE || ft_u32(p, FT_DEV_SLOT_LENGTH) != FT_DSL_SIZE) return FT_ERR_HEADER;
 	if (ft_u64(p, FT_DEV_CHECKSUM) != ft_checksum(p, FT_DEV_CHECKSUM)) return FT_ERR_CHECKSUM;
-	/* Each word once: it may change under a hostile writer. */
-	const uint32_t slots = ft_u32(p, FT_DEV_SLOTS);
-	const uint64_t length = ft_u64(p, FT_DEV_FILE_LENGTH), generation = ft_u64(p, FT_DEV_GENERATION);
-	if (slots == 0 || slots > FT_MOST_DEVICE_SLOTS || generation == 0) return FT_ERR_HEADER;
-	if (length != (FT_HEADER_SIZE + (uint64_t)slots * FT_DSL_SIZE + FT_SEC_ALIGN - 1) / FT_SEC_ALIGN * FT_SEC_ALIGN)
-		return FT_ERR_HEADER;
+	s->generation = ft_u64(p, FT_DEV_GENERATION);
+	if (slots == 0 || slots > FT_MOST_DEVICE_SLOTS || s->generation == 0) return FT_ERR_HEADER;
+	const uint64_t least = FT_DEVICE_HEADER_SIZE + (uint64_t)slots * FT_DSL_SIZE;
+	if (length != (least + FT_DEVICE_HEADER_SIZE - 1) / FT_DEVICE_HEADER_SIZE * FT_DEVICE_HEADER_SIZE) return FT_ERR_HEADER;
 	if (length > size) return FT_ERR_TRUNCATED;
-	s->base = p;
+	s->base = (const unsigned char *)base;
 	s->size = size;
-	s->generation = generation;
 	s->slots = slots;
 	return FT_OK;
 }
 
 FT_API void ft_device_close(ft_device_segment *s) {
 	ft_guard_drop(s->guard);
-	if (s->fd >= 0) ft_unmap(s->fd, s->base, s->size);
-	ft_device_none(s);
+	if (s->mapped) ft_unmap(s->base, s->size);
+	memset(s, 0, sizeof *s);
+}
+
+/* Maps a file and checks it. Its length has a bound, so that of a file that is longer
+ * only the beginning is mapped. */
+static inline int ft_device_map(ft_device_segment *s, int fd, uint64_t size, uint64_t generation) {
+	const uint64_t most = FT_DEVICE_HEADER_SIZE + (uint64_t)FT_MOST_DEVICE_SLOTS * FT_DSL_SIZE;
+	const unsigned char *base = NULL;
+	struct ft_guarded *guard = NULL;
+	const size_t length = (size_t)(size < most ? size : most);
+	int err = ft_map(fd, 0, length, &base);
+	if (err) return err;
+	err = ft_guard_take(base, length, NULL, &guard);
+	if (!err) err = ft_device_open_memory(s, base, length);
+	if (!err && s->generation != generation) err = FT_ERR_NO_DEVICE;
+	if (ft_guard_whole(guard)) err = FT_ERR_TRUNCATED;
+	s->base = base;
+	s->size = length;
+	s->mapped = 1;
+	s->guard = guard;
+	if (err) ft_device_close(s);
+	return err;
 }
 
 FT_API int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options) {
-	const unsigned char *base = NULL;
-	size_t size = 0;
+	uint64_t size = 0;
 	int fd = -1;
-	ft_device_none(s);
+	memset(s, 0, sizeof *s);
 	if (r->path == NULL) return FT_ERR_ARGUMENT;
 	const uint64_t generation = ft_acquire(ft_word(r->base, FT_HDR_DEVICE_GENERATION));
 	if (generation == 0) return FT_ERR_NO_DEVICE;
 	char *path = ft_beside(r->path, ".device");
 	if (path == NULL) return FT_ERR_MEMORY;
-	int err = ft_map(path, options, &fd, &base, &size);
+	int err = ft_open_file(path, options, FT_DEVICE_HEADER_SIZE, &fd, &size);
 	free(path);
-	if (err) return err;
-	const int guard = ft_guard_take(base, size);
-	err = ft_device_open_memory(s, base, size);
-	if (!err && s->generation != generation) err = FT_ERR_NO_DEVICE;
-	if (!err) err = ft_guard_whole(guard);
-	if (err) {
-		ft_guard_drop(guard);
-		ft_unmap(fd, base, size);
-		ft_device_none(s);
-		return err;
-	}
-	s->fd = fd;
-	s->guard = guard;
-	return FT_OK;
+	if (!err) err = ft_device_map(s, fd, size, generation);
+	ft_close_file(fd); /* the mapping stays */
+	return err;
 }
 
 FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_handle h, ft_device *out) {
-	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
-	const unsigned char *e = ft_entry_at(r, h.index);
+	const unsigned char *e;
+	const int missing = ft_entry_at(r, h.index, &e);
+	if (missing) return missing;
 	const uint64_t *identity = ft_word(e, FT_ENT_IDENTITY), *entry_seq = ft_word(e, FT_ENT_SEQ);
 	const uint64_t *ended = ft_word(s->base, FT_DEV_ENDED_AT);
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
@@ -177,11 +184,12 @@ FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_h
 		const uint32_t device = ft_u32(e, FT_ENT_SLOTS + (current & 1) * FT_SLOT_SIZE + FT_SLOT_DEVICE);
 		const int serves = generation == s->generation && device != 0 && ft_acquire(ended) == 0;
 		if (serves && device > s->slots) return FT_ERR_CORRUPT;
-		const unsigned char *slot = s->base + FT_HEADER_SIZE + (size_t)(serves ? device - 1 : 0) * FT_DSL_SIZE;
+		const unsigned char *slot = s->base + FT_DEVICE_HEADER_SIZE + (size_t)(serves ? device - 1 : 0) * FT_DSL_SIZE;
 		const uint64_t seq = ft_acquire(ft_word(slot, FT_DSL_SEQ));
-		/* Loaded behind seq: who has the slot after a larger file took the name
-		 * stands in that one's catalogue. */
-		if (ft_u32(r->base, FT_HDR_STATE) == FT_SUPERSEDED) return FT_ERR_NOT_ALIVE;
+		/* Loaded behind seq: once the mirror is given up, another catalogue says whose
+		 * the slot is. */
+		const int stale = ft_stale(ft_word(r->base, FT_HDR_REPLACED));
+		if (stale) return stale;
 		/* The entry named the slot before and after: it was never another's in between. */
 		ft_fence();
 		if (ft_relaxed(entry_seq) != current || ft_relaxed(identity) != ft_live_identity(h.generation)) continue;

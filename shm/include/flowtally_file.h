@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_file.h: mapping a file that somebody else writes, read-only.
+ * flowtally_file.h: opening and mapping a file that another process writes, read-only.
  *
- * The owner must be root, oneself or whom the options name; a symbolic link is not
- * followed, nothing but a regular file is opened, and a file that is too short for
- * a header is refused. What it says is nobody's word yet: who maps it checks it.
+ * The owner must be root, the caller or the one that the options name. A symbolic link
+ * is not followed, and only a regular file is opened. Nothing that the file contains is
+ * trusted yet: the header that maps a file checks it.
  *
  * For the other headers, from any thread. Makes system calls; FT_ERR_SYSTEM leaves
  * their errno as it was.
@@ -21,12 +21,13 @@ extern "C" {
 #endif
 
 typedef struct ft_options {
-	int trust_owner; /* accept files of owner too, beside root's and one's own */
+	int trust_owner; /* accept files of owner too, beside those of root and the caller */
 	uid_t owner;
 } ft_options;
 
-/* FNV-1a of the bytes before a header's checksum. */
-static inline uint64_t ft_checksum(const unsigned char *p, size_t n) {
+/* FNV-1a 64 of n bytes, the checksum of a header. */
+static inline uint64_t ft_checksum(const void *header, size_t n) {
+	const unsigned char *p = (const unsigned char *)header;
 	uint64_t sum = 0xcbf29ce484222325u;
 	for (size_t i = 0; i < n; i++) sum = (sum ^ p[i]) * 0x100000001b3u;
 	return sum;
@@ -56,9 +57,14 @@ static inline char *ft_beside(const char *path, const char *suffix) {
 	return name;
 }
 
-/* Maps a file that is owned by somebody trusted and holds a header's page. */
-static inline int ft_map(const char *path, const ft_options *options, int *fd, const unsigned char **base, size_t *size) {
-	/* Not blocking: a fifo in the place of the file must not hang us. */
+/* Whether files of that owner are trusted to hold true numbers. */
+static inline int ft_trusted(uid_t owner, const ft_options *options) {
+	return owner == 0 || owner == geteuid() || (options && options->trust_owner && owner == options->owner);
+}
+
+/* Opens a regular file of at least least bytes whose owner is trusted. */
+static inline int ft_open_file(const char *path, const ft_options *options, uint64_t least, int *fd, uint64_t *size) {
+	/* Not blocking: the open of a FIFO must not wait for its writer. */
 	*fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (*fd < 0) return ft_open_error();
 	struct stat st;
@@ -67,29 +73,39 @@ static inline int ft_map(const char *path, const ft_options *options, int *fd, c
 		err = FT_ERR_SYSTEM;
 	else if (!S_ISREG(st.st_mode))
 		err = FT_ERR_NOT_FILE;
-	else if (st.st_uid != 0 && st.st_uid != geteuid() && !(options && options->trust_owner && st.st_uid == options->owner))
+	else if (!ft_trusted(st.st_uid, options))
 		err = FT_ERR_OWNER;
-	else if (st.st_size < FT_HEADER_SIZE)
+	else if ((uint64_t)st.st_size < least)
 		err = FT_ERR_TRUNCATED;
-	else if ((uint64_t)st.st_size > SIZE_MAX)
-		err = FT_ERR_MEMORY;
-	void *at = err ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, *fd, 0);
-	if (!err && at == MAP_FAILED) err = FT_ERR_SYSTEM;
+	else
+		*size = (uint64_t)st.st_size;
 	if (err) {
 		const int saved = errno;
 		(void)close(*fd);
+		*fd = -1;
 		errno = saved;
-		return err;
 	}
+	return err;
+}
+
+/* Maps length bytes of a file, which covers them: a mapping of less raises SIGBUS. */
+static inline int ft_map(int fd, uint64_t offset, uint64_t length, const unsigned char **base) {
+	if (length > SIZE_MAX || (uint64_t)(off_t)offset != offset) return FT_ERR_MEMORY;
+	void *at = mmap(NULL, (size_t)length, PROT_READ, MAP_SHARED, fd, (off_t)offset);
+	if (at == MAP_FAILED) return FT_ERR_SYSTEM;
 	*base = (const unsigned char *)at;
-	*size = (size_t)st.st_size;
 	return FT_OK;
 }
 
-static inline void ft_unmap(int fd, const unsigned char *base, size_t size) {
+static inline void ft_unmap(const unsigned char *base, size_t size) {
 	const int saved = errno;
 	(void)munmap((void *)(uintptr_t)base, size);
-	(void)close(fd);
+	errno = saved;
+}
+
+static inline void ft_close_file(int fd) {
+	const int saved = errno;
+	if (fd >= 0) (void)close(fd);
 	errno = saved;
 }
 

@@ -2,21 +2,23 @@
  *
  * flowtally_guard.h: surviving a mirror that is cut short.
  *
- * A writer never shortens a mirror, and only the owner of the directory could:
- * touching pages that are cut off raises SIGBUS, as for every mapped file. A
- * program that must survive even that calls ft_guard_sigbus before it opens
- * mirrors: what was cut off then reads as never sampled, and ft_get_status,
- * ft_lookup, ft_get_entry, ft_snapshot_take and what waits answer FT_ERR_TRUNCATED
- * from there on. ft_load looks for nothing: it is for hot paths.
+ * A writer never shortens a mirror, and only the owner of the directory could. A load
+ * from a page that was cut off raises SIGBUS, as for every mapped file. A program that
+ * must survive even that calls ft_guard_sigbus before it opens mirrors: the handler
+ * puts a page of zeros in the place of the lost one, so that its values read as never
+ * sampled, and ft_get_status, ft_lookup, ft_get_entry, ft_snapshot_take,
+ * ft_cursor_next and ft_wait return FT_ERR_TRUNCATED from then on. ft_load does not
+ * check for it, because it is for hot paths.
  *
- * The handler touches what is in its table alone. A slot of the table is taken by
- * compare-and-swap; base and lost are stored before size (release), and the handler
- * loads size first (acquire). It calls mmap(2), which is a bare system call, and
- * keeps errno; every other SIGBUS goes to who handled it before. A program that
- * installs a handler of SIGBUS of its own later takes its place.
+ * The handler reads a list of mappings. An element of the list is never freed: it is
+ * taken by compare-and-swap, given back, and taken again. base is stored before size
+ * (release), and the handler loads size first (acquire). The handler calls mmap(2),
+ * which is a bare system call, and keeps errno. It hands every other SIGBUS to the
+ * handler that was installed before it. A program that installs its own handler of
+ * SIGBUS later replaces this one.
  *
- * From any thread. ft_guard_take, ft_guard_drop and ft_guard_whole are for the
- * other headers.
+ * ft_guard_sigbus may be called from any thread. The other functions are for the other
+ * headers.
  */
 #ifndef FLOWTALLY_GUARD_H
 #define FLOWTALLY_GUARD_H
@@ -29,16 +31,15 @@ extern "C" {
 #endif
 
 /* Makes this process survive a mirror that is cut short: installs a handler of
- * SIGBUS that puts zeros in the place of lost pages of mirrors opened
- * afterwards (up to 64 at a time), and hands every other SIGBUS on. Once. */
+ * SIGBUS that puts zeros in the place of lost pages of mirrors that are opened
+ * afterwards, and hands every other SIGBUS on. A second call does nothing. */
 FT_API int ft_guard_sigbus(void);
 
 #ifndef FLOWTALLY_SHARED
-enum { FT_GUARDS = 64 };
-
-/* One mapping that the handler may mend. size 0: free. Changed by
- * compare-and-swap and stores alone, so that the handler may read it. */
+/* One mapping that the handler may mend. size 0: unused. */
 struct ft_guarded {
+	struct ft_guarded *next;  /* constant once the element is in the list */
+	struct ft_guarded *owner; /* the element whose lost is set: of the reader's first mapping */
 	uintptr_t base, size;
 	int taken, lost;
 };
@@ -47,31 +48,38 @@ struct ft_guard_table {
 	int installed;
 	uintptr_t page;
 	struct sigaction before;
-	struct ft_guarded slot[FT_GUARDS];
+	struct ft_guarded *first;
 };
 
-/* One table per program, whoever includes the header: weak, so that the linker
- * keeps one. */
+/* One table per program, however many files include the header: weak, so that the
+ * linker keeps one. */
 __attribute__((weak)) struct ft_guard_table ft_guards;
+
+/* Puts zeros in the place of length bytes of a mapping. */
+static inline int ft_guard_mend(uintptr_t start, uintptr_t length) {
+	void *at = (void *)start;
+	return mmap(at, length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
 
 __attribute__((weak)) void ft_on_sigbus(int number, siginfo_t *info, void *context);
 __attribute__((weak)) void ft_on_sigbus(int number, siginfo_t *info, void *context) {
 	const uintptr_t at = (uintptr_t)info->si_addr;
-	for (int i = 0; i < FT_GUARDS; i++) {
-		struct ft_guarded *g = &ft_guards.slot[i];
+	for (struct ft_guarded *g = __atomic_load_n(&ft_guards.first, __ATOMIC_ACQUIRE); g != NULL; g = g->next) {
 		const uintptr_t size = __atomic_load_n(&g->size, __ATOMIC_ACQUIRE);
-		if (size == 0 || at < g->base || at - g->base >= size) continue;
+		const uintptr_t base = __atomic_load_n(&g->base, __ATOMIC_RELAXED);
+		if (size == 0 || at < base || at - base >= size) continue;
 		const int saved = errno;
-		const uintptr_t page = ft_guards.page;
-		void *start = (void *)(at & ~(page - 1));
-		/* Only the page: others may still be there. mmap is a bare system call. */
-		void *got = mmap(start, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		const uintptr_t page = at & ~(ft_guards.page - 1);
+		/* The page alone, because the others may still be there; all of the mapping
+		 * when the process has no room for one more mapping (ENOMEM). */
+		const int mended = ft_guard_mend(page, ft_guards.page) || ft_guard_mend(base, size);
 		errno = saved;
-		if (got == MAP_FAILED) break;
-		__atomic_store_n(&g->lost, 1, __ATOMIC_RELEASE);
+		if (!mended) break;
+		struct ft_guarded *owner = __atomic_load_n(&g->owner, __ATOMIC_RELAXED);
+		if (owner != NULL) __atomic_store_n(&owner->lost, 1, __ATOMIC_RELEASE);
 		return;
 	}
-	/* Not ours: as if we were not there. */
+	/* Not of a mirror: as if this handler were not there. */
 	const struct sigaction *before = &ft_guards.before;
 	if (before->sa_flags & SA_SIGINFO) {
 		before->sa_sigaction(number, info, context);
@@ -95,29 +103,56 @@ FT_API int ft_guard_sigbus(void) {
 	return FT_OK;
 }
 
-static inline int ft_guard_take(const void *base, size_t size) {
-	if (!__atomic_load_n(&ft_guards.installed, __ATOMIC_ACQUIRE)) return -1;
-	for (int i = 0; i < FT_GUARDS; i++) {
-		struct ft_guarded *g = &ft_guards.slot[i];
+/* An unused element of the list, or a new one; NULL: there is no memory. */
+static inline struct ft_guarded *ft_guard_element(void) {
+	struct ft_guarded *g = __atomic_load_n(&ft_guards.first, __ATOMIC_ACQUIRE);
+	for (; g != NULL; g = g->next) {
 		int no = 0;
-		if (!__atomic_compare_exchange_n(&g->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
-		g->base = (uintptr_t)base;
-		__atomic_store_n(&g->lost, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&g->size, (uintptr_t)size, __ATOMIC_RELEASE);
-		return i;
+		if (__atomic_compare_exchange_n(&g->taken, &no, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return g;
 	}
-	return -1;
+	g = (struct ft_guarded *)calloc(1, sizeof *g);
+	if (g == NULL) return NULL;
+	g->taken = 1;
+	g->next = __atomic_load_n(&ft_guards.first, __ATOMIC_ACQUIRE);
+	while (!__atomic_compare_exchange_n(&ft_guards.first, &g->next, g, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+	return g;
 }
 
-static inline void ft_guard_drop(int slot) {
-	if (slot < 0) return;
-	__atomic_store_n(&ft_guards.slot[slot].size, (uintptr_t)0, __ATOMIC_RELEASE);
-	__atomic_store_n(&ft_guards.slot[slot].taken, 0, __ATOMIC_RELEASE);
+/* Guards a mapping, if the handler is installed; *out is NULL otherwise. owner is NULL,
+ * or the element of the same reader's first mapping. */
+static inline int ft_guard_take(const void *base, size_t size, struct ft_guarded *owner, struct ft_guarded **out) {
+	*out = NULL;
+	if (!__atomic_load_n(&ft_guards.installed, __ATOMIC_ACQUIRE)) return FT_OK;
+	struct ft_guarded *g = ft_guard_element();
+	if (g == NULL) return FT_ERR_MEMORY;
+	__atomic_store_n(&g->lost, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&g->owner, owner ? owner : g, __ATOMIC_RELAXED);
+	__atomic_store_n(&g->base, (uintptr_t)base, __ATOMIC_RELAXED);
+	__atomic_store_n(&g->size, (uintptr_t)size, __ATOMIC_RELEASE);
+	*out = g;
+	return FT_OK;
 }
 
-/* For the calls that are not on a hot path: has the handler mended anything? */
-static inline int ft_guard_whole(int slot) {
-	return slot >= 0 && __atomic_load_n(&ft_guards.slot[slot].lost, __ATOMIC_ACQUIRE) ? FT_ERR_TRUNCATED : FT_OK;
+/* Gives back one element, before its mapping is unmapped. */
+static inline void ft_guard_release(struct ft_guarded *g) {
+	if (g == NULL) return;
+	__atomic_store_n(&g->size, (uintptr_t)0, __ATOMIC_RELEASE);
+	__atomic_store_n(&g->owner, (struct ft_guarded *)NULL, __ATOMIC_RELAXED);
+	__atomic_store_n(&g->taken, 0, __ATOMIC_RELEASE);
+}
+
+/* Gives back an element and those that it owns. */
+static inline void ft_guard_drop(struct ft_guarded *owner) {
+	if (owner == NULL) return;
+	for (struct ft_guarded *g = __atomic_load_n(&ft_guards.first, __ATOMIC_ACQUIRE); g != NULL; g = g->next)
+		if (g != owner && __atomic_load_n(&g->owner, __ATOMIC_RELAXED) == owner) ft_guard_release(g);
+	ft_guard_release(owner);
+}
+
+/* FT_ERR_TRUNCATED when the handler has mended a mapping of this element or of one
+ * that it owns. */
+static inline int ft_guard_whole(const struct ft_guarded *g) {
+	return g != NULL && __atomic_load_n(&g->lost, __ATOMIC_ACQUIRE) ? FT_ERR_TRUNCATED : FT_OK;
 }
 #endif /* FLOWTALLY_SHARED */
 

@@ -35,7 +35,9 @@ typedef struct ft_cursor {
 
 /* History: from now on, or from the oldest record that is there. */
 FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest);
-/* The next record, or FT_EMPTY. c->lost says what was missed so far. */
+/* The next record, or FT_EMPTY. c->lost is the number of records that were missed so
+ * far. FT_ERR_STALE comes in the place of FT_EMPTY: the last records of a file that was
+ * given up are still read. */
 FT_API int ft_cursor_next(ft_cursor *c, ft_record *out);
 
 #ifndef FLOWTALLY_SHARED
@@ -45,11 +47,9 @@ FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
 	c->seen = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_TAIL));
 	if (oldest) {
 		const uint64_t intent = ft_acquire(ft_word(r->base, FT_HDR_HISTORY_INTENT));
-		const uint64_t base = ft_u64(r->base, FT_HDR_HISTORY_BASE);
 		c->seen = intent > r->history_len ? intent - r->history_len : 0;
-		if (c->seen < base) c->seen = base; /* what was before was never in this file */
 	}
-	return ft_whole(r);
+	return ft_still(r);
 }
 
 /* Counts what was overwritten before it was read and moves behind it. */
@@ -64,10 +64,16 @@ static inline int ft_cursor_lapped(ft_cursor *c, uint64_t intent) {
 FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 	const ft_reader *r = c->reader;
 	const uint64_t *tail = ft_word(r->base, FT_HDR_HISTORY_TAIL), *intent = ft_word(r->base, FT_HDR_HISTORY_INTENT);
-	if (r->history_len == 0) return FT_EMPTY;
+	if (r->history_len == 0) {
+		const int still = ft_still(r);
+		return still ? still : FT_EMPTY;
+	}
 	for (int attempts = 0; attempts < FT_ATTEMPTS;) {
 		const uint64_t last = ft_acquire(tail);
-		if (c->seen == last) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_EMPTY;
+		if (c->seen == last) {
+			const int still = ft_still(r);
+			return still ? still : FT_EMPTY;
+		}
 		const uint64_t begun = ft_acquire(intent);
 		/* The tail never falls, and the intent, loaded later, is never behind it. */
 		if (last < c->seen || begun < last) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_CORRUPT;
@@ -76,7 +82,7 @@ FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 			continue;
 		}
 		const uint64_t number = c->seen + 1;
-		const unsigned char *p = r->history + (size_t)((number - 1) & (r->history_len - 1)) * FT_HIS_SIZE;
+		const unsigned char *p = r->base + FT_HEADER_SIZE + (size_t)((number - 1) & (r->history_len - 1)) * FT_HIS_SIZE;
 		const uint64_t position = ft_u64(p, FT_HIS_POSITION);
 		const uint32_t kind = ft_u32(p, FT_HIS_KIND);
 		out->position = number;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_layout.h: where what lies in the mirror, as docs/mirror-format.md
- * specifies it.
+ * flowtally_layout.h: the offsets of the mirror, as docs/mirror-format.md specifies
+ * them.
  *
- * Numbers of bytes from the beginning of the thing that the prefix names: FT_HDR_
- * the header, FT_SEC_ a section's descriptor, FT_ENT_ an entry of the catalogue and
- * FT_SLOT_ one of its two slots, FT_BLK_ a block and FT_CPY_ one of its two copies,
- * FT_VAL_ a value, FT_REC_ a record, FT_HIS_ a record of the history. FT_*_SIZE is
- * the size of that thing. A reader that needs more than the calls give can go by
- * these; with what order of memory is said in flowtally_order.h.
+ * Each constant is a number of bytes from the start of the object that the prefix
+ * names: FT_HDR_ the header, FT_DSC_ the descriptor of a segment, FT_SEG_ a segment,
+ * FT_ENT_ an entry of the catalogue and FT_SLOT_ one of its two slots, FT_CPY_ a copy
+ * of a block, FT_VAL_ a value, FT_REC_ a record, FT_HIS_ a record of the history.
+ * FT_*_SIZE is the size of that object. A program that needs more than the functions
+ * give uses these constants, with the memory order that flowtally_order.h describes.
  */
 #ifndef FLOWTALLY_LAYOUT_H
 #define FLOWTALLY_LAYOUT_H
@@ -22,14 +22,14 @@ enum {
 	FT_HDR_BYTE_ORDER = 12,
 	FT_HDR_LENGTH = 16,
 	FT_HDR_CLOCK = 20,
-	FT_HDR_FILE_LENGTH = 24,
+	FT_HDR_SEGMENT_LENGTH = 24,
 	FT_HDR_INCOMPAT = 44,
-	FT_HDR_COUNTERS = 48,
-	FT_HDR_RECORDS = 52,
+	FT_HDR_SEGMENT_COUNTERS = 48,
+	FT_HDR_BLOCK_LENGTH = 52,
 	FT_HDR_HISTORY = 56,
-	FT_HDR_BLOCK_LENGTH = 60,
-	FT_HDR_SECTIONS = 64,
-	FT_HDR_CHECKSUM = 312,
+	FT_HDR_FILE = 64,
+	FT_HDR_CHECKSUM = 120,
+	FT_HDR_FIXED = 128, /* size of the part that never changes */
 	FT_HDR_GENERATION = 512,
 	FT_HDR_STARTED = 520,
 	FT_HDR_HEARTBEAT_PERIOD = 536,
@@ -42,22 +42,31 @@ enum {
 	FT_HDR_CATALOGUE_CHANGES = 896,
 	FT_HDR_COUNTERS_USED = 904,
 	FT_HDR_RECORDS_USED = 908,
-	FT_HDR_BLOCKS_HIGH = 912,
-	FT_HDR_RECORDS_HIGH = 916,
+	FT_HDR_SEGMENTS = 912,
 	FT_HDR_REFUSED = 920,
+	FT_HDR_COUNTER_LIMIT = 928,
+	FT_HDR_RECORD_LIMIT = 932,
 	FT_HDR_HISTORY_INTENT = 1024,
 	FT_HDR_HISTORY_TAIL = 1032,
-	FT_HDR_HISTORY_BASE = 1040,
-	FT_HDR_SUCCESSOR = 1280,
+	FT_HDR_REPLACED = 1280,
 	FT_HDR_DEVICE_GENERATION = 1408,
-	FT_HEADER_SIZE = 4096,
+	FT_HDR_DESCRIPTORS = 8192,
+	FT_HEADER_SIZE = 65536,
 
-	FT_SEC_OFFSET = 0,
-	FT_SEC_LENGTH = 8,
-	FT_SEC_STRIDE = 16,
-	FT_SEC_COUNT = 20,
-	FT_SEC_SIZE = 32,
-	FT_SEC_ALIGN = 4096,
+	FT_DSC_KIND = 0,
+	FT_DSC_HIGH = 4,
+	FT_DSC_SIZE = 8,
+	FT_KIND_BLOCKS = 1,
+	FT_KIND_RECORDS = 2,
+
+	FT_SEG_COUNTERS = 4096,
+	FT_SEG_SEQS = 4194304, /* of the blocks, one in each 64 bytes */
+	FT_SEG_INTENTS = 4198400,
+	FT_SEG_COPIES = 4202496, /* copy 0 of all blocks, then copy 1 of all blocks */
+	FT_SEG_RECORDS = 4194304,
+	FT_SEG_SIZE = 4456448,
+	FT_LINE_SIZE = 64,
+	FT_BLK_LEN = 64,
 
 	FT_ENT_IDENTITY = 0,
 	FT_ENT_ADDED_AT = 16,
@@ -80,12 +89,6 @@ enum {
 	FT_SLOT_BASIS = 48,
 	FT_SLOT_SOURCE = 64,
 	FT_SLOT_SIZE = 128,
-
-	FT_BLK_SEQ = 0,
-	FT_BLK_COPIES = 64,
-	FT_BLK_INTENT = 3264,
-	FT_BLK_SIZE = 3328,
-	FT_BLK_LEN = 64,
 
 	FT_CPY_CYCLE = 0,
 	FT_CPY_OLDEST = 8,
@@ -115,7 +118,7 @@ enum {
 	FT_HIS_KIND = 48,
 	FT_HIS_SIZE = 64,
 
-	FT_MOST_COUNTERS = 1 << 24, /* and as many records */
+	FT_MOST_SEGMENTS = 4096,
 	FT_MOST_HISTORY = 1 << 28,
 
 	FT_EPOCH_SHIFT = 40,

@@ -37,8 +37,8 @@ static inline uint64_t ft_acquire(const uint64_t *p) { return __atomic_load_n(p,
 static inline uint64_t ft_relaxed(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 static inline void ft_fence(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
-/* Words of the file. Every offset that is asked for is a multiple of the size
- * of the word, and the base of the mapping is page-aligned (ft_attach checks). */
+/* Words of the file. Every offset is a multiple of the size of the word, and every
+ * mapping is page-aligned; ft_attach refuses memory that is not 8-byte aligned. */
 static inline const uint64_t *ft_word(const unsigned char *p, size_t offset) {
 	return (const uint64_t *)(const void *)(p + offset);
 }

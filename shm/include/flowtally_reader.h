@@ -1,169 +1,206 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_reader.h: opening a mirror, and going on with the file that took its name.
+ * flowtally_reader.h: opening a mirror, and mapping its segments as they come.
  *
- * Every offset is checked here, once, against the size that fstat gives: no content
- * of the file leads a reader outside its mapping later. The version is loaded with
- * acquire, because the writer stores it last: what else the header fixes is there.
+ * ft_open maps the header and the history. A segment is mapped when a function first
+ * meets an index in it, after fstat(2) has shown that the file covers it: so a reader
+ * needs no call when the mirror grows. A mapped segment stays where it is until
+ * ft_close. Any number of threads may meet the same segment at the same time: each
+ * maps it, one stores the address by compare-and-swap (release), the others unmap
+ * theirs. No word of the file leads a reader outside its mappings, because every offset
+ * is a constant or a product of bounded numbers.
  *
- * ft_open, ft_attach, ft_reopen and ft_close: one thread, while no other uses r;
- * they make system calls and allocate, but for ft_attach. All else that reads a
- * mirror may use r from any number of threads. Counters, cursors and snapshots
- * borrow from it: close them, or stop using them, before ft_close and ft_reopen.
+ * ft_open, ft_attach and ft_close: one thread, while no other uses r. They make system
+ * calls and allocate. All other functions that read a mirror may use r from any
+ * number of threads. Counters, cursors and snapshots borrow from r: stop using them, or
+ * close them, before ft_close.
  */
 #ifndef FLOWTALLY_READER_H
 #define FLOWTALLY_READER_H
 
-#include "flowtally_file.h"
 #include "flowtally_guard.h"
-#include "flowtally_order.h"
+#include "flowtally_header.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* A mapped mirror. To be filled by ft_open or ft_attach; fields are private. */
+/* A mapped mirror. ft_open or ft_attach fills it; fields are private. */
 typedef struct ft_reader {
-	const unsigned char *base;
-	size_t size;
-	const unsigned char *catalogue, *blocks, *records, *history;
-	uint32_t counters, record_count, history_len;
-	int fd;     /* -1 when attached */
-	char *path; /* NULL when attached */
-	int guard;  /* slot of the SIGBUS table, -1 without */
+	const unsigned char *base; /* header and history */
+	size_t size;               /* bytes at base; of all the memory when attached */
+	uint64_t start;            /* offset of segment 0 */
+	uint64_t file;             /* names the file */
+	uintptr_t *segments;       /* address + kind of each segment; 0: not met yet */
+	uint32_t history_len;
+	int fd;                    /* -1 when attached */
+	char *path;                /* NULL when attached */
+	char *instance;            /* NULL unless opened by name */
+	ft_options options;
+	uint64_t turn;             /* from 1; ft_follow raises it when it opens another file */
+	struct ft_guarded *guard;  /* NULL without ft_guard_sigbus */
 } ft_reader;
 
-/* Maps the mirror at path and checks it. options may be NULL. */
+/* Opens the mirror at path and checks it. options may be NULL. */
 FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options);
-/* The same for size bytes that are in memory already, 8-byte aligned. */
+/* The same for size bytes that are in memory already, 8-byte aligned. ft_close frees
+ * what the reader allocated, and leaves the memory to the caller. */
 FT_API int ft_attach(ft_reader *r, const void *base, size_t size);
 FT_API void ft_close(ft_reader *r);
 
-/* Maps what is at the path of r now: after FT_SUPERSEDED, or when ft_moved says
- * so. On success counters, cursors and snapshots of r are worthless and names
- * have to be looked up again; on failure r is as it was. For a moment after
- * FT_SUPERSEDED the path still names the old file: call it again while the
- * status says so. */
-FT_API int ft_reopen(ft_reader *r, const ft_options *options);
-/* 1 when the path of r names another file, or none, 0 when it does not. */
-FT_API int ft_moved(const ft_reader *r);
-
 #ifndef FLOWTALLY_SHARED
-/* Has a page of the file been lost? FT_ERR_TRUNCATED then, if the guard knows r. */
+/* FT_ERR_TRUNCATED when ft_guard_sigbus had to mend a page of r. */
 static inline int ft_whole(const ft_reader *r) { return ft_guard_whole(r->guard); }
 
-/* ---- checking what is mapped --------------------------------------------- */
+/* FT_ERR_STALE when the writer gave the file up. */
+static inline int ft_stale(const uint64_t *replaced) { return ft_relaxed(replaced) ? FT_ERR_STALE : FT_OK; }
 
-/* Checks a section that starts at *end or later, and moves *end behind it. */
-static inline int ft_section(const ft_reader *r, int number, uint32_t stride, uint64_t count, uint64_t file_length,
-			     uint64_t *end, const unsigned char **out) {
-	const unsigned char *d = r->base + FT_HDR_SECTIONS + number * FT_SEC_SIZE;
-	const uint64_t offset = ft_u64(d, FT_SEC_OFFSET), length = ft_u64(d, FT_SEC_LENGTH);
-	/* count < 2^29 and stride < 2^12: no product below overflows. */
-	if (ft_u32(d, FT_SEC_COUNT) != count || length != stride * count) return FT_ERR_SECTIONS;
-	if (count == 0) {
-		*out = r->base;
-		return FT_OK;
-	}
-	if (ft_u32(d, FT_SEC_STRIDE) != stride) return FT_ERR_SECTIONS;
-	if (offset % FT_SEC_ALIGN != 0 || offset < *end || offset > file_length || length > file_length - offset)
-		return FT_ERR_SECTIONS;
-	*end = offset + length;
-	*out = r->base + offset;
-	return FT_OK;
+/* What a function checks last: the fence orders the loads before it, so what it read
+ * was read before the mark of a file that was given up, or is refused. */
+static inline int ft_still(const ft_reader *r) {
+	ft_fence();
+	const int err = ft_stale(ft_word(r->base, FT_HDR_REPLACED));
+	return ft_whole(r) ? FT_ERR_TRUNCATED : err;
 }
 
-FT_API int ft_attach(ft_reader *r, const void *base, size_t size) {
-	memset(r, 0, sizeof *r);
-	r->fd = r->guard = -1;
-	const unsigned char *p = (const unsigned char *)base;
-	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
-	if (size < FT_HEADER_SIZE) return FT_ERR_TRUNCATED;
+/* ---- segments ------------------------------------------------------------ */
 
-	/* Acquire: the writer stores version last. */
-	const uint32_t version = __atomic_load_n((const uint32_t *)(const void *)(p + FT_HDR_VERSION), __ATOMIC_ACQUIRE);
-	if (version == 0) return FT_ERR_NOT_READY;
-	if (memcmp(p, "FLOWTALY", 8) != 0) return FT_ERR_MAGIC;
-	if (ft_u32(p, FT_HDR_BYTE_ORDER) != 0x01020304) return FT_ERR_BYTE_ORDER;
-	if (version != 1) return FT_ERR_VERSION;
-	if (ft_u32(p, FT_HDR_LENGTH) != FT_HEADER_SIZE || ft_u32(p, FT_HDR_CLOCK) != 1) return FT_ERR_HEADER;
-	if (ft_u32(p, FT_HDR_INCOMPAT) != 0) return FT_ERR_FEATURE;
-	if (ft_u64(p, FT_HDR_CHECKSUM) != ft_checksum(p, FT_HDR_CHECKSUM)) return FT_ERR_CHECKSUM;
+/* How many segments the writer declares. Acquire: their descriptors are there. */
+static inline uint32_t ft_segments(const ft_reader *r) {
+	const uint32_t n = __atomic_load_n((const uint32_t *)(const void *)(r->base + FT_HDR_SEGMENTS), __ATOMIC_ACQUIRE);
+	return n < FT_MOST_SEGMENTS ? n : (uint32_t)FT_MOST_SEGMENTS;
+}
 
-	const uint32_t counters = ft_u32(p, FT_HDR_COUNTERS), records = ft_u32(p, FT_HDR_RECORDS);
-	const uint32_t history = ft_u32(p, FT_HDR_HISTORY);
-	const uint64_t length = ft_u64(p, FT_HDR_FILE_LENGTH), capacity = (uint64_t)counters + records;
-	if (ft_u32(p, FT_HDR_BLOCK_LENGTH) != FT_BLK_LEN || counters % FT_BLK_LEN != 0 || (history & (history - 1)) != 0)
-		return FT_ERR_HEADER;
-	if (counters > FT_MOST_COUNTERS || records > FT_MOST_COUNTERS || history > FT_MOST_HISTORY) return FT_ERR_HEADER;
-	if (length > size) return FT_ERR_TRUNCATED;
-
-	r->base = p;
-	r->size = size;
-	uint64_t end = FT_HEADER_SIZE;
-	int err = ft_section(r, 0, FT_ENT_SIZE, capacity, length, &end, &r->catalogue);
-	if (!err) err = ft_section(r, 1, FT_BLK_SIZE, counters / FT_BLK_LEN, length, &end, &r->blocks);
-	if (!err) err = ft_section(r, 2, FT_REC_SIZE, records, length, &end, &r->records);
-	if (!err) err = ft_section(r, 3, FT_HIS_SIZE, history, length, &end, &r->history);
-	r->counters = counters;
-	r->record_count = records;
-	r->history_len = history;
+/* Maps a segment, and guards it as the header is guarded. */
+static inline int ft_segment_open(const ft_reader *r, uint64_t offset, const unsigned char **out, struct ft_guarded **guard) {
+	struct stat st;
+	if (r->fd < 0) {
+		if (offset > r->size || r->size - offset < FT_SEG_SIZE) return FT_ERR_TRUNCATED;
+		*out = r->base + (size_t)offset;
+		return FT_OK;
+	}
+	if (fstat(r->fd, &st) != 0) return FT_ERR_SYSTEM;
+	if ((uint64_t)st.st_size < offset + FT_SEG_SIZE) return FT_ERR_TRUNCATED;
+	int err = ft_map(r->fd, offset, FT_SEG_SIZE, out);
+	if (!err && r->guard != NULL) {
+		err = ft_guard_take(*out, FT_SEG_SIZE, r->guard, guard);
+		if (err) ft_unmap(*out, FT_SEG_SIZE);
+	}
 	return err;
 }
 
-/* ---- mapping ------------------------------------------------------------- */
-
-FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options) {
-	const unsigned char *base = NULL;
-	size_t size = 0;
-	int fd = -1;
-	memset(r, 0, sizeof *r);
-	r->fd = r->guard = -1;
-	int err = ft_map(path, options, &fd, &base, &size);
+/* The first meeting with a segment. */
+__attribute__((noinline, unused)) static int ft_segment_meet(const ft_reader *r, uint32_t number, uintptr_t *out) {
+	const unsigned char *p = NULL;
+	struct ft_guarded *guard = NULL;
+	if (number >= ft_segments(r)) return FT_ERR_NO_COUNTER;
+	/* Loaded once, and kept with the address: a kind that changes afterwards is not seen. */
+	const uint32_t kind = ft_u32(r->base, FT_HDR_DESCRIPTORS + (size_t)number * FT_DSC_SIZE + FT_DSC_KIND);
+	if (kind != FT_KIND_BLOCKS && kind != FT_KIND_RECORDS) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_CORRUPT;
+	const int err = ft_segment_open(r, r->start + (uint64_t)number * FT_SEG_SIZE, &p, &guard);
 	if (err) return err;
-	char *name = (char *)malloc(strlen(path) + 1);
-	if (name == NULL) err = FT_ERR_MEMORY;
-	const int guard = err ? -1 : ft_guard_take(base, size);
-	if (!err) err = ft_attach(r, base, size);
-	r->guard = guard;
-	if (!err) err = ft_whole(r);
-	if (err) {
-		ft_guard_drop(guard);
-		free(name);
-		ft_unmap(fd, base, size);
-		memset(r, 0, sizeof *r);
-		r->fd = r->guard = -1;
-		return err;
-	}
-	memcpy(name, path, strlen(path) + 1);
-	r->fd = fd;
-	r->path = name;
+	uintptr_t found = 0;
+	*out = (uintptr_t)p + kind;
+	if (__atomic_compare_exchange_n(&r->segments[number], &found, *out, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return FT_OK;
+	*out = found; /* another thread was first */
+	ft_guard_release(guard);
+	if (r->fd >= 0) ft_unmap(p, FT_SEG_SIZE);
 	return FT_OK;
+}
+
+/* Segment number and its kind. FT_ERR_NO_COUNTER: there is no such segment. */
+static inline int ft_segment(const ft_reader *r, uint32_t number, const unsigned char **segment, uint32_t *kind) {
+	if (number >= FT_MOST_SEGMENTS) return FT_ERR_NO_COUNTER;
+	uintptr_t at = __atomic_load_n(&r->segments[number], __ATOMIC_ACQUIRE);
+	const int err = at ? FT_OK : ft_segment_meet(r, number, &at);
+	if (err) return err;
+	*kind = (uint32_t)(at & 3); /* addresses are multiples of 8 */
+	*segment = (const unsigned char *)(at & ~(uintptr_t)3);
+	return FT_OK;
+}
+
+/* Slots of the segment from there on were never used. */
+static inline uint32_t ft_high(const ft_reader *r, uint32_t number) {
+	const uint32_t high = ft_u32(r->base, FT_HDR_DESCRIPTORS + (size_t)number * FT_DSC_SIZE + FT_DSC_HIGH);
+	return high < FT_SEG_COUNTERS ? high : (uint32_t)FT_SEG_COUNTERS;
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+static inline void ft_none(ft_reader *r) {
+	memset(r, 0, sizeof *r);
+	r->fd = -1;
+}
+
+/* Takes what a checked header says. */
+static inline int ft_begin(ft_reader *r, const struct ft_header *h) {
+	r->start = h->length;
+	r->file = h->file;
+	r->history_len = h->history;
+	r->turn = 1;
+	r->segments = (uintptr_t *)calloc(FT_MOST_SEGMENTS, sizeof *r->segments);
+	return r->segments ? FT_OK : FT_ERR_MEMORY;
+}
+
+FT_API int ft_attach(ft_reader *r, const void *base, size_t size) {
+	struct ft_header h;
+	ft_none(r);
+	if (base == NULL || (uintptr_t)base % 8 != 0) return FT_ERR_ARGUMENT;
+	if (size < FT_HEADER_SIZE) return FT_ERR_TRUNCATED;
+	ft_header_copy(&h, (const unsigned char *)base);
+	int err = ft_header_check(&h);
+	if (!err && size < h.length) err = FT_ERR_TRUNCATED;
+	if (!err) err = ft_begin(r, &h);
+	if (err) return err;
+	r->base = (const unsigned char *)base;
+	r->size = size;
+	return FT_OK;
+}
+
+static inline char *ft_copy_string(const char *s) {
+	const size_t n = strlen(s) + 1;
+	char *copy = (char *)malloc(n);
+	if (copy) memcpy(copy, s, n);
+	return copy;
 }
 
 FT_API void ft_close(ft_reader *r) {
+	const int saved = errno;
 	ft_guard_drop(r->guard);
-	if (r->fd >= 0) ft_unmap(r->fd, r->base, r->size);
+	for (uint32_t n = 0; r->fd >= 0 && r->segments && n < FT_MOST_SEGMENTS; n++)
+		if (r->segments[n]) ft_unmap((const unsigned char *)(r->segments[n] & ~(uintptr_t)3), FT_SEG_SIZE);
+	if (r->fd >= 0 && r->base) ft_unmap(r->base, r->size);
+	ft_close_file(r->fd);
+	free(r->segments);
 	free(r->path);
-	memset(r, 0, sizeof *r);
-	r->fd = r->guard = -1;
+	free(r->instance);
+	ft_none(r);
+	errno = saved;
 }
 
-FT_API int ft_reopen(ft_reader *r, const ft_options *options) {
-	ft_reader next;
-	if (r->path == NULL) return FT_ERR_ARGUMENT;
-	const int err = ft_open(&next, r->path, options);
+FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options) {
+	struct ft_header h;
+	uint64_t size = 0;
+	const unsigned char *base = NULL;
+	ft_none(r);
+	int err = ft_open_file(path, options, FT_HEADER_SIZE, &r->fd, &size);
 	if (err) return err;
-	ft_close(r);
-	*r = next;
-	return FT_OK;
-}
-
-FT_API int ft_moved(const ft_reader *r) {
-	struct stat here, there;
-	if (r->path == NULL) return 0;
-	if (fstat(r->fd, &here) != 0 || lstat(r->path, &there) != 0) return 1;
-	return here.st_ino != there.st_ino || here.st_dev != there.st_dev;
+	err = ft_header_read(&h, r->fd);
+	if (!err) err = ft_header_check(&h);
+	if (!err && size < h.length) err = FT_ERR_TRUNCATED;
+	if (!err) err = ft_begin(r, &h);
+	if (!err && (r->path = ft_copy_string(path)) == NULL) err = FT_ERR_MEMORY;
+	if (!err) err = ft_map(r->fd, 0, h.length, &base);
+	if (!err) {
+		r->base = base;
+		r->size = (size_t)h.length;
+		err = ft_guard_take(base, r->size, NULL, &r->guard);
+	}
+	if (err)
+		ft_close(r);
+	else if (options)
+		r->options = *options;
+	return err;
 }
 #endif /* FLOWTALLY_SHARED */
 

@@ -20,6 +20,7 @@ extern "C" {
 enum ft_result {
 	FT_OK = 0,
 	FT_EMPTY = 1,          /* no record of the history is new */
+	FT_FOLLOWED = 2,       /* ft_follow opened another file: resolve handles again */
 	FT_ERR_SYSTEM = -1,    /* a system call failed; errno says why */
 	FT_ERR_NO_FILE = -2,   /* there is no such file */
 	FT_ERR_PERMISSION = -3,
@@ -34,7 +35,7 @@ enum ft_result {
 	FT_ERR_FEATURE = -12,  /* needs features that this reader does not know */
 	FT_ERR_HEADER = -13,   /* a field of the header has no valid value */
 	FT_ERR_CHECKSUM = -14,
-	FT_ERR_SECTIONS = -15, /* the section table does not fit the file */
+	FT_ERR_STALE = -15,    /* the writer gave the file up: ft_follow */
 	FT_ERR_NO_COUNTER = -16, /* no counter of that name or index */
 	FT_ERR_GONE = -17,     /* the counter of this handle was removed */
 	FT_ERR_BUSY = -18,     /* the writer changed it in each of 64 attempts */
@@ -57,6 +58,7 @@ FT_API const char *ft_strerror(int result) {
 	switch (result) {
 	case FT_OK: return "ok";
 	case FT_EMPTY: return "no new record";
+	case FT_FOLLOWED: return "mirror: another file has the name, and is open now";
 	case FT_ERR_SYSTEM: return "mirror: a system call failed, errno says why";
 	case FT_ERR_NO_FILE: return "mirror: no such file; is the writer running?";
 	case FT_ERR_PERMISSION: return "mirror: no permission; the file's mode, its directory's, and for waiting the group of NAME.wait decide";
@@ -71,7 +73,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_FEATURE: return "mirror: uses features that this reader does not know; rebuild it with a newer flowtally.h";
 	case FT_ERR_HEADER: return "mirror: the header holds an impossible value";
 	case FT_ERR_CHECKSUM: return "mirror: the header's checksum is wrong";
-	case FT_ERR_SECTIONS: return "mirror: the section table does not fit the file";
+	case FT_ERR_STALE: return "mirror: its writer gave this file up; open the mirror again";
 	case FT_ERR_NO_COUNTER: return "counter: none of that name or handle";
 	case FT_ERR_GONE: return "counter: removed";
 	case FT_ERR_BUSY: return "mirror: changed while it was read, 64 times in a row";
@@ -81,7 +83,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_WORN: return "counter: too many were removed beside it for a snapshot to tell; read it alone";
 	case FT_ERR_NO_DEVICE: return "counter: no device writes its words; read its value";
 	case FT_ERR_TIMEOUT: return "counter: not reached in time";
-	case FT_ERR_NOT_ALIVE: return "mirror: its writer ended, or a larger file took the name; open it again";
+	case FT_ERR_NOT_ALIVE: return "mirror: its writer ended; open it again";
 	case FT_ERR_COMPLETION: return "counter: operations completed in error";
 	case FT_ERR_NO_WAKE: return "mirror: its writer wakes nobody; waiters look once per cycle";
 	default: return "unknown result";

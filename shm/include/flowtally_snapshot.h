@@ -3,11 +3,17 @@
  * flowtally_snapshot.h: reading many counters at once, of one poll cycle where the
  * writer leaves the time.
  *
- * ft_snapshot_open allocates all that is needed; take and get allocate nothing and
- * make no system call. cycle_done is loaded with acquire first: all of that cycle k
- * is there. A block keeps two copies, and the one of k is taken while it is there:
- * of the other copy, the intent tells afterwards that nobody began to write into it.
- * What each snapshot turned out to be is in its labels: one cycle, or how far apart.
+ * cycle_done is loaded with acquire first: all values of that cycle k are there. A block
+ * has two copies, and the one of cycle k is taken while it is there: of the copy that is
+ * not current, the intent shows afterwards that no publish into it has begun. Copies of
+ * one parity lie side by side, so a run of blocks is copied in one piece and checked
+ * block by block afterwards; a block that changed meanwhile is copied again by itself.
+ * The labels of a snapshot say whether it is of one cycle, and how far apart it is
+ * otherwise.
+ *
+ * ft_snapshot_open allocates what the present segments need. ft_snapshot_take maps and
+ * allocates once for each segment that has come since; apart from that, take and get
+ * allocate nothing and make no system call.
  *
  * An ft_snapshot belongs to one thread at a time, and borrows from its reader.
  */
@@ -26,17 +32,9 @@ typedef struct ft_snapshot {
 	int64_t oldest, newest;        /* sampled-at; newest - oldest is the skew */
 
 	const ft_reader *reader;       /* private from here on */
-	uint32_t *want_blocks, *want_records; /* sorted */
-	uint32_t n_blocks, n_records;  /* wanted */
-	uint32_t got_blocks, got_records;
-	unsigned char *copies;         /* n_blocks copies */
-	struct ft_snapshot_record *values;
+	struct ft_snapshot_part **parts; /* one for each segment; NULL: nothing of it */
+	int all;                       /* of all counters, so of segments to come */
 } ft_snapshot;
-
-struct ft_snapshot_record {
-	ft_value value;
-	uint64_t epoch;
-};
 
 /* Of the counters of n handles, or of all (handles NULL). On success it is to be
  * closed; on failure there is nothing to close. */
@@ -46,117 +44,154 @@ FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out);
 FT_API void ft_snapshot_close(ft_snapshot *s);
 
 #ifndef FLOWTALLY_SHARED
+/* What is taken of one segment: copies of its blocks, or its records. */
+struct ft_snapshot_part {
+	uint32_t kind;
+	uint32_t got;                       /* blocks or records from here on were not taken */
+	uint64_t want[FT_SEG_COUNTERS / 64]; /* a bit for each block, or for each record */
+	unsigned char *copies;
+	struct ft_snapshot_record *records;
+};
+
+struct ft_snapshot_record {
+	ft_value value;
+	uint64_t epoch;
+};
+
+static inline int ft_bit(const uint64_t *bits, size_t n) { return (int)(bits[n / 64] >> n % 64 & 1); }
+
 /* ---- which ones ---------------------------------------------------------- */
 
-static inline int ft_compare_u32(const void *a, const void *b) {
-	uint32_t x, y;
-	memcpy(&x, a, sizeof x);
-	memcpy(&y, b, sizeof y);
-	return (x > y) - (x < y);
-}
-
-/* Sorts list and drops what stands in it twice; returns what is left. */
-static inline uint32_t ft_unique(uint32_t *list, uint32_t n) {
-	uint32_t kept = 0;
-	if (n == 0) return 0;
-	qsort(list, n, sizeof *list, ft_compare_u32);
-	for (uint32_t i = 0; i < n; i++)
-		if (i == 0 || list[i] != list[kept - 1]) list[kept++] = list[i];
-	return kept;
-}
-
-/* Where number stands in the first n of a sorted list, or n. */
-static inline uint32_t ft_find(const uint32_t *list, uint32_t n, uint32_t number) {
-	uint32_t low = 0, high = n;
-	while (low < high) {
-		const uint32_t middle = low + (high - low) / 2;
-		if (list[middle] < number)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < n && list[low] == number ? low : n;
-}
-
 FT_API void ft_snapshot_close(ft_snapshot *s) {
-	free(s->want_blocks);
-	free(s->want_records);
-	free(s->copies);
-	free(s->values);
+	for (uint32_t n = 0; s->parts && n < FT_MOST_SEGMENTS; n++) {
+		if (s->parts[n] == NULL) continue;
+		free(s->parts[n]->copies);
+		free(s->parts[n]->records);
+		free(s->parts[n]);
+	}
+	free(s->parts);
 	memset(s, 0, sizeof *s);
+}
+
+/* The part of a segment, which is made at the first meeting. */
+static inline int ft_snapshot_have(ft_snapshot *s, uint32_t number, struct ft_snapshot_part **out) {
+	const unsigned char *segment;
+	uint32_t kind;
+	void *copies = NULL;
+	*out = number < FT_MOST_SEGMENTS ? s->parts[number] : NULL;
+	if (*out != NULL) return FT_OK;
+	const int err = ft_segment(s->reader, number, &segment, &kind);
+	if (err) return err;
+	struct ft_snapshot_part *part = (struct ft_snapshot_part *)calloc(1, sizeof *part);
+	if (part == NULL) return FT_ERR_MEMORY;
+	part->kind = kind;
+	if (s->all) memset(part->want, 0xff, sizeof part->want);
+	if (kind == FT_KIND_RECORDS) {
+		part->records = (struct ft_snapshot_record *)calloc(FT_SEG_COUNTERS, sizeof *part->records);
+	} else if (posix_memalign(&copies, 64, (size_t)FT_SEG_COUNTERS / FT_BLK_LEN * FT_CPY_SIZE) == 0) {
+		part->copies = (unsigned char *)copies;
+	}
+	if (part->records == NULL && part->copies == NULL) {
+		free(part);
+		return FT_ERR_MEMORY;
+	}
+	s->parts[number] = *out = part;
+	return FT_OK;
 }
 
 FT_API int ft_snapshot_open(ft_snapshot *s, const ft_reader *r, const ft_handle *handles, size_t n) {
+	struct ft_snapshot_part *part;
+	int err = FT_OK;
 	memset(s, 0, sizeof *s);
-	const uint32_t blocks = r->counters / FT_BLK_LEN, records = r->record_count;
-	/* As many as could be asked for, and never nothing: malloc(0) may answer NULL. */
-	const size_t most_blocks = handles ? n : blocks, most_records = handles ? n : records;
-	if (most_blocks > UINT32_MAX) return FT_ERR_ARGUMENT;
 	s->reader = r;
-	s->want_blocks = (uint32_t *)calloc(most_blocks + 1, sizeof *s->want_blocks);
-	s->want_records = (uint32_t *)calloc(most_records + 1, sizeof *s->want_records);
-	if (s->want_blocks == NULL || s->want_records == NULL) {
-		ft_snapshot_close(s);
-		return FT_ERR_MEMORY;
+	s->all = handles == NULL;
+	s->parts = (struct ft_snapshot_part **)calloc(FT_MOST_SEGMENTS, sizeof(struct ft_snapshot_part *));
+	if (s->parts == NULL) return FT_ERR_MEMORY;
+	for (uint32_t i = 0; s->all && !err && i < ft_segments(r); i++) err = ft_snapshot_have(s, i, &part);
+	for (size_t i = 0; !s->all && !err && i < n; i++) {
+		err = ft_snapshot_have(s, handles[i].index / FT_SEG_COUNTERS, &part);
+		if (err) break;
+		const uint32_t slot = handles[i].index % FT_SEG_COUNTERS;
+		const uint32_t bit = part->kind == FT_KIND_BLOCKS ? slot / FT_BLK_LEN : slot;
+		part->want[bit / 64] |= (uint64_t)1 << bit % 64;
 	}
-	if (handles == NULL) {
-		for (; s->n_blocks < blocks; s->n_blocks++) s->want_blocks[s->n_blocks] = s->n_blocks;
-		for (; s->n_records < records; s->n_records++) s->want_records[s->n_records] = s->n_records;
-	}
-	for (size_t i = 0; handles && i < n; i++) {
-		const uint32_t index = handles[i].index;
-		if (index >= ft_capacity(r)) {
-			ft_snapshot_close(s);
-			return FT_ERR_NO_COUNTER;
-		}
-		if (index < r->counters)
-			s->want_blocks[s->n_blocks++] = index / FT_BLK_LEN;
-		else
-			s->want_records[s->n_records++] = index - r->counters;
-	}
-	s->n_blocks = ft_unique(s->want_blocks, s->n_blocks);
-	s->n_records = ft_unique(s->want_records, s->n_records);
-	void *copies = NULL;
-	if (posix_memalign(&copies, 64, (size_t)s->n_blocks * FT_CPY_SIZE + 64) != 0) copies = NULL;
-	s->copies = (unsigned char *)copies;
-	s->values = (struct ft_snapshot_record *)calloc((size_t)s->n_records + 1, sizeof *s->values);
-	if (s->copies == NULL || s->values == NULL) {
-		ft_snapshot_close(s);
-		return FT_ERR_MEMORY;
-	}
-	return FT_OK;
+	if (err) ft_snapshot_close(s);
+	return err;
 }
 
 /* ---- taking -------------------------------------------------------------- */
 
-/* Copies the copy of a block that belongs to cycle k, or the current one. */
-static inline int ft_snapshot_block(const unsigned char *block, uint64_t k, unsigned char *to) {
-	const uint64_t *seq = ft_word(block, FT_BLK_SEQ), *intent = ft_word(block, FT_BLK_INTENT);
+/* Which copy of a block to take, and the word that shows afterwards that it is whole. */
+struct ft_snapshot_look {
+	const uint64_t *word; /* must still be seq */
+	uint64_t seq;
+	size_t copy; /* 0 or 1 */
+};
+
+static inline const unsigned char *ft_copy_at(const unsigned char *segment, size_t copy, size_t block) {
+	return segment + FT_SEG_COPIES + (copy * (FT_SEG_COUNTERS / FT_BLK_LEN) + block) * FT_CPY_SIZE;
+}
+
+/* The copy of a block that is current, if between; else the one of cycle k, or the
+ * current one where that is lost. */
+static inline struct ft_snapshot_look ft_snapshot_choose(const unsigned char *segment, size_t block, uint64_t k, int between) {
+	const uint64_t *intent = ft_word(segment, FT_SEG_INTENTS + block * FT_LINE_SIZE);
+	struct ft_snapshot_look look;
+	look.word = ft_word(segment, FT_SEG_SEQS + block * FT_LINE_SIZE);
+	look.seq = ft_acquire(look.word);
+	look.copy = look.seq & 1;
+	/* The copy that is not current is intact while no publish has begun since seq. After
+	 * that it is lost, for ever where the writer was killed in the publish. */
+	if (!between && ft_u64(ft_copy_at(segment, look.copy, block), FT_CPY_CYCLE) > k &&
+	    ft_u64(ft_copy_at(segment, !look.copy, block), FT_CPY_CYCLE) == k && ft_relaxed(intent) == look.seq) {
+		look.word = intent;
+		look.copy = !look.copy;
+	}
+	return look;
+}
+
+static inline int ft_snapshot_block(const unsigned char *segment, size_t block, uint64_t k, unsigned char *to) {
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t s = ft_acquire(seq);
-		const unsigned char *current = block + FT_BLK_COPIES + (s & 1) * FT_CPY_SIZE;
-		const unsigned char *other = block + FT_BLK_COPIES + (~s & 1) * FT_CPY_SIZE;
-		if (ft_u64(current, FT_CPY_CYCLE) > k && ft_u64(other, FT_CPY_CYCLE) == k) {
-			memcpy(to, other, FT_CPY_SIZE);
-			ft_fence();
-			/* No publish was begun since s: nobody wrote into the other copy. */
-			if (ft_relaxed(intent) == s) return FT_OK;
-			/* One was: the other copy is lost for good. The current one is not. */
-		}
-		memcpy(to, current, FT_CPY_SIZE);
+		const struct ft_snapshot_look look = ft_snapshot_choose(segment, block, k, 0);
+		memcpy(to, ft_copy_at(segment, look.copy, block), FT_CPY_SIZE);
 		ft_fence();
-		if (ft_relaxed(seq) == s) return FT_OK;
+		if (ft_relaxed(look.word) == look.seq) return FT_OK;
 	}
 	return FT_ERR_BUSY;
 }
 
+/* Copies the wanted blocks up to high, runs whose copies lie side by side in one piece.
+ * between: no cycle after k has begun, so that every current copy is of k or before. */
+static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want, size_t high, uint64_t k, int between,
+				     unsigned char *to) {
+	struct ft_snapshot_look looks[FT_SEG_COUNTERS / FT_BLK_LEN];
+	for (size_t first = 0; first < high;) {
+		if ((want >> first & 1) == 0) {
+			first++;
+			continue;
+		}
+		size_t end = first;
+		do looks[end] = ft_snapshot_choose(segment, end, k, between);
+		while (looks[end].copy == looks[first].copy && ++end < high && (want >> end & 1));
+		memcpy(to + first * FT_CPY_SIZE, ft_copy_at(segment, looks[first].copy, first), (end - first) * FT_CPY_SIZE);
+		ft_fence();
+		for (; first < end; first++) {
+			unsigned char *copy = to + first * FT_CPY_SIZE;
+			/* Published in a cycle that has begun since: the one of k may be there. */
+			const int later = between && ft_u64(copy, FT_CPY_CYCLE) > k;
+			if (!later && ft_relaxed(looks[first].word) == looks[first].seq) continue;
+			const int err = ft_snapshot_block(segment, first, k, copy);
+			if (err) return err;
+		}
+	}
+	return FT_OK;
+}
+
 /* Reads a record, and the cycle in which it was published. */
-static inline int ft_snapshot_record_take(const ft_reader *r, uint32_t number, struct ft_snapshot_record *to, uint64_t *cycle) {
-	const unsigned char *p = r->records + (size_t)number * FT_REC_SIZE;
+static inline int ft_snapshot_copy_record(const ft_reader *r, const unsigned char *p, struct ft_snapshot_record *to, uint64_t *cycle) {
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const uint64_t s = ft_acquire(ft_word(p, FT_REC_SEQ));
-		const unsigned char *slot = p + FT_REC_SLOTS + (s & 1) * FT_VAL_SIZE;
-		to->value = ft_triple(ft_word(slot, 0));
+		to->value = ft_triple(ft_word(p, FT_REC_SLOTS + (s & 1) * FT_VAL_SIZE));
 		const uint32_t low = ft_u32(p, FT_REC_CYCLES + (s & 1) * 4);
 		ft_fence();
 		if (ft_relaxed(ft_word(p, FT_REC_SEQ)) != s) continue;
@@ -178,31 +213,48 @@ static inline void ft_snapshot_label(ft_snapshot *s, uint64_t cycle, int64_t old
 	if (s->newest == 0 || newest > s->newest) s->newest = newest;
 }
 
+/* Takes what is wanted of one segment. */
+static inline int ft_snapshot_segment(ft_snapshot *s, uint32_t number, uint64_t k, int between) {
+	const ft_reader *r = s->reader;
+	const unsigned char *segment;
+	struct ft_snapshot_part *part;
+	uint32_t kind;
+	int err = ft_segment(r, number, &segment, &kind);
+	if (!err) err = ft_snapshot_have(s, number, &part);
+	if (err) return err;
+	const uint32_t high = ft_high(r, number);
+	if (kind == FT_KIND_BLOCKS) {
+		part->got = (high + FT_BLK_LEN - 1) / FT_BLK_LEN;
+		err = ft_snapshot_blocks(segment, part->want[0], part->got, k, between, part->copies);
+		for (uint32_t i = 0; !err && i < part->got; i++) {
+			const unsigned char *copy = part->copies + (size_t)i * FT_CPY_SIZE;
+			if (ft_bit(part->want, i))
+				ft_snapshot_label(s, ft_u64(copy, FT_CPY_CYCLE), ft_i64(copy, FT_CPY_OLDEST), ft_i64(copy, FT_CPY_NEWEST));
+		}
+		return err;
+	}
+	part->got = high;
+	for (uint32_t i = 0; !err && i < high; i++) {
+		uint64_t cycle = 0;
+		if (!ft_bit(part->want, i)) continue;
+		struct ft_snapshot_record *to = &part->records[i];
+		err = ft_snapshot_copy_record(r, segment + FT_SEG_RECORDS + (size_t)i * FT_REC_SIZE, to, &cycle);
+		if (!err) ft_snapshot_label(s, cycle, to->value.sampled_at, to->value.sampled_at);
+	}
+	return err;
+}
+
 FT_API int ft_snapshot_take(ft_snapshot *s) {
 	const ft_reader *r = s->reader;
 	const uint64_t k = ft_acquire(ft_word(r->base, FT_HDR_CYCLE_DONE));
-	const uint32_t blocks_high = ft_blocks_high(r), records_high = ft_records_high(r);
+	const int between = ft_u64(r->base, FT_HDR_CYCLE_BEGUN) <= k;
+	int err = FT_OK;
 	s->cycle_min = s->cycle_max = 0;
 	s->oldest = s->newest = 0;
-	/* Sorted: what comes after one that was never used was not either. */
-	for (s->got_blocks = 0; s->got_blocks < s->n_blocks; s->got_blocks++) {
-		const uint32_t number = s->want_blocks[s->got_blocks];
-		if (number >= blocks_high) break;
-		unsigned char *to = s->copies + (size_t)s->got_blocks * FT_CPY_SIZE;
-		const int err = ft_snapshot_block(r->blocks + (size_t)number * FT_BLK_SIZE, k, to);
-		if (err) return err;
-		ft_snapshot_label(s, ft_u64(to, FT_CPY_CYCLE), ft_i64(to, FT_CPY_OLDEST), ft_i64(to, FT_CPY_NEWEST));
-	}
-	for (s->got_records = 0; s->got_records < s->n_records; s->got_records++) {
-		const uint32_t number = s->want_records[s->got_records];
-		if (number >= records_high) break;
-		struct ft_snapshot_record *to = &s->values[s->got_records];
-		uint64_t cycle = 0;
-		const int err = ft_snapshot_record_take(r, number, to, &cycle);
-		if (err) return err;
-		ft_snapshot_label(s, cycle, to->value.sampled_at, to->value.sampled_at);
-	}
-	return ft_whole(r);
+	for (uint32_t n = 0; n < ft_segments(r) && !err; n++)
+		if (s->all || s->parts[n] != NULL) err = ft_snapshot_segment(s, n, k, between);
+	const int still = ft_still(r);
+	return still ? still : err;
 }
 
 /* The value that the snapshot holds for h; absent (sampled_at 0) when the
@@ -211,32 +263,33 @@ FT_API int ft_snapshot_take(ft_snapshot *s) {
  * the handles that the snapshot was opened for. */
 FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 	const ft_reader *r = s->reader;
+	const unsigned char *e;
 	memset(out, 0, sizeof *out);
-	if (h.index >= ft_capacity(r)) return FT_ERR_NO_COUNTER;
-	const unsigned char *e = ft_entry_at(r, h.index);
+	const int missing = ft_entry_at(r, h.index, &e);
+	if (missing) return missing;
 	/* LIVE under h's generation, which never comes back: born is of h. */
 	if (ft_acquire(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 	const uint64_t born = ft_u64(e, FT_ENT_BORN);
 	ft_fence();
 	if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 
+	const struct ft_snapshot_part *part = s->parts[h.index / FT_SEG_COUNTERS];
+	const size_t slot = h.index % FT_SEG_COUNTERS;
 	ft_value v;
 	uint64_t epoch;
-	if (h.index < r->counters) {
-		const uint32_t at = ft_find(s->want_blocks, s->n_blocks, h.index / FT_BLK_LEN);
-		if (at == s->n_blocks) return FT_ERR_NO_COUNTER;
-		if (at >= s->got_blocks) return FT_OK;
-		const unsigned char *copy = s->copies + (size_t)at * FT_CPY_SIZE;
-		const size_t row = h.index % FT_BLK_LEN;
-		if ((ft_u64(copy, FT_CPY_LIVE) >> row & 1) == 0) return FT_OK;
+	if (part == NULL) return s->all ? FT_OK : FT_ERR_NO_COUNTER;
+	if (part->kind == FT_KIND_BLOCKS) {
+		const size_t block = slot / FT_BLK_LEN, row = slot % FT_BLK_LEN;
+		const unsigned char *copy = part->copies + block * FT_CPY_SIZE;
+		if (!ft_bit(part->want, block)) return FT_ERR_NO_COUNTER;
+		if (block >= part->got || (ft_u64(copy, FT_CPY_LIVE) >> row & 1) == 0) return FT_OK;
 		epoch = ft_u64(copy, FT_CPY_EPOCH);
 		v = ft_triple(ft_word(copy, FT_CPY_VALUES + row * FT_VAL_SIZE));
 	} else {
-		const uint32_t at = ft_find(s->want_records, s->n_records, h.index - r->counters);
-		if (at == s->n_records) return FT_ERR_NO_COUNTER;
-		if (at >= s->got_records) return FT_OK;
-		epoch = s->values[at].epoch;
-		v = s->values[at].value;
+		if (!ft_bit(part->want, slot)) return FT_ERR_NO_COUNTER;
+		if (slot >= part->got) return FT_OK;
+		epoch = part->records[slot].epoch;
+		v = part->records[slot].value;
 	}
 	if (epoch >= FT_EPOCH_MAX) return FT_ERR_WORN;
 	/* Else the slot was freed, and given to h, since the copy was made. */

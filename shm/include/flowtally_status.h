@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_status.h: how the writer of a mirror is, and how full the mirror.
+ * flowtally_status.h: the state of a mirror's writer, and how full the mirror is.
  *
  * The words are loaded one by one, so they are of about the same moment and no
  * more. Two are loaded with acquire: what was published in cycle cycle_done, and
  * the catalogue after catalogue_changes changes, is there for whoever reads it
- * next. A writer is alive while its state is BOOT or RUN and its heartbeat not
- * older than two periods; nothing that it leaves undone holds up a reader.
+ * next. A writer is alive while its state is BOOT or RUN, its heartbeat not older than
+ * two periods, and the file not given up; nothing that it leaves undone holds up a reader.
  *
  * From any thread, with no system call.
  */
@@ -19,11 +19,11 @@
 extern "C" {
 #endif
 
-enum ft_state { FT_BOOT = 1, FT_RUN = 2, FT_HALT = 3, FT_FAIL = 4, FT_SUPERSEDED = 5 };
+enum ft_state { FT_BOOT = 1, FT_RUN = 2, FT_HALT = 3, FT_FAIL = 4 };
 
 typedef struct ft_status {
 	uint32_t state;
-	int alive;            /* BOOT or RUN, and a heartbeat within two periods */
+	int alive;            /* BOOT or RUN, a heartbeat within two periods, not given up */
 	int64_t age;          /* ns since the last heartbeat */
 	int64_t period;       /* ns between heartbeats */
 	uint64_t generation;  /* another one: another writer took the file */
@@ -32,10 +32,13 @@ typedef struct ft_status {
 	uint64_t cycle_begun, cycle_done;
 	int64_t cycle_done_at;
 	uint64_t catalogue_changes; /* moved: look names up again */
-	uint32_t counters, counters_used; /* block counters: capacity and in use */
+	uint32_t counters, counters_used; /* block counters: room in the segments, and in use */
 	uint32_t records, records_used;   /* latency counters */
+	uint32_t segments;
+	uint32_t counter_limit, record_limit; /* what the operator allows; 0: no limit; UINT32_MAX: none at all */
 	uint64_t refused;     /* counters refused because the mirror was full */
-	uint64_t successor;   /* generation of the file that took the name */
+	uint64_t file;        /* names this file */
+	uint64_t replaced;    /* not 0: given up; file of the one that has the name now, or 1 */
 } ft_status;
 
 FT_API int ft_get_status(const ft_reader *r, ft_status *out);
@@ -51,8 +54,6 @@ FT_API int ft_get_status(const ft_reader *r, ft_status *out) {
 	out->state = ft_u32(p, FT_HDR_STATE);
 	out->age = (int64_t)age;
 	out->period = (int64_t)period;
-	/* A heartbeat that is newer than our reading of the clock is alive: its age is below zero. */
-	out->alive = (out->state == FT_BOOT || out->state == FT_RUN) && (out->age < 0 || age / 2 <= period);
 	out->generation = ft_u64(p, FT_HDR_GENERATION);
 	out->takeovers = ft_u64(p, FT_HDR_TAKEOVERS);
 	out->started = ft_i64(p, FT_HDR_STARTED);
@@ -60,12 +61,23 @@ FT_API int ft_get_status(const ft_reader *r, ft_status *out) {
 	out->cycle_begun = ft_u64(p, FT_HDR_CYCLE_BEGUN);
 	out->cycle_done_at = ft_i64(p, FT_HDR_CYCLE_DONE_AT);
 	out->catalogue_changes = ft_acquire(ft_word(p, FT_HDR_CATALOGUE_CHANGES));
-	out->counters = r->counters;
 	out->counters_used = ft_u32(p, FT_HDR_COUNTERS_USED);
-	out->records = r->record_count;
 	out->records_used = ft_u32(p, FT_HDR_RECORDS_USED);
+	out->segments = ft_segments(r);
+	out->counters = out->records = 0;
+	for (uint32_t n = 0; n < out->segments; n++) {
+		const uint32_t kind = ft_u32(p, FT_HDR_DESCRIPTORS + (size_t)n * FT_DSC_SIZE + FT_DSC_KIND);
+		if (kind == FT_KIND_BLOCKS) out->counters += FT_SEG_COUNTERS;
+		if (kind == FT_KIND_RECORDS) out->records += FT_SEG_COUNTERS;
+	}
+	out->counter_limit = ft_u32(p, FT_HDR_COUNTER_LIMIT);
+	out->record_limit = ft_u32(p, FT_HDR_RECORD_LIMIT);
 	out->refused = ft_u64(p, FT_HDR_REFUSED);
-	out->successor = ft_u64(p, FT_HDR_SUCCESSOR);
+	out->file = r->file;
+	out->replaced = ft_acquire(ft_word(p, FT_HDR_REPLACED));
+	/* A heartbeat that is newer than our reading of the clock is alive: its age is below zero. */
+	out->alive = (out->state == FT_BOOT || out->state == FT_RUN) && (out->age < 0 || age / 2 <= period) &&
+		     out->replaced == 0;
 	return ft_whole(r);
 }
 
@@ -75,7 +87,6 @@ FT_API const char *ft_state_name(uint32_t state) {
 	case FT_RUN: return "run";
 	case FT_HALT: return "halt";
 	case FT_FAIL: return "fail";
-	case FT_SUPERSEDED: return "superseded";
 	default: return "invalid";
 	}
 }

@@ -39,8 +39,8 @@ extern "C" {
  * FT_ERR_TIMEOUT. FT_ERR_COMPLETION: the counter is of kind "completion", and its
  * second value (completions in error) differs from what it was at the call; that
  * the threshold is reached comes first. FT_ERR_GONE: the counter was removed.
- * FT_ERR_NOT_ALIVE: the writer ended, has given no sign of life for two heartbeat
- * periods, or a larger file took the name (ft_reopen). */
+ * FT_ERR_NOT_ALIVE: the writer ended, or has given no sign of life for two heartbeat
+ * periods. FT_ERR_STALE: the writer gave the file up (ft_follow). */
 FT_API int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out);
 
 /* Sleeps until the counter shows other numbers than since, which the caller read
@@ -105,14 +105,14 @@ static inline int ft_futex_wait(const void *word, uint32_t value, int64_t until,
 /* A page of waiters, mapped read-only. base NULL: there is none. */
 struct ft_page {
 	const unsigned char *base;
-	int guard; /* slot of the SIGBUS table, -1 without */
+	struct ft_guarded *guard; /* NULL without ft_guard_sigbus */
 };
 
 static inline void ft_page_close(struct ft_page *p) {
 	if (p->base == NULL) return;
 	ft_guard_drop(p->guard);
-	(void)munmap((void *)(uintptr_t)p->base, FT_WP_SIZE);
-	p->base = NULL;
+	ft_unmap(p->base, FT_WP_SIZE);
+	memset(p, 0, sizeof *p);
 }
 
 /* Maps NAME.wait. It must belong to the owner of the directory, who alone may put
@@ -120,7 +120,7 @@ static inline void ft_page_close(struct ft_page *p) {
 static inline int ft_page_open(const ft_reader *r, struct ft_page *p) {
 	struct stat st, dir;
 	int err = FT_OK;
-	p->base = NULL;
+	memset(p, 0, sizeof *p);
 	if (r->path == NULL) return FT_ERR_NO_WAKE;
 	char *name = ft_beside(r->path, ".wait");
 	if (name == NULL) return FT_ERR_MEMORY;
@@ -149,7 +149,7 @@ static inline int ft_page_open(const ft_reader *r, struct ft_page *p) {
 	}
 	if (err) return err;
 	p->base = (const unsigned char *)at;
-	p->guard = ft_guard_take(p->base, FT_WP_SIZE);
+	err = ft_guard_take(p->base, FT_WP_SIZE, NULL, &p->guard);
 	if (memcmp(p->base + FT_WP_MAGIC, "FLOWWAIT", 8) != 0 || ft_u32(p->base, FT_WP_VERSION) != 1 || ft_u32(p->base, FT_WP_BYTE_ORDER) != 0x01020304)
 		err = FT_ERR_NO_WAKE;
 	if (ft_guard_whole(p->guard)) err = FT_ERR_TRUNCATED;
@@ -305,6 +305,7 @@ static inline int ft_wait_until(const ft_reader *r, ft_handle h, struct ft_wait_
 		if (!err) err = ft_wait_met(r, h, f, out);
 		if (err == FT_ERR_BUSY) err = FT_OK;
 		if (ft_whole(r)) err = FT_ERR_TRUNCATED;
+		if (!err) err = ft_still(r);
 		if (!err && over) err = FT_ERR_NOT_ALIVE;
 		if (!err) err = ft_wait_sleep(&w);
 	}

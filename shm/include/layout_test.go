@@ -45,13 +45,17 @@ func goLayout(t *testing.T) map[string]int64 {
 
 // cNames maps what the two languages call differently.
 var cNames = map[string]string{
-	"headerSize": "FT_HEADER_SIZE", "sectionAlign": "FT_SEC_ALIGN", "entrySize": "FT_ENT_SIZE", "blockSize": "FT_BLK_SIZE",
-	"deviceSlotSize": "FT_DSL_SIZE",
-	"copySize":       "FT_CPY_SIZE", "recordSize": "FT_REC_SIZE", "historySize": "FT_HIS_SIZE", "valueSize": "FT_VAL_SIZE",
-	"BlockLen": "FT_BLK_LEN", "blkCopy": "FT_BLK_COPIES", "recSlot": "FT_REC_SLOTS", "recCycle": "FT_REC_CYCLES",
+	"headerSize": "FT_HEADER_SIZE", "fixedSize": "FT_HDR_FIXED", "entrySize": "FT_ENT_SIZE",
+	"deviceSlotSize": "FT_DSL_SIZE", "deviceHeaderSize": "FT_DEVICE_HEADER_SIZE", "lineSize": "FT_LINE_SIZE",
+	"copySize": "FT_CPY_SIZE", "recordSize": "FT_REC_SIZE", "historySize": "FT_HIS_SIZE", "valueSize": "FT_VAL_SIZE",
+	"BlockLen": "FT_BLK_LEN", "recSlot": "FT_REC_SLOTS", "recCycle": "FT_REC_CYCLES",
 	"hdrBlockLen": "FT_HDR_BLOCK_LENGTH", "valSampled": "FT_VAL_SAMPLED_AT",
-	"pageSize": "FT_WP_SIZE", "turns": "FT_WP_TURNS", "epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
-	"Boot": "FT_BOOT", "Run": "FT_RUN", "Halt": "FT_HALT", "Fail": "FT_FAIL", "Superseded": "FT_SUPERSEDED",
+	"hdrTable": "FT_HDR_DESCRIPTORS", "segKind": "FT_DSC_KIND", "segHigh": "FT_DSC_HIGH", "segmentDescriptorSize": "FT_DSC_SIZE",
+	"SegmentLen": "FT_SEG_COUNTERS", "segmentSize": "FT_SEG_SIZE", "segSeq": "FT_SEG_SEQS", "segIntent": "FT_SEG_INTENTS",
+	"segCopy0": "FT_SEG_COPIES", "maxSegments": "FT_MOST_SEGMENTS",
+	"pageSize": "FT_WP_SIZE", "turns": "FT_WP_TURNS",
+	"epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
+	"Boot": "FT_BOOT", "Run": "FT_RUN", "Halt": "FT_HALT", "Fail": "FT_FAIL",
 }
 
 func cName(name string) string {
@@ -108,12 +112,14 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 			delete(inHeader, c)
 		}
 	}
-	for _, limit := range []string{"FT_MOST_COUNTERS", "FT_MOST_HISTORY", "FT_MOST_DEVICE_SLOTS"} {
+	for _, limit := range []string{"FT_MOST_HISTORY", "FT_MOST_DEVICE_SLOTS"} {
 		delete(inHeader, limit) // of shm/region.go and shm/device_mem.go
 	}
 	for c := range inHeader {
 		t.Errorf("%s has no peer in shm/layout.go", c)
 	}
+	// Copy 1 of block 0 follows the copies 0 of all blocks, wherever C computes it.
+	src += fmt.Sprintf("_Static_assert(FT_SEG_COPIES + FT_SEG_COUNTERS / FT_BLK_LEN * FT_CPY_SIZE == %d, \"copies\");\n", goLayout(t)["segCopy1"])
 	src += `_Static_assert(sizeof(ft_value) == FT_VAL_SIZE, "value");` + "\n"
 	for name, value := range map[string]string{"name": "nameSize", "kind": "kindSize", "unit": "unitSize", "labels": "labelsSize",
 		"text": "textSize", "source": "sourceSize", "byte_basis": "basisSize"} {

@@ -170,8 +170,8 @@ func TestCWaitAnswers(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = os.Truncate(w.Path(), st.Size()) }) // the writer has yet to close it
 		}},
-		{name: "larger file", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
-			if _, err := w.Grow(256, 0); err != nil {
+		{name: "given up", first: value(5), args: "one 6 " + minute, want: "-15 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
+			if err := w.GiveUp(7); err != nil {
 				t.Error(err)
 			}
 		}},

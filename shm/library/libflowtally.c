@@ -24,6 +24,7 @@ FT_SIZE_OF(ft_device);
 FT_SIZE_OF(ft_device_segment);
 FT_SIZE_OF(ft_entry);
 FT_SIZE_OF(ft_handle);
+FT_SIZE_OF(ft_named);
 FT_SIZE_OF(ft_options);
 FT_SIZE_OF(ft_reader);
 FT_SIZE_OF(ft_record);

@@ -74,12 +74,14 @@ int main(int argc, char **argv) {
 		printf("segment: %d\n", devices);
 		return 9;
 	}
-	for (size_t size = r.size; size > 0;) {
+	struct stat st;
+	if (stat(argv[1], &st) != 0) return 2;
+	for (off_t size = st.st_size; size > 0;) {
 		size -= size % 4096 ? size % 4096 : 4096;
-		if (truncate(argv[1], (off_t)size) != 0) return 4;
+		if (truncate(argv[1], size) != 0) return 4;
 		err = check(&r, c, before, n);
 		if (err != FT_OK && err != FT_ERR_TRUNCATED) {
-			printf("at %zu: %d\n", size, err);
+			printf("at %lld: %d\n", (long long)size, err);
 			return 5;
 		}
 	}

@@ -1,7 +1,7 @@
 /* A device and a reader of its words, each a process of its own.
  *
  *     device count SEGMENT OPS LIMIT      the device: has the segment and nothing else
- *     device read MIRROR OPS BASE         reads through the catalogue, follows the mirror
+ *     device read MIRROR OPS BASE         reads through the catalogue, while the mirror grows
  *
  * The device counts in slot 0 and notes behind each step in slot 1, which serves
  * no counter, how far it is; it does not run ahead of the writer by more than
@@ -32,7 +32,7 @@ static int run_device(const char *path, uint64_t ops, uint64_t limit) {
 	if (fd < 0 || fstat(fd, &st) != 0) return fail(path, FT_ERR_SYSTEM);
 	void *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) return fail(path, FT_ERR_SYSTEM);
-	uint64_t *slot = (uint64_t *)(void *)((char *)p + FT_HEADER_SIZE), *note = slot + FT_DSL_SIZE / 8;
+	uint64_t *slot = (uint64_t *)(void *)((char *)p + FT_DEVICE_HEADER_SIZE), *note = slot + FT_DSL_SIZE / 8;
 	const uint64_t *seen = slot + FT_DSL_SEEN / 8, start = ft_acquire(seen);
 	const struct timespec moment = {0, 20000};
 	for (uint64_t n = 1; n <= ops; n++) {
@@ -65,40 +65,35 @@ static int bracket(const ft_device *d, const uint64_t *note, uint64_t base, uint
 }
 
 static int run_reader(const char *path, uint64_t ops, uint64_t base) {
-	static ft_reader readers[64]; /* each device goes on being read: nothing is closed */
+	ft_reader r;
 	ft_device_segment s;
 	ft_device first, d;
 	ft_handle h;
+	ft_status st;
 	uint64_t done = 0, loads = 0;
-	int err = ft_open(&readers[0], path, NULL);
+	uint32_t segments = 0;
+	int err = ft_open(&r, path, NULL);
 	if (err) return fail(path, err);
-	if ((err = ft_device_open(&s, &readers[0], NULL))) return fail("segment", err);
-	const uint64_t *note = ft_word(s.base, FT_HEADER_SIZE + FT_DSL_SIZE);
-	for (int file = 0; file < 63; file++) {
-		const ft_reader *r = &readers[file];
-		ft_status st;
-		if ((err = ft_lookup(r, "qp", &h))) return fail("lookup", err);
-		err = ft_device_attach(&s, r, h, &d);
-		if (!err) {
-			(void)ft_get_status(r, &st);
-			printf("file %" PRIu64 "\n", st.generation);
+	if ((err = ft_device_open(&s, &r, NULL))) return fail("segment", err);
+	if ((err = ft_lookup(&r, "qp", &h))) return fail("lookup", err);
+	if ((err = ft_device_attach(&s, &r, h, &first))) return fail("attach", err);
+	const uint64_t *note = ft_word(s.base, FT_DEVICE_HEADER_SIZE + FT_DSL_SIZE);
+	for (;;) {
+		end_with_parent();
+		if ((err = ft_get_status(&r, &st))) return fail("status", err);
+		if (st.segments != segments) { /* it grew: the words are found as before */
+			segments = st.segments;
+			if ((err = ft_device_attach(&s, &r, h, &d))) return fail("attach", err);
+			printf("segments %" PRIu32 "\n", segments);
 			(void)fflush(stdout);
-		} else if (err != FT_ERR_NOT_ALIVE) {
-			return fail("attach", err);
 		}
-		if (file == 0) first = d;
-		while (!ft_moved(r)) {
-			end_with_parent();
-			for (int i = 0; !err && i < 64 && done < ops; i++, loads++)
-				if (bracket(&d, note, base, &done) || bracket(&first, note, base, &done)) return 1;
-			if (done == ops) {
-				printf("loads %" PRIu64 "\n", loads);
-				return 0;
-			}
+		for (int i = 0; i < 64 && done < ops; i++, loads++)
+			if (bracket(&d, note, base, &done) || bracket(&first, note, base, &done)) return 1;
+		if (done == ops) {
+			printf("loads %" PRIu64 "\n", loads);
+			return 0;
 		}
-		if ((err = ft_open(&readers[file + 1], path, NULL))) return fail(path, err);
 	}
-	return fail("files", FT_ERR_BUSY);
 }
 
 int main(int argc, char **argv) {

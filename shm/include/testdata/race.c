@@ -1,0 +1,226 @@
+/* Reads a mirror while somebody spoils it, in every function: to be compiled with the
+ * address and undefined-behaviour sanitizers.
+ *
+ *     race header PATH OPENS SEED    words of the header change, and change back
+ *     race cut PATH CUTS SEED        the file is cut short, and made whole again
+ *     race meet PATH ROUNDS SEED     threads meet the same segments at the same time
+ *
+ * A fault ends it. Prints what the reader was told. */
+#include "everything.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static int stop;
+static unsigned flips;
+static unsigned flipped(void) { return __atomic_load_n(&flips, __ATOMIC_RELAXED); }
+static int stopped(void) { return __atomic_load_n(&stop, __ATOMIC_RELAXED); }
+
+struct file {
+	const char *path;
+	int fd;
+	unsigned char *p;
+	size_t size;
+	uint64_t seed;
+};
+
+static int open_file(struct file *f, const char *path) {
+	struct stat st;
+	f->path = path;
+	f->fd = open(path, O_RDWR | O_CLOEXEC);
+	if (f->fd < 0 || fstat(f->fd, &st) != 0) return 0;
+	f->size = (size_t)st.st_size;
+	void *at = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+	f->p = at == MAP_FAILED ? NULL : (unsigned char *)at;
+	return f->p != NULL;
+}
+
+/* ---- header -------------------------------------------------------------- */
+
+/* Words that lead a reader: what the header fixes, the number of segments and their
+ * descriptors, the mark, the ring's words. */
+static const size_t targets[] = {8,    12,   16,   20,   24,   28,   44,   48,   52,   56,   64,   120,  124,
+				 912,  912,  912,  8192, 8192, 8196, 8200, 8200, 8204, 8208, 1280, 1024, 1032};
+
+/* Stores a wrong word, lets the reader run a little, and stores the right one. */
+static void *flip(void *with) {
+	const struct file *f = (const struct file *)with;
+	uint64_t random = f->seed;
+	for (unsigned n = 0; !stopped(); n++) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		uint32_t *word = (uint32_t *)(void *)(f->p + targets[(random >> 33) % (sizeof targets / sizeof *targets)]);
+		static const uint32_t wrong[] = {0, 1, 2, 3, 5, 64, 4095, 4097, 65536, 0x7fffffff, 0x80000000, 0xffffffff};
+		const uint32_t right = __atomic_load_n(word, __ATOMIC_RELAXED);
+		__atomic_store_n(word, wrong[(random >> 20) % (sizeof wrong / sizeof *wrong)], __ATOMIC_RELAXED);
+		for (volatile unsigned wait = (unsigned)(random >> 8) % 200; wait > 0; wait--) continue;
+		__atomic_store_n(word, right, __ATOMIC_RELEASE);
+		__atomic_store_n(&flips, n, __ATOMIC_RELAXED);
+		for (volatile unsigned wait = (unsigned)(random >> 12) % 2000; wait > 0; wait--) continue;
+	}
+	return NULL;
+}
+
+/* What a program does first. */
+static void little(const ft_reader *r) {
+	ft_status st;
+	ft_named n;
+	ft_value v;
+	ft_cursor cursor;
+	ft_record record;
+	(void)ft_get_status(r, &st);
+	if (ft_named_open(r, "c17", &n) == FT_OK && ft_named_load(r, &n, &v) == FT_OK) use(&v, sizeof v);
+	if (ft_cursor_open(&cursor, r, 1) == FT_OK && ft_cursor_next(&cursor, &record) == FT_OK) use(&record, sizeof record);
+}
+
+static int race_header(struct file *f, uint64_t opens) {
+	uint64_t opened = 0, refused[32] = {0};
+	const struct timespec moment = {0, 20000};
+	pthread_t thread;
+	if (pthread_create(&thread, NULL, flip, f) != 0) return 2;
+	for (uint64_t i = 0; i < opens; i++) {
+		ft_reader r;
+		const int err = ft_open(&r, f->path, NULL);
+		if (err) {
+			refused[-err & 31]++;
+			/* The other thread may have lost its processor beside a wrong word. */
+			for (const unsigned before = flipped(); flipped() == before;) (void)nanosleep(&moment, NULL);
+			continue;
+		}
+		if (opened++ % 64 == 0)
+			everything(&r);
+		else
+			little(&r);
+		ft_close(&r);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	(void)pthread_join(thread, NULL);
+	printf("opens %" PRIu64 " opened %" PRIu64 " flips %u", opens, opened, flipped());
+	for (int i = 0; i < 32; i++)
+		if (refused[i]) printf(" refused(%d) %" PRIu64, -i, refused[i]);
+	printf("\n");
+	return 0;
+}
+
+/* ---- cut ----------------------------------------------------------------- */
+
+/* Cuts the file, to nothing each eighth time, and writes it anew. */
+static void *cut(void *with) {
+	const struct file *f = (const struct file *)with;
+	unsigned char *whole = (unsigned char *)malloc(f->size);
+	uint64_t random = f->seed;
+	if (whole == NULL) return NULL;
+	memcpy(whole, f->p, f->size);
+	while (!stopped()) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		const size_t left = random >> 61 == 0 ? 0 : (size_t)(random >> 20) % f->size;
+		if (ftruncate(f->fd, (off_t)left) != 0) break;
+		const struct timespec moment = {0, (long)((random >> 40) % 200000)};
+		(void)nanosleep(&moment, NULL);
+		if (pwrite(f->fd, whole + left, f->size - left, (off_t)left) != (ssize_t)(f->size - left)) break;
+	}
+	free(whole);
+	return NULL;
+}
+
+/* Each function at least, until the cuts were noticed often enough. ft_load has no
+ * check: its values are those of zeros then. */
+static int race_cut(struct file *f, uint64_t cuts) {
+	uint64_t rounds = 0, truncated = 0, opened = 0;
+	pthread_t thread;
+	if (ft_guard_sigbus() != FT_OK || pthread_create(&thread, NULL, cut, f) != 0) return 2;
+	while (truncated < cuts) {
+		ft_reader r;
+		ft_status st;
+		rounds++;
+		if (ft_open(&r, f->path, NULL) != FT_OK) continue;
+		opened++;
+		int err = FT_OK;
+		for (int i = 0; i < 100 && err != FT_ERR_TRUNCATED; i++) {
+			everything(&r);
+			err = ft_get_status(&r, &st);
+		}
+		truncated += err == FT_ERR_TRUNCATED;
+		ft_close(&r);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	(void)pthread_join(thread, NULL);
+	printf("rounds %" PRIu64 " opened %" PRIu64 " truncated %" PRIu64 "\n", rounds, opened, truncated);
+	return 0;
+}
+
+/* ---- meet ---------------------------------------------------------------- */
+
+enum { THREADS = 4 };
+
+struct meeting {
+	ft_reader r;
+	pthread_barrier_t start;
+	const unsigned char *seen[THREADS][64];
+};
+struct guest {
+	struct meeting *m;
+	int number;
+};
+
+static void *meet(void *with) {
+	const struct guest *g = (const struct guest *)with;
+	(void)pthread_barrier_wait(&g->m->start);
+	for (uint32_t n = 0; n < ft_segments(&g->m->r) && n < 64; n++) {
+		uint32_t kind = 0;
+		if (ft_segment(&g->m->r, n, &g->m->seen[g->number][n], &kind) != FT_OK) return with;
+	}
+	return NULL;
+}
+
+/* How many mappings of the file this process has. */
+static int mappings(const char *path) {
+	char line[4096];
+	int n = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (f && fgets(line, sizeof line, f)) n += strstr(line, path) != NULL;
+	if (f) (void)fclose(f);
+	return n;
+}
+
+static int race_meet(const char *path, uint64_t rounds) {
+	static struct meeting m;
+	const int before = mappings(path);
+	for (uint64_t i = 0; i < rounds; i++) {
+		pthread_t threads[THREADS];
+		struct guest guests[THREADS];
+		if (ft_open(&m.r, path, NULL) != FT_OK || pthread_barrier_init(&m.start, NULL, THREADS) != 0) return 2;
+		for (int t = 0; t < THREADS; t++) {
+			guests[t].m = &m;
+			guests[t].number = t;
+			if (pthread_create(&threads[t], NULL, meet, &guests[t]) != 0) return 2;
+		}
+		void *failed = NULL, *one;
+		for (int t = 0; t < THREADS; t++) {
+			(void)pthread_join(threads[t], &one);
+			if (one) failed = one;
+		}
+		for (int t = 0; t < THREADS; t++)
+			if (memcmp(m.seen[t], m.seen[0], sizeof m.seen[0]) != 0) failed = &m;
+		/* One mapping each: the losers unmapped theirs. Neighbours may be one line. */
+		if (failed || mappings(path) - before > 1 + (int)ft_segments(&m.r)) {
+			printf("round %" PRIu64 ": threads see other segments, or mappings are left\n", i);
+			return 1;
+		}
+		(void)pthread_barrier_destroy(&m.start);
+		ft_close(&m.r);
+	}
+	printf("rounds %" PRIu64 " mappings left %d\n", rounds, mappings(path) - before);
+	return mappings(path) != before;
+}
+
+int main(int argc, char **argv) {
+	struct file f;
+	if (argc != 5) return 2;
+	const uint64_t n = strtoull(argv[3], NULL, 10);
+	f.seed = strtoull(argv[4], NULL, 10);
+	state = f.seed * 2 + 1;
+	if (strcmp(argv[1], "meet") == 0) return race_meet(argv[2], n);
+	if (!open_file(&f, argv[2])) return 2;
+	return strcmp(argv[1], "header") == 0 ? race_header(&f, n) : race_cut(&f, n);
+}
