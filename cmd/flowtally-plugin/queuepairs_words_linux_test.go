@@ -20,7 +20,7 @@ func TestReadersFollowADeviceOfAnotherProcess(t *testing.T) {
 	const round = 10_000 // of operations, until enough was seen of them
 	path := filepath.Join(t.TempDir(), "words.mirror")
 	c := launchPair(t, dataplane.Config{
-		Instance: "words", Backend: "sim", Mirror: dataplane.MirrorConfig{Path: path, Counters: 64},
+		Instance: "words", Backend: "sim", Mirror: dataplane.MirrorConfig{Path: path},
 		Poll: dataplane.PollConfig{Period: time.Hour},
 	})
 	r := shmtest.MustOpen(t, path)
@@ -47,7 +47,7 @@ func TestReadersFollowADeviceOfAnotherProcess(t *testing.T) {
 	grown := make(chan error, 1)
 	go func() {
 		for round := range 3 {
-			flows := make([]flow.Flow, 64<<round)
+			flows := make([]flow.Flow, 1024<<round)
 			for i := range flows {
 				flows[i] = flow.Flow{Name: fmt.Sprintf("f%d-%d", round, i)}
 			}

@@ -73,6 +73,7 @@ func TestCompletionsAreCountedWhileTheMirrorGrows(t *testing.T) {
 	s := newSoftNIC(t)
 	cfg := s.pairConfig(t, local...)
 	cfg.Backend = "sim"
+	cfg.Mirror.Counters = 0
 	e := s.startPairs(t, cfg)
 	r := shmtest.MustOpen(t, cfg.Mirror.Path)
 	d, err := r.Device(shmtest.MustLookup(t, r, "a-send"))

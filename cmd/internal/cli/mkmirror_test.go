@@ -141,7 +141,7 @@ func newTestWriter(path, spec string, history int) (*testWriter, error) {
 	}
 	defer f.Close()
 	w, err := shm.Create(shm.Options{
-		Path: path, Counters: 64, LatencyCounters: 8, History: history, HeartbeatPeriod: testHeartbeat,
+		Path: path, History: history, HeartbeatPeriod: testHeartbeat,
 	})
 	if err != nil {
 		return nil, err
