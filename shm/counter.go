@@ -45,7 +45,7 @@ func (c *Counter) Handle() Handle { return c.handle }
 func (c *Counter) load() (Value, error) {
 	defer runtime.KeepAlive(c)
 	for range maxTries {
-		s := atomic.LoadUint64(c.seq)
+		s := atomic.LoadUint64(c.seq) // barrier read-acquire
 		// Behind the sequence word: a word that was moved by giving the file up comes
 		// with the mark, which was stored before.
 		if err := c.v.stale(); err != nil {
@@ -55,7 +55,8 @@ func (c *Counter) load() (Value, error) {
 		// The epoch tells whether a counter of the block was freed since. The
 		// entry is looked at while the sequence word is s: RETIRED is stored
 		// before the publish that raises the epoch, so LIVE here means that the
-		// copy under s is not of a later user of the slot.
+		// copy under s is not of a later user of the slot. (barrier identity-acquire,
+		// idle: read-fence orders the load too.)
 		if c.last == 0 || epochOf(s) != epochOf(c.last) {
 			if atomic.LoadUint64(c.identity) != identity(entLive, c.handle.Generation) {
 				c.last = 0
@@ -64,7 +65,7 @@ func (c *Counter) load() (Value, error) {
 		}
 		p := c.slots[s&1]
 		v := loadValue(p)
-		loadFence()
+		loadFence() // barrier read-fence
 		if atomic.LoadUint64(c.seq) != s {
 			continue
 		}

@@ -78,11 +78,11 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 	// A writer that laps this reader all the time moves it on each time; what
 	// was copied before a lap is kept and returned, the loss after it told next time.
 	for range maxTries {
-		tail := atomic.LoadUint64(&h.historyTail)
+		tail := atomic.LoadUint64(&h.historyTail) // barrier tail-acquire
 		if tail == c.at {
 			return n, lost, nil
 		}
-		intent := atomic.LoadUint64(&h.historyIntent)
+		intent := atomic.LoadUint64(&h.historyIntent) // barrier intent-acquire
 		// The tail never falls and is never ahead of the intent, which was loaded
 		// later. Anything else is not a mirror's doing. That a lap leads the cursor
 		// no further than the next tail takes a ring of 2: on arm64 the intent of
@@ -102,7 +102,7 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 			src := &c.v.history[c.at&(size-1)]
 			var rec historyMem
 			copyWords(words(&rec), words(src))
-			loadFence()
+			loadFence() // barrier history-read-fence
 			if c.behind(atomic.LoadUint64(&h.historyIntent), size) > 0 {
 				break
 			}

@@ -122,7 +122,7 @@ func (s *DeviceSlot) rebase(which int) (uint64, error) {
 	}
 	// Only when it is worth it: readers keep that line.
 	if total-m.seen[which] > m.maxValue/4 {
-		publish64(&m.seen[which], total)
+		publish64(&m.seen[which], total) // barrier seen-release (idle: total is computed from the word)
 	}
 	return total, nil
 }
@@ -145,7 +145,7 @@ func (s *DeviceSlot) fill(h Handle, comp, errs, limit uint64) error {
 		atomic.StoreUint64(&m.seen[i], total)
 	}
 	s.seg.w.step("device-filled")
-	publish64(&m.seq, m.seq+1)
+	publish64(&m.seq, m.seq+1) // barrier slot-given-release
 	s.handle, s.set = h, true
 	return nil
 }
@@ -158,7 +158,7 @@ func (s *DeviceSlot) withdraw() {
 	if s.set {
 		s.set = false
 		// The store fence is for the next fill: its stores stay behind this one.
-		announce64(&s.mem().seq, s.mem().seq+1)
+		announce64(&s.mem().seq, s.mem().seq+1) // barrier withdraw-fence
 	}
 }
 

@@ -119,7 +119,7 @@ func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0
 // total answers how far the word has counted.
 func (s *deviceSlotMem) total(which int) (uint64, error) {
 	for range maxTries {
-		seen := atomic.LoadUint64(&s.seen[which])
+		seen := atomic.LoadUint64(&s.seen[which]) // barrier seen-acquire
 		if total, ok, err := s.above(seen, which); ok {
 			return total, err
 		}
@@ -131,7 +131,7 @@ func (s *deviceSlotMem) total(which int) (uint64, error) {
 // when seen stands still. Then the word is of the time in which at most
 // max_value were counted above it, so that its distance tells how many.
 func (s *deviceSlotMem) above(seen uint64, which int) (total uint64, ok bool, err error) {
-	word := atomic.LoadUint64(&s.words[which])
+	word := atomic.LoadUint64(&s.words[which]) // barrier word-acquire
 	if atomic.LoadUint64(&s.seen[which]) != seen {
 		return 0, false, nil
 	}

@@ -41,7 +41,8 @@ func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)
 	comp, cerr := d.slot.total(completions)
 	errs, eerr := d.slot.total(failures)
-	// Last: the words were the counter's when they were read.
+	// Last: the words were the counter's when they were read. (barrier device-fence:
+	// each of their loads is an acquire)
 	if atomic.LoadUint64(&d.slot.seq) != d.seq || atomic.LoadInt64(d.ended) != 0 {
 		if atomic.LoadUint64(d.identity) != identity(entLive, d.handle.Generation) {
 			return 0, 0, ErrGone
@@ -126,7 +127,7 @@ func (r *Reader) claim(p place, f *deviceFile) (claim, error) {
 		return claim{}, fmt.Errorf("slot %d of %d: %w", n-1, len(f.v.slots), ErrFormat)
 	}
 	c := claim{slot: &f.v.slots[n-1], id: id, entrySeq: e.seq}
-	c.seq = atomic.LoadUint64(&c.slot.seq)
+	c.seq = atomic.LoadUint64(&c.slot.seq) // barrier slot-given-acquire
 	// Loaded behind seq: which counter has the slot after the mirror was replaced
 	// stands in the catalogue of the next one.
 	return c, r.v.stale()

@@ -9,13 +9,13 @@ const maxTries = 64
 // returns the identity word and which of the two slots is current.
 func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
 	for range maxTries {
-		id = atomic.LoadUint64(&e.identity)
+		id = atomic.LoadUint64(&e.identity) // barrier entry-acquire
 		if id>>32 != entLive {
 			return 0, 0, ErrGone
 		}
-		seq := atomic.LoadUint64(&e.seq)
+		seq := atomic.LoadUint64(&e.seq) // barrier slot-acquire
 		copyWords(words(dst), words(e))
-		loadFence()
+		loadFence() // barrier entry-fence
 		if atomic.LoadUint64(&e.seq) == seq && atomic.LoadUint64(&e.identity) == id {
 			return id, seq & 1, nil
 		}

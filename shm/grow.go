@@ -81,7 +81,7 @@ func (w *Writer) declare(n uint32, s *segment) {
 	atomic.StoreUint32(&d.high, 0)
 	atomic.StoreUint32(&d.kind, s.kind)
 	w.step("grow-described")
-	atomic.StoreUint32(&w.v.hdr.segments, n+1)
+	atomic.StoreUint32(&w.v.hdr.segments, n+1) // barrier segments-release
 	w.step("grow-declared")
 }
 

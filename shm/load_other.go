@@ -7,7 +7,7 @@ import "sync/atomic"
 // Load answers the counter's value: packets, bytes and sampled-at of one
 // instant. ErrGone: the counter was removed. ErrBusy: try again.
 //
-// The three words are read, each with acquire, before the sequence word, and
+// The three words are read, each with acquire, before the sequence word (barrier quick-fence), and
 // nothing was published since last: so the copy they came from is the current
 // one, which nobody writes.
 func (c *Counter) Load() (Value, error) {

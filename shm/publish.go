@@ -16,7 +16,7 @@ func (w *Writer) BeginCycle() (cycle uint64) {
 	}
 	w.inCycle = true
 	w.cycle++
-	publish64(&w.v.hdr.cycleBegun, w.cycle)
+	publish64(&w.v.hdr.cycleBegun, w.cycle) // barrier begun-release (idle: the fences of the publishes that follow do)
 	if w.cycle&(restamp-1) == 0 {
 		w.restampRecords()
 	}
@@ -32,7 +32,7 @@ func (w *Writer) EndCycle(now int64) {
 	}
 	h := w.v.hdr
 	atomic.StoreInt64(&h.cycleDoneAt, now)
-	publish64(&h.cycleDone, w.cycle)
+	publish64(&h.cycleDone, w.cycle) // barrier cycle-release
 	w.beat(now)
 	if State(h.state) == Boot {
 		atomic.StoreUint32(&h.state, uint32(Run))
@@ -74,13 +74,13 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 		return
 	}
 	w.step("publish-block-begin")
-	announce64(b.intent(), next)
+	announce64(b.intent(), next) // barrier publish-fence
 	w.step("publish-block-announced")
 	copyBlock(&c.values, values)
 	w.step("publish-block-half-filled")
 	c.seal(w.cycle, live, epochOf(next))
 	w.step("publish-block-filled")
-	publish64(seq, next)
+	publish64(seq, next) // barrier publish-release
 	w.step("publish-block-done")
 }
 
@@ -89,7 +89,7 @@ func (w *Writer) PublishBlock(block int, values *Block) {
 func (w *Writer) republish(b block, i int, live uint64, freed bool) {
 	seq := b.seq()
 	next := nextSeq(*seq, freed)
-	announce64(b.intent(), next)
+	announce64(b.intent(), next) // barrier publish-fence
 	w.step("republish-announced")
 	from, to := b.copy(*seq), b.copy(next)
 	copyBlock(&to.values, &from.values)
@@ -98,7 +98,7 @@ func (w *Writer) republish(b block, i int, live uint64, freed bool) {
 	}
 	w.step("republish-half-filled")
 	to.seal(from.cycle, live, epochOf(next))
-	publish64(seq, next)
+	publish64(seq, next) // barrier publish-release
 	w.step("republish-done")
 }
 
@@ -187,12 +187,12 @@ func (w *Writer) PublishRecord(index uint32, v Value) {
 
 func (w *Writer) putRecord(r *recordMem, next uint64, v Value, cycle uint64) {
 	w.step("publish-record-begin")
-	storeFence()
+	storeFence() // barrier publish-fence
 	storeValue(&r.slots[next&1], v)
 	w.step("publish-record-half-filled")
 	store32(&r.cycles[next&1], uint32(cycle))
 	w.step("publish-record-filled")
-	publish64(&r.seq, next)
+	publish64(&r.seq, next) // barrier publish-release
 	w.step("publish-record-done")
 }
 
@@ -229,7 +229,7 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 	hdr := w.v.hdr
 	n := hdr.historyTail + 1
 	w.step("history-begin")
-	announce64(&hdr.historyIntent, n)
+	announce64(&hdr.historyIntent, n) // barrier history-fence
 	w.step("history-announced")
 	rec := historyMem{
 		position: n, index: h.Index, generation: h.Generation,
@@ -238,7 +238,7 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 	dst := &w.v.history[(n-1)&(size-1)]
 	copyWords(words(dst), words(&rec))
 	w.step("history-filled")
-	publish64(&hdr.historyTail, n)
+	publish64(&hdr.historyTail, n) // barrier history-release
 	w.step("history-done")
 }
 

@@ -72,7 +72,7 @@ func (r *Reader) Lookup(name string) (h Handle, err error) {
 }
 
 func (r *Reader) lookup(name string) (Handle, error) {
-	changes := atomic.LoadUint64(&r.v.hdr.catalogueChanges)
+	changes := atomic.LoadUint64(&r.v.hdr.catalogueChanges) // barrier changes-acquire
 	r.mu.RLock()
 	h, ok := r.names[name]
 	at := r.namesAt

@@ -12,7 +12,7 @@ func (v *view) giveUp(by uint64) error {
 	list, err := v.segments()
 	move := func(seq *uint64) {
 		s := atomic.LoadUint64(seq)
-		publish64(seq, nextSeq(nextSeq(s, false), false))
+		publish64(seq, nextSeq(nextSeq(s, false), false)) // barrier give-up-release
 	}
 	for n, s := range list {
 		if s.kind == kindRecords {

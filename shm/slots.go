@@ -146,5 +146,5 @@ func (w *Writer) countUsed(at place, by int) {
 	atomic.StoreUint32(p, uint32(int(*p)+by))
 }
 
-// changed tells readers to look at the catalogue again.
+// changed tells readers to look at the catalogue again (barrier changes-release).
 func (w *Writer) changed() { atomic.AddUint64(&w.v.hdr.catalogueChanges, 1) }

@@ -85,7 +85,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 	if err != nil {
 		return err
 	}
-	k := atomic.LoadUint64(&v.hdr.cycleDone)
+	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	for n, s := range list {
 		// An element that was filled before keeps its memory.
 		if n < cap(dst.segments) {
@@ -139,7 +139,7 @@ func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, l *Label) error {
 	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k // no cycle is going on: each block's current copy is of k
 	for i := range dst {
 		b := block{s.blocks, uint32(i)}
-		seq := atomic.LoadUint64(b.seq())
+		seq := atomic.LoadUint64(b.seq()) // barrier read-acquire
 		if took[i] = (pick{seq, seq & 1, false}); !between {
 			took[i] = b.pick(seq, k)
 		}
@@ -150,7 +150,7 @@ func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, l *Label) error {
 			to++
 		}
 		copyWords(wordsOf(dst[from:to]), wordsOf(s.blocks.copies[parity][from:to]))
-		loadFence()
+		loadFence() // barrier read-fence
 		for i := from; i < to; i++ {
 			b, c := block{s.blocks, uint32(i)}, &dst[i]
 			stands := took[i].stands(b)
@@ -199,9 +199,9 @@ func (p pick) stands(b block) bool {
 // copyOut copies the copy of b that suits a snapshot of cycle k.
 func (b block) copyOut(dst *copyMem, k uint64) bool {
 	for range maxTries {
-		p := b.pick(atomic.LoadUint64(b.seq()), k)
+		p := b.pick(atomic.LoadUint64(b.seq()), k) // barrier read-acquire
 		copyWords(words(dst), words(b.copy(p.parity)))
-		loadFence()
+		loadFence() // barrier read-fence
 		if p.stands(b) {
 			return true
 		}
@@ -212,10 +212,10 @@ func (b block) copyOut(dst *copyMem, k uint64) bool {
 // recordOut reads a record, the sequence word it was read under, and its cycle.
 func (v *view) recordOut(r *recordMem, dst *Value) (s, cycle uint64, ok bool) {
 	for range maxTries {
-		s = atomic.LoadUint64(&r.seq)
+		s = atomic.LoadUint64(&r.seq) // barrier read-acquire
 		*dst = loadValue(&r.slots[s&1])
 		low := atomic.LoadUint32(&r.cycles[s&1])
-		loadFence()
+		loadFence() // barrier read-fence
 		if atomic.LoadUint64(&r.seq) == s {
 			// Loaded after the record: not before the cycle it names.
 			begun := atomic.LoadUint64(&v.hdr.cycleBegun)
@@ -230,7 +230,7 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 		dst.List = make([]Value, len(hs))
 	}
 	dst.List = dst.List[:len(hs)]
-	k := atomic.LoadUint64(&v.hdr.cycleDone)
+	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	for i, h := range hs {
 		val, cycle, err := v.valueAt(h, k)
 		switch err {
@@ -260,7 +260,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 	b, row := p.block(), h.Index%BlockLen
 	born := atomic.LoadUint64(&p.entry().born)
 	for range maxTries {
-		s := atomic.LoadUint64(b.seq())
+		s := atomic.LoadUint64(b.seq()) // barrier read-acquire
 		if !p.live(h) {
 			return Value{}, 0, ErrGone
 		}
@@ -268,7 +268,7 @@ func (v *view) valueAt(h Handle, k uint64) (val Value, cycle uint64, err error) 
 		c := b.copy(took.parity)
 		val, cycle = loadValue(&c.values[row]), atomic.LoadUint64(&c.cycle)
 		epoch := atomic.LoadUint64(&c.epoch)
-		loadFence()
+		loadFence() // barrier read-fence
 		if !took.stands(b) {
 			continue
 		}

@@ -85,7 +85,7 @@ func (v *view) close() error {
 	return v.store.Close()
 }
 
-// declared is the number of segments by the header.
+// declared is the number of segments by the header (barrier segments-acquire).
 func (v *view) declared() int { return int(min(atomic.LoadUint32(&v.hdr.segments), maxSegments)) }
 
 // segments returns all segments that the header declares. With an error it returns

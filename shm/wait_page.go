@@ -33,8 +33,8 @@ type waitState struct {
 // page was cut short.
 func (p *waitPage) load() (s waitState, err error) {
 	err = Guard(func() error {
-		s.word = atomic.LoadUint32(p.word)
-		s.turn = atomic.LoadUint32(p.turn)
+		s.word = atomic.LoadUint32(p.word) // barrier wait-acquire
+		s.turn = atomic.LoadUint32(p.turn) // barrier turn-acquire (idle: futex(2) has a full fence before it compares)
 		s.generation = atomic.LoadUint64(p.generation)
 		return nil
 	})

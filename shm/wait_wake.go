@@ -68,6 +68,9 @@ func (k *waker) cycle(now int64) {
 		return
 	}
 	if since := now - k.last; since >= 0 && since < wakeEvery {
+		// A timer that is set wakes behind this load. The values must be there before it
+		// (barrier owing-fence): the atomic store of cycle_done_at, in EndCycle, sees to that
+		// on amd64, and on arm64 that this load does not pass a store-release.
 		if !k.owing.Load() {
 			k.owing.Store(true)
 			k.late.Reset(wakeLate)
@@ -91,7 +94,7 @@ func (k *waker) cycle(now int64) {
 // the comparison sees it changed, or the waiter is queued before the wake.
 func (k *waker) wake() {
 	p := k.page.Load()
-	p.change(p.word)
+	p.change(p.word) // barrier wait-release
 	k.step("wake-word")
 	if p.wake(wakeAtOnce, anyBits) == wakeAtOnce && k.asked.Add(1) == 1 {
 		go k.pass()
@@ -109,7 +112,7 @@ func (k *waker) wake() {
 func (k *waker) pass() {
 	for asked := k.asked.Load(); ; asked = k.asked.Load() {
 		p := k.page.Load()
-		others := turnBits &^ turnBit(p.change(p.turn))
+		others := turnBits &^ turnBit(p.change(p.turn)) // barrier turn-release
 		for p.wake(wakeAtOnce, others) == wakeAtOnce {
 			time.Sleep(passPause)
 		}
@@ -159,7 +162,7 @@ func (p *waitPage) wake(n int, bits uint32) int {
 }
 
 func (p *waitPage) wakeAll() {
-	p.change(p.word)
+	p.change(p.word) // barrier wait-release
 	p.wake(maxWakes, anyBits)
 }
 

@@ -164,12 +164,13 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	w.raiseHigh(i)
 	w.step("add-raised")
 	atomic.StoreUint64(&ent.identity, w.scratch.identity)
-	storeFence()
+	storeFence() // barrier add-fence (idle: the publish of the removal before has one)
 	w.step("add-building")
 	copyWords(words(ent), words(&w.scratch))
 	w.step("add-filled")
 	w.publishAbsent(i, p, true, false)
 	w.step("add-absent")
+	// barrier live-release (idle: the publish of the zero row has a store fence)
 	publish64(&ent.identity, identity(entLive, e.Handle.Generation))
 	w.step("add-live")
 	w.names[e.Name] = i
@@ -193,6 +194,7 @@ func (w *Writer) Remove(h Handle) error {
 	now := Now()
 	w.step("remove-begin")
 	atomic.StoreInt64(&ent.freedAt, now)
+	// barrier retire-release (idle: the publish that follows has a store fence)
 	publish64(&ent.identity, identity(entRetired, h.Generation))
 	w.step("remove-retired")
 	if s := w.slotOf(ent); s != nil {
@@ -270,10 +272,10 @@ func (w *Writer) update(h Handle, change func(*slotMem) error) error {
 func (w *Writer) putSlot(ent *entryMem, s *slotMem) {
 	next := ent.seq + 1
 	w.step("update-begin")
-	storeFence()
+	storeFence() // barrier publish-fence
 	copyWords(words(&ent.slots[next&1]), words(s))
 	w.step("update-filled")
-	publish64(&ent.seq, next)
+	publish64(&ent.seq, next) // barrier publish-release
 	w.step("update-done")
 	w.changed()
 }

@@ -62,9 +62,9 @@ static inline uint64_t ft_live_identity(uint32_t generation) { return (uint64_t)
 static inline int ft_get_slot(const unsigned char *entry, unsigned char *slot) {
 	const uint64_t *seq = ft_word(entry, FT_ENT_SEQ);
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t s = ft_acquire(seq);
+		const uint64_t s = ft_acquire(seq); /* barrier slot-acquire */
 		memcpy(slot, entry + FT_ENT_SLOTS + (s & 1) * FT_SLOT_SIZE, FT_SLOT_SIZE);
-		ft_fence();
+		ft_fence(); /* barrier entry-fence */
 		if (ft_relaxed(seq) == s) return FT_OK;
 	}
 	return FT_ERR_BUSY;
@@ -78,7 +78,7 @@ FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 	uint64_t words[FT_SLOT_SIZE / 8];
 	unsigned char *slot = (unsigned char *)words;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY));
+		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY)); /* barrier entry-acquire */
 		if (identity >> 32 != FT_ENT_LIVE) return FT_ERR_NO_COUNTER;
 		ft_string(out->name, e + FT_ENT_NAME, sizeof out->name);
 		ft_string(out->kind, e + FT_ENT_KIND, sizeof out->kind);
@@ -90,7 +90,7 @@ FT_API int ft_get_entry(const ft_reader *r, uint32_t index, ft_entry *out) {
 		out->added_at = ft_i64(e, FT_ENT_ADDED_AT);
 		const int err = ft_get_slot(e, slot);
 		if (err) return err;
-		ft_fence();
+		ft_fence(); /* barrier entry-fence */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
 
 		const uint64_t flags = ft_u64(slot, FT_SLOT_FLAGS);
@@ -120,9 +120,9 @@ static inline int ft_lookup_segment(const ft_reader *r, uint32_t number, const c
 	if (err) return err;
 	for (uint32_t slot = 0, high = ft_high(r, number); slot < high; slot++) {
 		const unsigned char *e = segment + (size_t)slot * FT_ENT_SIZE;
-		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY));
+		const uint64_t identity = ft_acquire(ft_word(e, FT_ENT_IDENTITY)); /* barrier entry-acquire */
 		if (identity >> 32 != FT_ENT_LIVE || memcmp(e + FT_ENT_NAME, name, length) != 0) continue;
-		ft_fence();
+		ft_fence(); /* barrier entry-fence */
 		/* Changed since: the entry was freed, and the name with it. */
 		if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != identity) continue;
 		out->index = number * FT_SEG_COUNTERS + slot;

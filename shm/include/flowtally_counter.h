@@ -56,16 +56,17 @@ static inline ft_value ft_triple(const uint64_t *p) {
 __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
 	c->last = 0;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t s = ft_acquire(c->seq);
+		const uint64_t s = ft_acquire(c->seq); /* barrier read-acquire */
 		/* Stored before the sequence word that was moved on. */
 		const int stale = ft_stale(c->replaced);
 		if (stale) return stale;
 		const uint64_t *value = c->values + (s & 1) * c->copy_words;
 		/* Before the second load of seq, and after the first: RETIRED is stored
-		 * before the publish that raises the epoch. */
+		 * before the publish that raises the epoch. (barrier identity-acquire, idle:
+		 * read-fence orders the load too.) */
 		if (ft_acquire(c->identity) != ft_live_identity(c->handle.generation)) return FT_ERR_GONE;
 		const ft_value v = ft_triple(value);
-		ft_fence();
+		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(c->seq) != s) continue;
 		c->current = value;
 		/* A saturated epoch no longer tells a removal: 0 is kept for the word,
@@ -107,7 +108,7 @@ FT_API int ft_load(ft_counter *c, ft_value *out) {
 	 * loaded with acquire, once. The sequence word has not moved since: nobody
 	 * has begun to write into this copy, and no counter beside it was removed. */
 	const ft_value v = ft_triple(c->current);
-	ft_fence();
+	ft_fence(); /* barrier quick-fence */
 	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {
 		*out = v;
 		return FT_OK;

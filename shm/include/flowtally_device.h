@@ -185,7 +185,7 @@ FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_h
 		const int serves = generation == s->generation && device != 0 && ft_acquire(ended) == 0;
 		if (serves && device > s->slots) return FT_ERR_CORRUPT;
 		const unsigned char *slot = s->base + FT_DEVICE_HEADER_SIZE + (size_t)(serves ? device - 1 : 0) * FT_DSL_SIZE;
-		const uint64_t seq = ft_acquire(ft_word(slot, FT_DSL_SEQ));
+		const uint64_t seq = ft_acquire(ft_word(slot, FT_DSL_SEQ)); /* barrier slot-given-acquire */
 		/* Loaded behind seq: once the mirror is given up, another catalogue says whose
 		 * the slot is. */
 		const int stale = ft_stale(ft_word(r->base, FT_HDR_REPLACED));
@@ -210,7 +210,7 @@ FT_API int ft_device_attach(const ft_device_segment *s, const ft_reader *r, ft_h
 static inline int ft_device_total(const unsigned char *slot, size_t which, uint64_t *out) {
 	const uint64_t *word = ft_word(slot, FT_DSL_WORDS + 8 * which), *seen = ft_word(slot, FT_DSL_SEEN + 8 * which);
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t from = ft_acquire(seen), now = ft_acquire(word);
+		const uint64_t from = ft_acquire(seen), now = ft_acquire(word); /* barrier seen-acquire, barrier word-acquire */
 		if (ft_acquire(seen) != from) continue;
 		const uint64_t limit = ft_u64(slot, FT_DSL_MAX_VALUE), shift = ft_u64(slot, FT_DSL_SHIFT + 8 * which);
 		if (now > limit || shift > limit) return FT_ERR_CORRUPT;
@@ -232,7 +232,7 @@ FT_API int ft_device_load(const ft_device *d, uint64_t *completions, uint64_t *e
 	uint64_t ok = 0, failed = 0;
 	int err = ft_device_total(d->slot, 0, &ok);
 	if (!err) err = ft_device_total(d->slot, 1, &failed);
-	/* Last: the words were the counter's when they were read. */
+	/* Last: the words were the counter's when they were read (barrier device-fence). */
 	ft_fence();
 	if (ft_relaxed(ft_word(d->slot, FT_DSL_SEQ)) != d->seq || ft_acquire(d->ended) != 0)
 		return ft_acquire(d->identity) != ft_live_identity(d->handle.generation) ? FT_ERR_GONE : FT_ERR_NO_DEVICE;

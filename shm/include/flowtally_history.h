@@ -69,12 +69,12 @@ FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 		return still ? still : FT_EMPTY;
 	}
 	for (int attempts = 0; attempts < FT_ATTEMPTS;) {
-		const uint64_t last = ft_acquire(tail);
+		const uint64_t last = ft_acquire(tail); /* barrier tail-acquire */
 		if (c->seen == last) {
 			const int still = ft_still(r);
 			return still ? still : FT_EMPTY;
 		}
-		const uint64_t begun = ft_acquire(intent);
+		const uint64_t begun = ft_acquire(intent); /* barrier intent-acquire */
 		/* The tail never falls, and the intent, loaded later, is never behind it. */
 		if (last < c->seen || begun < last) return ft_whole(r) ? FT_ERR_TRUNCATED : FT_ERR_CORRUPT;
 		if (ft_cursor_lapped(c, begun)) {
@@ -92,8 +92,9 @@ FT_API int ft_cursor_next(ft_cursor *c, ft_record *out) {
 		out->value.bytes = ft_u64(p, FT_HIS_BYTES);
 		out->value.sampled_at = ft_i64(p, FT_HIS_TIME);
 		out->cycle = ft_u64(p, FT_HIS_CYCLE);
-		ft_fence();
-		/* Acquire: the tail that is loaded next is no older, and not behind c->seen. */
+		ft_fence(); /* barrier history-read-fence */
+		/* The tail that is loaded next is no older, and not behind c->seen (barrier
+		 * intent-acquire). */
 		if (ft_cursor_lapped(c, ft_acquire(intent))) {
 			attempts++;
 			continue;

@@ -65,7 +65,8 @@ static inline int ft_still(const ft_reader *r) {
 
 /* ---- segments ------------------------------------------------------------ */
 
-/* How many segments the writer declares. Acquire: their descriptors are there. */
+/* How many segments the writer declares. Their descriptors are there, and the file is
+ * as long (barrier segments-acquire). */
 static inline uint32_t ft_segments(const ft_reader *r) {
 	const uint32_t n = __atomic_load_n((const uint32_t *)(const void *)(r->base + FT_HDR_SEGMENTS), __ATOMIC_ACQUIRE);
 	return n < FT_MOST_SEGMENTS ? n : (uint32_t)FT_MOST_SEGMENTS;

@@ -138,7 +138,7 @@ static inline struct ft_snapshot_look ft_snapshot_choose(const unsigned char *se
 	const uint64_t *intent = ft_word(segment, FT_SEG_INTENTS + block * FT_LINE_SIZE);
 	struct ft_snapshot_look look;
 	look.word = ft_word(segment, FT_SEG_SEQS + block * FT_LINE_SIZE);
-	look.seq = ft_acquire(look.word);
+	look.seq = ft_acquire(look.word); /* barrier read-acquire */
 	look.copy = look.seq & 1;
 	/* The copy that is not current is intact while no publish has begun since seq. After
 	 * that it is lost, for ever where the writer was killed in the publish. */
@@ -154,7 +154,7 @@ static inline int ft_snapshot_block(const unsigned char *segment, size_t block, 
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
 		const struct ft_snapshot_look look = ft_snapshot_choose(segment, block, k, 0);
 		memcpy(to, ft_copy_at(segment, look.copy, block), FT_CPY_SIZE);
-		ft_fence();
+		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(look.word) == look.seq) return FT_OK;
 	}
 	return FT_ERR_BUSY;
@@ -174,7 +174,7 @@ static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want
 		do looks[end] = ft_snapshot_choose(segment, end, k, between);
 		while (looks[end].copy == looks[first].copy && ++end < high && (want >> end & 1));
 		memcpy(to + first * FT_CPY_SIZE, ft_copy_at(segment, looks[first].copy, first), (end - first) * FT_CPY_SIZE);
-		ft_fence();
+		ft_fence(); /* barrier read-fence */
 		for (; first < end; first++) {
 			unsigned char *copy = to + first * FT_CPY_SIZE;
 			/* Published in a cycle that has begun since: the one of k may be there. */
@@ -190,10 +190,10 @@ static inline int ft_snapshot_blocks(const unsigned char *segment, uint64_t want
 /* Reads a record, and the cycle in which it was published. */
 static inline int ft_snapshot_copy_record(const ft_reader *r, const unsigned char *p, struct ft_snapshot_record *to, uint64_t *cycle) {
 	for (int i = 0; i < FT_ATTEMPTS; i++) {
-		const uint64_t s = ft_acquire(ft_word(p, FT_REC_SEQ));
+		const uint64_t s = ft_acquire(ft_word(p, FT_REC_SEQ)); /* barrier read-acquire */
 		to->value = ft_triple(ft_word(p, FT_REC_SLOTS + (s & 1) * FT_VAL_SIZE));
 		const uint32_t low = ft_u32(p, FT_REC_CYCLES + (s & 1) * 4);
-		ft_fence();
+		ft_fence(); /* barrier read-fence */
 		if (ft_relaxed(ft_word(p, FT_REC_SEQ)) != s) continue;
 		to->epoch = s >> FT_EPOCH_SHIFT;
 		/* The largest number up to cycle_begun with that low half. Loaded after
@@ -246,7 +246,7 @@ static inline int ft_snapshot_segment(ft_snapshot *s, uint32_t number, uint64_t 
 
 FT_API int ft_snapshot_take(ft_snapshot *s) {
 	const ft_reader *r = s->reader;
-	const uint64_t k = ft_acquire(ft_word(r->base, FT_HDR_CYCLE_DONE));
+	const uint64_t k = ft_acquire(ft_word(r->base, FT_HDR_CYCLE_DONE)); /* barrier cycle-acquire */
 	const int between = ft_u64(r->base, FT_HDR_CYCLE_BEGUN) <= k;
 	int err = FT_OK;
 	s->cycle_min = s->cycle_max = 0;
@@ -267,10 +267,11 @@ FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out) {
 	memset(out, 0, sizeof *out);
 	const int missing = ft_entry_at(r, h.index, &e);
 	if (missing) return missing;
-	/* LIVE under h's generation, which never comes back: born is of h. */
+	/* LIVE under h's generation, which never comes back: born is of h.
+	 * (barrier entry-acquire) */
 	if (ft_acquire(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 	const uint64_t born = ft_u64(e, FT_ENT_BORN);
-	ft_fence();
+	ft_fence(); /* barrier entry-fence */
 	if (ft_relaxed(ft_word(e, FT_ENT_IDENTITY)) != ft_live_identity(h.generation)) return FT_ERR_GONE;
 
 	const struct ft_snapshot_part *part = s->parts[h.index / FT_SEG_COUNTERS];

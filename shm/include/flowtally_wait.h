@@ -184,8 +184,8 @@ static inline int ft_wait_watched(const ft_reader *r, const struct ft_page *p) {
 static inline void ft_wait_look(struct ft_waiter *w) {
 	w->woken = 0;
 	if (w->page.base == NULL) return;
-	w->word = ft_wait_load(&w->page, FT_WP_WORD);
-	w->turn = ft_wait_load(&w->page, FT_WP_TURN);
+	w->word = ft_wait_load(&w->page, FT_WP_WORD); /* barrier wait-acquire */
+	w->turn = ft_wait_load(&w->page, FT_WP_TURN); /* barrier turn-acquire */
 	w->woken = ft_wait_watched(w->r, &w->page);
 	if (ft_guard_whole(w->page.guard)) { /* its owner cut it short: look once per cycle */
 		ft_page_close(&w->page);
