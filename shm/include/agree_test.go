@@ -182,12 +182,13 @@ func TestCAgreesWithGo(t *testing.T) {
 				add(t, w, shm.Entry{Name: fmt.Sprintf("more %v %d", latency, i), Latency: latency})
 			}
 		}
-		w.BeginCycle()
+		third := w.Entries()[shm.SegmentLen].Handle.Index / shm.BlockLen
 		var values shm.Block
 		for i := range values {
 			values[i] = value(uint64(7000 + i))
 		}
-		w.PublishBlock(int(w.Entries()[shm.SegmentLen].Handle.Index/shm.BlockLen), &values)
+		w.BeginCycle()
+		w.PublishBlock(int(third), &values)
 		w.EndCycle(shm.Now())
 		check(t, path)
 		if n := strings.Count(run(t, dump, path), "device\t"); n != 2 || n != before {
