@@ -91,6 +91,8 @@ static int run_reader(const char *path, uint64_t ops, uint64_t base) {
 			if (bracket(&d, note, base, &done) || bracket(&first, note, base, &done)) return 1;
 		if (done == ops) {
 			printf("loads %" PRIu64 "\n", loads);
+			ft_device_close(&s);
+			ft_close(&r);
 			return 0;
 		}
 	}
