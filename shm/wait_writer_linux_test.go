@@ -386,3 +386,20 @@ func TestWaitWithoutAFutex(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A waiter sleeps on while the mirror grows, and is woken by the first cycle after it.
+func TestWaitOverGrowth(t *testing.T) {
+	w := mustCreate(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
+	h := mustAdd(t, w, Entry{Name: "a"})
+	publishOne(w, h, patterned(1))
+	r := mustOpen(t, w.Path())
+	done := fallAsleep(t, sound(t, r), h, 2)
+	for class := range 2 {
+		mustGrow(t, w, class)
+	}
+	publishOne(w, h, patterned(2))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wakesOne(t, w, r, h)
+}

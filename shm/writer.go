@@ -118,7 +118,7 @@ func (w *Writer) entry(h Handle) (*entryMem, error) {
 func (w *Writer) Add(e Entry) (Handle, error) {
 	for {
 		h, err := w.add(e)
-		if err != errNoSlot {
+		if !errors.Is(err, errNoSlot) {
 			return h, err
 		}
 		if err := w.grow(classOf(e.Latency)); err != nil {
@@ -139,7 +139,7 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	}
 	now := Now()
 	i, err := w.take(classOf(e.Latency), now)
-	if err == errNoSlot {
+	if errors.Is(err, errNoSlot) {
 		return Handle{}, err
 	}
 	if err != nil {

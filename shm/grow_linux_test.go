@@ -1,0 +1,231 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// Where there is no room for a segment, a counter is refused and nothing else happens: the
+// writer and its readers go on, the counters that were removed serve again, and where there
+// is room again the next counter finds it.
+func TestGrowFails(t *testing.T) {
+	dir := filepath.Dir(mirrorPath(t))
+	need.Cap(t, "sys_admin")
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	path := filepath.Join(dir, "m.mirror")
+	w, err := Create(Options{Path: path, History: 8, CoolDown: -1, HeartbeatPeriod: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	hs := addN(t, w, SegmentLen, false)
+	r := mustOpen(t, path)
+	c := mustCounter(t, r, hs[0])
+	goesOn := func(n uint64) {
+		t.Helper()
+		publishAll(w, hs, func(Handle) Value { return patterned(n) })
+		if v, err := c.Load(); err != nil || v != patterned(n) {
+			t.Error(v, err)
+		}
+		if s := r.Status(); s.State != Run || s.Counters != SegmentLen || s.Records != 0 {
+			t.Errorf("%+v", s)
+		}
+		checkFile(t, path)
+	}
+	goesOn(1)
+	for n, latency := range []bool{false, true} {
+		_, err := w.Add(Entry{Name: "more", Latency: latency})
+		if !errors.Is(err, ErrFull) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "remount") {
+			t.Error(err)
+		}
+		t.Log(err)
+		if s := r.Status(); s.Refused != uint64(n+1) {
+			t.Errorf("%d refused", s.Refused)
+		}
+		goesOn(uint64(n + 2))
+	}
+	if err := w.Remove(hs[7]); err != nil {
+		t.Fatal(err)
+	}
+	hs[7] = mustAdd(t, w, Entry{Name: "in the place of another"})
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=20m,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	if h := mustAdd(t, w, Entry{Name: "more"}); h.Index != SegmentLen {
+		t.Errorf("%+v", h)
+	}
+	if h := mustAdd(t, w, Entry{Name: "l", Latency: true}); h.Index != 2*SegmentLen {
+		t.Errorf("%+v", h)
+	}
+	checkFile(t, path)
+}
+
+// growReads is how many reads TestReadersWhileTheMirrorGrows makes.
+func growReads(t *testing.T) uint64 {
+	if env := os.Getenv("FLOWTALLY_GROW_READS"); env != "" {
+		n, err := strconv.ParseFloat(env, 64)
+		if err != nil || n < 1 {
+			t.Fatalf("FLOWTALLY_GROW_READS=%q is no number of reads", env)
+		}
+		return uint64(n)
+	}
+	return 1e6
+}
+
+// One reader, opened when the mirror had one segment, reads counters of all segments as they
+// come, up to sixteen, while every counter is published in every cycle: each value is whole
+// and of the cycle that was complete before the read, or a later one. The reader makes no
+// call for growth.
+func TestReadersWhileTheMirrorGrows(t *testing.T) {
+	const segments, perSegment = 16, 40
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: 8, CoolDown: -1, HeartbeatPeriod: patience})
+	var mu sync.Mutex
+	hs := addN(t, w, perSegment, false)
+	publishAll(w, hs, func(Handle) Value { return patterned(1) })
+	r := mustOpen(t, path)
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer done.Store(true)
+	wg.Go(func() {
+		for n := uint64(2); !done.Load(); n++ {
+			mu.Lock()
+			publishAll(w, hs, func(Handle) Value { return patterned(n) })
+			mu.Unlock()
+		}
+	})
+	target := growReads(t)
+	counters := make(map[string]*Counter)
+	var reads uint64
+	var list []*Counter
+	for n := range segments {
+		if n > 0 {
+			class := n % 3 / 2 // two segments of blocks, then one of records
+			mustGrow(t, w, class)
+			for i := range perSegment {
+				h := mustAdd(t, w, Entry{Name: fmt.Sprintf("s%d-%d", n, i), Latency: class == classRecords})
+				mu.Lock()
+				hs = append(hs, h)
+				mu.Unlock()
+			}
+		}
+		es, err := r.Entries()
+		if err != nil || len(es) != (n+1)*perSegment {
+			t.Fatalf("%d segments: %d entries, %v", n+1, len(es), err)
+		}
+		for _, e := range es {
+			if h, err := r.Lookup(e.Name); err != nil || h != e.Handle {
+				t.Fatal(e.Name, h, err)
+			}
+			if counters[e.Name] == nil {
+				c := mustCounter(t, r, e.Handle)
+				counters[e.Name], list = &c, append(list, &c)
+				// From the next cycle on it is published.
+				for begin := r.Status().Cycle; r.Status().Cycle < begin+2; {
+					runtime.Gosched()
+				}
+			}
+		}
+		for ; reads < target*uint64(n+1)/segments; reads++ {
+			before := atomic.LoadUint64(&r.v.hdr.cycleDone)
+			c := list[reads%uint64(len(list))]
+			v, err := c.Load()
+			if errors.Is(err, ErrBusy) {
+				continue
+			}
+			if err != nil || !isPatterned(v) || v.Packets < before {
+				t.Fatalf("%v reads %+v, %v; cycle %d was complete", c.Handle(), v, err, before)
+			}
+		}
+		var s Snapshot
+		if err := r.Snapshot(&s); err != nil && !errors.Is(err, ErrBusy) {
+			t.Fatal(err)
+		}
+	}
+	if n := r.v.declared(); n != segments {
+		t.Fatalf("%d segments", n)
+	}
+	t.Logf("%d reads of %d counters in %d segments, %d cycles", reads, len(list), segments, r.Status().Cycle)
+}
+
+// threadTime is the CPU time of this thread.
+func threadTime(t *testing.T) time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency
+// counters among them: none takes more than a millisecond of the poller's CPU time. What the
+// machine does beside is measured too, so one run in five has to hold.
+func TestGrowthHoldsNoCycle(t *testing.T) {
+	const most = time.Millisecond
+	for range 5 {
+		longest := longestCycle(t)
+		t.Logf("the longest cycle took %v of CPU time", longest)
+		if longest <= most {
+			return
+		}
+	}
+	t.Errorf("no run in which every cycle took %v at most", most)
+}
+
+// longestCycle grows a mirror beside a poller, and returns the CPU time of its longest cycle.
+func longestCycle(t *testing.T) (longest time.Duration) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1, CoolDown: -1, HeartbeatPeriod: patience})
+	addN(t, w, SegmentLen, false)
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var b Block
+		for cycle := uint64(1); !done.Load(); cycle++ {
+			for i := range b {
+				b[i] = patterned(cycle)
+			}
+			begin := threadTime(t)
+			w.BeginCycle()
+			for n := range len(w.live) {
+				w.PublishBlock(n, &b)
+			}
+			for n, s := range *w.v.list.Load() {
+				for i := uint32(0); s.kind == kindRecords && i < 64; i++ {
+					w.PublishRecord(uint32(n)*SegmentLen+i, b[0])
+				}
+			}
+			w.EndCycle(Now())
+			longest = max(longest, threadTime(t)-begin)
+			time.Sleep(100 * time.Microsecond)
+		}
+	})
+	for i := range 15 * SegmentLen {
+		mustAdd(t, w, Entry{Name: fmt.Sprint("more", i), Latency: i%16 == 0})
+	}
+	done.Store(true)
+	wg.Wait()
+	if c, l := w.Used(); c+l != 65536 {
+		t.Fatalf("%d and %d counters", c, l)
+	}
+	return longest
+}
