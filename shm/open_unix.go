@@ -40,17 +40,17 @@ func openTrusted(path string, o ReaderOptions) (*os.File, *unix.Stat_t, error) {
 	return f, st, nil
 }
 
-// openView attaches to the mirror at path.
-func openView(path string, o ReaderOptions) (v *view, err error) {
-	f, _, err := openTrusted(path, o)
+// openView attaches to the mirror at path, and returns which file that is.
+func openView(path string, o ReaderOptions) (v *view, id fileID, err error) {
+	f, st, err := openTrusted(path, o)
 	if err != nil {
-		return nil, err
+		return nil, id, err
 	}
 	if err = Guard(func() (err error) { v, err = attach(fileStore{f, false}); return err }); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: opening mirror: %w", path, err)
+		return nil, id, fmt.Errorf("%s: opening mirror: %w", path, err)
 	}
-	return v, nil
+	return v, idOf(st), nil
 }
 
 // openRegular opens a regular file at path and answers its status.

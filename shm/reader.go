@@ -22,6 +22,7 @@ type ReaderOptions struct {
 // Close lookups answer ErrClosed; what it handed out stays readable.
 type Reader struct {
 	path    string
+	id      fileID // of the file that was opened
 	options ReaderOptions
 	v       *view
 	closed  atomic.Bool
@@ -37,11 +38,11 @@ type Reader struct {
 // Open maps the mirror at path read-only. An error that satisfies ErrNotReady
 // or fs.ErrNotExist means that there is no writer yet.
 func Open(path string, o ReaderOptions) (*Reader, error) {
-	v, err := openView(path, o)
+	v, id, err := openView(path, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{path: path, options: o, v: v}, nil
+	return &Reader{path: path, id: id, options: o, v: v}, nil
 }
 
 // Path is the file's name when it was opened.

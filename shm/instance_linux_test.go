@@ -1,0 +1,217 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// followed is an Instance that follows a path, and a writer that publishes one counter there.
+type followed struct {
+	t    *testing.T
+	path string
+	in   *Instance
+}
+
+func follower(t *testing.T, o Options) (*followed, *Writer, *NamedCounter) {
+	t.Helper()
+	f := &followed{t: t, path: mirrorPath(t)}
+	w := f.writer(o)
+	f.publish(w, 1)
+	in, err := OpenPath(f.path, ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	f.in = in
+	c, err := in.Counter("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.reads(c, 1)
+	return f, w, c
+}
+
+func (f *followed) writer(o Options) *Writer {
+	f.t.Helper()
+	o.Path, o.History, o.CoolDown = f.path, -1, -1
+	w, err := Create(o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// publish publishes n as the packets of the counter web, which it adds when it is not there.
+func (f *followed) publish(w *Writer, n uint64) {
+	f.t.Helper()
+	if _, err := w.Add(Entry{Name: "web"}); err != nil && !errors.Is(err, ErrExists) {
+		f.t.Fatal(err)
+	}
+	w.SetState(Run)
+	w.BeginCycle()
+	w.PublishBlock(0, &Block{{Packets: n, SampledAt: 1}})
+	w.EndCycle(Now())
+}
+
+func (f *followed) reads(c *NamedCounter, want uint64) {
+	f.t.Helper()
+	if v, err := c.Load(); err != nil || v.Packets != want {
+		f.t.Fatalf("%+v, %v, want %d packets", v, err, want)
+	}
+}
+
+// eventually loads until the value is there. Another value, but an old one, and an error, but
+// ErrStale, end the test.
+func (f *followed) eventually(c *NamedCounter, old, want uint64) (stale bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		v, err := c.Load()
+		switch {
+		case err == nil && v.Packets == want:
+			return stale
+		case errors.Is(err, ErrStale):
+			stale = true
+		case err != nil || v.Packets != old:
+			f.t.Fatalf("%+v, %v", v, err)
+		}
+		if time.Now().After(deadline) {
+			f.t.Fatalf("%+v, %v after 30 s, want %d packets", v, err, want)
+		}
+	}
+}
+
+// A reader by name goes on over a restart, over growth, and when the counter of the name is another.
+func TestInstanceGoesOn(t *testing.T) {
+	f, w, c := follower(t, Options{})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.reads(c, 1) // the last value of a writer that ended
+	w = f.writer(Options{})
+	f.publish(w, 2)
+	f.reads(c, 2)
+	mustGrow(t, w, 0)
+	f.publish(w, 3)
+	f.reads(c, 3)
+	h, err := f.in.Reader().Lookup("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Remove(h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Load(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a name that no counter has: %v", err)
+	}
+	if h = mustAdd(t, w, Entry{Name: "web", Latency: true}); h.Index < SegmentLen {
+		t.Fatal(h)
+	}
+	w.BeginCycle()
+	w.PublishRecord(h.Index, Value{Packets: 4, SampledAt: 1})
+	w.EndCycle(Now())
+	f.reads(c, 4)
+	if n := testing.AllocsPerRun(100, func() { f.reads(c, 4) }); n != 0 {
+		t.Errorf("a load allocates %v times", n)
+	}
+}
+
+// A file that its writer gave up is stale at once, and the next one is read as soon as it is there.
+func TestInstanceFollowsAMarkedFile(t *testing.T) {
+	f, w, c := follower(t, Options{})
+	for round := range uint64(10) {
+		if err := os.Remove(f.path); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.GiveUp(0); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := c.Load(); !errors.Is(err, ErrStale) {
+			t.Fatalf("%+v, %v of a file that was given up", v, err)
+		}
+		w = f.writer(Options{})
+		f.publish(w, round+2)
+		f.eventually(c, 0, round+2)
+	}
+}
+
+// A file that was removed while no writer lived cannot be marked: at most two heartbeat periods
+// pass until the one that took its name is read.
+func TestInstanceFollowsAnUnmarkedFile(t *testing.T) {
+	const period = 5 * time.Second // the watcher looks once a second; the rest is for a loaded machine
+	f, w, c := follower(t, Options{HeartbeatPeriod: period})
+	var longest time.Duration
+	for round := range uint64(10) {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(f.path); err != nil {
+			t.Fatal(err)
+		}
+		w = f.writer(Options{HeartbeatPeriod: period})
+		f.publish(w, round+2)
+		start := time.Now()
+		f.eventually(c, round+1, round+2)
+		longest = max(longest, time.Since(start))
+	}
+	t.Logf("the longest of 10 took %v", longest)
+	if longest > 2*period {
+		t.Errorf("it took %v, two heartbeat periods are %v", longest, 2*period)
+	}
+}
+
+// A Wait by name goes on in the file that took the name.
+func TestInstanceWaits(t *testing.T) {
+	f, w, c := follower(t, Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	type result struct {
+		v   Value
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		for {
+			v, err := c.Wait(ctx, 100)
+			if errors.Is(err, ErrStale) || errors.Is(err, ErrNotFound) {
+				time.Sleep(time.Millisecond) // no file has the name at this instant
+				continue
+			}
+			done <- result{v, err}
+			return
+		}
+	}()
+	if err := os.Remove(f.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.GiveUp(0); err != nil {
+		t.Fatal(err)
+	}
+	w = f.writer(Options{})
+	f.publish(w, 99)
+	f.publish(w, 100)
+	if r := <-done; r.err != nil || r.v.Packets != 100 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Close ends the watcher, and what was made goes on reading.
+func TestInstanceClose(t *testing.T) {
+	f, w, c := follower(t, Options{})
+	for range 2 {
+		if err := f.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.publish(w, 2)
+	f.reads(c, 2)
+	if _, err := f.in.Counter("web"); !errors.Is(err, ErrClosed) {
+		t.Errorf("a counter of a closed instance: %v", err)
+	}
+	if _, err := OpenPath(f.path+"x", ReaderOptions{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
