@@ -27,5 +27,9 @@ func (w *Writer) Capacity() (counters, latency int) {
 func (w *Writer) Used() (counters, latency int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return int(w.v.hdr.countersUsed), int(w.v.hdr.recordsUsed)
+	_ = Guard(func() error { // closed too: what it was
+		counters, latency = int(w.v.hdr.countersUsed), int(w.v.hdr.recordsUsed)
+		return nil
+	})
+	return counters, latency
 }

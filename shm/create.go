@@ -98,7 +98,8 @@ func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook}
+	w := &Writer{path: o.Path, mode: o.Mode, lock: lock, v: v, coolDown: o.CoolDown, log: o.Logger, hook: o.hook,
+		heartbeat: o.HeartbeatPeriod, limits: [2]uint32{uint32(o.Counters), uint32(o.LatencyCounters)}} // -1 is noneAllowed
 	now := Now()
 	w.step("adopt-begin")
 	if err := w.adopt(now); err != nil {
@@ -107,25 +108,31 @@ func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	w.adoptDevice()
 	w.step("adopt-repaired")
 
-	h := v.hdr
-	first := h.generation == 0
-	w.made = first
-	atomic.StoreInt64(&h.started, now)
-	atomic.StoreInt64(&h.startedWall, time.Now().UnixNano())
-	atomic.StoreInt64(&h.heartbeatPeriod, int64(o.HeartbeatPeriod))
-	atomic.StoreInt64(&h.coolDown, int64(o.CoolDown))
-	if !first {
-		atomic.AddUint64(&h.takeovers, 1)
+	w.made = v.hdr.generation == 0
+	w.started, w.startedWall, w.takeovers = now, time.Now().UnixNano(), v.hdr.takeovers
+	if !w.made {
+		w.takeovers++
 	}
-	atomic.StoreUint32(&h.counterLimit, uint32(o.Counters)) // -1 is noneAllowed
-	atomic.StoreUint32(&h.recordLimit, uint32(o.LatencyCounters))
-	w.beat(now)
-	w.step("adopt-generation")
-	atomic.StoreUint64(&h.generation, generation)
-	atomic.StoreUint32(&h.state, uint32(Boot))
+	w.generation, w.state = generation, Boot
+	w.introduce(v.hdr, now)
 	w.changed()
 	w.step("adopt-done")
 	return w, nil
+}
+
+// introduce stores into the header who writes the mirror.
+func (w *Writer) introduce(h *headerMem, now int64) {
+	atomic.StoreInt64(&h.started, w.started)
+	atomic.StoreInt64(&h.startedWall, w.startedWall)
+	atomic.StoreInt64(&h.heartbeatPeriod, int64(w.heartbeat))
+	atomic.StoreInt64(&h.coolDown, int64(w.coolDown))
+	atomic.StoreUint64(&h.takeovers, w.takeovers)
+	atomic.StoreUint32(&h.counterLimit, w.limits[classCounters])
+	atomic.StoreUint32(&h.recordLimit, w.limits[classRecords])
+	storeTime(&h.heartbeat, now)
+	w.step("adopt-generation")
+	atomic.StoreUint64(&h.generation, w.generation)
+	atomic.StoreUint32(&h.state, uint32(w.state))
 }
 
 // randomWord returns a random number that is not 0.

@@ -177,15 +177,15 @@ func openExisting(o Options) (v *view, err error) {
 
 // createFile makes a mirror whole under another name and gives it the name of o.Path.
 func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error) {
-	segments := uint32(1)
-	if o.Counters == -1 {
-		segments = 0
+	var kinds []uint32
+	if o.Counters != -1 {
+		kinds = []uint32{kindBlocks}
 	}
 	file, err := randomWord()
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDraft(o.Path, segmentOffset(history, segments), o.Mode, o.step)
+	d, err := newDraft(o.Path, segmentOffset(history, uint32(len(kinds))), o.Mode, o.step)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 			d.drop()
 		}
 	}()
-	v, err := formatFile(d.f, history, segments, file)
+	v, err := formatFile(d.f, history, kinds, file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: formatting mirror: %w", o.Path, err)
 	}
@@ -212,9 +212,9 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	return w, nil
 }
 
-// formatFile makes f, which is zero, a mirror of that many segments of blocks that is
-// not ready yet.
-func formatFile(f *os.File, history, segments uint32, file uint64) (*view, error) {
+// formatFile makes f, which is zero, a mirror with segments of those kinds that is not
+// ready yet.
+func formatFile(f *os.File, history uint32, kinds []uint32, file uint64) (*view, error) {
 	s := fileStore{f, true}
 	head, err := s.window(0, headerSize)
 	if err != nil {
@@ -228,9 +228,9 @@ func formatFile(f *os.File, history, segments uint32, file uint64) (*view, error
 	if err != nil {
 		return nil, err
 	}
-	for n := range segments {
-		v.hdr.table[n].kind = kindBlocks
+	for n, kind := range kinds {
+		v.hdr.table[n].kind = kind
 	}
-	v.hdr.segments = segments
+	v.hdr.segments = uint32(len(kinds))
 	return v, nil
 }

@@ -167,8 +167,10 @@ func (s *DeviceSlot) withdraw() {
 // limit (struct ibv_comp_cntr_caps max_value). It takes the place of a slot that was set before.
 // The counter's ordinary value is the caller's to publish, as ever.
 func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	return w.control(func() error { return w.setDevice(h, s, comp, errs, limit) })
+}
+
+func (w *Writer) setDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) error {
 	ent, err := w.entry(h)
 	if err != nil {
 		return err
@@ -201,14 +203,13 @@ func (w *Writer) SetDevice(h Handle, s *DeviceSlot, comp, errs, limit uint64) er
 // ClearDevice ends it: the counter has only its ordinary value then. Readers of
 // the words get ErrNoDevice. The slot stays taken.
 func (w *Writer) ClearDevice(h Handle) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ent, err := w.entry(h)
-	if err != nil {
+	return w.control(func() error {
+		ent, err := w.entry(h)
+		if err == nil {
+			w.clearDevice(ent)
+		}
 		return err
-	}
-	w.clearDevice(ent)
-	return nil
+	})
 }
 
 func (w *Writer) clearDevice(ent *entryMem) {
@@ -246,9 +247,13 @@ func (s *DeviceSlot) Free() {
 		return
 	}
 	if s.set {
-		if ent, err := w.entry(s.handle); err == nil {
-			w.clearDevice(ent)
-		}
+		_ = Guard(func() error {
+			ent, err := w.entry(s.handle)
+			if err == nil {
+				w.clearDevice(ent)
+			}
+			return err
+		})
 	}
 	s.withdraw()
 	s.freed = true

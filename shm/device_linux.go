@@ -8,13 +8,14 @@ import (
 // DeviceSegment answers the mirror's device segment, and makes it, with that
 // many slots, when it is asked for first. It cannot be made larger: a device
 // may be writing to it. ErrFull: it has fewer.
-func (w *Writer) DeviceSegment(slots int) (*DeviceSegment, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (w *Writer) DeviceSegment(slots int) (d *DeviceSegment, err error) {
+	err = w.control(func() (err error) { d, err = w.deviceSegment(slots); return err })
+	return d, err
+}
+
+func (w *Writer) deviceSegment(slots int) (*DeviceSegment, error) {
 	path := w.devicePath()
 	switch {
-	case w.closed:
-		return nil, ErrClosed
 	case slots < 1 || slots > maxDeviceSlots:
 		return nil, fmt.Errorf("%s: making a device segment of %d slots: must be 1 to %d: %w", path, slots, maxDeviceSlots, ErrInvalid)
 	case w.device != nil && len(w.device.slots) < slots:

@@ -99,7 +99,7 @@ func (w *Writer) freeSegment(n, kind uint32) {
 func (w *Writer) refuse(class int, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	atomic.AddUint64(&w.v.hdr.refused, 1)
+	_ = Guard(func() error { atomic.AddUint64(&w.v.hdr.refused, 1); return nil })
 	text := w.free[class].coolingText(w.coolDown, Now())
 	if errors.Is(err, ErrTruncated) { // over a heap region, or a file that another process cut short
 		err = fmt.Errorf("%w: %w", err, ErrFull)

@@ -34,12 +34,23 @@ func (w *Writer) EndCycle(now int64) {
 	atomic.StoreInt64(&h.cycleDoneAt, now)
 	publish64(&h.cycleDone, w.cycle) // barrier cycle-release
 	w.beat(now)
-	if State(h.state) == Boot {
+	if w.state == Boot {
+		w.state = Run
 		atomic.StoreUint32(&h.state, uint32(Run))
 	}
 	w.waker.cycle(now)
 	w.inCycle = false
 	w.mu.Unlock()
+}
+
+// AbandonCycle ends a cycle in which a fault on the file was recovered (Guard): what was
+// published of it may be seen, and it is not complete. The goroutine of BeginCycle calls it. Outside
+// of a cycle it does nothing.
+func (w *Writer) AbandonCycle() {
+	if w.inCycle {
+		w.inCycle = false
+		w.mu.Unlock()
+	}
 }
 
 // outside is a call that belongs inside a cycle and is not: a mistake of the
@@ -245,11 +256,7 @@ func (w *Writer) AppendHistory(h Handle, v Value) {
 // Heartbeat tells readers that the writer lives, from a writer whose cycles are
 // further apart than Options.HeartbeatPeriod.
 func (w *Writer) Heartbeat(now int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.beat(now)
-	}
+	_ = w.control(func() error { w.beat(now); return nil })
 }
 
 func (w *Writer) beat(now int64) { storeTime(&w.v.hdr.heartbeat, now) }

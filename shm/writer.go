@@ -21,10 +21,15 @@ type Writer struct {
 	v        *view
 	reserve  func(off, n uint64) error // makes the file longer, by zeroes; nil over a heap region
 	coolDown time.Duration
-	log      *slog.Logger
-	hook     func(step string) // tests only: called at the named steps; nil otherwise
-	made     bool              // Create made the file: there was none to take over
-	madeDir  bool              // and the directory
+	// what the header says of this writer
+	generation, takeovers uint64
+	started, startedWall  int64
+	heartbeat             time.Duration
+	limits                [2]uint32 // by class
+	log                   *slog.Logger
+	hook                  func(step string) // tests only: called at the named steps; nil otherwise
+	made                  bool              // Create made the file: there was none to take over
+	madeDir               bool              // and the directory
 
 	// growing is held while a segment is made, which holds mu at its end only.
 	growing sync.Mutex
@@ -34,6 +39,7 @@ type Writer struct {
 	mu      sync.Mutex
 	closed  bool
 	inCycle bool // also read without mu by the goroutine between BeginCycle and EndCycle
+	state   State
 	tables
 	scratch    entryMem
 	device     *DeviceSegment // nil: none was asked for
@@ -60,34 +66,38 @@ func (w *Writer) step(name string) {
 // Path is the file's name.
 func (w *Writer) Path() string { return w.path }
 
-// Generation is the random number in the header: this writer's, in this file.
-func (w *Writer) Generation() uint64 {
+// Generation is the random number in the header that names this writer.
+func (w *Writer) Generation() uint64 { return w.generation }
+
+// control calls fn, which touches the mirror, as a control method: cycles wait. ErrTruncated: the
+// file was cut short (Remake). What fn had done by then is in the old file alone, or is undone
+// by the entries that Remake is given.
+func (w *Writer) control(fn func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return atomic.LoadUint64(&w.v.hdr.generation)
+	if w.closed {
+		return ErrClosed
+	}
+	return Guard(fn)
 }
 
 // Entries lists the live counters in the order of their indices: what a writer
 // that took over goes on with.
-func (w *Writer) Entries() []Entry {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil
-	}
-	es, _ := w.v.allEntries() // all segments are mapped
+func (w *Writer) Entries() (es []Entry) {
+	_ = w.control(func() (err error) { es, err = w.v.allEntries(); return err }) // all segments are mapped
 	return es
 }
 
 // Last answers the value that was published last for h.
-func (w *Writer) Last(h Handle) (Value, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p, err := w.place(h)
-	if err != nil {
-		return Value{}, err
-	}
-	return *p.values()[*p.seq()&1], nil
+func (w *Writer) Last(h Handle) (v Value, err error) {
+	err = w.control(func() error {
+		p, err := w.place(h)
+		if err == nil {
+			v = *p.values()[*p.seq()&1]
+		}
+		return err
+	})
+	return v, err
 }
 
 // place returns the place of a live handle.
@@ -117,7 +127,8 @@ func (w *Writer) entry(h Handle) (*entryMem, error) {
 // reached, or no space is left for a segment.
 func (w *Writer) Add(e Entry) (Handle, error) {
 	for {
-		h, err := w.add(e)
+		var h Handle
+		err := w.control(func() (err error) { h, err = w.add(e); return err })
 		if !errors.Is(err, errNoSlot) {
 			return h, err
 		}
@@ -129,11 +140,6 @@ func (w *Writer) Add(e Entry) (Handle, error) {
 
 // add is Add where a slot is free; errNoSlot: none is.
 func (w *Writer) add(e Entry) (Handle, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return Handle{}, ErrClosed
-	}
 	if _, ok := w.names[e.Name]; ok {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, ErrExists)
 	}
@@ -183,8 +189,10 @@ func (w *Writer) add(e Entry) (Handle, error) {
 // Remove ends a counter. Readers that hold it get ErrGone from here on; the
 // slot cools down before it serves another.
 func (w *Writer) Remove(h Handle) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	return w.control(func() error { return w.remove(h) })
+}
+
+func (w *Writer) remove(h Handle) error {
 	p, err := w.place(h)
 	if err != nil {
 		return err
@@ -251,21 +259,20 @@ func (w *Writer) SetContinuity(h Handle, c Continuity) error {
 
 // update changes the two-slot part of an entry: whole or not at all.
 func (w *Writer) update(h Handle, change func(*slotMem) error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ent, err := w.entry(h)
-	if err != nil {
-		return err
-	}
-	s := ent.slots[ent.seq&1]
-	if err := change(&s); err != nil {
-		return fmt.Errorf("%s: changing counter %q: %w", w.path, getString(ent.name[:]), err)
-	}
-	if s == ent.slots[ent.seq&1] {
+	return w.control(func() error {
+		ent, err := w.entry(h)
+		if err != nil {
+			return err
+		}
+		s := ent.slots[ent.seq&1]
+		if err := change(&s); err != nil {
+			return fmt.Errorf("%s: changing counter %q: %w", w.path, getString(ent.name[:]), err)
+		}
+		if s != ent.slots[ent.seq&1] {
+			w.putSlot(ent, &s)
+		}
 		return nil
-	}
-	w.putSlot(ent, &s)
-	return nil
+	})
 }
 
 // putSlot makes s the current slot of ent.
@@ -288,7 +295,8 @@ func (w *Writer) SetState(s State) {
 	if w.closed {
 		return
 	}
-	atomic.StoreUint32(&w.v.hdr.state, uint32(s))
+	w.state = s
+	_ = Guard(func() error { atomic.StoreUint32(&w.v.hdr.state, uint32(s)); return nil })
 	w.waker.all()
 }
 
@@ -301,10 +309,14 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	w.closed = true
-	w.beat(Now())
-	if s := State(w.v.hdr.state); s == Boot || s == Run {
-		atomic.StoreUint32(&w.v.hdr.state, uint32(Halt))
+	if w.state == Boot || w.state == Run {
+		w.state = Halt
 	}
+	_ = Guard(func() error { // a file that was cut short has no readers to tell
+		w.beat(Now())
+		atomic.StoreUint32(&w.v.hdr.state, uint32(w.state))
+		return nil
+	})
 	w.waker.close()
 	w.step("close-halted")
 	err := w.v.close()

@@ -1,0 +1,173 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Intact returns nil while the mirror's file has its name, its length and its header. Else the
+// error says what became of it, and Remake makes it anew.
+func (w *Writer) Intact() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	f := w.v.store.(fileStore).File
+	var st, named unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
+	}
+	switch err := unix.Lstat(w.path, &named); {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%s: the mirror was removed: %w", w.path, ErrStale)
+	case err != nil:
+		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
+	case idOf(&st) != idOf(&named):
+		return fmt.Errorf("%s: another file has the mirror's name: %w", w.path, ErrStale)
+	}
+	if end := segmentOffset(w.v.fixed.history, uint32(len(*w.v.list.Load()))); uint64(st.Size) < end {
+		return fmt.Errorf("%s: the mirror was cut short: %d of %d bytes are there: %w", w.path, st.Size, end, ErrTruncated)
+	}
+	return Guard(func() error {
+		fixed, err := w.v.hdr.fixed()
+		if err != nil || fixed.checksum != w.v.fixed.checksum || atomic.LoadUint64(&w.v.hdr.generation) != w.generation {
+			return fmt.Errorf("%s: the mirror's header was overwritten: %w", w.path, ErrFormat)
+		}
+		return nil
+	})
+}
+
+// Remake makes the mirror anew under its name, in another file, and goes on there. Nothing is
+// taken from the old file, whose content may be anything: entries are all counters, with
+// their handles, which stay. A live counter that is not among them is gone. Values are
+// absent until they are published, and the history starts empty. Readers of the old file get
+// ErrStale where it can still be marked. Cycles wait for the exchange only. An error leaves
+// the writer as it was.
+func (w *Writer) Remake(entries []Entry) error {
+	w.growing.Lock()
+	defer w.growing.Unlock()
+	file, err := randomWord()
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	kinds := make([]uint32, 0, len(*w.v.list.Load()))
+	for _, s := range *w.v.list.Load() {
+		kinds = append(kinds, s.kind)
+	}
+	history, path, mode := w.v.fixed.history, w.path, w.mode
+	closed := w.closed
+	w.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.step)
+	if err != nil {
+		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+	}
+	v, err := formatFile(d.f, history, kinds, file)
+	if err == nil {
+		err = v.fill(entries)
+	}
+	if err == nil {
+		err = w.exchange(d, v, entries)
+	}
+	if err != nil {
+		d.drop()
+		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+	}
+	return nil
+}
+
+// fill makes entries the live counters of v, which is zero but for its header.
+func (v *view) fill(entries []Entry) error {
+	list, err := v.segments()
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		populate(s.m)
+	}
+	var scratch entryMem
+	for _, e := range entries {
+		p, err := v.place(e.Handle.Index)
+		if err != nil {
+			return fmt.Errorf("counter %q: %w", e.Name, err)
+		}
+		if err := e.encode(&scratch, 0); err != nil {
+			return fmt.Errorf("counter %q: %w", e.Name, err)
+		}
+		scratch.identity = identity(entLive, e.Handle.Generation)
+		copyWords(words(p.entry()), words(&scratch))
+		d := &v.hdr.table[e.Handle.Index/SegmentLen]
+		d.high = max(d.high, p.n+1)
+		if p.latency() {
+			v.hdr.recordsUsed++
+			continue
+		}
+		v.hdr.countersUsed++
+		for parity := range uint64(2) {
+			p.block().copy(parity).live |= 1 << (p.n % BlockLen)
+		}
+	}
+	return nil
+}
+
+// exchange gives the draft the mirror's name and makes v what the writer writes to.
+func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	old, now, h := w.v, Now(), v.hdr
+	w.introduce(h, now)
+	h.cycleBegun, h.cycleDone, h.cycleDoneAt = w.cycle, w.cycle, now
+	if w.device != nil {
+		h.deviceGeneration, h.deviceLength = w.device.v.fixed.generation, w.device.v.fixed.fileLength
+		for _, s := range w.device.slots {
+			if s == nil || !s.set {
+				continue
+			}
+			if p, err := v.place(s.handle.Index); err == nil && p.live(s.handle) {
+				p.entry().slots[0].device = s.number + 1
+			}
+		}
+	}
+	v.ready()
+	w.step("remake-ready")
+	if err := d.name(); err != nil {
+		return err
+	}
+	w.step("remake-renamed")
+	w.v, w.reserve = v, reserveIn(d.f)
+	w.names = make(map[string]uint32, len(entries))
+	live := make([]uint64, len(w.live))
+	for _, e := range entries {
+		w.names[e.Name] = e.Handle.Index
+		live[e.Handle.Index/BlockLen] |= 1 << (e.Handle.Index % BlockLen)
+	}
+	w.live = live
+	w.freeOthers(now)
+	_ = Guard(func() error { return old.giveUp(v.fixed.file) })
+	return old.close()
+}
+
+// freeOthers makes every slot that was used and belongs to no counter cool down.
+func (w *Writer) freeOthers(now int64) {
+	for class := range w.free {
+		w.free[class].cooling = nil
+	}
+	for n, s := range *w.v.list.Load() {
+		f := &w.free[classOf(s.kind == kindRecords)]
+		for i := uint32(n) * SegmentLen; i < uint32(n+1)*SegmentLen; i++ {
+			if !w.isLive(i) && i < f.next {
+				f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
+			}
+		}
+	}
+}
