@@ -28,7 +28,8 @@ func Guard(fn func() error) (err error) {
 // for anything else.
 func faulted(r any) error {
 	if e, ok := r.(runtime.Error); ok {
-		if f, ok := e.(interface{ Addr() uintptr }); ok {
+		// Below the first page lies what a nil pointer refers to: a mistake of the program.
+		if f, ok := e.(interface{ Addr() uintptr }); ok && f.Addr() >= 4096 {
 			return fmt.Errorf("fault at address %#x: the file was cut short under the mapping: open it again: %w", f.Addr(), ErrTruncated)
 		}
 	}

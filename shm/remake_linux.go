@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +66,12 @@ func (w *Writer) Remake(entries []Entry) error {
 	if closed {
 		return ErrClosed
 	}
+	if _, err := prepareDir(filepath.Dir(path), w.log); err != nil {
+		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+	}
+	if err := w.keepLock(); err != nil {
+		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
+	}
 	d, err := newDraft(path, segmentOffset(history, uint32(len(kinds))), mode, w.step)
 	if err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
@@ -81,6 +88,29 @@ func (w *Writer) Remake(entries []Entry) error {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
 	return nil
+}
+
+// keepLock takes the lock again if its file has lost the name: it locks nobody out then.
+func (w *Writer) keepLock() error {
+	var held, named unix.Stat_t
+	if err := unix.Fstat(int(w.lock.Fd()), &held); err != nil {
+		return fmt.Errorf("%s: reading status of the writer's lock: %w", w.lock.Name(), err)
+	}
+	if unix.Lstat(w.lock.Name(), &named) == nil && idOf(&held) == idOf(&named) {
+		return nil
+	}
+	lock, err := takeLock(w.path, w.step)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errors.Join(ErrClosed, lock.Close())
+	}
+	old := w.lock
+	w.lock = lock
+	return old.Close()
 }
 
 // fill makes entries the live counters of v, which is zero but for its header.

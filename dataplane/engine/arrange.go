@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/shm"
 )
 
 // layeredFlows are the flows of the stack, those that win first. It is called with ctl held.
@@ -159,7 +158,7 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why
 		} else if c.gone != nil {
 			if !shown { // the last samples: nobody reads them again
 				shown = true
-				e.poller.report(e.plan.cycle(e.writer, shm.Now()))
+				e.poller.report(e.poller.cycle())
 			}
 			e.strand(ctx, c, reason)
 			e.waiting = e.waiting || c.mayUnder

@@ -110,6 +110,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	go func() {
 		defer stop()
 		defer end()
+		e.keepMirror() // fn changes it
 		err := e.orClosed(fn(running, v))
 		if v.isAlone() {
 			e.log.Warn("a call that was not waited for has ended", "call", doing, "err", err)

@@ -101,9 +101,6 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
 		return nil, err
 	}
-	if err = e.mirror.note(e.cfg.Mirror.Path); err != nil {
-		return nil, err
-	}
 	if e.backends = opts.Backends; e.backends == nil {
 		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log, e.guard); err != nil {
 			return nil, err

@@ -54,11 +54,16 @@ func (e *Engine) publish(c *counted, in Installed) error {
 // show tells readers of the mirror what counts the flow now. A flow of interfaces
 // that has none is counted by nobody: its value is the last one.
 func (e *Engine) show(c *counted) error {
-	_, hooks := c.backend.(carrier)
-	lost := (hooks || c.layered != nil) && c.source.Device == ""
+	lost := c.lost()
 	return errors.Join(
 		e.writer.SetSource(c.handle, sourceText(c.source), c.basis),
 		e.writer.SetFlags(c.handle, !lost, lost, false))
+}
+
+// lost tells that a flow of interfaces has none.
+func (c *counted) lost() bool {
+	_, hooks := c.backend.(carrier)
+	return (hooks || c.layered != nil) && c.source.Device == ""
 }
 
 // sourceText is a source as the mirror shows it: "xdp:eth0/native"; "none" where

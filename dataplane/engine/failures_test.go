@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,32 +147,4 @@ func cpuTime(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// A mirror that was removed or replaced under the instance is a condition: nobody finds its values any more.
-func TestALostMirrorIsSaid(t *testing.T) {
-	b := newHand("hand")
-	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
-	e := start(t, cfg, b)
-	raised := func() bool {
-		conditions, err := e.Conditions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.ContainsFunc(conditions, func(c dataplane.Condition) bool { return c.Code == "mirror-lost" })
-	}
-	for _, step := range []struct {
-		from, to string
-		want     bool
-	}{{cfg.Mirror.Path, cfg.Mirror.Path + ".away", true}, {cfg.Mirror.Path + ".away", cfg.Mirror.Path, false}} {
-		if err := os.Rename(step.from, step.to); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(20 * time.Second); raised() != step.want; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the mirror is at %s: mirror-lost raised: %v", step.to, raised())
-			}
-			b.changed <- struct{}{} // look now, not in a second
-		}
-	}
 }

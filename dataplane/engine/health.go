@@ -42,6 +42,10 @@ func (e *Engine) watch(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				if e.ctl.TryLock() { // Close holds it while it waits for this goroutine
+					e.keepMirror()
+					e.ctl.Unlock()
+				}
 				moved = moved || e.tryAgain()
 			case <-changed:
 				moved = true

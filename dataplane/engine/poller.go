@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
@@ -97,10 +98,19 @@ func (p *poller) runBusy(ctx context.Context) {
 
 // once is one poll cycle.
 func (p *poller) once() {
-	now := shm.Now()
-	err := p.plan.cycle(p.writer, now)
+	err := p.cycle()
 	p.cycles.Add(1)
 	p.report(err)
+}
+
+// cycle reads and publishes. A mirror that was cut short meanwhile is an error: Engine.keepMirror makes
+// it anew.
+func (p *poller) cycle() error {
+	err := shm.Guard(func() error { return p.plan.cycle(p.writer, shm.Now()) })
+	if errors.Is(err, shm.ErrTruncated) { // a fault ended it
+		p.writer.AbandonCycle()
+	}
+	return err
 }
 
 // report logs a failing source when it begins and when it ends, not every cycle.

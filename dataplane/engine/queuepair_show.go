@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // show tells others what the queue pair is now, and readers of the mirror what counts it.
@@ -51,6 +52,36 @@ func (q *queuePair) mark(v view) {
 		if err != nil {
 			q.log.Error("showing the source of a completion counter in the mirror", "counter", t.cfg.Name, "err", err)
 		}
+	}
+}
+
+// entries is what the mirror shows of the completion counters, but for values.
+func (s *queuePairs) entries() (out []shm.Entry) {
+	if s == nil {
+		return nil
+	}
+	for _, q := range s.all {
+		v := q.look()
+		for _, t := range q.tallies {
+			q.mu.Lock()
+			past := t.past
+			q.mu.Unlock()
+			e := q.entryOf(t)
+			e.Handle, e.Continuity = t.handle, past
+			e.Source, e.ByteBasis, e.Valid, e.Stale = sourceText(v.source), completionBasis, v.lost == nil, v.lost != nil
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// markAll shows everything again in a mirror that was made anew while queue pairs went on.
+func (s *queuePairs) markAll() {
+	if s == nil {
+		return
+	}
+	for _, q := range s.all {
+		q.mark(q.look())
 	}
 }
 

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// raised waits until a condition of that code is, or is not, there.
+func raised(t *testing.T, e *Engine, code string, want bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		conditions, err := e.Conditions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(conditions, func(c dataplane.Condition) bool { return c.Code == code }) == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s: %s is not %v among %+v", code, want, conditions)
+		}
+	}
+}
+
+// A mirror that is removed, replaced, cut short or overwritten while its instance runs is made anew,
+// ten times each: totals go on, handles stay, a reader by name follows, and flows are added meanwhile.
+func TestADamagedMirrorIsMadeAnew(t *testing.T) {
+	overwrite := func(t *testing.T, path string) {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt(make([]byte, st.Size()), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range []struct {
+		name string
+		do   func(t *testing.T, path string)
+	}{
+		{"removed", func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"replaced", func(t *testing.T, path string) {
+			other := filepath.Join(filepath.Dir(path), "other")
+			if err := os.WriteFile(other, []byte("no mirror"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(other, path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"cut short", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 100); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"overwritten", overwrite},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			b := newHand("hand")
+			cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")}, flow.Flow{Name: "fast", Match: match(t, "tcp"), Latency: true})
+			e := start(t, cfg, b)
+			before, err := e.Placements(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := shm.OpenPath(cfg.Mirror.Path, shm.ReaderOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			a, err := in.Counter("a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			total := uint64(0)
+			for round := range uint64(10) {
+				d.do(t, cfg.Mirror.Path)
+				b.count("a", Pair{Packets: total + 1000 + round, Bytes: 64})
+				total += 1000 + round
+				extra := flow.Flow{Name: "extra", Match: match(t, "ipv4 dst 192.0.2.1")}
+				if _, err := e.AddFlows(t.Context(), extra); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.RemoveFlows(t.Context(), "extra"); err != nil {
+					t.Fatal(err)
+				}
+				for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+					var v shm.Value
+					err := shm.Guard(func() (err error) { v, err = a.Load(); return err })
+					if err == nil && v.Packets == total {
+						break
+					}
+					if err == nil && v.Packets > total || err != nil && !errors.Is(err, shm.ErrStale) && !errors.Is(err, shm.ErrTruncated) && !errors.Is(err, shm.ErrFormat) {
+						t.Fatalf("round %d: %+v, %v", round, v, err)
+					}
+					if time.Now().After(end) {
+						t.Fatalf("round %d: %+v, %v after 30 s, want %d packets", round, v, err, total)
+					}
+				}
+			}
+			raised(t, e, "mirror-remade", true)
+			after, err := e.Placements(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range before {
+				if before[i].Counter != after[i].Counter {
+					t.Errorf("the handle of %s was %+v and is %+v", before[i].Flow.Name, before[i].Counter, after[i].Counter)
+				}
+			}
+			entries, err := in.Reader().Entries()
+			if err != nil || len(entries) != 2 || entries[0].Continuity.Discontinuities != 0 || !entries[0].Valid {
+				t.Errorf("%+v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// A mirror that cannot be made anew is a condition until it can. One whose directory has gone can.
+func TestAMirrorThatCannotBeMadeAnew(t *testing.T) {
+	b := newHand("hand")
+	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
+	e := start(t, cfg, b)
+	dir := filepath.Dir(cfg.Mirror.Path)
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, []byte("in the way"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	raised(t, e, "mirror-lost", true)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	raised(t, e, "mirror-lost", false)
+	if _, err := shm.Open(cfg.Mirror.Path, shm.ReaderOptions{}); err != nil {
+		t.Error(err)
+	}
+	if w, err := shm.Create(shm.Options{Path: cfg.Mirror.Path}); !errors.Is(err, shm.ErrInUse) {
+		t.Errorf("a second writer in the directory that was made again: %v, %v", w, err)
+	}
+}
