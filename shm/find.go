@@ -1,9 +1,9 @@
 package shm
 
 import (
+	"bytes"
 	"errors"
 	"runtime"
-	"strings"
 	"sync/atomic"
 )
 
@@ -14,13 +14,9 @@ func (r *Reader) Find(names ...string) ([]Entry, error) {
 	if r.closed.Load() {
 		return nil, ErrClosed
 	}
-	wanted := make(map[[nameSize]byte]bool, len(names))
+	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
-		if len(name) < nameSize && strings.IndexByte(name, 0) < 0 {
-			var field [nameSize]byte
-			copy(field[:], name)
-			wanted[field] = true
-		}
+		wanted[name] = true
 	}
 	var out []Entry
 	err := Guard(func() error {
@@ -28,10 +24,10 @@ func (r *Reader) Find(names ...string) ([]Entry, error) {
 		err := r.v.eachUsed(func(i uint32, p place) {
 			// A live entry does not change its name.
 			e := p.entry()
-			if atomic.LoadUint64(&e.identity)>>32 != entLive || !wanted[e.name] {
+			if atomic.LoadUint64(&e.identity)>>32 != entLive || !wanted[string(field(&e.name))] {
 				return
 			}
-			if found, err := p.describe(i, &scratch); err == nil && wanted[scratch.name] {
+			if found, err := p.describe(i, &scratch); err == nil && wanted[found.Name] {
 				out = append(out, found)
 			}
 		})
@@ -39,4 +35,12 @@ func (r *Reader) Find(names ...string) ([]Entry, error) {
 	})
 	runtime.KeepAlive(r)
 	return out, err
+}
+
+// field is a name up to its NUL, in place.
+func field(name *[nameSize]byte) []byte {
+	if n := bytes.IndexByte(name[:], 0); n >= 0 {
+		return name[:n]
+	}
+	return name[:]
 }

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // kit is the conformance kit, which testdata/conformance/README.md describes.
@@ -125,10 +126,14 @@ func (k *kitReader) answer(verb, name string) (any, error) {
 			"counters_used": s.CountersUsed, "records_used": s.RecordsUsed,
 		}, nil
 	case "find":
-		h, err := k.r.Lookup(name)
+		found, err := k.r.Find(name) // a scan of the catalogue, as the specification's
 		if err != nil {
 			return nil, err
 		}
+		if len(found) == 0 {
+			return nil, ErrNotFound
+		}
+		h := found[0].Handle
 		c, err := k.r.Counter(h)
 		if err != nil {
 			return nil, err
@@ -180,9 +185,13 @@ func (k *kitReader) list() (any, error) {
 	}
 	out := []any{}
 	for _, e := range entries {
+		labels := e.Labels
+		if labels == nil {
+			labels = map[string]string{}
+		}
 		out = append(out, map[string]any{
-			"index": e.Handle.Index, "generation": e.Handle.Generation, "name": e.Name, "kind": e.Kind, "unit": e.Unit,
-			"text": e.Text, "labels": e.Labels, "source": e.Source, "byte_basis": e.ByteBasis,
+			"index": e.Handle.Index, "generation": e.Handle.Generation, "name": e.Name, "kind": e.Kind, "unit": cmp.Or(e.Unit, "packets"),
+			"text": e.Text, "labels": labels, "source": e.Source, "byte_basis": e.ByteBasis,
 			"valid": e.Valid, "stale": e.Stale, "ambiguous": e.Ambiguous, "discontinuities": e.Continuity.Discontinuities,
 		})
 	}
@@ -242,7 +251,7 @@ func sameJSON(t *testing.T, got, want []byte) string {
 			t.Fatalf("%s: %v", p.b, err)
 		}
 	}
-	return cmp.Diff(w, g)
+	return gocmp.Diff(w, g)
 }
 
 // goldenFile puts the golden file at path.

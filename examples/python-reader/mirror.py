@@ -45,6 +45,8 @@ class Mirror:
         if [*fixed[:4], slots, block] != [0x01020304, HEADER, 1, SEGMENT, SLOTS, 64] or history & (history - 1) or history == 1 or history > 2**28:
             raise Refused("the header has a value that is not valid")
         self.start = HEADER + -(-history * 64 // HEADER) * HEADER
+        if self.file.st_size < self.start:
+            raise Refused("the file is cut short")
 
     def read(self, at, size):
         data = os.pread(self.fd, size, at)
@@ -63,6 +65,8 @@ class Mirror:
             kind = self.word(8192 + 8 * number, "=I")
             if kind not in (BLOCKS, RECORDS):
                 raise Refused("a segment is of no known kind")
+            if os.fstat(self.fd).st_size < self.start + (number + 1) * SEGMENT:
+                raise Refused("the file is cut short")
             self.kinds[number] = kind
         return self.start + number * SEGMENT, self.kinds[number]
 

@@ -31,6 +31,7 @@ type kitCase struct {
 		Length *int64
 		Ask    string
 		Answer json.RawMessage
+		Or     json.RawMessage
 	}
 }
 
@@ -145,6 +146,9 @@ func conform(t *testing.T, file string, command []string) {
 			continue
 		}
 		asked++
+		if s.Or != nil && cmp.Equal(got, parse(t, s.Or)) {
+			continue
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("step %d, %s: -want +got\n%s", i, s.Ask, diff)
 		}

@@ -90,9 +90,24 @@ static void print_entry(const ft_entry *e) {
 	printf("}}");
 }
 
+/* The error of the first entry that cannot be read, or FT_OK. */
+static int readable(const ft_reader *r) {
+	ft_entry e;
+	for (uint32_t i = 0; i < ft_capacity(r); i++) {
+		const int err = ft_get_entry(r, i, &e);
+		if (err && err != FT_ERR_NO_COUNTER) return err;
+	}
+	return FT_OK;
+}
+
 static void list(const ft_reader *r) {
 	ft_entry e;
 	const char *comma = "";
+	const int err = readable(r);
+	if (err) {
+		print_error(err);
+		return;
+	}
 	printf("[");
 	for (uint32_t i = 0; i < ft_capacity(r); i++)
 		if (ft_get_entry(r, i, &e) == FT_OK) {
@@ -130,7 +145,7 @@ static void history(ft_cursor *c) {
 	ft_record rec[64];
 	int n = 0, err = 0;
 	while (n < 64 && !(err = ft_cursor_next(c, &rec[n]))) n++;
-	if (err && err != FT_EMPTY) {
+	if (err && err != FT_EMPTY && !(err == FT_ERR_STALE && n > 0)) { /* the last records first */
 		print_error(err);
 		return;
 	}
