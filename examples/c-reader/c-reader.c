@@ -4,6 +4,7 @@
  *
  *     c-reader [-i SECONDS] [-n TIMES] MIRROR NAME...
  *
+ * MIRROR is the name of an instance, or the path of a file, which has a slash.
  * It needs no privilege and no plugin, goes on when the writer dies (and says
  * so), and follows the mirror to its next file when a larger one, or that of a
  * new writer, takes its name. */
@@ -73,7 +74,12 @@ int main(int argc, char **argv) {
 	const char *path = argv[optind];
 	const size_t n = (size_t)(argc - optind - 1);
 	ft_reader r;
+	char located[4096];
 	int err = ft_guard_sigbus();
+	if (!err && strchr(path, '/') == NULL) {
+		err = ft_locate(path, NULL, located, sizeof located);
+		if (!err) path = located;
+	}
 	if (!err) err = ft_open(&r, path, NULL);
 	if (err) {
 		fprintf(stderr, "%s: %s%s%s\n", path, ft_strerror(err), err == FT_ERR_SYSTEM ? ": " : "",

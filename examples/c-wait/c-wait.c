@@ -5,9 +5,11 @@
  *
  *     c-wait [-n TIMES] [-t SECONDS] MIRROR NAME EVERY
  *
+ * MIRROR is the name of an instance, or the path of a file, which has a slash.
  * It ends after TIMES lines, or, with 1, when SECONDS were too few for the next
  * one, the counter is gone, or nobody counts any more. The writer wakes it: no
  * timer runs and no processor is busy while nothing comes. */
+#include "flowtally_place.h"
 #include "flowtally_wait.h"
 
 #include <inttypes.h>
@@ -68,7 +70,12 @@ int main(int argc, char **argv) {
 	ft_handle h;
 	ft_value v;
 	(void)setvbuf(stdout, NULL, _IOLBF, 0); /* a line is to be seen before the sleep, through a pipe too */
+	char located[4096];
 	int err = ft_guard_sigbus();
+	if (!err && strchr(path, '/') == NULL) {
+		err = ft_locate(path, NULL, located, sizeof located);
+		if (!err) path = located;
+	}
 	if (!err) err = ft_open(&r, path, NULL);
 	if (err) {
 		fprintf(stderr, "%s: %s%s%s\n", path, ft_strerror(err), err == FT_ERR_SYSTEM ? ": " : "",

@@ -11,7 +11,9 @@
  *     ft_counter c;
  *     ft_handle h;
  *     ft_value v;
- *     int err = ft_open(&r, "/run/flowtally/default.mirror", NULL);
+ *     char path[4096];
+ *     int err = ft_locate("default", NULL, path, sizeof path);
+ *     if (!err) err = ft_open(&r, path, NULL);
  *     if (!err) err = ft_lookup(&r, "web", &h);
  *     if (!err) err = ft_counter_open(&r, h, &c);
  *     if (!err) err = ft_load(&c, &v);
@@ -22,6 +24,7 @@
  * for other languages (FT_API in flowtally_system.h). This one includes what a reader of
  * values needs:
  *
+ *   _place.h      ft_locate: the file of an instance, by the instance's name
  *   _reader.h     ft_open, ft_attach, ft_close, ft_reopen, ft_moved
  *   _catalogue.h  ft_lookup, ft_capacity, ft_get_entry: names, handles, entries
  *   _counter.h    ft_counter_open, ft_load: one counter, on a hot path
@@ -66,6 +69,7 @@
 #include "flowtally_history.h"
 #include "flowtally_layout.h"
 #include "flowtally_order.h"
+#include "flowtally_place.h"
 #include "flowtally_reader.h"
 #include "flowtally_result.h"
 #include "flowtally_snapshot.h"

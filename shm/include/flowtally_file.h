@@ -56,6 +56,11 @@ static inline char *ft_beside(const char *path, const char *suffix) {
 	return name;
 }
 
+/* Are the files of this user trusted to hold true numbers? */
+static inline int ft_trusted(uid_t uid, const ft_options *options) {
+	return uid == 0 || uid == geteuid() || (options && options->trust_owner && uid == options->owner);
+}
+
 /* Maps a file that is owned by somebody trusted and holds a header's page. */
 static inline int ft_map(const char *path, const ft_options *options, int *fd, const unsigned char **base, size_t *size) {
 	/* Not blocking: a fifo in the place of the file must not hang us. */
@@ -67,7 +72,7 @@ static inline int ft_map(const char *path, const ft_options *options, int *fd, c
 		err = FT_ERR_SYSTEM;
 	else if (!S_ISREG(st.st_mode))
 		err = FT_ERR_NOT_FILE;
-	else if (st.st_uid != 0 && st.st_uid != geteuid() && !(options && options->trust_owner && st.st_uid == options->owner))
+	else if (!ft_trusted(st.st_uid, options))
 		err = FT_ERR_OWNER;
 	else if (st.st_size < FT_HEADER_SIZE)
 		err = FT_ERR_TRUNCATED;
