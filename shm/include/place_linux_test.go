@@ -81,6 +81,7 @@ func TestPlace(t *testing.T) {
 		{"root with a runtime directory", placed{Runtime: "/run/user/0"}, inRun, none},
 		{"root with the runtime directory of a user", placed{Runtime: runtime}, inRun, none},
 		{"root, no tmpfs", placed{RunOnDisk: true}, inShm, none},
+		{"root, no tmpfs but a runtime directory", placed{RunOnDisk: true, Runtime: "/run/user/0"}, inShm, none},
 		{"root, a tmpfs of its own", placed{RunOnDisk: true, OwnMount: true}, inRun, none},
 		{"user", placed{UID: user, Runtime: runtime}, inUser, none},
 		{"user, no tmpfs", placed{UID: user, Runtime: runtime, RunOnDisk: true}, inUser, none},
@@ -89,6 +90,7 @@ func TestPlace(t *testing.T) {
 		{"user with one that is not there", placed{UID: user, Runtime: "/run/user/none"}, inShm, none},
 		{"user with one that is on a disk", placed{UID: hostile, Runtime: "/run/disk"}, inShm, none},
 		{"user with another's", placed{UID: hostile, Runtime: runtime}, inShm, none},
+		{"user with another's that is open", placed{UID: hostile, Runtime: "/run/open"}, inShm, none},
 		{"user of a service", placed{UID: user, Runtime: runtime, Files: []placedFile{{inRun, user, "dir"}}}, inRun, none},
 		{"user of a service, no tmpfs", placed{UID: user, RunOnDisk: true, Files: []placedFile{{inRun, user, "dir"}}}, inShm, none},
 
@@ -179,6 +181,7 @@ func bePlaced(text string) error {
 		cmd := exec.Command(name, args...)
 		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+p.Runtime, placedEnv+"=", locateEnv+"="+p.instance(), "ASAN_OPTIONS=detect_leaks=0")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.UID), Gid: uint32(p.UID)}}
+		cmd.Dir = "/"
 		cmd.Stderr = os.Stderr
 		out, askErr := cmd.Output()
 		err = errors.Join(err, askErr)
@@ -211,8 +214,10 @@ func mountPlaces(p placed) error {
 	} else {
 		err = errors.Join(err, mountOverlay("/run"))
 	}
-	err = errors.Join(err, os.MkdirAll("/run/user/1234", 0o755), os.Mkdir("/run/user/0", 0o700), os.Mkdir("/run/disk", 0o755),
+	err = errors.Join(err, os.MkdirAll("/run/user/1234", 0o755), os.Mkdir("/run/user/0", 0o700), os.Mkdir("/run/disk", 0o755), os.Mkdir("/run/open", 0o755),
+		unix.Mount("tmpfs", "/run/user/0", "tmpfs", 0, "mode=0700"),
 		unix.Mount("tmpfs", "/run/user/1234", "tmpfs", 0, fmt.Sprintf("mode=0700,uid=%d,gid=%d", user, user)),
+		unix.Mount("tmpfs", "/run/open", "tmpfs", 0, fmt.Sprintf("mode=0755,uid=%d,gid=%d", user, user)),
 		mountOverlay("/run/disk"), os.Chown("/run/disk", hostile, hostile))
 	if p.OwnMount {
 		err = errors.Join(err, os.Mkdir("/run/flowtally", 0o755), unix.Mount("tmpfs", "/run/flowtally", "tmpfs", 0, "mode=0755"))
