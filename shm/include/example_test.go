@@ -2,7 +2,6 @@ package include
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,17 +23,6 @@ const (
 func TestMain(m *testing.M) {
 	if path := os.Getenv(writerPath); path != "" {
 		writeForEver(path)
-	}
-	if instance := os.Getenv(locateEnv); instance != "" {
-		locate(instance)
-		return
-	}
-	if text := os.Getenv(placedEnv); text != "" {
-		if err := bePlaced(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
 	}
 	os.Exit(m.Run())
 }

@@ -26,6 +26,20 @@ const (
 	locateEnv = "FLOWTALLY_TEST_LOCATE"
 )
 
+func init() {
+	if instance := os.Getenv(locateEnv); instance != "" {
+		locate(instance)
+		os.Exit(0)
+	}
+	if text := os.Getenv(placedEnv); text != "" {
+		if err := bePlaced(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
 const (
 	inRun  = "/run/flowtally/lb.mirror"
 	inShm  = "/dev/shm/flowtally/lb.mirror"
