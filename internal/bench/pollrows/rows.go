@@ -22,8 +22,8 @@ func Rows() []bench.Row {
 	const floor = "memcpy of the bytes read (16 per counter and CPU) and written (24 per counter)"
 	return []bench.Row{
 		{Name: "poll.xdp.4k", Ref: floor, Bound: 3.0, Unit: "ns per cycle", Open: openPoll},
-		{Name: "poll.cold.10k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 1.75, Unit: "ns per cycle", Open: openCold(10_000)},
-		{Name: "poll.cold.64k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 2.5, Unit: "ns per cycle", Open: openCold(1 << 16)},
+		{Name: "poll.cold.10k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 1.5, Unit: "ns per cycle", Open: openCold(10_000)},
+		{Name: "poll.cold.64k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 2.4, Unit: "ns per cycle", Open: openCold(1 << 16)},
 	}
 }
 
