@@ -31,6 +31,8 @@ var protocols = []struct {
 	{"history", historyRing},
 	{"growth-list", growthList},
 	{"growth-history", growthHistory},
+	{"device-words", deviceWords},
+	{"device-slot", deviceSlot},
 	{"wait-each", waitEach},
 	{"wait-late", waitLate},
 	{"wait-pass", waitPass},
@@ -56,6 +58,7 @@ var idle = map[string]string{
 	"identity-acquire": "the load fence behind the values orders identity too",
 	"live-release":     "the publish of the zero row, between, orders the entry's fields before LIVE",
 	"retire-release":   "the publish that raises the epoch orders RETIRED before it",
+	"seen-release":     "seen is computed from the word, which orders it",
 	"turn-acquire":     "the kernel's fence orders turn before the comparison of the word",
 }
 

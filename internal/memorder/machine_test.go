@@ -242,6 +242,13 @@ func (t *thread) exchange(at word, value int, accepts func(old int) bool) (old i
 	return old
 }
 
+// Await waits until the word has reached value.
+func (t *thread) Await(at word, value int) {
+	if v, _ := t.load(at, 0, true, false); v < value {
+		panic(blocked{})
+	}
+}
+
 // The instructions that only litmus tests use: a strong acquire (LDAR), and
 // dependencies. The protocol does without dependencies, because a compiler may
 // replace an address that was computed by a branch.
