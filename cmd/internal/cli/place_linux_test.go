@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,5 +15,10 @@ func TestPlaces(t *testing.T) {
 	need.Root(t)
 	need.Cap(t, "sys_admin")
 	need.Tool(t, "unshare", "setpriv")
-	testscript.Run(t, testscript.Params{Dir: "testdata/place", RequireUniqueNames: true, RequireExplicitExec: true})
+	unit, err := filepath.Abs("../../../configs/systemd/flowtally.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/place", RequireUniqueNames: true, RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error { env.Setenv("UNIT", unit); return nil }})
 }
