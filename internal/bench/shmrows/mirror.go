@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
@@ -31,7 +32,9 @@ func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirro
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
-	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64, WaitGroup: waitGroup})
+	m.w, err = shm.Create(shm.Options{Path: m.path, Counters: counters, LatencyCounters: latency, History: 64, WaitGroup: waitGroup,
+		HeartbeatPeriod: time.Hour, // a row may be held up for longer than a living writer is silent
+	})
 	if err != nil {
 		return nil, err
 	}
