@@ -18,7 +18,7 @@ const (
 	// coldPeriod is the default period of the poller.
 	coldPeriod = 10 * time.Millisecond
 	// coldCycles are those of one round.
-	coldCycles = 4
+	coldCycles = 2
 )
 
 // openCold runs an engine at the default period and, while that stands still, a goroutine that a ticker of the same
