@@ -280,6 +280,15 @@ func TestControlSockets(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("below a directory of another user", func(t *testing.T) {
+		path := dir(t, 0o700, 0)
+		if err := os.Chown(filepath.Dir(filepath.Dir(path)), 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+		if err := listen(path); !errors.Is(err, dataplane.ErrPermission) || !strings.Contains(err.Error(), "12345") || !strings.Contains(err.Error(), "or name a socket elsewhere") {
+			t.Error(err)
+		}
+	})
 	t.Run("a link as the directory", func(t *testing.T) {
 		path := dir(t, 0o700, 0)
 		link := filepath.Join(t.TempDir(), "link")

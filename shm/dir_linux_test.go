@@ -2,9 +2,13 @@ package shm
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // Somebody who clears up takes the lock's name away, or puts another file there, between a
@@ -79,4 +83,63 @@ func TestReplaceFails(t *testing.T) {
 	if _, err := c.Load(); !errors.Is(err, ErrStale) {
 		t.Errorf("a counter of it: %v", err)
 	}
+}
+
+// Where another user could put another directory in the place of the mirror's, nothing is made.
+func TestUntrustedParents(t *testing.T) {
+	need.Root(t)
+	base := filepath.Dir(mirrorPath(t))
+	for _, tt := range []struct {
+		name string
+		mode fs.FileMode
+		uid  int
+		says string // "": it is made
+	}{
+		{"root's", 0o755, 0, ""},
+		{"with the sticky bit", 0o777 | fs.ModeSticky, 0, ""},
+		{"another's", 0o755, 12345, "belongs to user 12345"},
+		{"open", 0o777, 0, "can be written by others"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			above := filepath.Join(base, tt.name)
+			dir := filepath.Join(above, "between", "dir")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.Chown(above, tt.uid, tt.uid), os.Chmod(above, tt.mode)); err != nil {
+				t.Fatal(err)
+			}
+			w, err := Create(with(small, filepath.Join(dir, "m.mirror")))
+			if tt.says == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Close(); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrPermission) || !strings.Contains(err.Error(), above+" ") || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "or name another") {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s is there: %v", dir, err)
+			}
+		})
+	}
+}
+
+// A directory that was given to root (chown) still holds files of the user who had it. That user may
+// hold the lock for ever: it is named, and without it the mirror is made.
+func TestLockOfAnotherUser(t *testing.T) {
+	need.Root(t)
+	o := with(small, mirrorPath(t))
+	lock := lockPath(o.Path)
+	if err := errors.Join(os.WriteFile(lock, nil, 0o666), os.Chown(lock, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(o); !errors.Is(err, ErrPermission) || !strings.Contains(err.Error(), lock+": taking the writer's lock: belongs to user 12345") || !strings.Contains(err.Error(), "remove it") {
+		t.Error(err)
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, o)
 }

@@ -265,10 +265,11 @@ func TestNoSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	path := filepath.Join(dir, "m.mirror")
+	path := filepath.Join(dir, "below", "m.mirror") // the file system is named, not the directory
 	o := with(Options{}, path)
 	_, err := Create(o)
-	if !errors.Is(err, ErrFull) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) {
+	if !errors.Is(err, ErrFull) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "free space on "+dir+", enlarge it (mount -o remount,size=… "+dir+")") {
 		t.Fatal(err)
 	}
 	t.Log(err)

@@ -72,10 +72,12 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 	var dead, broken string
 	var skipped error
 	for _, dir := range dirs {
-		if err := o.trustDir(dir); err != nil {
-			if skipped == nil && !errors.Is(err, fs.ErrNotExist) {
-				skipped = err
-			}
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) != nil {
+			continue
+		}
+		if err := o.trustDir(dir, &st); err != nil {
+			skipped = cmp.Or(skipped, err)
 			continue
 		}
 		path := filepath.Join(dir, name)
@@ -108,11 +110,8 @@ func (o ReaderOptions) trusts(uid uint32) bool {
 }
 
 // trustDir returns why the files in dir may have been put there by a user who is not trusted.
-func (o ReaderOptions) trustDir(dir string) error {
-	var st unix.Stat_t
-	switch err := unix.Lstat(dir, &st); {
-	case err != nil:
-		return fmt.Errorf("%s: locating mirror: %w", dir, err)
+func (o ReaderOptions) trustDir(dir string, st *unix.Stat_t) error {
+	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fmt.Errorf("%s: locating mirror: not a directory (links are not followed): %w", dir, ErrPermission)
 	case !o.trusts(st.Uid):

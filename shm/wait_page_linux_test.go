@@ -38,8 +38,8 @@ func TestBusyCyclesWakeNowAndThen(t *testing.T) {
 	w.waker.hook = func(string) { wakes++ }
 	w.waker.late.Stop()
 	w.waker.owing.Store(true) // no timer: these are counted
-	w.waker.last = 0
 	now := Now()
+	w.waker.last, w.waker.credit = now, 0
 	if n := testing.AllocsPerRun(cycles-1, func() {
 		now += apart
 		w.BeginCycle()
@@ -54,7 +54,7 @@ func TestBusyCyclesWakeNowAndThen(t *testing.T) {
 	w.waker.owing.Store(false)
 	done := fallAsleep(t, sound(t, r), h, 2)
 	asleep(t, os.Getpid(), 1)
-	w.waker.last = Now() + int64(wakeEvery)/2 // a cycle has woken just now
+	w.waker.last, w.waker.credit = Now(), 0 // a cycle has woken just now
 	w.BeginCycle()
 	w.PublishBlock(0, &Block{patterned(2)})
 	w.EndCycle(w.waker.last + apart)

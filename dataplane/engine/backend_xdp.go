@@ -27,10 +27,13 @@ type xdpBackend struct {
 
 	ns *netns // where the interfaces are
 
-	mu        sync.Mutex
-	settled   bool
-	there     map[xdp.Rule]bool // in the tables, also those of a dead process; nil from Settle on
-	flows     map[string]*xdpFlow
+	mu      sync.Mutex
+	settled bool
+	flows   map[string]*xdpFlow
+	// Over the rules of a dead process, until Settle: all rules in the tables, and those of each of flows. Else both
+	// are nil: the tables hold the rules of flows, and rulesOf compiles them anew, which takes far less memory.
+	there     map[xdp.Rule]bool
+	installed map[string][]xdp.Rule
 	next      uint32              // place of the next rule among those of its priority
 	demand    map[string]sides    // by interface, "" for all: how many flows need their counts
 	held      []xdp.Attachment    // as of the last look
@@ -47,13 +50,13 @@ type xdpBackend struct {
 	closed            bool
 }
 
+// xdpFlow is small: there may be a million.
 type xdpFlow struct {
 	owner   string
-	counter xdp.Counter
-	rules   []xdp.Rule // until Settle; from then on rulesOf compiles them anew, which is smaller by far
-	order   uint32     // its place in the tables
-	served  bool       // its counts are published, or another flow depends on them
-	drops   bool       // its rules do, but for those of interfaces in apart
+	counter uint32
+	order   uint32 // its place in the tables
+	served  bool   // its counts are published, or another flow depends on them
+	drops   bool   // its rules do, but for those of interfaces in apart
 
 	own   map[string]xdp.Counter // by interface: counters of packets of that interface alone
 	apart map[string]struct{}    // interfaces on which the rules count in own
@@ -69,8 +72,7 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 	}
 	b := &xdpBackend{
 		cfg: cfg, log: log, rules: rules, changed: make(chan struct{}, 1),
-		there: make(map[xdp.Rule]bool), flows: make(map[string]*xdpFlow),
-		demand: make(map[string]sides), since: make(map[hookName]uint64), asked: make(map[string]xdp.AttachOptions),
+		flows: make(map[string]*xdpFlow), demand: make(map[string]sides), since: make(map[hookName]uint64), asked: make(map[string]xdp.AttachOptions),
 		missing: make(map[string]error), rejected: make(map[string]error), before: make(map[string][]xdp.Neighbour),
 		receive: make(map[string]received), vlans: make(map[int]vlanDevice),
 	}
@@ -80,8 +82,11 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 	b.adopted = len(rules.Counters()) > 0
 	b.seeHeld()
 	b.inherited = b.takings
-	for _, r := range rules.Rules() {
-		b.there[r] = true
+	if found := rules.Rules(); len(found) > 0 {
+		b.there, b.installed = make(map[xdp.Rule]bool), make(map[string][]xdp.Rule)
+		for _, r := range found {
+			b.there[r] = true
+		}
 	}
 	if err := b.watch(); err != nil {
 		return nil, errors.Join(err, b.Close(true))
@@ -125,11 +130,12 @@ func (b *xdpBackend) Settle(context.Context) error {
 	wanted := make(map[uint32]bool)
 	keep := make(map[xdp.Rule]bool)
 	for _, x := range b.flows {
-		wanted[x.counter.ID] = true
-		for _, r := range x.rules {
+		wanted[x.counter] = true
+	}
+	for _, rules := range b.installed {
+		for _, r := range rules {
 			keep[r] = true
 		}
-		x.rules = nil
 	}
 	var stale []xdp.Rule
 	for r := range b.there {
@@ -140,7 +146,7 @@ func (b *xdpBackend) Settle(context.Context) error {
 	if err := b.drop(stale); err != nil {
 		return err
 	}
-	b.there, b.cfg.Flows = nil, nil
+	b.there, b.installed, b.cfg.Flows = nil, nil, nil
 	var idle []uint32
 	for _, c := range b.rules.Counters() {
 		if !wanted[c.ID] {

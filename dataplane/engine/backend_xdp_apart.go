@@ -114,11 +114,11 @@ func (b *xdpBackend) divide(flows []Placed, ifname string, on bool) (err error) 
 func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
 	f.Order = x.order
 	if len(x.apart) == 0 {
-		return b.compileOn(f, x.counter.ID, drops)
+		return b.compileOn(f, x.counter, drops)
 	}
 	var out []xdp.Rule
 	for _, i := range b.cfg.Interfaces {
-		counter := x.counter.ID
+		counter := x.counter
 		_, apart := x.apart[i.Name]
 		if apart {
 			counter = x.own[i.Name].ID

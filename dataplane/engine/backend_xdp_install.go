@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
@@ -57,37 +58,37 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 	var old, fresh []xdp.Rule // that were exchanged
 	defer func() {
 		if err != nil {
+			for _, f := range flows {
+				delete(b.installed, f.Name)
+			}
 			err = errors.Join(err, b.exchange(fresh, old), b.free(counters))
 		}
 	}()
-	all := make([]*xdpFlow, len(flows))
+	all, out := make([]*xdpFlow, len(flows)), make([]Installed, len(flows))
 	var missing []xdp.Rule
-	wanted := make(map[xdp.Rule]bool)
 	for i, f := range flows {
-		x := &xdpFlow{owner: owners[i], order: order[i]}
-		if x.counter, err = b.rules.AllocCounter(x.owner); err != nil {
+		counter, err := b.rules.AllocCounter(owners[i])
+		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", f.Name, translate(err))
 		}
-		if !x.counter.Adopted {
-			counters = append(counters, x.counter.ID)
+		if !counter.Adopted {
+			counters = append(counters, counter.ID)
 		}
+		out[i] = Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
+		x := &xdpFlow{owner: owners[i], counter: counter.ID, order: order[i]}
 		drops := serve || was[x.owner].drops
 		rules, err := b.compile(f, x, drops)
 		if err != nil {
 			return nil, err
 		}
 		b.ruled(f, x, rules, drops)
-		for _, r := range rules {
-			if !b.there[r] && !wanted[r] {
-				missing = append(missing, r)
-			}
-			wanted[r] = true
-		}
+		missing = append(missing, rules...)
 		all[i] = x
 	}
+	missing = slices.DeleteFunc(missing, func(r xdp.Rule) bool { return b.there[r] })
 	var stale []xdp.Rule
 	if was != nil {
-		stale = b.stale(all, wanted, missing)
+		stale = b.stale(all, missing)
 	}
 	if err := b.exchange(stale, missing); err != nil {
 		return nil, fmt.Errorf("adding rules: %w", err)
@@ -98,14 +99,9 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 			return nil, err
 		}
 	}
-	out := make([]Installed, len(flows))
 	for i, f := range flows {
-		x := all[i]
-		b.flows[f.Name] = x
-		out[i] = Installed{
-			ID: x.counter.ID, Cookie: x.counter.Cookie, Basis: "l2", Source: b.source(f.Flow),
-			Adopted: x.counter.Adopted, Gap: x.counter.Adopted && b.stretch(f.Flow) > b.inherited,
-		}
+		b.flows[f.Name] = all[i]
+		out[i].Source, out[i].Gap = b.source(f.Flow), out[i].Adopted && b.stretch(f.Flow) > b.inherited
 	}
 	return out, nil
 }
@@ -180,15 +176,15 @@ func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
 // ruled notes the rules of a flow, and whether they drop.
 func (b *xdpBackend) ruled(f Placed, x *xdpFlow, rules []xdp.Rule, drops bool) {
 	x.drops = drops && f.Action == flow.Drop
-	if !b.settled {
-		x.rules = rules
+	if b.installed != nil {
+		b.installed[f.Name] = rules
 	}
 }
 
 // rulesOf are the rules of a flow that are in the tables.
 func (b *xdpBackend) rulesOf(f Placed, x *xdpFlow) ([]xdp.Rule, error) {
-	if x.rules != nil {
-		return x.rules, nil
+	if rules := b.installed[f.Name]; rules != nil {
+		return rules, nil
 	}
 	return b.compile(f, x, x.drops)
 }
@@ -201,8 +197,8 @@ func (b *xdpBackend) exchange(old, fresh []xdp.Rule) error {
 	if err := b.rules.Exchange(old, fresh); err != nil {
 		return translate(err)
 	}
-	if b.settled {
-		return nil // after Settle the tables hold the rules of b.flows and no others
+	if b.there == nil {
+		return nil
 	}
 	for _, r := range old {
 		delete(b.there, r)
@@ -238,11 +234,11 @@ func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
 			return err
 		}
 		for _, r := range own {
-			if b.settled || b.there[r] {
+			if b.there == nil || b.there[r] {
 				rules = append(rules, r)
 			}
 		}
-		counters = append(counters, x.counter.ID)
+		counters = append(counters, x.counter)
 		for _, c := range x.own {
 			counters = append(counters, c.ID)
 		}
@@ -260,6 +256,7 @@ func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
 			}
 		}
 		delete(b.flows, f.Name)
+		delete(b.installed, f.Name)
 	}
 	if err := b.trim(); err != nil {
 		b.log.Error("letting go of hooks that nobody needs", "err", err)

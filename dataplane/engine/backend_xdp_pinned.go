@@ -117,10 +117,10 @@ func (b *xdpBackend) places(owners []string, was map[string]pinned) []uint32 {
 
 // stale lists the pinned rules that the rules of flows replace: other rules with the counters of flows, and
 // rules with the key, the mask and the rank of a missing rule.
-func (b *xdpBackend) stale(flows []*xdpFlow, wanted map[xdp.Rule]bool, missing []xdp.Rule) []xdp.Rule {
+func (b *xdpBackend) stale(flows []*xdpFlow, missing []xdp.Rule) []xdp.Rule {
 	counters := make(map[uint32]bool, len(flows))
 	for _, x := range flows {
-		counters[x.counter.ID] = true
+		counters[x.counter] = true
 	}
 	nameless := func(r xdp.Rule) xdp.Rule {
 		r.Counter, r.Drop = 0, false
@@ -131,14 +131,14 @@ func (b *xdpBackend) stale(flows []*xdpFlow, wanted map[xdp.Rule]bool, missing [
 		taken[nameless(r)] = true
 	}
 	kept := make(map[xdp.Rule]bool)
-	for _, x := range b.flows {
-		for _, r := range x.rules {
+	for _, rules := range b.installed { // of flows, too
+		for _, r := range rules {
 			kept[r] = true
 		}
 	}
 	var out []xdp.Rule
 	for r := range b.there {
-		if !wanted[r] && !kept[r] && (counters[r.Counter] || taken[nameless(r)]) {
+		if !kept[r] && (counters[r.Counter] || taken[nameless(r)]) {
 			out = append(out, r)
 		}
 	}

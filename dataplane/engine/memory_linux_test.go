@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"testing"
 	"time"
@@ -40,5 +41,33 @@ func TestTheConfigurationsFlowsAreFreed(t *testing.T) {
 	}
 	if placed, err := b.e.Placements(t.Context(), "f0"); err != nil || len(placed) != 1 || placed[0].Source.Backend != "rdma" {
 		t.Errorf("flow f0: %+v, %v", placed, err)
+	}
+}
+
+// A start over the rules of a dead process keeps compiled rules until it has settled what is to stay. Any other start
+// keeps none: they would take several times the memory of their flows.
+func TestCompiledRulesAreNotKept(t *testing.T) {
+	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
+	b.cfg.XDP.KeepPins = true
+	kept := func(x *xdpBackend) int { return len(x.there) + len(x.installed) }
+	for _, left := range []int{0, 1} {
+		x, err := newXDPBackend(t.Context(), b.cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := Placed{Flow: b.cfg.Flows[0]}
+		if _, err := x.Carry(t.Context(), []Placed{f}); err != nil || kept(x) != 2*left {
+			t.Errorf("over %d rules: %d are kept: %v", left, kept(x), err)
+		}
+		if err := x.Close(true); err != nil {
+			t.Fatal(err)
+		}
+		e := b.start(t)
+		if n := kept(e.backends[0].(*xdpBackend)); n != 0 {
+			t.Errorf("over %d rules: an instance that runs keeps %d", left, n)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -40,8 +40,17 @@ type tracked struct {
 
 // blockPlan is one block: its values as last published, and what feeds them.
 type blockPlan struct {
+	run   run // how most blocks are read; it lies beside rows, for caches that are cold
 	feeds []feed
 	rows  shm.Block
+}
+
+// run is all that one block reads: adjacent counters of one source that fills rows, in adjacent rows. The zero
+// run: the block is read feed by feed.
+type run struct {
+	source rowed
+	first  uint32 // counter
+	at, n  uint8  // rows
 }
 
 // feed is what one source counts for one block or record. The slices run in
@@ -54,7 +63,6 @@ type feed struct {
 	at     []uint8  // row
 	base   []Pair   // what the total had reached before this source
 	plain  bool     // adjacent rows, and no base but zero
-	run    bool     // plain, and adjacent ids of a source that fills rows
 }
 
 // newPlan is a plan without counters; a history period of 0 keeps none.
@@ -139,7 +147,7 @@ func (p *plan) feed(index uint32, s source, id uint32, base Pair) {
 	f, row := bp.feedOf(s), uint8(index%blockSize)
 	i, _ := slices.BinarySearch(f.at, row)
 	f.ids, f.at, f.base = slices.Insert(f.ids, i, id), slices.Insert(f.at, i, row), slices.Insert(f.base, i, base)
-	f.settle()
+	bp.settle(f)
 }
 
 // shown is what the mirror shows of index.
@@ -171,7 +179,7 @@ func (p *plan) unset(index uint32) {
 		f := &bp.feeds[i]
 		if j, ok := slices.BinarySearch(f.at, row); ok {
 			f.ids, f.at, f.base = slices.Delete(f.ids, j, j+1), slices.Delete(f.at, j, j+1), slices.Delete(f.base, j, j+1)
-			f.settle()
+			bp.settle(f)
 			return
 		}
 	}
@@ -244,18 +252,18 @@ func (p *plan) cycle(w publisher, now int64) error {
 
 // readBlock reads the feeds of block b into its rows, and tells whether it has any.
 func (p *plan) readBlock(bp *blockPlan, b int, now int64) (live bool, failed error) {
+	if r := &bp.run; r.source != nil {
+		if err := r.source.ReadRows(r.first, bp.rows[r.at:][:r.n], now); err != nil {
+			failed = fmt.Errorf("reading block %d from %s: %w", b, r.source.Name(), err)
+		}
+		return true, failed
+	}
 	for i := range bp.feeds {
 		f := &bp.feeds[i]
 		if len(f.ids) == 0 {
 			continue
 		}
 		live = true
-		if f.run {
-			if err := f.rows.ReadRows(f.ids[0], bp.rows[f.at[0]:][:len(f.ids)], now); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
-			}
-			continue
-		}
 		pairs := p.pairs[:len(f.ids)]
 		if err := f.read(pairs, p.sampled); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", b, f.source.Name(), err))
@@ -292,14 +300,30 @@ func (p *plan) remember(w publisher) {
 	}
 }
 
-// settle notes what fill need not look at each cycle. The feed is not empty, or not read.
-func (f *feed) settle() {
+// settle notes what a cycle need not look at each time, after f, a feed of the block, has changed.
+func (bp *blockPlan) settle(f *feed) {
 	n := len(f.at)
 	f.plain = n > 0 && int(f.at[n-1]-f.at[0]) == n-1 && !slices.ContainsFunc(f.base, func(b Pair) bool { return b != Pair{} })
-	f.run = f.plain && f.rows != nil
-	for i := range f.ids {
-		f.run = f.run && f.ids[i] == f.ids[0]+uint32(i)
+	bp.run = run{}
+	var only *feed
+	for i := range bp.feeds {
+		switch f := &bp.feeds[i]; {
+		case len(f.ids) == 0:
+		case only != nil:
+			return
+		default:
+			only = f
+		}
 	}
+	if only == nil || only.rows == nil || !only.plain {
+		return
+	}
+	for i, id := range only.ids {
+		if id != only.ids[0]+uint32(i) {
+			return
+		}
+	}
+	bp.run = run{source: only.rows, first: only.ids[0], at: only.at[0], n: uint8(len(only.ids))}
 }
 
 // fill adds each source's base and puts the totals in their rows: most often

@@ -47,8 +47,8 @@ func (p *plan) align(h shm.Handle, decide func(stands Pair, sampled int64) (lack
 		return err
 	}
 	f.base[i] = add(f.base[i], decide(add(f.base[i], own), at))
-	if len(f.at) > 0 { // a record has no rows
-		f.settle()
+	if b := p.block(h.Index); b != nil { // a record has no rows
+		b.settle(f)
 	}
 	return nil
 }

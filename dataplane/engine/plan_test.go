@@ -201,3 +201,30 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 		}
 	}
 }
+
+// A block that two sources feed is read from both, and as rows again when one of them feeds nothing of it.
+func TestABlockOfTwoSources(t *testing.T) {
+	p, s := newPlan(64, 0, 0), &shown{}
+	b, other := &rowBackend{handBackend: newHand("hand")}, newHand("other")
+	b.pairs = []Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}
+	other.pairs = []Pair{{Packets: 7, Bytes: 700}}
+	p.set(handle(0), b, 0, Pair{})
+	p.set(handle(1), b, 1, Pair{})
+	p.set(handle(5), other, 0, Pair{})
+	check := func(when string, calls int, want ...shm.Value) {
+		t.Helper()
+		b.calls = 0
+		if err := p.cycle(s, 100); err != nil || b.calls != calls {
+			t.Errorf("%s: %v; asked %d times for rows, want %d", when, err, b.calls, calls)
+		}
+		if d := cmp.Diff(want, []shm.Value{s.row(0), s.row(1), s.row(5)}); d != "" {
+			t.Errorf("%s:\n%s", when, d)
+		}
+	}
+	check("two", 0, value(1, 60, 100), value(2, 120, 100), value(7, 700, 100))
+	p.clear(5)
+	check("one", 1, value(1, 60, 100), value(2, 120, 100), shm.Value{})
+	p.clear(0)
+	p.clear(1)
+	check("none", 0, value(1, 60, 100), value(2, 120, 100), shm.Value{}) // not published again
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/xdp"
 )
 
 // bench is a wire, a configuration for its near end, and traffic from its far one.
@@ -162,7 +163,7 @@ func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 	if err == nil {
 		err = x.drop(rules)
 	}
-	f.rules = rules[:0] // it has none any more
+	x.installed = map[string][]xdp.Rule{name: rules[:0]} // it has none any more
 	x.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +173,7 @@ func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 		t.Fatal(err)
 	}
 	var v [1]Pair
-	if err := x.rules.Read([]uint32{f.counter.ID}, v[:]); err != nil {
+	if err := x.rules.Read([]uint32{f.counter}, v[:]); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.RemoveFlows(t.Context(), name); err != nil {

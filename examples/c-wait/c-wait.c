@@ -8,6 +8,7 @@
  * MIRROR is the name of an instance, or a path. It ends after TIMES lines, or, with 1, when SECONDS were too few for the next
  * one, the counter is gone, or nobody counts any more. The writer wakes it: no
  * timer runs and no processor is busy while nothing comes. */
+#include "flowtally_place.h"
 #include "flowtally_wait.h"
 
 #include <inttypes.h>

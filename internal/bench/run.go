@@ -183,6 +183,9 @@ func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 			if reason == "" || ctx.Err() == nil {
 				reason = err.Error()
 			}
+			if ctx.Err() != nil { // whichever call the end of the time has ended
+				reason = "row took too long: " + reason
+			}
 			break
 		}
 		s := summarise(rounds)
@@ -301,7 +304,7 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int,
 	rounds := make([]round, 0, want)
 	for try := 0; len(rounds) < want; try++ {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("row took too long: %d of %d rounds are done, %d were disturbed: %w", len(rounds), want, try-len(rounds), err)
+			return nil, fmt.Errorf("%d of %d rounds are done, %d were disturbed: %w", len(rounds), want, try-len(rounds), err)
 		}
 		if try == 3*want {
 			return nil, fmt.Errorf("%w in %d of %d rounds", ErrDisturbed, try-len(rounds), try)
@@ -314,13 +317,15 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int,
 		if err == nil {
 			r, err = runRound(ctx, s, still, n, try%2 == 1)
 		}
-		if errors.Is(err, ErrDisturbed) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			rounds = append(rounds, r)
+		case errors.Is(err, ErrDisturbed):
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%d of %d rounds are done: %w", len(rounds), want, err)
+		default:
 			return nil, err
 		}
-		rounds = append(rounds, r)
 	}
 	return rounds, nil
 }

@@ -217,6 +217,18 @@ func TestRunBoundsARowInTime(t *testing.T) {
 	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") || !strings.HasSuffix(r.Reason, whatToDo+r.Name) {
 		t.Errorf("got %+v, want null: took too long", r)
 	}
+	calls := 0
+	waits := func(ctx context.Context, _ int) (float64, error) {
+		if calls++; calls < 8 {
+			return 1, nil
+		}
+		<-ctx.Done()
+		return 0, fmt.Errorf("adding one flow: %w", ctx.Err())
+	}
+	r = run(t, Options{Rounds: 7, RowTime: 50 * time.Millisecond}, row(1, Sides{Ours: waits, Ref: waits, N: 1})).Results[0]
+	if !strings.HasPrefix(r.Reason, "row took too long: 2 of 7 rounds are done: adding one flow: ") || !strings.HasSuffix(r.Reason, whatToDo+r.Name) {
+		t.Errorf("got %+v, want null: took too long, and for what", r)
+	}
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("took %v", took)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netns"
 
@@ -143,6 +144,7 @@ func TestWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pc.Close()
+		pc.SetReadDeadline(time.Now().Add(30 * time.Second))
 		err = w.Far.NS.Do(func() error {
 			c, err := net.Dial("udp", pc.LocalAddr().String())
 			if err != nil {

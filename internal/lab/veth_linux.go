@@ -137,7 +137,27 @@ func (e *End) AddAddr(p netip.Prefix) error {
 	if err := e.NS.nl.AddrAdd(l, addr); err != nil {
 		return fmt.Errorf("adding %s to %s: %w", p, e.Name, err)
 	}
+	if p.Addr().Is6() {
+		return e.awaitLocal(p.Addr())
+	}
 	return nil
+}
+
+// awaitLocal waits until the kernel delivers what is sent to an IPv6 address of this end. A work
+// queue of the kernel adds the route for that after the address can already be bound.
+func (e *End) awaitLocal(addr netip.Addr) error {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		routes, err := e.NS.nl.RouteGet(addr.AsSlice())
+		if len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("its routes are %v", routes)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waiting for the local route of %s on %s: %w", addr, e.Name, err)
+		}
+	}
 }
 
 // AddNeighbor tells the end the hardware address of addr for good, so that no

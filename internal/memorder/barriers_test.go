@@ -31,6 +31,9 @@ var protocols = []struct {
 	{"history", historyRing},
 	{"growth-list", growthList},
 	{"growth-history", growthHistory},
+	{"growth-snapshot", growthSnapshotOrdered},
+	{"device-words", deviceWords},
+	{"device-slot", deviceSlot},
 	{"wait-each", waitEach},
 	{"wait-late", waitLate},
 	{"wait-pass", waitPass},
@@ -44,6 +47,7 @@ var faults = []struct {
 }{
 	{"the quick form compares the epoch once", handleQuickOnce, "a handle of counter 1 returns the value 21"},
 	{"the cycle of a record is loaded before it", recordEarly, "the value is of cycle"},
+	{"a snapshot loads the number of segments before the cycle", growthSnapshotEarly, "a snapshot of cycle 1 lacks"},
 	{"a ring of one record", historyOfOne, "not a mirror"},
 }
 
@@ -52,10 +56,10 @@ var faults = []struct {
 var idle = map[string]string{
 	"add-fence":        "the removal's publish orders RETIRED before the fields of the next user",
 	"begun-release":    "the publishes of the cycle order cycle_begun before what they publish",
-	"cycle-acquire":    "the load fence of the read that follows orders cycle_done before the second load of seq",
 	"identity-acquire": "the load fence behind the values orders identity too",
 	"live-release":     "the publish of the zero row, between, orders the entry's fields before LIVE",
 	"retire-release":   "the publish that raises the epoch orders RETIRED before it",
+	"seen-release":     "seen is computed from the word, which orders it",
 	"turn-acquire":     "the kernel's fence orders turn before the comparison of the word",
 }
 

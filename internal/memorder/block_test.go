@@ -145,20 +145,22 @@ func blockSnapshot() *program {
 		for between := t.Load(begun) <= k; ; between = false {
 			t.Again("read", k, bit(between))
 			s := t.Acquire("read-acquire", b.seq)
-			from, guard := s, b.seq
-			if !between && t.Load(b.copies[s&1][cycle]) > k && t.Load(b.copies[^s&1][cycle]) == k && t.Load(b.intent) == s {
-				from, guard = s+1, b.intent
+			if !between && t.Load(b.copies[s&1][cycle]) > k && t.Load(b.copies[^s&1][cycle]) == k {
+				fields := b.load(t, s+1)
+				t.LoadFence("read-fence")
+				if t.Load(b.intent) == s {
+					if whole(t, fields, k); fields[cycle] != k {
+						t.Fail("the other copy is of cycle %d, not %d", fields[cycle], k)
+					}
+					return
+				}
 			}
-			fields := b.load(t, from)
+			fields := b.load(t, s)
 			t.LoadFence("read-fence")
-			if t.Load(guard) != s || between && fields[cycle] > k {
-				continue
+			if t.Load(b.seq) == s && !(between && fields[cycle] > k) {
+				whole(t, fields, k)
+				return
 			}
-			whole(t, fields, k)
-			if (between || guard == b.intent) && fields[cycle] != k {
-				t.Fail("the copy is of cycle %d, not %d", fields[cycle], k)
-			}
-			return
 		}
 	})
 	return p

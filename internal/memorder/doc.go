@@ -13,8 +13,9 @@
 // programs.
 //
 // The other files are the protocol: block_test.go, identity_test.go,
-// record_test.go, history_test.go, growth_test.go and wait_test.go. Each
-// program in them is a rule of docs/mirror-format.md as Go code, with a name
-// for each barrier. TestBarriers removes each barrier in turn, and demands
+// record_test.go, history_test.go, growth_test.go, device_test.go and
+// wait_test.go. Each program in them is a rule of docs/mirror-format.md,
+// docs/device-words.md or docs/waiting.md as Go code, with a name for each
+// barrier. TestBarriers removes each barrier in turn, and demands
 // that the program then fails. docs/memory-order.md lists the barriers.
 package memorder

@@ -95,9 +95,9 @@ func explore(p *program, removed ...string) *exploration {
 	return x
 }
 
-// run is one thread's run along choose. complete: it stored all that it
-// promised.
-func (x *exploration) run(id int, memory []message, choose *choices, may bool, seen map[string]bool, trace *[]string) (t *thread, complete bool, why string) {
+// run is one thread's run along choose. kept: it stored all that it promised.
+// ended: it came to its end, or to what must not be (why).
+func (x *exploration) run(id int, memory []message, choose *choices, may bool, seen map[string]bool, trace *[]string) (t *thread, kept, ended bool, why string) {
 	n := len(x.p.names)
 	t = &thread{
 		id: id, memory: slices.Clip(memory), fixed: len(memory), may: may, initial: x.p.initial, names: x.p.names,
@@ -111,27 +111,33 @@ func (x *exploration) run(id int, memory []message, choose *choices, may bool, s
 		x.states += t.states
 		switch r := recover().(type) {
 		case nil:
-			complete = !slices.Contains(t.promised, true)
+			kept, ended = !slices.Contains(t.promised, true), true
+		case blocked:
+			kept = !slices.Contains(t.promised, true)
 		case stuck:
 		case failed:
-			complete, why = true, r.why
+			if may {
+				panic("a thread that stores failed: it says so by bad: " + r.why)
+			}
+			kept, ended, why = true, true, r.why
 		default:
 			panic(r)
 		}
 	}()
 	x.p.threads[id].run(t)
-	return t, false, ""
+	return t, false, false, ""
 }
 
-// each runs every run of one thread against memory, until a run says to stop.
-func (x *exploration) each(id int, memory []message, may bool, visit func(t *thread, why string)) {
+// each visits every run of one thread against memory that stores all that the
+// thread promised, until one must not be.
+func (x *exploration) each(id int, memory []message, may bool, visit func(t *thread, ended bool)) {
 	choose, seen := &choices{changed: -1}, map[string]bool{}
 	for more := true; more && x.failure == ""; more = choose.next() {
-		t, complete, why := x.run(id, memory, choose, may, seen, nil)
-		if !complete {
-			continue
+		t, kept, ended, why := x.run(id, memory, choose, may, seen, nil)
+		if kept {
+			visit(t, ended)
 		}
-		if visit(t, why); why != "" {
+		if why != "" {
 			x.fail(id, memory, choose, why)
 		}
 	}
@@ -169,13 +175,13 @@ func (x *exploration) grow(memory []message) {
 		if !b.stores {
 			continue
 		}
-		x.each(id, memory, true, func(t *thread, _ string) {
+		x.each(id, memory, true, func(t *thread, ended bool) {
 			for _, m := range t.candidates {
 				if !slices.Contains(next, m) {
 					next = append(next, m)
 				}
 			}
-			if len(t.memory) == len(memory) {
+			if ended && len(t.memory) == len(memory) {
 				keep(id, t)
 			}
 		})
@@ -184,7 +190,7 @@ func (x *exploration) grow(memory []message) {
 	if whole {
 		for id, b := range x.p.threads {
 			if !b.stores {
-				x.each(id, memory, false, func(t *thread, _ string) { keep(id, t) })
+				x.each(id, memory, false, func(t *thread, _ bool) { keep(id, t) })
 			}
 		}
 		x.finish(memory, results, runs)

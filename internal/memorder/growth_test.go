@@ -1,25 +1,26 @@
 package memorder
 
-// grown is a file that grows by a segment, in which a counter is then added and
-// recorded in the history. What a reader may touch ends with the file's size:
+// grown is a file that grows by a segment, in which a counter is then added,
+// published in cycle 1 and recorded in the history. What a reader may touch ends with the file's size:
 // behind it there is a fault.
 type grown struct {
 	*block
-	size, segments, kind, identity, name, tail, index word
+	size, segments, kind, high, identity, name, cycleDone, tail, index word
 }
 
 func grow(p *program) *grown {
 	g := &grown{
 		block: p.block(0, "packets", "bytes"),
-		size:  p.word("size", 1), segments: p.word("segments", 1), kind: p.word("kind", 0),
+		size:  p.word("size", 1), segments: p.word("segments", 1), kind: p.word("kind", 0), high: p.word("high", 0),
 		identity: p.word("identity", 0), name: p.word("name", 0),
-		tail: p.word("history_tail", 0), index: p.word("history.index", 0),
+		cycleDone: p.word("cycle_done", 0), tail: p.word("history_tail", 0), index: p.word("history.index", 0),
 	}
 	p.writer(func(t *thread) {
 		t.Store(g.size, 2) // fallocate
 		t.Store(g.kind, 1)
 		t.Release("segments-release", g.segments, 2)
 		// Adding.
+		t.Store(g.high, 1)
 		t.Store(g.identity, building+1)
 		t.StoreFence("add-fence")
 		t.Store(g.name, 1)
@@ -28,6 +29,7 @@ func grow(p *program) *grown {
 		g.publish(t, 3, 7, 7)
 		t.Store(g.index, 2) // the counter is in segment 2
 		t.Release("history-release", g.tail, 1)
+		t.Release("cycle-release", g.cycleDone, 1)
 	})
 	return g
 }
@@ -87,3 +89,27 @@ func growthHistory() *program {
 	})
 	return p
 }
+
+// growthSnapshot is a snapshot: what was published in cycle k is in one of cycle
+// k. early loads the number of segments before k, which is a fault.
+func growthSnapshot(early bool) *program {
+	p := &program{}
+	g := grow(p)
+	p.reader(func(t *thread) {
+		segments := 0
+		if early {
+			segments = t.Acquire("segments-acquire", g.segments)
+		}
+		k := t.Acquire("cycle-acquire", g.cycleDone)
+		if !early {
+			segments = t.Acquire("segments-acquire", g.segments)
+		}
+		if k == 1 && (segments < 2 || t.Load(g.high) < 1) {
+			t.Fail("a snapshot of cycle 1 lacks a counter that was published in it")
+		}
+	})
+	return p
+}
+
+func growthSnapshotOrdered() *program { return growthSnapshot(false) }
+func growthSnapshotEarly() *program   { return growthSnapshot(true) }

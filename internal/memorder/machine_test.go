@@ -39,6 +39,7 @@ type thread struct {
 	oldLoad, oldStore view // of all loads, and of all stores, so far
 	newLoad, newStore view // what the next load, and the next store, must take notice of
 	control, release  view // of addresses and branches; of store-releases
+	readFrom          view // where the last load's message is
 	candidates        []message
 	names             []string // of the words
 	out               []int
@@ -50,10 +51,17 @@ type thread struct {
 // forwarded is a thread's last store to a word. Its own loads take the value
 // from there before the store is in memory, and then learn no more than the
 // store's own address and data did.
-type forwarded struct{ at, known view }
+// A load-acquire does not take the store of an exchange so early.
+type forwarded struct {
+	at, known view
+	exchanged bool
+}
 
 // stuck ends a run that no execution contains.
 type stuck struct{}
+
+// blocked ends a run that waits for another thread. What it stored counts.
+type blocked struct{}
 
 // failed ends a run in which the protocol does not hold.
 type failed struct{ why string }
@@ -109,7 +117,8 @@ func (t *thread) load(at word, known view, acquire, strong bool) (int, view) {
 		before = max(before, t.release)
 	}
 	value, v := t.read(at, before)
-	if f := t.forward[at]; f.at == v && v != 0 {
+	t.readFrom = v
+	if f := t.forward[at]; f.at == v && v != 0 && !(f.exchanged && acquire) {
 		v = f.known
 	}
 	after := max(before, v)
@@ -138,7 +147,7 @@ func (t *thread) store(at word, value int, known view, release bool) {
 	if release {
 		t.release = max(t.release, v)
 	}
-	t.forward[at] = forwarded{v, known}
+	t.forward[at] = forwarded{at: v, known: known}
 	if t.trace != nil {
 		t.note("store %s = %d", t.names[at], value)
 	}
@@ -211,18 +220,32 @@ func (t *thread) FullFence(name string) {
 
 // Swap replaces the value old by value, in one step that no other store to the
 // word comes between, and with acquire and release order. It waits until the
-// word is old: a run in which it never is does not count.
+// word is old: a run in which it never is has no end.
 func (t *thread) Swap(at word, old, value int) {
-	got, v := t.load(at, 0, true, false)
-	if got != old {
-		panic(stuck{})
+	t.exchange(at, value, func(v int) bool { return v == old })
+}
+
+func (t *thread) exchange(at word, value int, accepts func(old int) bool) (old int) {
+	old, _ = t.load(at, 0, true, false)
+	if !accepts(old) {
+		panic(blocked{})
 	}
+	from, known := t.readFrom, len(t.candidates)
 	t.store(at, value, 0, true)
-	t.forward[at].known = t.forward[at].at
-	for i := int(v); i < int(t.coherent[at])-1; i++ {
-		if t.memory[i].at == at && t.memory[i].by != t.id {
-			panic(stuck{})
+	t.forward[at].exchanged = true
+	for _, m := range t.memory[from : t.coherent[at]-1] {
+		if m.at == at && m.by != t.id {
+			t.candidates = t.candidates[:known]
+			panic(blocked{})
 		}
+	}
+	return old
+}
+
+// Await waits until the word has reached value.
+func (t *thread) Await(at word, value int) {
+	if v, _ := t.load(at, 0, true, false); v < value {
+		panic(blocked{})
 	}
 }
 

@@ -1,75 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_place.h: where the mirror of an instance is, by the rules of docs/place.md.
+ * flowtally_place.h: finding the mirror of an instance by the instance's name.
  *
- * /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally are looked in, in this
- * order. The first mirror whose owner is trusted and whose writer is alive is the one; if
- * no writer is alive, the first whose owner is trusted.
+ * docs/place.md specifies the rule: the first mirror of a trusted owner whose writer is
+ * alive, in /run/flowtally, /dev/shm/flowtally and $XDG_RUNTIME_DIR/flowtally, and
+ * the first of a trusted owner if no writer is alive. So the file of a dead writer hides
+ * no live one, and no other user can put a file before it.
  *
- * From any thread. Makes system calls and allocates; reads the environment.
+ * From any thread, as long as no other changes the environment. Makes system calls
+ * and allocates.
  */
 #ifndef FLOWTALLY_PLACE_H
 #define FLOWTALLY_PLACE_H
 
+#include "flowtally_reader.h"
 #include "flowtally_status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* What a path needs at most. */
 enum { FT_PATH_SIZE = 4096 };
 
-/* Writes the path of the mirror of an instance (NULL: "default"). FT_ERR_NO_FILE: there
- * is none; another result: why the first file of that name cannot be used. */
+/* Stores the path of the mirror of an instance, for ft_open with the same options, and
+ * returns FT_OK. instance may be NULL or "": "default"; options may be NULL. If no mirror
+ * can be opened, the path is that of the first file of this name: ft_open returns why.
+ * FT_ERR_NO_FILE: there is none. FT_ERR_OWNER, FT_ERR_LINK or FT_ERR_NOT_FILE: there is
+ * none but perhaps in a directory that has another owner than those who are trusted, is
+ * a symbolic link or is no directory. FT_ERR_ARGUMENT: instance contains a slash, or
+ * size is too small; FT_PATH_SIZE is always enough. */
 FT_API int ft_locate(const char *instance, const ft_options *options, char *path, size_t size);
 
 #ifndef FLOWTALLY_SHARED
-/* Joins a directory and the file of an instance. 0: that is too long. */
-static inline int ft_place(char *path, size_t size, const char *dir, const char *below, const char *name) {
-	const char *parts[] = {dir, below, "/", name, ".mirror"};
-	size_t at = 0;
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-		const size_t n = strlen(parts[i]);
-		if (n >= size - at) return 0;
-		memcpy(path + at, parts[i], n + 1);
-		at += n;
+/* Stores base, under and name and ".mirror" one behind another. */
+static inline int ft_place_join(char *path, size_t size, const char *base, const char *under, const char *name) {
+	const char *part[] = {base, under, name, name[0] == '\0' ? "" : ".mirror"};
+	size_t used = 0;
+	for (int i = 0; i < 4; i++) {
+		const size_t n = strlen(part[i]);
+		if (n >= size - used) return FT_ERR_ARGUMENT;
+		memcpy(path + used, part[i], n + 1);
+		used += n;
 	}
-	return 1;
+	return FT_OK;
 }
 
-/* Whether the directory of a path is one, and no link, of an owner who is trusted. */
-static inline int ft_place_trusted(char *path, const ft_options *options) {
+/* FT_OK if the files in a directory were put there by somebody who is trusted. */
+static inline int ft_place_trusted(const char *dir, const ft_options *options) {
 	struct stat st;
-	char *slash = strrchr(path, '/');
-	*slash = 0;
-	const int found = lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
-	*slash = '/';
-	return found && ft_trusted(st.st_uid, options);
+	if (lstat(dir, &st) != 0) return FT_ERR_NO_FILE;
+	if (S_ISLNK(st.st_mode)) return FT_ERR_LINK;
+	if (!S_ISDIR(st.st_mode)) return FT_ERR_NOT_FILE;
+	return ft_trusted(st.st_uid, options) ? FT_OK : FT_ERR_OWNER;
+}
+
+/* The rank of the mirror at path: 2 if its writer is alive, 1 if not; 0 for a file that
+ * cannot be opened, -1 for none. */
+static inline int ft_place_rank(const char *path, const ft_options *options) {
+	ft_reader r;
+	ft_status s;
+	const int err = ft_open(&r, path, options);
+	if (err) return err == FT_ERR_NO_FILE ? -1 : 0;
+	const int rank = ft_get_status(&r, &s) == FT_OK && s.alive ? 2 : 1;
+	ft_close(&r);
+	return rank;
 }
 
 FT_API int ft_locate(const char *instance, const ft_options *options, char *path, size_t size) {
-	const char *user = getenv("XDG_RUNTIME_DIR");
-	const char *dirs[] = {"/run", "/dev/shm", user && user[0] == '/' ? user : NULL};
-	const char *name = instance && instance[0] ? instance : "default";
-	int dead = -1, broken = -1, why = FT_ERR_NO_FILE;
-	if (strchr(name, '/') != NULL) return FT_ERR_ARGUMENT;
-	for (int i = 0; i < 3; i++) {
-		ft_reader r;
-		ft_status s;
-		if (dirs[i] == NULL || !ft_place(path, size, dirs[i], "/flowtally", name) || !ft_place_trusted(path, options)) continue;
-		const int err = ft_open(&r, path, options);
-		if (err == FT_ERR_NO_FILE) continue;
+	const char *name = instance == NULL || instance[0] == '\0' ? "default" : instance;
+	/* A program with the privileges of its file does not go where its caller's environment says. */
+#ifdef __linux__
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+#else
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+#endif
+	const char *base[] = {"/run", "/dev/shm", runtime != NULL && runtime[0] == '/' ? runtime : NULL};
+	int best = -1, place = -1, result = FT_ERR_NO_FILE;
+	if (size == 0 || strchr(name, '/') != NULL) return FT_ERR_ARGUMENT;
+	for (int i = 0; i < 3 && best < 2 && base[i] != NULL; i++) {
+		int err = ft_place_join(path, size, base[i], "/flowtally", "");
+		if (err) return err;
+		err = ft_place_trusted(path, options);
 		if (err) {
-			if (broken < 0) why = err;
-			if (broken < 0) broken = i;
+			if (result == FT_ERR_NO_FILE) result = err;
 			continue;
 		}
-		const int alive = ft_get_status(&r, &s) == FT_OK && s.alive;
-		ft_close(&r);
-		if (alive) return FT_OK;
-		if (dead < 0) dead = i;
+		err = ft_place_join(path, size, base[i], "/flowtally/", name);
+		if (err) return err;
+		const int rank = ft_place_rank(path, options);
+		if (rank > best) {
+			best = rank;
+			place = i;
+		}
 	}
-	return dead >= 0 && ft_place(path, size, dirs[dead], "/flowtally", name) ? FT_OK : why;
+	if (best < 0) {
+		path[0] = '\0';
+		return result;
+	}
+	return ft_place_join(path, size, base[place], "/flowtally/", name);
 }
 #endif /* FLOWTALLY_SHARED */
 

@@ -4,25 +4,30 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/bench"
-	"github.com/flowtally/flowtally/shm"
 )
 
 const (
 	// walked is more than the caches of one core hold.
 	walked = 16 << 20
+	// coldPeriod is the default period of the poller.
+	coldPeriod = 10 * time.Millisecond
 	// coldCycles are those of one round.
-	coldCycles = 4
+	coldCycles = 2
 )
 
-// openCold runs an engine at the default period. Before each of its cycles, and before each
-// copy, a walk through other memory leaves nothing of theirs in the caches of a core.
+// openCold runs an engine at the default period and, while that stands still, a goroutine that a ticker of the same
+// period wakes to make one copy. Before each cycle of either, a walk through other memory on each CPU leaves
+// nothing of theirs in the caches of a core.
 func openCold(counters int) func(context.Context, bench.Env) (*bench.Sides, error) {
 	return func(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-			r, err := startEngine(ctx, open, counters, dataplane.PollConfig{})
+			r, poller, err := startEngine(ctx, open, counters, dataplane.PollConfig{Period: coldPeriod})
 			if err != nil {
 				return nil, err
 			}
@@ -31,27 +36,54 @@ func openCold(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 				return nil, err
 			}
 			c := &cooler{memory: make([]byte, walked), cpus: []int{env.CPU}}
-			if env.Peer >= 0 { // the poller may run there
+			if env.Peer >= 0 { // either side may run there
 				c.cpus = []int{env.Peer, env.CPU}
 			}
+			cycles := func() uint64 { return r.Status().Cycle }
 			return &bench.Sides{
-				Ours: func(ctx context.Context, n int) (float64, error) { return coldRounds(ctx, r, c, n) },
-				Ref: func(_ context.Context, n int) (float64, error) {
-					var sum int64
-					for range n {
-						c.walk()
-						took, err := bench.Timed(bench.ThreadCPU, func(int) { copy(to, from) })(nil, 1)
-						if err != nil {
-							return 0, err
-						}
-						sum += int64(took)
+				Ours: func(ctx context.Context, n int) (float64, error) {
+					// A poller that stood makes up for one cycle at once.
+					if err := next(ctx, cycles); err != nil {
+						return 0, err
 					}
-					return float64(sum) / float64(n), nil
+					return c.rounds(ctx, cycles, n)
 				},
-				N: coldCycles, MaxSpread: 0.6,
+				Ref: func(ctx context.Context, n int) (float64, error) {
+					resume, err := poller.stop(ctx)
+					if err != nil {
+						return 0, err
+					}
+					defer resume()
+					copies, end := copyPeriodically(to, from)
+					defer end()
+					return c.rounds(ctx, copies, n)
+				},
+				N: coldCycles, MaxSpread: 0.3,
 			}, nil
 		})
 	}
+}
+
+// copyPeriodically makes one copy each period on a goroutine of its own. It returns a function that tells how many
+// were made, and one that ends it.
+func copyPeriodically(to, from []byte) (cycles func() uint64, end func()) {
+	var n atomic.Uint64
+	var running sync.WaitGroup
+	ended := make(chan struct{})
+	running.Go(func() {
+		tick := time.NewTicker(coldPeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				copy(to, from)
+				n.Add(1)
+			}
+		}
+	})
+	return n.Load, func() { close(ended); running.Wait() }
 }
 
 // cooler makes the caches of CPUs cold.
@@ -60,27 +92,23 @@ type cooler struct {
 	cpus   []int // the bench's own last
 }
 
-func (c *cooler) walk() {
-	for i := 0; i < len(c.memory); i += 64 {
-		c.memory[i]++
-	}
-}
-
-// walkAll walks on every CPU. The bench runs each side on a goroutine that is locked to its thread; this
+// walk walks on every CPU. The bench runs each side on a goroutine that is locked to its thread; this
 // thread moves to each CPU in turn, to the bench's own last.
-func (c *cooler) walkAll() error {
+func (c *cooler) walk() error {
 	for _, cpu := range c.cpus {
 		if err := bench.PinThread(cpu); err != nil {
 			return err
 		}
-		c.walk()
+		for i := 0; i < len(c.memory); i += 64 {
+			c.memory[i]++
+		}
 	}
 	return nil
 }
 
-// coldRounds waits for n poll cycles, each after a walk, and returns the CPU time of one: that of the process
+// rounds waits for n cycles, each after a walk, and returns the CPU time of one: that of the process
 // without this thread's, which walks and looks for the end of a cycle.
-func coldRounds(ctx context.Context, r *shm.Reader, c *cooler, n int) (float64, error) {
+func (c *cooler) rounds(ctx context.Context, cycle func() uint64, n int) (float64, error) {
 	others := func() (int64, error) {
 		all, err := bench.ProcessCPU()
 		if err != nil {
@@ -89,19 +117,19 @@ func coldRounds(ctx context.Context, r *shm.Reader, c *cooler, n int) (float64, 
 		own, err := bench.ThreadCPU()
 		return all - own, err
 	}
-	if err := nextCycle(ctx, r); err != nil {
+	if err := next(ctx, cycle); err != nil {
 		return 0, err
 	}
 	start, err := others()
 	if err != nil {
 		return 0, err
 	}
-	first := r.Status().Cycle
+	first := cycle()
 	for range n {
-		if err := c.walkAll(); err != nil {
+		if err := c.walk(); err != nil {
 			return 0, err
 		}
-		if err := nextCycle(ctx, r); err != nil {
+		if err := next(ctx, cycle); err != nil {
 			return 0, err
 		}
 	}
@@ -109,22 +137,22 @@ func coldRounds(ctx context.Context, r *shm.Reader, c *cooler, n int) (float64, 
 	if err != nil {
 		return 0, err
 	}
-	done := r.Status().Cycle - first // one may pass during a walk
+	done := cycle() - first // one may pass during a walk
 	if done > 2*uint64(n) {
 		return 0, fmt.Errorf("%w: %d cycles passed in place of %d", bench.ErrDisturbed, done, n)
 	}
 	return float64(end-start) / float64(done), nil
 }
 
-// nextCycle waits for the end of a poll cycle. It spins, because the CPU time of waking a sleeping thread
+// next waits for the end of a cycle. It spins, because the CPU time of waking a sleeping thread
 // would be in the time of the process that is measured.
-func nextCycle(ctx context.Context, r *shm.Reader) error {
-	for was := r.Status().Cycle; r.Status().Cycle == was; {
+func next(ctx context.Context, cycle func() uint64) error {
+	for was := cycle(); cycle() == was; {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("waiting for a poll cycle: %w", err)
+			return fmt.Errorf("waiting for a cycle: %w", err)
 		}
 		for range 1000 {
-			runtime.KeepAlive(r)
+			runtime.KeepAlive(cycle)
 		}
 	}
 	return nil

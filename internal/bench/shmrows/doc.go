@@ -28,6 +28,18 @@
 //     the other, has returned its value; against a word in a file of the tmpfs,
 //     mapped in the same way, and futex(2) alone, from Go. The median; a wake begins
 //     when the kernel says of the sleeper's thread that it sleeps.
-//   - shm.wait.none: a poll cycle of 4,096 counters by a writer that would wake
-//     waiters, and has none; against a writer that was told to wake nobody.
+//   - shm.wait.crowd: poll cycles 10 ms apart while 4,000 threads of 8 processes sleep
+//     in ft_wait until the counter has a value that it does not reach; against the same
+//     threads asleep on a futex of their own. Wall time of a cycle: 1.05 is 0.95 of the
+//     cycles per second.
+//   - shm.wait.member: the same with two sleepers, while a member of the wait group
+//     (another user, src/hostile.c) tries without a pause to write to the page, cut it,
+//     punch it and link it, and wakes and moves its sleepers; against cycles without it.
+//     Needs root.
+//   - shm.wait.idle: poll cycles 10 ms apart of a writer that wakes, with nobody asleep.
+//     CPU time of the process, against that of a writer without a page which burns 1 % of
+//     a core instead.
+//   - shm.wait.idle.busy: what it takes to end a cycle of such a writer when cycles are
+//     10 µs apart, and the CPU time of other threads of the process; against a writer
+//     without a page, and 1 % of the time that passes.
 package shmrows

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/shm"
@@ -32,7 +33,9 @@ func newMirrorFor(open *bench.Closers, counters, latency, waitGroup int) (*mirro
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
 	m := &mirror{path: filepath.Join(dir, "bench.mirror")}
-	m.w, err = shm.Create(shm.Options{Path: m.path, History: 64, CoolDown: -1, WaitGroup: waitGroup})
+	m.w, err = shm.Create(shm.Options{Path: m.path, History: 64, CoolDown: -1, WaitGroup: waitGroup,
+		HeartbeatPeriod: time.Hour, // a row may be held up for longer than a living writer is silent
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,9 @@ func Rows() []bench.Row {
 		{Name: "shm.publish", Ref: "memcpy of the values, 1,536 bytes", Bound: 2.0, Unit: "ns per block", Open: openPublish},
 		{Name: "shm.visible", Ref: "one cache line ping-pong, one way", Bound: 1.6, Unit: "ns one way, p50", Open: openVisible},
 		{Name: "shm.wait", Ref: "a bare futex, woken from the other CPU", Bound: 1.3, Unit: "ns to wake, p50", Open: openWait},
-		{Name: "shm.wait.none", Ref: "the same where nobody can wait", Bound: 1.1, Unit: "ns per cycle of 4,096 counters", Open: openWaitNone},
+		{Name: "shm.wait.crowd", Ref: "the same sleepers on a futex of their own", Bound: 1.05, Unit: "ns per cycle at 10 ms", Open: openCrowd},
+		{Name: "shm.wait.member", Ref: "the same without that member of the group", Bound: 1.05, Unit: "ns per cycle at 10 ms", Open: openMember},
+		{Name: "shm.wait.idle", Ref: "the same without waking, and 1 % of a core", Bound: 1.0, Unit: "ns of CPU per cycle at 10 ms", Open: openIdle},
+		{Name: "shm.wait.idle.busy", Ref: "the same without waking, and 1 % of a core", Bound: 1.0, Unit: "ns per cycle to end it", Open: openIdleBusy},
 	}
 }

@@ -137,31 +137,6 @@ func asleep(stat *os.File, woken *atomic.Uint64, turn uint64) error {
 	return errAwake
 }
 
-// openWaitNone: a poll cycle of 4,096 counters that nobody waits for, against the
-// same by a writer that never wakes anybody.
-func openWaitNone(context.Context, bench.Env) (*bench.Sides, error) {
-	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		var side [2]bench.Side
-		for i, group := range []int{0, -1} {
-			m, err := newMirrorFor(open, 4096, 0, group)
-			if err != nil {
-				return nil, err
-			}
-			values := block(2)
-			side[i] = bench.Timed(bench.ThreadCPU, func(n int) {
-				for range n {
-					m.w.BeginCycle()
-					for b := range 4096 / shm.BlockLen {
-						m.w.PublishBlock(b, &values)
-					}
-					m.w.EndCycle(shm.Now())
-				}
-			})
-		}
-		return &bench.Sides{Ours: side[0], Ref: side[1]}, nil
-	})
-}
-
 // newSharedWord makes a word in a file of the tmpfs, mapped as a mirror is: by
 // the one side to write, by the other to read.
 func newSharedWord(open *bench.Closers) (*sharedWord, error) {

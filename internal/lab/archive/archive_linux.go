@@ -163,6 +163,8 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 	return os.Rename(out, dir)
 }
 
+var errNoField = errors.New("no such field")
+
 // field of what apt-cache knows of the version that would be installed.
 func (c Cache) field(ctx context.Context, name, field string) (string, error) {
 	out, err := c.apt(ctx, "", "apt-cache", "show", "--no-all-versions", name)
@@ -174,7 +176,7 @@ func (c Cache) field(ctx context.Context, name, field string) (string, error) {
 			return strings.TrimSpace(v), nil
 		}
 	}
-	return "", fmt.Errorf("asking apt-cache for %s: no field %s", name, field)
+	return "", fmt.Errorf("asking apt-cache for %s: %w: %s", name, errNoField, field)
 }
 
 // apt runs a program of apt, over the lists of the suite.

@@ -136,17 +136,24 @@ func TestCache(t *testing.T) {
 }
 
 // TestSuite: a suite that cannot be reached is an error with apt's reason, also where its packages are in the cache;
-// a library that a package depends on is got with it.
+// a library that a package depends on is got with it. apt-cache is asked while no other process can update the
+// lists, and what it fails to say is no package without dependencies.
 func TestSuite(t *testing.T) {
+	need.Tool(t, "flock")
 	dir := t.TempDir()
+	c := Cache{Dir: t.TempDir()}
 	script := `#!/bin/sh
 for last; do :; done
 case "$0 $*" in
+*apt-cache*) ! flock -n '` + c.Dir + `/next/lock' true || { echo "E: the cache is not locked" >&2; exit 100; } ;;
+esac
+case "$0 $*" in
 *indextargets*) . /etc/os-release; echo "$VERSION_CODENAME main http://archive.example/debian/" ;;
 *update) [ ! -e '` + dir + `/down' ] || { echo "E: no route to host" >&2; exit 100; } ;;
-*apt-cache*) echo "Version: 1.0"; [ $last != tool ] || echo "Depends: libx (>= 1), debconf" ;;
+*apt-cache*) [ ! -e '` + dir + `/torn=1.0' ] || [ $last != torn ] || { echo "E: no packages found" >&2; exit 100; }
+	echo "Version: 1.0"; [ $last != tool ] || echo "Depends: libx (>= 1), debconf" ;;
 *dpkg-deb*) mkdir "$3" && cp "$2" "$3/content" ;;
-*download*) echo "$last" >x.deb ;;
+*download*) echo "$last" >x.deb; touch "` + dir + `/$last" ;;
 esac
 `
 	for _, name := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
@@ -155,7 +162,6 @@ esac
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	c := Cache{Dir: t.TempDir()}
 	s, err := c.Suite(t.Context(), "next")
 	if errors.Is(err, ErrNoArchive) {
 		need.Missing(t, "archive", err.Error())
@@ -166,6 +172,9 @@ esac
 	got, err := s.WithLibraries(t.Context(), "tool")
 	if err != nil || len(got) != 2 || got["tool"] != filepath.Join(c.Dir, "next", "tool_1.0") || got["libx"] == "" {
 		t.Errorf("tool and its libraries: %v, %v", got, err)
+	}
+	if got, err := s.WithLibraries(t.Context(), "torn"); err == nil || !strings.Contains(err.Error(), "no packages found") {
+		t.Errorf("a package whose dependencies are not known: %v, %v", got, err)
 	}
 	say(t, dir, "down", "")
 	_, err = c.Suite(t.Context(), "next")

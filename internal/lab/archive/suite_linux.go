@@ -97,9 +97,9 @@ func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[strin
 			return nil, err
 		}
 		dirs[name] = dir
-		depends, err := c.field(ctx, name, "Depends")
+		depends, err := c.depends(ctx, name)
 		if err != nil {
-			continue // it depends on nothing
+			return nil, fmt.Errorf("getting the libraries of package %s of %s: %w", name, c.suite, err)
 		}
 		for d := range strings.SplitSeq(depends, ",") {
 			first, _, _ := strings.Cut(strings.TrimSpace(d), " ")
@@ -110,4 +110,19 @@ func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[strin
 		}
 	}
 	return dirs, nil
+}
+
+// depends returns the field Depends of a package, "" where it has none. The lock keeps other
+// processes from updating the lists meanwhile, of which apt-cache then reads a part.
+func (c Cache) depends(ctx context.Context, name string) (string, error) {
+	unlock, err := lockDir(c.Dir)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	depends, err := c.field(ctx, name, "Depends")
+	if errors.Is(err, errNoField) {
+		return "", nil
+	}
+	return depends, err
 }

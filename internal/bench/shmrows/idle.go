@@ -1,0 +1,107 @@
+package shmrows
+
+import (
+	"context"
+	"time"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// What waking may cost where nobody sleeps: this share of a core.
+const idleShare = 0.01
+
+// openIdle: the CPU time of the process for poll cycles 10 ms apart, of a writer that wakes
+// and of one that has nobody to wake and burns 1 % of a core instead.
+func openIdle(context.Context, bench.Env) (*bench.Sides, error) {
+	return idleSides(5, func(w *shm.Writer, burn bool) bench.Side {
+		cycle := idleCycle(w)
+		return bench.Timed(bench.ProcessCPU, func(n int) {
+			paced(func() {
+				cycle()
+				if burn {
+					spin(shm.Now() + int64(idleShare*float64(cyclePeriod)))
+				}
+			}, n)
+		})
+	})
+}
+
+const (
+	busyPeriod = 10 * time.Microsecond // between the cycles of a busy poller here
+	preempted  = 10 * time.Microsecond // no end of a cycle takes so long where nobody sleeps
+)
+
+// openIdleBusy: cycles without a pause. What ends them costs, and what other threads of the
+// process do meanwhile, against the same of a writer that has nobody to wake and 1 % of the
+// time that passes.
+func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
+	return idleSides(1000, func(w *shm.Writer, burn bool) bench.Side {
+		return func(_ context.Context, n int) (float64, error) {
+			others, err := othersCPU()
+			if err != nil {
+				return 0, err
+			}
+			start, ends := shm.Now(), int64(0)
+			for i := range n {
+				w.BeginCycle()
+				now := shm.Now()
+				w.EndCycle(now)
+				if took := shm.Now() - now; took < int64(preempted) {
+					ends += took
+				}
+				spin(start + int64(i+1)*int64(busyPeriod))
+			}
+			passed := shm.Now() - start
+			after, err := othersCPU()
+			if err != nil {
+				return 0, err
+			}
+			cost := float64(ends + after - others)
+			if burn {
+				cost += idleShare * float64(passed)
+			}
+			return cost / float64(n), nil
+		}
+	})
+}
+
+// idleSides are cycles of a writer that wakes, with nobody asleep, and of one that does not.
+func idleSides(n int, side func(w *shm.Writer, burn bool) bench.Side) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+		waking, err := newMirrorFor(open, shm.BlockLen, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		alone, err := newMirrorFor(open, shm.BlockLen, 0, -1)
+		if err != nil {
+			return nil, err
+		}
+		return &bench.Sides{Ours: side(waking.w, false), Ref: side(alone.w, true), N: n, MaxSpread: 0.25}, nil
+	})
+}
+
+func idleCycle(w *shm.Writer) func() {
+	values := block(2)
+	return func() {
+		w.BeginCycle()
+		w.PublishBlock(0, &values)
+		w.EndCycle(shm.Now())
+	}
+}
+
+// othersCPU is the CPU time of the threads of this process but this one.
+func othersCPU() (int64, error) {
+	all, err := bench.ProcessCPU()
+	if err != nil {
+		return 0, err
+	}
+	own, err := bench.ThreadCPU()
+	return all - own, err
+}
+
+// spin is busy until that time.
+func spin(until int64) {
+	for shm.Now() < until {
+	}
+}
