@@ -13,3 +13,9 @@ func Create(o Options) (*Writer, error) {
 func onTmpfs(string) bool { return false }
 
 func populate(*mapping) {}
+
+// Intact returns ErrNotSupported: no mirror is written here.
+func (w *Writer) Intact() error { return ErrNotSupported }
+
+// Remake returns ErrNotSupported: no mirror is written here.
+func (w *Writer) Remake([]Entry) error { return ErrNotSupported }

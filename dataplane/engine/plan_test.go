@@ -204,7 +204,7 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 
 // A block that two sources feed is read from both, and as rows again when one of them feeds nothing of it.
 func TestABlockOfTwoSources(t *testing.T) {
-	p, s := newPlan(64, 0, 0), &shown{}
+	p, s := roomyPlan(), &shown{}
 	b, other := &rowBackend{handBackend: newHand("hand")}, newHand("other")
 	b.pairs = []Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}
 	other.pairs = []Pair{{Packets: 7, Bytes: 700}}
