@@ -307,12 +307,12 @@ func (bp *blockPlan) settle(f *feed) {
 	bp.run = run{}
 	var only *feed
 	for i := range bp.feeds {
-		switch f := &bp.feeds[i]; {
-		case len(f.ids) == 0:
+		switch {
+		case len(bp.feeds[i].ids) == 0:
 		case only != nil:
 			return
 		default:
-			only = f
+			only = &bp.feeds[i]
 		}
 	}
 	if only == nil || only.rows == nil || !only.plain {
