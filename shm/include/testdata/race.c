@@ -118,6 +118,8 @@ static void *cut(void *with) {
 		const struct timespec moment = {0, (long)((random >> 40) % 200000)};
 		(void)nanosleep(&moment, NULL);
 		if (pwrite(f->fd, whole + left, f->size - left, (off_t)left) != (ssize_t)(f->size - left)) break;
+		const struct timespec whole_for = {0, (long)((random >> 30) % 2000000)};
+		(void)nanosleep(&whole_for, NULL);
 	}
 	free(whole);
 	return NULL;
