@@ -122,7 +122,7 @@ generate-check: generate ## fail when what is committed is not what the sources 
 lint: ## formatting, vet, and the repository's own rules
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change: $$out" >&2; exit 1; }
 	$(GO) vet ./...
-	$(GO) test ./internal/rules
+	$(GO) test -count=1 ./internal/rules
 
 bench: build ## every figure as a ratio to a floor or a peer in the same run (asks for root)
 	@.ci/need cc

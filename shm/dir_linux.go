@@ -36,7 +36,11 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	uid := uint32(os.Geteuid())
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed): %w", dir, ErrPermission)
+		next := "remove it, or name another"
+		if st.Uid != uid {
+			next = otherPlace(dir, st.Uid, uid)
+		}
+		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed), and of user %d: %s: %w", dir, st.Uid, next, ErrPermission)
 	case st.Uid != uid:
 		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: %s: %w",
 			dir, st.Uid, uid, otherPlace(dir, st.Uid, uid), ErrPermission)

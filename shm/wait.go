@@ -117,17 +117,19 @@ type look struct {
 // published later comes with another word, so that sleeping on this one ends at
 // once; a writer that was dead before has published its last.
 func (s *sleeper) look(c *Counter) (l look, err error) {
-	if p := s.page.Load(); p != nil {
+	p := s.page.Load()
+	if p != nil {
 		if l.state, err = p.load(); err != nil { // its owner cut it short: look once per cycle
 			s.page.Store(nil)
 			s.r.page.drop(p)
+			p = nil
 		}
 	}
 	s.step("wait-word")
 	err = Guard(func() (err error) {
 		h := s.r.v.hdr
 		l.generation = atomic.LoadUint64(&h.generation)
-		l.woken = l.state.generation == l.generation
+		l.woken = p != nil && l.state.generation == l.generation // a file may say any number, 0 too
 		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), longestSleep)
 		l.cycle = atomic.LoadUint64(&h.cycleDone)
 		l.cycleAt = atomic.LoadInt64(&h.cycleDoneAt)

@@ -179,14 +179,22 @@ func TestPageIsForItsGroup(t *testing.T) {
 			<-done
 		})
 	}
-	// The next writer, without a group, makes another page: who has this one open is not woken.
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mustCreate(t, Options{Path: w.path, HeartbeatPeriod: patience})
-	inode := st.Ino
-	if err := unix.Stat(waitPath(w.path), &st); err != nil || st.Ino == inode || st.Mode != unix.S_IFREG|0o600 {
-		t.Errorf("%+v, %v", st, err)
+	// A writer goes on with the page of its group. One with another group, or with none, makes
+	// another page: a process that has this one open is not woken any more.
+	for _, tt := range []struct {
+		group   int
+		mode    uint32
+		another bool
+	}{{group, 0o640, false}, {group + 1, 0o640, true}, {group + 1, 0o640, false}, {0, 0o600, true}} {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w = mustCreate(t, Options{Path: w.path, HeartbeatPeriod: patience, WaitGroup: tt.group})
+		inode := st.Ino
+		if err := unix.Stat(waitPath(w.path), &st); err != nil || (st.Ino != inode) != tt.another || st.Mode != unix.S_IFREG|tt.mode ||
+			tt.group != 0 && int(st.Gid) != tt.group {
+			t.Errorf("group %d: %+v, %v", tt.group, st, err)
+		}
 	}
 }
 

@@ -171,6 +171,20 @@ func TestWaitChange(t *testing.T) {
 	}
 }
 
+// A mirror whose owner says generation 0, which is that of no page: nobody sleeps on none.
+func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
+	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
+	h := mustAdd(t, w, Entry{Name: "a"})
+	generation := w.v.hdr.generation
+	w.v.hdr.generation = 0
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+	defer cancel()
+	if _, err := r.Wait(ctx, h, 1); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+	w.v.hdr.generation = generation
+}
+
 // A waiter never outlasts its mirror's reader, nor a handle that is none.
 func TestWaitRefuses(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
