@@ -81,11 +81,12 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 }
 
 func (v *view) snapshot(dst *Snapshot) error {
+	// Before the number of segments: all that was published in cycle k is in those.
+	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	list, err := v.segments()
 	if err != nil {
 		return err
 	}
-	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	for n, s := range list {
 		// An element that was filled before keeps its memory.
 		if n < cap(dst.segments) {
