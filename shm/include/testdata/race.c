@@ -43,20 +43,30 @@ static int open_file(struct file *f, const char *path) {
 static const size_t targets[] = {8,    12,   16,   20,   24,   28,   44,   48,   52,   56,   64,   120,  124,
 				 912,  912,  912,  8192, 8192, 8196, 8200, 8200, 8204, 8208, 1280, 1024, 1032};
 
-/* Stores a wrong word, lets the reader run a little, and stores the right one. */
+/* Stores wrong words, lets the reader run a little, and stores the right ones. Half of the
+ * time they are those of the ring together, which lead nowhere one by one. */
 static void *flip(void *with) {
+	static const uint32_t wrongs[] = {0, 1, 2, 3, 5, 64, 4095, 4097, 65536, 0x7fffffff, 0x80000000, 0xffffffff};
+	static const size_t ring[] = {FT_HDR_HISTORY, FT_HDR_HISTORY_TAIL, FT_HDR_HISTORY_INTENT};
 	const struct file *f = (const struct file *)with;
 	uint64_t random = f->seed;
 	for (unsigned n = 0; !stopped(); n++) {
-		random = random * 6364136223846793005u + 1442695040888963407u;
-		uint32_t *word = (uint32_t *)(void *)(f->p + targets[(random >> 33) % (sizeof targets / sizeof *targets)]);
-		static const uint32_t wrong[] = {0, 1, 2, 3, 5, 64, 4095, 4097, 65536, 0x7fffffff, 0x80000000, 0xffffffff};
-		const uint32_t right = __atomic_load_n(word, __ATOMIC_RELAXED);
-		__atomic_store_n(word, wrong[(random >> 20) % (sizeof wrong / sizeof *wrong)], __ATOMIC_RELAXED);
-		for (volatile unsigned wait = (unsigned)(random >> 8) % 200; wait > 0; wait--) continue;
-		__atomic_store_n(word, right, __ATOMIC_RELEASE);
+		uint32_t *words[3], rights[3];
+		for (int i = 0; i < 3; i++) {
+			const size_t one = targets[(random >> (33 + 8 * i)) % (sizeof targets / sizeof *targets)];
+			words[i] = (uint32_t *)(void *)(f->p + (random >> 63 ? ring[i] : one));
+		}
+		const uint32_t wrong = wrongs[(random >> 20) % (sizeof wrongs / sizeof *wrongs)];
+		const int count = random >> 63 ? 3 : 1;
+		for (int i = 0; i < count; i++) {
+			rights[i] = __atomic_load_n(words[i], __ATOMIC_RELAXED);
+			__atomic_store_n(words[i], wrong, __ATOMIC_RELAXED);
+		}
+		for (volatile unsigned wait = (unsigned)(random >> 8) % 2000; wait > 0; wait--) continue;
+		for (int i = 0; i < count; i++) __atomic_store_n(words[i], rights[i], __ATOMIC_RELEASE);
 		__atomic_store_n(&flips, n, __ATOMIC_RELAXED);
 		for (volatile unsigned wait = (unsigned)(random >> 12) % 2000; wait > 0; wait--) continue;
+		random = random * 6364136223846793005u + 1442695040888963407u;
 	}
 	return NULL;
 }
