@@ -89,7 +89,7 @@ func trustParents(dir string) error {
 // onTmpfs tells whether dir, or the directory that dir will be made in, is on a tmpfs.
 func onTmpfs(dir string) bool {
 	var st unix.Statfs_t
-	err := unix.Statfs(dir, &st)
+	err := unix.Statfs(dir, &st) // also of a tmpfs that is mounted there
 	if errors.Is(err, fs.ErrNotExist) {
 		err = unix.Statfs(filepath.Dir(dir), &st)
 	}

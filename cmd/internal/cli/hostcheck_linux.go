@@ -120,7 +120,7 @@ func checkMirrorDir(dir string) probe.Result {
 			r.Answer, r.Reason = probe.No, fmt.Sprintf("owned by uid %d, which could replace a mirror there", st.Uid)
 			// To give it to root would leave that user's files in it.
 			r.Fix = fmt.Sprintf("run as user %d, or another --mirror PATH", st.Uid)
-			if at := "/run/flowtally"; os.Geteuid() == 0 && dir != at {
+			if at := "/run/flowtally"; os.Geteuid() == 0 && dir == "/dev/shm/flowtally" { // which any user can make
 				r.Fix = "mkdir -p " + at + " && mount -t tmpfs -o mode=0755 tmpfs " + at + ", or another --mirror PATH"
 			}
 			return r
@@ -131,7 +131,7 @@ func checkMirrorDir(dir string) probe.Result {
 		}
 	}
 	if why, err := untrustedParent(dir); err != nil || why != "" {
-		r.Answer, r.Reason, r.Fix = probe.No, why, "what is named, or another --mirror PATH"
+		r.Answer, r.Reason, r.Fix = probe.No, why, "mend what is named, or another --mirror PATH"
 		if err != nil {
 			r.Reason, r.Fix = err.Error(), "another --mirror PATH"
 		}

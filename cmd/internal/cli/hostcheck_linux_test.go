@@ -84,11 +84,13 @@ func TestCheckMirrorDir(t *testing.T) {
 	if err := os.Symlink(base, link); err != nil {
 		t.Fatal(err)
 	}
+	below := filepath.Join(mk("open", 0o777), "dir")
 	for _, tt := range []struct {
 		name, dir string
 		want      probe.Answer
 		reason    string
 	}{
+		{"below one that all write", below, probe.No, "open (mode 0777) can be written by others"},
 		{"own, closed", mk("own", 0o755), probe.Yes, ""},
 		{"group writes", mk("group", 0o775), probe.No, "mode 0775"},
 		{"all write", mk("all", 0o777), probe.No, "mode 0777"},
