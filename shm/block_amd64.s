@@ -68,3 +68,47 @@ rows8:
 mixed:
 	MOVB $0, done+48(FP)
 	RET
+
+// func streamAVX2(dst, src *copyMem, heads *copyHead, n int, next *lineMem) (done bool)
+//
+// Copies n copies of 1600 bytes by stores that do not read the lines that they
+// overwrite, the first 32 bytes of each also to heads, and fetches a line of next for each of
+// them. It returns false, and has copied nothing, when dst is not aligned to 32 bytes. The
+// fence orders those stores before all that follow.
+TEXT ·streamAVX2(SB), NOSPLIT|NOFRAME, $0-41
+	MOVQ  dst+0(FP), DI
+	MOVQ  src+8(FP), SI
+	MOVQ  heads+16(FP), BX
+	MOVQ  n+24(FP), CX
+	MOVQ  next+32(FP), AX
+	TESTQ $31, DI
+	JNE   unaligned
+
+copies:
+	PREFETCHT0 (AX)
+	ADDQ       $64, AX
+	VMOVDQU    (SI), Y2
+	VMOVDQU    Y2, (BX)
+	ADDQ       $32, BX
+	MOVQ       $25, DX // pieces of 64 bytes
+
+pieces:
+	PREFETCHT0 1024(SI)
+	VMOVDQU    (SI), Y0
+	VMOVDQU    32(SI), Y1
+	VMOVNTDQ   Y0, (DI)
+	VMOVNTDQ   Y1, 32(DI)
+	ADDQ       $64, SI
+	ADDQ       $64, DI
+	DECQ       DX
+	JNZ        pieces
+	DECQ       CX
+	JNZ        copies
+	SFENCE
+	VZEROUPPER
+	MOVB $1, done+40(FP)
+	RET
+
+unaligned:
+	MOVB $0, done+40(FP)
+	RET

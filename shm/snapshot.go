@@ -87,6 +87,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 	if err != nil {
 		return err
 	}
+	large := v.large(list)
 	for n, s := range list {
 		// An element that was filled before keeps its memory.
 		if n < cap(dst.segments) {
@@ -99,7 +100,14 @@ func (v *view) snapshot(dst *Snapshot) error {
 			err = v.copyRecords(c.records, s, &dst.Label)
 		} else {
 			c.records, c.blocks = c.records[:0], resize(c.blocks, int(blocksUsed(high)), segmentBlocks)
-			err = v.copyBlocks(c.blocks, s, k, &dst.Label)
+			next := (*segment)(nil) // small: the words that come next need not be fetched
+			if large {
+				next = s
+				if n+1 < len(list) && list[n+1].kind == kindBlocks {
+					next = list[n+1]
+				}
+			}
+			err = v.copyBlocks(c.blocks, s, k, next, &dst.Label)
 		}
 		if err != nil {
 			return err
@@ -132,11 +140,13 @@ func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
 }
 
 // copyBlocks copies the first blocks of s for a snapshot of cycle k. Copies of one
-// parity lie side by side, and most often all blocks are of one: as many as are follow one
+// parity lie side by side, and most often all blocks are of one: as many as follow one
 // another are copied in one piece, and the sequence words looked at behind it. A block
-// that was published meanwhile is copied again by itself.
-func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, l *Label) error {
+// that was published meanwhile is copied again by itself. next is not nil in a large
+// snapshot: the segment whose sequence words are looked at then.
+func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, next *segment, l *Label) error {
 	var took [segmentBlocks]pick
+	var heads [segmentBlocks]copyHead
 	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k // no cycle is going on: each block's current copy is of k
 	for i := range dst {
 		b := block{s.blocks, uint32(i)}
@@ -150,24 +160,68 @@ func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, l *Label) error {
 		for to < len(dst) && took[to].parity == parity {
 			to++
 		}
-		copyWords(wordsOf(dst[from:to]), wordsOf(s.blocks.copies[parity][from:to]))
+		src := s.blocks.copies[parity][from:to]
+		if next == nil {
+			copyCopies(dst[from:to], src, heads[from:to])
+		} else {
+			streamCopies(dst[from:to], src, heads[from:to], &next.blocks.seqs)
+		}
 		loadFence() // barrier read-fence
 		for i := from; i < to; i++ {
-			b, c := block{s.blocks, uint32(i)}, &dst[i]
+			b, c := block{s.blocks, uint32(i)}, &heads[i]
 			stands := took[i].stands(b)
 			if between && c.cycle > k {
 				stands = false // of the cycle that has begun since
 			}
-			if !stands && !b.copyOut(c, k) {
-				return ErrBusy
+			if !stands {
+				if !b.copyOut(&dst[i], k) {
+					return ErrBusy
+				}
+				*c = dst[i].head()
 			}
-			if c.newest != 0 {
+			if i > 0 && *c == heads[i-1] && c.newest != 0 {
+				l.Sampled++ // most often all are alike
+			} else if c.newest != 0 {
 				l.add(c.cycle, c.oldest, c.newest)
 			}
 		}
 		from = to
 	}
 	return nil
+}
+
+// copyHead is what a label needs of a copy.
+type copyHead struct {
+	cycle          uint64
+	oldest, newest int64
+	live           uint64
+}
+
+// head is of a copy that the caller has copied.
+func (c *copyMem) head() copyHead { return copyHead{c.cycle, c.oldest, c.newest, c.live} }
+
+// streamFrom is how many bytes of blocks a snapshot copies past the caches, as Go's copy
+// does in one piece of that size: reading the lines that are overwritten would cost half as
+// much again.
+const streamFrom = 1 << 20
+
+// large tells whether a snapshot of those segments is copied past the caches.
+func (v *view) large(list []*segment) bool {
+	used := uint32(0)
+	for n, s := range list {
+		if s.kind == kindBlocks {
+			used += blocksUsed(v.high(n))
+		}
+	}
+	return used >= streamFrom/copySize
+}
+
+// copyCopies copies a run of blocks, and their heads.
+func copyCopies(dst, src []copyMem, heads []copyHead) {
+	copyWords(wordsOf(dst), wordsOf(src))
+	for i := range dst {
+		heads[i] = dst[i].head()
+	}
 }
 
 // pick is the copy of a block that suits a snapshot, by its parity. It stands as long as
