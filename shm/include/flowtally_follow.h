@@ -31,7 +31,8 @@
 extern "C" {
 #endif
 
-/* A counter by its name. Fields are private. */
+/* A counter by its name. It belongs to one thread at a time, and to its reader until
+ * ft_close. Fields are private. */
 typedef struct ft_named {
 	char name[64];
 	ft_counter counter;
