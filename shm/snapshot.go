@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"math/bits"
 	"runtime"
 	"sync/atomic"
 )
@@ -32,6 +33,7 @@ type Snapshot struct {
 
 	v        *view
 	segments []segmentCopy
+	scratch  scratch
 }
 
 // segmentCopy is what a snapshot holds of one segment; one of the two is empty.
@@ -107,7 +109,7 @@ func (v *view) snapshot(dst *Snapshot) error {
 					next = list[n+1]
 				}
 			}
-			err = v.copyBlocks(c.blocks, s, k, next, &dst.Label)
+			err = v.copyBlocks(c.blocks, &dst.scratch, s, k, next, &dst.Label)
 		}
 		if err != nil {
 			return err
@@ -139,50 +141,69 @@ func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
 	return nil
 }
 
+// scratch is what a snapshot keeps of the blocks of one segment while it copies them. It
+// is part of the Snapshot, so that it need not be cleared for each segment.
+type scratch struct {
+	seqs     [segmentBlocks]uint64 // under which each block was taken
+	heads    [segmentBlocks]copyHead
+	parity   uint64 // bit i: of the copy that block i was taken from
+	byIntent uint64 // bit i: that is not the current one
+}
+
+// take notes which copy of block i suits a snapshot.
+func (c *scratch) take(i int, p pick) {
+	c.seqs[i] = p.seq
+	c.parity |= p.parity << i
+	if p.byIntent {
+		c.byIntent |= 1 << i
+	}
+}
+
 // copyBlocks copies the first blocks of s for a snapshot of cycle k. Copies of one
 // parity lie side by side, and most often all blocks are of one: as many as follow one
 // another are copied in one piece, and the sequence words looked at behind it. A block
 // that was published meanwhile is copied again by itself. next is not nil in a large
 // snapshot: the segment whose sequence words are looked at then.
-func (v *view) copyBlocks(dst []copyMem, s *segment, k uint64, next *segment, l *Label) error {
-	var took [segmentBlocks]pick
-	var heads [segmentBlocks]copyHead
+func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next *segment, l *Label) error {
+	c.parity, c.byIntent = 0, 0
 	between := atomic.LoadUint64(&v.hdr.cycleBegun) <= k // no cycle is going on: each block's current copy is of k
 	for i := range dst {
 		b := block{s.blocks, uint32(i)}
 		seq := atomic.LoadUint64(b.seq()) // barrier read-acquire
-		if took[i] = (pick{seq, seq & 1, false}); !between {
-			took[i] = b.pick(seq, k)
+		if between {
+			c.seqs[i] = seq
+			c.parity |= seq & 1 << i
+		} else {
+			c.take(i, b.pick(seq, k))
 		}
 	}
 	for from := 0; from < len(dst); {
-		to, parity := from+1, took[from].parity
-		for to < len(dst) && took[to].parity == parity {
-			to++
-		}
-		src := s.blocks.copies[parity][from:to]
+		parity := c.parity >> from & 1
+		to := min(len(dst), from+bits.TrailingZeros64((c.parity^-parity)>>from))
+		src, heads := s.blocks.copies[parity][from:to], c.heads[from:to]
 		if next == nil {
-			copyCopies(dst[from:to], src, heads[from:to])
+			copyCopies(dst[from:to], src, heads)
 		} else {
-			streamCopies(dst[from:to], src, heads[from:to], &next.blocks.seqs)
+			streamCopies(dst[from:to], src, heads, &next.blocks.seqs)
 		}
 		loadFence() // barrier read-fence
 		for i := from; i < to; i++ {
-			b, c := block{s.blocks, uint32(i)}, &heads[i]
-			stands := took[i].stands(b)
-			if between && c.cycle > k {
-				stands = false // of the cycle that has begun since
+			b, h := block{s.blocks, uint32(i)}, &c.heads[i]
+			word := b.seq()
+			if c.byIntent>>i&1 == 1 {
+				word = b.intent()
 			}
-			if !stands {
+			// Between cycles, a copy of a later one is of the cycle that has begun since.
+			if atomic.LoadUint64(word) != c.seqs[i] || between && h.cycle > k {
 				if !b.copyOut(&dst[i], k) {
 					return ErrBusy
 				}
-				*c = dst[i].head()
+				*h = dst[i].head()
 			}
-			if i > 0 && *c == heads[i-1] && c.newest != 0 {
+			if i > 0 && *h == c.heads[i-1] && h.newest != 0 {
 				l.Sampled++ // most often all are alike
-			} else if c.newest != 0 {
-				l.add(c.cycle, c.oldest, c.newest)
+			} else if h.newest != 0 {
+				l.add(h.cycle, h.oldest, h.newest)
 			}
 		}
 		from = to
