@@ -105,8 +105,8 @@ FT_API int ft_counter_open(const ft_reader *r, ft_handle h, ft_counter *out) {
 
 FT_API int ft_load(ft_counter *c, ft_value *out) {
 	/* The quick form. The words are of c->last or later, because c->last was
-	 * loaded with acquire, once. The sequence word has not moved since: nobody
-	 * has begun to write into this copy, and no counter beside it was removed. */
+	 * loaded with acquire, once. The sequence word has not moved since: no
+	 * write into this copy has begun, and no counter beside it was removed. */
 	const ft_value v = ft_triple(c->current);
 	ft_fence(); /* barrier quick-fence */
 	if (__builtin_expect(ft_relaxed(c->seq) == c->last, 1)) {

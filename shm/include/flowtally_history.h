@@ -2,7 +2,7 @@
  *
  * flowtally_history.h: following what was published, record by record.
  *
- * The history is a ring that nobody waits for. The tail is loaded with acquire, so
+ * The history is a ring: the writer waits for no reader. The tail is loaded with acquire, so
  * the records up to it are there; a writer raises the intent before it overwrites,
  * so the intent, loaded again behind a fence, tells whether what was copied was
  * being overwritten. Nothing is lost in silence: the cursor counts it, exactly.

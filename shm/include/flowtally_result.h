@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_result.h: what a call of the reader answers, and its text.
+ * flowtally_result.h: the results of the reader's functions, and their texts.
  *
  * Every call that can go wrong returns a number of enum ft_result: FT_OK, or what
  * there is to say that is no failure (above 0), or a failure (below 0). The reason
@@ -45,7 +45,7 @@ enum ft_result {
 	FT_ERR_WORN = -22,     /* removals wore out the block: ft_load still tells */
 	FT_ERR_NO_DEVICE = -23, /* no device writes this counter's words: flowtally_device.h */
 	FT_ERR_TIMEOUT = -24,  /* from here on of flowtally_wait.h */
-	FT_ERR_NOT_ALIVE = -25, /* nobody publishes any more */
+	FT_ERR_NOT_ALIVE = -25, /* the writer publishes no more */
 	FT_ERR_COMPLETION = -26, /* a completion counter counted errors */
 	FT_ERR_NO_WAKE = -27   /* the writer wakes nobody: waiters look */
 };
@@ -64,7 +64,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_PERMISSION: return "mirror: no permission; the file's mode, its directory's, and for waiting the group of NAME.wait decide";
 	case FT_ERR_LINK: return "mirror: the path is a symbolic link, which is not followed";
 	case FT_ERR_NOT_FILE: return "mirror: not a regular file";
-	case FT_ERR_OWNER: return "mirror: owned by somebody who is not trusted; name the owner to trust it";
+	case FT_ERR_OWNER: return "mirror: its owner is not trusted; name the owner to trust it";
 	case FT_ERR_TRUNCATED: return "mirror: the file is shorter than it says";
 	case FT_ERR_NOT_READY: return "mirror: not ready yet; try again";
 	case FT_ERR_MAGIC: return "mirror: not a flowtally mirror";

@@ -4,8 +4,8 @@
  *
  * The words are loaded one by one, so they are of about the same moment and no
  * more. Two are loaded with acquire: what was published in cycle cycle_done, and
- * the catalogue after catalogue_changes changes, is there for whoever reads it
- * next. A writer is alive while its state is BOOT or RUN, its heartbeat not older than
+ * the catalogue after catalogue_changes changes, is there for the loads that
+ * follow. A writer is alive while its state is BOOT or RUN, its heartbeat not older than
  * two periods, and the file not given up; nothing that it leaves undone holds up a reader.
  *
  * From any thread, with no system call.
