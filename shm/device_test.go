@@ -314,6 +314,19 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 		}
 		s.mem().seq--
 	})
+	t.Run("a slot that the segment does not have", func(t *testing.T) {
+		w, r, hs, _ := setUp(t)
+		e := w.v.slot(hs[0].Index).entry()
+		now := &e.slots[e.seq&1]
+		was := now.device
+		for _, n := range []uint32{uint32(len(w.device.slots)) + 1, 1<<32 - 1} {
+			now.device = n
+			if _, err := r.Device(hs[0]); !errors.Is(err, ErrFormat) {
+				t.Errorf("slot %d of %d: %v", n-1, len(w.device.slots), err)
+			}
+		}
+		now.device = was
+	})
 }
 
 // Counters come and go, and so do their words, while a device counts, a poller

@@ -115,6 +115,13 @@ func takeLock(path string, step func(string)) (*os.File, error) {
 	name := lockPath(path)
 	for {
 		f, err := lockFile(path, name, step)
+		if errors.Is(err, fs.ErrNotExist) {
+			// A writer that could not start has removed the directory, which it had made, since this one
+			// looked at it. The lock keeps the directory from then on: it is not empty.
+			if _, err = prepareDir(filepath.Dir(path), slog.New(slog.DiscardHandler)); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -143,3 +143,23 @@ func TestLockOfAnotherUser(t *testing.T) {
 	}
 	mustCreate(t, o)
 }
+
+// A writer whose start fails removes the directory that it made, perhaps after another writer has
+// looked at it and before that one has its lock there.
+func TestLockInADirectoryThatIsGone(t *testing.T) {
+	dir := filepath.Join(filepath.Dir(mirrorPath(t)), "gone")
+	lock, err := takeLock(filepath.Join(dir, "m.mirror"), func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := os.Remove(dir); err == nil {
+		t.Error("the directory was removed under the lock")
+	}
+	if _, err := takeLock(filepath.Join(dir, "none", "none", "m.mirror"), func(string) {}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("below a directory that is not there: %v", err)
+	}
+}

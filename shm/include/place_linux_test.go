@@ -59,6 +59,7 @@ type placed struct {
 	Instance  string // empty: lb
 	Files     []placedFile
 	Program   string // the C program
+	Python    string // the directory of the Python reader
 }
 
 // placedFile is what is at a mirror's path.
@@ -73,13 +74,19 @@ type where struct {
 	Writes   string // the path that it would write
 	Reads    string // the path that Go finds, and the number of the error that there is
 	ReadsInC string
+	InPython string // the path that Python reads; empty: none
 }
 
-// TestPlace: where the writer of a user puts a mirror, and which one a reader finds, in Go and in C, on machines that
+// TestPlace: where the writer of a user puts a mirror, and which one a reader finds, in Go, C and Python, on machines that
 // differ in their mounts, their users and the files that these have left.
 func TestPlace(t *testing.T) {
 	need.Cap(t, "sys_admin")
 	need.Root(t)
+	need.Tool(t, "python3")
+	python, err := filepath.Abs("../../examples/python-reader")
+	if err != nil {
+		t.Fatal(err)
+	}
 	program := build(t, "locate", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	const runtime = "/run/user/1234"
 	const none, owner = "-2", "-6"
@@ -141,9 +148,13 @@ func TestPlace(t *testing.T) {
 		{"a name with a slash", placed{Instance: "../lb", Files: []placedFile{live(inRun, 0)}}, "/run/lb.mirror", "-21"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.on.Program = program
+			tt.on.Program, tt.on.Python = program, python
 			got := onMachine(t, tt.on)
-			if want := (where{tt.writes, tt.reads, tt.reads}); got != want {
+			want := where{tt.writes, tt.reads, tt.reads, ""}
+			if path, is := strings.CutSuffix(tt.reads, " 0"); is && tt.on.Trusts == 0 { // the reader in Python names no owner
+				want.InPython = path
+			}
+			if got != want {
 				t.Errorf("found %+v, want %+v", got, want)
 			}
 		})
@@ -191,10 +202,10 @@ func bePlaced(text string) error {
 	if err != nil {
 		return err
 	}
-	ask := func(name string, args ...string) string {
+	ask := func(uid int, name string, args ...string) string {
 		cmd := exec.Command(name, args...)
 		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+p.Runtime, placedEnv+"=", locateEnv+"="+p.instance(), "ASAN_OPTIONS=detect_leaks=0")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.UID), Gid: uint32(p.UID)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		cmd.Dir = "/"
 		cmd.Stderr = os.Stderr
 		out, askErr := cmd.Output()
@@ -205,13 +216,31 @@ func bePlaced(text string) error {
 	if p.Trusts != 0 {
 		args = append(args, fmt.Sprint(p.Trusts))
 	}
-	w := where{ReadsInC: ask("/dev/shm/programs/c", args...)}
-	w.Writes, w.Reads, _ = strings.Cut(ask("/dev/shm/programs/go", args...), "\n")
+	w := where{ReadsInC: ask(p.UID, "/dev/shm/programs/c", args...)}
+	w.InPython = ask(0, "python3", "-Bc", locateInPython, p.Python, fmt.Sprint(p.UID), p.instance())
+	w.Writes, w.Reads, _ = strings.Cut(ask(p.UID, "/dev/shm/programs/go", args...), "\n")
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(w)
 }
+
+// locateInPython prints the path of the mirror that the reader in Python opens. Python may be where only
+// root can go, so the script becomes the user itself.
+const locateInPython = `
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from mirror import Refused
+from reader import Instance
+uid = int(sys.argv[2])
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+try:
+    print(Instance(sys.argv[3]).mirror.path)
+except (OSError, Refused) as error:
+    print(error, file=sys.stderr)
+`
 
 func (p placed) instance() string {
 	if p.Instance != "" {
