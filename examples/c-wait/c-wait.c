@@ -18,24 +18,25 @@
  * now, where the counter's name is looked up again, or in the same file, if another writer
  * took it over. */
 static int follow(ft_reader *r, const char *name, ft_handle *h) {
-	/* A file is given up a moment before the next one has the name: ten seconds are for a
-	 * writer that died in between. */
+	/* A file is given up a moment before the next one has the name, and that one has the
+	 * name a moment before the counter is in it. */
+	int followed = 0, err = FT_ERR_STALE;
 	for (int naps = 0; naps < 10000; naps++) {
 		ft_status s;
-		int err = ft_follow(r);
-		if (err == FT_FOLLOWED) {
+		err = ft_follow(r);
+		followed |= err == FT_FOLLOWED;
+		if (followed) {
 			err = ft_lookup(r, name, h);
 			if (!err) printf("mirror: following to the file that took its name\n");
-			return err;
-		}
-		if (err != FT_ERR_STALE) {
+			if (err != FT_ERR_NO_COUNTER && err != FT_ERR_STALE) return err;
+		} else if (err != FT_ERR_STALE) {
 			err = ft_get_status(r, &s);
 			return err ? err : s.alive ? FT_OK : FT_ERR_NOT_ALIVE;
 		}
 		const struct timespec nap = {0, 1000000};
 		(void)nanosleep(&nap, NULL);
 	}
-	return FT_ERR_STALE;
+	return err;
 }
 
 static int wait_for(ft_reader *r, const char *name, ft_handle *h, uint64_t threshold, int64_t timeout, ft_value *v) {

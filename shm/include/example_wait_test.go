@@ -38,6 +38,7 @@ func TestWaitExampleFollows(t *testing.T) {
 	show(w, h, value(22))
 	p.want("web: 22, waiting for 32")
 	w = anew(t, w, o)
+	show(w, add(t, w, shm.Entry{Name: "other"}), value(1)) // the file is there before the counter
 	h = add(t, w, shm.Entry{Name: "web", Kind: "flow"})
 	p.want("mirror: following to the file that took its name")
 	show(w, h, value(31))
