@@ -20,7 +20,8 @@ func (v *view) capacity() (counters, latency int) {
 func (w *Writer) Capacity() (counters, latency int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.v.capacity()
+	_ = Guard(func() error { counters, latency = w.v.capacity(); return nil })
+	return counters, latency
 }
 
 // Used is how many live counters of each class there are.

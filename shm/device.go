@@ -75,8 +75,13 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 		d.next = (d.next + 1) % len(d.slots)
 		if d.slots[n] == nil {
 			s := &DeviceSlot{seg: d, number: uint32(n)}
-			for i := range s.mem().words {
-				atomic.StoreUint64(&s.mem().words[i], 0)
+			if err := Guard(func() error {
+				for i := range s.mem().words {
+					atomic.StoreUint64(&s.mem().words[i], 0)
+				}
+				return nil
+			}); err != nil {
+				return nil, fmt.Errorf("%s: taking a slot for a device: %w", d.w.devicePath(), err)
 			}
 			d.slots[n] = s
 			return s, nil
@@ -100,17 +105,20 @@ func (s *DeviceSlot) Words() (comp, err []byte) {
 // their largest value. So it must be called before they come round: once in a
 // poll cycle is often. It allocates nothing and may be called from anywhere,
 // inside a cycle too. ErrNoDevice: the slot serves no counter. ErrFormat: a
-// word is above the largest value that the device was said to have.
+// word is above the largest value that the device was said to have. ErrTruncated: the segment's
+// file was cut short.
 func (s *DeviceSlot) Rebase() (comp, errs uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.set {
 		return 0, 0, ErrNoDevice
 	}
-	if comp, err = s.rebase(completions); err != nil {
-		return 0, 0, err
-	}
-	errs, err = s.rebase(failures)
+	err = Guard(func() (err error) {
+		if comp, err = s.rebase(completions); err == nil {
+			errs, err = s.rebase(failures)
+		}
+		return err
+	})
 	return comp, errs, err
 }
 
@@ -157,8 +165,11 @@ func (s *DeviceSlot) withdraw() {
 	defer s.mu.Unlock()
 	if s.set {
 		s.set = false
-		// The store fence is for the next fill: its stores stay behind this one.
-		announce64(&s.mem().seq, s.mem().seq+1) // barrier withdraw-fence
+		_ = Guard(func() error { // a file that was cut short has no readers to tell
+			// The store fence is for the next fill: its stores stay behind this one.
+			announce64(&s.mem().seq, s.mem().seq+1) // barrier withdraw-fence
+			return nil
+		})
 	}
 }
 
@@ -231,7 +242,7 @@ func (w *Writer) name(ent *entryMem, device uint32) {
 // slotOf answers the slot that the entry names; nil: none.
 func (w *Writer) slotOf(ent *entryMem) *DeviceSlot {
 	n := ent.slots[ent.seq&1].device
-	if n == 0 || w.device == nil {
+	if n == 0 || w.device == nil || int(n) > len(w.device.slots) { // the entry was overwritten
 		return nil
 	}
 	return w.device.slots[n-1]

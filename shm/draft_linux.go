@@ -51,7 +51,19 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 // reserved.
 func reserveIn(f *os.File) func(off, n uint64) error {
 	return func(off, n uint64) error {
-		err := unix.Fallocate(int(f.Fd()), 0, int64(off), int64(n))
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		switch size := uint64(st.Size()); {
+		case size < off: // fallocate would hide it
+			return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
+		case size > off: // a segment that was reserved and not declared, or what another process appended
+			if err := f.Truncate(int64(off)); err != nil {
+				return fmt.Errorf("setting length: %w", err)
+			}
+		}
+		err = unix.Fallocate(int(f.Fd()), 0, int64(off), int64(n))
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
 			at := mountPoint(filepath.Dir(f.Name()))
 			return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",

@@ -30,7 +30,9 @@ func (w *Writer) grow(class int) error {
 	if w.closed {
 		return ErrClosed
 	}
-	w.declare(uint32(n), s)
+	if err := w.guard(func() error { w.declare(uint32(n), s); return nil }); err != nil {
+		return err
+	}
 	w.log.Debug("mirror has grown", "path", w.path, "segments", n+1)
 	return nil
 }
@@ -70,18 +72,19 @@ func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	return newSegment(kind, m), nil
 }
 
-// declare makes s segment n of the mirror.
+// declare makes s segment n of the mirror. The stores to the file come first: where one of them
+// faults, the tables know nothing of the segment.
 func (w *Writer) declare(n uint32, s *segment) {
-	list := *w.v.list.Load()
-	more := append(list[:len(list):len(list)], s)
-	w.v.list.Store(&more)
-	w.live = append(w.live, make([]uint64, segmentBlocks)...)
-	w.freeSegment(n, s.kind)
 	d := &w.v.hdr.table[n]
 	atomic.StoreUint32(&d.high, 0)
 	atomic.StoreUint32(&d.kind, s.kind)
 	w.step("grow-described")
 	atomic.StoreUint32(&w.v.hdr.segments, n+1) // barrier segments-release
+	list := *w.v.list.Load()
+	more := append(list[:len(list):len(list)], s)
+	w.v.list.Store(&more)
+	w.live = append(w.live, make([]uint64, segmentBlocks)...)
+	w.freeSegment(n, s.kind)
 	w.step("grow-declared")
 }
 

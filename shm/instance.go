@@ -3,6 +3,7 @@
 package shm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -35,6 +36,8 @@ const (
 	longestWatch  = time.Second
 	// reopenPause is how long a name that could not be opened is left alone.
 	reopenPause = 10 * time.Millisecond
+	// remakeWait is how long a Wait looks for the file in whose place one was cut short.
+	remakeWait = 3 * time.Second
 )
 
 // OpenInstance opens the mirror of an instance; empty means "default". See Locate for where it
@@ -147,6 +150,18 @@ func (in *Instance) reopen(was *Reader) (*Reader, error) {
 	}
 	in.now.Store(r)
 	return r, nil // was stays open: a Snapshot or a Wait may be using it
+}
+
+// another waits until another file than that of r has the name, and returns whether one has. A
+// writer that lives makes a file that was cut short anew within a second.
+func (in *Instance) another(ctx context.Context, r *Reader) bool {
+	for end := Now() + int64(remakeWait); ctx.Err() == nil && Now() < end; nap(ctx, int64(reopenPause)) {
+		_, err := in.reopen(r)
+		if err == nil || errors.Is(err, ErrClosed) {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // Counter prepares reading the counter of a name. ErrNotFound: no live counter has it.

@@ -86,7 +86,12 @@ func (n *NamedCounter) WaitChange(ctx context.Context, since Value) (Value, erro
 
 func (n *NamedCounter) wait(ctx context.Context, wait func(*Reader, Handle) (Value, error)) (Value, error) {
 	for {
-		if _, err := n.Load(); err != nil && !errors.Is(err, ErrBusy) {
+		at := n.in.now.Load()
+		err := Guard(func() error { _, err := n.Load(); return err })
+		if errors.Is(err, ErrTruncated) && n.in.another(ctx, at) {
+			continue
+		}
+		if err != nil && !errors.Is(err, ErrBusy) {
 			return Value{}, err
 		}
 		r := n.of
@@ -97,6 +102,7 @@ func (n *NamedCounter) wait(ctx context.Context, wait func(*Reader, Handle) (Val
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return v, err
+		case errors.Is(err, ErrTruncated) && n.in.another(ctx, r): // its writer could not mark it
 		case errors.Is(err, ErrStale):
 		case errors.Is(err, ErrGone):
 		case n.in.now.Load() != r: // the writer of the old file ended, another has the name

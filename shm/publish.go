@@ -48,7 +48,7 @@ func (w *Writer) EndCycle(now int64) {
 // of a cycle it does nothing.
 func (w *Writer) AbandonCycle() {
 	if w.inCycle {
-		w.inCycle = false
+		w.inCycle, w.faulted = false, true
 		w.mu.Unlock()
 	}
 }

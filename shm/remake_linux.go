@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"path/filepath"
 	"sync/atomic"
 
@@ -10,8 +11,15 @@ import (
 )
 
 // Intact returns nil while the mirror's file has its name, its length and its header. Else the
-// error says what became of it, and Remake makes it anew.
+// error says what became of it, and Remake makes it anew. A lock whose file was removed or
+// replaced is taken again. ErrInUse: another process has it by now.
 func (w *Writer) Intact() error {
+	w.growing.Lock()
+	err := w.keepLock()
+	w.growing.Unlock()
+	if errors.Is(err, ErrInUse) {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -33,13 +41,37 @@ func (w *Writer) Intact() error {
 	if end := segmentOffset(w.v.fixed.history, uint32(len(*w.v.list.Load()))); uint64(st.Size) < end {
 		return fmt.Errorf("%s: the mirror was cut short: %d of %d bytes are there: %w", w.path, st.Size, end, ErrTruncated)
 	}
-	return Guard(func() error {
+	if w.faulted {
+		return fmt.Errorf("%s: a page of the mirror was not there: it was cut short, or has a hole that no space is left for: %w", w.path, ErrTruncated)
+	}
+	return w.guard(func() error {
 		fixed, err := w.v.hdr.fixed()
-		if err != nil || fixed.checksum != w.v.fixed.checksum || atomic.LoadUint64(&w.v.hdr.generation) != w.generation {
+		if err != nil || fixed.checksum != w.v.fixed.checksum || atomic.LoadUint64(&w.v.hdr.generation) != w.generation ||
+			w.v.declared() != len(*w.v.list.Load()) {
 			return fmt.Errorf("%s: the mirror's header was overwritten: %w", w.path, ErrFormat)
 		}
-		return nil
+		return w.sampleEntries()
 	})
+}
+
+// sampleEntries looks at one live counter of each block, every time at another one: a hole or an
+// overwritten part of the catalogue is found that way, in a few microseconds.
+func (w *Writer) sampleEntries() error {
+	w.sampled++
+	for n, live := range w.live {
+		if live == 0 {
+			continue
+		}
+		row := (bits.TrailingZeros64(bits.RotateLeft64(live, -w.sampled%BlockLen)) + w.sampled) % BlockLen
+		p, err := w.v.place(uint32(n*BlockLen + row))
+		if err != nil {
+			return err
+		}
+		if atomic.LoadUint64(&p.entry().identity)>>32 != entLive {
+			return fmt.Errorf("%s: the entry of counter %d was overwritten: %w", w.path, n*BlockLen+row, ErrFormat)
+		}
+	}
+	return nil
 }
 
 // Remake makes the mirror anew under its name, in another file, and goes on there. Nothing is
@@ -76,13 +108,16 @@ func (w *Writer) Remake(entries []Entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
-	v, err := formatFile(d.f, history, kinds, file)
-	if err == nil {
-		err = v.fill(entries)
-	}
-	if err == nil {
-		err = w.exchange(d, v, entries)
-	}
+	err = Guard(func() error {
+		v, err := formatFile(d.f, history, kinds, file)
+		if err == nil {
+			err = v.fill(entries)
+		}
+		if err == nil {
+			err = w.exchange(d, v, entries)
+		}
+		return err
+	})
 	if err != nil {
 		d.drop()
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
@@ -92,6 +127,12 @@ func (w *Writer) Remake(entries []Entry) error {
 
 // keepLock takes the lock again if its file has lost the name: it locks nobody out then.
 func (w *Writer) keepLock() error {
+	w.mu.Lock()
+	closed := w.closed
+	w.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
 	var held, named unix.Stat_t
 	if err := unix.Fstat(int(w.lock.Fd()), &held); err != nil {
 		return fmt.Errorf("%s: reading status of the writer's lock: %w", w.lock.Name(), err)
@@ -140,9 +181,10 @@ func (v *view) fill(entries []Entry) error {
 			continue
 		}
 		v.hdr.countersUsed++
-		for parity := range uint64(2) {
-			p.block().copy(parity).live |= 1 << (p.n % BlockLen)
-		}
+		// As after a publish: a writer that is killed before the next one leaves a whole mirror.
+		b := p.block()
+		*b.seq(), *b.intent() = 1, 1
+		b.copy(1).live |= 1 << (p.n % BlockLen)
 	}
 	return nil
 }
@@ -168,36 +210,48 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 			}
 		}
 	}
+	names, live := make(map[string]uint32, len(entries)), make([]uint64, len(w.live))
+	for _, e := range entries {
+		names[e.Name] = e.Handle.Index
+		live[e.Handle.Index/BlockLen] |= 1 << (e.Handle.Index % BlockLen)
+	}
+	free := w.retireOthers(v, live, now)
 	v.ready()
 	w.step("remake-ready")
 	if err := d.name(); err != nil {
 		return err
 	}
 	w.step("remake-renamed")
-	w.v, w.reserve = v, reserveIn(d.f)
-	w.names = make(map[string]uint32, len(entries))
-	live := make([]uint64, len(w.live))
-	for _, e := range entries {
-		w.names[e.Name] = e.Handle.Index
-		live[e.Handle.Index/BlockLen] |= 1 << (e.Handle.Index % BlockLen)
-	}
-	w.live = live
-	w.freeOthers(now)
+	w.v, w.reserve, w.faulted = v, reserveIn(d.f), false
+	w.names, w.live, w.free = names, live, free
 	_ = Guard(func() error { return old.giveUp(v.fixed.file) })
-	return old.close()
+	if err := old.close(); err != nil {
+		w.log.Debug("closing the mirror that was made anew", "path", w.path, "err", err)
+	}
+	return nil
 }
 
-// freeOthers makes every slot that was used and belongs to no counter cool down.
-func (w *Writer) freeOthers(now int64) {
-	for class := range w.free {
-		w.free[class].cooling = nil
+// retireOthers makes every slot of v that was used and belongs to no counter of live cool down.
+// Its next counter gets a generation that no handle has had: what names a counter that is gone
+// never names another one.
+func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
+	free := w.free
+	for class := range free {
+		free[class].cooling = nil
 	}
-	for n, s := range *w.v.list.Load() {
-		f := &w.free[classOf(s.kind == kindRecords)]
-		for i := uint32(n) * SegmentLen; i < uint32(n+1)*SegmentLen; i++ {
-			if !w.isLive(i) && i < f.next {
-				f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
+	for n, s := range *v.list.Load() {
+		f := &free[classOf(s.kind == kindRecords)]
+		for k := range uint32(SegmentLen) {
+			i := uint32(n)*SegmentLen + k
+			if i >= f.next || live[i/BlockLen]>>(i%BlockLen)&1 == 1 {
+				continue
+			}
+			f.cooling = append(f.cooling, cooling{index: i, freedAt: now})
+			if w.spent != 0 {
+				s.entries[k].identity, s.entries[k].freedAt = identity(entRetired, w.spent), now
+				v.hdr.table[n].high = max(v.hdr.table[n].high, k+1)
 			}
 		}
 	}
+	return free
 }

@@ -14,14 +14,18 @@ func (v *view) giveUp(by uint64) error {
 		s := atomic.LoadUint64(seq)
 		publish64(seq, nextSeq(nextSeq(s, false), false)) // barrier give-up-release
 	}
+	high := v.high
+	if _, ferr := v.hdr.fixed(); ferr != nil { // overwritten, and the high-water marks with it
+		high = func(int) uint32 { return SegmentLen }
+	}
 	for n, s := range list {
 		if s.kind == kindRecords {
-			for k := range v.high(n) {
+			for k := range high(n) {
 				move(&s.records.records[k].seq)
 			}
 			continue
 		}
-		for i := range blocksUsed(v.high(n)) {
+		for i := range blocksUsed(high(n)) {
 			move(block{s.blocks, i}.seq())
 		}
 	}

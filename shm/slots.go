@@ -120,6 +120,13 @@ func (w *Writer) freeOf(i uint32) *freeList {
 	return &w.free[classOf((*w.v.list.Load())[i/SegmentLen].kind == kindRecords)]
 }
 
+// spend notes the generation of a handle. The last one tells nothing: its slot is never used again.
+func (w *Writer) spend(generation uint32) {
+	if generation != math.MaxUint32 {
+		w.spent = max(w.spent, generation)
+	}
+}
+
 func (w *Writer) setLive(i uint32, live bool) {
 	if bit := uint64(1) << (i % BlockLen); live {
 		w.live[i/BlockLen] |= bit

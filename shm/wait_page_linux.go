@@ -56,13 +56,17 @@ func (k *waker) leftPage() *waitPage {
 	return p
 }
 
-// keep makes the page anew where it was removed, replaced or cut short. Who sleeps on the
+// keep makes the page anew where it was removed, replaced, cut short or overwritten. Who sleeps on the
 // one that was removed finds the new one within longestSleep.
 func (k *waker) keep() {
 	was := k.page.Load()
 	var st unix.Stat_t
 	if err := unix.Lstat(k.path, &st); err == nil && idOf(&st) == was.m.id && st.Size == pageSize {
-		return
+		if _, err := attachPage(k.path, was.m); err == nil {
+			if s, err := was.load(); err == nil && s.generation == k.generation {
+				return
+			}
+		}
 	}
 	p, err := k.newPage(k.generation)
 	if err != nil {
@@ -72,7 +76,7 @@ func (k *waker) keep() {
 		k.told = true
 		return
 	}
-	k.log.Warn("the page of waiters was removed, replaced or cut short: made anew", "path", k.path)
+	k.log.Warn("the page of waiters was removed, replaced, cut short or overwritten: made anew", "path", k.path)
 	k.told = false
 	k.page.Store(p)
 	was.serve(0)

@@ -45,6 +45,8 @@ type Writer struct {
 	device     *DeviceSegment // nil: none was asked for
 	lastDevice map[Handle][2]uint64
 	waker      *waker // nil: nobody who waits is woken
+	sampled    int    // how often sampleEntries has looked
+	faulted    bool   // a store or a load on the mapped file did; Remake ends it
 }
 
 // tables are what a writer knows of the mirror beside what stands in it. They
@@ -53,6 +55,7 @@ type tables struct {
 	cycle uint64
 	names map[string]uint32
 	live  []uint64    // a bit for each index: it belongs to a counter
+	spent uint32      // the highest generation that a handle has had
 	free  [2]freeList // block counters, records
 }
 
@@ -78,7 +81,16 @@ func (w *Writer) control(fn func() error) error {
 	if w.closed {
 		return ErrClosed
 	}
-	return Guard(fn)
+	return w.guard(fn)
+}
+
+// guard is Guard, and Intact knows of a fault. It is called with mu held.
+func (w *Writer) guard(fn func() error) error {
+	err := Guard(fn)
+	if errors.Is(err, ErrTruncated) {
+		w.faulted = true
+	}
+	return err
 }
 
 // Entries lists the live counters in the order of their indices: what a writer
@@ -182,6 +194,7 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	w.names[e.Name] = i
 	w.countUsed(p, 1)
 	w.changed()
+	w.spend(e.Handle.Generation)
 	w.step("add-done")
 	return e.Handle, nil
 }

@@ -1,0 +1,291 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A mirror that is cut short while it grows faults no control call, before and after the segment's
+// space is reserved; what is made anew has all the slots.
+func TestCutShortWhileItGrows(t *testing.T) {
+	for _, step := range []string{"grow-begin", "grow-reserved", "grow-mapped", "grow-described"} {
+		for _, length := range []int64{0, headerSize} {
+			path := mirrorPath(t)
+			w := mustCreate(t, Options{Path: path, History: -1, CoolDown: -1})
+			e := Entry{Name: "web", Width: 64}
+			e.Handle = mustAdd(t, w, e)
+			w.hook = func(at string) {
+				if at == step {
+					if err := os.Truncate(path, length); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			fast := Entry{Name: "fast", Latency: true}
+			if _, err := w.Add(fast); err != nil && !errors.Is(err, ErrTruncated) {
+				t.Errorf("%s: %v", step, err)
+			}
+			w.hook = nil
+			if err := w.Intact(); err == nil {
+				t.Errorf("%s, cut to %d bytes: nothing is noticed", step, length)
+			}
+			if err := w.Remake([]Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+			fast.Handle = mustAdd(t, w, fast)
+			publishAll(w, []Handle{e.Handle, fast.Handle}, func(h Handle) Value { return patterned(uint64(h.Index)) })
+			checkFile(t, path)
+			if err := w.Intact(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// What another process appends is no part of the next segment.
+func TestGrowthDropsWhatWasAppended(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	garbage := make([]byte, segmentSize)
+	for i := range garbage {
+		garbage[i] = 0xa5
+	}
+	if _, err := f.WriteAt(garbage, st.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if h := mustAdd(t, w, Entry{Name: "fast", Latency: true}); h.Generation != 1 {
+		t.Errorf("%+v, want generation 1", h)
+	}
+	checkFile(t, path)
+}
+
+// A handle of a counter that is gone never names another counter, in a mirror that was made anew
+// and after the next takeover too.
+func TestRemakeGivesNoHandleTwice(t *testing.T) {
+	path := mirrorPath(t)
+	o := Options{Path: path, History: -1, CoolDown: -1}
+	w := mustCreate(t, o)
+	used := make(map[Handle]string)
+	add := func(name string, latency bool) Handle {
+		h := mustAdd(t, w, Entry{Name: name, Latency: latency})
+		if was, ok := used[h]; ok {
+			t.Errorf("%s has the handle %+v, which %s had", name, h, was)
+		}
+		used[h] = name
+		return h
+	}
+	web := add("web", false)
+	for _, latency := range []bool{false, true} {
+		for range 3 {
+			if err := w.Remove(add("gone", latency)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add("forgotten", false)
+	for round := range 3 {
+		if err := w.Remake([]Entry{{Name: "web", Handle: web}}); err != nil {
+			t.Fatal(err)
+		}
+		if round == 1 {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			w = mustCreate(t, o)
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			add(name, false)
+			add(name+" fast", true)
+		}
+		checkFile(t, path)
+	}
+}
+
+// A hole in the catalogue, and a fault that the length of the file does not tell of, are noticed.
+func TestHolesAreNoticed(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	e := Entry{Name: "web"}
+	e.Handle = mustAdd(t, w, e)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, headerSize, segmentSize); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Intact(); !errors.Is(err, ErrFormat) {
+		t.Errorf("a hole: %v", err)
+	}
+	if err := w.Remake([]Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	w.BeginCycle()
+	w.AbandonCycle()
+	if err := w.Intact(); !errors.Is(err, ErrTruncated) {
+		t.Errorf("a cycle that faulted: %v", err)
+	}
+	if err := w.Remake([]Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Intact(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A header that was overwritten with its high-water marks keeps no reader from ErrStale.
+func TestRemakeMarksBehindAnOverwrittenHeader(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	e := Entry{Name: "web"}
+	e.Handle = mustAdd(t, w, e)
+	publishAll(w, []Handle{e.Handle}, func(Handle) Value { return patterned(1) })
+	c, err := mustOpen(t, path).Counter(e.Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, headerSize), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Remake([]Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Load(); !errors.Is(err, ErrStale) {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// A lock whose file was removed is taken again: a second writer finds it held.
+func TestIntactTakesTheLockAgain(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	if err := os.Remove(lockPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Intact(); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := Create(Options{Path: path, History: -1}); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second writer: %v, %v", other, err)
+	}
+}
+
+// A Wait by name that sleeps while the file is cut short goes on in the one that is made anew.
+func TestWaitByNameOverACutFile(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	e := Entry{Name: "web"}
+	e.Handle = mustAdd(t, w, e)
+	publishAll(w, []Handle{e.Handle}, func(Handle) Value { return patterned(1) })
+	in, err := OpenPath(path, ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for n := uint64(2); n < 8; n++ {
+		c, err := in.Counter("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n%2 == 0 { // the counter is looked up before, or in Wait
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		done := make(chan error, 1)
+		go func() {
+			v, err := c.Wait(ctx, patterned(n).Packets)
+			if err == nil && v != patterned(n) {
+				err = fs.ErrInvalid
+			}
+			done <- err
+		}()
+		if n%2 == 1 {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Remake([]Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+		publishAll(w, []Handle{e.Handle}, func(Handle) Value { return patterned(n) })
+		if err := <-done; err != nil {
+			t.Errorf("%d: %v", n, err)
+		}
+		cancel()
+	}
+}
+
+// A device segment that is cut short faults no method of its slots, inside a cycle or not.
+func TestCutDeviceSegment(t *testing.T) {
+	path := mirrorPath(t)
+	w, err := Create(Options{Path: path, History: -1}) // not checked at the end: its device segment is no more
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	h := mustAdd(t, w, Entry{Name: "qp"})
+	d, err := w.DeviceSegment(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.Slot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.SetDevice(h, s, 0, 0, 1<<48); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(devicePath(path), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Rebase(); !errors.Is(err, ErrTruncated) {
+		t.Errorf("Rebase: %v", err)
+	}
+	if _, err := d.Slot(); !errors.Is(err, ErrTruncated) {
+		t.Errorf("Slot: %v", err)
+	}
+	s.Free()
+	publishAll(w, []Handle{h}, func(Handle) Value { return patterned(1) })
+	if err := w.Intact(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A page of waiters that lost its content is made anew.
+func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	r := mustOpen(t, path)
+	if err := os.WriteFile(waitPath(path), make([]byte, pageSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.waker.keep()
+	w.mu.Unlock()
+	if err := r.Wakeable(); err != nil {
+		t.Error(err)
+	}
+}
