@@ -15,15 +15,6 @@ func (v *view) capacity() (counters, latency int) {
 	return counters, latency
 }
 
-// Capacity is how many counters of each class the mirror holds before it grows
-// again.
-func (w *Writer) Capacity() (counters, latency int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = Guard(func() error { counters, latency = w.v.capacity(); return nil })
-	return counters, latency
-}
-
 // Used is how many live counters of each class there are.
 func (w *Writer) Used() (counters, latency int) {
 	w.mu.Lock()

@@ -33,7 +33,7 @@ func (v *view) counter(h Handle) (Counter, error) {
 	return c, err
 }
 
-// Handle answers what the counter was made from.
+// Handle returns what the counter was made from.
 func (c *Counter) Handle() Handle { return c.handle }
 
 // load is Load when the block was published since, or a counter of it freed, or the

@@ -4,7 +4,7 @@ package shm
 
 import "fmt"
 
-// Create answers ErrNotSupported on this platform.
+// Create returns ErrNotSupported on this platform.
 func Create(o Options) (*Writer, error) {
 	return nil, fmt.Errorf("%s: creating mirror: %w", o.withDefaults().Path, ErrNotSupported)
 }

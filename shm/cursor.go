@@ -23,7 +23,7 @@ type Cursor struct {
 	lost uint64
 }
 
-// History answers a cursor that starts with the next record to be written.
+// History returns a cursor that starts with the next record to be written.
 // Rewind makes it start with the oldest that is there.
 func (r *Reader) History() (*Cursor, error) {
 	if r.closed.Load() {
@@ -48,9 +48,9 @@ func (c *Cursor) Rewind() {
 // Lost is how many records were overwritten before this cursor came to them, in all.
 func (c *Cursor) Lost() uint64 { return c.lost }
 
-// Next copies the records that follow into dst, at most len(dst), and answers
+// Next copies the records that follow into dst, at most len(dst), and returns
 // how many, and how many were lost just before the first of them: exactly those
-// that were written and are in no answer of Next. n is 0 when there is nothing new.
+// that were written and were not returned by Next. n is 0 when there is nothing new.
 func (c *Cursor) Next(dst []Record) (n int, lost uint64, err error) {
 	if len(dst) == 0 {
 		return 0, 0, nil
@@ -126,7 +126,7 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 	return n, lost, nil
 }
 
-// behind answers how many of the records after c.at can no longer be read when
+// behind returns how many of the records after c.at can no longer be read when
 // intent is being written.
 func (c *Cursor) behind(intent, size uint64) uint64 {
 	if intent <= size || intent-size <= c.at {

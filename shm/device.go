@@ -91,7 +91,7 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 		d.w.devicePath(), len(d.slots), ErrFull)
 }
 
-// Words answers the memory of the two words, 8 bytes each, aligned to 8, in a
+// Words returns the memory of the two words, 8 bytes each, aligned to 8, in a
 // mapping outside the Go heap: what a completion counter is given to count in.
 // It is mapped as long as the DeviceSlot is referred to.
 func (s *DeviceSlot) Words() (comp, err []byte) {
@@ -100,7 +100,7 @@ func (s *DeviceSlot) Words() (comp, err []byte) {
 	return b[at : at+8 : at+8], b[at+8 : at+16 : at+16]
 }
 
-// Rebase answers the totals, completions and errors, and notes them where the
+// Rebase returns the totals, completions and errors, and notes them where the
 // words have moved far: they tell only how much was counted since, up to
 // their largest value. So it must be called before they come round: once in a
 // poll cycle is often. It allocates nothing and may be called from anywhere,
@@ -239,7 +239,7 @@ func (w *Writer) name(ent *entryMem, device uint32) {
 	w.putSlot(ent, &s)
 }
 
-// slotOf answers the slot that the entry names; nil: none.
+// slotOf returns the slot that the entry names; nil: none.
 func (w *Writer) slotOf(ent *entryMem) *DeviceSlot {
 	n := ent.slots[ent.seq&1].device
 	if n == 0 || w.device == nil || int(n) > len(w.device.slots) { // the entry was overwritten

@@ -48,7 +48,7 @@ func (w *Writer) adoptDevice() {
 	})
 }
 
-// endDevice ends the segment at path, and answers it for its last words; nil
+// endDevice ends the segment at path, and returns it for its last words; nil
 // when there is none, or none that can be read.
 func endDevice(path string) (*mapping, *deviceView) {
 	f, st, err := openRegular(path, unix.O_RDWR)
@@ -97,7 +97,7 @@ func (w *Writer) keepLast(m *mapping, v *deviceView) {
 	runtime.KeepAlive(m)
 }
 
-// LastDevice answers the totals to which a device had brought h's words when
+// LastDevice returns the totals to which a device had brought h's words when
 // this writer took over from the one that had set them: they go further than
 // the value that was published last. ok is false where no device wrote them.
 func (w *Writer) LastDevice(h Handle) (comp, errs uint64, ok bool) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// DeviceSegment answers the mirror's device segment, and makes it, with that
+// DeviceSegment returns the mirror's device segment, and makes it, with that
 // many slots, when it is asked for first. It cannot be made larger: a device
 // may be writing to it. ErrFull: it has fewer.
 func (w *Writer) DeviceSegment(slots int) (d *DeviceSegment, err error) {

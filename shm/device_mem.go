@@ -116,7 +116,7 @@ func attachDevice(b []byte) (*deviceView, error) {
 // ended tells whether a later writer has taken over from the segment's.
 func (v *deviceView) ended() bool { return atomic.LoadInt64(&v.hdr.endedAt) != 0 }
 
-// total answers how far the word has counted.
+// total returns how far the word has counted.
 func (s *deviceSlotMem) total(which int) (uint64, error) {
 	for range maxTries {
 		seen := atomic.LoadUint64(&s.seen[which]) // barrier seen-acquire
@@ -127,7 +127,7 @@ func (s *deviceSlotMem) total(which int) (uint64, error) {
 	return 0, ErrBusy
 }
 
-// above answers the total by what the word has moved since seen was loaded: ok
+// above returns the total by what the word has moved since seen was loaded: ok
 // when seen stands still. Then the word is of the time in which at most
 // max_value were counted above it, so that its distance tells how many.
 func (s *deviceSlotMem) above(seen uint64, which int) (total uint64, ok bool, err error) {

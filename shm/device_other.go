@@ -4,7 +4,7 @@ package shm
 
 import "fmt"
 
-// DeviceSegment answers ErrNotSupported on this platform.
+// DeviceSegment returns ErrNotSupported on this platform.
 func (w *Writer) DeviceSegment(int) (*DeviceSegment, error) {
 	return nil, fmt.Errorf("%s: making a device segment: %w", w.devicePath(), ErrNotSupported)
 }

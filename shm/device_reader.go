@@ -28,10 +28,10 @@ type deviceFile struct {
 	v *deviceView
 }
 
-// Handle answers what the device's words were resolved from.
+// Handle returns what the device's words were resolved from.
 func (d *Device) Handle() Handle { return d.handle }
 
-// Load answers the totals that the device has counted to: completions and
+// Load returns the totals that the device has counted to: completions and
 // errors. They are two words that the device writes one by one: each is true,
 // together they are of no one instant; and nobody notes when a device writes,
 // so there is no sample time. ErrNoDevice: the words serve this counter no
@@ -149,7 +149,7 @@ func (r *Reader) noDevice() error {
 	return ErrNoDevice
 }
 
-// deviceFile answers the segment of that generation, mapped.
+// deviceFile returns the segment of that generation, mapped.
 func (r *Reader) deviceFile(generation uint64) (*deviceFile, error) {
 	r.mu.RLock()
 	f := r.device

@@ -18,7 +18,7 @@
 //     multiplication, checked against the size of the file before it is mapped, and
 //     no word of the file is followed afterwards.
 //   - A [Handle] names one counter for ever. A freed slot that is reused is
-//     never taken for the old counter: reads answer [ErrGone].
+//     never taken for the old counter: reads return [ErrGone].
 //   - A [Snapshot] says of what poll cycle its values are, or how far apart in
 //     time.
 //   - A [Cursor] of the history says exactly how many records it missed.

@@ -40,7 +40,7 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 	if err := reserveIn(f)(0, length); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := f.Chmod(mode); err != nil { // the umask has had its say
+	if err := f.Chmod(mode); err != nil { // newDraft's caller chooses the mode, not the umask
 		return nil, fmt.Errorf("%s: setting mode: %w", path, err)
 	}
 	step("create-allocated")
@@ -96,8 +96,8 @@ func (d *draft) drop() {
 
 func tempPrefix(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 
-// sweep removes the drafts that killed writers left. The lock is held: nobody
-// else is making one.
+// sweep removes the drafts that killed writers left. The lock is held: no other writer
+// is making one.
 func sweep(path string, log *slog.Logger) {
 	dir := filepath.Dir(path)
 	list, err := os.ReadDir(dir)

@@ -37,7 +37,7 @@ var (
 	ErrNoDevice = errors.New("no device writes this counter")
 	// ErrStale: the mirror's file was given up for ever; another has its name, or will have it. Open it again.
 	ErrStale = errors.New("mirror was replaced")
-	// ErrNotAlive: nobody publishes any more, so there is nothing to wait for.
+	// ErrNotAlive: the writer ended, or gives no sign of life, so there is nothing to wait for.
 	ErrNotAlive = errors.New("mirror has no living writer")
 	// ErrCompletion: the completion counter that is waited for counted errors.
 	ErrCompletion = errors.New("operations completed in error")

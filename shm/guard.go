@@ -8,8 +8,9 @@ import (
 
 // Guard runs fn and turns a fault on mapped memory inside it into ErrTruncated.
 //
-// A mirror's file is never truncated by its writer, and only its owner could do
-// it. Open, Lookup, Entries, Snapshot, Cursor.Next, Wait and Check are guarded.
+// A writer never truncates what a reader maps, and only the file's owner could do it. (A
+// writer that takes over cuts a segment that was never declared.) Open, Lookup, Entries,
+// Snapshot, Cursor.Next, Wait and Check are guarded.
 // Counter.Load and Device.Load are not, because it would cost ten times the load: a
 // program that must survive its mirror being truncated by its owner wraps its loop in
 // Guard.
@@ -24,7 +25,7 @@ func Guard(fn func() error) (err error) {
 	return fn()
 }
 
-// faulted answers the error for a recovered memory fault, and goes on panicking
+// faulted returns the error for a recovered memory fault, and goes on panicking
 // for anything else.
 func faulted(r any) error {
 	if e, ok := r.(runtime.Error); ok {

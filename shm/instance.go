@@ -102,7 +102,7 @@ func (in *Instance) watch() {
 		}
 		r := in.now.Load()
 		if s := r.Status(); !in.names(r) || !s.Alive || r.replaced() {
-			_, _ = in.reopen(r) // an error is met again by who reads, or by the next look
+			_, _ = in.reopen(r) // the next read, or the next look, meets an error again
 		}
 		period := r.Status().HeartbeatPeriod / 2
 		timer.Reset(min(max(period, shortestWatch), longestWatch))

@@ -4,7 +4,7 @@ package shm
 
 import "sync/atomic"
 
-// Load answers the counter's value: packets, bytes and sampled-at of one
+// Load returns the counter's value: packets, bytes and sampled-at of one
 // instant. ErrGone: the counter was removed. ErrBusy: try again.
 //
 // The three words are read, each with acquire, before the sequence word (barrier quick-fence), and

@@ -74,7 +74,7 @@ func (n *NamedCounter) find(r *Reader) error {
 }
 
 // Wait sleeps until the first value is at least threshold, as Reader.Wait does, and goes on in
-// a mirror that is made anew meanwhile. ErrNotAlive: nobody publishes any more.
+// a mirror that is made anew meanwhile. ErrNotAlive: the writer ended, or gives no sign of life.
 func (n *NamedCounter) Wait(ctx context.Context, threshold uint64) (Value, error) {
 	return n.wait(ctx, func(r *Reader, h Handle) (Value, error) { return r.Wait(ctx, h, threshold) })
 }

@@ -53,7 +53,7 @@ func openView(path string, o ReaderOptions) (v *view, id fileID, err error) {
 	return v, idOf(st), nil
 }
 
-// openRegular opens a regular file at path and answers its status.
+// openRegular opens a regular file at path and returns its status.
 func openRegular(path string, flags int) (*os.File, *unix.Stat_t, error) {
 	// O_NONBLOCK: opening a FIFO must not wait for its other end.
 	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// BeginCycle starts a poll cycle and answers its number. Until EndCycle, which
+// BeginCycle starts a poll cycle and returns its number. Until EndCycle, which
 // the same goroutine must call, control methods wait. On a closed writer it
-// answers 0, and what is published until EndCycle is dropped.
+// returns 0, and what is published until EndCycle is dropped.
 func (w *Writer) BeginCycle() (cycle uint64) {
 	w.mu.Lock()
 	if w.closed {
@@ -145,7 +145,7 @@ func (c *copyMem) seal(cycle, live, epoch uint64) {
 	store64(&c.epoch, epoch)
 }
 
-// bounds answers the smallest and the largest time of the first n rows, 0 not
+// bounds returns the smallest and the largest time of the first n rows, 0 not
 // counted. That all are alike is told first: it takes a third of the time.
 func (c *copyMem) bounds(n int) (oldest, newest int64) {
 	if n == 0 {

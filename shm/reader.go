@@ -19,7 +19,7 @@ type ReaderOptions struct {
 }
 
 // Reader reads a mirror. Its methods may be called from any goroutine. After
-// Close lookups answer ErrClosed; what it handed out stays readable.
+// Close lookups return ErrClosed; what it handed out stays readable.
 type Reader struct {
 	path    string
 	id      fileID // of the file that was opened
@@ -55,7 +55,7 @@ func (r *Reader) Close() error {
 	return r.v.close()
 }
 
-// Lookup answers the handle of the live counter of that name.
+// Lookup returns the handle of the live counter of that name.
 func (r *Reader) Lookup(name string) (h Handle, err error) {
 	if r.closed.Load() {
 		return Handle{}, ErrClosed

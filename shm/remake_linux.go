@@ -125,7 +125,7 @@ func (w *Writer) Remake(entries []Entry) error {
 	return nil
 }
 
-// keepLock takes the lock again if its file has lost the name: it locks nobody out then.
+// keepLock takes the lock again if its file has lost the name: without it, that lock keeps no other writer out.
 func (w *Writer) keepLock() error {
 	w.mu.Lock()
 	closed := w.closed

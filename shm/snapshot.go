@@ -373,7 +373,7 @@ func (v *view) recordAt(h Handle, p place) (val Value, cycle uint64, err error) 
 	return Value{}, 0, ErrBusy
 }
 
-// Value answers the value of a handle in a Snapshot of all counters; a value
+// Value returns the value of a handle in a Snapshot of all counters; a value
 // that was not sampled by then is absent. ErrGone: the counter was removed
 // since, so that its slot cannot be told from another's. ErrBusy: the slot was
 // reused too often to tell; read it singly.

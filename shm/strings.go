@@ -16,7 +16,7 @@ func putString(field []byte, s string) {
 }
 
 // putCut is putString for text that may be cut to fit, at the start of a rune,
-// with an ellipsis. It answers whether it was.
+// with an ellipsis. It returns whether it was.
 func putCut(field []byte, s string) (cut bool) {
 	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", " "), "�")
 	if len(s) < len(field) {

@@ -1,8 +1,8 @@
 package shm
 
-// Handle names one counter for ever, in one file: the index of its slot and
-// the generation of its occupant. Below the capacity in block counters Index
-// is a row of a block (block Index/64, row Index%64); from there on a record.
+// Handle names one counter for ever, in one file: the index of its slot, which is slot
+// Index%4096 of segment Index/4096, and the generation of its occupant. In a segment of
+// blocks the slot is row Index%64 of block Index/64, in one of records it is a record.
 type Handle struct{ Index, Generation uint32 }
 
 // Value is what a counter showed at one instant: packets and bytes of a flow. A counter of

@@ -15,7 +15,7 @@ type store interface {
 
 // view is a mirror as a reader or its writer has it mapped: the header, the ring,
 // and the segments so far. What it points to is mapped as long as the view is referred
-// to: whoever uses such a pointer keeps the view alive, with runtime.KeepAlive after the
+// to: code that uses such a pointer keeps the view alive, with runtime.KeepAlive after the
 // last use.
 type view struct {
 	fixed   fixedMem // as it was checked

@@ -20,11 +20,10 @@ import (
 // before, and must not miss one between that look and the call, uses WaitChange.
 // What a device counts by itself (Device) is waited for as it is published.
 //
-// It ends with ErrGone when the counter was removed, with ErrNotAlive when
-// nobody publishes any more (the writer ended, has given no sign of life for two
-// heartbeat periods, or the file was given up: ErrStale too), with ErrClosed within half a second when the reader is closed, and with
-// ctx.Err(): never before ctx's deadline; after it as soon as the kernel's timer
-// and scheduler let it.
+// It ends with ErrGone when the counter was removed; with ErrNotAlive when the writer
+// ended, has given no sign of life for two heartbeat periods, or gave the file up (ErrStale
+// too); with ErrClosed within half a second when the reader is closed; and with ctx.Err():
+// never before ctx's deadline, after it as soon as the kernel's timer and scheduler let it.
 //
 // A sleeping Wait occupies a thread, as any blocking system call does. It is
 // woken at the end of every poll cycle and looks; see Wakeable.
@@ -140,7 +139,7 @@ func (s *sleeper) look(c *Counter) (l look, err error) {
 	return l, err
 }
 
-// dead says why nobody publishes any more, or nil.
+// dead says why no value will be published any more, or returns nil.
 func (r *Reader) dead(now int64) error {
 	h := r.v.hdr
 	if err := r.v.stale(); err != nil {
@@ -161,7 +160,7 @@ func (r *Reader) dead(now int64) error {
 // why not, and it looks once per poll cycle instead (at most a thousand times a
 // second), so that it ends up to a cycle later. Reasons are fs.ErrPermission (the
 // process may not read NAME.wait: be in its group) and errors.ErrUnsupported (the
-// writer wakes nobody, or this is not Linux).
+// writer wakes no process, or this is not Linux).
 func (r *Reader) Wakeable() error {
 	if r.closed.Load() {
 		return ErrClosed

@@ -12,7 +12,7 @@ import (
 )
 
 // makeWaker makes the page of waiters beside o.Path, or goes on with the one that is
-// there if it is just as o asks: who sleeps on it is woken then. The writer's lock is held.
+// there if it is just as o asks: its sleepers are woken then (waker.serve). The writer's lock is held.
 func makeWaker(o Options) (*waker, error) {
 	if o.WaitGroup < 0 {
 		return nil, nil
@@ -56,8 +56,8 @@ func (k *waker) leftPage() *waitPage {
 	return p
 }
 
-// keep makes the page anew where it was removed, replaced, cut short or overwritten. Who sleeps on the
-// one that was removed finds the new one within longestSleep.
+// keep makes the page anew where it was removed, replaced, cut short or overwritten. A sleeper
+// on the old one finds the new one within longestSleep.
 func (k *waker) keep() {
 	was := k.page.Load()
 	var st unix.Stat_t
@@ -83,7 +83,7 @@ func (k *waker) keep() {
 }
 
 // newPage makes the page under another name, and gives it its header, its group and its
-// mode before its name: nobody sees it there with other rights, or without its header.
+// mode before its name: no process sees it there with other rights, or without its header.
 func (k *waker) newPage(generation uint64) (p *waitPage, err error) {
 	defer func() {
 		if err != nil {

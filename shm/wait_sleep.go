@@ -15,7 +15,7 @@ const (
 	// longestSleep bounds every sleep, so that a writer that died, or another one, is
 	// noticed by looking.
 	longestSleep = int64(500 * time.Millisecond)
-	// shortestNap is the shortest pause of a waiter whom nobody wakes.
+	// shortestNap is the shortest pause of a waiter that no writer wakes.
 	shortestNap = int64(time.Millisecond)
 )
 

@@ -27,7 +27,7 @@ const (
 )
 
 // waker wakes the sleepers of a writer's page of waiters. It knows of no sleeper: a wake
-// of none is cheap. A nil waker, of a writer without a page, wakes nobody.
+// of none is cheap. A nil waker, of a writer without a page, wakes none.
 type waker struct {
 	path  string
 	mode  fs.FileMode

@@ -44,7 +44,7 @@ type Writer struct {
 	scratch    entryMem
 	device     *DeviceSegment // nil: none was asked for
 	lastDevice map[Handle][2]uint64
-	waker      *waker // nil: nobody who waits is woken
+	waker      *waker // nil: there is no page of waiters
 	sampled    int    // how often sampleEntries has looked
 	faulted    bool   // a store or a load on the mapped file did; Remake ends it
 }
@@ -100,7 +100,7 @@ func (w *Writer) Entries() (es []Entry) {
 	return es
 }
 
-// Last answers the value that was published last for h.
+// Last returns the value that was published last for h.
 func (w *Writer) Last(h Handle) (v Value, err error) {
 	err = w.control(func() error {
 		p, err := w.place(h)

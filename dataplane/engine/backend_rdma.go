@@ -90,7 +90,7 @@ func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger,
 
 // openRDMA takes hw over.
 func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw hardware, now func() int64) (_ *rdmaBackend, err error) {
-	cfg.Flows = nil // the backend outlives the start, and looks at none
+	cfg.Flows = nil // kept as long as the backend, which does not read them
 	b := &rdmaBackend{
 		cfg: cfg, log: log, now: now, hw: hw, bound: closeBound, changed: make(chan struct{}, 1),
 		pace:  newPacer(cmp.Or(cfg.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),

@@ -60,7 +60,7 @@ func (e *Engine) show(c *counted) error {
 		e.writer.SetFlags(c.handle, !lost, lost, false))
 }
 
-// lost tells that a flow of interfaces has none.
+// lost tells whether none of the interfaces of a flow is there.
 func (c *counted) lost() bool {
 	_, hooks := c.backend.(carrier)
 	return (hooks || c.layered != nil) && c.source.Device == ""

@@ -14,8 +14,8 @@ import (
 // remadeFor is how long the condition mirror-remade lasts.
 const remadeFor = 10 * time.Minute
 
-// mirrorFile is what is known of the mirror's file: why the last counter found no room in it, and
-// what became of it. It has a lock of its own, as conditions are looked at beside control calls.
+// mirrorFile holds what conditions say of the mirror's file: why the last counter found no room in
+// it, and what became of it. It has a lock of its own, as conditions are looked at beside control calls.
 type mirrorFile struct {
 	mu       sync.Mutex
 	full     error
@@ -49,7 +49,7 @@ func (e *Engine) keepMirror() {
 	e.mirror.lost, e.mirror.remade, e.mirror.remadeAt = nil, what, time.Now()
 }
 
-// entries is what the mirror shows, but for values. It is called with ctl held.
+// entries returns the entries of all counters as shm.Writer.Remake needs them. It is called with ctl held.
 func (e *Engine) entries() []shm.Entry {
 	out := e.pairs.entries()
 	for _, c := range e.flows {
@@ -84,7 +84,7 @@ func (m *mirrorFile) conditions(path string, w *shm.Writer) (out []dataplane.Con
 	if m.lost != nil {
 		out = append(out, dataplane.Condition{
 			Code: "mirror-lost", Severity: dataplane.High, Object: path,
-			Text: fmt.Sprintf("the file cannot be made anew: who opens it does not find these values: %v", m.lost),
+			Text: fmt.Sprintf("the file cannot be made anew: a reader that opens the mirror now does not find these values: %v", m.lost),
 			Fix:  "remove the cause; the mirror is made anew within a second",
 		})
 	}

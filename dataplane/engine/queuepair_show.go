@@ -55,7 +55,7 @@ func (q *queuePair) mark(v view) {
 	}
 }
 
-// entries is what the mirror shows of the completion counters, but for values.
+// entries returns the entries of the completion counters, for Engine.entries.
 func (s *queuePairs) entries() (out []shm.Entry) {
 	if s == nil {
 		return nil

@@ -67,7 +67,7 @@ func (v trialResult) covers(r trialRequest) bool { return v.err != nil || v.flow
 
 // newGuard makes a guard that refuses the devices which o excludes.
 func newGuard(cfg dataplane.Config, o Options, log *slog.Logger) *guard {
-	cfg.Flows = nil // the guard outlives the start, and looks at none
+	cfg.Flows = nil // kept as long as the guard, which does not read them
 	g := &guard{cfg: cfg, command: o.Trial, calls: o.Calls, log: log, bound: trialBound, tried: make(map[string]trialResult)}
 	for device, why := range o.Excluded {
 		g.tried[device] = trialResult{err: crashed(device, why)}

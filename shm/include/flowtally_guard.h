@@ -2,7 +2,7 @@
  *
  * flowtally_guard.h: surviving a mirror that is cut short.
  *
- * A writer never shortens a mirror, and only the owner of the directory could. A load
+ * A writer never cuts off what a reader maps, and only the file's owner could. A load
  * from a page that was cut off raises SIGBUS, as for every mapped file. A program that
  * must survive even that calls ft_guard_sigbus before it opens mirrors: the handler
  * puts a page of zeros in the place of the lost one, so that its values read as never

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Path answers a path for a mirror in a directory of its own, which goes with the test.
+// Path returns a path for a mirror in a directory of its own, which goes with the test.
 func Path(t testing.TB) string {
 	t.Helper()
 	root := "/dev/shm"
@@ -56,7 +56,7 @@ func MustOpen(t testing.TB, path string) *shm.Reader {
 	return r
 }
 
-// MustLookup answers the handle of the counter of that name.
+// MustLookup returns the handle of the counter of that name.
 func MustLookup(t testing.TB, r *shm.Reader, name string) shm.Handle {
 	t.Helper()
 	h, err := r.Lookup(name)
