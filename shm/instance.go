@@ -3,8 +3,6 @@
 package shm
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -36,7 +34,8 @@ const (
 	longestWatch  = time.Second
 	// reopenPause is how long a name that could not be opened is left alone.
 	reopenPause = 10 * time.Millisecond
-	// remakeWait is how long a Wait looks for the file in whose place one was cut short.
+	// remakeWait is how long a Wait looks for another file in the place of one that is of no use.
+	// A writer that lives makes it within a second.
 	remakeWait = 3 * time.Second
 )
 
@@ -149,25 +148,14 @@ func (in *Instance) reopen(was *Reader) (*Reader, error) {
 		return nil, fmt.Errorf("%s: %w", was.path, ErrStale)
 	}
 	in.now.Store(r)
+	was.left.Store(true)
 	return r, nil // was stays open: a Snapshot or a Wait may be using it
-}
-
-// another waits until another file than that of r has the name, and returns whether one has. A
-// writer that lives makes a file that was cut short anew within a second.
-func (in *Instance) another(ctx context.Context, r *Reader) bool {
-	for end := Now() + int64(remakeWait); ctx.Err() == nil && Now() < end; nap(ctx, int64(reopenPause)) {
-		_, err := in.reopen(r)
-		if err == nil || errors.Is(err, ErrClosed) {
-			return err == nil
-		}
-	}
-	return false
 }
 
 // Counter prepares reading the counter of a name. ErrNotFound: no live counter has it.
 func (in *Instance) Counter(name string) (*NamedCounter, error) {
 	n := &NamedCounter{in: in, name: name}
-	if err := n.find(in.now.Load()); err != nil && !errors.Is(err, ErrStale) {
+	if err := n.find(in.now.Load()); err != nil && !useless(err) {
 		return nil, err
 	}
 	return n, nil

@@ -26,6 +26,7 @@ type Reader struct {
 	options ReaderOptions
 	v       *view
 	closed  atomic.Bool
+	left    atomic.Bool // an Instance has left this file for the next: waits end with ErrStale
 
 	mu      sync.RWMutex
 	names   map[string]Handle // what a scan of the catalogue found

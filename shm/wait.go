@@ -91,6 +91,9 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 		if s.r.closed.Load() {
 			return l.value, ErrClosed
 		}
+		if s.r.left.Load() {
+			return l.value, fmt.Errorf("%s: waiting: %w", s.r.path, ErrStale)
+		}
 		if l.dead != nil {
 			return l.value, l.dead
 		}

@@ -21,7 +21,7 @@ func ExampleReader_Wait() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "example.mirror")
-	stop := write(path)
+	stop := write(path, 10)
 	defer stop()
 
 	r, err := shm.Open(path, shm.ReaderOptions{})
@@ -49,8 +49,8 @@ func ExampleReader_Wait() {
 	// Output: at least 100: true
 }
 
-// write publishes a counter that grows by ten every millisecond, until stop.
-func write(path string) (stop func()) {
+// write publishes a counter that grows by step every millisecond, until stop.
+func write(path string, step uint64) (stop func()) {
 	w, err := shm.Create(shm.Options{Path: path, Counters: shm.BlockLen})
 	if err != nil {
 		log.Fatal(err)
@@ -62,7 +62,7 @@ func write(path string) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for n := uint64(0); ; n += 10 {
+		for n := uint64(0); ; n += step {
 			now := shm.Now()
 			var values shm.Block
 			values[h.Index] = shm.Value{Packets: n, Bytes: 64 * n, SampledAt: now}

@@ -45,24 +45,23 @@ func ExampleNew() {
 	}
 	fmt.Printf("%s: %s, counted by %s\n", placed[0].Flow.Name, placed[0].Flow.Match, placed[0].Source.Backend)
 
-	r, err := shm.Open(filepath.Join(dir, "lb.mirror"), shm.ReaderOptions{})
+	r, err := shm.OpenPath(filepath.Join(dir, "lb.mirror"), shm.ReaderOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer r.Close()
-	h := placed[0].Counter
-	counter, err := r.Counter(h) // once
+	web, err := r.Counter("web") // once
 	if err != nil {
 		log.Fatal(err)
 	}
-	before, err := counter.Load() // the hot path: no system call, no lock, no allocation
+	before, err := web.Load() // the hot path: no system call, no lock, no allocation
 	if err != nil {
 		log.Fatal(err)
 	}
-	after, err := r.Wait(ctx, h, before.Packets+100)
+	after, err := web.Wait(ctx, before.Packets+100)
 	switch {
 	case errors.Is(err, shm.ErrNotAlive):
-		fmt.Println("the process that counts has ended, or the mirror was replaced (shm.ErrStale): open it again")
+		fmt.Println("the process that counts has ended")
 	case err != nil:
 		log.Fatal(err)
 	default:

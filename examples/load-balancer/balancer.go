@@ -13,15 +13,14 @@ import (
 
 // server is one to balance to, and what was sent to it.
 type server struct {
-	name   string
-	handle shm.Handle
-	sent   shm.Counter
+	name string
+	sent *shm.NamedCounter
 }
 
 // balancer picks servers by what was sent to them. It belongs to one goroutine,
 // as the counters that it reads do.
 type balancer struct {
-	reader  *shm.Reader
+	mirror  *shm.Instance
 	servers []server
 }
 
@@ -47,38 +46,25 @@ func newBalancer(ctx context.Context, svc dataplane.Service, addrs []netip.Addr)
 	if err != nil {
 		return nil, err
 	}
-	r, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	in, err := shm.OpenPath(info.Mirror, shm.ReaderOptions{})
 	if err != nil {
 		return nil, err
 	}
-	b := &balancer{reader: r}
+	b := &balancer{mirror: in}
 	for _, p := range placed {
-		b.servers = append(b.servers, server{name: p.Flow.Name, handle: p.Counter})
-	}
-	if err := b.resolve(); err != nil {
-		return nil, errors.Join(err, r.Close())
+		c, err := in.Counter(p.Flow.Name)
+		if err != nil {
+			return nil, errors.Join(err, in.Close())
+		}
+		b.servers = append(b.servers, server{name: p.Flow.Name, sent: c})
 	}
 	return b, nil
 }
 
-// resolve finds where each counter lies in the reader's file: once, so that pick
-// need not.
-func (b *balancer) resolve() error {
-	for i := range b.servers {
-		s := &b.servers[i]
-		c, err := b.reader.Counter(s.handle)
-		if err != nil {
-			return fmt.Errorf("resolving %s: %w", s.name, err)
-		}
-		s.sent = c
-	}
-	return nil
-}
-
-// pick answers the server that the fewest packets were sent to. This is the hot path:
+// pick returns the server that the fewest packets were sent to. This is the hot path:
 // three loads and a comparison per server, no system call, no lock, no allocation.
-// When the process that counts is gone, its last values are still there. A mirror that was
-// made anew says so: shm.ErrStale; a program that lives longer than one opens it again.
+// When the process that counts is gone, its last values are still there; when it, or another,
+// makes the mirror anew, Load follows. shm.ErrStale means that this is not done yet.
 func (b *balancer) pick() (*server, error) {
 	var least *server
 	var fewest uint64
@@ -98,7 +84,7 @@ func (b *balancer) pick() (*server, error) {
 // wait sleeps until a server was sent so many packets, woken by the process that counts.
 // It is for a goroutine with a balancer of its own, or for a moment without picks.
 func (b *balancer) wait(ctx context.Context, s *server, packets uint64) (shm.Value, error) {
-	return b.reader.Wait(ctx, s.handle, packets)
+	return s.sent.Wait(ctx, packets)
 }
 
-func (b *balancer) close() error { return b.reader.Close() }
+func (b *balancer) close() error { return b.mirror.Close() }

@@ -198,3 +198,35 @@ func TestWaitGoesOn(t *testing.T) {
 		t.Errorf("%d packets after %d, %v", now.Packets, v.Packets, err)
 	}
 }
+
+// A mirror that is removed is made anew by the process that counts. Picks and waits go on there.
+func TestFollows(t *testing.T) {
+	b, svc := started(t)
+	info, err := svc.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &b.servers[0]
+	for range 3 {
+		was := b.mirror.Reader()
+		before, err := first.sent.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(info.Mirror); err != nil {
+			t.Fatal(err)
+		}
+		more := uint64(1)
+		for ; b.mirror.Reader() == was; more++ {
+			if _, err := b.wait(patient(t), first, before.Packets+more); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range b.servers { // in the new file too: the totals went on
+			if _, err := b.wait(patient(t), &b.servers[i], before.Packets+more); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantPick(t, b, "to-192.0.2.1")
+	}
+}

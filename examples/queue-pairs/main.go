@@ -75,19 +75,19 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 	if err != nil {
 		return err
 	}
-	r, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	in, err := shm.OpenPath(info.Mirror, shm.ReaderOptions{})
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer in.Close()
 	for _, name := range []string{"sent", "written", "received"} {
-		h, err := r.Lookup(name)
+		c, err := in.Counter(name)
 		if err != nil {
 			return err
 		}
 		// Published at the end of a poll cycle, so a moment after it happened. An
 		// operation that ends in error ends the wait: shm.ErrCompletion.
-		v, err := r.Wait(ctx, h, uint64(count))
+		v, err := c.Wait(ctx, uint64(count))
 		if err != nil {
 			return fmt.Errorf("waiting for %s: %w", name, err)
 		}

@@ -15,14 +15,14 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mirror is a mirror's file, followed when another takes its name.
+// mirror is a mirror's file that is read.
 type mirror struct {
 	path   string
-	owners []uint32
 	reader *shm.Reader
+	in     *shm.Instance // follows the mirror; nil: it is opened once
 }
 
-// openMirror opens the mirror that the flags name.
+// openMirror opens the mirror that the flags name, once.
 func openMirror(f readerFlag) (*mirror, error) {
 	o := shm.ReaderOptions{Owners: f.Owner}
 	path, err := f.readPath(o)
@@ -33,26 +33,52 @@ func openMirror(f readerFlag) (*mirror, error) {
 	if err != nil {
 		return nil, mirrorError(path, err)
 	}
-	return &mirror{path: path, owners: f.Owner, reader: reader}, nil
+	return &mirror{path: path, reader: reader}, nil
 }
 
-func (m *mirror) close() { m.reader.Close() }
-
-// follow opens the file again when another took its name. While there is none,
-// the one that is mapped goes on being shown.
-func (m *mirror) follow() (replaced bool, err error) {
-	reader, err := shm.Open(m.path, shm.ReaderOptions{Owners: m.owners})
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, shm.ErrNotReady):
-		return false, nil
-	case err != nil:
-		return false, mirrorError(m.path, err)
-	case reader.Status().File == m.reader.Status().File:
-		return false, reader.Close()
+// followMirror opens the mirror that the flags name, for a command that goes on in the file that
+// takes its name.
+func followMirror(f readerFlag) (*mirror, error) {
+	o := shm.ReaderOptions{Owners: f.Owner}
+	path, err := f.readPath(o)
+	if err != nil {
+		return nil, err
 	}
-	m.close()
-	m.reader = reader
-	return true, nil
+	var in *shm.Instance
+	if f.Mirror != "" {
+		in, err = shm.OpenPath(path, o)
+	} else {
+		in, err = shm.OpenInstance(string(f.Instance), o)
+	}
+	if err != nil {
+		return nil, mirrorError(path, err)
+	}
+	m := &mirror{in: in}
+	m.follow()
+	return m, nil
+}
+
+func (m *mirror) close() {
+	if m.in != nil {
+		m.in.Close()
+		return
+	}
+	m.reader.Close()
+}
+
+// replaced tells whether another file has the mirror's name than the one that is read.
+func (m *mirror) replaced() bool { return m.in.Reader() != m.reader }
+
+// follow reads the file that has the mirror's name now.
+func (m *mirror) follow() {
+	m.reader = m.in.Reader()
+	m.path = m.reader.Path()
+}
+
+// lost tells of an error from reading that the file is of no use any more. Another one may
+// take its name.
+func lost(err error) bool {
+	return errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrTruncated) || errors.Is(err, shm.ErrFormat)
 }
 
 // mirrorError says what to do where there is no mirror. An empty path means that none was found.

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
+
+	"github.com/flowtally/flowtally/shm"
 )
 
 // topCmd shows rates and totals until a signal.
@@ -20,7 +23,7 @@ func (c *topCmd) Run(env *Env) error {
 	if c.Interval < 10*time.Millisecond {
 		return usagef("--interval %s: at least 10ms", c.Interval)
 	}
-	m, err := openMirror(c.readerFlag)
+	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
@@ -47,19 +50,30 @@ func (c *topCmd) Run(env *Env) error {
 			return nil
 		case <-tick.C:
 		}
-		if _, err := m.follow(); err != nil {
-			return err
-		}
+		m.follow()
 		before = cur
-		if cur, err = m.look(c.Name); err != nil {
+		var unknown *unknownError
+		switch cur, err = m.look(c.Name); {
+		case err == nil, errors.As(err, &unknown):
 			// The counters that were named may be gone for now: the table says so.
-			var unknown *unknownError
-			if !errors.As(err, &unknown) {
-				return err
-			}
+		case lost(err):
+			cur = before.again(viewWriter(m.reader.Status()))
+		default:
+			return err
 		}
 		rates(before, cur)
 	}
+}
+
+// again returns the same values as they stand now, without rates.
+func (r *reading) again(w writerView) *reading {
+	now := &reading{Path: r.Path, Now: shm.Now(), Zero: r.Zero, Writer: w, Counters: slices.Clone(r.Counters)}
+	for i := range now.Counters {
+		c := &now.Counters[i]
+		c.HasRate = false
+		c.Stale = c.Stale || c.present() && !w.live()
+	}
+	return now
 }
 
 // screen is where top draws: over what is there on a terminal, below it elsewhere.

@@ -24,11 +24,11 @@ func (c *waitCmd) Run(env *Env) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %s: not below 0", c.Timeout)
 	}
-	m, err := openMirror(c.readerFlag)
+	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
-	defer func() { m.close() }()
+	defer m.close()
 	ctx := env.Context
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -37,6 +37,7 @@ func (c *waitCmd) Run(env *Env) error {
 	}
 	w := &waiter{mirror: m, cmd: c, talk: env.Stderr}
 	err = w.wait(ctx)
+	m.follow()
 	switch {
 	case err == nil:
 		return w.print(env.Stdout)
@@ -59,7 +60,6 @@ type waiter struct {
 	value  shm.Value // as it was seen last
 	words  bool      // it is what a device's words say
 	since  *look     // the first one: a change, or an error, is one from here
-	told   bool      // who wakes it, where it must sleep
 }
 
 // look is what a waiter found.
@@ -76,68 +76,56 @@ func (w *waiter) see(v shm.Value, words bool) {
 	}
 }
 
-// wait goes on in the file that took the mirror's name, where there is one.
+// wait waits for what a device writes, as long as one does, and for what is published.
 func (w *waiter) wait(ctx context.Context) error {
-	for {
-		err := w.once(ctx)
-		if !errors.Is(err, shm.ErrNotAlive) && !errors.Is(err, shm.ErrStale) {
-			return err
-		}
-		switch replaced, ferr := w.mirror.follow(); {
-		case ferr != nil:
-			return ferr
-		case !replaced:
-			return err
-		}
-	}
-}
-
-func (w *waiter) once(ctx context.Context) error {
-	r := w.mirror.reader
-	h, err := r.Lookup(w.cmd.Name)
+	counter, err := w.mirror.in.Counter(w.cmd.Name)
 	if err != nil {
 		return w.unknown(err)
 	}
-	if w.entry, err = r.Entry(h); err != nil {
-		return err
+	if w.describe() {
+		if over, err := w.onWords(ctx, w.entry.Handle); over {
+			return err
+		}
 	}
-	if over, err := w.onWords(ctx, h); over {
-		return err
-	}
-	if err := w.look(h); err != nil {
-		return err
-	}
-	return w.onPublished(ctx, h)
+	w.look(counter)
+	return w.onPublished(ctx, counter)
 }
 
-// look notes what there is before it sleeps, if it must, and says who wakes it then.
-func (w *waiter) look(h shm.Handle) error {
-	v, err := w.mirror.published(h)
-	if err != nil {
-		return err
+// describe reads what the catalogue says of the counter.
+func (w *waiter) describe() bool {
+	found, err := w.mirror.reader.Find(w.cmd.Name)
+	if err != nil || len(found) != 1 {
+		return false
 	}
+	w.entry = found[0]
+	return true
+}
+
+// look notes what there is before it sleeps, if it must, and says who wakes it then. An error
+// is met again by the wait.
+func (w *waiter) look(counter *shm.NamedCounter) {
+	var v shm.Value
+	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
 	w.see(v, false)
-	if n := w.cmd.AtLeast; w.told || n != nil && v.SampledAt != 0 && v.Packets >= *n {
-		return nil
+	if n := w.cmd.AtLeast; n != nil && v.SampledAt != 0 && v.Packets >= *n {
+		return
 	}
-	w.told = true
 	if why := w.mirror.reader.Wakeable(); why != nil {
 		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, because the writer cannot wake this process: %v\n", w.mirror.path, printableLines(why.Error()))
 	}
-	return nil
 }
 
 // onPublished waits for what is published. Where words were seen first, that may be of
 // before them: it is no change, and its errors are not new.
-func (w *waiter) onPublished(ctx context.Context, h shm.Handle) error {
+func (w *waiter) onPublished(ctx context.Context, counter *shm.NamedCounter) error {
 	first := w.since.value
 	for since := first; ; since = w.value {
 		var v shm.Value
 		var err error
 		if w.cmd.AtLeast == nil {
-			v, err = w.mirror.reader.WaitChange(ctx, h, since)
+			v, err = counter.WaitChange(ctx, since)
 		} else {
-			v, err = w.mirror.reader.Wait(ctx, h, *w.cmd.AtLeast)
+			v, err = counter.Wait(ctx, *w.cmd.AtLeast)
 		}
 		w.see(v, false)
 		old := w.since.words && v.Bytes <= first.Bytes
@@ -189,6 +177,7 @@ func (w *waiter) units() (first, second string) {
 
 // print shows the counter as get does, with the value that ended the wait.
 func (w *waiter) print(out io.Writer) error {
+	w.describe()
 	c := viewEntry(w.entry)
 	c.show(w.value, w.words)
 	r := &reading{Path: w.mirror.path, Now: shm.Now(), Zero: monotonicZero(), Writer: viewWriter(w.mirror.reader.Status()), Counters: []counterView{c}}

@@ -23,11 +23,11 @@ func (c *watchCmd) Run(env *Env) error {
 	if c.Interval < time.Millisecond {
 		return usagef("--interval %s: at least 1ms", c.Interval)
 	}
-	m, err := openMirror(c.readerFlag)
+	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
-	defer func() { m.close() }()
+	defer m.close()
 	if _, err := m.look(c.Name); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (c *watchCmd) Run(env *Env) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for {
-		if err := w.drain(); err != nil || w.left == 0 {
+		if err := w.drain(); err != nil && !lost(err) || w.left == 0 {
 			return err
 		}
 		if err := w.follow(); err != nil {
@@ -96,11 +96,12 @@ func (w *watcher) start(oldest bool) (err error) {
 // follow goes on with another file that took the mirror's name, and tells what
 // becomes of the writer.
 func (w *watcher) follow() error {
-	replaced, err := w.mirror.follow()
-	if err != nil {
-		return err
-	}
-	if replaced {
+	if w.mirror.replaced() {
+		// The old file got changes since, until its writer left it.
+		if err := w.drain(); err != nil && !lost(err) {
+			return err
+		}
+		w.mirror.follow()
 		fmt.Fprintf(w.talk, "flowtally: %s: replaced by a new file, which is followed\n", w.mirror.path)
 		w.after = w.newest
 		if err := w.start(true); err != nil {
@@ -149,6 +150,9 @@ func (w *watcher) record(rec shm.Record) error {
 		return nil
 	}
 	counter, err := w.counter(rec.Handle)
+	if lost(err) { // before its name was read
+		return w.printer.lost(1)
+	}
 	if err != nil {
 		return err
 	}
@@ -181,6 +185,8 @@ func (w *watcher) counter(h shm.Handle) (counterView, error) {
 	case errors.Is(err, shm.ErrGone):
 		c = w.names[h]
 		c.Index, c.Generation, c.Gone = h.Index, h.Generation, true
+	case lost(err) && w.names[h].Name != "":
+		return w.names[h], nil
 	case err != nil:
 		return c, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
 	}

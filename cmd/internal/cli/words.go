@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/flowtally/flowtally/shm"
@@ -59,10 +58,8 @@ func (w *waiter) onWords(ctx context.Context, h shm.Handle) (over bool, err erro
 		switch {
 		case over:
 			return true, err
-		case err != nil:
+		case err != nil, !status.Alive:
 			return false, nil
-		case !status.Alive:
-			return true, fmt.Errorf("its writer %s: %w", viewWriter(status), shm.ErrNotAlive)
 		}
 		select {
 		case <-ctx.Done():

@@ -255,7 +255,7 @@ func TestWaitGoesOnWithoutWords(t *testing.T) {
 	for _, atLeast := range []*uint64{&threshold, nil} {
 		m := newWordsMirror(t)
 		m.count(100, 5)
-		o, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: m.path}})
+		o, err := followMirror(readerFlag{instanceFlag: instanceFlag{Mirror: m.path}})
 		if err != nil {
 			t.Fatal(err)
 		}
