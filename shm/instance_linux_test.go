@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -213,5 +214,38 @@ func TestInstanceClose(t *testing.T) {
 	}
 	if _, err := OpenPath(f.path+"x", ReaderOptions{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// An instance is opened by its name, where Locate finds its mirror, and its counters by theirs.
+func TestInstanceByName(t *testing.T) {
+	f := &followed{t: t, path: mirrorPath(t)}
+	user := filepath.Dir(f.path)
+	name := filepath.Base(user) // in no other place that Locate looks at
+	f.path = filepath.Join(user, "flowtally", name+".mirror")
+	t.Setenv("XDG_RUNTIME_DIR", user)
+	if _, err := OpenInstance(name); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("no writer has made it: %v", err)
+	}
+	w := f.writer(Options{})
+	f.publish(w, 1)
+	in, err := OpenInstance(name, ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if got := in.Reader().Path(); got != f.path {
+		t.Errorf("opened %s, want %s", got, f.path)
+	}
+	c, err := in.Counter("web")
+	if err != nil || c.Name() != "web" {
+		t.Fatal(c, err)
+	}
+	f.reads(c, 1)
+	f.publish(w, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if v, err := c.WaitChange(ctx, Value{Packets: 1, SampledAt: 1}); err != nil || v.Packets != 2 {
+		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -46,7 +46,7 @@ type Writer struct {
 	lastDevice map[Handle][2]uint64
 	waker      *waker // nil: there is no page of waiters
 	sampled    int    // how often sampleEntries has looked
-	faulted    bool   // a store or a load on the mapped file did; Remake ends it
+	faulted    bool   // an access to the mapped file faulted; Remake clears it
 }
 
 // tables are what a writer knows of the mirror beside what stands in it. They

@@ -23,7 +23,7 @@ func (p *program) block(value int, fields ...string) *block {
 	return b
 }
 
-// publish is "Publishing": it fills the copy that is not current, and makes it
+// publish is R20 of docs/mirror-format.md: it fills the copy that is not current, and makes it
 // current.
 func (b *block) publish(t *thread, seq int, fields ...int) {
 	if b.intent != 0 {
@@ -77,7 +77,7 @@ func whole(t *thread, fields []int, k int) {
 	}
 }
 
-// blockPlain is "Reading one counter", the plain form.
+// blockPlain reads one counter in the plain form (R7).
 func blockPlain() *program {
 	p := &program{}
 	b := p.block(1, "packets", "bytes")
@@ -95,7 +95,7 @@ func blockPlain() *program {
 	return p
 }
 
-// blockQuick is the quick form, after a plain read.
+// blockQuick reads it in the quick form (R8), after a plain read.
 func blockQuick() *program {
 	p := &program{}
 	b := p.block(1, "packets", "bytes")
@@ -124,7 +124,7 @@ func blockQuick() *program {
 	return p
 }
 
-// blockSnapshot is "Snapshots": the copy of cycle k, where it still stands.
+// blockSnapshot is R10 and R11: the copy of cycle k, where it still stands.
 // Between two cycles a reader takes the current copy without a look at its
 // cycle, and looks behind the load fence.
 func blockSnapshot() *program {
@@ -166,7 +166,7 @@ func blockSnapshot() *program {
 	return p
 }
 
-// blockGivenUp is "Giving a file up": every sequence word moves on by two, so
+// blockGivenUp is R27: every sequence word moves on by two, so
 // that the copy stays and the quick form fails. A reader that has seen the word
 // move sees the mark, and returns no value.
 func blockGivenUp() *program {
