@@ -92,7 +92,7 @@ func (k *kitFile) ask(questions ...string) {
 	}
 }
 
-// put writes words at offsets, and corrects the checksum where the first byte lies before it.
+// put writes words from offset at on.
 func (k *kitFile) put(about string, at int64, words ...uint64) {
 	var b []byte
 	for _, w := range words {
@@ -226,9 +226,16 @@ func TestWriteConformance(t *testing.T) {
 	k.write("high-beyond")
 
 	k = newKitFile(t, "A counter is removed, and its slot serves another.", "R7", "R8")
+	web, block := entryAt(goldenIndex("web")), entryAt(0) // web is row 0 of block 0, whose copy 0 is current
+	seq := binary.LittleEndian.Uint64(k.last[block+segSeq:])
 	k.ask("open", "find web", "load web")
-	k.put("web is RETIRED, and its block published", entryAt(goldenIndex("web")), uint64(entRetired)<<32|1)
-	k.ask("find web")
+	k.put("web is RETIRED", web, identity(entRetired, 1))
+	k.ask("load web")
+	k.put("its row is zero", block+segCopy0+cpyValues, 0, 0, 0)
+	k.put("its block is published twice, the epoch raised", block+segSeq, nextSeq(nextSeq(seq, true), false))
+	k.ask("load web")
+	k.put("its slot serves another counter of that name", web, identity(entLive, 2))
+	k.ask("load web", "find web", "load web")
 	k.write("retired")
 
 	k = newKitFile(t, "A name ends at its NUL, whatever follows.", "R6")
@@ -239,7 +246,9 @@ func TestWriteConformance(t *testing.T) {
 	k = newKitFile(t, "The file is given up.", "R9", "R27")
 	k.ask("open", "find web", "load web")
 	k.put("replaced", hdrReplaced, 7)
-	k.ask("find dns", "snapshot", "list", "history", "history")
+	k.ask("load web")
+	k.put("the sequence word moves on by two", block+segSeq, nextSeq(nextSeq(seq, false), false))
+	k.ask("load web", "find dns", "snapshot", "list", "history", "history")
 	k.write("replaced")
 
 	k = newKitFile(t, "A history that no writer writes.", "R16", "R17")
