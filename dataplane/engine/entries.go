@@ -55,9 +55,9 @@ func (e *Engine) publish(c *counted, in Installed) error {
 // that has none is counted by nobody: its value is the last one.
 func (e *Engine) show(c *counted) error {
 	lost := c.lost()
-	return errors.Join(
+	return e.spared(errors.Join(
 		e.writer.SetSource(c.handle, sourceText(c.source), c.basis),
-		e.writer.SetFlags(c.handle, !lost, lost, false))
+		e.writer.SetFlags(c.handle, !lost, lost, false)))
 }
 
 // lost tells whether none of the interfaces of a flow is there.

@@ -94,7 +94,7 @@ func (e *Engine) undo(ctx context.Context, all []*counted) error {
 	for _, c := range all {
 		if c.published() {
 			e.plan.clear(c.handle.Index)
-			errs = append(errs, e.writer.Remove(c.handle))
+			errs = append(errs, e.spared(e.writer.Remove(c.handle)))
 		}
 	}
 	room := overlaid(all)
@@ -228,7 +228,7 @@ func (e *Engine) forget(c *counted) error {
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
 	e.events.send(dataplane.FlowRemoved, c.Name, identity(c.Flow))
-	if err := e.writer.Remove(c.handle); err != nil {
+	if err := e.spared(e.writer.Remove(c.handle)); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}
 	return nil

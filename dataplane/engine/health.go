@@ -154,7 +154,7 @@ func (e *Engine) follow(c *counted) error {
 		e.fallBehind(c)
 		c.past.Discontinuities++
 		e.tell(c, "a counter of its device began anew", dataplane.Uncounted{Unknown: true})
-		return e.writer.SetContinuity(c.handle, c.past)
+		return e.spared(e.writer.SetContinuity(c.handle, c.past))
 	} else if c.layered != nil && !lost && c.stretch != 0 && !e.whole(c) {
 		// The shadow has missed packets: it cannot say any more what the total is.
 		if err := e.settleOver(c); err != nil {

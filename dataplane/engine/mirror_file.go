@@ -3,7 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,9 @@ import (
 
 // remadeFor is how long the condition mirror-remade lasts.
 const remadeFor = 10 * time.Minute
+
+// addTries is how often a counter is added to a mirror that is damaged again and again.
+const addTries = 8
 
 // mirrorFile holds what conditions say of the mirror's file: why the last counter found no room in
 // it, and what became of it. It has a lock of its own, as conditions are looked at beside control calls.
@@ -52,7 +57,13 @@ func (e *Engine) keepMirror() {
 // entries returns the entries of all counters as shm.Writer.Remake needs them. It is called with ctl held.
 func (e *Engine) entries() []shm.Entry {
 	out := e.pairs.entries()
-	for _, c := range e.flows {
+	flows := slices.Collect(maps.Values(e.flows))
+	for _, c := range e.adding {
+		if c.published() {
+			flows = append(flows, c)
+		}
+	}
+	for _, c := range flows {
 		entry, lost := entryOf(c.Flow), c.lost()
 		entry.Handle, entry.Continuity = c.handle, c.past
 		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = sourceText(c.source), c.basis, !lost, lost
@@ -61,10 +72,28 @@ func (e *Engine) entries() []shm.Entry {
 	return out
 }
 
-// list is shm.Writer.Add, and the plan knows the counter's segment after it. It is called with
+// spared is the error of a change to the mirror, or nil where the mirror is damaged: what was changed
+// stands in memory too, and from there in the mirror that is made anew within a second. It is called
+// with ctl held.
+func (e *Engine) spared(err error) error {
+	if !errors.Is(err, shm.ErrTruncated) && !errors.Is(err, shm.ErrGone) {
+		return err
+	}
+	if what := e.writer.Intact(); what == nil || errors.Is(what, shm.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// list is shm.Writer.Add, which is tried again where the mirror was damaged meanwhile, and the plan knows the counter's segment after it. It is called with
 // ctl held.
 func (e *Engine) list(want shm.Entry) (shm.Handle, error) {
 	h, err := e.writer.Add(want)
+	// A start that finds the mirror damaged fails: what it inherits stands there alone.
+	for try := 0; errors.Is(err, shm.ErrTruncated) && e.inherited == nil && try < addTries; try++ {
+		e.keepMirror()
+		h, err = e.writer.Add(want)
+	}
 	e.mirror.mu.Lock()
 	defer e.mirror.mu.Unlock()
 	switch {

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -156,5 +158,73 @@ func TestAMirrorThatCannotBeMadeAnew(t *testing.T) {
 	}
 	if w, err := shm.Create(shm.Options{Path: cfg.Mirror.Path}); !errors.Is(err, shm.ErrInUse) {
 		t.Errorf("a second writer in the directory that was made again: %v, %v", w, err)
+	}
+}
+
+// cutter cuts the mirror short whenever flows are installed or removed: behind the look that a control
+// call begins with.
+type cutter struct {
+	*handBackend
+	t    *testing.T
+	path string
+}
+
+func (b *cutter) cut() {
+	if err := os.Truncate(b.path, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		b.t.Error(err)
+	}
+}
+
+func (b *cutter) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+	b.cut()
+	return b.handBackend.Install(ctx, flows)
+}
+
+func (b *cutter) Remove(ctx context.Context, flows []Placed) error {
+	b.cut()
+	return b.handBackend.Remove(ctx, flows)
+}
+
+// A mirror that is cut short while flows are added and removed fails neither.
+func TestFlowsChangeWhileTheMirrorIsCutShort(t *testing.T) {
+	cfg := config(t)
+	b := &cutter{newHand("hand"), t, cfg.Mirror.Path}
+	e := start(t, cfg, b)
+	var names []string
+	for _, name := range []string{"a", "b", "c", "d"} {
+		names = append(names, name)
+		if _, err := e.AddFlows(t.Context(), flow.Flow{Name: name, Match: match(t, "udp dport "+strconv.Itoa(len(names)))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in, err := shm.OpenPath(cfg.Mirror.Path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for i, name := range names {
+		b.count(name, Pair{Packets: uint64(i) + 1, Bytes: 64})
+		c, err := in.Counter(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		if v, err := c.Wait(ctx, uint64(i)+1); err != nil || v.Packets != uint64(i)+1 {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
+		cancel()
+	}
+	if err := e.RemoveFlows(t.Context(), names[1:]...); err != nil {
+		t.Error(err)
+	}
+	raised(t, e, "mirror-lost", false)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		entries, err := in.Reader().Entries()
+		if err == nil && len(entries) == 1 && entries[0].Name == "a" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after 30 s: %+v, %v", entries, err)
+		}
 	}
 }

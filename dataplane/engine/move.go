@@ -178,7 +178,7 @@ func (e *Engine) settle(c *counted, cookie uint64, base Pair, broken bool) error
 	if broken {
 		c.past.Discontinuities++
 	}
-	return errors.Join(e.writer.SetContinuity(c.handle, c.past), e.show(c))
+	return errors.Join(e.spared(e.writer.SetContinuity(c.handle, c.past)), e.show(c))
 }
 
 // tell says what counts a flow now, why, and what its total lacks.

@@ -44,6 +44,9 @@ type queuePair struct {
 
 	outstanding atomic.Int64 // sends
 
+	// marking is held while the mirror is written to, so that what is shown there last is the newest.
+	marking sync.Mutex
+
 	mu   sync.Mutex
 	view view
 }

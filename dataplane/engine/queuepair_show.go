@@ -30,6 +30,8 @@ func (q *queuePair) show() {
 	}
 	v.made = e
 	// Readers of the mirror see it first: who is told of a loss finds the counters standing still.
+	q.marking.Lock()
+	defer q.marking.Unlock()
 	if was := q.look(); v.source != was.source || (v.lost == nil) != (was.lost == nil) {
 		q.mark(v)
 	}
@@ -81,7 +83,22 @@ func (s *queuePairs) markAll() {
 		return
 	}
 	for _, q := range s.all {
-		q.mark(q.look())
+		q.markAgain()
+	}
+}
+
+// markAgain shows in the mirror what show and interrupt may have written to the file before it.
+func (q *queuePair) markAgain() {
+	q.marking.Lock()
+	defer q.marking.Unlock()
+	q.mark(q.look())
+	for _, t := range q.tallies {
+		q.mu.Lock()
+		past := t.past
+		q.mu.Unlock()
+		if err := q.set.mirror.SetContinuity(t.handle, past); err != nil {
+			q.log.Error("noting a discontinuity in the mirror", "counter", t.cfg.Name, "err", err)
+		}
 	}
 }
 
@@ -90,6 +107,8 @@ func (s *queuePairs) markAll() {
 // sends, reads and writes nothing is: it may have been on its way, and a device that is gone is not
 // asked what it had received last.
 func (q *queuePair) interrupt(why string, ended bool) {
+	q.marking.Lock()
+	defer q.marking.Unlock()
 	for _, t := range q.tallies {
 		if ended && t.ours() {
 			continue
