@@ -15,8 +15,9 @@ import (
 // when nothing refers to it any more, not earlier: a Counter that is used after its
 // Reader was closed reads the last values instead of faulting.
 type mapping struct {
-	b  []byte
-	id fileID // of a page of waiters
+	b    []byte
+	id   fileID // of a page of waiters
+	free func() // unmaps b; nil over a heap region
 }
 
 // mapFile maps n bytes of f at offset off. The file may be closed afterwards.
@@ -30,8 +31,21 @@ func mapFile(f *os.File, off, n uint64, writable bool) (*mapping, error) {
 		return nil, fmt.Errorf("%s: mapping %d bytes: %w", f.Name(), n, err)
 	}
 	m := &mapping{b: b}
-	runtime.AddCleanup(m, func(b mmap.MMap) { _ = b.Unmap() }, b)
+	cleanup := runtime.AddCleanup(m, func(b mmap.MMap) { _ = b.Unmap() }, b)
+	m.free = func() { cleanup.Stop(); _ = b.Unmap() }
 	return m, nil
+}
+
+// unmap frees what a writer had mapped, which nothing refers to: the file system has the space of a
+// file without a name again when its last mapping has gone, which the garbage collector knows
+// nothing of.
+func (v *view) unmap() {
+	for _, m := range v.maps {
+		m.free()
+	}
+	for _, s := range *v.list.Load() {
+		s.m.free()
+	}
 }
 
 // fileStore is a mirror's file.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -287,5 +289,45 @@ func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 	w.mu.Unlock()
 	if err := r.Wakeable(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file that was made anew leaves nothing of the one before it in the writer: the file system has
+// its space again.
+func TestRemakeFreesTheOldFile(t *testing.T) {
+	path := mirrorPath(t)
+	w := mustCreate(t, Options{Path: path, History: -1})
+	e := Entry{Name: "web"}
+	e.Handle = mustAdd(t, w, e)
+	for range 3 {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Remake([]Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(maps), path+" (deleted)") {
+			t.Error("the old file is still mapped")
+		}
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Remake([]Entry{e}); err == nil {
+		t.Error("a mirror in the place of a directory")
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(maps), filepath.Join(filepath.Dir(path), tempPrefix(path))) {
+		t.Error("a draft that got no name is still mapped")
+	}
+	if err := errors.Join(os.Remove(path), w.Remake([]Entry{e})); err != nil {
+		t.Fatal(err)
 	}
 }

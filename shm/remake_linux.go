@@ -108,8 +108,9 @@ func (w *Writer) Remake(entries []Entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
-	err = Guard(func() error {
-		v, err := formatFile(d.f, history, kinds, file)
+	var v *view
+	err = Guard(func() (err error) {
+		v, err = formatFile(d.f, history, kinds, file)
 		if err == nil {
 			err = v.fill(entries)
 		}
@@ -119,6 +120,9 @@ func (w *Writer) Remake(entries []Entry) error {
 		return err
 	})
 	if err != nil {
+		if v != nil {
+			v.unmap()
+		}
 		d.drop()
 		return fmt.Errorf("%s: making the mirror anew: %w", path, err)
 	}
@@ -225,6 +229,7 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	w.v, w.reserve, w.faulted = v, reserveIn(d.f), false
 	w.names, w.live, w.free = names, live, free
 	_ = Guard(func() error { return old.giveUp(v.fixed.file) })
+	old.unmap()
 	if err := old.close(); err != nil {
 		w.log.Debug("closing the mirror that was made anew", "path", w.path, "err", err)
 	}
