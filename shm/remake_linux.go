@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Intact returns nil while the mirror's file has its name, its length and its header. Else the
+// Intact returns nil while the mirror's file has its name, its length, its header and its live
+// entries, of which each call looks at some, and while no access to it has faulted. Else the
 // error says what became of it, and Remake makes it anew. A lock whose file was removed or
 // replaced is taken again. ErrInUse: another process has it by now.
 func (w *Writer) Intact() error {
