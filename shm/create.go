@@ -120,7 +120,7 @@ func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	return w, nil
 }
 
-// introduce stores into the header who writes the mirror.
+// introduce stores the words of the header that describe this writer.
 func (w *Writer) introduce(h *headerMem, now int64) {
 	atomic.StoreInt64(&h.started, w.started)
 	atomic.StoreInt64(&h.startedWall, w.startedWall)

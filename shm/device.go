@@ -30,7 +30,7 @@ type DeviceSlot struct {
 	number uint32
 
 	// Guarded by the writer's lock.
-	handle Handle // whom it serves, while set
+	handle Handle // of the counter that it serves, while set
 	freed  bool
 
 	// mu is held while the writer's line is changed; readers do not know of it.

@@ -33,7 +33,7 @@ func (d *Device) Handle() Handle { return d.handle }
 
 // Load returns the totals that the device has counted to: completions and
 // errors. They are two words that the device writes one by one: each is true,
-// together they are of no one instant; and nobody notes when a device writes,
+// together they are of no one instant. A device does not note when it writes,
 // so there is no sample time. ErrNoDevice: the words serve this counter no
 // more, its ordinary value goes on. ErrGone: the counter was removed. ErrBusy:
 // try again. It allocates nothing, and like Counter.Load is not guarded.

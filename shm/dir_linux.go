@@ -109,8 +109,8 @@ func mountPoint(dir string) string {
 }
 
 // takeLock takes the writer's lock of path. The kernel drops it with the process.
-// A lock on a file that lost its name meanwhile, to somebody who clears up, locks
-// nobody out: the one that has the name is taken then.
+// A lock on a file that lost its name meanwhile, as when files are cleared up, keeps no
+// other writer out: the file that has the name is locked then.
 func takeLock(path string, step func(string)) (*os.File, error) {
 	name := lockPath(path)
 	for {

@@ -22,7 +22,7 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrInUse: another writer holds the mirror.
 	ErrInUse = errors.New("mirror is in use by another writer")
-	// ErrPermission: the file or its directory belongs to, or may be written by, somebody it should not.
+	// ErrPermission: the file or its directory belongs to, or may be written by, a user who is not trusted.
 	ErrPermission = errors.New("unsafe owner or mode")
 	// ErrFormat: the file is not a mirror, or not one of this version.
 	ErrFormat = errors.New("not a mirror of this format")

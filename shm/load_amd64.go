@@ -8,8 +8,8 @@ import "sync/atomic"
 // instant. ErrGone: the counter was removed. ErrBusy: try again.
 //
 // The three words are read before the sequence word, and nothing was published
-// since last: so the copy they came from is the current one, which nobody
-// writes. Plain loads do because amd64 keeps them in order and the compiler
+// since last: so the copy they came from is the current one, which no
+// writer fills. Plain loads do because amd64 keeps them in order and the compiler
 // does not move them across the atomic one (barrier quick-fence). Its shape is what fits the
 // compiler's budget for inlining (76 of 80; TestLoadInlines).
 func (c *Counter) Load() (v Value, err error) {

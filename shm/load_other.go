@@ -9,7 +9,7 @@ import "sync/atomic"
 //
 // The three words are read, each with acquire, before the sequence word (barrier quick-fence), and
 // nothing was published since last: so the copy they came from is the current
-// one, which nobody writes.
+// one, which no writer fills.
 func (c *Counter) Load() (Value, error) {
 	v := Value{
 		Packets:   atomic.LoadUint64(&c.cur.Packets),

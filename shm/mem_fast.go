@@ -6,7 +6,7 @@ package shm
 // do them. sync/atomic would do, but its store is an XCHG on amd64, about 10 ns
 // each, and it has no fences.
 
-// publish64 stores v to *p; every store before it is visible to whoever loads
+// publish64 stores v to *p; every store before it is visible to a thread that loads
 // it with acquire.
 //
 //go:noescape

@@ -106,7 +106,7 @@ func (s *sleeper) await(ctx context.Context, h Handle, met condition) (Value, er
 // look is what a waiter sees of a mirror at one time.
 type look struct {
 	state      waitState // of the page of waiters; before all else, because a cycle that ends after it changes the word
-	woken      bool      // the mirror's writer wakes who sleeps on the page
+	woken      bool      // the mirror's writer wakes the sleepers on the page
 	dead       error     // ErrNotAlive and why
 	generation uint64    // of the writer
 	period     int64     // of its heartbeat, ns, held between shortestNap and longestSleep

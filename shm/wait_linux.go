@@ -27,7 +27,7 @@ func futexWait(word *uint32, value uint32, until int64, bits uint32) syscall.Err
 	return errno
 }
 
-// futexWake wakes up to n who sleep on word with one of bits, the longest first, and
+// futexWake wakes up to n sleepers on word with one of bits, the longest first, and
 // returns how many.
 func futexWake(word *uint32, n int, bits uint32) int {
 	woken, errno := syscallFutex(unix.SYS_FUTEX, word, opWakeBitset, uintptr(n), 0, bits)

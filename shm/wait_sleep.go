@@ -65,7 +65,7 @@ func (s *sleeper) close() {
 // It is repeated because the sleeper may be just about to sleep.
 func (s *sleeper) interrupt(ctx context.Context) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		time.Sleep(time.Millisecond) // its own time-out is as good, and wakes nobody else
+		time.Sleep(time.Millisecond) // its own time-out is as good, and wakes no other sleeper
 	}
 	for !s.left.Load() {
 		if p := s.page.Load(); p != nil {
@@ -125,7 +125,7 @@ func nap(ctx context.Context, ns int64) {
 	}
 }
 
-// pace is how often a waiter looks that nobody wakes: once per poll cycle, whose
+// pace is how often a waiter looks that no writer wakes: once per poll cycle, whose
 // length it learns from looking.
 type pace struct {
 	cycle  uint64

@@ -51,8 +51,8 @@ func (e *Engine) publish(c *counted, in Installed) error {
 	return nil
 }
 
-// show tells readers of the mirror what counts the flow now. A flow of interfaces
-// that has none is counted by nobody: its value is the last one.
+// show tells readers of the mirror what counts the flow now. No source counts a flow
+// whose interfaces are all missing: its value is the last one.
 func (e *Engine) show(c *counted) error {
 	lost := c.lost()
 	return e.spared(errors.Join(

@@ -50,7 +50,7 @@ func (p *poller) runPeriodic(ctx context.Context) {
 	if period == 0 {
 		period = defaultPeriod
 	}
-	// A ticker drops ticks that nobody took, so a late cycle is followed by the
+	// A ticker drops ticks that were not taken, so a late cycle is followed by the
 	// next one on the grid, and never by a burst of those that were missed.
 	tick := time.NewTicker(period)
 	defer tick.Stop()

@@ -97,8 +97,8 @@ enum {
  * and then the word: the writer had read a word as old or older when it stored
  * seen, so the one loaded here is not before it. Seen again, the word loaded
  * with acquire before it: unchanged, the word was loaded while the writer saw to
- * it that it does not come round. Last seq, behind a fence: whoever gets the
- * slot next finds seq even, and stores it odd only after its own numbers. */
+ * it that it does not come round. Last seq, behind a fence: the next
+ * counter of the slot finds seq even, and it becomes odd only after that one's numbers. */
 
 FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
 	memset(s, 0, sizeof *s);

@@ -46,7 +46,7 @@ static inline int ft_place_join(char *path, size_t size, const char *base, const
 	return FT_OK;
 }
 
-/* FT_OK if the files in a directory were put there by somebody who is trusted. */
+/* FT_OK if the files in a directory were put there by a user who is trusted. */
 static inline int ft_place_trusted(const char *dir, const ft_options *options) {
 	struct stat st;
 	if (lstat(dir, &st) != 0) return FT_ERR_NO_FILE;

@@ -49,7 +49,7 @@ FT_API int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t 
  * FT_ERR_COMPLETION. */
 FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out);
 
-/* FT_OK: the writer wakes who waits on r. Else they look once per poll cycle (at
+/* FT_OK: the writer wakes the waiters on r. Else they look once per poll cycle (at
  * most a thousand times a second), because FT_ERR_NO_WAKE: the writer wakes
  * nobody, or r was attached; another: NAME.wait cannot be opened. */
 FT_API int ft_wakeable(const ft_reader *r);
@@ -73,7 +73,7 @@ enum {
 enum {
 	FT_FUTEX_WAIT_BITSET = 9,     /* until a time of CLOCK_MONOTONIC; shared between processes */
 	FT_LONGEST_SLEEP = 500000000, /* ns: then it looks whether the writer lives */
-	FT_SHORTEST_NAP = 1000000     /* ns, where nobody wakes */
+	FT_SHORTEST_NAP = 1000000     /* ns, where no writer wakes */
 };
 
 static inline int64_t ft_less(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -166,7 +166,7 @@ struct ft_waiter {
 	uint64_t page_of;  /* generation of the writer that it was opened for */
 	int64_t opened_at; /* when that was tried; 0: never */
 	uint32_t word, turn;
-	int woken;         /* the writer wakes who sleeps on the page */
+	int woken;         /* the writer wakes the sleepers on the page */
 	uint64_t cycle;    /* what was seen last, to learn the length of a cycle */
 	int64_t cycle_at, length;
 };
@@ -204,7 +204,7 @@ static inline int ft_wait_open(struct ft_waiter *w, int64_t now) {
 	return ft_page_open(w->r, &w->page) == FT_OK;
 }
 
-/* Whether nobody publishes any more. */
+/* Whether the writer ended, or gives no sign of life. */
 static inline int ft_wait_over(const ft_reader *r) {
 	const uint32_t state = __atomic_load_n((const uint32_t *)(const void *)(r->base + FT_HDR_STATE), __ATOMIC_ACQUIRE);
 	const uint64_t age = (uint64_t)ft_now() - ft_u64(r->base, FT_HDR_HEARTBEAT);
@@ -212,7 +212,7 @@ static inline int ft_wait_over(const ft_reader *r) {
 	return (int64_t)age >= 0 && age / 2 > ft_u64(r->base, FT_HDR_HEARTBEAT_PERIOD);
 }
 
-/* When to look again where nobody wakes: once per poll cycle. */
+/* When to look again where no writer wakes: once per poll cycle. */
 static inline int64_t ft_wait_pace(struct ft_waiter *w, int64_t now, int64_t most) {
 	const uint64_t cycle = ft_acquire(ft_word(w->r->base, FT_HDR_CYCLE_DONE));
 	const int64_t at = ft_i64(w->r->base, FT_HDR_CYCLE_DONE_AT);
