@@ -1,45 +1,49 @@
-// Package shm is the mirror: a file on tmpfs through which one writer shows the
-// values of its counters to any number of processes, which map it read-only and
-// read without a system call, a lock or an allocation.
+// Package shm is the mirror: a file on tmpfs through which one [Writer] shows the values of its
+// counters to any number of processes. A [Reader] maps it read-only, and reads without a system
+// call, a lock or an allocation. docs/mirror-format.md specifies the file, layout.go holds its offsets.
 //
-// docs/mirror-format.md specifies the format: a header, a history ring, then segments
-// of 4096 counters. A segment has a catalogue entry for each counter, and either blocks
-// of 64 counters or, for latency, a record for each.
+// # The file
 //
-// # What a reader may rely on
+// A header, a history ring, then segments. A segment holds the catalogue entries of 4096 counters,
+// and either their values in blocks of 64 or a record for each latency-critical counter. A
+// full mirror grows in place by a segment: nothing moves, and no [Handle] changes.
 //
-//   - A value is a consistent triple (packets, bytes, sampled-at), whatever the
-//     writer does, kill -9 included.
-//   - Nothing that the writer does or fails to do can block, hang or crash a
-//     reader: retries are bounded ([ErrBusy]), and every offset is checked.
-//   - A [Handle] names one counter for ever. A freed slot that is reused is
-//     never taken for the old counter: reads return [ErrGone].
-//   - A [Snapshot] says of what poll cycle its values are, or how far apart in
-//     time. A [Cursor] of the history says exactly how many records it missed.
-//   - A full mirror grows in place, by a segment: nothing moves, no handle changes.
-//   - A file that was given up for ever says so: [ErrStale]. An [Instance] follows.
+// # Values
 //
-// Times are nanoseconds of CLOCK_MONOTONIC ([Now]); a sampled-at of 0 means
-// never sampled: absent, not zero.
+// A [Value] is of one instant, even if the writer is killed while it publishes: the writer fills
+// the copy that is not current, then the sequence word swaps the two. Times are nanoseconds of
+// CLOCK_MONOTONIC ([Now]); a SampledAt of 0 means absent, not zero. A [Snapshot] knows its poll
+// cycle, and a [Cursor] of the history counts the records that it missed. No writer blocks a
+// reader ([ErrBusy]). A slot that is used again is never taken for the old counter ([ErrGone]).
+// [Guard] turns the fault of a file that was cut short into [ErrTruncated].
 //
-// Two files stand beside the mirror. NAME.wait has the futex on which [Reader.Wait]
-// sleeps (docs/waiting.md). NAME.device has the words in which a device counts by itself:
-// a [DeviceSegment] to the writer, a [Device] to a reader (docs/device-words.md).
+// # Following
 //
-// # Who may call what, from where
+// A mirror that was removed, replaced, cut short or overwritten is made anew under its name
+// ([Writer.Remake]). The writer marks the old file if it can, and its readers get [ErrStale]. A
+// Reader stays with its file. An [Instance] opens the next one by itself, and its [NamedCounter]
+// goes on there. An Instance looks for another file twice in a heartbeat period, and at least
+// once a second.
 //
-// Reader: any goroutine. A Counter, a Snapshot or a Cursor belongs to one
-// goroutine at a time; a Counter may be copied. What a Reader handed out stays readable
-// after Close, which only ends lookups: the mapping lives as long as anything
-// refers to it. A Device may be used by any number of goroutines. A Wait that sleeps
-// takes a thread.
+// # Waiting
 //
-// Writer: control methods (Add, Remove, Set…, Entries, Last, Heartbeat,
-// Close, GiveUp, those of a DeviceSegment, DeviceSlot.Free) from any goroutine.
-// BeginCycle to EndCycle is one critical section of one goroutine: PublishBlock,
-// PublishRecord and AppendHistory belong inside it, and no control method may be
-// called from inside it, because those wait until the cycle ends.
-// DeviceSlot.Rebase may be called from anywhere. Readers never wait.
+// [NamedCounter.Wait] and [Reader.Wait] sleep until a counter has reached a count, and take a
+// thread meanwhile. The writer wakes them after its cycle through the file NAME.wait
+// (docs/waiting.md); a process that may not read that file looks once per cycle.
 //
-// docs/memory-order.md says which fences order all this, and why.
+// # Device words
+//
+// A [Device] reads two totals where a device writes them, in the file NAME.device, with no poller in
+// between (docs/device-words.md). The two have no common instant.
+//
+// # Goroutines
+//
+// Methods of Reader, Instance and Device may be called from any goroutine. A Counter, NamedCounter,
+// Snapshot or Cursor belongs to one goroutine at a time. What a Reader returned stays readable
+// after Close.
+//
+// PublishBlock, PublishRecord and AppendHistory belong between BeginCycle and EndCycle, in one
+// goroutine. It calls no other method of Writer there, because that waits for EndCycle.
+//
+// docs/memory-order.md explains the order of loads and stores.
 package shm

@@ -249,3 +249,108 @@ func TestInstanceByName(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
+
+// A Wait by name that sleeps in a file without a mark, of a writer that was killed a moment ago,
+// leaves it for the file that has the name.
+func TestInstanceWaitLeavesAnUnmarkedFile(t *testing.T) {
+	long := Options{HeartbeatPeriod: 10 * time.Minute}
+	f, w, c := follower(t, long)
+	for _, name := range []string{f.path, w.lock.Name()} { // its lock ended with it
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	v, err := c.wait(ctx, func(r *Reader, h Handle) (Value, error) {
+		if w != nil { // of the old file
+			w = nil
+			f.publish(f.writer(long), 100)
+		}
+		return r.Wait(ctx, h, 100)
+	})
+	if err != nil || v.Packets != 100 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// A Wait by name that finds its file overwritten goes on in the one that the writer makes then.
+func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
+	f, w, c := follower(t, Options{})
+	h, err := f.in.Reader().Lookup("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	calls := 0
+	v, err := c.wait(ctx, func(r *Reader, _ Handle) (Value, error) {
+		switch calls++; calls {
+		case 1:
+			st, err := os.Stat(f.path)
+			if err == nil {
+				err = writeOver(f.path, make([]byte, st.Size()))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			return Value{}, r.dead(Now()) // as a Wait that slept meanwhile
+		case 2:
+			if err := w.Remake([]Entry{{Name: "web", Handle: h}}); err != nil {
+				t.Error(err)
+			}
+			f.publish(w, 100)
+		}
+		return r.Wait(ctx, h, 100)
+	})
+	if err != nil || v.Packets != 100 || calls < 2 {
+		t.Errorf("%+v, %v after %d calls", v, err, calls)
+	}
+	// It ends when none is made.
+	if err := writeOver(f.path, make([]byte, headerSize)); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Wait(ctx, 101); err == nil || ctx.Err() != nil {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// A counter of a mirror that was made anew has no value at first: that is no change.
+func TestInstanceWaitChangeTakesNoValueForNoChange(t *testing.T) {
+	f, w, c := follower(t, Options{})
+	before, err := c.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := f.in.Reader().Lookup("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Remake([]Entry{{Name: "web", Handle: h}}); err != nil {
+		t.Fatal(err)
+	}
+	f.reads(c, 0) // of the new file
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // one look, no sleep
+	if v, err := c.WaitChange(ended, before); !errors.Is(err, context.Canceled) {
+		t.Errorf("no value: %+v, %v", v, err)
+	}
+	f.publish(w, before.Packets)
+	if v, err := c.WaitChange(ended, before); !errors.Is(err, context.Canceled) {
+		t.Errorf("the same numbers: %+v, %v", v, err)
+	}
+	f.publish(w, 2)
+	if v, err := c.WaitChange(ended, before); err != nil || v.Packets != 2 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// writeOver writes b to the file at path, from its start.
+func writeOver(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	return errors.Join(err, f.Close())
+}

@@ -107,8 +107,7 @@ func (n *NamedCounter) wait(ctx context.Context, wait func(*Reader, Handle) (Val
 			return v, err
 		}
 		switch {
-		case errors.Is(err, ErrGone), errors.Is(err, ErrBusy): // looked up again
-		case !errors.Is(err, ErrNotAlive) && !errors.Is(err, ErrNotFound) && !useless(err):
+		case errors.Is(err, ErrCompletion), errors.Is(err, ErrClosed):
 			return v, err
 		case useless(err), r.overwritten():
 			if r != lost {
@@ -117,6 +116,7 @@ func (n *NamedCounter) wait(ctx context.Context, wait func(*Reader, Handle) (Val
 			if _, again := n.in.reopen(r); again != nil && time.Since(since) > remakeWait {
 				return v, err
 			}
+		case errors.Is(err, ErrGone), errors.Is(err, ErrBusy): // looked up again
 		case errors.Is(err, ErrNotFound) && r.starting(): // it adds its counters
 		default:
 			if _, again := n.in.reopen(r); again != nil {
