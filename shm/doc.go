@@ -22,8 +22,7 @@
 // A mirror that was removed, replaced, cut short or overwritten is made anew under its name
 // ([Writer.Remake]). The writer marks the old file if it can, and its readers get [ErrStale]. A
 // Reader stays with its file. An [Instance] opens the next one by itself, and its [NamedCounter]
-// goes on there. An Instance looks for another file twice in a heartbeat period, and at least
-// once a second.
+// goes on there. It looks twice in a heartbeat period, and at least once a second.
 //
 // # Waiting
 //
@@ -43,7 +42,8 @@
 // after Close.
 //
 // PublishBlock, PublishRecord and AppendHistory belong between BeginCycle and EndCycle, in one
-// goroutine. It calls no other method of Writer there, because that waits for EndCycle.
+// goroutine. It may call [DeviceSlot.Rebase] there, but no other method that changes the mirror: those
+// wait for EndCycle.
 //
 // docs/memory-order.md explains the order of loads and stores.
 package shm
