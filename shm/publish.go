@@ -45,12 +45,14 @@ func (w *Writer) EndCycle(now int64) {
 
 // AbandonCycle ends a cycle in which a fault on the file was recovered (Guard): what was
 // published of it may be seen, and it is not complete. The goroutine of BeginCycle calls it. Outside
-// of a cycle it does nothing.
-func (w *Writer) AbandonCycle() {
-	if w.inCycle {
-		w.inCycle, w.faulted = false, true
-		w.mu.Unlock()
+// of a cycle it does nothing, and returns false.
+func (w *Writer) AbandonCycle() bool {
+	if !w.inCycle {
+		return false
 	}
+	w.inCycle, w.faulted = false, true
+	w.mu.Unlock()
+	return true
 }
 
 // outside is a call that belongs inside a cycle and is not: a mistake of the

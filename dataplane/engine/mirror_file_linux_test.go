@@ -228,3 +228,23 @@ func TestFlowsChangeWhileTheMirrorIsCutShort(t *testing.T) {
 		}
 	}
 }
+
+// A cycle that cannot be published because the mirror was cut short says nothing of the sources.
+func TestADamagedMirrorIsNoFailingSource(t *testing.T) {
+	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")})
+	e := start(t, cfg, newHand("hand"))
+	e.ctl.Lock() // nothing makes it anew meanwhile
+	defer e.ctl.Unlock()
+	if err := os.Truncate(cfg.Mirror.Path, 0); err != nil {
+		t.Fatal(err)
+	}
+	for from, end := e.poller.cycles.Load(), time.Now().Add(30*time.Second); e.poller.cycles.Load() < from+3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the poller stands still")
+		}
+	}
+	if text := e.poller.failing.Load(); text != nil {
+		t.Errorf("a source is said to fail: %s", *text)
+	}
+	e.keepMirror()
+}

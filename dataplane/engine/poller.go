@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
@@ -107,17 +108,21 @@ func (p *poller) once() {
 // it anew.
 func (p *poller) cycle() error {
 	err := shm.Guard(func() error { return p.plan.cycle(p.writer, shm.Now()) })
-	if errors.Is(err, shm.ErrTruncated) { // a fault ended it
-		p.writer.AbandonCycle()
+	if errors.Is(err, shm.ErrTruncated) && p.writer.AbandonCycle() { // a fault on the mirror ended it
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return err
 }
+
+// errDamaged: the cycle could not be published. That says nothing of the sources.
+var errDamaged = errors.New("the mirror is damaged")
 
 // report logs a failing source when it begins and when it ends, not every cycle.
 func (p *poller) report(err error) {
 	was := p.failing.Load()
 	switch {
 	case err == nil && was == nil:
+	case errors.Is(err, errDamaged): // keepMirror makes it anew, and raises a condition
 	case err == nil:
 		p.failing.Store(nil)
 		p.log.Info("reading counters again")
