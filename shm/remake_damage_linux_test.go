@@ -331,3 +331,65 @@ func TestRemakeFreesTheOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What has the mirror's name at every step of making it anew is whole: a writer that is killed there
+// is followed by one that finds the counters, also where no cycle came after it. A writer that is
+// closed at the step leaves no draft.
+func TestRemakeIsWholeAtEveryStep(t *testing.T) {
+	path := mirrorPath(t)
+	o := Options{Path: path, History: -1, CoolDown: -1}
+	entries := []Entry{{Name: "web"}, {Name: "fast", Latency: true}}
+	seen := make(map[string]bool)
+	for n := 0; ; n++ {
+		w := mustCreate(t, o)
+		for i := range entries {
+			if entries[i].Handle == (Handle{}) {
+				entries[i].Handle = mustAdd(t, w, entries[i])
+			}
+		}
+		steps, closed := 0, make(chan error, 1)
+		w.hook = func(step string) {
+			if steps++; steps != n+1 {
+				return
+			}
+			seen[step] = true
+			was, err := os.ReadFile(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			killed := mirrorPath(t)
+			if err := os.WriteFile(killed, was, 0o644); err != nil {
+				t.Error(err)
+			}
+			next, err := Create(Options{Path: killed, CoolDown: -1})
+			if err != nil {
+				t.Errorf("killed at %s: %v", step, err)
+				return
+			}
+			if got := next.Entries(); len(got) != 2 || got[0].Name != "web" || got[1].Handle != entries[1].Handle {
+				t.Errorf("killed at %s: %+v", step, got)
+			}
+			if err := next.Close(); err != nil {
+				t.Error(err)
+			}
+			go func() { closed <- w.Close() }()
+		}
+		if err := w.Remake(entries); err != nil && !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if steps <= n {
+			break
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		left, err := filepath.Glob(filepath.Join(filepath.Dir(path), tempPrefix(path)+"*"))
+		if err != nil || len(left) != 0 {
+			t.Errorf("%v, %v are left", left, err)
+		}
+	}
+	if !seen["create-opened"] || !seen["remake-ready"] || !seen["remake-renamed"] {
+		t.Errorf("steps: %v", seen)
+	}
+}
