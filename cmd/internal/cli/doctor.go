@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -71,7 +70,7 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 	if c.Config == "" {
 		return cfg, nil
 	}
-	if cfg, err = configs.Load(c.Config); err != nil {
+	if cfg, err = loadConfig(c.Config); err != nil {
 		return cfg, err
 	}
 	if len(c.Interface) == 0 {

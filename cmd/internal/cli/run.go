@@ -154,7 +154,7 @@ func (c *runCmd) load() (dataplane.Config, error) {
 	case c.Config != "" && quick:
 		return cfg, errors.New("--config excludes --interface, --flow and --backend, which stand for a file")
 	case c.Config != "":
-		cfg, err = configs.Load(c.Config)
+		cfg, err = loadConfig(c.Config)
 	case quick:
 		cfg, err = c.quick()
 	default:
@@ -167,6 +167,15 @@ func (c *runCmd) load() (dataplane.Config, error) {
 		cfg.Mirror.Path = c.Mirror
 	}
 	return cfg, nil
+}
+
+// loadConfig reads a configuration file, and says what to do where there is none.
+func loadConfig(path string) (dataplane.Config, error) {
+	cfg, err := configs.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = withHint(err, "check the path; configs/default.yaml of the source is a file to begin with, and make install copies it to /etc/flowtally.yaml")
+	}
+	return cfg, err
 }
 
 // quick returns the configuration that --interface, --flow and --backend say.
