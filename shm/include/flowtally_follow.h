@@ -9,8 +9,8 @@
  *     int err = ft_open_instance(&r, "lb", NULL);
  *     if (!err) err = ft_named_open(&r, "web", &web);
  *     for (;;) {
- *         err = ft_named_load(&r, &web, &v);
- *         if (err == FT_ERR_STALE) (void)ft_follow(&r);    and once a second or so
+ *         (void)ft_follow(&r);                  once a second, and at FT_ERR_STALE
+ *         err = ft_named_load(&r, &web, &v);    as often as values are wanted
  *     }
  *
  * Growth needs no call, and a writer that restarts goes on with the file. What remains is
