@@ -21,7 +21,8 @@ func (w *Writer) grow(class int) error {
 	if err != nil || n < 0 {
 		return err
 	}
-	s, err := w.prepare(uint32(n), kindOf(class))
+	var s *segment
+	err = Guard(func() (err error) { s, err = w.prepare(uint32(n), kindOf(class)); return err })
 	if err != nil {
 		return w.refuse(class, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -340,16 +341,17 @@ func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 	o := Options{Path: path, History: -1, CoolDown: -1}
 	entries := []Entry{{Name: "web"}, {Name: "fast", Latency: true}}
 	seen := make(map[string]bool)
-	for n := 0; ; n++ {
+	for n := int64(0); ; n++ {
 		w := mustCreate(t, o)
 		for i := range entries {
 			if entries[i].Handle == (Handle{}) {
 				entries[i].Handle = mustAdd(t, w, entries[i])
 			}
 		}
-		steps, closed := 0, make(chan error, 1)
+		var steps atomic.Int64 // Close has steps too
+		closed := make(chan error, 1)
 		w.hook = func(step string) {
-			if steps++; steps != n+1 {
+			if steps.Add(1) != n+1 {
 				return
 			}
 			seen[step] = true
@@ -378,7 +380,7 @@ func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 		if err := w.Remake(entries); err != nil && !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
-		if steps <= n {
+		if steps.Load() <= n {
 			break
 		}
 		if err := <-closed; err != nil {
