@@ -33,7 +33,7 @@ func (w *Writer) Intact() error {
 	}
 	switch err := unix.Lstat(w.path, &named); {
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s: the mirror was removed: %w", w.path, ErrStale)
+		return fmt.Errorf("%s: the mirror was removed: %w", w.path, err)
 	case err != nil:
 		return fmt.Errorf("%s: looking at the mirror: %w", w.path, err)
 	case idOf(&st) != idOf(&named):

@@ -19,7 +19,7 @@ var damages = []struct {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-	}, ErrStale},
+	}, os.ErrNotExist},
 	{"replaced", func(t *testing.T, path string) {
 		other := mirrorPath(t)
 		w, err := Create(Options{Path: other, History: -1})
