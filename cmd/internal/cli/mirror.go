@@ -20,6 +20,7 @@ type mirror struct {
 	path   string
 	reader *shm.Reader
 	in     *shm.Instance // follows the mirror; nil: it is opened once
+	since  time.Time     // when the file turned out to be of no use; zero: it did not
 }
 
 // openMirror opens the mirror that the flags name, once.
@@ -71,6 +72,9 @@ func (m *mirror) replaced() bool { return m.in.Reader() != m.reader }
 
 // follow reads the file that has the mirror's name now.
 func (m *mirror) follow() {
+	if m.replaced() {
+		m.since = time.Time{}
+	}
 	m.reader = m.in.Reader()
 	m.path = m.reader.Path()
 }
@@ -79,6 +83,22 @@ func (m *mirror) follow() {
 // take its name.
 func lost(err error) bool {
 	return errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrTruncated) || errors.Is(err, shm.ErrFormat)
+}
+
+// remakeWait is how long a command waits for another file in the place of one that is of no use. A
+// writer that lives makes it within a second.
+const remakeWait = 5 * time.Second
+
+// ends tells whether err, of reading, ends a command: it does not while another file may
+// still take the mirror's name.
+func (m *mirror) ends(err error) bool {
+	if err == nil || !lost(err) {
+		return err != nil
+	}
+	if m.since.IsZero() {
+		m.since = time.Now()
+	}
+	return time.Since(m.since) > remakeWait
 }
 
 // mirrorError says what to do where there is no mirror. An empty path means that none was found.

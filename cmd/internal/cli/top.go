@@ -56,10 +56,10 @@ func (c *topCmd) Run(env *Env) error {
 		switch cur, err = m.look(c.Name); {
 		case err == nil, errors.As(err, &unknown):
 			// The counters that were named may be gone for now: the table says so.
-		case lost(err):
+		case !m.ends(err):
 			cur = before.again(viewWriter(m.reader.Status()))
 		default:
-			return err
+			return mirrorError(m.path, err)
 		}
 		rates(before, cur)
 	}

@@ -47,8 +47,11 @@ func (c *watchCmd) Run(env *Env) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for {
-		if err := w.drain(); err != nil && !lost(err) || w.left == 0 {
-			return err
+		switch err := w.drain(); {
+		case m.ends(err):
+			return mirrorError(m.path, err)
+		case w.left == 0:
+			return nil
 		}
 		if err := w.follow(); err != nil {
 			return err
