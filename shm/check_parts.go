@@ -130,6 +130,12 @@ func (c *checker) block(n int, b block) {
 		copyWords(words(&cp), words(b.copy(s)))
 		at := start + []uint64{segCopy0, segCopy1}[s&1] + uint64(b.n)*copySize
 		c.blockCopy(object, at, &cp, s)
+		// No publish stores into the reserved words of either copy.
+		var other copyMem
+		copyWords(words(&other), words(b.copy(s^1)))
+		if other.reserved() {
+			c.add(object, start+[]uint64{segCopy1, segCopy0}[s&1]+uint64(b.n)*copySize+cpyEpoch+8, "reserved words of the other copy are not 0")
+		}
 		for row := range uint32(BlockLen) {
 			state := atomic.LoadUint64(&b.m.entries[b.n*BlockLen+row].identity) >> 32
 			set := cp.live>>row&1 == 1
@@ -156,6 +162,9 @@ func (c *checker) block(n int, b block) {
 	}
 }
 
+// reserved tells whether a reserved word is not 0.
+func (cp *copyMem) reserved() bool { return slices.Max(words(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 }
+
 // blockCopy checks what a published copy says of itself.
 func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if cp.epoch != epochOf(s) {
@@ -164,7 +173,7 @@ func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if s == 0 && *cp != (copyMem{}) {
 		c.add(object, at, "was never published and is not zero")
 	}
-	if slices.Max(words(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 {
+	if cp.reserved() {
 		c.add(object, at+cpyEpoch+8, "reserved words are not 0")
 	}
 	for row, val := range cp.values {
