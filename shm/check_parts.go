@@ -16,7 +16,7 @@ func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 		return false
 	}
 	object, off := fmt.Sprintf("entry %d", i), c.v.entryOffset(i)
-	// Behind the mark: what is used was below it before.
+	// Behind the mark: a slot in use was below it before.
 	id := atomic.LoadUint64(p)
 	state, generation := uint32(id>>32), uint32(id)
 	if state != entUnused && at.n >= c.v.high(int(i/SegmentLen)) {

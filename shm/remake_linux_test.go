@@ -106,7 +106,7 @@ func TestRemake(t *testing.T) {
 			if err := w.Intact(); !errors.Is(err, d.want) {
 				t.Fatalf("%v, want %v", err, d.want)
 			}
-			// A cycle and a control call on the damaged file fault nobody.
+			// A cycle and a control call on the damaged file return errors and raise no signal.
 			_ = Guard(func() error { publish(2); return nil })
 			w.AbandonCycle()
 			if _, err := w.Add(Entry{Name: "meanwhile"}); err != nil && !errors.Is(err, ErrTruncated) {

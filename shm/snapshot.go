@@ -264,7 +264,7 @@ func (b block) pick(s, k uint64) pick {
 	return pick{s, s & 1, false}
 }
 
-// stands tells whether what was copied before is the copy that p chose.
+// stands tells whether the words copied before are those of the copy that p chose.
 func (p pick) stands(b block) bool {
 	if p.byIntent {
 		return atomic.LoadUint64(b.intent()) == p.seq

@@ -18,7 +18,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// A cycle that nobody waits for changes the word, and allocates nothing.
+// A cycle without a sleeper changes the word, and allocates nothing.
 func TestNobodyWaits(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	word := *w.waker.page.Load().word
@@ -273,7 +273,7 @@ func TestPageOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// The page is removed, replaced or cut short beside a living writer: it faults nobody,
+// The page is removed, replaced or cut short beside a living writer: it faults no process,
 // waiters look once per cycle, and within keepEvery it is made anew for those who sleep
 // on the one that was, too.
 func TestPageIsMadeAnew(t *testing.T) {

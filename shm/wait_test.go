@@ -171,7 +171,7 @@ func TestWaitChange(t *testing.T) {
 	}
 }
 
-// A mirror whose owner says generation 0, which is that of no page: nobody sleeps on none.
+// A mirror whose header has generation 0, the generation of no page: no reader sleeps on a page.
 func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})

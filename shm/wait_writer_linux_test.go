@@ -40,7 +40,7 @@ func fallAsleep(t *testing.T, s *sleeper, h Handle, threshold uint64) (done chan
 	return done
 }
 
-// until returns when what is true.
+// until returns when the condition holds.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(100 * time.Microsecond) {

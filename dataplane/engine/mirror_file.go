@@ -106,7 +106,7 @@ func (e *Engine) list(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// conditions lists what is wrong with the mirror's file.
+// conditions lists the faults of the mirror's file.
 func (m *mirrorFile) conditions(path string, w *shm.Writer) (out []dataplane.Condition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

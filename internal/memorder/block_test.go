@@ -2,7 +2,7 @@ package memorder
 
 import "fmt"
 
-// block is what is published: a block of counters, a record, or the part of an
+// block is the unit of a publish: a block of counters, a record, or the part of an
 // entry that changes. It has one sequence word, and two copies of the fields.
 // The low bit of the sequence word says which copy is current.
 type block struct {

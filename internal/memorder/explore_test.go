@@ -71,7 +71,7 @@ func (c *choices) next() bool {
 	return false
 }
 
-// An exploration is what was found of a program.
+// An exploration is the result of exploring a program.
 type exploration struct {
 	p       *program
 	removed []string

@@ -34,7 +34,7 @@ func grow(p *program) *grown {
 	return g
 }
 
-// read reads what is in the new segment.
+// read looks at the new segment as a reader meets it, and reads its counter.
 func (g *grown) read(t *thread) {
 	if t.Load(g.size) < 2 {
 		t.Fail("the segment lies behind the end of the file")

@@ -167,7 +167,7 @@ func TestLitmus(t *testing.T) {
 	t.Logf("%d litmus tests", len(litmus))
 }
 
-// exists sets what is asked for.
+// exists sets the outcome that the test asks for.
 func (p *program) exists(found func(results [][]int, last func(word) int) bool) {
 	p.bad = func(results [][]int, last func(word) int) string {
 		if found(results, last) {

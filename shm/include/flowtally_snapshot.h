@@ -213,7 +213,7 @@ static inline void ft_snapshot_label(ft_snapshot *s, uint64_t cycle, int64_t old
 	if (s->newest == 0 || newest > s->newest) s->newest = newest;
 }
 
-/* Takes what is wanted of one segment. */
+/* Takes the wanted blocks or records of one segment. */
 static inline int ft_snapshot_segment(ft_snapshot *s, uint32_t number, uint64_t k, int between) {
 	const ft_reader *r = s->reader;
 	const unsigned char *segment;

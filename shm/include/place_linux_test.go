@@ -62,7 +62,7 @@ type placed struct {
 	Python    string // the directory of the Python reader
 }
 
-// placedFile is what is at a mirror's path.
+// placedFile is the file at a mirror's path.
 type placedFile struct {
 	Path string
 	UID  int    // of the file and its directory

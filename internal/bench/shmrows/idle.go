@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// What waking may cost where nobody sleeps: this share of a core.
+// Waking may cost this share of a core while no reader sleeps.
 const idleShare = 0.01
 
 // openIdle: the CPU time of the process for poll cycles 10 ms apart, of a writer that wakes
