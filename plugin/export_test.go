@@ -7,5 +7,5 @@ var Handshake = handshake
 func (c *Client) ChildExited() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cur.child.exited
+	return c.cur.child.Exited
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	hclog "github.com/hashicorp/go-hclog"
@@ -16,6 +17,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin/internal/child"
+	"github.com/flowtally/flowtally/plugin/internal/logwire"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -74,12 +77,24 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// sharedWriter serialises the writes of several streams and several processes.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *sharedWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}
+
 // killGrace is how long a process whose instance is closed may take to exit, as in go-plugin.
 const killGrace = 2 * time.Second
 
 // session is one life of the plugin process.
 type session struct {
-	child   *child
+	child   *child.Process
 	gp      *goplugin.Client
 	svc     *remote
 	health  grpc_health_v1.HealthClient
@@ -95,32 +110,32 @@ func (s *session) kill() {
 	hurry := time.AfterFunc(killGrace, func() { _ = s.child.Kill(context.Background()) })
 	defer hurry.Stop()
 	s.gp.Kill()
-	if s.child.dir != "" {
-		_ = os.RemoveAll(s.child.dir)
+	if s.child.Dir != "" {
+		_ = os.RemoveAll(s.child.Dir)
 	}
 }
 
 // start runs one plugin process and configures it. The error tells why it
 // could not, with the last lines that it wrote; no process is left then.
-func start(ctx context.Context, o *Options, cfg *pluginv1.Config, b *blame) (_ *session, err error) {
+func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes) (_ *session, err error) {
 	path, file, err := find(o.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() // a nil file's Close does nothing
 	env := environment(o)
-	excluded, err := b.environment()
+	excluded, err := crashes.Environment()
 	if err != nil {
 		return nil, err
 	}
-	lines := &logLines{log: o.Logger, raw: o.Stderr}
-	synced := &logLines{log: o.Logger, raw: o.Stderr}
-	s := &session{child: newChild(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
-	s.child.rdma, s.child.group = mayUseRDMA(cfg), cfg.GetMirror().GetWaitGroup()
+	lines := logwire.NewLines(o.Logger, o.Stderr)
+	synced := logwire.NewLines(o.Logger, o.Stderr)
+	s := &session{child: child.New(path, file, o.Args, append(env, excluded...)), started: time.Now(), ready: make(chan struct{})}
+	s.child.RDMA, s.child.WaitGroup = mayUseRDMA(cfg), cfg.GetMirror().GetWaitGroup()
 	s.gp = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: versions(nil),
-		RunnerFunc:       s.child.prepare,
+		RunnerFunc:       s.child.Prepare,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		StartTimeout:     o.StartTimeout,
@@ -137,7 +152,7 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, b *blame) (_ *
 		stop()
 		if err != nil {
 			s.kill()
-			b.note(s.child)
+			crashes.Add(s.child)
 		}
 	}()
 	protocol, err := s.gp.Client()
@@ -161,8 +176,8 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, b *blame) (_ *
 		}
 		if errors.Is(err, dataplane.ErrUnavailable) {
 			select { // the end of a connection is seen before that of its process
-			case <-s.child.exited:
-			case <-time.After(drainTime):
+			case <-s.child.Exited:
+			case <-time.After(child.DrainTime):
 			}
 		}
 		s.kill()
@@ -181,22 +196,22 @@ func mayUseRDMA(cfg *pluginv1.Config) bool {
 // environment is that of this process without what belongs to another pair of
 // host and plugin, and with what the plugin is told.
 func environment(o *Options) []string {
-	own := []string{hostFDEnv, verbsFDEnv, excludedEnv}
+	own := []string{child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv}
 	var env []string
 	for _, kv := range append(os.Environ(), o.Env...) {
 		if !strings.HasPrefix(kv, "PLUGIN_") && !slices.ContainsFunc(own, func(name string) bool { return strings.HasPrefix(kv, name+"=") }) {
 			env = append(env, kv)
 		}
 	}
-	return append(env, levelEnv+"="+hostLevel(o.Logger))
+	return append(env, logwire.LevelEnv+"="+logwire.Level(o.Logger))
 }
 
 // startError says why there was no handshake. The process is dead.
-func startError(ctx context.Context, path string, c *child, lines *logLines, err error) error {
+func startError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
 	}
-	if v := c.version(); v != 0 && v != ProtocolVersion {
+	if v := c.Version(); v != 0 && v != ProtocolVersion {
 		side := "the plugin is newer: upgrade this program, or install the plugin of its release"
 		if v < ProtocolVersion {
 			side = "the plugin is older: install the plugin of this program's release"
@@ -206,7 +221,7 @@ func startError(ctx context.Context, path string, c *child, lines *logLines, err
 	}
 	why := firstLine(err.Error())
 	next := "is it a plugin of flowtally? run it by hand to see"
-	if cause, ok := c.ended(); ok {
+	if cause, ok := c.Ended(); ok {
 		why = "it ended before the handshake (" + cause + ")"
 	}
 	if strings.Contains(why, "timeout while waiting") {
@@ -217,22 +232,22 @@ func startError(ctx context.Context, path string, c *child, lines *logLines, err
 
 // configureError adds what the plugin wrote last where it died of its
 // configuration; an error that it answered says all by itself. The process is dead.
-func configureError(ctx context.Context, path string, c *child, lines *logLines, err error) error {
+func configureError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	why := "no answer in time, so it was killed"
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		why = firstLine(err.Error())
-		if cause, ok := c.ended(); ok {
+		if cause, ok := c.Ended(); ok {
 			why = "it ended (" + cause + ")"
 		}
 	}
 	return fmt.Errorf("configuring plugin %s: %w: %s%s", path, ErrStart, why, quoted(lines))
 }
 
-func quoted(lines *logLines) string {
-	tail := lines.lastLines()
+func quoted(lines *logwire.Lines) string {
+	tail := lines.Last()
 	if tail == "" {
 		return ""
 	}

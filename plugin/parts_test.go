@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin/internal/child"
+	"github.com/flowtally/flowtally/plugin/internal/logwire"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -135,7 +137,7 @@ func TestMayUseRDMA(t *testing.T) {
 // What tells this program of a host of its own does not reach its plugin: the plugin would take the
 // other host's socket directory, keys and descriptors for its own.
 func TestEnvironment(t *testing.T) {
-	for _, name := range []string{"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", hostFDEnv, verbsFDEnv, excludedEnv, levelEnv} {
+	for _, name := range []string{"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, logwire.LevelEnv} {
 		t.Setenv(name, "of another")
 	}
 	t.Setenv("FLOWTALLY_TEST_KEPT", "kept")

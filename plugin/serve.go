@@ -14,10 +14,11 @@ import (
 	hclog "github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
-)
 
-// hostFDEnv names the descriptor whose end of file means that the host is gone.
-const hostFDEnv = "FLOWTALLY_PLUGIN_HOST_FD"
+	"github.com/flowtally/flowtally/internal/verbpage"
+	"github.com/flowtally/flowtally/plugin/internal/child"
+	"github.com/flowtally/flowtally/plugin/internal/logwire"
+)
 
 // closeGrace bounds the closing of an instance whose host is gone or which was
 // signalled: longer than any orderly close, short enough for a service manager.
@@ -42,8 +43,8 @@ func Serve(opts ServeOptions) int {
 		return 1
 	}
 	stderr := os.Stderr // goplugin.Serve replaces the variable
-	log := pluginLogger(stderr, os.Getenv(levelEnv))
-	nameProcess()
+	log := logwire.NewLogger(stderr, os.Getenv(logwire.LevelEnv))
+	child.NameProcess()
 	life, end := context.WithCancel(context.Background())
 	defer end()
 
@@ -55,7 +56,7 @@ func Serve(opts ServeOptions) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() { p.stop("signal " + (<-signals).String()) }()
-	if err := p.watchHost(hostFDEnv); err != nil {
+	if err := p.watchHost(child.HostFDEnv); err != nil {
 		log.Error("watching the host", "error", err)
 		return 1
 	}
@@ -70,6 +71,15 @@ func Serve(opts ServeOptions) int {
 	})
 	return p.finish()
 }
+
+// Verbs opens the page in which the plugin names each verb of an RDMA device before it calls it, so that the
+// host knows the verb if the process dies. A plugin's main function passes it to engine.Options.Calls. It is
+// nil, which is valid and records nothing, where the host gave none.
+func Verbs() (*verbpage.Page, error) { return child.Verbs() }
+
+// Excluded returns the RDMA devices that the plugin must not use, and the reason for each. A plugin's main
+// function passes them to engine.Options.Excluded.
+func Excluded() (map[string]string, error) { return child.Excluded() }
 
 func byHand(w io.Writer, program string) {
 	if program == "" {
@@ -102,7 +112,7 @@ func (p *process) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 // watchHost waits in the background for the end of file on the descriptor that the host holds
 // open as long as it lives, however it dies. Without one there is no watch.
 func (p *process) watchHost(variable string) error {
-	pipe, err := inherited(variable)
+	pipe, err := child.Inherited(variable)
 	if pipe == nil || err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/plugin/internal/child"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -22,9 +23,9 @@ import (
 // methods may be called from any goroutine. See the package comment for what a
 // restart looks like from here.
 type Client struct {
-	opts  Options
-	log   *slog.Logger
-	blame *blame
+	opts    Options
+	log     *slog.Logger
+	crashes *child.Crashes
 
 	life     context.Context // ends when Close is called
 	end      context.CancelFunc
@@ -62,17 +63,17 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBlame()
-	s, err := start(ctx, &o, cfg, b)
-	for died := 1; err != nil && b.count() == died && died < launchDeaths && ctx.Err() == nil; died++ {
+	crashes := child.NewCrashes()
+	s, err := start(ctx, &o, cfg, crashes)
+	for died := 1; err != nil && crashes.Count() == died && died < child.MaxLaunchCrashes && ctx.Err() == nil; died++ {
 		o.Logger.Warn("the plugin died in a verb of an RDMA device, and is started again", "error", err)
-		s, err = start(ctx, &o, cfg, b)
+		s, err = start(ctx, &o, cfg, crashes)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		opts: o, log: o.Logger, blame: b, base: cfg,
+		opts: o, log: o.Logger, crashes: crashes, base: cfg,
 		finished: make(chan struct{}), op: make(chan struct{}, 1),
 		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
 	}
@@ -122,8 +123,8 @@ func (c *Client) settle(ctx context.Context, s *session, err error) error {
 		return err
 	}
 	select {
-	case <-s.child.exited:
-		return fmt.Errorf("%w: the plugin process ended (%s) and is being restarted", dataplane.ErrUnavailable, s.child.cause)
+	case <-s.child.Exited:
+		return fmt.Errorf("%w: the plugin process ended (%s) and is being restarted", dataplane.ErrUnavailable, s.child.Cause)
 	case <-time.After(50 * time.Millisecond): // the end of a connection is seen before that of its process
 		return err
 	}
@@ -213,7 +214,7 @@ func (c *Client) turn(ctx context.Context) (*session, error) {
 	case c.op <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-s.child.exited:
+	case <-s.child.Exited:
 		return nil, c.settle(ctx, s, dataplane.ErrUnavailable)
 	case <-c.life.Done():
 		return nil, dataplane.ErrClosed

@@ -54,7 +54,7 @@ func (c *Client) attach(r *receiver, s *session) error {
 	go func() {
 		select {
 		case <-s.ready: // what s says comes behind the news of its start
-		case <-s.child.exited:
+		case <-s.child.Exited:
 		}
 		for {
 			ev, err := next()

@@ -29,7 +29,7 @@ func (c *Client) supervise(s *session) {
 			c.result = c.finish(s)
 			return
 		}
-		c.blame.note(s.child)
+		c.crashes.Add(s.child)
 		pause.lived(time.Since(s.started))
 		c.wentDown(why)
 		c.bury(s)
@@ -56,11 +56,11 @@ func (c *Client) watch(s *session) (why string, ended bool) {
 	select {
 	case <-c.life.Done():
 		return "", false
-	case <-s.child.exited:
-		return s.child.cause, true
+	case <-s.child.Exited:
+		return s.child.Cause, true
 	case <-hung:
 		_ = s.child.Kill(ctx)
-		<-s.child.exited
+		<-s.child.Exited
 		return fmt.Sprintf("no answer for %v, killed", c.opts.Watchdog), true
 	}
 }
@@ -119,7 +119,7 @@ func (c *Client) restart(pause *backoff, why string) *session {
 		var s *session
 		err := failed
 		if err == nil {
-			s, err = start(c.life, &c.opts, cfg, c.blame)
+			s, err = start(c.life, &c.opts, cfg, c.crashes)
 		}
 		if err == nil {
 			c.cameUp(s, why, attempt)
@@ -198,7 +198,7 @@ func (c *Client) finish(s *session) error {
 	s.kill()
 	switch {
 	case errors.Is(err, dataplane.ErrUnavailable):
-		c.log.Warn("plugin ended while it was being closed", "cause", s.child.cause)
+		c.log.Warn("plugin ended while it was being closed", "cause", s.child.Cause)
 		return c.cleanUp(ctx)
 	case errors.Is(err, errSilent):
 		return c.cleanUp(ctx)
@@ -226,7 +226,7 @@ func (c *Client) cleanUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w", err)
 	}
-	s, err := start(ctx, &c.opts, cfg, c.blame)
+	s, err := start(ctx, &c.opts, cfg, c.crashes)
 	if err != nil {
 		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)
 	}

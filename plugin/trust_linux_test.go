@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/plugin/internal/child"
 )
 
 // It is what a link leads to that counts, and who could have put the link there.
@@ -114,8 +115,8 @@ func TestCheckedFileRuns(t *testing.T) {
 	}
 	defer file.Close()
 	write("swapped")
-	c := newChild(found, file, nil, nil)
-	if _, err := c.prepare(nil, &exec.Cmd{}, ""); err != nil {
+	c := child.New(found, file, nil, nil)
+	if _, err := c.Prepare(nil, &exec.Cmd{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Start(t.Context()); err != nil {
@@ -125,5 +126,5 @@ func TestCheckedFileRuns(t *testing.T) {
 	if err != nil || string(out) != "checked\n" {
 		t.Errorf("it wrote %q, %v", out, err)
 	}
-	<-c.exited
+	<-c.Exited
 }

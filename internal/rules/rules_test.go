@@ -83,7 +83,7 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest":          {},
 		"ibv/ibvtest/build":    {"ibv/ibvtest"},
 		"dataplane/engine":     {"dataplane", "dataplane/flow", "dataplane/probe", "ibv", "ibv/flexio", "internal/verbpage", "shm", "xdp"},
-		"plugin":               {"dataplane", "dataplane/flow", "dataplane/probe", "internal/trust", "internal/verbpage", "plugin/proto/v1"},
+		"plugin":               {"dataplane", "dataplane/flow", "dataplane/probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/proto/v1"},
 		"plugin/proto/v1":      {},
 		"configs":              {"dataplane", "dataplane/flow"},
 		"internal/linear":      {"dataplane/flow"},
@@ -91,6 +91,9 @@ func TestImportDirections(t *testing.T) {
 		"internal/verbpage":    {},
 		"cmd/flowtally":        {"cmd/internal/cli"},
 		"cmd/flowtally-plugin": {"plugin", "dataplane", "dataplane/engine"},
+
+		"plugin/internal/child":   {"internal/verbpage"},
+		"plugin/internal/logwire": {},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

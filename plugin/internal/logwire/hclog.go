@@ -1,4 +1,4 @@
-package plugin
+package logwire
 
 import (
 	"context"
@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// hclogTime is the one layout of time that go-plugin hosts read.
+// hclogTime is the layout of time that go-plugin hosts read.
 const hclogTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// The keys that hclog's JSON gives to what every record has.
+// The keys of hclog's JSON that every record has.
 const (
 	keyMessage = "@message"
 	keyLevel   = "@level"
 	keyTime    = "@timestamp"
 )
 
-// levelEnv tells the plugin the lowest level that its host's logger takes, so
-// that it formats nothing in vain.
-const levelEnv = "FLOWTALLY_PLUGIN_LOG"
+// LevelEnv is the variable that names the lowest level of the host's logger, so that the plugin formats no
+// record in vain.
+const LevelEnv = "FLOWTALLY_PLUGIN_LOG"
 
 // off is above every level.
 const off = slog.Level(1 << 20)
@@ -37,7 +37,7 @@ var levels = []struct {
 	{"off", off},
 }
 
-// levelName is the highest of hclog's levels that is not above l.
+// levelName returns the highest of hclog's levels that is not above l.
 func levelName(l slog.Level) string {
 	name := levels[0].name
 	for _, e := range levels {
@@ -57,10 +57,9 @@ func levelFromName(name string) (slog.Level, bool) {
 	return slog.LevelInfo, false
 }
 
-// newPluginHandler writes records as hclog's JSON lines: what any go-plugin
-// host understands on a plugin's stderr. The three keys of hclog come first in
-// a line; an attribute of the same name comes later and is told apart by that.
-func newPluginHandler(w io.Writer, level slog.Leveler) slog.Handler {
+// newHandler writes records as hclog's JSON lines. The three keys of hclog come first in a line, so that a
+// reader can tell them from attributes of the same name, which come later.
+func newHandler(w io.Writer, level slog.Leveler) slog.Handler {
 	return slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -84,8 +83,8 @@ func newPluginHandler(w io.Writer, level slog.Leveler) slog.Handler {
 	})
 }
 
-// hostLevel finds the lowest of hclog's levels that l takes.
-func hostLevel(l *slog.Logger) string {
+// Level returns the lowest of hclog's levels that l takes.
+func Level(l *slog.Logger) string {
 	for _, e := range levels {
 		if e.level == off || l.Enabled(context.Background(), e.level) {
 			return e.name
@@ -94,10 +93,10 @@ func hostLevel(l *slog.Logger) string {
 	return "off"
 }
 
-// pluginLogger is the logger of a plugin's process: to w, from the level that the host named.
-func pluginLogger(w io.Writer, level string) *slog.Logger {
+// NewLogger returns the logger of a plugin's process: it writes to w from the named level on.
+func NewLogger(w io.Writer, level string) *slog.Logger {
 	l, _ := levelFromName(level)
-	return slog.New(newPluginHandler(w, l))
+	return slog.New(newHandler(w, l))
 }
 
 // record turns a parsed line into a record.

@@ -1,4 +1,4 @@
-package plugin
+package logwire
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 // through logs with f in a plugin, and returns the lines and what the host's log makes of them.
 func through(f func(*slog.Logger)) (lines, host string) {
 	var raw, out bytes.Buffer
-	f(slog.New(newPluginHandler(&raw, slog.LevelDebug-4)))
-	w := &logLines{log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{
+	f(slog.New(newHandler(&raw, slog.LevelDebug-4)))
+	w := &Lines{log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{
 		Level: slog.LevelDebug - 4,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
@@ -76,7 +76,7 @@ func TestRecordsCross(t *testing.T) {
 func TestRecordTime(t *testing.T) {
 	at := time.Date(2026, 11, 20, 23, 59, 59, 123456000, time.FixedZone("", 3600))
 	var raw bytes.Buffer
-	_ = newPluginHandler(&raw, nil).Handle(t.Context(), slog.NewRecord(at, slog.LevelInfo, "m", 0))
+	_ = newHandler(&raw, nil).Handle(t.Context(), slog.NewRecord(at, slog.LevelInfo, "m", 0))
 	r, ok := parseRecord(bytes.TrimSpace(raw.Bytes()))
 	if !ok || !r.Time.Equal(at) {
 		t.Errorf("%s was read as %v", raw.String(), r.Time)
@@ -96,7 +96,7 @@ func TestRecordTime(t *testing.T) {
 func TestHclogLines(t *testing.T) {
 	var raw, out bytes.Buffer
 	hclog.New(&hclog.LoggerOptions{Name: "theirs", JSONFormat: true, Output: &raw, Level: hclog.Trace}).Error("went wrong", "n", 1, "err", errors.New("e"))
-	w := &logLines{log: slog.New(slog.NewTextHandler(&out, nil))}
+	w := &Lines{log: slog.New(slog.NewTextHandler(&out, nil))}
 	_, _ = w.Write(raw.Bytes())
 	for _, s := range []string{"level=ERROR", `msg="went wrong"`, "@module=theirs", "n=1", "err=e"} {
 		if !strings.Contains(out.String(), s) {
@@ -107,7 +107,7 @@ func TestHclogLines(t *testing.T) {
 
 func TestPanicIsAnError(t *testing.T) {
 	var out bytes.Buffer
-	w := &logLines{log: slog.New(slog.NewTextHandler(&out, nil))}
+	w := &Lines{log: slog.New(slog.NewTextHandler(&out, nil))}
 	_, _ = w.Write([]byte("careful\npanic: no luck\n\ngoroutine 1 [running]:\n"))
 	for _, s := range []string{"level=WARN msg=careful", `level=ERROR msg="panic: no luck"`, `level=ERROR msg="goroutine 1 [running]:"`} {
 		if !strings.Contains(out.String(), s) {
@@ -117,7 +117,7 @@ func TestPanicIsAnError(t *testing.T) {
 	for range 100 {
 		_, _ = w.Write([]byte("main.f()\n"))
 	}
-	if tail := w.lastLines(); !strings.HasPrefix(tail, "panic: no luck") || strings.Count(tail, "\n") >= tailLines {
+	if tail := w.Last(); !strings.HasPrefix(tail, "panic: no luck") || strings.Count(tail, "\n") >= tailLines {
 		t.Errorf("kept of a panic: %q", tail)
 	}
 }
@@ -126,14 +126,14 @@ func TestHostLevel(t *testing.T) {
 	for level, want := range map[slog.Level]string{
 		slog.LevelDebug - 8: "trace", slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelInfo + 1: "warn", slog.LevelError: "error", off - 1: "off",
 	} {
-		if got := hostLevel(slog.New(slog.NewTextHandler(&bytes.Buffer{}, &slog.HandlerOptions{Level: level}))); got != want {
+		if got := Level(slog.New(slog.NewTextHandler(&bytes.Buffer{}, &slog.HandlerOptions{Level: level}))); got != want {
 			t.Errorf("a logger from %v asks for %s, want %s", level, got, want)
 		}
 	}
-	if got := hostLevel(slog.New(slog.DiscardHandler)); got != "off" {
+	if got := Level(slog.New(slog.DiscardHandler)); got != "off" {
 		t.Errorf("a logger that discards asks for %s", got)
 	}
-	if l := pluginLogger(&bytes.Buffer{}, "nonsense"); !l.Enabled(t.Context(), slog.LevelInfo) || l.Enabled(t.Context(), slog.LevelDebug) {
+	if l := NewLogger(&bytes.Buffer{}, "nonsense"); !l.Enabled(t.Context(), slog.LevelInfo) || l.Enabled(t.Context(), slog.LevelDebug) {
 		t.Error("an unknown level is not info")
 	}
 }
@@ -147,7 +147,7 @@ func FuzzLogLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, chunk uint8) {
 		run := func(size int) string {
 			var out bytes.Buffer
-			w := &logLines{log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug - 8, ReplaceAttr: func(g []string, a slog.Attr) slog.Attr {
+			w := &Lines{log: slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug - 8, ReplaceAttr: func(g []string, a slog.Attr) slog.Attr {
 				if len(g) == 0 && a.Key == slog.TimeKey {
 					return slog.Attr{}
 				}
@@ -163,7 +163,7 @@ func FuzzLogLines(f *testing.F) {
 				}
 				rest = rest[n:]
 			}
-			tail := w.lastLines()
+			tail := w.Last()
 			if len(tail) > (tailLines+1)*(maxTailLine+8) {
 				t.Fatalf("the tail has %d bytes", len(tail))
 			}

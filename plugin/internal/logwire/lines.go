@@ -1,4 +1,4 @@
-package plugin
+package logwire
 
 import (
 	"bytes"
@@ -13,22 +13,21 @@ import (
 )
 
 const (
-	// maxLine bounds a line of the plugin's stderr; what is behind it is dropped.
+	// maxLine bounds a line of the plugin's stderr; the rest of a longer line is dropped.
 	maxLine = 64 << 10
 	// maxAttrs bounds the attributes taken from one line.
 	maxAttrs = 64
-	// tailLines is how many of the last lines are kept to explain a death.
+	// tailLines is the number of last lines that Last returns.
 	tailLines = 12
-	// maxTailLine bounds each of them.
+	// maxTailLine bounds each of them, in bytes.
 	maxTailLine = 512
 )
 
-// logLines is the host's end of the plugin's stderr: it cuts what is written
-// into lines and hands each to the log. The plugin may write anything: a line
-// that is no JSON record of hclog's is logged as text. Writes never fail.
-type logLines struct {
+// Lines is the host's end of the plugin's stderr. It cuts the bytes into lines and hands each to the log. The
+// plugin may write anything: a line that is not a JSON record of hclog is logged as text.
+type Lines struct {
 	log *slog.Logger
-	raw io.Writer // gets every byte, before anything looks at it; may be nil
+	raw io.Writer // gets a copy of every byte; may be nil
 
 	mu      sync.Mutex
 	line    []byte
@@ -37,7 +36,11 @@ type logLines struct {
 	tail    []string
 }
 
-func (w *logLines) Write(p []byte) (int, error) {
+// NewLines returns a Lines that writes to log and copies every byte to raw, unless raw is nil.
+func NewLines(log *slog.Logger, raw io.Writer) *Lines { return &Lines{log: log, raw: raw} }
+
+// Write implements io.Writer. It never fails.
+func (w *Lines) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.raw != nil {
@@ -58,20 +61,8 @@ func (w *logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sharedWriter is one writer for several streams and several lives of the plugin.
-type sharedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (s *sharedWriter) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(p)
-}
-
-// lastLines is the end of what the plugin wrote, for a person.
-func (w *logLines) lastLines() string {
+// Last returns the last lines that the plugin wrote, for a person.
+func (w *Lines) Last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.line) > 0 {
@@ -80,7 +71,7 @@ func (w *logLines) lastLines() string {
 	return strings.Join(w.tail, "\n")
 }
 
-func (w *logLines) flush() {
+func (w *Lines) flush() {
 	line := bytes.TrimRight(w.line, "\r")
 	dropped := w.dropped
 	if len(line) > 0 {
@@ -89,15 +80,15 @@ func (w *logLines) flush() {
 	w.line, w.dropped = w.line[:0], 0
 }
 
-func (w *logLines) emit(line []byte, dropped int) {
+func (w *Lines) emit(line []byte, dropped int) {
 	r, ok := parseRecord(line)
 	if !ok {
-		s := text(string(line))
+		s := valid(string(line))
 		if strings.HasPrefix(s, "panic: ") || strings.HasPrefix(s, "fatal error: ") || strings.HasPrefix(s, "SIG") {
 			if !w.panicky {
 				w.tail = nil // the head of a trace explains more than its end
 			}
-			w.panicky = true // all that follows is the trace
+			w.panicky = true // the following lines are the trace
 		}
 		level := slog.LevelWarn
 		if w.panicky {
@@ -114,7 +105,7 @@ func (w *logLines) emit(line []byte, dropped int) {
 	}
 }
 
-func (w *logLines) remember(r slog.Record) {
+func (w *Lines) remember(r slog.Record) {
 	s := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "error" || a.Key == "err" {
@@ -123,7 +114,7 @@ func (w *logLines) remember(r slog.Record) {
 		return true
 	})
 	if len(s) > maxTailLine {
-		s = text(s[:maxTailLine]) + "…"
+		s = valid(s[:maxTailLine]) + "…"
 	}
 	if len(w.tail) == tailLines {
 		if w.panicky {
@@ -204,7 +195,7 @@ func eachMember(line []byte, f func(key string, v any)) error {
 	return nil
 }
 
-// attr keeps the types that slog knows; the rest stays JSON.
+// attr keeps the types that slog knows. Other values stay JSON.
 func attr(key string, v any) slog.Attr {
 	switch v := v.(type) {
 	case string:
@@ -229,3 +220,6 @@ func compact(v any) string {
 	}
 	return string(b)
 }
+
+// valid replaces invalid UTF-8.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package plugin
+package child
 
 // startConfined starts the command: capabilities are Linux's.
-func (c *child) startConfined() error { return c.cmd.Start() }
+func (p *Process) startConfined() error { return p.cmd.Start() }

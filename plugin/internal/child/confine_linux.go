@@ -1,4 +1,4 @@
-package plugin
+package child
 
 import (
 	"errors"
@@ -13,27 +13,27 @@ import (
 )
 
 // lasting is the set of capabilities that a plugin keeps, by the numbers of capability.h: links come
-// and go as long as it lives. forRDMA is what flows and raw queue pairs of a device need beside.
+// and go as long as it lives. forRDMA is for flows and raw queue pairs of a device.
 const (
 	lasting uint64 = 1<<unix.CAP_BPF | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_PERFMON
 	forRDMA uint64 = 1 << unix.CAP_NET_RAW
 )
 
-// startConfined starts the command with no more capabilities than it keeps for good. Linux has the
-// capabilities, the groups and no_new_privs per thread, and a child has those of the thread that
-// forks it: a thread gives up what the child is not to have, starts it and ends. A process that is
-// neither root nor has ambient capabilities gives its child none, so the child keeps those of its file.
-func (c *child) startConfined() error {
+// startConfined starts the command with the capabilities that it keeps for good, and no others. Linux keeps
+// capabilities, groups and no_new_privs per thread, and a child gets those of the thread that forks it. A
+// thread drops its own, starts the child and ends. A process that is neither root nor has ambient
+// capabilities gives its child none, so the child keeps the capabilities of its file.
+func (p *Process) startConfined() error {
 	if os.Geteuid() != 0 && !anyAmbient() {
-		return c.cmd.Start()
+		return p.cmd.Start()
 	}
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return fmt.Errorf("opening the network namespace: %w", err)
 	}
 	defer home.Close()
-	keep, group := lasting, groupNumber(c.group)
-	if c.rdma {
+	keep, group := lasting, groupNumber(p.WaitGroup)
+	if p.RDMA {
 		keep |= forRDMA
 	}
 	err = onOwnThread(func() error {
@@ -43,16 +43,16 @@ func (c *child) startConfined() error {
 		if err := confine(keep, group); err != nil {
 			return err
 		}
-		return c.cmd.Start()
+		return p.cmd.Start()
 	})
-	if err == nil && c.rdma {
-		lockable(c.cmd.Process.Pid)
+	if err == nil && p.RDMA {
+		lockable(p.cmd.Process.Pid)
 	}
 	return err
 }
 
-// onOwnThread runs fn on a thread that ends afterwards, with all that fn did to it. It is not the
-// process's first thread, whose state is shown as the process's and which cannot end.
+// onOwnThread runs fn on a thread that ends afterwards. It is not the process's first thread, which cannot
+// end and whose state /proc shows as the process's.
 func onOwnThread(fn func() error) error {
 	done := make(chan error)
 	go func() {
@@ -67,11 +67,11 @@ func onOwnThread(fn func() error) error {
 	return <-done
 }
 
-// enter moves the thread into the network namespace of the caller, unless it is there.
+// enter moves the thread into the network namespace home, unless it is there.
 func enter(home *os.File) error {
 	var here, there unix.Stat_t
 	if err := errors.Join(unix.Stat("/proc/thread-self/ns/net", &here), unix.Fstat(int(home.Fd()), &there)); err != nil {
-		return fmt.Errorf("looking at the network namespace: %w", err)
+		return fmt.Errorf("comparing network namespaces: %w", err)
 	}
 	if here.Ino == there.Ino && here.Dev == there.Dev {
 		return nil
@@ -82,7 +82,7 @@ func enter(home *os.File) error {
 	return nil
 }
 
-// confine takes from the thread what the child is not to have.
+// confine drops the capabilities of the thread except keep, and adds group to its groups.
 func confine(keep uint64, group int) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -94,11 +94,11 @@ func confine(keep uint64, group int) error {
 	}
 	for n := range uintptr(64) {
 		if keep&(1<<n) == 0 {
-			// EINVAL: there are no more. EPERM: no_new_privs, below, has the same effect.
+			// EINVAL: no such capability. EPERM: no_new_privs, below, has the same effect.
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
 		}
 	}
-	// From here on, executing a file adds no capability to those that the thread has, for root neither.
+	// From here on, executing a file adds no capability to the thread, even for root.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
@@ -106,7 +106,7 @@ func confine(keep uint64, group int) error {
 		mask := uint32(keep >> (32 * i))
 		data[i].Permitted &= mask
 		data[i].Effective = data[i].Permitted
-		data[i].Inheritable &= mask // and with these the ambient ones
+		data[i].Inheritable &= mask // the kernel drops the ambient ones too
 	}
 	if err := unix.Capset(&header, &data[0]); err != nil {
 		return fmt.Errorf("dropping capabilities: %w", err)
@@ -118,15 +118,14 @@ func confine(keep uint64, group int) error {
 func anyAmbient() bool {
 	for n := uintptr(0); ; n++ {
 		is, err := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, n, 0, 0)
-		if err != nil || is == 1 { // an error: there are no more
+		if err != nil || is == 1 { // an error: no such capability
 			return err == nil
 		}
 	}
 }
 
 // join makes the thread a member of the group, so that the child may give files to the group without
-// CAP_CHOWN. Where the thread lacks CAP_SETGID nothing changes, and the child reports the file that it
-// cannot give.
+// CAP_CHOWN. A thread without CAP_SETGID keeps its groups, and the child reports the chown that fails.
 func join(group int) {
 	groups, err := unix.Getgroups()
 	if err == nil && !slices.Contains(groups, group) {
@@ -134,7 +133,7 @@ func join(group int) {
 	}
 }
 
-// groupNumber returns the number of a group that is given by name or number, or 0 where there is none. The
+// groupNumber returns the number of a group that is given by name or number, or 0 if it is unknown. The
 // instance reports an unknown group.
 func groupNumber(name string) int {
 	if g, err := user.LookupGroup(name); err == nil {
@@ -147,8 +146,8 @@ func groupNumber(name string) int {
 	return int(n)
 }
 
-// lockable lets the process lock as much memory as the queues that a device reads take, which root may
-// without a limit by CAP_IPC_LOCK. Where the caller may not raise the limit, the hard one holds.
+// lockable lifts the process's limit on locked memory, which the queues of a device need: root would have
+// CAP_IPC_LOCK. A caller that may not lift the limit raises it to the hard limit.
 func lockable(pid int) {
 	all := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	if unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &all, nil) == nil {

@@ -1,0 +1,23 @@
+package child
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// execute makes the child execute the checked descriptor, if any. The descriptor stays open in the child: the
+// interpreter of a script opens it by this name.
+func (p *Process) execute() {
+	if p.file == nil {
+		return
+	}
+	p.cmd.Path = "/proc/self/fd/" + strconv.Itoa(3+len(p.cmd.ExtraFiles))
+	p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, p.file)
+}
+
+// NameProcess gives this process the name of its file. The kernel names the process of an executed
+// descriptor by the descriptor's number.
+func NameProcess() {
+	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
+}

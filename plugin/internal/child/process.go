@@ -1,0 +1,251 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	hclog "github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin/runner"
+
+	"github.com/flowtally/flowtally/internal/verbpage"
+)
+
+// DrainTime bounds the reading of a dead plugin's output: a process that the plugin started may hold the
+// pipes open for ever.
+const DrainTime = 500 * time.Millisecond
+
+// Process is one plugin process. It implements go-plugin's runner, so that the process can be killed while
+// go-plugin waits for it, and so that the cause of its end is known.
+type Process struct {
+	RDMA      bool   // it may count in RDMA devices
+	WaitGroup string // the group that may wait on the mirror; "": none
+
+	Dir string // directory of the socket; "" until go-plugin made it
+
+	Exited chan struct{} // closed when the process is reaped; Cause is valid then
+	Cause  string        // "exit status 2", "signal: killed"
+
+	path string
+	file *os.File // executed in place of path, unless nil; the caller closes it
+	args []string
+	env  []string // in addition to go-plugin's
+
+	cmd            *exec.Cmd
+	stdout, stderr *os.File
+	host           *os.File       // its closing tells the plugin that the host is gone
+	verbs          *verbpage.Page // the plugin names its verbs in it; nil: there is no page
+	last           verbCall       // the current verb at the end of the process; zero: outside of verbs
+
+	mu      sync.Mutex
+	hello   []byte // the first bytes of stdout, which hold the handshake
+	pid     int
+	reaped  bool
+	aborted bool // Kill was called
+	killed  bool // Kill found a process to kill
+}
+
+var _ runner.Runner = (*Process)(nil)
+
+// New returns a process that executes file, or path if file is nil, with args and env.
+func New(path string, file *os.File, args, env []string) *Process {
+	return &Process{path: path, file: file, args: args, env: env, Exited: make(chan struct{})}
+}
+
+// Prepare is go-plugin's RunnerFunc. spec holds go-plugin's environment.
+func (p *Process) Prepare(_ hclog.Logger, spec *exec.Cmd, dir string) (runner.Runner, error) {
+	p.Dir = dir
+	p.cmd = exec.Command(p.path, p.args...)
+	p.cmd.Env = append(append(p.cmd.Env, p.env...), spec.Env...)
+	return p, nil
+}
+
+// Start implements runner.Runner.
+func (p *Process) Start(context.Context) error {
+	var theirs []*os.File
+	pipe := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err != nil {
+			return nil, nil, fmt.Errorf("making a pipe: %w", err)
+		}
+		return r, w, nil
+	}
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	var hostEnd, out, errw *os.File
+	var err error
+	if p.stdout, out, err = pipe(); err != nil {
+		return err
+	}
+	theirs = append(theirs, out)
+	if p.stderr, errw, err = pipe(); err != nil {
+		p.release()
+		return err
+	}
+	theirs = append(theirs, errw)
+	if hostEnd, p.host, err = pipe(); err != nil {
+		p.release()
+		return err
+	}
+	theirs = append(theirs, hostEnd)
+	p.cmd.Stdout, p.cmd.Stderr = out, errw
+	p.cmd.ExtraFiles = []*os.File{hostEnd} // descriptor 3 of the plugin
+	p.cmd.Env = append(p.cmd.Env, HostFDEnv+"=3")
+	if page, file, err := verbpage.New(); err == nil { // without a page, a crash has no verb
+		p.verbs = page
+		theirs = append(theirs, file)
+		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, file)
+		p.cmd.Env = append(p.cmd.Env, VerbsFDEnv+"=4")
+	}
+	p.execute()
+	ownGroup(p.cmd)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.aborted {
+		err = context.Canceled
+	} else {
+		err = p.startConfined()
+	}
+	if err != nil {
+		p.release()
+		p.Cause = err.Error()
+		close(p.Exited)
+		return err
+	}
+	p.pid = p.cmd.Process.Pid
+	go p.reap()
+	return nil
+}
+
+func (p *Process) release() {
+	for _, f := range []*os.File{p.stdout, p.stderr, p.host} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	_ = p.verbs.Close()
+}
+
+func (p *Process) reap() {
+	err := p.cmd.Wait()
+	p.mu.Lock()
+	p.reaped = true
+	p.mu.Unlock()
+	p.Cause = "exit status 0"
+	if err != nil {
+		p.Cause = err.Error()
+	}
+	p.last.device, p.last.verb, _ = p.verbs.Last()
+	close(p.Exited)
+	time.Sleep(DrainTime)
+	p.release()
+}
+
+// Wait implements runner.AttachedRunner.
+func (p *Process) Wait(context.Context) error {
+	<-p.Exited
+	if p.Cause != "exit status 0" {
+		return errors.New(p.Cause)
+	}
+	return nil
+}
+
+// Kill implements runner.AttachedRunner. It kills the process group.
+func (p *Process) Kill(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.aborted = true
+	if p.pid == 0 || p.reaped {
+		return nil
+	}
+	p.killed = true
+	return killGroup(p.cmd.Process)
+}
+
+// Ended returns the cause of the end of a process that ended without Kill.
+func (p *Process) Ended() (cause string, ok bool) {
+	select {
+	case <-p.Exited:
+	default:
+		return "", false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.Cause, !p.killed
+}
+
+// The rest of runner.Runner.
+func (p *Process) Stdout() io.ReadCloser           { return &greeting{process: p, File: p.stdout} }
+func (p *Process) Stderr() io.ReadCloser           { return p.stderr }
+func (p *Process) Name() string                    { return p.path }
+func (p *Process) Diagnose(context.Context) string { return "" }
+
+func (p *Process) ID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 {
+		return ""
+	}
+	return strconv.Itoa(p.pid)
+}
+
+// PluginToHost implements runner.AddrTranslator: both live in one file system.
+func (p *Process) PluginToHost(network, addr string) (string, string, error) {
+	return network, addr, nil
+}
+
+// HostToPlugin implements runner.AddrTranslator.
+func (p *Process) HostToPlugin(network, addr string) (string, string, error) {
+	return network, addr, nil
+}
+
+// greeting is the plugin's stdout. It keeps the first bytes, which hold the protocol version. It delays the
+// end of file until the process is reaped: go-plugin kills the process at the end of file, and the cause of
+// the end would be Kill.
+type greeting struct {
+	*os.File
+	process *Process
+}
+
+func (g *greeting) Read(b []byte) (int, error) {
+	n, err := g.File.Read(b)
+	p := g.process
+	p.mu.Lock()
+	p.hello = append(p.hello, b[:min(n, maxHello-len(p.hello))]...)
+	p.mu.Unlock()
+	if err != nil {
+		select {
+		case <-p.Exited:
+		case <-time.After(DrainTime):
+		}
+	}
+	return n, err
+}
+
+// maxHello bounds the kept bytes of stdout. The version is in the first ones.
+const maxHello = 256
+
+// Version returns the major version of the protocol that the plugin offers, or 0 if it offered none.
+func (p *Process) Version() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fields := strings.SplitN(string(p.hello), "|", 3)
+	if len(fields) < 3 {
+		return 0
+	}
+	v, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return v
+}
