@@ -174,7 +174,7 @@ func TestSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := map[string]bool{}
+	asked := map[flow.Backend]bool{}
 	for _, f := range cfg.Flows {
 		asked[f.Backend] = true
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 )
 
@@ -31,7 +32,7 @@ func checkRoundTrip(t *rapid.T) {
 	}
 	cfg := dataplane.Config{
 		Instance: rapid.StringMatching(`|[a-z0-9-]{1,32}`).Draw(t, "instance"),
-		Backend:  word("backend", "", "auto", "rdma", "xdp", "sim"),
+		Backend:  rapid.SampledFrom(append(flow.Backends(), "")).Draw(t, "backend"),
 		Mirror: dataplane.MirrorConfig{
 			Path: text.Draw(t, "path"), Counters: upTo("counters", 1<<24), LatencyCounters: upTo("latency", 1<<20), History: upTo("history", 1<<24+1) - 1,
 			HistoryPeriod: time.Duration(upTo("history period", 1<<62)), Mode: rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o644, 0o640, 0o200, 0o604}).Draw(t, "mode"),
@@ -48,7 +49,7 @@ func checkRoundTrip(t *rapid.T) {
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "interfaces") {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{
-			Name: word("interface", "eth", "1", "true", "~", "é", "'", "-", "#") + fmt.Sprint(i), Mode: word("mode", "", "auto", "native", "generic"),
+			Name: word("interface", "eth", "1", "true", "~", "é", "'", "-", "#") + fmt.Sprint(i), Mode: dataplane.Mode(word("mode", "", "auto", "native", "generic")),
 		})
 	}
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -59,7 +60,7 @@ func checkRoundTrip(t *rapid.T) {
 	for i := range cfg.Flows {
 		f := &cfg.Flows[i]
 		f.Name = word("name", "null", "1e3", "yes", "0x1:", "a/b", "A.-_") + fmt.Sprint(i)
-		f.Backend = word("flow backend", "", "auto", "rdma", "xdp", "sim")
+		f.Backend = rapid.SampledFrom(append(flow.Backends(), "")).Draw(t, "flow backend")
 		f.Latency = rapid.Bool().Draw(t, "latency")
 		if rapid.Bool().Draw(t, "bound") {
 			f.Interface = cfg.Interfaces[0].Name

@@ -108,7 +108,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		}
 	}
 	out := configYAML{
-		Instance: cfg.Instance, Backend: cfg.Backend,
+		Instance: cfg.Instance, Backend: string(cfg.Backend),
 		Mirror: mirrorYAML{
 			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
 			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
@@ -124,13 +124,13 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		if in.Mode == "" {
 			out.Interfaces = append(out.Interfaces, in.Name)
 		} else {
-			out.Interfaces = append(out.Interfaces, interfaceYAML(in))
+			out.Interfaces = append(out.Interfaces, interfaceYAML{in.Name, string(in.Mode)})
 		}
 	}
 	for _, f := range cfg.Flows {
 		y := flowYAML{
 			Name: f.Name, Match: f.Match.String(), Priority: f.Priority,
-			Interface: f.Interface, Backend: f.Backend, Latency: f.Latency, Labels: f.Labels,
+			Interface: f.Interface, Backend: string(f.Backend), Latency: f.Latency, Labels: f.Labels,
 		}
 		if f.Direction != flow.Ingress {
 			y.Direction = f.Direction.String()

@@ -15,7 +15,7 @@ type Config struct {
 	Instance string
 	// Backend of the flows that name none: "auto" (the default: rdma where a device
 	// can count the flow, else xdp), "rdma", "xdp" or "sim".
-	Backend string
+	Backend flow.Backend
 	// Interfaces on which flows are counted.
 	Interfaces []Interface
 	// Flows present from the start.
@@ -32,7 +32,7 @@ type Config struct {
 type Interface struct {
 	Name string
 	// Mode of the XDP hook: "auto" (native, then generic; the default), "native" or "generic".
-	Mode string
+	Mode Mode
 }
 
 // MirrorConfig shapes the shared-memory file.

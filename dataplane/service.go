@@ -64,19 +64,6 @@ type Info struct {
 	Started  time.Time
 }
 
-// Source is what counts a flow, or a queue pair, now. The zero Source: nothing does, and the total stays
-// as it is.
-type Source struct {
-	// Backend is "xdp", "rdma" or "sim", or "rdma,xdp" for a flow that has lost an RDMA device: XDP counts it
-	// on the interface of that device, and the other devices on theirs.
-	Backend string
-	Device  string // names of devices or interfaces, comma separated, those of rdma first; "" where it has none
-	// Mode is "native", "generic" or "tcx" for xdp; for rdma "devx", "dont-trap",
-	// "egress", "drop" or "steal", and of a queue pair a completion source; comma
-	// separated in the order of Device.
-	Mode string
-}
-
 // Placement says where a flow is counted and why not elsewhere.
 type Placement struct {
 	Flow     flow.Flow

@@ -15,7 +15,7 @@ import (
 
 var (
 	instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-	xdpModes     = []string{"", "auto", "native", "generic"}
+	xdpModes     = []Mode{"", ModeAuto, ModeNative, ModeGeneric}
 )
 
 // minPeriod is the shortest poll period that is accepted: below it, Busy is the honest way.
@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	if err := flow.ValidateBackend(c.Backend); err != nil {
+	if err := c.Backend.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if len(c.Interfaces) == 0 && c.needsInterface() {

@@ -79,7 +79,7 @@ func flowToProto(f *flow.Flow) *pluginv1.Flow {
 	return &pluginv1.Flow{
 		Name: f.Name, Match: f.Match.String(), Priority: uint32(f.Priority),
 		Direction: directions[f.Direction], Action: actions[f.Action],
-		Interface: f.Interface, Latency: f.Latency, Labels: maps.Clone(f.Labels), Backend: f.Backend,
+		Interface: f.Interface, Latency: f.Latency, Labels: maps.Clone(f.Labels), Backend: string(f.Backend),
 	}
 }
 
@@ -106,7 +106,7 @@ func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
 		return flow.Flow{}, errors.New("no flow in the message")
 	}
 	f := flow.Flow{
-		Name: p.Name, Priority: uint16(p.Priority), Interface: p.Interface, Latency: p.Latency, Backend: p.Backend,
+		Name: p.Name, Priority: uint16(p.Priority), Interface: p.Interface, Latency: p.Latency, Backend: flow.Backend(p.Backend),
 	}
 	if len(p.Labels) > 0 {
 		f.Labels = p.Labels
@@ -166,7 +166,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		return nil, err
 	}
 	out := &pluginv1.Config{
-		Instance: c.Instance, Backend: c.Backend, Flows: flows, QueuePairs: pairs,
+		Instance: c.Instance, Backend: string(c.Backend), Flows: flows, QueuePairs: pairs,
 		Mirror: &pluginv1.MirrorConfig{
 			Path: c.Mirror.Path, Counters: int64(c.Mirror.Counters), LatencyCounters: int64(c.Mirror.LatencyCounters),
 			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
@@ -180,15 +180,15 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		},
 	}
 	for _, i := range c.Interfaces {
-		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: i.Mode})
+		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: string(i.Mode)})
 	}
-	for _, s := range []string{c.Instance, c.Backend, c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
+	for _, s := range []string{c.Instance, string(c.Backend), c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
 		}
 	}
 	for _, i := range c.Interfaces {
-		if !utf8.ValidString(i.Name) || !utf8.ValidString(i.Mode) {
+		if !utf8.ValidString(i.Name) || !utf8.ValidString(string(i.Mode)) {
 			return nil, invalid("interface %q: name or mode %q is not UTF-8", i.Name, i.Mode)
 		}
 	}
@@ -212,7 +212,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	pairs, perr := queuePairsFromProto(p.QueuePairs, num)
 	errs = append(errs, perr)
 	c := dataplane.Config{
-		Instance: p.Instance, Backend: p.Backend, Flows: flows, QueuePairs: pairs,
+		Instance: p.Instance, Backend: flow.Backend(p.Backend), Flows: flows, QueuePairs: pairs,
 		Mirror: dataplane.MirrorConfig{
 			Path:            p.GetMirror().GetPath(),
 			Counters:        num("mirror.counters", p.GetMirror().GetCounters()),
@@ -247,7 +247,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			errs = append(errs, invalid("interface %d: empty", n))
 			continue
 		}
-		c.Interfaces = append(c.Interfaces, dataplane.Interface{Name: i.Name, Mode: i.Mode})
+		c.Interfaces = append(c.Interfaces, dataplane.Interface{Name: i.Name, Mode: dataplane.Mode(i.Mode)})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return dataplane.Config{}, err

@@ -58,7 +58,7 @@ func TestQueuePairStatesCross(t *testing.T) {
 		want := []dataplane.QueuePairState{{
 			Name: rapid.StringN(0, 5, 20).Draw(t, "name"), Device: "rxe0", Type: dataplane.RC, Port: rapid.Uint8().Draw(t, "port"),
 			State: rapid.SampledFrom([]string{"", "INIT", "RTS", "ERR"}).Draw(t, "state"), Local: drawAddress(t), Peer: drawAddress(t),
-			Source:      dataplane.Source{Backend: "rdma", Device: "rxe0", Mode: "poll_cq"},
+			Source:      dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "rxe0", Mode: "poll_cq"}}},
 			Rejected:    []dataplane.Rejection{{Backend: "comp_cntr", Reason: "no such verb"}},
 			Outstanding: rapid.Int().Draw(t, "outstanding"),
 		}, {}}

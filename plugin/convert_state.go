@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
@@ -56,11 +57,19 @@ func placementsFromProto(in []*pluginv1.Placement) ([]dataplane.Placement, error
 }
 
 func sourceToProto(s dataplane.Source) *pluginv1.Source {
-	return &pluginv1.Source{Backend: text(s.Backend), Device: text(s.Device), Mode: text(s.Mode)}
+	out := &pluginv1.Source{Backend: text(string(s.Backend))}
+	for _, d := range s.Devices {
+		out.Devices = append(out.Devices, &pluginv1.Device{Backend: text(string(d.Backend)), Name: text(d.Name), Mode: text(string(d.Mode))})
+	}
+	return out
 }
 
 func sourceFromProto(p *pluginv1.Source) dataplane.Source {
-	return dataplane.Source{Backend: p.GetBackend(), Device: p.GetDevice(), Mode: p.GetMode()}
+	s := dataplane.Source{Backend: flow.Backend(p.GetBackend())}
+	for _, d := range p.GetDevices() {
+		s.Devices = append(s.Devices, dataplane.Device{Backend: flow.Backend(d.GetBackend()), Name: d.GetName(), Mode: dataplane.Mode(d.GetMode())})
+	}
+	return s
 }
 
 func handleToProto(h dataplane.Handle) *pluginv1.Handle {

@@ -37,7 +37,7 @@ func drawFlow(t *rapid.T) flow.Flow {
 		Action:    flow.Action(rapid.IntRange(0, 1).Draw(t, "action")),
 		Interface: rapid.SampledFrom([]string{"", "eth0", "veth-a"}).Draw(t, "interface"),
 		Latency:   rapid.Bool().Draw(t, "latency"),
-		Backend:   rapid.SampledFrom([]string{"", "auto", "rdma", "xdp", "sim"}).Draw(t, "backend"),
+		Backend:   rapid.SampledFrom(append(flow.Backends(), "")).Draw(t, "backend"),
 	}
 	if rapid.Bool().Draw(t, "labelled") {
 		f.Labels = map[string]string{"site": rapid.StringMatching(`[a-zäöü€ "\\]{0,20}`).Draw(t, "label")}
@@ -60,7 +60,7 @@ func TestConfigCrosses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := dataplane.Config{
 			Instance: rapid.StringN(0, 5, 20).Draw(t, "instance"),
-			Backend:  rapid.SampledFrom([]string{"", "auto", "rdma", "xdp", "sim"}).Draw(t, "backend"),
+			Backend:  rapid.SampledFrom(append(flow.Backends(), "")).Draw(t, "backend"),
 			Mirror: dataplane.MirrorConfig{
 				Path: rapid.StringN(0, 5, 20).Draw(t, "path"), Counters: rapid.Int().Draw(t, "counters"),
 				LatencyCounters: rapid.Int().Draw(t, "latency"), History: rapid.Int().Draw(t, "history"),
@@ -103,7 +103,7 @@ func TestAnswersCross(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 30, 0, 123456789, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		placed := []dataplane.Placement{{
-			Flow: drawFlow(t), Source: dataplane.Source{Backend: "xdp", Device: "eth0,eth1", Mode: "native,generic"},
+			Flow: drawFlow(t), Source: dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "eth0", Mode: "native"}, {Backend: "rdma", Name: "mlx5_0", Mode: "devx"}}},
 			Counter:  dataplane.Handle{Index: rapid.Uint32().Draw(t, "index"), Generation: rapid.Uint32().Draw(t, "generation")},
 			Rejected: []dataplane.Rejection{{Backend: "rdma", Reason: "no device"}},
 		}}
@@ -137,7 +137,7 @@ func TestBadTextIsMended(t *testing.T) {
 	overWire(t, eventToProto(dataplane.Event{Kind: dataplane.EventKind(bad), Object: bad, Text: bad}), &pluginv1.Event{})
 	overWire(t, infoToProto(dataplane.Info{Instance: bad, Mirror: bad, Version: bad}), &pluginv1.Info{})
 	overWire(t, &pluginv1.PlacementsResponse{Placements: placementsToProto([]dataplane.Placement{{
-		Flow: flow.Flow{Name: "a"}, Source: dataplane.Source{Backend: bad, Device: bad, Mode: bad},
+		Flow: flow.Flow{Name: "a"}, Source: dataplane.Source{Backend: flow.Backend(bad), Devices: []dataplane.Device{{Backend: flow.Backend(bad), Name: bad, Mode: dataplane.Mode(bad)}}},
 		Rejected: []dataplane.Rejection{{Backend: bad, Reason: bad}},
 	}})}, &pluginv1.PlacementsResponse{})
 }

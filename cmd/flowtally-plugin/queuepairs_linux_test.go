@@ -47,7 +47,7 @@ func TestQueuePairsInTheirProcessConform(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, q := range states {
-					if len(q.Counters) > 0 && q.Source.Mode != c.mode {
+					if len(q.Counters) > 0 && q.Source.Modes() != c.mode {
 						t.Errorf("%s is counted by %+v, want %s: %+v", q.Name, q.Source, c.mode, q.Rejected)
 					}
 				}

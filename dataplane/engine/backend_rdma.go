@@ -197,14 +197,13 @@ func (b *rdmaBackend) Source(f Placed) dataplane.Source {
 }
 
 func (f *rdmaFlow) source() dataplane.Source {
-	var devices []string
-	var modes []hwMode
+	src := dataplane.Source{Backend: flow.RDMA}
 	for _, p := range f.parts {
 		if p.dev.down == nil && p.standIn == nil {
-			devices, modes = append(devices, p.dev.name), append(modes, p.mode)
+			src.Devices = append(src.Devices, dataplane.Device{Backend: flow.RDMA, Name: p.dev.name, Mode: dataplane.Mode(p.mode)})
 		}
 	}
-	return dataplane.Source{Backend: "rdma", Device: join(devices), Mode: join(modes)}
+	return src
 }
 
 // basis says what the bytes are. The software device counts L2 without FCS; of real ones

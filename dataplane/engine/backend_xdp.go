@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -177,13 +176,13 @@ func (b *xdpBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
 // source says where a flow is counted: on the interfaces that it asks for and that are there.
 func (b *xdpBackend) source(f flow.Flow) dataplane.Source {
 	hook := hookOf(f)
-	var devices, modes []string
+	src := dataplane.Source{Backend: flow.XDP}
 	for _, a := range b.held {
 		if a.Hook == hook && (f.Interface == "" || f.Interface == a.Interface) {
-			devices, modes = append(devices, a.Interface), append(modes, a.Mode)
+			src.Devices = append(src.Devices, dataplane.Device{Backend: flow.XDP, Name: a.Interface, Mode: dataplane.Mode(a.Mode)})
 		}
 	}
-	return dataplane.Source{Backend: "xdp", Device: strings.Join(devices, ","), Mode: strings.Join(modes, ",")}
+	return src
 }
 
 func (b *xdpBackend) Source(f Placed) dataplane.Source {

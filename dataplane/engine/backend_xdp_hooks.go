@@ -84,7 +84,7 @@ func (b *xdpBackend) attach() error {
 
 // attachTo takes hooks of one interface. What it holds already stays as it is.
 func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
-	o.Mode = map[string]xdp.Mode{"native": xdp.ModeNative, "generic": xdp.ModeGeneric}[i.Mode]
+	o.Mode = map[dataplane.Mode]xdp.Mode{dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric}[i.Mode]
 	o.Last = b.cfg.XDP.TCX == "last"
 	err := b.ns.do(func() error {
 		done, err := b.rules.Attach(i.Name, o)

@@ -185,12 +185,7 @@ func (e *Engine) sourceOf(c *counted) dataplane.Source {
 	}
 	for _, a := range c.away {
 		by := e.stack.under.Source(onInterface(c.Placed, a.on))
-		if by.Device == "" {
-			continue // its hook is not held now
-		}
-		src.Backend += "," + by.Backend
-		src.Device += "," + by.Device
-		src.Mode += "," + by.Mode
+		src.Devices = append(src.Devices, by.Devices...) // none: its hook is not held now
 	}
 	return src
 }

@@ -68,19 +68,21 @@ func sendTo(t *testing.T, snd *lab.Sender, ctx context.Context, n uint64) {
 }
 
 // placed waits until the sources of the flows of both interfaces and of the first one are so.
-func (b *twoNICs) placed(t *testing.T, both, first dataplane.Source) {
+func (b *twoNICs) placed(t *testing.T, both, first string) {
 	t.Helper()
 	var last []dataplane.Placement
-	want := map[string]dataplane.Source{
+	want := map[string]string{
 		"both": both, "hot": both, "above": first, "low-first": first,
-		"low-second": {Backend: "rdma", Device: b.second, Mode: "devx"},
+		"low-second": "rdma:" + b.second + "/devx",
 	}
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var err error
 		if last, err = b.e.Placements(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(last, func(p dataplane.Placement) bool { return p.Flow.Name != "drop" && p.Source != want[p.Flow.Name] }) {
+		if !slices.ContainsFunc(last, func(p dataplane.Placement) bool {
+			return p.Flow.Name != "drop" && p.Source.String() != want[p.Flow.Name]
+		}) {
 			return
 		}
 	}
@@ -118,8 +120,8 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 			b := newTwoNICs(t)
 			b.run(t)
 			first, second := b.wire.Near.Name, b.other.A.Name
-			inBoth := dataplane.Source{Backend: "rdma", Device: b.device + "," + b.second, Mode: "devx,devx"}
-			inFirst := dataplane.Source{Backend: "rdma", Device: b.device, Mode: "devx"}
+			inBoth := "rdma:" + b.device + "," + b.second + "/devx,devx"
+			inFirst := "rdma:" + b.device + "/devx"
 			b.placed(t, inBoth, inFirst)
 
 			one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
@@ -157,8 +159,8 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 					t.Fatal(err)
 				}
 				mode := "native"
-				b.placed(t, dataplane.Source{Backend: "rdma,xdp", Device: b.second + "," + first, Mode: "devx," + mode},
-					dataplane.Source{Backend: "xdp", Device: first, Mode: mode})
+				b.placed(t, "rdma,xdp:"+b.second+","+first+"/devx,"+mode,
+					"xdp:"+first+"/"+mode)
 				stop()
 				hooks(first)
 				sendTo(t, one, t.Context(), 3000)
@@ -219,17 +221,17 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	source := func(name string, want dataplane.Source) {
+	source := func(name, want string) {
 		t.Helper()
-		var last dataplane.Source
+		var last string
 		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			placed, err := b.e.Placements(t.Context(), name)
 			do(err)
-			if last = placed[0].Source; last == want {
+			if last = placed[0].Source.String(); last == want {
 				return
 			}
 		}
-		t.Fatalf("%s is counted by %+v, want %+v", name, last, want)
+		t.Fatalf("%s is counted by %s, want %s", name, last, want)
 	}
 	check := func(names ...string) {
 		t.Helper()
@@ -245,9 +247,9 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 			}
 		}
 	}
-	inBoth := dataplane.Source{Backend: "rdma", Device: b.device + "," + b.second, Mode: "devx,devx"}
-	divided := dataplane.Source{Backend: "rdma,xdp", Device: b.second + "," + first, Mode: "devx,native"}
-	inXDP := dataplane.Source{Backend: "xdp", Device: first + "," + second, Mode: "native,native"}
+	inBoth := "rdma:" + b.device + "," + b.second + "/devx,devx"
+	divided := "rdma,xdp:" + b.second + "," + first + "/devx,native"
+	inXDP := "xdp:" + first + "," + second + "/native,native"
 
 	source("both", inBoth)
 	check("both", "hot")
@@ -257,14 +259,14 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	check("both", "hot")
 	do(b.control.Remove(b.second)) // now both are gone
 	source("both", inXDP)
-	source("low-second", dataplane.Source{Backend: "xdp", Device: second, Mode: "native"})
+	source("low-second", "xdp:"+second+"/native")
 	check("both", "hot")
 	do(b.control.Return(b.second)) // a flow of both waits for the other device
 	do(b.control.Return(b.device))
 	source("both", inBoth)
 	source("hot", inBoth)
-	source("low-first", dataplane.Source{Backend: "rdma", Device: b.device, Mode: "devx"})
-	source("low-second", dataplane.Source{Backend: "rdma", Device: b.second, Mode: "devx"})
+	source("low-first", "rdma:"+b.device+"/devx")
+	source("low-second", "rdma:"+b.second+"/devx")
 	check("both", "hot")
 
 	do(b.control.Remove(b.device))
@@ -280,7 +282,7 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	do(b.e.RemoveFlows(t.Context(), "new", "hot"))
 	do(b.control.Return(b.device))
 	source("both", inBoth)
-	source("low-first", dataplane.Source{Backend: "rdma", Device: b.device, Mode: "devx"})
+	source("low-first", "rdma:"+b.device+"/devx")
 	do(b.e.RemoveFlows(t.Context(), "both", "drop", "above", "low-first", "low-second"))
 	x := b.e.stack.under.(*xdpBackend)
 	if n := len(x.rules.Counters()); n != 0 {
@@ -309,8 +311,8 @@ func TestADividedFlowGoesOnOverARestart(t *testing.T) {
 			if err := b.control.Remove(b.device); err != nil {
 				t.Fatal(err)
 			}
-			b.placed(t, dataplane.Source{Backend: "rdma,xdp", Device: b.second + "," + b.wire.Near.Name, Mode: "devx,native"},
-				dataplane.Source{Backend: "xdp", Device: b.wire.Near.Name, Mode: "native"})
+			b.placed(t, "rdma,xdp:"+b.second+","+b.wire.Near.Name+"/devx,native",
+				"xdp:"+b.wire.Near.Name+"/native")
 			sendTo(t, one, t.Context(), 1000)
 			b.sampled(t)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -69,7 +70,7 @@ type Engine struct {
 	unsettled bool // the last arrange left some flow where it is not to be
 	waiting   bool // some flow has lost its device and could not be moved: try again
 	order     uint32
-	choices   map[string]*choice // by the word of flow.Flow.Backend; see Engine.choice
+	choices   map[flow.Backend]*choice // by the word of flow.Flow.Backend; see Engine.choice
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -85,7 +86,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: closeBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),
 		flows: make(map[string]*counted), raised: make(map[string]dataplane.Condition),
-		choices: make(map[string]*choice),
+		choices: make(map[flow.Backend]*choice),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -240,7 +241,7 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 		cfg.Instance = "default"
 	}
 	if cfg.Backend == "" {
-		cfg.Backend = "auto"
+		cfg.Backend = flow.Auto
 	}
 	m := &cfg.Mirror
 	if m.Path == "" {

@@ -53,7 +53,7 @@ func (b *handBackend) Install(_ context.Context, flows []Placed) ([]Installed, e
 		}
 		out[i] = Installed{
 			ID: id, Cookie: b.run + uint64(id), Basis: "l2",
-			Source: dataplane.Source{Backend: b.name, Device: "dev0", Mode: "hand"},
+			Source: b.source(),
 		}
 	}
 	return out, nil
@@ -80,7 +80,12 @@ func (b *handBackend) Read(ids []uint32, dst []Pair) error {
 }
 
 func (b *handBackend) Source(Placed) dataplane.Source {
-	return dataplane.Source{Backend: b.name, Device: "dev0", Mode: "hand"}
+	return b.source()
+}
+
+func (b *handBackend) source() dataplane.Source {
+	by := flow.Backend(b.name)
+	return dataplane.Source{Backend: by, Devices: []dataplane.Device{{Backend: by, Name: "dev0", Mode: "hand"}}}
 }
 
 func (b *handBackend) Conditions() []dataplane.Condition {
@@ -282,7 +287,7 @@ func TestPlacementKeepsEveryRejection(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []dataplane.Placement{{
-		Flow: flow.Flow{Name: "a"}, Source: dataplane.Source{Backend: "second", Device: "dev0", Mode: "hand"},
+		Flow: flow.Flow{Name: "a"}, Source: second.source(),
 		Counter: got[0].Counter, Rejected: []dataplane.Rejection{{Backend: "first", Reason: "no such hardware"}},
 	}}
 	if d := cmp.Diff(want, got); d != "" {

@@ -56,26 +56,14 @@ func (e *Engine) publish(c *counted, in Installed) error {
 func (e *Engine) show(c *counted) error {
 	lost := c.lost()
 	return e.spared(errors.Join(
-		e.writer.SetSource(c.handle, sourceText(c.source), c.basis),
+		e.writer.SetSource(c.handle, c.source.String(), c.basis),
 		e.writer.SetFlags(c.handle, !lost, lost, false)))
 }
 
 // lost tells whether none of the interfaces of a flow is there.
 func (c *counted) lost() bool {
 	_, hooks := c.backend.(carrier)
-	return (hooks || c.layered != nil) && c.source.Device == ""
-}
-
-// sourceText is a source as the mirror shows it: "xdp:eth0/native"; "none" where
-// nothing counts.
-func sourceText(s dataplane.Source) string {
-	if s == (dataplane.Source{}) {
-		return "none"
-	}
-	if s.Device == "" {
-		return s.Backend
-	}
-	return s.Backend + ":" + s.Device + "/" + s.Mode
+	return (hooks || c.layered != nil) && len(c.source.Devices) == 0
 }
 
 // inherited is an entry of an earlier process and the last total that it published.

@@ -38,7 +38,7 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 			return err
 		}
 		for _, p := range out {
-			e.log.Info("flow added", "flow", p.Flow.Name, "backend", p.Source.Backend, "device", p.Source.Device, "mode", p.Source.Mode)
+			e.log.Info("flow added", "flow", p.Flow.Name, "backend", p.Source.Backend, "device", p.Source.DeviceNames(), "mode", p.Source.Modes())
 			e.events.send(dataplane.FlowAdded, p.Flow.Name, identity(p.Flow))
 		}
 		return nil

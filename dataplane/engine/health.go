@@ -168,11 +168,11 @@ func (e *Engine) follow(c *counted) error {
 		return err
 	}
 	src := e.sourceOf(c)
-	if src == c.source {
+	if src.Equal(c.source) {
 		return nil
 	}
 	c.source = src
-	e.events.send(dataplane.SourceChanged, c.Name, sourceText(src))
+	e.events.send(dataplane.SourceChanged, c.Name, src.String())
 	return e.show(c)
 }
 

@@ -66,7 +66,7 @@ func (e *Engine) entries() []shm.Entry {
 	for _, c := range flows {
 		entry, lost := entryOf(c.Flow), c.lost()
 		entry.Handle, entry.Continuity = c.handle, c.past
-		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = sourceText(c.source), c.basis, !lost, lost
+		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = c.source.String(), c.basis, !lost, lost
 		out = append(out, entry)
 	}
 	return out

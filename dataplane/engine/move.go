@@ -183,7 +183,7 @@ func (e *Engine) settle(c *counted, cookie uint64, base Pair, broken bool) error
 
 // tell says what counts a flow now, why, and what its total lacks.
 func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
-	text := sourceText(c.source)
+	text := c.source.String()
 	if why != "" {
 		text += ": " + why
 	}
@@ -193,7 +193,7 @@ func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
 	case lacks.Packets > 0:
 		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
 	}
-	e.log.Debug("source changed", "flow", c.Name, "source", sourceText(c.source), "why", why,
+	e.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
 		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
 	e.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
 }

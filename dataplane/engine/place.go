@@ -14,12 +14,12 @@ import (
 )
 
 // choices are the backends that a word of the configuration allows, best first.
-func choices(word string) []string {
+func choices(word flow.Backend) []string {
 	switch word {
 	case "", "auto":
 		return []string{"rdma", "xdp"}
 	}
-	return []string{word}
+	return []string{string(word)}
 }
 
 // openBackends opens what the configuration and its flows ask for, in the order in
@@ -35,7 +35,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 		}
 	}()
 	asked, must := make(map[string]bool), make(map[string]bool)
-	words := []string{cfg.Backend}
+	words := []flow.Backend{cfg.Backend}
 	for _, f := range cfg.Flows {
 		if f.Backend != "" {
 			words = append(words, f.Backend)
@@ -166,7 +166,7 @@ func (e *Engine) choice(f flow.Flow) *choice {
 }
 
 // tries makes the choice of the flows that name a backend by word; "": they name none.
-func (e *Engine) tries(word string) (open []Backend, refused []dataplane.Rejection) {
+func (e *Engine) tries(word flow.Backend) (open []Backend, refused []dataplane.Rejection) {
 	if word == "" {
 		if e.given {
 			return e.backends, nil

@@ -85,7 +85,7 @@ func TestADeviceThatIsLostSilently(t *testing.T) {
 		awaitCondition(t, e, "queue-pair-lost", "a", false)
 		awaitCondition(t, e, "queue-pair-lost", "b", false)
 		awaitLinked(t, e)
-		if got := stateOf(t, e, "a").Source.Mode; got != mode {
+		if got := stateOf(t, e, "a").Source.Modes(); got != mode {
 			t.Errorf("counted by %s now, by %s before", got, mode)
 		}
 	})
@@ -110,7 +110,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b"} {
 			awaitCondition(t, e, "queue-pair-lost", name, true)
-			if q := stateOf(t, e, name); q.State != "" || q.Source != (dataplane.Source{}) || q.Local.QPN != 0 {
+			if q := stateOf(t, e, name); q.State != "" || !q.Source.IsZero() || q.Local.QPN != 0 {
 				t.Errorf("%s, whose device is gone: %+v", name, q)
 			}
 			if _, valid := discontinuities(t, cfg.Mirror.Path, name+"-send"); valid {
@@ -134,7 +134,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		awaitCondition(t, e, "queue-pair-lost", "a", false)
 		awaitCondition(t, e, "queue-pair-lost", "b", false)
 		awaitLinked(t, e)
-		if got := stateOf(t, e, "a").Source.Mode; got != mode {
+		if got := stateOf(t, e, "a").Source.Modes(); got != mode {
 			t.Errorf("counted by %s now, by %s before", got, mode)
 		}
 		// Connecting one end before the other is back may have flushed its receives.
@@ -298,7 +298,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			if a := stateOf(t, e, "a"); a.Source.Mode != string(c.source) || len(a.Rejected) != 0 {
+			if a := stateOf(t, e, "a"); a.Source.Modes() != string(c.source) || len(a.Rejected) != 0 {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -322,7 +322,7 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 50)
 	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(150, 0), "b-recv": ended(150, 0)})
 	a := stateOf(t, e, "a")
-	if a.Source.Mode != sourcePoll || len(a.Rejected) != 2 || a.Rejected[1].Backend != sourceCompCntr {
+	if a.Source.Modes() != sourcePoll || len(a.Rejected) != 2 || a.Rejected[1].Backend != sourceCompCntr {
 		t.Errorf("%+v", a)
 	}
 	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 1 {

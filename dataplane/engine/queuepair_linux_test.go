@@ -164,7 +164,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		e := s.startPairs(t, cfg)
 
 		a := stateOf(t, e, "a")
-		if a.State != "RTS" || a.Source != (dataplane.Source{Backend: "rdma", Device: s.device, Mode: mode}) {
+		if a.State != "RTS" || a.Source.String() != "rdma:"+s.device+"/"+mode {
 			t.Fatalf("queue pair a: %+v", a)
 		}
 		for i, word := range order[:slices.Index(order, dataplane.CompletionSource(strings.TrimSuffix(mode, "+external")))] {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -18,7 +19,7 @@ func (q *queuePair) show() {
 	if e != nil {
 		v.state, v.local, v.peer, v.rejected = e.state.String(), e.local, q.peer, slices.Clone(e.rejected)
 		if len(q.tallies) > 0 {
-			v.source = dataplane.Source{Backend: "rdma", Device: q.cfg.Device, Mode: e.mode}
+			v.source = dataplane.Source{Backend: flow.RDMA, Devices: []dataplane.Device{{Backend: flow.RDMA, Name: q.cfg.Device, Mode: dataplane.Mode(e.mode)}}}
 		}
 		switch {
 		case e.loose != nil:
@@ -32,7 +33,7 @@ func (q *queuePair) show() {
 	// Readers of the mirror see it first: who is told of a loss finds the counters standing still.
 	q.marking.Lock()
 	defer q.marking.Unlock()
-	if was := q.look(); v.source != was.source || (v.lost == nil) != (was.lost == nil) {
+	if was := q.look(); !v.source.Equal(was.source) || (v.lost == nil) != (was.lost == nil) {
 		q.mark(v)
 	}
 	q.mu.Lock()
@@ -49,7 +50,7 @@ func (q *queuePair) mark(v view) {
 	lost := v.lost != nil
 	for _, t := range q.tallies {
 		err := errors.Join(
-			q.set.mirror.SetSource(t.handle, sourceText(v.source), completionBasis),
+			q.set.mirror.SetSource(t.handle, v.source.String(), completionBasis),
 			q.set.mirror.SetFlags(t.handle, !lost, lost, false))
 		if err != nil {
 			q.log.Error("showing the source of a completion counter in the mirror", "counter", t.cfg.Name, "err", err)
@@ -70,7 +71,7 @@ func (s *queuePairs) entries() (out []shm.Entry) {
 			q.mu.Unlock()
 			e := q.entryOf(t)
 			e.Handle, e.Continuity = t.handle, past
-			e.Source, e.ByteBasis, e.Valid, e.Stale = sourceText(v.source), completionBasis, v.lost == nil, v.lost != nil
+			e.Source, e.ByteBasis, e.Valid, e.Stale = v.source.String(), completionBasis, v.lost == nil, v.lost != nil
 			out = append(out, e)
 		}
 	}

@@ -170,7 +170,7 @@ func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 	s.env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
-	if a := stateOf(t, e, "a"); a.Source.Mode != sourceCompCntr || a.Rejected[0].Backend != sourceExternal || !strings.Contains(a.Rejected[0].Reason, "too soon") {
+	if a := stateOf(t, e, "a"); a.Source.Modes() != sourceCompCntr || a.Rejected[0].Backend != sourceExternal || !strings.Contains(a.Rejected[0].Reason, "too soon") {
 		t.Fatalf("counters up to 699: %+v", a)
 	}
 	mustPost(t, e, "a", dataplane.Send, 5000)
@@ -187,8 +187,8 @@ func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 		for i < len(q.Rejected)-1 && q.Rejected[i].Backend != sourceCompCntr {
 			i++
 		}
-		if q.Source.Mode != sourceRing || !strings.Contains(q.Rejected[i].Reason, reason) {
-			t.Errorf("%s: counted by %s, rejected: %+v, want %q", name, q.Source.Mode, q.Rejected, reason)
+		if q.Source.Modes() != sourceRing || !strings.Contains(q.Rejected[i].Reason, reason) {
+			t.Errorf("%s: counted by %s, rejected: %+v, want %q", name, q.Source.Modes(), q.Rejected, reason)
 		}
 	}
 }

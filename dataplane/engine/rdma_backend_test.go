@@ -71,11 +71,11 @@ func TestAFlowIsTheSumOfItsDevices(t *testing.T) {
 	one := placedUDP(t, "one", 2, 1)
 	one.Interface = "eth1"
 	in := mustInstall(t, b, placedUDP(t, "both", 1, 0), one)
-	want := dataplane.Source{Backend: "rdma", Device: "fake0,fake1", Mode: "devx,devx"}
-	if in[0].Source != want || in[0].Basis != "l2" || in[0].Takes {
-		t.Errorf("installed %+v, want source %+v", in[0], want)
+	const want = "rdma:fake0,fake1/devx,devx"
+	if in[0].Source.String() != want || in[0].Basis != "l2" || in[0].Takes {
+		t.Errorf("installed %+v, want source %s", in[0], want)
 	}
-	if in[0].Cookie == 0 || in[1].Source.Device != "fake1" {
+	if in[0].Cookie == 0 || in[1].Source.DeviceNames() != "fake1" {
 		t.Errorf("installed %+v", in)
 	}
 	h.nic(0).set(t, 1, Pair{Packets: 3, Bytes: 300})
@@ -231,7 +231,7 @@ func TestOfTwoDevicesOfAnInterfaceTheOneThatCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close(false)
-	if got := mustInstall(t, b, placedUDP(t, "a", 1, 0))[0].Source.Device; got != "fake1" {
+	if got := mustInstall(t, b, placedUDP(t, "a", 1, 0))[0].Source.DeviceNames(); got != "fake1" {
 		t.Errorf("counted by %q, want fake1", got)
 	}
 	_, err = openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), onlySecond{newFakeHost("eth0")}, shm.Now)

@@ -132,7 +132,7 @@ func TestDevXThatFailsIsNotUsed(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
 	in := mustInstall(t, s.open(t), Placed{Flow: ownFrames(t)[0].flow})
-	if got := in[0].Source.Mode; got != "dont-trap" {
+	if got := in[0].Source.Modes(); got != "dont-trap" {
 		t.Errorf("counted in mode %q", got)
 	}
 }
@@ -150,12 +150,12 @@ func TestStealingIsAskedFor(t *testing.T) {
 		t.Errorf("what is sent is stolen from nobody: %v", err)
 	}
 	f.Direction, f.Action = flow.Ingress, flow.Drop
-	if in := mustInstall(t, b, f); in[0].Source.Mode != "drop" || !in[0].Takes {
+	if in := mustInstall(t, b, f); in[0].Source.Modes() != "drop" || !in[0].Takes {
 		t.Errorf("installed %+v", in[0])
 	}
 	s.cfg.RDMA.Steal = true
 	f.Action = flow.Count
-	if in := mustInstall(t, s.open(t), f); in[0].Source.Mode != "steal" || !in[0].Takes {
+	if in := mustInstall(t, s.open(t), f); in[0].Source.Modes() != "steal" || !in[0].Takes {
 		t.Errorf("installed %+v", in[0])
 	}
 }

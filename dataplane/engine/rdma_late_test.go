@@ -68,7 +68,7 @@ func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
 	}
 	h.plug("fake1", "eth1")
 	changes(t, b)
-	if got := mustInstall(t, b, f)[0].Source.Device; got != "fake0,fake1" {
+	if got := mustInstall(t, b, f)[0].Source.DeviceNames(); got != "fake0,fake1" {
 		t.Errorf("counted by %q", got)
 	}
 }

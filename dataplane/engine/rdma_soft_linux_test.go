@@ -272,9 +272,9 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 				if xdp[0] != sent[f.Name] {
 					t.Errorf("%s: sent %+v, XDP counts %+v", f.Name, sent[f.Name], xdp[0])
 				}
-				want := dataplane.Source{Backend: "rdma", Device: s.device, Mode: c.modes[f.Direction]}
-				if in[i].Source != want || in[i].Basis != "l2" {
-					t.Errorf("%s: installed %+v, want source %+v", f.Name, in[i], want)
+				want := "rdma:" + s.device + "/" + c.modes[f.Direction]
+				if in[i].Source.String() != want || in[i].Basis != "l2" {
+					t.Errorf("%s: installed %+v, want source %s", f.Name, in[i], want)
 				}
 			}
 			if n := s.calls(t, "ibv_create_qp") + s.calls(t, "ibv_create_flow"); c.without == nil && n != 0 {
@@ -326,8 +326,8 @@ func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
 				flows = append(flows, Placed{Flow: st.flow})
 			}
 			in := mustInstall(t, b, flows...)
-			if in[0].Source.Mode != c.mode {
-				t.Fatalf("counted in mode %s", in[0].Source.Mode)
+			if in[0].Source.Modes() != c.mode {
+				t.Fatalf("counted in mode %s", in[0].Source.Modes())
 			}
 			sent := make(map[string]Pair)
 			s.send(t, streams, flow.Ingress, 1000, sent)

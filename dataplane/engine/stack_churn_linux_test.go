@@ -114,5 +114,5 @@ func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, cou
 func (b *softBench) place(t *testing.T, name string) string {
 	t.Helper()
 	source := b.placementOf(t, name).Source
-	return source.Backend + "/" + source.Mode
+	return string(source.Backend) + "/" + source.Modes()
 }

@@ -170,7 +170,7 @@ func (o *fakeOver) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
 
 func (o *fakeOver) Settle(context.Context) error { return nil }
 func (o *fakeOver) Source(Placed) dataplane.Source {
-	return dataplane.Source{Backend: "rdma", Device: "swnic0", Mode: "devx"}
+	return dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "swnic0", Mode: "devx"}}}
 }
 func (o *fakeOver) Conditions() []dataplane.Condition { return nil }
 func (o *fakeOver) Changed() <-chan struct{}          { return nil }
@@ -271,7 +271,7 @@ func (u *fakeUnder) Read(ids []uint32, dst []Pair) error {
 
 func (u *fakeUnder) Settle(context.Context) error { return nil }
 func (u *fakeUnder) Source(Placed) dataplane.Source {
-	return dataplane.Source{Backend: "xdp", Device: "v0", Mode: "native"}
+	return dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "v0", Mode: "native"}}}
 }
 func (u *fakeUnder) Conditions() []dataplane.Condition { return nil }
 func (u *fakeUnder) Changed() <-chan struct{}          { return nil }

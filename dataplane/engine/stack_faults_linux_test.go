@@ -77,7 +77,7 @@ func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 				b.env.Devices = nil
 			}
 			p := b.tryOnce(t)
-			if reason := refusedBy(p, "rdma"); p.Source.Backend != c.backend || (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
+			if reason := refusedBy(p, "rdma"); string(p.Source.Backend) != c.backend || (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
 				t.Errorf("counted by %s, rdma's reason is %q; want %s, and one that names %q", p.Source.Backend, reason, c.backend, c.reason)
 			}
 			if c.backend == "rdma" {
@@ -125,7 +125,7 @@ func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
 				b.env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO"}}
 				p := b.tryOnce(t)
 				reason := refusedBy(p, "rdma")
-				t.Logf("%s fails: counted by %s %s", verb, sourceText(p.Source), reason)
+				t.Logf("%s fails: counted by %s %s", verb, p.Source.String(), reason)
 				if (p.Source.Backend == "xdp") != (reason != "") {
 					t.Errorf("%s: counted by %s, rdma's reason is %q", verb, p.Source.Backend, reason)
 				}
@@ -165,7 +165,7 @@ func TestICMPTypesNeedAParserOfTheDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, want := range []string{c.backend, "rdma"} {
-				if got := placed[i].Source.Backend; got != want {
+				if got := string(placed[i].Source.Backend); got != want {
 					t.Errorf("%s: by %s, want %s: %v", placed[i].Flow.Name, got, want, placed[i].Rejected)
 				}
 			}

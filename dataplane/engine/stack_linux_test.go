@@ -103,7 +103,7 @@ func (b *softBench) counts(t *testing.T, name, backend string) {
 				t.Fatal(err)
 			}
 			i := slices.IndexFunc(placed, func(p dataplane.Placement) bool { return p.Flow.Name == name })
-			if placed[i].Source.Backend == backend {
+			if string(placed[i].Source.Backend) == backend {
 				return
 			}
 		case <-deadline:

@@ -86,7 +86,7 @@ func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
 	w.over.lose()
 	s.refresh(t)
 	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 1 || s.e.flows["dns"].source != (dataplane.Source{}) || !s.e.tryAgain() {
+	if got := s.total(t, "dns"); got.Packets != 1 || !s.e.flows["dns"].source.IsZero() || !s.e.tryAgain() {
 		t.Errorf("%d packets by %+v, tried again: %v", got.Packets, s.e.flows["dns"].source, s.e.tryAgain())
 	}
 	w.under.busy = nil
@@ -171,14 +171,14 @@ func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
 	w.over.lose()
 	s.refresh(t)
 	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 1 || w.under.attached || s.e.flows["dns"].source.Device != "" {
+	if got := s.total(t, "dns"); got.Packets != 1 || w.under.attached || s.e.flows["dns"].source.DeviceNames() != "" {
 		t.Errorf("without its device: %d packets, XDP attached %v, source %+v", got.Packets, w.under.attached, s.e.flows["dns"].source)
 	}
 	w.over.down = nil
 	s.refresh(t)
 	w.send(packetTo(53))
 	c := s.e.flows["dns"]
-	if got := s.total(t, "dns"); got.Packets != 2 || c.source.Device != "swnic0" || c.past.Discontinuities != 1 {
+	if got := s.total(t, "dns"); got.Packets != 2 || c.source.DeviceNames() != "swnic0" || c.past.Discontinuities != 1 {
 		t.Errorf("after the return: %d packets, source %+v, %d discontinuities", got.Packets, c.source, c.past.Discontinuities)
 	}
 	// What takes its packets in XDP has no place while nothing else may count it.

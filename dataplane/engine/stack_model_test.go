@@ -54,7 +54,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 			case 0, 1, 2:
 				f := pool[rng.IntN(len(pool))]
 				f.Direction, f.Action = flow.Ingress, flow.Count
-				f.Backend = []string{"", "", "", "auto", "xdp"}[rng.IntN(5)]
+				f.Backend = []flow.Backend{"", "", "", "auto", "xdp"}[rng.IntN(5)]
 				if _, there := truth[f.Name]; there {
 					continue
 				}

@@ -55,7 +55,7 @@ func TestPlacementsDoNotDependOnTheSeriesOfChanges(t *testing.T) {
 				var fresh []flow.Flow
 				for _, i := range rng.Perm(len(pool))[:n] {
 					f := pool[i]
-					f.Direction, f.Action, f.Backend = flow.Ingress, flow.Count, []string{"", "", "", "xdp"}[i%4]
+					f.Direction, f.Action, f.Backend = flow.Ingress, flow.Count, []flow.Backend{"", "", "", "xdp"}[i%4]
 					if !slices.ContainsFunc(live, func(l flow.Flow) bool { return l.Name == f.Name }) {
 						fresh = append(fresh, f)
 					}

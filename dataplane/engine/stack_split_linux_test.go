@@ -119,13 +119,13 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 	}
 	for i, p := range placed {
 		if got := b.total(t, p.Flow.Name); got != want[i] {
-			t.Errorf("%s (%s, priority %d, %s) by %s: counted %+v, want %+v", p.Flow.Name, p.Flow.Match, p.Flow.Priority, p.Flow.Direction, sourceText(p.Source), got, want[i])
+			t.Errorf("%s (%s, priority %d, %s) by %s: counted %+v, want %+v", p.Flow.Name, p.Flow.Match, p.Flow.Priority, p.Flow.Direction, p.Source.String(), got, want[i])
 		}
 	}
 	if t.Failed() {
 		b.blame(t, oracle, placed, sent)
 		for _, p := range placed {
-			t.Logf("%s: priority %d %v %s: %s %v", p.Flow.Name, p.Flow.Priority, p.Flow.Direction, p.Flow.Match, sourceText(p.Source), p.Rejected)
+			t.Logf("%s: priority %d %v %s: %s %v", p.Flow.Name, p.Flow.Priority, p.Flow.Direction, p.Flow.Match, p.Source.String(), p.Rejected)
 		}
 		t.FailNow()
 	}
@@ -250,7 +250,7 @@ func eachCounts(t *testing.T, shares []share) {
 			b.env.Without = c.without
 			b.cfg.RDMA.Steal = true // flows that overlap go to verbs where the first match ends the search
 			for i, s := range shares {
-				b.cfg.Flows = append(b.cfg.Flows, flow.Flow{Name: strconv.Itoa(i), Match: match(t, s.match), Priority: uint16(i), Backend: c.backend})
+				b.cfg.Flows = append(b.cfg.Flows, flow.Flow{Name: strconv.Itoa(i), Match: match(t, s.match), Priority: uint16(i), Backend: flow.Backend(c.backend)})
 			}
 			b.run(t)
 			for _, s := range shares {

@@ -83,7 +83,7 @@ func (s *stacked) refresh(t rapid.TB) {
 	}
 }
 
-func (s *stacked) source(name string) string { return s.e.flows[name].source.Backend }
+func (s *stacked) source(name string) string { return string(s.e.flows[name].source.Backend) }
 
 // refusedBy is the reason that a placement keeps of a backend.
 func refusedBy(p dataplane.Placement, backend string) string {

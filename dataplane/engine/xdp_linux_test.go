@@ -32,7 +32,7 @@ func newBench(t *testing.T, mode string, flows ...flow.Flow) *bench {
 	}
 	t.Cleanup(func() { w.Close() })
 	return &bench{wire: w, cfg: dataplane.Config{
-		Backend: "xdp", Interfaces: []dataplane.Interface{{Name: w.Near.Name, Mode: mode}}, Flows: flows,
+		Backend: "xdp", Interfaces: []dataplane.Interface{{Name: w.Near.Name, Mode: dataplane.Mode(mode)}}, Flows: flows,
 		Mirror: dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 128, History: 1024},
 		XDP:    dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("e")), MaxFlows: 1024},
 		Poll:   dataplane.PollConfig{Period: time.Millisecond},
@@ -92,9 +92,9 @@ func TestSentIsCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := dataplane.Source{Backend: "xdp", Device: b.wire.Near.Name, Mode: mode}
-			if got[0].Source != want {
-				t.Errorf("source %+v, want %+v", got[0].Source, want)
+			want := "xdp:" + b.wire.Near.Name + "/" + mode
+			if got[0].Source.String() != want {
+				t.Errorf("source %s, want %s", got[0].Source, want)
 			}
 		})
 	}

@@ -21,10 +21,9 @@ type Flow struct {
 	// Latency asks for a record of its own in the mirror, published at the
 	// lowest latency, in place of a column in a block of 64.
 	Latency bool
-	// Backend that is to count the flow: "auto", "rdma", "xdp" or "sim"; empty means
-	// what the instance says. One that is named and cannot is an error: only "auto"
-	// tries another.
-	Backend string
+	// Backend that counts the flow. Empty means the backend of the configuration. If the named backend
+	// cannot count the flow, adding it fails: only [Auto] tries another.
+	Backend Backend
 	// Labels travel to the mirror with the name. Optional.
 	Labels map[string]string
 }

@@ -17,31 +17,6 @@ const (
 	maxLabelBytes = 255 // of all labels, as key=value, each with an end: what the mirror holds of a flow
 )
 
-// backendWords are those of Flow.Backend and of a configuration's.
-var backendWords = [...]string{"auto", "rdma", "xdp", "sim"}
-
-// Backends returns the words that name a backend, best first.
-func Backends() []string { return slices.Clone(backendWords[:]) }
-
-// ValidateBackend reports a word that names no backend; the empty one is no
-// choice, and right. The error is a *FieldError.
-func ValidateBackend(word string) error {
-	if cause, fix := checkBackend(word); cause != "" {
-		return &FieldError{Field: "backend", Cause: cause, Fix: fix}
-	}
-	return nil
-}
-
-func checkBackend(word string) (cause, fix string) {
-	if word == "" || slices.Contains(backendWords[:], word) {
-		return "", ""
-	}
-	if fix = didYouMean(word, backendWords[:]); fix == "" {
-		fix = "use " + oneOf(backendWords[:])
-	}
-	return fmt.Sprintf("%q is no backend", clip(word)), fix
-}
-
 // Validate reports everything that is wrong with a flow, joined; every part is
 // a *FieldError that names the flow.
 func (f Flow) Validate() error {
@@ -63,7 +38,7 @@ func (f Flow) Validate() error {
 			bad("interface", cause, "name it as `ip link` does, or leave it empty for every interface")
 		}
 	}
-	if cause, fix := checkBackend(f.Backend); cause != "" {
+	if cause, fix := f.Backend.check(); cause != "" {
 		bad("backend", cause, fix)
 	}
 	keys := make([]string, 0, len(f.Labels))

@@ -64,7 +64,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 		return err
 	}
 	for _, p := range pairs {
-		fmt.Fprintf(out, "%s: %s on %s, counted by %s\n", p.Name, p.State, p.Device, p.Source.Mode)
+		fmt.Fprintf(out, "%s: %s on %s, counted by %s\n", p.Name, p.State, p.Device, p.Source.Modes())
 	}
 	for _, op := range []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite} {
 		if _, err := svc.PostOperations(ctx, "near", op, count); err != nil {

@@ -195,7 +195,7 @@ func testPlacementsByName(t *testing.T, s *suite) {
 		var got []string
 		for _, p := range placed {
 			got = append(got, p.Flow.Name)
-			if i := slices.IndexFunc(added, func(a dataplane.Placement) bool { return a.Flow.Name == p.Flow.Name }); added[i].Counter != p.Counter || added[i].Source != p.Source {
+			if i := slices.IndexFunc(added, func(a dataplane.Placement) bool { return a.Flow.Name == p.Flow.Name }); added[i].Counter != p.Counter || !added[i].Source.Equal(p.Source) {
 				t.Errorf("%s is placed as %+v, and was added as %+v", p.Flow.Name, p, added[i])
 			}
 		}

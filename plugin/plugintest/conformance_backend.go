@@ -13,7 +13,7 @@ func testBackend(t *testing.T, s *suite) {
 	counts := s.add(flow.Flow{Name: "free"})[0].Source.Backend
 	accepted := 1
 	for _, word := range flow.Backends() {
-		placed, err := s.AddFlows(s.ctx, flow.Flow{Name: "by-" + word, Backend: word})
+		placed, err := s.AddFlows(s.ctx, flow.Flow{Name: "by-" + string(word), Backend: word})
 		if err != nil {
 			if word == counts || word == "auto" && counts != "sim" { // auto is what is there to count with, and sim is not
 				t.Errorf("backend %q, where %s counts: %v", word, counts, err)

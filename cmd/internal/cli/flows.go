@@ -80,7 +80,7 @@ type flowsAddCmd struct {
 // flow returns what the flags say, or every mistake in them.
 func (c *flowsAddCmd) flow() (flow.Flow, error) {
 	f := flow.Flow{
-		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label, Backend: c.Backend,
+		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label, Backend: flow.Backend(c.Backend),
 	}
 	match, matchErr := parseMatch(c.Match)
 	f.Match = match

@@ -35,14 +35,29 @@ type placementJSON struct {
 	Direction string            `json:"direction"`
 	Action    string            `json:"action"`
 	Interface string            `json:"interface"`
-	Asked     string            `json:"asked_backend"` // of the flow itself; "" where it leaves that to the instance
+	Asked     flow.Backend      `json:"asked_backend"` // of the flow itself; "": the backend of the configuration
 	Labels    map[string]string `json:"labels"`
-	Backend   string            `json:"backend"`
-	Device    string            `json:"device"`
-	Mode      string            `json:"mode"`
+	Backend   flow.Backend      `json:"backend"` // "": nothing counts the flow
+	Devices   []deviceJSON      `json:"devices"`
 	Rejected  []rejectionJSON   `json:"rejected"`
 
 	standingJSON // of its counter, as the mirror shows it
+}
+
+// deviceJSON is a device that counts a flow. Its backend differs from the flow's for a flow that has lost an
+// RDMA device and is counted by XDP on the interface of that device.
+type deviceJSON struct {
+	Backend flow.Backend   `json:"backend"`
+	Name    string         `json:"name"`
+	Mode    dataplane.Mode `json:"mode"`
+}
+
+func devicesJSON(devices []dataplane.Device) []deviceJSON {
+	out := make([]deviceJSON, len(devices))
+	for i, d := range devices {
+		out[i] = deviceJSON(d)
+	}
+	return out
 }
 
 // rejectionJSON has a reason or, where several flows share the reason, its index in the table of reasons.
@@ -113,7 +128,7 @@ func placementsJSON(placements []dataplane.Placement, table map[string]bool) (fl
 		flows[i] = placementJSON{
 			Name: p.Flow.Name, Match: p.Flow.Match.String(), Priority: p.Flow.Priority,
 			Direction: word(p.Flow.Direction), Action: word(p.Flow.Action), Interface: p.Flow.Interface, Asked: p.Flow.Backend, Labels: labelsJSON(p.Flow.Labels),
-			Backend: p.Source.Backend, Device: p.Source.Device, Mode: p.Source.Mode, Rejected: rejected,
+			Backend: p.Source.Backend, Devices: devicesJSON(p.Source.Devices), Rejected: rejected,
 		}
 	}
 	return flows, reasons
@@ -148,7 +163,7 @@ func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Re
 		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
 			sourceText(p.Source), p.Flow.Match.String())
 		if p.Flow.Backend != "" {
-			t.note("  asks for " + p.Flow.Backend)
+			t.note("  asks for " + string(p.Flow.Backend))
 		}
 		for _, k := range slices.Sorted(maps.Keys(p.Flow.Labels)) {
 			t.note("  label " + k + "=" + p.Flow.Labels[k])
@@ -183,9 +198,13 @@ func sharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection
 	return shared
 }
 
-// sourceText names what counts a flow: "xdp eth0,eth1 native,generic".
+// sourceText returns a source as people read it: "xdp eth0,eth1 native,generic", or "-" where nothing counts.
 func sourceText(s dataplane.Source) string {
-	return orDash(strings.Join(strings.Fields(s.Backend+" "+s.Device+" "+s.Mode), " "))
+	if s.IsZero() {
+		return "-"
+	}
+	backends, _, _ := strings.Cut(s.String(), ":")
+	return strings.TrimSpace(backends + " " + s.DeviceNames() + " " + s.Modes())
 }
 
 // word returns the text form of a direction or an action.

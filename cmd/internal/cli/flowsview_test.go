@@ -25,7 +25,7 @@ func testPlacements(t *testing.T) []dataplane.Placement {
 	return []dataplane.Placement{
 		{
 			Flow:   flow.Flow{Name: "dns", Match: match("udp dport 53"), Priority: 10, Labels: map[string]string{"team": "net", "site": "ams"}},
-			Source: dataplane.Source{Backend: "xdp", Device: "eth0,eth1", Mode: "native,generic"},
+			Source: dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "eth0", Mode: "native"}, {Backend: "xdp", Name: "eth1", Mode: "generic"}}},
 		},
 		{
 			Flow:     flow.Flow{Name: "out", Match: match("any"), Direction: flow.Egress, Action: flow.Drop, Interface: "eth0"},
@@ -34,11 +34,11 @@ func testPlacements(t *testing.T) []dataplane.Placement {
 		},
 		{
 			Flow:   flow.Flow{Name: "web", Match: match("ipv4 dst 192.0.2.10 tcp dport 443"), Backend: "rdma"},
-			Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "devx"},
+			Source: dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "mlx5_0", Mode: "devx"}}},
 		},
 		{
 			Flow:     flow.Flow{Name: "web-low-ttl", Match: match("ipv4 ttl 1 tcp dport 443")},
-			Source:   dataplane.Source{Backend: "xdp", Device: "eth0", Mode: "native"},
+			Source:   dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "eth0", Mode: "native"}}},
 			Rejected: []dataplane.Rejection{{Backend: "rdma", Reason: "no flow specification holds the TTL"}},
 		},
 	}

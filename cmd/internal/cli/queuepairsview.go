@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // ofQueuePairs are the conditions that are about queue pairs, by their codes.
@@ -30,7 +31,7 @@ type queuePairJSON struct {
 	State       string                  `json:"state"`
 	Local       *string                 `json:"local"`
 	Peer        *string                 `json:"peer"`
-	Backend     string                  `json:"backend"`
+	Backend     flow.Backend            `json:"backend"`
 	Mode        string                  `json:"mode"`
 	Counters    []completionCounterJSON `json:"counters"`
 	Rejected    []sourceRejectionJSON   `json:"rejected"`
@@ -63,7 +64,7 @@ func queuePairsJSON(pairs []dataplane.QueuePairState) []queuePairJSON {
 	for i, q := range pairs {
 		j := queuePairJSON{
 			Name: q.Name, Device: q.Device, Port: q.Port, Type: q.Type, State: q.State, Local: addressText(q.Local), Peer: addressText(q.Peer),
-			Backend: q.Source.Backend, Mode: q.Source.Mode, Counters: make([]completionCounterJSON, len(q.Counters)),
+			Backend: q.Source.Backend, Mode: q.Source.Modes(), Counters: make([]completionCounterJSON, len(q.Counters)),
 			Rejected: make([]sourceRejectionJSON, len(q.Rejected)), Outstanding: q.Outstanding,
 		}
 		for k, c := range q.Counters {
@@ -103,7 +104,7 @@ func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 		if state == "" {
 			state = "no device"
 		}
-		t.add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, orDash(strings.TrimSpace(q.Source.Backend+" "+q.Source.Mode)), strconv.Itoa(q.Outstanding))
+		t.add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, orDash(strings.TrimSpace(string(q.Source.Backend)+" "+q.Source.Modes())), strconv.Itoa(q.Outstanding))
 		for _, end := range []struct {
 			what string
 			of   dataplane.QueuePairAddress

@@ -20,7 +20,7 @@ func TestPrintQueuePairs(t *testing.T) {
 		{
 			Name: "near", Device: "mlx5_0", Port: 1, Type: dataplane.RC, State: "ERR", Local: near,
 			Peer:   dataplane.QueuePairAddress{LID: 3, QPN: 18, Addr: 0x7f2a50000000, RKey: 0x1f3},
-			Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "cq_ring"},
+			Source: dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "mlx5_0", Mode: "cq_ring"}}},
 			Counters: []dataplane.CountedOperations{
 				{CompletionCounter: dataplane.CompletionCounter{Name: "near-out", Operations: []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite}}},
 				{CompletionCounter: dataplane.CompletionCounter{Name: "near-in", Operations: []dataplane.Operation{dataplane.Recv}}},
@@ -33,7 +33,7 @@ func TestPrintQueuePairs(t *testing.T) {
 		},
 	}
 	pairs = append(pairs, dataplane.QueuePairState{
-		Name: "other", Device: "mlx5_0", Port: 2, Type: dataplane.RawPacket, State: "RTS", Source: dataplane.Source{Backend: "rdma", Device: "mlx5_0", Mode: "cq_ring"},
+		Name: "other", Device: "mlx5_0", Port: 2, Type: dataplane.RawPacket, State: "RTS", Source: dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "mlx5_0", Mode: "cq_ring"}}},
 		Counters: pairs[1].Counters[1:], Rejected: pairs[1].Rejected[1:],
 	})
 	pairs[0].Rejected = pairs[1].Rejected[1:]

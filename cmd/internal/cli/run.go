@@ -180,10 +180,10 @@ func loadConfig(path string) (dataplane.Config, error) {
 
 // quick returns the configuration that --interface, --flow and --backend say.
 func (c *runCmd) quick() (dataplane.Config, error) {
-	cfg := dataplane.Config{Backend: c.Backend}
+	cfg := dataplane.Config{Backend: flow.Backend(c.Backend)}
 	for _, s := range c.Interface {
 		name, mode, _ := strings.Cut(s, "=")
-		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name, Mode: mode})
+		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{Name: name, Mode: dataplane.Mode(mode)})
 	}
 	var problems []error
 	for _, s := range c.Flow {

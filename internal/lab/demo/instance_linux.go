@@ -22,10 +22,10 @@ type instance struct {
 // instances are those that count the links: one for XDP, or one for the NIC and one that
 // counts the same traffic by XDP beside it.
 func instances(o Options, links []*link) []instance {
-	by := func(backend, name string) instance {
+	by := func(backend flow.Backend, name string) instance {
 		in := instance{cfg: dataplane.Config{Instance: name, Backend: backend}}
 		for _, l := range links {
-			in.cfg.Interfaces = append(in.cfg.Interfaces, dataplane.Interface{Name: l.near.Name, Mode: string(l.mode)})
+			in.cfg.Interfaces = append(in.cfg.Interfaces, dataplane.Interface{Name: l.near.Name, Mode: dataplane.Mode(l.mode)})
 			in.cfg.Flows = append(in.cfg.Flows, l.flows...)
 		}
 		return in
@@ -76,7 +76,7 @@ func (r *run) launch(ctx context.Context, in instance, cleanup *cleaner) error {
 }
 
 // checkPlacement refuses to demonstrate anything but what was asked for.
-func checkPlacement(ctx context.Context, svc dataplane.Service, backend string, links []*link) error {
+func checkPlacement(ctx context.Context, svc dataplane.Service, backend flow.Backend, links []*link) error {
 	placements, err := svc.Placements(ctx)
 	if err != nil {
 		return fmt.Errorf("asking the instance where its flows are counted: %w", err)
@@ -91,10 +91,10 @@ func checkPlacement(ctx context.Context, svc dataplane.Service, backend string, 
 			switch {
 			case src.Backend != backend:
 				return fmt.Errorf("flow %s: counted by %q, not by %s: %v", f.Name, src.Backend, backend, placements[i].Rejected)
-			case backend == "xdp" && f.Direction == flow.Ingress && src.Mode != string(l.mode):
-				return fmt.Errorf("flow %s: counted by xdp in mode %q, not in mode %s", f.Name, src.Mode, l.mode)
-			case backend == "rdma" && src.Device != device:
-				return fmt.Errorf("flow %s: counted on %q, not on %s", f.Name, src.Device, device)
+			case backend == "xdp" && f.Direction == flow.Ingress && src.Modes() != string(l.mode):
+				return fmt.Errorf("flow %s: counted by xdp in mode %q, not in mode %s", f.Name, src.Modes(), l.mode)
+			case backend == "rdma" && src.DeviceNames() != device:
+				return fmt.Errorf("flow %s: counted on %q, not on %s", f.Name, src.DeviceNames(), device)
 			}
 		}
 	}

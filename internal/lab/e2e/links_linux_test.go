@@ -192,7 +192,7 @@ func (l *links) state(code, device, mode string) {
 			continue
 		}
 		source = placed[0].Source
-		if slices.Equal(codes, strings.Fields(code)) && source.Device == device && source.Mode == mode {
+		if slices.Equal(codes, strings.Fields(code)) && source.DeviceNames() == device && source.Modes() == mode {
 			return
 		}
 	}

@@ -2124,8 +2124,7 @@ func (x *Placement) GetRejected() []*Rejection {
 type Source struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Backend       string                 `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
-	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
-	Mode          string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	Devices       []*Device              `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2167,14 +2166,68 @@ func (x *Source) GetBackend() string {
 	return ""
 }
 
-func (x *Source) GetDevice() string {
+func (x *Source) GetDevices() []*Device {
 	if x != nil {
-		return x.Device
+		return x.Devices
+	}
+	return nil
+}
+
+// Device is a network interface or an RDMA device that counts.
+type Device struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Backend       string                 `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Mode          string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Device) Reset() {
+	*x = Device{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Device) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Device) ProtoMessage() {}
+
+func (x *Device) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Device.ProtoReflect.Descriptor instead.
+func (*Device) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Device) GetBackend() string {
+	if x != nil {
+		return x.Backend
 	}
 	return ""
 }
 
-func (x *Source) GetMode() string {
+func (x *Device) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Device) GetMode() string {
 	if x != nil {
 		return x.Mode
 	}
@@ -2192,7 +2245,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2257,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2270,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -2245,7 +2298,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2310,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2323,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -2314,7 +2367,7 @@ type QueuePairState struct {
 
 func (x *QueuePairState) Reset() {
 	*x = QueuePairState{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2379,7 @@ func (x *QueuePairState) String() string {
 func (*QueuePairState) ProtoMessage() {}
 
 func (x *QueuePairState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2392,7 @@ func (x *QueuePairState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
 func (*QueuePairState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *QueuePairState) GetName() string {
@@ -2429,7 +2482,7 @@ type CountedOperations struct {
 
 func (x *CountedOperations) Reset() {
 	*x = CountedOperations{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2494,7 @@ func (x *CountedOperations) String() string {
 func (*CountedOperations) ProtoMessage() {}
 
 func (x *CountedOperations) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2507,7 @@ func (x *CountedOperations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
 func (*CountedOperations) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CountedOperations) GetCounter() *CompletionCounter {
@@ -2485,7 +2538,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2550,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2563,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Condition) GetCode() string {
@@ -2569,7 +2622,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2634,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2647,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -2651,7 +2704,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2716,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2729,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -2846,10 +2899,13 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x04flow\x18\x01 \x01(\v2\x19.flowtally.plugin.v1.FlowR\x04flow\x123\n" +
 	"\x06source\x18\x02 \x01(\v2\x1b.flowtally.plugin.v1.SourceR\x06source\x125\n" +
 	"\acounter\x18\x03 \x01(\v2\x1b.flowtally.plugin.v1.HandleR\acounter\x12:\n" +
-	"\brejected\x18\x04 \x03(\v2\x1e.flowtally.plugin.v1.RejectionR\brejected\"N\n" +
+	"\brejected\x18\x04 \x03(\v2\x1e.flowtally.plugin.v1.RejectionR\brejected\"e\n" +
 	"\x06Source\x12\x18\n" +
-	"\abackend\x18\x01 \x01(\tR\abackend\x12\x16\n" +
-	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +
+	"\abackend\x18\x01 \x01(\tR\abackend\x125\n" +
+	"\adevices\x18\x04 \x03(\v2\x1b.flowtally.plugin.v1.DeviceR\adevicesJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"J\n" +
+	"\x06Device\x12\x18\n" +
+	"\abackend\x18\x01 \x01(\tR\abackend\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\">\n" +
 	"\x06Handle\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x1e\n" +
@@ -2936,7 +2992,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                      // 1: flowtally.plugin.v1.Action
@@ -2976,15 +3032,16 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*Info)(nil),                     // 35: flowtally.plugin.v1.Info
 	(*Placement)(nil),                // 36: flowtally.plugin.v1.Placement
 	(*Source)(nil),                   // 37: flowtally.plugin.v1.Source
-	(*Handle)(nil),                   // 38: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),                // 39: flowtally.plugin.v1.Rejection
-	(*QueuePairState)(nil),           // 40: flowtally.plugin.v1.QueuePairState
-	(*CountedOperations)(nil),        // 41: flowtally.plugin.v1.CountedOperations
-	(*Condition)(nil),                // 42: flowtally.plugin.v1.Condition
-	(*Event)(nil),                    // 43: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),                // 44: flowtally.plugin.v1.Uncounted
-	nil,                              // 45: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 46: google.protobuf.Timestamp
+	(*Device)(nil),                   // 38: flowtally.plugin.v1.Device
+	(*Handle)(nil),                   // 39: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 40: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 41: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 42: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 43: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 44: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 45: flowtally.plugin.v1.Uncounted
+	nil,                              // 46: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
 	25, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
@@ -2993,9 +3050,9 @@ var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
 	34, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
 	36, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
 	36, // 5: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	42, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	43, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	40, // 8: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	43, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	44, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	41, // 8: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
 	33, // 9: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
 	26, // 10: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
 	34, // 11: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
@@ -3008,50 +3065,51 @@ var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
 	33, // 18: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
 	0,  // 19: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
 	1,  // 20: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	45, // 21: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	46, // 22: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	46, // 21: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	47, // 22: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
 	34, // 23: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
 	37, // 24: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	38, // 25: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	39, // 26: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	33, // 27: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	33, // 28: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	37, // 29: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	41, // 30: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	39, // 31: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	32, // 32: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	38, // 33: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 34: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	46, // 35: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	46, // 36: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	44, // 37: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 38: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 39: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 40: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 41: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	11, // 42: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	13, // 43: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	15, // 44: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	17, // 45: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	19, // 46: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	21, // 47: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	23, // 48: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 49: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 50: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 51: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 52: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	12, // 53: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	14, // 54: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	16, // 55: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	18, // 56: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	20, // 57: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	22, // 58: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	24, // 59: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	49, // [49:60] is the sub-list for method output_type
-	38, // [38:49] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	39, // 25: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	40, // 26: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	38, // 27: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	33, // 28: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	33, // 29: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	37, // 30: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	42, // 31: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	40, // 32: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	32, // 33: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	39, // 34: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 35: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	47, // 36: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	47, // 37: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	45, // 38: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 39: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 40: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 41: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 42: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	11, // 43: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	13, // 44: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	15, // 45: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	17, // 46: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	19, // 47: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	21, // 48: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	23, // 49: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 50: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 51: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 52: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 53: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	12, // 54: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	14, // 55: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	16, // 56: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	18, // 57: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	20, // 58: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	22, // 59: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	24, // 60: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	50, // [50:61] is the sub-list for method output_type
+	39, // [39:50] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -3065,7 +3123,7 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,14 @@
+// Package child starts and ends one plugin process: with few capabilities, in a process group of its own, and
+// with the pipes and the page by which host and plugin watch each other. It also counts crashes in the verbs
+// of RDMA devices.
+package child
+
+// The variables that a host sets for its plugin.
+const (
+	// HostFDEnv names a descriptor. Its end of file means that the host is gone.
+	HostFDEnv = "FLOWTALLY_PLUGIN_HOST_FD"
+	// VerbsFDEnv names the descriptor of the page in which the plugin names each verb before it calls it.
+	VerbsFDEnv = "FLOWTALLY_PLUGIN_VERBS_FD"
+	// ExcludedEnv holds a JSON object: the RDMA devices that the plugin must not use, and the reasons.
+	ExcludedEnv = "FLOWTALLY_PLUGIN_EXCLUDED"
+)
