@@ -92,14 +92,13 @@ const (
 	High                   // some flows are not counted, or counts may be wrong
 )
 
-// Condition is a state that is not as it should be: declared once, with a
-// stable code, and gone when the cause is gone.
+// Condition is a state that needs attention. It is raised once, and ends with its cause.
 type Condition struct {
-	Code     string // stable, kebab-case: "xdp-generic", "interface-missing"
-	Severity Severity
-	Object   string // what it is about: an interface, a device, a flow, a queue pair
-	Text     string // what is wrong, for a person
-	Fix      string // the next step, a command where there is one
+	Code     ConditionCode
+	Severity Severity // of the code; [CodeTCXBefore] can also be Low
+	Object   string   // the interface, device, flow, queue pair or file
+	Text     string   // the state and its cause, for a person
+	Fix      string   // the next step, a command if possible
 	Since    time.Time
 }
 

@@ -84,7 +84,9 @@ func (s Source) String() string {
 func (s Source) DeviceNames() string { return join(s.Devices, func(d Device) string { return d.Name }) }
 
 // Modes returns the modes of the devices in the same order, separated by commas.
-func (s Source) Modes() string { return join(s.Devices, func(d Device) string { return string(d.Mode) }) }
+func (s Source) Modes() string {
+	return join(s.Devices, func(d Device) string { return string(d.Mode) })
+}
 
 func join[T any](list []T, text func(T) string) string {
 	words := make([]string, len(list))

@@ -98,7 +98,7 @@ func conditionsToProto(in []dataplane.Condition) []*pluginv1.Condition {
 	out := make([]*pluginv1.Condition, len(in))
 	for i, c := range in {
 		out[i] = &pluginv1.Condition{
-			Code: text(c.Code), Severity: severities[c.Severity], Object: text(c.Object),
+			Code: text(string(c.Code)), Severity: severities[c.Severity], Object: text(c.Object),
 			Text: text(c.Text), Fix: text(c.Fix), Since: timeToProto(c.Since),
 		}
 	}
@@ -114,7 +114,7 @@ func conditionsFromProto(in []*pluginv1.Condition) []dataplane.Condition {
 			severity = dataplane.High
 		}
 		out[i] = dataplane.Condition{
-			Code: p.GetCode(), Severity: severity, Object: p.GetObject(),
+			Code: dataplane.ConditionCode(p.GetCode()), Severity: severity, Object: p.GetObject(),
 			Text: p.GetText(), Fix: p.GetFix(), Since: timeFromProto(p.GetSince()),
 		}
 	}

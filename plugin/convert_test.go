@@ -133,7 +133,7 @@ func TestAnswersCross(t *testing.T) {
 // Text of the plugin's that is no UTF-8 is mended: protobuf would refuse the whole answer.
 func TestBadTextIsMended(t *testing.T) {
 	bad := "a\xffb"
-	overWire(t, conditionsMsg(dataplane.Condition{Code: bad, Object: bad, Text: bad, Fix: bad}), &pluginv1.ConditionsResponse{})
+	overWire(t, conditionsMsg(dataplane.Condition{Code: dataplane.ConditionCode(bad), Object: bad, Text: bad, Fix: bad}), &pluginv1.ConditionsResponse{})
 	overWire(t, eventToProto(dataplane.Event{Kind: dataplane.EventKind(bad), Object: bad, Text: bad}), &pluginv1.Event{})
 	overWire(t, infoToProto(dataplane.Info{Instance: bad, Mirror: bad, Version: bad}), &pluginv1.Info{})
 	overWire(t, &pluginv1.PlacementsResponse{Placements: placementsToProto([]dataplane.Placement{{

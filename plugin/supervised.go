@@ -276,7 +276,7 @@ func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.P
 }
 
 // Conditions implements dataplane.Service. While the plugin is down the one
-// condition is CodeRestarting.
+// condition is dataplane.CodePluginRestarting.
 func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
 	c.mu.Lock()
 	s, down := c.cur, c.down

@@ -12,9 +12,6 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// CodeRestarting is the code of the condition that stands while the plugin is down.
-const CodeRestarting = "plugin-restarting"
-
 // objectPlugin is what events and conditions of the supervisor are about.
 const objectPlugin = "plugin"
 
@@ -94,11 +91,11 @@ func (c *Client) wentDown(why string) {
 	defer c.mu.Unlock()
 	c.cur = nil
 	c.down = dataplane.Condition{
-		Code: CodeRestarting, Severity: dataplane.High, Object: objectPlugin, Since: now,
+		Code: dataplane.CodePluginRestarting, Severity: dataplane.High, Object: objectPlugin, Since: now,
 		Text: "the plugin process ended (" + why + "); values in the mirror stand still until it runs again",
 		Fix:  "it is started again by itself; the log above holds its last words",
 	}
-	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: CodeRestarting + ": " + c.down.Text})
+	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: string(dataplane.CodePluginRestarting) + ": " + c.down.Text})
 }
 
 // bury frees what go-plugin holds of a dead process. It waits for the pipes,
@@ -171,7 +168,7 @@ func (c *Client) arrived(s *session, why string) {
 		Time: now, Kind: dataplane.PluginRestarted, Object: objectPlugin,
 		Text: fmt.Sprintf("the plugin ended (%s) and runs again as process %d", why, s.info.PID),
 	})
-	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionGone, Object: objectPlugin, Text: CodeRestarting})
+	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionGone, Object: objectPlugin, Text: string(dataplane.CodePluginRestarting)})
 	close(s.ready)
 }
 

@@ -85,7 +85,7 @@ func TestKilledPluginComesBack(t *testing.T) {
 	kill(t, c, syscall.SIGKILL)
 	eventually(t, "the client to notice", func() bool {
 		down, err := c.Conditions(ctx)
-		return err == nil && len(down) == 1 && down[0].Code == plugin.CodeRestarting
+		return err == nil && len(down) == 1 && down[0].Code == dataplane.CodePluginRestarting
 	})
 	down, _ := c.Conditions(ctx)
 	if d := down[0]; d.Severity != dataplane.High || d.Since.IsZero() || d.Fix == "" || !strings.Contains(d.Text, "signal: killed") {

@@ -35,7 +35,7 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 	for _, c := range e.layeredFlows() {
 		if e.compare(c); c.differs != "" {
 			differ = append(differ, dataplane.Condition{
-				Code: "rdma-audit-differs", Severity: dataplane.High, Object: c.Name, Text: c.differs,
+				Code: dataplane.CodeRDMAAuditDiffers, Severity: dataplane.High, Object: c.Name, Text: c.differs,
 				Fix: "set the flow's backend to xdp, and report the device and the flow", Since: now,
 			})
 		}

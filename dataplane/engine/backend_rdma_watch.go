@@ -257,19 +257,19 @@ func (d *rdmaDevice) conditions() []dataplane.Condition {
 	switch {
 	case d.dead():
 		return []dataplane.Condition{{
-			Code: "rdma-device-lost", Severity: dataplane.Medium, Object: d.name,
+			Code: dataplane.CodeRDMADeviceLost, Severity: dataplane.Medium, Object: d.name,
 			Text: fmt.Sprintf("%s of %s: %v; its flows are counted elsewhere, where that is possible", d.name, d.netdev, d.down),
 			Fix:  "see dmesg and `rdma link`; when the device is back, counting on it goes on by itself",
 		}}
 	case errors.Is(d.down, errRuleStuck):
 		return []dataplane.Condition{{
-			Code: "rdma-rule-stuck", Severity: dataplane.High, Object: d.name,
+			Code: dataplane.CodeRDMARuleStuck, Severity: dataplane.High, Object: d.name,
 			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may be counted by nobody, or taken as before", d.name, d.netdev, strings.ReplaceAll(d.down.Error(), "\n", "; ")),
 			Fix:  "restart the instance: what a device holds goes with the process; counting on the device goes on by itself if the rule can be taken out",
 		}}
 	case errors.Is(d.down, errPortDown):
 		return []dataplane.Condition{{
-			Code: "rdma-port-down", Severity: dataplane.Low, Object: d.name,
+			Code: dataplane.CodeRDMAPortDown, Severity: dataplane.Low, Object: d.name,
 			Text: fmt.Sprintf("the port of %s, which is %s, is down", d.name, d.netdev),
 			Fix:  "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
 		}}
@@ -280,14 +280,14 @@ func (d *rdmaDevice) conditions() []dataplane.Condition {
 	failing, err, oldest := d.reader.health(d.now())
 	if failing > 0 {
 		out = append(out, dataplane.Condition{
-			Code: "rdma-read-errors", Severity: dataplane.High, Object: d.name,
+			Code: dataplane.CodeRDMAReadErrors, Severity: dataplane.High, Object: d.name,
 			Text: fmt.Sprintf("%d of its counters cannot be read: %v; their values grow old", failing, err),
 			Fix:  "see dmesg for firmware errors; reading is tried again, more and more rarely",
 		})
 	}
 	if oldest > slowAge {
 		out = append(out, dataplane.Condition{
-			Code: "rdma-budget", Severity: dataplane.Low, Object: d.name,
+			Code: dataplane.CodeRDMABudget, Severity: dataplane.Low, Object: d.name,
 			Text: fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
 			Fix:  "raise rdma.commands_per_second, count fewer flows in hardware, or use a device with bulk reads (DevX)",
 		})

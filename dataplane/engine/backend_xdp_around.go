@@ -103,7 +103,7 @@ func (b *xdpBackend) beforeXDP(a xdp.Attachment) (out []dataplane.Condition) {
 	}
 	if r.Merges && a.Mode == "native" { // generic mode has its own condition
 		out = append(out, dataplane.Condition{
-			Code: "xdp-merged", Severity: dataplane.Medium, Object: a.Interface,
+			Code: dataplane.CodeXDPMerged, Severity: dataplane.Medium, Object: a.Interface,
 			Text: "a virtual machine, or another program, can send through this device buffers of many segments (IFF_VNET_HDR); XDP counts such a buffer as one packet, without the headers of the others",
 			Fix:  "open the device without IFF_VNET_HDR (QEMU: vnet_hdr=off), or turn segmentation off in the virtual machine: ethtool -K DEVICE tso off gso off",
 		})
@@ -112,7 +112,7 @@ func (b *xdpBackend) beforeXDP(a xdp.Attachment) (out []dataplane.Condition) {
 }
 
 func takesTags(ifname string, r xdp.Receive, tagged bool, above []string) dataplane.Condition {
-	c := dataplane.Condition{Code: "vlan-offload", Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
+	c := dataplane.Condition{Code: dataplane.CodeVLANOffload, Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
 	var why []string
 	if tagged {
 		why = append(why, "flows that match vlan do not see the tag and count nothing")

@@ -20,11 +20,11 @@ func (b *xdpBackend) Conditions() []dataplane.Condition {
 	var out []dataplane.Condition
 	for name, err := range b.missing {
 		c := dataplane.Condition{
-			Code: "interface-missing", Severity: dataplane.High, Object: name, Text: err.Error(),
+			Code: dataplane.CodeInterfaceMissing, Severity: dataplane.High, Object: name, Text: err.Error(),
 			Fix: "bring the interface back; counting on it goes on by itself",
 		}
 		if !errors.Is(err, xdp.ErrNotFound) {
-			c.Code, c.Fix = "interface-refused", "remove the cause; counting on the interface goes on by itself"
+			c.Code, c.Fix = dataplane.CodeInterfaceRefused, "remove the cause; counting on the interface goes on by itself"
 		}
 		out = append(out, c)
 	}
@@ -41,7 +41,7 @@ func (b *xdpBackend) Conditions() []dataplane.Condition {
 	}
 	if b.unpinned != "" {
 		out = append(out, dataplane.Condition{
-			Code: "pins-lost", Severity: dataplane.High, Object: b.cfg.XDP.PinDir,
+			Code: dataplane.CodePinsLost, Severity: dataplane.High, Object: b.cfg.XDP.PinDir,
 			Text: "pins were removed, or their file system was unmounted, while the instance ran; without them counting ends with the process: " + b.unpinned,
 			Fix:  "make the directory usable again, after an unmount with mount -t bpf -o mode=0700 bpf /sys/fs/bpf: the instance pins again by itself",
 		})
@@ -55,7 +55,7 @@ func (b *xdpBackend) generic(ifname string) dataplane.Condition {
 		text += ": " + err.Error()
 	}
 	return dataplane.Condition{
-		Code: "xdp-generic", Severity: dataplane.Medium, Object: ifname, Text: text,
+		Code: dataplane.CodeXDPGeneric, Severity: dataplane.Medium, Object: ifname, Text: text,
 		Fix: "use a driver with native XDP, or turn off TSO and GSO of the sender: ethtool -K PEER tso off gso off",
 	}
 }
@@ -71,7 +71,7 @@ func (b *xdpBackend) behind(ifname string, others []xdp.Neighbour) dataplane.Con
 		}
 	}
 	c := dataplane.Condition{
-		Code: "tcx-before", Severity: dataplane.Medium, Object: ifname,
+		Code: dataplane.CodeTCXBefore, Severity: dataplane.Medium, Object: ifname,
 		Text: "these TCX programs run before flowtally on what the interface sends: " + strings.Join(names, ", ") +
 			"; a packet for which one returns anything but TCX_NEXT is not counted, and no flow drops it",
 		Fix: "restart flowtally without kept pins: it goes before the programs that are there",

@@ -75,7 +75,7 @@ func (e *Engine) examine() {
 	now := time.Now()
 	current := make(map[string]dataplane.Condition)
 	for _, c := range e.collect(now) {
-		current[c.Code+"\x00"+c.Object] = c
+		current[string(c.Code)+"\x00"+c.Object] = c
 	}
 	// Close holds ctl while it waits for this goroutine, so this must not wait for ctl.
 	if !e.ctl.TryLock() {
@@ -83,7 +83,7 @@ func (e *Engine) examine() {
 	}
 	defer e.ctl.Unlock()
 	for _, c := range e.audit(now) {
-		current[c.Code+"\x00"+c.Object] = c
+		current[string(c.Code)+"\x00"+c.Object] = c
 	}
 	e.raisedMu.Lock()
 	defer e.raisedMu.Unlock()
@@ -95,13 +95,13 @@ func (e *Engine) examine() {
 		}
 		e.raised[k] = c
 		e.log.Warn("condition raised", "code", c.Code, "object", c.Object, "text", c.Text, "fix", c.Fix)
-		e.events.send(dataplane.ConditionRaised, c.Object, c.Code+": "+c.Text)
+		e.events.send(dataplane.ConditionRaised, c.Object, string(c.Code)+": "+c.Text)
 	}
 	for k, c := range e.raised {
 		if _, ok := current[k]; !ok {
 			delete(e.raised, k)
 			e.log.Info("condition gone", "code", c.Code, "object", c.Object)
-			e.events.send(dataplane.ConditionGone, c.Object, c.Code)
+			e.events.send(dataplane.ConditionGone, c.Object, string(c.Code))
 		}
 	}
 }

@@ -112,14 +112,14 @@ func (m *mirrorFile) conditions(path string, w *shm.Writer) (out []dataplane.Con
 	defer m.mu.Unlock()
 	if m.lost != nil {
 		out = append(out, dataplane.Condition{
-			Code: "mirror-lost", Severity: dataplane.High, Object: path,
+			Code: dataplane.CodeMirrorLost, Severity: dataplane.High, Object: path,
 			Text: fmt.Sprintf("the file cannot be made anew: a reader that opens the mirror now does not find these values: %v", m.lost),
 			Fix:  "remove the cause; the mirror is made anew within a second",
 		})
 	}
 	if m.remade != nil && time.Since(m.remadeAt) < remadeFor {
 		out = append(out, dataplane.Condition{
-			Code: "mirror-remade", Severity: dataplane.Low, Object: path, Since: m.remadeAt,
+			Code: dataplane.CodeMirrorRemade, Severity: dataplane.Low, Object: path, Since: m.remadeAt,
 			Text: fmt.Sprintf("%v; it was made anew, and totals go on: readers by name follow, others open it again", m.remade),
 			Fix:  "find out who changes files in " + filepath.Dir(path),
 		})
@@ -127,7 +127,7 @@ func (m *mirrorFile) conditions(path string, w *shm.Writer) (out []dataplane.Con
 	if m.full != nil {
 		used, latency := w.Used()
 		out = append(out, dataplane.Condition{
-			Code: "mirror-full", Severity: dataplane.Low, Object: path,
+			Code: dataplane.CodeMirrorFull, Severity: dataplane.Low, Object: path,
 			Text: fmt.Sprintf("%d counters and %d latency counters are in use, and the last that was added found no room: %v", used, latency, m.full),
 			Fix:  "make room on its file system, or raise mirror.counters or mirror.latency_counters and restart; the mirror grows with the next flow that needs it",
 		})

@@ -23,7 +23,7 @@ func raised(t *testing.T, e *Engine, code string, want bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(conditions, func(c dataplane.Condition) bool { return c.Code == code }) == want {
+		if slices.ContainsFunc(conditions, func(c dataplane.Condition) bool { return string(c.Code) == code }) == want {
 			return
 		}
 		if time.Now().After(end) {

@@ -142,7 +142,7 @@ func awaitCondition(t *testing.T, e *Engine, code, object string, there bool) (f
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(all, func(c dataplane.Condition) bool { return c.Code == code && c.Object == object })
+		i := slices.IndexFunc(all, func(c dataplane.Condition) bool { return string(c.Code) == code && c.Object == object })
 		if (i >= 0) == there {
 			if there {
 				found = all[i]

@@ -166,7 +166,7 @@ func (g *guard) conditions() (out []dataplane.Condition) {
 			continue
 		}
 		out = append(out, dataplane.Condition{
-			Code: "rdma-crash", Severity: dataplane.High, Object: c.Object,
+			Code: dataplane.CodeRDMACrash, Severity: dataplane.High, Object: c.Object,
 			Text: c.Object + " is left alone: " + c.Reason,
 			Fix:  c.Fix,
 		})

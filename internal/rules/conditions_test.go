@@ -1,54 +1,92 @@
 package rules
 
 import (
-	"os"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"testing"
 )
 
-var (
-	// conditionCode is how the sources write the code of a condition.
-	conditionCode = regexp.MustCompile(`\bCode: +"([a-z]+(?:-[a-z]+)+)"`)
-	// conditionRow is a row of the table of conditions in docs/operating.md.
-	conditionRow = regexp.MustCompile("(?m)^\\| `([a-z]+(?:-[a-z]+)+)` \\| (?:high|medium|low) \\|")
-)
+// registry is the file that declares the codes of all conditions.
+const registry = "conditions.go"
 
-// TestConditionsAreExplained: what an operator is shown stands in the table that says what
-// to do, and the table names nothing that is not shown any more.
-func TestConditionsAreExplained(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	explained := map[string]bool{}
-	for _, m := range conditionRow.FindAllSubmatch(text, -1) {
-		explained[string(m[1])] = true
-	}
-	raised := map[string]bool{}
-	var sources []byte
+// TestConditionsAreRegistered: a condition is raised with a code of the registry of package dataplane, and each
+// code of the registry is raised. docs/conditions.md is generated from the registry.
+func TestConditionsAreRegistered(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"dataplane/engine", "plugin"} {
-		for _, f := range all[name].GoFiles {
-			data, err := os.ReadFile(filepath.Join(all[name].Dir, f))
+	raised := make(map[string]bool)
+	for name, p := range all {
+		if name != "plugin" && !strings.HasPrefix(name, "dataplane/engine") {
+			continue
+		}
+		for _, f := range p.GoFiles {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, f), nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			sources = append(sources, data...)
-			for _, m := range conditionCode.FindAllSubmatch(data, -1) {
-				code := string(m[1])
-				if raised[code] = true; !explained[code] {
-					t.Errorf("%s/%s raises %s, which docs/operating.md does not explain", name, f, code)
+			for _, code := range codes(file) {
+				text := types.ExprString(code)
+				if text == "dataplane.ConditionCode(p.GetCode())" {
+					continue // from the wire
+				}
+				constant, ok := strings.CutPrefix(text, "dataplane.Code")
+				if raised[constant] = true; !ok {
+					t.Errorf("%s: a condition has the code %s: use a constant of dataplane/%s", fset.Position(code.Pos()), text, registry)
 				}
 			}
 		}
 	}
-	if len(raised) < 8 {
-		t.Errorf("only %d conditions were found in the sources", len(raised))
-	}
-	for code := range explained {
-		if !regexp.MustCompile(`"` + code + `"`).Match(sources) {
-			t.Errorf("docs/operating.md explains %s, which nothing raises", code)
+	declared := constants(t, filepath.Join(all["dataplane"].Dir, registry))
+	for _, constant := range declared {
+		if !raised[constant] {
+			t.Errorf("no package raises dataplane.Code%s", constant)
 		}
 	}
+	if len(declared) < 20 {
+		t.Errorf("only %d codes were found", len(declared))
+	}
+}
+
+// codes returns the values that a file gives to fields of the name Code.
+func codes(file *ast.File) (found []ast.Expr) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Code" {
+				found = append(found, n.Value)
+			}
+		case *ast.AssignStmt:
+			for i, to := range n.Lhs {
+				if field, ok := to.(*ast.SelectorExpr); ok && field.Sel.Name == "Code" && len(n.Rhs) == len(n.Lhs) {
+					found = append(found, n.Rhs[i])
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// constants returns the names of the codes that a file declares, without their prefix.
+func constants(t *testing.T, path string) (names []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			for _, id := range spec.Names {
+				if constant, ok := strings.CutPrefix(id.Name, "Code"); ok {
+					names = append(names, constant)
+				}
+			}
+		}
+		return true
+	})
+	return names
 }

@@ -31,7 +31,7 @@ func severityWord(s dataplane.Severity) string {
 func conditionsJSON(conditions []dataplane.Condition) []conditionJSON {
 	out := make([]conditionJSON, len(conditions))
 	for i, c := range conditions {
-		out[i] = conditionJSON{c.Code, severityWord(c.Severity), c.Object, c.Text, c.Fix, c.Since.UTC().Format(time.RFC3339)}
+		out[i] = conditionJSON{string(c.Code), severityWord(c.Severity), c.Object, c.Text, c.Fix, c.Since.UTC().Format(time.RFC3339)}
 	}
 	return out
 }
@@ -44,7 +44,7 @@ func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 	}
 	t := table{heading: []string{"CONDITION", "SEVERITY", ">SINCE", "OBJECT", "TEXT"}}
 	for _, c := range conditions {
-		t.add(c.Code, severityWord(c.Severity), humanAge(now.Sub(c.Since)), orDash(c.Object), c.Text)
+		t.add(string(c.Code), severityWord(c.Severity), humanAge(now.Sub(c.Since)), orDash(c.Object), c.Text)
 		if c.Fix != "" {
 			t.note("  try: " + c.Fix)
 		}

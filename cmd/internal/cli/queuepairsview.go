@@ -14,7 +14,7 @@ import (
 // ofQueuePairs are the conditions that are about queue pairs, by their codes.
 func ofQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) {
 	for _, c := range conditions {
-		if strings.HasPrefix(c.Code, "queue-pair-") {
+		if strings.HasPrefix(string(c.Code), "queue-pair-") {
 			out = append(out, c)
 		}
 	}

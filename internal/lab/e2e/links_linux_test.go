@@ -184,7 +184,7 @@ func (l *links) state(code, device, mode string) {
 		codes = nil
 		for _, c := range conditions {
 			if c.Code != "poll-overrun" { // other tests, on the same machine
-				codes = append(codes, c.Code)
+				codes = append(codes, string(c.Code))
 			}
 		}
 		placed, err := l.client.Placements(l.t.Context())

@@ -1,0 +1,145 @@
+package dataplane
+
+import "slices"
+
+// ConditionCode is the stable code of a condition, in kebab case.
+type ConditionCode string
+
+// The codes of all conditions. [ConditionInfos] describes them.
+const (
+	CodeInterfaceMissing     ConditionCode = "interface-missing"
+	CodeInterfaceRefused     ConditionCode = "interface-refused"
+	CodePinsLost             ConditionCode = "pins-lost"
+	CodeSourceUnreadable     ConditionCode = "source-unreadable"
+	CodeMirrorLost           ConditionCode = "mirror-lost"
+	CodePluginRestarting     ConditionCode = "plugin-restarting"
+	CodeRDMACrash            ConditionCode = "rdma-crash"
+	CodeRDMAReadErrors       ConditionCode = "rdma-read-errors"
+	CodeRDMAAuditDiffers     ConditionCode = "rdma-audit-differs"
+	CodeRDMARuleStuck        ConditionCode = "rdma-rule-stuck"
+	CodeQueuePairError       ConditionCode = "queue-pair-error"
+	CodeQueuePairLost        ConditionCode = "queue-pair-lost"
+	CodeQueuePairUnconnected ConditionCode = "queue-pair-unconnected"
+
+	CodeQueuePairSource ConditionCode = "queue-pair-source"
+	CodeRDMADeviceLost  ConditionCode = "rdma-device-lost"
+	CodeXDPGeneric      ConditionCode = "xdp-generic"
+	CodeTCXBefore       ConditionCode = "tcx-before"
+	CodeVLANOffload     ConditionCode = "vlan-offload"
+	CodeXDPMerged       ConditionCode = "xdp-merged"
+
+	CodeRDMABudget   ConditionCode = "rdma-budget"
+	CodeRDMAPortDown ConditionCode = "rdma-port-down"
+	CodeMirrorRemade ConditionCode = "mirror-remade"
+	CodeMirrorFull   ConditionCode = "mirror-full"
+	CodePollOverrun  ConditionCode = "poll-overrun"
+)
+
+// ConditionInfo describes every condition of one code. A raised [Condition] has a text and a fix of its own, which
+// name the object and the cause.
+type ConditionInfo struct {
+	Code     ConditionCode
+	Severity Severity
+	Text     string // the state that the code stands for
+	Fix      string // the next step, for every object
+}
+
+// ConditionInfos returns the registry of conditions, worst first. docs/conditions.md is generated from it.
+func ConditionInfos() []ConditionInfo { return slices.Clone(conditionInfos) }
+
+var conditionInfos = []ConditionInfo{
+	{CodeInterfaceMissing, High,
+		"A configured interface does not exist, or was renamed. Its flows are not counted on it.",
+		"Create the interface again: counting resumes by itself."},
+	{CodeInterfaceRefused, High,
+		"The interface exists, but attaching to it failed, for example because another program holds the hook.",
+		"Remove the cause that the text names: counting resumes by itself."},
+	{CodePinsLost, High,
+		"Pins were removed, or the bpffs was unmounted, while the instance runs. Packets are counted, and counting would " +
+			"end with the process. The instance pins the maps and links that it holds open again, within 2 s. The text " +
+			"gives the reason if it cannot; a stop with `keep_pins` then fails and reports that it detached.",
+		"After an unmount: `mount -t bpf -o mode=0700 bpf /sys/fs/bpf`. Otherwise remove the cause that the text names."},
+	{CodeSourceUnreadable, High,
+		"The poller cannot read the counters of a backend. Values do not change.",
+		"`flowtally doctor`"},
+	{CodeMirrorLost, High,
+		"The file of the mirror was removed, replaced, truncated or overwritten, and cannot be made again. A reader that " +
+			"opens the mirror now does not find the values.",
+		"Remove the cause that the text names: the mirror is made again within a second."},
+	{CodePluginRestarting, High,
+		"The plugin process ended. The kernel counts, and values in the mirror do not change until the plugin runs again.",
+		"Read the last log lines of the plugin. Starts are tried after pauses of 0.1 s, growing to 10 s."},
+	{CodeRDMACrash, High,
+		"A process that tested an RDMA device crashed in its library or did not return, or the plugin died twice in the " +
+			"same verb of the device. The device is not used: XDP counts its flows where it can, and its queue pairs are " +
+			"not counted.",
+		"Install another release of rdma-core, or of the device's own libraries, and start the instance again."},
+	{CodeRDMAReadErrors, High,
+		"Counters of a device cannot be read. Their values grow old.",
+		"Look for firmware errors in `dmesg`. Reading is tried again, at most every 5 s. After eight failures the flows " +
+			"move to XDP."},
+	{CodeRDMAAuditDiffers, High,
+		"With `rdma.audit`: a device has counted another number of packets than XDP, at a moment in which no packet passed.",
+		"Set the flow's `backend: xdp`, and report the device and the flow."},
+	{CodeRDMARuleStuck, High,
+		"A device refused to remove a rule. Packets that match it may not be counted, or may still be dropped or taken.",
+		"Restart the instance: the device drops its rules when the process ends."},
+	{CodeQueuePairError, High,
+		"A queue pair is in state ERR. The text has its first completion in error. Outstanding operations have ended in " +
+			"error and are counted as errors.",
+		"Check the peer, then `flowtally queue-pairs connect NAME`."},
+	{CodeQueuePairLost, High,
+		"The device of a queue pair failed or was removed. Its counters do not change.",
+		"Check `rdma link` and `dmesg`. When the device is back, the queue pair is made again with another number, which " +
+			"its peer must learn, and totals go on."},
+	{CodeQueuePairUnconnected, High,
+		"Connecting a queue pair failed after its earlier connection had ended. The text has its state and the verb that " +
+			"failed. If the configuration names the peer, connecting is tried again when the device returns.",
+		"Remove the cause that the text names, then `flowtally queue-pairs connect NAME`, with the address if the " +
+			"configuration has none."},
+
+	{CodeQueuePairSource, Medium,
+		"The source that counted a queue pair failed. `ibv_poll_cq` counts instead.",
+		"Restart the instance. Report the device if it happens again."},
+	{CodeRDMADeviceLost, Medium,
+		"A device failed or was removed. XDP counts its flows where it can.",
+		"Check `rdma link` and `dmesg`. When the device is back, its flows return to it by themselves."},
+	{CodeXDPGeneric, Medium,
+		"The driver has no native XDP, or refused it. Counting is right but slower. On virtual links, merged segments count " +
+			"as one packet.",
+		"Use another driver or mode, or turn segmentation off at the sender: `ethtool -K PEER tso off gso off`."},
+	{CodeTCXBefore, Medium,
+		"Other TCX programs run before flowtally's on the packets that an interface sends. The text has their ids, and " +
+			"their names if the process has CAP_SYS_ADMIN. A packet is not counted, and no flow drops it, if one of them " +
+			"returns anything but `TCX_NEXT` (-1); `TCX_PASS` (0) ends the chain too. Low with `xdp.tcx: last`.",
+		"Restart without `keep_pins`: flowtally then goes before the other programs. Or `bpftool link detach id N`, with " +
+			"the number in the fix."},
+	{CodeVLANOffload, Medium,
+		"The device, or the other end of a veth pair, keeps the VLAN tag of a received packet beside the frame, where XDP " +
+			"does not see it. A flow with `vlan` counts nothing, and packets are counted 4 bytes short. Raised if a flow " +
+			"matches `vlan`, or a VLAN device is on top of the interface.",
+		"`ethtool -K DEVICE rx-vlan-offload off`; for a veth first `ethtool -K PEER tx-vlan-offload off`."},
+	{CodeXDPMerged, Medium,
+		"A tap or tun device was opened with IFF_VNET_HDR. A virtual machine can send buffers of up to 64 KB through it, and " +
+			"native XDP counts each buffer as one packet.",
+		"Start QEMU with `vnet_hdr=off`, or in the virtual machine `ethtool -K DEVICE tso off gso off`. The second does " +
+			"not end the condition, since the host cannot see it."},
+
+	{CodeRDMABudget, Low,
+		"Values of a device are older than a second: it has more counters than `rdma.commands_per_second` can read.",
+		"Raise the limit, count fewer flows in hardware, or use a device with DevX."},
+	{CodeRDMAPortDown, Low,
+		"The port of a device is down.",
+		"Bring the link up: counting resumes by itself."},
+	{CodeMirrorRemade, Low,
+		"The file of the mirror was removed, replaced, truncated or overwritten, and was made again. Totals and handles go " +
+			"on; the history starts empty. Readers by name follow (`shm.OpenInstance`, `ft_follow`). The condition lasts " +
+			"ten minutes.",
+		"Find the program that changes files in the mirror's directory."},
+	{CodeMirrorFull, Low,
+		"The last added counter found no room: a limit is reached, or the file system is full.",
+		"Free space on the file system, or raise `mirror.counters` or `mirror.latency_counters` and restart."},
+	{CodePollOverrun, Low,
+		"More than an eighth of the last 128 poll cycles took longer than `poll.period`.",
+		"Raise the period, or give the process more CPU."},
+}
