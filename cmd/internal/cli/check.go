@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
@@ -73,10 +74,10 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	}
 	var counted []string
 	if n := len(cfg.QueuePairs); n > 0 {
-		counted = append(counted, plural(uint64(n), "queue pair", "queue pairs"))
+		counted = append(counted, format.Plural(uint64(n), "queue pair", "queue pairs"))
 	}
 	if len(counted) == 0 || len(cfg.Flows)+len(cfg.Interfaces) > 0 {
-		counted = append(counted, plural(uint64(len(cfg.Flows)), "flow", "flows")+" on "+plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
+		counted = append(counted, format.Plural(uint64(len(cfg.Flows)), "flow", "flows")+" on "+format.Plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, strings.Join(counted, ", "))
 	return err
@@ -167,7 +168,7 @@ func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warni
 	for i, p := range problems {
 		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion}
 	}
-	return printJSON(w, struct {
+	return format.JSON(w, struct {
 		Schema   int           `json:"schema"`
 		Path     string        `json:"path"`
 		OK       bool          `json:"ok"`
@@ -190,7 +191,7 @@ func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem
 		for i, p := range problems {
 			list[i] = problemJSON(p)
 		}
-		return printJSON(w, struct {
+		return format.JSON(w, struct {
 			Schema   int           `json:"schema"`
 			Path     string        `json:"path"`
 			OK       bool          `json:"ok"`
@@ -202,10 +203,10 @@ func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem
 		return err
 	}
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "%s: %s\n", path, printableLines(p.String())); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", path, format.PrintableLines(p.String())); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", path, plural(uint64(len(problems)), "problem", "problems"))
+	_, err := fmt.Fprintf(w, "%s: %s\n", path, format.Plural(uint64(len(problems)), "problem", "problems"))
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 )
 
@@ -82,7 +83,7 @@ func (c *completeCmd) Run(env *Env) error {
 		words = []string{""}
 	}
 	for _, s := range complete(env.model.Node, words) {
-		if printable(s) == s { // a shell would take it for its own
+		if format.Printable(s) == s { // a shell would take it for its own
 			fmt.Fprintln(env.Stdout, s)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/plugin"
@@ -80,7 +81,7 @@ func (c *demoCmd) Run(env *Env) error {
 		return err
 	}
 	if c.json() {
-		err = printJSON(env.Stdout, rep)
+		err = format.JSON(env.Stdout, rep)
 	} else {
 		_, err = fmt.Fprint(env.Stdout, renderDemo(rep.Flows), demoVerdict(rep))
 	}
@@ -120,29 +121,29 @@ func renderDemo(counts []demo.Count) string {
 	if len(counts) > 0 && counts[0].XDPPackets != nil {
 		return renderDemoBeside(counts)
 	}
-	t := table{heading: []string{"FLOW", ">SENT", ">COUNTED", ">SENT BYTES", ">COUNTED BYTES", ""}}
+	t := format.Table{Heading: []string{"FLOW", ">SENT", ">COUNTED", ">SENT BYTES", ">COUNTED BYTES", ""}}
 	for _, c := range counts {
 		note := "exact"
 		if !c.Exact() {
 			note = demoDifference(c)
 		}
-		t.add(c.Name, humanCount(c.SentPackets), humanCount(c.Packets), humanCount(c.SentBytes), humanCount(c.Bytes), note)
+		t.Add(c.Name, format.Count(c.SentPackets), format.Count(c.Packets), format.Count(c.SentBytes), format.Count(c.Bytes), note)
 	}
-	return t.render()
+	return t.Render()
 }
 
 // renderDemoBeside is renderDemo with what XDP counted of the same traffic.
 func renderDemoBeside(counts []demo.Count) string {
-	t := table{heading: []string{"FLOW", ">SENT", ">RDMA", ">XDP", ">SENT BYTES", ">RDMA BYTES", ">XDP BYTES", "COUNTED BY", ""}}
+	t := format.Table{Heading: []string{"FLOW", ">SENT", ">RDMA", ">XDP", ">SENT BYTES", ">RDMA BYTES", ">XDP BYTES", "COUNTED BY", ""}}
 	for _, c := range counts {
 		note := "exact"
 		if !c.Exact() {
 			note = demoDifference(c)
 		}
-		t.add(c.Name, humanCount(c.SentPackets), humanCount(c.Packets), humanCount(*c.XDPPackets),
-			humanCount(c.SentBytes), humanCount(c.Bytes), humanCount(*c.XDPBytes), c.Source, note)
+		t.Add(c.Name, format.Count(c.SentPackets), format.Count(c.Packets), format.Count(*c.XDPPackets),
+			format.Count(c.SentBytes), format.Count(c.Bytes), format.Count(*c.XDPBytes), c.Source, note)
 	}
-	return t.render()
+	return t.Render()
 }
 
 // demoDifference says by how much a flow differs.
@@ -168,7 +169,7 @@ func demoVerdict(r demo.Report) string {
 			off++
 		}
 	}
-	sent := fmt.Sprintf("%s packets (%s) sent over %d flows", humanCount(sum.SentPackets), humanBytes(sum.SentBytes), len(r.Flows))
+	sent := fmt.Sprintf("%s packets (%s) sent over %d flows", format.Count(sum.SentPackets), format.Bytes(sum.SentBytes), len(r.Flows))
 	if r.SoftwareNIC {
 		sent += " to a NIC that is software"
 	}
@@ -178,7 +179,7 @@ func demoVerdict(r demo.Report) string {
 	if r.Exact {
 		return sent + ": every one counted, exactly once, and every byte of it.\n"
 	}
-	return sent + ": " + plural(off, "flow differs", "flows differ") + ".\n"
+	return sent + ": " + format.Plural(off, "flow differs", "flows differ") + ".\n"
 }
 
 // demoScreen shows progress: a live table where stdout is a terminal that shows
@@ -199,7 +200,7 @@ func (s *demoScreen) show(p demo.Progress) {
 		sent += c.SentPackets
 		counted += c.Packets
 	}
-	status := fmt.Sprintf("%4.1fs  %s: %s sent, %s counted", p.Elapsed.Seconds(), p.Phase, humanCount(sent), humanCount(counted))
+	status := fmt.Sprintf("%4.1fs  %s: %s sent, %s counted", p.Elapsed.Seconds(), p.Phase, format.Count(sent), format.Count(counted))
 	if s.said == "" {
 		s.said = p.Mirror
 		if name, ok := strings.CutSuffix(p.Mirror, ".mirror"); ok {
@@ -209,11 +210,11 @@ func (s *demoScreen) show(p demo.Progress) {
 	if s.env.TTY && !s.json {
 		if !s.entered {
 			s.entered = true
-			fmt.Fprint(s.env.Stdout, enterScreen)
+			fmt.Fprint(s.env.Stdout, format.EnterScreen)
 		}
 		_, width := terminalSize(s.env.Stdout)
 		text := "flowtally demo  " + status + "\nmirror " + p.Mirror + "\n" + renderDemoLive(p.Flows)
-		fmt.Fprint(s.env.Stdout, drawOver(text, width))
+		fmt.Fprint(s.env.Stdout, format.DrawOver(text, width))
 		return
 	}
 	if time.Since(s.lastLine) >= time.Second {
@@ -225,17 +226,17 @@ func (s *demoScreen) show(p demo.Progress) {
 // renderDemoLive is the table while traffic flows: what is under way is no
 // difference yet.
 func renderDemoLive(counts []demo.Count) string {
-	t := table{heading: []string{"FLOW", ">SENT", ">COUNTED", ">COUNTED BYTES"}}
+	t := format.Table{Heading: []string{"FLOW", ">SENT", ">COUNTED", ">COUNTED BYTES"}}
 	for _, c := range counts {
-		t.add(c.Name, humanCount(c.SentPackets), humanCount(c.Packets), humanCount(c.Bytes))
+		t.Add(c.Name, format.Count(c.SentPackets), format.Count(c.Packets), format.Count(c.Bytes))
 	}
-	return t.render()
+	return t.Render()
 }
 
 // close gives the terminal back. Idempotent.
 func (s *demoScreen) close() {
 	if s.entered {
 		s.entered = false
-		fmt.Fprint(s.env.Stdout, leaveScreen)
+		fmt.Fprint(s.env.Stdout, format.LeaveScreen)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -83,7 +84,7 @@ func (m *wordsMirror) shows(row string, comp, errs uint64, device bool) {
 		m.t.Errorf("get ended with %d:\n%s%swant\n%s", code, out, talk, row)
 	}
 	_, out, _ = m.run("get", "-o", "json")
-	var j getJSON
+	var j view.ReadingJSON
 	if err := json.Unmarshal([]byte(out), &j); err != nil {
 		m.t.Fatal(err)
 	}
@@ -157,10 +158,10 @@ func TestTopReadsWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rates(before, cur)
+	view.Rates(before, cur)
 	c := cur.Counters[0]
 	took := time.Duration(c.SampledAt - before.Counters[0].SampledAt)
-	if !c.Words || !c.HasRate || math.Abs(c.PacketsPerSec*took.Seconds()-1_000_000) > 1 || c.BytesPerSec != 0 {
+	if !c.FromDevice || !c.HasRate || math.Abs(c.PacketsPerSec*took.Seconds()-1_000_000) > 1 || c.BytesPerSec != 0 {
 		t.Errorf("%+v in %v", c, took)
 	}
 	if code, out, _ := m.run("top", "-c", "1"); code != exitOK || !strings.Contains(out, "1,000,010") || !strings.Contains(out, " now  rdma efa0 comp_cntr+external, its words") {

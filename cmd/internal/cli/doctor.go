@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -46,7 +47,7 @@ func (c *doctorCmd) Run(env *Env) error {
 		for i, r := range results {
 			checks[i] = checkJSON{r.Backend, r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
 		}
-		err := printJSON(env.Stdout, struct {
+		err := format.JSON(env.Stdout, struct {
 			Schema int         `json:"schema"`
 			Checks []checkJSON `json:"checks"`
 		}{1, checks})
@@ -113,20 +114,12 @@ func asksForRDMA(cfg dataplane.Config) bool {
 // under the answer that it would change.
 func renderChecks(results []probe.Result) string {
 	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
-	t := table{heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}
+	t := format.Table{Heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}
 	for _, r := range results {
-		t.add(mark[r.Answer], orDash(r.Object), r.Feature, orDash(r.Reason))
+		t.Add(mark[r.Answer], format.OrDash(r.Object), r.Feature, format.OrDash(r.Reason))
 		if r.Fix != "" && r.Answer != probe.Yes {
-			t.note("  try: " + r.Fix)
+			t.Note("  try: " + r.Fix)
 		}
 	}
-	return t.render()
-}
-
-// orDash returns s, or "-" where there is nothing to show.
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	return t.Render()
 }

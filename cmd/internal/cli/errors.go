@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
 // Exit codes.
@@ -52,9 +54,9 @@ func report(stderr io.Writer, err error) int {
 	if code := exitError(0); errors.As(err, &code) {
 		return int(code)
 	}
-	fmt.Fprintf(stderr, "flowtally: %s\n", strings.TrimRight(printableLines(err.Error()), "\n"))
+	fmt.Fprintf(stderr, "flowtally: %s\n", strings.TrimRight(format.PrintableLines(err.Error()), "\n"))
 	if try := hint(err); try != "" {
-		fmt.Fprintf(stderr, "  try: %s\n", printableLines(try))
+		fmt.Fprintf(stderr, "  try: %s\n", format.PrintableLines(try))
 	}
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage

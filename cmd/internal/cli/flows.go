@@ -6,9 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // flowsCmd talks to a running instance over its control socket.
@@ -44,6 +46,20 @@ func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) 
 	return f(svc)
 }
 
+// parseMatch is flow.ParseMatch with each mistake marked in the text.
+func parseMatch(text string) (flow.Match, error) {
+	m, err := flow.ParseMatch(text)
+	var mistakes flow.ParseErrors
+	if !errors.As(err, &mistakes) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+		return m, err
+	}
+	marks := []rune(strings.Repeat(" ", len([]rune(text))+1))
+	for _, e := range mistakes {
+		marks[len([]rune(text[:min(e.Offset, len(text))]))] = '^'
+	}
+	return m, fmt.Errorf("%w\n  %s\n  %s", err, text, strings.TrimRight(string(marks), " "))
+}
+
 type flowsListCmd struct {
 	outputFlag
 	socketFlag
@@ -59,7 +75,7 @@ func (c *flowsListCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("asking for what is not as it should be: %w", err)
 		}
-		return printFlows(env.Stdout, c.json(), placements, conditions, time.Now(), c.standings(env, svc))
+		return view.Flows(env.Stdout, c.json(), placements, conditions, time.Now(), c.statuses(env, svc))
 	})
 }
 
@@ -104,7 +120,7 @@ func (c *flowsAddCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("adding flow %q: %w", f.Name, err)
 		}
-		return printAdded(env.Stdout, c.json(), placements, c.standings(env, svc, f.Name))
+		return view.Added(env.Stdout, c.json(), placements, c.statuses(env, svc, f.Name))
 	})
 }
 
@@ -120,4 +136,33 @@ func (c *flowsRemoveCmd) Run(env *Env) error {
 		}
 		return nil
 	})
+}
+
+// statuses returns the status of each counter with one of those names, for JSON, or of all if there are no names. If
+// the mirror cannot be read, it prints the reason on stderr, and the fields of the status are null.
+func (f outputFlag) statuses(env *Env, svc dataplane.Service, names ...string) (s view.Statuses) {
+	if !f.json() {
+		return s
+	}
+	info, err := svc.Info(env.Context)
+	if err == nil {
+		s, err = readStatuses(info.Mirror, names...)
+	}
+	if err != nil {
+		fmt.Fprintf(env.Stderr, "flowtally: the fields of the flows that the mirror holds are null: %v\n", err)
+	}
+	return s
+}
+
+func readStatuses(path string, names ...string) (view.Statuses, error) {
+	m, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: path}})
+	if err != nil {
+		return view.Statuses{}, err
+	}
+	defer m.close()
+	r, err := m.look(names)
+	if err != nil && !errors.Is(err, shm.ErrNotFound) {
+		return view.Statuses{}, err
+	}
+	return view.StatusesOf(r), nil
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
 // getCmd prints counters once.
@@ -25,14 +28,14 @@ func (c *getCmd) Run(env *Env) error {
 		return err
 	}
 	if c.json() {
-		err = printJSON(env.Stdout, toJSON(r))
+		err = format.JSON(env.Stdout, view.ToJSON(r))
 	} else {
-		_, err = io.WriteString(env.Stdout, renderGet(r))
+		_, err = io.WriteString(env.Stdout, view.Get(r))
 	}
 	if err != nil {
 		return err
 	}
-	if !r.Writer.live() {
+	if !r.Writer.Live() {
 		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values%s\n", r.Path, r.Writer, butWords(r))
 	}
 	if c.Strict && degraded(r) {
@@ -42,19 +45,19 @@ func (c *getCmd) Run(env *Env) error {
 }
 
 // butWords says, behind what a silent writer published, what else is shown.
-func butWords(r *reading) string {
-	if slices.ContainsFunc(r.Counters, func(c counterView) bool { return c.Words }) {
+func butWords(r *view.Reading) string {
+	if slices.ContainsFunc(r.Counters, func(c view.Counter) bool { return c.FromDevice }) {
 		return "; what a device writes is shown as it stands now"
 	}
 	return ""
 }
 
 // degraded says that the writer is not running or that a value is not valid.
-func degraded(r *reading) bool {
+func degraded(r *view.Reading) bool {
 	for _, c := range r.Counters {
-		if !c.present() || !c.Valid {
+		if !c.Present() || !c.Valid {
 			return true
 		}
 	}
-	return !r.Writer.live()
+	return !r.Writer.Live()
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/plugin"
@@ -73,11 +74,11 @@ func checkShm(mirror string) probe.Result {
 	case uint32(st.Type) != unix.TMPFS_MAGIC:
 		r.Answer, r.Reason, r.Fix = probe.No, "not a tmpfs: the kernel writes the mirror back to a disk", "another --mirror PATH, in a directory of your own below /run or /dev/shm"
 	case free < minSpace:
-		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", humanBytes(free), humanBytes(minSpace))
+		r.Answer, r.Reason = probe.No, fmt.Sprintf("%s free, a mirror needs %s", format.Bytes(free), format.Bytes(minSpace))
 		at := mountPoint(dir)
 		r.Fix = "mount -o remount,size=1G " + at + ", or remove files there"
 	default:
-		r.Answer, r.Reason = probe.Yes, humanBytes(free)+" free"
+		r.Answer, r.Reason = probe.Yes, format.Bytes(free)+" free"
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -121,7 +121,7 @@ func mirrorError(path string, err error) error {
 // look reads the counters that names name, or match as patterns of the shell; all
 // where there are none. Names that no counter has are an *unknownError, and the reading
 // holds the others.
-func (m *mirror) look(names []string) (*reading, error) {
+func (m *mirror) look(names []string) (*view.Reading, error) {
 	wanted, err := newSelection(names)
 	if err != nil {
 		return nil, err
@@ -131,22 +131,22 @@ func (m *mirror) look(names []string) (*reading, error) {
 		return nil, fmt.Errorf("%s: reading the catalogue: %w", m.path, err)
 	}
 	status := m.reader.Status()
-	r := &reading{Path: m.path, Writer: viewWriter(status)}
+	r := &view.Reading{Path: m.path, Writer: view.NewWriter(status)}
 	known := make([]string, 0, len(entries))
 	for _, e := range entries {
 		known = append(known, e.Name)
 		if !wanted.has(e.Name) {
 			continue
 		}
-		c := viewEntry(e)
+		c := view.NewCounter(e)
 		if err := m.value(&c, e.Handle); err != nil {
 			return nil, fmt.Errorf("%s: reading %q: %w", m.path, e.Name, err)
 		}
-		c.Stale = c.Stale || c.present() && !r.Writer.live()
+		c.Stale = c.Stale || c.Present() && !r.Writer.Live()
 		r.Counters = append(r.Counters, c)
 	}
-	r.Now, r.Zero = shm.Now(), monotonicZero()
-	sortCounters(r.Counters, "name")
+	r.Now, r.Zero = shm.Now(), view.MonotonicZero()
+	view.Sort(r.Counters, "name")
 	if unknown := wanted.unmet(); len(unknown) > 0 {
 		return r, newUnknownError(m.path, unknown, known)
 	}
@@ -167,11 +167,11 @@ func (m *mirror) entries(s selection) ([]shm.Entry, error) {
 
 // value fills in the value: what the device writes, where it does so by itself, else what
 // is published. A counter that was removed meanwhile has none.
-func (m *mirror) value(c *counterView, h shm.Handle) error {
-	if c.completion() {
+func (m *mirror) value(c *view.Counter, h shm.Handle) error {
+	if c.Completion() {
 		v, err := m.words(h)
 		if err == nil {
-			c.show(v, true)
+			c.Show(v, true)
 			return nil
 		}
 		c.Unread = !wordless(err)
@@ -184,7 +184,7 @@ func (m *mirror) value(c *counterView, h shm.Handle) error {
 	case err != nil:
 		return err
 	}
-	c.show(v, false)
+	c.Show(v, false)
 	return nil
 }
 
@@ -198,30 +198,6 @@ func (m *mirror) published(h shm.Handle) (v shm.Value, err error) {
 		return err
 	})
 	return v, err
-}
-
-func viewEntry(e shm.Entry) counterView {
-	return counterView{
-		Index: e.Handle.Index, Generation: e.Handle.Generation,
-		Name: e.Name, Kind: e.Kind, Unit: cmp.Or(e.Unit, "packets"), Labels: e.Labels, Source: e.Source, ByteBasis: e.ByteBasis,
-		Valid: e.Valid, Stale: e.Stale, Ambiguous: e.Ambiguous,
-		Discontinuities: e.Continuity.Discontinuities,
-	}
-}
-
-// deadAfter is how many heartbeats a writer may miss until it is called dead;
-// from the second on it is stale.
-const deadAfter = 10
-
-func viewWriter(s shm.Status) writerView {
-	state := s.State.String()
-	if (s.State == shm.Boot || s.State == shm.Run) && !s.Alive {
-		state = "stale"
-		if s.Age > deadAfter*s.HeartbeatPeriod {
-			state = "dead"
-		}
-	}
-	return writerView{State: state, Age: s.Age.Nanoseconds()}
 }
 
 // unknownError is names that no counter of the mirror has.

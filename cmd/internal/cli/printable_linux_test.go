@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
 // hostile holds what a terminal obeys or shows elsewhere, each as a name of a mirror could.
@@ -83,7 +85,7 @@ func TestHostileNames(t *testing.T) {
 					}
 				}
 				if len(args) > 2 && args[2] == "json" && text != hostile["raw C1"] {
-					var j getJSON
+					var j view.ReadingJSON
 					if err := json.Unmarshal([]byte(out), &j); err != nil || j.Counters[0].Name != text && j.Counters[1].Name != text {
 						t.Errorf("JSON says %s, %v, want %q among the names", out, err, text)
 					}

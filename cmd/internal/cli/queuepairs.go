@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 )
 
@@ -43,7 +45,7 @@ func (c *queuePairsListCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("asking for what is not as it should be: %w", err)
 		}
-		return printQueuePairs(env.Stdout, c.json(), pairs, ofQueuePairs(conditions), time.Now())
+		return view.QueuePairs(env.Stdout, c.json(), pairs, view.OfQueuePairs(conditions), time.Now())
 	})
 }
 
@@ -98,7 +100,7 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 		// Who gave up is told what had completed, unless the instance could not say.
 		gaveUp := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, dataplane.ErrUnavailable)
 		if err == nil || gaveUp || posted != (dataplane.Posted{}) {
-			if perr := printPosted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
+			if perr := view.Posted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
 				return errors.Join(perr, err)
 			}
 		}
@@ -108,14 +110,14 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 				when = "when it was interrupted"
 			}
 			return withHint(fmt.Errorf("posting to queue pair %q: %s of %s had completed %s",
-				c.Name, humanCount(posted.Completed+posted.Errors), plural(uint64(c.Count), "operation", "operations"), when),
+				c.Name, format.Count(posted.Completed+posted.Errors), format.Plural(uint64(c.Count), "operation", "operations"), when),
 				"flowtally queue-pairs list shows what is outstanding; a send waits until the other end has receives posted")
 		}
 		if err != nil {
 			return queuePairError(err, "posting to", c.Name)
 		}
 		if posted.Errors > 0 {
-			return withHint(fmt.Errorf("posting to queue pair %q: %s of %d completed in error", c.Name, plural(posted.Errors, "operation", "operations"), c.Count),
+			return withHint(fmt.Errorf("posting to queue pair %q: %s of %d completed in error", c.Name, format.Plural(posted.Errors, "operation", "operations"), c.Count),
 				"flowtally queue-pairs list says why; then: flowtally queue-pairs connect %s [ADDRESS]", c.Name)
 		}
 		return nil

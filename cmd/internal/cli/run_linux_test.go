@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -166,10 +167,10 @@ func (in *instance) send(n uint64) {
 }
 
 // get is what flowtally get prints of the flow.
-func (in *instance) get() (c counterJSON, state string) {
+func (in *instance) get() (c view.CounterJSON, state string) {
 	in.t.Helper()
 	code, out, talk := run(in.t, "get", "-o", "json", "--mirror", in.mirror, "udp")
-	var j getJSON
+	var j view.ReadingJSON
 	if err := json.Unmarshal([]byte(out), &j); code != exitOK || err != nil || len(j.Counters) != 1 {
 		in.t.Fatalf("get: code %d, %v, %s%s", code, err, out, talk)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/plugin"
@@ -98,12 +100,12 @@ func (r *running) announce() error {
 	if len(placements) == 0 && len(pairs) == 0 {
 		log.Warn("no flow yet: nothing is counted", "add", "flowtally flows add NAME MATCH")
 	}
-	shared := sharedRejections(rejectionsOf(placements))
+	shared := view.SharedRejections(view.Rejections(placements))
 	for _, r := range shared {
 		log.Info("none by "+r.Backend, "reason", r.Reason)
 	}
 	for _, p := range placements {
-		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", sourceText(p.Source)}
+		attrs := []any{"flow", p.Flow.Name, "match", p.Flow.Match.String(), "source", view.Source(p.Source)}
 		for _, rejected := range p.Rejected {
 			if !slices.Contains(shared, rejected) {
 				attrs = append(attrs, "not_"+rejected.Backend, rejected.Reason)
@@ -112,7 +114,7 @@ func (r *running) announce() error {
 		log.Log(ctx, level, "placed", attrs...)
 	}
 	for _, q := range pairs {
-		log.Info("queue pair", "name", q.Name, "device", q.Device, "state", q.State, "source", sourceText(q.Source), "address", q.Local.String())
+		log.Info("queue pair", "name", q.Name, "device", q.Device, "state", q.State, "source", view.Source(q.Source), "address", q.Local.String())
 	}
 	if err := waitFirstCycle(ctx, info.Mirror, firstCycle); err != nil {
 		return err
@@ -122,9 +124,9 @@ func (r *running) announce() error {
 			return err
 		}
 	}
-	counted := plural(uint64(len(placements)), "flow", "flows")
+	counted := format.Plural(uint64(len(placements)), "flow", "flows")
 	if len(pairs) > 0 {
-		counted += " and " + plural(uint64(len(pairs)), "queue pair", "queue pairs")
+		counted += " and " + format.Plural(uint64(len(pairs)), "queue pair", "queue pairs")
 	}
 	if len(placements) > mostLogged {
 		time.AfterFunc(time.Second, func() { // frees the memory of the placements, once this call has ended
@@ -153,7 +155,7 @@ func (r *running) degraded(placements []dataplane.Placement) error {
 		if c.Severity == dataplane.High {
 			is = true
 			fmt.Fprintf(r.env.Stderr, "flowtally: %s: %s (%s)\n  try: %s\n",
-				printable(c.Object), printableLines(c.Text), c.Code, printableLines(c.Fix))
+				format.Printable(c.Object), format.PrintableLines(c.Text), c.Code, format.PrintableLines(c.Fix))
 		}
 	}
 	if is {

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
-	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
 // topCmd shows rates and totals until a signal.
@@ -38,7 +38,7 @@ func (c *topCmd) Run(env *Env) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
-		sortCounters(cur.Counters, c.Sort)
+		view.Sort(cur.Counters, c.Sort)
 		if err := screen.draw(cur); err != nil {
 			return err
 		}
@@ -57,23 +57,12 @@ func (c *topCmd) Run(env *Env) error {
 		case err == nil, errors.As(err, &unknown):
 			// The counters that were named may be gone for now: the table says so.
 		case !m.ends(err):
-			cur = before.again(viewWriter(m.reader.Status()))
+			cur = before.Again(view.NewWriter(m.reader.Status()))
 		default:
 			return mirrorError(m.path, err)
 		}
-		rates(before, cur)
+		view.Rates(before, cur)
 	}
-}
-
-// again returns the same values as they stand now, without rates.
-func (r *reading) again(w writerView) *reading {
-	now := &reading{Path: r.Path, Now: shm.Now(), Zero: r.Zero, Writer: w, Counters: slices.Clone(r.Counters)}
-	for i := range now.Counters {
-		c := &now.Counters[i]
-		c.HasRate = false
-		c.Stale = c.Stale || c.present() && !w.live()
-	}
-	return now
 }
 
 // screen is where top draws: over what is there on a terminal, below it elsewhere.
@@ -87,23 +76,23 @@ type screen struct {
 func newScreen(env *Env) *screen {
 	s := &screen{out: env.Stdout, refresh: env.TTY}
 	if s.refresh {
-		io.WriteString(s.out, enterScreen)
+		io.WriteString(s.out, format.EnterScreen)
 	}
 	return s
 }
 
-func (s *screen) draw(r *reading) error {
+func (s *screen) draw(r *view.Reading) error {
 	var err error
 	if s.refresh {
 		height, width := terminalSize(s.out)
-		s.last = renderTop(r, height)
-		_, err = io.WriteString(s.out, drawOver(s.last, width))
+		s.last = view.Top(r, height)
+		_, err = io.WriteString(s.out, format.DrawOver(s.last, width))
 	} else {
 		sep := ""
 		if s.drawn {
 			sep = "\n"
 		}
-		_, err = io.WriteString(s.out, sep+renderTop(r, 0))
+		_, err = io.WriteString(s.out, sep+view.Top(r, 0))
 	}
 	s.drawn = true
 	return err
@@ -112,6 +101,6 @@ func (s *screen) draw(r *reading) error {
 // close gives the terminal back, the last screen left on it.
 func (s *screen) close() {
 	if s.refresh {
-		fmt.Fprint(s.out, leaveScreen+s.last)
+		fmt.Fprint(s.out, format.LeaveScreen+s.last)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
 // TestTopOnTerminal: what is drawn goes over what was there, and the terminal
@@ -18,18 +20,18 @@ func TestTopOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := out.String()
-	if !strings.HasPrefix(got, enterScreen+toOrigin) {
+	if !strings.HasPrefix(got, format.EnterScreen+format.ToOrigin) {
 		t.Errorf("starts with %q", got[:min(len(got), 30)])
 	}
-	if n := strings.Count(got, toOrigin); n != 3 {
+	if n := strings.Count(got, format.ToOrigin); n != 3 {
 		t.Errorf("drawn %d times, want 3", n)
 	}
-	drawn, left, ok := strings.Cut(got, leaveScreen)
+	drawn, left, ok := strings.Cut(got, format.LeaveScreen)
 	if !ok || strings.Contains(left, "\x1b") || !strings.Contains(left, "web") || strings.Count(left, "\n") != 3 {
 		t.Errorf("left behind: %q", left)
 	}
-	for line := range strings.Lines(strings.TrimPrefix(drawn, enterScreen)) {
-		if !strings.HasSuffix(line, clearLine+"\r\n") && line != clearBelow && !strings.HasPrefix(line, clearBelow) {
+	for line := range strings.Lines(strings.TrimPrefix(drawn, format.EnterScreen)) {
+		if !strings.HasSuffix(line, format.ClearLine+"\r\n") && line != format.ClearBelow && !strings.HasPrefix(line, format.ClearBelow) {
 			t.Errorf("line %q does not clear what it overwrites", line)
 		}
 	}

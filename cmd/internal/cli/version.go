@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -29,7 +30,7 @@ type versions struct {
 func (c *versionCmd) Run(env *Env) error {
 	v := readVersions()
 	if c.json() {
-		return printJSON(env.Stdout, v)
+		return format.JSON(env.Stdout, v)
 	}
 	_, err := fmt.Fprint(env.Stdout, v)
 	return err

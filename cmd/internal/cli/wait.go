@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -111,7 +113,7 @@ func (w *waiter) look(counter *shm.NamedCounter) {
 		return
 	}
 	if why := w.mirror.reader.Wakeable(); why != nil {
-		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, because the writer cannot wake this process: %v\n", w.mirror.path, printableLines(why.Error()))
+		fmt.Fprintf(w.talk, "flowtally: %s: looking once per poll cycle, because the writer cannot wake this process: %v\n", w.mirror.path, format.PrintableLines(why.Error()))
 	}
 }
 
@@ -156,7 +158,7 @@ func (w *waiter) aim() string {
 		return "waiting for a change"
 	}
 	first, _ := w.units()
-	return fmt.Sprintf("waiting for %s %s", humanCount(*w.cmd.AtLeast), first)
+	return fmt.Sprintf("waiting for %s %s", format.Count(*w.cmd.AtLeast), first)
 }
 
 // has says what there is.
@@ -165,7 +167,7 @@ func (w *waiter) has() string {
 	if w.value.SampledAt == 0 {
 		return "no value yet"
 	}
-	return fmt.Sprintf("%s %s and %s %s", humanCount(w.value.Packets), first, humanCount(w.value.Bytes), second)
+	return fmt.Sprintf("%s %s and %s %s", format.Count(w.value.Packets), first, format.Count(w.value.Bytes), second)
 }
 
 func (w *waiter) units() (first, second string) {
@@ -178,12 +180,12 @@ func (w *waiter) units() (first, second string) {
 // print shows the counter as get does, with the value that ended the wait.
 func (w *waiter) print(out io.Writer) error {
 	w.describe()
-	c := viewEntry(w.entry)
-	c.show(w.value, w.words)
-	r := &reading{Path: w.mirror.path, Now: shm.Now(), Zero: monotonicZero(), Writer: viewWriter(w.mirror.reader.Status()), Counters: []counterView{c}}
+	c := view.NewCounter(w.entry)
+	c.Show(w.value, w.words)
+	r := &view.Reading{Path: w.mirror.path, Now: shm.Now(), Zero: view.MonotonicZero(), Writer: view.NewWriter(w.mirror.reader.Status()), Counters: []view.Counter{c}}
 	if w.cmd.json() {
-		return printJSON(out, toJSON(r))
+		return format.JSON(out, view.ToJSON(r))
 	}
-	_, err := io.WriteString(out, renderGet(r))
+	_, err := io.WriteString(out, view.Get(r))
 	return err
 }

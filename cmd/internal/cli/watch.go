@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -34,7 +35,7 @@ func (c *watchCmd) Run(env *Env) error {
 	if m.reader.Status().History == 0 {
 		return withHint(fmt.Errorf("%s: this mirror keeps no history", m.path), "mirror.history in the configuration, or flowtally top")
 	}
-	w := &watcher{mirror: m, printer: newChangePrinter(env.Stdout, c.json()), talk: env.Stderr, left: c.Count}
+	w := &watcher{mirror: m, printer: view.NewChangePrinter(env.Stdout, c.json()), talk: env.Stderr, left: c.Count}
 	if c.Count == 0 {
 		w.left = ^uint64(0)
 	}
@@ -67,18 +68,18 @@ func (c *watchCmd) Run(env *Env) error {
 // watcher is where a watch stands.
 type watcher struct {
 	mirror  *mirror
-	printer changePrinter
+	printer view.ChangePrinter
 	talk    io.Writer
 	wanted  selection
 	left    uint64 // changes still to be printed
 
 	cursor *shm.Cursor
-	before map[shm.Handle]shm.Value   // what each counter showed last
-	names  map[shm.Handle]counterView // as of the last look at the catalogue
-	fresh  map[shm.Handle]bool        // looked up since the ring was last empty
-	newest int64                      // sample time of the newest change seen
-	after  int64                      // changes sampled no later were seen in the file before this one
-	state  string                     // of the writer, as last told
+	before map[shm.Handle]shm.Value    // what each counter showed last
+	names  map[shm.Handle]view.Counter // as of the last look at the catalogue
+	fresh  map[shm.Handle]bool         // looked up since the ring was last empty
+	newest int64                       // sample time of the newest change seen
+	after  int64                       // changes sampled no later were seen in the file before this one
+	state  string                      // of the writer, as last told
 	buf    [256]shm.Record
 }
 
@@ -91,7 +92,7 @@ func (w *watcher) start(oldest bool) (err error) {
 		w.cursor.Rewind()
 	}
 	w.before = map[shm.Handle]shm.Value{}
-	w.names = map[shm.Handle]counterView{}
+	w.names = map[shm.Handle]view.Counter{}
 	w.fresh = map[shm.Handle]bool{}
 	return nil
 }
@@ -111,9 +112,9 @@ func (w *watcher) follow() error {
 			return err
 		}
 	}
-	writer := viewWriter(w.mirror.reader.Status())
+	writer := view.NewWriter(w.mirror.reader.Status())
 	if writer.State != w.state {
-		if !writer.live() || w.state != "" {
+		if !writer.Live() || w.state != "" {
 			fmt.Fprintf(w.talk, "flowtally: %s: writer %s\n", w.mirror.path, writer)
 		}
 		w.state = writer.State
@@ -131,7 +132,7 @@ func (w *watcher) drain() error {
 		if lost > 0 {
 			// What a counter showed before the gap is no base for a difference.
 			clear(w.before)
-			if err := w.printer.lost(lost); err != nil {
+			if err := w.printer.Lost(lost); err != nil {
 				return err
 			}
 		}
@@ -154,7 +155,7 @@ func (w *watcher) record(rec shm.Record) error {
 	}
 	counter, err := w.counter(rec.Handle)
 	if lost(err) { // before its name was read
-		return w.printer.lost(1)
+		return w.printer.Lost(1)
 	}
 	if err != nil {
 		return err
@@ -165,25 +166,25 @@ func (w *watcher) record(rec shm.Record) error {
 	if !w.wanted.has(counter.Name) {
 		return nil
 	}
-	ch := change{Position: rec.Position, Counter: counter, Value: rec.Value, Cycle: rec.Cycle}
+	ch := view.Change{Position: rec.Position, Counter: counter, Value: rec.Value, Cycle: rec.Cycle}
 	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
 		ch.HasDelta = true
 		ch.PacketsDelta = rec.Value.Packets - before.Packets
 		ch.BytesDelta = rec.Value.Bytes - before.Bytes
 	}
 	w.left--
-	return w.printer.change(ch)
+	return w.printer.Change(ch)
 }
 
 // counter returns what the catalogue says of a counter: looked up once for all changes that
 // the ring holds, since a counter can become stale or ambiguous, or be removed. Of a counter that
 // was removed it returns the last look.
-func (w *watcher) counter(h shm.Handle) (counterView, error) {
+func (w *watcher) counter(h shm.Handle) (view.Counter, error) {
 	if w.fresh[h] {
 		return w.names[h], nil
 	}
 	e, err := w.mirror.reader.Entry(h)
-	c := viewEntry(e)
+	c := view.NewCounter(e)
 	switch {
 	case errors.Is(err, shm.ErrGone):
 		c = w.names[h]

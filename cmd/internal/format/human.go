@@ -1,4 +1,4 @@
-package cli
+package format
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// humanBytes returns n bytes in binary units, three digits or so.
-func humanBytes(n uint64) string {
+// Bytes returns n bytes in binary units, three digits or so.
+func Bytes(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}
@@ -18,9 +18,9 @@ func humanBytes(n uint64) string {
 	return fmt.Sprintf("%.1f %ciB", f, "KMGTPE"[unit])
 }
 
-// humanCount returns n with the thousands set apart, so that every digit of a
+// Count returns n with the thousands set apart, so that every digit of a
 // total can be read.
-func humanCount(n uint64) string {
+func Count(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -28,8 +28,8 @@ func humanCount(n uint64) string {
 	return s
 }
 
-// humanRate returns a rate in decimal units, three digits or so.
-func humanRate(perSecond float64) string {
+// Rate returns a rate in decimal units, three digits or so.
+func Rate(perSecond float64) string {
 	if perSecond < 1000 {
 		return strconv.FormatFloat(perSecond, 'f', 0, 64)
 	}
@@ -40,8 +40,8 @@ func humanRate(perSecond float64) string {
 	return fmt.Sprintf("%.2f%c", f, "kMGTPE"[unit])
 }
 
-// humanAge returns a duration in one unit.
-func humanAge(d time.Duration) string {
+// Age returns a duration in one unit.
+func Age(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0"
@@ -59,4 +59,20 @@ func humanAge(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Plural returns n with the word that fits it: "1 flow", "2,000 flows".
+func Plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Count(n) + " " + many
+}
+
+// OrDash returns s, or "-" if it is empty.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }

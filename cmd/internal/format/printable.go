@@ -1,4 +1,4 @@
-package cli
+package format
 
 import (
 	"fmt"
@@ -15,17 +15,17 @@ import (
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// printable returns s, or s quoted as in Go if it holds an unprintable character or invalid UTF-8.
-func printable(s string) string {
+// Printable returns s, or s quoted as in Go if it holds an unprintable character or invalid UTF-8.
+func Printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return s
 	}
 	return strconv.Quote(s)
 }
 
-// printableLines is printable for text of several lines. It replaces only the unprintable characters, and
+// PrintableLines is printable for text of several lines. It replaces only the unprintable characters, and
 // keeps line breaks and tabs.
-func printableLines(s string) string {
+func PrintableLines(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)

@@ -1,4 +1,4 @@
-package cli
+package format
 
 import (
 	"bytes"
@@ -8,15 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// outputFlag is -o, of every command that prints data.
-type outputFlag struct {
-	Output string `short:"o" help:"How data is printed: ${enum}." enum:"table,json" default:"table"`
-}
-
-func (f outputFlag) json() bool { return f.Output == "json" }
-
-// printJSON prints v as one line of printable characters.
-func printJSON(w io.Writer, v any) error {
+// JSON prints v as one line of printable characters.
+func JSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -27,51 +20,51 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// table is a table of text: a heading, rows, columns as wide as their widest
+// Table is a table of text: a heading, rows, columns as wide as their widest
 // cell. Columns whose heading starts with ">" are set flush right.
-type table struct {
-	heading []string
+type Table struct {
+	Heading []string
 	rows    [][]string
 	notes   map[int]string // by row: a line below it that is no row
 }
 
 // add adds a row. It quotes a cell that holds unprintable characters.
-func (t *table) add(cells ...string) {
+func (t *Table) Add(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		row[i] = printable(c)
+		row[i] = Printable(c)
 	}
 	t.rows = append(t.rows, row)
 }
 
 // note puts a line below the row added last.
-func (t *table) note(line string) {
+func (t *Table) Note(line string) {
 	if t.notes == nil {
 		t.notes = map[int]string{}
 	}
-	t.notes[len(t.rows)-1] += printableLines(line) + "\n"
+	t.notes[len(t.rows)-1] += PrintableLines(line) + "\n"
 }
 
-// stack returns tables one below the other, apart by a blank line, without those
+// Stack returns tables one below the other, apart by a blank line, without those
 // that have no rows; the first where none has.
-func stack(tables ...table) string {
+func Stack(tables ...Table) string {
 	var texts []string
 	for _, t := range tables {
 		if len(t.rows) > 0 {
-			texts = append(texts, t.render())
+			texts = append(texts, t.Render())
 		}
 	}
 	if len(texts) == 0 {
-		return tables[0].render()
+		return tables[0].Render()
 	}
 	return strings.Join(texts, "\n")
 }
 
 // render returns the table, each line ended and without trailing blanks.
-func (t *table) render() string {
-	heading := make([]string, len(t.heading))
-	right := make([]bool, len(t.heading))
-	for i, h := range t.heading {
+func (t *Table) Render() string {
+	heading := make([]string, len(t.Heading))
+	right := make([]bool, len(t.Heading))
+	for i, h := range t.Heading {
 		heading[i], right[i] = strings.CutPrefix(h, ">")
 	}
 	width := make([]int, len(heading))

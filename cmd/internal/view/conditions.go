@@ -1,9 +1,10 @@
-package cli
+package view
 
 import (
 	"io"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 )
 
@@ -42,14 +43,14 @@ func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 	if len(conditions) == 0 {
 		return ""
 	}
-	t := table{heading: []string{"CONDITION", "SEVERITY", ">SINCE", "OBJECT", "TEXT"}}
+	t := format.Table{Heading: []string{"CONDITION", "SEVERITY", ">SINCE", "OBJECT", "TEXT"}}
 	for _, c := range conditions {
-		t.add(string(c.Code), severityWord(c.Severity), humanAge(now.Sub(c.Since)), orDash(c.Object), c.Text)
+		t.Add(string(c.Code), severityWord(c.Severity), format.Age(now.Sub(c.Since)), format.OrDash(c.Object), c.Text)
 		if c.Fix != "" {
-			t.note("  try: " + c.Fix)
+			t.Note("  try: " + c.Fix)
 		}
 	}
-	return t.render()
+	return t.Render()
 }
 
 // printAbove prints text with what is not as it should be below it.

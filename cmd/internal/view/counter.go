@@ -1,32 +1,35 @@
-package cli
+package view
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// reading is one look at a mirror.
-type reading struct {
+// Reading is one look at a mirror.
+type Reading struct {
 	Path     string
 	Now      int64     // when, in ns of CLOCK_MONOTONIC
 	Zero     time.Time // the wall clock at 0 of CLOCK_MONOTONIC
-	Writer   writerView
-	Counters []counterView // in order of name
+	Writer   Writer
+	Counters []Counter // in order of name
 }
 
-// writerView is what the mirror shows of its writer.
-type writerView struct {
+// Writer is what the mirror shows of its writer.
+type Writer struct {
 	State string // boot, run, halt, fail; stale or dead where the heartbeat has stopped
 	Age   int64  // ns since the last heartbeat
 }
 
-// live says that the writer is there and publishing.
-func (w writerView) live() bool { return w.State == "run" || w.State == "boot" }
+// Live says that the writer is there and publishing.
+func (w Writer) Live() bool { return w.State == "run" || w.State == "boot" }
 
-func (w writerView) String() string {
-	age := humanAge(time.Duration(w.Age)) + " ago"
+func (w Writer) String() string {
+	age := format.Age(time.Duration(w.Age)) + " ago"
 	switch w.State {
 	case "halt":
 		return "ended in good order, " + age
@@ -38,15 +41,15 @@ func (w writerView) String() string {
 	return w.State + ", heartbeat " + age
 }
 
-// counterView is one counter as it is shown.
-type counterView struct {
+// Counter is one counter as it is shown.
+type Counter struct {
 	Index, Generation          uint32
 	Name, Kind, Unit           string
 	Labels                     map[string]string
 	Source, ByteBasis          string
 	Valid, Stale, Ambiguous    bool
 	Gone                       bool   // removed while it was read
-	Words                      bool   // read where a device writes it; SampledAt is when
+	FromDevice                 bool   // read where a device writes it; SampledAt is when
 	Unread                     bool   // a device writes it, and where cannot be read: it is what the poller published
 	Packets, Bytes             uint64 // or completions and errors
 	SampledAt                  int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
@@ -55,15 +58,15 @@ type counterView struct {
 	HasRate                    bool
 }
 
-// completion says that the two values are completions and those of them in error, of
+// Completion says that the two values are completions and those of them in error, of
 // a queue pair's operations.
-func (c counterView) completion() bool { return c.Kind == shm.KindCompletion }
+func (c Counter) Completion() bool { return c.Kind == shm.KindCompletion }
 
 // byKind parts the counters of flows, and of what else counts packets and bytes, from
 // those of completions; each keeps its order.
-func byKind(counters []counterView) (flows, completions []counterView) {
+func byKind(counters []Counter) (flows, completions []Counter) {
 	for _, c := range counters {
-		if c.completion() {
+		if c.Completion() {
 			completions = append(completions, c)
 		} else {
 			flows = append(flows, c)
@@ -72,41 +75,41 @@ func byKind(counters []counterView) (flows, completions []counterView) {
 	return flows, completions
 }
 
-// show makes v the value.
-func (c *counterView) show(v shm.Value, words bool) {
-	c.Packets, c.Bytes, c.SampledAt, c.Words = v.Packets, v.Bytes, v.SampledAt, words
+// Show makes v the value.
+func (c *Counter) Show(v shm.Value, words bool) {
+	c.Packets, c.Bytes, c.SampledAt, c.FromDevice = v.Packets, v.Bytes, v.SampledAt, words
 }
 
-// age is how old the value is in a reading. Words are of the moment in which they were
+// age is how old the value is in a reading. FromDevice are of the moment in which they were
 // read, as long as the writer lives, in whose process the device was opened; then they may
 // have stood still since its last sign of life.
-func (c counterView) age(r *reading) int64 {
+func (c Counter) age(r *Reading) int64 {
 	switch {
-	case c.Words && r.Writer.live():
+	case c.FromDevice && r.Writer.Live():
 		return 0
-	case c.Words:
+	case c.FromDevice:
 		return r.Writer.Age
 	}
 	return max(0, r.Now-c.SampledAt)
 }
 
-// present says that there is a value: absent is not zero.
-func (c counterView) present() bool { return c.SampledAt != 0 }
+// Present says that there is a value: absent is not zero.
+func (c Counter) Present() bool { return c.SampledAt != 0 }
 
 // note names what a person must know before trusting the value.
-func (c counterView) note() string {
+func (c Counter) note() string {
 	var notes []string
 	for _, n := range []struct {
 		is   bool
 		text string
 	}{
 		{c.Gone, "removed"},
-		{!c.present(), "never sampled"},
-		{c.present() && !c.Valid, "invalid"},
+		{!c.Present(), "never sampled"},
+		{c.Present() && !c.Valid, "invalid"},
 		{c.Stale, "stale"},
 		{c.Ambiguous, "ambiguous"},
 		{c.Unread, "published by the poller: the device's words cannot be read"},
-		{c.Discontinuities > 0, plural(c.Discontinuities, "discontinuity", "discontinuities")},
+		{c.Discontinuities > 0, format.Plural(c.Discontinuities, "discontinuity", "discontinuities")},
 	} {
 		if n.is {
 			notes = append(notes, n.text)
@@ -115,54 +118,47 @@ func (c counterView) note() string {
 	return strings.Join(notes, ", ")
 }
 
-func plural(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return humanCount(n) + " " + many
-}
-
 // cells of one counter; "-" stands where there is no value.
-func (c counterView) firstCell() string  { return c.cell(humanCount(c.Packets)) }
-func (c counterView) secondCell() string { return c.cell(humanCount(c.Bytes)) }
-func (c counterView) ageCell(r *reading) string {
-	if c.Words && r.Writer.live() {
+func (c Counter) firstCell() string  { return c.cell(format.Count(c.Packets)) }
+func (c Counter) secondCell() string { return c.cell(format.Count(c.Bytes)) }
+func (c Counter) ageCell(r *Reading) string {
+	if c.FromDevice && r.Writer.Live() {
 		return "now"
 	}
-	return c.cell(humanAge(time.Duration(c.age(r))))
+	return c.cell(format.Age(time.Duration(c.age(r))))
 }
 
 // sourceCell says of words who writes them: a device, and nobody after it.
-func (c counterView) sourceCell() string {
-	if c.Words {
-		return orDash(c.Source) + ", its words"
+func (c Counter) sourceCell() string {
+	if c.FromDevice {
+		return format.OrDash(c.Source) + ", its words"
 	}
-	return orDash(c.Source)
+	return format.OrDash(c.Source)
 }
 
-func (c counterView) cell(s string) string {
-	if !c.present() {
+func (c Counter) cell(s string) string {
+	if !c.Present() {
 		return "-"
 	}
 	return s
 }
 
-func (c counterView) rateCell(perSecond float64) string {
+func (c Counter) rateCell(perSecond float64) string {
 	if !c.HasRate {
 		return "-"
 	}
-	return humanRate(perSecond)
+	return format.Rate(perSecond)
 }
 
-// rates fills the rates of cur in from the look before it: what was counted
+// Rates fills the rates of cur in from the look before it: what was counted
 // between two samples, over the time between the two samples. There is none
 // where no new sample came, and none across a change of the counter.
-func rates(before, cur *reading) {
+func Rates(before, cur *Reading) {
 	if before == nil {
 		return
 	}
 	type id struct{ index, generation uint32 }
-	old := make(map[id]*counterView, len(before.Counters))
+	old := make(map[id]*Counter, len(before.Counters))
 	for i := range before.Counters {
 		c := &before.Counters[i]
 		old[id{c.Index, c.Generation}] = c
@@ -170,7 +166,7 @@ func rates(before, cur *reading) {
 	for i := range cur.Counters {
 		c := &cur.Counters[i]
 		o := old[id{c.Index, c.Generation}]
-		if o == nil || !o.present() || !c.present() || c.Name != o.Name ||
+		if o == nil || !o.Present() || !c.Present() || c.Name != o.Name ||
 			c.SampledAt <= o.SampledAt || c.Packets < o.Packets || c.Bytes < o.Bytes {
 			continue
 		}
@@ -179,4 +175,40 @@ func rates(before, cur *reading) {
 		c.BytesPerSec = float64(c.Bytes-o.Bytes) / seconds
 		c.HasRate = true
 	}
+}
+
+// NewCounter returns the counter of an entry of the catalogue, without its value.
+func NewCounter(e shm.Entry) Counter {
+	return Counter{
+		Index: e.Handle.Index, Generation: e.Handle.Generation,
+		Name: e.Name, Kind: e.Kind, Unit: cmp.Or(e.Unit, "packets"), Labels: e.Labels, Source: e.Source, ByteBasis: e.ByteBasis,
+		Valid: e.Valid, Stale: e.Stale, Ambiguous: e.Ambiguous,
+		Discontinuities: e.Continuity.Discontinuities,
+	}
+}
+
+// deadAfter is how many heartbeats a writer may miss until it is called dead;
+// from the second on it is stale.
+const deadAfter = 10
+
+func NewWriter(s shm.Status) Writer {
+	state := s.State.String()
+	if (s.State == shm.Boot || s.State == shm.Run) && !s.Alive {
+		state = "stale"
+		if s.Age > deadAfter*s.HeartbeatPeriod {
+			state = "dead"
+		}
+	}
+	return Writer{State: state, Age: s.Age.Nanoseconds()}
+}
+
+// Again returns the same values as they stand now, without rates.
+func (r *Reading) Again(w Writer) *Reading {
+	now := &Reading{Path: r.Path, Now: shm.Now(), Zero: r.Zero, Writer: w, Counters: slices.Clone(r.Counters)}
+	for i := range now.Counters {
+		c := &now.Counters[i]
+		c.HasRate = false
+		c.Stale = c.Stale || c.Present() && !w.Live()
+	}
+	return now
 }

@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -38,8 +39,8 @@ func golden(t *testing.T, name, got string) {
 const second = int64(1e9)
 
 // twoReadings are two looks, two seconds apart, at every kind of counter.
-func twoReadings() (before, cur *reading) {
-	before = &reading{Path: "/run/flowtally/default.mirror", Now: 100 * second, Zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Writer: writerView{"run", 3e6}, Counters: []counterView{
+func twoReadings() (before, cur *Reading) {
+	before = &Reading{Path: "/run/flowtally/default.mirror", Now: 100 * second, Zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Writer: Writer{"run", 3e6}, Counters: []Counter{
 		{Index: 0, Generation: 1, Name: "dns", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 1000, Bytes: 64000, SampledAt: 100*second - 4e6},
 		{Index: 1, Generation: 1, Name: "reused", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 7, Bytes: 7, SampledAt: 99 * second},
 		{Index: 2, Generation: 1, Name: "idle", Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Packets: 0, Bytes: 0, SampledAt: 100*second - 4e6},
@@ -50,7 +51,7 @@ func twoReadings() (before, cur *reading) {
 	c := *before
 	cur = &c
 	cur.Now += 2 * second
-	cur.Counters = append([]counterView(nil), before.Counters...)
+	cur.Counters = append([]Counter(nil), before.Counters...)
 	for i := range cur.Counters {
 		if n := cur.Counters[i].Name; n == "dns" || n == "idle" || n == "web" {
 			cur.Counters[i].SampledAt += 2 * second
@@ -62,34 +63,34 @@ func twoReadings() (before, cur *reading) {
 		cur.Counters[i].Unit = "packets"
 	}
 	cur.Counters[0].Labels = map[string]string{"team": "net"}
-	cur.Counters[1] = counterView{Index: 1, Generation: 2, Name: "reuse2", Kind: "flow", Unit: "packets", Source: "sim", ByteBasis: "unknown", Packets: 9, Bytes: 9, SampledAt: 101 * second}
+	cur.Counters[1] = Counter{Index: 1, Generation: 2, Name: "reuse2", Kind: "flow", Unit: "packets", Source: "sim", ByteBasis: "unknown", Packets: 9, Bytes: 9, SampledAt: 101 * second}
 	return before, cur
 }
 
 func TestGolden(t *testing.T) {
 	before, cur := twoReadings()
-	rates(before, cur)
-	sortCounters(cur.Counters, "name")
-	golden(t, "top.txt", renderTop(cur, 0))
-	golden(t, "top-6-lines.txt", renderTop(cur, 6))
-	golden(t, "get.txt", renderGet(cur))
-	cur.Writer = writerView{"dead", 75 * second}
-	golden(t, "top-dead.txt", renderTop(cur, 0))
+	Rates(before, cur)
+	Sort(cur.Counters, "name")
+	golden(t, "top.txt", Top(cur, 0))
+	golden(t, "top-6-lines.txt", Top(cur, 6))
+	golden(t, "get.txt", Get(cur))
+	cur.Writer = Writer{"dead", 75 * second}
+	golden(t, "top-dead.txt", Top(cur, 0))
 	cur.Counters[3].Gone = true
 	var b bytes.Buffer
-	if err := printJSON(&b, toJSON(cur)); err != nil {
+	if err := format.JSON(&b, ToJSON(cur)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "get.json", b.String())
 }
 
 // completionReadings are two looks at flows and completion counters of a queue pair.
-func completionReadings() (before, cur *reading) {
+func completionReadings() (before, cur *Reading) {
 	before, cur = twoReadings()
-	for _, r := range []*reading{before, cur} {
+	for _, r := range []*Reading{before, cur} {
 		r.Counters = append(r.Counters[:1:1],
-			counterView{Index: 7, Generation: 1, Name: "near-sent", Kind: "completion", Unit: "completions", Source: "rdma rxe0 poll_cq", ByteBasis: "errors", Valid: true, Packets: 1000, SampledAt: r.Now - 4e6},
-			counterView{Index: 8, Generation: 1, Name: "near-read", Kind: "completion", Unit: "completions", Source: "rdma rdmap0s6 comp_cntr+external", ByteBasis: "errors", Valid: true},
+			Counter{Index: 7, Generation: 1, Name: "near-sent", Kind: "completion", Unit: "completions", Source: "rdma rxe0 poll_cq", ByteBasis: "errors", Valid: true, Packets: 1000, SampledAt: r.Now - 4e6},
+			Counter{Index: 8, Generation: 1, Name: "near-read", Kind: "completion", Unit: "completions", Source: "rdma rdmap0s6 comp_cntr+external", ByteBasis: "errors", Valid: true},
 		)
 	}
 	cur.Counters[1].Packets += 50_000
@@ -99,29 +100,29 @@ func completionReadings() (before, cur *reading) {
 
 func TestGoldenCompletions(t *testing.T) {
 	before, cur := completionReadings()
-	rates(before, cur)
-	sortCounters(cur.Counters, "name")
-	golden(t, "top-completions.txt", renderTop(cur, 0))
-	golden(t, "top-completions-7-lines.txt", renderTop(cur, 7))
-	golden(t, "get-completions.txt", renderGet(cur))
+	Rates(before, cur)
+	Sort(cur.Counters, "name")
+	golden(t, "top-completions.txt", Top(cur, 0))
+	golden(t, "top-completions-7-lines.txt", Top(cur, 7))
+	golden(t, "get-completions.txt", Get(cur))
 	var b bytes.Buffer
-	if err := printJSON(&b, toJSON(cur)); err != nil {
+	if err := format.JSON(&b, ToJSON(cur)); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "get-completions.json", b.String())
 	cur.Counters = cur.Counters[1:]
-	golden(t, "get-completions-only.txt", renderGet(cur))
+	golden(t, "get-completions-only.txt", Get(cur))
 }
 
 func TestRates(t *testing.T) {
 	before, cur := twoReadings()
-	rates(nil, cur)
+	Rates(nil, cur)
 	for _, c := range cur.Counters {
 		if c.HasRate {
 			t.Errorf("%s has a rate after one look", c.Name)
 		}
 	}
-	rates(before, cur)
+	Rates(before, cur)
 	want := map[string]float64{"dns": 1_500_000, "idle": 0, "web": 0}
 	for _, c := range cur.Counters {
 		rate, has := want[c.Name]
@@ -132,7 +133,7 @@ func TestRates(t *testing.T) {
 	// A total that went back gives no rate, however it came about.
 	_, cur = twoReadings()
 	cur.Counters[0].Packets = 999
-	if rates(before, cur); cur.Counters[0].HasRate {
+	if Rates(before, cur); cur.Counters[0].HasRate {
 		t.Error("a rate from a total that went back")
 	}
 }
@@ -140,8 +141,8 @@ func TestRates(t *testing.T) {
 func TestSortCounters(t *testing.T) {
 	names := func(by string) string {
 		before, cur := twoReadings()
-		rates(before, cur)
-		sortCounters(cur.Counters, by)
+		Rates(before, cur)
+		Sort(cur.Counters, by)
 		var s []string
 		for _, c := range cur.Counters {
 			s = append(s, c.Name)
@@ -161,7 +162,7 @@ func TestSortCounters(t *testing.T) {
 }
 
 func TestDrawOver(t *testing.T) {
-	got := drawOver("abcdef\nxy\n", 4)
+	got := format.DrawOver("abcdef\nxy\n", 4)
 	want := "\x1b[Habc…\x1b[K\r\nxy\x1b[K\r\n\x1b[J"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -171,20 +172,20 @@ func TestDrawOver(t *testing.T) {
 func TestChangePrinter(t *testing.T) {
 	for name, asJSON := range map[string]bool{"watch.txt": false, "watch.json": true} {
 		var b bytes.Buffer
-		p := changePrinter{out: &b, json: asJSON, zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-		web := counterView{Name: "web", Kind: "flow", Unit: "packets", Generation: 3, Labels: map[string]string{"site": "ams"}, Ambiguous: true, Discontinuities: 2}
+		p := ChangePrinter{out: &b, json: asJSON, zero: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+		web := Counter{Name: "web", Kind: "flow", Unit: "packets", Generation: 3, Labels: map[string]string{"site": "ams"}, Ambiguous: true, Discontinuities: 2}
 		value := shm.Value{Packets: 1234567, Bytes: 79012288, SampledAt: 60*second + 5e6}
-		for _, c := range []change{
+		for _, c := range []Change{
 			{Position: 9, Counter: web, Value: value, Cycle: 4},
 			{Position: 10, Counter: web, Value: value, Cycle: 5, HasDelta: true, PacketsDelta: 1200, BytesDelta: 76800},
-			{Position: 11, Counter: counterView{Generation: 4, Gone: true}, Value: value, Cycle: 5},
-			{Position: 12, Counter: counterView{Name: "near-sent", Kind: shm.KindCompletion, Unit: "completions", Generation: 2, Stale: true, Gone: true}, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, PacketsDelta: 10, BytesDelta: 3},
+			{Position: 11, Counter: Counter{Generation: 4, Gone: true}, Value: value, Cycle: 5},
+			{Position: 12, Counter: Counter{Name: "near-sent", Kind: shm.KindCompletion, Unit: "completions", Generation: 2, Stale: true, Gone: true}, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, PacketsDelta: 10, BytesDelta: 3},
 		} {
-			if err := p.change(c); err != nil {
+			if err := p.Change(c); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(p.lost(1), p.lost(12345)); err != nil {
+		if err := errors.Join(p.Lost(1), p.Lost(12345)); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())

@@ -1,7 +1,6 @@
-package cli
+package view
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,23 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
-
-// parseMatch is flow.ParseMatch with each mistake marked in the text.
-func parseMatch(text string) (flow.Match, error) {
-	m, err := flow.ParseMatch(text)
-	var mistakes flow.ParseErrors
-	if !errors.As(err, &mistakes) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
-		return m, err
-	}
-	marks := []rune(strings.Repeat(" ", len([]rune(text))+1))
-	for _, e := range mistakes {
-		marks[len([]rune(text[:min(e.Offset, len(text))]))] = '^'
-	}
-	return m, fmt.Errorf("%w\n  %s\n  %s", err, text, strings.TrimRight(string(marks), " "))
-}
 
 // placementJSON is one flow in the JSON of flows.
 type placementJSON struct {
@@ -41,7 +27,7 @@ type placementJSON struct {
 	Devices   []deviceJSON      `json:"devices"`
 	Rejected  []rejectionJSON   `json:"rejected"`
 
-	standingJSON // of its counter, as the mirror shows it
+	statusJSON // of its counter, as the mirror shows it
 }
 
 // deviceJSON is a device that counts a flow. Its backend differs from the flow's for a flow that has lost an
@@ -67,27 +53,27 @@ type rejectionJSON struct {
 	ReasonIndex *int   `json:"reason_index,omitempty"`
 }
 
-// printAdded prints where flows are counted that were added to an instance, and why not elsewhere.
+// Added prints where flows are counted that were added to an instance, and why not elsewhere.
 // of says how their counters stand, as JSON.
-func printAdded(w io.Writer, asJSON bool, placements []dataplane.Placement, of standings) error {
+func Added(w io.Writer, asJSON bool, placements []dataplane.Placement, of Statuses) error {
 	if !asJSON {
 		_, err := io.WriteString(w, renderAdded(placements))
 		return err
 	}
 	flows, _ := placementsJSON(placements, nil)
-	return printJSON(w, struct {
+	return format.JSON(w, struct {
 		Schema int             `json:"schema"`
 		Flows  []placementJSON `json:"flows"`
 	}{1, of.join(flows)})
 }
 
-// printFlows prints every flow of an instance, and below the flows the instance's conditions.
-func printFlows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of standings) error {
+// Flows prints every flow of an instance, and below the flows the instance's conditions.
+func Flows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of Statuses) error {
 	if !asJSON {
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
 	flows, reasons := placementsJSON(placements, severalTimes(placements))
-	return printJSON(w, struct {
+	return format.JSON(w, struct {
 		Schema     int             `json:"schema"`
 		Flows      []placementJSON `json:"flows"`
 		Reasons    []string        `json:"reasons"`
@@ -107,15 +93,15 @@ func severalTimes(placements []dataplane.Placement) map[string]bool {
 	return several
 }
 
-// placementsJSON also returns the table of reasons: those that table asks for, each once.
-func placementsJSON(placements []dataplane.Placement, table map[string]bool) (flows []placementJSON, reasons []string) {
+// placementsJSON also returns the table of reasons: those in listed, each once.
+func placementsJSON(placements []dataplane.Placement, listed map[string]bool) (flows []placementJSON, reasons []string) {
 	flows, reasons = make([]placementJSON, len(placements)), []string{}
 	at := make(map[string]int)
 	for i, p := range placements {
 		rejected := make([]rejectionJSON, len(p.Rejected))
 		for k, r := range p.Rejected {
 			rejected[k] = rejectionJSON{Backend: r.Backend, Reason: r.Reason}
-			if !table[r.Reason] {
+			if !listed[r.Reason] {
 				continue
 			}
 			n, ok := at[r.Reason]
@@ -137,7 +123,7 @@ func placementsJSON(placements []dataplane.Placement, table map[string]bool) (fl
 // renderPlacements returns a line for each flow, with the reasons of the backends that do not
 // count it below; a reason that holds for all of several flows stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
-	shared := sharedRejections(rejectionsOf(placements))
+	shared := SharedRejections(Rejections(placements))
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return slices.Contains(shared, r) }) + renderShared(shared)
 }
 
@@ -147,8 +133,8 @@ func renderAdded(placements []dataplane.Placement) string {
 	return renderReasons(placements, func(r dataplane.Rejection) bool { return r.Always })
 }
 
-// rejectionsOf are the rejections of each flow.
-func rejectionsOf(placements []dataplane.Placement) [][]dataplane.Rejection {
+// Rejections are the rejections of each flow.
+func Rejections(placements []dataplane.Placement) [][]dataplane.Rejection {
 	all := make([][]dataplane.Rejection, len(placements))
 	for i, p := range placements {
 		all[i] = p.Rejected
@@ -158,23 +144,23 @@ func rejectionsOf(placements []dataplane.Placement) [][]dataplane.Rejection {
 
 // renderReasons returns the lines of flows, without the reasons that are told elsewhere.
 func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Rejection) bool) string {
-	t := table{heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
+	t := format.Table{Heading: []string{"FLOW", ">PRIO", "DIRECTION", "ACTION", "COUNTED BY", "MATCH"}}
 	for _, p := range placements {
-		t.add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
-			sourceText(p.Source), p.Flow.Match.String())
+		t.Add(p.Flow.Name, fmt.Sprint(p.Flow.Priority), word(p.Flow.Direction), word(p.Flow.Action),
+			Source(p.Source), p.Flow.Match.String())
 		if p.Flow.Backend != "" {
-			t.note("  asks for " + string(p.Flow.Backend))
+			t.Note("  asks for " + string(p.Flow.Backend))
 		}
 		for _, k := range slices.Sorted(maps.Keys(p.Flow.Labels)) {
-			t.note("  label " + k + "=" + p.Flow.Labels[k])
+			t.Note("  label " + k + "=" + p.Flow.Labels[k])
 		}
 		for _, r := range p.Rejected {
 			if !elsewhere(r) {
-				t.note("  not " + r.Backend + ": " + r.Reason)
+				t.Note("  not " + r.Backend + ": " + r.Reason)
 			}
 		}
 	}
-	return t.render()
+	return t.Render()
 }
 
 // renderShared says of what counts none of several, and why.
@@ -185,8 +171,8 @@ func renderShared(shared []dataplane.Rejection) (text string) {
 	return text
 }
 
-// sharedRejections are those of every one of several flows, or queue pairs.
-func sharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection) {
+// SharedRejections are those of every one of several flows, or queue pairs.
+func SharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection) {
 	if len(all) < 2 {
 		return nil
 	}
@@ -198,8 +184,8 @@ func sharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection
 	return shared
 }
 
-// sourceText returns a source as people read it: "xdp eth0,eth1 native,generic", or "-" where nothing counts.
-func sourceText(s dataplane.Source) string {
+// Source returns a source as people read it: "xdp eth0,eth1 native,generic", or "-" where nothing counts.
+func Source(s dataplane.Source) string {
 	if s.IsZero() {
 		return "-"
 	}

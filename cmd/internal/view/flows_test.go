@@ -1,9 +1,8 @@
-package cli
+package view
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -52,14 +51,14 @@ func TestPrintFlows(t *testing.T) {
 		{Code: "mirror-full", Severity: dataplane.Low, Text: "60 of 64 counters are in use", Since: now.Add(-time.Hour)},
 	}
 	zero := now.Add(-time.Hour)
-	counters := standings{known: true, by: map[string]standingJSON{
-		"dns": counterView{Unit: "packets", Generation: 1, SampledAt: 59*60*second + 5e6}.standing(zero),
-		"out": counterView{Unit: "packets", Generation: 7}.standing(zero), // never sampled
-		"web": counterView{Unit: "packets", Generation: 2, SampledAt: second, Discontinuities: 3, Stale: true, Ambiguous: true}.standing(zero),
+	counters := Statuses{known: true, by: map[string]statusJSON{
+		"dns": Counter{Unit: "packets", Generation: 1, SampledAt: 59*60*second + 5e6}.status(zero),
+		"out": Counter{Unit: "packets", Generation: 7}.status(zero), // never sampled
+		"web": Counter{Unit: "packets", Generation: 2, SampledAt: second, Discontinuities: 3, Stale: true, Ambiguous: true}.status(zero),
 	}}
 	for name, asJSON := range map[string]bool{"flows.txt": false, "flows.json": true} {
 		var b bytes.Buffer
-		if err := printFlows(&b, asJSON, testPlacements(t), conditions, now, counters); err != nil {
+		if err := Flows(&b, asJSON, testPlacements(t), conditions, now, counters); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())
@@ -101,7 +100,7 @@ func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	}
 	flows[7].Rejected = append(flows[7].Rejected, dataplane.Rejection{Backend: "xdp", Reason: "its own"})
 	var b bytes.Buffer
-	if err := printFlows(&b, true, flows, nil, time.Time{}, standings{}); err != nil {
+	if err := Flows(&b, true, flows, nil, time.Time{}, Statuses{}); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -128,15 +127,4 @@ func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	if own := got.Flows[7].Rejected; len(own) != 2 || own[1].Reason != "its own" || own[1].Index != nil {
 		t.Errorf("the flow with a reason of its own has %+v", own)
 	}
-}
-
-func TestParseMatchMarksMistakes(t *testing.T) {
-	if _, err := parseMatch("tcp dport 443"); err != nil {
-		t.Fatal(err)
-	}
-	_, err := parseMatch("ipv4 src 10.0.0.0/8 tcp dprt 443")
-	if err == nil || !errors.Is(err, flow.ErrInvalid) {
-		t.Fatalf("error %v, want flow.ErrInvalid", err)
-	}
-	golden(t, "match-mistake.txt", err.Error()+"\n")
 }

@@ -1,10 +1,12 @@
-package cli
+package view
 
-// getJSON is what get -o json prints. Programs read it: fields are only added.
-type getJSON struct {
+import "github.com/flowtally/flowtally/cmd/internal/format"
+
+// ReadingJSON is what get -o json prints. Programs read it: fields are only added.
+type ReadingJSON struct {
 	Schema   int           `json:"schema"`
 	Writer   writerJSON    `json:"writer"`
-	Counters []counterJSON `json:"counters"`
+	Counters []CounterJSON `json:"counters"`
 }
 
 type writerJSON struct {
@@ -12,10 +14,10 @@ type writerJSON struct {
 	AgeNS int64  `json:"age_ns"`
 }
 
-// counterJSON is one counter. A flow has packets and bytes, a completion counter
+// CounterJSON is one counter. A flow has packets and bytes, a completion counter
 // completions and errors, and the other two are null; all four, and the age, are null
 // where it was never sampled: absent is not zero.
-type counterJSON struct {
+type CounterJSON struct {
 	Name      string  `json:"name"`
 	Kind      string  `json:"kind"`
 	Packets   *uint64 `json:"packets"`
@@ -28,7 +30,7 @@ type counterJSON struct {
 	Completions *uint64 `json:"completions"`
 	Errors      *uint64 `json:"errors"`
 
-	standingJSON
+	statusJSON
 	Labels map[string]string `json:"labels"`
 
 	// Device says that the value was read where the device writes it, with no poller in
@@ -36,15 +38,15 @@ type counterJSON struct {
 	Device bool `json:"device,omitempty"`
 }
 
-func toJSON(r *reading) getJSON {
-	out := getJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]counterJSON, len(r.Counters))}
+func ToJSON(r *Reading) ReadingJSON {
+	out := ReadingJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]CounterJSON, len(r.Counters))}
 	for i, c := range r.Counters {
-		j := counterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.present(), Device: c.Words,
-			Labels: labelsJSON(c.Labels), standingJSON: c.standing(r.Zero)}
-		if c.present() {
+		j := CounterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.Present(), Device: c.FromDevice,
+			Labels: labelsJSON(c.Labels), statusJSON: c.status(r.Zero)}
+		if c.Present() {
 			age := c.age(r)
 			j.AgeNS = &age
-			if c.completion() {
+			if c.Completion() {
 				j.Completions, j.Errors = &c.Packets, &c.Bytes
 			} else {
 				j.Packets, j.Bytes = &c.Packets, &c.Bytes
@@ -55,17 +57,17 @@ func toJSON(r *reading) getJSON {
 	return out
 }
 
-// renderGet returns a table of flows and one of completion counters; the one that would be
+// Get returns a table of flows and one of completion counters; the one that would be
 // empty is left out.
-func renderGet(r *reading) string {
+func Get(r *Reading) string {
 	flows, completions := byKind(r.Counters)
-	t := table{heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}
+	t := format.Table{Heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range flows {
-		t.add(c.Name, orDash(c.Kind), c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), orDash(c.ByteBasis), c.note())
+		t.Add(c.Name, format.OrDash(c.Kind), c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), format.OrDash(c.ByteBasis), c.note())
 	}
-	below := table{heading: []string{"NAME", "KIND", ">COMPLETIONS", ">ERRORS", ">AGE", "SOURCE", "NOTE"}}
+	below := format.Table{Heading: []string{"NAME", "KIND", ">COMPLETIONS", ">ERRORS", ">AGE", "SOURCE", "NOTE"}}
 	for _, c := range completions {
-		below.add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), c.note())
+		below.Add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), c.note())
 	}
-	return stack(t, below)
+	return format.Stack(t, below)
 }

@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"io"
@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// ofQueuePairs are the conditions that are about queue pairs, by their codes.
-func ofQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) {
+// OfQueuePairs are the conditions that are about queue pairs, by their codes.
+func OfQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) {
 	for _, c := range conditions {
 		if strings.HasPrefix(string(c.Code), "queue-pair-") {
 			out = append(out, c)
@@ -48,11 +49,11 @@ type sourceRejectionJSON struct {
 	Reason string `json:"reason"`
 }
 
-func printQueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, conditions []dataplane.Condition, now time.Time) error {
+func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, conditions []dataplane.Condition, now time.Time) error {
 	if !asJSON {
 		return printAbove(w, renderQueuePairs(pairs), conditions, now)
 	}
-	return printJSON(w, struct {
+	return format.JSON(w, struct {
 		Schema     int             `json:"schema"`
 		QueuePairs []queuePairJSON `json:"queue_pairs"`
 		Conditions []conditionJSON `json:"conditions"`
@@ -97,32 +98,32 @@ func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 			all = append(all, q.Rejected)
 		}
 	}
-	shared := sharedRejections(all)
-	t := table{heading: []string{"QUEUE PAIR", "DEVICE", ">PORT", "TYPE", "STATE", "COUNTED BY", ">OUTSTANDING"}}
+	shared := SharedRejections(all)
+	t := format.Table{Heading: []string{"QUEUE PAIR", "DEVICE", ">PORT", "TYPE", "STATE", "COUNTED BY", ">OUTSTANDING"}}
 	for _, q := range pairs {
 		state := q.State
 		if state == "" {
 			state = "no device"
 		}
-		t.add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, orDash(strings.TrimSpace(string(q.Source.Backend)+" "+q.Source.Modes())), strconv.Itoa(q.Outstanding))
+		t.Add(q.Name, q.Device, strconv.Itoa(int(q.Port)), string(q.Type), state, format.OrDash(strings.TrimSpace(string(q.Source.Backend)+" "+q.Source.Modes())), strconv.Itoa(q.Outstanding))
 		for _, end := range []struct {
 			what string
 			of   dataplane.QueuePairAddress
 		}{{"address", q.Local}, {"peer", q.Peer}} {
 			if text := addressText(end.of); text != nil {
-				t.note("  " + end.what + " " + *text)
+				t.Note("  " + end.what + " " + *text)
 			}
 		}
 		for _, k := range q.Counters {
-			t.note("  counter " + k.Name + ": " + operationsText(k.Operations))
+			t.Note("  counter " + k.Name + ": " + operationsText(k.Operations))
 		}
 		for _, r := range q.Rejected {
 			if !slices.Contains(shared, r) {
-				t.note("  not " + r.Backend + ": " + r.Reason)
+				t.Note("  not " + r.Backend + ": " + r.Reason)
 			}
 		}
 	}
-	return t.render() + renderShared(shared)
+	return t.Render() + renderShared(shared)
 }
 
 func operationsText(operations []dataplane.Operation) string {
@@ -133,9 +134,9 @@ func operationsText(operations []dataplane.Operation) string {
 	return strings.Join(words, ", ")
 }
 
-func printPosted(w io.Writer, asJSON bool, name, operation string, posted dataplane.Posted) error {
+func Posted(w io.Writer, asJSON bool, name, operation string, posted dataplane.Posted) error {
 	if asJSON {
-		return printJSON(w, struct {
+		return format.JSON(w, struct {
 			Schema    int    `json:"schema"`
 			QueuePair string `json:"queue_pair"`
 			Operation string `json:"operation"`
@@ -143,8 +144,8 @@ func printPosted(w io.Writer, asJSON bool, name, operation string, posted datapl
 			Errors    uint64 `json:"errors"`
 		}{1, name, operation, posted.Completed, posted.Errors})
 	}
-	t := table{heading: []string{"QUEUE PAIR", "OPERATION", ">COMPLETED", ">ERRORS"}}
-	t.add(name, operation, humanCount(posted.Completed), humanCount(posted.Errors))
-	_, err := io.WriteString(w, t.render())
+	t := format.Table{Heading: []string{"QUEUE PAIR", "OPERATION", ">COMPLETED", ">ERRORS"}}
+	t.Add(name, operation, format.Count(posted.Completed), format.Count(posted.Errors))
+	_, err := io.WriteString(w, t.Render())
 	return err
 }

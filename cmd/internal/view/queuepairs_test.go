@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func TestPrintQueuePairs(t *testing.T) {
 	}
 	for name, asJSON := range map[string]bool{"queue-pairs.txt": false, "queue-pairs.json": true} {
 		var b bytes.Buffer
-		if err := printQueuePairs(&b, asJSON, pairs, ofQueuePairs(conditions), now); err != nil {
+		if err := QueuePairs(&b, asJSON, pairs, OfQueuePairs(conditions), now); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, b.String())

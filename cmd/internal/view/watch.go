@@ -1,17 +1,18 @@
-package cli
+package view
 
 import (
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// change is one record of the history as it is shown.
-type change struct {
+// Change is one record of the history as it is shown.
+type Change struct {
 	Position     uint64
-	Counter      counterView // without its value; the handle alone where the counter was removed before watch looked it up
+	Counter      Counter // without its value; the handle alone where the counter was removed before watch looked it up
 	Value        shm.Value
 	Cycle        uint64
 	HasDelta     bool // the value before is known
@@ -40,7 +41,7 @@ type changeJSON struct {
 	CompletionsDelta *uint64 `json:"completions_delta"`
 	ErrorsDelta      *uint64 `json:"errors_delta"`
 
-	standingJSON
+	statusJSON
 	Labels map[string]string `json:"labels"`
 }
 
@@ -50,18 +51,18 @@ type lostJSON struct {
 	Lost   uint64 `json:"lost"`
 }
 
-// changePrinter prints changes, one a line.
-type changePrinter struct {
+// ChangePrinter prints changes, one a line.
+type ChangePrinter struct {
 	out  io.Writer
 	json bool
 	zero time.Time // the wall clock at 0 of CLOCK_MONOTONIC, as it was when this was made
 }
 
-func newChangePrinter(out io.Writer, json bool) changePrinter {
-	return changePrinter{out: out, json: json, zero: monotonicZero()}
+func NewChangePrinter(out io.Writer, json bool) ChangePrinter {
+	return ChangePrinter{out: out, json: json, zero: MonotonicZero()}
 }
 
-func (p changePrinter) change(c change) error {
+func (p ChangePrinter) Change(c Change) error {
 	at := p.zero.Add(time.Duration(c.Value.SampledAt))
 	if p.json {
 		j := changeJSON{
@@ -69,44 +70,44 @@ func (p changePrinter) change(c change) error {
 		}
 		seen := c.Counter
 		seen.SampledAt = c.Value.SampledAt
-		j.standingJSON = seen.standing(p.zero)
+		j.statusJSON = seen.status(p.zero)
 		if seen.Name != "" {
 			j.Name, j.Labels = &seen.Name, labelsJSON(seen.Labels)
 		} else {
-			j.standingJSON = standingJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
+			j.statusJSON = statusJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
 		}
 		var firstDelta, secondDelta *uint64
 		if c.HasDelta {
 			firstDelta, secondDelta = &c.PacketsDelta, &c.BytesDelta
 		}
-		if c.Counter.completion() {
+		if c.Counter.Completion() {
 			j.Completions, j.Errors, j.CompletionsDelta, j.ErrorsDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
 		} else {
 			j.Packets, j.Bytes, j.PacketsDelta, j.BytesDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
 		}
-		return printJSON(p.out, j)
+		return format.JSON(p.out, j)
 	}
-	name := printable(c.Counter.Name)
+	name := format.Printable(c.Counter.Name)
 	if name == "" {
 		name = "(removed)"
 	}
 	first, second := "-", "-"
 	if c.HasDelta {
-		first, second = "+"+humanCount(c.PacketsDelta), "+"+humanCount(c.BytesDelta)
+		first, second = "+"+format.Count(c.PacketsDelta), "+"+format.Count(c.BytesDelta)
 	}
 	firstUnit, secondUnit := "packets", "bytes"
-	if c.Counter.completion() {
+	if c.Counter.Completion() {
 		firstUnit, secondUnit = "completions", "errors"
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s  %s %s (%s)  %s %s (%s)\n",
-		at.Format("15:04:05.000"), name, humanCount(c.Value.Packets), firstUnit, first, humanCount(c.Value.Bytes), secondUnit, second)
+		at.Format("15:04:05.000"), name, format.Count(c.Value.Packets), firstUnit, first, format.Count(c.Value.Bytes), secondUnit, second)
 	return err
 }
 
-func (p changePrinter) lost(n uint64) error {
+func (p ChangePrinter) Lost(n uint64) error {
 	if p.json {
-		return printJSON(p.out, lostJSON{1, n})
+		return format.JSON(p.out, lostJSON{1, n})
 	}
-	_, err := fmt.Fprintf(p.out, "… %s lost: overwritten before they were read\n", plural(n, "change", "changes"))
+	_, err := fmt.Fprintf(p.out, "… %s lost: overwritten before they were read\n", format.Plural(n, "change", "changes"))
 	return err
 }

@@ -1,0 +1,3 @@
+// Package view prints counters, flows, queue pairs and conditions: as tables for people and as JSON for programs.
+// Fields of the JSON are only added.
+package view

@@ -1,0 +1,83 @@
+package view
+
+import (
+	"time"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// statusJSON is what a program must know of a counter before it uses the total. A total is exact
+// where the counter has no discontinuity and is neither stale nor ambiguous. statusJSON is part of
+// the JSON of get, watch and flows. A field that is not known is null, which is neither zero nor false.
+type statusJSON struct {
+	Unit            *string `json:"unit"`       // of the first value
+	Generation      *uint32 `json:"generation"` // tells counters apart that have one name in turn
+	SampledAt       *string `json:"sampled_at"` // RFC 3339
+	Discontinuities *uint64 `json:"discontinuities"`
+	Stale           *bool   `json:"stale"`
+	Ambiguous       *bool   `json:"ambiguous"`
+	Gone            *bool   `json:"gone"` // the counter was removed
+}
+
+// standing returns the unit of a counter, its generation, the time of its last sample and whether its total
+// is exact. zero is the time of the wall clock at 0 of CLOCK_MONOTONIC, taken when the counter was read.
+func (c Counter) status(zero time.Time) statusJSON {
+	s := statusJSON{
+		Unit: &c.Unit, Generation: &c.Generation, Discontinuities: &c.Discontinuities,
+		Stale: &c.Stale, Ambiguous: &c.Ambiguous, Gone: &c.Gone,
+	}
+	if c.Present() {
+		at := wallClock(zero, c.SampledAt)
+		s.SampledAt = &at
+	}
+	return s
+}
+
+// MonotonicZero is the time of the wall clock at 0 of CLOCK_MONOTONIC.
+func MonotonicZero() time.Time { return time.Now().Add(-time.Duration(shm.Now())) }
+
+// wallClock is the time of at, in ns of CLOCK_MONOTONIC, on the wall clock.
+func wallClock(zero time.Time, at int64) string {
+	return zero.Add(time.Duration(at)).UTC().Format(time.RFC3339Nano)
+}
+
+// labelsJSON is labels as JSON shows them: without any it is {}, not null.
+func labelsJSON(labels map[string]string) map[string]string {
+	if labels == nil {
+		return map[string]string{}
+	}
+	return labels
+}
+
+// Statuses holds the standing of each counter of a mirror, by name.
+type Statuses struct {
+	known bool // the mirror could be read: a counter that is not in by is gone
+	by    map[string]statusJSON
+}
+
+// of returns the status of the counter with that name. Gone is set if the mirror was read and has no such
+// counter.
+func (s Statuses) of(name string) statusJSON {
+	status, found := s.by[name]
+	if s.known && !found {
+		status.Gone = &s.known
+	}
+	return status
+}
+
+// join gives each flow the status of its counter.
+func (s Statuses) join(flows []placementJSON) []placementJSON {
+	for i := range flows {
+		flows[i].statusJSON = s.of(flows[i].Name)
+	}
+	return flows
+}
+
+// StatusesOf returns the status of each counter of a reading.
+func StatusesOf(r *Reading) Statuses {
+	s := Statuses{known: true, by: make(map[string]statusJSON, len(r.Counters))}
+	for _, c := range r.Counters {
+		s.by[c.Name] = c.status(r.Zero)
+	}
+	return s
+}
