@@ -30,8 +30,8 @@ func TestConditionsAreRegistered(t *testing.T) {
 			}
 			for _, code := range codes(file) {
 				text := types.ExprString(code)
-				if text == "dataplane.ConditionCode(p.GetCode())" {
-					continue // from the wire
+				if text == "dataplane.ConditionCode(p.GetCode())" || text == "text(string(c.Code))" {
+					continue // from the wire, and to it
 				}
 				constant, ok := strings.CutPrefix(text, "dataplane.Code")
 				if raised[constant] = true; !ok {
