@@ -1,3 +1,3 @@
-// Package rules holds the repository's own rules as tests: who may import whom,
-// that every package says what it is, that no file has grown past reading.
+// Package rules holds the repository's own rules as tests: the directions of imports, a comment for
+// every package, the length of files, and plain English.
 package rules

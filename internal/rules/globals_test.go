@@ -25,10 +25,9 @@ var settled = map[string]string{
 	"shm.anchor":                       "the one offset between Go's clock and CLOCK_MONOTONIC",
 }
 
-// TestNothingIsGlobal: what a package remembers, it remembers in a value that
-// somebody holds. Package-level variables are sentinels, patterns, tables, or
-// answers that are computed once; none is assigned to after its declaration,
-// and only sentinels are exported.
+// TestNothingIsGlobal: a package keeps its state in values that its callers hold. Package-level
+// variables are sentinels, patterns, tables, or results that are computed once. None is assigned to
+// after its declaration, and only sentinels are exported.
 func TestNothingIsGlobal(t *testing.T) {
 	unused := make(map[string]bool)
 	for name := range settled {
@@ -100,7 +99,7 @@ const (
 	constant // a table, a pattern, something computed once
 )
 
-// kindOf tells what a variable is by what it is initialised with.
+// kindOf returns the kind of a variable by its initial value.
 func kindOf(value ast.Expr) kind {
 	switch v := value.(type) {
 	case *ast.CompositeLit:
@@ -108,7 +107,7 @@ func kindOf(value ast.Expr) kind {
 			return constant
 		}
 	case *ast.SelectorExpr, *ast.BinaryExpr:
-		// What the CPU can do: golang.org/x/sys/cpu.
+		// CPU features: golang.org/x/sys/cpu.
 		if text := types.ExprString(v); strings.HasPrefix(text, "cpu.") && !strings.Contains(text, "(") {
 			return constant
 		}
@@ -128,7 +127,7 @@ func kindOf(value ast.Expr) kind {
 func assigned(fset *token.FileSet, files []*ast.File) (found []*ast.Ident) {
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
 	conf := types.Config{Error: func(error) {}, Importer: nothing{}}
-	pkg, _ := conf.Check("p", fset, files, info) // incomplete, by what is not imported
+	pkg, _ := conf.Check("p", fset, files, info) // incomplete: imports are not resolved
 	note := func(e ast.Expr) {
 		for {
 			switch x := e.(type) {

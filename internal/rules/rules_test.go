@@ -67,8 +67,8 @@ func packages(t *testing.T) map[string]pkg {
 	return all
 }
 
-// TestImportDirections holds the table of packages: what each may import of
-// ours, and what must never reach it, however indirectly.
+// TestImportDirections holds the table of packages: which of our packages each may import, and
+// which packages must never be among its dependencies, however indirectly.
 func TestImportDirections(t *testing.T) {
 	all := packages(t)
 	// Direct imports of our own packages.
@@ -110,7 +110,7 @@ func TestImportDirections(t *testing.T) {
 			}
 		}
 	}
-	// What must not be reached, and why.
+	// The dependencies that are forbidden, with the reason.
 	never := []struct{ from, what, why string }{
 		{"dataplane", "github.com/cilium/ebpf", "an embedder that talks to a plugin pulls in no eBPF"},
 		{"plugin", "github.com/cilium/ebpf", "an embedder that talks to a plugin pulls in no eBPF"},
@@ -164,7 +164,8 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// unsafeUse is what can break memory: sizes and offsets are constants and cannot.
+// unsafeUse matches the functions of unsafe that can break memory. Sizes and offsets are constants
+// and cannot.
 var unsafeUse = regexp.MustCompile(`\bunsafe\.(Pointer|Add|Slice|SliceData|String|StringData)\b`)
 
 // limit is how many lines of a file are read in one go.

@@ -73,8 +73,8 @@ func TestNoUnfinishedWords(t *testing.T) {
 	}
 }
 
-// TestLicencesAreSaid: the kernel's side has its own licence, and a header is
-// copied into other projects: each such file says on its first line what it is under.
+// TestLicencesAreSaid: BPF code has its own licence, and headers are copied into other projects, so
+// each such file names its licence on its first line.
 func TestLicencesAreSaid(t *testing.T) {
 	root, files := tracked(t)
 	seen := 0
@@ -104,7 +104,8 @@ func TestLicencesAreSaid(t *testing.T) {
 	}
 }
 
-// TestModuleStandsByItself: what a user gets by go get is what is built here.
+// TestModuleStandsByItself: go get gives a user the same code that is built here, so go.mod
+// replaces and excludes nothing.
 func TestModuleStandsByItself(t *testing.T) {
 	out, err := exec.Command("go", "mod", "edit", "-json", "../../go.mod").Output()
 	if err != nil {

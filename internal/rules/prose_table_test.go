@@ -1,0 +1,45 @@
+package rules
+
+// tolerated is the number of uses of the dialect that an area still has. A row may only fall, and goes at 0.
+// A file belongs to the row with the longest prefix; files without a row have no use.
+var tolerated = map[string]int{
+	".ci":               14,
+	"Makefile":          11,
+	"cmd":               250,
+	"configs":           62,
+	"dataplane":         751,
+	"docs":              58,
+	"examples":          18,
+	"ibv/flexio":        105,
+	"internal/bench":    111,
+	"internal/lab":      93,
+	"internal/linear":   10,
+	"internal/memorder": 37,
+	"internal/mutate":   5,
+	"internal/verbpage": 2,
+	"plugin":            216,
+	"shm":               220,
+	"shm/include":       112,
+	"xdp":               141,
+}
+
+// longPackageComments are the words of package comments that are still too long.
+var longPackageComments = map[string]int{
+	"dataplane/engine":       1645,
+	"dataplane/flow":         1133,
+	"internal/bench":         598,
+	"internal/bench/shmrows": 500,
+	"plugin":                 912,
+	"shm":                    404,
+	"xdp":                    625,
+}
+
+// longLines is the number of lines over 120 characters that a document still has.
+var longLines = map[string]int{
+	"docs/memory-order.md":               3,
+	"docs/waiting.md":                    1,
+	"examples/c-reader/README.md":        7,
+	"examples/c-wait/README.md":          6,
+	"examples/python-reader/README.md":   4,
+	"shm/testdata/conformance/README.md": 5,
+}
