@@ -57,8 +57,8 @@ var blobs = []struct {
 		(struct ibv_counters *)0x1122334455667788}`},
 }
 
-// TestABIFlowBlob compares a flow with every spec type, byte by byte, with the packed
-// struct that a C program would pass. What comes first is not aligned for what follows.
+// TestABIFlowBlob compares a flow with every spec type, byte by byte, with the packed struct that a
+// C program would pass. The specs before a member leave it unaligned.
 func TestABIFlowBlob(t *testing.T) {
 	attr := FlowAttr{Type: FlowAttrNormal, Flags: FlowDontTrap | FlowEgress, Priority: 0x0102, Port: 3}
 	var members, values strings.Builder

@@ -206,8 +206,8 @@ WCTMErr IBV_WC_TM_ERR
 WCTMRndvIncomplete IBV_WC_TM_RNDV_INCOMPLETE
 `
 
-// constants evaluates the constants of this package that have a named type of it: those
-// are what C is told or tells.
+// constants evaluates the constants that have a named type of this package. These are the values
+// exchanged with C.
 func constants(t *testing.T) map[string]int64 {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -230,7 +230,7 @@ func constants(t *testing.T) map[string]int64 {
 		}
 		parsed = append(parsed, file)
 	}
-	// Constants need no imports: what is missing without them is of no interest.
+	// Constants need no imports, so errors about missing imports are ignored.
 	conf := types.Config{Error: func(error) {}}
 	pkg, _ := conf.Check("ibv", fset, parsed, nil)
 	list := make(map[string]int64)
@@ -250,9 +250,8 @@ func constants(t *testing.T) map[string]int64 {
 // ownTypes are the types of constants that C has nothing to do with.
 var ownTypes = regexp.MustCompile(`^prm(Encode|Decode|List)$|^word(Comp|Err)$`)
 
-// newerNames are names that rdma-core 44's headers do not have, with their values in
-// rdma-core 65's (libibverbs/verbs.h:2120-2143), and those of reference 003, which no
-// release has.
+// newerNames are names that rdma-core 44's headers do not have, with their values in rdma-core 65
+// (libibverbs/verbs.h:2120-2143). The names from reference 003 are in no release.
 var newerNames = map[string]int64{
 	"IBV_QP_ATTACH_COMP_CNTR_OP_SEND":              1 << 0,
 	"IBV_QP_ATTACH_COMP_CNTR_OP_RECV":              1 << 1,

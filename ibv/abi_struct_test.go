@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// cStruct is a struct, or a union, of one of our headers, with the members that have
-// an offset: those of anonymous structs in it are its own.
+// cStruct is a struct or a union of one of our headers, with the members that have an offset. The
+// members of an anonymous struct inside it count as its own.
 type cStruct struct {
 	kind, name string // "struct", "ibv_qp"
 	members    []cMember
@@ -99,10 +99,10 @@ func parseMembers(t *testing.T, body string) []cMember {
 	return list
 }
 
-// newerThanHeaders are structs that rdma-core 44's headers do not have, or have shorter, with
-// what the compiler says of rdma-core 65's (commit 691953d8: libibverbs/verbs.h:2129-2154,
-// providers/efa/efadv.h, providers/mlx5/mlx5dv.h). Where the distribution's headers have
-// them, they are asked too.
+// newerThanHeaders are structs that rdma-core 44's headers lack or have in a shorter form, with the
+// sizes and offsets that the compiler gives for rdma-core 65 (commit 691953d8:
+// libibverbs/verbs.h:2129-2154, providers/efa/efadv.h, providers/mlx5/mlx5dv.h). If the
+// distribution's headers have them, the test compares those too.
 var newerThanHeaders = map[string]map[string]int64{
 	"ibv_comp_cntr_caps": {
 		"sizeof": 16, "max_value": 0, "max_counters": 8, "supported_qp_attach_ops": 12,

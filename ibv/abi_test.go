@@ -14,11 +14,11 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// The ABI tests compare what this package declares of C with the headers of rdma-core,
-// for amd64 and for arm64: the distribution's own, and with the tag releases those of other suites. Nothing is run: a compiler writes sizes, offsets,
-// constants and whole structs into the data of an object file, and the test reads them
-// there, so the other architecture is tested as this one is.
-
+// The ABI tests compare this package's declarations of C types with the headers of rdma-core, for
+// amd64 and for arm64. The headers are the distribution's own and, with the tag releases, the
+// headers of other suites. No program runs: a compiler writes sizes, offsets, constants and whole
+// structs into the data of an object file, and the test reads them there. The other architecture is
+// therefore tested in the same way.
 // abiTarget is a compiler for an architecture that the binding supports, and the headers that it finds.
 type abiTarget struct {
 	name string
@@ -26,7 +26,7 @@ type abiTarget struct {
 	headers
 }
 
-// headers are those of one release of rdma-core.
+// headers are the headers of one release of rdma-core.
 type headers struct {
 	name string
 	dir  string // "": where the compiler looks
@@ -60,7 +60,8 @@ func eachTarget(t *testing.T, test func(t *testing.T, cc abiTarget)) {
 }
 
 // command runs the compiler. The installed headers of libibverbs-dev are the same files for every
-// architecture; their directory comes last, so that libc's stay those of the compiler.
+// architecture. Their directory comes last, so that the compiler's own libc headers are found
+// first.
 func (cc abiTarget) command(args ...string) *exec.Cmd {
 	args = append([]string{"-std=gnu11"}, args...)
 	if cc.dir != "" {

@@ -93,8 +93,9 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestDataAtOnce is for the race detector too: four queue pairs post and poll, one counter counts
-// all of them while it is read and others try to close it, and in the end it is exact.
+// TestDataAtOnce is for the race detector too: four queue pairs post and poll, and one counter
+// counts their completions while other goroutines read it and try to close it. In the end its value
+// is exact.
 func TestDataAtOnce(t *testing.T) {
 	const batches, batch = 100, 16
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
@@ -152,7 +153,7 @@ func TestDataAtOnce(t *testing.T) {
 	b.counts(k, 4*batches*batch, 0)
 }
 
-// TestCloseEndsNextEvent: who waits for events hears that there will be none.
+// TestCloseEndsNextEvent: Close ends a NextEvent that waits, with ErrClosed.
 func TestCloseEndsNextEvent(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
 	b.open()
@@ -168,7 +169,8 @@ func TestCloseEndsNextEvent(t *testing.T) {
 	}
 }
 
-// TestWrongObjects: what the C side would take for what it is not, or not take at all.
+// TestWrongObjects: objects of another device or of the wrong type are refused before the C side
+// could misread them.
 func TestWrongObjects(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	if _, err := b.pd.CreateQP(QPOptions{Type: QPTRC, Cap: smallCap}); !errors.Is(err, syscall.EINVAL) {

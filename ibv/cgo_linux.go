@@ -2,9 +2,9 @@
 
 package ibv
 
-// This file is the one that uses unsafe: for C strings that it frees itself, to hand
-// the first element of a slice to a call that keeps nothing of it, and to give the ring of
-// a completion queue a length. No other C memory is dereferenced in Go.
+// This file is the one that uses unsafe: for C strings that it frees itself, to pass the first
+// element of a slice to a call that keeps no pointer to it, and to give the ring of a completion
+// queue a length. No other C memory is dereferenced in Go.
 
 /*
 #cgo CFLAGS: -std=gnu11 -Wall -Wextra

@@ -9,14 +9,14 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// CompCntrCaps is struct ibv_comp_cntr_caps: what the device's completion counters can do.
+// CompCntrCaps is struct ibv_comp_cntr_caps: the limits of the device's completion counters.
 type CompCntrCaps struct {
 	MaxValue             uint64 // a counter goes to 0 past it
 	MaxCounters          uint32
 	SupportedQPAttachOps CompCntrOps
 }
 
-// CompCntrType is enum ibv_comp_cntr_type: what a counter adds per completion.
+// CompCntrType is enum ibv_comp_cntr_type: the amount that a counter adds per completion.
 type CompCntrType uint32
 
 // The types. EFA has the first alone.
@@ -31,8 +31,8 @@ func (t CompCntrType) String() string { return name("completion counter type", t
 // counter counts.
 type CompCntrOps uint32
 
-// The operations. The remote ones are those of the peer that this queue pair serves; they have
-// no completion, and on EFA no error either.
+// The operations. A remote operation is one that the peer starts on this queue pair. It has no
+// completion here, and on EFA no error either.
 const (
 	QPAttachCompCntrOpSend CompCntrOps = 1 << iota
 	QPAttachCompCntrOpRecv
@@ -54,7 +54,7 @@ const (
 	CompCntrAttachOpRemoteRDMAWrite = QPAttachCompCntrOpRemoteRDMAWrite
 )
 
-// String lists the names as verbs.h spells them, without what they have in common.
+// String lists the names as verbs.h spells them, without their common prefix.
 func (o CompCntrOps) String() string {
 	names := [...]string{"SEND", "RECV", "RDMA_READ", "REMOTE_RDMA_READ", "RDMA_WRITE", "REMOTE_RDMA_WRITE"}
 	var set []string
@@ -82,7 +82,7 @@ func (c *Context) QueryCompCntrCaps() (CompCntrCaps, error) {
 // memory of the library.
 type CompCntrOptions struct {
 	Type     CompCntrType
-	MaxValue uint64          // what it must hold without going to 0; a device that cannot is refused
+	MaxValue uint64          // the largest value that must fit; a device with smaller counters refuses
 	External *CompCntrMemory // the device counts here; EFA alone
 }
 
@@ -91,11 +91,11 @@ type CompCntrOptions struct {
 type CompCntr struct {
 	object
 	ctx *Context
-	efa efa // what made it, for memory of the caller's; nil otherwise
+	efa efa // the library that made the counter, for memory of the caller's; nil otherwise
 }
 
-// CreateCompCntr makes a completion counter. Where the library or the device has none, the
-// error satisfies probe.ErrNotSupported.
+// CreateCompCntr makes a completion counter. If the library or the device has no completion
+// counters, the error satisfies probe.ErrNotSupported.
 func (c *Context) CreateCompCntr(o CompCntrOptions) (*CompCntr, error) {
 	k := &CompCntr{ctx: c}
 	err := c.checkMaxValue(o.MaxValue)
@@ -130,8 +130,8 @@ func (c *Context) checkMaxValue(value uint64) error {
 	}
 }
 
-// Set sets the number of completions. It may take a moment until it is read, and
-// what completes in that moment may be lost: the manual asks for a counter at rest.
+// Set sets the number of completions. Reads may show the old value for a moment, and completions in
+// that moment may be lost: the manual asks for a counter at rest.
 func (k *CompCntr) Set(value uint64) error { return k.set(wordComp, "ibv_set_comp_cntr", value) }
 
 // SetErr sets the number of errors, as Set does.

@@ -127,7 +127,7 @@ var mergedCreateStatements = []statement{
 			small.SGE.Length, none.SGE.Length = 1, 0
 			b.post(x, small, write(m), none)
 			b.succeed(3)
-			b.counts(k, 3, 0) // whatever their sizes
+			b.counts(k, 3, 0) // counters of any size work
 		}},
 	{"create:125", "flags: Reserved for future use, for now must be 0.", nil,
 		func(t *testing.T, b *bench) {
@@ -161,7 +161,7 @@ var mergedCreateStatements = []statement{
 			} {
 				wantErrno(t, c.err, c.verb, c.errno)
 			}
-			b.check(k.Close()) // what was busy can be tried again
+			b.check(k.Close()) // after EBUSY the call can be repeated
 		}},
 	{"create:141", "ENOTSUP: Completion counters are not supported on this device, or the requested operation is not supported for the given counter configuration.", []string{"WITHOUT", "comp_cntr"},
 		func(t *testing.T, b *bench) {

@@ -15,8 +15,8 @@ type CompCntrMemory struct {
 	Comp, Err []byte
 }
 
-// efa is libefa as this package calls it, in the manner of verbs: what it makes is destroyed by
-// verbs.destroyCompCntr.
+// efa is libefa as this package calls it, like verbs for libibverbs. verbs.destroyCompCntr destroys
+// the counters that it makes.
 type efa interface {
 	unload()
 	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
@@ -24,7 +24,7 @@ type efa interface {
 
 const featureExternal = "completion counters in memory of the caller's"
 
-// wordSize is that of a counter's value in memory.
+// wordSize is the size in bytes of a counter's value in memory.
 const wordSize = 8
 
 // initExternal makes a counter whose words are the caller's, by efadv_create_comp_cntr.
@@ -52,7 +52,7 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 		defer c.lib.opts.begin(c.device, verb).end()
 		h, errno := lib.createCompCntr(c.h, o.Type, *o.External)
 		return h, c.err(verb, errno)
-	}, &c.object, &c.lib.object) // what it leaves behind may need its library
+	}, &c.object, &c.lib.object) // an abandoned counter may still need its library
 	if err != nil {
 		lib.unload()
 		return err

@@ -33,7 +33,8 @@ func (b *bench) external(m *MR, flags int) (*CompCntr, CompCntrMemory) {
 	return k, mem
 }
 
-// word is what a process that has the memory alone reads: nothing here is concurrent.
+// word returns the value as another process with only the memory would read it. These tests read
+// without concurrency.
 func word(mem []byte) uint64 { return binary.NativeEndian.Uint64(mem) }
 
 // TestExternalMemory makes efadv_create_comp_cntr(3) executable (rdma-core 65,
@@ -95,7 +96,7 @@ func TestExternalMemory(t *testing.T) {
 		for range 2 {
 			b.check(k.Close())
 		}
-		if word(mem.Comp) != 1 { // what was counted stays
+		if word(mem.Comp) != 1 { // the value from before stays
 			t.Errorf("the word is %d", word(mem.Comp))
 		}
 		if err := b.lib.Close(); !errors.Is(err, ErrBusy) {
@@ -151,7 +152,7 @@ func loaded(t *testing.T, path string) bool {
 	return bytes.Contains(maps, []byte(path))
 }
 
-// TestExternalMemoryRefused: words that are none, libraries and devices that have no such thing.
+// TestExternalMemoryRefused: invalid memory, and libraries and devices without external counters.
 func TestExternalMemoryRefused(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs, EFA: libs.EFA})

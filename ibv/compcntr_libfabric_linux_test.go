@@ -16,11 +16,11 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// What follows is the hardware counters' part of libfabric's unit tests, all 17 cases of
+// The tests below are the hardware counters' part of libfabric's unit tests: all 17 cases of
 // prov/efa/test/efa_unit_test_cntr.c (commit af8ddbe9), each under its name there. The originals
-// put mocks in place of the verbs and look at what the provider calls and answers; here the
-// software library is called, says which verbs were, and has the values. Their counters
-// come from efadv_create_comp_cntr with no memory of the caller's, as these do.
+// mock the verbs and check the provider's calls and results. Here the calls go to the software
+// library, which reports the verbs that were called and holds the values. The originals create
+// counters by efadv_create_comp_cntr without memory of the caller's, as these tests do.
 
 // libfabricCase is one of them.
 type libfabricCase struct {
@@ -47,7 +47,7 @@ func (l *libfabric) cntr() *CompCntr {
 	return k
 }
 
-// calls is what fn called, by verb.
+// calls returns the verbs that fn called, with the number of calls.
 func (l *libfabric) calls(fn func()) ibvtest.Statistics {
 	l.t.Helper()
 	before := must(ibvtest.ReadStatistics(l.statistics))(l.t)
@@ -140,8 +140,9 @@ var libfabricCases = []libfabricCase{
 	}},
 	// Waiting is the mirror's: shm.Reader.Wait has libfabric's semantics on the two values.
 	{"efa_hw_cntr_wait_success", nil, shownIn("../shm/wait_test.go", `name: "reached already"`)},
-	// The original refuses to wait for a counter that was opened not to be waited for. A mirror has no
-	// such mode: who cannot be woken looks once per cycle, and Wakeable says that and why.
+	// The original refuses to wait for a counter that was opened without a wait object. A mirror has
+	// no such mode: a reader that cannot be woken polls once per cycle, and Wakeable reports that
+	// and the reason.
 	{"efa_hw_cntr_wait_returns_einval_with_wait_none", nil, shownIn("../shm/wait_test.go", "func TestWaitRefuses(", "Wakeable()")},
 	// Nor are there wait objects: the verb's flags are reserved, and none of them is taken.
 	{"efa_hw_cntr_open_returns_eopnotsupp_with_wait_fd", nil, refusesFlags(1 << 0)},
@@ -190,7 +191,8 @@ func refusesFlags(flags uint32) func(*testing.T, *libfabric) {
 	}
 }
 
-// shownIn: this package does not wait; what does has a test, of which these texts are a part.
+// shownIn skips the wait itself, which this package does not implement, and checks that the named
+// test contains these texts.
 func shownIn(file string, texts ...string) func(*testing.T, *libfabric) {
 	return func(t *testing.T, _ *libfabric) {
 		src, err := os.ReadFile(file)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Completion counters: symbols of IBVERBS_1.18. Whoever makes one asks ft_has_comp_cntrs
- * first, so what takes one need not ask. */
+ * Completion counters: symbols of IBVERBS_1.18. The function that creates a counter calls
+ * ft_has_comp_cntrs first, so functions that take a counter need not check the symbols again. */
 //go:build cgo
 
 #include "verbs_linux.h"

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cntrModel is what the manuals say of queue pairs and counters: who counts what, and the two
-// values.
+// cntrModel is the model of queue pairs and counters from the manuals: which counter counts which
+// operation, and both values.
 type cntrModel struct {
 	attached [][6]int // per queue pair and operation: the counter, or -1
 	values   [][2]uint64
@@ -66,8 +66,9 @@ func (m *cntrModel) holds(k int, open []bool) bool {
 	return false
 }
 
-// TestCompCntrModel: random counters on random queue pairs under random work, errors
-// and wraps included, read at every step what the model says, and are closed when it says.
+// TestCompCntrModel attaches random counters to random queue pairs under random work, errors and
+// wraps included. At every step the values equal the model's, and Close succeeds exactly when the
+// model allows it.
 func TestCompCntrModel(t *testing.T) {
 	const supported = localOps | QPAttachCompCntrOpRemoteRDMAWrite
 	const modulus = 4

@@ -26,7 +26,7 @@ func TestCompCntrReferences(t *testing.T) {
 	}
 }
 
-// attachErrno asks the library itself, past what this package would refuse or explain.
+// attachErrno calls the library directly, past the checks and explanations of this package.
 func attachErrno(q *QP, k *CompCntr, compMask uint32, ops CompCntrOps) syscall.Errno {
 	return q.ctx.lib.v.attachCompCntr(q.h, k.h, compMask, ops)
 }
@@ -214,7 +214,7 @@ var draftStatements = []statement{
 			x, y := b.rc(func(x, _ *QP) { b.check(x.AttachCompCntr(k, localOps)) })
 			b.everything(x, y, m)
 			b.check(x.Close())
-			b.counts(k, 10, 0) // it keeps what it has
+			b.counts(k, 10, 0) // the counter keeps its value
 			z := b.queuePair(QPTRC)
 			b.check(z.AttachCompCntr(k, localOps))
 			b.check(z.Close())
@@ -225,7 +225,7 @@ var draftStatements = []statement{
 			k := b.compCntr()
 			x, y := b.queuePair(QPTRC), b.queuePair(QPTUD)
 			b.check(x.AttachCompCntr(k, QPAttachCompCntrOpSend))
-			b.check(x.AttachCompCntr(k, QPAttachCompCntrOpRecv)) // held once for all of it
+			b.check(x.AttachCompCntr(k, QPAttachCompCntrOpRecv)) // held once for all operations
 			b.check(y.AttachCompCntr(k, QPAttachCompCntrOpSend))
 			for i, q := range []*QP{x, y} {
 				if err := k.Close(); !errors.Is(err, ErrBusy) || !strings.HasSuffix(err.Error(), []string{"close 2 queue pairs first", "close 1 queue pair first"}[i]) {
@@ -270,7 +270,7 @@ var draftStatements = []statement{
 		func(t *testing.T, b *bench) {
 			k := b.compCntr()
 			q := b.queuePair(QPTRC)
-			err := q.AttachCompCntr(k, 0) // the kernel's answer to none
+			err := q.AttachCompCntr(k, 0) // the kernel's errno for an empty set of operations
 			if wantErrno(t, err, attachVerb, syscall.EINVAL); !strings.Contains(err.Error(), "no operation") {
 				t.Errorf("the error does not say that none is named: %v", err)
 			}
@@ -282,7 +282,7 @@ var draftStatements = []statement{
 			k := b.compCntr()
 			q := b.queuePair(QPTRC)
 			wantErrno(t, q.AttachCompCntr(k, QPAttachCompCntrOpSend), attachVerb, syscall.EAGAIN)
-			b.check(k.Close()) // what failed holds nothing
+			b.check(k.Close()) // a failed attach holds no reference
 			k = must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t)
 			b.check(q.AttachCompCntr(k, QPAttachCompCntrOpSend))
 			b.check(q.Close())

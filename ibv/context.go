@@ -15,7 +15,7 @@ type Context struct {
 	events *eventFile
 	gone   atomic.Bool // DEVICE_FATAL was seen
 
-	byHandle sync.Mutex // what events name
+	byHandle sync.Mutex // guards the maps from handles in events to objects
 	qps      map[handle]*QP
 	cqs      map[handle]*CQ
 
@@ -58,7 +58,7 @@ func (c *Context) leave(mem []byte) {
 	c.left = append(c.left, mem)
 }
 
-// unmapLeft unmaps what was left, after the device was closed.
+// unmapLeft unmaps the memory of abandoned regions, after the device was closed.
 func (c *Context) unmapLeft() (err error) {
 	c.leaving.Lock()
 	defer c.leaving.Unlock()

@@ -1,16 +1,16 @@
 package ibv
 
-// CounterDescription is enum ibv_counter_description: what a counter counts.
+// CounterDescription is enum ibv_counter_description: the unit that a counter counts.
 type CounterDescription uint32
 
-// What flow counters count.
+// The units of flow counters.
 const (
 	CounterPackets CounterDescription = iota
 	CounterBytes
 )
 
-// CounterAttach is struct ibv_counter_attach_attr: the value at Index is to be, or
-// to have added to it, what Counter says.
+// CounterAttach is struct ibv_counter_attach_attr: the quantity named by Counter is counted at
+// Index, and added to any other quantity that is counted there.
 type CounterAttach struct {
 	Counter CounterDescription
 	Index   uint32
@@ -42,9 +42,9 @@ func (c *Context) CreateCounters() (*Counters, error) {
 	return n, nil
 }
 
-// Attach says what the flows that will name the object count, and where. All calls come
-// before the first such flow: while one lives the answer is EBUSY. This is the
-// static attach of the manual, the only one that any provider has.
+// Attach sets which quantities the flows of this object count, and at which index. All calls come
+// before the first flow that names the object: while such a flow lives, Attach returns EBUSY. This
+// is the static attach of the manual, the only kind that any provider has.
 func (n *Counters) Attach(a CounterAttach) error {
 	if err := n.use(); err != nil {
 		return err
@@ -53,10 +53,10 @@ func (n *Counters) Attach(a CounterAttach) error {
 	return n.ctx.err("ibv_attach_counters_point_flow", n.ctx.v.attachCounters(n.h, a, 0, 0))
 }
 
-// Read fills dst with the values, by index; what lies behind the last index in use is 0. On
-// hardware that is one firmware command per call. It allocates nothing. EINVAL: dst is
-// shorter than the highest index in use, or no flow that names the object lives; the
-// values are there again with the next flow.
+// Read fills dst with the values, by index. Values behind the last index in use are 0. On hardware
+// each call is one firmware command. Read allocates nothing. It returns EINVAL if dst is shorter
+// than the highest index in use, or if no flow that names the object lives. The values are readable
+// again with the next flow.
 func (n *Counters) Read(dst []uint64, flags ReadFlags) error {
 	if err := n.use(); err != nil {
 		return err

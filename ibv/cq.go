@@ -15,7 +15,7 @@ type CQ struct {
 	cqe int
 
 	direct sync.Mutex
-	mlx5   mlx5 // what answered MLX5Ring; nil before
+	mlx5   mlx5 // the library that MLX5Ring used; nil before the first call
 }
 
 // WC is struct ibv_wc: a work completion.

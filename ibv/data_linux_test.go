@@ -23,7 +23,7 @@ func newData(t *testing.T, wire *lab.Wire, o Options, env ...string) *bench {
 	return b
 }
 
-// everyAccess is what the regions and queue pairs of the tests allow.
+// everyAccess is the access that the tests' regions and queue pairs allow.
 const everyAccess = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead
 
 // region is a memory region of 4 KiB.
@@ -37,7 +37,7 @@ func (b *bench) region() *MR {
 // sge is the first n bytes of m.
 func sge(m *MR, n uint32) SGE { return SGE{Addr: m.Addr(), Length: n, LKey: m.LKey()} }
 
-// dataCap is room for what the tests post at once.
+// dataCap has room for all requests that a test posts at once.
 var dataCap = QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 64}
 
 // queuePair is one in RESET; its sends are signalled where the request says so.
@@ -99,7 +99,7 @@ func (b *bench) rc(attach func(x, y *QP)) (x, y *QP) {
 	return x, y
 }
 
-// post posts and has all of it taken.
+// post posts the requests and checks that the library accepts every one.
 func (b *bench) post(q *QP, wrs ...SendWR) {
 	b.t.Helper()
 	if n, err := q.PostSend(wrs); err != nil || n != len(wrs) {
@@ -114,7 +114,7 @@ func (b *bench) postRecv(q *QP, wrs ...RecvWR) {
 	}
 }
 
-// completions waits until there are n, and answers them in their order.
+// completions waits for n completions and returns them in order.
 func (b *bench) completions(n int) []WC {
 	b.t.Helper()
 	all := make([]WC, n+1)
@@ -144,7 +144,7 @@ func (b *bench) succeed(n int) []WC {
 	return all
 }
 
-// compCntr is a completion counter. Those of queue pairs are made before these.
+// compCntr makes a completion counter. Counters of queue pairs are made before the queue pair.
 func (b *bench) compCntr() *CompCntr {
 	b.t.Helper()
 	k := must(b.ctx.CreateCompCntr(CompCntrOptions{}))(b.t)

@@ -96,7 +96,7 @@ func (s PortState) String() string {
 	return name("port state", s, "nop", "down", "init", "armed", "active", "active defer")
 }
 
-// LinkLayer is what a port speaks: IBV_LINK_LAYER_*.
+// LinkLayer is the link layer of a port: IBV_LINK_LAYER_*.
 type LinkLayer uint8
 
 // The link layers.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tables of libibverbs and libmlx5 have in common: how a library is opened,
- * and what its calls answer. */
+ * The common part of the tables of libibverbs and libmlx5: how a library is opened, and how its
+ * results are returned. */
 #ifndef FLOWTALLY_DL_LINUX_H
 #define FLOWTALLY_DL_LINUX_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * efa_abi.h: what this package uses of libefa's direct verbs, as verbs_abi.h does for
- * libibverbs. Names and layouts are those of <infiniband/efadv.h> of rdma-core 65, where
- * completion counters are new (EFA_1.7). */
+ * efa_abi.h: the part of libefa's direct verbs that this package uses, as verbs_abi.h is for
+ * libibverbs. Names and layouts come from <infiniband/efadv.h> of rdma-core 65, where completion
+ * counters are new (EFA_1.7). */
 #ifndef FLOWTALLY_EFA_ABI_H
 #define FLOWTALLY_EFA_ABI_H
 

@@ -4,7 +4,7 @@ package ibv
 
 import "github.com/flowtally/flowtally/dataplane/probe"
 
-// loadEFA answers no: EFA's direct verbs are C.
+// loadEFA returns an unsupported error: EFA's direct verbs need cgo.
 func loadEFA(Options) (efa, error) {
 	return nil, &probe.UnsupportedError{
 		Feature: featureExternal, Object: "libefa", Reason: "built without cgo, or not for Linux",

@@ -13,21 +13,21 @@ var (
 	// package, which the error names, or by something that the library knows of (EBUSY).
 	ErrBusy = errors.New("still in use")
 
-	// ErrClosed is what a closed object answers to everything but Close.
+	// ErrClosed is returned by every method of a closed object except Close.
 	ErrClosed = errors.New("closed")
 
-	// ErrDeviceGone is satisfied by what verbs answer after the device was removed or
-	// has failed for good: open it again when it is back in the list.
+	// ErrDeviceGone is wrapped by the errors of verbs after the device was removed or has failed
+	// for good. Open the device again when it is back in the list.
 	ErrDeviceGone = errors.New("the device is gone")
 
-	// ErrUntrusted is what Load answers to root for a library that others can write.
+	// ErrUntrusted is returned by Load to root for a library that other users can write.
 	ErrUntrusted = errors.New("the library is not to be trusted")
 
-	// ErrNoDevice is what Open answers for a name that is not in the device list.
+	// ErrNoDevice is returned by Open for a name that is not in the device list.
 	ErrNoDevice = errors.New("no such RDMA device")
 )
 
-// Error is what a verb answered.
+// Error is the failure of a verb.
 type Error struct {
 	Verb   string // as in the manual: "ibv_create_flow"
 	Device string // "mlx5_0"; empty for verbs of the library
@@ -47,7 +47,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: calling %s: %s", e.Device, e.Verb, what)
 }
 
-// Unwrap makes errors.Is true for the errno, and for what syscall.Errno is itself: fs.ErrPermission.
+// Unwrap returns the errno, so errors.Is is true for the errno and for its meaning in
+// syscall.Errno: fs.ErrPermission.
 func (e *Error) Unwrap() error { return e.Errno }
 
 // Is makes errors.Is true for the sentinels that the errno stands for.
@@ -70,7 +71,7 @@ func notSupported(errno syscall.Errno) bool {
 	return errno == syscall.EOPNOTSUPP || errno == syscall.ENOTSUP || errno == syscall.ENOSYS || errno == syscall.EPROTONOSUPPORT
 }
 
-// busyError is Close refused: what is held, and by whom.
+// busyError is a refused Close: the object that is held, and the objects that hold it.
 type busyError struct {
 	object  string
 	holders string

@@ -39,7 +39,8 @@ func (t EventType) String() string {
 		"GID change", "WQ fatal")
 }
 
-// AsyncEvent is what happened to a device by itself. What it does not concern is nil, or 0.
+// AsyncEvent is an asynchronous event of a device. Fields of objects that the event does not
+// concern are nil, or 0.
 type AsyncEvent struct {
 	Type EventType
 	Port int // of port, LID, P_Key, SM, GID events
@@ -47,9 +48,9 @@ type AsyncEvent struct {
 	CQ   *CQ
 }
 
-// NextEvent waits for the next event of the device and acknowledges it. It holds no
-// thread while it waits, and ends when ctx does, or the Context is closed (ErrClosed). One caller at
-// a time; events that nobody waits for are kept by the kernel.
+// NextEvent waits for the next event of the device and acknowledges it. It holds no thread while it
+// waits. It ends when ctx ends, or when the Context is closed (ErrClosed). Only one caller may wait
+// at a time. The kernel queues events until they are read.
 func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 	var a AsyncEvent
 	err := c.events.wait(ctx, func() (bool, error) {
@@ -71,7 +72,7 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 	return a, err
 }
 
-// event says in terms of this package what e is about.
+// event converts e and looks up the object that it names.
 func (c *Context) event(e event) AsyncEvent {
 	a := AsyncEvent{Type: e.typ}
 	c.byHandle.Lock()

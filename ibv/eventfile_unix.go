@@ -35,7 +35,7 @@ func newEventFile(fd int, device string) (*eventFile, error) {
 	f := os.NewFile(uintptr(own), device+" events")
 	raw, err := f.SyscallConn()
 	if err == nil {
-		err = f.SetReadDeadline(time.Time{}) // refused for what cannot be polled
+		err = f.SetReadDeadline(time.Time{}) // refused for descriptors that cannot be polled
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: polling its event descriptor: %w", device, err), f.Close())
@@ -43,8 +43,8 @@ func newEventFile(fd int, device string) (*eventFile, error) {
 	return &eventFile{device: device, file: f, raw: raw}, nil
 }
 
-// wait calls get, and again whenever the descriptor is readable, until it is done, or
-// answers an error, or ctx ends.
+// wait calls get, and calls it again whenever the descriptor is readable, until get is done or
+// returns an error, or ctx ends.
 func (f *eventFile) wait(ctx context.Context, get func() (done bool, err error)) error {
 	f.one.Lock()
 	defer f.one.Unlock()

@@ -85,7 +85,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestWaitPassesErrors: what the verb answers ends the wait as it is.
+// TestWaitPassesErrors: an error of the verb ends the wait unchanged.
 func TestWaitPassesErrors(t *testing.T) {
 	f, _, _ := pipeEvents(t)
 	if err := f.wait(t.Context(), func() (bool, error) { return false, syscall.EIO }); !errors.Is(err, syscall.EIO) {
@@ -118,8 +118,8 @@ type acknowledged struct {
 func (l *acknowledged) getEvent(handle) (event, syscall.Errno) { return l.event, 0 }
 func (l *acknowledged) ackEvent(e event)                       { l.acks(e) }
 
-// TestAnEventIsOfTheObjectThatHadIt: what an event names is looked up before the event is
-// acknowledged; afterwards its address may be another's.
+// TestAnEventIsOfTheObjectThatHadIt: the object that an event names is looked up before the event
+// is acknowledged. Afterwards another object may have its address.
 func TestAnEventIsOfTheObjectThatHadIt(t *testing.T) {
 	f, send, _ := pipeEvents(t)
 	send(1)

@@ -15,8 +15,9 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// everyVerb does with a device all that this package can, in one row, and unmakes all of it
-// whatever failed on the way. It answers the first error of the making and those of the unmaking.
+// everyVerb uses every verb of this package on a device, one after the other, and closes all
+// objects whatever failed on the way. It returns the first error of creation and the errors of
+// closing.
 func everyVerb(b *bench) (doing error, undoing []error) {
 	step := func(err error) bool {
 		if err != nil && doing == nil {
@@ -159,7 +160,7 @@ func everyDataVerb(ctx *Context, pd *PD, cq *CQ, step func(error) bool, undo fun
 	step(err)
 }
 
-// descriptors lists what the process has open, by what it is.
+// descriptors lists the open descriptors of the process, by type.
 func descriptors(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -215,7 +216,7 @@ func TestEveryVerbFails(t *testing.T) {
 				b := newLibrary(t, wire, libs.Verbs, "FAIL", fmt.Sprintf("%s=%d%s", verb, int(errno), times))
 				b.lib.opts.MLX5, b.lib.opts.EFA = libs.MLX5, libs.EFA
 				doing, undoing := everyVerb(b)
-				if !destroys || errno == syscall.EBUSY { // else the library keeps what it could not destroy
+				if !destroys || errno == syscall.EBUSY { // else the library keeps the objects that it could not destroy
 					b.check(b.lib.Close())
 					noMoreThan(t, before)
 				}
@@ -246,8 +247,8 @@ func TestEveryVerbFails(t *testing.T) {
 	}
 }
 
-// TestDeviceGone: the event comes, every verb answers that the device is gone, all of it closes,
-// and when it is back it opens again.
+// TestDeviceGone: the event arrives, every verb returns ErrDeviceGone, and every object closes.
+// When the device is back it opens again.
 func TestDeviceGone(t *testing.T) {
 	control := must(ibvtest.NewControl(t.TempDir() + "/control"))(t)
 	defer control.Close()
@@ -307,7 +308,8 @@ func TestDeviceGone(t *testing.T) {
 	if _, err := open(); !errors.Is(err, ErrNoDevice) {
 		t.Errorf("opening what was removed: %v", err)
 	}
-	// The library keeps what it cannot destroy; we do not, and the context takes it along.
+	// The library keeps objects that it cannot destroy. This package does not, and closing the
+	// context frees them.
 	for _, o := range []interface{ Close() error }{f, n, qp, ud, k, ah, m, cq, pd} {
 		if err := o.Close(); err != nil && !errors.Is(err, ErrDeviceGone) {
 			t.Errorf("closing after the end: %v", err)

@@ -8,7 +8,7 @@ type FlowAttrType uint32
 // The types of a flow. Only FlowAttrNormal counts.
 const (
 	FlowAttrNormal     FlowAttrType = iota // steering by the specs
-	FlowAttrAllDefault                     // what no other rule steered
+	FlowAttrAllDefault                     // packets that no other rule steered
 	FlowAttrMCDefault                      // multicast that no other rule steered
 	FlowAttrSniffer                        // a copy of all traffic of the port
 )
@@ -23,7 +23,7 @@ type FlowFlags uint32
 // The flags of a flow.
 const (
 	FlowDontTrap FlowFlags = 1 << 1 // the packets go on to flows of lower priority, and to the kernel
-	FlowEgress   FlowFlags = 1 << 2 // what the device sends
+	FlowEgress   FlowFlags = 1 << 2 // packets that the device sends
 )
 
 // FlowAttr is struct ibv_flow_attr with the specs behind it.
@@ -41,8 +41,8 @@ type Flow struct {
 	ctx *Context
 }
 
-// CreateFlow steers what the specs match to the queue pair, or does what their actions
-// say. Type must be RAW_PACKET or UD, and the process needs CAP_NET_RAW. The flow holds
+// CreateFlow steers the packets that the specs match to the queue pair, or applies the specs'
+// actions to them. Type must be RAW_PACKET or UD, and the process needs CAP_NET_RAW. The flow holds
 // the queue pair and the counters that its specs name.
 func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	f := &Flow{ctx: q.ctx}
@@ -73,8 +73,8 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 	return f, nil
 }
 
-// Close destroys the flow. What it counted stays in its counters, but can be read only
-// while another flow names them.
+// Close destroys the flow. Its counts stay in its counters, but can be read only while another flow
+// names them.
 func (f *Flow) Close() error {
 	return f.close(func(h handle) error {
 		return f.ctx.err("ibv_destroy_flow", f.ctx.v.destroyFlow(h))

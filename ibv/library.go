@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// Options says which libraries to open. The zero value is what the system has.
+// Options names the libraries to open. The zero value opens the libraries of the system.
 type Options struct {
 	Library string       // path of libibverbs; "": libibverbs.so.1 as the loader finds it
 	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
@@ -36,7 +36,7 @@ type Library struct {
 	log  *slog.Logger
 }
 
-// Load opens the library. Where it is absent, or is none, the answer is a
+// Load opens the library. If the file is absent or is not libibverbs, it returns a
 // *[probe.UnsupportedError] that names it and the package to install.
 func Load(o Options) (*Library, error) {
 	if o.Logger == nil {
@@ -94,7 +94,7 @@ func (l *Library) Devices() ([]Device, error) {
 	return nil, &Error{Verb: "ibv_get_device_list", Errno: errno}
 }
 
-// Open opens the device of that name, and answers [ErrNoDevice] when the list has none.
+// Open opens the device of that name. It returns [ErrNoDevice] if the list has no such device.
 func (l *Library) Open(name string) (*Context, error) {
 	c := &Context{lib: l, v: l.opts.name(l.v, name), qps: make(map[handle]*QP), cqs: make(map[handle]*CQ)}
 	var fd int
@@ -115,8 +115,8 @@ func (l *Library) Open(name string) (*Context, error) {
 	return c, nil
 }
 
-// Close unloads the library, unless an object was abandoned to it: what still runs there
-// must find its code.
+// Close unloads the library, unless an object was abandoned to it: code that still runs for such an
+// object must stay mapped.
 func (l *Library) Close() error {
 	return l.close(func(handle) error {
 		l.v.unload(l.abandoned)

@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestSystemLibrary opens the distribution's own: whatever it is, it is used or refused
-// with a reason.
+// TestSystemLibrary opens the distribution's own library: whatever its version, it is used or
+// refused with a reason.
 func TestSystemLibrary(t *testing.T) {
 	lib, err := Load(Options{})
 	if errors.Is(err, probe.ErrNotSupported) {
@@ -45,7 +45,8 @@ func TestSystemLibrary(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses what is no libibverbs, with the reason, and for root what others can write.
+// TestLoadRefuses files that are not libibverbs, with the reason, and for root files that other
+// users can write.
 func TestLoadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.so")

@@ -10,7 +10,7 @@ type shared struct {
 	install string // how a system gets it
 }
 
-// at is what to open where the options name path, and what to do when that cannot be.
+// at returns the file to open where the options name path, and the remedy when it cannot be opened.
 func (l shared) at(path string) (open, fix string, err error) {
 	if path == "" {
 		return l.soname, l.install, nil

@@ -41,8 +41,8 @@ type bench struct {
 }
 
 // newBench sets the environment that the library reads (pairs of name and value, without
-// FLOWTALLY_IBVTEST_) and makes everything up to the queue pair. All of it is
-// closed at the end of the test, in order, and nothing may be left.
+// FLOWTALLY_IBVTEST_) and makes all objects up to the queue pair. They are closed in order at the
+// end of the test, and no object may be left.
 func newBench(t *testing.T, wire *lab.Wire, library string, env ...string) *bench {
 	t.Helper()
 	b := newLibrary(t, wire, library, env...)
@@ -155,8 +155,8 @@ func (b *bench) flowAttr(a FlowAttr) *Flow {
 	return f
 }
 
-// send puts n frames on the wire, towards the device, and waits until the kernel has
-// handed all of them on.
+// send puts n frames on the wire, towards the device, and waits until the kernel has passed every
+// frame on.
 func (b *bench) send(frame []byte, n uint64) {
 	b.t.Helper()
 	b.sendFrom(b.wire.Far, frame, n)

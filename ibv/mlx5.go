@@ -24,7 +24,7 @@ type mlx5 interface {
 	createCmdComp(ctx handle) (h handle, fd int, errno syscall.Errno)
 	destroyCmdComp(comp handle)
 	queryAsync(obj handle, in []byte, outlen int, wrID uint64, comp handle) syscall.Errno
-	getAsync(comp handle, out []byte) (wrID uint64, errno syscall.Errno) // EAGAIN: there is none yet
+	getAsync(comp handle, out []byte) (wrID uint64, errno syscall.Errno) // EAGAIN: no result is ready
 
 	createMatcher(ctx handle, mask []byte, criteria uint8, priority uint16, flags FlowFlags) (handle, syscall.Errno)
 	destroyMatcher(matcher handle) syscall.Errno
@@ -33,13 +33,13 @@ type mlx5 interface {
 	cqRing(cq handle) (MLX5CQ, syscall.Errno)
 }
 
-// DevX is an mlx5 device opened for commands to its firmware: what verbs do not have is
-// there. Flow counters come in bulks that one command reads, and a flow can count
-// without a queue pair and without taking the packet.
+// DevX is an mlx5 device opened for firmware commands, which reach features that verbs lack. Flow
+// counters come in bulks that one command reads, and a flow can count without a queue pair and
+// without taking the packet.
 //
-// It is a second context of the device, which the kernel gives to processes with
-// CAP_NET_RAW, and it holds the [Context] it was made of, that one's asynchronous
-// events being the device's.
+// It is a second context of the device, which the kernel gives to processes with CAP_NET_RAW. It
+// holds the [Context] from which it was made, because that context receives the asynchronous events
+// of the device.
 type DevX struct {
 	object
 	ctx  *Context
@@ -48,8 +48,8 @@ type DevX struct {
 	icmp bool
 }
 
-// DevX opens the device for commands. The answer is a [probe.UnsupportedError] where
-// libmlx5 is absent or the device is not of mlx5.
+// DevX opens the device for commands. It returns a [probe.UnsupportedError] if libmlx5 is absent or
+// the device is not an mlx5 device.
 func (c *Context) DevX() (*DevX, error) {
 	m, err := c.loadMLX5("DevX")
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Context) DevX() (*DevX, error) {
 		}
 		h, errno := m.open(c.h)
 		return h, d.openError(errno)
-	}, &c.object, &c.lib.object) // what it leaves behind does not go with c, so the library hears of it
+	}, &c.object, &c.lib.object) // closing c does not free abandoned objects, so the library is marked too
 	if err != nil {
 		m.unload()
 		return nil, err
@@ -82,7 +82,7 @@ func (c *Context) loadMLX5(feature string) (mlx5, error) {
 	return c.lib.opts.nameMLX5(m, c.device), nil
 }
 
-// openError explains what mlx5dv_open_device answered.
+// openError explains the errno of mlx5dv_open_device.
 func (d *DevX) openError(errno syscall.Errno) error {
 	err := d.ctx.err("mlx5dv_open_device", errno)
 	if errno == syscall.EPERM || errno == syscall.EACCES {
@@ -111,7 +111,7 @@ func (d *DevX) Close() error {
 	})
 }
 
-// command is what one firmware command came to. Kernels differ in whether a bad status is an
+// command returns the error of one firmware command. Kernels differ in whether a bad status sets
 // errno as well.
 func (d *DevX) command(verb string, errno syscall.Errno, out []byte) error {
 	if errno == 0 && out[0] == 0 {
@@ -126,7 +126,7 @@ func (d *DevX) command(verb string, errno syscall.Errno, out []byte) error {
 	if s.Status == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: firmware answered %s", err, s)
+	return fmt.Errorf("%w: firmware status %s", err, s)
 }
 
 // counterCaps is how the device allocates bulks of flow counters.
@@ -140,8 +140,8 @@ func (c counterCaps) String() string {
 	return fmt.Sprintf("bulk mask %#02x, up to 2^%d", c.bulkMask, c.maxLog)
 }
 
-// queryCaps asks for the capabilities. A device or a kernel that refuses has none
-// of them: single counters are still there.
+// queryCaps reads the capabilities. A device or a kernel that refuses the query reports no
+// capabilities. Single counters work without them.
 func (d *DevX) queryCaps() (c counterCaps, icmp bool) {
 	var general hcaCap
 	if err := d.queryHCACap(hcaCapGeneral, &general); err != nil {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_abi.h: what this package uses of libmlx5's direct verbs, as verbs_abi.h does
- * for libibverbs. Names and layouts are those of <infiniband/mlx5dv.h>; enums are
- * uint32_t here. */
+ * mlx5_abi.h: the part of libmlx5's direct verbs that this package uses, as verbs_abi.h is for
+ * libibverbs. Names and layouts come from <infiniband/mlx5dv.h>. Enums are uint32_t here. */
 #ifndef FLOWTALLY_MLX5_ABI_H
 #define FLOWTALLY_MLX5_ABI_H
 
@@ -72,8 +71,8 @@ struct ft_flow_action_attr_60 {
 
 #define MLX5DV_OBJ_CQ 2
 
-/* A ring of completion queue entries, and the doorbell record that says what the
- * consumer took. */
+/* A ring of completion queue entries, and the doorbell record, where the consumer writes the
+ * number of entries it has taken. */
 struct mlx5dv_cq {
 	void *buf;
 	uint32_t *dbrec; /* big endian */
@@ -84,8 +83,8 @@ struct mlx5dv_cq {
 	uint64_t comp_mask;
 };
 
-/* What mlx5dv_init_obj is told; it looks at the members that its mask names, and there are
- * more behind these. */
+/* The argument of mlx5dv_init_obj. The call reads the members that its mask names. The library's
+ * struct has more members behind these. */
 struct mlx5dv_obj {
 	struct {
 		struct ibv_qp *in;

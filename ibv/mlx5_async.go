@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// AsyncQueries is where the answers to queries arrive that nobody waits for in the kernel
-// (mlx5dv_devx_cmd_comp): one goroutine has any number of bulks read at once, and holds no thread.
-// What a query costs firmware is the same.
+// AsyncQueries receives the results of queries that run without a waiting thread
+// (mlx5dv_devx_cmd_comp): one goroutine can have any number of bulks read at once, and holds no
+// thread. Each query costs firmware as much as a synchronous one.
 type AsyncQueries struct {
 	object
 	dx     *DevX
@@ -19,7 +19,7 @@ type AsyncQueries struct {
 	last  uint64 // wr_id
 	asked map[uint64]asyncQuery
 
-	out []byte // room for the largest answer; of whom waits, in turns
+	out []byte // room for the largest result; the goroutine that waits owns it
 }
 
 // asyncQuery is a query on its way.
@@ -28,7 +28,7 @@ type asyncQuery struct {
 	dst []FlowCount
 }
 
-// AsyncQueries makes a place for answers (rdma-core 22 and Linux 5.1, or later).
+// AsyncQueries makes a receiver of results (rdma-core 22 and Linux 5.1, or later).
 func (d *DevX) AsyncQueries() (*AsyncQueries, error) {
 	q := &AsyncQueries{dx: d, asked: make(map[uint64]asyncQuery), out: make([]byte, prmOutSize+MaxFlowCounters*trafficCounterSize)}
 	err := q.init("asynchronous queries", d.device, func() (handle, error) {
@@ -50,9 +50,9 @@ func (d *DevX) AsyncQueries() (*AsyncQueries, error) {
 	return q, nil
 }
 
-// QueryAsync begins what [FlowCounters.Query] does and returns. dst is the query's until
-// [AsyncQueries.Next] answers id, which the caller chooses. The counters may be closed before.
-// An error that satisfies errors.Is(err, syscall.EAGAIN) says that a megabyte of answers waits.
+// QueryAsync starts the query of [FlowCounters.Query] and returns. dst belongs to the query until
+// [AsyncQueries.Next] returns id, which the caller chooses. The counters may be closed earlier. An
+// error that satisfies errors.Is(err, syscall.EAGAIN) means that a megabyte of results is unread.
 func (f *FlowCounters) QueryAsync(q *AsyncQueries, dst []FlowCount, id uint64) error {
 	switch {
 	case len(dst) == 0 || len(dst) > f.n:
@@ -97,10 +97,10 @@ func (q *AsyncQueries) forget(wrID uint64) (asyncQuery, bool) {
 	return a, ok
 }
 
-// Next waits for an answer, in the order in which firmware gives them, and has it copied to where
-// its query asked. ok: there was an answer, and err is what the query of that id came to; dst
-// is as it was then. Else nothing was answered: ctx ended, q is closed (ErrClosed), or the device failed.
-// It holds no thread while it waits.
+// Next waits for a result, in the order in which firmware completes the queries, and copies it to
+// the dst of its query. If ok is true, a query has ended: id names it and err is its error; after
+// an error dst is unchanged. If ok is false, no query has ended: ctx ended, q is closed
+// (ErrClosed), or the device failed. Next holds no thread while it waits.
 func (q *AsyncQueries) Next(ctx context.Context) (id uint64, ok bool, err error) {
 	err = q.events.wait(ctx, func() (bool, error) {
 		if err := q.use(); err != nil {
@@ -120,11 +120,11 @@ func (q *AsyncQueries) Next(ctx context.Context) (id uint64, ok bool, err error)
 	return id, ok, err
 }
 
-// answer is what out holds.
+// answer decodes the result in out.
 func (q *AsyncQueries) answer(wrID uint64) (id uint64, ok bool, err error) {
 	a, ok := q.forget(wrID)
 	if !ok {
-		return 0, false, fmt.Errorf("%s: answer %d to no query: %w", q.device, wrID, syscall.EPROTO)
+		return 0, false, fmt.Errorf("%s: result %d belongs to no query: %w", q.device, wrID, syscall.EPROTO)
 	}
 	if err := q.dx.command("mlx5dv_devx_obj_query_async (QUERY_FLOW_COUNTER)", 0, q.out); err != nil {
 		return a.id, true, err

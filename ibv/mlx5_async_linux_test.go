@@ -26,9 +26,9 @@ func asyncBench(t *testing.T, env ...string) (b *devxBench, counters *FlowCounte
 	return b, counters, q, times(repeats, f)
 }
 
-// TestDevXAsyncQuery is test_devx_async_query of rdma-core's tests/test_mlx5_devx.py, of a flow
-// counter in place of a queue pair: the wr_id comes back, the status is 0, and what is
-// answered is what the object is.
+// TestDevXAsyncQuery is test_devx_async_query of rdma-core's tests/test_mlx5_devx.py, with a flow
+// counter in place of a queue pair: the wr_id comes back, the status is 0, and the result describes
+// the object.
 func TestDevXAsyncQuery(t *testing.T) {
 	b, counters, q, want := asyncBench(t)
 	const wrID = 100
@@ -43,8 +43,8 @@ func TestDevXAsyncQuery(t *testing.T) {
 	}
 }
 
-// A hundred queries at once, of two objects and of different lengths: each is answered once, under
-// its own id, to where it asked.
+// A hundred queries at once, of two objects and of different lengths: each completes once, under
+// its own id, into its own destination.
 func TestDevXAsyncQueriesDoNotMix(t *testing.T) {
 	b, counters, q, want := asyncBench(t)
 	other := b.counts(1)
@@ -57,7 +57,7 @@ func TestDevXAsyncQueriesDoNotMix(t *testing.T) {
 		dst[i] = slices.Repeat([]FlowCount{{Packets: 7}}, n)
 		b.check(f.QueryAsync(q, dst[i], uint64(i)))
 	}
-	b.check(other.Close()) // what is under way does not need it any more
+	b.check(other.Close()) // running queries do not need the object any more
 	seen := make(map[uint64]bool)
 	for range dst {
 		id, ok, err := q.Next(t.Context())
@@ -78,7 +78,7 @@ func TestDevXAsyncQueriesDoNotMix(t *testing.T) {
 	}
 }
 
-// Who waits is ended by ctx and by Close, and a DevX with a place for answers is busy.
+// A cancelled context and Close both end a waiting Next. A DevX with a receiver of results is busy.
 func TestDevXAsyncNextEnds(t *testing.T) {
 	b, counters, q, _ := asyncBench(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -104,7 +104,7 @@ func TestDevXAsyncNextEnds(t *testing.T) {
 	}
 }
 
-// A megabyte of answers is what the kernel keeps; the next query is refused until one was taken.
+// The kernel keeps a megabyte of results. It refuses the next query until one result was read.
 func TestDevXAsyncQueriesAreBounded(t *testing.T) {
 	b := newDevXBench(t)
 	counters := b.counts(MaxFlowCounters)
@@ -131,7 +131,7 @@ func TestDevXAsyncQueriesAreBounded(t *testing.T) {
 	b.check(counters.QueryAsync(q, dst, 1))
 }
 
-// Each call fails in turn, and so does firmware: that is the answer of the query.
+// Each call fails in turn, and so does firmware: the query returns that error.
 func TestDevXAsyncQueryFails(t *testing.T) {
 	for _, c := range []struct {
 		fails    string
@@ -142,7 +142,7 @@ func TestDevXAsyncQueryFails(t *testing.T) {
 		{"mlx5dv_devx_create_cmd_comp", "make", "mlx5dv_devx_create_cmd_comp", ""},
 		{"mlx5dv_devx_obj_query_async", "ask", "mlx5dv_devx_obj_query_async", ""},
 		{"mlx5dv_devx_get_async_cmd_comp", "next", "mlx5dv_devx_get_async_cmd_comp", ""},
-		{"QUERY_FLOW_COUNTER", "answer", "mlx5dv_devx_obj_query_async", "firmware answered"},
+		{"QUERY_FLOW_COUNTER", "answer", "mlx5dv_devx_obj_query_async", "firmware status"},
 	} {
 		t.Run(c.fails, func(t *testing.T) {
 			b := newDevXBench(t, "FAIL", c.fails+"=ENOMEM")

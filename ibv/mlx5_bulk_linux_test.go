@@ -56,9 +56,9 @@ func received(t *testing.T, c *net.UDPConn, want uint64) (n uint64) {
 	}
 }
 
-// TestDevXBulkStealsNothing counts 128 streams by as many flows of one bulk: each counter
-// is what was sent, the kernel's sockets get every datagram, a rule behind sees none
-// of them, and reading all of it is one firmware command.
+// TestDevXBulkStealsNothing counts 128 streams by as many flows of one bulk. Each counter equals
+// the packets sent, the kernel's sockets get every datagram, a rule with lower priority matches no
+// packet, and one firmware command reads the whole bulk.
 func TestDevXBulkStealsNothing(t *testing.T) {
 	b := newDevXBench(t)
 	const flows, first, packets = 128, 20000, 100 * 128
@@ -101,8 +101,8 @@ func TestDevXBulkStealsNothing(t *testing.T) {
 	}
 }
 
-// TestDevXLargestBulk: also the most that one object has is read by one command, whose
-// answer is 32 KiB; and two of them by two.
+// TestDevXLargestBulk: one command reads the largest object, with a result of 32 KiB. Two such
+// objects need two commands.
 func TestDevXLargestBulk(t *testing.T) {
 	b := newDevXBench(t)
 	bulks := []*FlowCounters{b.counts(MaxFlowCounters), b.counts(MaxFlowCounters)}
@@ -127,8 +127,8 @@ func TestDevXLargestBulk(t *testing.T) {
 	}
 }
 
-// TestDevXCountersOutliveFlows: what a flow counted stays when it is gone, and another
-// flow goes on from there.
+// TestDevXCountersOutliveFlows: a counter keeps its value when its flow is closed, and another flow
+// continues from that value.
 func TestDevXCountersOutliveFlows(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)
@@ -139,12 +139,12 @@ func TestDevXCountersOutliveFlows(t *testing.T) {
 		flow := must(m.CreateFlow(udpPort(1), FlowActions{Counters: counter, DefaultMiss: true}))(t)
 		b.send(f, repeats)
 		b.check(flow.Close())
-		b.send(f, repeats) // nobody counts these
+		b.send(f, repeats) // no flow counts these
 		b.wantCounts(counter, times(round*repeats, f))
 	}
 }
 
-// TestDevXEgress counts what leaves by the near end, and not what comes in.
+// TestDevXEgress counts packets that leave by the near end, and ignores packets that arrive.
 func TestDevXEgress(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)

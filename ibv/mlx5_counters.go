@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// MaxFlowCounters is the most counters that one [FlowCounters] has: uverbs give an answer
-// 16 bits of length, so one command reads up to 4,094 of them, and bulks are powers of two.
+// MaxFlowCounters is the largest number of counters of one [FlowCounters]. uverbs limits the length
+// of a result to 16 bits, so one command reads up to 4,094 counters, and bulks are powers of two.
 const MaxFlowCounters = 2048
 
 // FlowCounters is a bulk of flow counters that firmware allocated together, each
@@ -25,8 +25,8 @@ type FlowCounters struct {
 	units   int // that in asks for; 0 before the first query
 }
 
-// AllocFlowCounters allocates at least n counters as one object. The device sets the
-// size: single ones, multiples of 128, or powers of two; Len says what it came to.
+// AllocFlowCounters allocates at least n counters as one object. The device chooses the size:
+// single counters, multiples of 128, or powers of two. Len returns the size.
 func (d *DevX) AllocFlowCounters(n int) (*FlowCounters, error) {
 	cmd, size, err := d.cap.alloc(n)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// MLX5CQ is struct mlx5dv_cq: the memory of a completion queue, which the device writes. It
-// is the library's, and is gone with the queue: nothing of it may be touched after Close.
+// MLX5CQ is struct mlx5dv_cq: the memory of a completion queue, which the device writes. The memory
+// belongs to the library and is unmapped with the queue, so it must not be touched after Close.
 type MLX5CQ struct {
 	Buf     []byte  // CQECount entries of CQESize bytes; package ibv/flexio walks them
 	DBRec   *uint32 // the doorbell record, big endian: see SetConsumerIndex
@@ -28,12 +28,12 @@ func (r MLX5CQ) SetConsumerIndex(taken uint32) {
 
 const featureRing = "the ring of a completion queue"
 
-// MLX5Ring is the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Poll
-// goes on to take completions off it, and must: a slot of a send or receive queue is free
-// again only when Poll has seen its completion. Who asked for the ring may count what is in it before
-// that, or move the consumer index without Poll. From then on the library leaves in the ring what a
-// queue pair that was reset or closed had there, so empty it first. The answer is a
-// [probe.UnsupportedError] where libmlx5 is absent or the device is not of mlx5.
+// MLX5Ring returns the ring behind a completion queue of an mlx5 device, by mlx5dv_init_obj. Poll
+// still takes completions off the ring, and must: a slot of a send or receive queue is free again
+// only when Poll has seen its completion. The caller may count the completions in the ring before
+// that, or move the consumer index without Poll. After this call the library leaves completions of
+// a queue pair that was reset or closed in the ring, so empty the ring first. MLX5Ring returns a
+// [probe.UnsupportedError] if libmlx5 is absent or the device is not an mlx5 device.
 func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 	if err := q.use(); err != nil {
 		return MLX5CQ{}, err
@@ -56,7 +56,7 @@ func (q *CQ) MLX5Ring() (MLX5CQ, error) {
 	return ring, q.ctx.err("mlx5dv_init_obj", errno)
 }
 
-// sound reports whether the library's numbers are those of a ring.
+// sound reports whether the library's numbers can describe a ring.
 func (r MLX5CQ) sound() bool {
 	n := r.CQECount
 	return r.DBRec != nil && (r.CQESize == 64 || r.CQESize == 128) && n > 0 && n&(n-1) == 0

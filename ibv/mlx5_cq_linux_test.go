@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// TestMLX5Ring: the entries that the device writes are in the memory that is answered, Poll takes
-// the same ones, and the doorbell record has what it took.
+// TestMLX5Ring: the device writes its entries to the returned memory, Poll takes the same entries,
+// and the doorbell record has the number taken.
 func TestMLX5Ring(t *testing.T) {
 	libs := softLibs(t)
 	b := newData(t, newWire(t), Options{Library: libs.Verbs, MLX5: libs.MLX5})
@@ -45,7 +45,7 @@ func TestMLX5Ring(t *testing.T) {
 		}
 		if n%2 == 0 {
 			b.succeed(1)
-		} else { // who walks the ring says so itself, and then has Poll free the request
+		} else { // a caller that walks the ring sets the index itself, and then has Poll free the request
 			b.succeed(1)
 			ring.SetConsumerIndex(uint32(n + 1))
 		}
@@ -60,7 +60,7 @@ func TestMLX5Ring(t *testing.T) {
 	ring.SetConsumerIndex(40)
 }
 
-// TestMLX5RingRefused: no libmlx5, a device that is none, a library that has no rings.
+// TestMLX5RingRefused: no libmlx5, a device that is not mlx5, a library without rings.
 func TestMLX5RingRefused(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct{ name, mlx5, without string }{

@@ -48,13 +48,13 @@ func everyDevXVerb(b *bench, port uint16) (doing, undoing error) {
 	return counters.Query(make([]FlowCount, 2)), nil
 }
 
-// TestEveryDevXVerbFails in turn, and every firmware command: the error names what failed
-// and the device, is the errno, and nothing is left that would keep the context open.
+// TestEveryDevXVerbFails lets every verb and every firmware command fail in turn: the error names
+// the verb and the device and is the errno, and no object is left that would keep the context open.
 func TestEveryDevXVerbFails(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for i, c := range []struct {
 		fails  string
-		says   string // "" what fails
+		says   string // "": the verb that fails
 		undoes bool
 	}{
 		{fails: "mlx5dv_open_device"},
@@ -160,7 +160,7 @@ func TestDevXStrides(t *testing.T) {
 	}
 }
 
-// TestDevXDeviceGone: what was removed answers that it is gone, and all of it closes.
+// TestDevXDeviceGone: after the removal every verb returns ErrDeviceGone, and every object closes.
 func TestDevXDeviceGone(t *testing.T) {
 	control := must(ibvtest.NewControl(filepath.Join(t.TempDir(), "control")))(t)
 	defer control.Close()

@@ -9,10 +9,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// TestDevXEveryField sends a packet under rules that ask for one field each: the one that
-// says what is in the packet counts it, the one with a bit flipped does not. The two
-// sides know the layout from different sources, so a field that is misplaced in either
-// shows here.
+// TestDevXEveryField sends a packet under rules that match one field each: the rule with the
+// packet's own value counts it, and the rule with one bit flipped does not. The binding and the
+// software library take the layout from different sources, so a misplaced field in either fails the
+// test.
 func TestDevXEveryField(t *testing.T) {
 	b := newDevXBench(t)
 	key := uint32(0xdeadbeef)
@@ -28,8 +28,8 @@ func TestDevXEveryField(t *testing.T) {
 	ipMask := [16]byte{ff, ff, ff, ff, ff, ff, ff, ff, ff, ff, ff, ff, ff, ff, ff, ff}
 
 	type test struct {
-		section     int    // of fte_match_param
-		name        string // of the field, and what tells the test from others
+		section     int    // section of fte_match_param
+		name        string // the field, and a suffix that tells the test from others
 		frame       []byte
 		mask, value MatchParam
 	}

@@ -12,7 +12,7 @@ import (
 type MatcherAttr struct {
 	Mask     MatchParam // the match criteria follow from it
 	Priority uint16     // 0 to 15, lower first
-	Egress   bool       // what the device sends (NIC_TX), otherwise what it receives
+	Egress   bool       // match packets that the device sends (NIC_TX), otherwise packets that it receives
 }
 
 // Matcher is a mask and a priority that flows share.
@@ -43,9 +43,9 @@ func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
 	return m, nil
 }
 
-// FlowActions is what a flow does with what it matches. On ingress it is DefaultMiss or
-// Drop, on egress Drop or nothing, which sends the packet on; firmware and kernel
-// refuse the rest.
+// FlowActions are the actions on matched packets. On ingress the flow needs DefaultMiss or Drop. On
+// egress it has Drop or no action, which sends the packet on. Firmware and the kernel refuse all
+// other combinations.
 type FlowActions struct {
 	Counters *FlowCounters // nil counts nothing
 	Offset   uint32        // which of Counters
@@ -95,7 +95,7 @@ func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error)
 	return f, nil
 }
 
-// Close removes the rule. What it counted stays in its counters.
+// Close removes the rule. Its counts stay in its counters.
 func (f *DevXFlow) Close() error {
 	return f.close(func(h handle) error {
 		return f.dx.ctx.err("ibv_destroy_flow", f.dx.ctx.v.destroyFlow(h))

@@ -137,7 +137,7 @@ int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_
 	struct actions actions = {0};
 	if (counters && offset && !told) return EOPNOTSUPP;
 	if (counters) {
-		/* the first counter of a bulk is what a library without offsets takes */
+		/* a library without offsets takes the first counter of a bulk */
 		struct ft_flow_action_attr_60 a = {
 			.type = offset ? MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET : MLX5DV_FLOW_ACTION_COUNTERS_DEVX,
 			.bulk_obj = {.obj = (struct mlx5dv_devx_obj *)counters, .offset = offset},

@@ -22,8 +22,8 @@ struct ft_mlx5 {
 	int (*destroy_matcher)(struct mlx5dv_flow_matcher *);
 	/* Actions that this one reads must read the same at two strides: see mlx5_abi.h. */
 	struct ibv_flow *(*create_flow)(struct mlx5dv_flow_matcher *, struct mlx5dv_flow_match_parameters *, size_t, void *);
-	int (*init_obj)(struct mlx5dv_obj *, uint64_t); /* required for nothing but ft_mlx5_cq */
-	/* All four, or ft_mlx5_create_cmd_comp answers ENOSYS. */
+	int (*init_obj)(struct mlx5dv_obj *, uint64_t); /* only ft_mlx5_cq needs it */
+	/* All four are present, or ft_mlx5_create_cmd_comp returns ENOSYS. */
 	struct mlx5dv_devx_cmd_comp *(*create_cmd_comp)(struct ibv_context *);
 	void (*destroy_cmd_comp)(struct mlx5dv_devx_cmd_comp *);
 	int (*obj_query_async)(struct mlx5dv_devx_obj *, const void *, size_t, size_t, uint64_t, struct mlx5dv_devx_cmd_comp *);
@@ -56,8 +56,8 @@ int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher);
 int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
 			uint32_t offset, int default_miss, int drop, uintptr_t *flow);
 
-/* Queries that nobody waits for. fd is readable when there is an answer: the wr_id of its query
- * and the command's output, of which outlen bytes have to be room. */
+/* Asynchronous queries. fd is readable when a result is ready: the wr_id of its query and the
+ * command's output, which needs room for outlen bytes. */
 int ft_mlx5_create_cmd_comp(const struct ft_mlx5 *m, uintptr_t ctx, uintptr_t *comp, int *fd);
 void ft_mlx5_destroy_cmd_comp(const struct ft_mlx5 *m, uintptr_t comp);
 int ft_mlx5_obj_query_async(const struct ft_mlx5 *m, uintptr_t obj, const uint8_t *in, size_t inlen, size_t outlen, uint64_t wr_id,

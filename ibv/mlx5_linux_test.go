@@ -67,7 +67,7 @@ func (b *devxBench) wantCounts(f *FlowCounters, want ...FlowCount) {
 	}
 }
 
-// calls is what was called since the last time, by symbol and by firmware command.
+// calls returns the calls since the last time, by symbol and by firmware command.
 func (b *devxBench) calls(since ibvtest.Statistics) (ibvtest.Statistics, ibvtest.Statistics) {
 	b.t.Helper()
 	now := must(ibvtest.ReadStatistics(b.statistics))(b.t)
@@ -155,8 +155,8 @@ func TestDevXDropAction(t *testing.T) {
 	b.wantCounts(rest, times(repeats/2, other))
 }
 
-// TestDevXSharedCounter is test_reuse_action_and_matcher: two rules of one matcher count in
-// one counter, which then has what both saw.
+// TestDevXSharedCounter is test_reuse_action_and_matcher: two rules of one matcher share one
+// counter, which then has the sum of both.
 func TestDevXSharedCounter(t *testing.T) {
 	b := newDevXBench(t)
 	counter := b.counts(1)
@@ -184,8 +184,8 @@ func TestDevXDuplicateRule(t *testing.T) {
 	b.closes(must(m.CreateFlow(udpPort(1), FlowActions{Counters: counter, DefaultMiss: true}))(t))
 }
 
-// TestDevXMatchers are test_create_empty_matcher and test_create_smac_matcher: the one
-// takes every packet, the other those of a source.
+// TestDevXMatchers are test_create_empty_matcher and test_create_smac_matcher: the first matches
+// every packet, the second the packets of one source.
 func TestDevXMatchers(t *testing.T) {
 	b := newDevXBench(t)
 	all, one := b.counts(1), b.counts(1)
@@ -200,7 +200,7 @@ func TestDevXMatchers(t *testing.T) {
 	b.wantCounts(all, FlowCount{Packets: 2*repeats + 1, Octets: 2*repeats*uint64(len(b.udpTo(1))) + 64})
 }
 
-// TestDevXRefusals: what libmlx5, the kernel or firmware refuse arrives as what it is.
+// TestDevXRefusals: a refusal of libmlx5, of the kernel or of firmware arrives unchanged.
 func TestDevXRefusals(t *testing.T) {
 	b := newDevXBench(t)
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
@@ -229,8 +229,8 @@ func TestDevXRefusals(t *testing.T) {
 	}
 }
 
-// TestDevXAbsent: a device that is not mlx5's, and a libmlx5 that is none, are said to be
-// so; the context goes on without.
+// TestDevXAbsent: for a device that is not mlx5, and for a library that is not libmlx5, the error
+// says so. The context goes on without DevX.
 func TestDevXAbsent(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct{ name, without, mlx5, says string }{

@@ -4,7 +4,7 @@ package ibv
 
 import "github.com/flowtally/flowtally/dataplane/probe"
 
-// loadMLX5 answers no: mlx5's direct verbs are C.
+// loadMLX5 returns an unsupported error: mlx5's direct verbs need cgo.
 func loadMLX5(feature string, _ Options) (mlx5, error) {
 	return nil, &probe.UnsupportedError{
 		Feature: feature, Object: "libmlx5", Reason: "built without cgo, or not for Linux",

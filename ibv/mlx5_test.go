@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// fakeMLX5 is a libmlx5 that answers what a test says.
+// fakeMLX5 is a libmlx5 whose results a test sets.
 type fakeMLX5 struct {
 	mlx5
 	old      bool // before counter offsets
@@ -71,7 +71,7 @@ func (f *fakeMLX5) createFlow(_ handle, _ []byte, counters handle, offset uint32
 	return 9, f.errno
 }
 
-// fakeVerbs destroys what DevX made.
+// fakeVerbs destroys the objects that DevX made.
 type fakeVerbs struct{ verbs }
 
 func (fakeVerbs) destroyFlow(handle) syscall.Errno { return 0 }
@@ -148,8 +148,8 @@ func TestFlowCountersQuery(t *testing.T) {
 	}
 }
 
-// TestFirmwareSaysNo: kernels put a bad status into an errno, or leave that to the
-// caller; both are errors, with firmware's words, and nothing of the answer is used.
+// TestFirmwareSaysNo: some kernels turn a bad status into an errno, others leave the status to the
+// caller. Both are errors with firmware's status, and no part of the output is used.
 func TestFirmwareSaysNo(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -194,7 +194,7 @@ func TestFirmwareSaysNo(t *testing.T) {
 	}
 }
 
-// TestDevXLifetimes: each object holds what it was made of, and says who holds it.
+// TestDevXLifetimes: each object holds its parents, and an error of Close names the holders.
 func TestDevXLifetimes(t *testing.T) {
 	m := &fakeMLX5{}
 	d := fakeDevX(t, m)

@@ -58,7 +58,7 @@ func (p *PD) register(mem []byte, access AccessFlags, own bool) (*MR, error) {
 	return m, nil
 }
 
-// explainRegMR adds to the errno what ibv_reg_mr(3) and the kernel mean by it.
+// explainRegMR adds to the errno its meaning in ibv_reg_mr(3) and in the kernel.
 func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags) error {
 	switch {
 	case errno == syscall.EINVAL && access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
@@ -69,8 +69,8 @@ func explainRegMR(err error, errno syscall.Errno, length int, access AccessFlags
 	return err
 }
 
-// Bytes is the memory; nil once it is closed. What AllocMR mapped is gone from then on, so
-// keep no slice of it longer. The device may write at any moment.
+// Bytes returns the memory; nil once the region is closed. Close unmaps memory of AllocMR, so do
+// not keep a slice of it longer. The device may write at any moment.
 func (m *MR) Bytes() []byte {
 	if m.use() != nil {
 		return nil
@@ -82,14 +82,14 @@ func (m *MR) Bytes() []byte {
 // Addr is where the memory begins, for the Addr of an [SGE] and for the peer's RemoteAddr.
 func (m *MR) Addr() uint64 { return m.reg.addr }
 
-// LKey is what local work requests name the region by.
+// LKey returns the key by which local work requests name the region.
 func (m *MR) LKey() uint32 { return m.reg.lkey }
 
-// RKey is what a peer names the region by.
+// RKey returns the key by which a peer names the region.
 func (m *MR) RKey() uint32 { return m.reg.rkey }
 
-// Close deregisters the memory, and unmaps what AllocMR mapped: no posted request may name
-// it any more. A device that refuses may still write there, so then it stays mapped
+// Close deregisters the memory, and unmaps it if AllocMR mapped it. No posted request may name the
+// region any more. If the device refuses, it may still write there, so the memory stays mapped
 // until the device is closed.
 func (m *MR) Close() error {
 	return m.close(func(h handle) error {

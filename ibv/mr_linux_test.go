@@ -37,7 +37,7 @@ func mapped(t *testing.T, addr uint64) bool {
 	return false
 }
 
-// TestMemoryRegions: whose memory it is, what names it, and when it goes.
+// TestMemoryRegions: the owner, the keys and the lifetime of a region's memory.
 func TestMemoryRegions(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := must(b.pd.AllocMR(10_000, everyAccess))(t)
@@ -77,7 +77,7 @@ func TestMemoryRegions(t *testing.T) {
 	b.check(syscall.Munmap(own))
 }
 
-// TestMemoryRegionRefusals: what ibv_reg_mr(3) and the kernel refuse, and what would help.
+// TestMemoryRegionRefusals: the refusals of ibv_reg_mr(3) and the kernel, with the remedy.
 func TestMemoryRegionRefusals(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs})
@@ -100,8 +100,8 @@ func TestMemoryRegionRefusals(t *testing.T) {
 	}
 }
 
-// TestMemoryStaysUnderTheDevice: a device that refuses to let go may still write, so the memory
-// is there as long as the context is. What is busy can be tried again.
+// TestMemoryStaysUnderTheDevice: a device that refuses to deregister may still write, so the memory
+// stays mapped as long as the context. After EBUSY, Close can be repeated.
 func TestMemoryStaysUnderTheDevice(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newLibrary(t, wire, libs.Verbs, "FAIL", "ibv_dereg_mr=EBUSY@1-1,ibv_dereg_mr=EPERM")
@@ -126,7 +126,7 @@ func TestMemoryStaysUnderTheDevice(t *testing.T) {
 	}
 }
 
-// TestBusyMemory: what was busy at first is unmapped once.
+// TestBusyMemory: memory that was busy at first is unmapped once.
 func TestBusyMemory(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs}, "FAIL", "ibv_dereg_mr=EBUSY@1-1")
 	m := must(b.pd.AllocMR(4096, everyAccess))(t)
@@ -168,7 +168,7 @@ func TestMemoryGoesWithTheContext(t *testing.T) {
 	}
 }
 
-// TestRegionAccess: what a region does not allow ends in an error, at the peer or here.
+// TestRegionAccess: an access that the region does not allow ends in an error, at the peer or here.
 func TestRegionAccess(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct {
@@ -230,7 +230,7 @@ func TestQueryGID(t *testing.T) {
 	}
 }
 
-// TestAddressHandles: who holds them, and what the device refuses.
+// TestAddressHandles: the objects that address handles hold, and the device's refusals.
 func TestAddressHandles(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	a := b.address()

@@ -37,8 +37,8 @@ func (r *recorder) End(call int) {
 	}
 }
 
-// TestEveryVerbIsNamed: what Options.Calls hears of is what the library says was called, verb by
-// verb, and the name of the device comes with it.
+// TestEveryVerbIsNamed: the verbs passed to Options.Calls equal the library's own record of calls,
+// and each comes with the name of the device.
 func TestEveryVerbIsNamed(t *testing.T) {
 	b := newDevXBench(t)
 	before := must(ibvtest.ReadStatistics(b.statistics))(t)

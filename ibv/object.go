@@ -9,12 +9,13 @@ import (
 	"syscall"
 )
 
-// handle is the address of an object in the library's memory; 0 is none. It is never
+// handle is the address of an object in the library's memory; 0 means no object. It is never
 // dereferenced in Go.
 type handle uintptr
 
-// object is what all objects share: who holds it, whom it holds, and that it is
-// closed once. Calls share mu, Close takes it alone, so no call meets a freed object.
+// object is the common part of all objects: the objects that hold it, the objects that it holds,
+// and whether it is closed. Calls share mu and Close takes it alone, so no call meets a freed
+// object.
 //
 // Locks are taken from the child up: an object's mu, then a parent's.
 type object struct {
@@ -39,8 +40,8 @@ func (o *object) name() string {
 	return o.device + ": " + o.kind
 }
 
-// init holds the parents and makes the object with create. It is called once, before
-// anybody else knows the object; after an error nothing is held.
+// init holds the parents and makes the object with create. It is called once, before another
+// goroutine can reach the object. After an error no parent is held.
 func (o *object) init(kind, device string, create func() (handle, error), parents ...*object) (err error) {
 	o.kind, o.device = kind, device
 	parents = distinct(parents) // locked once each
@@ -128,8 +129,8 @@ func (o *object) busy() string {
 	return strings.Join(kinds, ", ")
 }
 
-// close destroys the object, unless it is held. What destroy could not do because the
-// library finds it busy is left open, unless a child that was abandoned is what keeps it.
+// close destroys the object, unless it is held. If destroy returns EBUSY the object stays open,
+// unless an abandoned child keeps it busy.
 func (o *object) close(destroy func(handle) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,7 +144,7 @@ func (o *object) close(destroy func(handle) error) error {
 	if errors.Is(err, syscall.EBUSY) && !o.abandoned {
 		return err
 	}
-	o.abandoned = err != nil // gone: what was abandoned of it went along
+	o.abandoned = err != nil // after EIO the library has freed abandoned children too
 	o.closed, o.h = true, 0
 	for _, p := range o.parents {
 		p.release(o)

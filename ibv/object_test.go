@@ -21,7 +21,7 @@ func newObject(t *testing.T, kind string, parents ...*object) *object {
 
 func freed(handle) error { return nil }
 
-// TestCloseInTheWrongOrder: what is held stays, and says by whom it is held.
+// TestCloseInTheWrongOrder: a held object stays open, and the error names its holders.
 func TestCloseInTheWrongOrder(t *testing.T) {
 	ctx := newObject(t, "context")
 	counters := newObject(t, "counters object", ctx)
@@ -77,8 +77,8 @@ func TestAFailedCreateHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestDestroyFails: EBUSY leaves an object open, any other errno abandons it, and
-// what an abandoned child keeps busy is abandoned with it.
+// TestDestroyFails: EBUSY leaves an object open, and any other errno abandons it. An object that an
+// abandoned child keeps busy is abandoned with the child.
 func TestDestroyFails(t *testing.T) {
 	answer := func(errno syscall.Errno) func(handle) error {
 		return func(handle) error { return &Error{Verb: "ibv_destroy_x", Device: "dev0", Errno: errno} }
@@ -105,8 +105,8 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForCalls is for the race detector: users, makers of children and
-// closers at once; nobody uses what is closed, and nothing is closed with a child.
+// TestCloseWaitsForCalls is for the race detector: users, makers of children and closers run at
+// once. No closed object is used, and no object is closed while it has a child.
 func TestCloseWaitsForCalls(t *testing.T) {
 	for range 50 {
 		parent := newObject(t, "counters object")

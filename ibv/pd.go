@@ -2,8 +2,8 @@ package ibv
 
 import "sync"
 
-// PD is a protection domain: what queue pairs are made in, and the memory and the addresses
-// that they may use.
+// PD is a protection domain: queue pairs are made in it, and may use its memory regions and address
+// handles only.
 type PD struct {
 	object
 	ctx *Context

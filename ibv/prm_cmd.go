@@ -12,23 +12,23 @@ const (
 	opQueryFlowCounter = 0x93b
 )
 
-// Sizes in bytes of what the commands take and answer.
+// Sizes in bytes of the commands' input and output.
 const (
-	prmInSize              = 16 // of ALLOC_FLOW_COUNTER and QUERY_HCA_CAP
-	prmOutSize             = 16 // status and syndrome, and what a command has behind them
+	prmInSize              = 16 // input of ALLOC_FLOW_COUNTER and QUERY_HCA_CAP
+	prmOutSize             = 16 // status and syndrome, and the first words of a command's own output
 	queryFlowCounterInSize = 32
 	trafficCounterSize     = 16
 	hcaCapSize             = 0x1000
 )
 
-// prmHeader is what every command begins with. The user id stays 0: libmlx5's
-// context has one, which the kernel puts in.
+// prmHeader encodes the head of every command. The user id stays 0: libmlx5's context has one,
+// which the kernel fills in.
 func prmHeader(c *prmCodec, op, mod uint16) {
 	field(c, "opcode", 0x00, 0x10, &op)
 	field(c, "op_mod", 0x30, 0x10, &mod)
 }
 
-// prmStatus is what every answer begins with.
+// prmStatus is the head of every output.
 type prmStatus struct {
 	Status   uint8
 	Syndrome uint32
@@ -39,8 +39,8 @@ func (s *prmStatus) prm(c *prmCodec) {
 	field(c, "syndrome", 0x20, 0x20, &s.Syndrome)
 }
 
-// String names what firmware answered, for errors: its own statuses come with
-// a syndrome that only the vendor can read.
+// String names the firmware's status for errors. Statuses of one command come with a syndrome that
+// only the vendor can read.
 func (s prmStatus) String() string {
 	name, ok := map[uint8]string{
 		0x01: "internal error", 0x02: "bad operation", 0x03: "bad parameter", 0x04: "bad system state",
@@ -78,11 +78,11 @@ func (a *allocFlowCounterOut) prm(c *prmCodec) {
 	field(c, "flow_counter_id", 0x40, 0x20, &a.FlowCounterID)
 }
 
-// queryFlowCounterIn is struct mlx5_ifc_query_flow_counter_in_bits without
-// the memory region of dump_to_memory: the answer comes inline.
+// queryFlowCounterIn is struct mlx5_ifc_query_flow_counter_in_bits without the memory region of
+// dump_to_memory: the values come inline.
 type queryFlowCounterIn struct {
 	Clear         bool
-	NumOfCounters uint32 // from FlowCounterID on; 0 is one, and answers as one does
+	NumOfCounters uint32 // from FlowCounterID on; 0 has the same result as 1
 	FlowCounterID uint32
 }
 
@@ -93,8 +93,8 @@ func (q *queryFlowCounterIn) prm(c *prmCodec) {
 	field(c, "flow_counter_id", 0xe0, 0x20, &q.FlowCounterID)
 }
 
-// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap
-// in practice. What Octets counts (FCS, tags) is not documented.
+// FlowCount is struct mlx5_ifc_traffic_counter_bits: 64 bits each, which do not wrap in practice.
+// No public source documents whether Octets includes FCS and tags.
 type FlowCount struct {
 	Packets, Octets uint64
 }
@@ -129,7 +129,7 @@ type hcaCap struct {
 	FlexParserProtocols  uint32 // flexICMP and others
 }
 
-// Protocols of flex_parser_protocols: what misc_3 can match.
+// Protocols of flex_parser_protocols, which misc_3 can match.
 const (
 	flexICMP   = 1 << 8
 	flexICMPv6 = 1 << 9

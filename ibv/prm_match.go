@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// MatchParam is what a [Matcher] compares, as struct mlx5_ifc_fte_match_param_bits of
-// the PRM: once as the matcher's mask, once per flow as the value. Numbers are in
-// host order. A field that is zero in the mask is not looked at.
+// MatchParam is the set of fields that a [Matcher] compares, as struct
+// mlx5_ifc_fte_match_param_bits of the PRM: one as the matcher's mask, and one per flow as the
+// value. Numbers are in host order. A field that is zero in the mask is not compared.
 type MatchParam struct {
 	Outer MatchHeaders
 	Misc  MatchMisc

@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Layouts as the field lists of rdma-core's tests/mlx5_prm_structs.py (691953d8) have
-// them: names and widths in order, - for what is left out, so a position is the sum of
-// the widths before it. The codec was written from the positions in
-// providers/mlx5/mlx5_ifc.h and DPDK's drivers/common/mlx5/mlx5_prm.h instead.
+// Layouts from the field lists of rdma-core's tests/mlx5_prm_structs.py (691953d8): names and
+// widths in order, - for an omitted field, so a position is the sum of the widths before it. The
+// codec was written from the positions in providers/mlx5/mlx5_ifc.h and DPDK's
+// drivers/common/mlx5/mlx5_prm.h instead.
 const (
 	lyr24 = `smac 48 ethertype 16 dmac 48 first_prio 3 first_cfi 1 first_vid 12 ip_protocol 8 ip_dscp 6 ip_ecn 2
 		cvlan_tag 1 svlan_tag 1 frag 1 ip_version 4 tcp_flags 9 tcp_sport 16 tcp_dport 16 - 16 - 4 - 1 - 1 - 1 - 1
@@ -85,10 +85,10 @@ func TestPRMPositions(t *testing.T) {
 	}
 }
 
-// TestPRMCapabilityPositions: the two structures are of many bits, of which a few fields are
-// read; the positions are the sums over CmdHcaCap and CmdHcaCap2 of the same file,
-// the first two those of Linux's include/linux/mlx5/mlx5_ifc.h, and the third, with the bits of
-// ICMP, that of rdma-core's providers/mlx5/mlx5_ifc.h and DPDK's mlx5_prm.h.
+// TestPRMCapabilityPositions: the two structures have many bits, and the codec reads a few fields.
+// The positions are the sums over CmdHcaCap and CmdHcaCap2 of the same file. The first two also
+// come from Linux's include/linux/mlx5/mlx5_ifc.h, and the third, with the bits of ICMP, from
+// rdma-core's providers/mlx5/mlx5_ifc.h and DPDK's mlx5_prm.h.
 func TestPRMCapabilityPositions(t *testing.T) {
 	b := make([]byte, 256)
 	b[0x20/8] = 0x80
@@ -177,7 +177,7 @@ func TestMatchParamRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range got.sections() { // what is cut off is empty, what is in use is named
+		for i := range got.sections() { // a section that is cut off is empty, a section in use is named
 			var part []byte
 			if at := i * matchSection; at < len(mask) {
 				part = mask[at : at+matchSection]
@@ -197,7 +197,7 @@ func TestMatchParamRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzTrafficCounter: both decoders of an answer agree, whatever firmware sent.
+// FuzzTrafficCounter: both decoders of an output agree, whatever firmware sent.
 func FuzzTrafficCounter(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -15,16 +15,16 @@ const (
 	FeatureFlows     = "flows"
 	FeatureCounters  = "flow counters"
 	FeatureDontTrap  = "count without stealing (DONT_TRAP)"
-	FeatureEgress    = "count what is sent (EGRESS)"
+	FeatureEgress    = "count sent packets (EGRESS)"
 	FeatureCompCntrs = "completion counters"
 )
 
 const fixRaw = "give the process CAP_NET_RAW in the RDMA device's network namespace"
 
-// Probe asks a device what it can do by doing it, for a few milliseconds: versions and names
-// say nothing. The flows that it makes match frames to a random address of an EtherType that
-// is reserved for experiments, so no traffic is touched. There is one result per
-// Feature constant, in their order.
+// Probe tests a device by using it, for a few milliseconds: versions and names are not conclusive.
+// The flows that it makes match frames to a random address of an EtherType that is reserved for
+// experiments, so no traffic is touched. The results are in the order of the Feature constants, one
+// for each.
 func Probe(lib *Library, device string) []probe.Result {
 	p := &prober{device: device}
 	ctx, err := lib.Open(device)
@@ -58,11 +58,11 @@ func (p *prober) answer(feature string, err error) {
 	}
 }
 
-// close gives back what a probe made. What refuses to go stays with the context, and
-// goes with the process.
+// close frees the objects of a probe. An object that cannot be destroyed stays until the process
+// ends.
 func (p *prober) close(o interface{ Close() error }) { _ = o.Close() }
 
-// because makes a conclusive no of what a verb answers where there is none.
+// because turns the error of an absent verb into a conclusive result.
 func because(err error, feature, device, fix string) error {
 	if err == nil || !errors.Is(err, probe.ErrNotSupported) {
 		return err
@@ -94,11 +94,11 @@ func (p *prober) flows() {
 		fix     string
 	}{
 		{FeatureDontTrap, FlowDontTrap, "use DevX where libmlx5 offers it, or XDP; `steal: true` takes the packets away from the kernel"},
-		{FeatureEgress, FlowEgress, "count what is sent in XDP (TCX)"},
+		{FeatureEgress, FlowEgress, "count sent packets in XDP (TCX)"},
 	} {
 		err := p.counting(qp.QP, f.flag)
-		// The same flow without the flag was taken: it is the flag that is refused,
-		// whatever errno the driver has for it.
+		// The device took the same flow without the flag, so it refuses the flag, whichever errno
+		// the driver returns.
 		if counting == nil && err != nil && errors.Is(err, syscall.EINVAL) {
 			err = &probe.UnsupportedError{Feature: f.feature, Object: p.device, Reason: err.Error(), Fix: f.fix}
 		}
@@ -106,7 +106,7 @@ func (p *prober) flows() {
 	}
 }
 
-// probeQP is a queue pair with what it was made of.
+// probeQP is a queue pair with the objects from which it was made.
 type probeQP struct {
 	*QP
 	pd *PD
@@ -138,8 +138,8 @@ func (p *prober) compCntrs() (CompCntrCaps, error) {
 	return caps, err
 }
 
-// queuePair makes a RAW_PACKET queue pair, or where that is refused, which raw says, a
-// UD one: enough to hear what create_flow answers.
+// queuePair makes a RAW_PACKET queue pair. If the device refuses that, raw is the error and q is a
+// UD queue pair, which is enough to see the errno of create_flow.
 func (p *prober) queuePair() (q *probeQP, raw, err error) {
 	q = &probeQP{}
 	if q.pd, err = p.ctx.AllocPD(); err != nil {
@@ -173,7 +173,7 @@ func (p *prober) steering(qp *QP) error {
 	return f.Close()
 }
 
-// unused matches no packet that anybody sends.
+// unused matches no packet that any host sends.
 func unused() Spec {
 	s := EthSpec{Val: EthFilter{EtherType: 0x88b5}, Mask: EthFilter{EtherType: 0xffff}}
 	_, _ = rand.Read(s.Val.DstMAC[:]) // never fails

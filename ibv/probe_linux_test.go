@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// TestProbe asks devices that lack one thing each. Whatever the answer, nothing is left
-// behind: the library closes.
+// TestProbe probes devices that lack one feature each. Whatever the result, no object is left: the
+// library closes.
 func TestProbe(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	const yes, no, unknown = probe.Yes, probe.No, probe.Inconclusive

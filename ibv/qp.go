@@ -27,7 +27,7 @@ type QPCap struct {
 type QPOptions struct {
 	Type           QPType
 	SendCQ, RecvCQ *CQ
-	Cap            QPCap // at least; what it got is Query's
+	Cap            QPCap // the minimum; Query returns the actual capacity
 	SignalAll      bool  // a completion for every send
 }
 
@@ -62,11 +62,11 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 // Type is the queue pair's type.
 func (q *QP) Type() QPType { return q.typ }
 
-// Number is the queue pair's number: what a peer sends to.
+// Number returns the queue pair's number, to which a peer sends.
 func (q *QP) Number() uint32 { return q.number }
 
-// Modify sets the attributes that mask names. The state machine is the device's; where it
-// answers EINVAL, the error says what the manual asks for that the call did not have.
+// Modify sets the attributes that mask names. The device checks the state machine. If it returns
+// EINVAL, the error names the attributes that the manual requires and the call lacked.
 func (q *QP) Modify(a QPAttr, mask QPAttrMask) error {
 	if err := q.use(); err != nil {
 		return err

@@ -37,9 +37,9 @@ func ways() map[QPState][]QPState {
 	}
 }
 
-// TestStateMachine tries every change of state of every type with the masks around the one
-// that the manual asks for: the library takes what checkModify takes, and nothing else, and the
-// state is then the new one, or still the old one.
+// TestStateMachine tries every change of state of every type with the masks around the one that the
+// manual requires: the library accepts exactly the calls that checkModify accepts, and the state is
+// then the new one, or still the old one.
 func TestStateMachine(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
 	b.open()
@@ -102,7 +102,7 @@ func TestStateMachine(t *testing.T) {
 	}
 }
 
-// TestQPAttrRoundTrip: what is set is what is read, field by field.
+// TestQPAttrRoundTrip: the attributes that are set are read back, field by field.
 func TestQPAttrRoundTrip(t *testing.T) {
 	b := newLibrary(t, newWire(t), softLibs(t).Verbs)
 	b.open()

@@ -51,7 +51,7 @@ const (
 // AccessFlags is enum ibv_access_flags.
 type AccessFlags uint32
 
-// What may be done to memory, or through a queue pair. Local reads always may.
+// The kinds of access to memory, or through a queue pair. Local reads are always allowed.
 const (
 	AccessLocalWrite AccessFlags = 1 << iota
 	AccessRemoteWrite

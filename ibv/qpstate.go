@@ -6,17 +6,17 @@ import (
 	"syscall"
 )
 
-// transition is what ibv_modify_qp(3) says about one change of state: the attributes
-// that must be given beside IBV_QP_STATE, and those that may.
+// transition is the rule of ibv_modify_qp(3) for one change of state: the attributes that are
+// required beside IBV_QP_STATE, and the optional ones.
 type transition struct {
 	from, to QPState
 	need     QPAttrMask
 	may      QPAttrMask
 }
 
-// The tables of ibv_modify_qp(3), per type, with what the manual leaves to the kernel
-// (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Any state goes
-// to RESET with nothing else, and any but RESET to ERR.
+// The tables of ibv_modify_qp(3), per type, with the rules that the manual leaves to the kernel
+// (ib_modify_qp_is_ok): optional attributes, and how a send queue is drained. Every state goes to
+// RESET without further attributes, and every state but RESET to ERR.
 var transitions = map[QPType][]transition{
 	QPTRawPacket: {
 		{QPSReset, QPSInit, QPAttrPort, 0},
@@ -57,8 +57,9 @@ var transitions = map[QPType][]transition{
 	},
 }
 
-// checkModify says what the manual says about a change of state of a queue pair of that
-// type by a call with that mask: nil, or what is missing or too much. The device has the last word.
+// checkModify checks a change of state of a queue pair of that type by a call with that mask
+// against the manual. It returns nil, or an error with the missing and the surplus attributes. The
+// device decides in the end.
 func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	what := fmt.Sprintf("modifying a queue pair of type %v from %v to %v", t, from, to)
 	move := transition{from: from, to: to}
@@ -82,7 +83,7 @@ func checkModify(t QPType, from, to QPState, mask QPAttrMask) error {
 	return nil
 }
 
-// explainModify adds to the device's EINVAL what the manual knows about it.
+// explainModify adds the manual's rule to the device's EINVAL.
 func explainModify(err error, t QPType, from, to QPState, mask QPAttrMask) error {
 	if why := checkModify(t, from, to, mask); why != nil {
 		return fmt.Errorf("%w: %w", err, why)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCheckModify holds the table to the examples of ibv_modify_qp(3) and to its sense:
-// what is needed and left out is named.
+// TestCheckModify compares the table with the examples of ibv_modify_qp(3): a required attribute
+// that is left out is named.
 func TestCheckModify(t *testing.T) {
 	const rcRTR = QPAttrState | QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRdAtomic | QPAttrMinRNRTimer
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestCheckModify(t *testing.T) {
 	}
 }
 
-// TestEveryStateIsReached: from RESET by what the table allows, and back.
+// TestEveryStateIsReached goes from RESET to every state by transitions of the table, and back.
 func TestEveryStateIsReached(t *testing.T) {
 	for typ, moves := range transitions {
 		reached := map[QPState]bool{QPSReset: true, QPSErr: true}

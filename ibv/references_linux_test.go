@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// statement is a sentence of a manual page that says what happens, and what shows it.
+// statement is a sentence of a manual page about behaviour, and the code that shows it.
 type statement struct {
 	at    string // reference and line
 	says  string
@@ -113,7 +113,7 @@ var attachStatements = []statement{
 			for port := range uint16(3) {
 				b.flow(n, UDPSpec{Val: TCPUDPFilter{DstPort: 7000 + port}, Mask: TCPUDPFilter{DstPort: 0xffff}})
 			}
-			for port := range uint16(4) { // the fourth is nobody's
+			for port := range uint16(4) { // no flow matches the fourth
 				b.send(frame.Sized(100, b.eth(), frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}, frame.UDP{Src: 1, Dst: 7000 + port}), 2)
 			}
 			b.wants(n, 6, 600)
@@ -259,7 +259,7 @@ var createStatements = []statement{
 		func(t *testing.T, b *bench) {
 			n := must(b.ctx.CreateCounters())(t)
 			wantErrno(t, n.Close(), "ibv_destroy_counters", syscall.EBUSY)
-			b.check(n.Close()) // what was busy can be tried again
+			b.check(n.Close()) // after EBUSY the call can be repeated
 		}},
 	{"001:71", "EOPNOTSUPP: ibv_create_counters() is not currently supported on this device.", []string{"WITHOUT", "counters"},
 		func(t *testing.T, b *bench) {

@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/rdmacore"
 )
 
-// insideEnv is set where this test binary runs in the root of a release, to what that
-// release has.
+// insideEnv is set where this test binary runs in the root of a release. Its value is the release's
+// version.
 const insideEnv = "FLOWTALLY_RDMA_RELEASE"
 
 var releases = make(map[string]*rdmacore.Release)

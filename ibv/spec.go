@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Spec is one element of a flow: a header that is matched, or an action. The set is
-// that of verbs.h, but for IBV_FLOW_SPEC_ACTION_HANDLE: its objects (ESP, header
-// modification, reformatting) change packets, and this package counts them.
+// Spec is one element of a flow: a header to match, or an action. The set is the one of verbs.h
+// without IBV_FLOW_SPEC_ACTION_HANDLE: its objects (ESP, header modification, reformatting) change
+// packets, and this package only counts them.
 //
-// Match specs come outermost header first, those with Inner set behind the
-// tunnel's. Numbers are in host order here, and in network order in the blob. A bit
-// of Val whose bit in Mask is clear should be clear: drivers differ in what they make of it.
+// Match specs come outermost header first, and specs with Inner set come behind the tunnel's spec.
+// Numbers are in host order here, and in network order in the blob. A bit of Val whose bit in Mask
+// is clear should be clear: drivers differ in their treatment of such bits.
 type Spec interface {
 	specType() specType
 	appendSpec(b []byte) ([]byte, error)
@@ -63,8 +63,8 @@ func (t specType) inner(is bool) specType {
 // specHeader is the room of type and size, which every spec begins with.
 const specHeader = 6
 
-// appendHeader appends the head of a spec that is size bytes long as a whole.
-// Type and size are in host order, unlike what is matched.
+// appendHeader appends the head of a spec whose whole size is size bytes. Type and size are in host
+// order, unlike the matched values.
 func appendHeader(b []byte, t specType, size int) []byte {
 	b = binary.NativeEndian.AppendUint32(b, uint32(t))
 	return binary.NativeEndian.AppendUint16(b, uint16(size))

@@ -16,7 +16,7 @@ func (s TagSpec) appendSpec(b []byte) ([]byte, error) {
 	return binary.NativeEndian.AppendUint32(b, s.TagID), nil
 }
 
-// DropSpec drops what matches, before the kernel sees it.
+// DropSpec drops the matched packets before the kernel sees them.
 type DropSpec struct{}
 
 func (s DropSpec) specType() specType { return specActionDrop }
@@ -24,8 +24,8 @@ func (s DropSpec) appendSpec(b []byte) ([]byte, error) {
 	return pad(appendHeader(b, s.specType(), 8), len(b)+8), nil
 }
 
-// CountSpec counts what matches into Counters, which had its Attach calls before
-// and stays held until the flow is closed. A flow takes one.
+// CountSpec counts the matched packets into Counters. All Attach calls of Counters come before, and
+// the flow holds it until it is closed. A flow takes one CountSpec.
 type CountSpec struct {
 	Counters *Counters
 }

@@ -11,9 +11,9 @@ import (
 // flowAttrSize is sizeof(struct ibv_flow_attr); the first spec lies right behind it.
 const flowAttrSize = 20
 
-// appendFlow appends what ibv_create_flow takes: struct ibv_flow_attr and the specs
-// behind it, without a gap. It refuses what has no blob, and what a library would take
-// and not do; what libraries refuse is left to them (see [FlowAttr.Check]).
+// appendFlow appends the argument of ibv_create_flow: struct ibv_flow_attr and the specs behind it,
+// without a gap. It refuses a flow that has no encoding, and a flow that a library would accept
+// without effect. All other refusals are left to the library (see [FlowAttr.Check]).
 func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	if err := countsSilentlyNothing(a); err != nil {
 		return nil, err

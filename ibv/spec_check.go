@@ -7,9 +7,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// RefusedError says why uverbs or mlx5 refuse a flow, which they themselves answer
-// by a bare errno. errors.Is is true for that errno, and for probe.ErrNotSupported
-// where it stands for that.
+// RefusedError is the reason why uverbs or mlx5 refuse a flow. They themselves return a bare errno.
+// errors.Is is true for that errno, and for probe.ErrNotSupported if the errno stands for that.
 type RefusedError struct {
 	Index  int    // of the spec; -1 for the flow as a whole
 	Spec   string // "IPV4_EXT"; empty for the flow
@@ -37,10 +36,10 @@ const (
 	maxFlowPriority = 15 // MLX5_BY_PASS_NUM_REGULAR_PRIOS - 1
 )
 
-// Check says what is known to be refused about the flow, nil when nothing is. It
-// knows the rules of uverbs (drivers/infiniband/core/uverbs_cmd.c) and of mlx5's
-// parse_flow_attr (drivers/infiniband/hw/mlx5/fs.c), which is every driver that counts.
-// Nil is no promise: what the device lacks, only the device can say.
+// Check returns the reason why a flow is known to be refused, or nil. It knows the rules of uverbs
+// (drivers/infiniband/core/uverbs_cmd.c) and of mlx5's parse_flow_attr
+// (drivers/infiniband/hw/mlx5/fs.c), which is the only driver that counts. Nil is no promise: only
+// the device knows its own limits.
 func (a FlowAttr) Check() error {
 	if err := countsSilentlyNothing(a); err != nil {
 		return err
@@ -67,7 +66,7 @@ func (a FlowAttr) Check() error {
 	return checkSpecs(a.Specs)
 }
 
-// refusal is one rule broken by one spec; the zero value is none.
+// refusal is one rule broken by one spec; the zero value means that no rule is broken.
 type refusal struct {
 	errno  syscall.Errno
 	reason string
@@ -103,7 +102,7 @@ func checkSpecs(specs []Spec) error {
 	return nil
 }
 
-// layerCheck is what the specs of one layer have said so far.
+// layerCheck accumulates the protocols that the specs of one layer fix.
 type layerCheck struct {
 	proto, protoMask  uint8
 	eth, ethMask      uint16

@@ -47,8 +47,8 @@ func fewSpecs(counters *Counters) *rapid.Generator[Spec] {
 	})
 }
 
-// TestFlowCheckAgreesWithTheLibrary: what Check refuses the strict library refuses too, and
-// the other way round. They were written from the same kernel by different people.
+// TestFlowCheckAgreesWithTheLibrary: Check and the strict library refuse the same flows. Different
+// people wrote them from the same kernel source.
 func TestFlowCheckAgreesWithTheLibrary(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	counters := b.counters(both...)

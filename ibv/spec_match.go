@@ -5,7 +5,7 @@ import "encoding/binary"
 // EthFilter is struct ibv_flow_eth_filter.
 type EthFilter struct {
 	DstMAC, SrcMAC [6]byte
-	EtherType      uint16 // of what follows the tag, if VLANTag is matched
+	EtherType      uint16 // EtherType of the header behind the tag, if VLANTag is matched
 	VLANTag        uint16 // as 802.1Q: priority 3 bits, CFI 1, VLAN id 12
 }
 
@@ -129,7 +129,7 @@ func (f TCPUDPFilter) appendFilter(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, f.SrcPort)
 }
 
-// tcpUDPShape is that of both specs with this filter.
+// tcpUDPShape is the shape of both specs with this filter.
 func tcpUDPShape() filterShape { return filterShape{align: 2, size: 4} }
 
 // TCPSpec matches the ports of a TCP header, and that there is one.

@@ -131,8 +131,7 @@ func sameCounters() cmp.Option {
 	return cmp.Comparer(func(a, b *Counters) bool { return a.h == b.h })
 }
 
-// TestFlowBlobRoundTrip: what the blob says is what the flow said, whatever was before
-// it in the buffer.
+// TestFlowBlobRoundTrip: the blob decodes to the same flow, whatever bytes the buffer held before.
 func TestFlowBlobRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := FlowAttr{

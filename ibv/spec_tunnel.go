@@ -25,7 +25,7 @@ func (s VXLANSpec) appendSpec(b []byte) ([]byte, error) {
 // GREFilter is struct ibv_flow_gre_filter.
 type GREFilter struct {
 	CKSRes0Ver uint16 // the first 16 bits of the header; mlx5 does not match them
-	Protocol   uint16 // the EtherType of what is inside
+	Protocol   uint16 // EtherType of the inner packet
 	Key        uint32
 }
 

@@ -4,7 +4,7 @@ package ibv
 
 import "github.com/flowtally/flowtally/dataplane/probe"
 
-// loadVerbs answers no: verbs are C.
+// loadVerbs returns an unsupported error: verbs need cgo.
 func loadVerbs(string) (verbs, error) {
 	return nil, &probe.UnsupportedError{
 		Feature: "RDMA verbs", Object: "libibverbs", Reason: "built without cgo, or not for Linux",

@@ -9,9 +9,10 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// What follows is translated from rdma-core's tests (test_flow.py, and the verbs' side of
-// test_mlx5_flow.py and test_mlx5_dr.py): they send through one queue pair and look for the
-// packets at another; here real frames cross a veth, and counters must read exactly what was sent.
+// The tests below are translated from rdma-core's tests (test_flow.py, and the verbs' part of
+// test_mlx5_flow.py and test_mlx5_dr.py). Those send through one queue pair and look for the
+// packets at another. Here real frames cross a veth, and counters must read exactly the number
+// sent.
 
 // iters is the number of rounds of the originals.
 const iters = 10
@@ -121,7 +122,7 @@ func TestSpecFlowTraffic(t *testing.T) {
 	}
 }
 
-// TestCounterQPFlow is test_counter_qp_flow: what the counter says is the number of rounds.
+// TestCounterQPFlow is test_counter_qp_flow: the counter equals the number of rounds.
 func TestCounterQPFlow(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	n := b.counters(both...)
@@ -155,8 +156,8 @@ func TestCountersBulkFlow(t *testing.T) {
 }
 
 // TestDropCounterAction is test_tbl_drop_action: half of the rounds meet a rule that drops. Its
-// counter reads 0 before, and exactly what was dropped after; the rule behind it counts
-// none of those.
+// counter reads 0 before, and exactly the number of dropped packets after. The rule behind it
+// counts no dropped packet.
 func TestDropCounterAction(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	dropped, passed := b.counters(both...), b.counters(both...)
@@ -241,7 +242,7 @@ func TestHitAndMiss(t *testing.T) {
 	b.wants(n, iters, iters*suiteSize)
 }
 
-// TestEgressFlow: what the device sends, and nothing that it receives.
+// TestEgressFlow counts packets that the device sends, and no packet that it receives.
 func TestEgressFlow(t *testing.T) {
 	b := newBench(t, newWire(t), softLibs(t).Verbs)
 	out := b.counters(both...)

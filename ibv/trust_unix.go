@@ -50,17 +50,18 @@ func checkTrust(path string) error {
 // atSecure is AT_SECURE of <elf.h>.
 const atSecure = 23
 
-// secureExecution says that the kernel gave the program more than its caller has, by a
-// set-user-ID bit or by file capabilities (setcap): what the caller can write is not to run with it.
-// No answer means yes: glibc takes TMPDIR out of the environment then, behind which Go's runtime
-// does not find the vector any more.
+// secureExecution reports whether the kernel gave the program more privileges than its caller has,
+// by a set-user-ID bit or by file capabilities (setcap). A file that the caller can write must then
+// not be loaded. A missing vector counts as yes: glibc then takes TMPDIR out of the environment,
+// behind which Go's runtime does not find the vector any more.
 func secureExecution() bool {
 	aux, err := unix.Auxv()
 	return err != nil || !slices.Contains(aux, [2]uintptr{atSecure, 0})
 }
 
-// trusts tells whose files root loads: its own, and those of the owner of this program,
-// who decides what runs here anyway. In secure execution the caller is not among them.
+// trusts reports whether root loads files of that user: root's own files, and files of the
+// program's owner, who decides which code runs here anyway. In secure execution the caller's files
+// are not trusted.
 func trusts(uid, caller uint32, secure bool) bool {
 	return uid == 0 || !secure && uid == caller || trust.OwnsProgram(uid)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// A program with file capabilities has them for what its owner wrote, not for what
-// whoever starts it did.
+// A program with file capabilities has them for the code that its owner wrote, not for files of the
+// user that starts it.
 func TestWhoseFilesAreTrusted(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -48,8 +48,8 @@ func TestWhoseFilesAreTrusted(t *testing.T) {
 	}
 }
 
-// The file that is named is looked at with all that leads to it, as a plugin's is: who can put another
-// file in its place is trusted too.
+// The named file is checked with every directory that leads to it, as a plugin's file is: a user
+// who can replace the file must be trusted too.
 func TestWhatLeadsToALibrary(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()

@@ -2,9 +2,9 @@ package ibv
 
 import "syscall"
 
-// verbs is libibverbs as this package calls it: plain values in, an errno out (0:
-// done). The one implementation is in cgo_linux.go. A verb that the library, or the
-// context's verbs_context, does not have answers EOPNOTSUPP, or ENOSYS for a symbol.
+// verbs is libibverbs as this package calls it: plain values in, an errno out (0: success). The one
+// implementation is in cgo_linux.go. A verb that the library or the context's verbs_context lacks
+// returns EOPNOTSUPP, or ENOSYS for a symbol.
 type verbs interface {
 	path() string
 	has(symbol string) bool
@@ -17,8 +17,8 @@ type verbs interface {
 	queryPort(ctx handle, port uint8, a *PortAttr) syscall.Errno
 	queryGID(ctx handle, port uint8, index int, gid *GID) syscall.Errno
 	queryCompCntrCaps(ctx handle) (CompCntrCaps, syscall.Errno)
-	getEvent(ctx handle) (event, syscall.Errno) // EAGAIN: none now
-	ackEvent(e event)                           // the destruction of what e names waits for it
+	getEvent(ctx handle) (event, syscall.Errno) // EAGAIN: no event is ready
+	ackEvent(e event)                           // the destruction of the object named by e waits for it
 
 	allocPD(ctx handle) (handle, syscall.Errno)
 	deallocPD(pd handle) syscall.Errno
@@ -64,7 +64,7 @@ type event struct {
 	element uint64
 }
 
-// region is what the library says about a memory region.
+// region is the library's description of a memory region.
 type region struct {
 	mr         handle
 	addr       uint64

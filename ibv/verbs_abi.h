@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_abi.h: what this package uses of libibverbs' binary interface, and no
- * more. The names and layouts are those of <infiniband/verbs.h>, so that no
- * header of the distribution is needed to build; fields that are enums there are
- * uint32_t here. A test compiles both and compares every size and offset.
+ * verbs_abi.h: the part of libibverbs' binary interface that this package uses, and no more. The
+ * names and layouts come from <infiniband/verbs.h>, so a build needs no header of the
+ * distribution. Fields that are enums there are uint32_t here. A test compiles both and compares
+ * every size and offset.
  *
  * Nothing here is linked against: the library is opened at run time. */
 #ifndef FLOWTALLY_VERBS_ABI_H
@@ -368,7 +368,7 @@ struct ibv_qp_attach_comp_cntr_attr {
 	uint32_t op_mask;
 };
 
-/* The old half of a context. What this package does not call is a bare pointer. */
+/* The old half of a context. An operation that this package does not call is a bare pointer. */
 struct ibv_context_ops {
 	int (*_compat_query_device)(struct ibv_context *, struct ibv_device_attr *);
 	int (*_compat_query_port)(struct ibv_context *, uint8_t, void *);
@@ -422,7 +422,7 @@ struct verbs_context {
 	struct ibv_context context;
 };
 
-/* What is before the context, or NULL for a library from before 2014. */
+/* The struct before the context, or NULL for a library from before 2014. */
 static inline struct verbs_context *verbs_get_ctx(struct ibv_context *ctx) {
 	if (ctx->abi_compat != (void *)UINTPTR_MAX) return NULL;
 	return (struct verbs_context *)((char *)ctx - offsetof(struct verbs_context, context));

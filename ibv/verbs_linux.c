@@ -190,7 +190,7 @@ int ft_poll_cq(uintptr_t c, int n, struct ibv_wc *wc, int *got) {
 	*got = 0;
 	if (!cq->context->ops.poll_cq) return EOPNOTSUPP;
 	int r = cq->context->ops.poll_cq(cq, n, wc);
-	if (r < 0) return EIO; /* no errno is promised: providers answer -1 or -2 */
+	if (r < 0) return EIO; /* no errno is promised: providers return -1 or -2 */
 	*got = r;
 	return 0;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C side of the binding: libibverbs as a table of functions that were looked
- * up, and one wrapper per verb. Every wrapper returns 0 or a positive errno,
- * whatever its verb's own habit is. Objects cross as integers: Go never has a
- * pointer to one. */
+ * The C side of the binding: libibverbs as a table of functions that were looked up, and one
+ * wrapper per verb. Every wrapper returns 0 or a positive errno, even where its verb returns -1 or
+ * sets errno. Objects cross as integers: Go never has a pointer to one. */
 #ifndef FLOWTALLY_VERBS_LINUX_H
 #define FLOWTALLY_VERBS_LINUX_H
 
@@ -49,12 +48,12 @@ struct ft_verbs {
 /* ft_load opens path and fills v. On failure it returns NULL or, in why, a text
  * of at most whylen bytes, and leaves nothing open. */
 struct ft_verbs *ft_load(const char *path, char *why, size_t whylen);
-/* stay leaves the library mapped: something of it still runs. */
+/* stay leaves the library mapped, because its code still runs. */
 void ft_unload(struct ft_verbs *v, int stay);
 const char *ft_path(const struct ft_verbs *v);
 int ft_has(const struct ft_verbs *v, const char *symbol);
 
-/* What Go keeps of a struct ibv_device. */
+/* The fields of a struct ibv_device that Go keeps. */
 struct ft_device {
 	char name[64];
 	char ibdev_path[256];
@@ -76,7 +75,7 @@ int ft_query_gid(const struct ft_verbs *v, uintptr_t ctx, uint8_t port, int inde
 int ft_get_event(const struct ft_verbs *v, uintptr_t ctx, uint32_t *type, uint64_t *element);
 void ft_ack_event(const struct ft_verbs *v, uint32_t type, uint64_t element);
 
-/* What Go keeps of a struct ibv_mr. */
+/* The fields of a struct ibv_mr that Go keeps. */
 struct ft_mr {
 	uintptr_t mr;
 	uint64_t addr;
@@ -116,7 +115,7 @@ struct ft_recv_wr {
 	uint64_t wr_id;
 	struct ibv_sge sge;
 };
-/* ah 0: the requests are those of a connected queue pair, or of frames. */
+/* ah 0: the requests belong to a connected queue pair, or are raw frames. */
 int ft_post_send(uintptr_t qp, uintptr_t ah, const struct ft_send_wr *wrs, int n, int *posted);
 int ft_post_recv(uintptr_t qp, const struct ft_recv_wr *wrs, int n, int *posted);
 

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// SGE is struct ibv_sge: a part of a memory region. One of length 0 is none.
+// SGE is struct ibv_sge: a part of a memory region. An SGE of length 0 is ignored.
 type SGE struct {
 	Addr   uint64
 	Length uint32
@@ -65,13 +65,13 @@ type RecvWR struct {
 // postBatch is how many requests one call of the library takes.
 const postBatch = 16
 
-// PostSend posts the requests in their order and stops at the first that is refused, which
-// the error names; posted is how many were not. ENOMEM: the send queue is full. The
-// memory of a request, and its address handle, are the device's until it has completed. It
-// allocates nothing but the error.
+// PostSend posts the requests in order and stops at the first refused one, which the error names;
+// posted is the number of accepted requests. ENOMEM means that the send queue is full. The memory
+// of a request and its address handle belong to the device until the request has completed.
+// PostSend allocates only for an error.
 //
-// What ibv_post_send(3) does not allow a queue pair of that type, or what a provider would
-// follow to nowhere, is refused here with EINVAL.
+// PostSend itself refuses with EINVAL a request that ibv_post_send(3) does not allow on a queue
+// pair of that type, and a request whose missing pointers a provider would follow.
 func (q *QP) PostSend(wrs []SendWR) (posted int, err error) {
 	if err := q.use(); err != nil {
 		return 0, err
@@ -124,8 +124,8 @@ func (w *SendWR) follows(first *SendWR) bool {
 	return w.AH == first.AH && w.inline() == first.inline() && (!w.inline() || w.SGE.LKey == first.SGE.LKey)
 }
 
-// refused says which request it was, and what to do where the queue is full: its requests are
-// there until their completions have been polled.
+// refused names the refused request. If the queue is full it adds the remedy: requests occupy the
+// queue until their completions have been polled.
 func refused(err error, kind string, at int, wrID uint64) error {
 	if errors.Is(err, syscall.ENOMEM) {
 		err = fmt.Errorf("%w: the %s queue is full: poll completions first", err, kind)

@@ -12,8 +12,7 @@ var sendOpcodes = map[QPType]uint32{
 	QPTRC:        1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
 }
 
-// Reasons of checkSend. A provider that was handed such a request would follow a pointer that
-// is none.
+// Reasons of checkSend. A provider that was passed such a request would follow an invalid pointer.
 var (
 	errNoAH      = errors.New("a datagram without an address handle")
 	errAH        = errors.New("an address handle on a queue pair that is no UD")
@@ -22,7 +21,7 @@ var (
 	errInlineGet = errors.New("inline data of an operation that sends none")
 )
 
-// checkSend says what is wrong with w, whose inline data are in mr.
+// checkSend returns the fault of w, whose inline data are in mr.
 func (q *QP) checkSend(w *SendWR, mr *MR) error {
 	switch {
 	case w.Opcode > WRRDMARead || sendOpcodes[q.typ]>>w.Opcode&1 == 0:

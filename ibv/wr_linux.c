@@ -29,8 +29,8 @@ int ft_create_ah(const struct ft_verbs *v, uintptr_t pd, struct ibv_ah_attr *att
 
 int ft_destroy_ah(const struct ft_verbs *v, uintptr_t ah) { return CALL(v->destroy_ah((struct ibv_ah *)ah)); }
 
-/* How many of the list were taken. A provider that fails without saying where has
- * refused the first, as far as anybody can tell. */
+/* The number of accepted requests of a list. If a provider fails without setting bad, the first
+ * request is taken as the refused one. */
 #define POSTED(err, bad, first, n) (!(err) ? (n) : (bad) ? (int)((bad) - (first)) : 0)
 
 int ft_post_send(uintptr_t q, uintptr_t ah, const struct ft_send_wr *wrs, int n, int *posted) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPostMovesData: what each operation says about bytes, at both ends.
+// TestPostMovesData: the effect of each operation on bytes, at both ends.
 func TestPostMovesData(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	for _, c := range []struct {
@@ -104,8 +104,8 @@ func TestPostDatagram(t *testing.T) {
 	}
 }
 
-// TestPostRefusals: what a provider would follow to nowhere never gets to one, and what is
-// before it in the list has gone out.
+// TestPostRefusals: a request with missing pointers never reaches a provider, and the requests
+// before it in the list have been sent.
 func TestPostRefusals(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
@@ -124,7 +124,7 @@ func TestPostRefusals(t *testing.T) {
 	b.toInit(ud)
 	b.toRTS(ud, ud)
 	datagram := send(m)
-	datagram.AH, datagram.RemoteQPN, datagram.RemoteQKey = ah, 0xffff, testQKey // to nobody
+	datagram.AH, datagram.RemoteQPN, datagram.RemoteQKey = ah, 0xffff, testQKey // to a queue pair that does not exist
 	inline := func(change func(*SendWR)) SendWR {
 		w := write(m)
 		w.Flags |= SendInline
@@ -197,7 +197,7 @@ func TestPostStopsAtTheFirst(t *testing.T) {
 	if wantErrno(t, err, "ibv_post_recv", syscall.ENOMEM); !strings.Contains(err.Error(), "receive queue is full: poll") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
-	for _, q := range []*QP{x, y} { // the end of them, for all that were taken and no other
+	for _, q := range []*QP{x, y} { // every accepted request is flushed, and no other
 		b.check(q.Modify(QPAttr{State: QPSErr}, QPAttrState))
 	}
 	all := make([]WC, n+r+1)
@@ -224,7 +224,7 @@ func TestPostNoSegment(t *testing.T) {
 	b.succeed(6)
 }
 
-// TestPostInWrongState: the device's answer.
+// TestPostInWrongState: the device refuses the request.
 func TestPostInWrongState(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m := b.region()
@@ -238,7 +238,7 @@ func TestPostInWrongState(t *testing.T) {
 		t.Errorf("posted %d receives", n)
 	}
 	b.toInit(q)
-	b.postRecv(q, recv(m)) // receives may be there before anybody sends
+	b.postRecv(q, recv(m)) // receives may be posted before any send
 	b.check(q.Close())
 	if _, err := q.PostSend([]SendWR{write(m)}); !errors.Is(err, ErrClosed) {
 		t.Errorf("posting to what is closed: %v", err)
@@ -248,7 +248,7 @@ func TestPostInWrongState(t *testing.T) {
 	}
 }
 
-// TestPostAllocatesNothing, nor does what comes with it.
+// TestPostAllocatesNothing: neither posting nor polling allocates.
 func TestPostAllocatesNothing(t *testing.T) {
 	b := newData(t, newWire(t), Options{Library: softLibs(t).Verbs})
 	m, k := b.region(), b.compCntr()
