@@ -22,7 +22,7 @@ var (
 	abiField  = regexp.MustCompile(`(\w+)(?:\[\w+\])?$`)
 	abiCall   = regexp.MustCompile(`\(\*(\w+)\)\(`)
 	comment   = regexp.MustCompile(`(?s)/\*.*?\*/`)
-	// What rdma-core has since 65: checked where the headers are that new.
+	// Additions to rdma-core since 65: checked if the headers are that new.
 	abiNew = regexp.MustCompile(`COMP_CNTR|comp_cntr`)
 )
 
@@ -76,8 +76,8 @@ func offsets(kind, prefix, body string) []string {
 	return all
 }
 
-// slots are the members of struct verbs_context, which grows at its head: their
-// distances from its end are what programs rely on (sz).
+// slots are the members of struct verbs_context, which grows at its head: programs rely on their
+// distances from its end (sz).
 var slots = []string{"query_port", "read_counters", "attach_counters_point_flow", "create_counters", "destroy_counters",
 	"create_cq_ex", "priv", "query_device_ex", "ibv_destroy_flow", "ibv_create_flow", "create_qp_ex", "close_xrcd", "sz", "context"}
 

@@ -19,7 +19,7 @@ import (
 //go:embed src
 var sources embed.FS
 
-// ErrNoCompiler: there is no C compiler on PATH (gcc, or what CC names).
+// ErrNoCompiler: PATH has no C compiler (gcc, or the program that CC names).
 var ErrNoCompiler = errors.New("no C compiler")
 
 // Libs are the paths of the libraries that Build made.
@@ -44,7 +44,8 @@ func LibsIn(dir string) Libs {
 	}
 }
 
-// stamp is the file beside the libraries that says what they were built from.
+// stamp is the file beside the libraries that names the sources, the compiler and the flags of the
+// build.
 const stamp = "built-from"
 
 // Flags that every library is compiled with. Warnings are errors in the tests, not here:
@@ -77,13 +78,13 @@ func libraries(libs Libs) []library {
 	}
 }
 
-// Build compiles the libraries into dir, which it makes, and answers their paths. What was
-// built there from the same sources by the same compiler is left as it is. Processes
-// may build into one directory at once: files are replaced by rename, whole. What is
-// built can be loaded by a privileged process, so dir and its files are for their owner
-// alone to write. extra goes to the compiler behind its own flags.
+// Build compiles the libraries into dir, which it makes, and returns their paths. A build from the
+// same sources by the same compiler is left as it is. Processes may build into one directory at
+// once: files are replaced by rename, whole. A privileged process may load the libraries, so only
+// the owner may write dir and its files. extra goes to the compiler behind its own flags.
 //
-// It answers ErrNoCompiler where there is none, and the compiler's output in any other error.
+// Build returns ErrNoCompiler if there is no compiler. Any other error contains the compiler's
+// output.
 func Build(dir string, extra ...string) (Libs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -132,7 +133,7 @@ func compiler() (string, error) {
 	return "", fmt.Errorf("%w: neither gcc nor cc is on PATH: install gcc", ErrNoCompiler)
 }
 
-// identity says what a build is made from: the sources, the compiler and the flags.
+// identity returns the identity of a build: the sources, the compiler and the flags.
 func identity(cc string, extra []string) (string, error) {
 	h := sha256.New()
 	version, err := exec.Command(cc, "--version").Output()
@@ -193,7 +194,7 @@ func build(cc, work string, libs Libs, extra []string) error {
 	return nil
 }
 
-// unpack writes the sources into dir and answers their names.
+// unpack writes the sources into dir and returns their names.
 func unpack(dir string) ([]string, error) {
 	entries, err := sources.ReadDir("src")
 	if err != nil {

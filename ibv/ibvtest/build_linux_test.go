@@ -12,8 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestBuildIsCached: what was built from the same sources stays as it is, and what is not
-// whole is built again.
+// TestBuildIsCached: a build from the same sources is kept, and an incomplete one is built again.
 func TestBuildIsCached(t *testing.T) {
 	libs := libraries(t, "strict", "-Werror")
 	dir := filepath.Dir(libs.Verbs)

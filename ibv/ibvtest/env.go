@@ -27,16 +27,16 @@ const (
 type Env struct {
 	Devices    []Device // devices whose netdev does not exist are not listed
 	Fail       []Fault
-	Delay      []Delay  // how long verbs take, beside what they do
-	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: of one device as "swnic0/flows"
+	Delay      []Delay  // added to the time that a verb takes by itself
+	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: for one device: "swnic0/flows"
 	Control    string   // path of the FIFO that NewControl made
 	Statistics string   // path of the file that ReadStatistics reads
 
-	CompCntrMax []string // the largest value of completion counters, "0xffff"; of one device as "swnic0/0xffff"; 2^48-1
-	CompCntrOps []string // what they count, "send" to "remote_rdma_write"; of one device as "swnic0/send"; all
+	CompCntrMax []string // the largest value of completion counters, "0xffff"; for one device: "swnic0/0xffff"; default 2^48-1
+	CompCntrOps []string // the operations that they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
 }
 
-// Device is a device by its name and that of its netdev.
+// Device is a device: its name and the name of its netdev.
 type Device struct{ Name, Netdev string }
 
 // Fault makes calls of a verb fail: those from number From to number To, counted from 1.
@@ -114,8 +114,8 @@ func join[T fmt.Stringer](items []T) string {
 	return strings.Join(s, ",")
 }
 
-// Control is the writing end of the FIFO by which a device is changed at run time.
-// What is written takes effect some moments later, in the library's own thread.
+// Control is the writing end of the FIFO by which a device is changed at run time. A command takes
+// effect some moments later, in the library's own thread.
 type Control struct {
 	path string
 	file *os.File
@@ -130,8 +130,8 @@ func NewControl(path string) (*Control, error) {
 	if err := mkfifo(path); err != nil {
 		return nil, fmt.Errorf("making the control FIFO %s: %w", path, err)
 	}
-	// For reading too: opening never waits for the library, and what is written before
-	// it looks is kept.
+	// Open for reading too, so that opening never waits for the library, and a command written
+	// before the library reads is kept.
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening the control FIFO: %w", errors.Join(err, os.Remove(path)))
@@ -139,17 +139,17 @@ func NewControl(path string) (*Control, error) {
 	return &Control{path, f}, nil
 }
 
-// Path is what Env.Control takes.
+// Path returns the value for Env.Control.
 func (c *Control) Path() string { return c.path }
 
-// Fatal sends IBV_EVENT_DEVICE_FATAL and has every command of open contexts answer EIO.
+// Fatal sends IBV_EVENT_DEVICE_FATAL, and every command of open contexts then returns EIO.
 func (c *Control) Fatal(device string) error { return c.send("fatal", device) }
 
-// Remove does what Fatal does and takes the device off the list.
+// Remove acts like Fatal and takes the device off the list.
 func (c *Control) Remove(device string) error { return c.send("remove", device) }
 
-// Silent has every command of the device's contexts answer EIO, without an event: the device stays listed, and what
-// it wrote into memory reads as before.
+// Silent makes every command of the device's contexts return EIO, without an event: the device
+// stays listed, and memory that it wrote keeps its last values.
 func (c *Control) Silent(device string) error { return c.send("silent", device) }
 
 // Return makes the device listed and open-able again. Contexts from before stay dead.

@@ -16,7 +16,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// Commands and what they refuse with.
+// Commands and the statuses of refusals.
 const (
 	queryHCACap      = 0x100
 	allocFlowCounter = 0x939
@@ -58,7 +58,7 @@ func words32(words ...uint32) string {
 	return hex.EncodeToString(b)
 }
 
-// result is what a command came to.
+// result is the result of a command.
 type result struct {
 	errno    syscall.Errno
 	status   byte
@@ -66,7 +66,7 @@ type result struct {
 	out      []byte
 }
 
-// command gives "create", "query OBJ" or "general" a command; obj is what was created.
+// command passes a command to "create", "query OBJ" or "general"; obj names the created object.
 func (c *mlx5Client) command(how, in string, outlen int) (r result, obj string) {
 	c.t.Helper()
 	fmt.Fprintf(c.in, "%s %s %d\n", how, in, outlen)
@@ -110,7 +110,7 @@ func query(flags, n, id uint32) string {
 
 const clearBit = 1 << 31
 
-// counts are the counters of an answer.
+// counts returns the counters in the output.
 func (r result) counts() (all []lab.Tally) {
 	for b := r.out[16:]; len(b) >= 16; b = b[16:] {
 		all = append(all, lab.Tally{Packets: binary.BigEndian.Uint64(b), Bytes: binary.BigEndian.Uint64(b[8:])})
@@ -126,8 +126,8 @@ func udpPRM(port uint64) (mask, value string) {
 	return hex.EncodeToString(m[:64]), hex.EncodeToString(v[:64])
 }
 
-// A bulk counts packets that nobody takes, flow i in counter i; one command reads all of
-// them, and clears them when asked.
+// A bulk counts packets without taking them, flow i in counter i. One command reads all counters,
+// and clears them on request.
 func TestMLX5Bulk(t *testing.T) {
 	c := newMLX5Client(t, ibvtest.Env{})
 	c.must("supported")
@@ -164,8 +164,8 @@ func TestMLX5Bulk(t *testing.T) {
 	}
 }
 
-// What firmware refuses says the status and at which bit it stopped; what uverbs refuse never
-// becomes a command.
+// A command that firmware refuses returns the status and the bit at which it stopped. A command
+// that uverbs refuses never reaches firmware.
 func TestMLX5Commands(t *testing.T) {
 	c := newMLX5Client(t, ibvtest.Env{})
 	c.must("open 1")
@@ -223,7 +223,7 @@ func TestMLX5Commands(t *testing.T) {
 	}
 }
 
-// What libmlx5, mlx5_ib and firmware refuse of matchers and flows.
+// The refusals of libmlx5, mlx5_ib and firmware for matchers and flows.
 func TestMLX5Flows(t *testing.T) {
 	c := newMLX5Client(t, ibvtest.Env{})
 	if _, errno := c.ask("open 2"); errno != syscall.EOPNOTSUPP {
@@ -280,7 +280,7 @@ func TestMLX5Flows(t *testing.T) {
 	}
 }
 
-// What keeps a device from DevX, and faults of commands by their name.
+// Devices without DevX, and faults of commands by their name.
 func TestMLX5Unsupported(t *testing.T) {
 	t.Run("a device without", func(t *testing.T) {
 		c := newMLX5Client(t, ibvtest.Env{Without: []string{"devx"}})

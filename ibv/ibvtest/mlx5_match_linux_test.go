@@ -52,7 +52,7 @@ func unkey(t testing.TB, text string) (k nicKey) {
 	return k
 }
 
-// matchPRM is what a matcher's mask and a flow's value come to.
+// matchPRM returns the match that a matcher's mask and a flow's value produce.
 func (d *nicDriver) matchPRM(mask, value *prm) (m nicMatch, multicast bool, errno syscall.Errno) {
 	d.t.Helper()
 	words, errno := d.ask("match %x %x", mask[:], value[:])
@@ -211,8 +211,8 @@ func TestMLX5MatchAddresses(t *testing.T) {
 	}
 }
 
-// Whatever is not a field that the NIC matches is refused, bit by bit; so are sections that
-// the criteria do not name, and what no packet can be.
+// Every bit outside the fields that the NIC matches is refused, and so are sections that the
+// criteria do not name, and values that no packet can have.
 func TestMLX5MatchRefuses(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	reserved := map[int]bool{}
@@ -279,7 +279,7 @@ func TestMLX5Multicast(t *testing.T) {
 	}
 }
 
-// No bytes make the reader do anything but answer: seeded, under sanitizers.
+// The reader returns for every input: seeded, under sanitizers.
 func TestMLX5MatchOfNoise(t *testing.T) {
 	d := startNIC(t, mlx5Program(t), nil)
 	rng := seed.Rand(t)

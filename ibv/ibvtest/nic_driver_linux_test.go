@@ -18,7 +18,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// What follows is nic.h in Go: the same names, the same layout.
+// The declarations of nic.h in Go: the same names, the same layout.
 
 const (
 	nicETH = 1 << iota
@@ -117,7 +117,7 @@ type nicDriver struct {
 	out *bufio.Reader
 }
 
-// workDir is where the tests compile what they share; TestMain's.
+// workDir is the directory into which TestMain compiles the shared programs.
 var workDir string
 
 func TestMain(m *testing.M) {
@@ -207,7 +207,7 @@ func startNIC(t testing.TB, program string, ns *lab.Netns, env ...string) *nicDr
 	return d
 }
 
-// ask gives the answer's words behind "ok", or the errno.
+// ask returns the words of the reply behind "ok", or the errno.
 func (d *nicDriver) ask(format string, args ...any) ([]string, syscall.Errno) {
 	d.t.Helper()
 	fmt.Fprintf(d.in, format+"\n", args...)

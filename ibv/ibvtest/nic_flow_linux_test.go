@@ -6,9 +6,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// nicMatches says a flow's match in the engine's terms: any of the answered
-// matches. ok is false when it cannot be said: what nic.h lists as different, and
-// the fragments that one bit does not tell apart.
+// nicMatches translates a flow's match into the engine's terms: any of the returned matches. ok is
+// false if the engine cannot express it: the differences that nic.h lists, and fragments that one
+// bit does not tell apart.
 func nicMatches(m flow.Match) (all []nicMatch, ok bool) {
 	expanded, err := m.Expand()
 	if err != nil {

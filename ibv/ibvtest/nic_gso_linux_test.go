@@ -46,9 +46,9 @@ func tcpTo(port, vlan uint16) nicMatch {
 	return m
 }
 
-// A stream of the kernel's TCP counts as the segments and bytes that its sender says,
-// whoever cuts it, where it leaves and where it arrives, and when GRO puts it together
-// again before the engine sees it.
+// A stream of the kernel's TCP counts as the segments and bytes that its sender reports, whether
+// the kernel or the driver segments it, at both ends of the wire, and when GRO merges it before the
+// engine sees it.
 func TestNICCountsSegments(t *testing.T) {
 	const port, size = 5001, 8 << 20
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func addRule(t *testing.T, d *nicDriver, r nicRule) {
 	}
 }
 
-// streamed streams TCP from one end to the other and says what left by end at.
+// streamed streams TCP from one end to the other and returns the packets that left by end at.
 func streamed(t *testing.T, from, to, at *lab.End, addr netip.AddrPort, size int64) (lab.Tally, lab.SegmentsSent) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

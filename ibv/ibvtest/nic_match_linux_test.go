@@ -206,8 +206,8 @@ func needsHeaders(t *testing.T, d *nicDriver) {
 	}
 }
 
-// What flow has no words for: kinds of tags, the protocol behind IPv6's extension
-// headers, TCP flags, ESP, MPLS.
+// Fields that flow cannot express: kinds of tags, the protocol behind IPv6's extension headers, TCP
+// flags, ESP, MPLS.
 func parsesNICTerms(t *testing.T, d *nicDriver) {
 	var (
 		ip4   = frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}
@@ -268,7 +268,7 @@ func parsesNICTerms(t *testing.T, d *nicDriver) {
 	}
 }
 
-// What the engine remembers of a packet holds until the rules change.
+// The engine's cached results for a packet hold until the rules change.
 func forgets(t *testing.T, d *nicDriver) {
 	rules := 0
 	add := func(r nicRule) {
@@ -340,7 +340,7 @@ func stopsAtTheLimit(t *testing.T, d *nicDriver) {
 		if got := strings.Join(d.must("count 0 %d %s", len(f), hex.EncodeToString(f)), " "); got != c.want {
 			t.Errorf("with %d bytes of options: %q, want %q", c.body, got, c.want)
 		}
-		// The kernel hands over no more than a slot: the same of what is left.
+		// The kernel copies no more than one slot: the truncated frame gives the same result.
 		short := f[:limit]
 		if got := strings.Join(d.must("count 0 %d %s", len(f), hex.EncodeToString(short)), " "); got != c.want {
 			t.Errorf("with %d bytes of options, %d at hand: %q, want %q", c.body, limit, got, c.want)

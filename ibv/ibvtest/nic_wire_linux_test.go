@@ -27,7 +27,7 @@ func nicWire(t *testing.T) (*lab.Wire, *nicDriver) {
 	return w, d
 }
 
-// stream is frames of UDP to a port, of a size, behind whatever layers.
+// stream is a stream of UDP frames to a port, of one size, behind the given layers.
 func stream(name string, port uint16, size int, link ...frame.Layer) lab.Stream {
 	layers := append(link, frame.IPv4{Src: frame.Addr("192.0.2.2"), Dst: frame.Addr("192.0.2.1")}, frame.UDP{Src: 9, Dst: port})
 	return lab.Stream{Name: name, Frames: [][]byte{frame.Sized(size, layers...)}}
@@ -57,8 +57,8 @@ func traffic() ([]lab.Stream, []nicMatch) {
 		[]nicMatch{udp(1001, 0xffff), udp(1002, 0xffff), tagged, both, inside}
 }
 
-// sendAll is send of more than the ring has room for. It goes on when the engine has taken
-// what was sent: nothing is dropped, whoever else has the engine's CPU.
+// sendAll is send for more packets than the ring has room for. It goes on when the engine has read
+// the packets sent so far: no packet is dropped, however busy the engine's CPU is.
 func sendAll(t *testing.T, e *lab.End, d *nicDriver, streams []lab.Stream, packets uint64, o lab.SenderOptions) *lab.Sender {
 	t.Helper()
 	const room = 20_000 // of 32,768
@@ -93,8 +93,8 @@ func send(t *testing.T, e *lab.End, streams []lab.Stream, packets uint64, o lab.
 	return s
 }
 
-// What was sent is counted, each packet once and under its kind, at 200,000
-// packets a second and more, also behind thousands of rules that do not match.
+// Every packet is counted once and under its kind, at 200,000 packets a second and more, also
+// behind thousands of rules that do not match.
 func TestNICCountsWhatArrives(t *testing.T) {
 	w, d := nicWire(t)
 	streams, matches := traffic()
@@ -133,7 +133,7 @@ func TestNICCountsWhatArrives(t *testing.T) {
 	t.Logf("%d packets in %v: %.0f a second; %+v", packets, took, packets/took.Seconds(), st)
 }
 
-// Egress sees what leaves by the netdev, and only that.
+// Egress counts packets that leave by the netdev, and no others.
 func TestNICCountsWhatLeaves(t *testing.T) {
 	w, d := nicWire(t)
 	streams, matches := traffic()
@@ -144,7 +144,7 @@ func TestNICCountsWhatLeaves(t *testing.T) {
 			}
 		}
 	}
-	// Through the stack: what bypasses it passes no tap.
+	// Through the stack: packets that bypass it pass no tap.
 	out := sendAll(t, w.Near, d, streams, 100_000, lab.SenderOptions{Seed: seed.Uint64(t), Stack: true})
 	if out.Refused() != 0 {
 		t.Fatalf("%d frames were refused behind the tap", out.Refused())
@@ -160,7 +160,7 @@ func TestNICCountsWhatLeaves(t *testing.T) {
 	}
 }
 
-// A read does not lag: what was sent before it is in it, every time.
+// A read does not lag: it includes every packet that was sent before it.
 func TestNICReadsDoNotLag(t *testing.T) {
 	w, d := nicWire(t)
 	if errno := d.rule(nicRule{match: udp(1001, 0xffff)}); errno != 0 {
@@ -206,8 +206,8 @@ func TestNICRuleBounds(t *testing.T) {
 	}
 }
 
-// When the engine does not run, the ring fills. What it had no room for is counted
-// as dropped, to the packet.
+// When the engine does not run, the ring fills. Packets without room in the ring are counted as
+// dropped, exactly.
 func TestNICShowsDrops(t *testing.T) {
 	w, d := nicWire(t)
 	if errno := d.rule(nicRule{match: udp(1001, 0xffff)}); errno != 0 {
@@ -224,13 +224,13 @@ func TestNICShowsDrops(t *testing.T) {
 	}
 	got, st := d.read(0), d.stats()
 	lost := s.Sent()[0].Packets - got.Packets
-	// What else the kernel sent on the wire may have been dropped, too.
+	// Other packets of the kernel on the wire may have been dropped, too.
 	if others := st.frames - before.frames - got.Packets + 50; lost == 0 || st.drops < lost || st.drops > lost+others {
 		t.Errorf("counted %+v of %d sent, %+v", got, packets, st)
 	}
 }
 
-// A netdev that is gone is said, and what was counted before stays.
+// A removed netdev is reported, and earlier counts stay.
 func TestNICSaysThatTheNetdevIsGone(t *testing.T) {
 	w, d := nicWire(t)
 	if errno := d.rule(nicRule{match: udp(1001, 0xffff)}); errno != 0 {

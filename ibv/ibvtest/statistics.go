@@ -7,13 +7,13 @@ import (
 	"os"
 )
 
-// Statistics are the calls per verb ("ibv_read_counters", "mlx5dv_create_flow_matcher")
-// and per firmware command of libmlx5 ("QUERY_FLOW_COUNTER"), summed over the devices and
-// processes that write to one file. NIC_DROPS is what the NIC's socket lost, as of the
-// last read of a counter or close of a device: above 0, counts are short.
+// Statistics are the calls per verb ("ibv_read_counters", "mlx5dv_create_flow_matcher") and per
+// firmware command of libmlx5 ("QUERY_FLOW_COUNTER"), summed over the devices and processes that
+// write to one file. NIC_DROPS is the number of packets that the NIC's socket lost, as of the last
+// read of a counter or close of a device: above 0, counts are short.
 type Statistics map[string]uint64
 
-// recordSize is that of verbs_calls.c: a name of 56 bytes and a count.
+// recordSize is the size of a record in verbs_calls.c: a name of 56 bytes and a count.
 const recordSize = 64
 
 // ReadStatistics reads the file that Env.Statistics names. It may be read at any time, and
@@ -33,7 +33,7 @@ func ReadStatistics(path string) (Statistics, error) {
 	return s, nil
 }
 
-// Sub is what was called since an earlier reading; verbs that were not are absent.
+// Sub returns the calls since an earlier reading; verbs without calls are absent.
 func (s Statistics) Sub(earlier Statistics) Statistics {
 	d := make(Statistics)
 	for name, n := range s {

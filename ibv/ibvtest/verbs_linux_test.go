@@ -44,7 +44,7 @@ func libraries(t testing.TB, name string, flags ...string) ibvtest.Libs {
 	return libs
 }
 
-// verbsEnv is what the case needs of the library's environment.
+// verbsEnv is the environment of the library for the case.
 func verbsEnv(name string) ibvtest.Env {
 	e := ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: "v0"}, {Name: "swnic9", Netdev: "v9"}, {Name: "swnic1", Netdev: "v1"}}}
 	switch name {
@@ -174,7 +174,7 @@ func verbsCase(t *testing.T, program, library, providers, name string) {
 	if err := ns.Do(cmd.Start); err != nil {
 		t.Fatal(err)
 	}
-	// Longer than the waits of a case, which say what did not come.
+	// Longer than the waits of a case, which name the missing completion.
 	timer := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	var out strings.Builder

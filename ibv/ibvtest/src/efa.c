@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * efa.c: the software libefa.so.1: completion counters in memory of the application
- * (efadv_create_comp_cntr(3)). It refuses what libefa of rdma-core 65 refuses; what is
- * left for the kernel to refuse (memory that is not there, or not of 8 bytes at a
- * multiple of 8) libibverbs does. DMA-BUFs are memory of other devices, and there are
- * none here. */
+ * (efadv_create_comp_cntr(3)). It refuses the same calls as libefa of rdma-core 65. libibverbs
+ * refuses the calls that the kernel would: memory that is not mapped, or not 8 bytes at a
+ * multiple of 8. DMA-BUFs are memory of other devices, and the software NIC has no other devices. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "provider.h"
 
-/* <infiniband/efadv.h> of rdma-core 65, which distributions do not have yet. It is written
- * down here apart from ibv/efa_abi.h, so that what is wrong in one of the two fails between them. */
+/* <infiniband/efadv.h> of rdma-core 65, which distributions do not have yet. The declarations are
+ * written independently of ibv/efa_abi.h, so that an error in one of the two makes the tests
+ * between them fail. */
 
 enum { EFADV_MEMORY_LOCATION_VA, EFADV_MEMORY_LOCATION_DMABUF };
 
@@ -53,7 +53,7 @@ static struct ibv_comp_cntr *fail(int err)
 	return NULL;
 }
 
-/* A caller of a later libefa may hand over more, if all of it is 0. */
+/* A caller of a later libefa may pass a longer struct, if the rest is 0. */
 static bool known(const struct efadv_comp_cntr_init_attr *a, uint32_t length)
 {
 	const uint8_t *bytes = (const uint8_t *)a;
@@ -72,7 +72,7 @@ static int locate(const struct efadv_memory_location *m, bool external, uint64_t
 	if (m->type == EFADV_MEMORY_LOCATION_DMABUF)
 		return EOPNOTSUPP;
 	*word = (uint64_t *)(void *)m->ptr;
-	return m->ptr ? 0 : EFAULT; /* what pinning the first page comes to */
+	return m->ptr ? 0 : EFAULT; /* the result of pinning the first page */
 }
 
 struct ibv_comp_cntr *efadv_create_comp_cntr(struct ibv_context *context, struct ibv_comp_cntr_init_attr *attr,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5.h: what the files of the software libmlx5.so.1 share.
+ * mlx5.h: the shared declarations of the software libmlx5.so.1.
  *
- * The library offers what flowtally uses of mlx5's direct verbs: DevX flow counters
- * (single and in bulk, waited for or not), matchers and flows. It answers as rdma-core 65, a kernel with
- * mlx5_ib and a ConnectX's firmware together do; where these differ in what they
- * refuse, the first that would is what is imitated:
+ * The library offers the part of mlx5's direct verbs that flowtally uses: DevX flow counters
+ * (single and in bulk, synchronous or not), matchers and flows. It returns the results of
+ * rdma-core 65, a kernel with mlx5_ib and a ConnectX's firmware together. If several of them
+ * would refuse a call, it imitates the first:
  *
  *   - libmlx5 itself: EOPNOTSUPP, e.g. for two destinations of a flow;
  *   - mlx5_ib: EINVAL, ENOMEM (sic) for a priority above 15, EPERM without CAP_NET_RAW;
@@ -113,7 +113,7 @@ struct mlx5dv_obj {
 	} srq, rwq, dm, ah, pd, devx;
 };
 
-/* What is behind the public names. */
+/* The structs behind the public names. */
 
 struct mlx5dv_devx_obj {
 	struct ibv_context *context;
@@ -135,7 +135,7 @@ struct mlx5dv_flow_matcher {
 	uint8_t mask[MLX5_MATCH_BYTES];
 };
 
-/* mlx5_calls.c: the way into libibverbs, and what was called. */
+/* mlx5_calls.c: the way into libibverbs, and the record of calls. */
 const struct ibvtest_device_ops *mlx5_ops(const struct ibv_device *device); /* NULL: not an mlx5 device */
 int mlx5_enter(struct ibv_context *context, const char *symbol);            /* counts, then gate */
 int mlx5_command(struct ibv_context *context, unsigned opcode, const char *name);
@@ -170,21 +170,21 @@ enum {
 	MLX5_CMD_ALLOC_FLOW_COUNTER = 0x939,
 	MLX5_CMD_QUERY_FLOW_COUNTER = 0x93b,
 
-	MLX5_COMMAND_OUT = 16, /* bytes of status and syndrome, and what is behind in them */
+	MLX5_COMMAND_OUT = 16, /* bytes of status and syndrome, and of the output behind them */
 };
 
 /* mlx5_answer writes a command's status; 0, or EREMOTEIO. */
 int mlx5_answer(void *out, size_t outlen, uint8_t status, uint32_t syndrome);
 
-/* mlx5_devx.c: QUERY_FLOW_COUNTER of obj in its two halves. What uverbs refuses is known when the
- * command is given; what firmware answers comes later to who does not wait for it. */
+/* mlx5_devx.c: QUERY_FLOW_COUNTER of obj in two steps. uverbs refuses in the first step, before
+ * the query starts. Firmware's result comes in the second, which may run on another thread. */
 int mlx5_query_admit(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, size_t outlen);
 int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen);
 
 /* mlx5_async.c: returns when no query of obj runs by itself any more. */
 void mlx5_async_drain(struct mlx5dv_devx_obj *obj);
 
-/* mlx5_match.c: struct fte_match_param as a nic_match. EINVAL for what the NIC does not
+/* mlx5_match.c: struct fte_match_param as a nic_match. EINVAL for a mask that the NIC cannot
  * match: reserved bits, sections that criteria does not name, contradictions. */
 int mlx5_match_mask(const uint8_t *mask, uint8_t criteria);
 int mlx5_match(const uint8_t *mask, const uint8_t *value, struct nic_match *match);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_async.c: queries that nobody waits for. Each runs on a thread of its own; its answer is a
- * message on a socket, as it is one on the file of the kernel's (DEVX_ASYNC_CMD_FD), behind
- * the wr_id that it was asked under.
+ * mlx5_async.c: asynchronous queries. Each runs on a thread of its own. Its result is a message
+ * on a socket, behind its wr_id, as it is a message on the kernel's file (DEVX_ASYNC_CMD_FD).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,21 +15,21 @@
 
 enum { MOST_BYTES_IN_USE = 1 << 20 }; /* the kernel's MAX_ASYNC_BYTES_IN_USE */
 
-/* completions is what is behind the public struct, which is its first member. */
+/* completions is the struct behind the public struct, which is its first member. */
 struct completions {
 	struct mlx5dv_devx_cmd_comp public;
 	struct ibv_context *context;
-	int from;         /* the end that answers are written to */
+	int from;         /* the end to which results are written */
 	unsigned pending; /* queries that run */
-	size_t in_use;    /* bytes of answers that nobody took yet, and of those that will come */
+	size_t in_use;    /* bytes of unread results, and of results that will come */
 };
 
-/* query is a command on its way, and its answer. */
+/* query is a command on its way, and its result. */
 struct query {
 	struct completions *to;
 	struct mlx5dv_devx_obj *obj;
 	size_t inlen, outlen;
-	uint8_t *in; /* behind the answer, in the same memory */
+	uint8_t *in; /* behind the result, in the same memory */
 	struct mlx5dv_devx_async_cmd_hdr answer;
 };
 
@@ -67,7 +66,7 @@ struct mlx5dv_devx_cmd_comp *mlx5dv_devx_create_cmd_comp(struct ibv_context *con
 	return &c->public;
 }
 
-/* What is under way runs to its end, and nobody gets its answer. */
+/* Running queries run to their end, and their results are dropped. */
 void mlx5dv_devx_destroy_cmd_comp(struct mlx5dv_devx_cmd_comp *comp)
 {
 	struct completions *c = (struct completions *)comp;
@@ -91,8 +90,8 @@ void mlx5_async_drain(struct mlx5dv_devx_obj *obj)
 	pthread_mutex_unlock(&lock);
 }
 
-/* With a status where there is none: the kernel says of a command that did not reach
- * firmware what firmware would. */
+/* If the output has no status, run sets one: for a command that did not reach firmware the kernel
+ * fills in the status that firmware would return. */
 static void *run(void *arg)
 {
 	struct query *q = arg;
@@ -104,7 +103,7 @@ static void *run(void *arg)
 	q->obj->queries--;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
-	/* It waits for room, and is refused only when nobody can read it any more. */
+	/* send waits for room, and fails only when the reading end is closed */
 	send(q->to->from, &q->answer, sizeof q->answer + q->outlen, MSG_NOSIGNAL);
 	pthread_mutex_lock(&lock);
 	q->to->pending--;
@@ -130,7 +129,7 @@ static struct query *new_query(struct completions *to, struct mlx5dv_devx_obj *o
 	return q;
 }
 
-/* take counts a query in, if there is room for its answer. */
+/* take counts a query in, if there is room for its result. */
 static int take(struct completions *c, struct mlx5dv_devx_obj *obj, size_t outlen)
 {
 	int err = 0;
@@ -180,7 +179,7 @@ int mlx5dv_devx_obj_query_async(struct mlx5dv_devx_obj *obj, const void *in, siz
 	struct query *q = NULL;
 
 	if (!err && c->context != obj->context)
-		err = EBADF; /* a file of another context is none of this one */
+		err = EBADF; /* the file belongs to another context */
 	if (!err)
 		err = mlx5_query_admit(obj, in, inlen, outlen);
 	if (!err)
@@ -198,7 +197,7 @@ int mlx5dv_devx_obj_query_async(struct mlx5dv_devx_obj *obj, const void *in, siz
 	return err;
 }
 
-/* One read: an answer that does not fit stays (ENOSPC), as in the kernel. */
+/* One read: a result that does not fit stays (ENOSPC), as in the kernel. */
 int mlx5dv_devx_get_async_cmd_comp(struct mlx5dv_devx_cmd_comp *comp, struct mlx5dv_devx_async_cmd_hdr *resp, size_t len)
 {
 	struct completions *c = (struct completions *)comp;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_calls.c: the way into libibverbs, and what was called.
+ * mlx5_calls.c: the way into libibverbs, and the record of calls.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@ const struct ibvtest_device_ops *mlx5_ops(const struct ibv_device *device)
 	return provider_ops(device);
 }
 
-/* What was called since the library was loaded: verbs by name, commands by opcode. */
+/* The calls since the library was loaded: verbs by name, commands by opcode. */
 static struct call {
 	const char *symbol; /* a literal of this library, or NULL: the opcode counts */
 	unsigned opcode;

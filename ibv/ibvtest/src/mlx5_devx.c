@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_devx.c: DevX, the way to give firmware commands: ALLOC_FLOW_COUNTER,
- * QUERY_FLOW_COUNTER and QUERY_HCA_CAP. uverbs checks what a command is and whom it is
- * about (EINVAL); what is in it is for firmware to refuse (mlx5_answer).
+ * mlx5_devx.c: DevX, the interface for firmware commands: ALLOC_FLOW_COUNTER, QUERY_FLOW_COUNTER
+ * and QUERY_HCA_CAP. uverbs checks the opcode and the object of a command (EINVAL). Firmware
+ * checks the rest of the input (mlx5_answer).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "mlx5.h"
 
 enum {
-	HEADER_BYTES = 16, /* what uverbs wants of every command, and of every answer */
+	HEADER_BYTES = 16, /* uverbs requires this of every command, and of every output */
 	MOST_BYTES = UINT16_MAX,
 
 	TRAFFIC_COUNTER_BYTES = 16,
@@ -34,7 +34,8 @@ static const struct mlx5_field hca_cap_fields[] = { HEADER_FIELDS };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* firmware is given a command: 0 when it takes its form, else EREMOTEIO and the answer in out. */
+/* firmware checks the form of a command: 0 if it is accepted, else EREMOTEIO and the output in
+ * out. */
 static int firmware(const uint8_t *in, size_t inlen, size_t size, const struct mlx5_field *fields, unsigned n, void *out,
 		    size_t outlen, size_t needed)
 {
@@ -129,7 +130,7 @@ static int read_counters(struct mlx5dv_devx_obj *obj, unsigned first, unsigned n
 	for (unsigned i = 0; i < n; i++)
 		put_counter(to + i * TRAFFIC_COUNTER_BYTES, &copy[i]);
 	free(copy);
-	/* Firmware has no netdev that could be gone: the counters are what they were. */
+	/* firmware does not notice that the netdev is gone: the counters keep their values */
 	return err == ENODEV ? 0 : err;
 }
 
@@ -172,7 +173,7 @@ static int query_hca_cap(struct ibv_context *context, const uint8_t *in, size_t 
 		err = firmware(in, inlen, 16, hca_cap_fields, COUNT(hca_cap_fields), out, outlen, MLX5_COMMAND_OUT + HCA_CAP_BYTES);
 	if (err)
 		return err;
-	switch (mlx5_get(in, 0x30, 16) >> 1) { /* the lowest bit: the most, or what is now */
+	switch (mlx5_get(in, 0x30, 16) >> 1) { /* the lowest bit selects the maximum or the current value */
 	case 0x00:
 		mlx5_set(cap, 0x20, 1, 1); /* hca_cap_2 */
 		mlx5_set(cap, 0x310, 8, BULK_MASK);
@@ -186,7 +187,7 @@ static int query_hca_cap(struct ibv_context *context, const uint8_t *in, size_t 
 	return refuse(out, outlen, 0x30);
 }
 
-/* The public verbs: they answer as execute_ioctl does, an errno that errno says, too. */
+/* The public verbs: they return the errno and set errno, as execute_ioctl does. */
 
 static int said(int err)
 {

@@ -97,7 +97,7 @@ int mlx5dv_destroy_flow_matcher(struct mlx5dv_flow_matcher *matcher)
 	return err;
 }
 
-/* What a flow's actions come to. */
+/* The combined actions of a flow. */
 struct actions {
 	struct mlx5dv_devx_obj *counters;
 	uint32_t offset;
@@ -121,7 +121,7 @@ static int add_action(struct actions *a, const struct mlx5dv_flow_action_attr *a
 		if (err)
 			return err;
 		a->qp = 1;
-		a->qp_type = attr->qp->qp_type; /* libmlx5 dereferences what it is given too */
+		a->qp_type = attr->qp->qp_type; /* libmlx5 dereferences the pointer, too */
 		return 0;
 	case MLX5DV_FLOW_ACTION_DEFAULT_MISS:
 		err = destination(a);
@@ -150,7 +150,7 @@ static int add_action(struct actions *a, const struct mlx5dv_flow_action_attr *a
 	return EOPNOTSUPP;
 }
 
-/* What mlx5_ib says of the actions together. */
+/* The checks of mlx5_ib on the actions together. */
 static int check_actions(const struct mlx5dv_flow_matcher *m, const struct actions *a)
 {
 	if (a->counters && a->counters->context->device != m->context->device)
@@ -164,7 +164,7 @@ static int check_actions(const struct mlx5dv_flow_matcher *m, const struct actio
 	return a->qp || a->default_miss || a->drop ? 0 : EINVAL; /* nothing to do with the packet */
 }
 
-/* made holds what a flow uses until it is destroyed. */
+/* made holds the objects that a flow uses until it is destroyed. */
 struct made {
 	struct mlx5dv_flow_matcher *matcher;
 	struct mlx5dv_devx_obj *counters;

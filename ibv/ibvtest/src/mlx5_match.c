@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_match.c: struct mlx5_ifc_fte_match_param_bits as a nic_match. Five sections of 64
- * bytes: outer headers, misc, inner headers, misc_2, misc_3; what the NIC does not match in
- * them is reserved here, as it is on a device without the capability.
+ * mlx5_match.c: struct mlx5_ifc_fte_match_param_bits as a nic_match. Five sections of 64 bytes:
+ * outer headers, misc, inner headers, misc_2, misc_3. Fields that the NIC does not match are
+ * reserved here, as they are on a device without the capability.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,7 +27,7 @@ struct match_field {
 	struct mlx5_field prm;
 	uint8_t size, shift;
 	uint16_t at;
-	uint32_t present; /* of the layer or, for a field of the tunnel, of it: what the field asks for */
+	uint32_t present; /* the headers that the field requires, in the layer or in the tunnel */
 	uint16_t present_at;
 };
 
@@ -171,7 +171,7 @@ static int match_address(const uint8_t *mask, const uint8_t *value, uint32_t ip,
 	return 0;
 }
 
-/* What is not a plain number of a layer: MAC addresses, the IP version, IP addresses. */
+/* The fields that are not plain numbers of a layer: MAC addresses, the IP version, IP addresses. */
 static int match_layer(const uint8_t *mask, const uint8_t *value, struct nic_layer *m, struct nic_layer *v)
 {
 	static const uint8_t none[16];
@@ -202,7 +202,7 @@ static int match_layer(const uint8_t *mask, const uint8_t *value, struct nic_lay
 	return err;
 }
 
-/* What match_layer takes, as fields. */
+/* The fields that match_layer reads. */
 static const struct mlx5_field by_hand[] = {
 	{ 0x00, 48 }, { 0x40, 48 }, { 0x93, 4 }, { 0x100, 128 }, { 0x180, 128 },
 };
@@ -246,8 +246,8 @@ int mlx5_match(const uint8_t *mask, const uint8_t *value, struct nic_match *to)
 }
 
 /* mlx5_match_multicast: does mlx5_ib put the flow into its table for multicast, behind all
- * priorities? As raw_fs_is_multicast has it, whose test of IPv4 holds for masks that are
- * multicast addresses themselves, such as that of 224.0.0.0/3, and not for /4 to /32. */
+ * priorities? This is the test of raw_fs_is_multicast. Its test of IPv4 holds for masks that are
+ * multicast addresses themselves, such as the mask of 224.0.0.0/3, and not for /4 to /32. */
 int mlx5_match_multicast(const uint8_t *mask, const uint8_t *value)
 {
 	enum { DMAC = 8, DST_IPV4 = 60 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic.c: a nic is a ring, the rules of both directions and a thread that looks at what
- * the ring holds. Calls look at it themselves, under the lock, so that no reader waits for
- * the thread: the thread is there for the time in which nobody calls.
+ * nic.c: a nic is a ring, the rules of both directions and a thread that reads the ring. Calls
+ * read the ring themselves, under the lock, so that no reader waits for the thread. The thread
+ * keeps the ring from filling between calls.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "nic_engine.h"
 
 struct nic {
-	pthread_mutex_t lock; /* of all that follows but stop, name and thread */
+	pthread_mutex_t lock; /* protects all members below but stop, name and thread */
 	struct nic_ring ring;
 	struct nic_rules rules[2]; /* by direction, 1 is egress */
 	struct nic_stats stats;
@@ -68,7 +68,7 @@ static void look_at(struct nic *nic, const struct nic_frame *f)
 	nic_rules_count(&nic->rules[f->egress], &key, packets, bytes);
 }
 
-/* drain looks at what the ring holds, up to max frames; with the lock held. */
+/* drain reads the ring, up to max frames; with the lock held. */
 static void drain(struct nic *nic, unsigned max)
 {
 	struct nic_frame frame;
@@ -228,7 +228,7 @@ void nic_rule_del(struct nic *nic, struct nic_rule *rule)
 	if (!rule)
 		return;
 	pthread_mutex_lock(&nic->lock);
-	sync_locked(nic); /* of a netdev that is gone, too: what came before is counted */
+	sync_locked(nic); /* even if the netdev is gone: earlier packets are counted */
 	nic_rules_remove(rules_of(nic, &rule->attr), rule);
 	nic->stats.rules--;
 	pthread_mutex_unlock(&nic->lock);

@@ -7,35 +7,37 @@
  * from verbs specs; libmlx5.so.1 fills them from PRM match parameters, by way of the
  * table that nic_device.h describes.
  *
- * What is matched
+ * Matching
  *
- * A packet is parsed once into a struct nic_key, its headers in host byte order. A rule
- * is a value and a mask of that same struct: it matches when key & mask == value. What
- * headers are there is part of the key (`present`), and nic_rule_add adds to the rule
- * what its masks ask for: a mask on a field never matches a packet that lacks the field.
+ * A packet is parsed once into a struct nic_key, its headers in host byte order. A rule is a
+ * value and a mask of that same struct: it matches when key & mask == value. The headers of a
+ * packet are part of the key (`present`), and nic_rule_add adds the headers that a rule's masks
+ * require: a mask on a field never matches a packet that lacks the field.
  *
- * The parser follows the package comment of dataplane/flow, so a rule and a flow that
- * ask for the same fields take the same packets. What is different, because a NIC's
- * specs cannot say it or see it otherwise; who maps flows to specs honours or refuses it:
+ * The parser follows the package comment of dataplane/flow, so a rule and a flow that match the
+ * same fields take the same packets. The differences below exist because a NIC's specs cannot
+ * express a field or read it otherwise. The code that maps flows to specs honours or refuses
+ * them:
  *
  *   1. ip_protocol over IPv6 is the upper protocol, behind all extension headers, as
  *      mlx5 has it; it is absent where flow's walk finds none. The next-header byte of
  *      the IPv6 header (flow's `ipv6 nexthdr`) is not in the key.
  *   2. A VLAN spec asks for a C-tag (0x8100) or an S-tag (0x88a8), flow's vlan clause for
  *      either: a flow with a vlan clause takes two rules, each tag of two four.
- *      ether_type is the one behind the tags, as in flow.
- *   3. Only the first NIC_PARSE_MAX bytes of a frame are looked at (flow: all of them).
- *      A header behind them is not there. No frame that an MTU of 1500 lets through is
+ * ether_type is the one behind the tags, as in flow.
+ *   3. Only the first NIC_PARSE_MAX bytes of a frame are parsed (flow parses the whole frame).
+ *      A header behind them is absent. No frame that an MTU of 1500 lets through is
  *      affected. Frames that were are in nic_stats.cut.
  *   4. `ip_frag` is set for every IPv4 fragment, the first one included, and for every
  *      IPv6 packet with a fragment header. Ports of a first fragment are there, of a
- *      later one not. What mlx5 does with ports of a first fragment is not documented.
+ *      later one not. mlx5's handling of a first fragment's ports is undocumented.
  *   5. MPLS and ESP are NIC terms that flow lacks; MPLS ends the parse.
  *
- * A spec with an empty mask asks for nothing, on a NIC: a VXLAN spec with mask 0 matches
- * every packet, flow's `vxlan inner any` only a whole header. A rule can ask for it by `present`.
+ * A spec with an empty mask requires no header on a NIC: a VXLAN spec with mask 0 matches every
+ * packet, flow's `vxlan inner any` only a whole header. A rule can require the header by
+ * `present`.
  *
- * Which rule wins
+ * Order of rules
  *
  * Rules of one direction stand in tables, one per priority; a lower number is looked at
  * first. In a table the rule added first wins. A packet that a rule matches ends there,
@@ -44,13 +46,13 @@
  * several matching DONT_TRAP rules of one priority one counts. NIC_LAST rules are a table
  * behind all (mlx5: rules for multicast only, without DONT_TRAP, whatever their priority).
  *
- * What is counted
+ * Counting
  *
- * Packets on the wire: a segmentation-offloaded buffer counts as its segments. Bytes: L2
- * without FCS, the VLAN tag that the kernel took off included, each segment with its
- * headers. Ingress is what the netdev received, egress what left by it. A socket only
- * looks on, so NIC_DROP counts and drops nothing, and a trapping rule steals nothing: tests
- * of stealing need a look at the rule, not at the traffic.
+ * Packets on the wire: a segmentation-offloaded buffer counts as its segments. Bytes: L2 without
+ * FCS, the VLAN tag that the kernel took off included, each segment with its headers. Ingress
+ * counts packets that the netdev received, egress packets that left by it. A socket receives a
+ * copy, so NIC_DROP counts without dropping, and a trapping rule takes no packet from the kernel:
+ * tests of either check the rule, not the traffic.
  *
  * A nic may be used by any thread; calls are serialised by a lock of its own.
  */
@@ -83,7 +85,7 @@ enum {
 	NIC_MPLS = 1 << 17,     /* mpls, directly behind Ethernet (0x8847, 0x8848) */
 };
 
-/* Bits of nic_key.tunnel. What is inside the first one is in nic_key.inner. */
+/* Bits of nic_key.tunnel. nic_key.inner has the headers inside the first tunnel. */
 enum {
 	NIC_VXLAN = 1 << 0,    /* UDP to 4789, the header whole, whatever its flags; vni */
 	NIC_GRE = 1 << 1,      /* protocol 47, version 0, no routing, the header whole; gre_protocol */
@@ -94,9 +96,9 @@ enum {
 	NIC_MPLS_UDP = 1 << 6, /* mpls, in UDP to 6635 */
 };
 
-/* nic_layer is the headers of a packet, or of the packet in a tunnel. Integers are in
- * host byte order, addresses as on the wire, IPv4 in the first 4 bytes. What a packet
- * lacks is 0. No padding: keys are compared by words. */
+/* nic_layer is the headers of a packet, or of the packet in a tunnel. Integers are in host byte
+ * order, addresses as on the wire, IPv4 in the first 4 bytes. A field that the packet lacks is 0.
+ * No padding: keys are compared by words. */
 struct nic_layer {
 	uint32_t present;
 	uint16_t ether_type; /* behind the tags */
@@ -161,25 +163,25 @@ struct nic_rule;
 
 struct nic_stats {
 	uint64_t ingress, egress; /* packets, segments counted one by one */
-	uint64_t frames;          /* what the socket handed over: a GSO buffer is one */
-	uint64_t drops;           /* frames that the ring had no room for: counts are short */
+	uint64_t frames;          /* buffers from the socket: a GSO buffer is one */
+	uint64_t drops;           /* frames without room in the ring: counts are short */
 	uint64_t cut;             /* frames with a header behind NIC_PARSE_MAX */
 	uint64_t rules;           /* in place now */
 };
 
-/* All calls answer 0 or a positive errno. */
+/* All calls return 0 or a positive errno. */
 
 /* nic_open looks on at a netdev of the calling thread's network namespace. EPERM without
  * CAP_NET_RAW, ENODEV without such a netdev. It starts one thread. */
 int nic_open(const char *ifname, struct nic **nic);
 
-/* nic_close ends the thread and removes every rule. Nobody may use nic meanwhile. */
+/* nic_close ends the thread and removes every rule. No other call may use nic meanwhile. */
 void nic_close(struct nic *nic);
 
-/* nic_rule_add: the rule counts what the nic receives from here on. attr is copied. */
+/* nic_rule_add: the rule counts the packets that the nic receives from here on. attr is copied. */
 int nic_rule_add(struct nic *nic, const struct nic_rule_attr *attr, struct nic_rule **rule);
 
-/* nic_rule_del: what was received before it is counted. NULL is allowed. */
+/* nic_rule_del counts the packets received before the call. NULL is allowed. */
 void nic_rule_del(struct nic *nic, struct nic_rule *rule);
 
 /* nic_rule_exists: is there a rule of the same table with the same match? */
@@ -189,8 +191,8 @@ int nic_rule_exists(struct nic *nic, const struct nic_rule_attr *attr);
  * looked at. A reader of several counters syncs once and reads them by nic_counters_copy. */
 int nic_sync(struct nic *nic);
 
-/* nic_counter_read syncs, then copies the pair; ENODEV when the netdev is gone (the pair is
- * copied all the same: what was counted stays true). */
+/* nic_counter_read syncs, then copies the pair. It returns ENODEV when the netdev is gone, and
+ * copies the pair all the same. */
 int nic_counter_read(struct nic *nic, const struct nic_counter *counter, uint64_t *packets, uint64_t *bytes);
 
 /* nic_counters_copy syncs once and copies n pairs of one array, all of one instant; with
@@ -204,7 +206,7 @@ int nic_stats_read(struct nic *nic, struct nic_stats *stats);
 /* nic_drops is nic_stats.drops as of the last sync or look, without either. */
 uint64_t nic_drops(struct nic *nic);
 
-/* nic_parse reads a frame's headers; tests use it, too. Answers 1 when a header lay behind
+/* nic_parse reads a frame's headers; tests use it, too. It returns 1 when a header lay behind
  * NIC_PARSE_MAX or len, though the frame, of full bytes, goes on there. */
 int nic_parse(const uint8_t *frame, unsigned len, unsigned full, struct nic_key *key);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic_cache.c: packets that no rule can tell apart go the same way. A packet is known by
- * the words of its key that some rule looks at, under the union of the rules' masks. It
- * belongs to whoever holds the nic's lock.
+ * nic_cache.c: a cache of rule lookups. A packet is identified by the words of its key that some
+ * rule reads, under the union of the rules' masks, so packets with the same words match the same
+ * rules. The cache is protected by the nic's lock.
  */
 #include <stdlib.h>
 #include <string.h>

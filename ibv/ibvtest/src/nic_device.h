@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic_device.h: what libmlx5.so.1 of ibvtest needs of libibverbs.so.1 of ibvtest.
+ * nic_device.h: the interface of ibvtest's libibverbs.so.1 for ibvtest's libmlx5.so.1.
  *
  * The real libmlx5 is a provider: it uses symbols that libibverbs exports for providers
  * only. Here it is one, ibvtest_device_ops. A process may hold several builds of our
@@ -18,24 +18,24 @@
 
 #define IBVTEST_DEVICE_OPS_ABI 3
 
-/* All answer 0 or a positive errno, unless they answer a pointer: NULL and errno then. */
+/* All return 0 or a positive errno. Functions that return a pointer return NULL and set errno. */
 struct ibvtest_device_ops {
 	uint32_t abi; /* IBVTEST_DEVICE_OPS_ABI */
 
 	/* Does the device offer DevX and mlx5dv flows? Not with WITHOUT=devx. */
 	int (*offers_devx)(struct ibv_device *device);
 
-	/* A context like ibv_open_device's, which may run DevX commands; ibv_close_device closes
-	 * it. It does what gate does itself, as mlx5dv_open_device. */
+	/* A context like ibv_open_device's, which may run DevX commands; ibv_close_device closes it.
+	 * It includes the call of gate, as mlx5dv_open_device does. */
 	struct ibv_context *(*open)(struct ibv_device *device);
 
 	/* Was the context opened by open? One of ibv_open_device has no DevX: EINVAL. */
 	int (*is_devx)(struct ibv_context *context);
 
-	/* gate is called first by every verb of libmlx5, under the verb's symbol name, and
-	 * before every firmware command, under its PRM name (QUERY_FLOW_COUNTER): it counts the
-	 * call, waits as FLOWTALLY_IBVTEST_DELAY says and answers what FLOWTALLY_IBVTEST_FAIL
-	 * says, or EIO once the device is gone. */
+	/* gate is called first by every verb of libmlx5, under the verb's symbol name, and before
+	 * every firmware command, under its PRM name (QUERY_FLOW_COUNTER). It counts the call, waits
+	 * for the time in FLOWTALLY_IBVTEST_DELAY, and returns the errno of FLOWTALLY_IBVTEST_FAIL, or
+	 * EIO once the device is gone. */
 	int (*gate)(struct ibv_context *context, const char *symbol);
 
 	/* nic_counters_copy, of the context's device. */

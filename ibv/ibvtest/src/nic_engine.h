@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic_engine.h: what the files of the engine share. nic.h is for all others. */
+ * nic_engine.h: the declarations that the engine's files share. nic.h is the public interface. */
 #ifndef IBVTEST_NIC_ENGINE_H
 #define IBVTEST_NIC_ENGINE_H
 
@@ -18,7 +18,7 @@ struct nic_test {
 };
 
 struct nic_rule {
-	struct nic_rule_attr attr; /* with what nic_match_complete added */
+	struct nic_rule_attr attr; /* with the headers that nic_match_complete added */
 	uint32_t table;
 	uint64_t hash;         /* of table and match */
 	struct nic_rule *next; /* of its bucket */
@@ -34,8 +34,8 @@ struct nic_cache;
 struct nic_rules {
 	struct nic_rule **rule;
 	size_t len, cap;
-	struct nic_rule **bucket; /* cap of them, by hash: what finds a twin */
-	struct nic_cache *cache; /* NULL: none needed, or no memory for it */
+	struct nic_rule **bucket; /* cap buckets by hash, to find an equal rule */
+	struct nic_cache *cache; /* NULL: not needed, or no memory */
 };
 
 /* nic_match_complete adds the headers that the match's masks ask for. EINVAL: a value
@@ -51,7 +51,7 @@ const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struc
 /* nic_rules_count gives packets and bytes to the rules that the key wins. */
 void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes);
 
-/* nic_winners is what one packet counts in. A longer list is not remembered. */
+/* nic_winners is the list of counters that count one packet. A longer list is not cached. */
 enum { NIC_WINNERS = 8 };
 
 struct nic_winners {
@@ -59,13 +59,13 @@ struct nic_winners {
 	struct nic_counter *counter[NIC_WINNERS];
 };
 
-/* nic_cache.c. change makes the cache right after a rule was added, or (NULL) some were removed, made
- * or freed as they need; find answers NULL for a packet that it does not know, and keep remembers it. */
+/* nic_cache.c. change updates the cache after a rule was added, or (NULL) after rules were
+ * removed, made or freed. find returns NULL for a packet that is not cached, and keep adds it. */
 void nic_cache_change(struct nic_rules *rules, const struct nic_rule *added);
 const struct nic_winners *nic_cache_find(struct nic_cache *cache, const uint64_t *key);
 void nic_cache_keep(struct nic_cache *cache, const struct nic_winners *winners);
 
-/* nic_ring is an AF_PACKET socket and its ring. It belongs to whoever holds the nic's lock. */
+/* nic_ring is an AF_PACKET socket and its ring, protected by the nic's lock. */
 struct nic_ring {
 	int fd;
 	uint8_t *base;
@@ -92,9 +92,8 @@ void nic_ring_release(struct nic_ring *ring);
 int nic_ring_account(struct nic_ring *ring);
 int nic_ring_gone(const struct nic_ring *ring);
 
-/* nic_wire says what a frame is on the wire: how many packets, and bytes in all. It
- * answers 1, and takes the frame for one packet, when it has segments whose headers are
- * not at hand. */
+/* nic_wire returns the packets and bytes of a frame on the wire. It returns 1, and counts the
+ * frame as one packet, when it has segments whose headers are not in the ring's slot. */
 int nic_wire(const struct nic_frame *frame, uint64_t *packets, uint64_t *bytes);
 
 #endif

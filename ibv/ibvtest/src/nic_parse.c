@@ -25,7 +25,7 @@ enum {
 /* cursor walks a frame of which only the first bytes are at hand. */
 struct cursor {
 	const uint8_t *p;
-	const uint8_t *held; /* the end of what is at hand */
+	const uint8_t *held; /* the end of the bytes in memory */
 	unsigned missing;    /* bytes of the frame behind held */
 	int cut;             /* a header lay there */
 };
@@ -156,7 +156,7 @@ static void parse_ports(struct parse *s)
 	}
 }
 
-/* What stands above IP. A later fragment has its protocol and nothing of its header. */
+/* The header above IP. A later fragment has its protocol and no part of its header. */
 static void parse_upper(struct parse *s, uint8_t protocol, int later)
 {
 	struct nic_layer *l = s->layer;
@@ -214,7 +214,7 @@ static void parse_ipv4(struct parse *s)
 	parse_upper(s, p[9], (fragment & 0x1fff) != 0);
 }
 
-/* The length of an extension header, 0 when next is none. */
+/* The length of an extension header; 0 if next is not an extension header. */
 static unsigned extension_length(uint8_t next, const uint8_t *p)
 {
 	switch (next) {

@@ -2,13 +2,12 @@
  *
  * nic_ring.c: the AF_PACKET socket that sees a netdev's frames, with a TPACKET_V2 ring.
  *
- * Version 2 and not 3: there a frame is handed over at once, in V3 with its block, which
- * nothing but time or traffic closes, so that a read of a counter would lag behind.
+ * Version 2 and not 3: V2 delivers a frame at once. V3 delivers it with its block, which only
+ * time or traffic closes, so that a read of a counter would lag behind.
  *
- * The socket sees frames that arrive after XDP and GRO, before tc, and frames that leave
- * at the driver, after software segmentation. PACKET_VNET_HDR says how a buffer of
- * several segments will be, or was, cut. What is sent with PACKET_QDISC_BYPASS passes no
- * tap, and is not seen here.
+ * The socket sees frames that arrive after XDP and GRO, before tc, and frames that leave at the
+ * driver, after software segmentation. PACKET_VNET_HDR tells how a buffer of several segments
+ * will be, or was, cut. Frames sent with PACKET_QDISC_BYPASS pass no tap, and are not seen here.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -92,7 +91,7 @@ static struct tpacket2_hdr *slot(const struct nic_ring *ring)
 	return (struct tpacket2_hdr *)(ring->base + (size_t)ring->next * SLOT);
 }
 
-/* nic_ring_peek answers 0 when the next slot is not filled yet. */
+/* nic_ring_peek returns 0 when the next slot is not filled yet. */
 int nic_ring_peek(struct nic_ring *ring, struct nic_frame *f)
 {
 	const struct tpacket2_hdr *h = slot(ring);
@@ -134,9 +133,9 @@ void nic_ring_release(struct nic_ring *ring)
 	ring->taken++;
 }
 
-/* nic_ring_account asks the socket what it received and dropped so far. The kernel counts
- * a frame as received when it gives it its slot, under one lock: every frame that it
- * counts comes out of nic_ring_peek, sooner or later. */
+/* nic_ring_account reads how many frames the socket received and dropped so far. The kernel counts
+ * a frame as received when it gives it its slot, under one lock: every frame that it counts comes
+ * out of nic_ring_peek, sooner or later. */
 int nic_ring_account(struct nic_ring *ring)
 {
 	struct tpacket_stats s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nic_wire.c: what a buffer of the kernel is on the wire.
+ * nic_wire.c: the packets and bytes of a kernel buffer on the wire.
  */
 #include "nic_engine.h"
 

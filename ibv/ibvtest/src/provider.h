@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * provider.h: what libmlx5.so.1 and libefa.so.1 have in common. */
+ * provider.h: the common part of libmlx5.so.1 and libefa.so.1. */
 #ifndef FLOWTALLY_IBVTEST_PROVIDER_H
 #define FLOWTALLY_IBVTEST_PROVIDER_H
 

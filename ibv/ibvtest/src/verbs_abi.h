@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_abi.h: the part of libibverbs' binary interface that the software library
- * serves, so that it compiles where no header of rdma-core is installed. Names and
- * layouts are those of <infiniband/verbs.h>; an enum there is int32_t or uint32_t
- * here. abi_test.go compiles both and compares sizes, offsets and values.
+ * verbs_abi.h: the part of libibverbs' binary interface that the software library serves, so that
+ * it compiles without a header of rdma-core. Names and layouts come from <infiniband/verbs.h>. An
+ * enum there is int32_t or uint32_t here. abi_test.go compiles both and compares sizes, offsets
+ * and values.
  *
  * struct verbs_context grows at its head, release by release. IBVTEST_RDMA_CORE
  * says which one is built: 65 (IBVERBS_1.18) or 44, which Debian 12 has. */
@@ -115,7 +115,7 @@ struct ibv_port_attr {
 	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply;
 	uint8_t active_width, active_speed, phys_state, link_layer, flags;
 	uint16_t port_cap_flags2;
-	/* rdma-core 44 ends here; later ones answer active_speed_ex behind it. */
+	/* rdma-core 44 ends here; later releases return active_speed_ex behind it. */
 };
 
 union ibv_gid {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_calls.c: what happens to every call of a verb: it is counted, it waits as long
- * as the firmware would, and it fails where a test says so.
+ * verbs_calls.c: the start of every verb: the call is counted, is delayed as long as firmware
+ * would take, and fails if a test asks for it.
  *
  * The counts are a mapped file of 64-byte records (a name of 56 bytes, zero-filled, and
  * a count in the machine's byte order), so that a test reads them at any time and from
@@ -123,8 +123,7 @@ static void close_records(void)
 	calls.fd = -1;
 }
 
-/* open_records leaves no file where there can be none: statistics are then lost, and
- * stderr says so. */
+/* open_records creates no file if it cannot: statistics are then lost, and stderr reports it. */
 static void open_records(const char *path)
 {
 	struct stat st;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_comp_cntr.c: completion counters, IBVERBS_1.18, with EFA's limits: work requests
- * only, a width that need not be 64 bits, remote operations without errors. What moves
- * them is in verbs_complete.c. */
+ * verbs_comp_cntr.c: completion counters, IBVERBS_1.18, with EFA's limits: work requests only, a
+ * width that need not be 64 bits, remote operations without errors. verbs_complete.c adds to
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

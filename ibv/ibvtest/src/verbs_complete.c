@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_complete.c: how a work request ends: its completion counter moves, and a CQE is
- * written unless it went well and nobody asked for one. Counters know no such request:
- * they count all of them (libfabric's FI_SELECTIVE_COMPLETION leaves them alone, too). */
+ * verbs_complete.c: how a work request ends: its completion counter moves, and a CQE is written
+ * unless the request succeeded unsignaled. Counters ignore the signaled flag: they count every
+ * request (so does libfabric, whose FI_SELECTIVE_COMPLETION does not affect them). */
 #include "verbs_data.h"
 
 void verbs_count_set(struct soft_count *count, uint64_t value)

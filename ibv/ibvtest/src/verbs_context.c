@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_context.c: opening and closing a device, and what every verb starts with. */
+ * verbs_context.c: opening and closing a device, and the start of every verb. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_obj
 	verbs_leave(context);
 	if (err)
 		return err;
-	/* Nobody finds it any more but who holds an event of it. */
+	/* only holders of one of its events can still find it */
 	verbs_events_wait(o);
 	pthread_mutex_lock(&verbs_context_of(context)->device->lock);
 	o->release(o);
@@ -158,7 +158,7 @@ static void fill(struct verbs_context *v)
 	v->context.abi_compat = (void *)UINTPTR_MAX;
 }
 
-/* What ibv_open_device and mlx5dv_open_device have in common: NULL and errno. */
+/* The common part of ibv_open_device and mlx5dv_open_device: NULL and errno. */
 struct ibv_context *verbs_open(struct ibv_device *device)
 {
 	struct soft_device *d = (struct soft_device *)device;
@@ -205,8 +205,8 @@ VERBS_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return NULL;
 }
 
-/* Users go before what they use: mostly they are younger, but a counter may be younger than
- * the queue pair that it was attached to. */
+/* Users are released before the objects that they use. Mostly they are younger, but a counter may
+ * be younger than the queue pair to which it was attached. */
 static void release_unused(struct soft_context *c)
 {
 	struct soft_link *before;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_control.c: what happens to a device at run time, by lines on a FIFO:
+ * verbs_control.c: changes of a device at run time, by lines on a FIFO:
  *
- *     fatal DEVICE      IBV_EVENT_DEVICE_FATAL; every command of its contexts answers EIO
+ *     fatal DEVICE      IBV_EVENT_DEVICE_FATAL; every command of its contexts returns EIO
  *     remove DEVICE     the same, and the device leaves the list
- *     silent DEVICE     every command answers EIO without an event; memory keeps its last values
+ *     silent DEVICE     every command returns EIO without an event; memory keeps its last values
  *     return DEVICE     it can be opened again; contexts that were open stay dead
  *     port_down DEVICE  IBV_EVENT_PORT_ERR, the port's state is DOWN
  *     port_up DEVICE    IBV_EVENT_PORT_ACTIVE, the port's state is its netdev's

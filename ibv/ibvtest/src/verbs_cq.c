@@ -21,8 +21,8 @@ static void release_cq(struct soft_object *o)
 	free(c);
 }
 
-/* As mlx5: a power of two that is more than what was asked for, and one of it is kept.
- * The doorbell record has a cache line of its own behind the ring. */
+/* As mlx5: the next power of two above the requested size, of which one entry stays unused. The
+ * doorbell record has a cache line of its own behind the ring. */
 static struct soft_cq *make_cq(int cqe)
 {
 	struct soft_cq *c = calloc(1, sizeof(*c));
@@ -83,7 +83,7 @@ void verbs_cq_use(struct ibv_cq *cq, int by)
 	((struct soft_cq *)cq)->object.users += by;
 }
 
-/* The queue cannot be used any more, and neither can what completes into it. */
+/* The queue cannot be used any more, and neither can the queue pairs that complete into it. */
 static void overrun(struct soft_cq *c)
 {
 	struct soft_link *qps = verbs_wire_qps();
@@ -100,7 +100,7 @@ void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
 {
 	if (c->overrun)
 		return;
-	/* The device knows of the consumer what the doorbell record says, of which 24 bits count. */
+	/* the device reads the consumer index from the doorbell record, 24 bits */
 	uint32_t ci = be32toh(__atomic_load_n(c->doorbell, __ATOMIC_ACQUIRE));
 	if (((c->pi - ci) & 0xffffff) >= (uint32_t)c->cq.cqe) {
 		overrun(c);
@@ -114,7 +114,8 @@ void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
 	}
 }
 
-/* What libmlx5 makes of a CQE: what was posted tells the rest. false: it is of nobody. */
+/* Translates a CQE as libmlx5 does; the posted request supplies the rest. false: its queue pair is
+ * gone. */
 static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc)
 {
 	struct soft_qp *q = verbs_qp_by_number(e->qpn);
@@ -132,7 +133,7 @@ static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc
 	switch (e->opcode) {
 	case SOFT_CQE_REQ_ERR:
 	case SOFT_CQE_RESP_ERR:
-		/* Nothing else is valid: whoever reads more reads what no operation left. */
+		/* only these fields are valid: the others hold a pattern that no operation leaves */
 		memset((char *)wc + offsetof(struct ibv_wc, opcode), 0x5a, sizeof(wc->opcode));
 		wc->status = verbs_status(e->syndrome);
 		wc->vendor_err = e->vendor;
@@ -159,9 +160,9 @@ static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc
 	return true;
 }
 
-/* As in libmlx5 and libefa this reads memory: of a device that is gone it returns the last completions
- * there, without an error. Who polls a ring that mlx5dv_init_obj handed
- * out moves its doorbell record, too. */
+/* As in libmlx5 and libefa this reads memory: on a device that is gone it returns the last
+ * completions there, without an error. If mlx5dv_init_obj has exposed the ring, polling moves its
+ * doorbell record, too. */
 int verbs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct soft_cq *c = (struct soft_cq *)cq;

@@ -118,8 +118,8 @@ void verbs_cqe_consumed(struct soft_cq *c)
 	__atomic_store_n(c->doorbell, htobe32(c->ci & 0xffffff), __ATOMIC_RELEASE);
 }
 
-/* Drops the entries of a queue pair that ends, as libmlx5 does: what stays moves up to
- * the producer's end. Nobody else reads the ring meanwhile: not when it was handed out. */
+/* Drops the entries of a queue pair that ends, as libmlx5 does: the remaining entries move up to
+ * the producer's end. It is not called for an exposed ring, which its owner may be reading. */
 void verbs_cqe_clean(struct soft_cq *c, uint32_t qpn)
 {
 	uint32_t dropped = 0;

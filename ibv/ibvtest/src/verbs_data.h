@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_data.h: what the sources that move data share: queues, and the wire between them.
+ * verbs_data.h: the declarations of the sources that move data: queues, and the wire between
+ * them.
  *
- * All of it is under one lock for all devices, the wire's (verbs_wire_lock), because a
- * work request reaches into the queue pair at the other end, which may be another
- * device's. It is taken under a device's lock or without one, and nothing but the leaves of
- * verbs_calls.c and verbs_events.c is taken under it. Objects are on the wire's lists from
- * when they are made to when they are released, so what a list holds is alive.
+ * One lock for all devices, the wire's (verbs_wire_lock), protects everything here, because a
+ * work request reaches into the queue pair at the other end, which may be another device's. It is
+ * taken under a device's lock or without one, and only the leaves of verbs_calls.c and
+ * verbs_events.c are taken under it. Objects are on the wire's lists from creation to release, so
+ * every object on a list is alive.
  *
- * Work is done at once by whoever posts it, or moves its peer on. What cannot be done yet
- * (a receiver that is not ready, a peer that does not answer, FLOWTALLY_IBVTEST_DELAY's
- * WQE) stays at the head of its queue with the time at which the wire's own thread looks
- * at it again. */
+ * The thread that posts a request, or moves its peer on, executes it at once. A request that
+ * cannot proceed yet (a receiver that is not ready, a peer that does not reply,
+ * FLOWTALLY_IBVTEST_DELAY's WQE) stays at the head of its queue with the time at which the wire's
+ * own thread tries again. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_DATA_H
 #define FLOWTALLY_IBVTEST_VERBS_DATA_H
 
@@ -24,8 +25,8 @@
 #define SOFT_RD_ATOMIC 16 /* reads that a queue pair has under way */
 #define SOFT_NEVER UINT64_MAX
 
-/* One of the two values of a completion counter. The device keeps the value and writes it to
- * the word at each update; the word is what is read. */
+/* One of the two values of a completion counter. The device keeps the value and writes it to the
+ * word at each update. Readers read the word. */
 struct soft_count {
 	uint64_t value, *word;
 };
@@ -38,8 +39,8 @@ struct soft_comp_cntr {
 	uint64_t own[2]; /* the words, unless they are the caller's */
 };
 
-/* Adds, wrapping to 0 past max; wire locked. The word is stored with release order: who
- * reads it by acquire sees what the counted operation has written. */
+/* Adds, wrapping to 0 past max; wire locked. The word is stored with release order: a reader that
+ * loads it with acquire order sees the data that the counted operation has written. */
 void verbs_count_add(struct soft_count *count, uint64_t amount, uint64_t max);
 void verbs_count_set(struct soft_count *count, uint64_t value);
 
@@ -52,7 +53,7 @@ struct soft_mr {
 	struct ibv_mr mr;
 	struct soft_object object;
 	struct soft_link wire;
-	uint64_t iova; /* what its first byte is called in work requests */
+	uint64_t iova; /* the address of its first byte in work requests */
 	unsigned access;
 };
 
@@ -77,7 +78,7 @@ struct soft_cq {
 	int armed;            /* 0, 1: for any, 2: for a solicited one */
 };
 
-/* What stands at the head of a send queue and cannot go on. */
+/* Why the head of a send queue cannot proceed. */
 enum soft_stall { SOFT_GOES, SOFT_NO_ANSWER, SOFT_NOT_READY };
 
 struct soft_wqe {
@@ -94,8 +95,8 @@ struct soft_wqe {
 	enum soft_stall stall;
 };
 
-/* A send or receive queue. head counts what was posted, next what was done, tail what
- * was polled: a slot is free only then, as in libmlx5 and libefa. */
+/* A send or receive queue. head counts posted requests, next executed ones, tail polled ones: a
+ * slot is free only after polling, as in libmlx5 and libefa. */
 struct soft_queue {
 	uint64_t head, next, tail;
 	uint32_t depth, max_sge, max_inline;
@@ -113,7 +114,7 @@ struct soft_qp {
 	struct soft_link wire;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
-	uint32_t state; /* qp.state is what the application saw last */
+	uint32_t state; /* qp.state is the state that the application last saw */
 	bool gone;      /* with its device */
 	struct soft_queue sq, rq;
 	uint32_t sq_psn, rq_psn;  /* the next one */
@@ -175,7 +176,7 @@ bool verbs_gather(struct soft_qp *q, struct soft_queue *queue, uint64_t n, unsig
 void verbs_segments_add(struct soft_segments *s, void *at, uint64_t length);
 void verbs_segments_copy(struct soft_segments *to, const struct soft_segments *from, uint64_t skip);
 
-/* verbs_run.c: does what stands in the send queue of q, as far as it can be done. */
+/* verbs_run.c: executes the send queue of q as far as possible. */
 void verbs_run(struct soft_qp *q);
 void verbs_run_peer(struct soft_qp *q); /* which may have waited for q */
 
@@ -187,7 +188,7 @@ struct soft_received {
 };
 void verbs_complete_recv(struct soft_qp *q, const struct soft_received *r);
 void verbs_count_op(struct soft_qp *q, uint32_t op, bool ok);
-/* To state ERR or SQE: what is outstanding is flushed. */
+/* To state ERR or SQE: outstanding requests are flushed. */
 void verbs_fail(struct soft_qp *q, uint32_t state);
 void verbs_flush(struct soft_qp *q);
 
@@ -196,7 +197,7 @@ void *verbs_memory(struct ibv_pd *pd, uint32_t key, bool remote, uint64_t addr, 
 int verbs_pin(const void *addr, size_t length, bool write); /* 0, or why it could not be pinned */
 bool verbs_ah_valid(const struct ibv_ah_attr *attr);        /* RoCE wants a GRH; of GIDs and ports there is one */
 
-/* verbs_cqe.c: the ring. Opcodes are those of mlx5's CQEs and WQEs. */
+/* verbs_cqe.c: the ring. Opcodes are the opcodes of mlx5's CQEs and WQEs. */
 enum {
 	SOFT_CQE_REQ = 0,
 	SOFT_CQE_RESP_WR_IMM = 1,

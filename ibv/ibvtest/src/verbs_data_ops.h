@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_data_ops.h: nic_device.h continued: what libmlx5.so.1 and libefa.so.1 of ibvtest
- * need of the device's completion queues and completion counters. */
+ * verbs_data_ops.h: nic_device.h continued: the interface to completion queues and completion
+ * counters for libmlx5.so.1 and libefa.so.1 of ibvtest. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_DATA_OPS_H
 #define FLOWTALLY_IBVTEST_VERBS_DATA_OPS_H
 

@@ -2,12 +2,11 @@
  *
  * verbs_device.c: the table of devices, and the verbs over the list of them.
  *
- * A device is one netdev of one network namespace under one name; the netdev by index and
- * address, since a namespace's inode and the indices in it are used again. It stays
- * in the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so
- * that what a program keeps of a freed list (ibdev_path) stays true, as it is with sysfs.
- * Its descriptors are open only while a list or a context refers to it: they would keep
- * the namespace alive. */
+ * A device is one netdev of one network namespace under one name. The netdev is identified by
+ * index and address, since a namespace's inode and its indices are reused. The device stays in
+ * the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so that the paths
+ * of a freed list (ibdev_path) stay valid, as they do with sysfs. Its descriptors are open only
+ * while a list or a context refers to it: they would keep the namespace alive. */
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if_arp.h>
@@ -228,7 +227,7 @@ VERBS_PUBLIC uint64_t ibv_get_device_guid(struct ibv_device *device)
 VERBS_PUBLIC int ibv_get_device_index(struct ibv_device *device)
 {
 	(void)device;
-	return -1; /* the kernel's index of an RDMA device: there is none */
+	return -1; /* the kernel's index of an RDMA device: the software NIC has no index */
 }
 
 __attribute__((destructor)) static void unload(void)

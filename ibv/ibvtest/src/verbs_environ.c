@@ -40,7 +40,7 @@ void verbs_environ_free(struct verbs_environ *e)
 	free(e->comp_cntr_ops);
 }
 
-/* What verbs answer, and what a test may want them to answer. */
+/* The errnos of the verbs, by name, for the faults that a test sets. */
 static const struct {
 	const char *name;
 	int number;
@@ -65,7 +65,7 @@ int verbs_errno(const char *name, size_t n)
 	return n && end == name + n && number > 0 && number < 4096 ? (int)number : -1;
 }
 
-/* copy keeps what fits: names that are cut match nothing. */
+/* copy truncates to size: truncated names match nothing. */
 static void copy(char *to, size_t size, const char *from, size_t n)
 {
 	if (n >= size)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_events.c: asynchronous events. A context's async_fd is a pipe of whole records; as
- * with uverbs it polls readable when one is there, it may be made non-blocking, and when the
- * device is gone and the events are read, it answers EIO. An event of an object that has
- * been destroyed since is passed over; one that was read holds up the object's end until
- * it is acknowledged (ibv_get_async_event(3)). */
+ * verbs_events.c: asynchronous events. A context's async_fd is a pipe of whole records. As with
+ * uverbs it polls readable when it has a record, and it may be made non-blocking. When the device
+ * is gone and the events are read, it returns EIO. An event of an object that has been destroyed
+ * since is skipped. An event that was read delays the object's destruction until it is
+ * acknowledged (ibv_get_async_event(3)). */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,12 +16,12 @@ struct record {
 	uint32_t handle; /* of the object; 0: of a port or the device */
 };
 
-/* The ends of the pipes here, and who holds events; a leaf. */
+/* Protects the ends of the pipes here, and the counts of unacknowledged events; a leaf. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
 
-/* The end of the pipe here does not block: an event that finds it full, with thousands that
- * nobody read, is dropped. */
+/* The end of the pipe here does not block: an event that finds the pipe full of thousands of
+ * unread events is dropped. */
 static void put(struct soft_context *c, const struct record *r)
 {
 	pthread_mutex_lock(&lock);
@@ -49,7 +49,7 @@ void verbs_object_event(struct ibv_context *context, uint32_t type, void *object
 	put(verbs_context_of(context), &r);
 }
 
-/* What an event is about, if it is an object. */
+/* The object of an event, or NULL. */
 static struct soft_object *about(const struct ibv_async_event *e)
 {
 	switch (e->event_type) {
@@ -104,8 +104,8 @@ void verbs_port_event(struct soft_device *d, uint32_t type)
 		verbs_event(VERBS_OUTER(l, struct soft_context, link), type, 1);
 }
 
-/* The flows stop counting at once: their rules go. The objects stay until the context
- * is closed, for every verb answers EIO from here on, those that destroy included. */
+/* The flows stop counting at once: their rules are removed. The objects stay until the context is
+ * closed, because every verb returns EIO from here on, the destroying ones included. */
 static void disarm(struct soft_context *c)
 {
 	for (struct soft_link *l = c->children.next; l != &c->children; l = l->next) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_flow.c: flows. What uverbs and mlx5 check of a flow is checked here in their
- * order and with their errnos. */
+ * verbs_flow.c: flows, with the checks of uverbs and mlx5 in their order and with their errnos.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
 	if (qp->qp_type != IBV_QPT_RAW_PACKET && qp->qp_type != IBV_QPT_UD)
 		return EINVAL;
 	if (a->priority >= PRIORITIES)
-		return ENOMEM; /* what mlx5's kernel side answers */
+		return ENOMEM; /* the errno of mlx5's kernel driver */
 	if (a->port != 1 || a->type > IBV_FLOW_ATTR_SNIFFER || (dont_trap && egress))
 		return EINVAL;
 	if ((dont_trap && verbs_without(device, "dont_trap")) || (egress && verbs_without(device, "egress")))

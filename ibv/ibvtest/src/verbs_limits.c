@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_limits.c: what completion counters of the devices can do, as
+ * verbs_limits.c: the limits of the devices' completion counters, from
  * FLOWTALLY_IBVTEST_COMP_CNTR_MAX (a number) and FLOWTALLY_IBVTEST_COMP_CNTR_OPS (names of
- * operations, or their bits as a number; of one device as "swnic0/send") say. A device of
- * which neither speaks has 48 bits and every operation. */
+ * operations, or their bits as a number; for one device: "swnic0/send"). A device that neither
+ * names has 48 bits and every operation. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct limit {
 		char device[64];
-		uint64_t max; /* 0: says nothing of it */
+		uint64_t max; /* 0: no limit given */
 		uint32_t op;
 	} rules[RULES];
 	unsigned n;

@@ -31,8 +31,8 @@ static void release_mr(struct soft_object *o)
 	free(m);
 }
 
-/* EINVAL is the kernel's word for memory that may not be written as well as, before 5.14, for
- * the question: those answer it of any memory. */
+/* EINVAL means that the memory may not be written or, before 5.14, that the kernel does not know
+ * the request: those kernels return it for any memory. */
 static bool can_ask(void)
 {
 	uint8_t mine[1];
@@ -40,7 +40,7 @@ static bool can_ask(void)
 	return !madvise((void *)((uintptr_t)mine & -page), page, MADV_POPULATE_READ);
 }
 
-/* Memory is there, and may be written where the device is to: what pinning finds out. */
+/* Checks, as pinning would, that the memory is mapped and, if the device is to write, writable. */
 int verbs_pin(const void *addr, size_t length, bool write)
 {
 	uintptr_t page = sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & -page;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_post.c: ibv_post_send(3) and ibv_post_recv(3): what can be refused at once is
- * (EINVAL, and ENOMEM for a full queue), the rest is for the queue to find out. */
+ * verbs_post.c: ibv_post_send(3) and ibv_post_recv(3). Faults that are visible at once are
+ * refused (EINVAL, and ENOMEM for a full queue); other faults appear in the completion. */
 #include <errno.h>
 #include <string.h>
 
@@ -67,8 +67,8 @@ static int check_send(struct soft_qp *q, const struct ibv_send_wr *wr)
 	return type == IBV_QPT_UD && !wr->wr.ud.ah ? EINVAL : 0;
 }
 
-/* Everything is copied: what the application may reuse when this returns, AHs included, is
- * not looked at again. */
+/* Copies the whole request: memory that the application may reuse when this returns, AHs included,
+ * is not read again. */
 static int post_send(struct soft_qp *q, const struct ibv_send_wr *wr, uint64_t ready)
 {
 	int err = check_send(q, wr);

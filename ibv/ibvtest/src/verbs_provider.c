@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_provider.c: what libmlx5.so.1 and libefa.so.1 are offered, by nic_device.h. */
+ * verbs_provider.c: the functions of nic_device.h for libmlx5.so.1 and libefa.so.1. */
 #include <errno.h>
 #include <stdlib.h>
 

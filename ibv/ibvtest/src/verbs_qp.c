@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_qp.c: queue pairs: RC, UC and UD, whose work verbs_run.c does, and RAW_PACKET,
- * which flows stand on and which carry nothing: what is posted there is refused. */
+ * verbs_qp.c: queue pairs. verbs_run.c executes the work of RC, UC and UD ones. RAW_PACKET ones
+ * carry flows and no data: posting to them is refused. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ bool verbs_net_raw(void)
 	return data[0].effective & 1U << CAP_NET_RAW;
 }
 
-/* Forgets what was posted, and what of it has completed and was not polled. */
+/* Drops the posted requests, and their completions that were not polled. */
 static void reset(struct soft_qp *q)
 {
 	q->state = IBV_QPS_RESET;
@@ -34,7 +34,7 @@ static void reset(struct soft_qp *q)
 	verbs_cqe_clean((struct soft_cq *)q->qp.recv_cq, q->qp.qp_num);
 }
 
-/* The device goes: what is outstanding stays so, and the peers get no answer. */
+/* The device goes: outstanding requests stay outstanding, and the peers get no reply. */
 static void stop_qp(struct soft_object *o)
 {
 	struct soft_qp *q = VERBS_OUTER(o, struct soft_qp, object);
@@ -180,7 +180,7 @@ static void assign(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int m
 #undef TAKE
 }
 
-/* What the values themselves must be. */
+/* The valid ranges of the values. */
 static int check_values(const struct ibv_qp_attr *a, int mask)
 {
 	if (mask & IBV_QP_PORT && a->port_num != 1)
@@ -199,7 +199,7 @@ static int check_values(const struct ibv_qp_attr *a, int mask)
 	return 0;
 }
 
-/* What a change of state sets going; wire locked. */
+/* Starts the work of a new state; wire locked. */
 static void enter(struct soft_qp *q, uint32_t to, int mask)
 {
 	if (mask & IBV_QP_SQ_PSN)
@@ -214,7 +214,7 @@ static void enter(struct soft_qp *q, uint32_t to, int mask)
 	case IBV_QPS_ERR:
 		verbs_fail(q, IBV_QPS_ERR);
 		break;
-	case IBV_QPS_SQD: /* what was posted before is done or waits: nothing is on its way */
+	case IBV_QPS_SQD: /* requests posted before are done or wait: none is on its way */
 		q->state = to;
 		q->wake = SOFT_NEVER;
 		if (q->attr.en_sqd_async_notify)
@@ -227,7 +227,7 @@ static void enter(struct soft_qp *q, uint32_t to, int mask)
 	}
 }
 
-/* All or nothing: what is refused changes no attribute. */
+/* All or nothing: a refused call changes no attribute. */
 VERBS_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	struct soft_qp *q = (struct soft_qp *)qp;
@@ -256,7 +256,7 @@ VERBS_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int 
 VERBS_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	struct soft_qp *q = (struct soft_qp *)qp;
-	(void)mask; /* a hint: more may be answered than was asked for */
+	(void)mask; /* a hint: the call may return more than requested */
 	int err = verbs_begin(qp->context, "ibv_query_qp");
 	if (err)
 		return err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_query.c: what a device and its one port say of themselves. */
+ * verbs_query.c: the attributes of a device and of its one port. */
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>

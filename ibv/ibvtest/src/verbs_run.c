@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_run.c: the send queue at work: requests are done in order, each as its transport
- * has it, and each ends with a status. A reliable one waits for its peer, with the time-outs
- * of ibv_modify_qp(3); on the others what nobody takes is lost and has been sent.
+ * verbs_run.c: the send queue at work: requests are executed in order, by the rules of their
+ * transport, and each ends with a status. A reliable one waits for its peer, with the time-outs
+ * of ibv_modify_qp(3). On the other transports a message without a receiver is lost and counts as
+ * sent.
  *
- * What goes wrong is told to both ends as ibv_poll_cq(3) and the InfiniBand specification
- * (9.9) have it: the requester by its status, the responder by the completion of its
- * receive, or by an event where it has none. */
+ * Errors reach both ends as in ibv_poll_cq(3) and the InfiniBand specification (9.9): the
+ * requester by its status, the responder by the completion of its receive, or by an event if it
+ * has no receive. */
 #include <endian.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static uint32_t packets(struct soft_qp *q, uint64_t length)
 	return n ? n : 1;
 }
 
-/* Who answers at a GID and QP number. */
+/* Returns the queue pair at a GID and QP number. */
 static struct soft_qp *find(const union ibv_gid *gid, uint32_t number, uint32_t type)
 {
 	struct soft_link *qps = verbs_wire_qps();
@@ -211,8 +212,8 @@ static bool reliable(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, s
 	return false;
 }
 
-/* Of UC and UD: nobody answers, so what is sent has arrived as far as the sender knows. A
- * receive that fails is the receiver's own matter. */
+/* UC and UD: no peer replies, so for the sender every message has arrived. A failing receive is
+ * reported to the receiver only. */
 static void unreliable(struct soft_qp *q, struct soft_wqe *w, struct soft_qp *p, struct outcome *o)
 {
 	struct soft_segments s;

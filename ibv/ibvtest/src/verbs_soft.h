@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_soft.h: what the sources of the software libibverbs.so.1 share.
+ * verbs_soft.h: the shared declarations of the software libibverbs.so.1.
  *
- * A device is a netdev. A context is one opening of it and owns every object made
- * in it; an object counts who uses it (users) and is not destroyed before it is 0.
+ * A device is a netdev. A context is one opening of a device and owns every object made in it. An
+ * object counts its users (users) and is not destroyed before the count is 0.
  *
  * Locks, outermost first: the table of devices (verbs_table_lock), one per device
  * (soft_device.lock, which holds all its contexts and objects), the wire's
@@ -24,7 +24,7 @@
 #define VERBS_DRIVER "ibvtest"
 #define VERBS_PUBLIC __attribute__((visibility("default")))
 
-/* What embeds a member, from a pointer to the member. */
+/* The struct that embeds a member, from a pointer to the member. */
 #define VERBS_OUTER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
 
 /* A link of a ring; a head that points at itself is empty. */
@@ -53,7 +53,7 @@ static inline void soft_link_remove(struct soft_link *link)
 }
 
 struct soft_device {
-	struct ibv_device device; /* first: what the application has is a pointer to it */
+	struct ibv_device device; /* first: the application has a pointer to it */
 	char netdev[IFNAMSIZ];
 	unsigned ifindex;
 	uint64_t netns; /* inode of the network namespace */
@@ -87,8 +87,8 @@ struct soft_context {
 	bool devx;    /* opened by mlx5dv_open_device */
 };
 
-/* The head of every object. release frees it, whatever uses it: the context's end.
- * stop, where there is one, ends what it does in the NIC, when the device goes. */
+/* The head of every object. release frees it regardless of users, when the context ends. stop, if
+ * set, removes its effects in the NIC, when the device goes. */
 struct soft_object {
 	struct soft_link link;
 	uint32_t handle;  /* there once in its context, where events can be about it */
@@ -115,7 +115,7 @@ struct soft_flow {
 struct verbs_environ {
 	char *devices, *fail, *delay, *without, *control, *statistics, *comp_cntr_max, *comp_cntr_ops;
 };
-extern const char *const verbs_capabilities[]; /* what WITHOUT may name, NULL at the end */
+extern const char *const verbs_capabilities[]; /* the names that WITHOUT may contain, NULL at the end */
 void verbs_environ_load(struct verbs_environ *environ);
 void verbs_environ_free(struct verbs_environ *environ);
 int verbs_errno(const char *name, size_t n); /* "EIO" or "5"; -1 when unknown */
@@ -129,9 +129,9 @@ bool verbs_next_item(const char **list, struct verbs_item *item);
 
 /* verbs_calls.c: statistics, faults and delays. */
 void verbs_calls_configure(const char *statistics, const char *fail, const char *delay, const char *without);
-int verbs_call(const char *device, const char *verb); /* counts and delays; 0 or the errno to answer */
-uint64_t verbs_delay(const char *device, const char *name); /* ns that DELAY gives what is no call */
-void verbs_count(const char *name, uint64_t n); /* adds to a statistic that is no call */
+int verbs_call(const char *device, const char *verb); /* counts and delays; 0 or the errno to return */
+uint64_t verbs_delay(const char *device, const char *name); /* ns from DELAY for a name that is not a call */
+void verbs_count(const char *name, uint64_t n); /* adds to a statistic that is not a call */
 bool verbs_without(const char *device, const char *capability);
 void verbs_calls_close(void);
 
@@ -156,9 +156,9 @@ struct soft_device *verbs_table(void); /* the first device; locked */
 void verbs_device_unref(struct soft_device *device);
 bool verbs_device_linked(struct soft_device *device); /* is the netdev there and running? */
 
-/* verbs_context.c. Every verb starts with verbs_gate and, when it answers 0, either
- * goes on without the lock or takes it by verbs_enter, which looks again whether the
- * device is there. verbs_begin is both: on 0 the caller holds the device. */
+/* verbs_context.c. Every verb starts with verbs_gate. If that returns 0, the verb either goes on
+ * without the lock or takes it by verbs_enter, which checks again whether the device is there.
+ * verbs_begin does both: after 0 the caller holds the device. */
 struct soft_context *verbs_context_of(struct ibv_context *context);
 struct ibv_context *verbs_open(struct ibv_device *device);
 int verbs_gate(struct ibv_context *context, const char *verb);
@@ -168,23 +168,23 @@ void verbs_leave(struct ibv_context *context);
 void verbs_adopt(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *));
 void verbs_disown(struct soft_object *object);
 uint32_t verbs_handle(struct ibv_context *context);
-/* The ends of verbs: what one that makes answers, and all of one that destroys (EBUSY
- * while something uses the object). Nothing is held. */
+/* The ends of verbs: the result of creation, and the whole of destruction (EBUSY while another
+ * object uses the object). No lock is held. */
 void *verbs_made(void *object, int err);
 int verbs_destroy(struct ibv_context *context, const char *verb, struct soft_object *object);
 /* The NIC of the context's device, locked; NULL and *err. */
 struct nic *verbs_nic(struct ibv_context *context, int *err);
-/* Adds what the NIC lost since the last time to the statistic NIC_DROPS; locked. */
+/* Adds the packets that the NIC lost since the last call to the statistic NIC_DROPS; locked. */
 void verbs_note_drops(struct soft_device *device);
 
 /* verbs_events.c. */
 void verbs_event(struct soft_context *context, uint32_t type, int port); /* device locked */
-/* Of a QP or CQ, by its handle: who reads it when the object is gone does not get it. */
+/* Of a QP or CQ, by its handle: the event is skipped if the object is gone when it is read. */
 void verbs_object_event(struct ibv_context *context, uint32_t type, void *object, uint32_t handle);
-/* Who reads an event holds its object, if that is still there: until it is acknowledged. */
+/* A reader of an event holds its object, if that still exists, until the event is acknowledged. */
 bool verbs_events_hold(struct ibv_context *context, struct soft_object *object, uint32_t handle);
 void verbs_events_release(struct soft_object *object, unsigned n);
-void verbs_events_wait(struct soft_object *object); /* until nobody holds it */
+void verbs_events_wait(struct soft_object *object); /* until every event is acknowledged */
 void verbs_port_event(struct soft_device *device, uint32_t type);
 void verbs_device_gone(struct soft_device *device, bool event); /* device locked: kills its contexts, with an event that says so */
 
@@ -217,7 +217,7 @@ int verbs_counters_bind(struct soft_counters *counters, struct ibv_context *cont
 void verbs_counters_unbind(struct soft_counters *counters);
 struct nic_counter *verbs_counters_nic(struct soft_counters *counters);
 
-/* verbs_flow.c: a flow of the context without a rule, and what releases it. */
+/* verbs_flow.c: a flow of the context without a rule, and its release. */
 struct soft_flow *verbs_new_flow(struct ibv_context *context);
 void verbs_release_flow(struct soft_object *object);
 

@@ -4,12 +4,12 @@
  * does it:
  *
  *   - a mask on a field behind the last one that the device matches is EOPNOTSUPP;
- *   - TCP, UDP and GRE specs ask for their IP protocol, and an IP spec for its Ethertype:
- *     what contradicts that is EINVAL;
+ *   - TCP, UDP and GRE specs require their IP protocol, and an IP spec its Ethertype:
+ *     a contradiction is EINVAL;
  *   - a second COUNT is EINVAL, a tag has 24 bits;
- *   - a bit of a value that its mask lacks asks for nothing.
+ *   - a bit of a value that its mask lacks is ignored.
  *
- * And stricter than mlx5: sizes must be those of the structures. */
+ * Stricter than mlx5: sizes must equal the sizes of the structures. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/ethernet.h>
@@ -22,7 +22,7 @@
 #define ETHERTYPE_MPLS 0x8847
 #define ETHERTYPE_MPLS_MULTICAST 0x8848
 
-/* What is read out of one spec: its own copy, since it lies anywhere in the blob. */
+/* A copy of one spec, since specs are unaligned in the blob. */
 union spec {
 	struct soft_spec_header header;
 	struct ibv_flow_spec_eth eth;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_sysfs.c: a directory in the shape of /sys/class/infiniband, as far as programs
- * look for a device's netdev, driver and state there:
+ * verbs_sysfs.c: a directory in the shape of /sys/class/infiniband, as far as programs look for a
+ * device's netdev, driver and state there:
  *
  *     ROOT/uverbs0/swnic0/{node_type,node_guid,fw_ver}
  *     ROOT/uverbs0/swnic0/device/{driver-name, driver -> ibvtest, net/v0}
  *     ROOT/uverbs0/swnic0/ports/1/{state,link_layer,gids/0,gid_attrs/ndevs/0,gid_attrs/types/0}
  *     ROOT/calls      the call statistics, unless FLOWTALLY_IBVTEST_STATISTICS is set
  *
- * The level between is one per device: there may be several of one name, an old one that a
+ * The level between is one per device: several devices may have one name, an old one that a
  * context still has beside the new one.
  *
- * ROOT is one new directory per loaded library, below $TMPDIR or /tmp, and is removed when
- * the library is unloaded. A process that ends without that leaves its own; each new
- * one removes those that nobody holds locked. */
+ * ROOT is one new directory per loaded library, below $TMPDIR or /tmp, and is removed when the
+ * library is unloaded. A process that ends without unloading leaves its directory. Each new
+ * process removes directories whose lock is free. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +47,7 @@ static void remove_tree(const char *path)
 	nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* What dead processes of this user left behind. */
+/* Removes the directories that dead processes of this user left. */
 static void sweep(const char *base)
 {
 	char path[600];
@@ -89,7 +89,7 @@ const char *verbs_sysfs_root(void)
 			continue;
 		if (!flock(root.fd, LOCK_EX) && !stat(root.path, &named) && !fstat(root.fd, &locked) &&
 		    named.st_ino == locked.st_ino) {
-			fchmod(root.fd, 0755); /* as sysfs: anybody reads it */
+			fchmod(root.fd, 0755); /* as sysfs: readable for every user */
 			return root.path;
 		}
 		close(root.fd);
@@ -117,7 +117,7 @@ static int fill(const char *base, const char *path, const char *text)
 	return err;
 }
 
-/* Fills device.{dev_name,dev_path,ibdev_path} too. Answers an errno. */
+/* Fills device.{dev_name,dev_path,ibdev_path} too. Returns an errno. */
 int verbs_sysfs_add(struct soft_device *d, unsigned number)
 {
 	static const char *const directories[] = {"",	     "device",	   "device/net",	"ports",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_wire.c: what all devices have in common when they move data: one lock, the queue
- * pairs and memory regions that are there, and a thread for what has to wait. */
+ * verbs_wire.c: the common part of all devices that move data: one lock, the existing queue pairs
+ * and memory regions, and a thread for requests that have to wait. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static struct {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.qps = {&wire.qps, &wire.qps},
 	.mrs = {&wire.mrs, &wire.mrs},
-	.numbers = 0x100, /* 0 and 1 are those of management */
+	.numbers = 0x100, /* 0 and 1 are the management queue pairs */
 	.keys = 1,
 	.next = SOFT_NEVER,
 };
@@ -94,7 +94,8 @@ void verbs_gid(struct ibv_device *device, union ibv_gid *gid)
 	gid->global.interface_id = ibv_get_device_guid(device);
 }
 
-/* Runs what is due, and finds when the next is. A queue pair that ran may be due again. */
+/* Runs the queue pairs that are due, and finds the next time. A queue pair that ran may be due
+ * again. */
 static void run_due(void)
 {
 	uint64_t now = verbs_now();
@@ -141,7 +142,7 @@ void verbs_wake(struct soft_qp *q, uint64_t at)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* At the library's end, when nobody calls it any more. */
+/* At the library's end, when no thread calls it any more. */
 void verbs_wire_close(void)
 {
 	verbs_wire_lock();

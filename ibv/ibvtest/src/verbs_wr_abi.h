@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_wr_abi.h: verbs_abi.h continued: work requests, what completes them, and
- * address handles. */
+ * verbs_wr_abi.h: verbs_abi.h continued: work requests, work completions and address handles. */
 #ifndef FLOWTALLY_IBVTEST_VERBS_WR_ABI_H
 #define FLOWTALLY_IBVTEST_VERBS_WR_ABI_H
 

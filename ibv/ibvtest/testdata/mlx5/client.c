@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: a program as rdma-core's users write them, compiled with the distribution's
- * headers and linked with the two software libraries by their symbol versions. It opens
- * the first device and answers each line of standard input by one: "ok ..." or "err ERRNO ...".
+ * client.c: a program as rdma-core's users write them, compiled with the distribution's headers
+ * and linked with the two software libraries by their symbol versions. It opens the first device
+ * and replies to each line of standard input by one: "ok ..." or "err ERRNO ...".
  *
  *	supported                               mlx5dv_is_supported
  *	open FLAGS                              mlx5dv_open_device; later verbs use it

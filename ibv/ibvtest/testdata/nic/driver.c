@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c: the software NIC's engine behind a line protocol, for nic_*_test.go. Each line
- * of standard input is a command, each answered by one line: "ok ..." or "err ERRNO".
+ * driver.c: the software NIC's engine behind a line protocol, for nic_*_test.go. Each line of
+ * standard input is a command. The reply is one line: "ok ..." or "err ERRNO".
  *
  *	open IFNAME                                a nic on a netdev of this namespace
  *	rule PRIORITY FLAGS COUNTER VALUE MASK     struct nic_key in hex; counters are 0 to 4095
@@ -74,7 +74,7 @@ static int rule(const char *args)
 	return err;
 }
 
-/* The frame in memory of its own size, so that a sanitizer sees what is read behind it. */
+/* The frame in memory of its own size, so that a sanitizer detects reads behind it. */
 static uint8_t *frame_of(const char *hex, unsigned *len)
 {
 	uint8_t *frame;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h: what the cases of the self-test share. They are compiled against the
- * distribution's <infiniband/verbs.h>, whose inline verbs go through struct
- * verbs_context, and linked against its libibverbs: an opinion of the ABI that is not
- * ours. Every case is a process of its own: selftest CASE. */
+ * check.h: the macros of the self-test. The cases are compiled against the distribution's
+ * <infiniband/verbs.h>, whose inline verbs go through struct verbs_context, and linked against
+ * its libibverbs, so that the ABI is checked against an independent source. Every case is a
+ * process of its own: selftest CASE. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -16,7 +16,7 @@
 
 extern int failures;
 
-/* WANT holds a number to what it must be, and goes on. */
+/* WANT compares a number with its required value, and goes on. */
 #define WANT(got, want)                                                                                                \
 	do {                                                                                                           \
 		long long g_ = (long long)(got), w_ = (long long)(want);                                               \
@@ -24,7 +24,7 @@ extern int failures;
 			printf("%s:%d: %s is %lld, want %lld (errno %d)\n", __FILE__, __LINE__, #got, g_, w_, errno);  \
 	} while (0)
 
-/* A verb that answers a pointer must fail with this errno. */
+/* A verb that returns a pointer must fail with this errno. */
 #define WANT_NULL(call, want)                                                                                          \
 	do {                                                                                                           \
 		errno = 0;                                                                                             \
@@ -35,7 +35,7 @@ extern int failures;
 			WANT(errno, want);                                                                             \
 	} while (0)
 
-/* NEED is what the rest of the case stands on. */
+/* NEED is a condition without which the rest of the case makes no sense. */
 #define NEED(cond)                                                                                                     \
 	do {                                                                                                           \
 		if (!(cond)) {                                                                                         \

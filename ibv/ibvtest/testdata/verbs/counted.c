@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// counted.c: what completion counters count, and where (ibv_qp_attach_comp_cntr(3),
-// efadv_create_comp_cntr(3)).
+// counted.c: the operations that completion counters count, and the counters' memory
+// (ibv_qp_attach_comp_cntr(3), efadv_create_comp_cntr(3)).
 #include "comp_cntr.h"
 #include "ends.h"
 
@@ -110,8 +110,8 @@ void case_comp_cntr_counts(void)
 	 * four receives. */
 	WANT(ibv_poll_cq(c.a.send_cq, DEPTH, wc), 1);
 	WANT(ibv_poll_cq(c.b.recv_cq, DEPTH, wc), 4);
-	/* An error: at the far end the remote operation has no count for it. All that is
-	 * outstanding flushes, and is counted: here one write, there five receives. */
+	/* An error: at the far end the remote operation has no count for it. All outstanding requests
+	 * are flushed and counted: here one write, there five receives. */
 	WANT(post(&c.a, IBV_WR_RDMA_READ, 1, 0, 0, 8, &c.b, BUFFER), 0);
 	WANT(post(&c.a, IBV_WR_RDMA_WRITE, 1, 0, 0, 8, &c.b, 0), 0);
 	WANT_COUNTS(&c, {{3, 0, 1, 1, 3}, {0, 0, 1, 0, 1}, {0, 4, 1, 1, 0, 3}, {0, 5}});
@@ -120,8 +120,8 @@ void case_comp_cntr_counts(void)
 	counted_down(&c);
 }
 
-/* With a device its counters stand still: what was read last stays. The context takes them
- * along, whatever is attached to what. */
+/* When a device goes, its counters keep their last values. Closing the context frees them,
+ * whatever they are attached to. */
 void case_comp_cntr_gone(void)
 {
 	VERB(int, ibv_destroy_comp_cntr, struct comp_cntr *);
@@ -150,8 +150,8 @@ void case_comp_cntr_gone(void)
 	end_close(&a);
 }
 
-/* COMP_CNTR_MAX=9,swnic1/5 COMP_CNTR_OPS=send,recv,swnic1/rdma_write,swnic1/0x80000000: the
- * last is an operation that nobody has yet, which can be attached and never happens. */
+/* COMP_CNTR_MAX=9,swnic1/5 COMP_CNTR_OPS=send,recv,swnic1/rdma_write,swnic1/0x80000000: the last
+ * is an operation that no release has yet. It can be attached and never happens. */
 void case_comp_cntr_limits(void)
 {
 	const uint32_t LATER = UINT32_C(1) << 31;
@@ -294,7 +294,7 @@ void case_comp_cntr_external(void)
 	WANT(move(&a, IBV_QPS_ERR), 0);
 	WANT(post_recv(&a, 1, 0, 8), 0);
 	WANT(page[1], 6);
-	page[0] = 1000; /* what is read is the word; what is counted, the device's own value */
+	page[0] = 1000; /* reads return the word; the device counts in its own value */
 	WANT(ibv_read_comp_cntr(c, &v), 0);
 	WANT(v, 1000);
 	WANT(ibv_read_err_comp_cntr(d, &v), 0);

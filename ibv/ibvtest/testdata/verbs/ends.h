@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ends.h: two queue pairs that are connected, and what the cases do with them. */
+ * ends.h: two connected queue pairs, and the operations of the cases on them. */
 #ifndef ENDS_H
 #define ENDS_H
 
@@ -22,14 +22,14 @@ struct end {
 struct options {
 	enum ibv_qp_type type; /* 0: RC */
 	int sig_all;
-	unsigned cqe; /* 0: for all that can be outstanding */
+	unsigned cqe; /* 0: room for all outstanding requests */
 	unsigned access; /* of the memory, beside LOCAL_WRITE */
 	unsigned qp_access;
 	uint8_t rnr_retry, timeout, retry_cnt;
 	bool other_device; /* the far end is swnic1 */
 };
 
-extern const struct options usual; /* all that is allowed, and waiting for ever */
+extern const struct options usual; /* everything allowed, and no time-outs */
 
 void end_make(struct end *e, const char *device, const struct options *o); /* state RESET */
 void end_init(struct end *e, const struct options *o);
@@ -43,7 +43,8 @@ void ends_down(struct end *near, struct end *far);
 int state_of(struct end *e);
 int move(struct end *e, enum ibv_qp_state to);
 
-/* Work requests over the end's own memory, from offset on; the verb's answer. wr_id is id. */
+/* Work requests over the end's own memory, from offset on; they return the verb's result. wr_id is
+ * id. */
 struct ibv_sge sge_of(struct end *e, unsigned offset, unsigned length);
 int post_recv(struct end *e, uint64_t id, unsigned offset, unsigned length);
 int post(struct end *e, enum ibv_wr_opcode opcode, uint64_t id, unsigned flags, unsigned offset, unsigned length,
@@ -62,7 +63,7 @@ int post(struct end *e, enum ibv_wr_opcode opcode, uint64_t id, unsigned flags, 
 
 #define WANT_NONE(cq) WANT(ibv_poll_cq(cq, 1, &wc), 0)
 
-/* The same within twenty seconds: what the library's own thread completes. */
+/* The same within twenty seconds, for completions by the library's own thread. */
 #define AWAIT_WC(cq, id, status_)                                                                                      \
 	do {                                                                                                           \
 		int n_ = 0;                                                                                            \

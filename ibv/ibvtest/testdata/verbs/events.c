@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Until what the control thread does is there; twenty seconds at most. */
+/* Waits for the control thread's change; twenty seconds at most. */
 #define EVENTUALLY(cond)                                                                                               \
 	do {                                                                                                           \
 		bool held_ = false;                                                                                    \
@@ -49,7 +49,7 @@ void case_removal(void)
 	WANT(errno, EIO);
 	tell("return swnic0\n");
 	EVENTUALLY(listed() == 2);
-	WANT_NULL(ibv_alloc_pd(r.context), EIO); /* what was open stays dead */
+	WANT_NULL(ibv_alloc_pd(r.context), EIO); /* contexts that were open stay dead */
 	struct rig again;
 	rig_up(&again);
 	c = packets_and_bytes(again.context);

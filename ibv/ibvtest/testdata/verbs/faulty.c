@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// faulty.c: what ibv_poll_cq(3) says of work that fails, at both ends, and of what
-// stood behind it.
+// faulty.c: the rules of ibv_poll_cq(3) for failing work, at both ends, and for the requests behind
+// it.
 #include "ends.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What one bad work request does. */
+/* The effect of one bad work request. */
 struct fault {
 	const char *name;
 	enum ibv_wr_opcode opcode;
@@ -94,7 +94,7 @@ void case_wc_keys(void)
 	struct ibv_pd *other = ibv_alloc_pd(a.context);
 	struct ibv_mr *mr = ibv_reg_mr(other, a.buffer, BUFFER, IBV_ACCESS_LOCAL_WRITE);
 	NEED(mr);
-	WANT(mr->lkey != mr->rkey, true); /* so that who takes one for the other finds out */
+	WANT(mr->lkey != mr->rkey, true); /* so that a program that confuses them fails */
 	struct ibv_sge sge = {.addr = (uintptr_t)a.buffer, .length = 8, .lkey = mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
 	WANT(post_recv(&b, 2, 0, 8), 0);
@@ -132,7 +132,7 @@ void case_wc_keys(void)
 	ends_down(&a, &b);
 }
 
-/* A region may have addresses of its own: at both ends they are what work requests say. */
+/* A region may have addresses of its own: both ends use them in work requests. */
 void case_mr_iova(void)
 {
 	struct end a, b;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flows.c: flows and their counters: what ibv_create_counters(3),
-// ibv_attach_counters_point_flow(3), ibv_read_counters(3) and ibv_create_flow(3) say.
+// flows.c: flows and their counters, by ibv_create_counters(3), ibv_attach_counters_point_flow(3),
+// ibv_read_counters(3) and ibv_create_flow(3).
 #include "check.h"
 
 #include <arpa/inet.h>
@@ -157,7 +157,7 @@ void case_specs(void)
 	struct ibv_flow_spec_eth eth = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(eth) + 4};
 	refused(&r, b, &eth, sizeof(eth), EINVAL); /* a size that is not the structure's */
 
-	/* What contradicts: TCP in a packet whose protocol is UDP, IPv4 under IPv6's Ethertype. */
+	/* Contradictions: TCP in a packet whose protocol is UDP, IPv4 under IPv6's Ethertype. */
 	x = b;
 	ext.val.proto = 17;
 	ext.mask.proto = 0xff;
@@ -188,7 +188,7 @@ void case_specs(void)
 	WANT_NULL(blob_flow(&x, r.qp), EINVAL);
 	x = b;
 	blob_udp(&x, 1);
-	x.attr.size += 4; /* what a compiler pads a structure to that is not packed */
+	x.attr.size += 4; /* the padding that a compiler adds to a structure that is not packed */
 	WANT_NULL(blob_flow(&x, r.qp), EINVAL);
 	x.attr.size -= 8;
 	WANT_NULL(blob_flow(&x, r.qp), EINVAL);

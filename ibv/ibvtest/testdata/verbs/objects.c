@@ -17,7 +17,7 @@ void case_devices(void)
 	char path[512], text[64] = "";
 	snprintf(path, sizeof(path), "%s/ports/1/gid_attrs/ndevs/0", list[0]->ibdev_path);
 	ibv_free_device_list(list);
-	FILE *f = fopen(path, "r"); /* what a freed list said stays true */
+	FILE *f = fopen(path, "r"); /* the paths of a freed list stay valid */
 	NEED(f && fgets(text, sizeof(text), f));
 	fclose(f);
 	WANT(strcmp(text, "v0\n"), 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// queues.c: queues at their limits: states, flushes, resets, overruns, what is refused.
+// queues.c: queues at their limits: states, flushes, resets, overruns, refusals.
 #include "ends.h"
 
-/* What may be posted in which state, and what becomes of it. */
+/* The requests that may be posted in each state, and how they end. */
 void case_post_states(void)
 {
 	struct end a, b;
@@ -22,7 +22,7 @@ void case_post_states(void)
 	WANT(post(&a, IBV_WR_RDMA_READ, 4, IBV_SEND_SIGNALED, 0, 8, &b, 0), 0);
 	WANT_NONE(a.send_cq);
 	WANT_NONE(a.recv_cq);
-	/* ERR flushes exactly what is outstanding, each queue in its order. */
+	/* ERR flushes exactly the outstanding requests, each queue in its order. */
 	WANT(move(&a, IBV_QPS_ERR), 0);
 	WANT_WC(a.send_cq, 3, IBV_WC_WR_FLUSH_ERR);
 	WANT_WC(a.send_cq, 4, IBV_WC_WR_FLUSH_ERR);
@@ -34,7 +34,7 @@ void case_post_states(void)
 	WANT_WC(a.send_cq, 5, IBV_WC_WR_FLUSH_ERR);
 	WANT(post_recv(&a, 6, 0, 8), 0);
 	WANT_WC(a.recv_cq, 6, IBV_WC_WR_FLUSH_ERR);
-	/* RESET forgets all, what was not polled included, and begins anew. */
+	/* RESET drops everything, completions that were not polled included, and begins anew. */
 	WANT(post_recv(&a, 7, 0, 8), 0);
 	WANT(move(&a, IBV_QPS_RESET), 0);
 	WANT_NONE(a.recv_cq);
@@ -108,7 +108,7 @@ void case_qp_values(void)
 	end_close(&a);
 }
 
-/* SQD holds back what is posted. */
+/* SQD holds back later requests. */
 void case_sqd(void)
 {
 	struct end a, b;
@@ -151,7 +151,7 @@ void case_cq_overrun(void)
 	ends_down(&a, &b);
 }
 
-/* What ibv_post_send(3) refuses. */
+/* The refusals of ibv_post_send(3). */
 void case_post_refused(void)
 {
 	struct end a, b;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// random.c: two connected queue pairs do what a seed says, beside a model that knows only
-// this: work ends in its order, errors always with a completion, successes with one where
-// it was asked for; slots are free when that was polled; every end is counted, once.
+// random.c: two connected queue pairs execute the operations of a seed, beside a model that knows
+// only this: work ends in its order, errors always with a completion, successes with one if the
+// request was signaled; slots are free when that was polled; every end is counted, once.
 #include "comp_cntr.h"
 #include "ends.h"
 
 enum { STEPS = 20000, IDS = 1 << 16 };
 
-/* A queue by the numbers of what was posted: those before next have ended, as far as
- * polling tells. */
+/* A queue by the numbers of its posted requests: polling has shown that the requests before next
+ * have ended. */
 struct model {
 	unsigned posted, next;
 	uint8_t opcode[IDS];
@@ -38,7 +38,7 @@ static void succeeded(struct side *s, struct model *m, unsigned id)
 	s->remote_writes += m == &s->sends && (m->opcode[id] == IBV_WR_RDMA_WRITE || m->opcode[id] == IBV_WR_RDMA_WRITE_WITH_IMM);
 }
 
-/* Takes completion id: what was passed over has ended well, and nobody asked for it. */
+/* Takes completion id: the skipped requests have succeeded unsignaled. */
 static void ended(struct side *s, struct model *m, const struct ibv_wc *wc)
 {
 	WANT(wc->wr_id >= m->next && wc->wr_id < m->posted, true);
@@ -108,7 +108,7 @@ static void want_count(struct comp_cntr *c, uint64_t ok, uint64_t errors)
 	WANT(v, errors);
 }
 
-/* In ERR everything has ended: what was not polled by now had no completion to come. */
+/* In ERR everything has ended: a request without a completion by now had no completion to come. */
 static void drain(struct side *s)
 {
 	WANT(move(&s->end, IBV_QPS_ERR), 0);

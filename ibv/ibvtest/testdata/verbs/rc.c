@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rc.c: what ibv_post_send(3), ibv_post_recv(3) and ibv_poll_cq(3) say of what goes well.
+// rc.c: successful work, by ibv_post_send(3), ibv_post_recv(3) and ibv_poll_cq(3).
 #include "ends.h"
 
 #include <unistd.h>

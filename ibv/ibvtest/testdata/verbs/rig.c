@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rig.c: what the cases are built from.
+// rig.c: the objects from which the cases are built.
 #include "check.h"
 
 #include <arpa/inet.h>

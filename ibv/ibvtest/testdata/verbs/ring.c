@@ -38,7 +38,7 @@ static uint32_t consumed(struct walker *w)
 	return be32toh(w->cq.dbrec[0]);
 }
 
-/* Each entry in the ring is the completion that ibv_poll_cq then answers, in every pass. */
+/* Each entry in the ring is the completion that ibv_poll_cq then returns, in every pass. */
 void case_ring(void)
 {
 	struct end a, b;
@@ -95,7 +95,7 @@ void case_ring(void)
 		WANT(e->imm_inval_pkey, ops[k].received == MLX5_CQE_RESP_SEND ? 0 : 0x04030201);
 		WANT_WC(b.recv_cq, i, IBV_WC_SUCCESS);
 	}
-	/* An error, and what it flushes. */
+	/* An error, and the requests that it flushes. */
 	WANT(post_recv(&b, 1, 0, 4), 0);
 	WANT(post(&a, IBV_WR_SEND, 200, 0, 0, 8, NULL, 0), 0);
 	WANT(post(&a, IBV_WR_RDMA_READ, 201, 0, 0, 8, &b, 0), 0);
@@ -113,7 +113,7 @@ void case_ring(void)
 	WANT(e->syndrome, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
 	WANT_WC(a.send_cq, 200, IBV_WC_REM_INV_REQ_ERR);
 	WANT_WC(a.send_cq, 201, IBV_WC_WR_FLUSH_ERR);
-	/* Who owns the ring keeps it: a queue pair's reset or end takes nothing out of it. */
+	/* The owner of an exposed ring keeps it: a queue pair's reset or end removes no entry. */
 	WANT(post_recv(&b, 1, 0, 4), 0);
 	WANT(move(&b, IBV_QPS_RESET), 0);
 	WANT(ibv_poll_cq(b.recv_cq, 1, &wc), -1);
@@ -150,7 +150,7 @@ void case_ring_blocks(void)
 	ends_down(&a, &b);
 }
 
-/* The device goes by the doorbell record: who does not move it overruns the queue. */
+/* The device reads the doorbell record: a consumer that does not move it overruns the queue. */
 void case_ring_overrun(void)
 {
 	struct end a, b;

@@ -144,6 +144,6 @@ void case_netdev(void)
 	struct rig again;
 	rig_up(&again); /* another device of the name, beside the dead one */
 	WANT(ibv_close_device(r.context), 0);
-	NEED(!listed_netdev("swnic0", "v0")); /* and the end of the old one takes nothing of it */
+	NEED(!listed_netdev("swnic0", "v0")); /* and the end of the old one leaves the new one whole */
 	rig_down(&again);
 }

@@ -57,7 +57,7 @@ void case_ud_send(void)
 	ends_down(&a, &b);
 }
 
-/* What is lost was sent all the same. */
+/* A lost message counts as sent. */
 void case_ud_lost(void)
 {
 	struct end a, b;
@@ -70,7 +70,7 @@ void case_ud_lost(void)
 	WANT(post_recv(&b, 2, 0, 100), 0);
 	WANT(send_to(&a, ah, b.qp->qp_num, 0x22222222, 2, 8), 0); /* another key */
 	WANT_WC(a.send_cq, 2, IBV_WC_SUCCESS);
-	WANT(send_to(&a, ah, 0x123, 0x11111111, 3, 8), 0); /* nobody */
+	WANT(send_to(&a, ah, 0x123, 0x11111111, 3, 8), 0); /* no such queue pair */
 	WANT_WC(a.send_cq, 3, IBV_WC_SUCCESS);
 	WANT_NONE(b.recv_cq);
 	WANT(send_to(&a, ah, b.qp->qp_num, 0x80000000, 4, 8), 0); /* the queue pair's own key */
@@ -116,7 +116,7 @@ void case_ud_errors(void)
 	ends_down(&a, &b);
 }
 
-/* Unreliable connections have an order and no answers. */
+/* Unreliable connections have an order and no acknowledgements. */
 void case_uc(void)
 {
 	static const struct options uc = {.type = IBV_QPT_UC, .access = IBV_ACCESS_REMOTE_WRITE, .qp_access = IBV_ACCESS_REMOTE_WRITE};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// waits.c: what waits: for events, for peers, for the wire.
+// waits.c: waiting for events, for peers, for the wire.
 #include "ends.h"
 
 #include <fcntl.h>
@@ -84,7 +84,7 @@ void case_notify(void)
 	WANT(post(&a, IBV_WR_SEND, 1, 0, 0, 8, NULL, 0), 0);
 	WANT(notified(channel, b.recv_cq), false); /* not asked for */
 	WANT(ibv_req_notify_cq(b.recv_cq, 0), 0);
-	WANT(notified(channel, b.recv_cq), false); /* only what comes from then on */
+	WANT(notified(channel, b.recv_cq), false); /* only completions from then on */
 	WANT(post(&a, IBV_WR_SEND, 1, 0, 0, 8, NULL, 0), 0);
 	WANT(notified(channel, b.recv_cq), true);
 	WANT(post(&a, IBV_WR_SEND, 1, 0, 0, 8, NULL, 0), 0);
@@ -112,8 +112,8 @@ void case_notify(void)
 	ends_down(&a, &b);
 }
 
-/* A receiver that is not ready, and a peer that does not answer, are waited for: for ever, or
- * as long as the attributes say. */
+/* A sender waits for a receiver that is not ready, and for a peer that does not reply: for ever,
+ * or as long as the attributes say. */
 void case_stalls(void)
 {
 	struct end a, b;
@@ -150,7 +150,7 @@ void case_stalls(void)
 	AWAIT_WC(a.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	ends_down(&a, &b);
 
-	/* A peer that comes, RTR is enough, is given what has waited. */
+	/* A peer that reaches RTR receives the waiting requests. */
 	end_make(&a, "swnic0", &usual);
 	end_make(&b, "swnic1", &usual);
 	end_init(&a, &usual);
@@ -163,7 +163,7 @@ void case_stalls(void)
 	WANT_WC(a.send_cq, 1, IBV_WC_SUCCESS);
 	ends_down(&a, &b);
 
-	/* So is one that was connected to somebody else, or from another packet on: no answer. */
+	/* A peer that is connected to another queue pair, or from another packet on, does not reply. */
 	end_make(&a, "swnic0", &usual);
 	end_make(&b, "swnic0", &usual);
 	end_init(&a, &usual);
@@ -220,7 +220,7 @@ void case_wqe_delay(void)
 	ends_down(&a, &b);
 }
 
-/* What a device that goes has begun is not completed, and its peers get no answer. */
+/* Requests under way on a device that goes are not completed, and its peers get no reply. */
 void case_gone(void)
 {
 	struct end a, b;
