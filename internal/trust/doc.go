@@ -1,4 +1,4 @@
-// Package trust says who could have changed a file that a program with privileges is about
-// to load, to execute or to keep objects in. Whose files are to be trusted is the
-// caller's to say: it differs between a library and a program.
+// Package trust reports which user could have changed a file that a privileged program is about to
+// load, to execute or to keep objects in. The caller decides whose files are trusted, because a
+// library and a program differ there.
 package trust

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// OwnsProgram tells whether this very program belongs to that user, who decides
-// what runs here anyway (a build tree used with sudo), and others cannot write it.
+// OwnsProgram reports whether that user owns the running program and no other user can write it.
+// The owner decides which code runs here anyway: an example is a build tree used with sudo.
 func OwnsProgram(uid uint32) bool {
 	info, err := os.Stat(thisProgram())
 	if err != nil || info.Mode().Perm()&0o022 != 0 {

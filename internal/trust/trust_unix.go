@@ -16,10 +16,10 @@ import (
 // mostLinks is how many symbolic links a path may lead through, as in Linux.
 const mostLinks = 40
 
-// Open opens the file or directory at file, once, and returns its descriptor, on Linux one of
-// O_PATH, which is to be used in place of the path. Where a user whom owner does not accept could
-// have written the file, or put it there, Open returns no descriptor, and why names the fault and
-// the command that mends it. An error says that a path could not be looked at.
+// Open opens the file or directory at file once and returns its descriptor, which is to be used in
+// place of the path. On Linux it is an O_PATH descriptor. If a user that owner does not accept
+// could have written the file or replaced it, Open returns no descriptor, and why names the fault
+// and the command that mends it. An error means that a path could not be examined.
 //
 // Open walks from the root by descriptors and follows symbolic links itself. The file, each
 // symbolic link on the way and each directory that one of them is in must belong to a trusted user.
@@ -103,7 +103,7 @@ func (w *walk) enter(name string) error {
 	return nil
 }
 
-// look says why what the descriptor names is not trusted.
+// look returns the reason why the file behind the descriptor is not trusted.
 func (w *walk) look() (why string, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(w.f.Fd()), &st); err != nil {
@@ -120,7 +120,7 @@ func (w *walk) look() (why string, err error) {
 }
 
 func belongs(path, flag string, uid uint32) string {
-	return fmt.Sprintf("%s belongs to user %d, whom root does not trust: chown %sroot %s", path, uid, flag, path)
+	return fmt.Sprintf("%s belongs to user %d, which root does not trust: chown %sroot %s", path, uid, flag, path)
 }
 
 // othersWrite is the bits that may not be set.

@@ -17,7 +17,7 @@ import (
 
 func mine(uid uint32) bool { return uid == 0 || uid == 777 }
 
-// why is what Open says of path.
+// why returns the reason that Open gives for path.
 func why(t *testing.T, path string) string {
 	t.Helper()
 	f, why, err := Open(path, mine)
@@ -46,7 +46,7 @@ func TestOpen(t *testing.T) {
 		{"directory of a group", 0o755, 0o775, 0o755, [3]int{}, ""},
 		{"in /tmp", 0o755, 0o777 | sticky, 0o755, [3]int{}, ""},
 		{"in a directory in /tmp", 0o777 | sticky, 0o755, 0o755, [3]int{}, ""},
-		{"another's", 0o755, 0o755, 0o755, [3]int{0, 0, 1234}, "file belongs to user 1234, whom root does not trust: chown root"},
+		{"another's", 0o755, 0o755, 0o755, [3]int{0, 0, 1234}, "file belongs to user 1234, which root does not trust: chown root"},
 		{"another's in /tmp", 0o755, 0o777 | sticky, 0o755, [3]int{0, 0, 1234}, "file belongs to user 1234"},
 		{"directory of another", 0o755, 0o755, 0o755, [3]int{0, 1234, 0}, "dir belongs to user 1234"},
 		{"directory of another in /tmp", 0o777 | sticky, 0o755, 0o755, [3]int{0, 1234, 0}, "dir belongs to user 1234"},
@@ -78,7 +78,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Who puts a link where root looks, or can, chooses what root finds, even among root's own files.
+// A user who can create a link in a path that root resolves chooses the file that root finds, even
+// among root's own files.
 func TestOpenLinks(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
@@ -103,7 +104,7 @@ func TestOpenLinks(t *testing.T) {
 		"absolute": "", "relative": "", "directory/file": "", "a/up/file": "", "a/up/../up/file": "", "sticky/link": "",
 		"open/link":     "open (mode 0777) can be written by others",
 		"through":       "open (mode 0777) can be written by others",
-		"sticky/theirs": "sticky/theirs belongs to user 1234, whom root does not trust: chown -h root",
+		"sticky/theirs": "sticky/theirs belongs to user 1234, which root does not trust: chown -h root",
 		"to theirs":     "sticky/theirs belongs to user 1234",
 	} {
 		if got := why(t, at(path)); (got == "") != (says == "") || !strings.Contains(got, says) {

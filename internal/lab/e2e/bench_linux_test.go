@@ -13,10 +13,10 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// eth addresses frames to nobody, so that the stack behind XDP ignores them.
+// eth addresses frames to a MAC that no interface has, so that the stack behind XDP ignores them.
 var eth = frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
 
-// patience is how long is waited for what comes, on a machine that others use too.
+// patience is the longest wait for an expected state, on a machine that other processes use too.
 const patience = time.Minute
 
 // bench is a plugin that counts natively on the near end of a veth pair, until
@@ -25,7 +25,7 @@ type bench struct {
 	client *plugin.Client
 	info   dataplane.Info
 	far    *lab.End
-	killed bool // by the test, for good: what the plugin attached cannot be taken off in order
+	killed bool // by the test, for good: the plugin's attachments cannot be removed in order
 }
 
 // newBench launches the plugin; after a crash it is restarted after pause.
@@ -36,8 +36,8 @@ func newBench(t *testing.T, pause time.Duration, flows ...flow.Flow) *bench {
 	})
 }
 
-// newBenchOf is newBench with all that configure says of the near end but instance and
-// interfaces, and with what it adds to the plugin's environment.
+// newBenchOf is newBench with a configuration of the near end by configure, except instance and
+// interfaces, and with variables that it adds to the plugin's environment.
 func newBenchOf(t *testing.T, pause time.Duration, configure func(near string) (dataplane.Config, []string)) *bench {
 	t.Helper()
 	b := new(bench)

@@ -133,7 +133,7 @@ func TestAPluginThatDiesTwiceInAVerb(t *testing.T) {
 	})
 }
 
-// until repeats what fails while the plugin is away.
+// until repeats calls that fail while the plugin is away.
 func until(t *testing.T, do func() error) {
 	t.Helper()
 	var err error
@@ -145,7 +145,7 @@ func until(t *testing.T, do func() error) {
 	t.Fatal(err)
 }
 
-// yaml writes what doctor needs of a configuration.
+// yaml writes the part of a configuration that doctor needs.
 func yaml(t *testing.T, cfg dataplane.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.yaml")

@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// What `make demo` shows: at least a million packets over at least 12 flows,
-// natively and generically, sent equals counted, within 45 s.
+// The contract of `make demo`: at least a million packets over at least 12 flows, in native and in
+// generic mode, every sent packet counted, within 45 s.
 func TestDemo(t *testing.T) {
 	needLab(t)
 	runDemos(t, 45*time.Second, 1_000_000, func() uint64 {
@@ -41,7 +41,8 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-// A machine without a bpffs, as a new container is, shows the demo too, and has none afterwards.
+// A machine without a bpffs, such as a new container, runs the demo too, and has no bpffs
+// afterwards.
 func TestDemoWithoutBPFFS(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "unshare", "umount")
@@ -76,8 +77,8 @@ func TestDemoOfAUser(t *testing.T) {
 	}
 }
 
-// runDemos runs a demo of 5 s, as make demo does, until one sends that many packets within that time.
-// All are to be exact; how much is sent, and how long that takes, is also the matter of who else runs.
+// runDemos runs a demo of 5 s, as make demo does, until one sends that many packets within that
+// time. Every demo must be exact; the packets sent and the time depend on the load of the machine.
 func runDemos(t *testing.T, most time.Duration, least uint64, demo func() (packets uint64)) {
 	t.Helper()
 	for try := 1; !t.Failed(); try++ {
@@ -94,7 +95,7 @@ func runDemos(t *testing.T, most time.Duration, least uint64, demo func() (packe
 	}
 }
 
-// runDemo runs what a person runs, and returns what it says on stderr beside its report.
+// runDemo runs the command that a user runs, and returns its report and its stderr.
 func runDemo(t *testing.T, args ...string) (r demo.Report, said string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -111,8 +112,7 @@ func runDemo(t *testing.T, args ...string) (r demo.Report, said string) {
 	return r, stderr.String()
 }
 
-// A flow that counts something else than what is sent for it is found, and no
-// other is.
+// A flow that counts other packets than the ones sent for it is reported, and no other flow is.
 func TestDemoSeesADifference(t *testing.T) {
 	needLab(t)
 	const victim = "native/dns4-clients"
@@ -141,7 +141,7 @@ func TestDemoSeesADifference(t *testing.T) {
 	}
 }
 
-// Without privileges the demo says so, and what to do.
+// Without privileges the demo reports the missing privilege and the remedy.
 func TestDemoWithoutPrivileges(t *testing.T) {
 	needLab(t)
 	cmd := exec.Command(binary(t, "flowtally"), "demo", "--plugin", binary(t, "flowtally-plugin"))

@@ -20,8 +20,8 @@ import (
 // them the counts are exact too, but every restart takes seconds.
 const killRate = 250_000
 
-// kill -9 of the plugin, ten times, in the middle of traffic in both modes:
-// after the last restart the totals are what was sent, exactly.
+// kill -9 of the plugin, ten times, in the middle of traffic in both modes: after the last restart
+// the totals equal the packets sent, exactly.
 func TestKillInTraffic(t *testing.T) {
 	needLab(t)
 	kills, limit := 10, 5*time.Minute

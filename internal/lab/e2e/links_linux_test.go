@@ -170,8 +170,8 @@ func (l *links) exact() {
 	}
 }
 
-// state waits until the plugin runs, the one condition is code ("" is none) and
-// the flow is counted on device with mode.
+// state waits until the plugin runs, its only condition is code (none if code is "") and the flow
+// is counted on device with mode.
 func (l *links) state(code, device, mode string) {
 	l.t.Helper()
 	var codes []string
@@ -229,8 +229,8 @@ func (l *links) kill() {
 	}
 }
 
-// TestLinksComeAndGo: what happens to the interface costs what never reached a
-// program, and nothing else; nobody restarts anything.
+// TestLinksComeAndGo: a change of the interface loses only packets that never reached a program. No
+// process is restarted.
 func TestLinksComeAndGo(t *testing.T) {
 	needLab(t)
 	l := newLinks(t)
@@ -328,8 +328,8 @@ func TestLinksComeAndGo(t *testing.T) {
 	}
 }
 
-// flapFarEnd sends over a link whose other end goes down and up: what the
-// kernel took was counted.
+// flapFarEnd sends over a link whose other end goes down and up: every packet that the kernel
+// accepted is counted.
 func (l *links) flapFarEnd() {
 	ip := frame.IPv4{Src: frame.Addr("198.51.100.9"), Dst: frame.Addr("192.0.2.10")}
 	s, err := l.pair.B.NewSender([]lab.Stream{{Frames: [][]byte{frame.Sized(80, eth, ip, frame.UDP{Src: 4000, Dst: 53})}}}, lab.SenderOptions{})

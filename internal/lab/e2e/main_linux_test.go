@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(readerEnv); path != "" {
 		os.Exit(readerMain(path, os.Args[1:]))
 	}
-	// Without the privilege the tests run where they are, and say what they need.
+	// Without the privilege the tests run in place, and report the missing privilege.
 	isolateErr = lab.Isolate(lab.ForTests)
 	code := m.Run()
 	os.RemoveAll(built) // "" is nothing
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var (
 	isolateErr error
-	built      string // what build made; "" when nothing
+	built      string // output of the build; "" when nothing was built
 )
 
 // needLab gates every test of the package.

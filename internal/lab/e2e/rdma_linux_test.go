@@ -21,9 +21,9 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// What `flowtally demo --backend rdma` shows: over the software verbs library, packets and
-// bytes of at least 12 flows equal to what was sent and to what XDP counts of the
-// same traffic, flow by flow, within 50 s; and that the NIC is software.
+// The contract of `flowtally demo --backend rdma`: over the software verbs library, packets and
+// bytes of at least 12 flows equal the traffic sent and XDP's counts of the same traffic, flow by
+// flow, within 50 s. The report says that the NIC is software.
 func TestDemoRDMA(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
@@ -46,8 +46,8 @@ func TestDemoRDMA(t *testing.T) {
 	})
 }
 
-// When XDP beside counts something else than what is sent for a flow, the report says
-// so of that flow, although the software NIC is right; and of no other.
+// When XDP beside counts other packets than the ones sent for a flow, the report names that flow,
+// although the software NIC is right, and no other.
 func TestDemoRDMASeesADifference(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
@@ -78,8 +78,8 @@ func TestDemoRDMASeesADifference(t *testing.T) {
 	}
 }
 
-// On a host without libibverbs, doctor names it, and still answers everything else. The
-// host is a directory that holds the program and the libraries that it is linked to.
+// On a host without libibverbs, doctor names the library, and still reports everything else. The
+// host is a directory that holds the program and the libraries to which it is linked.
 func TestDoctorWithoutLibibverbs(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc", "ldd")

@@ -16,10 +16,10 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A device that is removed amid traffic: what the mirror shows and what the events of the
-// plugin's process declare lost are together what was sent. With rdma.audit nothing is
-// lost, and the device may come back amid traffic too: what passed while it began to count is
-// added at the first moment in which nothing passes.
+// A device that is removed amid traffic: the mirror's totals and the losses that the plugin's
+// events declare add up to the packets sent. With rdma.audit no packet is lost, and the device may
+// come back amid traffic too: packets that passed while it began to count are added at the first
+// moment without traffic.
 func TestDeviceRemovedInTraffic(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
@@ -41,7 +41,8 @@ func removeInTraffic(t *testing.T, audit bool) {
 			RDMA:    dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, Audit: audit},
 			Flows: []flow.Flow{
 				{Name: "dns", Match: match(t, "ipv4 udp dport 53")},
-				// Left to XDP, which so is attached all the time, and knows what the device saw.
+				// Left to XDP, which is therefore attached all the time, and sees the device's
+				// packets.
 				{Name: "last-hop", Match: match(t, "ipv6 hoplimit 1")},
 			},
 		}, ibvtest.Env{Devices: []ibvtest.Device{{Name: "swnic0", Netdev: near}}, Control: control.Path()}.Environ()
@@ -92,7 +93,7 @@ func removeInTraffic(t *testing.T, audit bool) {
 	}
 	lacks, moves := declared(t, events, "dns", 2)
 	t.Logf("sent %+v, counted %+v, declared lost %+v in %d moves", want, got, lacks, moves)
-	if moves < 2 || moves > 3 || moves == 3 && !audit { // with audit, what is added later is told too
+	if moves < 2 || moves > 3 || moves == 3 && !audit { // with audit, an event reports the packets added later
 		t.Errorf("%d changes of source were told", moves)
 	}
 	if sum := (lab.Tally{Packets: got.Packets + lacks.Packets, Bytes: got.Bytes + lacks.Bytes}); !audit && (sum != want || lacks.Unknown) {
@@ -106,7 +107,8 @@ func removeInTraffic(t *testing.T, audit bool) {
 	}
 }
 
-// declared sums what the changes of a flow's source have cost, of which there are least.
+// declared sums the losses declared by the changes of a flow's source, and waits for at least that
+// many changes.
 func declared(t *testing.T, events <-chan dataplane.Event, name string, least int) (sum dataplane.Uncounted, moves int) {
 	t.Helper()
 	for {
@@ -132,7 +134,7 @@ func declared(t *testing.T, events <-chan dataplane.Event, name string, least in
 	}
 }
 
-// entry is what the mirror says of a flow.
+// entry returns the flow's entry in the mirror.
 func (b *bench) entry(t *testing.T, name string) shm.Entry {
 	t.Helper()
 	r, err := shm.Open(b.info.Mirror, shm.ReaderOptions{})
@@ -151,7 +153,7 @@ func (b *bench) entry(t *testing.T, name string) shm.Entry {
 	return e
 }
 
-// awaitSource waits until the mirror shows that a flow is counted by what begins with prefix.
+// awaitSource waits until the mirror shows a source of the flow that begins with prefix.
 func (b *bench) awaitSource(t *testing.T, name, prefix string) {
 	t.Helper()
 	var is string

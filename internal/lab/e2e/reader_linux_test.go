@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// readerMain is a process that knows nothing but the mirror's path and some
-// names: it prints what examples/c-reader prints, from Go.
+// readerMain is a process that has only the mirror's path and some names: it prints the output of
+// examples/c-reader, from Go.
 func readerMain(path string, names []string) int {
 	r, err := shm.Open(path, shm.ReaderOptions{})
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A second Go process and the C example read the same values while the plugin
-// counts. After kill -9 of the plugin, which nobody restarts, both keep working
-// and say that the writer is gone.
+// A second Go process and the C example read the same values while the plugin counts. After kill -9
+// of the plugin, without a restart, both keep working and report that the writer is gone.
 func TestReadersOutliveTheWriter(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "cc")
@@ -42,7 +41,7 @@ func TestReadersOutliveTheWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	// same says that a reader shows what was sent so far.
+	// same reports whether a reader shows the packets sent so far.
 	same := func(counts map[string][2]uint64, _ string) bool {
 		for i, sent := range s.Sent() {
 			if counts[names[i]] != [2]uint64{sent.Packets, sent.Bytes} {

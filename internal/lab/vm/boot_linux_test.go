@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var built string // what workshop made; "" when nothing
+var built string // output of workshop; "" when nothing was built
 
 // workshop is a directory with the first process of every machine in it, linked statically.
 var workshop = sync.OnceValues(func() (string, error) {
@@ -109,7 +109,7 @@ func (b *boot) fetch(t *testing.T, pkg string) string {
 	return patiently(t, pkg, b.cache.Package)
 }
 
-// patiently gets a package from an archive that may not answer for some minutes.
+// patiently gets a package from an archive that may be unreachable for some minutes.
 func patiently(t *testing.T, name string, get func(context.Context, string) (string, error)) string {
 	t.Helper()
 	for _, pause := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute, 0} {

@@ -59,7 +59,7 @@ func (c *cpioWriter) add(e cpioEntry) error {
 	return c.pad()
 }
 
-// header writes what comes before the body, in 4-byte alignment.
+// header writes the header before the body, in 4-byte alignment.
 func (c *cpioWriter) header(e cpioEntry) error {
 	nlink := uint32(1)
 	if e.mode&typeMask == typeDir {
@@ -89,7 +89,7 @@ func (c *cpioWriter) close() error {
 	return c.header(cpioEntry{name: cpioTrailer})
 }
 
-// Write keeps count of what was written, for the padding.
+// Write counts the bytes written, for the padding.
 func (c *cpioWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.off += int64(n)

@@ -26,8 +26,8 @@ type unpacked struct {
 	Body         string
 }
 
-// unpack reads an archive as init/initramfs.c does: header, name and body each
-// begin at a multiple of 4, all that is not text is 8 hexadecimal digits.
+// unpack reads an archive as init/initramfs.c does: header, name and body each begin at a multiple
+// of 4, and every number is 8 hexadecimal digits.
 func unpack(archive []byte) (members []unpacked, err error) {
 	at := 0
 	take := func(n int) []byte {

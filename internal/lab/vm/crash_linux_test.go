@@ -26,8 +26,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestHang: a step that hangs is ended by its own limit and the next one runs; a machine that
-// hangs ends with its context, its console is in the error, and what it had said before is kept.
+// TestHang: a step that hangs is ended by its own limit and the next one runs. A machine that hangs
+// ends with its context, its console is in the error, and earlier events are kept.
 func TestHang(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

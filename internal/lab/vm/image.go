@@ -86,8 +86,8 @@ func place(guest string) string {
 // Names lists the guest paths, sorted, without their leading slash.
 func (img *Image) Names() []string { return slices.Sorted(maps.Keys(img.members)) }
 
-// Write writes the archive. Directories come before what they hold, because
-// the kernel makes none that is missing.
+// Write writes the archive. A directory comes before its entries, because the kernel does not
+// create missing directories.
 func (img *Image) Write(w io.Writer) error {
 	c := &cpioWriter{w: w}
 	for _, name := range img.Names() {

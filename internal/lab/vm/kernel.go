@@ -22,7 +22,7 @@ type Kernel struct {
 	builtin map[string]bool
 }
 
-// OpenKernel looks at what a kernel package unpacked to below dir.
+// OpenKernel reads the unpacked kernel package below dir.
 func OpenKernel(dir string) (*Kernel, error) {
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
@@ -38,7 +38,7 @@ func OpenKernel(dir string) (*Kernel, error) {
 	root := filepath.Join(dir, "lib", "modules", k.Release)
 	data, err := os.ReadFile(filepath.Join(root, "modules.builtin"))
 	if err != nil {
-		return nil, fmt.Errorf("reading what kernel %s has built in: %w", k.Release, err)
+		return nil, fmt.Errorf("reading the built-in modules of kernel %s: %w", k.Release, err)
 	}
 	for line := range strings.Lines(string(data)) {
 		k.builtin[moduleName(strings.TrimSpace(line))] = true
@@ -55,7 +55,7 @@ func OpenKernel(dir string) (*Kernel, error) {
 	return k, nil
 }
 
-// moduleName is what the kernel calls the module in that file.
+// moduleName is the kernel's name of the module in that file.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(path.Base(filepath.ToSlash(file)), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
@@ -67,9 +67,9 @@ type Module struct {
 	Data []byte // the object, not compressed
 }
 
-// Modules returns the modules of those names and all that they depend on, each
-// once and after what it needs. What the kernel has built in is left out.
-// A package that was not installed has no modules.dep: the modules say it themselves.
+// Modules returns the modules of those names and all their dependencies, each once and after its
+// own dependencies. Built-in modules are left out. A package that was not installed has no
+// modules.dep: the dependencies are read from the modules.
 func (k *Kernel) Modules(names ...string) ([]Module, error) {
 	var order []Module
 	seen := make(map[string]bool)
@@ -82,7 +82,7 @@ func (k *Kernel) Modules(names ...string) ([]Module, error) {
 		seen[name] = true // also while it is visited: modules do not depend in circles
 		file, ok := k.modules[name]
 		if !ok {
-			return fmt.Errorf("looking for module %s%s: kernel %s has none", name, by, k.Release)
+			return fmt.Errorf("looking for module %s%s: kernel %s does not have it", name, by, k.Release)
 		}
 		data, err := readModule(file)
 		if err != nil {
@@ -90,7 +90,7 @@ func (k *Kernel) Modules(names ...string) ([]Module, error) {
 		}
 		needs, err := dependencies(data)
 		if err != nil {
-			return fmt.Errorf("reading what module %s depends on: %w", name, err)
+			return fmt.Errorf("reading the dependencies of module %s: %w", name, err)
 		}
 		for _, d := range needs {
 			if err := visit(d, ", which "+name+" needs"); err != nil {

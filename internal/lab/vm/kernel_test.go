@@ -37,7 +37,7 @@ func module(t *testing.T, info ...string) []byte {
 	return b.Bytes()
 }
 
-// unpackedKernel is what a kernel package leaves.
+// unpackedKernel writes the files of a kernel package.
 func unpackedKernel(t *testing.T, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestModules(t *testing.T) {
 		{"what is needed comes first, and once", []string{"rdma_x", "base"}, []string{"base", "ib_core", "udp_tunnel", "rdma_x"}, ""},
 		{"dashes are underscores", []string{"rdma-x"}, []string{"base", "ib_core", "udp_tunnel", "rdma_x"}, ""},
 		{"built in", []string{"crc32", "ipv6_core"}, nil, ""},
-		{"none", []string{"base", "veth"}, nil, "module veth: kernel 6.1.0-1-amd64 has none"},
+		{"none", []string{"base", "veth"}, nil, "module veth: kernel 6.1.0-1-amd64 does not have it"},
 		{"none that is needed", []string{"lost"}, nil, "nowhere, which lost needs"},
 		{"no object", []string{"broken"}, nil, "module broken"},
 	} {

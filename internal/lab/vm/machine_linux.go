@@ -30,9 +30,9 @@ type Machine struct {
 // consoleTail is how much of the console an error shows.
 const consoleTail = 6000
 
-// Run boots, carries the script out and returns what it left. An error holds
-// the end of the machine's console; the result then has what came until
-// then. When ctx ends first the machine is killed.
+// Run boots, executes the script and returns its results. An error holds the end of the machine's
+// console, and the result then has the events until the failure. When ctx ends first the machine is
+// killed.
 func (m Machine) Run(ctx context.Context, s Script) (*Result, error) {
 	initrd, err := m.prepare(s)
 	if err != nil {
@@ -113,7 +113,7 @@ func collectFile(path string) (*Result, error) {
 	return Collect(f)
 }
 
-// tail is the end of a file, or why there is none.
+// tail returns the end of a file, or the reason why it cannot be read.
 func tail(path string) []byte {
 	data, err := os.ReadFile(path)
 	if err != nil {

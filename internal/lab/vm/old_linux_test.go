@@ -4,9 +4,9 @@ package vm
 
 import "testing"
 
-// TestLinux61 runs on the oldest kernel that is supported: what counts ingress, on its own
-// verifier. The flavour for clouds has all that this needs and is the smallest. It
-// is also a host without libibverbs.
+// TestLinux61 runs on the oldest supported kernel: ingress counting, checked by that kernel's
+// verifier. The flavour for clouds has every module that this needs and is the smallest. It is also
+// a host without libibverbs.
 func TestLinux61(t *testing.T) {
 	b := newBoot(t, "linux-image-cloud-amd64", "veth")
 	b.flowtally(t)

@@ -66,7 +66,7 @@ func (img *Image) libraries(host string, roots []string) error {
 	}
 	needed, err := f.ImportedLibraries()
 	if err != nil {
-		return fmt.Errorf("reading what %s needs: %w", host, err)
+		return fmt.Errorf("reading the libraries of %s: %w", host, err)
 	}
 	for _, name := range needed {
 		if err := img.Library(name, roots...); err != nil {

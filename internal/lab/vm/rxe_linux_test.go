@@ -9,7 +9,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// rxeModules are a software RDMA device over any netdev, and what user space reaches it through.
+// rxeModules are a software RDMA device over any netdev, and the modules by which user space
+// reaches it.
 var rxeModules = []string{
 	"veth", "crc32_generic", "ib_core", "ib_uverbs", "udp_tunnel", "ip6_udp_tunnel",
 	"rdma_rxe", "iw_cm", "ib_cm", "configfs", "rdma_cm", "rdma_ucm",

@@ -15,7 +15,7 @@ const (
 	EventsPath = "/dev/ttyS1"             // where the first process writes its events
 )
 
-// Script is what a machine does before it powers off.
+// Script is the work of a machine before it powers off.
 type Script struct {
 	Modules []string // guest paths, in the order of loading
 	Steps   []Step
@@ -30,17 +30,17 @@ type Step struct {
 	Seconds int // after which it is killed; 0 means 60
 }
 
-// Event is one line of what the first process says, as JSON. Exactly one of
-// the pointers is set, or Ready, or Done, or Fatal.
+// Event is one line from the first process, as JSON. Exactly one of the pointers is set, or Ready,
+// or Done, or Fatal.
 type Event struct {
 	Ready  string  `json:",omitempty"` // the modules are loaded; the kernel's release
 	Output *Output `json:",omitempty"`
 	Exit   *Exit   `json:",omitempty"`
-	Fatal  string  `json:",omitempty"` // what kept the script from being carried out
+	Fatal  string  `json:",omitempty"` // the failure that ended the script early
 	Done   bool    `json:",omitempty"` // every step ran; the machine powers off
 }
 
-// Output is a piece of what a step wrote.
+// Output is a piece of a step's output.
 type Output struct {
 	Step   string
 	Stderr bool `json:",omitempty"`
@@ -61,7 +61,7 @@ type Result struct {
 	Steps   map[string]*StepResult
 }
 
-// StepResult is what a step left behind.
+// StepResult is the exit and the output of a step.
 type StepResult struct {
 	Exit
 	Stdout, Stderr []byte
@@ -71,7 +71,7 @@ type StepResult struct {
 // crashed, hung or was killed.
 var ErrIncomplete = errors.New("the machine ended before its script")
 
-// Collect reads the events to their end. What came until an error is returned with it.
+// Collect reads the events to their end. After an error it returns the events until then, too.
 func Collect(r io.Reader) (*Result, error) {
 	res := &Result{Steps: make(map[string]*StepResult)}
 	step := func(name string) *StepResult {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// events is what the first process writes for them.
+// events encodes events as the first process does.
 func events(t testing.TB, es ...Event) string {
 	t.Helper()
 	var b strings.Builder
@@ -29,7 +29,7 @@ func TestCollect(t *testing.T) {
 		Event{Ready: "6.1.0"},
 		Event{Output: &Output{Step: "a", Data: []byte("one\n")}},
 		Event{Output: &Output{Step: "a", Data: []byte("err\xff\n"), Stderr: true}},
-		Event{Output: &Output{Step: "b", Data: []byte("of b\n")}}, // what outlives its step goes on writing
+		Event{Output: &Output{Step: "b", Data: []byte("of b\n")}}, // a process that outlives its step goes on writing
 		Event{Output: &Output{Step: "a", Data: []byte("two\n")}},
 		Event{Exit: &Exit{Step: "a", Code: 3, Took: time.Second}},
 		Event{Exit: &Exit{Step: "b"}},
@@ -40,7 +40,7 @@ func TestCollect(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       Result
-		err        string // "" is none
+		err        string // "": no error
 	}{
 		{"whole", whole, Result{"6.1.0", map[string]*StepResult{"a": a, "b": b}}, ""},
 		{"nothing", "", Result{"", map[string]*StepResult{}}, ErrIncomplete.Error()},
@@ -64,8 +64,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// FuzzCollect: whatever a machine writes, it is read to an end, and only the event
-// that says so is the end of a script.
+// FuzzCollect: every input is read to its end, and only the final event ends a script.
 func FuzzCollect(f *testing.F) {
 	f.Add(events(f, Event{Ready: "6.1.0"}, Event{Output: &Output{Step: "a", Data: []byte{0}}}, Event{Exit: &Exit{Step: "a"}}, Event{Done: true}))
 	f.Add(events(f, Event{Fatal: "no"}))

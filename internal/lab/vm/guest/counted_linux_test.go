@@ -103,7 +103,7 @@ func TestRDMAAlone(t *testing.T) {
 	}
 }
 
-// TestRemovedBeside: an RDMA device that counts nothing is in nobody's way when it goes.
+// TestRemovedBeside: removing an RDMA device that counts nothing does not wait for this process.
 func TestRemovedBeside(t *testing.T) {
 	newPair(t, "v0")
 	if err := netlink.RdmaLinkAdd("rxe0", "rxe", "v0"); err != nil {
@@ -125,7 +125,7 @@ func TestRemovedBeside(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience): // the kernel waits for whoever has it open
+	case <-time.After(patience): // the kernel waits for every process that has it open
 		t.Fatal("removing the device is still waiting")
 	}
 	placements, err := svc.Placements(t.Context())

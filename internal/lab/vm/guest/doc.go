@@ -1,10 +1,9 @@
-// Package guest holds the tests that run inside the machines of package vm, as
-// root, alone. They carry the build tag vm, are compiled by the tests of package
-// vm, and are told by the environment what they find:
+// Package guest holds the tests that run inside the machines of package vm, as root, without other
+// processes. They carry the build tag vm and are compiled by the tests of package vm. The
+// environment describes the machine:
 //
 //	FLOWTALLY_GUEST_BIN  directory of the project's programs
 //	FLOWTALLY_GUEST_RXE  not empty where the kernel has rdma_rxe loaded
 //
-// A test that does not fit the kernel at hand is not run there: the host names
-// those that are, and takes a skip for a failure.
+// The host names the tests that fit the kernel, and treats a skipped test as a failure.
 package guest

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDoctorSeesRXE: the device is found by its name and its netdev, and what it
-// lacks is answered with the reason and the fix, from the distribution's own library.
+// TestDoctorSeesRXE: doctor finds the device by its name and its netdev. For each missing feature
+// it prints the reason and the fix, from the distribution's own library.
 func TestDoctorSeesRXE(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")

@@ -113,7 +113,7 @@ func checkSource(t *testing.T) {
 	}
 }
 
-// post posts to a queue pair and answers how it ended. Errors are an answer here.
+// post posts to a queue pair and returns the completions. Completions in error are a result here.
 func post(t *testing.T, instance, name, op string, count uint64) dataplane.Posted {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program(t, "flowtally"), "queue-pairs", "post", "--instance", instance, "-o", "json", name, op, "--count", fmt.Sprint(count))
@@ -154,7 +154,7 @@ func get(t *testing.T, instance string) map[string]shown {
 	return out
 }
 
-// published is get after a poll cycle that began after the call: what was counted before is in it.
+// published is get after a poll cycle that began after the call: earlier completions are included.
 func published(t *testing.T, instance string) map[string]shown {
 	t.Helper()
 	r, err := shm.Open(shm.DefaultPath(instance), shm.ReaderOptions{})
@@ -171,8 +171,8 @@ func published(t *testing.T, instance string) map[string]shown {
 	return get(t, instance)
 }
 
-// checkShown waits until the mirror shows want: what completed is published by the next poll
-// cycle. Once it does, it must go on doing so.
+// checkShown waits until the mirror shows want: the next poll cycle publishes every completion. The
+// values must then stay.
 func checkShown(t *testing.T, instance string, want map[string]shown) {
 	t.Helper()
 	var got map[string]shown

@@ -18,7 +18,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// patience is how long is waited for what comes, on an emulated CPU that others use too.
+// patience is the longest wait for an expected state, on an emulated CPU that other processes use
+// too.
 const patience = 3 * time.Minute
 
 // newPair is a veth pair, near in this namespace and far in one of its own, with
@@ -97,7 +98,7 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// command runs a program to its end and returns what it wrote.
+// command runs a program to its end and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -20,9 +20,9 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// TestIngressAlone is for kernels below 6.6, through the process boundary: what comes in
-// is counted exactly in both modes, what goes out is refused with the reason, and
-// the refusal changes nothing for the others.
+// TestIngressAlone is for kernels below 6.6, through the process boundary: ingress is counted
+// exactly in both modes, egress is refused with the reason, and the refusal leaves the other flows
+// unchanged.
 func TestIngressAlone(t *testing.T) {
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {
@@ -119,7 +119,7 @@ func doctor(t *testing.T) []check {
 	return report.Checks
 }
 
-// TestDoctorBelow66 finds the kernel usable, and says what it lacks.
+// TestDoctorBelow66 finds the kernel usable, and names the missing feature.
 func TestDoctorBelow66(t *testing.T) {
 	found := 0
 	for _, c := range doctor(t) {

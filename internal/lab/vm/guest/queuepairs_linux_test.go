@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// instance of the test, and what its configuration says. A message is short: the machine's
-// CPU is emulated, and rxe computes a checksum over every byte.
+// The instance of the test, and its configuration. A message is short: the machine's CPU is
+// emulated, and rxe computes a checksum over every byte.
 const (
 	qpInstance = "qp"
 	qpReceives = 128
@@ -39,9 +39,9 @@ queue_pairs:
 `
 )
 
-// TestQueuePairs: 100,000 operations of a reliable connection over a real kernel RDMA stack,
-// posted by `flowtally queue-pairs post`, are counted exactly, from ibv_poll_cq, and shown by
-// `flowtally get`. So are those that end in error, and what follows when it is mended.
+// TestQueuePairs: 100,000 operations of a reliable connection over a real kernel RDMA stack, posted
+// by `flowtally queue-pairs post`, are counted exactly, from ibv_poll_cq, and shown by `flowtally
+// get`. Operations that end in error are counted too, and so is the work after the repair.
 func TestQueuePairs(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
@@ -67,8 +67,8 @@ func TestQueuePairs(t *testing.T) {
 	t.Logf("%d operations posted, completed and shown exactly: %d sent and received, %d written, %d read; %s, %.0f/s",
 		total, sends, writes, reads, took.Round(time.Millisecond), float64(total)/took.Seconds())
 
-	// A wrong key: the peer refuses the first write and both ends are in error. Every write that
-	// is outstanding ends in error here, and there every buffer that waited for what arrives.
+	// A wrong key: the peer refuses the first write and both ends are in error. Every outstanding
+	// write ends in error here, and every receive buffer at the peer.
 	near := queuePairs(t, qpInstance)["near"]
 	peer, err := dataplane.ParseQueuePairAddress(near.Peer)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestQueuePairs(t *testing.T) {
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near", peer.String())
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "far", near.Local)
 	flushed := published(t, qpInstance)
-	const refused = 256 // the send depth: what is outstanding when the first is refused
+	const refused = 256 // the send depth: the outstanding writes when the first is refused
 	if p := post(t, qpInstance, "near", "rdma_write", 1000); p != (dataplane.Posted{Errors: refused}) {
 		t.Errorf("writes with a wrong key ended as %+v, want %d in error", p, refused)
 	}
@@ -96,7 +96,7 @@ func TestQueuePairs(t *testing.T) {
 	t.Logf("in error: %d writes, %d receives flushed\n%s", refused, qpReceives, said)
 
 	command(t, program(t, "flowtally"), "queue-pairs", "connect", "--instance", qpInstance, "near")
-	want = published(t, qpInstance) // connecting anew may flush what was posted since
+	want = published(t, qpInstance) // reconnecting may flush operations posted since
 	posted := command(t, program(t, "flowtally"), "queue-pairs", "post", "--instance", qpInstance, "near", "send", "--count", "1000")
 	if fields := strings.Fields(posted); !slices.Equal(fields[len(fields)-4:], []string{"near", "send", "1,000", "0"}) {
 		t.Errorf("after mending, 1000 were sent as\n%s", posted)

@@ -19,8 +19,8 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// TestVerbsSeeTheDevice compares what the binding reads with what rdma-core's own
-// program prints.
+// TestVerbsSeeTheDevice compares the attributes that the binding reads with the output of
+// rdma-core's own program.
 func TestVerbsSeeTheDevice(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
@@ -74,7 +74,7 @@ func TestVerbsSeeTheDevice(t *testing.T) {
 	}
 }
 
-// devinfo is what ibv_devinfo -v prints, by field; of fields that it prints twice, the first.
+// devinfo is the output of ibv_devinfo -v, by field; of a repeated field, the first.
 func devinfo(t *testing.T, device string) map[string]string {
 	t.Helper()
 	fields := make(map[string]string)
@@ -89,8 +89,8 @@ func devinfo(t *testing.T, device string) map[string]string {
 	return fields
 }
 
-// TestVerbsAnswerNo: rxe has neither flows nor counters, and every question about
-// them is answered, with the reason and what would fix it.
+// TestVerbsAnswerNo: rxe has neither flows nor counters, and every probe of them returns the reason
+// and the fix.
 func TestVerbsAnswerNo(t *testing.T) {
 	newPair(t, "v0")
 	addRXE(t, "rxe0", "v0")
@@ -243,9 +243,9 @@ func TestVerbsEvents(t *testing.T) {
 	}
 }
 
-// TestVerbsRemoval: rxe's driver cannot take a device from those who have it open. Its removal
-// waits for them, without an event; the device is off the list meanwhile. So whoever has no use for
-// such a device must not keep it open, and closing it lets it go.
+// TestVerbsRemoval: rxe's driver cannot take a device from the processes that have it open. Its
+// removal waits for them, without an event; the device is off the list meanwhile. A process without
+// use for such a device must therefore not keep it open, and closing it completes the removal.
 func TestVerbsRemoval(t *testing.T) {
 	newPair(t, "v0")
 	if err := netlink.RdmaLinkAdd("rxe0", "rxe", "v0"); err != nil {

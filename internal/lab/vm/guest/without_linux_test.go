@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// TestWithoutLibibverbs: the programs are built with cgo and run where the library is
-// absent. doctor names it, nobody who did not ask for it hears of it, and who did learns why.
+// TestWithoutLibibverbs: the programs are built with cgo and run without the library. doctor names
+// it, an instance that does not use RDMA does not mention it, and one that does returns the reason.
 func TestWithoutLibibverbs(t *testing.T) {
 	named := false
 	for _, c := range doctor(t) {

@@ -58,7 +58,7 @@ func prepare() error {
 			return fmt.Errorf("mounting %s: %w", m.where, err)
 		}
 	}
-	// libibverbs pins what it hands to a device.
+	// libibverbs pins the memory that it passes to a device.
 	return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
 
@@ -100,7 +100,7 @@ func load(path string) error {
 	return unix.FinitModule(int(f.Fd()), "", 0)
 }
 
-// runStep runs one step and says what it writes while it does.
+// runStep runs one step and sends its output while it runs.
 func runStep(s vm.Step, port *port) *vm.Exit {
 	limit := time.Duration(s.Seconds) * time.Second
 	if limit == 0 {
@@ -113,7 +113,7 @@ func runStep(s vm.Step, port *port) *vm.Exit {
 	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}, s.Env...)
 	cmd.Stdout = &stream{port: port, step: s.Name}
 	cmd.Stderr = &stream{port: port, step: s.Name, stderr: true}
-	// What a step leaves behind may hold its output open.
+	// A process that a step leaves behind may hold the step's output open.
 	cmd.WaitDelay = 2 * time.Second
 	// A Go program then says where it hangs; WaitDelay is its time to.
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) }
@@ -174,13 +174,12 @@ func (p *port) say(e vm.Event) error {
 	return err
 }
 
-// drain waits until the port has sent what was written: a machine that is off
-// sends nothing.
+// drain waits until the port has sent its buffer: powering off drops unsent bytes.
 func (p *port) drain() {
 	unix.IoctlSetInt(int(p.f.Fd()), unix.TCSBRK, 1)
 }
 
-// stream says what is written to it.
+// stream sends the bytes written to it as events.
 type stream struct {
 	port   *port
 	step   string
