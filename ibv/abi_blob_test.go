@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// blobs are specs, and the initialiser of the C struct that says the same.
+// blobs are specs, each with the initialiser of the equal C struct.
 var blobs = []struct {
 	spec Spec
 	c    string

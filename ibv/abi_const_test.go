@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// cNames says which constant of C each of ours is.
+// cNames maps each of our constants to its name in C.
 const cNames = `
 AccessLocalWrite IBV_ACCESS_LOCAL_WRITE
 AccessRemoteWrite IBV_ACCESS_REMOTE_WRITE
@@ -247,7 +247,7 @@ func constants(t *testing.T) map[string]int64 {
 	return list
 }
 
-// ownTypes are the types of constants that C has nothing to do with.
+// ownTypes are the types of constants that have no counterpart in C.
 var ownTypes = regexp.MustCompile(`^prm(Encode|Decode|List)$|^word(Comp|Err)$`)
 
 // newerNames are names that rdma-core 44's headers do not have, with their values in rdma-core 65
@@ -334,7 +334,7 @@ func TestABIConstants(t *testing.T) {
 	})
 }
 
-// define is a number that a header of ours has from one of theirs, where it is an enum's.
+// define matches a number in our header that is an enum's in the distribution's.
 var define = regexp.MustCompile(`(?m)^#define (\w+) (\d+)`)
 
 // TestABIDefines compares the numbers that only our C code uses.

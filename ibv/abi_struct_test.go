@@ -121,8 +121,8 @@ var newerThanHeaders = map[string]map[string]int64{
 	},
 }
 
-// grow are structs whose end the library is told, by a mask, an element size or the struct's size, so later
-// headers may add to their end.
+// grow are structs whose length the library learns from a mask, an element size or the struct's
+// size, so later headers may add to their end.
 var grow = map[string]bool{
 	"mlx5dv_flow_matcher_attr": true, "mlx5dv_flow_action_attr": true, "mlx5dv_obj": true, "mlx5dv_context_attr": true,
 	"ibv_port_attr": true, "verbs_context": true,

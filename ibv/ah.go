@@ -9,8 +9,8 @@ type GID [16]byte
 // String is the GID as an IPv6 address.
 func (g GID) String() string { return netip.AddrFrom16(g).String() }
 
-// QueryGID reads an entry of a port's GID table; PortAttr.GIDTblLen says how many there are.
-// An entry without an address is zero.
+// QueryGID reads an entry of a port's GID table. PortAttr.GIDTblLen is the number of entries. An
+// entry without an address is zero.
 func (c *Context) QueryGID(port uint8, index int) (GID, error) {
 	var g GID
 	if err := c.use(); err != nil {
@@ -39,8 +39,8 @@ func (p *PD) CreateAH(a AHAttr) (*AH, error) {
 	return h, nil
 }
 
-// Close destroys the handle. The requests that name it must have completed: until then the
-// manual promises nothing about where they go.
+// Close destroys the handle. Wait for the completions of the requests that name it first: until
+// then the manual does not promise their destination.
 func (h *AH) Close() error {
 	return h.close(func(ah handle) error {
 		return h.pd.ctx.err("ibv_destroy_ah", h.pd.ctx.v.destroyAH(ah))

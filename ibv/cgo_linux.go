@@ -96,7 +96,7 @@ func (v *cVerbs) closeDevice(ctx handle) syscall.Errno {
 	return syscall.Errno(C.ft_close_device(v.t, C.uintptr_t(ctx)))
 }
 
-// hostOrder is a be64 as C wrote it into a word of this host.
+// hostOrder converts a be64 that C wrote into a word of this host.
 func hostOrder(be C.uint64_t) uint64 {
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], uint64(be))

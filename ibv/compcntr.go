@@ -161,8 +161,8 @@ func (k *CompCntr) call(verb string, fn func(handle) syscall.Errno) error {
 	return k.ctx.err(verb, fn(k.h))
 }
 
-// Read is the number of completions. On EFA that is a load from memory, no command: of a
-// device that is lost it is the last value, without an error. It allocates nothing.
+// Read returns the number of completions. On EFA it is a load from memory, not a command: on a lost
+// device it returns the last value, without an error. It allocates nothing.
 func (k *CompCntr) Read() (uint64, error) { return k.read(wordComp, "ibv_read_comp_cntr") }
 
 // ReadErr is the number of errors. The two values are not of one moment.
@@ -177,12 +177,11 @@ func (k *CompCntr) read(word compCntrWord, verb string) (uint64, error) {
 	return value, k.ctx.err(verb, errno)
 }
 
-// AttachCompCntr has the counter count these operations of the queue pair from now on. It is
-// asked for in state RESET or INIT (EINVAL otherwise), for operations that no other counter
-// of the queue pair has (EBUSY) and that CompCntrCaps names (ENOTSUP). A counter adds up
-// all queue pairs that it is attached to. Nothing detaches it but the queue pair's Close:
-// until then the queue pair holds the counter. Completion queues get their
-// completions all the same, and must be polled.
+// AttachCompCntr makes the counter count these operations of the queue pair from now on. The queue
+// pair must be in state RESET or INIT (else EINVAL), no other counter of the queue pair may count
+// the operations (else EBUSY), and CompCntrCaps must name them (else ENOTSUP). A counter adds up
+// all attached queue pairs. Only the queue pair's Close detaches it; until then the queue pair
+// holds the counter. Completion queues still get their completions, and must be polled.
 func (q *QP) AttachCompCntr(k *CompCntr, ops CompCntrOps) error {
 	if err := q.use(); err != nil {
 		return err
@@ -203,7 +202,7 @@ func (q *QP) AttachCompCntr(k *CompCntr, ops CompCntrOps) error {
 	return nil
 }
 
-// explainAttach adds to the errno which of the manual's reasons it is, as far as can be told.
+// explainAttach adds the manual's reason for the errno, as far as it can be determined.
 func (q *QP) explainAttach(err error, errno syscall.Errno, ops CompCntrOps) error {
 	switch errno {
 	case syscall.EBUSY:

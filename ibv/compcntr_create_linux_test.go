@@ -76,7 +76,7 @@ var mergedCreateStatements = []statement{
 	{"create:63", "ibv_destroy_comp_cntr() releases all resources associated with the completion counter comp_cntr.", nil,
 		func(t *testing.T, b *bench) {
 			caps := must(b.ctx.QueryCompCntrCaps())(t)
-			for range 2 * caps.MaxCounters { // nothing of the last one is left
+			for range 2 * caps.MaxCounters { // each Close frees the counter's slot
 				b.check(must(b.ctx.CreateCompCntr(CompCntrOptions{}))(t).Close())
 			}
 		}},
@@ -275,7 +275,7 @@ var capsStatements = []statement{
 		}},
 }
 
-// TestCompCntrsOfOldLibraries: rdma-core 44 has no such symbol.
+// TestCompCntrsOfOldLibraries: rdma-core 44 lacks the symbols.
 func TestCompCntrsOfOldLibraries(t *testing.T) {
 	libs := softLibs(t)
 	b := newData(t, newWire(t), Options{Library: libs.Verbs44, EFA: libs.EFA})

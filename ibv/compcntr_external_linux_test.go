@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// external is a counter whose words are at the end of m; which of them says flags, as
+// external makes a counter with external words at the end of m; flags choose the words, as
 // EFADV_COMP_CNTR_INIT_WITH_*_EXTERNAL_MEM do.
 func (b *bench) external(m *MR, flags int) (*CompCntr, CompCntrMemory) {
 	b.t.Helper()
@@ -37,9 +37,8 @@ func (b *bench) external(m *MR, flags int) (*CompCntr, CompCntrMemory) {
 // without concurrency.
 func word(mem []byte) uint64 { return binary.NativeEndian.Uint64(mem) }
 
-// TestExternalMemory makes efadv_create_comp_cntr(3) executable (rdma-core 65,
-// providers/efa/man): the device counts in the words that it was given, and in its own where it
-// was given none.
+// TestExternalMemory makes efadv_create_comp_cntr(3) executable (rdma-core 65, providers/efa/man):
+// the device counts in the words of the caller, and in its own if the caller passed no word.
 func TestExternalMemory(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	options := Options{Library: libs.Verbs, EFA: libs.EFA}
@@ -128,7 +127,7 @@ func TestExternalMemory(t *testing.T) {
 	})
 }
 
-// copyLibrary is a library that nothing else has open.
+// copyLibrary copies a library, so that only this test has it open.
 func copyLibrary(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)

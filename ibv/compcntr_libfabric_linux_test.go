@@ -22,7 +22,7 @@ import (
 // library, which reports the verbs that were called and holds the values. The originals create
 // counters by efadv_create_comp_cntr without memory of the caller's, as these tests do.
 
-// libfabricCase is one of them.
+// libfabricCase is one test case of libfabric.
 type libfabricCase struct {
 	name  string // without test_
 	env   []string
@@ -95,7 +95,7 @@ var libfabricCases = []libfabricCase{
 		if k != nil || !errors.Is(err, syscall.ENOTSUP) {
 			t.Errorf("%v, %v", k, err)
 		}
-		// No leak: the context closes, in newData's cleanup, and holds nothing now.
+		// No leak: no object holds the context, and newData's cleanup closes it.
 		if busy := l.ctx.busy(); strings.Contains(busy, "counter") {
 			t.Errorf("the context is held by %s", busy)
 		}
@@ -144,7 +144,7 @@ var libfabricCases = []libfabricCase{
 	// no such mode: a reader that cannot be woken polls once per cycle, and Wakeable reports that
 	// and the reason.
 	{"efa_hw_cntr_wait_returns_einval_with_wait_none", nil, shownIn("../shm/wait_test.go", "func TestWaitRefuses(", "Wakeable()")},
-	// Nor are there wait objects: the verb's flags are reserved, and none of them is taken.
+	// Wait objects do not exist either: the verb's flags are reserved, and every flag is refused.
 	{"efa_hw_cntr_open_returns_eopnotsupp_with_wait_fd", nil, refusesFlags(1 << 0)},
 	{"efa_hw_cntr_open_returns_eopnotsupp_with_wait_yield", nil, refusesFlags(1 << 1)},
 	{"efa_hw_cntr_bind_ep", nil, func(t *testing.T, l *libfabric) {
@@ -166,7 +166,7 @@ var libfabricCases = []libfabricCase{
 		if now := must(q.Query(QPAttrState))(t); now.State != QPSInit {
 			t.Errorf("the queue pair is in %v", now.State)
 		}
-		l.check(k.Close()) // nothing holds it
+		l.check(k.Close()) // no object holds it
 	}},
 	{"efa_cntr_open_uses_hw_cntr", nil, func(t *testing.T, l *libfabric) {
 		calls := l.calls(func() { l.check(must(l.ctx.CreateCompCntr(CompCntrOptions{}))(t).Close()) })

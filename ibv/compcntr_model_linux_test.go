@@ -40,7 +40,7 @@ func (m *cntrModel) attach(q, k int, ops, supported CompCntrOps) (refusals []sys
 	return refusals
 }
 
-// count is one completion of an operation, given as its bit, at queue pair q.
+// count counts one completion of an operation, given as its bit, at queue pair q.
 func (m *cntrModel) count(q int, op CompCntrOps, failed bool) {
 	for bit := range 6 {
 		if k := m.attached[q][bit]; op>>bit&1 != 0 && k >= 0 {
@@ -118,7 +118,7 @@ func TestCompCntrModel(t *testing.T) {
 				k, v := rapid.IntRange(0, len(counters)-1).Draw(rt, "k"), rapid.Uint64Range(0, modulus-1).Draw(rt, "value")
 				b.check(counters[k].Set(v))
 				model.values[k][wordComp] = v
-			case dead[q] || dead[q^1]: // what a queue pair in ERR is given is flushed; its peer would hear nothing
+			case dead[q] || dead[q^1]: // a queue pair in ERR flushes new work, and its peer would not notice
 				if dead[q] {
 					b.post(qps[q], write(m))
 					b.completions(1)

@@ -39,8 +39,8 @@ const localOps = QPAttachCompCntrOpSend | QPAttachCompCntrOpRecv | QPAttachCompC
 // remoteOps are those that a peer asks for.
 const remoteOps = QPAttachCompCntrOpRemoteRDMARead | QPAttachCompCntrOpRemoteRDMAWrite
 
-// everything is one of each kind of operation from x to y: 2 sends with their receives, 3
-// writes and 5 reads, polled.
+// everything does each kind of operation from x to y: 2 sends with their receives, 3 writes and 5
+// reads, polled.
 func (b *bench) everything(x, y *QP, m *MR) {
 	b.t.Helper()
 	b.postRecv(y, recv(m), recv(m))
@@ -84,7 +84,7 @@ var draftStatements = []statement{
 			refused(QPSSQD)
 			b.check(q.Modify(QPAttr{State: QPSErr}, QPAttrState))
 			refused(QPSErr)
-			b.check(k.Close()) // nothing holds it
+			b.check(k.Close()) // no object holds it
 		}},
 	{"003:36", "The completion counter starts collecting values for the specified QP once attached.", nil,
 		func(t *testing.T, b *bench) {

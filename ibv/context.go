@@ -97,8 +97,8 @@ func (c *Context) Close() error {
 		}
 		return c.unmapLeft()
 	})
-	// Not before: a refused Close changes nothing. Not under the lock: this waits for
-	// a NextEvent that is about to look.
+	// Not earlier: a refused Close changes nothing. Not under the lock: this waits for a NextEvent
+	// that is about to read.
 	if c.use() != nil {
 		c.events.close()
 	} else {

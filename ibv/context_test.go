@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// oneAddress is a library whose allocator gives an address again as soon as it is free, and
-// tells when that is.
+// oneAddress is a library whose allocator reuses an address as soon as it is free, and records the
+// moment.
 type oneAddress struct {
 	verbs
 	freed func()

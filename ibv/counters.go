@@ -19,8 +19,8 @@ type CounterAttach struct {
 // ReadFlags is enum ibv_read_counters_flags.
 type ReadFlags uint32
 
-// ReadCountersPreferCached takes the driver's cached values where it has some. A
-// hint: mlx5 accepts it and asks the firmware all the same.
+// ReadCountersPreferCached reads the driver's cached values if it has any. A hint: mlx5 accepts it
+// and still queries the firmware.
 const ReadCountersPreferCached ReadFlags = 1
 
 // Counters is a counters object: a row of values that flows add to.

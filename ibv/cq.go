@@ -2,7 +2,7 @@ package ibv
 
 import "sync"
 
-// CQOptions says how large a completion queue is to be.
+// CQOptions is the size of a completion queue.
 type CQOptions struct {
 	CQE        int // entries at least; 0: 16
 	CompVector int
@@ -25,7 +25,7 @@ type WC struct {
 	Opcode           WCOpcode // valid when Status is WCSuccess
 	VendorErr        uint32
 	ByteLen          uint32
-	ImmData          uint32 // host order; the invalidated rkey when Flags say so
+	ImmData          uint32 // host order; the invalidated rkey if Flags has the bit
 	QPNum, SrcQP     uint32
 	Flags            uint32
 	PKeyIndex, SLID  uint16

@@ -40,7 +40,7 @@ func sge(m *MR, n uint32) SGE { return SGE{Addr: m.Addr(), Length: n, LKey: m.LK
 // dataCap has room for all requests that a test posts at once.
 var dataCap = QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInlineData: 64}
 
-// queuePair is one in RESET; its sends are signalled where the request says so.
+// queuePair makes a queue pair in RESET; a request chooses whether its send is signalled.
 func (b *bench) queuePair(typ QPType) *QP {
 	b.t.Helper()
 	q := must(b.pd.CreateQP(QPOptions{Type: typ, SendCQ: b.cq, RecvCQ: b.cq, Cap: dataCap}))(b.t)

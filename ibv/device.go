@@ -122,7 +122,7 @@ const (
 	MTU4096
 )
 
-// Bytes is the MTU as a number of bytes; 0 for none of the five.
+// Bytes returns the MTU in bytes; 0 for a value that is not one of the five.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0

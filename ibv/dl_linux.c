@@ -28,9 +28,9 @@ void *ft_dlopen(const char *path, int provider, const struct ft_symbol *symbols,
 		snprintf(why, whylen, "%s", e ? e : "dlopen says nothing");
 		return NULL;
 	}
-	/* A provider that is linked with libibverbs adds itself to the list of drivers there as it is loaded.
-	 * Nothing takes it off again: unloaded, it would leave a pointer that the next ibv_get_device_list
-	 * follows. libibverbs itself never unloads one either. */
+	/* A provider that is linked with libibverbs adds itself to the list of drivers there as it is
+	 * loaded, and stays on it. Unloading it would leave a pointer that the next
+	 * ibv_get_device_list follows. libibverbs itself never unloads a provider either. */
 	if (provider && dlsym(lib, "ibv_get_device_list")) dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 	for (size_t i = 0; i < n; i++) {
 		void *f = lookup(lib, symbols[i].name, symbols[i].version);

@@ -19,7 +19,7 @@ struct ft_symbol {
  * text of at most whylen bytes. A provider is libmlx5 or libefa: it may stay in memory. */
 void *ft_dlopen(const char *path, int provider, const struct ft_symbol *symbols, size_t n, char *why, size_t whylen);
 
-/* A call that returns an object sets errno when it returns none; some forget. */
+/* A call that fails to return an object should set errno; some do not. */
 int ft_no_object(void);
 
 /* A call that returns an int mostly returns the errno; some -1 with errno, some -errno.

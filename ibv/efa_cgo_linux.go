@@ -2,7 +2,7 @@
 
 package ibv
 
-// The C side of EFA's direct verbs. Nothing here needs unsafe: see mlx5_cgo_linux.go.
+// The C side of EFA's direct verbs. This file needs no unsafe: see mlx5_cgo_linux.go.
 
 // #include "efa_linux.h"
 import "C"
@@ -46,7 +46,7 @@ func (e *cEFA) createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) 
 	return handle(h), syscall.Errno(errno)
 }
 
-// wordPtr is the first byte of a word, or NULL for none.
+// wordPtr returns a pointer to the word's first byte, or NULL for an empty word.
 func wordPtr(word []byte) *C.uint8_t {
 	if len(word) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrBusy is satisfied when an object is still held: by another object of this
-	// package, which the error names, or by something that the library knows of (EBUSY).
+	// ErrBusy is satisfied when an object is still held: by another object of this package, which
+	// the error names, or by an object of the library (EBUSY).
 	ErrBusy = errors.New("still in use")
 
 	// ErrClosed is returned by every method of a closed object except Close.
@@ -64,9 +64,9 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// notSupported tells the errnos of a verb that is not there. ENOSYS comes from old
-// libraries, EPROTONOSUPPORT from a kernel whose uverbs lack the object or its method;
-// ENOTSUP and EOPNOTSUPP are one number on Linux alone.
+// notSupported reports whether errno means that the verb does not exist. ENOSYS comes from old
+// libraries, EPROTONOSUPPORT from a kernel whose uverbs lack the object or its method; ENOTSUP and
+// EOPNOTSUPP are the same number only on Linux.
 func notSupported(errno syscall.Errno) bool {
 	return errno == syscall.EOPNOTSUPP || errno == syscall.ENOTSUP || errno == syscall.ENOSYS || errno == syscall.EPROTONOSUPPORT
 }

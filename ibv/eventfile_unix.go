@@ -74,7 +74,7 @@ again:
 	return f.failed(err)
 }
 
-// failed tells a closed file, for which the runtime's error has no name, from others.
+// failed gives the error of a closed file, for which the runtime has no name, the name ErrClosed.
 func (f *eventFile) failed(err error) error {
 	if f.ended.Load() {
 		err = ErrClosed

@@ -57,8 +57,8 @@ func TestEventIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWaitEnds with its context and with Close, and a wait that was cut short takes nothing
-// from the next one.
+// TestWaitEnds: a wait ends with its context and with Close, and an interrupted wait does not
+// consume the next one's event.
 func TestWaitEnds(t *testing.T) {
 	f, send, get := pipeEvents(t)
 	var b byte

@@ -97,7 +97,7 @@ func askForEvent(c *Context) error {
 	return err
 }
 
-// asking is a library that tells when it was asked for an event.
+// asking is a library that records when it was asked for an event.
 type asking struct {
 	verbs
 	asked func()
@@ -176,8 +176,8 @@ func descriptors(t *testing.T) []string {
 	return open
 }
 
-// noMoreThan waits until there are no more descriptors than before: other threads have some
-// for a moment, of a namespace that they look at.
+// noMoreThan waits until the process has no more descriptors than before: other threads open some
+// for a moment, of a namespace that they read.
 func noMoreThan(t *testing.T, before []string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -192,8 +192,9 @@ func noMoreThan(t *testing.T, before []string) {
 	}
 }
 
-// TestEveryVerbFails in turn, with errnos that mean something to us and one that does not: the
-// error names the verb and the device and is that errno; nothing crashes, hangs or is left open.
+// TestEveryVerbFails lets every verb fail in turn, with errnos that this package knows and with one
+// that it does not: the error names the verb and the device and is that errno. The process does not
+// crash or hang, and closes every descriptor.
 func TestEveryVerbFails(t *testing.T) {
 	verbs := strings.Fields(`ibv_get_device_list ibv_open_device ibv_query_device ibv_query_port ibv_query_comp_cntr_caps
 		ibv_query_gid ibv_reg_mr ibv_create_ah ibv_create_comp_cntr efadv_create_comp_cntr mlx5dv_init_obj ibv_set_comp_cntr

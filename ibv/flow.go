@@ -62,7 +62,7 @@ func (q *QP) CreateFlow(a FlowAttr) (*Flow, error) {
 			return h, nil
 		}
 		err = q.ctx.err("ibv_create_flow", errno)
-		if why := a.Check(); why != nil { // a bare EINVAL says little
+		if why := a.Check(); why != nil { // a bare EINVAL has no reason
 			err = fmt.Errorf("%w: %w", err, why)
 		}
 		return 0, err

@@ -15,12 +15,12 @@ type Options struct {
 	MLX5    string       // path of libmlx5; "": libmlx5.so.1 as the loader finds it
 	EFA     string       // path of libefa; "": libefa.so.1 as the loader finds it
 	Logger  *slog.Logger // nil discards
-	Calls   Calls        // is told of every call of a verb; may be nil
+	Calls   Calls        // gets every call of a verb; may be nil
 }
 
-// fix is the next step where a library beside libibverbs cannot be opened: soname as the loader finds it, of
-// a system that installs it as install says. The system's own is built for the system's libibverbs alone
-// (IBVERBS_PRIVATE), so that no package helps where Options name another libibverbs.
+// fix returns the next step if a library beside libibverbs cannot be opened: soname as the loader
+// finds it, from a package that install names. The system's library is built for the system's
+// libibverbs only (IBVERBS_PRIVATE), so no package helps if Options name another libibverbs.
 func (o Options) fix(key, soname, install string) string {
 	if o.Library == "" {
 		return install
@@ -64,8 +64,8 @@ func (l *Library) Path() string {
 	return l.v.path()
 }
 
-// Has reports whether the library exports the symbol, in any version. The verbs of flows
-// and counters are no symbols: only a device can be asked about them, by [Probe].
+// Has reports whether the library exports the symbol, in any version. The verbs of flows and
+// counters have no symbols: only [Probe] of a device can find them.
 func (l *Library) Has(symbol string) bool {
 	if l.use() != nil {
 		return false
@@ -74,7 +74,7 @@ func (l *Library) Has(symbol string) bool {
 	return l.v.has(symbol)
 }
 
-// Devices is the device list of this moment.
+// Devices returns the current device list.
 func (l *Library) Devices() ([]Device, error) {
 	if err := l.use(); err != nil {
 		return nil, err

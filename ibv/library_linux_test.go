@@ -69,8 +69,8 @@ func TestLoadRefuses(t *testing.T) {
 		is         error
 		says       string
 	}{
-		{"a FIFO, which nobody writes to", fifo, nil, "no regular file"},
-		{"a directory", dir, nil, "no regular file"},
+		{"a FIFO without a writer", fifo, nil, "not a regular file"},
+		{"a directory", dir, nil, "not a regular file"},
 		{"absent", filepath.Join(dir, "absent.so"), probe.ErrNotSupported, "absent.so"},
 		{"no ELF", text, probe.ErrNotSupported, "text.so"},
 		{"another library", softLibs(t).MLX5, probe.ErrNotSupported, "ibv_get_device_list"},
@@ -97,7 +97,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestFixes: where a path was named, the fix is another path; where none was, a package.
+// TestFixes: for a named path the fix is another path; without one, a package.
 func TestFixes(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.so")
 	for _, c := range []struct {

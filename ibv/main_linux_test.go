@@ -107,7 +107,7 @@ func (b *bench) check(err error) {
 	}
 }
 
-// closes closes o at the end of the test, where nothing may hold it any more.
+// closes closes o at the end of the test, when no object may hold it any more.
 func (b *bench) closes(o interface{ Close() error }) {
 	b.t.Cleanup(func() {
 		if err := o.Close(); err != nil && !b.abandons {

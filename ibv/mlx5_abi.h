@@ -54,10 +54,10 @@ struct mlx5dv_flow_action_attr {
 	};
 };
 
-/* The larger struct that has the same name since rdma-core 60. __mlx5dv_create_flow is told
- * the size of its elements. mlx5dv_create_flow is told nothing: it steps by the smaller struct
- * up to 59, by the larger one in 60.0, 60.1, 61.0 and 62.0, and by the smaller one again in
- * every later release. */
+/* The larger struct that has the same name since rdma-core 60. The caller of __mlx5dv_create_flow
+ * passes the size of its elements. mlx5dv_create_flow has no such argument: it steps by the
+ * smaller struct up to 59, by the larger one in 60.0, 60.1, 61.0 and 62.0, and by the smaller one
+ * again in every later release. */
 struct ft_flow_action_attr_60 {
 	uint32_t type;
 	union {

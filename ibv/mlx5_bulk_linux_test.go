@@ -35,8 +35,8 @@ func (b *devxBench) receivers(first, n int) []*net.UDPConn {
 	return conns
 }
 
-// received is how many datagrams wait at c: it reads until want have come, and then
-// until there is no other.
+// received returns the number of datagrams that wait at c: it reads until want have come, and then
+// until the socket is empty.
 func received(t *testing.T, c *net.UDPConn, want uint64) (n uint64) {
 	t.Helper()
 	buf := make([]byte, 2048)

@@ -2,8 +2,8 @@
 
 package ibv
 
-// The C side of DevX. Nothing here needs unsafe: buffers cross as pointers to their
-// first byte, objects as integers.
+// The C side of DevX. This file needs no unsafe: buffers cross as pointers to their first byte,
+// objects as integers.
 
 // #include "mlx5_linux.h"
 import "C"

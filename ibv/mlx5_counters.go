@@ -42,7 +42,7 @@ func (d *DevX) AllocFlowCounters(n int) (*FlowCounters, error) {
 		h, errno := d.m.createObject(d.h, in, out)
 		if err := d.command("mlx5dv_devx_obj_create (ALLOC_FLOW_COUNTER)", errno, out); err != nil {
 			if h != 0 {
-				d.m.destroyObject(h) // an object over a bad status: there is nothing behind it
+				d.m.destroyObject(h) // firmware made no object: its status is bad
 			}
 			return 0, err
 		}
@@ -87,9 +87,9 @@ const queryUnitLog = 2
 // Len is how many counters there are.
 func (f *FlowCounters) Len() int { return f.n }
 
-// Query reads the first len(dst) counters into dst with one command. The two values of
-// a counter belong together; different counters are of slightly different times. On
-// error dst is as it was. It allocates nothing while len(dst) stays the same.
+// Query reads the first len(dst) counters into dst with one command. The two values of a counter
+// are of one instant; different counters are of slightly different times. After an error dst is
+// unchanged. Query allocates nothing while len(dst) stays the same.
 func (f *FlowCounters) Query(dst []FlowCount) error {
 	if len(dst) > f.n {
 		return fmt.Errorf("%s: querying %d flow counters of %d: %w", f.device, len(dst), f.n, errSize)

@@ -91,7 +91,7 @@ func TestMLX5RingRefused(t *testing.T) {
 	}
 }
 
-// TestMLX5RingIsSound: numbers that are no ring's are not followed.
+// TestMLX5RingIsSound: a ring with impossible numbers is refused.
 func TestMLX5RingIsSound(t *testing.T) {
 	var dbrec uint32
 	for _, c := range []struct {

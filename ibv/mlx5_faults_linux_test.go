@@ -92,7 +92,7 @@ func TestEveryDevXVerbFails(t *testing.T) {
 	}
 }
 
-// TestDevXWithoutCapabilities: a device that does not say how it allocates bulks still has
+// TestDevXWithoutCapabilities: a device that does not report how it allocates bulks still has
 // single counters.
 func TestDevXWithoutCapabilities(t *testing.T) {
 	b := newDevXBench(t, "FAIL", "QUERY_HCA_CAP=EINVAL")
@@ -106,9 +106,9 @@ func TestDevXWithoutCapabilities(t *testing.T) {
 	b.wantCounts(counter, times(repeats, f))
 }
 
-// TestDevXStrides: a release of rdma-core reads the actions of a flow 16 or 24 bytes apart,
-// and one without __mlx5dv_create_flow does not say which. Flows count and drop with every
-// one; without __mlx5dv_create_flow only the first counter of an object can be named.
+// TestDevXStrides: a release of rdma-core reads the actions of a flow 16 or 24 bytes apart, and one
+// without __mlx5dv_create_flow does not report which. Flows count and drop with every release.
+// Without __mlx5dv_create_flow only the first counter of an object can be named.
 func TestDevXStrides(t *testing.T) {
 	libs := softLibs(t)
 	for _, c := range []struct{ name, mlx5, verb string }{

@@ -145,7 +145,7 @@ func flipped(t *testing.T, value MatchParam, section int, name string) MatchPara
 	for _, f := range fields.list {
 		if f.name == name {
 			at := section*matchSection*8 + f.bit + f.width - 1
-			if name == "ip_version" { // 4 and 6: there is no other
+			if name == "ip_version" { // 4 and 6: no other version exists
 				at--
 			}
 			b[at/8] ^= 1 << (7 - at%8)

@@ -47,11 +47,11 @@ func (d *DevX) CreateMatcher(a MatcherAttr) (*Matcher, error) {
 // egress it has Drop or no action, which sends the packet on. Firmware and the kernel refuse all
 // other combinations.
 type FlowActions struct {
-	Counters *FlowCounters // nil counts nothing
-	Offset   uint32        // which of Counters
+	Counters *FlowCounters // nil: no counter
+	Offset   uint32        // the index in Counters
 
-	// DefaultMiss goes on where the kernel's own rules begin: the packet is counted and
-	// nothing is taken. No further flow of this domain sees it, so the first match counts.
+	// DefaultMiss goes on at the kernel's own rules: the packet is counted and the kernel gets it.
+	// No further flow of this domain sees the packet, so only the first match counts.
 	DefaultMiss bool
 	Drop        bool
 }

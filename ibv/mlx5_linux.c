@@ -122,9 +122,9 @@ struct actions {
 	_Alignas(8) uint8_t bytes[MAX_ACTIONS * STRIDE_60];
 };
 
-/* add_action appends an action without payload. For a library that is not told the stride, the type
- * stands at the places of both strides. None of these places holds the type of another action
- * or the pointer of the first one, as long as there are at most MAX_ACTIONS. */
+/* add_action appends an action without payload. If the library does not take the stride, the type
+ * is written at the places of both strides. These places overlap neither the type of another
+ * action nor the pointer of the first one, as long as there are at most MAX_ACTIONS. */
 static void add_action(struct actions *a, uint32_t type, int told) {
 	memcpy(a->bytes + a->n * STRIDE_60, &type, sizeof type);
 	if (!told) memcpy(a->bytes + a->n * STRIDE, &type, sizeof type);

@@ -52,7 +52,7 @@ int ft_mlx5_create_matcher(const struct ft_mlx5 *m, uintptr_t ctx, const uint8_t
 			   uint16_t priority, uint32_t flags, uintptr_t *matcher);
 int ft_mlx5_destroy_matcher(const struct ft_mlx5 *m, uintptr_t matcher);
 
-/* counters 0: none. */
+/* counters 0: the flow has no counter. */
 int ft_mlx5_create_flow(const struct ft_mlx5 *m, uintptr_t matcher, const uint8_t *value, size_t len, uintptr_t counters,
 			uint32_t offset, int default_miss, int drop, uintptr_t *flow);
 

@@ -16,8 +16,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// devxBench is a wire whose near end is a software device, open for DevX. There is no
-// queue pair: nothing here needs one.
+// devxBench is a wire whose near end is a software device, open for DevX. Its tests need no queue
+// pair.
 type devxBench struct {
 	*bench
 	dx         *DevX
@@ -49,7 +49,7 @@ func (b *devxBench) counts(n int) *FlowCounters {
 	return f
 }
 
-// rule makes a matcher and a flow under it, of the fields that match says in full.
+// rule makes a matcher and a flow under it, from the complete mask and value.
 func (b *devxBench) rule(priority uint16, mask, value MatchParam, a FlowActions) {
 	b.t.Helper()
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: mask, Priority: priority}))(b.t)
@@ -115,8 +115,8 @@ func TestDevXCounterFlow(t *testing.T) {
 	b.wantCounts(counter, times(repeats, f))
 }
 
-// TestDevXBulkFlow is test_counters_bulk_flow: flow i counts in counter i of one bulk, so
-// after step i counters 0 to i have seen their packets and the others none.
+// TestDevXBulkFlow is test_counters_bulk_flow: flow i counts in counter i of one bulk, so after
+// step i counters 0 to i have counted their packets and the other counters are 0.
 func TestDevXBulkFlow(t *testing.T) {
 	b := newDevXBench(t)
 	const flows = 4
@@ -135,10 +135,10 @@ func TestDevXBulkFlow(t *testing.T) {
 	}
 }
 
-// TestDevXDropAction is test_tbl_drop_action: of two rules the drop rule has priority and
-// a counter, which stands at 0 after the half of the traffic that it does not match and
-// has the other half then, which no rule behind it sees. test_flow_table_drop is the
-// same rule without a counter. (The software NIC takes nothing from the kernel.)
+// TestDevXDropAction is test_tbl_drop_action: of two rules the drop rule has priority and a
+// counter. The counter is 0 after the half of the traffic that the rule does not match, and then
+// counts the other half, which no rule behind it sees. test_flow_table_drop is the same rule
+// without a counter. (The software NIC takes no packet from the kernel.)
 func TestDevXDropAction(t *testing.T) {
 	b := newDevXBench(t)
 	dropped, rest := b.counts(1), b.counts(1)

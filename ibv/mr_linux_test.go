@@ -140,8 +140,8 @@ func TestBusyMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesWithTheContext: when the device is gone, nothing can be deregistered, and the
-// context takes it all along.
+// TestMemoryGoesWithTheContext: on a device that is gone no region can be deregistered, and closing
+// the context unmaps every region.
 func TestMemoryGoesWithTheContext(t *testing.T) {
 	control := must(ibvtest.NewControl(t.TempDir() + "/control"))(t)
 	defer control.Close()

@@ -2,15 +2,15 @@ package ibv
 
 import "syscall"
 
-// Calls is told of every verb before it is called and after it has returned, so that the verb is known
-// in which a library ended the process. Begin returns a number for End. Both are called by many
-// goroutines, on every path, and must neither block nor allocate. device is empty for verbs of the library.
+// Calls gets every verb before it is called and after it has returned, so that the verb in which a
+// library ended the process is known. Begin returns a number for End. Many goroutines call both, on
+// every path: they must neither block nor allocate. device is empty for verbs of the library.
 type Calls interface {
 	Begin(device, verb string) int
 	End(call int)
 }
 
-// named is a call of which Calls was told. The zero value is a call of which it was not told.
+// named is a call that was passed to Calls. The zero value is a call that was not.
 type named struct {
 	calls Calls
 	call  int

@@ -70,7 +70,7 @@ func field[T uint8 | uint16 | uint32 | uint64](c *prmCodec, name string, bit, wi
 	}
 }
 
-// octets is a field of whole bytes in network order, such as an address.
+// octets encodes or decodes a field of whole bytes in network order, such as an address.
 func octets(c *prmCodec, name string, bit int, v []byte) {
 	switch at := c.b; c.mode {
 	case prmList:

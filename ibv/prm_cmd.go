@@ -54,8 +54,8 @@ func (s prmStatus) String() string {
 	return fmt.Sprintf("%s (status %#x, syndrome %#x)", name, s.Status, s.Syndrome)
 }
 
-// allocFlowCounterIn is struct mlx5_ifc_alloc_flow_counter_in_bits. Bulk and
-// BulkLogSize are two ways to say how many; both 0 is one counter.
+// allocFlowCounterIn is struct mlx5_ifc_alloc_flow_counter_in_bits. Bulk and BulkLogSize are two
+// ways to give the number of counters; both 0 is one counter.
 type allocFlowCounterIn struct {
 	BulkLogSize uint8 // 2^n counters
 	Bulk        uint8 // one bit set: 128 times that

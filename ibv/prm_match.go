@@ -153,9 +153,9 @@ func (m *MatchParam) encode() ([]byte, error) {
 	return b, nil
 }
 
-// encodeMask is the mask as far as its last section in use, and the criteria that
-// say which those are. Kernels refuse sections that they do not know, so none is sent
-// for nothing; one stays even when all are empty, which matches every packet.
+// encodeMask encodes the mask as far as its last section in use, and returns the criteria that name
+// the sections in use. Kernels refuse sections that they do not know, so empty sections are cut
+// off. One stays even when all are empty, which matches every packet.
 func (m *MatchParam) encodeMask() (mask []byte, criteria uint8, err error) {
 	if mask, err = m.encode(); err != nil {
 		return nil, 0, err

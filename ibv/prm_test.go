@@ -145,7 +145,7 @@ func anyMatch() *rapid.Generator[MatchParam] {
 			list := prmCodec{mode: prmList}
 			s.prm(&list)
 			b := make([]byte, matchSection)
-			for _, f := range list.list { // any bits at all, where there is a field
+			for _, f := range list.list { // random bits in every field
 				if !rapid.Bool().Draw(t, f.name) {
 					continue
 				}

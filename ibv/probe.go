@@ -74,7 +74,7 @@ func (p *prober) flows() {
 	qp, raw, err := p.queuePair()
 	if err != nil {
 		for _, f := range []string{FeatureRaw, FeatureFlows, FeatureCounters, FeatureDontTrap, FeatureEgress} {
-			p.answer(f, fmt.Errorf("there is no queue pair to ask with: %w", err))
+			p.answer(f, fmt.Errorf("the probe has no queue pair: %w", err))
 		}
 		return
 	}
@@ -123,7 +123,7 @@ func (q *probeQP) close(p *prober) {
 	p.close(q.pd)
 }
 
-// compCntrs makes a completion counter, reads it, and unmakes it.
+// compCntrs makes a completion counter, reads it, and closes it.
 func (p *prober) compCntrs() (CompCntrCaps, error) {
 	caps, err := p.ctx.QueryCompCntrCaps()
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *prober) queuePair() (q *probeQP, raw, err error) {
 	return q, raw, nil
 }
 
-// steering makes a flow and unmakes it.
+// steering makes a flow and closes it.
 func (p *prober) steering(qp *QP) error {
 	f, err := qp.CreateFlow(FlowAttr{Priority: maxFlowPriority, Port: 1, Specs: []Spec{unused()}})
 	if err != nil {
@@ -184,7 +184,7 @@ func unused() Spec {
 	return s
 }
 
-// counting makes a flow that counts packets and bytes, reads it, and unmakes it.
+// counting makes a flow that counts packets and bytes, reads it, and closes it.
 func (p *prober) counting(qp *QP, flags FlowFlags) (err error) {
 	n, err := p.ctx.CreateCounters()
 	if err != nil {

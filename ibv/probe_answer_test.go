@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// TestAnswersHaveAFix: a refusal for lack of privilege says which one is missing,
-// unless the error has a fix of its own.
+// TestAnswersHaveAFix: a refusal for lack of privilege names the missing privilege, unless the
+// error has a fix of its own.
 func TestAnswersHaveAFix(t *testing.T) {
 	own := &probe.UnsupportedError{Feature: "flows", Reason: "old firmware", Fix: "update it"}
 	for _, c := range []struct {

@@ -40,8 +40,8 @@ type QP struct {
 	number uint32
 }
 
-// CreateQP makes a queue pair. It holds the domain and both completion queues, which
-// must be there: libibverbs takes none for the types that this package makes.
+// CreateQP makes a queue pair. It holds the domain and both completion queues, which are required:
+// libibverbs makes no queue pair of these types without them.
 func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 	q := &QP{ctx: p.ctx, pd: p, typ: o.Type}
 	if o.SendCQ == nil || o.RecvCQ == nil {

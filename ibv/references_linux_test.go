@@ -37,7 +37,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// wantErrno asks for one errno, and for the error to say which verb of which device it is.
+// wantErrno checks that the error is errno, and that it names the verb and the device.
 func wantErrno(t *testing.T, err error, verb string, errno syscall.Errno) {
 	t.Helper()
 	var e *Error

@@ -91,7 +91,7 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// symbol is one of a shared library.
+// symbol is a symbol of a shared library.
 type symbol struct{ Name, Version string }
 
 // wantedSymbol is a line of the tables with which the libraries are opened.

@@ -43,9 +43,9 @@ func appendFlow(b []byte, a FlowAttr) ([]byte, error) {
 	return b, nil
 }
 
-// countsSilentlyNothing refuses a COUNT spec in a flow of any type but NORMAL. mlx5
-// makes rules of its own for those and drops the count action without a word, and
-// reading such counters calls a null pointer in the kernel.
+// countsSilentlyNothing refuses a COUNT spec in a flow of any type but NORMAL. mlx5 makes rules of
+// its own for those types and drops the count action silently, and reading such counters calls a
+// null pointer in the kernel.
 func countsSilentlyNothing(a FlowAttr) error {
 	if a.Type == FlowAttrNormal {
 		return nil

@@ -106,7 +106,7 @@ func checkSpecs(specs []Spec) error {
 type layerCheck struct {
 	proto, protoMask  uint8
 	eth, ethMask      uint16
-	ip                specType // IPv4 or IPv6, 0 none
+	ip                specType // IPv4 or IPv6; 0: no IP spec yet
 	ethTypeOfIPHeader uint16
 }
 
@@ -160,7 +160,8 @@ func (l *layerCheck) spec(s Spec) refusal {
 	return refusal{}
 }
 
-// protocol is mlx5's set_proto: the first that says anything wins, a later one must agree.
+// protocol is mlx5's set_proto: the first spec with a mask fixes the protocol, and a later one must
+// agree.
 func (l *layerCheck) protocol(val, mask uint8) refusal {
 	if mask == 0 {
 		return refusal{}

@@ -35,7 +35,7 @@ func fewSpecs(counters *Counters) *rapid.Generator[Spec] {
 			return VXLANSpec{Val: TunnelFilter{uint32(rarely("vni")) << 24}}
 		case 7:
 			return GRESpec{Mask: GREFilter{CKSRes0Ver: uint16(rarely("flags"))}}
-		case 8: // nothing before it: mlx5 lets the two contradict each other, the library does not
+		case 8: // first of the layer: mlx5 lets the two contradict each other, the library does not
 			return ESPSpec{Inner: inner, Mask: ESPFilter{Seq: 1}}
 		case 9:
 			return TagSpec{TagID: uint32(rarely("tag")) << 24}

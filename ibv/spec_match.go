@@ -36,7 +36,7 @@ func (f IPv4Filter) appendFilter(b []byte) []byte {
 	return append(append(b, f.SrcIP[:]...), f.DstIP[:]...)
 }
 
-// IPv4Spec matches the addresses of an IPv4 header, and that there is one.
+// IPv4Spec matches packets with an IPv4 header, and its addresses.
 type IPv4Spec struct {
 	Inner     bool
 	Val, Mask IPv4Filter
@@ -132,7 +132,7 @@ func (f TCPUDPFilter) appendFilter(b []byte) []byte {
 // tcpUDPShape is the shape of both specs with this filter.
 func tcpUDPShape() filterShape { return filterShape{align: 2, size: 4} }
 
-// TCPSpec matches the ports of a TCP header, and that there is one.
+// TCPSpec matches packets with a TCP header, and its ports.
 type TCPSpec struct {
 	Inner     bool
 	Val, Mask TCPUDPFilter
@@ -143,7 +143,7 @@ func (s TCPSpec) appendSpec(b []byte) ([]byte, error) {
 	return appendMatch(b, s.specType(), tcpUDPShape(), s.Val, s.Mask), nil
 }
 
-// UDPSpec matches the ports of a UDP header, and that there is one.
+// UDPSpec matches packets with a UDP header, and its ports.
 type UDPSpec struct {
 	Inner     bool
 	Val, Mask TCPUDPFilter

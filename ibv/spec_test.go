@@ -29,7 +29,7 @@ var blobLayout = map[specType]struct{ size, val, mask int }{
 	specActionTag: {12, 8, 0}, specActionDrop: {8, 0, 0}, specActionCount: {16, 8, 0},
 }
 
-// decodeSpec reads the first spec of b, by the table and nothing that the encoder uses.
+// decodeSpec reads the first spec of b, by the table only: it shares no code with the encoder.
 func decodeSpec(t rapid.TB, b []byte) (Spec, []byte) {
 	be, ne := binary.BigEndian, binary.NativeEndian
 	typ, size := specType(ne.Uint32(b)), int(ne.Uint16(b[4:]))

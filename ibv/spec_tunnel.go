@@ -11,8 +11,8 @@ func (f TunnelFilter) appendFilter(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, f.TunnelID)
 }
 
-// VXLANSpec matches a VXLAN header (IBV_FLOW_SPEC_VXLAN_TUNNEL). It is the
-// tunnel's, so there is no inner one.
+// VXLANSpec matches a VXLAN header (IBV_FLOW_SPEC_VXLAN_TUNNEL). It belongs to the tunnel, so it
+// has no inner form.
 type VXLANSpec struct {
 	Val, Mask TunnelFilter
 }

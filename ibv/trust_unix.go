@@ -42,7 +42,7 @@ func checkTrust(path string) error {
 		}
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("opening %s: it is no regular file: name the library itself", path)
+		return fmt.Errorf("opening %s: it is not a regular file: name the library itself", path)
 	}
 	return nil
 }

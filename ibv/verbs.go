@@ -37,7 +37,7 @@ type verbs interface {
 	queryQP(qp handle, mask QPAttrMask) (QPAttr, syscall.Errno)
 	destroyQP(qp handle) syscall.Errno
 
-	postSend(qp, ah handle, wrs []SendWR) (posted int, errno syscall.Errno) // at most postBatch; ah 0: none
+	postSend(qp, ah handle, wrs []SendWR) (posted int, errno syscall.Errno) // at most postBatch; ah 0: no address handle
 	postRecv(qp handle, wrs []RecvWR) (posted int, errno syscall.Errno)     // at most postBatch
 
 	hasCompCntrs() bool

@@ -396,8 +396,8 @@ struct ibv_context {
 	void *abi_compat; /* UINTPTR_MAX: a struct verbs_context lies around this one */
 };
 
-/* The new half grows upwards: an older library's is shorter at this end, and sz
- * says how long it is. verbs_get_ctx_op below is the one way to ask. */
+/* The new half grows upwards: an older library's struct is shorter at this end, and sz is its
+ * length. Read it only through verbs_get_ctx_op below. */
 struct verbs_context {
 	int (*query_port)(struct ibv_context *, uint8_t port_num, struct ibv_port_attr *, size_t);
 	void *advise_mr, *alloc_null_mr;

@@ -100,7 +100,7 @@ int ft_open_device(const struct ft_verbs *v, const char *name, uintptr_t *out, i
 		errno = 0;
 		struct ibv_context *ctx = v->open_device(all[i]);
 		err = ctx ? 0 : ft_no_object();
-		if (err == ENODEV) err = EIO; /* ENODEV says that the list has no such name */
+		if (err == ENODEV) err = EIO; /* ENODEV would mean that the list has no such name */
 		if (ctx) {
 			*out = (uintptr_t)ctx;
 			*async_fd = ctx->async_fd;

@@ -45,8 +45,8 @@ struct ft_verbs {
 	int (*qp_attach_comp_cntr)(struct ibv_qp *, struct ibv_comp_cntr *, struct ibv_qp_attach_comp_cntr_attr *);
 };
 
-/* ft_load opens path and fills v. On failure it returns NULL or, in why, a text
- * of at most whylen bytes, and leaves nothing open. */
+/* ft_load opens path and fills v. On failure it returns NULL or, in why, a text of at most whylen
+ * bytes, and closes the library. */
 struct ft_verbs *ft_load(const char *path, char *why, size_t whylen);
 /* stay leaves the library mapped, because its code still runs. */
 void ft_unload(struct ft_verbs *v, int stay);
@@ -98,8 +98,8 @@ int ft_modify_qp(const struct ft_verbs *v, uintptr_t qp, struct ibv_qp_attr *att
 int ft_query_qp(const struct ft_verbs *v, uintptr_t qp, uint32_t mask, struct ibv_qp_attr *attr);
 int ft_destroy_qp(const struct ft_verbs *v, uintptr_t qp);
 
-/* Work requests as Go has them: at most one segment, none where length is 0. Both calls
- * take at most FT_BATCH of them and set *posted to how many the library took, which is n
+/* Work requests in Go's layout: at most one segment, ignored if its length is 0. Both calls take
+ * at most FT_BATCH requests and set *posted to the number that the library accepted, which is n
  * when they return 0. */
 #define FT_BATCH 16
 struct ft_send_wr {

@@ -15,7 +15,7 @@ var sendOpcodes = map[QPType]uint32{
 // Reasons of checkSend. A provider that was passed such a request would follow an invalid pointer.
 var (
 	errNoAH      = errors.New("a datagram without an address handle")
-	errAH        = errors.New("an address handle on a queue pair that is no UD")
+	errAH        = errors.New("an address handle on a queue pair that is not UD")
 	errAHDomain  = errors.New("the address handle is of another protection domain")
 	errInline    = errors.New("inline data outside of its memory region")
 	errInlineGet = errors.New("inline data of an operation that sends none")
@@ -45,7 +45,7 @@ func (p *PD) usedRegion(lkey uint32) (*MR, error) {
 	if m, ok := p.regions.Load(lkey); ok && m.(*MR).use() == nil {
 		return m.(*MR), nil
 	}
-	return nil, fmt.Errorf("%w: there is no region with lkey %#x", errInline, lkey)
+	return nil, fmt.Errorf("%w: no region has lkey %#x", errInline, lkey)
 }
 
 // contains reports whether s is within m.

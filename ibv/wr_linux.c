@@ -46,7 +46,7 @@ int ft_post_send(uintptr_t q, uintptr_t ah, const struct ft_send_wr *wrs, int n,
 		l->wr_id = w->wr_id;
 		l->next = i + 1 < n ? l + 1 : NULL;
 		l->sg_list = &sge[i];
-		l->num_sge = w->sge.length != 0; /* nothing of no region */
+		l->num_sge = w->sge.length != 0; /* an empty segment names no region */
 		l->opcode = w->opcode;
 		l->send_flags = w->flags;
 		l->imm_data = htonl(w->imm);

@@ -18,7 +18,7 @@ func TestPostMovesData(t *testing.T) {
 		name      string
 		post      func(m *MR) SendWR
 		opcode    WCOpcode // of the sender's completion
-		recv      WCOpcode // of the peer's, where it has one
+		recv      WCOpcode // of the peer's completion, if it has one
 		received  bool
 		imm       bool
 		from, to  int // offsets in m
@@ -144,15 +144,15 @@ func TestPostRefusals(t *testing.T) {
 		{"an atomic, which has another union", rc, with(write(m), func(w *SendWR) { w.Opcode = 5 }), write(m), syscall.EINVAL, "opcode 5"},
 		{"a write of a datagram queue pair", ud, with(datagram, func(w *SendWR) { w.Opcode = WRRDMAWrite }), datagram, syscall.EINVAL, "type UD does not post RDMA_WRITE"},
 		{"no address handle", ud, with(datagram, func(w *SendWR) { w.AH = nil }), datagram, syscall.EINVAL, "without an address handle"},
-		{"an address handle too many", rc, with(write(m), func(w *SendWR) { w.AH = ah }), write(m), syscall.EINVAL, "no UD"},
+		{"an address handle too many", rc, with(write(m), func(w *SendWR) { w.AH = ah }), write(m), syscall.EINVAL, "not UD"},
 		{"another domain's address handle", ud, with(datagram, func(w *SendWR) { w.AH = foreign }), datagram, syscall.EINVAL, "another protection domain"},
 		{"a closed address handle", ud, with(datagram, func(w *SendWR) { w.AH = closed }), datagram, ErrClosed, "address handle"},
 		{"inline before its region", rc, inline(func(w *SendWR) { w.SGE.Addr-- }), write(m), syscall.EINVAL, "outside of its memory region"},
 		{"inline beyond its region", rc, inline(func(w *SendWR) { w.SGE.Addr += 4096 - 63 }), write(m), syscall.EINVAL, "outside of its memory region"},
 		{"inline of a huge length", rc, inline(func(w *SendWR) { w.SGE.Length = 1<<32 - 1 }), write(m), syscall.EINVAL, "outside of its memory region"},
 		{"inline at the end of memory", rc, inline(func(w *SendWR) { w.SGE.Addr = 1<<64 - 1 }), write(m), syscall.EINVAL, "outside of its memory region"},
-		{"inline of no region", rc, inline(func(w *SendWR) { w.SGE.LKey ^= 0x80000000 }), inline(func(*SendWR) {}), syscall.EINVAL, "no region with lkey"},
-		{"inline of a region that is gone", rc, gone, inline(func(*SendWR) {}), syscall.EINVAL, "no region with lkey"},
+		{"inline of no region", rc, inline(func(w *SendWR) { w.SGE.LKey ^= 0x80000000 }), inline(func(*SendWR) {}), syscall.EINVAL, "no region has lkey"},
+		{"inline of a region that is gone", rc, gone, inline(func(*SendWR) {}), syscall.EINVAL, "no region has lkey"},
 		{"an inline read", rc, inline(func(w *SendWR) { w.Opcode = WRRDMARead }), write(m), syscall.EINVAL, "sends none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestPostRefusals(t *testing.T) {
 	b.check(peer.Close())
 }
 
-// TestPostStopsAtTheFirst: the library's refusal is at the request where it was, over
-// several calls too; a queue that is full says so.
+// TestPostStopsAtTheFirst: the library's refusal names the refused request, over several calls too.
+// A full queue is reported.
 func TestPostStopsAtTheFirst(t *testing.T) {
 	libs, wire := softLibs(t), newWire(t)
 	b := newData(t, wire, Options{Library: libs.Verbs}, "DELAY", "WQE=3600s")

@@ -5,10 +5,10 @@ package rules
 var tolerated = map[string]int{
 	".ci":               14,
 	"Makefile":          11,
-	"cmd":               250,
+	"cmd":               248,
 	"configs":           62,
-	"dataplane":         751,
-	"docs":              58,
+	"dataplane":         747,
+	"docs":              51,
 	"examples":          18,
 	"ibv/flexio":        105,
 	"internal/bench":    111,
@@ -17,7 +17,7 @@ var tolerated = map[string]int{
 	"internal/memorder": 37,
 	"internal/mutate":   5,
 	"internal/verbpage": 2,
-	"plugin":            216,
+	"plugin":            197,
 	"shm":               220,
 	"shm/include":       112,
 	"xdp":               141,
@@ -36,6 +36,7 @@ var longPackageComments = map[string]int{
 
 // longLines is the number of lines over 120 characters that a document still has.
 var longLines = map[string]int{
+	"docs/conditions.md":                 3,
 	"docs/memory-order.md":               3,
 	"docs/waiting.md":                    1,
 	"examples/c-reader/README.md":        7,

@@ -114,7 +114,7 @@ func (m member) write(c *cpioWriter, name string) error {
 		return fmt.Errorf("archiving %s: %w", name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("archiving %s: %s is no regular file", name, m.host)
+		return fmt.Errorf("archiving %s: %s is not a regular file", name, m.host)
 	}
 	e.size, e.body = info.Size(), f
 	return c.add(e)
