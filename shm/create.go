@@ -45,7 +45,16 @@ type Options struct {
 	// Logger; nil discards.
 	Logger *slog.Logger
 
-	hook func(step string) // tests: called at the named steps
+	hook
+}
+
+// hook is called at the named steps of the work, by tests only; nil otherwise.
+type hook func(step string)
+
+func (h hook) step(name string) {
+	if h != nil {
+		h(name)
+	}
 }
 
 func (o Options) withDefaults() Options {
@@ -72,13 +81,6 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-// step calls the test's hook, if there is one.
-func (o *Options) step(name string) {
-	if o.hook != nil {
-		o.hook(name)
-	}
 }
 
 // valid refuses limits that the format cannot hold.

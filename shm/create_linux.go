@@ -128,7 +128,6 @@ func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: taking over mirror: %w", o.Path, err), v.close())
 	}
-	w.reserve = reserveIn(v.store.(fileStore).File)
 	return w, nil
 }
 
@@ -202,7 +201,6 @@ func createFile(o Options, history uint32, lock *os.File) (w *Writer, err error)
 	if w, err = newWriter(o, v, lock); err != nil {
 		return nil, err
 	}
-	w.reserve = reserveIn(d.f)
 	v.ready()
 	o.step("create-ready")
 	if err := d.name(); err != nil {

@@ -14,6 +14,8 @@ func onTmpfs(string) bool { return false }
 
 func populate(*mapping) {}
 
+func (fileStore) reserve(off, n uint64) error { return ErrNotSupported }
+
 // Intact returns ErrNotSupported: no mirror is written here.
 func (w *Writer) Intact() error { return ErrNotSupported }
 

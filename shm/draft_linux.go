@@ -37,7 +37,7 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 		}
 	}()
 	step("create-opened")
-	if err := reserveIn(f)(0, length); err != nil {
+	if err := (fileStore{f, true}).reserve(0, length); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := f.Chmod(mode); err != nil { // newDraft's caller chooses the mode, not the umask
@@ -47,33 +47,30 @@ func newDraft(path string, length uint64, mode fs.FileMode, step func(string)) (
 	return d, nil
 }
 
-// reserveIn returns what makes f longer, by bytes that are zero and whose space is
-// reserved.
-func reserveIn(f *os.File) func(off, n uint64) error {
-	return func(off, n uint64) error {
-		st, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		switch size := uint64(st.Size()); {
-		case size < off: // fallocate would hide it
-			return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
-		case size > off: // a segment that was reserved and not declared, or what another process appended
-			if err := f.Truncate(int64(off)); err != nil {
-				return fmt.Errorf("setting length: %w", err)
-			}
-		}
-		err = unix.Fallocate(int(f.Fd()), 0, int64(off), int64(n))
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
-			at := mountPoint(filepath.Dir(f.Name()))
-			return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
-				n, err, at, at, ErrFull)
-		}
-		if err != nil {
-			return fmt.Errorf("reserving %d bytes: %w", n, err)
-		}
-		return nil
+// reserve makes the file end at off + n.
+func (s fileStore) reserve(off, n uint64) error {
+	st, err := s.Stat()
+	if err != nil {
+		return err
 	}
+	switch size := uint64(st.Size()); {
+	case size < off: // fallocate would hide it
+		return fmt.Errorf("%d of %d bytes are there: %w", size, off, ErrTruncated)
+	case size > off: // a segment that was reserved and not declared, or bytes that another process appended
+		if err := s.Truncate(int64(off)); err != nil {
+			return fmt.Errorf("setting length: %w", err)
+		}
+	}
+	err = unix.Fallocate(int(s.Fd()), 0, int64(off), int64(n))
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
+		at := mountPoint(filepath.Dir(s.Name()))
+		return fmt.Errorf("reserving %d bytes: %w: free space on %s, enlarge it (mount -o remount,size=… %s), or ask for less history: %w",
+			n, err, at, at, ErrFull)
+	}
+	if err != nil {
+		return fmt.Errorf("reserving %d bytes: %w", n, err)
+	}
+	return nil
 }
 
 // populate maps all pages of m, so that no store of a cycle has to: from Linux 5.14. An

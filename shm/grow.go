@@ -9,59 +9,44 @@ import (
 // errNoSlot: no slot of the class is free, and a segment would make some.
 var errNoSlot = errors.New("no free slot")
 
-// grow adds a segment for counters of a class, unless a slot is free by now. The file
-// is made longer and the segment mapped, with all its pages, before cycles wait; what
-// they wait for is the store of its descriptor and of the number of segments. A writer
-// that is killed before leaves a file that is longer than its header says, which the next
-// one cuts. An error leaves the mirror as it was.
+// grow adds a segment for counters of a class, unless a slot is free by now. The file is made longer and the
+// segment mapped, with all its pages, before cycles wait. They wait for the stores of its descriptor and of the number
+// of segments. A writer that is killed before these leaves a file that is longer than its header says, which the
+// next writer cuts. An error leaves the mirror as it was.
 func (w *Writer) grow(class int) error {
 	w.growing.Lock()
 	defer w.growing.Unlock()
-	n, err := w.wanted(class)
-	if err != nil || n < 0 {
+	var n uint32
+	needed := false
+	err := w.control(func() error {
+		f := &w.free[class]
+		n, needed = uint32(len(*w.v.list.Load())), f.next == f.end
+		if needed && n == maxSegments {
+			return fmt.Errorf("all %d slots of the format are in use%s: %w", MaxCounters, f.coolingText(w.coolDown, Now()), ErrFull)
+		}
+		return nil
+	})
+	if err != nil || !needed {
 		return err
 	}
 	var s *segment
-	err = Guard(func() (err error) { s, err = w.prepare(uint32(n), kindOf(class)); return err })
+	err = Guard(func() (err error) { s, err = w.prepare(n, kindOf(class)); return err })
 	if err != nil {
 		return w.refuse(class, err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return ErrClosed
+	err = w.control(func() error { w.declare(n, s); return nil })
+	if err == nil {
+		w.log.Debug("mirror has grown", "path", w.path, "segments", n+1)
 	}
-	if err := w.guard(func() error { w.declare(uint32(n), s); return nil }); err != nil {
-		return err
-	}
-	w.log.Debug("mirror has grown", "path", w.path, "segments", n+1)
-	return nil
-}
-
-// wanted returns the number of the segment to be made; -1: none is needed any more.
-func (w *Writer) wanted(class int) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f, n := &w.free[class], len(*w.v.list.Load())
-	switch {
-	case w.closed:
-		return 0, ErrClosed
-	case f.next < f.end:
-		return -1, nil
-	case n == maxSegments:
-		return 0, fmt.Errorf("all %d slots of the format are in use%s: %w", MaxCounters, f.coolingText(w.coolDown, Now()), ErrFull)
-	}
-	return n, nil
+	return err
 }
 
 // prepare makes segment n, which no reader looks at yet.
 func (w *Writer) prepare(n, kind uint32) (*segment, error) {
 	off := segmentOffset(w.v.fixed.history, n)
 	w.step("grow-begin")
-	if w.reserve != nil {
-		if err := w.reserve(off, segmentSize); err != nil {
-			return nil, err
-		}
+	if err := w.v.store.reserve(off, segmentSize); err != nil {
+		return nil, err
 	}
 	w.step("grow-reserved")
 	m, err := w.v.store.window(off, segmentSize)
@@ -99,12 +84,14 @@ func (w *Writer) freeSegment(n, kind uint32) {
 	f.next, f.end = n*SegmentLen+uint32(w.v.high(int(n))), (n+1)*SegmentLen
 }
 
-// refuse says why a counter finds no slot.
+// refuse returns why a counter of a class finds no slot.
 func (w *Writer) refuse(class int, err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = Guard(func() error { atomic.AddUint64(&w.v.hdr.refused, 1); return nil })
-	text := w.free[class].coolingText(w.coolDown, Now())
+	text := ""
+	_ = w.control(func() error {
+		text = w.free[class].coolingText(w.coolDown, Now())
+		atomic.AddUint64(&w.v.hdr.refused, 1)
+		return nil
+	})
 	if errors.Is(err, ErrTruncated) { // over a heap region, or a file that another process cut short
 		err = fmt.Errorf("%w: %w", err, ErrFull)
 	}

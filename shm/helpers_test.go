@@ -20,6 +20,8 @@ func (s heapStore) window(off, n uint64) (*mapping, error) {
 	return &mapping{b: s.b[off : off+n : off+n]}, nil
 }
 
+func (heapStore) reserve(off, n uint64) error { return nil }
+
 func (heapStore) Close() error { return nil }
 
 // newHeap is a formatted region with room for that many segments, none of which is

@@ -277,32 +277,32 @@ func TestInstanceWaitLeavesAnUnmarkedFile(t *testing.T) {
 // A Wait by name that finds its file overwritten goes on in the one that the writer makes then.
 func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
 	f, w, c := follower(t, Options{})
-	h, err := f.in.Reader().Lookup("web")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	calls := 0
-	v, err := c.wait(ctx, func(r *Reader, _ Handle) (Value, error) {
-		switch calls++; calls {
-		case 1:
-			st, err := os.Stat(f.path)
-			if err == nil {
-				err = writeOver(f.path, make([]byte, st.Size()))
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			return Value{}, r.dead(Now()) // as a Wait that slept meanwhile
-		case 2:
-			if err := w.Remake([]Entry{{Name: "web", Handle: h}}); err != nil {
-				t.Error(err)
-			}
-			f.publish(w, 100)
+	remade := make(chan error, 1)
+	v, err := c.wait(ctx, func(r *Reader, h Handle) (Value, error) {
+		if calls++; calls > 1 { // in the new file
+			return r.Wait(ctx, h, 100)
 		}
-		return r.Wait(ctx, h, 100)
+		st, err := os.Stat(f.path)
+		if err == nil {
+			err = writeOver(f.path, make([]byte, st.Size()))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		dead := r.dead(Now()) // as a Wait that slept meanwhile
+		go func() {
+			err := w.Remake([]Entry{{Name: "web", Handle: h}})
+			publishOne(w, h, Value{Packets: 100, SampledAt: 1})
+			remade <- err
+		}()
+		return Value{}, dead
 	})
+	if err := <-remade; err != nil {
+		t.Error(err)
+	}
 	if err != nil || v.Packets != 100 || calls < 2 {
 		t.Errorf("%+v, %v after %d calls", v, err, calls)
 	}

@@ -230,6 +230,23 @@ const (
 	deviceSlotSize = 128
 )
 
+// The page of waiters, version 1. docs/waiting.md is the specification; TestPageLayout compares it
+// with these constants.
+const (
+	pageMagic   = "FLOWWAIT" // its first 8 bytes
+	pageVersion = 1
+	pageSize    = 4096 // of the file, on every machine
+
+	wpMagic      = 0
+	wpVersion    = 8  // u32
+	wpByteOrder  = 12 // u32
+	wpGeneration = 16 // of the writer that wakes; 0: none does yet
+	wpWord       = 64 // u32, the futex: another value before each wake
+	wpTurn       = 68 // u32, raised before each pass over the sleepers
+
+	turns = 16 // after which the bits of a sleeper's turn repeat
+)
+
 // States of a catalogue entry.
 const (
 	entUnused   = 0

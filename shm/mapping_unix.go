@@ -16,7 +16,6 @@ import (
 // Reader was closed reads the last values instead of faulting.
 type mapping struct {
 	b    []byte
-	id   fileID // of a page of waiters
 	free func() // unmaps b; nil over a heap region
 }
 

@@ -5,40 +5,27 @@ package shm
 import (
 	"context"
 	"errors"
-	"time"
 )
 
-// NamedCounter reads the counter that has a name, in whatever file and under whatever handle:
-// it goes on over restarts, growth, and a mirror that is made anew. Like a Counter it belongs
-// to one goroutine at a time. Made by Instance.Counter.
+// NamedCounter reads the counter that has a name, in each file and under each handle in turn: it goes on over
+// restarts, growth, and a mirror that is made anew. Like a Counter it belongs to one goroutine at a time. Made by
+// Instance.Counter.
 type NamedCounter struct {
 	in   *Instance
 	name string
-	of   *Reader // c is of its file; nil: c is not usable
+	of   *Reader // of c's file; nil: c is not usable
 	c    Counter
 }
 
-// Name returns what the counter was made from.
+// Name returns the counter's name.
 func (n *NamedCounter) Name() string { return n.name }
 
-// Load returns the counter's value, as Counter.Load does. ErrNotFound: no live counter has the
-// name. ErrStale: the file was given up, and none has taken its name yet.
-func (n *NamedCounter) Load() (Value, error) {
-	if n.of == n.in.now.Load() {
-		if v, err := n.c.Load(); err == nil {
-			return v, nil
-		}
-	}
-	return n.load()
-}
-
-// load is Load when the counter has to be looked up again, or the file opened again.
-func (n *NamedCounter) load() (Value, error) {
+// Load returns the counter's value, as Counter.Load does. ErrNotFound: no live counter has the name. ErrStale: the
+// file was given up, and no other file has taken its name yet.
+func (n *NamedCounter) Load() (v Value, err error) {
 	for range maxTries {
 		r := n.in.now.Load()
-		err := n.find(r)
-		if err == nil {
-			var v Value
+		if err = n.find(r); err == nil {
 			if v, err = n.c.Load(); err == nil {
 				return v, nil
 			}
@@ -46,11 +33,10 @@ func (n *NamedCounter) load() (Value, error) {
 		}
 		switch {
 		case errors.Is(err, ErrStale):
-			if _, err := n.in.reopen(r); err != nil {
+			if err := n.in.reopen(r); err != nil {
 				return Value{}, err
 			}
-		case errors.Is(err, ErrGone): // another may have the name
-		default:
+		case !errors.Is(err, ErrGone): // gone: another counter may have the name
 			return Value{}, err
 		}
 	}
@@ -74,86 +60,70 @@ func (n *NamedCounter) find(r *Reader) error {
 	return nil
 }
 
-// Wait sleeps until the first value is at least threshold, as Reader.Wait does, and goes on in
-// a mirror that is made anew meanwhile. ErrNotAlive: the writer ended, or gives no sign of life.
-// ErrStale, ErrTruncated: the file is of no use, and no other has taken its name.
+// Wait sleeps until the first value is at least threshold, as Reader.Wait does, and goes on in a mirror that is made
+// anew meanwhile. ErrNotAlive: the writer ended, or gives no sign of life. ErrStale, ErrTruncated, ErrFormat: the
+// file is of no use, and for three seconds no other file has taken its name.
 func (n *NamedCounter) Wait(ctx context.Context, threshold uint64) (Value, error) {
 	return n.wait(ctx, func(r *Reader, h Handle) (Value, error) { return r.Wait(ctx, h, threshold) })
 }
 
-// WaitChange sleeps until the counter shows other numbers than since, as Reader.WaitChange does.
-// A counter that has no value yet, as in a mirror just made anew, shows no other numbers.
+// WaitChange sleeps until the counter shows other numbers than since, as Reader.WaitChange does. A counter without a
+// value, as in a mirror that was just made anew, shows no other numbers.
 func (n *NamedCounter) WaitChange(ctx context.Context, since Value) (Value, error) {
 	return n.wait(ctx, func(r *Reader, h Handle) (Value, error) {
-		for v := since; ; {
-			var err error
-			if v, err = r.WaitChange(ctx, h, v); err != nil {
-				return v, err
-			}
-			if v.SampledAt != 0 && (since.SampledAt == 0 || v.Packets != since.Packets || v.Bytes != since.Bytes) {
-				return v, nil
-			}
-		}
+		return newSleeper(r).await(ctx, h, func(v Value) (bool, error) {
+			return v.SampledAt != 0 && (since.SampledAt == 0 || v.Packets != since.Packets || v.Bytes != since.Bytes), nil
+		})
 	})
 }
 
 // wait is wait in one file after the other.
 func (n *NamedCounter) wait(ctx context.Context, wait func(*Reader, Handle) (Value, error)) (Value, error) {
-	var lost *Reader // its file is of no use any more
-	var since time.Time
+	var lost *Reader // of the file that a wait was last refused in
+	var since int64
 	for {
-		v, r, err := n.waitOnce(wait)
-		if err == nil || ctx.Err() != nil {
-			return v, err
-		}
+		r := n.in.now.Load()
+		v, err := n.waitIn(r, wait)
 		switch {
-		case errors.Is(err, ErrCompletion), errors.Is(err, ErrClosed):
+		case err == nil, ctx.Err() != nil, errors.Is(err, ErrCompletion), errors.Is(err, ErrClosed):
 			return v, err
-		case useless(err), r.overwritten():
-			if r != lost {
-				lost, since = r, time.Now()
-			}
-			if _, again := n.in.reopen(r); again != nil && time.Since(since) > remakeWait {
-				return v, err
-			}
-		case errors.Is(err, ErrGone), errors.Is(err, ErrBusy): // looked up again
-		case errors.Is(err, ErrNotFound) && r.starting(): // it adds its counters
+		case errors.Is(err, ErrGone), errors.Is(err, ErrBusy):
+			n.of = nil // look the name up again
+		case errors.Is(err, ErrNotFound) && r.starting(): // the writer has still to add its counters
 		default:
-			if _, again := n.in.reopen(r); again != nil {
+			if r != lost {
+				lost, since = r, Now()
+			}
+			if n.in.reopen(r) == nil {
+				continue
+			}
+			if !useless(err) || Now()-since >= remakeWait {
 				return v, err
 			}
 		}
-		if nap(ctx, int64(reopenPause)); ctx.Err() != nil {
+		if nap(ctx, reopenPause); ctx.Err() != nil {
 			return v, ctx.Err()
 		}
 	}
 }
 
-// waitOnce is wait in the file that has the name now.
-func (n *NamedCounter) waitOnce(wait func(*Reader, Handle) (Value, error)) (v Value, r *Reader, err error) {
-	r = n.in.now.Load()
-	if err = Guard(func() (err error) { v, err = n.Load(); return err }); err != nil {
-		return v, r, err
+// waitIn is wait in the file of r.
+func (n *NamedCounter) waitIn(r *Reader, wait func(*Reader, Handle) (Value, error)) (Value, error) {
+	err := Guard(func() error {
+		if r.v.overwritten() {
+			return ErrFormat
+		}
+		return n.find(r)
+	})
+	if err != nil {
+		return Value{}, err
 	}
-	r = n.of
-	v, err = wait(r, n.c.Handle())
-	return v, r, err
+	return wait(r, n.c.Handle())
 }
 
-// useless tells of an error from reading that the file is of no use any more.
+// useless tells of an error whether the file is of no use any more.
 func useless(err error) bool {
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrTruncated) || errors.Is(err, ErrFormat)
-}
-
-// overwritten tells whether the header is another than when the file was opened.
-func (r *Reader) overwritten() bool {
-	return Guard(func() error {
-		fixed, err := r.v.hdr.fixed()
-		if err == nil && fixed.checksum != r.v.fixed.checksum {
-			err = ErrFormat
-		}
-		return err
-	}) != nil
 }
 
 // starting tells whether the writer lives and has not added its counters yet.

@@ -29,6 +29,9 @@ func lockPath(path string) string { return beside(path, "lock") }
 // whose it is.
 func openTrusted(path string, o ReaderOptions) (*os.File, *unix.Stat_t, error) {
 	f, st, err := openRegular(path, unix.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: is flowtally running?", err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,14 +63,12 @@ func openRegular(path string, flags int) (*os.File, *unix.Stat_t, error) {
 	if err != nil {
 		next := ""
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			next = ": is flowtally running?"
 		case errors.Is(err, syscall.ELOOP):
 			next = ": it is a symbolic link, which is not followed: name the file itself"
 		case errors.Is(err, fs.ErrPermission):
 			next = ": ask its owner for read access"
 		}
-		return nil, nil, fmt.Errorf("%s: opening mirror: %w%s", path, err, next)
+		return nil, nil, fmt.Errorf("%s: opening file: %w%s", path, err, next)
 	}
 	f := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
@@ -77,7 +78,7 @@ func openRegular(path string, flags int) (*os.File, *unix.Stat_t, error) {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		f.Close()
-		return nil, nil, fmt.Errorf("%s: opening mirror: not a regular file: %w", path, ErrFormat)
+		return nil, nil, fmt.Errorf("%s: opening file: not a regular file: %w", path, ErrFormat)
 	}
 	return f, &st, nil
 }

@@ -285,9 +285,9 @@ func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 	if err := os.WriteFile(waitPath(path), make([]byte, pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.mu.Lock()
-	w.waker.keep()
-	w.mu.Unlock()
+	if err := w.Intact(); err != nil {
+		t.Error(err)
+	}
 	if err := r.Wakeable(); err != nil {
 		t.Error(err)
 	}

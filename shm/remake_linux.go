@@ -12,8 +12,9 @@ import (
 
 // Intact returns nil while the mirror's file has its name, its length, its header and its live
 // entries, of which each call looks at some, and while no access to it has faulted. Else the
-// error says what became of it, and Remake makes it anew. A lock whose file was removed or
-// replaced is taken again. ErrInUse: another process has it by now.
+// error gives the reason, and Remake makes it anew. Intact is for one call in a heartbeat period. It takes a lock
+// whose file was removed or replaced again (ErrInUse: another process has it by now), and makes such a page of
+// waiters anew.
 func (w *Writer) Intact() error {
 	w.growing.Lock()
 	err := w.keepLock()
@@ -26,6 +27,7 @@ func (w *Writer) Intact() error {
 	if w.closed {
 		return ErrClosed
 	}
+	w.waker.keep()
 	f := w.v.store.(fileStore).File
 	var st, named unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -227,7 +229,7 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 		return err
 	}
 	w.step("remake-renamed")
-	w.v, w.reserve, w.faulted = v, reserveIn(d.f), false
+	w.v, w.faulted = v, false
 	w.names, w.live, w.free = names, live, free
 	_ = Guard(func() error { return old.giveUp(v.fixed.file) })
 	old.unmap()

@@ -162,18 +162,6 @@ type historyMem struct {
 	_          uint64
 }
 
-// waitMem is the page of waiters.
-type waitMem struct {
-	magic      [8]byte
-	version    uint32
-	byteOrder  uint32
-	generation uint64
-	_          [wpWord - wpGeneration - 8]byte
-	word       uint32
-	turn       uint32
-	_          [pageSize - wpTurn - 4]byte
-}
-
 // overlayHeader lays the header over b, which is mapped or a large heap slice. It
 // checks the length and the alignment because a test may hand in anything.
 func overlayHeader(b []byte) (*headerMem, error) {
@@ -187,9 +175,9 @@ func overlayHeader(b []byte) (*headerMem, error) {
 	return (*headerMem)(p), nil
 }
 
-// overlay returns n elements of T at offset off of b. The caller has checked
-// that they lie inside b and that off is a multiple of 64; T is one of the
-// structs above, so its alignment is at most 8.
+// overlay returns n elements of T at offset off of b, without an access to them. T is one of the
+// structs above or an integer. The caller has checked that the elements lie inside b and that off is
+// a multiple of T's alignment, which is at most 8.
 func overlay[T any](b []byte, off uint64, n uint32) []T {
 	if n == 0 {
 		return nil

@@ -10,6 +10,8 @@ import (
 type store interface {
 	// window maps n bytes at offset off. ErrTruncated: the file ends before.
 	window(off, n uint64) (*mapping, error)
+	// reserve makes a file that ends at off longer by n bytes, which are zero and whose space is reserved.
+	reserve(off, n uint64) error
 	Close() error
 }
 
@@ -168,6 +170,11 @@ func (v *view) stale() error {
 		return ErrStale
 	}
 	return nil
+}
+
+// overwritten tells whether the header is another than when it was checked.
+func (v *view) overwritten() bool {
+	return atomic.LoadUint64(&v.hdr.checksum) != v.fixed.checksum
 }
 
 // place is where the counter of an index stands: a slot of a segment.

@@ -249,7 +249,7 @@ func TestWaitFallsAsleepInTime(t *testing.T) {
 		for spin := random.Uint64N(1 << random.Uint64N(13)); spin > 0; spin-- {
 			looked.Load()
 		}
-		w.waker.last = 0 // the last wake is long ago
+		w.waker.due = 0 // the last wake is long ago
 		publishOne(w, h, patterned(n))
 		ended := Now()
 		if until := <-to; ended < until {
@@ -299,7 +299,7 @@ func TestWaitInterleaved(t *testing.T) {
 				done <- err
 			}()
 			<-reached
-			w.waker.last = 0
+			w.waker.due = 0
 			w.waker.hook = func(step string) {
 				if halfway && step == "wake-word" {
 					close(goOn)

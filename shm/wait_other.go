@@ -2,22 +2,10 @@
 
 package shm
 
-import (
-	"errors"
-	"fmt"
-	"syscall"
-)
+import "syscall"
 
-// Other systems have no futex: a waiter looks once per cycle, and nothing wakes it.
-
-const maxWakes = 1<<31 - 1
+// Other systems have no futex and no page of waiters: a waiter looks once per cycle.
 
 func futexWait(*uint32, uint32, int64, uint32) syscall.Errno { return syscall.ENOSYS }
 
 func futexWake(*uint32, int, uint32) int { return 0 }
-
-func openPage(path string) (*waitPage, error) {
-	return nil, fmt.Errorf("%s: opening the page of waiters: %w", waitPath(path), errors.ErrUnsupported)
-}
-
-func (k *waker) keep() {}

@@ -1,36 +1,97 @@
+//go:build unix
+
 package shm
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
-// waitPath is the page of waiters of the mirror at path: the file with the futex on
-// which its waiters sleep. Only the writer may write to it. docs/waiting.md specifies it.
+// waitPath returns the path of the page of waiters of the mirror at path: the file with the futex on which
+// waiters sleep. Only the writer may write to it. docs/waiting.md specifies it.
 func waitPath(path string) string { return beside(path, "wait") }
 
-// turnBit is the bit of the sleepers of a turn.
-func turnBit(turn uint32) uint32 { return 1 << (turn % turns) }
-
-// waitPage is a mapped page of waiters. Its mapping lives as long as the waitPage is
-// referred to. Its owner may cut it short, so its words are touched under Guard alone; and
-// so are the fields of waitMem, because Go loads from a struct to take a field's address.
+// waitPage is a mapped page of waiters. Its mapping lives as long as the waitPage is referred to. The file's
+// owner may cut it short: its words are accessed under Guard alone.
 type waitPage struct {
 	m          *mapping
+	id         fileID
 	word, turn *uint32
 	generation *uint64
 }
 
-// waitState is what a page said at one time.
+// waitState holds the words of a page at one time.
 type waitState struct {
 	word, turn uint32
 	generation uint64
 }
 
-// load loads the word first, and the turn after it: see waker.pass. ErrTruncated: the
-// page was cut short.
+// pageHeader returns the first bytes of the page of a writer's generation.
+func pageHeader(generation uint64) []byte {
+	b := make([]byte, wpGeneration+8)
+	copy(b[wpMagic:], pageMagic)
+	binary.NativeEndian.PutUint32(b[wpVersion:], pageVersion)
+	binary.NativeEndian.PutUint32(b[wpByteOrder:], byteOrder)
+	binary.NativeEndian.PutUint64(b[wpGeneration:], generation)
+	return b
+}
+
+// mapPage maps the page of waiters in f, whose status is st.
+func mapPage(f *os.File, st *unix.Stat_t, writable bool) (*waitPage, error) {
+	if st.Size < pageSize {
+		return nil, fmt.Errorf("%d bytes of %d: %w", st.Size, pageSize, ErrTruncated)
+	}
+	m, err := mapFile(f, 0, pageSize, writable)
+	if err != nil {
+		return nil, err
+	}
+	p := &waitPage{m, idOf(st), &overlay[uint32](m.b, wpWord, 1)[0], &overlay[uint32](m.b, wpTurn, 1)[0], &overlay[uint64](m.b, wpGeneration, 1)[0]}
+	if !p.begins(pageHeader(0)[:wpGeneration]) {
+		return nil, fmt.Errorf("not a page of version %d in this machine's byte order: %w", pageVersion, errors.ErrUnsupported)
+	}
+	return p, nil
+}
+
+// openPage maps the page of waiters of the mirror at path for a waiter. It must belong to the owner of the
+// directory, who alone may put it there. How many names it has does not matter: other users can raise the
+// number where fs.protected_hardlinks is 0.
+func openPage(path string) (*waitPage, error) {
+	name := waitPath(path)
+	f, st, err := openRegular(name, unix.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: the writer makes no page of waiters, or is of an older version: %w", err, errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var dir unix.Stat_t
+	if err := unix.Stat(filepath.Dir(name), &dir); err != nil || st.Uid != dir.Uid {
+		return nil, fmt.Errorf("%s: opening the page of waiters: it does not belong to the owner of its directory: %w", name, ErrPermission)
+	}
+	p, err := mapPage(f, st, false)
+	if err != nil {
+		return nil, fmt.Errorf("%s: opening the page of waiters: %w", name, err)
+	}
+	return p, nil
+}
+
+// begins tells whether these are the first bytes of the page.
+func (p *waitPage) begins(header []byte) (is bool) {
+	_ = Guard(func() error { is = bytes.HasPrefix(p.m.b, header); return nil })
+	return is
+}
+
+// load loads the word first, and the turn after it: see waker.pass. ErrTruncated: the page was cut short.
 func (p *waitPage) load() (s waitState, err error) {
 	err = Guard(func() error {
 		s.word = atomic.LoadUint32(p.word) // barrier wait-acquire
@@ -41,57 +102,24 @@ func (p *waitPage) load() (s waitState, err error) {
 	return s, err
 }
 
-// formatPage makes the page in m, which is zero, that of a generation.
-func formatPage(m *mapping, generation uint64) *waitPage {
-	mem := &overlay[waitMem](m.b, 0, 1)[0]
-	copy(mem.magic[:], pageMagic)
-	mem.version, mem.byteOrder, mem.generation = pageVersion, byteOrder, generation
-	return &waitPage{m, &mem.word, &mem.turn, &mem.generation}
-}
-
-// attachPage checks the header of the page in m.
-func attachPage(path string, m *mapping) (p *waitPage, err error) {
-	err = Guard(func() error {
-		mem := &overlay[waitMem](m.b, 0, 1)[0]
-		if string(mem.magic[:]) != pageMagic || mem.version != pageVersion || mem.byteOrder != byteOrder {
-			return fmt.Errorf("no page of version %d in this machine's byte order: %w", pageVersion, errors.ErrUnsupported)
-		}
-		p = &waitPage{m, &mem.word, &mem.turn, &mem.generation}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: opening the page of waiters: %w", path, err)
-	}
-	return p, nil
-}
-
 // readerPage is the page of waiters of a Reader's mirror, for all its Waits.
 type readerPage struct {
-	mu      sync.Mutex
-	page    *waitPage // nil: there is none that this process may use
-	of      uint64    // generation of the writer that it was opened for
-	triedAt int64
+	mu       sync.Mutex
+	page     *waitPage // nil: this process can use none
+	of       uint64    // generation of the writer that it was opened for
+	openedAt int64
 }
 
-// current returns the page that was opened for the writer of that generation. It opens
-// the page again when the mirror has another writer, and otherwise once in longestSleep
-// at most: a process that may not open it makes no more system calls than that.
+// current returns the page that was opened for the writer of that generation. It opens the page again when the
+// mirror has another writer, and otherwise once in longestSleep at most: a process that may not open it makes no
+// more system calls than that.
 func (p *readerPage) current(path string, generation uint64) *waitPage {
 	now := Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.of != generation || now-p.triedAt >= longestSleep {
-		p.of, p.triedAt = generation, now
-		p.page, _ = openPage(path) // without one the waiter looks once per cycle
+	if p.of != generation || now-p.openedAt >= longestSleep {
+		p.of, p.openedAt = generation, now
+		p.page, _ = openPage(path) // without a page the waiter looks once per cycle
 	}
 	return p.page
-}
-
-// drop forgets a page that turned out to be of no use.
-func (p *readerPage) drop(page *waitPage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.page == page {
-		p.page = nil
-	}
 }

@@ -22,7 +22,7 @@ import (
 func TestNobodyWaits(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	word := *w.waker.page.Load().word
-	if n := testing.AllocsPerRun(100, func() { w.waker.last = 0; publishOne(w, h, patterned(2)) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.waker.due = 0; publishOne(w, h, patterned(2)) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if *w.waker.page.Load().word != word+101 {
@@ -39,7 +39,7 @@ func TestBusyCyclesWakeNowAndThen(t *testing.T) {
 	w.waker.late.Stop()
 	w.waker.owing.Store(true) // no timer: these are counted
 	now := Now()
-	w.waker.last, w.waker.credit = now, 0
+	w.waker.due = now + wakeEvery
 	if n := testing.AllocsPerRun(cycles-1, func() {
 		now += apart
 		w.BeginCycle()
@@ -54,10 +54,10 @@ func TestBusyCyclesWakeNowAndThen(t *testing.T) {
 	w.waker.owing.Store(false)
 	done := fallAsleep(t, sound(t, r), h, 2)
 	asleep(t, os.Getpid(), 1)
-	w.waker.last, w.waker.credit = Now(), 0 // a cycle has woken just now
+	w.waker.due = Now() + int64(time.Hour) // as if a cycle had woken just now
 	w.BeginCycle()
 	w.PublishBlock(0, &Block{patterned(2)})
-	w.EndCycle(w.waker.last + apart)
+	w.EndCycle(Now())
 	if !w.waker.owing.Load() {
 		t.Log("the timer was quicker")
 	}
@@ -77,7 +77,7 @@ func TestOneCycleWakesAll(t *testing.T) {
 	for n := range uint64(3) { // twice for nothing
 		asleep(t, os.Getpid(), sleepers)
 		turn := *w.waker.page.Load().turn
-		w.waker.last = 0
+		w.waker.due = 0
 		publishOne(w, h, patterned(n))
 		until(t, "the pass ended", func() bool { return w.waker.asked.Load() == 0 })
 		if *w.waker.page.Load().turn == turn {
@@ -103,7 +103,7 @@ func TestKilledWaiterLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	w.waker.last = 0
+	w.waker.due = 0
 	publishOne(w, h, patterned(3))
 	list, err := os.ReadDir(filepath.Dir(w.path))
 	if err != nil {
@@ -274,8 +274,7 @@ func TestPageOfSomebodyElse(t *testing.T) {
 }
 
 // The page is removed, replaced or cut short beside a living writer: it faults no process,
-// waiters look once per cycle, and within keepEvery it is made anew for those who sleep
-// on the one that was, too.
+// waiters look once per cycle, and Intact makes it anew, for the sleepers on the old page too.
 func TestPageIsMadeAnew(t *testing.T) {
 	if os.Getenv(emulator) != "" {
 		t.Skip("the emulator does not tell the address of a fault")
@@ -297,11 +296,14 @@ func TestPageIsMadeAnew(t *testing.T) {
 			if err := r.Wakeable(); err == nil {
 				t.Error("wakeable")
 			}
-			w.waker.last = 0
+			w.waker.due = 0
 			publishOne(w, h, patterned(2))
 			before := w.waker.page.Load()
-			w.waker.last, w.waker.keptAt = 0, 0
+			w.waker.due = 0
 			publishOne(w, h, patterned(3))
+			if err := w.Intact(); err != nil {
+				t.Error(err)
+			}
 			if w.waker.page.Load() == before {
 				t.Fatal("not made anew")
 			}
@@ -312,7 +314,7 @@ func TestPageIsMadeAnew(t *testing.T) {
 				p := s.page.Load()
 				return p != nil && pageOf(p) == w.Generation()
 			})
-			w.waker.last = 0
+			w.waker.due = 0
 			publishOne(w, h, patterned(4))
 			if err := <-done; err != nil {
 				t.Error(err)

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -12,73 +13,71 @@ import (
 )
 
 const (
-	// longestSleep bounds every sleep, so that a writer that died, or another one, is
-	// noticed by looking.
+	// longestSleep bounds every sleep: the next look notices a dead writer, or another one.
 	longestSleep = int64(500 * time.Millisecond)
 	// shortestNap is the shortest pause of a waiter that no writer wakes.
 	shortestNap = int64(time.Millisecond)
+
+	// A sleeper has two bits of FUTEX_WAIT_BITSET. One of the lower half is of the turn that it saw: a pass
+	// of the writer wakes the sleepers of other turns, each once. One of the upper half is chosen at
+	// random: a context that ends wakes one sleeper of 16.
+	turnBits = 1<<turns - 1
+	anyBits  = 1<<32 - 1
 )
+
+// turnBit is the bit of the sleepers of a turn.
+func turnBit(turn uint32) uint32 { return 1 << (turn % turns) }
 
 // sleeper sleeps for one Wait.
 type sleeper struct {
 	r        *Reader
-	deadline int64       // on the clock of Now
-	stop     func() bool // ends watching for ctx; nil: has not slept yet
-	left     atomic.Bool
-	bit      uint32                   // its own, by which interrupt wakes it
-	page     atomic.Pointer[waitPage] // what it sleeps on; nil: nothing
+	deadline int64                    // on the clock of Now; 0 before the first sleep
+	stop     func() bool              // ends the watch on ctx
+	over     atomic.Bool              // the Wait has ended
+	bit      uint32                   // of the upper half
+	page     atomic.Pointer[waitPage] // with the word to sleep on; nil: no page
+	pace     pace
 	futex    func(word *uint32, value uint32, until int64, bits uint32) syscall.Errno
-	hook     func(step string) // tests only: called at the named steps; nil otherwise
-
-	pace pace
+	hook
 }
 
 func newSleeper(r *Reader) *sleeper {
 	return &sleeper{r: r, futex: futexWait, bit: 1 << (turns + rand.Uint32N(32-turns))}
 }
 
-// step calls the test's hook, if there is one.
-func (s *sleeper) step(name string) {
-	if s.hook != nil {
-		s.hook(name)
-	}
-}
-
 func (s *sleeper) start(ctx context.Context) {
 	s.deadline = math.MaxInt64
 	if at, ok := ctx.Deadline(); ok {
-		left := time.Until(at) // before Now: what passes between the two makes it later, not earlier
+		left := time.Until(at) // before Now: the time between the two calls makes the deadline later, not earlier
 		s.deadline = Now() + int64(left)
 	}
-	s.stop = context.AfterFunc(ctx, func() { s.interrupt(ctx) })
+	s.stop = context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) { // the sleep itself ends at the deadline
+			s.interrupt()
+		}
+	})
 }
 
 func (s *sleeper) close() {
 	if s.stop != nil {
-		s.left.Store(true)
+		s.over.Store(true)
 		s.stop()
 	}
 }
 
-// interrupt ends the sleep because ctx ended. Waking works on a read-only
-// mapping and reaches every sleeper with the same bit; the others look, and sleep on.
-// It is repeated because the sleeper may be just about to sleep.
-func (s *sleeper) interrupt(ctx context.Context) {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		time.Sleep(time.Millisecond) // its own time-out is as good, and wakes no other sleeper
-	}
-	for !s.left.Load() {
+// interrupt ends the sleep. A wake works on a read-only mapping and reaches every sleeper with the same bit;
+// the others look, and sleep on. interrupt repeats it because the sleeper may be just about to sleep.
+func (s *sleeper) interrupt() {
+	for !s.over.Load() {
 		if p := s.page.Load(); p != nil {
-			futexWake(p.word, maxWakes, s.bit)
-			runtime.KeepAlive(p)
+			p.wake(maxWakes, s.bit)
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
 }
 
-// sleep sleeps until the futex word is not that of l any more, or it is time to
-// look again. It returns why the waiting is over, or nil. waker.wake says why no
-// wake is missed.
+// sleep sleeps until the futex word differs from l's, or it is time to look again. It returns why the
+// waiting is over, or nil.
 func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -90,58 +89,45 @@ func (s *sleeper) sleep(ctx context.Context, l *look) error {
 	if now >= s.deadline {
 		return context.DeadlineExceeded // ctx.Err() of some microseconds later
 	}
-	next := s.pace.next(now, l)
-	if l.woken {
-		return s.doze(l, min(now+l.period, s.deadline))
+	if !l.woken {
+		if p := s.r.page.current(s.r.path, l.generation); p != s.page.Swap(p) && p != nil {
+			return nil // load its word before the value
+		}
+		s.step("wait-asleep")
+		nap(ctx, min(s.pace.next(now, l), s.deadline)-now)
+		return nil
 	}
-	if p := s.r.page.current(s.r.path, l.generation); p != s.page.Swap(p) && p != nil {
-		return nil // its word is to be loaded before the value
-	}
-	s.step("wait-asleep")
-	nap(ctx, min(next, s.deadline)-now)
-	return nil
-}
-
-// doze sleeps on the page's word.
-func (s *sleeper) doze(l *look, until int64) error {
-	s.step("wait-asleep")
-	p := s.page.Load()
+	p, until := s.page.Load(), min(now+l.period, s.deadline)
 	defer runtime.KeepAlive(p)
-	switch s.futex(p.word, l.state.word, until, turnBit(l.state.turn)|s.bit) {
+	s.step("wait-asleep")
+	switch s.futex(p.word, l.page.word, until, turnBit(l.page.turn)|s.bit) {
 	case 0, syscall.EAGAIN, syscall.ETIMEDOUT, syscall.EINTR:
-	default: // there is no futex (sandboxes), or the page is gone (EFAULT)
-		time.Sleep(time.Duration(min(until-Now(), shortestNap)))
+	default: // a sandbox forbids futex(2), or the page was cut short (EFAULT)
+		nap(ctx, min(until-Now(), shortestNap))
 	}
 	return nil
 }
 
-// nap sleeps for that many nanoseconds, or until ctx ends. It takes no thread.
+// nap sleeps for ns nanoseconds, or until ctx ends. It takes no thread.
 func nap(ctx context.Context, ns int64) {
-	t := time.NewTimer(time.Duration(ns))
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(time.Duration(ns)):
 	case <-ctx.Done():
 	}
 }
 
-// pace is how often a waiter looks that no writer wakes: once per poll cycle, whose
-// length it learns from looking.
+// pace is the length of a poll cycle, as a waiter that no writer wakes learns it by looking.
 type pace struct {
 	cycle  uint64
 	at     int64
 	length int64 // 0: not known yet
 }
 
-// next returns when to look again.
+// next returns the time of the next look.
 func (p *pace) next(now int64, l *look) int64 {
 	if p.cycle != 0 && l.cycle > p.cycle && l.cycleAt > p.at {
 		p.length = (l.cycleAt - p.at) / int64(min(l.cycle-p.cycle, math.MaxInt32))
 	}
 	p.cycle, p.at = l.cycle, l.cycleAt
-	length := p.length
-	if length == 0 {
-		length = l.period / 16
-	}
-	return now + max(min(length, l.period), shortestNap)
+	return now + max(min(cmp.Or(p.length, l.period/16), l.period), shortestNap)
 }

@@ -3,31 +3,31 @@ package shm
 import (
 	"io/fs"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	// wakeEvery is the time between the wakes of cycles that follow each other without a
-	// pause. A wake without a sleeper costs 0.3 to 0.4 µs.
+	// wakeEvery is the time between the wakes of cycles that follow each other without a pause. A wake
+	// without a sleeper costs 0.3 to 0.4 µs.
 	wakeEvery = int64(100 * time.Microsecond)
-	// wakeBurst is how many times wakeEvery a pause saves up: so many cycles wake at once.
+	// wakeBurst is the number of wakes that a pause saves up: so many cycles wake at once.
 	wakeBurst = 16
-	// wakeLate is how late the wake for a cycle comes at most that does not wake itself,
-	// when no other cycle follows.
+	// wakeLate is the time until a cycle that did not wake is made up for.
 	wakeLate = 10 * time.Millisecond
-	// keepEvery is how often the writer looks whether its page is there.
-	keepEvery = int64(time.Second)
 	// wakeAtOnce is how many sleepers a cycle wakes itself, and a pass between two pauses.
 	wakeAtOnce = 16
-	// passPause is the pause of a pass. 4,000 sleepers that were all woken at once would
-	// take the CPU from the next poll cycle.
+	// passPause is the pause of a pass. 4,000 sleepers that were all woken at once would take the CPU from
+	// the next poll cycle.
 	passPause = 200 * time.Microsecond
+
+	maxWakes = math.MaxInt32
 )
 
-// waker wakes the sleepers of a writer's page of waiters. It knows of no sleeper: a wake
-// of none is cheap. A nil waker, of a writer without a page, wakes none.
+// waker wakes the sleepers of a writer's page of waiters. It does not know them: a wake without a sleeper is
+// cheap. A nil waker, of a writer without a page, does nothing.
 type waker struct {
 	path  string
 	mode  fs.FileMode
@@ -35,71 +35,39 @@ type waker struct {
 	log   *slog.Logger
 	page  atomic.Pointer[waitPage] // mapped for writing; changed by keep alone
 
-	// For cycles, and for serve between cycles.
+	// For cycles, and for serve and keep between cycles.
 	generation uint64
-	last       int64 // when a cycle ended
-	credit     int64 // ns, of which a wake costs wakeEvery
-	setAt      int64 // when late was set
-	keptAt     int64 // when keep looked
-	told       bool  // that keep could not make the page
+	due        int64 // from when on a cycle wakes
+	told       bool  // keep could not make the page, and has logged it
 
 	late  *time.Timer // runs wake
 	owing atomic.Bool // late is set
 	asked atomic.Uint32
-	hook  func(step string) // tests only: called at the named steps; nil otherwise
+	hook
 }
 
-// step calls the test's hook, if there is one.
-func (k *waker) step(name string) {
-	if k.hook != nil {
-		k.hook(name)
-	}
-}
-
-// setTimer makes the timer for the cycles that do not wake.
-func (k *waker) setTimer() {
-	k.late = time.AfterFunc(time.Hour, func() {
-		k.owing.Store(false) // before the wake: a cycle that comes now sets the timer again
-		k.wake()
-	})
-	k.late.Stop()
-}
-
-// cycle wakes for a cycle that was completed at now. It takes no longer than waking
-// wakeAtOnce sleepers, and allocates nothing without sleepers.
+// cycle wakes sleepers for a cycle that was completed at now. It takes no longer than waking wakeAtOnce
+// sleepers, and allocates nothing without sleepers.
 func (k *waker) cycle(now int64) {
 	if k == nil {
 		return
 	}
-	k.credit = min(k.credit+max(now-k.last, 0), wakeBurst*wakeEvery)
-	k.last = now
-	if k.credit < wakeEvery {
-		// A timer that is set wakes behind this load. The values must be there before it
-		// (barrier owing-fence): the atomic store of cycle_done_at, in EndCycle, sees to that
-		// on amd64, and on arm64 that this load does not pass a store-release.
-		// Moved now and then, it does not run while cycles follow.
-		if !k.owing.Load() || now-k.setAt >= int64(wakeLate/2) {
-			k.setAt = now
+	if now < k.due {
+		// A timer that is set wakes after this load, and the values must be stored before the load (barrier
+		// owing-fence). The atomic store of cycle_done_at, in EndCycle, orders them: on amd64 it is a
+		// full fence, and on arm64 a load-acquire does not pass a store-release.
+		if !k.owing.Load() {
 			k.owing.Store(true)
 			k.late.Reset(wakeLate)
 		}
 		return
 	}
-	k.credit -= wakeEvery
+	k.due = max(k.due, now-(wakeBurst-1)*wakeEvery) + wakeEvery
 	k.wake()
-	if since := now - k.keptAt; since < 0 || since >= keepEvery {
-		k.keptAt = now
-		k.keep()
-	}
 }
 
-// wake changes the word, wakes some sleepers, and leaves the others to a pass.
-//
-// No wake is missed. The waiter loads the word, looks at the value, and sleeps while
-// the word is what it loaded; futex(2) compares and queues under one lock. The writer
-// publishes the value, changes the word, and wakes. A value that the waiter did not see
-// was published after it loaded the word, so the word changes after that load: either
-// the comparison sees it changed, or the waiter is queued before the wake.
+// wake changes the word, wakes some sleepers, and leaves the others to a pass. docs/waiting.md says why no wake is
+// missed in this order.
 func (k *waker) wake() {
 	p := k.page.Load()
 	p.change(p.word) // barrier wait-release
@@ -109,14 +77,8 @@ func (k *waker) wake() {
 	}
 }
 
-// pass wakes every sleeper that was asleep when it was asked for, few at a time.
-//
-// It raises the turn first, and wakes the sleepers of other turns. A waiter loads the
-// word, then the turn, and falls asleep only while the word is still that one. So a
-// sleeper of the raised turn has the word of after the cycle that asked for the pass, or
-// a later one, and needs no wake. A sleeper of an earlier turn is woken, once. Between
-// the turn that a waiter saw and the one in which it is queued lie two passes at most,
-// because a third was asked for by a cycle that changed the word.
+// pass wakes every sleeper that was asleep when it was asked for, few at a time. It raises the turn first, and wakes
+// the sleepers of other turns: each once (docs/waiting.md).
 func (k *waker) pass() {
 	for asked := k.asked.Load(); ; asked = k.asked.Load() {
 		p := k.page.Load()
@@ -130,15 +92,8 @@ func (k *waker) pass() {
 	}
 }
 
-// all wakes every sleeper at once: the writer ends, or its state changes.
-func (k *waker) all() {
-	if k != nil {
-		k.page.Load().wakeAll()
-	}
-}
-
-// serve makes the page that of the writer's generation, and wakes every sleeper: they
-// sleep on what an earlier writer, or the file before this one, had said.
+// serve makes the page that of the writer's generation, and wakes every sleeper at once: the writer begins or ends, its
+// state changes, or its file is another.
 func (k *waker) serve(generation uint64) {
 	if k != nil {
 		k.generation = generation
@@ -146,18 +101,7 @@ func (k *waker) serve(generation uint64) {
 	}
 }
 
-// close wakes every sleeper. A pass that runs ends by itself, and keeps its mapping.
-func (k *waker) close() {
-	if k != nil {
-		k.late.Stop()
-		k.all()
-	}
-}
-
-// The writer's side of the page. A page that was cut short changes no more, and faults
-// nothing.
-
-// change raises one of the page's words, and returns its new value.
+// change raises one of the page's words, and returns its new value. A page that was cut short changes no more.
 func (p *waitPage) change(word *uint32) (value uint32) {
 	_ = Guard(func() error { value = atomic.AddUint32(word, 1); return nil })
 	return value
@@ -169,12 +113,9 @@ func (p *waitPage) wake(n int, bits uint32) int {
 	return futexWake(p.word, n, bits)
 }
 
-func (p *waitPage) wakeAll() {
-	p.change(p.word) // barrier wait-release
-	p.wake(maxWakes, anyBits)
-}
-
+// serve stores the generation of the writer that wakes, and wakes every sleeper.
 func (p *waitPage) serve(generation uint64) {
 	_ = Guard(func() error { atomic.StoreUint64(p.generation, generation); return nil })
-	p.wakeAll()
+	p.change(p.word) // barrier wait-release
+	p.wake(maxWakes, anyBits)
 }

@@ -159,7 +159,7 @@ func TestWaitOverATakeover(t *testing.T) {
 			if tt.group == 0 {
 				until(t, "the waiter has the page of the next writer", func() bool { p := s.page.Load(); return p != nil && pageOf(p) == next.Generation() })
 				asleep(t, os.Getpid(), 1)
-				next.waker.last = 0
+				next.waker.due = 0
 			}
 			publishOne(next, h, patterned(3))
 			ended := Now()

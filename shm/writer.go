@@ -19,7 +19,6 @@ type Writer struct {
 	mode     fs.FileMode // of the files beside it
 	lock     *os.File    // holds the flock; nil over a heap region
 	v        *view
-	reserve  func(off, n uint64) error // makes the file longer, by zeroes; nil over a heap region
 	coolDown time.Duration
 	// what the header says of this writer
 	generation, takeovers uint64
@@ -27,9 +26,9 @@ type Writer struct {
 	heartbeat             time.Duration
 	limits                [2]uint32 // by class
 	log                   *slog.Logger
-	hook                  func(step string) // tests only: called at the named steps; nil otherwise
-	made                  bool              // Create made the file: there was none to take over
-	madeDir               bool              // and the directory
+	hook
+	made    bool // Create made the file: there was none to take over
+	madeDir bool // and the directory
 
 	// growing is held while a segment is made, which holds mu at its end only.
 	growing sync.Mutex
@@ -57,13 +56,6 @@ type tables struct {
 	live  []uint64    // a bit for each index: it belongs to a counter
 	spent uint32      // the highest generation that a handle has had
 	free  [2]freeList // block counters, records
-}
-
-// step calls the test's hook, if there is one.
-func (w *Writer) step(name string) {
-	if w.hook != nil {
-		w.hook(name)
-	}
 }
 
 // Path is the file's name.
@@ -310,7 +302,7 @@ func (w *Writer) SetState(s State) {
 	}
 	w.state = s
 	_ = Guard(func() error { atomic.StoreUint32(&w.v.hdr.state, uint32(s)); return nil })
-	w.waker.all()
+	w.waker.serve(w.generation)
 }
 
 // Close ends the writer in good order: state Halt (a Fail stays), values
@@ -330,7 +322,7 @@ func (w *Writer) Close() error {
 		atomic.StoreUint32(&w.v.hdr.state, uint32(w.state))
 		return nil
 	})
-	w.waker.close()
+	w.waker.serve(w.generation)
 	w.step("close-halted")
 	err := w.v.close()
 	if w.lock == nil {

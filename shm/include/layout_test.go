@@ -17,20 +17,15 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// goLayout evaluates the constants of shm/layout.go and shm/wait_layout.go, which that
-// package keeps to itself.
+// goLayout evaluates the constants of shm/layout.go, which that package keeps to itself.
 func goLayout(t *testing.T) map[string]int64 {
 	t.Helper()
 	fset := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range []string{"../layout.go", "../wait_layout.go"} {
-		file, err := parser.ParseFile(fset, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, file)
+	file, err := parser.ParseFile(fset, "../layout.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	pkg, err := (&types.Config{}).Check("shm", fset, files, nil)
+	pkg, err := (&types.Config{}).Check("shm", fset, []*ast.File{file}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
