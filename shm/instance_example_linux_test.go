@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/flowtally/flowtally/shm"
@@ -14,13 +12,7 @@ import (
 // A program that reads the counter web of the instance lb for as long as it runs: over restarts of
 // the writer, growth, and a mirror that is made anew.
 func ExampleOpenInstance() {
-	dir, err := os.MkdirTemp("/dev/shm", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	os.Setenv("XDG_RUNTIME_DIR", dir)
-	stop := write(filepath.Join(dir, "flowtally", "lb.mirror"), 50_000)
+	_, stop := write("lb", 50_000)
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

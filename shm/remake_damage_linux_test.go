@@ -14,15 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// webMirror returns the path of a mirror, its writer, and the entry of its one counter, which was published once.
+func webMirror(t *testing.T) (path string, w *Writer, web Entry) {
+	t.Helper()
+	path = mirrorPath(t)
+	w = mustCreate(t, Options{Path: path, History: -1, CoolDown: -1})
+	web = Entry{Name: "web"}
+	web.Handle = mustAdd(t, w, web)
+	publishOne(w, web.Handle, patterned(1))
+	return path, w, web
+}
+
 // A mirror that is cut short while it grows faults no control call, before and after the segment's
 // space is reserved; what is made anew has all the slots.
 func TestCutShortWhileItGrows(t *testing.T) {
 	for _, step := range []string{"grow-begin", "grow-reserved", "grow-mapped", "grow-described"} {
 		for _, length := range []int64{0, headerSize} {
-			path := mirrorPath(t)
-			w := mustCreate(t, Options{Path: path, History: -1, CoolDown: -1})
-			e := Entry{Name: "web", Width: 64}
-			e.Handle = mustAdd(t, w, e)
+			path, w, e := webMirror(t)
 			w.hook = func(at string) {
 				if at == step {
 					if err := os.Truncate(path, length); err != nil {
@@ -53,8 +61,7 @@ func TestCutShortWhileItGrows(t *testing.T) {
 
 // What another process appends is no part of the next segment.
 func TestGrowthDropsWhatWasAppended(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
+	path, w, _ := webMirror(t)
 	st, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -121,10 +128,7 @@ func TestRemakeGivesNoHandleTwice(t *testing.T) {
 
 // A hole in the catalogue, and a fault that the length of the file does not tell of, are noticed.
 func TestHolesAreNoticed(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
-	e := Entry{Name: "web"}
-	e.Handle = mustAdd(t, w, e)
+	path, w, e := webMirror(t)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -154,21 +158,12 @@ func TestHolesAreNoticed(t *testing.T) {
 
 // A header that was overwritten with its high-water marks keeps no reader from ErrStale.
 func TestRemakeMarksBehindAnOverwrittenHeader(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
-	e := Entry{Name: "web"}
-	e.Handle = mustAdd(t, w, e)
-	publishAll(w, []Handle{e.Handle}, func(Handle) Value { return patterned(1) })
+	path, w, e := webMirror(t)
 	c, err := mustOpen(t, path).Counter(e.Handle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt(make([]byte, headerSize), 0); err != nil {
+	if err := writeOver(path, make([]byte, headerSize)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Remake([]Entry{e}); err != nil {
@@ -181,8 +176,7 @@ func TestRemakeMarksBehindAnOverwrittenHeader(t *testing.T) {
 
 // A lock whose file was removed is taken again: a second writer finds it held.
 func TestIntactTakesTheLockAgain(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
+	path, w, _ := webMirror(t)
 	if err := os.Remove(lockPath(path)); err != nil {
 		t.Fatal(err)
 	}
@@ -196,11 +190,7 @@ func TestIntactTakesTheLockAgain(t *testing.T) {
 
 // A Wait by name that sleeps while the file is cut short goes on in the one that is made anew.
 func TestWaitByNameOverACutFile(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
-	e := Entry{Name: "web"}
-	e.Handle = mustAdd(t, w, e)
-	publishAll(w, []Handle{e.Handle}, func(Handle) Value { return patterned(1) })
+	path, w, e := webMirror(t)
 	in, err := OpenPath(path, ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +223,7 @@ func TestWaitByNameOverACutFile(t *testing.T) {
 		if err := w.Remake([]Entry{e}); err != nil {
 			t.Fatal(err)
 		}
-		publishAll(w, []Handle{e.Handle}, func(Handle) Value { return patterned(n) })
+		publishOne(w, e.Handle, patterned(n))
 		if err := <-done; err != nil {
 			t.Errorf("%d: %v", n, err)
 		}
@@ -271,7 +261,7 @@ func TestCutDeviceSegment(t *testing.T) {
 		t.Errorf("Slot: %v", err)
 	}
 	s.Free()
-	publishAll(w, []Handle{h}, func(Handle) Value { return patterned(1) })
+	publishOne(w, h, patterned(1))
 	if err := w.Intact(); err != nil {
 		t.Error(err)
 	}
@@ -279,8 +269,7 @@ func TestCutDeviceSegment(t *testing.T) {
 
 // A page of waiters that lost its content is made anew.
 func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
+	path, w, _ := webMirror(t)
 	r := mustOpen(t, path)
 	if err := os.WriteFile(waitPath(path), make([]byte, pageSize), 0o600); err != nil {
 		t.Fatal(err)
@@ -296,10 +285,7 @@ func TestKeepMakesAnOverwrittenPageAnew(t *testing.T) {
 // A file that was made anew leaves nothing of the one before it in the writer: the file system has
 // its space again.
 func TestRemakeFreesTheOldFile(t *testing.T) {
-	path := mirrorPath(t)
-	w := mustCreate(t, Options{Path: path, History: -1})
-	e := Entry{Name: "web"}
-	e.Handle = mustAdd(t, w, e)
+	path, w, e := webMirror(t)
 	for range 3 {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)

@@ -44,16 +44,11 @@ var damages = []struct {
 		}
 	}, ErrTruncated},
 	{"overwritten", func(t *testing.T, path string) {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
+		st, err := os.Stat(path)
+		if err == nil {
+			err = writeOver(path, make([]byte, st.Size()))
 		}
-		defer f.Close()
-		st, err := f.Stat()
 		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt(make([]byte, st.Size()), 0); err != nil {
 			t.Fatal(err)
 		}
 	}, ErrFormat},

@@ -15,13 +15,7 @@ import (
 // A program that is to go on after the hundredth packet, and waits no longer
 // than it is ready to.
 func ExampleReader_Wait() {
-	dir, err := os.MkdirTemp("/dev/shm", "example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "example.mirror")
-	stop := write(path, 10)
+	path, stop := write("example", 10)
 	defer stop()
 
 	r, err := shm.Open(path, shm.ReaderOptions{})
@@ -40,7 +34,7 @@ func ExampleReader_Wait() {
 	case errors.Is(err, context.DeadlineExceeded):
 		fmt.Println("only", v.Packets)
 	case errors.Is(err, shm.ErrNotAlive):
-		fmt.Println("nobody counts any more")
+		fmt.Println("the writer ended")
 	case err != nil:
 		log.Fatal(err)
 	default:
@@ -49,8 +43,15 @@ func ExampleReader_Wait() {
 	// Output: at least 100: true
 }
 
-// write publishes a counter that grows by step every millisecond, until stop.
-func write(path string, step uint64) (stop func()) {
+// write makes the mirror of an instance in a directory of its own, which becomes $XDG_RUNTIME_DIR. It publishes a
+// counter that grows by step every millisecond, until stop.
+func write(instance string, step uint64) (path string, stop func()) {
+	dir, err := os.MkdirTemp("/dev/shm", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	os.Setenv("XDG_RUNTIME_DIR", dir)
+	path = filepath.Join(dir, "flowtally", instance+".mirror")
 	w, err := shm.Create(shm.Options{Path: path, Counters: shm.BlockLen})
 	if err != nil {
 		log.Fatal(err)
@@ -76,10 +77,10 @@ func write(path string, step uint64) (stop func()) {
 			}
 		}
 	}()
-	return func() {
+	return path, func() {
 		close(end)
 		<-ended
-		if err := w.Close(); err != nil {
+		if err := errors.Join(w.Close(), os.RemoveAll(dir)); err != nil {
 			log.Fatal(err)
 		}
 	}
