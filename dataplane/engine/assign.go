@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // stack is an overlay and what lies behind it: the flows that one of the two is to
@@ -19,8 +20,8 @@ type stack struct {
 
 	behind []*counted // with audit: flows whose totals lack what their shadows know, and some that do not any more
 
-	related index[*counted] // the flows of the stack, but for fresh ones before they are related
-	denied  denials         // flows that the overlay's device refused, though it can count such
+	related *flow.Index[*counted] // the flows of the stack, but for fresh ones before they are related
+	denied  denials               // flows that the overlay's device refused, though it can count such
 }
 
 // layered is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules

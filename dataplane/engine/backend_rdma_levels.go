@@ -14,10 +14,10 @@ import (
 // side is what one device counts in one direction. Hardware has few priorities, and among rules
 // of one no order that rdma-core promises. So flows that overlap get levels that rise in the order in
 // which they win; the others share theirs.
-type side struct{ parts index[*part] }
+type side struct{ parts *flow.Index[*part] }
 
 func newSide() side {
-	return side{index[*part]{flowOf: func(p *part) *flow.Flow { return &p.flow.Flow }}}
+	return side{flow.NewIndex(func(p *part) *flow.Flow { return &p.flow.Flow })}
 }
 
 // push is a flow that goes to a later level.
@@ -41,7 +41,7 @@ func (s *side) place(p *part) (pushes []push, err error) {
 	known := make(map[*part]bool)
 	var twins error
 	reach := func(m *part) {
-		s.parts.meeting(&m.flow.Flow, func(o *part) {
+		s.parts.Overlapping(&m.flow.Flow, func(o *part) {
 			switch {
 			case o == m || known[o]:
 			case wins(o.flow.Placed, m.flow.Placed) < 0:
@@ -93,7 +93,7 @@ func (s *side) place(p *part) (pushes []push, err error) {
 		pushes = append(pushes, push{m, to[m]})
 	}
 	slices.SortStableFunc(pushes, func(a, b push) int { return cmp.Compare(b.to, a.to) })
-	s.parts.add(p)
+	s.parts.Add(p)
 	return pushes, nil
 }
 
@@ -120,10 +120,10 @@ func twice(above string) error {
 	}
 }
 
-func (s *side) meet(a, b *part) bool { return overlap(&a.flow.Flow, &b.flow.Flow) }
+func (s *side) meet(a, b *part) bool { return flow.Overlap(&a.flow.Flow, &b.flow.Flow) }
 
 // remove takes a part out. The others stay on their levels.
-func (s *side) remove(p *part) { s.parts.remove(p) }
+func (s *side) remove(p *part) { s.parts.Remove(p) }
 
 // join writes names as a list: "swnic0,swnic1".
 func join[T ~string](words []T) string {

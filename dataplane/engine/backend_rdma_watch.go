@@ -144,7 +144,7 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty, late []*rdmaDevice) {
 			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
 			b.signal()
 		}
-		if d.unfit() && d.sides[0].parts.size()+d.sides[1].parts.size() == 0 && len(d.banks) == 0 {
+		if d.unfit() && d.sides[0].parts.Len()+d.sides[1].parts.Len() == 0 && len(d.banks) == 0 {
 			empty = append(empty, d)
 		}
 	}
@@ -227,7 +227,7 @@ func (d *rdmaDevice) close() error {
 	}
 	var errs []error
 	for i := range d.sides {
-		d.sides[i].parts.all(func(p *part) { errs = append(errs, closeAll(p.rules)) })
+		d.sides[i].parts.All(func(p *part) { errs = append(errs, closeAll(p.rules)) })
 	}
 	for _, b := range d.banks {
 		errs = append(errs, b.Close())

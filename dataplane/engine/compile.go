@@ -7,15 +7,6 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// protocol numbers, as IANA has them
-const (
-	protoICMP   = 1
-	protoTCP    = 6
-	protoUDP    = 17
-	protoGRE    = 47
-	protoICMPv6 = 58
-)
-
 // compile turns a flow into the rules of the xdp package: one for each
 // masked match that its ranges and families expand to. port numbers interfaces.
 func compile(f Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
@@ -54,7 +45,7 @@ func families(m flow.Match) []flow.Match {
 		v4.IPv4, v6.IPv6 = &flow.IPv4{}, &flow.IPv6{}
 		out = []flow.Match{v4, v6}
 	}
-	inner := innerOf(m)
+	inner := m.Inner()
 	if inner == nil {
 		return out
 	}
@@ -65,16 +56,6 @@ func families(m flow.Match) []flow.Match {
 		}
 	}
 	return both
-}
-
-func innerOf(m flow.Match) *flow.Match {
-	switch {
-	case m.VXLAN != nil:
-		return m.VXLAN.Inner
-	case m.GRE != nil:
-		return m.GRE.Inner
-	}
-	return nil
 }
 
 func withInner(m, inner flow.Match) flow.Match {
@@ -103,7 +84,7 @@ func (r *rule) outer(m flow.Match) {
 		binary.BigEndian.PutUint32(mask.Tunnel[:], v.VNI.Mask<<8)
 	}
 	if g := m.GRE; g != nil {
-		k.Proto, mask.Proto = protoGRE, 0xff
+		k.Proto, mask.Proto = flow.ProtoGRE, 0xff
 		if g.Inner != nil || g.Key.Mask != 0 {
 			r.flag(xdp.FlagGRE, true)
 		}
@@ -113,7 +94,7 @@ func (r *rule) outer(m flow.Match) {
 			binary.BigEndian.PutUint32(mask.Tunnel[:], g.Key.Mask)
 		}
 	}
-	if in := innerOf(m); in != nil {
+	if in := m.Inner(); in != nil {
 		headers(&r.Key.In, &r.Mask.In, *in)
 	}
 }
@@ -149,15 +130,15 @@ func headers(k, mask *xdp.Headers, m flow.Match) {
 		ipv6(k, mask, ip)
 	}
 	if m.TCP != nil {
-		ports(k, mask, protoTCP, m.TCP)
+		ports(k, mask, flow.ProtoTCP, m.TCP)
 	}
 	if m.UDP != nil {
-		ports(k, mask, protoUDP, m.UDP)
+		ports(k, mask, flow.ProtoUDP, m.UDP)
 	}
 	if i := m.ICMP; i != nil {
-		k.Proto, mask.Proto = protoICMP, 0xff
+		k.Proto, mask.Proto = flow.ProtoICMP, 0xff
 		if m.IPv6 != nil {
-			k.Proto = protoICMPv6
+			k.Proto = flow.ProtoICMPv6
 		}
 		if i.Type.Mask|i.Code.Mask != 0 {
 			setFlag(k, mask, xdp.FlagL4, true)

@@ -38,7 +38,7 @@
 //     it, and so is not in hardware. XDP holds f and everything before it, and counts p by f.
 //
 // A flow whose shadow does not fit in the tables stays in hardware only as long as nothing that
-// XDP publishes lies under it. overlap errs on the side of yes, which costs room and never a count.
+// XDP publishes lies under it. flow.Overlap errs on the side of yes, which costs room and never a count.
 //
 // # Moves
 //

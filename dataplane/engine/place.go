@@ -127,7 +127,7 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 // newStack finds the overlay among the backends, and what it lies over. One that has
 // nothing to count with is none yet.
 func newStack(all []Backend, absent map[string]error, audit bool) *stack {
-	s := &stack{audit: audit, related: index[*counted]{flowOf: func(c *counted) *flow.Flow { return &c.Flow }}}
+	s := &stack{audit: audit, related: flow.NewIndex(func(c *counted) *flow.Flow { return &c.Flow })}
 	for _, b := range all {
 		if absent[b.Name()] != nil {
 			continue

@@ -27,7 +27,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 				most = max(most, r.level)
 				for _, q := range rules[:i] {
 					x, y := winner[r.bank][r.slot], winner[q.bank][q.slot]
-					if x.Name == "" || y.Name == "" || x.Name == y.Name || !overlap(&x.Flow, &y.Flow) {
+					if x.Name == "" || y.Name == "" || x.Name == y.Name || !flow.Overlap(&x.Flow, &y.Flow) {
 						continue
 					}
 					if (wins(x, y) < 0) != (r.level < q.level) || r.level == q.level {

@@ -80,11 +80,10 @@ const (
 // maxRules is how many rules of hardware one flow may become on one device.
 const maxRules = 256
 
-// EtherTypes and a port that layers imply.
+// EtherTypes of VLAN tags, and of Ethernet in GRE.
 const (
 	typeCTag, typeSTag = 0x8100, 0x88a8
-	typeTEB            = 0x6558 // Ethernet in GRE
-	portVXLAN          = 4789
+	typeTEB            = 0x6558
 )
 
 // hwMatch is what one rule matches: no ranges, and where a layer needs IP, one family.
@@ -106,7 +105,7 @@ func hwMatches(m flow.Match, by road) ([]hwMatch, error) {
 	var out []hwMatch
 	for _, m := range expanded {
 		for _, o := range variants(m) {
-			in := innerOf(m)
+			in := m.Inner()
 			if in == nil {
 				out = append(out, o)
 				continue
@@ -152,12 +151,12 @@ func hwFamilies(m flow.Match) []flow.Match {
 		return []flow.Match{m}
 	}
 	var out []flow.Match
-	if etherTypeFits(&m, etherIPv4) {
+	if m.AdmitsEtherType(flow.EtherIPv4) {
 		v4 := m
 		v4.IPv4 = &flow.IPv4{}
 		out = append(out, v4)
 	}
-	if etherTypeFits(&m, etherIPv6) {
+	if m.AdmitsEtherType(flow.EtherIPv6) {
 		v6 := m
 		v6.IPv6 = &flow.IPv6{}
 		out = append(out, v6)
@@ -173,15 +172,15 @@ func needsIP(m flow.Match) bool {
 func (m *hwMatch) protocol() (p flow.Masked[uint8]) {
 	switch {
 	case m.TCP != nil:
-		return flow.Masked[uint8]{Value: protoTCP, Mask: 0xff}
+		return flow.Masked[uint8]{Value: flow.ProtoTCP, Mask: 0xff}
 	case m.UDP != nil: // VXLAN, too: flow.Match.Expand
-		return flow.Masked[uint8]{Value: protoUDP, Mask: 0xff}
+		return flow.Masked[uint8]{Value: flow.ProtoUDP, Mask: 0xff}
 	case m.GRE != nil:
-		return flow.Masked[uint8]{Value: protoGRE, Mask: 0xff}
+		return flow.Masked[uint8]{Value: flow.ProtoGRE, Mask: 0xff}
 	case m.ICMP != nil && m.IPv6 != nil:
-		return flow.Masked[uint8]{Value: protoICMPv6, Mask: 0xff}
+		return flow.Masked[uint8]{Value: flow.ProtoICMPv6, Mask: 0xff}
 	case m.ICMP != nil:
-		return flow.Masked[uint8]{Value: protoICMP, Mask: 0xff}
+		return flow.Masked[uint8]{Value: flow.ProtoICMP, Mask: 0xff}
 	case m.IPv4 != nil:
 		return m.IPv4.Proto
 	}

@@ -11,7 +11,7 @@ func limits(m flow.Match, by road) error {
 	if g := m.GRE; g != nil && g.Key.Mask != 0 && by == byVerbs {
 		return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
 	}
-	in := innerOf(m)
+	in := m.Inner()
 	if in == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func limitsOf(m flow.Match, by road, in string) error {
 	}
 	if e := m.Eth; e != nil && e.Type.Mask != 0 {
 		switch {
-		case etherTypeFits(&m, typeCTag) || etherTypeFits(&m, typeSTag):
+		case m.AdmitsEtherType(typeCTag) || m.AdmitsEtherType(typeSTag):
 			return no("eth type", "behind two VLAN tags NICs read a third one in ways that are not documented")
 		case e.Type.Value < 0x600:
 			return no("eth type", "the type admits a length, and what NICs read behind one is not documented")

@@ -23,7 +23,7 @@ func (m Match) Expand() ([]Match, error) {
 		if m.UDP == nil {
 			m.UDP = new(Ports)
 		}
-		m.UDP.Dst = Port{Value: portVXLAN, Mask: 0xffff}
+		m.UDP.Dst = Port{Value: PortVXLAN, Mask: 0xffff}
 	}
 	out := []Match{m}
 	for _, at := range m.ports() {

@@ -1,16 +1,9 @@
 package flow
 
-import "fmt"
-
-// Protocol numbers and EtherTypes that the layers of a match imply.
-const (
-	typeIPv4, typeIPv6                               = 0x0800, 0x86dd
-	protoICMP, protoTCP, protoUDP, protoGRE, protoV6 = 1, 6, 17, 47, 58
-	portVXLAN                                        = 4789
+import (
+	"fmt"
+	"slices"
 )
-
-// extensions are the next-header numbers that are walked.
-var extensions = []uint32{0, 43, 44, 51, 60, 135, 139, 140}
 
 // checkLayers finds layers that cannot be in one packet.
 func (m *Match) checkLayers(bad func(field, cause, fix string)) {
@@ -37,11 +30,11 @@ func (m *Match) etherTypes() []uint32 {
 	case m.IPv4 != nil && m.IPv6 != nil:
 		return nil // said already
 	case m.IPv4 != nil:
-		return []uint32{typeIPv4}
+		return []uint32{EtherIPv4}
 	case m.IPv6 != nil:
-		return []uint32{typeIPv6}
+		return []uint32{EtherIPv6}
 	case m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil:
-		return []uint32{typeIPv4, typeIPv6}
+		return []uint32{EtherIPv4, EtherIPv6}
 	}
 	return nil
 }
@@ -65,7 +58,7 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 			bad(c.name, fmt.Sprintf("the match asks for %s and %s at once", first, c.name), "make two flows of it")
 		}
 	}
-	if p := m.UDP; p != nil && m.VXLAN != nil && !p.Dst.holds(portVXLAN) {
+	if p := m.UDP; p != nil && m.VXLAN != nil && !p.Dst.holds(PortVXLAN) {
 		bad("udp.dport", "vxlan is looked for at destination port 4789 only", `leave "dport" out`)
 	}
 	if m.IPv4 != nil {
@@ -111,26 +104,24 @@ func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
 func protoOver(clause string, v6 bool) uint32 {
 	switch clause {
 	case "tcp":
-		return protoTCP
+		return ProtoTCP
 	case "icmp":
 		if v6 {
-			return protoV6
+			return ProtoICMPv6
 		}
-		return protoICMP
+		return ProtoICMP
 	case "gre":
-		return protoGRE
+		return ProtoGRE
 	}
-	return protoUDP // udp, vxlan
+	return ProtoUDP // udp, vxlan
 }
 
 func (f Masked[T]) holdsAny(values []uint32) bool {
-	for _, v := range values {
-		if v&uint32(f.Mask) == uint32(f.Value) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(values, f.admits)
 }
+
+// admits reports whether the field of a packet that f matches can be v.
+func (f Masked[T]) admits(v uint32) bool { return v&uint32(f.Mask) == uint32(f.Value) }
 
 // holds says that a port can be v.
 func (p Port) holds(v uint16) bool {

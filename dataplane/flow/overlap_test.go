@@ -1,4 +1,4 @@
-package engine
+package flow_test
 
 import (
 	"math/rand/v2"
@@ -35,7 +35,7 @@ func TestNoPacketMatchesFlowsThatDoNotOverlap(t *testing.T) {
 			for x, i := range hit {
 				for _, j := range hit[x+1:] {
 					both[[2]int{i, j}] = true
-					if !overlap(&flows[i], &flows[j]) {
+					if !flow.Overlap(&flows[i], &flows[j]) {
 						t.Fatalf("%q and %q do not overlap, and packet %x matches both", flows[i].Match, flows[j].Match, p.Frame)
 					}
 				}
@@ -43,9 +43,9 @@ func TestNoPacketMatchesFlowsThatDoNotOverlap(t *testing.T) {
 		}
 		for i := range flows {
 			for j := range i {
-				yes := overlap(&flows[i], &flows[j])
+				yes := flow.Overlap(&flows[i], &flows[j])
 				switch {
-				case yes != overlap(&flows[j], &flows[i]):
+				case yes != flow.Overlap(&flows[j], &flows[i]):
 					t.Fatalf("%q overlaps %q one way only", flows[i].Match, flows[j].Match)
 				case !yes:
 					apart++
@@ -108,29 +108,22 @@ func TestOverlap(t *testing.T) {
 		{"gre", "ipv4 frag later", true},
 		{"gre inner any", "ipv4 frag later", false},
 	} {
-		a, b := flow.Flow{Match: match(t, c.a)}, flow.Flow{Match: match(t, c.b)}
-		if overlap(&a, &b) != c.want || overlap(&b, &a) != c.want {
+		a, b := flow.Flow{Match: parsed(t, c.a)}, flow.Flow{Match: parsed(t, c.b)}
+		if flow.Overlap(&a, &b) != c.want || flow.Overlap(&b, &a) != c.want {
 			t.Errorf("%q and %q overlap: want %v", c.a, c.b, c.want)
 		}
 	}
 	here, there := flow.Flow{Interface: "eth0"}, flow.Flow{Interface: "eth1"}
-	if overlap(&here, &there) || !overlap(&here, &flow.Flow{}) || overlap(&flow.Flow{}, &flow.Flow{Direction: flow.Egress}) {
+	if flow.Overlap(&here, &there) || !flow.Overlap(&here, &flow.Flow{}) || flow.Overlap(&flow.Flow{}, &flow.Flow{Direction: flow.Egress}) {
 		t.Error("side and interface are not honoured")
 	}
 }
 
-func TestFirstFrom(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		lo, mask := rapid.Uint16().Draw(t, "lo"), rapid.Uint16().Draw(t, "mask")
-		value := rapid.Uint16().Draw(t, "value") & mask
-		want, there := uint16(0), false
-		for v := uint32(lo); v <= 0xffff && !there; v++ {
-			if uint16(v)&mask == value {
-				want, there = uint16(v), true
-			}
-		}
-		if got, ok := firstFrom(lo, value, mask); got != want || ok != there {
-			t.Fatalf("from %#x, %#x/%#x: %#x %v, want %#x %v", lo, value, mask, got, ok, want, there)
-		}
-	})
+func parsed(t testing.TB, text string) flow.Match {
+	t.Helper()
+	m, err := flow.ParseMatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -1,0 +1,70 @@
+package flow
+
+// Protocol numbers of the layers above IP, as IANA assigns them.
+const (
+	ProtoICMP   = 1
+	ProtoTCP    = 6
+	ProtoUDP    = 17
+	ProtoGRE    = 47
+	ProtoICMPv6 = 58
+)
+
+// EtherTypes and the UDP port that layers of a match imply.
+const (
+	EtherIPv4 = 0x0800
+	EtherIPv6 = 0x86dd
+	PortVXLAN = 4789
+)
+
+// extensions are the IPv6 next-header numbers that the parser walks.
+var extensions = []uint32{0, 43, 44, 51, 60, 135, 139, 140}
+
+// Inner returns the match on the headers inside the tunnel, or nil if m has none.
+func (m *Match) Inner() *Match {
+	switch {
+	case m.VXLAN != nil:
+		return m.VXLAN.Inner
+	case m.GRE != nil:
+		return m.GRE.Inner
+	}
+	return nil
+}
+
+// AdmitsEtherType reports whether a packet that m matches may have this EtherType behind its VLAN tags.
+func (m *Match) AdmitsEtherType(typ uint16) bool {
+	return m.Eth == nil || typ&m.Eth.Type.Mask == m.Eth.Type.Value
+}
+
+// The protocols above IP that a match can ask for, as one number for both families.
+const (
+	upperTCP = iota + 1
+	upperUDP
+	upperICMP
+	upperGRE
+)
+
+// upper returns the protocol above IP that m asks for, or 0.
+func (m *Match) upper() int {
+	switch {
+	case m.TCP != nil:
+		return upperTCP
+	case m.UDP != nil, m.VXLAN != nil:
+		return upperUDP
+	case m.ICMP != nil:
+		return upperICMP
+	case m.GRE != nil:
+		return upperGRE
+	}
+	return 0
+}
+
+// protocolNumber returns the protocol number of a result of upper.
+func protocolNumber(upper int, v6 bool) uint8 {
+	switch {
+	case upper == upperICMP && v6:
+		return ProtoICMPv6
+	case upper == upperICMP:
+		return ProtoICMP
+	}
+	return [...]uint8{upperTCP: ProtoTCP, upperUDP: ProtoUDP, upperGRE: ProtoGRE}[upper]
+}
