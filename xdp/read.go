@@ -135,6 +135,11 @@ func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
 	return rs.values.read(ids, dst)
 }
 
+// ReadPairs fills dst with the values of ids, as Read does.
+func ReadPairs[P ~struct{ Packets, Bytes uint64 }](rs *RuleSet, ids []uint32, dst []P) error {
+	return rs.Read(ids, pairsOf(dst))
+}
+
 // rows fills dst with the counters from id on, each with the sample time at. A row that cannot be read
 // stays as it was.
 func (v *values) rows(id uint32, dst []Row, at int64) error {

@@ -28,3 +28,8 @@ func rowsOf[R ~struct {
 }](rows []R) []Row {
 	return unsafe.Slice((*Row)(unsafe.Pointer(unsafe.SliceData(rows))), len(rows))
 }
+
+// pairsOf views pairs of another package as ours: they have the same fields.
+func pairsOf[P ~struct{ Packets, Bytes uint64 }](pairs []P) []Pair {
+	return unsafe.Slice((*Pair)(unsafe.Pointer(unsafe.SliceData(pairs))), len(pairs))
+}

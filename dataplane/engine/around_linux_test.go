@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -72,7 +73,7 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 				t.Errorf("the fix is %q", c.Fix)
 			}
 			frame := udpTo(1001, 60)
-			send := func() Pair {
+			send := func() backend.Pair {
 				s, err := b.wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{frame}}}, lab.SenderOptions{Stack: true})
 				if err != nil {
 					t.Fatal(err)
@@ -84,12 +85,12 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 				if err := s.Settle(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				return Pair(s.Sent()[0])
+				return backend.Pair(s.Sent()[0])
 			}
 			short := send() // what the condition says: the tag is not seen, the packet 4 bytes short
 			r := reader(t, b.cfg)
 			await(t, r, "untagged", short)
-			await(t, r, "tagged", Pair{})
+			await(t, r, "tagged", backend.Pair{})
 			if err := b.wire.Far.SetOffload(false, lab.TxVLAN); err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +171,7 @@ func TestMergedSegmentsOfATap(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := reader(t, b.cfg)
-	await(t, r, "a", Pair{Packets: 1, Bytes: 54 + segments*mss}) // as the condition says
+	await(t, r, "a", backend.Pair{Packets: 1, Bytes: 54 + segments*mss}) // as the condition says
 	if err := tap.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestMergedSegmentsOfATap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, r, "a", Pair{Packets: 1 + segments, Bytes: 54 + segments*mss + segments*(54+mss)})
+	await(t, r, "a", backend.Pair{Packets: 1 + segments, Bytes: 54 + segments*mss + segments*(54+mss)})
 }
 
 // tcpFrame is a TCP segment over IPv4 with so much payload.

@@ -7,16 +7,17 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// layeredFlows are the flows of the stack, those that win first. It is called with ctl held.
-func (e *Engine) layeredFlows() []*counted {
+// stackFlows are the flows of the stack, those that win first. It is called with ctl held.
+func (e *Engine) stackFlows() []*counted {
 	if e.stack == nil {
 		return nil
 	}
 	var all []*counted
 	for _, c := range e.flows {
-		if c.layered != nil {
+		if c.offload != nil {
 			all = append(all, c)
 		}
 	}
@@ -39,7 +40,7 @@ func (e *Engine) arrange(ctx context.Context, fresh, seeds []*counted) (err erro
 	every := seeds == nil || e.unsettled || len(gone) > 0
 	var all []*counted
 	if every {
-		all = append(e.layeredFlows(), fresh...)
+		all = append(e.stackFlows(), fresh...)
 		slices.SortFunc(all, byPrecedence)
 		s.noteGone(all, gone)
 		e.waiting = false
@@ -97,12 +98,12 @@ func (e *Engine) arrange(ctx context.Context, fresh, seeds []*counted) (err erro
 
 // settled says whether every flow is where it was to go, and none waits for its device.
 func settled(all []*counted, over assignment) bool {
-	return !slices.ContainsFunc(all, func(c *counted) bool { return c.gone != nil || over.has(c) != c.hasOver })
+	return !slices.ContainsFunc(all, func(c *counted) bool { return c.gone != nil || over.has(c) != c.offloaded })
 }
 
 // roomFor takes n flows that the device refused before, which may find room now.
 func (e *Engine) roomFor(n int) []*counted {
-	return e.stack.denied.take(n, func(c *counted) bool { return e.flows[c.Name] == c && !c.hasOver })
+	return e.stack.denied.take(n, func(c *counted) bool { return e.flows[c.Name] == c && !c.offloaded })
 }
 
 // noteGone takes note of flows that the overlay has lost, by name.
@@ -111,7 +112,7 @@ func (s *stack) noteGone(all []*counted, gone map[string]error) {
 		return
 	}
 	for _, c := range all {
-		if err := gone[c.Name]; err != nil && c.hasOver {
+		if err := gone[c.Name]; err != nil && c.offloaded {
 			c.gone = err
 			s.noteAway(c)
 		}
@@ -124,8 +125,8 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why
 	shown := false
 	e.apart(ctx, all, over)
 	for _, c := range slices.Backward(all) {
-		waits := !c.hasOver && c.gone != nil // for its device, and perhaps for its shadow
-		if over[c] && (waits || c.gone == nil) || !c.hasOver && !waits {
+		waits := !c.offloaded && c.gone != nil // for its device, and perhaps for its shadow
+		if over[c] && (waits || c.gone == nil) || !c.offloaded && !waits {
 			continue
 		}
 		reason := c.gone
@@ -150,7 +151,7 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why
 		} else if waits {
 			e.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			e.waiting = e.waiting || c.mayUnder
-		} else if errors.Is(reason, errUnread) {
+		} else if errors.Is(reason, backend.ErrUnread) {
 			// It has nowhere to go. Its rules count on, and are read when that succeeds again: taking
 			// them out would lose what passes until then.
 			c.gone = nil
@@ -181,7 +182,7 @@ func (e *Engine) serveFresh(ctx context.Context, fresh []*counted, over assignme
 		return nil
 	}
 	if err := e.stack.under.Serve(ctx, placedOf(mine), true); err != nil {
-		return fmt.Errorf("placing %s: %w: %w", describe(placedOf(mine)), dataplane.ErrUnplaced, err)
+		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
 	for _, c := range mine {
 		c.rejected = e.stack.reasons(c, why[c])
@@ -197,7 +198,7 @@ func (e *Engine) serveFresh(ctx context.Context, fresh []*counted, over assignme
 func (e *Engine) enter(ctx context.Context, all []*counted, over assignment) (failed map[*counted]error, err error) {
 	var list []*counted
 	for _, c := range all {
-		if over[c] && !c.hasOver {
+		if over[c] && !c.offloaded {
 			list = append(list, c)
 		}
 	}
@@ -209,7 +210,7 @@ func (e *Engine) enter(ctx context.Context, all []*counted, over assignment) (fa
 		return nil, err
 	}
 	failed = e.stack.install(ctx, list)
-	var off []Placed
+	var off []backend.Placed
 	for i, c := range list {
 		switch {
 		case failed[c] != nil:
@@ -253,7 +254,7 @@ func (s *stack) install(ctx context.Context, list []*counted) (failed map[*count
 			return err
 		}
 		for i, c := range part {
-			c.over, c.hasOver, c.resets = in[i], true, 0
+			c.over, c.offloaded, c.resets = in[i], true, 0
 		}
 		return nil
 	}

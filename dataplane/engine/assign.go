@@ -8,27 +8,28 @@ import (
 	"unique"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // stack is an overlay and what lies behind it: the flows that one of the two is to
 // count are placed as one set. Without an overlay there is no stack.
 type stack struct {
-	over  placer
-	under carrier // nil: what the overlay cannot count is not counted
-	audit bool    // shadows of the overlay's flows are served too
+	over  backend.HardwareBackend
+	under backend.SoftwareBackend // nil: what the overlay cannot count is not counted
+	audit bool                    // shadows of the overlay's flows are served too
 
-	behind []*counted // with audit: flows whose totals lack what their shadows know, and some that do not any more
+	toAlign []*counted // with audit: flows whose totals lack what their shadows know, and some that do not any more
 
 	related *flow.Index[*counted] // the flows of the stack, but for fresh ones before they are related
 	denied  denials               // flows that the overlay's device refused, though it can count such
 }
 
-// layered is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules
+// offload is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules
 // that win its match and a counter (hasUnder). A flow is in one of these states:
 //
 //	fresh       not published; hasUnder when its shadow is carried
-//	overlay     hasOver; backend is the overlay. line and counted.stretch hold if the shadow
+//	overlay     hasOver; backend is the overlay. line and counted.epoch hold if the shadow
 //	            is served, or its hook is held for others; else stretch is 0
 //	divided     as overlay, but away on some interfaces, where its shadow counts in the devices' place
 //	lost        hasOver and gone: the overlay has said so; the next arrange ends it
@@ -38,32 +39,32 @@ type stack struct {
 //
 // toUnder leads from overlay, lost and stranded to shadow, toOver from shadow and stranded to
 // overlay, strand from lost to stranded; enter and serveFresh end fresh.
-type layered struct {
-	mayOver, mayUnder bool      // as the flow and the configuration say
-	over, under       Installed // where hasOver, hasUnder
-	hasOver, hasUnder bool
-	gone              error                 // the overlay counts it no more, and nothing else does yet
-	refusals          []dataplane.Rejection // of backends that are not open
+type offload struct {
+	mayOver, mayUnder   bool              // as the flow and the configuration say
+	over, under         backend.Installed // where hasOver, hasUnder
+	offloaded, hasUnder bool
+	gone                error                 // the overlay counts it no more, and nothing else does yet
+	refusals            []dataplane.Rejection // of backends that are not open
 
 	above    []*counted // flows that win over it on packets that both match; see winners
 	below    []*counted // flows that it wins over there, in no order
 	unsorted bool       // above is in no order
 	isDenied bool       // it is in stack.denied
 
-	still   quiet  // see audit
-	differs string // how hardware and the shadow differ
-	resets  uint64 // placer.Resets, as far as the total says so
-	behind  bool   // the total may lack what passed while it went to the overlay
-	away    []away // where hasOver: interfaces whose devices are lost
+	lastIdle   idleSample // see audit
+	differs    string     // how hardware and the shadow differ
+	resets     uint64     // HardwareBackend.Resets, as far as the total says so
+	needsAlign bool       // the total may lack what passed while it went to the overlay
+	away       []away     // where hasOver: interfaces whose devices are lost
 
 	// The truth that the shadow knows: the total is line and what the shadow has
 	// counted, as long as its stretch of counting is the same and not 0.
-	line Pair
+	shadowBase backend.Pair
 }
 
 // byPrecedence orders flows as they win over each other.
 func byPrecedence(a, b *counted) int {
-	return wins(a.Placed, b.Placed)
+	return backend.ByPrecedence(a.Placed, b.Placed)
 }
 
 // assignment says of flows whether the overlay is to count them. Those that it does not name stay where they are.
@@ -73,7 +74,7 @@ func (a assignment) has(c *counted) bool {
 	if over, named := a[c]; named {
 		return over
 	}
-	return c.hasOver
+	return c.offloaded
 }
 
 // assign says which of all, in precedence order, the overlay is to count, and why not
@@ -108,7 +109,7 @@ func (s *stack) reassign(seeds []*counted, refused map[*counted]error) (all []*c
 		c := heap.Pop(queue).(*counted)
 		all = append(all, c)
 		s.judge(c, over, why, refused)
-		if over[c] != c.hasOver {
+		if over[c] != c.offloaded {
 			ask(c.below) // each behind c, so none was looked at before
 		}
 	}
@@ -127,21 +128,17 @@ func (s *stack) judge(c *counted, over assignment, why, refused map[*counted]err
 		err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", above[i].Name, s.over.Name())
 	}
 	if err == nil {
-		err = s.fits(c, placedOf(above))
+		var without []string // interfaces whose devices are lost
+		if c.offloaded {
+			without = c.awayFrom()
+		}
+		err = s.over.Fits(c.Flow, placedOf(above), without)
 	}
 	if err != nil {
 		why[c] = err
 		return
 	}
 	over[c] = true
-}
-
-// fits says why the overlay cannot count a flow, but for interfaces whose devices are lost.
-func (s *stack) fits(c *counted, above []Placed) error {
-	if !c.hasOver || len(c.away) == 0 {
-		return s.over.Fits(c.Flow, above)
-	}
-	return s.over.(partial).FitsBut(c.Flow, above, c.awayFrom())
 }
 
 // possible says why the flows cannot be counted as assigned: one has nowhere to go,
@@ -191,7 +188,7 @@ func (s *stack) unshaded(c *counted, over assignment) error {
 // been placed before there was one, or for another.
 func (s *stack) explain(all []*counted, why map[*counted]error) {
 	for _, c := range all {
-		if !c.published() || c.hasOver || c.gone != nil || why[c] == nil {
+		if !c.published() || c.offloaded || c.gone != nil || why[c] == nil {
 			continue
 		}
 		if now := s.reasons(c, why[c]); !slices.Equal(now, c.rejected) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -17,9 +18,9 @@ const (
 	catchUpPeriod = quietLeast / 2
 )
 
-// quiet is what a flow's shadow stands at, and since when: nothing has passed since.
-type quiet struct {
-	own Pair
+// idleSample is what a flow's shadow stands at, and since when: nothing has passed since.
+type idleSample struct {
+	own backend.Pair
 	at  int64
 }
 
@@ -32,7 +33,7 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 	if s == nil || !s.audit {
 		return nil
 	}
-	for _, c := range e.layeredFlows() {
+	for _, c := range e.stackFlows() {
 		if e.compare(c); c.differs != "" {
 			differ = append(differ, dataplane.Condition{
 				Code: dataplane.CodeRDMAAuditDiffers, Severity: dataplane.High, Object: c.Name, Text: c.differs,
@@ -45,35 +46,35 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 
 // compare looks at one flow that hardware counts.
 func (e *Engine) compare(c *counted) {
-	if !c.hasOver || c.gone != nil || !e.whole(c) {
-		c.still, c.differs = quiet{}, ""
+	if !c.offloaded || c.gone != nil || !e.whole(c) {
+		c.lastIdle, c.differs = idleSample{}, ""
 		return
 	}
-	var added Pair
-	err := e.plan.align(c.handle, func(stands Pair, sampled int64) (lacks Pair) {
+	var added backend.Pair
+	err := e.plan.align(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
 		own, err := readOne(e.stack.under, c.under.ID)
-		if err != nil || own != c.still.own || c.still.at == 0 {
-			c.still = quiet{own: own, at: shm.Now()}
-			return Pair{}
+		if err != nil || own != c.lastIdle.own || c.lastIdle.at == 0 {
+			c.lastIdle = idleSample{own: own, at: shm.Now()}
+			return backend.Pair{}
 		}
-		if sampled < c.still.at+int64(quietLeast) {
-			return Pair{}
+		if sampled < c.lastIdle.at+int64(quietLeast) {
+			return backend.Pair{}
 		}
 		c.differs = ""
-		truth := add(c.line, own)
+		truth := backend.Add(c.shadowBase, own)
 		switch {
 		case stands == truth:
-		case c.behind && stands.Packets < truth.Packets && c.basis == c.under.Basis:
-			lacks = sub(truth, stands)
+		case c.needsAlign && stands.Packets < truth.Packets && c.basis == c.under.Basis:
+			lacks = backend.Sub(truth, stands)
 		case stands.Packets != truth.Packets:
 			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, truth.Packets)
 		}
-		c.behind = false
-		c.base, added = add(c.base, lacks), lacks
+		c.needsAlign = false
+		c.base, added = backend.Add(c.base, lacks), lacks
 		return lacks
 	})
 	if err != nil {
-		c.still = quiet{}
+		c.lastIdle = idleSample{}
 	}
 	if added.Packets > 0 {
 		e.tell(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
@@ -91,39 +92,39 @@ func (e *Engine) catchUp() (more bool) {
 	if s == nil {
 		return false
 	}
-	s.behind = slices.DeleteFunc(s.behind, func(c *counted) bool {
-		if c.behind && c.hasOver {
+	s.toAlign = slices.DeleteFunc(s.toAlign, func(c *counted) bool {
+		if c.needsAlign && c.offloaded {
 			e.compare(c)
 		}
-		return !c.behind || !c.hasOver || e.flows[c.Name] != c
+		return !c.needsAlign || !c.offloaded || e.flows[c.Name] != c
 	})
-	return len(s.behind) > 0
+	return len(s.toAlign) > 0
 }
 
-// fallBehind notes that the total of a flow that hardware counts lacks something which its shadow knows.
-func (e *Engine) fallBehind(c *counted) {
-	c.behind = true
-	if e.stack.audit && !slices.Contains(e.stack.behind, c) {
-		e.stack.behind = append(e.stack.behind, c)
+// noteNeedsAlign notes that the total of a flow that hardware counts lacks something which its shadow knows.
+func (e *Engine) noteNeedsAlign(c *counted) {
+	c.needsAlign = true
+	if e.stack.audit && !slices.Contains(e.stack.toAlign, c) {
+		e.stack.toAlign = append(e.stack.toAlign, c)
 	}
 }
 
-// settleBehind ends the total of each flow that still lacks something as its shadow has it. It is
+// alignAtEnd ends the total of each flow that still lacks something as its shadow has it. It is
 // called at the end of the instance, before the last cycle, with ctl held.
-func (e *Engine) settleBehind() {
+func (e *Engine) alignAtEnd() {
 	if e.stack == nil {
 		return
 	}
-	for _, c := range e.stack.behind {
-		if !c.behind || !c.hasOver || c.gone != nil || c.basis != c.under.Basis || !e.whole(c) {
+	for _, c := range e.stack.toAlign {
+		if !c.needsAlign || !c.offloaded || c.gone != nil || c.basis != c.under.Basis || !e.whole(c) {
 			continue
 		}
-		err := e.plan.move(c.handle, func(stands Pair) (source, uint32, Pair, error) {
+		err := e.plan.move(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 			own, err := readOne(e.stack.under, c.under.ID)
-			if err == nil && add(c.line, own).Packets < stands.Packets { // a total does not fall
+			if err == nil && backend.Add(c.shadowBase, own).Packets < stands.Packets { // a total does not fall
 				return e.stack.over, c.over.ID, c.base, nil
 			}
-			return e.stack.under, c.under.ID, c.line, err
+			return e.stack.under, c.under.ID, c.shadowBase, err
 		})
 		if err != nil {
 			e.log.Warn("ending a total as XDP counted it beside", "flow", c.Name, "err", err)

@@ -56,8 +56,8 @@ func TestAuditCatchesUpInAShortPause(t *testing.T) {
 	if moves := s.moves(); len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") {
 		t.Errorf("moves %+v, want one that says what was added", moves)
 	}
-	if s.e.catchUp(); len(s.e.stack.behind) != 0 {
-		t.Errorf("%d flows are behind", len(s.e.stack.behind))
+	if s.e.catchUp(); len(s.e.stack.toAlign) != 0 {
+		t.Errorf("%d flows are behind", len(s.e.stack.toAlign))
 	}
 }
 
@@ -79,7 +79,7 @@ func TestAuditAddsNothingUnderTraffic(t *testing.T) {
 func TestAuditSettlesAtTheEnd(t *testing.T) {
 	s, send := returned(t)
 	s.e.ctl.Lock()
-	s.e.settleBehind()
+	s.e.alignAtEnd()
 	s.e.ctl.Unlock()
 	if got := s.total(t, "dns"); got.Packets != 17 {
 		t.Errorf("counted %d at the end, want 17", got.Packets)

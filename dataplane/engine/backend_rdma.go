@@ -13,22 +13,14 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/shm"
 )
 
-const (
-	defaultCommandsPerSecond = 10000
-	// readPeriodMin is how often a counter is read at most, whatever the poller's period.
-	readPeriodMin = time.Millisecond
-	// returnPeriod is how often a device that went is looked for; calmTicks of it pass
-	// between looks while none did, also where there never was one.
-	returnPeriod = 500 * time.Millisecond
-	calmTicks    = 4
-	// closeBound is how long Close waits for the devices.
-	closeBound = 10 * time.Second
-)
+const defaultCommandsPerSecond = 10000
 
 // rdmaBackend counts in the flow tables of RDMA devices. A flow on several interfaces
 // is one counter on each of their devices, and their sum. Hardware is read by a goroutine per
@@ -39,10 +31,10 @@ type rdmaBackend struct {
 	log     *slog.Logger
 	now     func() int64 // shm.Now; tests bring their own
 	hw      hardware
-	ns      *netns // where the interfaces are
+	ns      *backend.Netns // where the interfaces are
 	pace    *pacer
 	changed chan struct{}
-	bound   time.Duration   // closeBound; tests are less patient
+	bound   time.Duration   // CloseBound; tests are less patient
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -61,23 +53,23 @@ type rdmaBackend struct {
 
 // rdmaFlow is a flow that hardware counts, or has counted: its cells outlive its rules.
 type rdmaFlow struct {
-	Placed
+	backend.Placed
 	id    uint32
 	parts []*part
 }
 
 // newRDMABackend opens the library and the devices of the configured interfaces. Those that are
-// not there are looked for; while none is, Absent says so. The error satisfies errNoDevice
+// not there are looked for; while none is, Absent says so. The error satisfies ErrNoDevice
 // when there is no library: nothing that a host without RDMA has to be told. It satisfies
 // probe.ErrNotSupported also when devices are there that cannot count flows.
-func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *guard) (*rdmaBackend, error) {
-	if err := g.library(); err != nil {
+func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (*rdmaBackend, error) {
+	if err := g.Library(); err != nil {
 		return nil, fmt.Errorf("backend rdma: %w", err)
 	}
 	hw, err := openIBV(cfg.RDMA, log, g)
 	if err != nil {
 		if errors.Is(err, probe.ErrNotSupported) {
-			err = &absentError{err}
+			err = backend.NoDevice(err)
 		}
 		return nil, fmt.Errorf("backend rdma: %w", err)
 	}
@@ -92,7 +84,7 @@ func newRDMABackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger,
 func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw hardware, now func() int64) (_ *rdmaBackend, err error) {
 	cfg.Flows = nil // kept as long as the backend, which does not read them
 	b := &rdmaBackend{
-		cfg: cfg, log: log, now: now, hw: hw, bound: closeBound, changed: make(chan struct{}, 1),
+		cfg: cfg, log: log, now: now, hw: hw, bound: backend.CloseBound, changed: make(chan struct{}, 1),
 		pace:  newPacer(cmp.Or(cfg.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
 		flows: make(map[string]*rdmaFlow), cookie: rand.Uint64() | 1,
 	}
@@ -103,13 +95,13 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 			err = errors.Join(err, b.Close(false))
 		}
 	}()
-	if b.ns, err = currentNetns(); err != nil {
+	if b.ns, err = backend.CurrentNetns(); err != nil {
 		return nil, err
 	}
 	for _, i := range cfg.Interfaces {
 		b.devices = append(b.devices, &rdmaDevice{netdev: i.Name, sides: [2]side{newSide(), newSide()}, now: now, log: log, signal: b.signal, stop: func() {}})
 	}
-	if b.none = b.find(); b.none != nil && !errors.Is(b.none, errNoDevice) {
+	if b.none = b.find(); b.none != nil && !errors.Is(b.none, backend.ErrNoDevice) {
 		return nil, b.none
 	}
 	b.stopped.Go(b.look)
@@ -118,7 +110,7 @@ func openRDMA(ctx context.Context, cfg dataplane.Config, log *slog.Logger, hw ha
 
 func (b *rdmaBackend) Name() string { return "rdma" }
 
-// Absent implements latecomer.
+// Absent implements HardwareBackend.
 func (b *rdmaBackend) Absent() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +138,7 @@ func (b *rdmaBackend) on(f flow.Flow) []*rdmaDevice {
 }
 
 // Read implements Backend.
-func (b *rdmaBackend) Read(ids []uint32, dst []Pair) error {
+func (b *rdmaBackend) Read(ids []uint32, dst []backend.Pair) error {
 	all := *b.counters.Load()
 	for i, id := range ids {
 		dst[i], _ = all[id].Load().value()
@@ -154,8 +146,8 @@ func (b *rdmaBackend) Read(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-// ReadTimed implements timed.
-func (b *rdmaBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+// ReadTimed implements TimedCounters.
+func (b *rdmaBackend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	all := *b.counters.Load()
 	for i, id := range ids {
 		dst[i], at[i] = all[id].Load().value()
@@ -164,29 +156,29 @@ func (b *rdmaBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
 }
 
 // value sums the devices and their stand-ins; it is as old as the oldest sample of a device.
-func (f *rdmaFlow) value() (sum Pair, at int64) {
+func (f *rdmaFlow) value() (sum backend.Pair, at int64) {
 	at = math.MaxInt64 // one part at least is sampled
 	for _, p := range f.parts {
 		v, t := p.value()
-		sum, at = add(sum, v), min(at, t)
+		sum, at = backend.Add(sum, v), min(at, t)
 	}
 	return sum, at
 }
 
-// Resets implements placer.
-func (b *rdmaBackend) Resets(f Placed) (n uint64) {
+// Resets implements HardwareBackend.
+func (b *rdmaBackend) Resets(f backend.Placed) (n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if x := b.flows[f.Name]; x != nil {
 		for _, p := range x.parts {
-			n += p.cell.news.Load()
+			n += p.cell.resets.Load()
 		}
 	}
 	return n
 }
 
 // Source implements Backend.
-func (b *rdmaBackend) Source(f Placed) dataplane.Source {
+func (b *rdmaBackend) Source(f backend.Placed) dataplane.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	x := b.flows[f.Name]
@@ -242,7 +234,7 @@ func (b *rdmaBackend) Settle(context.Context) error { return nil }
 
 // Close ends the goroutines, then takes rules, counters and devices down, in this order.
 // Nothing can be kept: what a device holds goes with the process that made it. So what
-// slow firmware has not taken down within closeBound is left to that.
+// slow firmware has not taken down within CloseBound is left to that.
 func (b *rdmaBackend) Close(bool) error {
 	b.mu.Lock()
 	if b.closed {
@@ -271,7 +263,7 @@ func (b *rdmaBackend) takeDown() error {
 	}
 	errs = append(errs, b.hw.Close())
 	if b.ns != nil {
-		errs = append(errs, b.ns.close())
+		errs = append(errs, b.ns.Close())
 	}
 	return errors.Join(errs...)
 }

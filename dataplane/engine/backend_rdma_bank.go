@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"sync"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // hwBank is a bank with its occupants and its place in the reader's queue.
@@ -13,7 +15,7 @@ type hwBank struct {
 	slot  []slot
 	fresh int   // slots from here on were never in use
 	freed []int // slots that were, the one that was freed first before the others
-	raw   []Pair
+	raw   []backend.Pair
 	asked int64 // when the last command that succeeded was issued; 0: none has
 
 	roomy bool // in rdmaDevice.roomy
@@ -30,7 +32,7 @@ type slot struct {
 
 func newHWBank(b bank) *hwBank {
 	n := b.slots()
-	return &hwBank{bank: b, slot: make([]slot, n), raw: make([]Pair, n)}
+	return &hwBank{bank: b, slot: make([]slot, n), raw: make([]backend.Pair, n)}
 }
 
 // sample issues one command and stores what it answers. Values are those of a moment
@@ -46,7 +48,7 @@ func (b *hwBank) sampleLast(now func() int64) error {
 	return err
 }
 
-func (b *hwBank) sampleBy(read func([]Pair) error, now func() int64) (resets int, err error) {
+func (b *hwBank) sampleBy(read func([]backend.Pair) error, now func() int64) (resets int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := now()
@@ -61,10 +63,10 @@ func (b *hwBank) sampleBy(read func([]Pair) error, now func() int64) (resets int
 		}
 		total, reset := s.meter.total(b.raw[i])
 		if reset {
-			s.cell.news.Add(1)
+			s.cell.resets.Add(1)
 			resets++
 		}
-		s.cell.store(total, at)
+		s.cell.Store(total, at)
 	}
 	return resets, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -46,8 +47,8 @@ type part struct {
 	slot    int
 	cell    cell
 	rules   []io.Closer
-	before  Pair     // counted by earlier parts of the flow on this interface
-	standIn *standIn // counts in the place of the device; nil: the device counts
+	before  backend.Pair // counted by earlier parts of the flow on this interface
+	standIn *standIn     // counts in the place of the device; nil: the device counts
 }
 
 // there is nil when the device works.
@@ -58,7 +59,7 @@ func (d *rdmaDevice) there() error {
 	case d.refused != nil:
 		return d.refused.err
 	case d.nic == nil:
-		return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
+		return fmt.Errorf("interface %s: %w", d.netdev, backend.ErrNoDevice)
 	}
 	return nil
 }
@@ -69,12 +70,10 @@ func (d *rdmaDevice) usable() error {
 		return err
 	}
 	if f := d.gaveUp.Load(); f != nil {
-		return fmt.Errorf("device %s of %s: a moment ago %w: %w", d.name, d.netdev, errUnread, f.err)
+		return fmt.Errorf("device %s of %s: a moment ago %w: %w", d.name, d.netdev, backend.ErrUnread, f.err)
 	}
 	return nil
 }
-
-var errNoDevice = errors.New("no RDMA device belongs to it")
 
 // prepare makes a flow's part: its rules, and a counter for them. Nothing counts yet.
 func (d *rdmaDevice) prepare(f *rdmaFlow) (*part, error) {
@@ -128,7 +127,7 @@ func (d *rdmaDevice) plan(f flow.Flow) (hwMode, []hwMatch, error) {
 }
 
 // fits says whether the device keeps f out of the way of the flows that win over it.
-func (d *rdmaDevice) fits(f flow.Flow, above []Placed) error {
+func (d *rdmaDevice) fits(f flow.Flow, above []backend.Placed) error {
 	if _, _, err := d.plan(f); err != nil {
 		return err
 	}
@@ -266,7 +265,7 @@ func (d *rdmaDevice) freeStuck() error {
 }
 
 // dead says that no verb works any more.
-func (d *rdmaDevice) dead() bool { return errors.Is(d.down, errDeviceLost) }
+func (d *rdmaDevice) dead() bool { return errors.Is(d.down, backend.ErrDeviceLost) }
 
 // unfit says that the device has to be closed and opened again.
 func (d *rdmaDevice) unfit() bool { return d.dead() || errors.Is(d.down, errRuleStuck) }

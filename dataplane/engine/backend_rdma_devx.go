@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 )
@@ -71,7 +72,7 @@ func (n *devxNIC) try() (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.query(make([]Pair, b.slots())), r.Close())
+	return errors.Join(b.query(make([]backend.Pair, b.slots())), r.Close())
 }
 
 func (n *devxNIC) road() road {
@@ -103,17 +104,17 @@ func (b *devxBank) slots() int    { return len(b.raw) }
 func (b *devxBank) cleared() bool { return false } // a slot shows what its last flow counted
 func (b *devxBank) Close() error  { return b.c.Close() }
 
-func (b *devxBank) query(dst []Pair) error {
+func (b *devxBank) query(dst []backend.Pair) error {
 	if err := b.c.Query(b.raw); err != nil {
 		return err
 	}
 	for i, c := range b.raw {
-		dst[i] = Pair{Packets: c.Packets, Bytes: c.Octets}
+		dst[i] = backend.Pair{Packets: c.Packets, Bytes: c.Octets}
 	}
 	return nil
 }
 
-func (b *devxBank) last(dst []Pair) error { return b.query(dst) }
+func (b *devxBank) last(dst []backend.Pair) error { return b.query(dst) }
 
 // addRule implements nic.
 func (n *devxNIC) addRule(r hwRule, b bank, slot int) (io.Closer, error) {

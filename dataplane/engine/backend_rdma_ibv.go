@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
@@ -15,14 +16,14 @@ import (
 // ibvHardware is the RDMA devices as libibverbs shows them.
 type ibvHardware struct {
 	lib   *ibv.Library
-	guard *guard
+	guard *trial.Guard
 	steal bool
 	mlx5  string // as the configuration names it
 	log   *slog.Logger
 }
 
-func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *guard) (*ibvHardware, error) {
-	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, Logger: log, Calls: g.named()})
+func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *trial.Guard) (*ibvHardware, error) {
+	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, Logger: log, Calls: g.Calls()})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (h *ibvHardware) devices() ([]nicInfo, error) {
 
 // open opens a device for counting, unless a process that tried it out has not survived that.
 func (h *ibvHardware) open(info nicInfo) (nic, error) {
-	if err := h.guard.device(trialRequest{Device: info.name, Flows: true, Port: info.port, Shared: info.shared}); err != nil {
+	if err := h.guard.Device(trial.Request{Device: info.name, Flows: true, Port: info.port, Shared: info.shared}); err != nil {
 		return nil, err
 	}
 	return h.openUntried(info)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
@@ -44,7 +45,7 @@ func (s *side) place(p *part) (pushes []push, err error) {
 		s.parts.Overlapping(&m.flow.Flow, func(o *part) {
 			switch {
 			case o == m || known[o]:
-			case wins(o.flow.Placed, m.flow.Placed) < 0:
+			case backend.ByPrecedence(o.flow.Placed, m.flow.Placed) < 0:
 				if m == p {
 					if o.mode == modeDontTrap {
 						twins = twice(o.flow.Name)
@@ -100,10 +101,12 @@ func (s *side) place(p *part) (pushes []push, err error) {
 // partHeap is a heap of parts: the one that wins over the others first.
 type partHeap []*part
 
-func (h partHeap) Len() int           { return len(h) }
-func (h partHeap) Less(i, j int) bool { return wins(h[i].flow.Placed, h[j].flow.Placed) < 0 }
-func (h partHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *partHeap) Push(p any)        { *h = append(*h, p.(*part)) }
+func (h partHeap) Len() int { return len(h) }
+func (h partHeap) Less(i, j int) bool {
+	return backend.ByPrecedence(h[i].flow.Placed, h[j].flow.Placed) < 0
+}
+func (h partHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *partHeap) Push(p any)   { *h = append(*h, p.(*part)) }
 func (h *partHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -32,9 +33,9 @@ type bank interface {
 	// cleared says that a new one shows 0, and cannot be read before its first rule.
 	cleared() bool
 	// query reads every slot, in ONE command, while rules count in it.
-	query(dst []Pair) error
+	query(dst []backend.Pair) error
 	// last reads every slot once more after the rules of some have gone.
-	last(dst []Pair) error
+	last(dst []backend.Pair) error
 	Close() error
 }
 

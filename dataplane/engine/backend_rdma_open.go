@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
@@ -33,7 +34,7 @@ type nicInfo struct {
 func (b *rdmaBackend) find() error {
 	infos, err := b.list()
 	if errors.Is(err, probe.ErrNotSupported) {
-		return &absentError{err}
+		return backend.NoDevice(err)
 	}
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func (b *rdmaBackend) find() error {
 			found++
 			continue
 		}
-		if !errors.Is(err, errNoDevice) {
+		if !errors.Is(err, backend.ErrNoDevice) {
 			b.log.Warn("opening an RDMA device", "interface", d.netdev, "err", err)
 			errs = append(errs, err)
 		}
@@ -57,7 +58,7 @@ func (b *rdmaBackend) find() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return &absentError{b.absent(infos)}
+	return backend.NoDevice(b.absent(infos))
 }
 
 // absent says why no device belongs to the interfaces.
@@ -70,8 +71,8 @@ func (b *rdmaBackend) absent(infos []nicInfo) error {
 	for i, info := range infos {
 		listed[i] = fmt.Sprintf("%s (%s)", info.name, info.netdev)
 	}
-	e.Reason = fmt.Sprintf("%v; RDMA devices with an interface: %s", errNoDevice, cmp.Or(strings.Join(listed, ", "), "none"))
-	_ = b.ns.do(func() error { // it answers nothing but what the function does, or that it could not look
+	e.Reason = fmt.Sprintf("%v; RDMA devices with an interface: %s", backend.ErrNoDevice, cmp.Or(strings.Join(listed, ", "), "none"))
+	_ = b.ns.Do(func() error { // it answers nothing but what the function does, or that it could not look
 		for _, i := range b.cfg.Interfaces {
 			if _, err := net.InterfaceByName(i.Name); err != nil {
 				e.Reason = fmt.Sprintf("interface %s: no such network interface", i.Name)
@@ -82,14 +83,6 @@ func (b *rdmaBackend) absent(infos []nicInfo) error {
 	})
 	return e
 }
-
-// absentError is why there is nothing to count with.
-type absentError struct{ error }
-
-func (e *absentError) Unwrap() error { return e.error }
-
-// Is makes errors.Is(err, errNoDevice) true.
-func (e *absentError) Is(target error) bool { return target == errNoDevice }
 
 func interfaceNames(all []dataplane.Interface) string {
 	names := make([]string, len(all))
@@ -102,7 +95,7 @@ func interfaceNames(all []dataplane.Interface) string {
 // list is called in the namespace of the interfaces, which decides what is there. A kernel
 // without RDMA has no list.
 func (b *rdmaBackend) list() (infos []nicInfo, err error) {
-	err = b.ns.do(func() error {
+	err = b.ns.Do(func() error {
 		infos, err = b.hw.devices()
 		return err
 	})
@@ -118,7 +111,7 @@ func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
 			continue
 		}
 		var n nic
-		err := b.ns.do(func() (err error) {
+		err := b.ns.Do(func() (err error) {
 			n, err = b.hw.open(info)
 			return err
 		})
@@ -136,17 +129,17 @@ func (b *rdmaBackend) openDevice(d *rdmaDevice, infos []nicInfo) error {
 		b.mu.Unlock()
 		return err
 	}
-	return fmt.Errorf("interface %s: %w", d.netdev, errNoDevice)
+	return fmt.Errorf("interface %s: %w", d.netdev, backend.ErrNoDevice)
 }
 
 // run makes n the device of d.
 func (b *rdmaBackend) run(d *rdmaDevice, info nicInfo, n nic) {
 	ctx, stop := context.WithCancel(b.ctx)
-	period := cmp.Or(b.cfg.Poll.Period, defaultPeriod)
+	period := cmp.Or(b.cfg.Poll.Period, backend.DefaultPeriod)
 	if b.cfg.Poll.Busy {
-		period = readPeriodMin
+		period = backend.ReadPeriodMin
 	}
-	r := newHWReader(b.now, b.pace, max(period, readPeriodMin), b.log.With("device", info.name), func(err error) {
+	r := newHWReader(b.now, b.pace, max(period, backend.ReadPeriodMin), b.log.With("device", info.name), func(err error) {
 		d.gaveUp.Store(&failure{err: err, at: b.now()})
 		b.signal()
 	}, b.signal)

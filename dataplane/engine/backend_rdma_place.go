@@ -7,15 +7,26 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Fits implements placer.
-func (b *rdmaBackend) Fits(f flow.Flow, above []Placed) error {
-	return b.FitsBut(f, above, nil)
+// Fits implements HardwareBackend.
+func (b *rdmaBackend) Fits(f flow.Flow, above []backend.Placed, without []string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.on(f) {
+		if slices.Contains(without, d.netdev) {
+			continue
+		}
+		if err := d.fits(f, above); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Gone implements placer.
+// Gone implements HardwareBackend.
 func (b *rdmaBackend) Gone() map[string]error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +47,7 @@ func (b *rdmaBackend) Gone() map[string]error {
 
 // Install implements Backend. Nothing of an earlier process is found again. Every rule is a
 // command, so it looks between them whether ctx has ended.
-func (b *rdmaBackend) Install(ctx context.Context, flows []Placed) (_ []Installed, err error) {
+func (b *rdmaBackend) Install(ctx context.Context, flows []backend.Placed) (_ []backend.Installed, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -62,7 +73,7 @@ func (b *rdmaBackend) Install(ctx context.Context, flows []Placed) (_ []Installe
 			x.parts = append(x.parts, p)
 		}
 		if len(x.parts) == 0 {
-			return nil, fmt.Errorf("flow %q: interface %q: %w", f.Name, f.Interface, errNoDevice)
+			return nil, fmt.Errorf("flow %q: interface %q: %w", f.Name, f.Interface, backend.ErrNoDevice)
 		}
 	}
 	if err := b.baseline(made); err != nil {
@@ -150,8 +161,8 @@ func byBank(flows []*rdmaFlow) []occupied {
 }
 
 // publish gives the flows their IDs.
-func (b *rdmaBackend) publish(made []*rdmaFlow) []Installed {
-	out := make([]Installed, len(made))
+func (b *rdmaBackend) publish(made []*rdmaFlow) []backend.Installed {
+	out := make([]backend.Installed, len(made))
 	for i, x := range made {
 		if n := len(b.free); n > 0 {
 			x.id, b.free = b.free[n-1], b.free[:n-1]
@@ -162,7 +173,7 @@ func (b *rdmaBackend) publish(made []*rdmaFlow) []Installed {
 		b.numbered(x)
 		b.flows[x.Name] = x
 		b.cookie += 2
-		out[i] = Installed{ID: x.id, Cookie: b.cookie, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
+		out[i] = backend.Installed{ID: x.id, Cookie: b.cookie, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
 	}
 	return out
 }
@@ -183,7 +194,7 @@ func (b *rdmaBackend) numbered(x *rdmaFlow) {
 }
 
 // Remove implements Backend. The counters are read once more after their rules have gone.
-func (b *rdmaBackend) Remove(_ context.Context, flows []Placed) error {
+func (b *rdmaBackend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var gone []*rdmaFlow

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
@@ -22,8 +22,8 @@ const (
 // It looks in the network namespace of the calling thread, makes flows that match nothing, and
 // unmakes them.
 func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
-	g := newGuard(dataplane.Config{RDMA: o.RDMA}, Options{Trial: o.Trial}, slog.New(slog.DiscardHandler))
-	if err := g.library(); err != nil {
+	g := trial.New(trial.Options{RDMA: o.RDMA, Command: o.Trial, Logger: slog.New(slog.DiscardHandler)})
+	if err := g.Library(); err != nil {
 		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
 	}
 	lib, err := ibv.Load(ibv.Options{Library: o.RDMA.Library, MLX5: o.RDMA.MLX5, EFA: o.RDMA.EFA})
@@ -52,7 +52,7 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 		if (o.DevicesOnly || !counts) && !slices.Contains(o.Devices, d.Name) {
 			continue
 		}
-		if err := g.device(trialRequest{Device: d.Name, Flows: true, Port: 1, Completions: true}); err != nil {
+		if err := g.Device(trial.Request{Device: d.Name, Flows: true, Port: 1, Completions: true}); err != nil {
 			out = append(out, probe.Ask(FeatureRDMADevices, object, err))
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
@@ -128,17 +129,17 @@ func (b *verbsBank) slots() int    { return 1 }
 func (b *verbsBank) cleared() bool { return true }
 func (b *verbsBank) Close() error  { return b.c.Close() }
 
-func (b *verbsBank) query(dst []Pair) error {
+func (b *verbsBank) query(dst []backend.Pair) error {
 	if err := b.c.Read(b.raw[:], 0); err != nil {
 		return err
 	}
-	dst[0] = Pair{Packets: b.raw[0], Bytes: b.raw[1]}
+	dst[0] = backend.Pair{Packets: b.raw[0], Bytes: b.raw[1]}
 	return nil
 }
 
 // last implements bank. Counters that no flow names answer EINVAL, and keep their values: so a
 // flow that nobody's packets match names them while they are read.
-func (b *verbsBank) last(dst []Pair) error {
+func (b *verbsBank) last(dst []backend.Pair) error {
 	m := b.nic.some
 	r, err := b.nic.addRule(hwRule{match: nobody(), mode: m, drop: m == modeDrop, level: levels - 1}, b, 0)
 	if err != nil {

@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
 
 var (
-	errDeviceLost = errors.New("the device failed or was removed")
-	errPortDown   = errors.New("its port is down")
-	errRuleStuck  = errors.New("a rule could not be taken out of it")
-	errUnread     = errors.New("the counter cannot be read")
+	errPortDown  = errors.New("its port is down")
+	errRuleStuck = errors.New("a rule could not be taken out of it")
 )
 
 // failure is why a device is not trusted for a while.
@@ -28,9 +27,6 @@ type failure struct {
 
 // distrust is how long no flow goes to a device whose counters could not be read.
 const distrust = 30 * time.Second
-
-// eventPause is how long events are not asked for after they could not be had.
-const eventPause = 10 * time.Second
 
 // slowAge is the age of values from which on the budget is called short.
 const slowAge = time.Second
@@ -47,7 +43,7 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 			b.log.Warn("waiting for events of an RDMA device", "device", d.name, "err", err)
 			select {
 			case <-ctx.Done():
-			case <-time.After(eventPause):
+			case <-time.After(backend.EventPause):
 			}
 			continue
 		}
@@ -58,7 +54,7 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 		}
 		switch {
 		case err != nil, ev == nicFatal:
-			d.down = errDeviceLost
+			d.down = backend.ErrDeviceLost
 		case ev == nicPortDown:
 			d.down = errPortDown
 		case ev == nicPortUp:
@@ -82,7 +78,7 @@ func (b *rdmaBackend) follow(ctx context.Context, d *rdmaDevice, n nic) {
 // time has come. It also looks whether devices are still in the list: a driver that cannot let go of one that
 // is removed (rxe) sends no event, and the removal waits until the context is closed.
 func (b *rdmaBackend) look() {
-	tick := time.NewTicker(returnPeriod)
+	tick := time.NewTicker(backend.ReturnPeriod)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		select {
@@ -90,7 +86,7 @@ func (b *rdmaBackend) look() {
 			return
 		case <-tick.C:
 		}
-		if n%calmTicks != 0 && !b.lacking() {
+		if n%backend.CalmTicks != 0 && !b.lacking() {
 			continue
 		}
 		infos, err := b.list()
@@ -139,7 +135,7 @@ func (b *rdmaBackend) examine(infos []nicInfo) (empty, late []*rdmaDevice) {
 		}
 		listed := slices.ContainsFunc(infos, func(i nicInfo) bool { return i.netdev == d.netdev && i.name == d.name })
 		if d.nic != nil && !d.unfit() && !listed {
-			d.down = errDeviceLost
+			d.down = backend.ErrDeviceLost
 			d.stop()
 			b.log.Warn("an RDMA device is not listed any more", "device", d.name, "interface", d.netdev)
 			b.signal()
@@ -215,7 +211,7 @@ func (p *part) gone() error {
 		return nil
 	}
 	if err := p.dev.reader.givenUp(p.bank); err != nil {
-		return fmt.Errorf("device %s of %s: %w: %w", p.dev.name, p.dev.netdev, errUnread, err)
+		return fmt.Errorf("device %s of %s: %w: %w", p.dev.name, p.dev.netdev, backend.ErrUnread, err)
 	}
 	return nil
 }

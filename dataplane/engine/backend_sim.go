@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // The sim backend counts traffic that does not exist: the n-th flow installed
@@ -42,16 +43,16 @@ func newSimBackend(now func() time.Duration) *simBackend {
 
 func (s *simBackend) Name() string { return "sim" }
 
-func (s *simBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
+func (s *simBackend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]Installed, len(flows))
+	out := make([]backend.Installed, len(flows))
 	for i, f := range flows {
 		id := s.next
 		s.next++
 		s.ids[f.Name] = id
 		s.at = append(s.at, simCounter{start: s.now(), rate: uint64(id+1) * simPacketsPerSecond})
-		out[i] = Installed{
+		out[i] = backend.Installed{
 			ID: id, Cookie: s.cookie + uint64(id), Basis: "l2",
 			Source: dataplane.Source{Backend: "sim"},
 		}
@@ -59,7 +60,7 @@ func (s *simBackend) Install(_ context.Context, flows []Placed) ([]Installed, er
 	return out, nil
 }
 
-func (s *simBackend) Remove(_ context.Context, flows []Placed) error {
+func (s *simBackend) Remove(_ context.Context, flows []backend.Placed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range flows {
@@ -70,19 +71,19 @@ func (s *simBackend) Remove(_ context.Context, flows []Placed) error {
 
 func (s *simBackend) Settle(context.Context) error { return nil }
 
-func (s *simBackend) Read(ids []uint32, dst []Pair) error {
+func (s *simBackend) Read(ids []uint32, dst []backend.Pair) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for i, id := range ids {
 		c := &s.at[id]
 		p := uint64((now - c.start).Microseconds()) * c.rate / 1e6
-		dst[i] = Pair{Packets: p, Bytes: p * simPacketBytes}
+		dst[i] = backend.Pair{Packets: p, Bytes: p * simPacketBytes}
 	}
 	return nil
 }
 
-func (s *simBackend) Source(Placed) dataplane.Source    { return dataplane.Source{Backend: "sim"} }
-func (s *simBackend) Conditions() []dataplane.Condition { return nil }
-func (s *simBackend) Changed() <-chan struct{}          { return nil }
-func (s *simBackend) Close(bool) error                  { return nil }
+func (s *simBackend) Source(backend.Placed) dataplane.Source { return dataplane.Source{Backend: "sim"} }
+func (s *simBackend) Conditions() []dataplane.Condition      { return nil }
+func (s *simBackend) Changed() <-chan struct{}               { return nil }
+func (s *simBackend) Close(bool) error                       { return nil }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
@@ -24,7 +25,7 @@ type xdpBackend struct {
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
-	ns *netns // where the interfaces are
+	ns *backend.Netns // where the interfaces are
 
 	mu      sync.Mutex
 	settled bool
@@ -75,7 +76,7 @@ func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) 
 		missing: make(map[string]error), rejected: make(map[string]error), before: make(map[string][]xdp.Neighbour),
 		receive: make(map[string]received), vlans: make(map[int]vlanDevice),
 	}
-	if b.ns, err = currentNetns(); err != nil {
+	if b.ns, err = backend.CurrentNetns(); err != nil {
 		return nil, errors.Join(err, rules.Close())
 	}
 	b.adopted = len(rules.Counters()) > 0
@@ -166,9 +167,11 @@ func (b *xdpBackend) Settle(context.Context) error {
 	return b.trim()
 }
 
-func (b *xdpBackend) Read(ids []uint32, dst []Pair) error { return b.rules.Read(ids, dst) }
+func (b *xdpBackend) Read(ids []uint32, dst []backend.Pair) error {
+	return xdp.ReadPairs(b.rules, ids, dst)
+}
 
-// ReadRows implements rowed.
+// ReadRows implements RowCounters.
 func (b *xdpBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	return xdp.ReadRows(b.rules, first, dst, at)
 }
@@ -185,7 +188,7 @@ func (b *xdpBackend) source(f flow.Flow) dataplane.Source {
 	return src
 }
 
-func (b *xdpBackend) Source(f Placed) dataplane.Source {
+func (b *xdpBackend) Source(f backend.Placed) dataplane.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.source(f.Flow)
@@ -206,7 +209,7 @@ func (b *xdpBackend) Close(keep bool) error {
 		b.stop()
 		b.stopped.Wait()
 	}
-	defer b.ns.close()
+	defer b.ns.Close()
 	if keep {
 		return b.rules.Close()
 	}

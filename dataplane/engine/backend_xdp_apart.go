@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Apart implements divider. While a flow is apart on an interface, its rules for all interfaces are
+// Apart implements SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
 // replaced by rules for each one. During the exchange each packet is counted by the old rules or by the new ones.
-func (b *xdpBackend) Apart(_ context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error) {
+func (b *xdpBackend) Apart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if on && !b.settled {
 		return nil, errors.New("the rules of an earlier process are not settled yet")
 	}
-	var changed []Placed
+	var changed []backend.Placed
 	for _, f := range flows {
 		x := b.flows[f.Name]
 		if x == nil {
@@ -42,7 +43,7 @@ func (b *xdpBackend) Apart(_ context.Context, flows []Placed, ifname string, on 
 	err = b.attach()
 	for _, f := range changed {
 		if err == nil {
-			err = b.reach(onInterface(f, ifname).Flow)
+			err = b.reach(f.On(ifname).Flow)
 		}
 	}
 	if err != nil {
@@ -53,11 +54,11 @@ func (b *xdpBackend) Apart(_ context.Context, flows []Placed, ifname string, on 
 
 // ownCounter gives a flow a counter for an interface. The flow keeps it until its removal, because the
 // poller may read it after its rules are gone.
-func (b *xdpBackend) ownCounter(f Placed, x *xdpFlow, ifname string) error {
+func (b *xdpBackend) ownCounter(f backend.Placed, x *xdpFlow, ifname string) error {
 	if _, has := x.own[ifname]; has {
 		return nil
 	}
-	c, err := b.rules.AllocCounter(owner(onInterface(f, ifname).Flow))
+	c, err := b.rules.AllocCounter(owner(f.On(ifname).Flow))
 	if err != nil {
 		return fmt.Errorf("flow %q: counting it apart on %s: %w", f.Name, ifname, translate(err))
 	}
@@ -70,10 +71,10 @@ func (b *xdpBackend) ownCounter(f Placed, x *xdpFlow, ifname string) error {
 
 // divide exchanges the rules of flows, all or none, for those that they have with an interface apart, or not. The
 // hook of an interface that is apart is needed.
-func (b *xdpBackend) divide(flows []Placed, ifname string, on bool) (err error) {
+func (b *xdpBackend) divide(flows []backend.Placed, ifname string, on bool) (err error) {
 	turn := func(on bool) {
 		for _, f := range flows {
-			if x, one := b.flows[f.Name], onInterface(f, ifname).Flow; on {
+			if x, one := b.flows[f.Name], f.On(ifname).Flow; on {
 				x.apart[ifname] = struct{}{}
 				b.need(one, 1)
 			} else {
@@ -104,14 +105,14 @@ func (b *xdpBackend) divide(flows []Placed, ifname string, on bool) (err error) 
 	}
 	if err != nil {
 		turn(!on)
-		return fmt.Errorf("changing the rules of %s for %s: %w", describe(flows), ifname, err)
+		return fmt.Errorf("changing the rules of %s for %s: %w", backend.Describe(flows), ifname, err)
 	}
 	return nil
 }
 
 // compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
 // overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops.
-func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
+func (b *xdpBackend) compile(f backend.Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
 	f.Order = x.order
 	if len(x.apart) == 0 {
 		return b.compileOn(f, x.counter, drops)
@@ -123,7 +124,7 @@ func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, erro
 		if apart {
 			counter = x.own[i.Name].ID
 		}
-		rules, err := b.compileOn(onInterface(f, i.Name), counter, drops || apart)
+		rules, err := b.compileOn(f.On(i.Name), counter, drops || apart)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +133,7 @@ func (b *xdpBackend) compile(f Placed, x *xdpFlow, drops bool) ([]xdp.Rule, erro
 	return out, nil
 }
 
-func (b *xdpBackend) compileOn(f Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
+func (b *xdpBackend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
 	if !drops {
 		f.Action = flow.Count
 	}
@@ -141,10 +142,4 @@ func (b *xdpBackend) compileOn(f Placed, counter uint32, drops bool) ([]xdp.Rule
 		return nil, fmt.Errorf("flow %q: compiling: %w", f.Name, translate(err))
 	}
 	return rules, nil
-}
-
-// onInterface is a flow as it is on one of its interfaces.
-func onInterface(f Placed, ifname string) Placed {
-	f.Interface = ifname
-	return f
 }

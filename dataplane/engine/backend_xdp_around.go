@@ -30,7 +30,7 @@ func (b *xdpBackend) seeNeighbours() {
 	if len(b.held) == 0 {
 		return
 	}
-	err := b.ns.do(func() error {
+	err := b.ns.Do(func() error {
 		var errs []error
 		for _, a := range b.held {
 			var err error

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
@@ -86,7 +87,7 @@ func (b *xdpBackend) attach() error {
 func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[dataplane.Mode]xdp.Mode{dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric}[i.Mode]
 	o.Last = b.cfg.XDP.TCX == "last"
-	err := b.ns.do(func() error {
+	err := b.ns.Do(func() error {
 		done, err := b.rules.Attach(i.Name, o)
 		for _, a := range done {
 			if a.Fresh {
@@ -191,8 +192,8 @@ func (b *xdpBackend) trim() error {
 	return errors.Join(errs...)
 }
 
-// Stretch implements carrier.
-func (b *xdpBackend) Stretch(f Placed) uint64 {
+// Epoch implements SoftwareBackend.
+func (b *xdpBackend) Epoch(f backend.Placed) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stretch(f.Flow)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
@@ -13,20 +14,20 @@ import (
 // Install implements Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
 // of the flow replace its pinned rules. If the tables are full, Install removes the pinned rules and counters
 // of flows that are not installed and not in flows.
-func (b *xdpBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
+func (b *xdpBackend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.installOver(flows, true)
 }
 
-// Carry implements carrier.
-func (b *xdpBackend) Carry(_ context.Context, flows []Placed) ([]Installed, error) {
+// Carry implements SoftwareBackend.
+func (b *xdpBackend) Carry(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.installOver(flows, false)
 }
 
-func (b *xdpBackend) installOver(flows []Placed, serve bool) ([]Installed, error) {
+func (b *xdpBackend) installOver(flows []backend.Placed, serve bool) ([]backend.Installed, error) {
 	owners := make([]string, len(flows))
 	for i, f := range flows {
 		owners[i] = owner(f.Flow)
@@ -53,7 +54,7 @@ func (b *xdpBackend) installOver(flows []Placed, serve bool) ([]Installed, error
 }
 
 // install counts all of flows or none, in one exchange with what the pins have of them.
-func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []Installed, err error) {
+func (b *xdpBackend) install(flows []backend.Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []backend.Installed, err error) {
 	var counters []uint32     // new ones
 	var old, fresh []xdp.Rule // that were exchanged
 	defer func() {
@@ -64,7 +65,7 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 			err = errors.Join(err, b.exchange(fresh, old), b.free(counters))
 		}
 	}()
-	all, out := make([]*xdpFlow, len(flows)), make([]Installed, len(flows))
+	all, out := make([]*xdpFlow, len(flows)), make([]backend.Installed, len(flows))
 	var missing []xdp.Rule
 	for i, f := range flows {
 		counter, err := b.rules.AllocCounter(owners[i])
@@ -74,7 +75,7 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 		if !counter.Adopted {
 			counters = append(counters, counter.ID)
 		}
-		out[i] = Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
+		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
 		x := &xdpFlow{owner: owners[i], counter: counter.ID, order: order[i]}
 		drops := serve || was[x.owner].drops
 		rules, err := b.compile(f, x, drops)
@@ -106,11 +107,11 @@ func (b *xdpBackend) install(flows []Placed, owners []string, order []uint32, wa
 	return out, nil
 }
 
-// Serve implements carrier.
-func (b *xdpBackend) Serve(_ context.Context, flows []Placed, on bool) error {
+// Serve implements SoftwareBackend.
+func (b *xdpBackend) Serve(_ context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, all := make([]Placed, 0, len(flows)), make([]*xdpFlow, 0, len(flows))
+	known, all := make([]backend.Placed, 0, len(flows)), make([]*xdpFlow, 0, len(flows))
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil && x.served != on {
 			known, all = append(known, f), append(all, x)
@@ -129,7 +130,7 @@ func (b *xdpBackend) Serve(_ context.Context, flows []Placed, on bool) error {
 }
 
 // serve takes the hooks that the flows need. On error nobody needs more than before.
-func (b *xdpBackend) serve(flows []Placed, all []*xdpFlow) error {
+func (b *xdpBackend) serve(flows []backend.Placed, all []*xdpFlow) error {
 	for i, f := range flows {
 		all[i].served = true
 		b.need(f.Flow, 1)
@@ -154,7 +155,7 @@ func (b *xdpBackend) serve(flows []Placed, all []*xdpFlow) error {
 }
 
 // act makes the rules of a flow do what it asks for, or only count.
-func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
+func (b *xdpBackend) act(f backend.Placed, x *xdpFlow, served bool) error {
 	if f.Action != flow.Drop || x.drops == served {
 		return nil
 	}
@@ -174,7 +175,7 @@ func (b *xdpBackend) act(f Placed, x *xdpFlow, served bool) error {
 }
 
 // ruled notes the rules of a flow, and whether they drop.
-func (b *xdpBackend) ruled(f Placed, x *xdpFlow, rules []xdp.Rule, drops bool) {
+func (b *xdpBackend) ruled(f backend.Placed, x *xdpFlow, rules []xdp.Rule, drops bool) {
 	x.drops = drops && f.Action == flow.Drop
 	if b.installed != nil {
 		b.installed[f.Name] = rules
@@ -182,7 +183,7 @@ func (b *xdpBackend) ruled(f Placed, x *xdpFlow, rules []xdp.Rule, drops bool) {
 }
 
 // rulesOf are the rules of a flow that are in the tables.
-func (b *xdpBackend) rulesOf(f Placed, x *xdpFlow) ([]xdp.Rule, error) {
+func (b *xdpBackend) rulesOf(f backend.Placed, x *xdpFlow) ([]xdp.Rule, error) {
 	if rules := b.installed[f.Name]; rules != nil {
 		return rules, nil
 	}
@@ -219,7 +220,7 @@ func (b *xdpBackend) drop(rules []xdp.Rule) error {
 
 // Remove implements Backend. A flow whose rules stay in the tables stays; once
 // they are out, a counter that cannot be given back is a loss of room only.
-func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
+func (b *xdpBackend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var rules []xdp.Rule
@@ -252,7 +253,7 @@ func (b *xdpBackend) Remove(_ context.Context, flows []Placed) error {
 				b.need(f.Flow, -1)
 			}
 			for ifname := range x.apart {
-				b.need(onInterface(f, ifname).Flow, -1)
+				b.need(f.On(ifname).Flow, -1)
 			}
 		}
 		delete(b.flows, f.Name)

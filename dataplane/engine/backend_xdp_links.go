@@ -36,7 +36,7 @@ func (b *xdpBackend) watch() error {
 }
 
 func (b *xdpBackend) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err error) {
-	err = b.ns.do(func() error {
+	err = b.ns.Do(func() error {
 		events, err = xdp.Watch(ctx)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
@@ -19,7 +20,7 @@ type pinned struct {
 
 // owner is what the counter is pinned under: hashes of the flow's identity and of its name, as
 // the pins hold 48 bytes. The identity comes first: a flow that has another name counts the same.
-func owner(f flow.Flow) string { return hashed(identity(f)) + " " + hashed(f.Name) }
+func owner(f flow.Flow) string { return hashed(backend.Identity(f)) + " " + hashed(f.Name) }
 
 func hashed(s string) string {
 	sum := sha256.Sum256([]byte(s))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/xdp"
 )
 
@@ -20,7 +21,7 @@ func Check(cfg dataplane.Config) error {
 		if !slices.Contains(choices(cmp.Or(f.Backend, cfg.Backend)), "xdp") {
 			continue
 		}
-		compiled, err := compile(Placed{Flow: f}, 0, anyPort)
+		compiled, err := compile(backend.Placed{Flow: f}, 0, anyPort)
 		if err != nil {
 			return fmt.Errorf("flow %q: %w", f.Name, err)
 		}

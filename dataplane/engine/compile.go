@@ -3,13 +3,14 @@ package engine
 import (
 	"encoding/binary"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
 // compile turns a flow into the rules of the xdp package: one for each
 // masked match that its ranges and families expand to. port numbers interfaces.
-func compile(f Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
+func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
 	matches, err := f.Match.Expand()
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // slowOver is a device whose firmware takes its time over a command, until the test lets it go on.
@@ -25,12 +26,12 @@ func (o *slowOver) wait() {
 	<-o.goOn
 }
 
-func (o *slowOver) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+func (o *slowOver) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	o.wait()
 	return o.fakeOver.Install(ctx, flows)
 }
 
-func (o *slowOver) Remove(ctx context.Context, flows []Placed) error {
+func (o *slowOver) Remove(ctx context.Context, flows []backend.Placed) error {
 	o.wait()
 	return o.fakeOver.Remove(ctx, flows)
 }
@@ -154,7 +155,7 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 	if err := answer(t, "the end of adding", adding); !errors.Is(err, dataplane.ErrClosed) {
 		t.Errorf("error %v, want that the instance is closed", err)
 	}
-	s.e.bound = closeBound
+	s.e.bound = backend.CloseBound
 	for range 2 {
 		if err := answer(t, "the end of Close", behind(s.e.Close)); err != nil {
 			t.Error(err)
@@ -185,7 +186,7 @@ type leaving struct {
 	leave func()
 }
 
-func (o *leaving) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+func (o *leaving) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	o.leave()
 	if err := ctx.Err(); err != nil {
 		return nil, err

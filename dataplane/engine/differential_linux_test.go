@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -155,7 +156,7 @@ func (d *differ) install(flows []flow.Flow) error {
 		d.flows = flows
 		var rules []xdp.Rule
 		for i, f := range flows {
-			r, err := compile(Placed{Flow: f, Order: uint32(i)}, d.counters[i], d.rules.Port)
+			r, err := compile(backend.Placed{Flow: f, Order: uint32(i)}, d.counters[i], d.rules.Port)
 			if err != nil {
 				return err
 			}

@@ -6,15 +6,16 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // away is an interface of a flow whose device is lost, while other devices count the flow on.
 type away struct {
-	on      string // the interface
-	id      uint32 // of the shadow's counter there, where ready
-	ready   bool   // the shadow counts there
-	stands  bool   // in the device's place
-	stretch uint64 // of the shadow's counting there; see carrier
+	on     string // the interface
+	id     uint32 // of the shadow's counter there, where ready
+	ready  bool   // the shadow counts there
+	stands bool   // in the device's place
+	epoch  uint64 // of the shadow's counting there; see SoftwareBackend.Epoch
 }
 
 // isAway says that the overlay does not count c on an interface.
@@ -45,11 +46,10 @@ func (o *counted) takesFrom(c *counted, over bool) bool {
 // noteAway takes note of the interfaces whose devices a flow has lost, if it can stay on the others. With
 // audit a flow moves whole: its shadow has counted on all interfaces, so its total stays exact.
 func (s *stack) noteAway(c *counted) {
-	over, is := s.over.(partial)
-	if _, can := s.under.(divider); !is || !can || s.audit || !c.mayUnder || !c.hasUnder {
+	if s.under == nil || s.audit || !c.mayUnder || !c.hasUnder {
 		return
 	}
-	for _, ifname := range over.Lost(c.Placed) {
+	for _, ifname := range s.over.Lost(c.Placed) {
 		if !c.isAway(ifname) {
 			c.away = append(c.away, away{on: ifname})
 		}
@@ -62,13 +62,13 @@ func (e *Engine) apart(ctx context.Context, all []*counted, over assignment) {
 	losing := make(map[string][]*counted)
 	for _, c := range all {
 		for _, a := range c.away {
-			if over[c] && c.hasOver && !a.stands {
+			if over[c] && c.offloaded && !a.stands {
 				losing[a.on] = append(losing[a.on], c)
 			}
 		}
 	}
 	for ifname, list := range losing {
-		ids, err := e.stack.under.(divider).Apart(ctx, placedOf(list), ifname, true)
+		ids, err := e.stack.under.Apart(ctx, placedOf(list), ifname, true)
 		if err != nil {
 			e.log.Warn("flows leave the devices that are left, too", "interface", ifname, "flows", len(list), "err", err)
 			continue
@@ -83,7 +83,7 @@ func (e *Engine) apart(ctx context.Context, all []*counted, over assignment) {
 // divide puts shadows in the place of a flow's lost devices; on the other interfaces the overlay counts on, and
 // nothing changes there. On error the flow has to leave the overlay.
 func (e *Engine) divide(c *counted, why error) error {
-	under, over := e.stack.under.(divider), e.stack.over.(partial)
+	under, over := e.stack.under, e.stack.over
 	for i := range c.away {
 		a := &c.away[i]
 		switch {
@@ -95,17 +95,17 @@ func (e *Engine) divide(c *counted, why error) error {
 		if err := over.StandIn(c.Placed, a.on, under, a.id); err != nil {
 			return err
 		}
-		a.stands, a.stretch = true, under.Stretch(onInterface(c.Placed, a.on))
+		a.stands, a.epoch = true, under.Epoch(c.On(a.on))
 	}
 	c.gone = nil
 	c.rejected = e.stack.reasons(c, why)
-	c.stretch = 0 // the shadow's own counter lacks the packets that are counted apart
+	c.epoch = 0 // the shadow's own counter lacks the packets that are counted apart
 	return e.divided(c, why.Error(), true)
 }
 
 // losesPart says that a device of a flow is lost, and that its shadow does not stand in for it yet.
 func (c *counted) losesPart() bool {
-	return c.hasOver && slices.ContainsFunc(c.away, func(a away) bool { return !a.stands })
+	return c.offloaded && slices.ContainsFunc(c.away, func(a away) bool { return !a.stands })
 }
 
 // reunite has devices that are back count flows that lost them, those that win first, and returns
@@ -113,7 +113,7 @@ func (c *counted) losesPart() bool {
 func (e *Engine) reunite(ctx context.Context, all []*counted) (n int) {
 	for _, c := range all {
 		for _, a := range slices.Clone(c.away) {
-			if !c.hasOver || !a.stands {
+			if !c.offloaded || !a.stands {
 				continue
 			}
 			if err := e.comeBack(ctx, c, a.on); err != nil {
@@ -132,10 +132,10 @@ func (e *Engine) comeBack(ctx context.Context, c *counted, ifname string) error 
 	above := slices.DeleteFunc(slices.Clone(c.winners()), func(o *counted) bool {
 		return o.Interface != "" && o.Interface != ifname
 	})
-	if i := slices.IndexFunc(above, func(o *counted) bool { return !o.hasOver || o.isAway(ifname) }); i >= 0 {
+	if i := slices.IndexFunc(above, func(o *counted) bool { return !o.offloaded || o.isAway(ifname) }); i >= 0 {
 		return fmt.Errorf("flow %q wins over it and is not counted there", above[i].Name)
 	}
-	missed, err := e.stack.over.(partial).Return(c.Placed, placedOf(above), ifname)
+	missed, err := e.stack.over.Return(c.Placed, placedOf(above), ifname)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (e *Engine) comeBack(ctx context.Context, c *counted, ifname string) error 
 	if len(c.away) == 0 {
 		c.rejected = e.stack.reasons(c, nil)
 	}
-	if _, err := e.stack.under.(divider).Apart(ctx, []Placed{c.Placed}, ifname, false); err != nil {
+	if _, err := e.stack.under.Apart(ctx, []backend.Placed{c.Placed}, ifname, false); err != nil {
 		e.log.Warn("ending a count that hardware has taken over", "flow", c.Name, "interface", ifname, "err", err)
 	}
 	text := ""
@@ -168,7 +168,7 @@ func (e *Engine) divided(c *counted, why string, lacks bool) error {
 // undivide has the shadow count a flow in one counter again, as it leaves the overlay.
 func (e *Engine) undivide(ctx context.Context, c *counted) error {
 	for len(c.away) > 0 {
-		if _, err := e.stack.under.(divider).Apart(ctx, []Placed{c.Placed}, c.away[0].on, false); err != nil {
+		if _, err := e.stack.under.Apart(ctx, []backend.Placed{c.Placed}, c.away[0].on, false); err != nil {
 			return err
 		}
 		c.away = c.away[1:]
@@ -180,11 +180,11 @@ func (e *Engine) undivide(ctx context.Context, c *counted) error {
 // shadow.
 func (e *Engine) sourceOf(c *counted) dataplane.Source {
 	src := c.backend.Source(c.Placed)
-	if c.layered == nil || !c.hasOver {
+	if c.offload == nil || !c.offloaded {
 		return src
 	}
 	for _, a := range c.away {
-		by := e.stack.under.Source(onInterface(c.Placed, a.on))
+		by := e.stack.under.Source(c.On(a.on))
 		src.Devices = append(src.Devices, by.Devices...) // none: its hook is not held now
 	}
 	return src
@@ -192,17 +192,17 @@ func (e *Engine) sourceOf(c *counted) dataplane.Source {
 
 // followApart notes whether the hook of an interface on which a flow is divided was lost for a while.
 func (e *Engine) followApart(c *counted) error {
-	if c.layered == nil {
+	if c.offload == nil {
 		return nil
 	}
 	for i := range c.away {
 		a := &c.away[i]
-		now := e.stack.under.Stretch(onInterface(c.Placed, a.on))
-		if !a.stands || now == 0 || now == a.stretch {
+		now := e.stack.under.Epoch(c.On(a.on))
+		if !a.stands || now == 0 || now == a.epoch {
 			continue
 		}
-		gap := a.stretch != 0
-		if a.stretch = now; gap {
+		gap := a.epoch != 0
+		if a.epoch = now; gap {
 			if err := e.divided(c, "its hook was lost for a while", true); err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -183,19 +184,19 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 					continue
 				}
 				got := b.total(t, name)
-				most, least := add(Pair(one.Sent()[i]), Pair(two.Sent()[i])), Pair(two.Sent()[i])
+				most, least := backend.Add(backend.Pair(one.Sent()[i]), backend.Pair(two.Sent()[i])), backend.Pair(two.Sent()[i])
 				t.Logf("%s: sent %d on the first interface and %d on the other, counted %d", name, one.Sent()[i].Packets, least.Packets, got.Packets)
 				if !c.busy && got != most || got.Packets > most.Packets || got.Packets < least.Packets {
 					t.Errorf("%s: counted %+v, sent %+v", name, got, most)
 				}
 			}
-			if got := b.total(t, "low-first"); !c.busy && got != Pair(one.Sent()[2]) || got.Packets > one.Sent()[2].Packets {
+			if got := b.total(t, "low-first"); !c.busy && got != backend.Pair(one.Sent()[2]) || got.Packets > one.Sent()[2].Packets {
 				t.Errorf("low-first: counted %+v, sent %+v", got, one.Sent()[2])
 			}
-			if got := b.total(t, "low-second"); got != Pair(two.Sent()[2]) || b.discontinuities("low-second") != 0 {
+			if got := b.total(t, "low-second"); got != backend.Pair(two.Sent()[2]) || b.discontinuities("low-second") != 0 {
 				t.Errorf("low-second: counted %+v with %d discontinuities, sent %+v", got, b.discontinuities("low-second"), two.Sent()[2])
 			}
-			if got := b.total(t, "above"); got != (Pair{}) {
+			if got := b.total(t, "above"); got != (backend.Pair{}) {
 				t.Errorf("above: counted %+v of no packet", got)
 			}
 		})
@@ -237,12 +238,12 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 		t.Helper()
 		send()
 		for i, name := range []string{"both", "hot"} {
-			if got, want := b.total(t, name), add(Pair(one.Sent()[i]), Pair(two.Sent()[i])); slices.Contains(names, name) && got != want {
+			if got, want := b.total(t, name), backend.Add(backend.Pair(one.Sent()[i]), backend.Pair(two.Sent()[i])); slices.Contains(names, name) && got != want {
 				t.Errorf("%s: counted %+v, sent %+v", name, got, want)
 			}
 		}
 		for name, snd := range map[string]*lab.Sender{"low-first": one, "low-second": two} {
-			if got, want := b.total(t, name), Pair(snd.Sent()[2]); got != want {
+			if got, want := b.total(t, name), backend.Pair(snd.Sent()[2]); got != want {
 				t.Errorf("%s: counted %+v, sent %+v", name, got, want)
 			}
 		}
@@ -317,7 +318,7 @@ func TestADividedFlowGoesOnOverARestart(t *testing.T) {
 			b.sampled(t)
 		}
 		for i, name := range []string{"both", "hot"} {
-			if got, want := b.total(t, name), add(Pair(one.Sent()[i]), Pair(two.Sent()[i])); got != want {
+			if got, want := b.total(t, name), backend.Add(backend.Pair(one.Sent()[i]), backend.Pair(two.Sent()[i])); got != want {
 				t.Errorf("run %d: %s: counted %+v, sent %+v", round, name, got, want)
 			}
 		}

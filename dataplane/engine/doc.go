@@ -66,7 +66,7 @@
 //
 // A device that was not there when the instance started is looked for like one that went, by the same
 // look at the list. Until it comes there is no overlay, and flows are related to nothing; then
-// what XDP counts of them is their shadow (Engine.wake), and they move as they do at a return.
+// what XDP counts of them is their shadow (Engine.enableOffload), and they move as they do at a return.
 //
 // A flow that only rdma may count waits where it is for its device, and has no source
 // meanwhile; one whose device has never been there is refused. What hardware counted dies with the process. The total of the next one is that of
@@ -132,7 +132,7 @@
 // ctl to the end (Engine.call), while its caller leaves when its context has ended; whether
 // flows that were added stay is decided once, before anybody but a reader of the mirror hears of it
 // (verdict). Close ends the adding of flows at its next command, lets a removal go on, and leaves both to that
-// goroutine after closeBound; who waits for their end hears at once that the instance is closed. The poller's
+// goroutine after CloseBound; who waits for their end hears at once that the instance is closed. The poller's
 // goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
 // one change of the plan, never across a call into the kernel or a device that may sleep. The
 // mirror grows (shm.Writer.Add) before the plan is touched.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
@@ -27,7 +29,7 @@ type Options struct {
 	// Excluded are RDMA devices that are left alone, and why; "" is libibverbs itself.
 	Excluded map[string]string
 	// Backends replaces the built-in backends. For tests.
-	Backends []Backend
+	Backends []backend.Backend
 }
 
 // Engine counts flows and publishes them. It satisfies dataplane.Service.
@@ -36,12 +38,12 @@ type Engine struct {
 	log      *slog.Logger
 	writer   *shm.Writer
 	mirror   mirrorFile
-	backends []Backend
+	backends []backend.Backend
 	given    bool             // the backends were handed in, and flows that name none may go to any
 	absent   map[string]error // backends that the configuration names and that are not open, and why
 	stack    *stack           // nil: no overlay
 	pairs    *queuePairs      // nil: none
-	guard    *guard
+	guard    *trial.Guard
 	plan     *plan
 	poller   *poller
 	events   broadcaster
@@ -55,7 +57,7 @@ type Engine struct {
 	closing sync.Once
 	shut    chan struct{} // closed when Close has the instance to itself
 	ended   chan error    // what Close answers
-	bound   time.Duration // closeBound; tests are less patient
+	bound   time.Duration // CloseBound; tests are less patient
 
 	raisedMu sync.Mutex
 	raised   map[string]dataplane.Condition // by code and object
@@ -83,7 +85,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	e := &Engine{
-		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: closeBound,
+		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: backend.CloseBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),
 		flows: make(map[string]*counted), raised: make(map[string]dataplane.Condition),
 		choices: make(map[flow.Backend]*choice),
@@ -91,7 +93,9 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	e.guard = newGuard(e.cfg, opts, e.log)
+	e.guard = trial.New(trial.Options{
+		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: opts.Calls, Excluded: opts.Excluded, Logger: e.log,
+	})
 	e.life, e.quit = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -178,7 +182,7 @@ func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 // Close publishes a last cycle, marks the mirror as halted and stops counting,
 // or leaves the kernel counting where the configuration keeps the pins. A control call that
 // is under way ends at its next command; for a device that does not answer that one
-// Close does not wait longer than closeBound, and goes on behind its caller.
+// Close does not wait longer than CloseBound, and goes on behind its caller.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		e.quit()
@@ -204,7 +208,7 @@ func (e *Engine) Close() error {
 // end is called with ctl held, once.
 func (e *Engine) end() error {
 	err := e.pairs.close() // before the last cycle, which publishes what they have counted
-	e.settleBehind()
+	e.alignAtEnd()
 	e.stop()
 	e.stopped.Wait()
 	e.events.close()
@@ -218,7 +222,7 @@ func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 	var errs []error
 	closing := func(overlays bool) {
 		for _, b := range e.backends {
-			if _, is := b.(placer); is != overlays {
+			if _, is := b.(backend.HardwareBackend); is != overlays {
 				continue
 			}
 			if err := b.Close(keep); err != nil {

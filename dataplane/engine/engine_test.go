@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
@@ -25,7 +26,7 @@ type handBackend struct {
 	refuse  error
 	run     uint64 // part of every cookie: a new value is a source that lost its counts
 	ids     map[string]uint32
-	pairs   []Pair
+	pairs   []backend.Pair
 	raised  []dataplane.Condition
 	settled bool
 	kept    bool
@@ -37,21 +38,21 @@ func newHand(name string) *handBackend {
 
 func (b *handBackend) Name() string { return b.name }
 
-func (b *handBackend) Install(_ context.Context, flows []Placed) ([]Installed, error) {
+func (b *handBackend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refuse != nil {
 		return nil, b.refuse
 	}
-	out := make([]Installed, len(flows))
+	out := make([]backend.Installed, len(flows))
 	for i, f := range flows {
 		id, ok := b.ids[f.Name]
 		if !ok {
 			id = uint32(len(b.pairs))
 			b.ids[f.Name] = id
-			b.pairs = append(b.pairs, Pair{})
+			b.pairs = append(b.pairs, backend.Pair{})
 		}
-		out[i] = Installed{
+		out[i] = backend.Installed{
 			ID: id, Cookie: b.run + uint64(id), Basis: "l2",
 			Source: b.source(),
 		}
@@ -59,7 +60,7 @@ func (b *handBackend) Install(_ context.Context, flows []Placed) ([]Installed, e
 	return out, nil
 }
 
-func (b *handBackend) Remove(_ context.Context, flows []Placed) error {
+func (b *handBackend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range flows {
@@ -70,7 +71,7 @@ func (b *handBackend) Remove(_ context.Context, flows []Placed) error {
 
 func (b *handBackend) Settle(context.Context) error { b.settled = true; return nil }
 
-func (b *handBackend) Read(ids []uint32, dst []Pair) error {
+func (b *handBackend) Read(ids []uint32, dst []backend.Pair) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, id := range ids {
@@ -79,7 +80,7 @@ func (b *handBackend) Read(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-func (b *handBackend) Source(Placed) dataplane.Source {
+func (b *handBackend) Source(backend.Placed) dataplane.Source {
 	return b.source()
 }
 
@@ -98,7 +99,7 @@ func (b *handBackend) Changed() <-chan struct{} { return b.changed }
 func (b *handBackend) Close(keep bool) error    { b.kept = keep; return nil }
 
 // count makes the flow's counter stand at p.
-func (b *handBackend) count(name string, p Pair) {
+func (b *handBackend) count(name string, p backend.Pair) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pairs[b.ids[name]] = p
@@ -129,7 +130,7 @@ func config(t testing.TB, flows ...flow.Flow) dataplane.Config {
 	}
 }
 
-func start(t testing.TB, cfg dataplane.Config, backends ...Backend) *Engine {
+func start(t testing.TB, cfg dataplane.Config, backends ...backend.Backend) *Engine {
 	t.Helper()
 	e, err := New(context.Background(), cfg, Options{Backends: backends})
 	if err != nil {
@@ -162,7 +163,7 @@ func reader(t testing.TB, cfg dataplane.Config) *shm.Reader {
 }
 
 // await waits until the mirror shows want for name.
-func await(t testing.TB, r *shm.Reader, name string, want Pair) {
+func await(t testing.TB, r *shm.Reader, name string, want backend.Pair) {
 	t.Helper()
 	var got shm.Value
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -187,15 +188,15 @@ func TestTotalsGoOnOverARestart(t *testing.T) {
 	tests := []struct {
 		name    string
 		between func(b *handBackend, cfg *dataplane.Config)
-		then    Pair // what the backend stands at afterwards
-		want    Pair
+		then    backend.Pair // what the backend stands at afterwards
+		want    backend.Pair
 		disc    uint64
 	}{
-		{"the source counted on", func(*handBackend, *dataplane.Config) {}, Pair{Packets: 150, Bytes: 15000}, Pair{Packets: 150, Bytes: 15000}, 0},
-		{"the source lost its counts", func(b *handBackend, _ *dataplane.Config) { b.forget() }, Pair{Packets: 7, Bytes: 700}, Pair{Packets: 107, Bytes: 10700}, 1},
+		{"the source counted on", func(*handBackend, *dataplane.Config) {}, backend.Pair{Packets: 150, Bytes: 15000}, backend.Pair{Packets: 150, Bytes: 15000}, 0},
+		{"the source lost its counts", func(b *handBackend, _ *dataplane.Config) { b.forget() }, backend.Pair{Packets: 7, Bytes: 700}, backend.Pair{Packets: 107, Bytes: 10700}, 1},
 		{"another match is another flow", func(_ *handBackend, cfg *dataplane.Config) {
 			cfg.Flows[0].Match.TCP.Dst.Value, cfg.Flows[1].Match.UDP.Dst.Value = 80, 54
-		}, Pair{Packets: 150, Bytes: 15000}, Pair{Packets: 150, Bytes: 15000}, 0},
+		}, backend.Pair{Packets: 150, Bytes: 15000}, backend.Pair{Packets: 150, Bytes: 15000}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,8 +206,8 @@ func TestTotalsGoOnOverARestart(t *testing.T) {
 			e := start(t, cfg, b)
 			r := reader(t, cfg)
 			for _, n := range []string{"web", "hot"} {
-				b.count(n, Pair{Packets: 100, Bytes: 10000})
-				await(t, r, n, Pair{Packets: 100, Bytes: 10000})
+				b.count(n, backend.Pair{Packets: 100, Bytes: 10000})
+				await(t, r, n, backend.Pair{Packets: 100, Bytes: 10000})
 			}
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
@@ -352,7 +353,7 @@ func TestAClosedEngineSaysSo(t *testing.T) {
 func TestASecondInstanceIsRefused(t *testing.T) {
 	cfg := config(t, flow.Flow{Name: "a"})
 	start(t, cfg, newHand("hand"))
-	if _, err := New(context.Background(), cfg, Options{Backends: []Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInUse) {
+	if _, err := New(context.Background(), cfg, Options{Backends: []backend.Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInUse) {
 		t.Errorf("got %v, want %v", err, dataplane.ErrInUse)
 	}
 }
@@ -373,15 +374,15 @@ func TestACycleAllocatesNothing(t *testing.T) {
 func TestSimCountsByTheClock(t *testing.T) {
 	var now time.Duration
 	b := newSimBackend(func() time.Duration { return now })
-	if _, err := b.Install(context.Background(), []Placed{{}, {}}); err != nil {
+	if _, err := b.Install(context.Background(), []backend.Placed{{}, {}}); err != nil {
 		t.Fatal(err)
 	}
 	now = 1500 * time.Millisecond
-	got := make([]Pair, 2)
+	got := make([]backend.Pair, 2)
 	if err := b.Read([]uint32{1, 0}, got); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]Pair{{Packets: 3000, Bytes: 192000}, {Packets: 1500, Bytes: 96000}}, got); d != "" {
+	if d := cmp.Diff([]backend.Pair{{Packets: 3000, Bytes: 192000}, {Packets: 1500, Bytes: 96000}}, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -7,31 +7,21 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// identity is the flow's text in the mirror. Two flows of one name and one
-// identity count the same packets, so the second goes on where the first stopped.
-func identity(f flow.Flow) string {
-	on := f.Interface
-	if on == "" {
-		on = "any"
-	}
-	d, _ := f.Direction.MarshalText()
-	return fmt.Sprintf("%s on %s: %s", d, on, f.Match)
-}
-
 // entryOf describes a flow to readers of the mirror.
 func entryOf(f flow.Flow) shm.Entry {
 	return shm.Entry{
-		Name: f.Name, Kind: "flow", Unit: "packets", Text: identity(f), Labels: f.Labels, Latency: f.Latency,
+		Name: f.Name, Kind: "flow", Unit: "packets", Text: backend.Identity(f), Labels: f.Labels, Latency: f.Latency,
 	}
 }
 
 // publish gives the flow its entry in the mirror, settles the total that it
 // starts from and hands it to the poller.
-func (e *Engine) publish(c *counted, in Installed) error {
+func (e *Engine) publish(c *counted, in backend.Installed) error {
 	var err error
 	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *inherited) (shm.Continuity, error) {
 		return e.carryOn(c.backend, old, in)
@@ -40,9 +30,9 @@ func (e *Engine) publish(c *counted, in Installed) error {
 		return err
 	}
 	c.basis = in.Basis
-	c.base = Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	if u, ok := c.backend.(carrier); ok {
-		c.stretch = u.Stretch(c.Placed)
+	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		c.epoch = u.Epoch(c.Placed)
 	}
 	if err := e.show(c); err != nil {
 		return err
@@ -62,14 +52,14 @@ func (e *Engine) show(c *counted) error {
 
 // lost tells whether none of the interfaces of a flow is there.
 func (c *counted) lost() bool {
-	_, hooks := c.backend.(carrier)
-	return (hooks || c.layered != nil) && len(c.source.Devices) == 0
+	_, hooks := c.backend.(backend.SoftwareBackend)
+	return (hooks || c.offload != nil) && len(c.source.Devices) == 0
 }
 
 // inherited is an entry of an earlier process and the last total that it published.
 type inherited struct {
 	shm.Entry
-	total Pair
+	total backend.Pair
 	err   error // why the total is not known
 }
 
@@ -82,9 +72,9 @@ func (e *Engine) inherit() {
 		if err == nil {
 			e.plan.restore(entry.Handle.Index, last)
 		}
-		old := &inherited{Entry: entry, total: Pair{Packets: last.Packets, Bytes: last.Bytes}, err: err}
+		old := &inherited{Entry: entry, total: backend.Pair{Packets: last.Packets, Bytes: last.Bytes}, err: err}
 		if last.SampledAt == 0 { // it was made in another's place by a start that failed, and carries that one's
-			old.total = Pair{Packets: entry.Continuity.BasePackets, Bytes: entry.Continuity.BaseBytes}
+			old.total = backend.Pair{Packets: entry.Continuity.BasePackets, Bytes: entry.Continuity.BaseBytes}
 		}
 		e.inherited[entry.Name] = old
 		e.renamed[entry.Continuity.Cookie] = old
@@ -147,7 +137,7 @@ func (e *Engine) newEntry(want shm.Entry) (shm.Handle, error) {
 // counter, which then has missed nothing, else the last published total, and
 // one more discontinuity. A counter that was adopted for other reasons than its
 // cookie has counted before, and that is not added.
-func (e *Engine) carryOn(b Backend, old *inherited, in Installed) (shm.Continuity, error) {
+func (e *Engine) carryOn(b backend.Backend, old *inherited, in backend.Installed) (shm.Continuity, error) {
 	if old == nil {
 		return shm.Continuity{Cookie: in.Cookie}, nil
 	}
@@ -161,7 +151,7 @@ func (e *Engine) carryOn(b Backend, old *inherited, in Installed) (shm.Continuit
 	if old.err != nil {
 		return shm.Continuity{}, old.err
 	}
-	var own Pair
+	var own backend.Pair
 	var err error
 	if in.Adopted {
 		own, err = readOne(b, in.ID)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -19,7 +20,7 @@ type stuckBackend struct {
 	stuck error
 }
 
-func (b *stuckBackend) Remove(ctx context.Context, flows []Placed) error {
+func (b *stuckBackend) Remove(ctx context.Context, flows []backend.Placed) error {
 	if b.stuck != nil {
 		return b.stuck
 	}
@@ -37,8 +38,8 @@ func TestAFlowThatTheBackendKeepsStays(t *testing.T) {
 	if got, err := e.Placements(t.Context()); err != nil || len(got) != 2 {
 		t.Fatalf("%d flows are left, %v; want 2", len(got), err)
 	}
-	b.count("a", Pair{Packets: 3, Bytes: 300})
-	await(t, reader(t, cfg), "a", Pair{Packets: 3, Bytes: 300})
+	b.count("a", backend.Pair{Packets: 3, Bytes: 300})
+	await(t, reader(t, cfg), "a", backend.Pair{Packets: 3, Bytes: 300})
 	b.stuck = nil
 	if err := e.RemoveFlows(t.Context(), "a", "a", "b"); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ type oddBackend struct {
 	basis string
 }
 
-func (b *oddBackend) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+func (b *oddBackend) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	out, err := b.handBackend.Install(ctx, flows)
 	for i := range out {
 		out[i].Basis = b.basis
@@ -87,8 +88,8 @@ func TestATotalMovesBetweenBlockAndRecord(t *testing.T) {
 	a := flow.Flow{Name: "a", Match: match(t, "udp")}
 	cfg := config(t, a)
 	e := start(t, cfg, b)
-	b.count("a", Pair{Packets: 5, Bytes: 500})
-	await(t, reader(t, cfg), "a", Pair{Packets: 5, Bytes: 500})
+	b.count("a", backend.Pair{Packets: 5, Bytes: 500})
+	await(t, reader(t, cfg), "a", backend.Pair{Packets: 5, Bytes: 500})
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +97,9 @@ func TestATotalMovesBetweenBlockAndRecord(t *testing.T) {
 	for i, latency := range []bool{false, true, false} {
 		cfg.Flows[0].Latency = latency
 		e := start(t, cfg, b)
-		p := Pair{Packets: uint64(i + 1), Bytes: 100 * uint64(i+1)}
+		p := backend.Pair{Packets: uint64(i + 1), Bytes: 100 * uint64(i+1)}
 		b.count("a", p)
-		await(t, reader(t, cfg), "a", Pair{Packets: 5 + p.Packets, Bytes: 500 + p.Bytes})
+		await(t, reader(t, cfg), "a", backend.Pair{Packets: 5 + p.Packets, Bytes: 500 + p.Bytes})
 		if c := e.writer.Entries()[0].Continuity; c.Discontinuities != 1 {
 			t.Errorf("latency %v: %d discontinuities, want 1", latency, c.Discontinuities)
 		}

@@ -8,23 +8,24 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
 // counted is a flow that is counted now, or about to be.
 type counted struct {
-	Placed
+	backend.Placed
 	id       uint32 // by backend, where it was placed in no stack; see Installed
 	handle   shm.Handle
-	backend  Backend               // that feeds its total
+	backend  backend.Backend       // that feeds its total
 	rejected []dataplane.Rejection // shared by flows: replaced, never written to
 	source   dataplane.Source
 	basis    string
-	base     Pair           // what the total is made of beside the source's own count
+	base     backend.Pair   // what the total is made of beside the source's own count
 	past     shm.Continuity // as the mirror has it
-	stretch  uint64         // of its shadow's counting; see carrier
-	*layered                // nil: not in the stack
+	epoch    uint64         // of its shadow's counting; see SoftwareBackend.Epoch
+	*offload                // nil: not in the stack
 }
 
 // published says whether it has its entry in the mirror.
@@ -39,7 +40,7 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 		}
 		for _, p := range out {
 			e.log.Info("flow added", "flow", p.Flow.Name, "backend", p.Source.Backend, "device", p.Source.DeviceNames(), "mode", p.Source.Modes())
-			e.events.send(dataplane.FlowAdded, p.Flow.Name, identity(p.Flow))
+			e.events.send(dataplane.FlowAdded, p.Flow.Name, backend.Identity(p.Flow))
 		}
 		return nil
 	})
@@ -59,7 +60,7 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *verdict) ([]data
 	var plain, layers []*counted
 	for i, p := range placed {
 		all[i] = e.newCounted(p)
-		if all[i].layered == nil {
+		if all[i].offload == nil {
 			plain = append(plain, all[i])
 		} else {
 			layers = append(layers, all[i])
@@ -105,7 +106,7 @@ func (e *Engine) undo(ctx context.Context, all []*counted) error {
 // overlaid is how many of flows the overlay counts.
 func overlaid(flows []*counted) (n int) {
 	for _, c := range flows {
-		if c.layered != nil && c.hasOver {
+		if c.offload != nil && c.offloaded {
 			n++
 		}
 	}
@@ -119,7 +120,7 @@ func (e *Engine) closeRanks(ctx context.Context, gone []*counted, room int) erro
 		return nil
 	}
 	seeds := losers(gone)
-	e.stack.unrelate(slices.DeleteFunc(slices.Clone(gone), func(c *counted) bool { return c.layered == nil }))
+	e.stack.unrelate(slices.DeleteFunc(slices.Clone(gone), func(c *counted) bool { return c.offload == nil }))
 	left := make(map[*counted]bool, len(gone))
 	for _, c := range gone {
 		left[c] = true
@@ -131,15 +132,15 @@ func (e *Engine) closeRanks(ctx context.Context, gone []*counted, room int) erro
 // uninstall takes flows out of the backends that have them: out of the overlay
 // first, or rules behind it would count what it still does.
 func (e *Engine) uninstall(ctx context.Context, all []*counted) error {
-	from := make(map[Backend][]Placed)
+	from := make(map[backend.Backend][]backend.Placed)
 	for _, c := range all {
 		switch {
-		case c.layered == nil && c.backend != nil:
+		case c.offload == nil && c.backend != nil:
 			from[c.backend] = append(from[c.backend], c.Placed)
-		case c.layered != nil && c.hasOver:
+		case c.offload != nil && c.offloaded:
 			from[e.stack.over] = append(from[e.stack.over], c.Placed)
 		}
-		if c.layered != nil && c.hasUnder {
+		if c.offload != nil && c.hasUnder {
 			from[e.stack.under] = append(from[e.stack.under], c.Placed)
 		}
 	}
@@ -148,11 +149,11 @@ func (e *Engine) uninstall(ctx context.Context, all []*counted) error {
 			continue
 		}
 		if err := b.Remove(ctx, from[b]); err != nil {
-			return fmt.Errorf("removing %s from %s: %w", describe(from[b]), b.Name(), err)
+			return fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
 		}
 		for _, c := range all {
-			if e.stack != nil && c.layered != nil && b == Backend(e.stack.over) {
-				c.hasOver = false
+			if e.stack != nil && c.offload != nil && b == backend.Backend(e.stack.over) {
+				c.offloaded = false
 			}
 		}
 	}
@@ -160,10 +161,10 @@ func (e *Engine) uninstall(ctx context.Context, all []*counted) error {
 }
 
 // admit checks flows against the rules and against each other.
-func (e *Engine) admit(flows []flow.Flow) ([]Placed, error) {
+func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 	var errs []error
 	names := make(map[string]bool, len(flows))
-	out := make([]Placed, len(flows))
+	out := make([]backend.Placed, len(flows))
 	for i, f := range flows {
 		if err := f.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", dataplane.ErrInvalid, err))
@@ -179,7 +180,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]Placed, error) {
 				f.Name, f.Interface, dataplane.ErrInvalid))
 		}
 		names[f.Name] = true
-		out[i] = Placed{Flow: f, Order: e.order + uint32(i)}
+		out[i] = backend.Placed{Flow: f, Order: e.order + uint32(i)}
 	}
 	return out, errors.Join(errs...)
 }
@@ -227,7 +228,7 @@ func (e *Engine) forget(c *counted) error {
 	e.plan.clear(c.handle.Index)
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
-	e.events.send(dataplane.FlowRemoved, c.Name, identity(c.Flow))
+	e.events.send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
 	if err := e.spared(e.writer.Remove(c.handle)); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}

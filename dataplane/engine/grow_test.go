@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
@@ -22,7 +23,7 @@ func TestAFullMirrorGrows(t *testing.T) {
 	hand := newHand("hand")
 	e := start(t, cfg, hand)
 	r := shmtest.MustOpen(t, cfg.Mirror.Path)
-	want := make(map[string]Pair)
+	want := make(map[string]backend.Pair)
 	for round := range 3 {
 		var flows []flow.Flow
 		for i := range 3000 {
@@ -33,7 +34,7 @@ func TestAFullMirrorGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, f := range flows {
-			want[f.Name] = Pair{Packets: uint64(1000*round + i + 1), Bytes: uint64(i)}
+			want[f.Name] = backend.Pair{Packets: uint64(1000*round + i + 1), Bytes: uint64(i)}
 			hand.count(f.Name, want[f.Name])
 		}
 		for _, p := range placed {
@@ -62,8 +63,8 @@ func TestAFullMirrorGrows(t *testing.T) {
 	delete(want, "f0-0")
 	delete(want, "f0-1")
 	delete(want, "f2-88")
-	hand.count("f1-44", Pair{Packets: 5000})
-	want["f1-44"] = Pair{Packets: 5000}
+	hand.count("f1-44", backend.Pair{Packets: 5000})
+	want["f1-44"] = backend.Pair{Packets: 5000}
 	wantTotals(t, cfg.Mirror.Path, want)
 }
 
@@ -107,13 +108,13 @@ func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 }
 
 // totalsOf are what the mirror shows of these counters; one that was not sampled is left out.
-func totalsOf(t *testing.T, path string, want map[string]Pair) map[string]Pair {
+func totalsOf(t *testing.T, path string, want map[string]backend.Pair) map[string]backend.Pair {
 	t.Helper()
 	return totalsSince(t, path, want, 1)
 }
 
 // totalsFromNow are the totals once the mirror shows what was sampled from now on.
-func totalsFromNow(t *testing.T, path string, want map[string]Pair) map[string]Pair {
+func totalsFromNow(t *testing.T, path string, want map[string]backend.Pair) map[string]backend.Pair {
 	t.Helper()
 	since := shm.Now()
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
@@ -126,14 +127,14 @@ func totalsFromNow(t *testing.T, path string, want map[string]Pair) map[string]P
 }
 
 // totalsSince leaves out what was sampled before since.
-func totalsSince(t *testing.T, path string, want map[string]Pair, since int64) map[string]Pair {
+func totalsSince(t *testing.T, path string, want map[string]backend.Pair, since int64) map[string]backend.Pair {
 	t.Helper()
 	r, err := shm.Open(path, shm.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	got := make(map[string]Pair)
+	got := make(map[string]backend.Pair)
 	for name := range want {
 		h, err := r.Lookup(name)
 		if err != nil {
@@ -148,16 +149,16 @@ func totalsSince(t *testing.T, path string, want map[string]Pair, since int64) m
 			t.Fatal(err)
 		}
 		if v.SampledAt >= since {
-			got[name] = Pair{Packets: v.Packets, Bytes: v.Bytes}
+			got[name] = backend.Pair{Packets: v.Packets, Bytes: v.Bytes}
 		}
 	}
 	return got
 }
 
 // wantTotals waits until the mirror shows these totals.
-func wantTotals(t *testing.T, path string, want map[string]Pair) {
+func wantTotals(t *testing.T, path string, want map[string]backend.Pair) {
 	t.Helper()
-	got := make(map[string]Pair)
+	got := make(map[string]backend.Pair)
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		got = totalsOf(t, path, want)
 		right := true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // healthPeriod is how often conditions that nobody signals are looked at.
@@ -115,7 +116,7 @@ func (e *Engine) refresh(ctx context.Context) bool {
 		return false
 	}
 	defer e.ctl.Unlock()
-	e.wake()
+	e.enableOffload()
 	if err := e.arrange(ctx, nil, nil); err != nil {
 		e.log.Error("arranging flows anew", "err", err)
 	}
@@ -138,24 +139,24 @@ func (e *Engine) tryAgain() bool {
 
 // follow notes what became of a flow's source where it is.
 func (e *Engine) follow(c *counted) error {
-	lost := c.layered != nil && c.gone != nil
-	if u, ok := c.backend.(carrier); ok {
-		if now := u.Stretch(c.Placed); now != 0 && now != c.stretch {
-			gap := c.stretch != 0
-			c.stretch = now
+	lost := c.offload != nil && c.gone != nil
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		if now := u.Epoch(c.Placed); now != 0 && now != c.epoch {
+			gap := c.epoch != 0
+			c.epoch = now
 			if gap { // the hook was lost and taken again in between
 				c.source = c.backend.Source(c.Placed)
 				e.tell(c, "its hook was lost for a while", dataplane.Uncounted{Unknown: true})
 				return e.settle(c, c.past.Cookie, c.base, true)
 			}
 		}
-	} else if n := e.resets(c); c.layered != nil && !lost && n != c.resets {
+	} else if n := e.resets(c); c.offload != nil && !lost && n != c.resets {
 		c.resets = n
-		e.fallBehind(c)
+		e.noteNeedsAlign(c)
 		c.past.Discontinuities++
 		e.tell(c, "a counter of its device began anew", dataplane.Uncounted{Unknown: true})
 		return e.spared(e.writer.SetContinuity(c.handle, c.past))
-	} else if c.layered != nil && !lost && c.stretch != 0 && !e.whole(c) {
+	} else if c.offload != nil && !lost && c.epoch != 0 && !e.whole(c) {
 		// The shadow has missed packets: it cannot say any more what the total is.
 		if err := e.settleOver(c); err != nil {
 			return err
@@ -178,7 +179,7 @@ func (e *Engine) follow(c *counted) error {
 
 // resets is how often the hardware that counts a flow has begun anew.
 func (e *Engine) resets(c *counted) uint64 {
-	if c.layered == nil || !c.hasOver {
+	if c.offload == nil || !c.offloaded {
 		return 0
 	}
 	return e.stack.over.Resets(c.Placed)
@@ -187,7 +188,7 @@ func (e *Engine) resets(c *counted) uint64 {
 func (e *Engine) collect(now time.Time) []dataplane.Condition {
 	out := append(e.poller.conditions(), e.pairs.conditions()...)
 	out = append(out, e.mirror.conditions(e.cfg.Mirror.Path, e.writer)...)
-	out = append(out, e.guard.conditions()...)
+	out = append(out, e.guard.Conditions()...)
 	for _, b := range e.backends {
 		out = append(out, b.Conditions()...)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -44,7 +45,7 @@ func TestALostHookIsADiscontinuity(t *testing.T) {
 		t.Fatal(err)
 	}
 	frames := lab.Stream{Frames: [][]byte{udpTo(1001, 60)}}
-	total := Pair(b.send(t, 1000, frames)[0])
+	total := backend.Pair(b.send(t, 1000, frames)[0])
 	discontinuities := func() uint64 {
 		e.ctl.Lock()
 		defer e.ctl.Unlock()
@@ -65,7 +66,7 @@ func TestALostHookIsADiscontinuity(t *testing.T) {
 	if n := discontinuities(); n != 1 {
 		t.Errorf("%d discontinuities, want 1", n)
 	}
-	total = add(total, Pair(b.send(t, 1000, frames)[0]))
+	total = backend.Add(total, backend.Pair(b.send(t, 1000, frames)[0]))
 	await(t, reader(t, b.cfg), "a", total)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestALostHookIsADiscontinuity(t *testing.T) {
 	if n := discontinuities(); n != 2 {
 		t.Errorf("%d discontinuities after a start that took the hook again, want 2", n)
 	}
-	total = add(total, Pair(b.send(t, 1000, frames)[0]))
+	total = backend.Add(total, backend.Pair(b.send(t, 1000, frames)[0]))
 	await(t, reader(t, b.cfg), "a", total)
 }
 
@@ -131,7 +132,7 @@ func TestAnInterfaceThatIsMissingAtTheStart(t *testing.T) {
 	b.cfg.Interfaces = []dataplane.Interface{absent, there}
 	e := b.start(t)
 	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})
-	await(t, reader(t, b.cfg), "a", Pair(sent[0]))
+	await(t, reader(t, b.cfg), "a", backend.Pair(sent[0]))
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		conditions, err := e.Conditions(t.Context())
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -55,8 +56,8 @@ func TestCompiledRulesAreNotKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := Placed{Flow: b.cfg.Flows[0]}
-		if _, err := x.Carry(t.Context(), []Placed{f}); err != nil || kept(x) != 2*left {
+		f := backend.Placed{Flow: b.cfg.Flows[0]}
+		if _, err := x.Carry(t.Context(), []backend.Placed{f}); err != nil || kept(x) != 2*left {
 			t.Errorf("over %d rules: %d are kept: %v", left, kept(x), err)
 		}
 		if err := x.Close(true); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -95,7 +96,7 @@ func TestADamagedMirrorIsMadeAnew(t *testing.T) {
 			total := uint64(0)
 			for round := range uint64(10) {
 				d.do(t, cfg.Mirror.Path)
-				b.count("a", Pair{Packets: total + 1000 + round, Bytes: 64})
+				b.count("a", backend.Pair{Packets: total + 1000 + round, Bytes: 64})
 				total += 1000 + round
 				extra := flow.Flow{Name: "extra", Match: match(t, "ipv4 dst 192.0.2.1")}
 				if _, err := e.AddFlows(t.Context(), extra); err != nil {
@@ -175,12 +176,12 @@ func (b *cutter) cut() {
 	}
 }
 
-func (b *cutter) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+func (b *cutter) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.cut()
 	return b.handBackend.Install(ctx, flows)
 }
 
-func (b *cutter) Remove(ctx context.Context, flows []Placed) error {
+func (b *cutter) Remove(ctx context.Context, flows []backend.Placed) error {
 	b.cut()
 	return b.handBackend.Remove(ctx, flows)
 }
@@ -203,7 +204,7 @@ func TestFlowsChangeWhileTheMirrorIsCutShort(t *testing.T) {
 	}
 	defer in.Close()
 	for i, name := range names {
-		b.count(name, Pair{Packets: uint64(i) + 1, Bytes: 64})
+		b.count(name, backend.Pair{Packets: uint64(i) + 1, Bytes: 64})
 		c, err := in.Counter(name)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -27,7 +28,7 @@ func TestTheGroupThatMayWait(t *testing.T) {
 		cfg := config(t)
 		cfg.Mirror.WaitGroup = c.name
 		if c.bad {
-			if _, err := New(t.Context(), cfg, Options{Backends: []Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), c.name) {
+			if _, err := New(t.Context(), cfg, Options{Backends: []backend.Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), c.name) {
 				t.Errorf("%q: %v", c.name, err)
 			}
 			continue

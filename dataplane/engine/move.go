@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
 // readOne reads one counter of a source that reads all of its counters at once.
-func readOne(s source, id uint32) (Pair, error) {
-	var p [1]Pair
+func readOne(s backend.Counters, id uint32) (backend.Pair, error) {
+	var p [1]backend.Pair
 	err := s.Read([]uint32{id}, p[:])
 	return p[0], err
 }
@@ -19,14 +20,14 @@ func readOne(s source, id uint32) (Pair, error) {
 // whole says whether the shadow has seen every packet that the total is made of. What
 // takes packets away from it leaves it nothing to see.
 func (e *Engine) whole(c *counted) bool {
-	return c.hasUnder && c.stretch != 0 && !c.over.Takes && e.stack.under.Stretch(c.Placed) == c.stretch
+	return c.hasUnder && c.epoch != 0 && !c.over.Takes && e.stack.under.Epoch(c.Placed) == c.epoch
 }
 
 // beside reads what the shadows of a list stand at, before the overlay counts too: from here
 // on both do, and what the overlay has is never more than what the shadow sees.
-func (e *Engine) beside(ctx context.Context, list []*counted) ([]Pair, error) {
+func (e *Engine) beside(ctx context.Context, list []*counted) ([]backend.Pair, error) {
 	s := e.stack
-	before := make([]Pair, len(list))
+	before := make([]backend.Pair, len(list))
 	if s.under == nil {
 		return before, nil
 	}
@@ -40,7 +41,7 @@ func (e *Engine) beside(ctx context.Context, list []*counted) ([]Pair, error) {
 			continue
 		}
 		if !c.published() || c.gone == nil {
-			c.stretch = s.under.Stretch(c.Placed)
+			c.epoch = s.under.Epoch(c.Placed)
 		}
 		var err error
 		if before[i], err = readOne(s.under, c.under.ID); err != nil {
@@ -55,7 +56,7 @@ func (e *Engine) beside(ctx context.Context, list []*counted) ([]Pair, error) {
 // With audit it goes on as the shadow has it, and lacks nothing.
 func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	s, lost := e.stack, c.gone != nil
-	if err := s.under.Serve(ctx, []Placed{c.Placed}, true); err != nil {
+	if err := s.under.Serve(ctx, []backend.Placed{c.Placed}, true); err != nil {
 		return err
 	}
 	if err := e.undivide(ctx, c); err != nil {
@@ -63,26 +64,26 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	}
 	whole := e.whole(c)
 	if !lost { // its counter is read to the end below
-		if err := s.over.Remove(ctx, []Placed{c.Placed}); err != nil {
+		if err := s.over.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
 			return fmt.Errorf("removing it from %s: %w", s.over.Name(), err)
 		}
 	}
 	var lacks dataplane.Uncounted
 	clean := false
-	err := e.plan.move(c.handle, func(stands Pair) (source, uint32, Pair, error) {
+	err := e.plan.move(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		own, err := readOne(s.under, c.under.ID)
 		if err != nil {
-			return nil, 0, Pair{}, err
+			return nil, 0, backend.Pair{}, err
 		}
-		truth := add(c.line, own)
-		c.base = sub(stands, own)
+		truth := backend.Add(c.shadowBase, own)
+		c.base = backend.Sub(stands, own)
 		switch {
 		case !whole || truth.Packets < stands.Packets:
 			lacks.Unknown = true
 		case s.audit:
-			c.base, clean = c.line, c.basis == c.under.Basis
+			c.base, clean = c.shadowBase, c.basis == c.under.Basis
 		default:
-			d := sub(truth, stands)
+			d := backend.Sub(truth, stands)
 			lacks.Packets, lacks.Bytes = d.Packets, d.Bytes
 		}
 		return s.under, c.under.ID, c.base, nil
@@ -91,34 +92,34 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 		return err
 	}
 	if lost {
-		if err := s.over.Remove(ctx, []Placed{c.Placed}); err != nil {
+		if err := s.over.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
 			e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
 		}
 	}
-	c.hasOver, c.gone = false, nil
+	c.offloaded, c.gone = false, nil
 	c.backend, c.basis, c.source = s.under, c.under.Basis, s.under.Source(c.Placed)
-	c.line, c.stretch = c.base, s.under.Stretch(c.Placed)
+	c.shadowBase, c.epoch = c.base, s.under.Epoch(c.Placed)
 	e.tell(c, fmt.Sprintf("%v", why), lacks)
 	return e.settle(c, c.under.Cookie, c.base, !clean)
 }
 
 // toOver makes the overlay a flow's source: its shadow stood at before when the
 // overlay did not count yet.
-func (e *Engine) toOver(c *counted, before Pair) error {
+func (e *Engine) toOver(c *counted, before backend.Pair) error {
 	s := e.stack
 	var lacks dataplane.Uncounted
 	stranded := c.gone != nil
 	whole := stranded && e.whole(c)
 	text := ""
-	err := e.plan.move(c.handle, func(stands Pair) (source, uint32, Pair, error) {
-		c.base = add(c.line, before)
+	err := e.plan.move(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+		c.base = backend.Add(c.shadowBase, before)
 		if stranded && (!whole || c.base.Packets < stands.Packets) {
 			c.base, lacks.Unknown = stands, true
 		}
 		if !stranded {
 			after, err := readOne(s.under, c.under.ID)
 			if err != nil {
-				return nil, 0, Pair{}, err
+				return nil, 0, backend.Pair{}, err
 			}
 			if n := after.Packets - before.Packets; n > 0 {
 				lacks.Unknown = true
@@ -131,12 +132,12 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 		return err
 	}
 	if stranded && !whole && c.hasUnder {
-		c.line, c.stretch = sub(c.base, before), s.under.Stretch(c.Placed)
+		c.shadowBase, c.epoch = backend.Sub(c.base, before), s.under.Epoch(c.Placed)
 	}
 	c.gone = nil
 	c.backend, c.basis, c.source = s.over, c.over.Basis, c.over.Source
-	if c.behind = false; lacks.Unknown {
-		e.fallBehind(c)
+	if c.needsAlign = false; lacks.Unknown {
+		e.noteNeedsAlign(c)
 		c.past.Discontinuities++
 	}
 	e.tell(c, text, lacks)
@@ -148,22 +149,22 @@ func (e *Engine) toOver(c *counted, before Pair) error {
 // last value.
 func (e *Engine) settleOver(c *counted) error {
 	if e.whole(c) {
-		return e.settle(c, c.under.Cookie, c.line, false)
+		return e.settle(c, c.under.Cookie, c.shadowBase, false)
 	}
-	c.stretch = 0
+	c.epoch = 0
 	return e.settle(c, c.over.Cookie, c.base, false)
 }
 
 // strand leaves a flow that its device lost without a source, at its last value.
 func (e *Engine) strand(ctx context.Context, c *counted, why error) {
-	if err := e.stack.over.Remove(ctx, []Placed{c.Placed}); err != nil {
+	if err := e.stack.over.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
 		e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
 	}
 	if err := e.undivide(ctx, c); err != nil {
 		e.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
 	}
 	e.plan.hold(c.handle)
-	c.hasOver = false
+	c.offloaded = false
 	c.source = dataplane.Source{}
 	c.rejected = e.stack.reasons(c, why)
 	e.tell(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
@@ -173,7 +174,7 @@ func (e *Engine) strand(ctx context.Context, c *counted, why error) {
 }
 
 // settle writes the source, and what the next process needs to go on with the total.
-func (e *Engine) settle(c *counted, cookie uint64, base Pair, broken bool) error {
+func (e *Engine) settle(c *counted, cookie uint64, base backend.Pair, broken bool) error {
 	c.past.Cookie, c.past.BasePackets, c.past.BaseBytes = cookie, base.Packets, base.Bytes
 	if broken {
 		c.past.Discontinuities++
@@ -217,8 +218,8 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 	if err != nil {
 		return err
 	}
-	c.base = Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	c.line, c.stretch = c.base, s.under.Stretch(c.Placed)
+	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	c.shadowBase, c.epoch = c.base, s.under.Epoch(c.Placed)
 	if err := e.show(c); err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 
 // publishOver gives a fresh flow its entry in the mirror, counted by the overlay. If
 // an earlier process left its shadow pinned, with a total that it knew, that is the total.
-func (e *Engine) publishOver(c *counted, before Pair) error {
+func (e *Engine) publishOver(c *counted, before backend.Pair) error {
 	c.backend, c.basis, c.source = e.stack.over, c.over.Basis, c.over.Source
 	known := false
 	var err error
@@ -237,24 +238,24 @@ func (e *Engine) publishOver(c *counted, before Pair) error {
 			known = true
 			return old.Continuity, nil
 		}
-		return e.carryOn(e.stack.over, old, Installed{Cookie: c.over.Cookie})
+		return e.carryOn(e.stack.over, old, backend.Installed{Cookie: c.over.Cookie})
 	})
 	if err != nil {
 		return err
 	}
-	c.base = Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
 	if known {
-		c.line, c.base = c.base, add(c.base, before)
+		c.shadowBase, c.base = c.base, backend.Add(c.base, before)
 	} else {
-		c.line = sub(c.base, before)
+		c.shadowBase = backend.Sub(c.base, before)
 	}
 	if c.hasUnder {
 		after, err := readOne(e.stack.under, c.under.ID)
 		if err != nil {
 			return err
 		}
-		if c.behind = false; after != before {
-			e.fallBehind(c)
+		if c.needsAlign = false; after != before {
+			e.noteNeedsAlign(c)
 			if known {
 				c.past.Discontinuities++
 				e.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)

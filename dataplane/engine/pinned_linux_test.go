@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 )
@@ -160,21 +161,21 @@ func TestAnotherFlowSetOverThePins(t *testing.T) {
 			if err := snd.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			var all Pair
+			var all backend.Pair
 			for i, s := range snd.Sent() {
 				sent[ports[i]] = s
 			}
 			for _, s := range sent {
-				all = add(all, Pair(s))
+				all = backend.Add(all, backend.Pair(s))
 			}
 			r := reader(t, b.cfg)
 			for name, ports := range tt.counts {
-				var want Pair
+				var want backend.Pair
 				for _, p := range ports {
-					want = add(want, Pair(sent[p]))
+					want = backend.Add(want, backend.Pair(sent[p]))
 				}
 				await(t, r, name, want)
-				all = sub(all, want)
+				all = backend.Sub(all, want)
 			}
 			if len(tt.together) > 0 {
 				awaitSum(t, e, tt.together, all)
@@ -200,12 +201,12 @@ func TestAnotherFlowSetOverThePins(t *testing.T) {
 }
 
 // awaitSum waits until the totals of flows come to want.
-func awaitSum(t *testing.T, e *Engine, names []string, want Pair) {
+func awaitSum(t *testing.T, e *Engine, names []string, want backend.Pair) {
 	t.Helper()
 	r := reader(t, e.cfg)
-	var sum Pair
+	var sum backend.Pair
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		sum = Pair{}
+		sum = backend.Pair{}
 		for _, n := range names {
 			h, err := r.Lookup(n)
 			if err != nil {
@@ -216,7 +217,7 @@ func awaitSum(t *testing.T, e *Engine, names []string, want Pair) {
 				t.Fatal(err)
 			}
 			if v, err := c.Load(); err == nil {
-				sum = add(sum, Pair{Packets: v.Packets, Bytes: v.Bytes})
+				sum = backend.Add(sum, backend.Pair{Packets: v.Packets, Bytes: v.Bytes})
 			}
 		}
 		if sum == want {
@@ -230,11 +231,11 @@ func awaitSum(t *testing.T, e *Engine, names []string, want Pair) {
 // counter, and with its discontinuities.
 func TestAnotherNameGoesOnWithTheTotal(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
-	var want Pair
+	var want backend.Pair
 	for i, name := range []string{"a", "a", "other"} {
 		b.cfg.Flows[0].Name, b.cfg.XDP.KeepPins = name, i == 1 // the first run leaves its total alone, the second its counter
 		e := b.start(t)
-		want = add(want, Pair(b.send(t, 500, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
+		want = backend.Add(want, backend.Pair(b.send(t, 500, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}})[0]))
 		await(t, reader(t, b.cfg), name, want)
 		for _, entry := range e.writer.Entries() {
 			if n := entry.Continuity.Discontinuities; entry.Name != name || n != uint64(min(i, 1)) {

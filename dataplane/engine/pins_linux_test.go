@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -28,7 +29,7 @@ func TestPinsLost(t *testing.T) {
 	b.cfg.XDP.PinDir, b.cfg.XDP.KeepPins = filepath.Join(fs, "flowtally", "pins"), true
 	frames := lab.Stream{Frames: [][]byte{udpTo(1001, 60)}}
 	e := b.start(t)
-	total := Pair(b.send(t, 1000, frames)[0])
+	total := backend.Pair(b.send(t, 1000, frames)[0])
 
 	if err := os.RemoveAll(filepath.Join(fs, "flowtally")); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestPinsLost(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	total = add(total, Pair(b.send(t, 1000, frames)[0])) // while nothing runs
+	total = backend.Add(total, backend.Pair(b.send(t, 1000, frames)[0])) // while nothing runs
 	e = b.start(t)
 	await(t, reader(t, b.cfg), "a", total)
 

@@ -9,8 +9,9 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
 // choices are the backends that a word of the configuration allows, best first.
@@ -24,8 +25,8 @@ func choices(word flow.Backend) []string {
 
 // openBackends opens what the configuration and its flows ask for, in the order in
 // which flows are offered to them. What only "auto" asks for may be missing, as long as
-// something is left; absent says why it is. A latecomer is among open even so.
-func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *guard) (open []Backend, absent map[string]error, err error) {
+// something is left; absent says why it is. A hardware backend without a device is among open even so.
+func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (open []backend.Backend, absent map[string]error, err error) {
 	defer func() {
 		if err != nil {
 			for _, b := range open {
@@ -69,7 +70,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 		b, err := openBackend(ctx, name, cfg, log, g)
 		if err == nil {
 			open = append(open, b)
-			err = absentee(b)
+			err = absentDevice(b)
 		}
 		switch {
 		case err == nil:
@@ -78,7 +79,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 			return open, nil, err
 		default:
 			level := slog.LevelWarn
-			if errors.Is(err, errNoDevice) {
+			if errors.Is(err, backend.ErrNoDevice) {
 				level = slog.LevelDebug // as on most hosts
 			}
 			log.Log(ctx, level, "backend not opened", "backend", name, "reason", err)
@@ -95,7 +96,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 // nothingCounts joins why no backend was opened. A host without RDMA is as most hosts are: where
 // there is another reason, that one is the cause, and RDMA is not named.
 func nothingCounts(reasons []error) error {
-	causes := slices.DeleteFunc(slices.Clone(reasons), func(err error) bool { return errors.Is(err, errNoDevice) })
+	causes := slices.DeleteFunc(slices.Clone(reasons), func(err error) bool { return errors.Is(err, backend.ErrNoDevice) })
 	if len(causes) == 0 {
 		causes = reasons
 	}
@@ -104,7 +105,7 @@ func nothingCounts(reasons []error) error {
 
 var errNoInterface = errors.New("the instance was started without an interface to count on")
 
-func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger, g *guard) (Backend, error) {
+func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (backend.Backend, error) {
 	switch name {
 	case "sim":
 		return newSimBackend(nil), nil
@@ -126,16 +127,16 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 
 // newStack finds the overlay among the backends, and what it lies over. One that has
 // nothing to count with is none yet.
-func newStack(all []Backend, absent map[string]error, audit bool) *stack {
+func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
 	s := &stack{audit: audit, related: flow.NewIndex(func(c *counted) *flow.Flow { return &c.Flow })}
 	for _, b := range all {
 		if absent[b.Name()] != nil {
 			continue
 		}
 		switch b := b.(type) {
-		case placer:
+		case backend.HardwareBackend:
 			s.over = b
-		case carrier:
+		case backend.SoftwareBackend:
 			s.under = b
 		}
 	}
@@ -149,7 +150,7 @@ func newStack(all []Backend, absent map[string]error, audit bool) *stack {
 // choice is the open backends that a flow may go to, best first; refused are those that it might
 // have gone to and that are not open. All flows of one word share it, and write to none of it.
 type choice struct {
-	open    []Backend
+	open    []backend.Backend
 	refused []dataplane.Rejection
 }
 
@@ -166,7 +167,7 @@ func (e *Engine) choice(f flow.Flow) *choice {
 }
 
 // tries makes the choice of the flows that name a backend by word; "": they name none.
-func (e *Engine) tries(word flow.Backend) (open []Backend, refused []dataplane.Rejection) {
+func (e *Engine) tries(word flow.Backend) (open []backend.Backend, refused []dataplane.Rejection) {
 	if word == "" {
 		if e.given {
 			return e.backends, nil
@@ -174,46 +175,34 @@ func (e *Engine) tries(word flow.Backend) (open []Backend, refused []dataplane.R
 		word = e.cfg.Backend
 	}
 	for _, name := range choices(word) {
-		if i := slices.IndexFunc(e.backends, func(b Backend) bool { return b.Name() == name }); i >= 0 && e.absent[name] == nil {
+		if i := slices.IndexFunc(e.backends, func(b backend.Backend) bool { return b.Name() == name }); i >= 0 && e.absent[name] == nil {
 			open = append(open, e.backends[i])
 			continue
 		}
 		reason := "nothing in the configuration that this instance was started with asks for it"
 		if err := e.absent[name]; err != nil {
-			reason = strings.TrimPrefix(reasonOf(err), "backend "+name+": ")
+			reason = strings.TrimPrefix(backend.ReasonOf(err), "backend "+name+": ")
 		}
 		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason, Always: true})
 	}
 	if len(open) == 0 && word == "auto" {
-		open = slices.DeleteFunc(slices.Clone(e.backends), func(b Backend) bool { return e.absent[b.Name()] != nil })
+		open = slices.DeleteFunc(slices.Clone(e.backends), func(b backend.Backend) bool { return e.absent[b.Name()] != nil })
 		return open, refused // those of an instance that only simulates
 	}
 	return open, refused
 }
 
-// reasonOf returns the text of err for a user: that of the [probe.UnsupportedError] that err wraps, without the
-// text of the errors around it. An error that joins several errors is shown in full, because each of them is a
-// reason: verbs may be refused for the lack of a privilege where DevX is not supported.
-func reasonOf(err error) string {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if u, ok := e.(*probe.UnsupportedError); ok {
-			return u.Error()
-		}
-	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
-}
-
 // newCounted makes a flow to be placed.
-func (e *Engine) newCounted(p Placed) *counted {
+func (e *Engine) newCounted(p backend.Placed) *counted {
 	of := e.choice(p.Flow)
 	c := &counted{Placed: p, rejected: of.refused}
 	if e.stack == nil {
 		return c
 	}
-	over := slices.Contains(of.open, Backend(e.stack.over))
-	under := e.stack.under != nil && slices.Contains(of.open, Backend(e.stack.under))
+	over := slices.Contains(of.open, backend.Backend(e.stack.over))
+	under := e.stack.under != nil && slices.Contains(of.open, backend.Backend(e.stack.under))
 	if over || under {
-		c.layered = &layered{mayOver: over, mayUnder: under, refusals: c.rejected}
+		c.offload = &offload{mayOver: over, mayUnder: under, refusals: c.rejected}
 	}
 	return c
 }
@@ -244,7 +233,7 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error
 	var errs, usual []error // usual: as on most hosts, and so not the cause where there is another one
 	for _, r := range rejected {
 		err := fmt.Errorf("%s: %s", r.Backend, r.Reason)
-		if errors.Is(e.absent[r.Backend], errNoDevice) {
+		if errors.Is(e.absent[r.Backend], backend.ErrNoDevice) {
 			usual = append(usual, err)
 		} else {
 			errs = append(errs, err)
@@ -271,7 +260,7 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error
 	if len(errs) == 0 {
 		errs = usual
 	}
-	return fmt.Errorf("placing %s: %w: %w", describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
+	return fmt.Errorf("placing %s: %w: %w", backend.Describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
 // placeStack carries the shadows of flows of the stack, relates them to those that
@@ -296,22 +285,15 @@ func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
 	}
 	err := e.arrange(ctx, flows, slices.Concat(flows, losers(flows)))
 	if err != nil && len(flows) > 1 { // it names the flow that it is about
-		return fmt.Errorf("placing %s: %w", describe(placedOf(flows)), err)
+		return fmt.Errorf("placing %s: %w", backend.Describe(placedOf(flows)), err)
 	}
 	return err
 }
 
-func placedOf(flows []*counted) []Placed {
-	out := make([]Placed, len(flows))
+func placedOf(flows []*counted) []backend.Placed {
+	out := make([]backend.Placed, len(flows))
 	for i, c := range flows {
 		out[i] = c.Placed
 	}
 	return out
-}
-
-func describe(flows []Placed) string {
-	if len(flows) == 1 {
-		return fmt.Sprintf("flow %q", flows[0].Name)
-	}
-	return fmt.Sprintf("%d flows (%q, …)", len(flows), flows[0].Name)
 }

@@ -4,31 +4,24 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// latecomer is an overlay that may be open before the host has anything that it counts with.
-type latecomer interface {
-	placer
-	// Absent says why there was nothing to count with yet; nil from the first time on that
-	// there is. Changed signals that the answer is another one.
-	Absent() error
-}
-
-// absentee says why a backend that is open has nothing to count with yet, or nil.
-func absentee(b Backend) error {
-	if l, is := b.(latecomer); is {
-		return l.Absent()
+// absentDevice says why a backend that is open has nothing to count with yet, or nil.
+func absentDevice(b backend.Backend) error {
+	if h, is := b.(backend.HardwareBackend); is {
+		return h.Absent()
 	}
 	return nil
 }
 
-// wake makes the stack once an overlay that came late has something to count with. A flow that
+// enableOffload makes the stack once an overlay that came late has something to count with. A flow that
 // XDP counts is then one that its shadow counts, and has been all the time, so nothing moves before
 // the next arrange says what may. Until there is an overlay the flows are told why. Without one there
 // is no stack, and nothing is related to anything. It is called with ctl held.
-func (e *Engine) wake() {
+func (e *Engine) enableOffload() {
 	for _, b := range e.backends {
-		was, why := e.absent[b.Name()], absentee(b)
+		was, why := e.absent[b.Name()], absentDevice(b)
 		switch {
 		case was == nil || why != nil && why.Error() == was.Error():
 			continue
@@ -45,8 +38,8 @@ func (e *Engine) wake() {
 		}
 		var fresh []*counted
 		for _, c := range e.flows {
-			if c.backend == Backend(e.stack.under) {
-				e.enlist(c)
+			if c.backend == backend.Backend(e.stack.under) {
+				e.joinStack(c)
 				fresh = append(fresh, c)
 			}
 		}
@@ -54,12 +47,12 @@ func (e *Engine) wake() {
 	}
 }
 
-// enlist makes a flow that XDP counts one of the stack, in the state that is called shadow.
-func (e *Engine) enlist(c *counted) {
+// joinStack makes a flow that XDP counts one of the stack, in the state that is called shadow.
+func (e *Engine) joinStack(c *counted) {
 	again := e.newCounted(c.Placed)
-	c.rejected, c.layered = again.rejected, again.layered
-	c.under = Installed{ID: c.id, Cookie: c.past.Cookie, Source: c.source, Basis: c.basis}
-	c.hasUnder, c.line = true, c.base
+	c.rejected, c.offload = again.rejected, again.offload
+	c.under = backend.Installed{ID: c.id, Cookie: c.past.Cookie, Source: c.source, Basis: c.basis}
+	c.hasUnder, c.shadowBase = true, c.base
 }
 
 // tellAbsent notes at the flows that might go to a backend why it has nothing to count with.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -17,7 +17,7 @@ import (
 // that cause.
 func TestNothingCounts(t *testing.T) {
 	verbs := &probe.UnsupportedError{Feature: "RDMA", Object: "this host", Reason: "it has none", Fix: "modprobe ib_uverbs"}
-	none := &absentError{verbs}
+	none := backend.NoDevice(verbs)
 	broken := &probe.UnsupportedError{Feature: "RDMA flows", Object: "nic0", Reason: "its firmware has none", Fix: "update it"}
 	missing := dataplane.ErrNotFound
 	for _, tt := range []struct {
@@ -72,18 +72,6 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 				t.Errorf("a queue pair shows %+v, want %q", q.rejected, tt.want)
 			}
 		})
-	}
-}
-
-// TestRefusalNamesItsFlows: an error about one flow names it, one about several
-// says how many and names the first.
-func TestRefusalNamesItsFlows(t *testing.T) {
-	web, dns := Placed{Flow: flow.Flow{Name: "web"}}, Placed{Flow: flow.Flow{Name: "dns"}}
-	if got, want := describe([]Placed{web}), `flow "web"`; got != want {
-		t.Errorf("one flow: %s, want %s", got, want)
-	}
-	if got, want := describe([]Placed{web, dns}), `2 flows ("web", …)`; got != want {
-		t.Errorf("two flows: %s, want %s", got, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -19,7 +20,7 @@ type plan struct {
 	mu       sync.Mutex
 	segments []*segmentPlan   // of the mirror, by number; nil: none of its counters is known
 	records  map[uint32]*feed // by index
-	pairs    []Pair           // scratch of one block
+	pairs    []backend.Pair   // scratch of one block
 	sampled  []int64          // scratch of one block
 
 	nextHistory, historyPeriod int64
@@ -34,8 +35,8 @@ type segmentPlan struct {
 // tracked is a counter whose history is kept. Generation 0: none.
 type tracked struct {
 	handle shm.Handle
-	seen   Pair      // last written to the ring
-	now    shm.Value // of a record, which has no row to look at
+	seen   backend.Pair // last written to the ring
+	now    shm.Value    // of a record, which has no row to look at
 }
 
 // blockPlan is one block: its values as last published, and what feeds them.
@@ -48,7 +49,7 @@ type blockPlan struct {
 // run is all that one block reads: adjacent counters of one source that fills rows, in adjacent rows. The zero
 // run: the block is read feed by feed.
 type run struct {
-	source rowed
+	source backend.RowCounters
 	first  uint32 // counter
 	at, n  uint8  // rows
 }
@@ -56,13 +57,13 @@ type run struct {
 // feed is what one source counts for one block or record. The slices run in
 // parallel, in the order of the rows.
 type feed struct {
-	source source
-	timed  timed    // the same, where it samples each value on its own; else nil
-	rows   rowed    // the same, where it fills rows by itself; else nil
-	ids    []uint32 // as the source calls them
-	at     []uint8  // row
-	base   []Pair   // what the total had reached before this source
-	plain  bool     // adjacent rows, and no base but zero
+	source backend.Counters
+	timed  backend.TimedCounters // the same, where it samples each value on its own; else nil
+	rows   backend.RowCounters   // the same, where it fills rows by itself; else nil
+	ids    []uint32              // as the source calls them
+	at     []uint8               // row
+	base   []backend.Pair        // what the total had reached before this source
+	plain  bool                  // adjacent rows, and no base but zero
 }
 
 // newPlan is a plan without counters; a history period of 0 keeps none.
@@ -70,7 +71,7 @@ func newPlan(history time.Duration) *plan {
 	return &plan{
 		historyPeriod: int64(history),
 		records:       make(map[uint32]*feed),
-		pairs:         make([]Pair, blockSize),
+		pairs:         make([]backend.Pair, blockSize),
 		sampled:       make([]int64, blockSize),
 	}
 }
@@ -110,9 +111,9 @@ func (p *plan) tracked(index uint32) *tracked {
 	return &p.segments[index/shm.SegmentLen].tracked[index%shm.SegmentLen]
 }
 
-func newFeed(s source) feed {
-	t, _ := s.(timed)
-	r, _ := s.(rowed)
+func newFeed(s backend.Counters) feed {
+	t, _ := s.(backend.TimedCounters)
+	r, _ := s.(backend.RowCounters)
 	return feed{source: s, timed: t, rows: r}
 }
 
@@ -126,7 +127,7 @@ func (p *plan) restore(index uint32, v shm.Value) {
 }
 
 // set makes counter id of s what h is read from, from the next cycle on.
-func (p *plan) set(h shm.Handle, s source, id uint32, base Pair) {
+func (p *plan) set(h shm.Handle, s backend.Counters, id uint32, base backend.Pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	index := h.Index
@@ -135,12 +136,12 @@ func (p *plan) set(h shm.Handle, s source, id uint32, base Pair) {
 }
 
 // feed makes counter id of s what index is read from. It is called with mu held.
-func (p *plan) feed(index uint32, s source, id uint32, base Pair) {
+func (p *plan) feed(index uint32, s backend.Counters, id uint32, base backend.Pair) {
 	p.unset(index)
 	bp := p.block(index)
 	if bp == nil {
 		f := newFeed(s)
-		f.ids, f.base = []uint32{id}, []Pair{base}
+		f.ids, f.base = []uint32{id}, []backend.Pair{base}
 		p.records[index] = &f
 		return
 	}
@@ -185,7 +186,7 @@ func (p *plan) unset(index uint32) {
 	}
 }
 
-func (bp *blockPlan) feedOf(s source) *feed {
+func (bp *blockPlan) feedOf(s backend.Counters) *feed {
 	for i := range bp.feeds {
 		if bp.feeds[i].source == s {
 			return &bp.feeds[i]
@@ -292,7 +293,7 @@ func (p *plan) remember(w publisher) {
 				continue
 			}
 			v := p.shown(t.handle.Index)
-			if own := (Pair{Packets: v.Packets, Bytes: v.Bytes}); own != t.seen {
+			if own := (backend.Pair{Packets: v.Packets, Bytes: v.Bytes}); own != t.seen {
 				t.seen = own
 				w.AppendHistory(t.handle, v)
 			}
@@ -303,7 +304,7 @@ func (p *plan) remember(w publisher) {
 // settle notes what a cycle need not look at each time, after f, a feed of the block, has changed.
 func (bp *blockPlan) settle(f *feed) {
 	n := len(f.at)
-	f.plain = n > 0 && int(f.at[n-1]-f.at[0]) == n-1 && !slices.ContainsFunc(f.base, func(b Pair) bool { return b != Pair{} })
+	f.plain = n > 0 && int(f.at[n-1]-f.at[0]) == n-1 && !slices.ContainsFunc(f.base, func(b backend.Pair) bool { return b != backend.Pair{} })
 	bp.run = run{}
 	var only *feed
 	for i := range bp.feeds {
@@ -329,7 +330,7 @@ func (bp *blockPlan) settle(f *feed) {
 // fill adds each source's base and puts the totals in their rows: most often
 // rows that follow one another, of sources that carry on from nothing. The lengths are
 // pinned so that the loops carry no bounds check.
-func (bp *blockPlan) fill(f *feed, pairs []Pair, now int64) {
+func (bp *blockPlan) fill(f *feed, pairs []backend.Pair, now int64) {
 	if f.plain {
 		rows := bp.rows[f.at[0]:][:len(pairs)]
 		for j := range pairs {

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -22,7 +23,7 @@ func (p *plan) find(index uint32) (*feed, int) {
 
 // move changes the source of h between two cycles. decide gets the total as it
 // stands, read once more if its source can be read, and names the next source and its base.
-func (p *plan) move(h shm.Handle, decide func(stands Pair) (source, uint32, Pair, error)) error {
+func (p *plan) move(h shm.Handle, decide func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, id, base, err := decide(p.stands(h.Index))
@@ -35,7 +36,7 @@ func (p *plan) move(h shm.Handle, decide func(stands Pair) (source, uint32, Pair
 
 // align adds to a total what decide says that it lacks, given what it stands at by its
 // last sample, and when that was taken.
-func (p *plan) align(h shm.Handle, decide func(stands Pair, sampled int64) (lacks Pair)) error {
+func (p *plan) align(h shm.Handle, decide func(stands backend.Pair, sampled int64) (lacks backend.Pair)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, i := p.find(h.Index)
@@ -46,7 +47,7 @@ func (p *plan) align(h shm.Handle, decide func(stands Pair, sampled int64) (lack
 	if err != nil {
 		return err
 	}
-	f.base[i] = add(f.base[i], decide(add(f.base[i], own), at))
+	f.base[i] = backend.Add(f.base[i], decide(backend.Add(f.base[i], own), at))
 	if b := p.block(h.Index); b != nil { // a record has no rows
 		b.settle(f)
 	}
@@ -62,7 +63,7 @@ func (p *plan) hold(h shm.Handle) {
 
 // stands is the total that index has reached: what its source says, or what is shown where
 // that is more. It is called with mu held.
-func (p *plan) stands(index uint32) Pair {
+func (p *plan) stands(index uint32) backend.Pair {
 	shown := p.shown(index)
 	if f, i := p.find(index); f != nil {
 		if own, at, err := p.sample(f, i); err == nil && at != 0 {
@@ -71,12 +72,12 @@ func (p *plan) stands(index uint32) Pair {
 			}
 		}
 	}
-	return Pair{Packets: shown.Packets, Bytes: shown.Bytes}
+	return backend.Pair{Packets: shown.Packets, Bytes: shown.Bytes}
 }
 
 // sample reads one value of a feed: as of now, or as of when the source sampled it; 0
 // when it has not yet. It is called with mu held.
-func (p *plan) sample(f *feed, i int) (own Pair, at int64, err error) {
+func (p *plan) sample(f *feed, i int) (own backend.Pair, at int64, err error) {
 	one := feed{source: f.source, timed: f.timed, ids: f.ids[i : i+1]}
 	p.sampled[0] = shm.Now()
 	err = one.read(p.pairs[:1], p.sampled)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -15,7 +16,7 @@ type sampledBackend struct {
 	at []int64
 }
 
-func (b *sampledBackend) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+func (b *sampledBackend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	for i, id := range ids {
 		dst[i], at[i] = b.pairs[id], b.at[id]
 	}
@@ -54,16 +55,16 @@ func value(packets, bytes uint64, at int64) shm.Value {
 func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	p := roomyPlan()
 	b := &sampledBackend{fakeOver: newOver(true)}
-	b.pairs = []Pair{{Packets: 5, Bytes: 500}, {Packets: 6, Bytes: 600}, {Packets: 7, Bytes: 700}, {Packets: 8, Bytes: 800}}
+	b.pairs = []backend.Pair{{Packets: 5, Bytes: 500}, {Packets: 6, Bytes: 600}, {Packets: 7, Bytes: 700}, {Packets: 8, Bytes: 800}}
 	b.at = []int64{90, 0, 95, 80}
 	plain := newHand("hand")
-	plain.pairs = []Pair{{Packets: 1, Bytes: 60}}
-	p.set(handle(0), b, 0, Pair{})
-	p.set(handle(1), b, 1, Pair{Packets: 100})
-	p.set(handle(2), plain, 0, Pair{})
-	p.set(handle(4096), b, 2, Pair{Packets: 10, Bytes: 1000})
+	plain.pairs = []backend.Pair{{Packets: 1, Bytes: 60}}
+	p.set(handle(0), b, 0, backend.Pair{})
+	p.set(handle(1), b, 1, backend.Pair{Packets: 100})
+	p.set(handle(2), plain, 0, backend.Pair{})
+	p.set(handle(4096), b, 2, backend.Pair{Packets: 10, Bytes: 1000})
 	p.restore(3, value(50, 5000, 70))
-	p.set(handle(3), b, 3, Pair{Packets: 40, Bytes: 4000})
+	p.set(handle(3), b, 3, backend.Pair{Packets: 40, Bytes: 4000})
 	s := &shown{records: make(map[uint32]shm.Value)}
 	check := func(when string, want ...shm.Value) {
 		t.Helper()
@@ -76,8 +77,8 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	}
 	check("first", value(5, 500, 90), shm.Value{}, value(1, 60, 100), value(50, 5000, 70), value(17, 1700, 95))
 	b.at[1], b.at[3] = 97, 98
-	b.pairs[3] = Pair{Packets: 11, Bytes: 1100}
-	b.at[0], b.pairs[0] = 85, Pair{Packets: 9, Bytes: 900} // older than what is shown
+	b.pairs[3] = backend.Pair{Packets: 11, Bytes: 1100}
+	b.at[0], b.pairs[0] = 85, backend.Pair{Packets: 9, Bytes: 900} // older than what is shown
 	check("then", value(5, 500, 90), value(106, 600, 97), value(1, 60, 100), value(51, 5100, 98), value(17, 1700, 95))
 	if n := testing.AllocsPerRun(100, func() { p.cycle(s, 100) }); n != 0 {
 		t.Errorf("%v allocations a cycle", n)
@@ -89,9 +90,9 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 	for _, index := range []uint32{5, 4096} {
 		p := roomyPlan()
 		b := &sampledBackend{fakeOver: newOver(true), at: []int64{90}}
-		b.pairs = []Pair{{Packets: 5, Bytes: 500}}
+		b.pairs = []backend.Pair{{Packets: 5, Bytes: 500}}
 		plain := newHand("hand")
-		plain.pairs = []Pair{{Packets: 1000, Bytes: 60000}}
+		plain.pairs = []backend.Pair{{Packets: 1000, Bytes: 60000}}
 		s := &shown{records: make(map[uint32]shm.Value)}
 		at := func() shm.Value {
 			t.Helper()
@@ -103,27 +104,29 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 			}
 			return s.row(int(index))
 		}
-		p.set(handle(index), b, 0, Pair{})
+		p.set(handle(index), b, 0, backend.Pair{})
 		if got := at(); got != value(5, 500, 90) {
 			t.Errorf("%d: %+v", index, got)
 		}
-		b.pairs[0], b.at[0] = Pair{Packets: 7, Bytes: 700}, 99 // the last sample, not published yet
+		b.pairs[0], b.at[0] = backend.Pair{Packets: 7, Bytes: 700}, 99 // the last sample, not published yet
 		refused := errors.New("no")
-		if err := p.move(handle(index), func(Pair) (source, uint32, Pair, error) { return nil, 0, Pair{}, refused }); !errors.Is(err, refused) {
+		if err := p.move(handle(index), func(backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+			return nil, 0, backend.Pair{}, refused
+		}); !errors.Is(err, refused) {
 			t.Errorf("%d: %v", index, err)
 		}
-		err := p.move(handle(index), func(stands Pair) (source, uint32, Pair, error) {
-			return plain, 0, sub(stands, plain.pairs[0]), nil
+		err := p.move(handle(index), func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+			return plain, 0, backend.Sub(stands, plain.pairs[0]), nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain.pairs[0] = Pair{Packets: 1003, Bytes: 60180}
+		plain.pairs[0] = backend.Pair{Packets: 1003, Bytes: 60180}
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v after the move", index, got)
 		}
 		p.hold(handle(index))
-		plain.pairs[0] = Pair{}
+		plain.pairs[0] = backend.Pair{}
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v without a source", index, got)
 		}
@@ -155,22 +158,22 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 		name  string
 		ids   []uint32
 		rows  []uint32
-		base  Pair
+		base  backend.Pair
 		calls int
 	}{
-		{"neighbours", []uint32{2, 3, 4}, []uint32{5, 6, 7}, Pair{}, 1},
-		{"another order", []uint32{3, 2, 4}, []uint32{5, 6, 7}, Pair{}, 0},
-		{"as far apart as neighbours, in another order", []uint32{2, 4, 3, 5}, []uint32{5, 6, 7, 8}, Pair{}, 0},
-		{"rows that are apart", []uint32{2, 3, 4}, []uint32{5, 6, 8}, Pair{}, 0},
-		{"a base", []uint32{2, 3, 4}, []uint32{5, 6, 7}, Pair{Packets: 7, Bytes: 700}, 0},
+		{"neighbours", []uint32{2, 3, 4}, []uint32{5, 6, 7}, backend.Pair{}, 1},
+		{"another order", []uint32{3, 2, 4}, []uint32{5, 6, 7}, backend.Pair{}, 0},
+		{"as far apart as neighbours, in another order", []uint32{2, 4, 3, 5}, []uint32{5, 6, 7, 8}, backend.Pair{}, 0},
+		{"rows that are apart", []uint32{2, 3, 4}, []uint32{5, 6, 8}, backend.Pair{}, 0},
+		{"a base", []uint32{2, 3, 4}, []uint32{5, 6, 7}, backend.Pair{Packets: 7, Bytes: 700}, 0},
 	} {
 		p, s := roomyPlan(), &shown{}
 		b := &rowBackend{handBackend: newHand("hand")}
 		for i := range uint64(8) {
-			b.pairs = append(b.pairs, Pair{Packets: 10 + i, Bytes: 1000 + i})
+			b.pairs = append(b.pairs, backend.Pair{Packets: 10 + i, Bytes: 1000 + i})
 		}
 		for i, id := range tt.ids {
-			base := Pair{}
+			base := backend.Pair{}
 			if i == 1 {
 				base = tt.base
 			}
@@ -179,7 +182,7 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 		check := func(at int64) {
 			t.Helper()
 			for i, id := range tt.ids {
-				want := total(Pair{}, b.pairs[id], at)
+				want := total(backend.Pair{}, b.pairs[id], at)
 				if i == 1 {
 					want = total(tt.base, b.pairs[id], at)
 				}
@@ -206,11 +209,11 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 func TestABlockOfTwoSources(t *testing.T) {
 	p, s := roomyPlan(), &shown{}
 	b, other := &rowBackend{handBackend: newHand("hand")}, newHand("other")
-	b.pairs = []Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}
-	other.pairs = []Pair{{Packets: 7, Bytes: 700}}
-	p.set(handle(0), b, 0, Pair{})
-	p.set(handle(1), b, 1, Pair{})
-	p.set(handle(5), other, 0, Pair{})
+	b.pairs = []backend.Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}
+	other.pairs = []backend.Pair{{Packets: 7, Bytes: 700}}
+	p.set(handle(0), b, 0, backend.Pair{})
+	p.set(handle(1), b, 1, backend.Pair{})
+	p.set(handle(5), other, 0, backend.Pair{})
 	check := func(when string, calls int, want ...shm.Value) {
 		t.Helper()
 		b.calls = 0

@@ -1,15 +1,18 @@
 package engine
 
-import "github.com/flowtally/flowtally/shm"
+import (
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
 
 // total is what a counter has reached over all its sources. Bases wrap around: one that
 // makes up for what a source saw too much of is below zero.
-func total(base, own Pair, at int64) shm.Value {
+func total(base, own backend.Pair, at int64) shm.Value {
 	return shm.Value{Packets: base.Packets + own.Packets, Bytes: base.Bytes + own.Bytes, SampledAt: at}
 }
 
 // read fills pairs, and sampled where the values have times of their own.
-func (f *feed) read(pairs []Pair, sampled []int64) error {
+func (f *feed) read(pairs []backend.Pair, sampled []int64) error {
 	if f.timed != nil {
 		return f.timed.ReadTimed(f.ids, pairs, sampled[:len(pairs)])
 	}
@@ -17,7 +20,7 @@ func (f *feed) read(pairs []Pair, sampled []int64) error {
 }
 
 // fillTimed is fill for values that were sampled one by one.
-func (bp *blockPlan) fillTimed(f *feed, pairs []Pair, sampled []int64) {
+func (bp *blockPlan) fillTimed(f *feed, pairs []backend.Pair, sampled []int64) {
 	for j := range pairs {
 		row := &bp.rows[f.at[j]%blockSize]
 		if v := total(f.base[j], pairs[j], sampled[j]); newer(v, *row) {

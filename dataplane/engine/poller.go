@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
 const (
-	defaultPeriod        = 10 * time.Millisecond
 	defaultHistoryPeriod = time.Second
 	// conditionWindow is how many cycles are looked at together to say that polling is late.
 	conditionWindow = 128
@@ -49,7 +49,7 @@ func (p *poller) run(ctx context.Context) {
 func (p *poller) runPeriodic(ctx context.Context) {
 	period := p.cfg.Period
 	if period == 0 {
-		period = defaultPeriod
+		period = backend.DefaultPeriod
 	}
 	// A ticker drops ticks that were not taken, so a late cycle is followed by the
 	// next one on the grid, and never by a burst of those that were missed.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -35,7 +37,7 @@ type queuePair struct {
 	end    *endpoint // nil while the device is gone
 	gone   error     // why it is
 	peer   dataplane.QueuePairAddress
-	totals []Pair // by tally, over every endpoint there was
+	totals []backend.Pair // by tally, over every endpoint there was
 	job    *job
 	batch  uint64 // of the last job
 	wc     [wcBatch]ibv.WC
@@ -86,8 +88,8 @@ const (
 type tally struct {
 	cfg    dataplane.CompletionCounter
 	handle shm.Handle
-	cell   cell           // the total of this process
-	past   shm.Continuity // as the mirror has it; guarded by the queue pair's mu once it runs
+	cell   backend.LastSample // the total of this process
+	past   shm.Continuity     // as the mirror has it; guarded by the queue pair's mu once it runs
 }
 
 // ours says that all which is counted was posted here: nothing that the peer begins.
@@ -102,9 +104,9 @@ type queuePairs struct {
 	log    *slog.Logger
 	mirror mirror
 	tell   func(dataplane.Event)
-	guard  *guard
+	guard  *trial.Guard
 	lib    *ibv.Library // nil: the guard refuses the library
-	ns     *netns
+	ns     *backend.Netns
 	all    []*queuePair // in the order of the configuration
 	byID   []*tally
 
@@ -136,7 +138,7 @@ const (
 func newQueuePairs(cfg dataplane.Config, log *slog.Logger, w mirror, tell func(dataplane.Event)) *queuePairs {
 	s := &queuePairs{
 		cfg: cfg, log: log, mirror: w, tell: tell,
-		idle:    min(max(cmp.Or(cfg.Poll.Period, defaultPeriod), pauseIdleLeast), pauseIdleMost),
+		idle:    min(max(cmp.Or(cfg.Poll.Period, backend.DefaultPeriod), pauseIdleLeast), pauseIdleMost),
 		changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(cfg.QueuePairs)),
 	}
 	for _, c := range cfg.QueuePairs {
@@ -145,7 +147,7 @@ func newQueuePairs(cfg dataplane.Config, log *slog.Logger, w mirror, tell func(d
 		q := &queuePair{
 			cfg: c, set: s, log: log.With("queue_pair", c.Name),
 			turns: make(chan struct{}, 1), requests: make(chan func()), happened: make(chan occurrence, 8),
-			stop: make(chan struct{}), done: make(chan struct{}), totals: make([]Pair, len(c.Counters)),
+			stop: make(chan struct{}), done: make(chan struct{}), totals: make([]backend.Pair, len(c.Counters)),
 		}
 		for op := range q.feeds {
 			q.feeds[op] = -1

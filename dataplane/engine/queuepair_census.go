@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
@@ -17,7 +18,7 @@ type census interface {
 	// the completion queue. fresh: totals are as of at, or later. A census that has to ask a
 	// device may leave it for the next time, unless it is the last. After an error totals are
 	// what is known without it.
-	count(done []ibv.WC, totals []Pair, at int64, last bool) (fresh bool, err error)
+	count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (fresh bool, err error)
 	// leave takes back what readers of the mirror can see of it. The totals of before stand.
 	leave() error
 	// Close gives back what counted, after the queue pair is gone.
@@ -79,7 +80,7 @@ func (q *queuePair) choose(e *endpoint) error {
 }
 
 func (e *endpoint) reject(word string, err error) {
-	e.rejected = append(e.rejected, dataplane.Rejection{Backend: word, Reason: reasonOf(err)})
+	e.rejected = append(e.rejected, dataplane.Rejection{Backend: word, Reason: backend.ReasonOf(err)})
 }
 
 // local is nil unless the queue pair is to count operations of its peer, which leave no completion
@@ -119,7 +120,7 @@ func openPoll(q *queuePair, _ *endpoint) (census, string, error) {
 	return pollCensus{&q.feeds}, sourcePoll, nil
 }
 
-func (c pollCensus) count(done []ibv.WC, totals []Pair, _ int64, _ bool) (bool, error) {
+func (c pollCensus) count(done []ibv.WC, totals []backend.Pair, _ int64, _ bool) (bool, error) {
 	for i := range done {
 		c.feeds.add(totals, opOf(done[i].WRID), done[i].Status == ibv.WCSuccess)
 	}
@@ -133,10 +134,10 @@ func (pollCensus) Close() error { return nil }
 // what is yet to be taken off: polled, the totals without it, catch up first.
 type lateCensus struct {
 	feeds  *feeding
-	polled []Pair
+	polled []backend.Pair
 }
 
-func (c lateCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
+func (c lateCensus) count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (bool, error) {
 	_, err := (pollCensus{c.feeds}).count(done, c.polled, at, last)
 	atLeast(totals, c.polled)
 	return true, err
@@ -146,9 +147,9 @@ func (lateCensus) leave() error { return nil }
 func (lateCensus) Close() error { return nil }
 
 // atLeast raises totals to what is known without a census: what was taken off.
-func atLeast(totals, polled []Pair) {
+func atLeast(totals, polled []backend.Pair) {
 	for i, p := range polled {
-		totals[i] = Pair{Packets: max(totals[i].Packets, p.Packets), Bytes: max(totals[i].Bytes, p.Bytes)}
+		totals[i] = backend.Pair{Packets: max(totals[i].Packets, p.Packets), Bytes: max(totals[i].Bytes, p.Bytes)}
 	}
 }
 
@@ -156,7 +157,7 @@ func atLeast(totals, polled []Pair) {
 type feeding [operations]int8
 
 // add counts one completion of op, or one in error.
-func (f *feeding) add(totals []Pair, op int, ok bool) {
+func (f *feeding) add(totals []backend.Pair, op int, ok bool) {
 	switch i := f[op]; {
 	case i < 0:
 	case ok:

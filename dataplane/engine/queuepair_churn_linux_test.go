@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -23,7 +24,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 		control := s.controlled(t)
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
-		want := make(map[string]Pair)
+		want := make(map[string]backend.Pair)
 		stop, fell := neverFalls(t, cfg.Mirror.Path)
 
 		post := func(name string, op dataplane.Operation, n int) dataplane.Posted {
@@ -31,10 +32,10 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 			if err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Fatal(err)
 			}
-			want[name+"-"+string(op)] = add(want[name+"-"+string(op)], ended(got.Completed, got.Errors))
+			want[name+"-"+string(op)] = backend.Add(want[name+"-"+string(op)], ended(got.Completed, got.Errors))
 			if op == dataplane.Send {
 				other := map[string]string{"a": "b-recv", "b": "a-recv"}[name]
-				want[other] = add(want[other], ended(got.Completed, 0))
+				want[other] = backend.Add(want[other], ended(got.Completed, 0))
 			}
 			return got
 		}
@@ -49,7 +50,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 		settle := func(ending string) {
 			t.Helper()
 			told := maps.Clone(want)
-			maps.DeleteFunc(told, func(name string, _ Pair) bool { return !strings.HasSuffix(name, ending) })
+			maps.DeleteFunc(told, func(name string, _ backend.Pair) bool { return !strings.HasSuffix(name, ending) })
 			for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 				got := totalsOf(t, cfg.Mirror.Path, told)
 				for name, p := range got {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
@@ -15,16 +16,16 @@ import (
 // cntrCensus has the device count: one completion counter (ibv_create_comp_cntr) for each
 // tally. Where libefa can tell it to, the device counts in the mirror's device segment, and readers
 // look there themselves; else in memory of the library, which is read once in
-// readPeriodMin: on EFA that is a load, and what it costs elsewhere nobody says.
+// ReadPeriodMin: on EFA that is a load, and what it costs elsewhere nobody says.
 type cntrCensus struct {
 	mirror  mirror
 	tallies []*tally
-	cntrs   []compCntr // of the tallies, in their order
-	limit   uint64     // a counter goes on at 0 past it
-	next    int64      // when they are to be read again
-	since   uint64     // completions that were taken off since they were
-	polled  []Pair     // what ibv_poll_cq says the totals are at least
-	behind  int64      // since when they are less; 0: they are not
+	cntrs   []compCntr     // of the tallies, in their order
+	limit   uint64         // a counter goes on at 0 past it
+	next    int64          // when they are to be read again
+	since   uint64         // completions that were taken off since they were
+	polled  []backend.Pair // what ibv_poll_cq says the totals are at least
+	behind  int64          // since when they are less; 0: they are not
 	feeds   *feeding
 }
 
@@ -32,9 +33,9 @@ type cntrCensus struct {
 // mirror.
 type compCntr struct {
 	counter
-	seen Pair
+	seen backend.Pair
 	slot *shm.DeviceSlot // nil: in memory of the library
-	base Pair            // what the words show beside the tally
+	base backend.Pair    // what the words show beside the tally
 }
 
 // counter is what is asked of an ibv.CompCntr once it counts.
@@ -94,8 +95,8 @@ func openCompCntrs(q *queuePair, e *endpoint) (_ census, mode string, err error)
 	}
 	for i, t := range q.tallies {
 		k := &c.cntrs[i]
-		k.base = Pair{Packets: t.past.BasePackets, Bytes: t.past.BaseBytes}
-		stands := add(k.base, q.totals[i])
+		k.base = backend.Pair{Packets: t.past.BasePackets, Bytes: t.past.BaseBytes}
+		stands := backend.Add(k.base, q.totals[i])
 		if err := c.mirror.SetDevice(t.handle, k.slot, stands.Packets, stands.Bytes, c.limit); err != nil {
 			return nil, "", err
 		}
@@ -171,7 +172,7 @@ func opsOf(k dataplane.CompletionCounter) (ops ibv.CompCntrOps) {
 	return ops
 }
 
-func readCntr(k counter) (p Pair, err error) {
+func readCntr(k counter) (p backend.Pair, err error) {
 	if p.Packets, err = k.Read(); err != nil {
 		return p, err
 	}
@@ -179,7 +180,7 @@ func readCntr(k counter) (p Pair, err error) {
 	return p, err
 }
 
-func (c *cntrCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
+func (c *cntrCensus) count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (bool, error) {
 	if _, err := (pollCensus{c.feeds}).count(done, c.polled, at, last); err != nil {
 		return false, err
 	}
@@ -195,7 +196,7 @@ func (c *cntrCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (b
 		atLeast(totals, c.polled)
 		return false, err
 	}
-	c.next, c.since = at+int64(readPeriodMin), 0
+	c.next, c.since = at+int64(backend.ReadPeriodMin), 0
 	return true, nil
 }
 
@@ -205,7 +206,7 @@ const behindBound = int64(time.Second)
 
 // compare finds a device that counts less than what completed. That it counts more is
 // not seen: operations of the peer leave no completion.
-func (c *cntrCensus) compare(totals []Pair, at int64) error {
+func (c *cntrCensus) compare(totals []backend.Pair, at int64) error {
 	for i, p := range c.polled {
 		if t := totals[i]; t.Packets >= p.Packets && t.Bytes >= p.Bytes {
 			continue
@@ -223,7 +224,7 @@ func (c *cntrCensus) compare(totals []Pair, at int64) error {
 	return nil
 }
 
-func (c *cntrCensus) read(totals []Pair) error {
+func (c *cntrCensus) read(totals []backend.Pair) error {
 	for i := range c.cntrs {
 		k := &c.cntrs[i]
 		if k.slot != nil {
@@ -231,14 +232,14 @@ func (c *cntrCensus) read(totals []Pair) error {
 			if err != nil {
 				return err
 			}
-			totals[i] = sub(Pair{Packets: comp, Bytes: errs}, k.base)
+			totals[i] = backend.Sub(backend.Pair{Packets: comp, Bytes: errs}, k.base)
 			continue
 		}
 		now, err := readCntr(k.counter)
 		if err != nil {
 			return err
 		}
-		totals[i] = add(totals[i], Pair{
+		totals[i] = backend.Add(totals[i], backend.Pair{
 			Packets: stepOf(k.seen.Packets, now.Packets, c.limit), Bytes: stepOf(k.seen.Bytes, now.Bytes, c.limit),
 		})
 		k.seen = now

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -81,7 +82,7 @@ func (q *queuePair) connect(ctx context.Context, peer dataplane.QueuePairAddress
 		e := q.end
 		switch {
 		case e == nil:
-			return fmt.Errorf("queue pair %q: %w: %w", q.cfg.Name, dataplane.ErrNotConnected, errDeviceLost)
+			return fmt.Errorf("queue pair %q: %w: %w", q.cfg.Name, dataplane.ErrNotConnected, backend.ErrDeviceLost)
 		case !anew && e.state == ibv.QPSRTS && q.peer == peer:
 			return nil
 		case !peer.GID.IsValid() && e.port.LinkLayer == ibv.LinkLayerEthernet:

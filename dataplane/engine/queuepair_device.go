@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 )
 
@@ -87,7 +88,7 @@ func (q *queuePair) listen(ctx context.Context, e *endpoint) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(eventPause):
+			case <-time.After(backend.EventPause):
 			}
 		case ev.Type == ibv.EventDeviceFatal, ev.Type == ibv.EventCQErr:
 			q.hear(occurrence{deviceGone, e, fmt.Errorf("it sent the event %v", ev.Type)})
@@ -102,7 +103,7 @@ func (q *queuePair) lose(why error) {
 	q.log.Warn("a queue pair lost its device", "why", why)
 	q.last()
 	if q.job != nil {
-		q.job.fail(fmt.Errorf("%w: %w: %w", dataplane.ErrNotConnected, errDeviceLost, why))
+		q.job.fail(fmt.Errorf("%w: %w: %w", dataplane.ErrNotConnected, backend.ErrDeviceLost, why))
 		q.finish()
 	}
 	ended := q.outstanding.Load() == 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/shm"
@@ -31,19 +32,19 @@ func discontinuities(t *testing.T, path, name string) (n uint64, valid bool) {
 }
 
 // wordsOf are what the words say that the device writes for a counter.
-func wordsOf(t *testing.T, path, name string) (Pair, error) {
+func wordsOf(t *testing.T, path, name string) (backend.Pair, error) {
 	t.Helper()
 	r := shmtest.MustOpen(t, path)
 	d, err := r.Device(shmtest.MustLookup(t, r, name))
 	if err != nil {
-		return Pair{}, err
+		return backend.Pair{}, err
 	}
 	comp, errs, err := d.Load()
 	return ended(comp, errs), err
 }
 
 // wantWords compares the words with a total, where the device writes into the mirror.
-func wantWords(t *testing.T, path, mode, name string, want Pair) {
+func wantWords(t *testing.T, path, mode, name string, want backend.Pair) {
 	t.Helper()
 	got, err := wordsOf(t, path, name)
 	switch {
@@ -64,7 +65,7 @@ func TestADeviceThatIsLostSilently(t *testing.T) {
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
 		mustPost(t, e, "a", dataplane.Send, 500)
-		want := map[string]Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
+		want := map[string]backend.Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
 		wantTotals(t, cfg.Mirror.Path, want)
 		if err := control.Silent(s.device); err != nil {
 			t.Fatal(err)
@@ -100,7 +101,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
 		mustPost(t, e, "a", dataplane.Send, 500)
-		want := map[string]Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
+		want := map[string]backend.Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
 		wantTotals(t, cfg.Mirror.Path, want)
 		wantWords(t, cfg.Mirror.Path, mode, "a-send", ended(500, 0))
 		first := stateOf(t, e, "a").Local
@@ -126,7 +127,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 			}
 		}
 		wantTotals(t, cfg.Mirror.Path, want)
-		wantWords(t, cfg.Mirror.Path, "", "a-send", Pair{})
+		wantWords(t, cfg.Mirror.Path, "", "a-send", backend.Pair{})
 
 		if err := control.Return(s.device); err != nil {
 			t.Fatal(err)
@@ -141,7 +142,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		got := totalsFromNow(t, cfg.Mirror.Path, want)
 		mustPost(t, e, "a", dataplane.Send, 250)
 		mustPost(t, e, "b", dataplane.RDMARead, 9)
-		want = map[string]Pair{
+		want = map[string]backend.Pair{
 			"a-send": ended(750, 0), "b-recv": ended(750, got["b-recv"].Bytes), "b-rdma_read": ended(9, 0), "a-rdma_read": ended(0, 0),
 		}
 		wantTotals(t, cfg.Mirror.Path, want)
@@ -158,7 +159,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
 	s := newSoftNIC(t)
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
-	want := make(map[string]Pair)
+	want := make(map[string]backend.Pair)
 	for run := range uint64(3) {
 		e, err := s.newPairs(t, cfg)
 		if err != nil {
@@ -196,7 +197,7 @@ func TestAStartThatFailsLosesNoTotal(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
-		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(total, 0)})
+		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(total, 0)})
 	}
 	run(cfg, 100)
 	for _, change := range []func(q *dataplane.QueuePair){
@@ -237,11 +238,11 @@ func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", Pair{})
+	wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", backend.Pair{})
 	if err := e.Close(); err == nil || !strings.Contains(err.Error(), "ibv_close_device") {
 		t.Errorf("closing a device that does not close: %v", err)
 	}
-	wantWords(t, cfg.Mirror.Path, "", "a-send", Pair{})
+	wantWords(t, cfg.Mirror.Path, "", "a-send", backend.Pair{})
 }
 
 // TestRemoteOperationsAreCountedByTheDeviceAlone, which has no completion for them.
@@ -251,7 +252,7 @@ func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.RDMAWrite, 70)
 	mustPost(t, e, "a", dataplane.RDMARead, 30)
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{
 		"a-rdma_write": ended(70, 0), "b-remote_rdma_write": ended(70, 0), "a-rdma_read": ended(30, 0), "b-remote_rdma_read": ended(30, 0),
 		"b-rdma_write": {}, "a-remote_rdma_write": {},
 	})
@@ -318,9 +319,9 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	if !strings.Contains(c.Text, "ibv_read_comp_cntr") {
 		t.Errorf("it does not say why: %s", c.Text)
 	}
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(100, 0), "b-recv": ended(100, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(100, 0), "b-recv": ended(100, 0)})
 	mustPost(t, e, "a", dataplane.Send, 50)
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(150, 0), "b-recv": ended(150, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(150, 0), "b-recv": ended(150, 0)})
 	a := stateOf(t, e, "a")
 	if a.Source.Modes() != sourcePoll || len(a.Rejected) != 2 || a.Rejected[1].Backend != sourceCompCntr {
 		t.Errorf("%+v", a)
@@ -341,13 +342,13 @@ func TestAVerbThatFailsForAWhile(t *testing.T) {
 			s.env.Without = []string{"comp_cntr", "cq_ring"}
 			cfg := s.pairConfig(t, local...)
 			e := s.startPairs(t, cfg)
-			var told Pair
+			var told backend.Pair
 			for until := time.Now().Add(20 * time.Second); s.calls(t, verb) < 20; {
 				if time.Now().After(until) {
 					t.Fatalf("%s was called %d times", verb, s.calls(t, verb))
 				}
 				got, err := e.PostOperations(t.Context(), "a", dataplane.Send, 40)
-				told = add(told, ended(got.Completed, got.Errors))
+				told = backend.Add(told, ended(got.Completed, got.Errors))
 				if err != nil || verb == "ibv_query_qp" { // which is called where something is wrong
 					if !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) && err != nil {
 						t.Fatal(err)
@@ -365,12 +366,12 @@ func TestAVerbThatFailsForAWhile(t *testing.T) {
 			}
 			// The last of them may have failed while connecting, and everything worked since. A
 			// queue pair that was given up meanwhile is linked when it is back.
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, errDeviceLost) {
+			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, backend.ErrDeviceLost) {
 				t.Fatal(err)
 			}
 			awaitLinked(t, e)
 			mustPost(t, e, "a", dataplane.Send, 100)
-			wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": add(told, ended(100, 0))})
+			wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": backend.Add(told, ended(100, 0))})
 		})
 	}
 }

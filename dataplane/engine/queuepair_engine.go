@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) startQueuePairs() error {
 		return err
 	}
 	for id, t := range e.pairs.byID {
-		e.plan.set(t.handle, e.pairs, uint32(id), Pair{Packets: t.past.BasePackets, Bytes: t.past.BaseBytes})
+		e.plan.set(t.handle, e.pairs, uint32(id), backend.Pair{Packets: t.past.BasePackets, Bytes: t.past.BaseBytes})
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // pairSource is a source of completions, and what the software device must be without for it
@@ -180,7 +181,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		mustPost(t, e, "b", dataplane.Send, 300)
 		mustPost(t, e, "a", dataplane.RDMAWrite, 500)
 		mustPost(t, e, "b", dataplane.RDMARead, 77)
-		want := map[string]Pair{
+		want := map[string]backend.Pair{
 			"a-send": {Packets: 1000}, "b-recv": {Packets: 1000}, "b-send": {Packets: 300}, "a-recv": {Packets: 300},
 			"a-rdma_write": {Packets: 500}, "b-rdma_write": {}, "b-rdma_read": {Packets: 77}, "a-rdma_read": {},
 		}

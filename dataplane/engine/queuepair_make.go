@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -35,7 +36,7 @@ type endpoint struct {
 	slots    []*shm.DeviceSlot // that the device counts in, and may until ctx is closed
 	mode     string
 	rejected []dataplane.Rejection
-	polled   []Pair             // the totals by what ibv_poll_cq took off, of operations that it sees
+	polled   []backend.Pair     // the totals by what ibv_poll_cq took off, of operations that it sees
 	fault    fault              // the first completion in error since it was connected
 	loose    error              // why it could not be connected, which left it without a peer
 	broken   error              // why its source is not the one that it began with

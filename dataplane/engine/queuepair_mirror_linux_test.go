@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
@@ -30,7 +31,7 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 		}
 		wait("b-recv", 500)
 		mustPost(t, e, "a", dataplane.Send, 499)
-		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"b-recv": ended(499, 0)})
+		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"b-recv": ended(499, 0)})
 		select {
 		case err := <-woken:
 			t.Fatalf("woken one too early: %v", err)
@@ -45,7 +46,7 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 		if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
 			t.Fatal(err)
 		}
-		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": {}})
+		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-rdma_write": {}})
 		h := shmtest.MustLookup(t, r, "a-rdma_write")
 		before, err := r.Wait(t.Context(), h, 0)
 		if err != nil {
@@ -98,7 +99,7 @@ func TestCompletionsAreCountedWhileTheMirrorGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := ended(1000*(round+1), 0)
-		wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": want, "b-recv": want})
+		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": want, "b-recv": want})
 		wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", want)
 	}
 	if st := r.Status(); st.Counters+st.Records <= 2*shm.SegmentLen {

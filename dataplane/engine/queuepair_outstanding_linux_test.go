@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
@@ -44,10 +45,10 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 type laggard struct {
 	census
 	feeds  *feeding
-	polled []Pair
+	polled []backend.Pair
 }
 
-func (c *laggard) count(done []ibv.WC, _ []Pair, at int64, last bool) (bool, error) {
+func (c *laggard) count(done []ibv.WC, _ []backend.Pair, at int64, last bool) (bool, error) {
 	return (pollCensus{c.feeds}).count(done, c.polled, at, last)
 }
 
@@ -79,7 +80,7 @@ func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
 		if k.cfg.Name != "a-send" {
 			continue
 		}
-		if total, _ := k.cell.load(); total != (Pair{Packets: 10}) {
+		if total, _ := k.cell.Load(); total != (backend.Pair{Packets: 10}) {
 			t.Errorf("the total is %+v, want the 10 completions that were taken off", total)
 		}
 	}
@@ -113,7 +114,7 @@ func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 		if got.posted != (dataplane.Posted{Errors: 32}) || !errors.Is(got.err, dataplane.ErrNotConnected) {
 			t.Errorf("posting ended with %+v, %v", got.posted, got.err)
 		}
-		wantTotals(t, cfg.Mirror.Path, map[string]Pair{
+		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{
 			"a-send": ended(0, 32), "a-recv": ended(0, 64), "b-recv": ended(0, 64), "b-send": {},
 		})
 	})
@@ -168,11 +169,11 @@ func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 	early := <-answered
 	mustPost(t, e, "a", dataplane.RDMAWrite, 3)
 	awaitOutstanding(t, e, "a", 0)
-	got := totalsFromNow(t, cfg.Mirror.Path, map[string]Pair{"a-send": {}})["a-send"]
+	got := totalsFromNow(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": {}})["a-send"]
 	if got.Packets < early.Completed || got.Packets > early.Completed+32+1 || got.Bytes != 0 {
 		t.Errorf("%+v were counted, the caller saw %+v of them, and at most 32 were outstanding", got, early)
 	}
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-rdma_write": ended(3, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-rdma_write": ended(3, 0)})
 }
 
 // TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: nothing will

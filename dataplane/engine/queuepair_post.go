@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 )
 
@@ -130,7 +131,7 @@ func (q *queuePair) take(j *job) error {
 func (q *queuePair) ready() error {
 	switch e := q.end; {
 	case e == nil:
-		return fmt.Errorf("%w: %w", dataplane.ErrNotConnected, errDeviceLost)
+		return fmt.Errorf("%w: %w", dataplane.ErrNotConnected, backend.ErrDeviceLost)
 	case e.loose != nil:
 		return fmt.Errorf("%w: it is in state %v: %v", dataplane.ErrNotConnected, e.state, e.loose)
 	case e.state != ibv.QPSRTS:

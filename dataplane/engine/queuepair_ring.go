@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/flexio"
 )
@@ -15,8 +16,8 @@ type ringCensus struct {
 	ring   *flexio.Ring
 	feeds  *feeding
 	entry  flexio.CQE64
-	taken  uint32 // entries that ibv_poll_cq took, as Ring.Consumed counts
-	polled []Pair // the totals by them
+	taken  uint32         // entries that ibv_poll_cq took, as Ring.Consumed counts
+	polled []backend.Pair // the totals by them
 }
 
 func openRing(q *queuePair, e *endpoint) (census, string, error) {
@@ -34,7 +35,7 @@ func openRing(q *queuePair, e *endpoint) (census, string, error) {
 	return &ringCensus{ring: ring, feeds: &q.feeds, polled: e.polled}, sourceRing, nil
 }
 
-func (c *ringCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (bool, error) {
+func (c *ringCensus) count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (bool, error) {
 	if _, err := (pollCensus{c.feeds}).count(done, c.polled, at, last); err != nil {
 		return false, err
 	}
@@ -46,7 +47,7 @@ func (c *ringCensus) count(done []ibv.WC, totals []Pair, at int64, last bool) (b
 	return true, nil
 }
 
-func (c *ringCensus) walk(totals []Pair) error {
+func (c *ringCensus) walk(totals []backend.Pair) error {
 	for {
 		found, err := c.ring.Next(&c.entry)
 		if err != nil {

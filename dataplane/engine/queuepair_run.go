@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -80,7 +81,7 @@ func (q *queuePair) run() {
 func (q *queuePair) pause(idle int) time.Duration {
 	switch {
 	case q.end == nil:
-		return returnPeriod
+		return backend.ReturnPeriod
 	case idle == 0 || q.job != nil && idle < spins:
 		return 0
 	case q.job != nil:
@@ -186,7 +187,7 @@ func (q *queuePair) tally(done []ibv.WC, at int64, last bool) error {
 // store shows the totals as they stood at the time at.
 func (q *queuePair) store(at int64) {
 	for i, t := range q.tallies {
-		t.cell.store(q.totals[i], at)
+		t.cell.Store(q.totals[i], at)
 	}
 }
 

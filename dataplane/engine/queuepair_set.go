@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 )
@@ -16,17 +18,17 @@ import (
 func (s *queuePairs) Name() string { return "rdma" }
 
 // Read implements source.
-func (s *queuePairs) Read(ids []uint32, dst []Pair) error {
+func (s *queuePairs) Read(ids []uint32, dst []backend.Pair) error {
 	for i, id := range ids {
-		dst[i], _ = s.byID[id].cell.load()
+		dst[i], _ = s.byID[id].cell.Load()
 	}
 	return nil
 }
 
 // ReadTimed implements timed.
-func (s *queuePairs) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+func (s *queuePairs) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	for i, id := range ids {
-		dst[i], at[i] = s.byID[id].cell.load()
+		dst[i], at[i] = s.byID[id].cell.Load()
 	}
 	return nil
 }
@@ -50,19 +52,19 @@ func (s *queuePairs) counts(name string) bool {
 
 // start makes every queue pair and connects those that the configuration connects.
 func (s *queuePairs) start() (err error) {
-	if s.guard.library() == nil {
+	if s.guard.Library() == nil {
 		s.lib, err = ibv.Load(ibv.Options{
-			Library: s.cfg.RDMA.Library, MLX5: s.cfg.RDMA.MLX5, EFA: s.cfg.RDMA.EFA, Logger: s.log, Calls: s.guard.named(),
+			Library: s.cfg.RDMA.Library, MLX5: s.cfg.RDMA.MLX5, EFA: s.cfg.RDMA.EFA, Logger: s.log, Calls: s.guard.Calls(),
 		})
 		if err != nil {
 			return fmt.Errorf("queue pairs: %w", err)
 		}
 	}
-	if s.ns, err = currentNetns(); err != nil {
+	if s.ns, err = backend.CurrentNetns(); err != nil {
 		return fmt.Errorf("queue pairs: %w", err)
 	}
 	for _, q := range s.all {
-		var crash *crashedError
+		var crash *trial.CrashedError
 		if err := q.make(); errors.As(err, &crash) { // the other devices count
 			q.gone = err
 			q.show()
@@ -83,13 +85,13 @@ func (s *queuePairs) start() (err error) {
 	return nil
 }
 
-// returnTicks of returnPeriod pass between two looks at the list of devices.
-const returnTicks = calmTicks
+// returnTicks of ReturnPeriod pass between two looks at the list of devices.
+const returnTicks = backend.CalmTicks
 
 // watch connects queue pairs that were made again. It also looks whether devices are still in the list
 // and carry out commands, because some drivers (rxe) send no event when a device is removed.
 func (s *queuePairs) watch(ctx context.Context) {
-	tick := time.NewTicker(returnTicks * returnPeriod)
+	tick := time.NewTicker(returnTicks * backend.ReturnPeriod)
 	defer tick.Stop()
 	loose := make(map[*queuePair]bool) // that could not be connected
 	again := func(q *queuePair) {
@@ -118,8 +120,8 @@ func (s *queuePairs) watch(ctx context.Context) {
 // open opens a device. Where that cannot be, the list of devices may know a better reason: a
 // kernel without uverbs has none.
 func (s *queuePairs) open(device string) (c *ibv.Context, err error) {
-	err = s.ns.do(func() error {
-		if err := s.guard.device(trialRequest{Device: device}); err != nil {
+	err = s.ns.Do(func() error {
+		if err := s.guard.Device(trial.Request{Device: device}); err != nil {
 			return err
 		}
 		if c, err = s.lib.Open(device); err != nil {
@@ -133,7 +135,7 @@ func (s *queuePairs) open(device string) (c *ibv.Context, err error) {
 }
 
 func (s *queuePairs) devices() (list []ibv.Device, err error) {
-	err = s.ns.do(func() error {
+	err = s.ns.Do(func() error {
 		list, err = s.lib.Devices()
 		return err
 	})
@@ -204,9 +206,9 @@ func (q *queuePair) connectTo(ctx context.Context, other *queuePair, anew bool) 
 	if to := other.look().local; to.QPN != 0 {
 		err = q.connect(ctx, to, anew)
 	} else {
-		err = fmt.Errorf("queue pair %q: %w: %w", other.cfg.Name, dataplane.ErrNotConnected, errDeviceLost)
+		err = fmt.Errorf("queue pair %q: %w: %w", other.cfg.Name, dataplane.ErrNotConnected, backend.ErrDeviceLost)
 	}
-	if !anew && errors.Is(err, errDeviceLost) {
+	if !anew && errors.Is(err, backend.ErrDeviceLost) {
 		return nil
 	}
 	return err
@@ -223,8 +225,8 @@ func (s *queuePairs) close() error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(closeBound):
-		return fmt.Errorf("queue pairs: devices are not closed after %v: what they still hold goes with the process", closeBound)
+	case <-time.After(backend.CloseBound):
+		return fmt.Errorf("queue pairs: devices are not closed after %v: what they still hold goes with the process", backend.CloseBound)
 	}
 }
 
@@ -247,7 +249,7 @@ func (s *queuePairs) takeDown() error {
 		errs = append(errs, s.lib.Close())
 	}
 	if s.ns != nil {
-		errs = append(errs, s.ns.close())
+		errs = append(errs, s.ns.Close())
 	}
 	s.lib, s.ns = nil, nil
 	return errors.Join(errs...)

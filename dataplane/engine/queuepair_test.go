@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/flexio"
 	"github.com/flowtally/flowtally/shm"
@@ -103,8 +104,8 @@ func (*brokenCounter) Close() error               { return nil }
 func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 	feeds := feeding{opSend: 0, opRecv: 1, 2: -1, 3: -1, 4: -1, 5: -1}
 	sends, recvs := &brokenCounter{}, &brokenCounter{}
-	c := &cntrCensus{cntrs: []compCntr{{counter: sends}, {counter: recvs}}, limit: 1 << 40, polled: []Pair{ended(7, 0), {}}, feeds: &feeds}
-	totals := []Pair{ended(7, 0), {}}
+	c := &cntrCensus{cntrs: []compCntr{{counter: sends}, {counter: recvs}}, limit: 1 << 40, polled: []backend.Pair{ended(7, 0), {}}, feeds: &feeds}
+	totals := []backend.Pair{ended(7, 0), {}}
 	count := func(at int64, last, fresh bool, failed error, done ...ibv.WC) {
 		t.Helper()
 		got, err := c.count(done, totals, at, last)
@@ -118,12 +119,12 @@ func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 	count(1, false, true, nil, good)
 	sends.value, sends.errors = 4, 1
 	count(1+ms/2, false, false, nil, good, good, bad)
-	if want := []Pair{ended(9, 0), ended(9, 0)}; !slices.Equal(totals, want) {
+	if want := []backend.Pair{ended(9, 0), ended(9, 0)}; !slices.Equal(totals, want) {
 		t.Errorf("between two reads: %+v, want %+v", totals, want)
 	}
 	sends.err = syscall.EIO
 	count(1+ms, false, false, syscall.EIO, good)
-	if want := []Pair{ended(11, 1), ended(9, 0)}; !slices.Equal(totals, want) {
+	if want := []backend.Pair{ended(11, 1), ended(9, 0)}; !slices.Equal(totals, want) {
 		t.Errorf("after the last read: %+v, want %+v", totals, want)
 	}
 }
@@ -132,14 +133,14 @@ func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
 	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
 	k := &brokenCounter{value: 5}
-	polled, totals := []Pair{{}}, []Pair{{}}
+	polled, totals := []backend.Pair{{}}, []backend.Pair{{}}
 	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: polled, feeds: &feeds}
 	sent := ibv.WC{WRID: wrID(1, opSend)}
 	if fresh, err := c.count([]ibv.WC{sent}, totals, 1, false); !fresh || err != nil {
 		t.Fatal(fresh, err)
 	}
 	k.err = syscall.EIO
-	if _, err := c.count([]ibv.WC{sent}, totals, 1+int64(readPeriodMin), false); !errors.Is(err, syscall.EIO) {
+	if _, err := c.count([]ibv.WC{sent}, totals, 1+int64(backend.ReadPeriodMin), false); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
 	late := lateCensus{&feeds, polled}
@@ -157,15 +158,15 @@ func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
 func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
 	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
 	k := &brokenCounter{}
-	totals := []Pair{{}}
-	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: []Pair{{}}, feeds: &feeds}
+	totals := []backend.Pair{{}}
+	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: []backend.Pair{{}}, feeds: &feeds}
 	good, bad := ibv.WC{WRID: wrID(1, opSend)}, ibv.WC{WRID: wrID(1, opSend), Status: ibv.WCWRFlushErr}
 	const base = 1000
 	for _, step := range []struct {
 		at              int64
 		done            []ibv.WC
 		counted, failed uint64
-		want            Pair
+		want            backend.Pair
 		found           bool
 	}{
 		{base, []ibv.WC{good, good}, 1, 0, ended(1, 0), false},
@@ -192,7 +193,7 @@ func TestARingThatLacksEntriesIsFound(t *testing.T) {
 	}
 	ring.Init()
 	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
-	c, totals := &ringCensus{ring: ring, feeds: &feeds, polled: []Pair{{}}}, []Pair{{}}
+	c, totals := &ringCensus{ring: ring, feeds: &feeds, polled: []backend.Pair{{}}}, []backend.Pair{{}}
 	if fresh, err := c.count(nil, totals, 0, false); !fresh || err != nil {
 		t.Fatal(fresh, err)
 	}
@@ -217,7 +218,7 @@ func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
 		t.Fatal(fresh, err)
 	}
 	for i, k := range b.tallies {
-		k.cell.store(b.totals[i], 5)
+		k.cell.Store(b.totals[i], 5)
 	}
 	p := roomyPlan()
 	for id, k := range s.byID {
@@ -239,4 +240,6 @@ func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
 }
 
 // ended is a completion counter's total.
-func ended(completions, errors uint64) Pair { return Pair{Packets: completions, Bytes: errors} }
+func ended(completions, errors uint64) backend.Pair {
+	return backend.Pair{Packets: completions, Bytes: errors}
+}

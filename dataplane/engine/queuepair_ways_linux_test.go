@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -20,7 +21,7 @@ func TestDatagramsAreCounted(t *testing.T) {
 		}
 		e := s.startPairs(t, cfg)
 		mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
-		want := map[string]Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
+		want := map[string]backend.Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
 		wantTotals(t, cfg.Mirror.Path, want)
 		if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Errorf("b knows no way, and posts: %v", err)
@@ -70,7 +71,7 @@ func TestDatagramsFindTheirWayAgain(t *testing.T) {
 	if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 		t.Errorf("b was told nothing since, and posts: %v", err)
 	}
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(5, 0), "b-recv": ended(5, 0), "b-send": ended(3, 0), "a-recv": ended(3, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5, 0), "b-recv": ended(5, 0), "b-send": ended(3, 0), "a-recv": ended(3, 0)})
 }
 
 // TestAQueuePairCanBeItsOwnPeer, and counts both ends.
@@ -82,7 +83,7 @@ func TestAQueuePairCanBeItsOwnPeer(t *testing.T) {
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.Send, 123)
 	mustPost(t, e, "a", dataplane.RDMAWrite, 7)
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(123, 0), "a-recv": ended(123, 0), "a-rdma_write": ended(7, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(123, 0), "a-recv": ended(123, 0), "a-rdma_write": ended(7, 0)})
 }
 
 // TestAQueuePairWithoutBuffers sends, reads and writes, and has none to flush.
@@ -97,7 +98,7 @@ func TestAQueuePairWithoutBuffers(t *testing.T) {
 	if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 		t.Fatal(err)
 	}
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(50, 0), "a-rdma_read": ended(7, 0), "a-recv": {}, "b-recv": ended(50, 64)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(50, 0), "a-rdma_read": ended(7, 0), "a-recv": {}, "b-recv": ended(50, 64)})
 }
 
 // TestTwoInstancesAreConnectedByAddresses that their operators exchange; a name in the mirror
@@ -125,8 +126,8 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 	}
 	mustPost(t, engines[0], "a", dataplane.Send, 10)
 	mustPost(t, engines[1], "a", dataplane.RDMARead, 20)
-	wantTotals(t, cfgs[0].Mirror.Path, map[string]Pair{"a-send": ended(10, 0), "a-recv": {}})
-	wantTotals(t, cfgs[1].Mirror.Path, map[string]Pair{"a-recv": ended(10, 0), "a-rdma_read": ended(20, 0)})
+	wantTotals(t, cfgs[0].Mirror.Path, map[string]backend.Pair{"a-send": ended(10, 0), "a-recv": {}})
+	wantTotals(t, cfgs[1].Mirror.Path, map[string]backend.Pair{"a-recv": ended(10, 0), "a-rdma_read": ended(20, 0)})
 
 	e := engines[0]
 	for _, bad := range []struct {
@@ -174,7 +175,7 @@ func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 		t.Fatalf("counters up to 699: %+v", a)
 	}
 	mustPost(t, e, "a", dataplane.Send, 5000)
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(5000, 0), "b-recv": ended(5000, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5000, 0), "b-recv": ended(5000, 0)})
 
 	s = newSoftNIC(t)
 	s.env.CompCntrMax, s.env.CompCntrOps = []string{"400"}, []string{"send", "recv"}
@@ -250,7 +251,7 @@ func TestQueuePairsLastOnTheirOwn(t *testing.T) {
 	}
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.Send, 5)
-	wantTotals(t, cfg.Mirror.Path, map[string]Pair{"a-send": ended(5, 0)})
+	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5, 0)})
 	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 0 {
 		t.Errorf("it goes on from a flow of its name: %d discontinuities", n)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // slowBank is one whose firmware takes its time for a read.
@@ -14,7 +16,7 @@ type slowBank struct {
 	takes time.Duration
 }
 
-func (b slowBank) query(dst []Pair) error {
+func (b slowBank) query(dst []backend.Pair) error {
 	time.Sleep(b.takes)
 	return b.fakeBank.query(dst)
 }
@@ -52,7 +54,7 @@ func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 				var oldest int64
 				for end := time.Now().Add(5 * pass); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 					for i := range cells {
-						_, at := cells[i].load()
+						_, at := cells[i].Load()
 						oldest = max(oldest, now()-at)
 					}
 				}

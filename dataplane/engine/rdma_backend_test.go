@@ -11,19 +11,20 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/shm"
 )
 
-var _ placer = (*rdmaBackend)(nil)
+var _ backend.HardwareBackend = (*rdmaBackend)(nil)
 
-func placedUDP(t *testing.T, name string, port int, order uint32) Placed {
+func placedUDP(t *testing.T, name string, port int, order uint32) backend.Placed {
 	t.Helper()
-	return Placed{Flow: flow.Flow{Name: name, Match: match(t, fmt.Sprintf("ipv4 udp dport %d", port))}, Order: order}
+	return backend.Placed{Flow: flow.Flow{Name: name, Match: match(t, fmt.Sprintf("ipv4 udp dport %d", port))}, Order: order}
 }
 
-func mustInstall(t *testing.T, b *rdmaBackend, flows ...Placed) []Installed {
+func mustInstall(t *testing.T, b *rdmaBackend, flows ...backend.Placed) []backend.Installed {
 	t.Helper()
 	in, err := b.Install(t.Context(), flows)
 	if err != nil {
@@ -32,9 +33,9 @@ func mustInstall(t *testing.T, b *rdmaBackend, flows ...Placed) []Installed {
 	return in
 }
 
-func sampleOf(t *testing.T, b *rdmaBackend, id uint32) (Pair, int64) {
+func sampleOf(t *testing.T, b *rdmaBackend, id uint32) (backend.Pair, int64) {
 	t.Helper()
-	var p [1]Pair
+	var p [1]backend.Pair
 	var at [1]int64
 	if err := b.ReadTimed([]uint32{id}, p[:], at[:]); err != nil {
 		t.Fatal(err)
@@ -43,9 +44,9 @@ func sampleOf(t *testing.T, b *rdmaBackend, id uint32) (Pair, int64) {
 }
 
 // sampledAs waits for a value.
-func sampledAs(t *testing.T, b *rdmaBackend, id uint32, want Pair) {
+func sampledAs(t *testing.T, b *rdmaBackend, id uint32, want backend.Pair) {
 	t.Helper()
-	var got Pair
+	var got backend.Pair
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if got, _ = sampleOf(t, b, id); got == want {
 			return
@@ -78,11 +79,11 @@ func TestAFlowIsTheSumOfItsDevices(t *testing.T) {
 	if in[0].Cookie == 0 || in[1].Source.DeviceNames() != "fake1" {
 		t.Errorf("installed %+v", in)
 	}
-	h.nic(0).set(t, 1, Pair{Packets: 3, Bytes: 300})
-	h.nic(1).set(t, 1, Pair{Packets: 4, Bytes: 500})
-	h.nic(1).set(t, 2, Pair{Packets: 1, Bytes: 60})
-	sampledAs(t, b, in[0].ID, Pair{Packets: 7, Bytes: 800})
-	sampledAs(t, b, in[1].ID, Pair{Packets: 1, Bytes: 60})
+	h.nic(0).set(t, 1, backend.Pair{Packets: 3, Bytes: 300})
+	h.nic(1).set(t, 1, backend.Pair{Packets: 4, Bytes: 500})
+	h.nic(1).set(t, 2, backend.Pair{Packets: 1, Bytes: 60})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 7, Bytes: 800})
+	sampledAs(t, b, in[1].ID, backend.Pair{Packets: 1, Bytes: 60})
 }
 
 // A slot of a bulk shows what its earlier flow counted; the next one begins at nothing.
@@ -91,11 +92,11 @@ func TestCountersBeginAtTheirBaseline(t *testing.T) {
 	b := openFake(t, h, "eth0")
 	first := placedUDP(t, "first", 1, 0)
 	in := mustInstall(t, b, first)
-	h.nic(0).set(t, 1, Pair{Packets: 100, Bytes: 6000})
-	if err := b.Remove(t.Context(), []Placed{first}); err != nil {
+	h.nic(0).set(t, 1, backend.Pair{Packets: 100, Bytes: 6000})
+	if err := b.Remove(t.Context(), []backend.Placed{first}); err != nil {
 		t.Fatal(err)
 	}
-	if got, at := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 100, Bytes: 6000}) || at == 0 {
+	if got, at := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 100, Bytes: 6000}) || at == 0 {
 		t.Errorf("a removed flow shows %+v at %d, want what it counted to the end", got, at)
 	}
 	bulk := b.devices[0].banks[0]
@@ -105,14 +106,14 @@ func TestCountersBeginAtTheirBaseline(t *testing.T) {
 		return bulk.asked > bulk.slot[0].freed
 	})
 	again := mustInstall(t, b, placedUDP(t, "second", 2, 1))
-	if got, _ := sampleOf(t, b, again[0].ID); got != (Pair{}) {
+	if got, _ := sampleOf(t, b, again[0].ID); got != (backend.Pair{}) {
 		t.Errorf("a new flow begins at %+v", got)
 	}
 	if again[0].Cookie == in[0].Cookie {
 		t.Error("two flows have one cookie")
 	}
-	h.nic(0).set(t, 2, Pair{Packets: 103, Bytes: 6200})
-	sampledAs(t, b, again[0].ID, Pair{Packets: 3, Bytes: 200})
+	h.nic(0).set(t, 2, backend.Pair{Packets: 103, Bytes: 6200})
+	sampledAs(t, b, again[0].ID, backend.Pair{Packets: 3, Bytes: 200})
 }
 
 func TestAllOrNoneIsInstalled(t *testing.T) {
@@ -120,21 +121,21 @@ func TestAllOrNoneIsInstalled(t *testing.T) {
 	b := openFake(t, h, "eth0")
 	bad := placedUDP(t, "bad", 3, 1)
 	bad.Match = match(t, "ipv4 ttl 3")
-	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "good", 1, 0), bad}); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), `"bad"`) {
+	if _, err := b.Install(t.Context(), []backend.Placed{placedUDP(t, "good", 1, 0), bad}); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("error %v, want one about the flow that does not fit", err)
 	}
 	n := h.nic(0)
 	n.mu.Lock()
 	n.failRule = syscall.ENOMEM
 	n.mu.Unlock()
-	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "good", 1, 0)}); !errors.Is(err, syscall.ENOMEM) {
+	if _, err := b.Install(t.Context(), []backend.Placed{placedUDP(t, "good", 1, 0)}); !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("error %v, want the device's", err)
 	}
 	n.mu.Lock()
 	n.failRule = nil
 	n.mu.Unlock()
 	n.setFail(syscall.EIO)
-	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "good", 1, 0)}); !errors.Is(err, syscall.EIO) {
+	if _, err := b.Install(t.Context(), []backend.Placed{placedUDP(t, "good", 1, 0)}); !errors.Is(err, syscall.EIO) {
 		t.Errorf("error %v, want that of reading", err)
 	}
 	n.setFail(nil)
@@ -150,36 +151,36 @@ func TestFits(t *testing.T) {
 	h := newFakeHost("eth0")
 	h.shape.by, h.shape.dontTrap, h.shape.bulk = byVerbs, true, 1
 	b := openFake(t, h, "eth0", "eth1")
-	on := func(name, iface string, action flow.Action) Placed {
+	on := func(name, iface string, action flow.Action) backend.Placed {
 		p := placedUDP(t, name, 53, 0)
 		p.Interface, p.Action = iface, action
 		return p
 	}
 	for _, c := range []struct {
 		name  string
-		flow  Placed
-		above []Placed
+		flow  backend.Placed
+		above []backend.Placed
 		want  string // of the reason; empty: it fits
 	}{
 		{"alone", on("f", "eth0", flow.Count), nil, ""},
 		{"an interface without a device", on("f", "eth1", flow.Count), nil, "eth1"},
 		{"all interfaces, one without a device", on("f", "", flow.Count), nil, "eth1"},
-		{"below what counts and passes on", on("f", "eth0", flow.Count), []Placed{on("a", "eth0", flow.Count)}, "counted twice"},
-		{"below what counts elsewhere", on("f", "eth0", flow.Count), []Placed{on("a", "eth1", flow.Count)}, ""},
-		{"below what drops", on("f", "eth0", flow.Count), []Placed{on("a", "eth0", flow.Drop)}, ""},
+		{"below what counts and passes on", on("f", "eth0", flow.Count), []backend.Placed{on("a", "eth0", flow.Count)}, "counted twice"},
+		{"below what counts elsewhere", on("f", "eth0", flow.Count), []backend.Placed{on("a", "eth1", flow.Count)}, ""},
+		{"below what drops", on("f", "eth0", flow.Count), []backend.Placed{on("a", "eth0", flow.Drop)}, ""},
 	} {
-		err := b.Fits(c.flow.Flow, c.above)
+		err := b.Fits(c.flow.Flow, c.above, nil)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
 	// Install does not rely on having been asked.
 	mustInstall(t, b, on("a", "eth0", flow.Count))
-	if _, err := b.Install(t.Context(), []Placed{on("f", "eth0", flow.Count)}); !errors.Is(err, probe.ErrNotSupported) {
+	if _, err := b.Install(t.Context(), []backend.Placed{on("f", "eth0", flow.Count)}); !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("error %v: a flow that would be counted twice was installed", err)
 	}
-	multicast := Placed{Flow: flow.Flow{Name: "m", Interface: "eth0", Action: flow.Drop, Match: match(t, "eth dst 01:00:5e:00:00:01")}}
-	if err := b.Fits(multicast.Flow, nil); err == nil || !strings.Contains(err.Error(), "behind all others") {
+	multicast := backend.Placed{Flow: flow.Flow{Name: "m", Interface: "eth0", Action: flow.Drop, Match: match(t, "eth dst 01:00:5e:00:00:01")}}
+	if err := b.Fits(multicast.Flow, nil, nil); err == nil || !strings.Contains(err.Error(), "behind all others") {
 		t.Errorf("a rule that mlx5 puts last: %v", err)
 	}
 }
@@ -187,7 +188,7 @@ func TestFits(t *testing.T) {
 func TestReadTimedAllocatesNothing(t *testing.T) {
 	b := openFake(t, newFakeHost("eth0", "eth1"), "eth0", "eth1")
 	in := mustInstall(t, b, placedUDP(t, "a", 1, 0), placedUDP(t, "b", 2, 1))
-	ids, dst, at := []uint32{in[0].ID, in[1].ID}, make([]Pair, 2), make([]int64, 2)
+	ids, dst, at := []uint32{in[0].ID, in[1].ID}, make([]backend.Pair, 2), make([]int64, 2)
 	if n := testing.AllocsPerRun(1000, func() { _ = b.ReadTimed(ids, dst, at) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -203,7 +204,7 @@ func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Absent(); !errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "fake0 (eth7)") {
+	if err := b.Absent(); !errors.Is(err, backend.ErrNoDevice) || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "fake0 (eth7)") {
 		t.Errorf("absent: %v, want errNoDevice and what there is", err)
 	}
 	if err := b.Close(false); err != nil {
@@ -235,7 +236,7 @@ func TestOfTwoDevicesOfAnInterfaceTheOneThatCounts(t *testing.T) {
 		t.Errorf("counted by %q, want fake1", got)
 	}
 	_, err = openRDMA(t.Context(), cfg, slog.New(slog.DiscardHandler), onlySecond{newFakeHost("eth0")}, shm.Now)
-	if errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
+	if errors.Is(err, backend.ErrNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("error %v, want that a device is there and cannot count", err)
 	}
 }
@@ -249,7 +250,7 @@ func TestCloseIsIdempotent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := b.Install(t.Context(), []Placed{placedUDP(t, "b", 2, 1)}); err == nil {
+	if _, err := b.Install(t.Context(), []backend.Placed{placedUDP(t, "b", 2, 1)}); err == nil {
 		t.Error("a closed backend installs")
 	}
 }
@@ -274,7 +275,7 @@ func TestInstallEndsWithItsContext(t *testing.T) {
 	b := openFake(t, newFakeHost("eth0"), "eth0")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.Install(ctx, []Placed{placedUDP(t, "a", 1, 0)}); !errors.Is(err, context.Canceled) {
+	if _, err := b.Install(ctx, []backend.Placed{placedUDP(t, "a", 1, 0)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want the context's", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
@@ -33,7 +34,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 			s.cfg.RDMA.CommandsPerSecond = c.perSecond
 			b := s.open(t)
 			began, before := shm.Now(), s.calls(t, c.command)
-			all := make([]Placed, flows)
+			all := make([]backend.Placed, flows)
 			for i := range all {
 				all[i] = placedUDP(t, fmt.Sprint(i), 1000+i, uint32(i))
 			}
@@ -52,7 +53,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 
 			// How old a value is in commands does not depend on who else uses the CPU: every other one was
 			// read once since. That the time is as the budget implies, TestValuesAreAsOldAsTheBudgetImplies shows.
-			dst, at := make([]Pair, flows), make([]int64, flows)
+			dst, at := make([]backend.Pair, flows), make([]int64, flows)
 			type look struct {
 				at       int64
 				commands uint64
@@ -119,7 +120,7 @@ type arrival struct {
 
 // check holds a value to its time: all that had arrived by then is in it, and nothing that
 // was not sent. Then it sends more.
-func (x *truth) check(t *testing.T, v Pair, at int64) {
+func (x *truth) check(t *testing.T, v backend.Pair, at int64) {
 	t.Helper()
 	for i := len(x.arrived) - 1; i >= 0 && at != 0; i-- {
 		if x.arrived[i].at <= at {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 func TestADeviceGoesAndComesBack(t *testing.T) {
@@ -11,8 +13,8 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
 	in := mustInstall(t, b, f)
-	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
-	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
 	if gone := b.Gone(); len(gone) != 0 {
 		t.Fatalf("gone: %v", gone)
 	}
@@ -22,22 +24,22 @@ func TestADeviceGoesAndComesBack(t *testing.T) {
 	dead.events <- nicFatal
 	dead.mu.Unlock()
 	<-b.Changed()
-	if err := b.Gone()["f"]; !errors.Is(err, errDeviceLost) {
+	if err := b.Gone()["f"]; !errors.Is(err, backend.ErrDeviceLost) {
 		t.Errorf("gone: %v, want the device's end", err)
 	}
-	if err := b.Fits(f.Flow, nil); !errors.Is(err, errDeviceLost) {
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrDeviceLost) {
 		t.Errorf("fits: %v", err)
 	}
 	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-device-lost" || c[0].Fix == "" {
 		t.Errorf("conditions %+v", c)
 	}
-	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
-	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
 		t.Errorf("the last value is %+v", got)
 	}
-	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil) == nil })
+	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
 	if !dead.isClosed || h.opened != 2 {
 		t.Errorf("the dead device is closed: %v; %d opened", dead.isClosed, h.opened)
 	}
@@ -60,17 +62,17 @@ func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
 	h.mu.Unlock()
 	old := h.nic(0)
 	<-b.Changed()
-	if err := b.Gone()["f"]; !errors.Is(err, errDeviceLost) {
+	if err := b.Gone()["f"]; !errors.Is(err, backend.ErrDeviceLost) {
 		t.Errorf("gone: %v, want the device's end", err)
 	}
-	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
 	eventually(t, "closing the device", func() bool { old.mu.Lock(); defer old.mu.Unlock(); return old.isClosed })
 	h.mu.Lock()
 	h.list = list
 	h.mu.Unlock()
-	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil) == nil })
+	eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
 }
 
 func TestAPortGoesDownAndUp(t *testing.T) {
@@ -78,7 +80,7 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
 	in := mustInstall(t, b, f)
-	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
 	h.nic(0).events <- nicPortDown
 	<-b.Changed()
 	if err := b.Gone()["f"]; !errors.Is(err, errPortDown) {
@@ -87,11 +89,11 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-port-down" {
 		t.Errorf("conditions %+v", c)
 	}
-	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
 	// The device works: what it counted is read to the end.
-	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
 		t.Errorf("the last value is %+v", got)
 	}
 	h.nic(0).events <- nicPortUp
@@ -107,8 +109,8 @@ func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
 	in := mustInstall(t, b, f)
-	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
-	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
 	n := h.nic(0)
 	n.mu.Lock()
 	n.fail = syscall.EIO
@@ -127,13 +129,13 @@ func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
 	if err := b.Gone()["f"]; !errors.Is(err, syscall.EIO) {
 		t.Errorf("gone: %v, want the reads' error", err)
 	}
-	if err := b.Fits(f.Flow, nil); !errors.Is(err, syscall.EIO) {
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, syscall.EIO) {
 		t.Errorf("fits: %v: the device is trusted again at once", err)
 	}
-	if got, _ := sampleOf(t, b, in[0].ID); got != (Pair{Packets: 5, Bytes: 500}) {
+	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
 		t.Errorf("the last value is %+v", got)
 	}
-	if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
 }
@@ -149,7 +151,7 @@ func TestARuleThatIsStuck(t *testing.T) {
 	n.mu.Lock()
 	n.failClose = syscall.EBUSY
 	n.mu.Unlock()
-	if err := b.Remove(t.Context(), []Placed{top}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{top}); err != nil {
 		t.Fatal(err)
 	}
 	<-b.Changed()
@@ -162,10 +164,10 @@ func TestARuleThatIsStuck(t *testing.T) {
 	n.mu.Lock()
 	n.failClose = nil
 	n.mu.Unlock()
-	if err := b.Remove(t.Context(), []Placed{low}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the device is open again", func() bool { return b.Fits(low.Flow, nil) == nil })
+	eventually(t, "the device is open again", func() bool { return b.Fits(low.Flow, nil, nil) == nil })
 	if n.mu.Lock(); !n.isClosed || len(n.rules) > 0 {
 		t.Errorf("the device was closed: %v, with %d rules", n.isClosed, len(n.rules))
 	}
@@ -183,12 +185,12 @@ func TestALostDeviceLeavesTheFlowsOfTheOther(t *testing.T) {
 	h.nic(0).events <- nicFatal
 	<-b.Changed()
 	gone := b.Gone()
-	if gone["second"] != nil || !errors.Is(gone["first"], errDeviceLost) || !errors.Is(gone["both"], errDeviceLost) {
+	if gone["second"] != nil || !errors.Is(gone["first"], backend.ErrDeviceLost) || !errors.Is(gone["both"], backend.ErrDeviceLost) {
 		t.Errorf("gone: %v; want the flows of eth0", gone)
 	}
-	if err := b.Fits(second.Flow, nil); err != nil {
+	if err := b.Fits(second.Flow, nil, nil); err != nil {
 		t.Errorf("a flow of eth1 does not fit any more: %v", err)
 	}
-	h.nic(1).set(t, 2, Pair{Packets: 5, Bytes: 500})
-	sampledAs(t, b, in[1].ID, Pair{Packets: 5, Bytes: 500})
+	h.nic(1).set(t, 2, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[1].ID, backend.Pair{Packets: 5, Bytes: 500})
 }

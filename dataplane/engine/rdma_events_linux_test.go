@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
@@ -33,9 +34,9 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 			control := s.controlled(t)
 			b := s.open(t)
 			streams := ownFrames(t)[:1]
-			f := Placed{Flow: streams[0].flow}
+			f := backend.Placed{Flow: streams[0].flow}
 			in := mustInstall(t, b, f)
-			sent := make(map[string]Pair)
+			sent := make(map[string]backend.Pair)
 			s.send(t, streams, flow.Ingress, 100, sent)
 			sampledAs(t, b, in[0].ID, sent[f.Name])
 
@@ -43,7 +44,7 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the port is down", func() bool { return errors.Is(b.Gone()[f.Name], errPortDown) })
-			if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+			if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := sampleOf(t, b, in[0].ID); got != sent[f.Name] {
@@ -52,7 +53,7 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 			if err := control.PortUp(s.device); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the port is up", func() bool { return b.Fits(f.Flow, nil) == nil })
+			eventually(t, "the port is up", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
 			in = mustInstall(t, b, f)
 			clear(sent)
 			s.send(t, streams, flow.Ingress, 50, sent)
@@ -61,14 +62,14 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 			if err := c.away(control, s.device); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the device is gone", func() bool { return errors.Is(b.Gone()[f.Name], errDeviceLost) })
-			if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+			eventually(t, "the device is gone", func() bool { return errors.Is(b.Gone()[f.Name], backend.ErrDeviceLost) })
+			if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := sampleOf(t, b, in[0].ID); got != sent[f.Name] {
 				t.Errorf("a flow on a device that went shows %+v, want %+v", got, sent[f.Name])
 			}
-			if _, err := b.Install(t.Context(), []Placed{f}); !errors.Is(err, errDeviceLost) {
+			if _, err := b.Install(t.Context(), []backend.Placed{f}); !errors.Is(err, backend.ErrDeviceLost) {
 				t.Errorf("installing on a device that is gone: %v", err)
 			}
 			before := s.calls(t, c.sought)
@@ -76,7 +77,7 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 			if err := control.Return(s.device); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the device is back", func() bool { return b.Fits(f.Flow, nil) == nil })
+			eventually(t, "the device is back", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
 			in = mustInstall(t, b, f)
 			clear(sent)
 			s.send(t, streams, flow.Ingress, 70, sent)
@@ -115,12 +116,12 @@ func TestEveryVerbFailsInTurn(t *testing.T) {
 				return err
 			})
 			if err == nil {
-				_, err = b.Install(t.Context(), []Placed{{Flow: ownFrames(t)[0].flow}})
+				_, err = b.Install(t.Context(), []backend.Placed{{Flow: ownFrames(t)[0].flow}})
 				if err := b.Close(false); err != nil {
 					t.Errorf("closing: %v", err)
 				}
 			}
-			if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), c.verb) || errors.Is(err, errNoDevice) {
+			if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), c.verb) || errors.Is(err, backend.ErrNoDevice) {
 				t.Errorf("error %v, want %s's EIO", err, c.verb)
 			}
 		})
@@ -131,7 +132,7 @@ func TestEveryVerbFailsInTurn(t *testing.T) {
 func TestDevXThatFailsIsNotUsed(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
-	in := mustInstall(t, s.open(t), Placed{Flow: ownFrames(t)[0].flow})
+	in := mustInstall(t, s.open(t), backend.Placed{Flow: ownFrames(t)[0].flow})
 	if got := in[0].Source.Modes(); got != "dont-trap" {
 		t.Errorf("counted in mode %q", got)
 	}
@@ -141,12 +142,12 @@ func TestStealingIsAskedFor(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Without = []string{"devx", "dont_trap"}
 	b := s.open(t)
-	f := Placed{Flow: ownFrames(t)[0].flow}
-	if err := b.Fits(f.Flow, nil); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "rdma.steal") && !strings.Contains(err.Error(), "taking the packets away") {
+	f := backend.Placed{Flow: ownFrames(t)[0].flow}
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "rdma.steal") && !strings.Contains(err.Error(), "taking the packets away") {
 		t.Errorf("error %v, want that the device could only steal", err)
 	}
 	f.Direction = flow.Egress
-	if err := b.Fits(f.Flow, nil); err != nil {
+	if err := b.Fits(f.Flow, nil, nil); err != nil {
 		t.Errorf("what is sent is stolen from nobody: %v", err)
 	}
 	f.Direction, f.Action = flow.Ingress, flow.Drop
@@ -169,7 +170,7 @@ func TestDevicesThatCannotCountSayWhy(t *testing.T) {
 		return err
 	})
 	var u *probe.UnsupportedError
-	if !errors.As(err, &u) || u.Object != s.device || u.Reason == "" || u.Fix == "" || errors.Is(err, errNoDevice) {
+	if !errors.As(err, &u) || u.Object != s.device || u.Reason == "" || u.Fix == "" || errors.Is(err, backend.ErrNoDevice) {
 		t.Errorf("error %v, want a conclusive no of the device", err)
 	}
 }
@@ -227,21 +228,21 @@ func TestARuleThatTheSoftwareDeviceKeeps(t *testing.T) {
 	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}
 	b := s.open(t)
 	streams := ownFrames(t)[:1]
-	top := Placed{Flow: streams[0].flow}
-	low := Placed{Flow: flow.Flow{Name: "low", Priority: 200, Match: match(t, "udp")}}
+	top := backend.Placed{Flow: streams[0].flow}
+	low := backend.Placed{Flow: flow.Flow{Name: "low", Priority: 200, Match: match(t, "udp")}}
 	mustInstall(t, b, top, low)
-	if err := b.Remove(t.Context(), []Placed{top}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{top}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Gone()["low"]; !errors.Is(err, errRuleStuck) {
 		t.Errorf("gone: %v, want that a rule is stuck", err)
 	}
-	if err := b.Remove(t.Context(), []Placed{low}); err != nil {
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the rules are out", func() bool { return b.Fits(low.Flow, nil) == nil })
+	eventually(t, "the rules are out", func() bool { return b.Fits(low.Flow, nil, nil) == nil })
 	in := mustInstall(t, b, low)
-	sent := make(map[string]Pair)
+	sent := make(map[string]backend.Pair)
 	s.send(t, streams, flow.Ingress, 100, sent)
 	sampledAs(t, b, in[0].ID, sent[top.Name])
 }

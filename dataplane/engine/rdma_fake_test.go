@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -97,7 +98,7 @@ type fakeRule struct {
 
 type fakeBank struct {
 	nic    *fakeNIC
-	values []Pair
+	values []backend.Pair
 	bound  int
 	closed bool
 }
@@ -120,13 +121,13 @@ func (n *fakeNIC) newBank() (bank, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.banks++
-	return &fakeBank{nic: n, values: make([]Pair, n.bulk)}, nil
+	return &fakeBank{nic: n, values: make([]backend.Pair, n.bulk)}, nil
 }
 
 func (b *fakeBank) slots() int    { return len(b.values) }
 func (b *fakeBank) cleared() bool { return b.nic.by == byVerbs }
 
-func (b *fakeBank) query(dst []Pair) error {
+func (b *fakeBank) query(dst []backend.Pair) error {
 	b.nic.mu.Lock()
 	defer b.nic.mu.Unlock()
 	b.nic.commands++
@@ -140,7 +141,7 @@ func (b *fakeBank) query(dst []Pair) error {
 	return nil
 }
 
-func (b *fakeBank) last(dst []Pair) error {
+func (b *fakeBank) last(dst []backend.Pair) error {
 	b.nic.mu.Lock()
 	b.bound++
 	b.nic.mu.Unlock()
@@ -218,7 +219,7 @@ func (n *fakeNIC) Close() error {
 }
 
 // set makes v what the counter of a rule with this destination port shows.
-func (n *fakeNIC) set(t *testing.T, port uint16, v Pair) {
+func (n *fakeNIC) set(t *testing.T, port uint16, v backend.Pair) {
 	t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()

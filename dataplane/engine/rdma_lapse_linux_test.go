@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
@@ -25,7 +26,7 @@ func TestALapseOfReadingCostsNothing(t *testing.T) {
 	givenUp := false
 	for b.calls(t, "mlx5dv_devx_obj_query") < 100+giveUp+2 {
 		b.pass(t, flow.Ingress, frames)
-		b.sent = add(b.sent, Pair{Packets: 64, Bytes: 64 * 60})
+		b.sent = backend.Add(b.sent, backend.Pair{Packets: 64, Bytes: 64 * 60})
 		over := b.e.stack.over
 		givenUp = givenUp || over.Gone()["web"] != nil
 	}
@@ -54,7 +55,7 @@ func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
 		Backend: "rdma", Interfaces: []dataplane.Interface{{Name: "v0"}},
 		Mirror: dataplane.MirrorConfig{Path: t.TempDir() + "/t.mirror", Counters: 64, History: -1},
 	}}
-	e, err := New(context.Background(), s.cfg, Options{Backends: []Backend{over}})
+	e, err := New(context.Background(), s.cfg, Options{Backends: []backend.Backend{over}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +81,12 @@ func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
 		defer e.ctl.Unlock()
 		return e.flows["dns"].past.Discontinuities
 	}
-	h.nic(0).set(t, 53, Pair{Packets: 100, Bytes: 6000})
+	h.nic(0).set(t, 53, backend.Pair{Packets: 100, Bytes: 6000})
 	shows(100)
 	if n := discontinuities(); n != 0 {
 		t.Errorf("%d discontinuities before", n)
 	}
-	h.nic(0).set(t, 53, Pair{Packets: 3, Bytes: 180})
+	h.nic(0).set(t, 53, backend.Pair{Packets: 3, Bytes: 180})
 	shows(103)
 	eventually(t, "a discontinuity", func() bool { return discontinuities() == 1 })
 	told := false
@@ -95,7 +96,7 @@ func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
 	if !told {
 		t.Error("no event says that the total may lack something")
 	}
-	h.nic(0).set(t, 53, Pair{Packets: 5, Bytes: 300})
+	h.nic(0).set(t, 53, backend.Pair{Packets: 5, Bytes: 300})
 	shows(105)
 	e.refresh(t.Context())
 	if n := discontinuities(); n != 1 {

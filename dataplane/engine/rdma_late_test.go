@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
@@ -36,10 +37,10 @@ func TestADeviceThatComesLaterIsOpened(t *testing.T) {
 	h := newFakeHost()
 	b := openFake(t, h, "eth0")
 	f := placedUDP(t, "f", 1, 0)
-	if err := b.Absent(); !errors.Is(err, errNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
+	if err := b.Absent(); !errors.Is(err, backend.ErrNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("absent: %v, want that there is no device", err)
 	}
-	if err := b.Fits(f.Flow, nil); !errors.Is(err, errNoDevice) {
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrNoDevice) {
 		t.Errorf("fits: %v, want that there is no device", err)
 	}
 	if c := b.Conditions(); len(c) != 0 {
@@ -51,8 +52,8 @@ func TestADeviceThatComesLaterIsOpened(t *testing.T) {
 		t.Errorf("absent: %v", err)
 	}
 	in := mustInstall(t, b, f)
-	h.nic(0).set(t, 1, Pair{Packets: 5, Bytes: 500})
-	sampledAs(t, b, in[0].ID, Pair{Packets: 5, Bytes: 500})
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
 }
 
 // The same beside a device that was there: what asks for both has to wait for the second.
@@ -63,7 +64,7 @@ func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
 		t.Errorf("absent: %v, though one of the devices is there", err)
 	}
 	f := placedUDP(t, "f", 1, 0)
-	if err := b.Fits(f.Flow, nil); !errors.Is(err, errNoDevice) {
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrNoDevice) {
 		t.Errorf("fits: %v, want that eth1 has no device", err)
 	}
 	h.plug("fake1", "eth1")
@@ -110,7 +111,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	h.plug("fake0", "eth0")
 	changes(t, b)
 	f := placedUDP(t, "f", 1, 0)
-	for what, err := range map[string]error{"absent": b.Absent(), "fits": b.Fits(f.Flow, nil)} {
+	for what, err := range map[string]error{"absent": b.Absent(), "fits": b.Fits(f.Flow, nil, nil)} {
 		if !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), "fake0 of eth0") {
 			t.Errorf("%s: %v, want why fake0 was not opened", what, err)
 		}
@@ -141,7 +142,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	if tried(nil) != 0 {
 		t.Error("it is tried while it is away")
 	}
-	if err := b.Absent(); !errors.Is(err, errNoDevice) {
+	if err := b.Absent(); !errors.Is(err, backend.ErrNoDevice) {
 		t.Errorf("absent: %v, want that the device has gone", err)
 	}
 	changes(t, b)
@@ -150,7 +151,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	}
 	h.allow()
 	b.openLate(b.devices[0], infos)
-	for what, err := range map[string]error{"absent": b.Absent(), "fits": b.Fits(f.Flow, nil)} {
+	for what, err := range map[string]error{"absent": b.Absent(), "fits": b.Fits(f.Flow, nil, nil)} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	labseed "github.com/flowtally/flowtally/internal/lab/seed"
@@ -20,8 +21,8 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 	for range 30 {
 		h := newFakeHost("eth0")
 		b := openFake(t, h, "eth0")
-		flows := make(map[string]Placed)
-		winner := make(map[*fakeBank]map[int]Placed) // by slot
+		flows := make(map[string]backend.Placed)
+		winner := make(map[*fakeBank]map[int]backend.Placed) // by slot
 		h.nic(0).onRule = func(rules []*fakeRule) {
 			for i, r := range rules {
 				most = max(most, r.level)
@@ -30,7 +31,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 					if x.Name == "" || y.Name == "" || x.Name == y.Name || !flow.Overlap(&x.Flow, &y.Flow) {
 						continue
 					}
-					if (wins(x, y) < 0) != (r.level < q.level) || r.level == q.level {
+					if (backend.ByPrecedence(x, y) < 0) != (r.level < q.level) || r.level == q.level {
 						t.Errorf("%s (priority %d, level %d) and %s (priority %d, level %d)", x.Match, x.Priority, r.level, y.Match, y.Priority, q.level)
 					}
 				}
@@ -39,7 +40,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 		for order := range 40 {
 			if len(flows) > 0 && rng.IntN(3) == 0 {
 				for name, f := range flows {
-					if err := b.Remove(t.Context(), []Placed{f}); err != nil {
+					if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 						t.Fatal(err)
 					}
 					delete(flows, name)
@@ -47,7 +48,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 				}
 				continue
 			}
-			f := Placed{Flow: gen.Flows(rng, 1)[0], Order: uint32(order)}
+			f := backend.Placed{Flow: gen.Flows(rng, 1)[0], Order: uint32(order)}
 			f.Name, f.Interface, f.Direction, f.Priority = fmt.Sprint(order), "", flow.Ingress, uint16(rng.IntN(4))
 			if limits(f.Match, byDevX) != nil {
 				continue
@@ -63,7 +64,7 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 			x.parts = []*part{p}
 			bank := p.bank.bank.(*fakeBank)
 			if winner[bank] == nil {
-				winner[bank] = make(map[int]Placed)
+				winner[bank] = make(map[int]backend.Placed)
 			}
 			winner[bank][p.slot] = f
 			if err = b.devices[0].start(p); err == nil {
@@ -91,15 +92,15 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 
 func TestLevelsRunOut(t *testing.T) {
 	b := openFake(t, newFakeHost("eth0"), "eth0")
-	nested := func(i int) Placed {
-		return Placed{Flow: flow.Flow{Name: fmt.Sprint(i), Priority: uint16(100 - i), Match: match(t, fmt.Sprintf("ipv4 dst 10.0.0.0/%d", 8+i))}}
+	nested := func(i int) backend.Placed {
+		return backend.Placed{Flow: flow.Flow{Name: fmt.Sprint(i), Priority: uint16(100 - i), Match: match(t, fmt.Sprintf("ipv4 dst 10.0.0.0/%d", 8+i))}}
 	}
 	for i := range levels { // each wins over those before it: they all move
 		mustInstall(t, b, nested(i))
 	}
-	_, err := b.Install(t.Context(), []Placed{nested(levels)})
+	_, err := b.Install(t.Context(), []backend.Placed{nested(levels)})
 	if !errors.Is(err, probe.ErrNotSupported) {
 		t.Errorf("error %v, want that there are no more priorities", err)
 	}
-	mustInstall(t, b, Placed{Flow: flow.Flow{Name: "aside", Match: match(t, "ipv6")}})
+	mustInstall(t, b, backend.Placed{Flow: flow.Flow{Name: "aside", Match: match(t, "ipv6")}})
 }

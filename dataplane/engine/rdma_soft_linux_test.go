@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -175,7 +176,7 @@ func ownFrames(t *testing.T) []stream {
 }
 
 // send sends n frames of those streams that go that way, mixed, and adds what it sent.
-func (s *softNIC) send(t *testing.T, streams []stream, d flow.Direction, n uint64, sent map[string]Pair) {
+func (s *softNIC) send(t *testing.T, streams []stream, d flow.Direction, n uint64, sent map[string]backend.Pair) {
 	t.Helper()
 	var mix []lab.Stream
 	for _, x := range streams {
@@ -202,7 +203,7 @@ func (s *softNIC) send(t *testing.T, streams []stream, d flow.Direction, n uint6
 		t.Fatalf("%d frames were refused on their way", snd.Refused())
 	}
 	for i, x := range snd.Sent() {
-		sent[mix[i].Name] = add(sent[mix[i].Name], Pair(x))
+		sent[mix[i].Name] = backend.Add(sent[mix[i].Name], backend.Pair(x))
 	}
 }
 
@@ -241,14 +242,14 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 			defer x.Close(false)
 
 			streams := ownFrames(t)
-			var flows []Placed
+			var flows []backend.Placed
 			for i, st := range streams {
-				err := b.Fits(st.flow, nil)
+				err := b.Fits(st.flow, nil, nil)
 				if fits := st.verbs || c.without == nil; fits != (err == nil) {
 					t.Errorf("%s: %v, want that it fits: %v", st.flow.Name, err, fits)
 				}
 				if err == nil {
-					flows = append(flows, Placed{Flow: st.flow, Order: uint32(i)})
+					flows = append(flows, backend.Placed{Flow: st.flow, Order: uint32(i)})
 				}
 			}
 			in, err := b.Install(t.Context(), flows)
@@ -259,13 +260,13 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sent := make(map[string]Pair)
+			sent := make(map[string]backend.Pair)
 			s.send(t, streams, flow.Ingress, 60_000, sent)
 			s.send(t, streams, flow.Egress, 10_000, sent)
 
 			for i, f := range flows {
 				sampledAs(t, b, in[i].ID, sent[f.Name])
-				var xdp [1]Pair
+				var xdp [1]backend.Pair
 				if err := x.Read([]uint32{inXDP[i].ID}, xdp[:]); err != nil {
 					t.Fatal(err)
 				}
@@ -289,7 +290,7 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 			if err := b.Remove(t.Context(), flows); err != nil {
 				t.Fatal(err)
 			}
-			s.send(t, streams, flow.Ingress, 5_000, make(map[string]Pair))
+			s.send(t, streams, flow.Ingress, 5_000, make(map[string]backend.Pair))
 			for i, f := range flows {
 				if got, _ := sampleOf(t, b, in[i].ID); got != sent[f.Name] {
 					t.Errorf("%s: after its removal it shows %+v, want %+v", f.Name, got, sent[f.Name])
@@ -320,21 +321,21 @@ func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
 			var errs strings.Builder
 			b := s.openWith(t, slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelError})))
 			streams := ownFrames(t)[:3]
-			var flows []Placed
+			var flows []backend.Placed
 			for _, st := range streams {
 				st.flow.Action = c.action
-				flows = append(flows, Placed{Flow: st.flow})
+				flows = append(flows, backend.Placed{Flow: st.flow})
 			}
 			in := mustInstall(t, b, flows...)
 			if in[0].Source.Modes() != c.mode {
 				t.Fatalf("counted in mode %s", in[0].Source.Modes())
 			}
-			sent := make(map[string]Pair)
+			sent := make(map[string]backend.Pair)
 			s.send(t, streams, flow.Ingress, 1000, sent)
 			if err := b.Remove(t.Context(), flows); err != nil {
 				t.Fatal(err)
 			}
-			s.send(t, streams, flow.Ingress, 1000, make(map[string]Pair))
+			s.send(t, streams, flow.Ingress, 1000, make(map[string]backend.Pair))
 			for i, f := range flows {
 				if got, _ := sampleOf(t, b, in[i].ID); got != sent[f.Name] {
 					t.Errorf("%s: shows %+v, want %+v", f.Name, got, sent[f.Name])

@@ -33,7 +33,7 @@ func (c *counted) winners() []*counted {
 func losers(winners []*counted) []*counted {
 	out := []*counted{}
 	for _, c := range winners {
-		if c.layered != nil {
+		if c.offload != nil {
 			out = append(out, c.below...)
 		}
 	}

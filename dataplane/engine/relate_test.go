@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 )
@@ -15,7 +16,7 @@ import (
 func stackOf(flows []flow.Flow) []*counted {
 	out := make([]*counted, len(flows))
 	for i, f := range flows {
-		out[i] = &counted{Placed: Placed{Flow: f, Order: uint32(i)}, layered: &layered{}}
+		out[i] = &counted{Placed: backend.Placed{Flow: f, Order: uint32(i)}, offload: &offload{}}
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/xdp"
@@ -37,7 +38,7 @@ func TestFlowsThatDidNotFitCanBeAddedAgain(t *testing.T) {
 		}
 		for _, port := range []int{0, 31, 63} {
 			first = b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(uint16(1000+port), 60)}})[0].Packets
-			await(t, r, fmt.Sprint("f", port), Pair{Packets: first, Bytes: first * 60})
+			await(t, r, fmt.Sprint("f", port), backend.Pair{Packets: first, Bytes: first * 60})
 		}
 		var names []string
 		for i := range 64 {
@@ -94,7 +95,7 @@ func TestFullTablesAreTakenUp(t *testing.T) {
 	b.cfg.Flows = append(append([]flow.Flow{}, flows[1:40]...), flows[41:]...)
 	b.cfg.XDP.KeepPins = false
 	e = b.start(t)
-	await(t, reader(t, b.cfg), "f1", Pair(sent))
+	await(t, reader(t, b.cfg), "f1", backend.Pair(sent))
 	if _, err := e.AddFlows(t.Context(), flows[0], flows[40]); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +113,9 @@ func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
 	b.cfg.XDP.KeepPins = false
 	b.start(t)
 	r := reader(t, b.cfg)
-	await(t, r, "old63", Pair(sent))
+	await(t, r, "old63", backend.Pair(sent))
 	sent = b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1000, 60)}})[0]
-	await(t, r, "new0", Pair(sent))
+	await(t, r, "new0", backend.Pair(sent))
 }
 
 // A mask whose last rule went is still known to the programs that run; the
@@ -132,5 +133,5 @@ func TestAMaskWithoutRulesIsTakenUp(t *testing.T) {
 	sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1000, 60)}})[0]
 	b.cfg.Flows, b.cfg.XDP.KeepPins = b.cfg.Flows[:1], false
 	b.start(t)
-	await(t, reader(t, b.cfg), "stays", Pair(sent))
+	await(t, reader(t, b.cfg), "stays", backend.Pair(sent))
 }

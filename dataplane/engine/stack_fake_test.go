@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/linear"
 )
@@ -27,22 +28,24 @@ func (w *world) send(p linear.Packet) {
 
 // table is a set of flows with counters.
 type table struct {
-	flows map[string]Placed
+	flows map[string]backend.Placed
 	ids   map[string]uint32
-	pairs []Pair
+	pairs []backend.Pair
 }
 
-func newTable() table { return table{flows: make(map[string]Placed), ids: make(map[string]uint32)} }
+func newTable() table {
+	return table{flows: make(map[string]backend.Placed), ids: make(map[string]uint32)}
+}
 
 // ordered are the flows as they win.
-func (t *table) ordered() []Placed {
-	return slices.SortedFunc(maps.Values(t.flows), func(a, b Placed) int { return int(a.Order) - int(b.Order) })
+func (t *table) ordered() []backend.Placed {
+	return slices.SortedFunc(maps.Values(t.flows), func(a, b backend.Placed) int { return int(a.Order) - int(b.Order) })
 }
 
-func (t *table) put(f Placed) uint32 {
+func (t *table) put(f backend.Placed) uint32 {
 	id := uint32(len(t.pairs))
 	t.flows[f.Name], t.ids[f.Name] = f, id
-	t.pairs = append(t.pairs, Pair{})
+	t.pairs = append(t.pairs, backend.Pair{})
 	return id
 }
 
@@ -95,7 +98,7 @@ func (o *fakeOver) see(p linear.Packet) {
 	switch {
 	case o.down != nil:
 	case o.exclusive:
-		t := table{flows: make(map[string]Placed), ids: o.ids, pairs: o.pairs}
+		t := table{flows: make(map[string]backend.Placed), ids: o.ids, pairs: o.pairs}
 		for name, f := range o.flows {
 			if o.gone[name] == nil {
 				t.flows[name] = f
@@ -111,7 +114,18 @@ func (o *fakeOver) see(p linear.Packet) {
 	}
 }
 
-func (o *fakeOver) Fits(f flow.Flow, above []Placed) error {
+func (o *fakeOver) Absent() error                { return nil }
+func (o *fakeOver) Lost(backend.Placed) []string { return nil }
+
+func (o *fakeOver) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
+	return fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
+}
+
+func (o *fakeOver) Return(f backend.Placed, above []backend.Placed, ifname string) (uint64, error) {
+	return 0, fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
+}
+
+func (o *fakeOver) Fits(f flow.Flow, above []backend.Placed, _ []string) error {
 	if o.down != nil {
 		return o.down
 	}
@@ -124,12 +138,12 @@ func (o *fakeOver) Fits(f flow.Flow, above []Placed) error {
 	return nil
 }
 
-func (o *fakeOver) Resets(Placed) uint64   { return 0 }
-func (o *fakeOver) Gone() map[string]error { return o.gone }
-func (o *fakeOver) Name() string           { return "rdma" }
+func (o *fakeOver) Resets(backend.Placed) uint64 { return 0 }
+func (o *fakeOver) Gone() map[string]error       { return o.gone }
+func (o *fakeOver) Name() string                 { return "rdma" }
 
-func (o *fakeOver) Install(_ context.Context, flows []Placed) ([]Installed, error) {
-	var out []Installed
+func (o *fakeOver) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	var out []backend.Installed
 	if o.during != nil {
 		o.during()
 	}
@@ -143,12 +157,12 @@ func (o *fakeOver) Install(_ context.Context, flows []Placed) ([]Installed, erro
 			o.broken = f.Name + " was installed twice"
 		}
 		o.runs++
-		out = append(out, Installed{ID: o.put(f), Cookie: o.runs, Basis: "l2", Source: o.Source(f)})
+		out = append(out, backend.Installed{ID: o.put(f), Cookie: o.runs, Basis: "l2", Source: o.Source(f)})
 	}
 	return out, nil
 }
 
-func (o *fakeOver) Remove(_ context.Context, flows []Placed) error {
+func (o *fakeOver) Remove(_ context.Context, flows []backend.Placed) error {
 	for _, f := range flows {
 		delete(o.flows, f.Name)
 		delete(o.gone, f.Name)
@@ -156,9 +170,9 @@ func (o *fakeOver) Remove(_ context.Context, flows []Placed) error {
 	return nil
 }
 
-func (o *fakeOver) Read(ids []uint32, dst []Pair) error { return o.ReadTimed(ids, dst, nil) }
+func (o *fakeOver) Read(ids []uint32, dst []backend.Pair) error { return o.ReadTimed(ids, dst, nil) }
 
-func (o *fakeOver) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
+func (o *fakeOver) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	for i, id := range ids {
 		dst[i] = o.pairs[id]
 		if at != nil {
@@ -169,7 +183,7 @@ func (o *fakeOver) ReadTimed(ids []uint32, dst []Pair, at []int64) error {
 }
 
 func (o *fakeOver) Settle(context.Context) error { return nil }
-func (o *fakeOver) Source(Placed) dataplane.Source {
+func (o *fakeOver) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "swnic0", Mode: "devx"}}}
 }
 func (o *fakeOver) Conditions() []dataplane.Condition { return nil }
@@ -196,8 +210,8 @@ func (u *fakeUnder) see(p linear.Packet) {
 
 func (u *fakeUnder) Name() string { return "xdp" }
 
-func (u *fakeUnder) Carry(_ context.Context, flows []Placed) ([]Installed, error) {
-	out := make([]Installed, len(flows))
+func (u *fakeUnder) Carry(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	out := make([]backend.Installed, len(flows))
 	for _, f := range flows {
 		if u.full != nil && u.full(f.Flow) != nil {
 			return nil, u.full(f.Flow)
@@ -210,12 +224,12 @@ func (u *fakeUnder) Carry(_ context.Context, flows []Placed) ([]Installed, error
 		} else {
 			id = u.put(f)
 		}
-		out[i] = Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there}
+		out[i] = backend.Installed{ID: id, Cookie: 1<<50 + uint64(id), Basis: "l2", Source: u.Source(f), Adopted: there}
 	}
 	return out, nil
 }
 
-func (u *fakeUnder) Install(ctx context.Context, flows []Placed) ([]Installed, error) {
+func (u *fakeUnder) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	out, err := u.Carry(ctx, flows)
 	if err == nil {
 		err = u.Serve(ctx, flows, true)
@@ -223,7 +237,7 @@ func (u *fakeUnder) Install(ctx context.Context, flows []Placed) ([]Installed, e
 	return out, err
 }
 
-func (u *fakeUnder) Serve(_ context.Context, flows []Placed, on bool) error {
+func (u *fakeUnder) Serve(_ context.Context, flows []backend.Placed, on bool) error {
 	if on && u.busy != nil {
 		return u.busy
 	}
@@ -245,14 +259,18 @@ func (u *fakeUnder) trim() {
 	u.attached = need
 }
 
-func (u *fakeUnder) Stretch(Placed) uint64 {
+func (u *fakeUnder) Apart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
+	return nil, fmt.Errorf("%s: there is one interface", backend.Describe(flows))
+}
+
+func (u *fakeUnder) Epoch(backend.Placed) uint64 {
 	if !u.attached {
 		return 0
 	}
 	return u.takings
 }
 
-func (u *fakeUnder) Remove(_ context.Context, flows []Placed) error {
+func (u *fakeUnder) Remove(_ context.Context, flows []backend.Placed) error {
 	for _, f := range flows {
 		delete(u.flows, f.Name)
 		delete(u.ids, f.Name)
@@ -262,7 +280,7 @@ func (u *fakeUnder) Remove(_ context.Context, flows []Placed) error {
 	return nil
 }
 
-func (u *fakeUnder) Read(ids []uint32, dst []Pair) error {
+func (u *fakeUnder) Read(ids []uint32, dst []backend.Pair) error {
 	for i, id := range ids {
 		dst[i] = u.pairs[id]
 	}
@@ -270,7 +288,7 @@ func (u *fakeUnder) Read(ids []uint32, dst []Pair) error {
 }
 
 func (u *fakeUnder) Settle(context.Context) error { return nil }
-func (u *fakeUnder) Source(Placed) dataplane.Source {
+func (u *fakeUnder) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "v0", Mode: "native"}}}
 }
 func (u *fakeUnder) Conditions() []dataplane.Condition { return nil }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -33,7 +34,7 @@ func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
 		frames[i] = udpTo(1001, 60+i)
 	}
 	b.pass(t, flow.Ingress, frames)
-	b.sent = add(b.sent, Pair{Packets: 512, Bytes: 512*60 + 511*512/2})
+	b.sent = backend.Add(b.sent, backend.Pair{Packets: 512, Bytes: 512*60 + 511*512/2})
 	if got := b.total(t, "web"); got != b.sent {
 		t.Errorf("counted %+v, want %+v", got, b.sent)
 	}
@@ -176,7 +177,7 @@ func TestICMPTypesNeedAParserOfTheDevice(t *testing.T) {
 				b.pass(t, flow.Ingress, [][]byte{request})
 				b.pass(t, flow.Ingress, [][]byte{reply})
 			}
-			if got, want := b.total(t, "ping"), (Pair{Packets: 3, Bytes: 3 * 98}); got != want {
+			if got, want := b.total(t, "ping"), (backend.Pair{Packets: 3, Bytes: 3 * 98}); got != want {
 				t.Errorf("counted %+v, want %+v", got, want)
 			}
 		})

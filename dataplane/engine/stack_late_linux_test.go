@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -72,10 +73,10 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 			b.cfg.RDMA.Audit = audit
 			b.unplug(t)
 			b.run(t)
-			var past Pair // of an earlier process, so that totals do not begin at nothing
+			var past backend.Pair // of an earlier process, so that totals do not begin at nothing
 			for n := range 10 {
 				b.pass(t, flow.Ingress, [][]byte{udpTo(1001, 60+n)})
-				past = add(past, Pair{Packets: 1, Bytes: uint64(60 + n)})
+				past = backend.Add(past, backend.Pair{Packets: 1, Bytes: uint64(60 + n)})
 			}
 			eventually(t, "an earlier total", func() bool { return b.total(t, "web") == past })
 			if err := b.e.Close(); err != nil {
@@ -84,13 +85,13 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 			b.run(t)
 			for _, name := range []string{"web", "beside", "below"} {
 				p := b.placementOf(t, name)
-				if reason := refusedBy(p, "rdma"); p.Source.Backend != "xdp" || !strings.Contains(reason, errNoDevice.Error()) {
+				if reason := refusedBy(p, "rdma"); p.Source.Backend != "xdp" || !strings.Contains(reason, backend.ErrNoDevice.Error()) {
 					t.Errorf("%s: by %q, rdma's reason is %q", name, p.Source.Backend, reason)
 				}
 			}
 			hw := udpFlow(t, "hw", "ipv4 udp dport 1005", 5)
 			hw.Backend = "rdma"
-			if _, err := b.e.AddFlows(t.Context(), hw); !errors.Is(err, dataplane.ErrUnplaced) || !strings.Contains(err.Error(), errNoDevice.Error()) {
+			if _, err := b.e.AddFlows(t.Context(), hw); !errors.Is(err, dataplane.ErrUnplaced) || !strings.Contains(err.Error(), backend.ErrNoDevice.Error()) {
 				t.Errorf("a flow that demands hardware: %v, want the reason", err)
 			}
 
@@ -110,7 +111,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				}
 			}
 			sending.Go(func() { send(ctx, 0) })
-			var before Pair
+			var before backend.Pair
 			eventually(t, "traffic", func() bool { before = b.total(t, "web"); return before.Packets > past.Packets })
 			if err := b.control.Return(b.device); err != nil {
 				t.Fatal(err)
@@ -118,19 +119,19 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 			b.counts(t, "web", "rdma")
 			enough()
 			sending.Wait()
-			web, sent := b.total(t, "web"), add(past, Pair(snd.Sent()[0]))
+			web, sent := b.total(t, "web"), backend.Add(past, backend.Pair(snd.Sent()[0]))
 			if web.Packets < before.Packets || web.Packets > sent.Packets {
 				t.Errorf("web: %+v are counted after the move of %+v that were sent, and %+v before it", web, sent, before)
 			}
 			send(t.Context(), 1_000)
 			for i, name := range []string{"web", "kept"} {
-				want, lacks := Pair(snd.Sent()[i]), b.lacks[name]
+				want, lacks := backend.Pair(snd.Sent()[i]), b.lacks[name]
 				if name == "web" {
-					want = add(past, want)
+					want = backend.Add(past, want)
 				}
 				t.Logf("%s: %d packets sent, %d counted, lacks %+v", name, want.Packets, b.total(t, name).Packets, lacks)
 				if lacks.Unknown && !audit { // what passed in the moment of the move
-					want = add(web, sub(want, sent))
+					want = backend.Add(web, backend.Sub(want, sent))
 				}
 				eventually(t, name+"'s total", func() bool { return b.total(t, name) == want })
 			}
@@ -177,7 +178,7 @@ func TestADeviceThatComesLaterAndCannotCount(t *testing.T) {
 	if p := b.placementOf(t, "web"); p.Source.Backend != "xdp" {
 		t.Errorf("counted by %q", p.Source.Backend)
 	}
-	if len(before) != 1 || !strings.Contains(before[0].Reason, errNoDevice.Error()) {
+	if len(before) != 1 || !strings.Contains(before[0].Reason, backend.ErrNoDevice.Error()) {
 		t.Errorf("what a caller was given reads now: %v", before)
 	}
 }
@@ -195,7 +196,7 @@ func TestAFlowThatDemandsAnAbsentDeviceIsRefusedAtStart(t *testing.T) {
 		}
 		return err
 	})
-	if !errors.Is(err, errNoDevice) || strings.Count(err.Error(), "backend rdma") != 1 {
+	if !errors.Is(err, backend.ErrNoDevice) || strings.Count(err.Error(), "backend rdma") != 1 {
 		t.Errorf("error %v, want that there is no device, said once", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -21,7 +22,7 @@ type softBench struct {
 	*softNIC
 	control *ibvtest.Control
 	lacks   map[string]dataplane.Uncounted // by flow, what moves have declared
-	sent    Pair                           // by tryOnce
+	sent    backend.Pair                   // by tryOnce
 	e       *Engine
 	events  <-chan dataplane.Event
 	opts    Options
@@ -59,7 +60,7 @@ func (b *softBench) run(t *testing.T) {
 }
 
 // total is what the mirror shows once it shows what was sampled from now on.
-func (b *softBench) total(t *testing.T, name string) Pair {
+func (b *softBench) total(t *testing.T, name string) backend.Pair {
 	t.Helper()
 	now := shm.Now()
 	b.e.ctl.Lock()
@@ -72,11 +73,11 @@ func (b *softBench) total(t *testing.T, name string) Pair {
 			t.Fatal(err)
 		}
 		if v.SampledAt >= now {
-			return Pair{Packets: v.Packets, Bytes: v.Bytes}
+			return backend.Pair{Packets: v.Packets, Bytes: v.Bytes}
 		}
 	}
 	t.Fatalf("%s: the last sample, %+v, is of before the question", name, v)
-	return Pair{}
+	return backend.Pair{}
 }
 
 // counts waits until a backend counts the flow, and notes what all moves until then lack.
@@ -168,9 +169,9 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 			check := func() {
 				t.Helper()
 				for i, name := range []string{"web", "hot"} {
-					l, want := b.lacks[name], Pair(snd.Sent()[i])
+					l, want := b.lacks[name], backend.Pair(snd.Sent()[i])
 					exact := func() bool {
-						return add(b.total(t, name), Pair{Packets: l.Packets, Bytes: l.Bytes}) == want
+						return backend.Add(b.total(t, name), backend.Pair{Packets: l.Packets, Bytes: l.Bytes}) == want
 					}
 					for end := time.Now().Add(20 * time.Second); audit && !exact() && time.Now().Before(end); {
 						time.Sleep(50 * time.Millisecond) // until a quiet moment is seen

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
@@ -46,7 +47,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 		defer s.e.Close()
 		pool := gen.Flows(rng, 14)
 		var live []flow.Flow // in the order of addition
-		truth, declared := make(map[string]Pair), make(map[string]Pair)
+		truth, declared := make(map[string]backend.Pair), make(map[string]backend.Pair)
 		unknown := make(map[string]bool)
 		// So many steps that the 20 runs of -short, which the race lane asks for, move flows a hundred times.
 		for range rapid.IntRange(40, 80).Draw(t, "steps") {
@@ -62,7 +63,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 					t.Fatalf("adding %s: %v", f.Match, err)
 				}
 				live = append(live, f)
-				truth[f.Name] = Pair{}
+				truth[f.Name] = backend.Pair{}
 			case 3:
 				if len(live) == 0 {
 					continue
@@ -88,7 +89,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 				p := linear.Packet{Frame: gen.Packet(rng, pool), Interface: "v0"}
 				w.send(p)
 				if i, ok := oracle.Match(p); ok {
-					truth[live[i].Name] = add(truth[live[i].Name], Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
+					truth[live[i].Name] = backend.Add(truth[live[i].Name], backend.Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
 				}
 			}
 			s.e.poller.once()
@@ -97,10 +98,10 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 			for _, ev := range s.moves() {
 				moves++
 				unknown[ev.Object] = unknown[ev.Object] || ev.Uncounted.Unknown
-				declared[ev.Object] = add(declared[ev.Object], Pair{Packets: ev.Uncounted.Packets, Bytes: ev.Uncounted.Bytes})
+				declared[ev.Object] = backend.Add(declared[ev.Object], backend.Pair{Packets: ev.Uncounted.Packets, Bytes: ev.Uncounted.Bytes})
 			}
 			for _, name := range slices.Sorted(maps.Keys(truth)) {
-				got, want := add(s.total(t, name), declared[name]), truth[name]
+				got, want := backend.Add(s.total(t, name), declared[name]), truth[name]
 				if audit && unknown[name] {
 					t.Fatalf("%s: something is unknown though XDP counts beside", name)
 				}

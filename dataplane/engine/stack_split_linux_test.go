@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
@@ -94,7 +95,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 		}
 	}
 	oracle := linear.New(flows)
-	want := make([]Pair, len(flows))
+	want := make([]backend.Pair, len(flows))
 	sent := make(map[flow.Direction][][]byte)
 	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
 		frames := make([][]byte, 0, 512) // as many as a sender's schedule holds at least: each is sent once
@@ -110,7 +111,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 			case placed[i].Source.Backend == "rdma" && d == flow.Ingress && cutTag(f):
 				s.unseen++
 			default:
-				want[i] = add(want[i], Pair{Packets: 1, Bytes: uint64(len(f))})
+				want[i] = backend.Add(want[i], backend.Pair{Packets: 1, Bytes: uint64(len(f))})
 				s.hits++
 			}
 		}
@@ -259,9 +260,9 @@ func eachCounts(t *testing.T, shares []share) {
 				}
 			}
 			for i, s := range shares {
-				var want Pair
+				var want backend.Pair
 				for _, f := range s.frames {
-					want = add(want, Pair{Packets: 1, Bytes: uint64(len(f))})
+					want = backend.Add(want, backend.Pair{Packets: 1, Bytes: uint64(len(f))})
 				}
 				if got := b.total(t, strconv.Itoa(i)); got != want {
 					t.Errorf("%s: counted %+v, want %+v", s.match, got, want)

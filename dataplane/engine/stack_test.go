@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/linear"
@@ -37,7 +38,7 @@ func newStacked(t rapid.TB, dir string, w *world, audit bool) *stacked {
 func (s *stacked) start(t rapid.TB) {
 	t.Helper()
 	var err error
-	if s.e, err = New(context.Background(), s.cfg, Options{Backends: []Backend{s.over, s.under}}); err != nil {
+	if s.e, err = New(context.Background(), s.cfg, Options{Backends: []backend.Backend{s.over, s.under}}); err != nil {
 		t.Fatal(err)
 	}
 	s.e.stop() // its goroutines: the test does what they would
@@ -48,7 +49,7 @@ func (s *stacked) start(t rapid.TB) {
 }
 
 // total is what the mirror shows after a poll.
-func (s *stacked) total(t rapid.TB, name string) Pair {
+func (s *stacked) total(t rapid.TB, name string) backend.Pair {
 	t.Helper()
 	s.e.poller.once()
 	c := s.e.flows[name]
@@ -59,7 +60,7 @@ func (s *stacked) total(t rapid.TB, name string) Pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Pair{Packets: v.Packets, Bytes: v.Bytes}
+	return backend.Pair{Packets: v.Packets, Bytes: v.Bytes}
 }
 
 // moves are the changes of sources since the last call, oldest first.

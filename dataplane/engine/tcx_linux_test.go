@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -59,7 +60,7 @@ func noNeighbour(t *testing.T, e *Engine) {
 
 // leave sends n of each frame from the near end through its stack, and returns how many packets
 // arrived. A frame that is dropped on the way out is refused to the sender, and sent once all the same.
-func (b *bench) leave(t *testing.T, n uint64, frames ...[]byte) (sent []Pair, arrived uint64) {
+func (b *bench) leave(t *testing.T, n uint64, frames ...[]byte) (sent []backend.Pair, arrived uint64) {
 	t.Helper()
 	before, err := b.wire.Far.Stats()
 	if err != nil {
@@ -78,7 +79,7 @@ func (b *bench) leave(t *testing.T, n uint64, frames ...[]byte) (sent []Pair, ar
 					return err
 				}
 			}
-			sent = append(sent, Pair{Packets: n, Bytes: n * uint64(len(f))})
+			sent = append(sent, backend.Pair{Packets: n, Bytes: n * uint64(len(f))})
 		}
 		return nil
 	})
@@ -133,9 +134,9 @@ func TestATCXNeighbour(t *testing.T) {
 				}
 			}
 			sent, arrived := b.leave(t, n, counted, dropped)
-			want, through := []Pair{{}, {}}, sent[0].Packets+sent[1].Packets
+			want, through := []backend.Pair{{}, {}}, sent[0].Packets+sent[1].Packets
 			if c.seen {
-				want, through = []Pair{Pair(sent[0]), Pair(sent[1])}, sent[0].Packets
+				want, through = []backend.Pair{backend.Pair(sent[0]), backend.Pair(sent[1])}, sent[0].Packets
 			}
 			r := reader(t, b.cfg)
 			await(t, r, "counted", want[0])
@@ -183,7 +184,7 @@ func TestFixesOfATCXNeighbour(t *testing.T) {
 	}
 	awaitCondition(t, e, "tcx-before", b.wire.Near.Name, false)
 	sent, _ = b.leave(t, 1000, frame)
-	await(t, reader(t, b.cfg), "a", add(total, sent[0]))
+	await(t, reader(t, b.cfg), "a", backend.Add(total, sent[0]))
 }
 
 // TCX programs of ingress run behind XDP: one that ends their chain hides nothing from it.
@@ -196,8 +197,8 @@ func TestATCXNeighbourOnIngress(t *testing.T) {
 			e := b.start(t)
 			passing(t, b.wire.Near, ebpf.AttachTCXIngress, link.Head())
 			sent := b.send(t, 1000, lab.Stream{Frames: [][]byte{udpTo(1001, 60)}}, lab.Stream{Frames: [][]byte{udpTo(1002, 60)}})
-			await(t, reader(t, b.cfg), "a", Pair(sent[0]))
-			await(t, reader(t, b.cfg), "dropped", Pair(sent[1]))
+			await(t, reader(t, b.cfg), "a", backend.Pair(sent[0]))
+			await(t, reader(t, b.cfg), "dropped", backend.Pair(sent[1]))
 			noNeighbour(t, e)
 		})
 	}

@@ -5,21 +5,50 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
+
+// TrialCommand starts a process that tries an RDMA device before this one uses it: a library that crashes or hangs
+// there costs the device, and not the counting. The program's main function must call [TrialMain] first; otherwise
+// the trial is the program itself. The zero value is none: devices are used without a trial.
+type TrialCommand = trial.Command
+
+// SelfTrial is this very program, for one whose main function calls TrialMain first.
+func SelfTrial() TrialCommand {
+	return TrialCommand{Path: "/proc/self/exe", Args: []string{os.Args[0], trialWord}}
+}
+
+// trialWord is the argument of a trial's process.
+const trialWord = "rdma-trial"
+
+// TrialMain runs a trial, if the process was started for one, and returns its exit code. A program that hands
+// SelfTrial to an instance calls it before anything else:
+//
+//	if code, is := engine.TrialMain(); is {
+//		os.Exit(code)
+//	}
+func TrialMain() (code int, is bool) {
+	if !slices.Equal(os.Args[1:], []string{trialWord}) {
+		return 0, false
+	}
+	return runTrial(os.Stdin, os.NewFile(3, "verbs")), true
+}
 
 // runTrial makes one of each object that the request names and takes it down again. An error of a verb
 // does not fail the trial, because the instance meets and reports the same error: a trial fails only
 // where the process crashes or hangs.
 func runTrial(request io.Reader, page *os.File) (code int) {
 	// No other process kills a trial whose parent is gone.
-	time.AfterFunc(2*trialBound, func() { os.Exit(exitLate) })
-	var r trialRequest
+	time.AfterFunc(2*trial.Bound, func() { os.Exit(exitLate) })
+	var r trial.Request
 	if json.NewDecoder(request).Decode(&r) != nil {
 		return exitNoRequest
 	}
@@ -53,7 +82,7 @@ const (
 )
 
 // tryFlows counts nothing for a moment, in each way in which the instance counts.
-func tryFlows(h *ibvHardware, r trialRequest) {
+func tryFlows(h *ibvHardware, r trial.Request) {
 	n, err := h.openUntried(nicInfo{name: r.Device, port: r.Port, shared: r.Shared})
 	if err != nil {
 		return
@@ -71,7 +100,7 @@ func tryFlows(h *ibvHardware, r trialRequest) {
 			}
 			rule, err := n.addRule(hwRule{match: nobody(), direction: d, mode: mode, drop: a == flow.Drop, level: levels - 1}, b, b.slots()-1)
 			if err == nil {
-				values := make([]Pair, b.slots())
+				values := make([]backend.Pair, b.slots())
 				_ = b.query(values)
 				_ = rule.Close()
 				_ = b.last(values)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
@@ -48,7 +49,7 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 			}
 			var conditions []dataplane.Condition
 			p := b.tryOnce(t)
-			conditions = b.e.guard.conditions()
+			conditions = b.e.guard.Conditions()
 			if c.verb == "" {
 				if p.Source.Backend != "rdma" || len(conditions) > 0 {
 					t.Errorf("counted by %+v, conditions %+v", p, conditions)
@@ -78,7 +79,7 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 			}
 			told := false
 			for _, a := range answers {
-				told = told || a.Backend == "rdma" && a.Answer == probe.No && strings.Contains(a.Reason, c.verb) && a.Fix == fixCrash
+				told = told || a.Backend == "rdma" && a.Answer == probe.No && strings.Contains(a.Reason, c.verb) && a.Fix == trial.FixCrash
 			}
 			if !told {
 				t.Errorf("the doctor does not name %s: %+v", c.verb, answers)
@@ -93,8 +94,8 @@ func TestALibraryThatExits(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_get_device_list", Errno: "EXIT"}}
 	s.env.Set(t.Setenv)
-	g := newGuard(s.cfg, Options{Trial: SelfTrial()}, slog.New(slog.DiscardHandler))
-	if err := g.library(); err == nil || !strings.Contains(err.Error(), "ended (exit status 0) in ibv_get_device_list") {
+	g := trial.New(trial.Options{Command: SelfTrial(), RDMA: s.cfg.RDMA, QueuePairs: s.cfg.QueuePairs, Logger: slog.New(slog.DiscardHandler)})
+	if err := g.Library(); err == nil || !strings.Contains(err.Error(), "ended (exit status 0) in ibv_get_device_list") {
 		t.Errorf("the trial says %v", err)
 	}
 }
@@ -139,11 +140,11 @@ func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
 			endWith(t, e)
 			object := cmp.Or(c.device, s.device)
 			said := false
-			for _, k := range e.guard.conditions() {
+			for _, k := range e.guard.Conditions() {
 				said = said || k.Object == object && strings.Contains(k.Text, c.verb)
 			}
 			if !said {
-				t.Errorf("conditions %+v do not say that %s is left alone for %s", e.guard.conditions(), object, c.verb)
+				t.Errorf("conditions %+v do not say that %s is left alone for %s", e.guard.Conditions(), object, c.verb)
 			}
 			opened := s.calls(t, c.verb)
 			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {

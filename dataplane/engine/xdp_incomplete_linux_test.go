@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
@@ -59,7 +60,7 @@ func TestNoChainOfHeadersPassesAFilter(t *testing.T) {
 			sent := b.send(t, each*uint64(len(streams[0].Frames)+len(streams[1].Frames)+len(streams[2].Frames)), streams...)
 			r := reader(t, b.cfg)
 			for i, s := range streams {
-				await(t, r, s.Name, Pair(sent[i]))
+				await(t, r, s.Name, backend.Pair(sent[i]))
 			}
 			passed, others := delivered()
 			if uint64(passed) != sent[0].Packets || others != 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -85,9 +86,9 @@ func TestSentIsCounted(t *testing.T) {
 				lab.Stream{Frames: [][]byte{udpTo(1002, 200)}}, lab.Stream{Frames: [][]byte{udpTo(3003, 77)}})
 			r := reader(t, b.cfg)
 			for i, name := range []string{"a", "b", "dropped"} {
-				await(t, r, name, Pair(sent[i]))
+				await(t, r, name, backend.Pair(sent[i]))
 			}
-			await(t, r, "never", Pair{})
+			await(t, r, "never", backend.Pair{})
 			got, err := e.Placements(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -145,7 +146,7 @@ func TestNothingIsLostWhileFlowsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := snd.Sent()[0]
-	await(t, r, "all", Pair{Packets: sent.Packets - some.Packets, Bytes: sent.Bytes - some.Bytes})
+	await(t, r, "all", backend.Pair{Packets: sent.Packets - some.Packets, Bytes: sent.Bytes - some.Bytes})
 	t.Logf("%d packets in %d rounds, %d of them by the flow that came and went", sent.Packets, rounds, some.Packets)
 	if some.Packets == 0 {
 		t.Error("the flow that came and went counted nothing: the test shows nothing")
@@ -172,8 +173,8 @@ func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 	if err := idle.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var v [1]Pair
-	if err := x.rules.Read([]uint32{f.counter}, v[:]); err != nil {
+	var v [1]backend.Pair
+	if err := xdp.ReadPairs(x.rules, []uint32{f.counter}, v[:]); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.RemoveFlows(t.Context(), name); err != nil {
@@ -206,8 +207,8 @@ func TestTheKernelCountsWhileNobodyPolls(t *testing.T) {
 	b.cfg.XDP.KeepPins = false
 	e := b.start(t)
 	r := reader(t, b.cfg)
-	await(t, r, "a", Pair(total[0]))
-	await(t, r, "hot", Pair(total[1]))
+	await(t, r, "a", backend.Pair(total[0]))
+	await(t, r, "hot", backend.Pair(total[1]))
 	for _, entry := range e.writer.Entries() {
 		if entry.Continuity.Discontinuities != 0 {
 			t.Errorf("%s: %d discontinuities", entry.Name, entry.Continuity.Discontinuities)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -70,7 +71,7 @@ func TestDeviceWithoutEthernet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, reader(t, cfg), "sent", Pair{Packets: 100, Bytes: 100 * 50}) // IP, UDP and 22 bytes
+	await(t, reader(t, cfg), "sent", backend.Pair{Packets: 100, Bytes: 100 * 50}) // IP, UDP and 22 bytes
 	for _, text := range []string{"eth type 0x0800", "vlan ipv4"} {
 		_, err := e.AddFlows(t.Context(), flow.Flow{Name: "never", Match: match(t, text), Direction: flow.Egress})
 		if !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "frames of "+tun.Name+" begin with IP") {

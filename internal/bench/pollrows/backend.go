@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
 )
@@ -48,25 +48,25 @@ func (g *gate) stop(ctx context.Context) (resume func(), err error) {
 
 func (*kernelCounters) Name() string { return "xdp" }
 
-func (k *kernelCounters) Install(_ context.Context, flows []engine.Placed) ([]engine.Installed, error) {
-	out := make([]engine.Installed, 0, len(flows))
+func (k *kernelCounters) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+	out := make([]backend.Installed, 0, len(flows))
 	for _, f := range flows {
 		c, err := k.rules.AllocCounter(f.Name)
 		if err != nil {
 			return nil, fmt.Errorf("flow %q: allocating a counter: %w", f.Name, err)
 		}
-		out = append(out, engine.Installed{ID: c.ID, Cookie: c.Cookie, Source: k.Source(f), Basis: "l2"})
+		out = append(out, backend.Installed{ID: c.ID, Cookie: c.Cookie, Source: k.Source(f), Basis: "l2"})
 	}
 	return out, nil
 }
 
-func (*kernelCounters) Remove(context.Context, []engine.Placed) error { return nil }
+func (*kernelCounters) Remove(context.Context, []backend.Placed) error { return nil }
 
 func (*kernelCounters) Settle(context.Context) error { return nil }
 
-func (k *kernelCounters) Read(ids []uint32, dst []engine.Pair) error {
+func (k *kernelCounters) Read(ids []uint32, dst []backend.Pair) error {
 	k.gate.pass()
-	return k.rules.Read(ids, dst)
+	return xdp.ReadPairs(k.rules, ids, dst)
 }
 
 func (k *kernelCounters) ReadRows(first uint32, dst []shm.Value, at int64) error {
@@ -74,7 +74,7 @@ func (k *kernelCounters) ReadRows(first uint32, dst []shm.Value, at int64) error
 	return xdp.ReadRows(k.rules, first, dst, at)
 }
 
-func (*kernelCounters) Source(engine.Placed) dataplane.Source {
+func (*kernelCounters) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "xdp"}
 }
 

@@ -1,4 +1,4 @@
-package engine
+package backend
 
 import (
 	"fmt"
@@ -8,26 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netns is the network namespace that an instance was started in. Interfaces
-// are looked up by name in the namespace of the thread, and a program that embeds the
-// engine may have threads in several.
-type netns struct{ file *os.File }
+// Netns is the network namespace that an instance was started in. The kernel looks interfaces up by name in the
+// namespace of the calling thread, and a program that embeds the engine may have threads in several.
+type Netns struct{ file *os.File }
 
 const threadNetns = "/proc/thread-self/ns/net"
 
-// currentNetns is that of the calling thread.
-func currentNetns() (*netns, error) {
+// CurrentNetns returns the namespace of the calling thread.
+func CurrentNetns() (*Netns, error) {
 	f, err := os.Open(threadNetns)
 	if err != nil {
 		return nil, fmt.Errorf("opening the network namespace: %w", err)
 	}
-	return &netns{f}, nil
+	return &Netns{f}, nil
 }
 
-// do runs fn in the namespace. Entering it, which asks for a privilege of its
-// own, is left out where the thread is there already. A thread that finds no way back ends
-// with its goroutine.
-func (n *netns) do(fn func() error) error {
+// Do runs fn in the namespace and returns its error, or why the namespace could not be entered. A thread that is
+// in the namespace already does not enter it again, which would take a privilege. A thread that cannot return to
+// its own namespace ends with its goroutine.
+func (n *Netns) Do(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -43,8 +42,8 @@ func (n *netns) do(fn func() error) error {
 	return <-done
 }
 
-// enter moves the thread, if it must be; back says whether it is where it was.
-func (n *netns) enter() (back func() bool, err error) {
+// enter moves the thread to the namespace, if necessary. back moves it back and reports whether that succeeded.
+func (n *Netns) enter() (back func() bool, err error) {
 	stay := func() bool { return true }
 	home, err := os.Open(threadNetns)
 	if err != nil {
@@ -70,4 +69,5 @@ func sameFile(a, b *os.File) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-func (n *netns) close() error { return n.file.Close() }
+// Close closes the namespace.
+func (n *Netns) Close() error { return n.file.Close() }

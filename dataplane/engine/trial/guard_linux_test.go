@@ -1,4 +1,4 @@
-package engine
+package trial
 
 import (
 	"log/slog"
@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/flowtally/flowtally/dataplane"
 )
 
 // A device that was tried for its queue pairs is tried again before flows are counted on it, and not a
@@ -24,15 +22,15 @@ func TestADeviceIsTriedForEachUse(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			log := filepath.Join(t.TempDir(), "tries")
 			script := `read -r r; echo "$r" >>` + log + `; case "$r" in *'"Flows":true'*) exit ` + c.exit + `;; esac`
-			g := newGuard(dataplane.Config{}, Options{Trial: TrialCommand{Path: "/bin/sh", Args: []string{"sh", "-c", script}}}, slog.New(slog.DiscardHandler))
-			if err := g.device(trialRequest{Device: "a"}); err != nil {
+			g := New(Options{Command: Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}}, Logger: slog.New(slog.DiscardHandler)})
+			if err := g.Device(Request{Device: "a"}); err != nil {
 				t.Fatalf("for queue pairs: %v", err)
 			}
 			for range 2 {
-				if err := g.device(trialRequest{Device: "a", Flows: true}); (err != nil) != (c.exit != "0") {
+				if err := g.Device(Request{Device: "a", Flows: true}); (err != nil) != (c.exit != "0") {
 					t.Errorf("for flows: %v", err)
 				}
-				if err := g.device(trialRequest{Device: "a"}); (err != nil) != (c.exit != "0") {
+				if err := g.Device(Request{Device: "a"}); (err != nil) != (c.exit != "0") {
 					t.Errorf("for queue pairs, once flows were tried: %v", err)
 				}
 			}

@@ -1,0 +1,40 @@
+package backend
+
+import "github.com/flowtally/flowtally/shm"
+
+// Pair is the value of a slot: whole packets, and the bytes of exactly those packets. Of a completion counter it
+// is completions and errors.
+type Pair struct{ Packets, Bytes uint64 }
+
+// Add returns a + b. Pairs wrap around.
+func Add(a, b Pair) Pair { return Pair{Packets: a.Packets + b.Packets, Bytes: a.Bytes + b.Bytes} }
+
+// Sub returns a - b. Pairs wrap around.
+func Sub(a, b Pair) Pair { return Pair{Packets: a.Packets - b.Packets, Bytes: a.Bytes - b.Bytes} }
+
+// Counters is the slots of one backend, or of the queue pairs, as the poller reads them. Each slot has an ID, which
+// the backend gave it.
+type Counters interface {
+	// Name returns the backend's name in the configuration.
+	Name() string
+	// Read fills dst[i] with slot ids[i]. It allocates nothing, makes no system call and reads each pair whole.
+	Read(ids []uint32, dst []Pair) error
+}
+
+// RowCounters is implemented by a source that fills rows of a mirror's block by itself.
+type RowCounters interface {
+	Counters
+	// ReadRows fills dst with the slots from first on, sampled at at, in ns on the clock of shm.Now. Like Read it
+	// allocates nothing and makes no system call. After an error each row holds its old value or the value read.
+	ReadRows(first uint32, dst []shm.Value, at int64) error
+}
+
+// TimedCounters is implemented by a source whose slots are sampled one by one, as those of a device are: each sample
+// takes a command.
+type TimedCounters interface {
+	Counters
+	// ReadTimed fills dst[i] with the last sample of slot ids[i], and at[i] with its time, in ns on the clock of
+	// shm.Now. Where at[i] is 0 the slot was not sampled yet, and dst[i] is undefined. Like Read it allocates
+	// nothing and makes no system call. A slot that was removed keeps its final sample until its ID is reused.
+	ReadTimed(ids []uint32, dst []Pair, at []int64) error
+}

@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"context"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// HardwareBackend counts some flows in devices, before the packets reach the SoftwareBackend. The engine calls
+// its methods as it calls Install.
+type HardwareBackend interface {
+	Backend
+	TimedCounters
+	// Absent returns why the host has had no device to count with, and nil once it has had one. Changed signals
+	// when the result changes.
+	Absent() error
+	// Fits returns why hardware cannot count f exactly, or nil. above are the flows that win over f on packets
+	// that match both; hardware counts all of them. Fits does not keep above. It ignores the interfaces in
+	// without.
+	Fits(f flow.Flow, above []Placed, without []string) error
+	// Gone returns the installed flows that no device counts any more, until Remove, with the reasons. Their
+	// samples from before the loss can still be read. A flow whose reason satisfies ErrUnread is still counted,
+	// but its slot could not be read for a while.
+	Gone() map[string]error
+	// Resets returns how often a device has reset the slots of an installed flow. The number of packets between
+	// the last sample of a slot and its reset is unknown.
+	Resets(f Placed) uint64
+	// Lost returns the interfaces of an installed flow whose devices count no more, if all other devices of the
+	// flow count it. Otherwise it returns nil.
+	Lost(f Placed) []string
+	// StandIn ends the counting on an interface. From then on the flow's count is the sum of its devices and of
+	// the packets that slot id of from counts from now on.
+	StandIn(f Placed, ifname string, from Counters, id uint32) error
+	// Return counts on an interface again, and ends the stand-in there. above are the flows that win over f on
+	// that interface; hardware counts all of them there. missed is the number of packets that the stand-in has
+	// counted and the flow's count may lack.
+	Return(f Placed, above []Placed, ifname string) (missed uint64, err error)
+}
+
+// SoftwareBackend can hold every flow of the instance, as rules that win its match and a slot, although the
+// engine publishes only some of them from there. The rules and the slot of a flow are its shadow. Install is
+// Carry and then Serve.
+type SoftwareBackend interface {
+	Backend
+	// Carry adds the shadows of all of flows, or of none and returns an error. Their counts are not needed yet.
+	Carry(ctx context.Context, flows []Placed) ([]Installed, error)
+	// Serve with on makes the shadows of flows count on every interface that the flows name. Without on it notes
+	// that their counts are not needed, and detaches programs from hooks where no count is needed. The shadow of
+	// a flow that drops does so only while it is on.
+	Serve(ctx context.Context, flows []Placed, on bool) error
+	// Apart with on counts the packets that the shadows of flows match on an interface in slots of their own, and
+	// serves them there, for all of flows or none. Without on it ends that: the shadows' slots count these
+	// packets then. It is called after Settle. A slot belongs to its flow until the flow is removed.
+	Apart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
+	// Epoch returns the epoch of a flow's shadow: as long as it stays the same and is not 0, the shadow has seen
+	// every packet of its flow.
+	Epoch(f Placed) uint64
+}

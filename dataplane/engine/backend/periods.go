@@ -1,0 +1,18 @@
+package backend
+
+import "time"
+
+const (
+	// DefaultPeriod is the time between two poll cycles, where the configuration names none.
+	DefaultPeriod = 10 * time.Millisecond
+	// ReadPeriodMin is the least time between two reads of one slot of a device, whatever the poll period.
+	ReadPeriodMin = time.Millisecond
+	// ReturnPeriod is the time between two searches for a device that is lost.
+	ReturnPeriod = 500 * time.Millisecond
+	// CalmTicks is the number of returnPeriods between two searches while no device is lost.
+	CalmTicks = 4
+	// CloseBound is how long Close waits for devices.
+	CloseBound = 10 * time.Second
+	// EventPause is the time after which a failed wait for device events is repeated.
+	EventPause = 10 * time.Second
+)

@@ -1,0 +1,45 @@
+package backend
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// A load sees one store, whole, and never one that is older than what it saw before.
+func TestCellIsNeverTorn(t *testing.T) {
+	var c LastSample
+	if p, at := c.Load(); p != (Pair{}) || at != 0 {
+		t.Errorf("before the first store: %+v of %d", p, at)
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			var last int64
+			for {
+				p, at := c.Load()
+				if p.Packets != uint64(at) || p.Bytes != 64*uint64(at) || at < last {
+					t.Errorf("loaded %+v of %d after %d", p, at, last)
+					return
+				}
+				last = at
+				select {
+				case <-done:
+					if last == 0 {
+						t.Error("nothing was loaded")
+					}
+					return
+				default:
+				}
+			}
+		})
+	}
+	n := int64(0)
+	for start := time.Now(); time.Since(start) < 200*time.Millisecond; {
+		n++
+		c.Store(Pair{Packets: uint64(n), Bytes: 64 * uint64(n)}, n)
+	}
+	close(done)
+	wg.Wait()
+}

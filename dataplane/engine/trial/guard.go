@@ -1,0 +1,263 @@
+package trial
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/internal/verbpage"
+)
+
+// Command is the command line of a trial. The program's main function must call engine.TrialMain first. The zero
+// value is none: devices are used without a trial.
+type Command struct {
+	Path string
+	Args []string // from the program's name on, as os.Args
+}
+
+// Bound is how long a trial may take.
+const Bound = 5 * time.Second
+
+// Options are what a guard needs.
+type Options struct {
+	Command    Command
+	RDMA       dataplane.RDMAConfig  // the libraries
+	QueuePairs []dataplane.QueuePair // of the configuration
+	Calls      ibv.Calls             // is told of every call of a verb; nil: is not
+	Excluded   map[string]string     // devices that are not used, with the reasons; "" is libibverbs itself
+	Logger     *slog.Logger
+}
+
+// Guard runs trials and keeps their results as long as the instance lives. It tries a device once for each use. A
+// nil guard allows every device.
+type Guard struct {
+	opts Options
+
+	trying sync.Mutex // held during a trial: one runs at a time
+
+	mu    sync.Mutex
+	tried map[string]result // by device; "" is the library itself
+}
+
+// result is the result of a trial.
+type result struct {
+	err   error // why the device is not used; nil: the trial has ended well
+	flows bool  // the trial included the verbs that counting flows calls
+}
+
+// covers reports whether the result holds for a request. A device that failed a trial is not used at all.
+func (v result) covers(r Request) bool { return v.err != nil || v.flows || !r.Flows }
+
+// New returns a guard that refuses the devices in o.Excluded.
+func New(o Options) *Guard {
+	g := &Guard{opts: o, tried: make(map[string]result)}
+	for device, why := range o.Excluded {
+		g.tried[device] = result{err: crashed(device, why)}
+	}
+	return g
+}
+
+// Calls returns what is told of every call of a verb, or nil.
+func (g *Guard) Calls() ibv.Calls {
+	if g == nil {
+		return nil
+	}
+	return g.opts.Calls
+}
+
+// Library tries the library and its list of devices, and returns why they cannot be used, or nil.
+func (g *Guard) Library() error {
+	if g == nil {
+		return nil
+	}
+	return g.pass(Request{})
+}
+
+// Device tries a device, as r says and for the queue pairs of the configuration, and returns why it cannot be
+// used, or nil.
+func (g *Guard) Device(r Request) error {
+	if g == nil {
+		return nil
+	}
+	if err := g.Library(); err != nil {
+		return err
+	}
+	for _, q := range g.opts.QueuePairs {
+		if q.Device == r.Device {
+			r.QueuePairs, r.Completions = append(r.QueuePairs, q), true
+		}
+	}
+	return g.pass(r)
+}
+
+func (g *Guard) pass(r Request) error {
+	g.trying.Lock()
+	defer g.trying.Unlock()
+	g.mu.Lock()
+	v, known := g.tried[r.Device]
+	g.mu.Unlock()
+	if known && v.covers(r) || g.opts.Command.Path == "" {
+		return v.err
+	}
+	r.RDMA = g.opts.RDMA
+	v = result{flows: r.Flows}
+	if why := g.try(r); why != "" {
+		v.err = crashed(r.Device, why)
+		g.opts.Logger.Warn("an RDMA library fails its trial", "device", r.Device, "reason", why)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tried[r.Device] = v
+	return v.err
+}
+
+// CrashedError is why a device, or the library, is not used: its trial crashed or hung, or it is excluded.
+type CrashedError struct {
+	probe.UnsupportedError
+	device string
+}
+
+// Unwrap lets errors.As find the UnsupportedError.
+func (e *CrashedError) Unwrap() error { return &e.UnsupportedError }
+
+func crashed(device, why string) error {
+	return &CrashedError{probe.UnsupportedError{
+		Feature: "calling its verbs", Object: orLibrary(device), Reason: why, Fix: FixCrash,
+	}, device}
+}
+
+// FixCrash is the next step for a device that is not used.
+const FixCrash = "install another release of rdma-core, or of the device's own libraries, and start the instance again"
+
+func orLibrary(device string) string {
+	if device == "" {
+		return "libibverbs"
+	}
+	return device
+}
+
+// Conditions lists the devices that are not used, or the library.
+func (g *Guard) Conditions() (out []dataplane.Condition) {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range g.tried {
+		var c *CrashedError
+		if !errors.As(v.err, &c) {
+			continue
+		}
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeRDMACrash, Severity: dataplane.High, Object: c.Object,
+			Text: c.Object + " is left alone: " + c.Reason,
+			Fix:  c.Fix,
+		})
+	}
+	return out
+}
+
+// try runs a trial and returns why it did not end well. The reason is empty also where the trial could not be
+// started: the device is used without one.
+func (g *Guard) try(r Request) (why string) {
+	page, file, err := verbpage.New()
+	if err != nil {
+		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
+		return ""
+	}
+	defer page.Close()
+	defer file.Close()
+	request, err := json.Marshal(r)
+	var wrote head
+	cmd := &exec.Cmd{
+		Path: g.opts.Command.Path, Args: g.opts.Command.Args, Stdin: bytes.NewReader(request), Stdout: &wrote, Stderr: &wrote,
+		ExtraFiles: []*os.File{file}, WaitDelay: time.Second,
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the signal also ends processes that the trial has started
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		g.opts.Logger.Warn("an RDMA library is used without a trial", "device", r.Device, "err", err)
+		return ""
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	how := ""
+	select {
+	case err = <-done:
+		if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+			if _, _, inside := page.Last(); !inside {
+				return ""
+			}
+			err = errors.New("exit status 0") // the library has called exit
+		}
+		how = fmt.Sprintf("ended (%v)", err)
+	case <-time.After(Bound):
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		select { // the kernel may hold the process in a call of the device
+		case <-done:
+		case <-time.After(time.Second):
+		}
+		how = fmt.Sprintf("had not returned after %v", Bound)
+	}
+	_, verb, ok := page.Last()
+	if !ok {
+		verb = "no verb"
+	}
+	why = fmt.Sprintf("a process that tried it out %s in %s", how, verb)
+	if said := wrote.line(); said != "" {
+		why += ": it wrote " + said
+	}
+	return why
+}
+
+// head keeps the first maxHead bytes that a process writes. The report of a crash by Go's runtime is
+// long, and the library's own message stands before it.
+type head struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const maxHead = 512
+
+func (h *head) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.text = append(h.text, p[:min(len(p), maxHead-len(h.text))]...)
+	return len(p), nil
+}
+
+// line returns the first line that is not blank, quoted, because a library's message reaches a terminal.
+func (h *head) line() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range strings.Lines(string(h.text)) {
+		if l = strings.TrimSpace(l); l != "" {
+			return fmt.Sprintf("%q", l)
+		}
+	}
+	return ""
+}
+
+// Request is what a trial does. Without a device it loads the library and lists the devices.
+type Request struct {
+	RDMA        dataplane.RDMAConfig
+	Device      string
+	Flows       bool // the trial counts flows on Port
+	Port        uint8
+	Shared      bool // ports with interfaces share the device
+	Completions bool // the trial makes the objects that count completions
+	QueuePairs  []dataplane.QueuePair
+}
