@@ -53,9 +53,9 @@ func (k *waker) cycle(now int64) {
 		return
 	}
 	if now < k.due {
-		// A timer that is set wakes after this load, and the values must be stored before the load (barrier
-		// owing-fence). The atomic store of cycle_done_at, in EndCycle, orders them: on amd64 it is a
-		// full fence, and on arm64 a load-acquire does not pass a store-release.
+		// A timer that is set wakes after this load. The values must be stored before the load (barrier owing-fence).
+		// The atomic store of cycle_done_at, in EndCycle, orders them: on amd64 it is a full fence, and on arm64 a
+		// load-acquire does not pass a store-release.
 		if !k.owing.Load() {
 			k.owing.Store(true)
 			k.late.Reset(wakeLate)
