@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/flowtally/flowtally/configs"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // A file with two mistakes: both are told at once, each with its place.
@@ -25,4 +27,43 @@ flows:
 	//     5 |   - {name: dns, match: udp dport 53, directon: egress}
 	//       |                                      ^^^^^^^^
 	//       = did you mean "direction"?
+}
+
+// A program writes a configuration, and reads it back.
+func ExampleMarshal() {
+	data, err := configs.Marshal(dataplane.Config{
+		Instance: "lb", Interfaces: []dataplane.Interface{{Name: "eth0"}}, Flows: []flow.Flow{flow.MustParse("web", "tcp dport 443")},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(string(data))
+	back, err := configs.Parse("lb.yaml", data)
+	fmt.Println(back.Flows[0].Match, err)
+	// Output:
+	// instance: lb
+	// interfaces:
+	// - eth0
+	// flows:
+	// - name: web
+	//   match: tcp dport 443
+	// tcp dport 443 <nil>
+}
+
+func ExampleLoad() {
+	cfg, err := configs.Load("rdma.yaml") // this package's directory has it
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(cfg.Interfaces[0].Name, cfg.RDMA.Audit)
+	// Output: eth0 true
+}
+
+// Default returns a configuration with every key, each explained.
+func ExampleDefault() {
+	cfg, err := configs.Parse("default.yaml", configs.Default())
+	fmt.Println(cfg.Interfaces[0].Name, err)
+	// Output: eth0 <nil>
 }

@@ -3,9 +3,13 @@ package plugin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
 	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -13,8 +17,7 @@ import (
 	"github.com/flowtally/flowtally/plugin/plugintest"
 )
 
-// A load balancer counts one of its services. The counts are read from the
-// mirror, with package shm.
+// A load balancer counts one of its services. It reads the counter from the mirror, with package shm.
 func ExampleLaunch() {
 	ctx := context.Background()
 	c, err := plugin.Launch(ctx, plugin.Options{
@@ -25,24 +28,20 @@ func ExampleLaunch() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	match, err := flow.ParseMatch("ipv4 dst 192.0.2.10 tcp dport 443")
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = c.AddFlows(ctx, flow.Flow{Name: "web", Match: match})
+	_, err = c.AddFlows(ctx, flow.MustParse("web", "ipv4 dst 192.0.2.10 tcp dport 443"))
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		log.Print("the plugin is being restarted: try again")
 	}
 }
 
-// The whole main function of a plugin.
+// The main function of a plugin.
 func ExampleServe() {
 	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: plugintest.NewFake}))
 }
 
 // Another process changes the flows of a running `flowtally run`.
 func ExampleDial() {
-	svc, err := plugin.Dial(context.Background(), plugin.ControlPath("default"))
+	svc, err := plugin.Dial(context.Background(), plugin.FindControl("default"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,6 +51,63 @@ func ExampleDial() {
 		log.Fatal(err)
 	}
 	for _, p := range placements {
-		log.Print(p.Flow.Name, p.Source.Backend)
+		log.Print(p.Flow.Name, p.Source)
 	}
+}
+
+// An instance is served on a control socket, and another process adds a flow through the socket.
+func ExampleListenControl() {
+	ctx, end := context.WithCancel(context.Background())
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "control", "lb.sock")
+	svc, err := plugintest.NewFake(ctx, dataplane.Config{}, nil) // or engine.New
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer svc.Close()
+	control, err := plugin.ListenControl(path, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- control.Serve(ctx, svc) }()
+
+	other, err := plugin.Dial(ctx, path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	placements, err := other.AddFlows(ctx, flow.MustParse("web", "tcp dport 443"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(placements[0].Flow.Name, placements[0].Source)
+	other.Close()
+	end()
+	fmt.Println(<-served)
+	// Output:
+	// web sim
+	// <nil>
+}
+
+// A gRPC server of its own serves an instance beside other services.
+func ExampleRegister() {
+	svc, err := plugintest.NewFake(context.Background(), dataplane.Config{}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := grpc.NewServer()
+	plugin.Register(s, svc) // NewService is its client
+}
+
+// The binary of the plugin that Launch starts.
+func ExampleFind() {
+	path, err := plugin.Find("")
+	if errors.Is(err, plugin.ErrUntrusted) {
+		log.Fatal(err) // names the file, and the change that makes it trusted
+	}
+	log.Print(path, err)
 }

@@ -54,3 +54,40 @@ func ExampleMatch_Expand() {
 	// udp dport 1008/0xfff0
 	// udp dport 1024
 }
+
+// A flow that is written in a program.
+func ExampleMustParse() {
+	web := flow.MustParse("web", "ipv4 dst 192.0.2.10 tcp dport 443")
+	fmt.Println(web.Name, web.Direction == flow.Ingress, web.Action == flow.Count)
+	// Output: web true true
+}
+
+// A flow with options drops and counts what it matches.
+func ExampleMustParseWith() {
+	f := flow.MustParseWith("block", "ipv4 src 198.51.100.0/24", flow.Options{Priority: 1, Action: flow.Drop, Backend: flow.XDP})
+	fmt.Println(f.Name, f.Match, f.Priority)
+	// Output: block ipv4 src 198.51.100.0/24 1
+}
+
+// A flow that a user has written.
+func ExampleParse() {
+	_, err := flow.Parse("web", "tcp dprot 443", flow.Options{})
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, flow.ErrInvalid))
+	// Output:
+	// flow "web": parsing match: "dprot" at byte 4: expected a field of tcp (sport or dport) or a protocol; did you mean "dport"?
+	// true
+}
+
+// Every mistake of a flow is a FieldError.
+func ExampleFlow_Validate() {
+	err := flow.Flow{Name: "web/", Backend: "rmda", Labels: map[string]string{"": "x"}}.Validate()
+	var first *flow.FieldError
+	fmt.Println(errors.As(err, &first), first.Field, "-", first.Fix)
+	// Output: true backend - did you mean "rdma"?
+}
+
+func ExampleBackends() {
+	fmt.Println(flow.Backends())
+	// Output: [auto rdma xdp sim]
+}

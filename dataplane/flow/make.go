@@ -17,7 +17,7 @@ type Options struct {
 func Parse(name, text string, o Options) (Flow, error) {
 	match, err := ParseMatch(text)
 	if err != nil {
-		return Flow{}, fmt.Errorf("flow %q: parsing its match: %w", name, err)
+		return Flow{}, fmt.Errorf("flow %q: parsing %w", name, err)
 	}
 	f := Flow{
 		Name: name, Match: match, Priority: o.Priority, Direction: o.Direction, Action: o.Action,

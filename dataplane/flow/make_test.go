@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		o          flow.Options
 		want       string
 	}{
-		{"web", "tcp dprot 443", flow.Options{}, `flow "web": parsing its match: `},
+		{"web", "tcp dprot 443", flow.Options{}, `flow "web": parsing match: `},
 		{"web/", "any", flow.Options{Backend: "rmda"}, `did you mean "rdma"?`},
 		{"", "any", flow.Options{}, "the name is empty"},
 	} {
