@@ -105,7 +105,7 @@ test-race: ## the race detector over the packages that share memory between goro
 	$(GO) test -race -short -timeout 30m -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
 
 test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./dataplane/engine ./internal/lab/...
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
 
 test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
 	@.ci/need cc qemu-x86_64 xz

@@ -14,10 +14,11 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
-	"github.com/flowtally/flowtally/xdp"
+	kernel "github.com/flowtally/flowtally/xdp"
 )
 
 // tagSent gives what an end sends the VLAN tag 100, beside the frame as a VLAN device does.
@@ -52,9 +53,9 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 			b := newBench(t, mode, flow.Flow{Name: "untagged", Match: match(t, "udp dport 1001"), Priority: 9})
 			tagSent(t, b.wire.Far)
 			e := b.start(t)
-			x := e.backends[0].(*xdpBackend)
+			x := e.backends[0].(*xdp.Backend)
 			has := func() bool {
-				x.lookAll(true)
+				x.CheckAll()
 				for _, c := range x.Conditions() {
 					if c.Code == "vlan-offload" {
 						return true
@@ -116,33 +117,6 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 	}
 }
 
-// A VLAN device above an interface is reason enough for the condition: bytes are short then.
-func TestVLANDevicesAbove(t *testing.T) {
-	b := &xdpBackend{vlans: make(map[int]vlanDevice), receive: map[string]received{
-		"eth0": {Receive: xdp.Receive{TakesTags: true}}, "eth1": {Receive: xdp.Receive{TakesTags: true, Fixed: true}},
-	}}
-	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
-	for _, ev := range []xdp.LinkEvent{
-		{Kind: xdp.LinkAdded, Name: "eth0", Index: 2}, {Kind: xdp.LinkAdded, Name: "eth0.5", Index: 5, VLANOf: 2},
-		{Kind: xdp.LinkAdded, Name: "eth9.5", Index: 6, VLANOf: 9}, {Kind: xdp.LinkRenamed, Name: "office", OldName: "eth0.5", Index: 5},
-	} {
-		b.noteVLAN(ev)
-	}
-	got := b.beforeXDP(eth0)
-	if len(got) != 1 || !strings.Contains(got[0].Text, "packets for office are counted 4 bytes short") || got[0].Fix != "ethtool -K eth0 rx-vlan-offload off" {
-		t.Errorf("conditions %+v", got)
-	}
-	b.noteVLAN(xdp.LinkEvent{Kind: xdp.LinkRemoved, Name: "office", Index: 5})
-	if got := b.beforeXDP(eth0); len(got) != 0 {
-		t.Errorf("conditions %+v after the VLAN device went", got)
-	}
-	b.demand = map[string]sides{"eth1": {ingress: 1, tagged: 1}}
-	got = b.beforeXDP(xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "native"})
-	if len(got) != 1 || !strings.Contains(got[0].Fix, "cannot turn rx-vlan-offload off") {
-		t.Errorf("conditions %+v", got)
-	}
-}
-
 // A tap whose user may send buffers of many segments is a condition, also in native mode; opened
 // without a virtio header it is not.
 func TestMergedSegmentsOfATap(t *testing.T) {
@@ -176,8 +150,8 @@ func TestMergedSegmentsOfATap(t *testing.T) {
 		t.Fatal(err)
 	}
 	tap = open(false)
-	x := e.backends[0].(*xdpBackend)
-	for end := time.Now().Add(20 * time.Second); !slices.ContainsFunc(x.rules.Attachments(), func(a xdp.Attachment) bool { return a.Index == tap.Index }); time.Sleep(5 * time.Millisecond) {
+	x := e.backends[0].(*xdp.Backend)
+	for end := time.Now().Add(20 * time.Second); !slices.ContainsFunc(x.Inspect().Rules.Attachments(), func(a kernel.Attachment) bool { return a.Index == tap.Index }); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the new device is not counted on")
 		}

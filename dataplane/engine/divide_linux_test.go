@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -141,11 +142,8 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 			}
 			hooks := func(want ...string) {
 				t.Helper()
-				x := b.e.stack.under.(*xdpBackend)
-				x.mu.Lock()
-				defer x.mu.Unlock()
 				var held []string
-				for _, a := range x.held {
+				for _, a := range b.e.stack.under.(*xdp.Backend).Inspect().Rules.Attachments() {
 					held = append(held, a.Interface)
 				}
 				if !slices.Equal(held, want) {
@@ -285,15 +283,15 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	source("both", inBoth)
 	source("low-first", "rdma:"+b.device+"/devx")
 	do(b.e.RemoveFlows(t.Context(), "both", "drop", "above", "low-first", "low-second"))
-	x := b.e.stack.under.(*xdpBackend)
-	if n := len(x.rules.Counters()); n != 0 {
+	x := b.e.stack.under.(*xdp.Backend).Inspect()
+	if n := len(x.Rules.Counters()); n != 0 {
 		t.Errorf("XDP keeps %d counters of no flow", n)
 	}
-	if n := len(x.rules.Rules()); n != 0 {
+	if n := len(x.Rules.Rules()); n != 0 {
 		t.Errorf("XDP keeps %d rules of no flow", n)
 	}
-	if x.demand[first] != (sides{}) || x.demand[""] != (sides{}) {
-		t.Errorf("hooks are needed for no flow: %+v", x.demand)
+	if x.Demand != 0 {
+		t.Errorf("hooks are needed for no flow: %d needs", x.Demand)
 	}
 }
 
@@ -329,7 +327,7 @@ func TestADividedFlowGoesOnOverARestart(t *testing.T) {
 			b.cfg.XDP.KeepPins = false
 			continue
 		}
-		if n := len(b.e.stack.under.(*xdpBackend).rules.Counters()); n != len(b.e.flows) {
+		if n := len(b.e.stack.under.(*xdp.Backend).Inspect().Rules.Counters()); n != len(b.e.flows) {
 			t.Errorf("XDP has %d counters for %d flows", n, len(b.e.flows))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -90,19 +91,15 @@ func TestDetachedProgramsAreAttachedAgain(t *testing.T) {
 		t.Run(c.mode+" "+c.pins, func(t *testing.T) {
 			b := newBench(t, c.mode, flow.Flow{Name: "in", Match: match(t, "udp")}, flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress})
 			e := b.start(t)
-			x := e.backends[0].(*xdpBackend)
-			takings := func() uint64 {
-				x.mu.Lock()
-				defer x.mu.Unlock()
-				return x.takings
-			}
+			x := e.backends[0].(*xdp.Backend)
+			epochs := func() uint64 { return x.Inspect().Epochs }
 			var took []time.Duration
 			start := time.Now()
 			for range rounds {
-				was := takings()
+				was := epochs()
 				detachByForce(t, b.cfg.XDP.PinDir, c.pins)
 				at := time.Now()
-				for takings() == was {
+				for epochs() == was {
 					if time.Since(start) > 25*time.Second {
 						t.Fatalf("%d of %d programs were attached again after %s", len(took), rounds, time.Since(start))
 					}
@@ -152,9 +149,9 @@ func TestHooksAreTakenWhereTheyAreNeeded(t *testing.T) {
 	need.TCX(t)
 	b := newBench(t, "native", flow.Flow{Name: "in", Match: match(t, "udp")})
 	e := b.start(t)
-	x := e.backends[0].(*xdpBackend)
+	x := e.backends[0].(*xdp.Backend)
 	modes := func() (out []string) {
-		for _, a := range x.rules.Attachments() {
+		for _, a := range x.Inspect().Rules.Attachments() {
 			out = append(out, a.Mode)
 		}
 		return out

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -50,21 +51,20 @@ func TestTheConfigurationsFlowsAreFreed(t *testing.T) {
 func TestCompiledRulesAreNotKept(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})
 	b.cfg.XDP.KeepPins = true
-	kept := func(x *xdpBackend) int { return len(x.there) + len(x.installed) }
 	for _, left := range []int{0, 1} {
-		x, err := newXDPBackend(t.Context(), b.cfg, slog.New(slog.DiscardHandler))
+		x, err := xdp.New(xdp.Options{Interfaces: b.cfg.Interfaces, Config: b.cfg.XDP, Flows: b.cfg.Flows, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		f := backend.Placed{Flow: b.cfg.Flows[0]}
-		if _, err := x.Carry(t.Context(), []backend.Placed{f}); err != nil || kept(x) != 2*left {
-			t.Errorf("over %d rules: %d are kept: %v", left, kept(x), err)
+		if _, err := x.Carry(t.Context(), []backend.Placed{f}); err != nil || x.Inspect().Kept != 2*left {
+			t.Errorf("over %d rules: %d are kept: %v", left, x.Inspect().Kept, err)
 		}
 		if err := x.Close(true); err != nil {
 			t.Fatal(err)
 		}
 		e := b.start(t)
-		if n := kept(e.backends[0].(*xdpBackend)); n != 0 {
+		if n := e.backends[0].(*xdp.Backend).Inspect().Kept; n != 0 {
 			t.Errorf("over %d rules: an instance that runs keeps %d", left, n)
 		}
 		if err := e.Close(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -110,7 +111,7 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 	case "sim":
 		return newSimBackend(nil), nil
 	case "xdp":
-		b, err := newXDPBackend(ctx, cfg, log)
+		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Config: cfg.XDP, Flows: cfg.Flows, Logger: log})
 		if err != nil {
 			return nil, err
 		}

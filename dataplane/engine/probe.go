@@ -1,13 +1,12 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"net"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/probe"
-	"github.com/flowtally/flowtally/xdp"
 )
 
 // ProbeOptions says what to look at. The zero value looks at everything.
@@ -41,7 +40,6 @@ func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 			// What does not depend on the interface comes with each of them.
 			if q := (question{r.Feature, r.Object}); !asked[q] {
 				asked[q] = true
-				r.Object, r.Backend = cmp.Or(r.Object, "backend xdp"), "xdp"
 				out = append(out, r)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -232,9 +233,9 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 			}
 			s.cfg.XDP = dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("r")), MaxFlows: 1024}
 			b := s.open(t)
-			var x *xdpBackend
+			var x *xdp.Backend
 			if err := s.wire.Near.NS.Do(func() (err error) {
-				x, err = newXDPBackend(t.Context(), s.cfg, slog.New(slog.DiscardHandler))
+				x, err = xdp.New(xdp.Options{Interfaces: s.cfg.Interfaces, Config: s.cfg.XDP, Flows: s.cfg.Flows, Logger: slog.New(slog.DiscardHandler)})
 				return err
 			}); err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -49,8 +50,8 @@ func passing(t *testing.T, e *lab.End, at ebpf.AttachType, place link.Anchor) *l
 // noNeighbour looks at the hooks now and checks that no program is seen before ours.
 func noNeighbour(t *testing.T, e *Engine) {
 	t.Helper()
-	x := e.backends[0].(*xdpBackend)
-	x.lookAll(true)
+	x := e.backends[0].(*xdp.Backend)
+	x.CheckAll()
 	for _, c := range x.Conditions() {
 		if c.Code == "tcx-before" {
 			t.Errorf("condition %+v", c)

@@ -9,11 +9,11 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
-	"github.com/flowtally/flowtally/xdp"
 )
 
 // bench is a wire, a configuration for its near end, and traffic from its far one.
@@ -153,20 +153,12 @@ func TestNothingIsLostWhileFlowsComeAndGo(t *testing.T) {
 	}
 }
 
-// finalOf takes the flow's rules out, reads its counter when no packet can add
-// to it any more, and removes the flow.
+// finalOf removes the flow, and reads its counter when no packet can add to it any more. The counter keeps its
+// value until another flow gets it.
 func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 	t.Helper()
-	x := e.backends[0].(*xdpBackend)
-	x.mu.Lock()
-	f := x.flows[name]
-	rules, err := x.rulesOf(e.flows[name].Placed, f)
-	if err == nil {
-		err = x.drop(rules)
-	}
-	x.installed = map[string][]xdp.Rule{name: rules[:0]} // it has none any more
-	x.mu.Unlock()
-	if err != nil {
+	x, id := e.backends[0].(*xdp.Backend), e.flows[name].id
+	if err := e.RemoveFlows(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	// A program that found the rule before it went may still be counting.
@@ -174,10 +166,7 @@ func finalOf(t *testing.T, e *Engine, idle *lab.Sender, name string) shm.Value {
 		t.Fatal(err)
 	}
 	var v [1]backend.Pair
-	if err := xdp.ReadPairs(x.rules, []uint32{f.counter}, v[:]); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.RemoveFlows(t.Context(), name); err != nil {
+	if err := x.Read([]uint32{id}, v[:]); err != nil {
 		t.Fatal(err)
 	}
 	return shm.Value{Packets: v[0].Packets, Bytes: v[0].Bytes}

@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Apart implements SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
+// Apart implements backend.SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
 // replaced by rules for each one. During the exchange each packet is counted by the old rules or by the new ones.
-func (b *xdpBackend) Apart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
+func (b *Backend) Apart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if on && !b.settled {
@@ -22,7 +22,7 @@ func (b *xdpBackend) Apart(_ context.Context, flows []backend.Placed, ifname str
 	for _, f := range flows {
 		x := b.flows[f.Name]
 		if x == nil {
-			return nil, fmt.Errorf("flow %q: counting it apart on %s: XDP has no rules of it", f.Name, ifname)
+			return nil, fmt.Errorf("flow %q: counting it apart on %s: XDP has no rules for it", f.Name, ifname)
 		}
 		if _, is := x.apart[ifname]; is != on {
 			changed = append(changed, f)
@@ -34,27 +34,27 @@ func (b *xdpBackend) Apart(_ context.Context, flows []backend.Placed, ifname str
 		}
 		ids = append(ids, x.own[ifname].ID)
 	}
-	if err := b.divide(changed, ifname, on); err != nil {
+	if err := b.setApart(changed, ifname, on); err != nil {
 		return nil, err
 	}
 	if !on {
 		return ids, b.trim()
 	}
-	err = b.attach()
+	err = b.hooks.attach(b.adopted || b.settled)
 	for _, f := range changed {
 		if err == nil {
-			err = b.reach(f.On(ifname).Flow)
+			err = b.hooks.checkReach(f.On(ifname).Flow)
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.divide(changed, ifname, false), b.trim())
+		return nil, errors.Join(err, b.setApart(changed, ifname, false), b.trim())
 	}
 	return ids, nil
 }
 
-// ownCounter gives a flow a counter for an interface. The flow keeps it until its removal, because the
+// ownCounter allocates a counter for a flow on one interface. The flow keeps it until its removal, because the
 // poller may read it after its rules are gone.
-func (b *xdpBackend) ownCounter(f backend.Placed, x *xdpFlow, ifname string) error {
+func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	if _, has := x.own[ifname]; has {
 		return nil
 	}
@@ -69,17 +69,17 @@ func (b *xdpBackend) ownCounter(f backend.Placed, x *xdpFlow, ifname string) err
 	return nil
 }
 
-// divide exchanges the rules of flows, all or none, for those that they have with an interface apart, or not. The
-// hook of an interface that is apart is needed.
-func (b *xdpBackend) divide(flows []backend.Placed, ifname string, on bool) (err error) {
+// setApart replaces the rules of flows, all or none, by their rules with an interface apart, or without it. A flow
+// needs the hook of an interface that is apart.
+func (b *Backend) setApart(flows []backend.Placed, ifname string, on bool) (err error) {
 	turn := func(on bool) {
 		for _, f := range flows {
 			if x, one := b.flows[f.Name], f.On(ifname).Flow; on {
 				x.apart[ifname] = struct{}{}
-				b.need(one, 1)
+				b.hooks.addDemand(one, 1)
 			} else {
 				delete(x.apart, ifname)
-				b.need(one, -1)
+				b.hooks.addDemand(one, -1)
 			}
 		}
 	}
@@ -112,13 +112,13 @@ func (b *xdpBackend) divide(flows []backend.Placed, ifname string, on bool) (err
 
 // compile returns the rules of a flow. Without drops, the rules of a flow that drops only count, because the
 // overlay drops its packets. On an interface where the flow is apart, its rules drop also without drops.
-func (b *xdpBackend) compile(f backend.Placed, x *xdpFlow, drops bool) ([]xdp.Rule, error) {
+func (b *Backend) compile(f backend.Placed, x *entry, drops bool) ([]xdp.Rule, error) {
 	f.Order = x.order
 	if len(x.apart) == 0 {
 		return b.compileOn(f, x.counter, drops)
 	}
 	var out []xdp.Rule
-	for _, i := range b.cfg.Interfaces {
+	for _, i := range b.hooks.interfaces {
 		counter := x.counter
 		_, apart := x.apart[i.Name]
 		if apart {
@@ -133,7 +133,7 @@ func (b *xdpBackend) compile(f backend.Placed, x *xdpFlow, drops bool) ([]xdp.Ru
 	return out, nil
 }
 
-func (b *xdpBackend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
+func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp.Rule, error) {
 	if !drops {
 		f.Action = flow.Count
 	}

@@ -1,11 +1,10 @@
-package engine
+package xdp
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -15,115 +14,85 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// xdpBackend counts in the kernel: one rule set for all interfaces of the instance.
-type xdpBackend struct {
-	cfg     dataplane.Config // without flows from Settle on
-	log     *slog.Logger
-	rules   *xdp.RuleSet
-	adopted bool // the pins were there: counts of before go on
-	changed chan struct{}
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
-
-	ns *backend.Netns // where the interfaces are
-
-	mu      sync.Mutex
-	settled bool
-	flows   map[string]*xdpFlow
-	// Over the rules of a dead process, until Settle: all rules in the tables, and those of each of flows. Else both
-	// are nil: the tables hold the rules of flows, and rulesOf compiles them anew, which takes far less memory.
-	there     map[xdp.Rule]bool
-	installed map[string][]xdp.Rule
-	next      uint32              // place of the next rule among those of its priority
-	demand    map[string]sides    // by interface, "" for all: how many flows need their counts
-	held      []xdp.Attachment    // as of the last look
-	since     map[hookName]uint64 // by hook that is held: which taking of a hook it was
-	takings   uint64              // so far; those up to inherited are of before this process
-	inherited uint64
-	asked     map[string]xdp.AttachOptions // by interface: what was tried to take, found or not
-	// by interface: why it is not counted on, and why not in a better mode
-	missing, rejected map[string]error
-	before            map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
-	receive           map[string]received        // by interface: what happens to its packets before XDP sees them
-	vlans             map[int]vlanDevice         // by index
-	unpinned          string                     // what the last look found of pins that were gone
-	closed            bool
+// Options are the settings of a Backend.
+type Options struct {
+	Interfaces []dataplane.Interface // at least one
+	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
+	// Flows are the flows of the configuration, which keep their pinned counters until Settle.
+	Flows  []flow.Flow
+	Logger *slog.Logger
 }
 
-// xdpFlow is small: there may be a million.
-type xdpFlow struct {
+// Backend counts flows in the kernel. It implements backend.SoftwareBackend.
+type Backend struct {
+	maxFlows   int
+	configured []flow.Flow // until Settle
+	log        *slog.Logger
+	rules      *xdp.RuleSet
+	adopted    bool   // the pins held counters, whose counts go on
+	inherited  uint64 // the last epoch that began before this process
+
+	mu      sync.Mutex // guards the fields below; link events take it too
+	hooks   *hooks
+	settled bool
+	flows   map[string]*entry
+	// Between the opening of a dead process's rules and Settle: all rules in the tables, and the rules of each of
+	// flows. Otherwise both are nil: the tables hold the rules of flows, and rulesOf compiles them again, which takes
+	// far less memory.
+	there     map[xdp.Rule]bool
+	installed map[string][]xdp.Rule
+	next      uint32 // place of the next rule among the rules of its priority
+}
+
+// entry is a flow that has rules in the tables. It is small, because an instance may have a million.
+type entry struct {
 	owner   string
 	counter uint32
 	order   uint32 // its place in the tables
 	served  bool   // its counts are published, or another flow depends on them
-	drops   bool   // its rules do, but for those of interfaces in apart
+	drops   bool   // its rules drop, except on the interfaces in apart
 
 	own   map[string]xdp.Counter // by interface: counters of packets of that interface alone
 	apart map[string]struct{}    // interfaces on which the rules count in own
 }
 
-func newXDPBackend(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (*xdpBackend, error) {
-	if len(cfg.Interfaces) == 0 {
+// New opens the rule set, finds the rules and programs of an earlier process, and watches the links.
+func New(o Options) (*Backend, error) {
+	if len(o.Interfaces) == 0 {
 		return nil, fmt.Errorf("backend xdp: no interface to count on; name one under interfaces: %w", dataplane.ErrInvalid)
 	}
-	rules, err := xdp.Open(xdp.Options{PinDir: cfg.XDP.PinDir, MaxRules: cfg.XDP.MaxFlows, Logger: log})
+	rules, err := xdp.Open(xdp.Options{PinDir: o.Config.PinDir, MaxRules: o.Config.MaxFlows, Logger: o.Logger})
 	if err != nil {
-		return nil, fmt.Errorf("opening the rule set at %s: %w", cfg.XDP.PinDir, translate(err))
+		return nil, fmt.Errorf("opening the rule set at %s: %w", o.Config.PinDir, translate(err))
 	}
-	b := &xdpBackend{
-		cfg: cfg, log: log, rules: rules, changed: make(chan struct{}, 1),
-		flows: make(map[string]*xdpFlow), demand: make(map[string]sides), since: make(map[hookName]uint64), asked: make(map[string]xdp.AttachOptions),
-		missing: make(map[string]error), rejected: make(map[string]error), before: make(map[string][]xdp.Neighbour),
-		receive: make(map[string]received), vlans: make(map[int]vlanDevice),
-	}
-	if b.ns, err = backend.CurrentNetns(); err != nil {
+	ns, err := backend.CurrentNetns()
+	if err != nil {
 		return nil, errors.Join(err, rules.Close())
 	}
-	b.adopted = len(rules.Counters()) > 0
-	b.seeHeld()
-	b.inherited = b.takings
+	b := &Backend{
+		maxFlows: o.Config.MaxFlows, configured: o.Flows, log: o.Logger, rules: rules,
+		adopted: len(rules.Counters()) > 0, flows: make(map[string]*entry),
+	}
+	b.hooks = newHooks(o, rules, ns, &b.mu)
+	b.inherited = b.hooks.epochs
 	if found := rules.Rules(); len(found) > 0 {
 		b.there, b.installed = make(map[xdp.Rule]bool), make(map[string][]xdp.Rule)
 		for _, r := range found {
 			b.there[r] = true
 		}
 	}
-	if err := b.watch(); err != nil {
+	if err := b.hooks.watch(); err != nil {
 		return nil, errors.Join(err, b.Close(true))
 	}
 	return b, nil
 }
 
-// translate gives the errors of package xdp the sentinels that cross the wire; their text stays.
-func translate(err error) error {
-	t := &translated{error: err}
-	for _, s := range []struct{ from, to error }{
-		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
-		{xdp.ErrMasks, dataplane.ErrMasks}, {xdp.ErrBucket, dataplane.ErrBucket}, {xdp.ErrIncompatible, dataplane.ErrIncompatible},
-	} {
-		if errors.Is(err, s.from) {
-			t.is = append(t.is, s.to)
-		}
-	}
-	if len(t.is) == 0 {
-		return err
-	}
-	return t
-}
+// Name implements backend.Backend.
+func (b *Backend) Name() string { return "xdp" }
 
-// translated is an error that satisfies other sentinels too.
-type translated struct {
-	error
-	is []error
-}
-
-func (t *translated) Unwrap() []error { return append([]error{t.error}, t.is...) }
-
-func (b *xdpBackend) Name() string { return "xdp" }
-
-// Settle removes rules, counters and attachments of an earlier process that
-// no flow and no interface of this one asked for.
-func (b *xdpBackend) Settle(context.Context) error {
+// Settle removes the rules, counters and attachments of an earlier process that
+// no flow and no interface of this process uses.
+func (b *Backend) Settle(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settled = true
@@ -143,75 +112,106 @@ func (b *xdpBackend) Settle(context.Context) error {
 			stale = append(stale, r)
 		}
 	}
-	if err := b.drop(stale); err != nil {
+	if err := b.dropRules(stale); err != nil {
 		return err
 	}
-	b.there, b.installed, b.cfg.Flows = nil, nil, nil
+	b.there, b.installed, b.configured = nil, nil, nil
 	var idle []uint32
 	for _, c := range b.rules.Counters() {
 		if !wanted[c.ID] {
 			idle = append(idle, c.ID)
 		}
 	}
-	if err := b.free(idle); err != nil {
+	if err := b.freeCounters(idle); err != nil {
 		return err
 	}
-	for _, a := range b.rules.Attachments() {
-		if !slices.ContainsFunc(b.cfg.Interfaces, func(i dataplane.Interface) bool { return i.Name == a.Interface }) {
-			if err := b.rules.Detach(a.Interface); err != nil {
-				return fmt.Errorf("detaching from %s, which is not configured any more: %w", a.Interface, err)
-			}
-		}
+	if err := b.hooks.detachUnconfigured(); err != nil {
+		return err
 	}
-	b.seeHeld()
-	return b.trim()
+	return b.hooks.trim()
 }
 
-func (b *xdpBackend) Read(ids []uint32, dst []backend.Pair) error {
+// Read implements backend.Backend.
+func (b *Backend) Read(ids []uint32, dst []backend.Pair) error {
 	return xdp.ReadPairs(b.rules, ids, dst)
 }
 
-// ReadRows implements RowCounters.
-func (b *xdpBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
+// ReadRows fills dst with the counters from first on, each with the sample time at.
+func (b *Backend) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	return xdp.ReadRows(b.rules, first, dst, at)
 }
 
-// source says where a flow is counted: on the interfaces that it asks for and that are there.
-func (b *xdpBackend) source(f flow.Flow) dataplane.Source {
-	hook := hookOf(f)
-	src := dataplane.Source{Backend: flow.XDP}
-	for _, a := range b.held {
-		if a.Hook == hook && (f.Interface == "" || f.Interface == a.Interface) {
-			src.Devices = append(src.Devices, dataplane.Device{Backend: flow.XDP, Name: a.Interface, Mode: dataplane.Mode(a.Mode)})
-		}
-	}
-	return src
-}
-
-func (b *xdpBackend) Source(f backend.Placed) dataplane.Source {
+// Source implements backend.Backend.
+func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.source(f.Flow)
+	return b.hooks.source(f.Flow)
 }
 
-// Close leaves everything pinned where keep is true, except what nobody but a
-// start that failed has made.
-func (b *xdpBackend) Close(keep bool) error {
+// Epoch implements backend.SoftwareBackend.
+func (b *Backend) Epoch(f backend.Placed) uint64 {
 	b.mu.Lock()
-	if b.closed {
+	defer b.mu.Unlock()
+	return b.hooks.epoch(f.Flow)
+}
+
+// Conditions lists the interfaces that are not counted on, and the interfaces that are counted
+// on in a way that costs more or sees less.
+func (b *Backend) Conditions() []dataplane.Condition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hooks.conditions()
+}
+
+// Changed implements backend.Backend.
+func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
+
+// Close stops the watcher. With keep, rules, counters and programs stay pinned, unless this process made
+// them and its start failed.
+func (b *Backend) Close(keep bool) error {
+	b.mu.Lock()
+	if b.hooks.closed {
 		b.mu.Unlock()
 		return nil
 	}
-	b.closed = true
+	b.hooks.closed = true
 	keep = keep && (b.settled || b.adopted)
 	b.mu.Unlock()
-	if b.stop != nil {
-		b.stop()
-		b.stopped.Wait()
-	}
-	defer b.ns.Close()
+	b.hooks.stopWatch()
+	defer b.hooks.ns.Close()
 	if keep {
 		return b.rules.Close()
 	}
 	return b.rules.Destroy()
 }
+
+// trim detaches programs from hooks that no flow needs. Before Settle it detaches none: which of an earlier
+// process's hooks are needed is not known then.
+func (b *Backend) trim() error {
+	if !b.settled {
+		return nil
+	}
+	return b.hooks.trim()
+}
+
+// State is the part of a Backend's state that tests of the whole engine check.
+type State struct {
+	Rules  *xdp.RuleSet
+	Epochs uint64 // how many epochs have begun
+	Demand int    // how many needs of hooks there are
+	Kept   int    // compiled rules that are kept in memory
+}
+
+// Inspect returns the current state, for tests.
+func (b *Backend) Inspect() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := State{Rules: b.rules, Epochs: b.hooks.epochs, Kept: len(b.there) + len(b.installed)}
+	for _, d := range b.hooks.demand {
+		s.Demand += d.ingress + d.egress
+	}
+	return s
+}
+
+// CheckAll checks every interface now, as the watcher of links does every 2 s. It is for tests.
+func (b *Backend) CheckAll() { b.hooks.checkAll(true) }

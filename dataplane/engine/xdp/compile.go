@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"encoding/binary"
@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// compile turns a flow into the rules of the xdp package: one for each
-// masked match that its ranges and families expand to. port numbers interfaces.
+// compile turns a flow into rules of package xdp: one for each masked match that its ranges and families
+// expand to. port returns the number of an interface.
 func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
 	matches, err := f.Match.Expand()
 	if err != nil {
@@ -37,8 +37,8 @@ func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16,
 	return out, nil
 }
 
-// families makes two matches of one that asks for ICMP and names no family:
-// its protocol number is another one in each.
+// families splits a match that asks for ICMP and names no family into one per family, because the protocol
+// number of ICMP differs between them.
 func families(m flow.Match) []flow.Match {
 	out := []flow.Match{m}
 	if m.ICMP != nil && m.IPv4 == nil && m.IPv6 == nil {

@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"errors"
@@ -9,16 +9,14 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Conditions lists interfaces that are not counted on, and those that are counted
-// on in a way that costs more or sees less.
-func (b *xdpBackend) Conditions() []dataplane.Condition {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+// conditions lists the interfaces that are not counted on, those in generic mode, programs and devices that
+// change packets before ours, and lost pins.
+func (h *hooks) conditions() []dataplane.Condition {
+	if h.closed {
 		return nil
 	}
 	var out []dataplane.Condition
-	for name, err := range b.missing {
+	for name, err := range h.missing {
 		c := dataplane.Condition{
 			Code: dataplane.CodeInterfaceMissing, Severity: dataplane.High, Object: name, Text: err.Error(),
 			Fix: "bring the interface back; counting on it goes on by itself",
@@ -28,30 +26,30 @@ func (b *xdpBackend) Conditions() []dataplane.Condition {
 		}
 		out = append(out, c)
 	}
-	for _, a := range b.held {
+	for _, a := range h.held {
 		if a.Mode == "generic" {
-			out = append(out, b.generic(a.Interface))
+			out = append(out, h.genericMode(a.Interface))
 		}
 		if a.Hook == xdp.HookIngress {
-			out = append(out, b.beforeXDP(a)...)
+			out = append(out, h.upstreamConditions(a)...)
 		}
-		if others := b.before[a.Interface]; a.Hook == xdp.HookEgress && len(others) > 0 {
-			out = append(out, b.behind(a.Interface, others))
+		if others := h.upstream.before[a.Interface]; a.Hook == xdp.HookEgress && len(others) > 0 {
+			out = append(out, h.tcxBefore(a.Interface, others))
 		}
 	}
-	if b.unpinned != "" {
+	if h.unpinned != "" {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodePinsLost, Severity: dataplane.High, Object: b.cfg.XDP.PinDir,
-			Text: "pins were removed, or their file system was unmounted, while the instance ran; without them counting ends with the process: " + b.unpinned,
+			Code: dataplane.CodePinsLost, Severity: dataplane.High, Object: h.config.PinDir,
+			Text: "pins were removed, or their file system was unmounted, while the instance ran; without them counting ends with the process: " + h.unpinned,
 			Fix:  "make the directory usable again, after an unmount with mount -t bpf -o mode=0700 bpf /sys/fs/bpf: the instance pins again by itself",
 		})
 	}
 	return out
 }
 
-func (b *xdpBackend) generic(ifname string) dataplane.Condition {
+func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	text := "counted by generic XDP, which is slower and on virtual links sees segments that were merged"
-	if err := b.rejected[ifname]; err != nil {
+	if err := h.rejected[ifname]; err != nil {
 		text += ": " + err.Error()
 	}
 	return dataplane.Condition{
@@ -60,9 +58,9 @@ func (b *xdpBackend) generic(ifname string) dataplane.Condition {
 	}
 }
 
-// behind says which programs run before ours on what an interface sends. Where the
-// configuration asks for the last place, that is as it was meant, and still hides packets.
-func (b *xdpBackend) behind(ifname string, others []xdp.Neighbour) dataplane.Condition {
+// tcxBefore is the condition of TCX programs that run before ours on the packets that an interface sends. Where the
+// configuration asks for the last place it has a low severity, because packets are still hidden.
+func (h *hooks) tcxBefore(ifname string, others []xdp.Neighbour) dataplane.Condition {
 	var names, links []string
 	for _, o := range others {
 		names = append(names, o.String())
@@ -72,14 +70,14 @@ func (b *xdpBackend) behind(ifname string, others []xdp.Neighbour) dataplane.Con
 	}
 	c := dataplane.Condition{
 		Code: dataplane.CodeTCXBefore, Severity: dataplane.Medium, Object: ifname,
-		Text: "these TCX programs run before flowtally on what the interface sends: " + strings.Join(names, ", ") +
+		Text: "these TCX programs run before flowtally on the packets that the interface sends: " + strings.Join(names, ", ") +
 			"; a packet for which one returns anything but TCX_NEXT is not counted, and no flow drops it",
 		Fix: "restart flowtally without kept pins: it goes before the programs that are there",
 	}
 	if len(links) > 0 {
 		c.Fix += "; or detach the other program: " + strings.Join(links, "; ")
 	}
-	if b.cfg.XDP.TCX == "last" {
+	if h.config.TCX == "last" {
 		c.Severity = dataplane.Low
 		c.Fix = "nothing, if these programs are meant to decide first; else set xdp.tcx to first and restart flowtally without kept pins"
 	}

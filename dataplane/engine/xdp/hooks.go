@@ -1,10 +1,13 @@
-package engine
+package xdp
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -12,16 +15,52 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// sides counts flows by the side of the interface that they look at.
-type sides struct {
+// hooks attaches programs to the interfaces where flows need them, and attaches them again after a loss. All
+// methods are called with mu held, except watch, stopWatch and the methods of the watcher's goroutine (links.go).
+type hooks struct {
+	interfaces []dataplane.Interface
+	config     dataplane.XDPConfig
+	log        *slog.Logger
+	rules      *xdp.RuleSet
+	ns         *backend.Netns // of the interfaces
+	changed    chan struct{}
+	stop       context.CancelFunc // nil: the watcher does not run
+	stopped    sync.WaitGroup
+
+	mu     *sync.Mutex                  // Backend.mu: a link event and a control call exclude each other
+	demand map[string]demand            // by interface, "" for all: how many flows need counts there
+	held   []xdp.Attachment             // as of the last refreshHeld
+	since  map[hookName]uint64          // the epoch of each held hook
+	epochs uint64                       // how many epochs have begun
+	asked  map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
+	// by interface: why it is not counted on, and why not in a better mode
+	missing, rejected map[string]error
+	upstream          upstream
+	unpinned          string // pins that the last checkPins found gone
+	closed            bool
+}
+
+// demand counts the flows that need an interface, by direction.
+type demand struct {
 	ingress, egress int
-	tagged          int // of ingress: how many match a VLAN tag
+	tagged          int // how many of ingress match a VLAN tag
 }
 
 // hookName is one hook of one interface.
 type hookName struct {
 	ifname string
 	hook   xdp.Hook
+}
+
+func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) *hooks {
+	h := &hooks{
+		interfaces: o.Interfaces, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
+		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64),
+		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
+		upstream: newUpstream(),
+	}
+	h.refreshHeld()
+	return h
 }
 
 func hookOf(f flow.Flow) xdp.Hook {
@@ -31,9 +70,9 @@ func hookOf(f flow.Flow) xdp.Hook {
 	return xdp.HookIngress
 }
 
-// need adds n flows to those that need the hooks of f.
-func (b *xdpBackend) need(f flow.Flow, n int) {
-	d := b.demand[f.Interface]
+// addDemand adds n flows to the flows that need the hooks of f.
+func (h *hooks) addDemand(f flow.Flow, n int) {
+	d := h.demand[f.Interface]
 	if f.Direction == flow.Egress {
 		d.egress += n
 	} else {
@@ -42,103 +81,114 @@ func (b *xdpBackend) need(f flow.Flow, n int) {
 			d.tagged += n
 		}
 	}
-	b.demand[f.Interface] = d
+	h.demand[f.Interface] = d
 }
 
-// want is what the flows that are served need of an interface.
-func (b *xdpBackend) want(name string) xdp.AttachOptions {
-	all, own := b.demand[""], b.demand[name]
+// wanted returns the hooks of an interface that served flows need.
+func (h *hooks) wanted(name string) xdp.AttachOptions {
+	all, own := h.demand[""], h.demand[name]
 	return xdp.AttachOptions{Ingress: all.ingress+own.ingress > 0, Egress: all.egress+own.egress > 0}
 }
 
-// attach takes the hooks that are needed and were not asked for yet. An interface
-// that is missing is noted and waited for, unless nothing was ever found:
-// then it is the configuration that is wrong.
-func (b *xdpBackend) attach() error {
+// attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and
+// waited for, unless known is false and no interface was ever found: then the configuration is wrong.
+// known says that an earlier process, or this one, has counted on some interface.
+func (h *hooks) attach(known bool) error {
 	var absent []error
-	found := b.adopted || b.settled
-	for _, i := range b.cfg.Interfaces {
-		want := b.want(i.Name)
-		if want == (xdp.AttachOptions{}) || want == b.asked[i.Name] {
-			found = found || b.asked[i.Name] != (xdp.AttachOptions{})
+	for _, i := range h.interfaces {
+		want := h.wanted(i.Name)
+		if want == (xdp.AttachOptions{}) || want == h.asked[i.Name] {
+			known = known || h.asked[i.Name] != (xdp.AttachOptions{})
 			continue
 		}
-		err := b.attachTo(i, want)
+		err := h.attachTo(i, want)
 		switch {
 		case err == nil:
-			found = true
-			delete(b.missing, i.Name)
+			known = true
+			delete(h.missing, i.Name)
 		case errors.Is(err, xdp.ErrNotFound):
 			absent = append(absent, err)
-			b.letGo(i.Name, err)
+			h.detachMissing(i.Name, err)
 		default:
 			return err
 		}
-		b.asked[i.Name] = want
+		h.asked[i.Name] = want
 	}
-	if !found {
-		clear(b.asked)
+	if !known {
+		clear(h.asked)
 		return errors.Join(absent...)
 	}
 	return nil
 }
 
-// attachTo takes hooks of one interface. What it holds already stays as it is.
-func (b *xdpBackend) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
+// attachTo attaches to hooks of one interface. Programs that are attached stay as they are.
+func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
 	o.Mode = map[dataplane.Mode]xdp.Mode{dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric}[i.Mode]
-	o.Last = b.cfg.XDP.TCX == "last"
-	err := b.ns.Do(func() error {
-		done, err := b.rules.Attach(i.Name, o)
+	o.Last = h.config.TCX == "last"
+	err := h.ns.Do(func() error {
+		done, err := h.rules.Attach(i.Name, o)
 		for _, a := range done {
 			if a.Fresh {
-				delete(b.since, hookName{i.Name, a.Hook})
+				delete(h.since, hookName{i.Name, a.Hook})
 			}
 			if len(a.Rejected) > 0 {
-				b.rejected[i.Name] = errors.Join(a.Rejected...)
+				h.rejected[i.Name] = errors.Join(a.Rejected...)
 			}
 		}
 		return err
 	})
-	b.seeHeld()
-	b.seeNeighbours()
+	h.refreshHeld()
+	h.refreshUpstream()
 	return translate(err) // it names the interface, the hook and the mode
 }
 
-// letGo notes why an interface is not counted on, and takes the programs off
-// the one that had its name: under another name nobody asked to count on it.
-func (b *xdpBackend) letGo(name string, why error) {
-	b.missing[name] = why
-	if err := b.rules.Detach(name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-		b.log.Warn("letting go of a link that went", "interface", name, "err", err)
+// detachMissing notes why an interface is not counted on, and detaches the programs from the link that
+// had its name: the configuration does not ask for that link under another name.
+func (h *hooks) detachMissing(name string, why error) {
+	h.missing[name] = why
+	if err := h.rules.Detach(name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+		h.log.Warn("detaching from a link that is gone", "interface", name, "err", err)
 	}
-	b.seeHeld()
+	h.refreshHeld()
 }
 
-// seeHeld looks at what is held now. A hook that was not held at the last look begins
-// another stretch of counting.
-func (b *xdpBackend) seeHeld() {
-	b.held = b.rules.Attachments()
-	for h := range b.since {
-		if !b.has(h) {
-			delete(b.since, h)
+// detachUnconfigured detaches programs of an earlier process from interfaces that are not configured now.
+func (h *hooks) detachUnconfigured() error {
+	for _, a := range h.rules.Attachments() {
+		if !slices.ContainsFunc(h.interfaces, func(i dataplane.Interface) bool { return i.Name == a.Interface }) {
+			if err := h.rules.Detach(a.Interface); err != nil {
+				return fmt.Errorf("detaching from %s, which is not configured any more: %w", a.Interface, err)
+			}
 		}
 	}
-	for _, a := range b.held {
-		if h := (hookName{a.Interface, a.Hook}); b.since[h] == 0 {
-			b.takings++
-			b.since[h] = b.takings
+	h.refreshHeld()
+	return nil
+}
+
+// refreshHeld lists the held hooks. A hook that was not held at the last call begins another epoch.
+func (h *hooks) refreshHeld() {
+	h.held = h.rules.Attachments()
+	for name := range h.since {
+		if !h.holds(name) {
+			delete(h.since, name)
+		}
+	}
+	for _, a := range h.held {
+		if name := (hookName{a.Interface, a.Hook}); h.since[name] == 0 {
+			h.epochs++
+			h.since[name] = h.epochs
 		}
 	}
 }
 
-// reach says why a flow can match no frame of the interfaces that are held for it. One of several
-// interfaces without Ethernet is no reason: the flow counts on the others.
-func (b *xdpBackend) reach(f flow.Flow) error {
+// checkReach returns an error if a flow can match no frame of the interfaces that are held for it. One of several
+// interfaces without Ethernet is no error: the flow counts on the others.
+func (h *hooks) checkReach(f flow.Flow) error {
 	if f.Match.Eth == nil && len(f.Match.VLAN) == 0 {
 		return nil
 	}
 	var without []string
-	for _, a := range b.held {
+	for _, a := range h.held {
 		if a.Hook != hookOf(f) || f.Interface != "" && f.Interface != a.Interface {
 			continue
 		}
@@ -154,62 +204,63 @@ func (b *xdpBackend) reach(f flow.Flow) error {
 		f.Name, dataplane.ErrInvalid, strings.Join(without, " and "))
 }
 
-func (b *xdpBackend) has(h hookName) bool {
-	return slices.ContainsFunc(b.held, func(a xdp.Attachment) bool { return a.Interface == h.ifname && a.Hook == h.hook })
+func (h *hooks) holds(name hookName) bool {
+	return slices.ContainsFunc(h.held, func(a xdp.Attachment) bool { return a.Interface == name.ifname && a.Hook == name.hook })
 }
 
-// whole says whether every hook that is wanted on an interface is held.
-func (b *xdpBackend) whole(name string) bool {
-	want := b.want(name)
-	return (!want.Ingress || b.has(hookName{name, xdp.HookIngress})) && (!want.Egress || b.has(hookName{name, xdp.HookEgress}))
+// complete reports whether every wanted hook of an interface is held.
+func (h *hooks) complete(name string) bool {
+	want := h.wanted(name)
+	return (!want.Ingress || h.holds(hookName{name, xdp.HookIngress})) && (!want.Egress || h.holds(hookName{name, xdp.HookEgress}))
 }
 
-// trim takes the programs off hooks that nobody needs. What a dead process held
-// stays until Settle: who needs it is not known before.
-func (b *xdpBackend) trim() error {
-	if !b.settled {
-		return nil
-	}
+// trim detaches programs from hooks that no flow needs.
+func (h *hooks) trim() error {
 	var errs []error
-	for _, a := range slices.Clone(b.held) {
-		want := b.want(a.Interface)
+	for _, a := range slices.Clone(h.held) {
+		want := h.wanted(a.Interface)
 		if a.Hook == xdp.HookIngress && want.Ingress || a.Hook == xdp.HookEgress && want.Egress {
 			continue
 		}
-		if err := b.rules.Detach(a.Interface, a.Hook); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+		if err := h.rules.Detach(a.Interface, a.Hook); err != nil && !errors.Is(err, xdp.ErrNotFound) {
 			errs = append(errs, fmt.Errorf("detaching from %s: %w", a.Interface, err))
 		}
 	}
-	for _, i := range b.cfg.Interfaces {
-		if want := b.want(i.Name); want == (xdp.AttachOptions{}) {
-			delete(b.asked, i.Name)
-			delete(b.missing, i.Name)
-		} else if b.asked[i.Name] != (xdp.AttachOptions{}) {
-			b.asked[i.Name] = want
+	for _, i := range h.interfaces {
+		if want := h.wanted(i.Name); want == (xdp.AttachOptions{}) {
+			delete(h.asked, i.Name)
+			delete(h.missing, i.Name)
+		} else if h.asked[i.Name] != (xdp.AttachOptions{}) {
+			h.asked[i.Name] = want
 		}
 	}
-	b.seeHeld()
+	h.refreshHeld()
 	return errors.Join(errs...)
 }
 
-// Epoch implements SoftwareBackend.
-func (b *xdpBackend) Epoch(f backend.Placed) uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.stretch(f.Flow)
-}
-
-// stretch is the latest taking of a hook that the flow's rules count on; 0 when one is not held.
-func (b *xdpBackend) stretch(f flow.Flow) (latest uint64) {
-	for _, i := range b.cfg.Interfaces {
+// epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when one of them is not held.
+func (h *hooks) epoch(f flow.Flow) (latest uint64) {
+	for _, i := range h.interfaces {
 		if f.Interface != "" && f.Interface != i.Name {
 			continue
 		}
-		at := b.since[hookName{i.Name, hookOf(f)}]
+		at := h.since[hookName{i.Name, hookOf(f)}]
 		if at == 0 {
 			return 0
 		}
 		latest = max(latest, at)
 	}
 	return latest
+}
+
+// source returns the held interfaces that count a flow, and their modes.
+func (h *hooks) source(f flow.Flow) dataplane.Source {
+	hook := hookOf(f)
+	src := dataplane.Source{Backend: flow.XDP}
+	for _, a := range h.held {
+		if a.Hook == hook && (f.Interface == "" || f.Interface == a.Interface) {
+			src.Devices = append(src.Devices, dataplane.Device{Backend: flow.XDP, Name: a.Interface, Mode: dataplane.Mode(a.Mode)})
+		}
+	}
+	return src
 }

@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"context"
@@ -11,23 +11,23 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Install implements Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
+// Install implements backend.Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
 // of the flow replace its pinned rules. If the tables are full, Install removes the pinned rules and counters
 // of flows that are not installed and not in flows.
-func (b *xdpBackend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (b *Backend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.installOver(flows, true)
+	return b.installAll(flows, true)
 }
 
-// Carry implements SoftwareBackend.
-func (b *xdpBackend) Carry(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+// Carry implements backend.SoftwareBackend.
+func (b *Backend) Carry(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.installOver(flows, false)
+	return b.installAll(flows, false)
 }
 
-func (b *xdpBackend) installOver(flows []backend.Placed, serve bool) ([]backend.Installed, error) {
+func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Installed, error) {
 	owners := make([]string, len(flows))
 	for i, f := range flows {
 		owners[i] = owner(f.Flow)
@@ -42,19 +42,19 @@ func (b *xdpBackend) installOver(flows []backend.Placed, serve bool) ([]backend.
 	order := b.places(owners, was)
 	out, err := b.install(flows, owners, order, was, serve)
 	if errors.Is(err, xdp.ErrFull) && was != nil {
-		if err := b.dropUnasked(owners); err != nil {
+		if err := b.dropUnowned(owners); err != nil {
 			return nil, err
 		}
 		out, err = b.install(flows, owners, order, was, serve)
 	}
 	if errors.Is(err, xdp.ErrFull) && !errors.Is(err, xdp.ErrMasks) && !errors.Is(err, xdp.ErrBucket) {
-		err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.cfg.XDP.MaxFlows)
+		err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.maxFlows)
 	}
 	return out, err
 }
 
-// install counts all of flows or none, in one exchange with what the pins have of them.
-func (b *xdpBackend) install(flows []backend.Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []backend.Installed, err error) {
+// install counts all of flows or none. One exchange replaces their pinned rules.
+func (b *Backend) install(flows []backend.Placed, owners []string, order []uint32, was map[string]pinned, serve bool) (_ []backend.Installed, err error) {
 	var counters []uint32     // new ones
 	var old, fresh []xdp.Rule // that were exchanged
 	defer func() {
@@ -62,10 +62,10 @@ func (b *xdpBackend) install(flows []backend.Placed, owners []string, order []ui
 			for _, f := range flows {
 				delete(b.installed, f.Name)
 			}
-			err = errors.Join(err, b.exchange(fresh, old), b.free(counters))
+			err = errors.Join(err, b.exchange(fresh, old), b.freeCounters(counters))
 		}
 	}()
-	all, out := make([]*xdpFlow, len(flows)), make([]backend.Installed, len(flows))
+	all, out := make([]*entry, len(flows)), make([]backend.Installed, len(flows))
 	var missing []xdp.Rule
 	for i, f := range flows {
 		counter, err := b.rules.AllocCounter(owners[i])
@@ -76,13 +76,13 @@ func (b *xdpBackend) install(flows []backend.Placed, owners []string, order []ui
 			counters = append(counters, counter.ID)
 		}
 		out[i] = backend.Installed{ID: counter.ID, Cookie: counter.Cookie, Basis: "l2", Adopted: counter.Adopted}
-		x := &xdpFlow{owner: owners[i], counter: counter.ID, order: order[i]}
+		x := &entry{owner: owners[i], counter: counter.ID, order: order[i]}
 		drops := serve || was[x.owner].drops
 		rules, err := b.compile(f, x, drops)
 		if err != nil {
 			return nil, err
 		}
-		b.ruled(f, x, rules, drops)
+		b.noteRules(f, x, rules, drops)
 		missing = append(missing, rules...)
 		all[i] = x
 	}
@@ -96,52 +96,52 @@ func (b *xdpBackend) install(flows []backend.Placed, owners []string, order []ui
 	}
 	old, fresh = stale, missing
 	if serve {
-		if err := b.serve(flows, all); err != nil {
+		if err := b.serveEntries(flows, all); err != nil {
 			return nil, err
 		}
 	}
 	for i, f := range flows {
 		b.flows[f.Name] = all[i]
-		out[i].Source, out[i].Gap = b.source(f.Flow), out[i].Adopted && b.stretch(f.Flow) > b.inherited
+		out[i].Source, out[i].Gap = b.hooks.source(f.Flow), out[i].Adopted && b.hooks.epoch(f.Flow) > b.inherited
 	}
 	return out, nil
 }
 
-// Serve implements SoftwareBackend.
-func (b *xdpBackend) Serve(_ context.Context, flows []backend.Placed, on bool) error {
+// Serve implements backend.SoftwareBackend.
+func (b *Backend) Serve(_ context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, all := make([]backend.Placed, 0, len(flows)), make([]*xdpFlow, 0, len(flows))
+	known, all := make([]backend.Placed, 0, len(flows)), make([]*entry, 0, len(flows))
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil && x.served != on {
 			known, all = append(known, f), append(all, x)
 		}
 	}
 	if on {
-		return b.serve(known, all)
+		return b.serveEntries(known, all)
 	}
 	var errs []error
 	for i, f := range known {
 		all[i].served = false
-		b.need(f.Flow, -1)
-		errs = append(errs, b.act(f, all[i], false))
+		b.hooks.addDemand(f.Flow, -1)
+		errs = append(errs, b.applyAction(f, all[i], false))
 	}
 	return errors.Join(append(errs, b.trim())...)
 }
 
-// serve takes the hooks that the flows need. On error nobody needs more than before.
-func (b *xdpBackend) serve(flows []backend.Placed, all []*xdpFlow) error {
+// serveEntries attaches to the hooks that the flows need. On error the demand is as before.
+func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 	for i, f := range flows {
 		all[i].served = true
-		b.need(f.Flow, 1)
+		b.hooks.addDemand(f.Flow, 1)
 	}
-	err := b.attach()
+	err := b.hooks.attach(b.adopted || b.settled)
 	for i, f := range flows {
 		if err == nil {
-			err = b.reach(f.Flow)
+			err = b.hooks.checkReach(f.Flow)
 		}
 		if err == nil {
-			err = b.act(f, all[i], true)
+			err = b.applyAction(f, all[i], true)
 		}
 	}
 	if err == nil {
@@ -149,13 +149,13 @@ func (b *xdpBackend) serve(flows []backend.Placed, all []*xdpFlow) error {
 	}
 	for i, f := range flows {
 		all[i].served = false
-		b.need(f.Flow, -1)
+		b.hooks.addDemand(f.Flow, -1)
 	}
 	return errors.Join(err, b.trim())
 }
 
-// act makes the rules of a flow do what it asks for, or only count.
-func (b *xdpBackend) act(f backend.Placed, x *xdpFlow, served bool) error {
+// applyAction gives the rules of a served flow its action. The rules of other flows only count.
+func (b *Backend) applyAction(f backend.Placed, x *entry, served bool) error {
 	if f.Action != flow.Drop || x.drops == served {
 		return nil
 	}
@@ -170,28 +170,28 @@ func (b *xdpBackend) act(f backend.Placed, x *xdpFlow, served bool) error {
 	if err := b.exchange(old, rules); err != nil {
 		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
-	b.ruled(f, x, rules, served)
+	b.noteRules(f, x, rules, served)
 	return nil
 }
 
-// ruled notes the rules of a flow, and whether they drop.
-func (b *xdpBackend) ruled(f backend.Placed, x *xdpFlow, rules []xdp.Rule, drops bool) {
+// noteRules notes the rules of a flow, and whether they drop.
+func (b *Backend) noteRules(f backend.Placed, x *entry, rules []xdp.Rule, drops bool) {
 	x.drops = drops && f.Action == flow.Drop
 	if b.installed != nil {
 		b.installed[f.Name] = rules
 	}
 }
 
-// rulesOf are the rules of a flow that are in the tables.
-func (b *xdpBackend) rulesOf(f backend.Placed, x *xdpFlow) ([]xdp.Rule, error) {
+// rulesOf returns the rules of a flow that are in the tables.
+func (b *Backend) rulesOf(f backend.Placed, x *entry) ([]xdp.Rule, error) {
 	if rules := b.installed[f.Name]; rules != nil {
 		return rules, nil
 	}
 	return b.compile(f, x, x.drops)
 }
 
-// exchange puts the rules fresh in the tables in the place of old.
-func (b *xdpBackend) exchange(old, fresh []xdp.Rule) error {
+// exchange replaces the rules old by fresh in the tables.
+func (b *Backend) exchange(old, fresh []xdp.Rule) error {
 	if len(old)+len(fresh) == 0 {
 		return nil
 	}
@@ -210,17 +210,17 @@ func (b *xdpBackend) exchange(old, fresh []xdp.Rule) error {
 	return nil
 }
 
-// drop takes rules out of the tables.
-func (b *xdpBackend) drop(rules []xdp.Rule) error {
+// dropRules removes rules from the tables.
+func (b *Backend) dropRules(rules []xdp.Rule) error {
 	if err := b.exchange(rules, nil); err != nil {
 		return fmt.Errorf("removing rules: %w", err)
 	}
 	return nil
 }
 
-// Remove implements Backend. A flow whose rules stay in the tables stays; once
-// they are out, a counter that cannot be given back is a loss of room only.
-func (b *xdpBackend) Remove(_ context.Context, flows []backend.Placed) error {
+// Remove implements backend.Backend. A flow whose rules stay in the tables stays; after their removal, a counter
+// that cannot be freed only costs room.
+func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var rules []xdp.Rule
@@ -244,32 +244,32 @@ func (b *xdpBackend) Remove(_ context.Context, flows []backend.Placed) error {
 			counters = append(counters, c.ID)
 		}
 	}
-	if err := b.drop(rules); err != nil {
+	if err := b.dropRules(rules); err != nil {
 		return err
 	}
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil {
 			if x.served {
-				b.need(f.Flow, -1)
+				b.hooks.addDemand(f.Flow, -1)
 			}
 			for ifname := range x.apart {
-				b.need(f.On(ifname).Flow, -1)
+				b.hooks.addDemand(f.On(ifname).Flow, -1)
 			}
 		}
 		delete(b.flows, f.Name)
 		delete(b.installed, f.Name)
 	}
 	if err := b.trim(); err != nil {
-		b.log.Error("letting go of hooks that nobody needs", "err", err)
+		b.log.Error("detaching from hooks that no flow needs", "err", err)
 	}
-	if err := b.free(counters); err != nil {
-		b.log.Error("giving counters back", "err", err)
+	if err := b.freeCounters(counters); err != nil {
+		b.log.Error("freeing counters", "err", err)
 	}
 	return nil
 }
 
-// free gives counters back that no rule counts on.
-func (b *xdpBackend) free(counters []uint32) error {
+// freeCounters frees counters that no rule uses.
+func (b *Backend) freeCounters(counters []uint32) error {
 	var errs []error
 	for _, id := range counters {
 		if err := b.rules.FreeCounter(id); err != nil {

@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"context"
@@ -11,32 +11,39 @@ import (
 )
 
 const (
-	// lookPeriod is how often everything is looked at although no link has changed: a hook that
+	// checkPeriod is how often everything is checked although no link has changed: a hook that
 	// another program holds can become free, TCX programs and pins come and go.
-	lookPeriod = 2 * time.Second
-	// detachPeriod is how often the links of programs are asked whether they are attached. The
-	// kernel sends no event when one is detached by force, neither for XDP nor for TCX.
+	checkPeriod = 2 * time.Second
+	// detachPeriod is how often the watcher queries whether programs are still attached. The kernel sends no
+	// event when a program is detached by force, neither for XDP nor for TCX.
 	detachPeriod = 20 * time.Millisecond
-	// detachLink is the period for each link where there are many: to ask one takes 3 µs, so that
-	// asking all takes half a percent of a CPU at most.
+	// detachLink is the least period per attached program. One query takes 3 µs, so that
+	// querying all programs takes half a percent of a CPU at most.
 	detachLink = 600 * time.Microsecond
 )
 
-// watch follows the links until Close.
-func (b *xdpBackend) watch() error {
+// watch starts the watcher of links, which runs until stopWatch.
+func (h *hooks) watch() error {
 	ctx, stop := context.WithCancel(context.Background())
-	events, err := b.subscribe(ctx)
+	events, err := h.subscribe(ctx)
 	if err != nil {
 		stop()
 		return err
 	}
-	b.stop = stop
-	b.stopped.Go(func() { b.follow(ctx, events) })
+	h.stop = stop
+	h.stopped.Go(func() { h.watchLinks(ctx, events) })
 	return nil
 }
 
-func (b *xdpBackend) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err error) {
-	err = b.ns.Do(func() error {
+func (h *hooks) stopWatch() {
+	if h.stop != nil {
+		h.stop()
+		h.stopped.Wait()
+	}
+}
+
+func (h *hooks) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent, err error) {
+	err = h.ns.Do(func() error {
 		events, err = xdp.Watch(ctx)
 		return err
 	})
@@ -46,11 +53,10 @@ func (b *xdpBackend) subscribe(ctx context.Context) (events <-chan xdp.LinkEvent
 	return events, nil
 }
 
-// follow looks at interfaces when links change, and from time to time. The
-// kernel ends a subscription that could not keep up; then everything is looked
-// at, under a new one.
-func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
-	tick, detached := time.NewTicker(lookPeriod), time.NewTimer(detachPeriod)
+// watchLinks checks interfaces when links change, and every checkPeriod. The kernel ends a subscription that
+// falls behind; watchLinks then subscribes again and checks everything.
+func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent) {
+	tick, detached := time.NewTicker(checkPeriod), time.NewTimer(detachPeriod)
 	defer tick.Stop()
 	defer detached.Stop()
 	for {
@@ -59,12 +65,12 @@ func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
 			return
 		case ev, ok := <-events:
 			if ok {
-				b.onLink(ev)
+				h.onLink(ev)
 				continue
 			}
 			events = nil
 		case <-detached.C:
-			lost, held := b.lost()
+			lost, held := h.lostHooks()
 			detached.Reset(max(detachPeriod, time.Duration(held)*detachLink))
 			if !lost {
 				continue
@@ -73,116 +79,121 @@ func (b *xdpBackend) follow(ctx context.Context, events <-chan xdp.LinkEvent) {
 		}
 		fresh := false
 		if events == nil && ctx.Err() == nil {
-			b.forgetVLANs()
+			h.forgetVLANs()
 			var err error
-			if events, err = b.subscribe(ctx); err != nil {
-				b.log.Error("watching links again", "err", err)
+			if events, err = h.subscribe(ctx); err != nil {
+				h.log.Error("watching links again", "err", err)
 			}
 			fresh = true
 		}
-		b.lookAll(fresh)
+		h.checkAll(fresh)
 	}
 }
 
-// onLink looks at the interfaces that an event names. The event says only when:
-// what is there now may be newer than it. A flap needs nothing: programs stay attached.
-func (b *xdpBackend) onLink(ev xdp.LinkEvent) {
+// onLink checks the interfaces that an event names. The event is only a trigger: the state of the link may be
+// newer. LinkUp and LinkDown need no check, because programs stay attached.
+func (h *hooks) onLink(ev xdp.LinkEvent) {
 	if ev.Kind == xdp.LinkUp || ev.Kind == xdp.LinkDown {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.noteVLAN(ev)
-	for _, i := range b.cfg.Interfaces {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.upstream.noteVLAN(ev)
+	for _, i := range h.interfaces {
 		if ev.Name == i.Name || ev.OldName == i.Name {
-			b.look(i, gone(ev, i.Name))
+			h.checkInterface(i, goneText(ev, i.Name))
 		}
 	}
 }
 
-// gone is how an interface went, as far as the event tells.
-func gone(ev xdp.LinkEvent, name string) string {
+// goneText says how an interface went, as far as the event tells.
+func goneText(ev xdp.LinkEvent, name string) string {
 	if ev.Kind == xdp.LinkRenamed && ev.OldName == name {
 		return "was renamed to " + ev.Name
 	}
 	return "was removed"
 }
 
-// lost says whether a hook was lost since the last look, and how many there were. A hook that
-// cannot be taken again counts as lost until the look that finds that.
-func (b *xdpBackend) lost() (is bool, held int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.closed && b.rules.Held() < len(b.held), len(b.held)
+// forgetVLANs precedes a new subscription, which lists all links again.
+func (h *hooks) forgetVLANs() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.upstream.vlans)
 }
 
-// lookAll looks at every interface that is not counted on as it should be; at
-// all of them when changes may have been missed.
-func (b *xdpBackend) lookAll(all bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+// lostHooks reports whether a hook was lost since the last refreshHeld, and how many hooks were held then. A hook
+// that cannot be attached again counts as lost until checkAll finds that.
+func (h *hooks) lostHooks() (is bool, held int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.closed && h.rules.Held() < len(h.held), len(h.held)
+}
+
+// checkAll checks every interface that is missing or lacks a hook; with all, every interface, because events
+// may have been missed.
+func (h *hooks) checkAll(all bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
 		return
 	}
-	b.seeHeld()
-	b.seeNeighbours()
-	b.seePins()
-	for _, i := range b.cfg.Interfaces {
-		if all || b.missing[i.Name] != nil || !b.whole(i.Name) {
-			b.look(i, "is not there")
+	h.refreshHeld()
+	h.refreshUpstream()
+	h.checkPins()
+	for _, i := range h.interfaces {
+		if all || h.missing[i.Name] != nil || !h.complete(i.Name) {
+			h.checkInterface(i, "is not there")
 		}
 	}
 }
 
-// seePins looks for pins that are gone. They are made again at once where that is possible; the
-// condition stays until the next look, so that it is seen.
-func (b *xdpBackend) seePins() {
-	switch lost, err := b.rules.Repin(); {
+// checkPins makes lost pins again. Its condition stays until the next checkPins, so that a watcher of conditions
+// sees it.
+func (h *hooks) checkPins() {
+	switch lost, err := h.rules.Repin(); {
 	case !lost:
-		b.unpinned = ""
+		h.unpinned = ""
 	case err != nil:
-		b.unpinned = err.Error()
+		h.unpinned = err.Error()
 	default:
-		b.unpinned = "pinned again in " + b.cfg.XDP.PinDir
+		h.unpinned = "pinned again in " + h.config.PinDir
 	}
 }
 
-// look attaches to an interface that is there, and lets go of one that is not. how says what
-// happened to it in that case.
-func (b *xdpBackend) look(i dataplane.Interface, how string) {
-	want := b.want(i.Name)
-	if b.closed || want == (xdp.AttachOptions{}) {
+// checkInterface attaches to an interface that exists, and detaches from one that does not. how says why
+// the interface does not exist.
+func (h *hooks) checkInterface(i dataplane.Interface, how string) {
+	want := h.wanted(i.Name)
+	if h.closed || want == (xdp.AttachOptions{}) {
 		return
 	}
-	was, lacked := b.missing[i.Name], !b.whole(i.Name)
-	err := b.attachTo(i, want)
+	was, lacked := h.missing[i.Name], !h.complete(i.Name)
+	err := h.attachTo(i, want)
 	switch {
 	case err == nil:
-		delete(b.missing, i.Name)
-		switch { // of a hook that was lost each flow says by an event that it was
+		delete(h.missing, i.Name)
+		switch { // each flow of a lost hook sends an event of its own
 		case was != nil:
-			b.log.Info("counting on an interface again", "interface", i.Name)
+			h.log.Info("counting on an interface again", "interface", i.Name)
 		case lacked:
-			b.log.Debug("took lost hooks of an interface again", "interface", i.Name)
+			h.log.Debug("attached to lost hooks of an interface again", "interface", i.Name)
 		}
 	case errors.Is(err, xdp.ErrNotFound) && was != nil && errors.Is(was, xdp.ErrNotFound):
-		return // as before
+		return // the condition stays as it is
 	case errors.Is(err, xdp.ErrNotFound):
-		b.letGo(i.Name, fmt.Errorf("interface %s %s: %w", i.Name, how, err))
+		h.detachMissing(i.Name, fmt.Errorf("interface %s %s: %w", i.Name, how, err))
 	default:
 		if was == nil || was.Error() != err.Error() {
-			b.log.Error("attaching to an interface again", "interface", i.Name, "err", err)
+			h.log.Error("attaching to an interface again", "interface", i.Name, "err", err)
 		}
-		b.missing[i.Name] = err
+		h.missing[i.Name] = err
 	}
-	b.signal()
+	h.signal()
 }
 
-func (b *xdpBackend) signal() {
+func (h *hooks) signal() {
 	select {
-	case b.changed <- struct{}{}:
+	case h.changed <- struct{}{}:
 	default: // one is pending
 	}
 }
-
-func (b *xdpBackend) Changed() <-chan struct{} { return b.changed }

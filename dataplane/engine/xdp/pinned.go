@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"cmp"
@@ -12,14 +12,14 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// pinned is what a dead process left of a flow.
+// pinned is the place and the action of a flow's rules that a dead process left.
 type pinned struct {
 	place uint32 // of its rules among those of their priority
 	drops bool
 }
 
-// owner is what the counter is pinned under: hashes of the flow's identity and of its name, as
-// the pins hold 48 bytes. The identity comes first: a flow that has another name counts the same.
+// owner is the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
+// name. The identity comes first, so that a renamed flow can be found.
 func owner(f flow.Flow) string { return hashed(backend.Identity(f)) + " " + hashed(f.Name) }
 
 func hashed(s string) string {
@@ -30,9 +30,9 @@ func hashed(s string) string {
 // claim looks for owners that have no counter, and gives them the counter of a flow that counted the same
 // under a name that is no longer in the configuration. Where several such flows are left, the first owner
 // gets the counter whose rules win over the others.
-func (b *xdpBackend) claim(owners []string) error {
+func (b *Backend) claim(owners []string) error {
 	taken := make(map[string]bool)
-	for _, f := range b.cfg.Flows {
+	for _, f := range b.configured {
 		taken[owner(f)] = true
 	}
 	for _, o := range owners {
@@ -66,7 +66,7 @@ func (b *xdpBackend) claim(owners []string) error {
 }
 
 // pinned returns the place and the action of the rules in the tables, by the owner of their counter.
-func (b *xdpBackend) pinned() map[string]pinned {
+func (b *Backend) pinned() map[string]pinned {
 	owners := make(map[uint32]string)
 	for _, c := range b.rules.Counters() {
 		owners[c.ID] = c.Owner
@@ -84,13 +84,13 @@ func (b *xdpBackend) pinned() map[string]pinned {
 	return out
 }
 
-// spread is the distance of the places that the flows of a start get: another one can come
-// between two of them without a new place for those behind it.
+// spread is the distance between the places of the flows of a start. A later flow finds a place between two of
+// them, and the flows behind it keep their places.
 const spread = 64
 
-// places gives every flow its place among those of its priority: the one that
-// its rules have, as long as that keeps the flows in order.
-func (b *xdpBackend) places(owners []string, was map[string]pinned) []uint32 {
+// places returns the place of every flow among the flows of its priority: the place of its pinned rules, as long as
+// that keeps the flows in order.
+func (b *Backend) places(owners []string, was map[string]pinned) []uint32 {
 	last := -1 // flow that has a place
 	for i, o := range owners {
 		if _, ok := was[o]; ok {
@@ -118,7 +118,7 @@ func (b *xdpBackend) places(owners []string, was map[string]pinned) []uint32 {
 
 // stale lists the pinned rules that the rules of flows replace: other rules with the counters of flows, and
 // rules with the key, the mask and the rank of a missing rule.
-func (b *xdpBackend) stale(flows []*xdpFlow, missing []xdp.Rule) []xdp.Rule {
+func (b *Backend) stale(flows []*entry, missing []xdp.Rule) []xdp.Rule {
 	counters := make(map[uint32]bool, len(flows))
 	for _, x := range flows {
 		counters[x.counter] = true
@@ -146,9 +146,8 @@ func (b *xdpBackend) stale(flows []*xdpFlow, missing []xdp.Rule) []xdp.Rule {
 	return out
 }
 
-// dropUnasked gives up what a dead process counted for flows that are none of
-// these. Nothing of a flow that stays is touched.
-func (b *xdpBackend) dropUnasked(owners []string) error {
+// dropUnowned removes the rules and counters of a dead process that belong neither to owners nor to flows.
+func (b *Backend) dropUnowned(owners []string) error {
 	asked := make(map[string]bool, len(owners))
 	for _, o := range owners {
 		asked[o] = true
@@ -170,8 +169,8 @@ func (b *xdpBackend) dropUnasked(owners []string) error {
 			rules = append(rules, r)
 		}
 	}
-	if err := b.drop(rules); err != nil {
+	if err := b.dropRules(rules); err != nil {
 		return err
 	}
-	return b.free(counters)
+	return b.freeCounters(counters)
 }

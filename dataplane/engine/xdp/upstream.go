@@ -1,4 +1,4 @@
-package engine
+package xdp
 
 import (
 	"errors"
@@ -15,69 +15,78 @@ type vlanDevice struct {
 	parent int
 }
 
-// received says what a device does to received packets before XDP sees them; index is the interface's index.
+// received lists the changes that a device makes to received packets before XDP sees them. index is the
+// interface's index.
 type received struct {
 	xdp.Receive
 	index int
 }
 
-// seeNeighbours lists the TCX programs that run before ours, and asks what each device does to packets before
-// XDP sees them. The kernel sends no event when one of these changes.
-func (b *xdpBackend) seeNeighbours() {
-	clear(b.before)
-	old := b.receive
-	b.receive = make(map[string]received, len(old))
-	if len(b.held) == 0 {
+// upstream is what handles packets before the programs of this instance: the TCX programs that run first, the
+// offloads of the devices, and the VLAN devices above them. The kernel sends an event for VLAN devices only.
+type upstream struct {
+	before  map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
+	receive map[string]received        // by interface
+	vlans   map[int]vlanDevice         // by index
+}
+
+func newUpstream() upstream {
+	return upstream{
+		before: make(map[string][]xdp.Neighbour), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
+	}
+}
+
+// refreshUpstream lists the TCX programs that run before ours, and reads what each device does to packets
+// before XDP sees them. The kernel sends no event when one of these changes.
+func (h *hooks) refreshUpstream() {
+	u := &h.upstream
+	clear(u.before)
+	old := u.receive
+	u.receive = make(map[string]received, len(old))
+	if len(h.held) == 0 {
 		return
 	}
-	err := b.ns.Do(func() error {
+	err := h.ns.Do(func() error {
 		var errs []error
-		for _, a := range b.held {
+		for _, a := range h.held {
 			var err error
 			if a.Hook == xdp.HookEgress {
-				b.before[a.Interface], err = b.rules.Before(a.Interface)
+				u.before[a.Interface], err = h.rules.Before(a.Interface)
 				errs = append(errs, err)
 				continue
 			}
 			r, known := old[a.Interface]
-			if !known || r.index != a.Index || b.tagged(a) { // only offloads change, and only with tags do they matter
+			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
 				r.index = a.Index
 				if r.Receive, err = xdp.ReceiveOf(a.Interface); err != nil {
-					b.log.Debug("looking at the offloads of an interface", "interface", a.Interface, "err", err)
+					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
 				}
 			}
-			b.receive[a.Interface] = r
+			u.receive[a.Interface] = r
 		}
 		return errors.Join(errs...)
 	})
 	if err != nil {
-		b.log.Warn("looking at the TCX programs before ours", "err", err)
+		h.log.Warn("listing the TCX programs before ours", "err", err)
 	}
 }
 
-// noteVLAN keeps the list of VLAN devices.
-func (b *xdpBackend) noteVLAN(ev xdp.LinkEvent) {
-	switch v, known := b.vlans[ev.Index]; {
+// noteVLAN updates the list of VLAN devices.
+func (u *upstream) noteVLAN(ev xdp.LinkEvent) {
+	switch v, known := u.vlans[ev.Index]; {
 	case ev.Kind == xdp.LinkRemoved:
-		delete(b.vlans, ev.Index)
+		delete(u.vlans, ev.Index)
 	case known:
 		v.name = ev.Name
-		b.vlans[ev.Index] = v
+		u.vlans[ev.Index] = v
 	case ev.VLANOf != 0:
-		b.vlans[ev.Index] = vlanDevice{ev.Name, ev.VLANOf}
+		u.vlans[ev.Index] = vlanDevice{ev.Name, ev.VLANOf}
 	}
 }
 
-// forgetVLANs precedes a new subscription, which lists all links again.
-func (b *xdpBackend) forgetVLANs() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.vlans)
-}
-
-// above lists the VLAN devices above an interface.
-func (b *xdpBackend) above(a xdp.Attachment) (names []string) {
-	for _, v := range b.vlans {
+// vlansAbove lists the VLAN devices above an interface.
+func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
+	for _, v := range u.vlans {
 		if v.parent == a.Index {
 			names = append(names, v.name)
 		}
@@ -86,20 +95,22 @@ func (b *xdpBackend) above(a xdp.Attachment) (names []string) {
 	return names
 }
 
-// matchesTags says whether a flow on an interface matches a VLAN tag.
-func (b *xdpBackend) matchesTags(a xdp.Attachment) bool {
-	return b.demand[""].tagged+b.demand[a.Interface].tagged > 0
+// matchesTags reports whether a flow on an interface matches a VLAN tag.
+func (h *hooks) matchesTags(a xdp.Attachment) bool {
+	return h.demand[""].tagged+h.demand[a.Interface].tagged > 0
 }
 
-// tagged says whether it matters if XDP sees the tags of received packets.
-func (b *xdpBackend) tagged(a xdp.Attachment) bool { return b.matchesTags(a) || len(b.above(a)) > 0 }
+// needsTags reports whether it matters that XDP sees the tags of received packets.
+func (h *hooks) needsTags(a xdp.Attachment) bool {
+	return h.matchesTags(a) || len(h.upstream.vlansAbove(a)) > 0
+}
 
-// beforeXDP lists what happens to packets of an ingress hook before its program sees them, as far as it changes
-// what flows count.
-func (b *xdpBackend) beforeXDP(a xdp.Attachment) (out []dataplane.Condition) {
-	r := b.receive[a.Interface]
-	if r.TakesTags && b.tagged(a) {
-		out = append(out, takesTags(a.Interface, r.Receive, b.matchesTags(a), b.above(a)))
+// upstreamConditions lists the changes to packets of an ingress hook before its program sees them that change the
+// counts of flows.
+func (h *hooks) upstreamConditions(a xdp.Attachment) (out []dataplane.Condition) {
+	r := h.upstream.receive[a.Interface]
+	if r.TakesTags && h.needsTags(a) {
+		out = append(out, takesTags(a.Interface, r.Receive, h.matchesTags(a), h.upstream.vlansAbove(a)))
 	}
 	if r.Merges && a.Mode == "native" { // generic mode has its own condition
 		out = append(out, dataplane.Condition{

@@ -1,0 +1,19 @@
+// Package xdp is the software backend: it counts flows in XDP and TCX programs.
+// One rule set holds the flows of the instance for all of its interfaces.
+//
+// compile turns a flow into rules. [Backend.Carry] puts rules and a counter into
+// the kernel's tables; [Backend.Serve] attaches programs to the hooks where some
+// flow needs its counts. A flow that hardware counts has rules and a counter too:
+// its shadow.
+//
+// Rules, counters and programs are pinned, so that they survive the process.
+// The next process finds them by the flow's identity (pinned.go) and keeps them
+// until [Backend.Settle] removes the ones that no flow asked for.
+//
+// A hook can be lost: its device goes, or another program detaches ours. links.go
+// watches for that and attaches again. Each attachment begins another epoch of the
+// hook, which tells the engine that packets may have passed uncounted.
+//
+// Backend.mu serialises control calls and the link watcher. [Backend.Read] and
+// [Backend.ReadRows] take no lock of this package.
+package xdp

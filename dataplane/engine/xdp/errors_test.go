@@ -1,0 +1,17 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// A translated error satisfies the sentinels of both packages.
+func TestTranslate(t *testing.T) {
+	if err := translate(fmt.Errorf("adding a rule: %w", xdp.ErrBucket)); !errors.Is(err, dataplane.ErrBucket) || !errors.Is(err, dataplane.ErrFull) || !errors.Is(err, xdp.ErrFull) {
+		t.Error(err)
+	}
+}

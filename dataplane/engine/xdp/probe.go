@@ -1,0 +1,18 @@
+package xdp
+
+import (
+	"cmp"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// Probe returns which features of the backend an interface and the kernel support. A result that does not depend
+// on the interface is about the object "backend xdp". Probe attaches nothing.
+func Probe(ifname string) []probe.Result {
+	out := xdp.Probe(ifname)
+	for i := range out {
+		out[i].Object, out[i].Backend = cmp.Or(out[i].Object, "backend xdp"), "xdp"
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+package xdp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// A VLAN device above an interface is reason enough for the condition: bytes are short then.
+func TestVLANDevicesAbove(t *testing.T) {
+	h := &hooks{upstream: upstream{vlans: make(map[int]vlanDevice), receive: map[string]received{
+		"eth0": {Receive: xdp.Receive{TakesTags: true}}, "eth1": {Receive: xdp.Receive{TakesTags: true, Fixed: true}},
+	}}}
+	eth0 := xdp.Attachment{Interface: "eth0", Index: 2, Hook: xdp.HookIngress, Mode: "native"}
+	for _, ev := range []xdp.LinkEvent{
+		{Kind: xdp.LinkAdded, Name: "eth0", Index: 2}, {Kind: xdp.LinkAdded, Name: "eth0.5", Index: 5, VLANOf: 2},
+		{Kind: xdp.LinkAdded, Name: "eth9.5", Index: 6, VLANOf: 9}, {Kind: xdp.LinkRenamed, Name: "office", OldName: "eth0.5", Index: 5},
+	} {
+		h.upstream.noteVLAN(ev)
+	}
+	got := h.upstreamConditions(eth0)
+	if len(got) != 1 || !strings.Contains(got[0].Text, "packets for office are counted 4 bytes short") || got[0].Fix != "ethtool -K eth0 rx-vlan-offload off" {
+		t.Errorf("conditions %+v", got)
+	}
+	h.upstream.noteVLAN(xdp.LinkEvent{Kind: xdp.LinkRemoved, Name: "office", Index: 5})
+	if got := h.upstreamConditions(eth0); len(got) != 0 {
+		t.Errorf("conditions %+v after the VLAN device went", got)
+	}
+	h.demand = map[string]demand{"eth1": {ingress: 1, tagged: 1}}
+	got = h.upstreamConditions(xdp.Attachment{Interface: "eth1", Index: 3, Hook: xdp.HookIngress, Mode: "native"})
+	if len(got) != 1 || !strings.Contains(got[0].Fix, "cannot turn rx-vlan-offload off") {
+		t.Errorf("conditions %+v", got)
+	}
+}
