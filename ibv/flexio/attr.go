@@ -9,7 +9,7 @@ import (
 // allow. Every one that Validate finds is an [AttrError] that wraps it.
 var ErrAttr = errors.New("invalid attribute")
 
-// AttrError names an attribute and what is wrong with it.
+// AttrError names an invalid attribute and the reason.
 type AttrError struct {
 	Struct string // in the words of the reference: flexio_cq_attr
 	Field  string // cq_period, or cq_ring_qmem.daddr of a structure within
@@ -22,7 +22,7 @@ func (e *AttrError) Error() string {
 
 func (e *AttrError) Unwrap() error { return ErrAttr }
 
-// DPAAddr is an address in the memory of the DPA (flexio_uintptr_t). 0 is none.
+// DPAAddr is an address in the memory of the DPA (flexio_uintptr_t). 0 means no address.
 type DPAAddr uint64
 
 // HostAddr is an address in the memory of the process that calls the SDK (void * or a
@@ -47,7 +47,7 @@ const (
 	AccessRemoteAtomic Access = 1 << 3
 )
 
-// checks collects what is wrong with one structure.
+// checks collects the errors of one structure.
 type checks struct {
 	of     string // the reference's name of the structure
 	prefix string // of the fields, within a structure that it holds
@@ -66,7 +66,7 @@ func (c *checks) fits(field string, v uint64, bits int) {
 	}
 }
 
-// known refuses a value that is none of an enumeration's.
+// known refuses a value outside its enumeration.
 func (c *checks) known(field string, v fmt.Stringer, ok bool) {
 	if !ok {
 		c.refuse(field, "%s is unknown", v)

@@ -1,11 +1,10 @@
 package flexio
 
-// CQElementType says what a CQ tells of its completions. The reference names the four
-// (thread, EQ, none, emulated EQ); their numbers are those of the SDK's public flexio.h,
-// in which 1 is reserved.
+// CQElementType is the receiver of a CQ's events. The reference names the four (thread, EQ, none,
+// emulated EQ). Their numbers come from the SDK's public flexio.h, in which 1 is reserved.
 type CQElementType uint8
 
-// What a CQ is attached to.
+// The receivers of a CQ's events.
 const (
 	CQElementThread     CQElementType = 0x0 // FLEXIO_CQ_ELEMENT_TYPE_DPA_THREAD
 	CQElementEQ         CQElementType = 0x2 // FLEXIO_CQ_ELEMENT_TYPE_EXT_EQ
@@ -46,15 +45,15 @@ var cqeCompNames = map[CQECompType]string{CQECompNone: "none", CQECompBasic: "ba
 
 func (t CQECompType) String() string { return name(cqeCompNames, "compression type", t) }
 
-// Compression is what a [Ring] over such a queue is to be told.
+// Compression returns the option for a [Ring] over such a queue.
 func (t CQECompType) Compression() Compression { return Compression(t) }
 
-// CQECompFormat is what the first half of a responder's mini-CQE holds (enum
-// flexio_cqe_comp_format). The reference gives no values: these are the device's
-// (DPDK mlx5_prm.h MLX5_CQE_RESP_FORMAT_*).
+// CQECompFormat is the content of the first half of a responder's mini-CQE (enum
+// flexio_cqe_comp_format). The reference gives no values: these are the device's (DPDK mlx5_prm.h
+// MLX5_CQE_RESP_FORMAT_*).
 type CQECompFormat uint8
 
-// What a mini-CQE holds beside the byte count.
+// The content of a mini-CQE beside the byte count.
 const (
 	MiniHash       CQECompFormat = 0
 	MiniCsum       CQECompFormat = 1
@@ -69,8 +68,8 @@ var miniNames = map[CQECompFormat]string{
 
 func (f CQECompFormat) String() string { return name(miniNames, "mini-CQE format", f) }
 
-// CQAttr is flexio_cq_attr: what a CQ is created with. [CQAttr.CreateCQ] turns it into
-// what the device is told.
+// CQAttr is flexio_cq_attr: the attributes of a new CQ. [CQAttr.CreateCQ] turns them into the
+// device's command.
 type CQAttr struct {
 	LogCQDepth  uint8         `ref:"log_cq_depth"`
 	ElementType CQElementType `ref:"element_type"`
@@ -147,7 +146,7 @@ func (a *CQAttr) ValidateCollapsed() error {
 		c.refuse("cc", "not set: entries go round a ring")
 	}
 	if !a.OverrunIgnore {
-		c.refuse("overrun_ignore", "not set: the queue fails after 2^%d completions, as nobody moves its doorbell record", a.LogCQDepth)
+		c.refuse("overrun_ignore", "not set: the queue fails after 2^%d completions, because its doorbell record does not move", a.LogCQDepth)
 	}
 	return c.err()
 }

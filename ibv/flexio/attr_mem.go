@@ -58,8 +58,8 @@ func (m *QMem) check(c *checks, align uint64) {
 // unset reports whether nothing was said of the memory.
 func (m *QMem) unset() bool { return *m == QMem{} }
 
-// What the device asks of the places of queues: a ring begins at a multiple of its
-// entries' 64 bytes, a doorbell record is one of 8 bytes.
+// The device's alignment of queues: a ring begins at a multiple of its entries' 64 bytes, a
+// doorbell record at a multiple of 8 bytes.
 const (
 	ringAlign = 64
 	dbrAlign  = 8
@@ -85,8 +85,8 @@ func (m *Mem) Validate() error {
 	return c.err()
 }
 
-// HeapMemInfo is flexio_heap_mem_info, what the SDK says of a process's heap in the
-// memory of the DPA.
+// HeapMemInfo is flexio_heap_mem_info: the SDK's description of a process's heap in the memory of
+// the DPA.
 type HeapMemInfo struct {
 	BaseAddr  DPAAddr `ref:"base_addr"`
 	Size      uint64  `ref:"size"` // all in bytes
@@ -94,7 +94,7 @@ type HeapMemInfo struct {
 	Allocated uint64  `ref:"allocated"`
 }
 
-// Validate reports what cannot be true of a heap.
+// Validate reports values that no heap can have.
 func (h *HeapMemInfo) Validate() error {
 	c := checks{of: "flexio_heap_mem_info"}
 	h.check(&c)
@@ -120,7 +120,7 @@ func (h *HeapMemInfo) offset(at DPAAddr, n uint64) (uint64, bool) {
 	return off, off <= h.Size && n <= h.Size-off
 }
 
-// MKeyAttr is flexio_mkey_attr: what an MKey is created for.
+// MKeyAttr is flexio_mkey_attr: the attributes of a new MKey.
 type MKeyAttr struct {
 	PD     *Object `ref:"pd"`
 	DAddr  DPAAddr `ref:"daddr"`

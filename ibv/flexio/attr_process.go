@@ -46,7 +46,7 @@ func (a *Affinity) Validate() error {
 func (a *Affinity) check(c *checks) {
 	c.known("type", a.Type, a.Type <= AffinityGroup)
 	if a.Type == AffinityNone && a.ID != 0 {
-		c.refuse("id", "is reserved, as type is none")
+		c.refuse("id", "is reserved for type none")
 	}
 }
 
@@ -106,12 +106,12 @@ func (a *AppSelectAttr) Validate() error {
 	}
 	c.nameFits("app_name", a.AppName)
 	if a.HWModelID == HWModelDefault && a.IBVCtx == nil {
-		c.refuse("ibv_ctx", "no device, and hw_model_id is the default: that of a device")
+		c.refuse("ibv_ctx", "required with the default hw_model_id, which is the device's")
 	}
 	return c.err()
 }
 
-// ProcessAttr is flexio_process_attr: what a process on the DPA is created with.
+// ProcessAttr is flexio_process_attr: the attributes of a new process on the DPA.
 type ProcessAttr struct {
 	Name  string  `ref:"name"`
 	PD    *Object `ref:"pd"` // nil: one of its own
@@ -125,8 +125,8 @@ func (a *ProcessAttr) Validate() error {
 	return c.err()
 }
 
-// EventHandlerAttr is flexio_event_handler_attr: what an event handler, a thread of
-// the DPA, is created with.
+// EventHandlerAttr is flexio_event_handler_attr: the attributes of a new event handler, a thread of
+// the DPA.
 type EventHandlerAttr struct {
 	Name                    string   `ref:"name"`
 	HostStubFunc            HostAddr `ref:"host_stub_func"` // stands on the host for the thread's function
@@ -166,7 +166,7 @@ func (s CmdQState) String() string {
 	return name(map[CmdQState]string{CmdQPending: "pending", CmdQRunning: "running"}, "command queue state", s)
 }
 
-// CmdQAttr is flexio_cmdq_attr: what a command queue (asynchronous RPC) is created with.
+// CmdQAttr is flexio_cmdq_attr: the attributes of a new command queue (asynchronous RPC).
 type CmdQAttr struct {
 	Workers   int       `ref:"workers"`
 	BatchSize int       `ref:"batch_size"` // tasks of one invocation of a worker
@@ -177,7 +177,7 @@ type CmdQAttr struct {
 func (a *CmdQAttr) Validate() error {
 	c := checks{of: "flexio_cmdq_attr"}
 	if a.Workers < 1 {
-		c.refuse("workers", "%d: a queue that nobody works on", a.Workers)
+		c.refuse("workers", "%d: a queue without workers", a.Workers)
 	}
 	if a.BatchSize < 1 {
 		c.refuse("batch_size", "%d: a worker would run no task", a.BatchSize)

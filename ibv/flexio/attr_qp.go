@@ -2,8 +2,8 @@ package flexio
 
 import "net"
 
-// QPTransport is enum flexio_qp_transport_type. The reference gives no values: these
-// are those of the SDK's public flexio.h, which are the device's (qpc.st).
+// QPTransport is enum flexio_qp_transport_type. The reference gives no values: these come from the
+// SDK's public flexio.h, which equal the device's (qpc.st).
 type QPTransport uint8
 
 // Transports.
@@ -43,7 +43,7 @@ var qpStateNames = map[QPState]string{QPStateReset: "RST", QPStateInit: "INIT", 
 
 func (s QPState) String() string { return name(qpStateNames, "state", s) }
 
-// QPMTU is enum flexio_qp_qpc_mtu. 0 is none given.
+// QPMTU is enum flexio_qp_qpc_mtu. 0 means not given.
 type QPMTU uint8
 
 // Path MTUs in bytes.
@@ -125,7 +125,7 @@ func (a *QPAttr) Validate() error {
 	return c.err()
 }
 
-// ValidateCreate reports, beyond Validate, what a creation lacks.
+// ValidateCreate reports, beyond Validate, the attributes that a creation lacks.
 func (a *QPAttr) ValidateCreate() error {
 	if err := a.Validate(); err != nil {
 		return err

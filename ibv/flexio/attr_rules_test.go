@@ -17,9 +17,9 @@ var rules = []rule{
 
 	{"flexio_app_select_attr.app_name", broken(0, func(a *AppSelectAttr) { a.AppName = "" }), "no name"},
 	{"flexio_app_select_attr.app_name", broken(0, func(a *AppSelectAttr) { a.AppName = strings.Repeat("a", 256) }), "256 bytes: at most 255"},
-	{"flexio_app_select_attr.ibv_ctx", broken(0, func(a *AppSelectAttr) { a.IBVCtx = nil }), "no device"},
+	{"flexio_app_select_attr.ibv_ctx", broken(0, func(a *AppSelectAttr) { a.IBVCtx = nil }), "required with the default"},
 
-	{"flexio_cmdq_attr.workers", broken(0, func(a *CmdQAttr) { a.Workers = 0 }), "nobody works"},
+	{"flexio_cmdq_attr.workers", broken(0, func(a *CmdQAttr) { a.Workers = 0 }), "without workers"},
 	{"flexio_cmdq_attr.batch_size", broken(0, func(a *CmdQAttr) { a.BatchSize = -1 }), "-1"},
 	{"flexio_cmdq_attr.state", broken(0, func(a *CmdQAttr) { a.State = 2 }), "unknown"},
 

@@ -2,8 +2,8 @@ package flexio
 
 import "math/bits"
 
-// MsgDevLevel is flexio_msg_dev_level. The reference names the ends of its range; the
-// numbers are those of the SDK's public flexio.h.
+// MsgDevLevel is flexio_msg_dev_level. The reference names the ends of its range. The numbers come
+// from the SDK's public flexio.h.
 type MsgDevLevel uint8
 
 // Levels, each with all above it.
@@ -113,8 +113,8 @@ func (m *TracerMsg) Args() [6]uint64 {
 // msgDevMaxStreams is FLEXIO_MSG_DEV_MAX_STREAMS_AMOUNT of the public flexio.h.
 const msgDevMaxStreams = 255
 
-// ProcessTracerCtx is flexio_dev_process_tracer_ctx: the tracers of a process, by the
-// number of the stream. What one holds, the reference does not say.
+// ProcessTracerCtx is flexio_dev_process_tracer_ctx: the tracers of a process, by the number of the
+// stream. The reference does not define their content.
 type ProcessTracerCtx struct {
 	TracerCtx []Object `ref:"tracer_ctx"`
 }

@@ -122,8 +122,8 @@ func validate(v any) error {
 // neverSet are fields that no right attributes set.
 var neverSet = map[string]bool{"flexio_msg_stream_attr_t.tracer_mode": true}
 
-// TestAttrAccepts: what is right is accepted, and between them the examples set
-// every field of every structure that is configuration.
+// TestAttrAccepts: valid attributes are accepted, and the examples together set every field of
+// every configuration structure.
 func TestAttrAccepts(t *testing.T) {
 	for strct, typ := range goTypes {
 		if binarySize(typ) > 0 || typ == reflect.TypeFor[SQESeg]() {
@@ -221,7 +221,7 @@ func TestAttrNames(t *testing.T) {
 	}
 }
 
-// TestAttrHelpers: what the reference says besides what is allowed.
+// TestAttrHelpers: the reference's rules beside the ranges.
 func TestAttrHelpers(t *testing.T) {
 	if got := (&WQAttr{}).Stride(); got != 16 {
 		t.Errorf("a stride that is not given is %d bytes, want 2^4", got)
@@ -258,7 +258,7 @@ func TestAttrHelpers(t *testing.T) {
 	for field, change := range map[string]func(*CQAttr){
 		"cc":             func(a *CQAttr) { a.CC = false },
 		"overrun_ignore": func(a *CQAttr) { a.OverrunIgnore = false },
-		"log_cq_depth":   func(a *CQAttr) { a.LogCQDepth = 32 }, // what Validate refuses
+		"log_cq_depth":   func(a *CQAttr) { a.LogCQDepth = 32 }, // Validate refuses it
 	} {
 		a := collapsed
 		change(&a)

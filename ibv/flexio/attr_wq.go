@@ -27,8 +27,8 @@ func (m WQEndPadMode) String() string {
 	return name(map[WQEndPadMode]string{WQEndPadNone: "none", WQEndPadAlign: "align"}, "end padding mode", m)
 }
 
-// WQAttr is flexio_wq_attr: what a receive or a send queue is created with. Which of the
-// two it is, the reference leaves to the function that is called.
+// WQAttr is flexio_wq_attr: the attributes of a new receive or send queue. The called function
+// decides which of the two it is.
 type WQAttr struct {
 	LogWQDepth  uint8    `ref:"log_wq_depth"`
 	LogWQStride uint8    `ref:"log_wq_stride"` // of an entry's bytes; 0 means 4: see Stride
@@ -41,7 +41,7 @@ type WQAttr struct {
 	WQDBRQMem   QMem     `ref:"wq_dbr_qmem"`
 }
 
-// WQRQAttr is flexio_wq_rq_attr: what only a receive queue has.
+// WQRQAttr is flexio_wq_rq_attr: the attributes of receive queues only.
 type WQRQAttr struct {
 	WQType           WQType       `ref:"wq_type"`
 	EndPadMode       WQEndPadMode `ref:"end_pad_mode"`
@@ -49,7 +49,7 @@ type WQRQAttr struct {
 	TD               *Object      `ref:"td"` // transport domain; nil: one is made
 }
 
-// WQSQAttr is flexio_wq_sq_attr: what only a send queue has.
+// WQSQAttr is flexio_wq_sq_attr: the attributes of send queues only.
 type WQSQAttr struct {
 	AllowMultiPktSendWQE bool    `ref:"allow_multi_pkt_send_wqe"`
 	TIS                  *Object `ref:"tis"` // transport interface send; nil: one is made

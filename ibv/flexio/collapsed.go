@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CollapsedOptions say what is known of a collapsed completion queue.
+// CollapsedOptions describe a collapsed completion queue.
 type CollapsedOptions struct {
 	// MaxRate is how many indices the device completes in a second at most: packets
 	// or work requests at line rate, times the 64-byte blocks of each in a send queue.
@@ -18,14 +18,14 @@ type CollapsedOptions struct {
 	Depth uint32
 }
 
-// Collapsed counts the completions of a queue whose CQ was made with cc=1 and oi=1:
-// every entry lands in the same 64 bytes, so an entry tells the last index that was
-// completed, in 16 bits. It extends them to 64. Nothing is written but by Init. It
-// belongs to one goroutine at a time.
+// Collapsed counts the completions of a queue whose CQ was made with cc=1 and oi=1: every entry
+// lands in the same 64 bytes, so an entry holds the last completed index, in 16 bits. Collapsed
+// extends them to 64. Only Init writes to the memory. A Collapsed belongs to one goroutine at a
+// time.
 //
-// The index is that of the WQE: in a send queue that of the last signalled one, in
-// basic blocks of 64 bytes; in a cyclic receive queue that of the packet. A shared or
-// linked receive queue completes out of order and cannot be counted like this.
+// The index is the index of the WQE: in a send queue of the last signalled one, in basic blocks of
+// 64 bytes; in a cyclic receive queue of the packet. A shared or linked receive queue completes out
+// of order and cannot be counted like this.
 type Collapsed struct {
 	entry []byte
 	o     CollapsedOptions
@@ -34,7 +34,7 @@ type Collapsed struct {
 	begun bool
 }
 
-// Count is what a collapsed queue has completed.
+// Count is the number of completions of a collapsed queue.
 type Count struct {
 	// Completed is how many indices, errors included.
 	Completed uint64
@@ -44,7 +44,7 @@ type Count struct {
 	// Errors is how many of the samples that found something new found an error. The
 	// device overwrites an error with the next completion: there may have been more.
 	Errors uint64
-	// Last is the newest of these errors, nil if there was none.
+	// Last is the newest of these errors, nil without errors.
 	Last *CompletionError
 }
 
@@ -65,8 +65,8 @@ func NewCollapsed(entry []byte, o CollapsedOptions) (*Collapsed, error) {
 	return &Collapsed{entry: entry, o: o}, nil
 }
 
-// Init writes what the entry holds before the device's first: the index before 0
-// (as DPDK's vDPA event queue does). It is called before the queue is made.
+// Init writes the initial content of the entry: the index before 0 (as DPDK's vDPA event queue
+// does). It is called before the queue is made.
 func (c *Collapsed) Init() {
 	clear(c.entry)
 	c.entry[60], c.entry[61] = 0xff, 0xff
@@ -77,9 +77,9 @@ func (c *Collapsed) Horizon() time.Duration {
 	return time.Duration(uint64(1<<16-1) * uint64(time.Second) / c.o.MaxRate)
 }
 
-// Sample extends the index by what was completed since the last sample. It is exact as
-// long as samples are less than [Collapsed.Horizon] apart by clock, which is monotonic and
-// is asked on both sides of the read; after a longer gap the count is ambiguous.
+// Sample extends the index by the completions since the last sample. It is exact as long as samples
+// are less than [Collapsed.Horizon] apart by clock, which is monotonic and is read before and after
+// the entry. After a longer gap the count is ambiguous.
 func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	before := clock()
 	index, failed := c.look()
@@ -91,12 +91,12 @@ func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	return c.count
 }
 
-// SampleUpTo extends the index with the help of the producer index: how many were
-// posted, in the same unit. It is exact however long ago the last sample was, because the
-// queue bounds how far the device can be behind. posted is called before the entry is
-// read and after it: what completes in between was posted before the second. Who was held up
-// between the two while more was posted than 16 bits tell looks again; held up each time, it
-// answers the count of the sample before.
+// SampleUpTo extends the index with the help of the producer index: the number of posted indices,
+// in the same unit. It is exact however long ago the last sample was, because the queue bounds the
+// distance of the device. posted is called before the entry is read and after it: a completion in
+// between was posted before the second call. If more was posted between the two calls than 16 bits
+// can hold, SampleUpTo reads again. If that happens each time, it returns the count of the sample
+// before.
 func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	lower := posted()
 	for range looks {

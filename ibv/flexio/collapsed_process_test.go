@@ -17,8 +17,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// deviceMem is a page that the device, a process of its own, writes: the entry, and each on
-// a line of its own what the test needs to know of it.
+// deviceMem is a page that the device, a separate process, writes: the entry, and the state that
+// the test needs, each on a line of its own.
 type deviceMem struct {
 	entry   []byte
 	word    *atomic.Uint32 // of the entry
@@ -57,8 +57,8 @@ func (d deviceMem) clock() time.Duration {
 	return time.Duration(d.ticks.Load()) * 20 * time.Microsecond
 }
 
-// maxRate is what a reader is told: more than that, as the clock is up to 64 completions
-// ahead of the entry. Its horizon is 58,982 completions.
+// maxRate is the rate given to a reader: higher than the real one, as the clock is up to 64
+// completions ahead of the entry. Its horizon is 58,982 completions.
 const maxRate = 55_555
 
 // TestMain is the device where the environment says so.
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// device completes what it is allowed to, with some posted ahead, until its parent
+// device completes as many indices as it is allowed to, with some posted ahead, until its parent
 // closes its standard input. One completion in 64 is an error, and so is the last.
 func device(path string) int {
 	t := new(testing.B) // for mapDevice; its cleanup is the end of the process
@@ -106,8 +106,8 @@ func device(path string) int {
 	}
 }
 
-// startDevice answers the device's memory, and what stops it and says how many it has
-// completed.
+// startDevice returns the device's memory, and a function that stops the device and returns the
+// number of its completions.
 func startDevice(t *testing.T) (deviceMem, func() uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "device")
@@ -177,7 +177,7 @@ func TestCollapsedOfAnotherProcess(t *testing.T) {
 			allowed += step
 			mem.allowed.Store(allowed)
 			if late && gap == 0 {
-				mem.reached(t, allowed) // before anybody looks
+				mem.reached(t, allowed) // before the next sample
 				lost = true
 				if got := sample(); !got.Ambiguous {
 					t.Errorf("%+v after %d completions unseen", got, step)

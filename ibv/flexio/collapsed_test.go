@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// complete writes what the device does for the completion with this index.
+// complete writes the device's entry for the completion with this index.
 func complete(entry []byte, index uint64, c CQE64) {
 	c.WQECounter = uint16(index)
 	copy(entry, Append(nil, c))
@@ -188,7 +188,7 @@ func TestCollapsedDoubtsTheProducer(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, want)
 		}
 	}
-	// The entry is read before the index: what completes in between was posted before.
+	// The entry is read before the index: a completion in between was posted before.
 	entry := alignedMem(64)
 	c, err := NewCollapsed(entry, CollapsedOptions{})
 	if err != nil {
@@ -199,7 +199,7 @@ func TestCollapsedDoubtsTheProducer(t *testing.T) {
 	asked := 0
 	got := c.SampleUpTo(func() uint64 {
 		if asked++; asked == 2 {
-			complete(entry, 119, CQE64{}) // posted and completed right behind this answer
+			complete(entry, 119, CQE64{}) // posted and completed right behind this call
 		}
 		return 100
 	})

@@ -47,8 +47,8 @@ type CQContext struct {
 	DBRAddr               uint64 `bits:"0x1c0,64"` // or the offset in the umem
 }
 
-// What CQContext.ST says of a CQ that is queried (Linux mlx5_ifc.h MLX5_CQC_ST_*). It is
-// not for who creates one: a CQ is armed by its doorbell.
+// The values of CQContext.ST of a queried CQ (Linux mlx5_ifc.h MLX5_CQC_ST_*). Do not set it in a
+// new CQ: a CQ is armed by its doorbell.
 const (
 	CQSolicitedArmed = 0x6
 	CQArmed          = 0x9
@@ -81,8 +81,8 @@ func (c *CQContext) Append(b []byte) ([]byte, error) { return appendBits(b, c, c
 // them.
 func (c *CreateCQIn) Append(b []byte) ([]byte, error) { return appendBits(b, c, createCQSize) }
 
-// DecodeCQContext reads a context, as QUERY_CQ answers it 16 bytes into its output. What
-// the fields do not name is dropped. Fewer bytes are ErrShort.
+// DecodeCQContext reads a context, which QUERY_CQ returns 16 bytes into its output. Bits without a
+// field are dropped. Fewer bytes are ErrShort.
 func DecodeCQContext(b []byte) (c CQContext, err error) {
 	if len(b) < cqContextSize {
 		return c, fmt.Errorf("decoding a CQ context from %d bytes, it has %d: %w", len(b), cqContextSize, ErrShort)

@@ -64,10 +64,10 @@ func TestCQContextPlaces(t *testing.T) {
 	}
 }
 
-// TestCQContextOfADevice decodes what a ConnectX answered to QUERY_CQ, and compares with
-// what NVIDIA's own parser said of it: mlx5ctl, README.md "Example: Dump CQ object"
-// (github.com/saeedtx/mlx5ctl, commit 206ee1fb3699). Its dump is of the command's output, in
-// which the context begins at byte 16.
+// TestCQContextOfADevice decodes a ConnectX's output of QUERY_CQ, and compares with the output of
+// NVIDIA's own parser: mlx5ctl, README.md "Example: Dump CQ object" (github.com/saeedtx/mlx5ctl,
+// commit 206ee1fb3699). Its dump contains the command's output, in which the context begins at byte
+// 16.
 func TestCQContextOfADevice(t *testing.T) {
 	dump, err := hex.DecodeString(strings.Join(strings.Fields(`
 00 00 09 00 00 00 00 00 00 00 00 00 0a 00 00 80

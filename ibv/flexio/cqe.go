@@ -53,7 +53,7 @@ func (c *CQE64) Timestamp() uint64 {
 // solicited event in 1, owner in 0. The reference names the first and the last.
 type OpOwn uint8
 
-// Opcode says what the entry completes.
+// Opcode returns the kind of the completed work.
 func (o OpOwn) Opcode() Opcode { return Opcode(o >> 4) }
 
 // Format says how the entry holds inline data, or that it is compressed.
@@ -68,7 +68,7 @@ func (o OpOwn) Owner() uint8 { return uint8(o & 1) }
 // Opcode of a CQE (mlx5dv.h MLX5_CQE_*).
 type Opcode uint8
 
-// What an entry completes.
+// The kinds of completed work.
 const (
 	OpReq        Opcode = 0  // a send request
 	OpRespWrImm  Opcode = 1  // an RDMA write with immediate arrived
@@ -108,10 +108,10 @@ const (
 	Compressed Format = 3
 )
 
-// Syndrome says what went wrong (mlx5dv.h MLX5_CQE_SYNDROME_*).
+// Syndrome is the cause of an error (mlx5dv.h MLX5_CQE_SYNDROME_*).
 type Syndrome uint8
 
-// What went wrong.
+// The causes of errors.
 const (
 	SyndromeLocalLength      Syndrome = 0x01
 	SyndromeLocalQPOp        Syndrome = 0x02
@@ -142,7 +142,7 @@ func (s Syndrome) String() string {
 	return fmt.Sprintf("syndrome %#02x", uint8(s))
 }
 
-// CompletionError is what an entry reports.
+// CompletionError is the error of an entry.
 type CompletionError struct {
 	Opcode   Opcode
 	Syndrome Syndrome
@@ -177,7 +177,7 @@ type MiniCQEBlock struct {
 	NumAndType             uint8     `ref:"num_and_type"`
 }
 
-// Num is how many mini-CQEs the block holds, 1 to 7 in what a device writes.
+// Num returns the number of mini-CQEs in the block, 1 to 7 in blocks of a device.
 func (m *MiniCQEBlock) Num() int { return int(m.NumAndType>>4) + 1 }
 
 // EQE is flexio_dev_eqe, an event queue entry of 64 bytes. Its event_data is a

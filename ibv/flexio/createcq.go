@@ -1,7 +1,7 @@
 package flexio
 
-// CQPlacement is what the attributes of a CQ leave to the SDK's library: what it knows of
-// the process and of the device.
+// CQPlacement is the part of a CQ that its attributes leave to the SDK's library: objects of the
+// process and of the device.
 type CQPlacement struct {
 	// EQN is the event queue of a CQ of element type none, which has one all the same.
 	EQN uint32
@@ -11,12 +11,11 @@ type CQPlacement struct {
 	HeapUMEMID uint32
 }
 
-// CreateCQ turns the attributes into the device's command. The bits are those of public
-// headers and of a device's own answer; which attribute goes where is the library's, which
-// is not public: docs/flexio.md says what is inferred. Nobody has created a queue with it
-// on a device.
+// CreateCQ turns the attributes into the device's command. The bits come from public headers and
+// from a device's own output. The library decides which attribute goes where, and is not public:
+// docs/flexio.md lists the inferred parts. No queue has been created with it on a device.
 //
-// no_arm and uar_base_addr are not in it: a CQ is armed by its doorbell, after it was
+// no_arm and uar_base_addr are not in the command: a CQ is armed by its doorbell, after it was
 // created.
 func (a *CQAttr) CreateCQ(p CQPlacement) (CreateCQIn, error) {
 	if err := a.Validate(); err != nil {

@@ -67,7 +67,7 @@ func TestCQAttrToContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// CREATE_CQ, the umem of the doorbell record and that of the ring are valid, no more.
+	// CREATE_CQ, and the valid bits of the umems of doorbell record and ring.
 	want := make([]byte, 272)
 	want[0], want[16], want[0x2e0/8] = 0x04, 0x02, 0x80
 	if !bytes.Equal(before, want) {
@@ -107,7 +107,7 @@ func TestCQAttrToContext(t *testing.T) {
 	}
 }
 
-// TestCreateCQRefuses: what lies outside the heap, and what Validate refuses.
+// TestCreateCQRefuses: addresses outside the heap, and attributes that Validate refuses.
 func TestCreateCQRefuses(t *testing.T) {
 	ring := QMem{DAddr: 0x10000}
 	if in, err := plainCQ.CreateCQ(CQPlacement{}); err == nil || in != (CreateCQIn{}) {
@@ -145,7 +145,7 @@ func TestCQContextAgainstDEVXSet(t *testing.T) {
 	rng := seed.Rand(t)
 	var c bytes.Buffer
 	c.WriteString("#include <infiniband/mlx5dv.h>\n#include <stdio.h>\n#include <string.h>\nstruct mlx5_ifc_cqc_bits {\n")
-	eqn := false // c_eqn and what is reserved before it are one field in Linux
+	eqn := false // c_eqn and the reserved bits before it are one field in Linux
 	for _, f := range readCQC(t) {
 		switch f.name {
 		case "reserved_at_a0":

@@ -10,8 +10,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestHeaderDisagrees asks the compiler what mlx5dv.h has in the places where the
-// reference says something else, or nothing (docs/flexio.md).
+// TestHeaderDisagrees reads from the compiler the fields of mlx5dv.h at places where the reference
+// has another field, or none (docs/flexio.md).
 func TestHeaderDisagrees(t *testing.T) {
 	need.Tool(t, "cc")
 	need.Header(t, "infiniband/mlx5dv.h")

@@ -80,8 +80,8 @@ func TestDocsNameTests(t *testing.T) {
 	}
 }
 
-// fieldTables is a table for each structure of the reference, in its order, with
-// every field: those of queues in the order of their bytes.
+// fieldTables returns a table for each structure of the reference, in its order, with every field;
+// fields of queue structures are in the order of their bytes.
 func fieldTables(t *testing.T) string {
 	fields := make(map[string][]refField)
 	var order []string

@@ -76,8 +76,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestLayoutsAgainstHeader asks the compiler where mlx5dv.h has each field, and
-// what its constants are.
+// TestLayoutsAgainstHeader reads from the compiler the place of each field in mlx5dv.h, and the
+// values of its constants.
 func TestLayoutsAgainstHeader(t *testing.T) {
 	need.Tool(t, "cc")
 	need.Header(t, "infiniband/mlx5dv.h")

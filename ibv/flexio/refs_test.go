@@ -48,7 +48,7 @@ func readTSV(t *testing.T, path string, columns int) (rows [][]string) {
 type goField struct {
 	text string // as docs/flexio.md has it
 	typ  string
-	at   int // offset in queue memory, -1 where there is none
+	at   int // offset in queue memory, -1 for a field without one
 	size int
 }
 
@@ -64,7 +64,7 @@ var views = map[string]goField{
 // is also a name in the structure around it.
 var nested = map[string]string{"flexio_dev_eqe.cqn __be32": "event_data.cqn", "flexio_dev_eqe.rsvd00 __be32[6]": "event_data.rsvd00"}
 
-// find answers the field of this package for one of the reference.
+// find returns the field of this package for a field of the reference.
 func find(f refField) (goField, error) {
 	if v, ok := views[f.String()]; ok {
 		return v, nil

@@ -28,25 +28,24 @@ const (
 // miniArray is how many mini-CQEs fit a slot under basic compression.
 const miniArray = 8
 
-// ErrRing: the memory or the options are not those of a ring.
+// ErrRing: the memory or the options cannot be a ring.
 var ErrRing = errors.New("no completion queue ring")
 
-// ErrCorrupt: the ring holds what no device writes. The ring cannot be walked on.
+// ErrCorrupt: the ring holds an entry that no device writes. The walk cannot go on.
 var ErrCorrupt = errors.New("ring is corrupt")
 
 // RingOptions describe a ring. The zero value is a ring of plain 64-byte entries.
 type RingOptions struct {
 	EntrySize   int // 64 or 128, of which the second half is the CQE64; 0 means 64
 	Compression Compression
-	// Format is what the first half of a responder's mini-CQE holds: MiniHash, MiniCsum or
-	// MiniCsumStrIdx. Under the others the byte count holds parts of something else.
+	// Format is the content of the first half of a responder's mini-CQE: MiniHash, MiniCsum or
+	// MiniCsumStrIdx. Under the other formats the byte count also holds parts of other fields.
 	Format CQECompFormat
 }
 
-// Ring walks the completion queue ring of a device as its consumer: it follows
-// the owner bit, expands what is compressed and counts. It belongs to one goroutine at
-// a time. WQE counters of a block are taken as those of a send queue or a cyclic receive
-// queue.
+// Ring walks the completion queue ring of a device as its consumer: it follows the owner bit,
+// expands compressed entries and counts. It belongs to one goroutine at a time. WQE counters of a
+// block are taken as counters of a send queue or a cyclic receive queue.
 //
 // It writes into the ring where the device's protocol asks consumers to (the owner bytes
 // that mini-CQEs were written over), and never the doorbell record: its owner does, with
@@ -68,9 +67,9 @@ type Ring struct {
 	counter uint16 // wqe_counter of the block's first completion
 }
 
-// NewRing walks mem, which holds a power of two of entries and stays mapped as long as
-// the ring is used. The device has written nothing yet; [Ring.Init] is called before it does,
-// unless who made the queue has written the same.
+// NewRing walks mem, which holds a power of two of entries and stays mapped as long as the ring is
+// used. Call [Ring.Init] before the device writes its first entry, unless the creator of the queue
+// has initialised the memory in the same way.
 func NewRing(mem []byte, o RingOptions) (*Ring, error) {
 	if o.EntrySize == 0 {
 		o.EntrySize = 64
@@ -101,7 +100,7 @@ func logEntries(n, size int) (log int, ok bool) {
 	return bits.TrailingZeros(uint(count)), bits.OnesCount(uint(count)) == 1 && count*size == n && count <= 1<<24
 }
 
-// Init writes what a ring holds before the device does: entries that are nobody's.
+// Init writes the initial content of a ring: entries that the device has not written.
 func (r *Ring) Init() {
 	for i := range uint32(1) << r.log {
 		e := r.entry(i)
@@ -185,8 +184,8 @@ func (r *Ring) begin(e []byte) error {
 	return nil
 }
 
-// expand makes the next completion of the block: the title's, but for what its
-// mini-CQE says.
+// expand makes the next completion of the block: the title's fields, and over them the fields of
+// its mini-CQE.
 func (r *Ring) expand(dst *CQE64) error {
 	at := r.taken
 	if r.comp == Basic && at%miniArray == 0 {
@@ -244,10 +243,9 @@ func (c *CQE64) load(e []byte) {
 	c.Signature, c.OpOwn = e[0x3e], OpOwn(e[0x3f])
 }
 
-// MiniCQE is a completion in 8 bytes: what differs from the title, then the byte
-// count (mlx5_mini_cqe8 of Linux mlx5/device.h and of DPDK mlx5_prm.h; neither mlx5dv.h
-// nor the reference has it). What the first half means depends on the queue and on the
-// format of the CQ.
+// MiniCQE is a completion in 8 bytes: the fields that differ from the title, then the byte count
+// (mlx5_mini_cqe8 of Linux mlx5/device.h and of DPDK mlx5_prm.h; neither mlx5dv.h nor the reference
+// has it). The meaning of the first half depends on the queue and on the format of the CQ.
 type MiniCQE [8]byte
 
 // WQECounter is the index of the WQE that a requester's mini-CQE completes.

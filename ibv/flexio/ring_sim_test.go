@@ -59,7 +59,7 @@ func (s *simRing) block(run []CQE64) {
 			copy(array[8*i:], s.mini(c))
 		}
 	}
-	// The title's owner is what publishes the block.
+	// The title's owner bit publishes the block.
 	title.OpOwn = OpOwn(uint8(title.OpOwn)&^1 | uint8(s.pi/s.n&1))
 	copy(s.slot(s.pi), Append(nil, title))
 	s.pi += uint32(len(run))
@@ -94,7 +94,7 @@ func randomRun(rng *rand.Rand, format CQECompFormat, n int, counter *uint16) []C
 	title.load(random)
 	title.OpOwn = OpOwn(uint8(OpRespSend)<<4 | uint8(rng.IntN(2))<<1) // solicited or not
 	switch {
-	case n == 1 && rng.IntN(2) == 0: // an error is not compressed, nor is what holds its payload
+	case n == 1 && rng.IntN(2) == 0: // neither errors nor entries with payload are compressed
 		title.OpOwn = []OpOwn{0xd0, 0xe0, 0x24, 0x28}[rng.IntN(4)]
 	case rng.IntN(2) == 0:
 		title.OpOwn = OpOwn(uint8(OpReq) << 4)
@@ -105,7 +105,7 @@ func randomRun(rng *rand.Rand, format CQECompFormat, n int, counter *uint16) []C
 		run[i].ByteCnt = rng.Uint32()
 		run[i].WQECounter = *counter
 		*counter++
-		switch { // what a mini-CQE tells besides
+		switch { // the other fields of a mini-CQE
 		case title.OpOwn.Opcode() == OpReq:
 			*counter += uint16(rng.IntN(3)) // WQEs of several basic blocks
 			run[i].SopRdrop = uint8(rng.Uint32())

@@ -116,7 +116,7 @@ type WaitOnDataSeg struct {
 	OpInv         uint8   `ref:"op_inv"` // operation 3..0, inverted 4
 	LKey          uint32  `ref:"lkey"`
 	VA63_32       uint32  `ref:"va_63_32"`
-	VA31_3FailAct uint32  `ref:"va_31_3_fail_act"` // address 31..3, what a failure does 2..0
+	VA31_3FailAct uint32  `ref:"va_31_3_fail_act"` // bits 31..3 address, bits 2..0 action after a failure
 }
 
 // WaitOnDataDataSeg is flexio_dev_wqe_wait_on_data_data_seg: the second half of DPDK's

@@ -12,10 +12,9 @@ func aligned(mem []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(mem)))%64 == 0
 }
 
-// loadLast loads the last word of an entry, wqe_counter, signature and op_own, in
-// one access with acquire order, and answers it as a number whose lowest byte is op_own.
-// The device writes the entry by DMA, this word last; a plain load could be torn or
-// come after those of the rest.
+// loadLast loads the last word of an entry, wqe_counter, signature and op_own, in one access with
+// acquire order, and returns it as a number whose lowest byte is op_own. The device writes the
+// entry by DMA, this word last; a plain load could be torn or come after the loads of the rest.
 func loadLast(e []byte) uint32 { return loadWord(e, 60) }
 
 // loadSyndromes loads the word of hw_err_syndrome, vendor_err_synd and syndrome,

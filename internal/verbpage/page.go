@@ -74,8 +74,8 @@ func (p *Page) End(line int) {
 	p.taken[line].Store(false)
 }
 
-// Last is the call that began last among those that have not returned. It is read when the writer
-// is dead; what the writer left there is not trusted, and is made printable.
+// Last returns the call that began last among the calls that have not returned. It is read when the
+// writer is dead. The writer's bytes are not trusted, and Last makes them printable.
 func (p *Page) Last() (device, verb string, ok bool) {
 	if p == nil {
 		return "", "", false

@@ -14,8 +14,8 @@ import (
 // word is the number at an offset of the mapping, which is a multiple of 8.
 func word(mem []byte, at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&mem[at])) }
 
-// New makes a page. The file is what the other process opens; its length cannot be changed, so that
-// no process that has it can make the other one fault.
+// New makes a page. The other process opens the file. Its length cannot be changed, so that no
+// process that has the file can make the other one fault.
 func New() (*Page, *os.File, error) {
 	fd, err := unix.MemfdCreate("flowtally-verbs", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
