@@ -26,7 +26,7 @@ var hexParts = []struct {
 	{"Its block's sequence word", headerSize + 65536 + segSeq, 16, "Epoch 1, count 18: two publishes for each of five additions and one removal, and six cycles. It is even: copy 0 is current."},
 	{"The current copy, and its first two rows", headerSize + 65536 + segCopy0, 112,
 		"`cycle` 6, `oldest` 1015, `newest` 1035; `live` 0xf; `epoch` 1; at 64 the value of `web`: 15 packets, 1,500 bytes, " +
-			"sampled at 1015, then that of `dns`."},
+			"sampled at 1015, then the value of `dns`."},
 	{"The record of `fast`", headerSize + 65536 + segmentSize + segSeq, 64,
 		"The sequence word; the values of both slots; the low halves of their cycles."},
 }
