@@ -5,22 +5,19 @@ package rules
 var tolerated = map[string]int{
 	".ci":               14,
 	"Makefile":          11,
-	"cmd":               248,
-	"configs":           62,
-	"dataplane":         747,
-	"docs":              51,
+	"cmd":               246,
+	"configs":           61,
+	"dataplane":         724,
 	"examples":          18,
-	"ibv/flexio":        105,
-	"internal/bench":    111,
-	"internal/lab":      93,
+	"internal/bench":    110,
+	"internal/lab":      90,
 	"internal/linear":   10,
-	"internal/memorder": 37,
-	"internal/mutate":   5,
-	"internal/verbpage": 2,
-	"plugin":            197,
-	"shm":               220,
+	"internal/memorder": 36,
+	"internal/mutate":   3,
+	"plugin":            195,
+	"shm":               195,
 	"shm/include":       112,
-	"xdp":               141,
+	"xdp":               137,
 }
 
 // longPackageComments are the words of package comments that are still too long.
@@ -37,8 +34,6 @@ var longPackageComments = map[string]int{
 // longLines is the number of lines over 120 characters that a document still has.
 var longLines = map[string]int{
 	"docs/conditions.md":                 3,
-	"docs/memory-order.md":               3,
-	"docs/waiting.md":                    1,
 	"examples/c-reader/README.md":        7,
 	"examples/c-wait/README.md":          6,
 	"examples/python-reader/README.md":   4,

@@ -24,7 +24,7 @@ var dialect = []struct {
 	{"what", "name the noun", regexp.MustCompile(`(?i)\bwhat\b`)},
 	{"who", "name the process, the caller or the function", regexp.MustCompile(`(?i)\b(who|whom|whoever|nobody|anybody|somebody|everybody|no one)\b`)},
 	{"answer", "a function returns, a peer replies", regexp.MustCompile(`(?i)\banswer(s|ed|ing)?\b`)},
-	{"is none", `"does not exist", "has no"`, regexp.MustCompile(`(?i)\b(is|are|was|were|be|has|have|had) none\b`)},
+	{"is none", `"does not exist", "is missing"`, regexp.MustCompile(`(?i)\b(is|are|was|were|be) none\b`)},
 	{"that of", "repeat the noun", regexp.MustCompile(`(?i)\b(that|those) of\b`)},
 	{"of it", "name the object", regexp.MustCompile(`(?i)\b(holds|lies|left|knows?|known|says?|said|made|becomes?|became|nothing|something) of (it|them)\b`)},
 	{"all that", "name the objects", regexp.MustCompile(`(?i)\ball (that|there is|it|they)\b`)},
