@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -28,8 +29,6 @@ type Options struct {
 	Calls ibv.Calls
 	// Excluded are RDMA devices that are left alone, and why; "" is libibverbs itself.
 	Excluded map[string]string
-	// Backends replaces the built-in backends. For tests.
-	Backends []backend.Backend
 }
 
 // Engine counts flows and publishes them. It satisfies dataplane.Service.
@@ -39,7 +38,7 @@ type Engine struct {
 	writer   *shm.Writer
 	mirror   mirrorFile
 	backends []backend.Backend
-	given    bool             // the backends were handed in, and flows that name none may go to any
+	given    bool             // the backends are of package inject: a flow that names no backend may go to each
 	absent   map[string]error // backends that the configuration names and that are not open, and why
 	stack    *stack           // nil: no overlay
 	pairs    *queuePairs      // nil: none
@@ -106,12 +105,13 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
 		return nil, err
 	}
-	if e.backends = opts.Backends; e.backends == nil {
+	if e.backends = inject.From(ctx); e.backends == nil {
 		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log, e.guard); err != nil {
 			return nil, err
 		}
+	} else {
+		e.given = true
 	}
-	e.given = opts.Backends != nil
 	e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit)
 	e.plan = newPlan(e.cfg.Mirror.HistoryPeriod)
 	if err := e.resume(ctx); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
@@ -132,7 +133,7 @@ func config(t testing.TB, flows ...flow.Flow) dataplane.Config {
 
 func start(t testing.TB, cfg dataplane.Config, backends ...backend.Backend) *Engine {
 	t.Helper()
-	e, err := New(context.Background(), cfg, Options{Backends: backends})
+	e, err := New(inject.Backends(context.Background(), backends...), cfg, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +354,7 @@ func TestAClosedEngineSaysSo(t *testing.T) {
 func TestASecondInstanceIsRefused(t *testing.T) {
 	cfg := config(t, flow.Flow{Name: "a"})
 	start(t, cfg, newHand("hand"))
-	if _, err := New(context.Background(), cfg, Options{Backends: []backend.Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInUse) {
+	if _, err := New(inject.Backends(context.Background(), newHand("hand")), cfg, Options{}); !errors.Is(err, dataplane.ErrInUse) {
 		t.Errorf("got %v, want %v", err, dataplane.ErrInUse)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -28,7 +28,7 @@ func TestTheGroupThatMayWait(t *testing.T) {
 		cfg := config(t)
 		cfg.Mirror.WaitGroup = c.name
 		if c.bad {
-			if _, err := New(t.Context(), cfg, Options{Backends: []backend.Backend{newHand("hand")}}); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), c.name) {
+			if _, err := New(inject.Backends(t.Context(), newHand("hand")), cfg, Options{}); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), c.name) {
 				t.Errorf("%q: %v", c.name, err)
 			}
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/inject"
 )
 
 // Counters that cannot be read for a while, longer than a device is trusted, cost nothing where there is
@@ -55,7 +56,7 @@ func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
 		Backend: "rdma", Interfaces: []dataplane.Interface{{Name: "v0"}},
 		Mirror: dataplane.MirrorConfig{Path: t.TempDir() + "/t.mirror", Counters: 64, History: -1},
 	}}
-	e, err := New(context.Background(), s.cfg, Options{Backends: []backend.Backend{over}})
+	e, err := New(inject.Backends(context.Background(), over), s.cfg, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/linear"
 )
@@ -38,7 +39,7 @@ func newStacked(t rapid.TB, dir string, w *world, audit bool) *stacked {
 func (s *stacked) start(t rapid.TB) {
 	t.Helper()
 	var err error
-	if s.e, err = New(context.Background(), s.cfg, Options{Backends: []backend.Backend{s.over, s.under}}); err != nil {
+	if s.e, err = New(inject.Backends(context.Background(), s.over, s.under), s.cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	s.e.stop() // its goroutines: the test does what they would

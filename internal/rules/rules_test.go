@@ -84,9 +84,10 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "dataplane/probe", "ibv", "ibv/flexio", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/trial", "dataplane/engine/xdp",
+			"dataplane/engine/backend", "dataplane/engine/trial", "dataplane/engine/xdp", "internal/inject",
 		},
 		"dataplane/engine/backend": {"dataplane", "dataplane/flow", "dataplane/probe", "shm"},
+		"internal/inject":          {"dataplane/engine/backend"},
 		"dataplane/engine/trial":   {"dataplane", "dataplane/probe", "ibv", "internal/verbpage"},
 		"dataplane/engine/xdp":     {"dataplane", "dataplane/engine/backend", "dataplane/flow", "dataplane/probe", "shm", "xdp"},
 		"plugin":                   {"dataplane", "dataplane/flow", "dataplane/probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/proto/v1"},
@@ -153,6 +154,9 @@ func TestImportDirections(t *testing.T) {
 	}
 	for name, p := range all {
 		for _, imp := range p.Imports {
+			if imp == module+"internal/inject" && name != "dataplane/engine" && name != "internal/bench/pollrows" {
+				t.Errorf("%s imports internal/inject, which is for tests and benchmarks of the engine", name)
+			}
 			if imp == "github.com/alecthomas/kong" && !strings.HasPrefix(name, "cmd/") {
 				t.Errorf("%s imports kong: only cmd/ knows the command line", name)
 			}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/inject"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/xdp"
 )
@@ -90,7 +90,7 @@ func startEngine(ctx context.Context, open *bench.Closers, counters int, poll da
 		config.Flows = append(config.Flows, flow.Flow{Name: fmt.Sprintf("f%d", i), Priority: uint16(i)})
 	}
 	counted := &kernelCounters{rules: rules}
-	e, err := engine.New(ctx, config, engine.Options{Backends: []backend.Backend{counted}})
+	e, err := engine.New(inject.Backends(ctx, counted), config, engine.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
