@@ -1,6 +1,31 @@
 package dataplane
 
-import "cmp"
+import (
+	"cmp"
+	"context"
+)
+
+// QueuePairs are the queue pairs of a running instance. All methods may be called from any goroutine,
+// and end with their ctx as those of [Service] do.
+type QueuePairs interface {
+	// List returns the configured queue pairs, ordered by name.
+	List(ctx context.Context) ([]QueuePairState, error)
+	// Connect tells a queue pair its peer and brings it to RTS. The zero address stands for the
+	// peer that the configuration names; Connect returns ErrInvalid if it names none. If that peer is
+	// a queue pair of this instance, Connect connects both. A queue pair that is
+	// connected, or in state ERR, is connected anew and keeps its number: its outstanding
+	// operations end with errors first. Connect returns ErrNotConnected while either device is
+	// gone; the instance makes the configured connection when the device is back.
+	Connect(ctx context.Context, name string, peer QueuePairAddress) error
+	// Post posts count operations of MessageSize bytes from the queue pair's own buffer,
+	// at most SendDepth at a time, and waits until all have completed, with or without
+	// an error: the operator's proof that the instance counts. op is Send, RDMAWrite or RDMARead.
+	// Calls on one queue pair take turns. Post returns ErrNotConnected if the queue pair is not
+	// in RTS. It stops posting when the queue pair goes to ERR or ctx ends; operations that are
+	// outstanding then are still counted. Beside an error, also that of ctx, Posted says which
+	// operations had completed, where that is known.
+	Post(ctx context.Context, name string, op Operation, count int) (Posted, error)
+}
 
 // QueuePair is a queue pair that the instance makes, owns and counts. It lives as
 // long as the instance: its completion queue is drained whether or not it is what
@@ -28,8 +53,8 @@ type QueuePair struct {
 	// MessageSize is the size in bytes of a message that is posted, and of a buffer for
 	// one that arrives. 0 means 4096, or what a datagram of the port holds if that is less.
 	MessageSize int
-	// Peer is the other end, in another process or on another host. It can be told
-	// later by [Service].ConnectQueuePair, since both ends must exist to be told.
+	// Peer is the other end, in another process or on another host. [QueuePairs].Connect
+	// can set it later, because an address is known only when its queue pair exists.
 	Peer *QueuePairAddress
 	// Connect names a queue pair of this instance as the other end, in place of Peer;
 	// it may be the queue pair itself. Of two queue pairs of type [RC] it is enough that one

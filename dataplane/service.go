@@ -33,24 +33,8 @@ type Service interface {
 	// the channel is closed then. A receiver that lags loses the oldest events,
 	// and the next one it gets says how many in Lost.
 	Events(ctx context.Context) (<-chan Event, error)
-	// QueuePairs lists the configured queue pairs, ordered by name.
-	QueuePairs(ctx context.Context) ([]QueuePairState, error)
-	// ConnectQueuePair tells a queue pair its other end and brings it to RTS. The zero
-	// address means the end that the configuration names, and is refused with ErrInvalid
-	// where it names none; where that is a queue pair of this instance, both are
-	// connected. One that is connected, or in error, is connected anew, with the number
-	// it has: what is outstanding ends in error first. While a device is gone, its own or the
-	// other end's, it is refused with ErrNotConnected; what the configuration connects is
-	// connected when the device is back.
-	ConnectQueuePair(ctx context.Context, name string, peer QueuePairAddress) error
-	// PostOperations posts count operations of MessageSize bytes from the queue pair's own
-	// buffer, Send, RDMAWrite or RDMARead, keeps at most SendDepth outstanding, and waits
-	// until all have completed, well or in error: the operator's proof that it counts.
-	// Calls on one queue pair take turns. A queue pair that is not in RTS is
-	// refused with ErrNotConnected; one that falls into error meanwhile is posted no more
-	// to, and so is one whose caller gives up: what is outstanding then is still counted.
-	// The answer is what has completed beside an error too, that of ctx included, where it is known.
-	PostOperations(ctx context.Context, name string, op Operation, count int) (Posted, error)
+	// QueuePairs returns the queue pairs of the instance.
+	QueuePairs() QueuePairs
 	// Close stops counting, unless pins are kept, and publishes the last values. Idempotent.
 	Close() error
 }

@@ -33,9 +33,9 @@
 //     "rdma-crash" says so. That holds for Launch too, which starts it again for that. SIGKILL, SIGTERM,
 //     SIGINT and SIGHUP come from outside and do not count.
 //   - Queue pairs go with the process. The next one makes those of the configuration again, with
-//     other numbers, and connects them as it says; what ConnectQueuePair said is forgotten, since
+//     other numbers, and connects them as it says; what QueuePairs.Connect said is forgotten, since
 //     the peer must learn the number too.
-//   - A caller of PostOperations that gives up is told what had completed: the end of its context
+//   - A caller of QueuePairs.Post that gives up is told what had completed: the end of its context
 //     ends the posting, and not the call, which is waited for, up to 10 s.
 //   - Counts are not the business of this package: the mirror's totals go on over a
 //     restart, and no value ever crosses the boundary. An event may say what a change of

@@ -16,76 +16,85 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// The calls about queue pairs, at each station of their way: the supervised client, the
-// bare one, the server.
+// The calls about queue pairs: of the supervised client, of the bare one, and of the server.
 
 // QueuePairs implements dataplane.Service.
-func (c *Client) QueuePairs(ctx context.Context) ([]dataplane.QueuePairState, error) {
-	s, err := c.session()
+func (c *Client) QueuePairs() dataplane.QueuePairs { return clientQueuePairs{c} }
+
+// clientQueuePairs sends each call to the plugin process that runs now.
+type clientQueuePairs struct{ c *Client }
+
+func (q clientQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState, error) {
+	s, err := q.c.session()
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := s.svc.QueuePairs(ctx)
-	return pairs, c.settle(ctx, s, err)
+	pairs, err := s.svc.QueuePairs().List(ctx)
+	return pairs, q.c.settle(ctx, s, err)
 }
 
-// ConnectQueuePair implements dataplane.Service. A restart of the plugin does not
-// repeat it: the queue pair has another number then, which its peer must learn.
-func (c *Client) ConnectQueuePair(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
-	s, err := c.session()
+// Connect is not repeated after a restart of the plugin: the queue pair has another number
+// then, which its peer must learn.
+func (q clientQueuePairs) Connect(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
+	s, err := q.c.session()
 	if err != nil {
 		return err
 	}
-	return c.settle(ctx, s, s.svc.ConnectQueuePair(ctx, name, peer))
+	return q.c.settle(ctx, s, s.svc.QueuePairs().Connect(ctx, name, peer))
 }
 
-// PostOperations implements dataplane.Service.
-func (c *Client) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
-	s, err := c.session()
+func (q clientQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+	s, err := q.c.session()
 	if err != nil {
 		return dataplane.Posted{}, err
 	}
-	posted, err := s.svc.PostOperations(ctx, name, op, count)
-	return posted, c.settle(ctx, s, err)
+	posted, err := s.svc.QueuePairs().Post(ctx, name, op, count)
+	return posted, q.c.settle(ctx, s, err)
 }
 
-func (r *remote) QueuePairs(ctx context.Context) ([]dataplane.QueuePairState, error) {
-	resp, err := call(ctx, r, r.rpc.QueuePairs, &pluginv1.QueuePairsRequest{})
+// QueuePairs implements dataplane.Service.
+func (r *remote) QueuePairs() dataplane.QueuePairs { return remoteQueuePairs{r} }
+
+type remoteQueuePairs struct{ r *remote }
+
+func (q remoteQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState, error) {
+	resp, err := call(ctx, q.r, q.r.rpc.QueuePairs, &pluginv1.QueuePairsRequest{})
 	if err != nil {
 		return nil, err
 	}
 	return queuePairStatesFromProto(resp.GetQueuePairs())
 }
 
-// knowsQueuePairs refuses a plugin that was built before there were any: it has ignored
-// those of the configuration, as it must what it does not know, and would not say so.
+// knowsQueuePairs refuses a plugin that is older than the calls about queue pairs: such a plugin
+// ignores the queue pairs of its configuration, as it ignores every field that it does not know.
 func (r *remote) knowsQueuePairs(ctx context.Context) error {
-	_, err := r.QueuePairs(ctx)
+	_, err := r.QueuePairs().List(ctx)
 	if errors.Is(err, probe.ErrNotSupported) {
 		return fmt.Errorf("%w: it knows no queue pairs, and the configuration has some: install the plugin of this program's release", ErrIncompatible)
 	}
 	return err
 }
 
-func (r *remote) ConnectQueuePair(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
-	if text(name) != name { // a name that protobuf cannot carry is nobody's
+func (q remoteQueuePairs) Connect(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
+	if text(name) != name { // protobuf cannot carry the name, and no queue pair has it
 		return fmt.Errorf("connecting: %w: queue pair %q", dataplane.ErrNotFound, name)
 	}
 	msg := addressToProto(peer)
 	if text(msg.Gid) != msg.Gid {
 		return fmt.Errorf("connecting queue pair %q: %w", name, invalid("gid %q is not UTF-8", msg.Gid))
 	}
-	_, err := call(ctx, r, r.rpc.ConnectQueuePair, &pluginv1.ConnectQueuePairRequest{Name: name, Peer: msg})
+	_, err := call(ctx, q.r, q.r.rpc.ConnectQueuePair, &pluginv1.ConnectQueuePairRequest{Name: name, Peer: msg})
 	return err
 }
 
-// stopBound is how long an instance has to say what had completed when its caller gave up. It is
-// more than connecting a queue pair anew may take (5 s), which nothing interrupts.
+// stopBound is how long an instance may take to return the completed operations after its caller
+// gave up. It exceeds the time that connecting a queue pair anew may take (5 s), which nothing interrupts.
 const stopBound = 10 * time.Second
 
-// PostOperations does not end with ctx: gRPC would drop the answer then. It asks the other side
-// to stop, and answers what had completed, beside the error of ctx.
-func (r *remote) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+// Post does not cancel its call when ctx ends, because gRPC would drop the response. It asks the server
+// to stop, and returns the completed operations beside the error of ctx.
+func (q remoteQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+	r := q.r
 	if text(name) != name {
 		return dataplane.Posted{}, fmt.Errorf("posting: %w: queue pair %q", dataplane.ErrNotFound, name)
 	}
@@ -141,7 +150,7 @@ func (s *server) QueuePairs(ctx context.Context, _ *pluginv1.QueuePairsRequest) 
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	pairs, err := svc.QueuePairs(ctx)
+	pairs, err := svc.QueuePairs().List(ctx)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -157,7 +166,7 @@ func (s *server) ConnectQueuePair(ctx context.Context, req *pluginv1.ConnectQueu
 	if err != nil {
 		return nil, toStatus(fmt.Errorf("connecting queue pair %.80q: %w", req.GetName(), err))
 	}
-	if err := svc.ConnectQueuePair(ctx, req.GetName(), peer); err != nil {
+	if err := svc.QueuePairs().Connect(ctx, req.GetName(), peer); err != nil {
 		return nil, toStatus(err)
 	}
 	return &pluginv1.ConnectQueuePairResponse{}, nil
@@ -185,7 +194,7 @@ func (s *server) PostOperations(stream grpc.ClientStreamingServer[pluginv1.PostO
 			}
 		}
 	}()
-	posted, err := svc.PostOperations(ctx, req.GetName(), dataplane.Operation(req.GetOperation()), int(req.GetCount()))
+	posted, err := svc.QueuePairs().Post(ctx, req.GetName(), dataplane.Operation(req.GetOperation()), int(req.GetCount()))
 	resp := &pluginv1.PostOperationsResponse{EndedCompleted: posted.Completed, EndedErrors: posted.Errors}
 	if err != nil {
 		return withPosted(toStatus(err), resp)
@@ -193,7 +202,7 @@ func (s *server) PostOperations(stream grpc.ClientStreamingServer[pluginv1.PostO
 	return stream.SendAndClose(resp)
 }
 
-// withPosted puts what had ended before an error into the error: gRPC answers one of the two.
+// withPosted puts the operations that ended before an error into the error: gRPC returns either a response or an error.
 func withPosted(err error, posted *pluginv1.PostOperationsResponse) error {
 	with, derr := status.Convert(err).WithDetails(protoadapt.MessageV1Of(posted))
 	if derr != nil {

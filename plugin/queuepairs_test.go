@@ -16,17 +16,29 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// posting is a Service that posts some of what it is asked to.
+// postFunc is the Post method of a dataplane.QueuePairs without other methods.
+type postFunc func(ctx context.Context, name string) (dataplane.Posted, error)
+
+type postOnly struct {
+	dataplane.QueuePairs
+	post postFunc
+}
+
+func (p postOnly) Post(ctx context.Context, name string, _ dataplane.Operation, _ int) (dataplane.Posted, error) {
+	return p.post(ctx, name)
+}
+
+// posting is a Service whose Post returns posted and err.
 type posting struct {
 	stub
 	posted dataplane.Posted
 }
 
-func (p *posting) PostOperations(context.Context, string, dataplane.Operation, int) (dataplane.Posted, error) {
-	return p.posted, p.err
+func (p *posting) QueuePairs() dataplane.QueuePairs {
+	return postOnly{post: func(context.Context, string) (dataplane.Posted, error) { return p.posted, p.err }}
 }
 
-// What had completed before an error crosses the wire beside the error, over two wires too.
+// The number of operations that completed before an error crosses the wire beside the error, over two wires too.
 func TestPostedBesideAnError(t *testing.T) {
 	svc := &posting{posted: dataplane.Posted{Completed: 7, Errors: 2}}
 	svc.err = fmt.Errorf("posting: %w", dataplane.ErrNotConnected)
@@ -34,14 +46,14 @@ func TestPostedBesideAnError(t *testing.T) {
 		return newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
 	}
 	for name, r := range map[string]*remote{"one wire": serve(svc), "two": serve(serve(svc))} {
-		got, err := r.PostOperations(t.Context(), "a", dataplane.Send, 9)
+		got, err := r.QueuePairs().Post(t.Context(), "a", dataplane.Send, 9)
 		if got != svc.posted || !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Errorf("%s: %+v, %v; want %+v beside ErrNotConnected", name, got, err, svc.posted)
 		}
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.PostOperations(t.Context(), "a", dataplane.Send, 9); !errors.Is(err, dataplane.ErrClosed) || got != (dataplane.Posted{}) {
+		if got, err := r.QueuePairs().Post(t.Context(), "a", dataplane.Send, 9); !errors.Is(err, dataplane.ErrClosed) || got != (dataplane.Posted{}) {
 			t.Errorf("%s, closed: %+v, %v", name, got, err)
 		}
 	}
@@ -53,13 +65,15 @@ type stopped struct {
 	begun chan struct{}
 }
 
-func (s *stopped) PostOperations(ctx context.Context, name string, _ dataplane.Operation, _ int) (dataplane.Posted, error) {
-	s.begun <- struct{}{}
-	<-ctx.Done()
-	return s.posted, fmt.Errorf("queue pair %q: %w", name, ctx.Err())
+func (s *stopped) QueuePairs() dataplane.QueuePairs {
+	return postOnly{post: func(ctx context.Context, name string) (dataplane.Posted, error) {
+		s.begun <- struct{}{}
+		<-ctx.Done()
+		return s.posted, fmt.Errorf("queue pair %q: %w", name, ctx.Err())
+	}}
 }
 
-// What had completed when a caller gave up crosses the wire, over two wires too.
+// The number of operations that completed before their caller gave up crosses the wire, over two wires too.
 func TestPostedBesideTheEndOfAContext(t *testing.T) {
 	svc := &stopped{posting{posted: dataplane.Posted{Completed: 7, Errors: 2}}, make(chan struct{}, 1)}
 	serve := func(svc dataplane.Service) *remote {
@@ -78,23 +92,23 @@ func TestPostedBesideTheEndOfAContext(t *testing.T) {
 				<-svc.begun
 				end()
 			}()
-			got, err := r.PostOperations(ctx, "a", dataplane.Send, 9)
+			got, err := r.QueuePairs().Post(ctx, "a", dataplane.Send, 9)
 			if got != svc.posted || !errors.Is(err, c.why) || errors.Is(err, dataplane.ErrUnavailable) {
 				t.Errorf("%s: %+v, %v; want %+v beside %v", name, got, err, svc.posted, c.why)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if got, err := r.PostOperations(ctx, "a", dataplane.Send, 9); got != (dataplane.Posted{}) || !errors.Is(err, context.Canceled) {
+		if got, err := r.QueuePairs().Post(ctx, "a", dataplane.Send, 9); got != (dataplane.Posted{}) || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, given up before: %+v, %v", name, got, err)
 		}
 	}
 }
 
-// An instance that does not stop is not waited for without end, and that nothing is known of what
-// completed is not taken for nothing.
+// The wait for an instance that does not stop is bounded, and an unknown number of completions is an
+// error, not zero.
 func TestPostingThatDoesNotStop(t *testing.T) {
-	svc := &deaf{begun: make(chan struct{}, 1), life: t.Context()}
+	svc := &unstoppable{begun: make(chan struct{}, 1), life: t.Context()}
 	r := newRemote(wire(t, func(gs *grpc.Server) { Register(gs, svc) }), nil)
 	r.stopBound = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,23 +116,25 @@ func TestPostingThatDoesNotStop(t *testing.T) {
 		<-svc.begun
 		cancel()
 	}()
-	got, err := r.PostOperations(ctx, "a", dataplane.Send, 9)
+	got, err := r.QueuePairs().Post(ctx, "a", dataplane.Send, 9)
 	if got != (dataplane.Posted{}) || !errors.Is(err, context.Canceled) || !errors.Is(err, dataplane.ErrUnavailable) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// deaf is a Service that goes on posting whoever gives up.
-type deaf struct {
+// unstoppable is a Service whose Post ignores the end of its context.
+type unstoppable struct {
 	stub
 	begun chan struct{}
 	life  context.Context
 }
 
-func (d *deaf) PostOperations(context.Context, string, dataplane.Operation, int) (dataplane.Posted, error) {
-	d.begun <- struct{}{}
-	<-d.life.Done()
-	return dataplane.Posted{Completed: 9}, nil
+func (u *unstoppable) QueuePairs() dataplane.QueuePairs {
+	return postOnly{post: func(context.Context, string) (dataplane.Posted, error) {
+		u.begun <- struct{}{}
+		<-u.life.Done()
+		return dataplane.Posted{Completed: 9}, nil
+	}}
 }
 
 // ending is a context whose deadline passes when it is told so.

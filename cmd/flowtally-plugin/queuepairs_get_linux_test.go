@@ -22,7 +22,7 @@ func TestGetWithAStoppedPoller(t *testing.T) {
 		Instance: "stopped", Backend: "sim", Mirror: dataplane.MirrorConfig{Path: path},
 		Poll: dataplane.PollConfig{Period: time.Hour},
 	})
-	if p, err := c.PostOperations(t.Context(), "near", dataplane.Send, posted); err != nil || p.Completed != posted {
+	if p, err := c.QueuePairs().Post(t.Context(), "near", dataplane.Send, posted); err != nil || p.Completed != posted {
 		t.Fatalf("sent as %+v, %v", p, err)
 	}
 	info, err := c.Info(t.Context())

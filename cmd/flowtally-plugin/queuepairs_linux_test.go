@@ -42,7 +42,7 @@ func TestQueuePairsInTheirProcessConform(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				states, err := svc.QueuePairs(t.Context())
+				states, err := svc.QueuePairs().List(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

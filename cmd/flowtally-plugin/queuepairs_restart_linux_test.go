@@ -23,7 +23,7 @@ func TestQueuePairsOverARestart(t *testing.T) {
 	c := launchPair(t, dataplane.Config{Instance: "restart", Mirror: dataplane.MirrorConfig{Path: path}})
 	post := func(n int) {
 		t.Helper()
-		if p, err := c.PostOperations(t.Context(), "near", dataplane.Send, n); err != nil || p.Completed != uint64(n) {
+		if p, err := c.QueuePairs().Post(t.Context(), "near", dataplane.Send, n); err != nil || p.Completed != uint64(n) {
 			t.Fatalf("%d sent as %+v, %v", n, p, err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestQueuePairsOverARestart(t *testing.T) {
 			break
 		}
 	}
-	pairs, err := c.QueuePairs(t.Context())
+	pairs, err := c.QueuePairs().List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

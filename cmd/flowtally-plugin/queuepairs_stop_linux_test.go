@@ -35,7 +35,7 @@ func TestACallerWhoGivesUpIsToldWhatCompleted(t *testing.T) {
 		}
 		before <- counted()
 	}()
-	got, err := c.PostOperations(ctx, "near", dataplane.Send, 1<<40)
+	got, err := c.QueuePairs().Post(ctx, "near", dataplane.Send, 1<<40)
 	if !errors.Is(err, context.Canceled) || got.Errors != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}

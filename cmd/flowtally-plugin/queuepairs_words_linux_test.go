@@ -33,7 +33,7 @@ func TestReadersFollowADeviceOfAnotherProcess(t *testing.T) {
 		for done := false; !done && err == nil; {
 			begun.Add(round)
 			var p dataplane.Posted
-			if p, err = c.PostOperations(t.Context(), "near", dataplane.Send, round); err == nil && p != (dataplane.Posted{Completed: round}) {
+			if p, err = c.QueuePairs().Post(t.Context(), "near", dataplane.Send, round); err == nil && p != (dataplane.Posted{Completed: round}) {
 				err = fmt.Errorf("%d sends ended as %+v", round, p)
 			}
 			select {

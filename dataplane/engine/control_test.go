@@ -77,7 +77,7 @@ func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 	looks := behind(func() error {
 		_, err1 := s.e.Info(t.Context())
 		_, err2 := s.e.Conditions(t.Context())
-		_, err3 := s.e.QueuePairs(t.Context())
+		_, err3 := s.e.QueuePairs().List(t.Context())
 		_, err4 := s.e.Events(t.Context())
 		return errors.Join(err1, err2, err3, err4)
 	})

@@ -83,7 +83,7 @@
 // The queue pairs of the configuration are not flows: nothing places or moves them. Each is
 // owned by one goroutine (queuePair.run), with a context, a protection domain, a completion
 // queue and memory of its own on its device, so that none can hold another one up. That
-// goroutine makes it, drains it, posts what callers of PostOperations ask for, and makes it again
+// goroutine makes it, drains it, posts what callers of QueuePairs.Post ask for, and makes it again
 // when its device returns; what others want of it they hand over (queuePair.call).
 //
 // The completion queue is drained by ibv_poll_cq, whatever counts: no source keeps a device
@@ -109,7 +109,7 @@
 // posted here that is known to have been all when nothing was outstanding; of what a peer
 // begins it never is.
 // A queue pair that comes back has another number; those of the instance that it is
-// connected to are told, others have to be (ConnectQueuePair). In state ERR it stays what it
+// connected to are told, others have to be (QueuePairs.Connect). In state ERR it stays what it
 // is until it is connected anew, by way of RESET, with the number and the counters that it has. A
 // connection that fails half-way cannot be given back: the reason is a condition until there is one.
 //

@@ -41,7 +41,7 @@ type Engine struct {
 	given    bool             // the backends are of package inject: a flow that names no backend may go to each
 	absent   map[string]error // backends that the configuration names and that are not open, and why
 	stack    *stack           // nil: no overlay
-	pairs    *queuePairs      // nil: none
+	pairs    *queuePairs
 	guard    *trial.Guard
 	plan     *plan
 	poller   *poller
@@ -114,6 +114,8 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	}
 	e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit)
 	e.plan = newPlan(e.cfg.Mirror.HistoryPeriod)
+	e.pairs = newQueuePairs(e.cfg, e.log, e.writer, e.events.publish)
+	e.pairs.guard, e.pairs.closed = e.guard, e.closed
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}

@@ -24,9 +24,7 @@ func (e *Engine) watch(ctx context.Context) {
 			e.stopped.Go(func() { forward(ctx, c, changed) })
 		}
 	}
-	if e.pairs != nil {
-		e.stopped.Go(func() { forward(ctx, e.pairs.changed, changed) })
-	}
+	e.stopped.Go(func() { forward(ctx, e.pairs.changed, changed) })
 	moved := false // sources may differ from what the mirror shows
 	for {
 		if moved {

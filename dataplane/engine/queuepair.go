@@ -105,6 +105,7 @@ type queuePairs struct {
 	mirror mirror
 	tell   func(dataplane.Event)
 	guard  *trial.Guard
+	closed func() bool  // the instance is
 	lib    *ibv.Library // nil: the guard refuses the library
 	ns     *backend.Netns
 	all    []*queuePair // in the order of the configuration
@@ -115,7 +116,7 @@ type queuePairs struct {
 	remade  chan *queuePair
 	ctx     context.Context // of what runs beside the queue pairs' goroutines
 	stop    context.CancelFunc
-	running sync.WaitGroup
+	workers sync.WaitGroup
 }
 
 // mirror is what queue pairs need of shm.Writer while they run.

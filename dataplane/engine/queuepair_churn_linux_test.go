@@ -28,7 +28,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 		stop, fell := neverFalls(t, cfg.Mirror.Path)
 
 		post := func(name string, op dataplane.Operation, n int) dataplane.Posted {
-			got, err := e.PostOperations(t.Context(), name, op, n)
+			got, err := e.QueuePairs().Post(t.Context(), name, op, n)
 			if err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 			return got
 		}
 		together := func() {
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+			if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,7 +80,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 			case k < 23:
 				wrong := stateOf(t, e, name).Peer
 				wrong.RKey ^= 0x5a5a
-				if err := e.ConnectQueuePair(t.Context(), name, wrong); err != nil {
+				if err := e.QueuePairs().Connect(t.Context(), name, wrong); err != nil {
 					t.Fatal(err)
 				}
 				if got := post(name, dataplane.RDMAWrite, n); got.Completed != 0 || got.Errors == 0 {

@@ -14,7 +14,7 @@ import (
 func TestAnAddressThatThePortCannotReachLeavesTheConnection(t *testing.T) {
 	s := newSoftNIC(t)
 	e := s.startPairs(t, s.pairConfig(t, dataplane.Send))
-	err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{LID: 5, QPN: 17})
+	err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{LID: 5, QPN: 17})
 	if !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "gid") {
 		t.Errorf("connecting over Ethernet by LID: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 			}
 			e := s.startPairs(t, cfg)
 			before := stateOf(t, e, "a").Peer
-			err := e.ConnectQueuePair(t.Context(), "a", before)
+			err := e.QueuePairs().Connect(t.Context(), "a", before)
 			if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), c.fault.Verb) {
 				t.Fatalf("connecting: %v", err)
 			}
@@ -64,10 +64,10 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 			if !strings.Contains(k.Text, "in state "+c.state) || !strings.Contains(k.Text, c.fault.Verb) || !strings.Contains(k.Text, before.String()) {
 				t.Errorf("the condition says %q", k.Text)
 			}
-			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) || !strings.Contains(err.Error(), c.fault.Verb) {
+			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) || !strings.Contains(err.Error(), c.fault.Verb) {
 				t.Errorf("posting: %v", err)
 			}
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+			if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 				t.Fatal(err)
 			}
 			awaitCondition(t, e, "queue-pair-unconnected", "a", false)
@@ -89,14 +89,14 @@ func TestAnAddressHandleThatStays(t *testing.T) {
 	}
 	e := s.startPairs(t, cfg)
 	before := stateOf(t, e, "a").Peer
-	if err := e.ConnectQueuePair(t.Context(), "a", before); !errors.Is(err, syscall.EBUSY) {
+	if err := e.QueuePairs().Connect(t.Context(), "a", before); !errors.Is(err, syscall.EBUSY) {
 		t.Fatalf("connecting: %v, want what ibv_destroy_ah says", err)
 	}
 	if a := stateOf(t, e, "a"); a.Peer != (dataplane.QueuePairAddress{}) {
 		t.Errorf("it is left with the peer %v, and an error", a.Peer)
 	}
 	awaitCondition(t, e, "queue-pair-unconnected", "a", true)
-	if err := e.ConnectQueuePair(t.Context(), "a", before); err != nil {
+	if err := e.QueuePairs().Connect(t.Context(), "a", before); err != nil {
 		t.Fatal(err)
 	}
 	awaitCondition(t, e, "queue-pair-unconnected", "a", false)

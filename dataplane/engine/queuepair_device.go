@@ -70,7 +70,7 @@ func (q *queuePair) attend() {
 	var ctx context.Context
 	e := q.end
 	ctx, e.deaf = context.WithCancel(q.set.ctx)
-	q.set.running.Go(func() { q.listen(ctx, e) })
+	q.set.workers.Go(func() { q.listen(ctx, e) })
 }
 
 // listen hands on what the device says, until the endpoint's context is closed.

@@ -118,11 +118,11 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 				t.Errorf("%s-send is shown as counting", name)
 			}
 		}
-		if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+		if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Errorf("posting without a device: %v", err)
 		}
 		for _, peer := range []dataplane.QueuePairAddress{first, {}} { // one that is named, and that of the configuration
-			if err := e.ConnectQueuePair(t.Context(), "a", peer); !errors.Is(err, dataplane.ErrNotConnected) {
+			if err := e.QueuePairs().Connect(t.Context(), "a", peer); !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Errorf("connecting without a device to %v: %v", peer, err)
 			}
 		}
@@ -347,7 +347,7 @@ func TestAVerbThatFailsForAWhile(t *testing.T) {
 				if time.Now().After(until) {
 					t.Fatalf("%s was called %d times", verb, s.calls(t, verb))
 				}
-				got, err := e.PostOperations(t.Context(), "a", dataplane.Send, 40)
+				got, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 40)
 				told = backend.Add(told, ended(got.Completed, got.Errors))
 				if err != nil || verb == "ibv_query_qp" { // which is called where something is wrong
 					if !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) && err != nil {
@@ -355,18 +355,18 @@ func TestAVerbThatFailsForAWhile(t *testing.T) {
 					}
 					wrong := stateOf(t, e, "b").Local
 					wrong.RKey ^= 0x5a5a
-					if verb == "ibv_query_qp" && e.ConnectQueuePair(t.Context(), "a", wrong) == nil {
-						e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1)
+					if verb == "ibv_query_qp" && e.QueuePairs().Connect(t.Context(), "a", wrong) == nil {
+						e.QueuePairs().Post(t.Context(), "a", dataplane.RDMAWrite, 1)
 					}
 					time.Sleep(5 * time.Millisecond)
-					if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) {
+					if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, dataplane.ErrNotConnected) && !errors.Is(err, syscall.EIO) {
 						t.Fatal(err)
 					}
 				}
 			}
 			// The last of them may have failed while connecting, and everything worked since. A
 			// queue pair that was given up meanwhile is linked when it is back.
-			if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, backend.ErrDeviceLost) {
+			if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil && !errors.Is(err, backend.ErrDeviceLost) {
 				t.Fatal(err)
 			}
 			awaitLinked(t, e)

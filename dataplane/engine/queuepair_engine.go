@@ -14,11 +14,9 @@ import (
 // startQueuePairs makes the queue pairs of the configuration and their counters in the mirror.
 // It is called with ctl held, while the entries of an earlier process are known.
 func (e *Engine) startQueuePairs() error {
-	if len(e.cfg.QueuePairs) == 0 {
+	if len(e.pairs.all) == 0 {
 		return nil
 	}
-	e.pairs = newQueuePairs(e.cfg, e.log, e.writer, e.events.publish)
-	e.pairs.guard = e.guard
 	for _, q := range e.pairs.all {
 		for _, t := range q.tallies {
 			if err := e.publishTally(q, t); err != nil {
@@ -57,42 +55,46 @@ func (e *Engine) publishTally(q *queuePair, t *tally) (err error) {
 }
 
 // QueuePairs implements dataplane.Service.
-func (e *Engine) QueuePairs(context.Context) ([]dataplane.QueuePairState, error) {
-	if e.closed() {
+func (e *Engine) QueuePairs() dataplane.QueuePairs { return e.pairs }
+
+// List implements dataplane.QueuePairs.
+func (s *queuePairs) List(context.Context) ([]dataplane.QueuePairState, error) {
+	if s.closed() {
 		return nil, dataplane.ErrClosed
 	}
-	return e.pairs.states(), nil
+	return s.states(), nil
 }
 
-// ConnectQueuePair implements dataplane.Service. It does not wait for other control calls.
-func (e *Engine) ConnectQueuePair(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
-	q, err := e.queuePair(name)
+// Connect implements dataplane.QueuePairs. It does not wait for control calls.
+func (s *queuePairs) Connect(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
+	q, err := s.running(name)
 	if err != nil {
 		return err
 	}
 	if peer != (dataplane.QueuePairAddress{}) {
 		return q.connect(ctx, peer, true)
 	}
-	if !e.pairs.linked(q) {
+	if !s.linked(q) {
 		return fmt.Errorf("queue pair %q: %w: %w", name, errNoPeer, dataplane.ErrInvalid)
 	}
-	return e.pairs.link(ctx, q, true)
+	return s.link(ctx, q, true)
 }
 
-// PostOperations implements dataplane.Service. It does not wait for other control calls.
-func (e *Engine) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
-	q, err := e.queuePair(name)
+// Post implements dataplane.QueuePairs. It does not wait for control calls.
+func (s *queuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+	q, err := s.running(name)
 	if err != nil {
 		return dataplane.Posted{}, err
 	}
 	return q.post(ctx, op, count)
 }
 
-func (e *Engine) queuePair(name string) (*queuePair, error) {
-	if e.closed() {
+// running returns the queue pair of that name while the instance is open.
+func (s *queuePairs) running(name string) (*queuePair, error) {
+	if s.closed() {
 		return nil, dataplane.ErrClosed
 	}
-	return e.pairs.find(name)
+	return s.find(name)
 }
 
 // errNoPeer: the configuration does not say what the queue pair is connected to.

@@ -84,7 +84,7 @@ func (s *softNIC) startPairs(t *testing.T, cfg dataplane.Config) *Engine {
 
 func mustPost(t *testing.T, e *Engine, name string, op dataplane.Operation, count int) {
 	t.Helper()
-	got, err := e.PostOperations(t.Context(), name, op, count)
+	got, err := e.QueuePairs().Post(t.Context(), name, op, count)
 	if err != nil || got != (dataplane.Posted{Completed: uint64(count)}) {
 		t.Fatalf("posting %d %s on %s: %+v, %v", count, op, name, got, err)
 	}
@@ -95,7 +95,7 @@ func mustPost(t *testing.T, e *Engine, name string, op dataplane.Operation, coun
 func takeOff(t *testing.T, e *Engine, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		q, err := e.queuePair(name)
+		q, err := e.pairs.find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func takeOff(t *testing.T, e *Engine, names ...string) {
 
 func stateOf(t *testing.T, e *Engine, name string) dataplane.QueuePairState {
 	t.Helper()
-	all, err := e.QueuePairs(t.Context())
+	all, err := e.QueuePairs().List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,16 +192,16 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		// the queue pair to ERR, and all that is outstanding is flushed, receives included.
 		wrong := a.Peer
 		wrong.RKey ^= 0x5a5a
-		if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "a", wrong); err != nil {
 			t.Fatal(err)
 		}
 		want["a-recv"] = ended(300, 64) // those that were posted when it was connected anew
 		wantTotals(t, cfg.Mirror.Path, want)
-		if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
 			t.Fatal(err)
 		}
 		want["b-recv"] = ended(1000, 64)
-		got, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1000)
+		got, err := e.QueuePairs().Post(t.Context(), "a", dataplane.RDMAWrite, 1000)
 		if !errors.Is(err, dataplane.ErrNotConnected) || got.Completed != 0 || got.Errors == 0 || got.Errors > 32 {
 			t.Fatalf("writing with a wrong key: %+v, %v", got, err)
 		}
@@ -215,12 +215,12 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		if !strings.Contains(c.Text, "remote access error") {
 			t.Errorf("the condition does not say why: %s", c.Text)
 		}
-		if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+		if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Errorf("posting in state ERR: %v", err)
 		}
 
 		// As the configuration has it, both ends anew; the totals go on.
-		if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 			t.Fatal(err)
 		}
 		awaitCondition(t, e, "queue-pair-error", "a", false)

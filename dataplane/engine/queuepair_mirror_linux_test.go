@@ -43,7 +43,7 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 		}
 		wrong := stateOf(t, e, "a").Peer
 		wrong.RKey ^= 0x5a5a
-		if err := e.ConnectQueuePair(t.Context(), "a", wrong); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "a", wrong); err != nil {
 			t.Fatal(err)
 		}
 		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-rdma_write": {}})
@@ -59,7 +59,7 @@ func TestWaitersAreWokenByCompletions(t *testing.T) {
 			}
 			woken <- err
 		}()
-		if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
+		if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.RDMAWrite, 1); err != nil && !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Fatal(err)
 		}
 		if err := <-woken; err != nil {

@@ -22,7 +22,7 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 	e := s.startPairs(t, cfg)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := e.PostOperations(context.Background(), "a", dataplane.Send, 10)
+		_, err := e.QueuePairs().Post(context.Background(), "a", dataplane.Send, 10)
 		answered <- err
 	}()
 	awaitOutstanding(t, e, "a", 10)
@@ -69,7 +69,7 @@ func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if posted, err := e.PostOperations(t.Context(), "a", dataplane.Send, 10); err != nil || posted.Completed != 10 {
+	if posted, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 10); err != nil || posted.Completed != 10 {
 		t.Fatalf("%+v, %v", posted, err)
 	}
 	if err := control.Remove(s.device); err != nil {
@@ -103,11 +103,11 @@ func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 		}
 		answered := make(chan answer, 1)
 		go func() {
-			p, err := e.PostOperations(context.Background(), "a", dataplane.Send, 1000)
+			p, err := e.QueuePairs().Post(context.Background(), "a", dataplane.Send, 1000)
 			answered <- answer{p, err}
 		}()
 		awaitOutstanding(t, e, "a", 32) // of 1000, with that depth
-		if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 			t.Fatal(err)
 		}
 		got := <-answered
@@ -128,7 +128,7 @@ func TestClosingEndsWhoWaits(t *testing.T) {
 	answered := make(chan error, 2)
 	for range 2 { // one has its turn, one waits for it
 		go func() {
-			got, err := e.PostOperations(context.Background(), "a", dataplane.Send, 10)
+			got, err := e.QueuePairs().Post(context.Background(), "a", dataplane.Send, 10)
 			if got != (dataplane.Posted{}) {
 				t.Errorf("%+v ended, of what takes an hour", got)
 			}
@@ -156,7 +156,7 @@ func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answered := make(chan dataplane.Posted, 1)
 	go func() {
-		p, err := e.PostOperations(ctx, "a", dataplane.Send, 1000)
+		p, err := e.QueuePairs().Post(ctx, "a", dataplane.Send, 1000)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller who gives up is told %v", err)
 		}
@@ -181,7 +181,7 @@ func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
 	s := newSoftNIC(t)
 	e := s.startPairs(t, s.pairConfig(t, dataplane.Send))
-	q, err := e.queuePair("a")
+	q, err := e.pairs.find("a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+	if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -74,14 +74,14 @@ func (s *queuePairs) start() (err error) {
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	for _, q := range s.all {
-		s.running.Go(q.run)
+		s.workers.Go(q.run)
 	}
 	for _, q := range s.all {
 		if err := s.link(s.ctx, q, false); err != nil && q.look().lost == nil {
 			return err
 		}
 	}
-	s.running.Go(func() { s.watch(s.ctx) })
+	s.workers.Go(func() { s.watch(s.ctx) })
 	return nil
 }
 
@@ -236,7 +236,7 @@ func (s *queuePairs) takeDown() error {
 		for _, q := range s.all {
 			close(q.stop)
 		}
-		s.running.Wait()
+		s.workers.Wait()
 		s.stop = nil
 	}
 	var errs []error

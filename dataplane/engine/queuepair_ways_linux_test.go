@@ -23,16 +23,16 @@ func TestDatagramsAreCounted(t *testing.T) {
 		mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
 		want := map[string]backend.Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
 		wantTotals(t, cfg.Mirror.Path, want)
-		if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+		if _, err := e.QueuePairs().Post(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Errorf("b knows no way, and posts: %v", err)
 		}
-		if _, err := e.PostOperations(t.Context(), "a", dataplane.RDMAWrite, 1); !errors.Is(err, dataplane.ErrInvalid) {
+		if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.RDMAWrite, 1); !errors.Is(err, dataplane.ErrInvalid) {
 			t.Errorf("writing by datagrams: %v", err)
 		}
-		if err := e.ConnectQueuePair(t.Context(), "b", dataplane.QueuePairAddress{}); !errors.Is(err, dataplane.ErrInvalid) {
+		if err := e.QueuePairs().Connect(t.Context(), "b", dataplane.QueuePairAddress{}); !errors.Is(err, dataplane.ErrInvalid) {
 			t.Errorf("connecting as configured what no configuration connects: %v", err)
 		}
-		if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
 			t.Fatal(err)
 		}
 		mustPost(t, e, "b", dataplane.Send, 20)
@@ -51,7 +51,7 @@ func TestDatagramsFindTheirWayAgain(t *testing.T) {
 		cfg.QueuePairs[i].Type = dataplane.UD
 	}
 	e := s.startPairs(t, cfg)
-	if err := e.ConnectQueuePair(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
+	if err := e.QueuePairs().Connect(t.Context(), "b", stateOf(t, e, "a").Local); err != nil {
 		t.Fatal(err)
 	}
 	mustPost(t, e, "b", dataplane.Send, 3)
@@ -68,7 +68,7 @@ func TestDatagramsFindTheirWayAgain(t *testing.T) {
 		return a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local
 	})
 	mustPost(t, e, "a", dataplane.Send, 5)
-	if _, err := e.PostOperations(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+	if _, err := e.QueuePairs().Post(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 		t.Errorf("b was told nothing since, and posts: %v", err)
 	}
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5, 0), "b-recv": ended(5, 0), "b-send": ended(3, 0), "a-recv": ended(3, 0)})
@@ -95,7 +95,7 @@ func TestAQueuePairWithoutBuffers(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 50)
 	mustPost(t, e, "a", dataplane.RDMARead, 7)
 	takeOff(t, e, "b")
-	if err := e.ConnectQueuePair(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
+	if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 		t.Fatal(err)
 	}
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(50, 0), "a-rdma_read": ended(7, 0), "a-recv": {}, "b-recv": ended(50, 64)})
@@ -116,11 +116,11 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 			t.Fatalf("before it knows its peer: %+v", q)
 		}
 	}
-	if _, err := engines[0].PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+	if _, err := engines[0].QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 		t.Errorf("posting before: %v", err)
 	}
 	for i, e := range engines {
-		if err := e.ConnectQueuePair(t.Context(), "a", stateOf(t, engines[1-i], "a").Local); err != nil {
+		if err := e.QueuePairs().Connect(t.Context(), "a", stateOf(t, engines[1-i], "a").Local); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,16 +138,16 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 		{dataplane.Recv, 1, dataplane.ErrInvalid}, {dataplane.RemoteRDMAWrite, 1, dataplane.ErrInvalid},
 		{"fly", 1, dataplane.ErrInvalid}, {dataplane.Send, 0, dataplane.ErrInvalid},
 	} {
-		if _, err := e.PostOperations(t.Context(), "a", bad.op, bad.count); !errors.Is(err, bad.want) {
+		if _, err := e.QueuePairs().Post(t.Context(), "a", bad.op, bad.count); !errors.Is(err, bad.want) {
 			t.Errorf("posting %d %s: %v, want %v", bad.count, bad.op, err, bad.want)
 		}
 	}
-	if _, err := e.PostOperations(t.Context(), "nobody", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotFound) {
+	if _, err := e.QueuePairs().Post(t.Context(), "nobody", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotFound) {
 		t.Errorf("posting on nobody: %v", err)
 	}
 	peer := stateOf(t, e, "a").Peer
 	peer.QPN = 0
-	if err := e.ConnectQueuePair(t.Context(), "a", peer); !errors.Is(err, dataplane.ErrInvalid) {
+	if err := e.QueuePairs().Connect(t.Context(), "a", peer); !errors.Is(err, dataplane.ErrInvalid) {
 		t.Errorf("connecting to nobody: %v", err)
 	}
 	if _, err := e.AddFlows(t.Context(), flowNamed("a-send")); !errors.Is(err, dataplane.ErrExists) {
@@ -159,7 +159,7 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrClosed) {
+	if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrClosed) {
 		t.Errorf("posting on a closed instance: %v", err)
 	}
 }

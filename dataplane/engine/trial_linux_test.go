@@ -147,7 +147,7 @@ func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
 				t.Errorf("conditions %+v do not say that %s is left alone for %s", e.guard.Conditions(), object, c.verb)
 			}
 			opened := s.calls(t, c.verb)
-			if _, err := e.PostOperations(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
+			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Errorf("posting: %v", err)
 			}
 			e.pairs.look()

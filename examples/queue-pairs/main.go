@@ -59,7 +59,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 			err = cerr
 		}
 	}()
-	pairs, err := svc.QueuePairs(ctx)
+	pairs, err := svc.QueuePairs().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func run(ctx context.Context, out io.Writer, cfg dataplane.Config, count int) (e
 		fmt.Fprintf(out, "%s: %s on %s, counted by %s\n", p.Name, p.State, p.Device, p.Source.Modes())
 	}
 	for _, op := range []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite} {
-		if _, err := svc.PostOperations(ctx, "near", op, count); err != nil {
+		if _, err := svc.QueuePairs().Post(ctx, "near", op, count); err != nil {
 			return err
 		}
 	}

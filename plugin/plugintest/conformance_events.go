@@ -120,17 +120,17 @@ func testClose(t *testing.T, s *suite) {
 		t.Errorf("closing again: %v", err)
 	}
 	for name, call := range map[string]func() error{
-		"Info":        func() error { _, err := s.Info(s.ctx); return err },
-		"AddFlows":    func() error { _, err := s.AddFlows(s.ctx, flow.Flow{Name: "b"}); return err },
-		"RemoveFlows": func() error { return s.RemoveFlows(s.ctx, "a") },
-		"Placements":  func() error { _, err := s.Placements(s.ctx); return err },
-		"Conditions":  func() error { _, err := s.Conditions(s.ctx); return err },
-		"QueuePairs":  func() error { _, err := s.QueuePairs(s.ctx); return err },
-		"ConnectQueuePair": func() error {
-			return s.ConnectQueuePair(s.ctx, "a", dataplane.QueuePairAddress{})
+		"Info":            func() error { _, err := s.Info(s.ctx); return err },
+		"AddFlows":        func() error { _, err := s.AddFlows(s.ctx, flow.Flow{Name: "b"}); return err },
+		"RemoveFlows":     func() error { return s.RemoveFlows(s.ctx, "a") },
+		"Placements":      func() error { _, err := s.Placements(s.ctx); return err },
+		"Conditions":      func() error { _, err := s.Conditions(s.ctx); return err },
+		"QueuePairs.List": func() error { _, err := s.QueuePairs().List(s.ctx); return err },
+		"QueuePairs.Connect": func() error {
+			return s.QueuePairs().Connect(s.ctx, "a", dataplane.QueuePairAddress{})
 		},
-		"PostOperations": func() error { _, err := s.PostOperations(s.ctx, "a", dataplane.Send, 1); return err },
-		"Events":         func() error { _, err := s.Events(s.ctx); return err },
+		"QueuePairs.Post": func() error { _, err := s.QueuePairs().Post(s.ctx, "a", dataplane.Send, 1); return err },
+		"Events":          func() error { _, err := s.Events(s.ctx); return err },
 	} {
 		s.wantErr(name+" after Close", call(), dataplane.ErrClosed)
 	}

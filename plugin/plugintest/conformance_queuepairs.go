@@ -11,13 +11,13 @@ import (
 
 // testNoQueuePairs: an instance that was told of none has none, and says so of every name.
 func testNoQueuePairs(t *testing.T, s *suite) {
-	pairs, err := s.QueuePairs(s.ctx)
+	pairs, err := s.QueuePairs().List(s.ctx)
 	if err != nil || len(pairs) != 0 {
 		t.Errorf("%d queue pairs, error %v", len(pairs), err)
 	}
 	for _, name := range []string{"absent", "", "a\xff"} {
-		s.wantErr("connecting a queue pair that there is not", s.ConnectQueuePair(s.ctx, name, dataplane.QueuePairAddress{}), dataplane.ErrNotFound)
-		_, err = s.PostOperations(s.ctx, name, dataplane.Send, 1)
+		s.wantErr("connecting a queue pair that there is not", s.QueuePairs().Connect(s.ctx, name, dataplane.QueuePairAddress{}), dataplane.ErrNotFound)
+		_, err = s.QueuePairs().Post(s.ctx, name, dataplane.Send, 1)
 		s.wantErr("posting to a queue pair that there is not", err, dataplane.ErrNotFound)
 	}
 }
@@ -64,7 +64,7 @@ func QueuePairConformance(t *testing.T, device string, gidIndex int, open func([
 
 func (s *suite) queuePair(name string) dataplane.QueuePairState {
 	s.t.Helper()
-	pairs, err := s.QueuePairs(s.ctx)
+	pairs, err := s.QueuePairs().List(s.ctx)
 	if err != nil {
 		s.t.Fatalf("listing the queue pairs: %v", err)
 	}
@@ -77,7 +77,7 @@ func (s *suite) queuePair(name string) dataplane.QueuePairState {
 
 func (s *suite) post(name string, op dataplane.Operation, count int) dataplane.Posted {
 	s.t.Helper()
-	posted, err := s.PostOperations(s.ctx, name, op, count)
+	posted, err := s.QueuePairs().Post(s.ctx, name, op, count)
 	if err != nil {
 		s.t.Fatalf("posting %d %s to %s: %v", count, op, name, err)
 	}
@@ -85,7 +85,7 @@ func (s *suite) post(name string, op dataplane.Operation, count int) dataplane.P
 }
 
 func testQueuePairs(t *testing.T, s *suite) {
-	pairs, err := s.QueuePairs(s.ctx)
+	pairs, err := s.QueuePairs().List(s.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +130,11 @@ func testQueuePairs(t *testing.T, s *suite) {
 
 func testConnect(t *testing.T, s *suite) {
 	third, fourth := s.queuePair("a-third").Local, s.queuePair("a-fourth").Local
-	_, err := s.PostOperations(s.ctx, "a-third", dataplane.Send, 1)
+	_, err := s.QueuePairs().Post(s.ctx, "a-third", dataplane.Send, 1)
 	s.wantErr("posting before it is connected", err, dataplane.ErrNotConnected)
-	s.wantErr("connecting as configured, where nothing is", s.ConnectQueuePair(s.ctx, "a-third", dataplane.QueuePairAddress{}), dataplane.ErrInvalid)
+	s.wantErr("connecting as configured, where nothing is", s.QueuePairs().Connect(s.ctx, "a-third", dataplane.QueuePairAddress{}), dataplane.ErrInvalid)
 	for name, peer := range map[string]dataplane.QueuePairAddress{"a-third": fourth, "a-fourth": third} {
-		if err := s.ConnectQueuePair(s.ctx, name, peer); err != nil {
+		if err := s.QueuePairs().Connect(s.ctx, name, peer); err != nil {
 			t.Fatalf("connecting %s: %v", name, err)
 		}
 		if q := s.queuePair(name); q.State != "RTS" || q.Peer != peer {
@@ -146,7 +146,7 @@ func testConnect(t *testing.T, s *suite) {
 	}
 	// Anew, while it is connected, as the configuration says.
 	for _, name := range []string{"near", "far"} {
-		if err := s.ConnectQueuePair(s.ctx, name, dataplane.QueuePairAddress{}); err != nil {
+		if err := s.QueuePairs().Connect(s.ctx, name, dataplane.QueuePairAddress{}); err != nil {
 			t.Errorf("connecting %s again: %v", name, err)
 		}
 	}
@@ -176,10 +176,10 @@ func testQueuePairError(t *testing.T, s *suite) {
 	near := s.queuePair("near")
 	wrong := near.Peer
 	wrong.RKey ^= 0xff00
-	if err := s.ConnectQueuePair(s.ctx, "near", wrong); err != nil {
+	if err := s.QueuePairs().Connect(s.ctx, "near", wrong); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ConnectQueuePair(s.ctx, "far", near.Local); err != nil {
+	if err := s.QueuePairs().Connect(s.ctx, "far", near.Local); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.post("near", dataplane.RDMAWrite, 5); got != (dataplane.Posted{Errors: 5}) {
@@ -188,9 +188,9 @@ func testQueuePairError(t *testing.T, s *suite) {
 	if q := s.queuePair("near"); q.State != "ERR" {
 		t.Errorf("in error: %+v", q)
 	}
-	_, err := s.PostOperations(s.ctx, "near", dataplane.Send, 1)
+	_, err := s.QueuePairs().Post(s.ctx, "near", dataplane.Send, 1)
 	s.wantErr("posting in error", err, dataplane.ErrNotConnected)
-	if err := s.ConnectQueuePair(s.ctx, "near", dataplane.QueuePairAddress{}); err != nil {
+	if err := s.QueuePairs().Connect(s.ctx, "near", dataplane.QueuePairAddress{}); err != nil {
 		t.Fatalf("mending: %v", err)
 	}
 	if got := s.post("near", dataplane.RDMAWrite, 5); got != (dataplane.Posted{Completed: 5}) {
@@ -204,20 +204,20 @@ func testQueuePairRefused(t *testing.T, s *suite) {
 		"no queue pair number": {GID: local.GID, LID: local.LID}, "nowhere to go": {QPN: local.QPN},
 		"a group": {GID: netip.MustParseAddr("ff0e::1"), QPN: 17}, "a packet number": {GID: local.GID, LID: local.LID, QPN: 17, PSN: 1 << 24},
 	} {
-		s.wantErr("connecting to "+what, s.ConnectQueuePair(s.ctx, "a-third", peer), dataplane.ErrInvalid)
+		s.wantErr("connecting to "+what, s.QueuePairs().Connect(s.ctx, "a-third", peer), dataplane.ErrInvalid)
 	}
 	for _, c := range []struct {
 		op    dataplane.Operation
 		count int
 	}{{dataplane.Recv, 1}, {dataplane.RemoteRDMAWrite, 1}, {dataplane.RemoteRDMARead, 1}, {"", 1}, {"s\xff", 1}, {dataplane.Send, 0}, {dataplane.Send, -1}} {
-		_, err := s.PostOperations(s.ctx, "near", c.op, c.count)
+		_, err := s.QueuePairs().Post(s.ctx, "near", c.op, c.count)
 		s.wantErr("posting what cannot be", err, dataplane.ErrInvalid)
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
-	_, err := s.PostOperations(ctx, "near", dataplane.Send, 1)
+	_, err := s.QueuePairs().Post(ctx, "near", dataplane.Send, 1)
 	s.wantErr("posting with a cancelled context", err, context.Canceled)
-	s.wantErr("connecting with a cancelled context", s.ConnectQueuePair(ctx, "a-third", local), context.Canceled)
+	s.wantErr("connecting with a cancelled context", s.QueuePairs().Connect(ctx, "a-third", local), context.Canceled)
 	if got := s.post("near", dataplane.Send, 1); got != (dataplane.Posted{Completed: 1}) {
 		t.Errorf("after what was refused, one was sent as %+v", got)
 	}

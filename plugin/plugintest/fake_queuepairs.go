@@ -17,7 +17,7 @@ type fakePair struct {
 	state dataplane.QueuePairState
 }
 
-// firstQPN is the number of a Fake's first queue pair; 0 and 1 are nobody's.
+// firstQPN is the number of a Fake's first queue pair; 0 and 1 are reserved.
 const firstQPN = 17
 
 func (f *Fake) makePairs(pairs []dataplane.QueuePair) {
@@ -49,7 +49,7 @@ func (p *fakePair) connect(peer dataplane.QueuePairAddress) {
 	p.state.Peer, p.state.State = peer, "RTS"
 }
 
-// configured is the end that the configuration names, by either of the two.
+// configured returns the address of the peer that the configuration names, at either of the two ends.
 func (f *Fake) configured(p *fakePair) (dataplane.QueuePairAddress, error) {
 	if p.cfg.Peer != nil {
 		return *p.cfg.Peer, nil
@@ -71,7 +71,12 @@ func (f *Fake) pair(name string) (*fakePair, error) {
 }
 
 // QueuePairs implements dataplane.Service.
-func (f *Fake) QueuePairs(ctx context.Context) ([]dataplane.QueuePairState, error) {
+func (f *Fake) QueuePairs() dataplane.QueuePairs { return fakeQueuePairs{f} }
+
+// fakeQueuePairs are the queue pairs of a Fake.
+type fakeQueuePairs struct{ *Fake }
+
+func (f fakeQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState, error) {
 	if err := f.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -83,8 +88,7 @@ func (f *Fake) QueuePairs(ctx context.Context) ([]dataplane.QueuePairState, erro
 	return out, nil
 }
 
-// ConnectQueuePair implements dataplane.Service.
-func (f *Fake) ConnectQueuePair(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
+func (f fakeQueuePairs) Connect(ctx context.Context, name string, peer dataplane.QueuePairAddress) error {
 	if err := f.enter(ctx); err != nil {
 		return err
 	}
@@ -105,9 +109,9 @@ func (f *Fake) ConnectQueuePair(ctx context.Context, name string, peer dataplane
 	return nil
 }
 
-// PostOperations implements dataplane.Service. What is written to, or read from, a peer
-// whose key is wrong ends in error, and the queue pair with it.
-func (f *Fake) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+// Post ends operations that write to, or read from, a peer whose key is wrong with errors, and brings
+// the queue pair to state ERR.
+func (f fakeQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	if err := f.enter(ctx); err != nil {
 		return dataplane.Posted{}, err
 	}

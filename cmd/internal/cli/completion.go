@@ -220,7 +220,7 @@ func queuePairNames(given map[string]string) []string {
 	defer cancel()
 	var names []string
 	_ = s.with(&Env{Context: ctx}, func(svc dataplane.Service) error {
-		pairs, err := svc.QueuePairs(ctx)
+		pairs, err := svc.QueuePairs().List(ctx)
 		for _, q := range pairs {
 			names = append(names, q.Name)
 		}

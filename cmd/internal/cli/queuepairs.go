@@ -37,7 +37,7 @@ type queuePairsListCmd struct {
 
 func (c *queuePairsListCmd) Run(env *Env) error {
 	return c.with(env, func(svc dataplane.Service) error {
-		pairs, err := svc.QueuePairs(env.Context)
+		pairs, err := svc.QueuePairs().List(env.Context)
 		if err != nil {
 			return fmt.Errorf("listing the queue pairs: %w", err)
 		}
@@ -66,7 +66,7 @@ func (a *peerAddress) UnmarshalText(text []byte) (err error) {
 
 func (c *queuePairsConnectCmd) Run(env *Env) error {
 	return c.with(env, func(svc dataplane.Service) error {
-		if err := svc.ConnectQueuePair(env.Context, c.Name, c.Address.QueuePairAddress); err != nil {
+		if err := svc.QueuePairs().Connect(env.Context, c.Name, c.Address.QueuePairAddress); err != nil {
 			return queuePairError(err, "connecting", c.Name)
 		}
 		return nil
@@ -96,7 +96,7 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 			defer cancel()
 			ctx = limited
 		}
-		posted, err := svc.PostOperations(ctx, c.Name, dataplane.Operation(c.Operation), c.Count)
+		posted, err := svc.QueuePairs().Post(ctx, c.Name, dataplane.Operation(c.Operation), c.Count)
 		// Who gave up is told what had completed, unless the instance could not say.
 		gaveUp := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, dataplane.ErrUnavailable)
 		if err == nil || gaveUp || posted != (dataplane.Posted{}) {

@@ -88,7 +88,7 @@ func (r *running) announce() error {
 	if err != nil {
 		return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
 	}
-	pairs, err := r.svc.QueuePairs(ctx)
+	pairs, err := r.svc.QueuePairs().List(ctx)
 	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a plugin of before has none
 		return fmt.Errorf("listing the queue pairs of instance %s: %w", r.instance, err)
 	}

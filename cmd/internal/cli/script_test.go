@@ -104,9 +104,19 @@ func (s slowInstance) Info(ctx context.Context) (dataplane.Info, error) {
 	return s.Service.Info(ctx)
 }
 
-func (s slowInstance) PostOperations(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
+func (s slowInstance) QueuePairs() dataplane.QueuePairs {
+	return slowQueuePairs{s.Service.QueuePairs(), s.begun}
+}
+
+// slowQueuePairs post to a queue pair "slow" until their caller gives up.
+type slowQueuePairs struct {
+	dataplane.QueuePairs
+	begun string
+}
+
+func (s slowQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	if name != "slow" {
-		return s.Service.PostOperations(ctx, name, op, count)
+		return s.QueuePairs.Post(ctx, name, op, count)
 	}
 	if err := os.WriteFile(s.begun, nil, 0o600); err != nil {
 		return dataplane.Posted{}, err
