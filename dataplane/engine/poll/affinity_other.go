@@ -1,6 +1,6 @@
 //go:build !linux
 
-package engine
+package poll
 
 import "github.com/flowtally/flowtally/dataplane/probe"
 

@@ -1,4 +1,4 @@
-package engine
+package queuepair
 
 import (
 	"errors"
@@ -12,13 +12,14 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/flexio"
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestOperationsAreTheBitsOfVerbs: the order of dataplane.Operations is that of the op mask, which
-// is what a wr_id, a feeding and an attachment go by.
+// TestOperationsAreTheBitsOfVerbs: the order of dataplane.Operations is that of the op mask, and
+// a wr_id, a counterIndex and an attachment use it.
 func TestOperationsAreTheBitsOfVerbs(t *testing.T) {
 	want := map[dataplane.Operation]ibv.CompCntrOps{
 		dataplane.Send: ibv.QPAttachCompCntrOpSend, dataplane.Recv: ibv.QPAttachCompCntrOpRecv,
@@ -81,7 +82,7 @@ func TestACounterThatGoesOnAtZero(t *testing.T) {
 				shows += step
 			}
 			counted += step
-			total += stepOf(before, shows, limit)
+			total += distance(before, shows, limit)
 		}
 		if total != counted {
 			t.Fatalf("%d were counted, the steps add up to %d", counted, total)
@@ -102,9 +103,9 @@ func (*brokenCounter) Close() error               { return nil }
 // TestACounterThatCannotBeReadLeavesWhatWasTakenOff the completion queue, which is known without it;
 // what it had counted of its own, it keeps.
 func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
-	feeds := feeding{opSend: 0, opRecv: 1, 2: -1, 3: -1, 4: -1, 5: -1}
+	index := counterIndex{opSend: 0, opRecv: 1, 2: -1, 3: -1, 4: -1, 5: -1}
 	sends, recvs := &brokenCounter{}, &brokenCounter{}
-	c := &cntrCensus{cntrs: []compCntr{{counter: sends}, {counter: recvs}}, limit: 1 << 40, polled: []backend.Pair{ended(7, 0), {}}, feeds: &feeds}
+	c := &deviceCounters{cntrs: []compCntr{{deviceCounter: sends}, {deviceCounter: recvs}}, limit: 1 << 40, polled: []backend.Pair{ended(7, 0), {}}, index: &index}
 	totals := []backend.Pair{ended(7, 0), {}}
 	count := func(at int64, last, fresh bool, failed error, done ...ibv.WC) {
 		t.Helper()
@@ -131,10 +132,10 @@ func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 
 // TestWhatAFailedCounterHadCountedIsNotCountedAgain when it is taken off.
 func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
-	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
+	index := counterIndex{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
 	k := &brokenCounter{value: 5}
 	polled, totals := []backend.Pair{{}}, []backend.Pair{{}}
-	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: polled, feeds: &feeds}
+	c := &deviceCounters{cntrs: []compCntr{{deviceCounter: k}}, limit: 1 << 40, polled: polled, index: &index}
 	sent := ibv.WC{WRID: wrID(1, opSend)}
 	if fresh, err := c.count([]ibv.WC{sent}, totals, 1, false); !fresh || err != nil {
 		t.Fatal(fresh, err)
@@ -143,12 +144,12 @@ func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
 	if _, err := c.count([]ibv.WC{sent}, totals, 1+int64(backend.ReadPeriodMin), false); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
-	late := lateCensus{&feeds, polled}
+	fallback := fallbackSource{&index, polled}
 	for taken, want := range []uint64{5, 5, 5, 5, 6} { // beside the two before
 		if totals[0] != ended(want, 0) {
 			t.Errorf("%d taken off: %+v, want %d", taken+2, totals[0], want)
 		}
-		if _, err := late.count([]ibv.WC{sent}, totals, 0, false); err != nil {
+		if _, err := fallback.count([]ibv.WC{sent}, totals, 0, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,10 +157,10 @@ func TestWhatAFailedCounterHadCountedIsNotCountedAgain(t *testing.T) {
 
 // TestACounterThatLeavesCompletionsOutIsFound, when it has had its time to show them.
 func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
-	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
+	index := counterIndex{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
 	k := &brokenCounter{}
 	totals := []backend.Pair{{}}
-	c := &cntrCensus{cntrs: []compCntr{{counter: k}}, limit: 1 << 40, polled: []backend.Pair{{}}, feeds: &feeds}
+	c := &deviceCounters{cntrs: []compCntr{{deviceCounter: k}}, limit: 1 << 40, polled: []backend.Pair{{}}, index: &index}
 	good, bad := ibv.WC{WRID: wrID(1, opSend)}, ibv.WC{WRID: wrID(1, opSend), Status: ibv.WCWRFlushErr}
 	const base = 1000
 	for _, step := range []struct {
@@ -170,14 +171,14 @@ func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
 		found           bool
 	}{
 		{base, []ibv.WC{good, good}, 1, 0, ended(1, 0), false},
-		{base + behindBound - 1, nil, 1, 0, ended(1, 0), false},
-		{base + behindBound, nil, 2, 0, ended(2, 0), false}, // it was late
-		{base + 2*behindBound, []ibv.WC{bad}, 2, 0, ended(2, 0), false},
-		{base + 3*behindBound - 1, nil, 2, 0, ended(2, 0), false},
-		{base + 3*behindBound, nil, 2, 0, ended(2, 1), true},
+		{base + lagBound - 1, nil, 1, 0, ended(1, 0), false},
+		{base + lagBound, nil, 2, 0, ended(2, 0), false}, // it was late
+		{base + 2*lagBound, []ibv.WC{bad}, 2, 0, ended(2, 0), false},
+		{base + 3*lagBound - 1, nil, 2, 0, ended(2, 0), false},
+		{base + 3*lagBound, nil, 2, 0, ended(2, 1), true},
 	} {
 		k.value, k.errors = step.counted, step.failed
-		c.next = 0
+		c.nextRead = 0
 		_, err := c.count(step.done, totals, step.at, false)
 		if (err != nil) != step.found || totals[0] != step.want {
 			t.Errorf("at %d: %+v, %v; want %+v, found %v", step.at, totals[0], err, step.want, step.found)
@@ -192,8 +193,8 @@ func TestARingThatLacksEntriesIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	ring.Init()
-	feeds := feeding{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
-	c, totals := &ringCensus{ring: ring, feeds: &feeds, polled: []backend.Pair{{}}}, []backend.Pair{{}}
+	index := counterIndex{opSend: 0, 1: -1, 2: -1, 3: -1, 4: -1, 5: -1}
+	c, totals := &ringSource{ring: ring, index: &index, polled: []backend.Pair{{}}}, []backend.Pair{{}}
 	if fresh, err := c.count(nil, totals, 0, false); !fresh || err != nil {
 		t.Fatal(fresh, err)
 	}
@@ -204,42 +205,52 @@ func TestARingThatLacksEntriesIsFound(t *testing.T) {
 
 // TestTheLastSampleOfAQueuePairIsReadWithoutAllocating, with its time.
 func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
-	s := newQueuePairs(dataplane.Config{QueuePairs: []dataplane.QueuePair{
+	s := New(Options{Logger: slog.New(slog.DiscardHandler), Config: dataplane.Config{QueuePairs: []dataplane.QueuePair{
 		{Name: "a", Counters: []dataplane.CompletionCounter{{Name: "x", Operations: []dataplane.Operation{dataplane.Send}}}},
 		{Name: "b", Counters: []dataplane.CompletionCounter{
 			{Name: "y", Operations: []dataplane.Operation{dataplane.Recv}}, {Name: "z", Operations: []dataplane.Operation{dataplane.RDMARead, dataplane.RDMAWrite}}}},
-	}}, slog.New(slog.DiscardHandler), nil, nil)
+	}}})
 	done := []ibv.WC{
 		{WRID: wrID(3, opRDMARead)}, {WRID: wrID(3, opRDMAWrite)}, {WRID: wrID(0, opRecv)},
 		{WRID: wrID(3, opRDMAWrite), Status: ibv.WCRetryExcErr}, {WRID: wrID(0, opSend)},
 	}
 	b := s.all[1]
-	if fresh, err := (pollCensus{&b.feeds}).count(done, b.totals, 5, false); !fresh || err != nil {
+	if fresh, err := (pollSource{&b.index}).count(done, b.worker.totals, 5, false); !fresh || err != nil {
 		t.Fatal(fresh, err)
 	}
-	for i, k := range b.tallies {
-		k.cell.Store(b.totals[i], 5)
+	for i, k := range b.counters {
+		k.last.Store(b.worker.totals[i], 5)
 	}
-	p := roomyPlan()
+	p := poll.NewPlan(0)
+	p.AddSegment(shm.Handle{}, false)
 	for id, k := range s.byID {
 		k.handle = shm.Handle{Index: uint32(id), Generation: 1}
-		p.set(k.handle, s, uint32(id), ended(uint64(id)*100, 0))
+		p.SetSource(k.handle, s, uint32(id), ended(uint64(id)*100, 0))
 	}
-	w := &shown{}
-	if err := p.cycle(w, 100); err != nil {
+	w := &published{}
+	if err := p.Cycle(w, 100); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []shm.Value{{}, {Packets: 101, SampledAt: 5}, {Packets: 202, Bytes: 1, SampledAt: 5}} {
-		if w.row(i) != want {
-			t.Errorf("counter %d shows %+v, want %+v", i, w.row(i), want)
+		if w.rows[i] != want {
+			t.Errorf("counter %d shows %+v, want %+v", i, w.rows[i], want)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { p.cycle(w, 100) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { p.Cycle(w, 100) }); n != 0 {
 		t.Errorf("%v allocations a cycle", n)
 	}
 }
 
-// ended is a completion counter's total.
+// published keeps the block that a cycle publishes.
+type published struct{ rows shm.Block }
+
+func (p *published) BeginCycle() uint64                  { return 1 }
+func (p *published) PublishBlock(_ int, v *shm.Block)    { p.rows = *v }
+func (p *published) PublishRecord(uint32, shm.Value)     {}
+func (p *published) AppendHistory(shm.Handle, shm.Value) {}
+func (p *published) EndCycle(int64)                      {}
+
+// ended returns the total of a completion counter.
 func ended(completions, errors uint64) backend.Pair {
 	return backend.Pair{Packets: completions, Bytes: errors}
 }

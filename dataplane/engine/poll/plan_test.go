@@ -1,4 +1,4 @@
-package engine
+package poll
 
 import (
 	"errors"
@@ -10,38 +10,53 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// sampledBackend answers what a test says, at times that it says.
-type sampledBackend struct {
-	*fakeOver
-	at []int64
+// fixedSource returns the pairs that a test sets.
+type fixedSource struct {
+	name  string
+	pairs []backend.Pair
 }
 
-func (b *sampledBackend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
+func (s *fixedSource) Name() string { return s.name }
+
+func (s *fixedSource) Read(ids []uint32, dst []backend.Pair) error {
 	for i, id := range ids {
-		dst[i], at[i] = b.pairs[id], b.at[id]
+		dst[i] = s.pairs[id]
 	}
 	return nil
 }
 
-// shown keeps what a cycle publishes.
-type shown struct {
+// sampledSource returns the pairs and sample times that a test sets.
+type sampledSource struct {
+	fixedSource
+	at []int64
+}
+
+func (s *sampledSource) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
+	for i, id := range ids {
+		dst[i], at[i] = s.pairs[id], s.at[id]
+	}
+	return nil
+}
+
+// published keeps the values that a cycle publishes.
+type published struct {
 	rows    shm.Block
 	blocks  int
 	records map[uint32]shm.Value
 }
 
-func (s *shown) BeginCycle() uint64                  { return 1 }
-func (s *shown) PublishBlock(_ int, v *shm.Block)    { s.rows = *v; s.blocks++ }
-func (s *shown) PublishRecord(i uint32, v shm.Value) { s.records[i] = v }
-func (s *shown) AppendHistory(shm.Handle, shm.Value) {}
-func (s *shown) EndCycle(int64)                      {}
-func (s *shown) row(i int) shm.Value                 { return s.rows[i] }
+func (s *published) BeginCycle() uint64                  { return 1 }
+func (s *published) PublishBlock(_ int, v *shm.Block)    { s.rows = *v; s.blocks++ }
+func (s *published) PublishRecord(i uint32, v shm.Value) { s.records[i] = v }
+func (s *published) AppendHistory(shm.Handle, shm.Value) {}
+func (s *published) EndCycle(int64)                      {}
+func (s *published) row(i int) shm.Value                 { return s.rows[i] }
 
-// roomyPlan knows a segment of blocks, and behind it one of records.
-func roomyPlan() *plan {
-	p := newPlan(0)
-	p.room(handle(0), false)
-	p.room(handle(4096), true)
+// segmentsPlan returns a plan with a segment of blocks and a segment of records.
+func segmentsPlan() *Plan {
+	p := NewPlan(0)
+	p.AddSegment(handle(0), false)
+	p.AddSegment(handle(4096), true)
 	return p
 }
 
@@ -50,25 +65,25 @@ func value(packets, bytes uint64, at int64) shm.Value {
 	return shm.Value{Packets: packets, Bytes: bytes, SampledAt: at}
 }
 
-// Values that are sampled one by one show their own times; one that was not sampled yet is
-// absent, or stays what it was; none ever falls. Beside them, others are of the cycle.
+// Values that are sampled one by one show their own times. A value that was not sampled yet is
+// absent, or stays as it was. No value ever falls. The values of other sources show the time of the cycle.
 func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
-	p := roomyPlan()
-	b := &sampledBackend{fakeOver: newOver(true)}
+	p := segmentsPlan()
+	b := &sampledSource{}
 	b.pairs = []backend.Pair{{Packets: 5, Bytes: 500}, {Packets: 6, Bytes: 600}, {Packets: 7, Bytes: 700}, {Packets: 8, Bytes: 800}}
 	b.at = []int64{90, 0, 95, 80}
-	plain := newHand("hand")
+	plain := &fixedSource{name: "hand"}
 	plain.pairs = []backend.Pair{{Packets: 1, Bytes: 60}}
-	p.set(handle(0), b, 0, backend.Pair{})
-	p.set(handle(1), b, 1, backend.Pair{Packets: 100})
-	p.set(handle(2), plain, 0, backend.Pair{})
-	p.set(handle(4096), b, 2, backend.Pair{Packets: 10, Bytes: 1000})
-	p.restore(3, value(50, 5000, 70))
-	p.set(handle(3), b, 3, backend.Pair{Packets: 40, Bytes: 4000})
-	s := &shown{records: make(map[uint32]shm.Value)}
+	p.SetSource(handle(0), b, 0, backend.Pair{})
+	p.SetSource(handle(1), b, 1, backend.Pair{Packets: 100})
+	p.SetSource(handle(2), plain, 0, backend.Pair{})
+	p.SetSource(handle(4096), b, 2, backend.Pair{Packets: 10, Bytes: 1000})
+	p.RestoreValue(3, value(50, 5000, 70))
+	p.SetSource(handle(3), b, 3, backend.Pair{Packets: 40, Bytes: 4000})
+	s := &published{records: make(map[uint32]shm.Value)}
 	check := func(when string, want ...shm.Value) {
 		t.Helper()
-		if err := p.cycle(s, 100); err != nil {
+		if err := p.Cycle(s, 100); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, []shm.Value{s.row(0), s.row(1), s.row(2), s.row(3), s.records[4096]}); d != "" {
@@ -80,23 +95,23 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	b.pairs[3] = backend.Pair{Packets: 11, Bytes: 1100}
 	b.at[0], b.pairs[0] = 85, backend.Pair{Packets: 9, Bytes: 900} // older than what is shown
 	check("then", value(5, 500, 90), value(106, 600, 97), value(1, 60, 100), value(51, 5100, 98), value(17, 1700, 95))
-	if n := testing.AllocsPerRun(100, func() { p.cycle(s, 100) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { p.Cycle(s, 100) }); n != 0 {
 		t.Errorf("%v allocations a cycle", n)
 	}
 }
 
-// A counter that changes its source goes on from where it stands, in a block and in a record.
+// The total of a counter goes on over a change of its source, in a block and in a record.
 func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 	for _, index := range []uint32{5, 4096} {
-		p := roomyPlan()
-		b := &sampledBackend{fakeOver: newOver(true), at: []int64{90}}
+		p := segmentsPlan()
+		b := &sampledSource{at: []int64{90}}
 		b.pairs = []backend.Pair{{Packets: 5, Bytes: 500}}
-		plain := newHand("hand")
+		plain := &fixedSource{name: "hand"}
 		plain.pairs = []backend.Pair{{Packets: 1000, Bytes: 60000}}
-		s := &shown{records: make(map[uint32]shm.Value)}
+		s := &published{records: make(map[uint32]shm.Value)}
 		at := func() shm.Value {
 			t.Helper()
-			if err := p.cycle(s, 100); err != nil {
+			if err := p.Cycle(s, 100); err != nil {
 				t.Fatal(err)
 			}
 			if index == 4096 {
@@ -104,19 +119,19 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 			}
 			return s.row(int(index))
 		}
-		p.set(handle(index), b, 0, backend.Pair{})
+		p.SetSource(handle(index), b, 0, backend.Pair{})
 		if got := at(); got != value(5, 500, 90) {
 			t.Errorf("%d: %+v", index, got)
 		}
 		b.pairs[0], b.at[0] = backend.Pair{Packets: 7, Bytes: 700}, 99 // the last sample, not published yet
 		refused := errors.New("no")
-		if err := p.move(handle(index), func(backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+		if err := p.ChangeSource(handle(index), func(backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 			return nil, 0, backend.Pair{}, refused
 		}); !errors.Is(err, refused) {
 			t.Errorf("%d: %v", index, err)
 		}
-		err := p.move(handle(index), func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-			return plain, 0, backend.Sub(stands, plain.pairs[0]), nil
+		err := p.ChangeSource(handle(index), func(total backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+			return plain, 0, backend.Sub(total, plain.pairs[0]), nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +140,7 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v after the move", index, got)
 		}
-		p.hold(handle(index))
+		p.Hold(handle(index))
 		plain.pairs[0] = backend.Pair{}
 		if got := at(); got != value(10, 880, 100) {
 			t.Errorf("%d: %+v without a source", index, got)
@@ -133,14 +148,14 @@ func TestASourceChangesBetweenTwoCycles(t *testing.T) {
 	}
 }
 
-// rowBackend fills rows by itself, and says how often it was asked to.
-type rowBackend struct {
-	*handBackend
+// rowSource fills rows by itself, and counts the calls.
+type rowSource struct {
+	fixedSource
 	calls int
 	err   error
 }
 
-func (b *rowBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
+func (b *rowSource) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	b.calls++
 	if b.err != nil {
 		return b.err
@@ -152,7 +167,7 @@ func (b *rowBackend) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	return nil
 }
 
-// A source that fills rows does so for neighbours that carry on from nothing, and for no others.
+// A source that fills rows does so for adjacent counters whose base is 0, and for no others.
 func TestRowsAreFilledByTheirSource(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -167,8 +182,8 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 		{"rows that are apart", []uint32{2, 3, 4}, []uint32{5, 6, 8}, backend.Pair{}, 0},
 		{"a base", []uint32{2, 3, 4}, []uint32{5, 6, 7}, backend.Pair{Packets: 7, Bytes: 700}, 0},
 	} {
-		p, s := roomyPlan(), &shown{}
-		b := &rowBackend{handBackend: newHand("hand")}
+		p, s := segmentsPlan(), &published{}
+		b := &rowSource{fixedSource: fixedSource{name: "hand"}}
 		for i := range uint64(8) {
 			b.pairs = append(b.pairs, backend.Pair{Packets: 10 + i, Bytes: 1000 + i})
 		}
@@ -177,7 +192,7 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 			if i == 1 {
 				base = tt.base
 			}
-			p.set(handle(tt.rows[i]), b, id, base)
+			p.SetSource(handle(tt.rows[i]), b, id, base)
 		}
 		check := func(at int64) {
 			t.Helper()
@@ -191,13 +206,13 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 				}
 			}
 		}
-		if err := p.cycle(s, 100); err != nil || b.calls != tt.calls {
+		if err := p.Cycle(s, 100); err != nil || b.calls != tt.calls {
 			t.Errorf("%s: %v; asked %d times for rows, want %d", tt.name, err, b.calls, tt.calls)
 		}
 		check(100)
 		if tt.calls > 0 {
 			b.err = errors.New("no")
-			if err := p.cycle(s, 200); !errors.Is(err, b.err) {
+			if err := p.Cycle(s, 200); !errors.Is(err, b.err) {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			check(100) // as it was, with its age
@@ -205,19 +220,19 @@ func TestRowsAreFilledByTheirSource(t *testing.T) {
 	}
 }
 
-// A block that two sources feed is read from both, and as rows again when one of them feeds nothing of it.
+// A block of two sources is read from both, and by rows again when one of them has no counter in it.
 func TestABlockOfTwoSources(t *testing.T) {
-	p, s := roomyPlan(), &shown{}
-	b, other := &rowBackend{handBackend: newHand("hand")}, newHand("other")
+	p, s := segmentsPlan(), &published{}
+	b, other := &rowSource{fixedSource: fixedSource{name: "hand"}}, &fixedSource{name: "other"}
 	b.pairs = []backend.Pair{{Packets: 1, Bytes: 60}, {Packets: 2, Bytes: 120}}
 	other.pairs = []backend.Pair{{Packets: 7, Bytes: 700}}
-	p.set(handle(0), b, 0, backend.Pair{})
-	p.set(handle(1), b, 1, backend.Pair{})
-	p.set(handle(5), other, 0, backend.Pair{})
+	p.SetSource(handle(0), b, 0, backend.Pair{})
+	p.SetSource(handle(1), b, 1, backend.Pair{})
+	p.SetSource(handle(5), other, 0, backend.Pair{})
 	check := func(when string, calls int, want ...shm.Value) {
 		t.Helper()
 		b.calls = 0
-		if err := p.cycle(s, 100); err != nil || b.calls != calls {
+		if err := p.Cycle(s, 100); err != nil || b.calls != calls {
 			t.Errorf("%s: %v; asked %d times for rows, want %d", when, err, b.calls, calls)
 		}
 		if d := cmp.Diff(want, []shm.Value{s.row(0), s.row(1), s.row(5)}); d != "" {
@@ -225,9 +240,9 @@ func TestABlockOfTwoSources(t *testing.T) {
 		}
 	}
 	check("two", 0, value(1, 60, 100), value(2, 120, 100), value(7, 700, 100))
-	p.clear(5)
+	p.Remove(5)
 	check("one", 1, value(1, 60, 100), value(2, 120, 100), shm.Value{})
-	p.clear(0)
-	p.clear(1)
+	p.Remove(0)
+	p.Remove(1)
 	check("none", 0, value(1, 60, 100), value(2, 120, 100), shm.Value{}) // not published again
 }

@@ -1,0 +1,86 @@
+package poll
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Publisher is the part of shm.Writer that a cycle uses.
+type Publisher interface {
+	BeginCycle() uint64
+	PublishBlock(block int, values *shm.Block)
+	PublishRecord(index uint32, v shm.Value)
+	AppendHistory(h shm.Handle, v shm.Value)
+	EndCycle(now int64)
+}
+
+// Cycle reads all counters and publishes them under one cycle number, sampled at now. A block whose
+// source cannot be read keeps its last values and their sample times, so that readers see its age. The
+// error names each such block and its source.
+func (p *Plan) Cycle(w Publisher, now int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var failed error
+	w.BeginCycle()
+	for n, s := range p.segments {
+		if s == nil {
+			continue
+		}
+		for i := range s.blocks {
+			b := n*(shm.SegmentLen/blockSize) + i
+			live, err := p.readBlock(&s.blocks[i], b, now)
+			if err != nil {
+				failed = errors.Join(failed, err)
+			}
+			if live {
+				w.PublishBlock(b, &s.blocks[i].rows)
+			}
+		}
+	}
+	for index, b := range p.records {
+		pairs := p.pairs[:1]
+		p.sampled[0] = now
+		if err := b.read(pairs, p.sampled); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("reading record %d from %s: %w", index, b.source.Name(), err))
+			continue
+		}
+		v := total(b.base[0], pairs[0], p.sampled[0])
+		h := p.history(index)
+		if b.timed != nil && !newer(v, h.record) {
+			continue
+		}
+		h.record = v
+		w.PublishRecord(index, v)
+	}
+	if p.historyPeriod > 0 && now >= p.nextHistory {
+		p.nextHistory = now + p.historyPeriod
+		p.appendHistory(w)
+	}
+	w.EndCycle(now)
+	return failed
+}
+
+// appendHistory writes the counters that have changed since the last call to the history ring.
+// It runs once a history period and not once a cycle, so that a ring of n records reaches back at least n
+// periods divided by the number of counters that change.
+func (p *Plan) appendHistory(w Publisher) {
+	for _, s := range p.segments {
+		if s == nil {
+			continue
+		}
+		for i := range s.history {
+			h := &s.history[i]
+			if h.handle.Generation == 0 {
+				continue
+			}
+			v := p.published(h.handle.Index)
+			if own := (backend.Pair{Packets: v.Packets, Bytes: v.Bytes}); own != h.written {
+				h.written = own
+				w.AppendHistory(h.handle, v)
+			}
+		}
+	}
+}

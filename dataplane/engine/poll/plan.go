@@ -1,0 +1,153 @@
+package poll
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// blockSize is the number of counters that one call of PublishBlock publishes.
+const blockSize = shm.BlockLen
+
+// Plan holds the source and the base of every counter of the mirror. All methods may be called from any
+// goroutine, AddSegment from one at a time.
+type Plan struct {
+	mu       sync.Mutex
+	segments []*segmentPlan          // of the mirror, by number; nil: no counter of the segment is in use
+	records  map[uint32]*sourceBlock // by index
+	pairs    []backend.Pair          // scratch memory for one block
+	sampled  []int64                 // scratch memory for one block
+
+	nextHistory, historyPeriod int64
+}
+
+// segmentPlan is one segment of the mirror. A segment of records has no blocks.
+type segmentPlan struct {
+	blocks  []blockPlan
+	history []historyState // by slot
+}
+
+// historyState is the state of a counter whose history is kept. Its handle has generation 0 if the counter
+// is not in use.
+type historyState struct {
+	handle  shm.Handle
+	written backend.Pair // in the newest record of the history ring
+	record  shm.Value    // published value of a latency counter, which has no row
+}
+
+// NewPlan returns a plan without counters. A history period of 0 writes no history.
+func NewPlan(history time.Duration) *Plan {
+	return &Plan{
+		historyPeriod: int64(history),
+		records:       make(map[uint32]*sourceBlock),
+		pairs:         make([]backend.Pair, blockSize),
+		sampled:       make([]int64, blockSize),
+	}
+}
+
+// AddSegment makes room for the counters of h's segment, unless there is room already. latency says
+// that the segment holds latency counters. The segment is allocated before the lock is taken, so
+// that no cycle waits for it.
+func (p *Plan) AddSegment(h shm.Handle, latency bool) {
+	n := int(h.Index / shm.SegmentLen)
+	if n < len(p.segments) && p.segments[n] != nil {
+		return
+	}
+	s := &segmentPlan{history: make([]historyState, shm.SegmentLen)}
+	if !latency {
+		s.blocks = make([]blockPlan, shm.SegmentLen/blockSize)
+	}
+	longer := append(make([]*segmentPlan, 0, n+1), p.segments...)
+	for len(longer) <= n {
+		longer = append(longer, nil)
+	}
+	longer[n] = s
+	p.mu.Lock()
+	p.segments = longer
+	p.mu.Unlock()
+}
+
+// block returns the block of index, or nil for a latency counter.
+func (p *Plan) block(index uint32) *blockPlan {
+	s := p.segments[index/shm.SegmentLen]
+	if s.blocks == nil {
+		return nil
+	}
+	return &s.blocks[index%shm.SegmentLen/blockSize]
+}
+
+func (p *Plan) history(index uint32) *historyState {
+	return &p.segments[index/shm.SegmentLen].history[index%shm.SegmentLen]
+}
+
+// published returns the value that the mirror shows for index.
+func (p *Plan) published(index uint32) shm.Value {
+	if b := p.block(index); b != nil {
+		return b.rows[index%blockSize]
+	}
+	return p.history(index).record
+}
+
+// RestoreValue makes v the value that cycles publish for index until SetSource names a source.
+func (p *Plan) RestoreValue(index uint32, v shm.Value) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.block(index); b != nil {
+		b.rows[index%blockSize] = v
+	}
+}
+
+// SetSource makes cycles read h from counter id of s, and add base.
+func (p *Plan) SetSource(h shm.Handle, s backend.Counters, id uint32, base backend.Pair) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*p.history(h.Index) = historyState{handle: h, written: base}
+	p.setSource(h.Index, s, id, base)
+}
+
+// setSource is called with mu held.
+func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backend.Pair) {
+	p.removeSource(index)
+	bp := p.block(index)
+	if bp == nil {
+		b := newSourceBlock(s)
+		b.ids, b.base = []uint32{id}, []backend.Pair{base}
+		p.records[index] = &b
+		return
+	}
+	b, row := bp.of(s), uint8(index%blockSize)
+	i, _ := slices.BinarySearch(b.at, row)
+	b.ids, b.at, b.base = slices.Insert(b.ids, i, id), slices.Insert(b.at, i, row), slices.Insert(b.base, i, base)
+	bp.sourceChanged(b)
+}
+
+// Remove ends the publishing of index. Its row is absent from the next cycle on.
+func (p *Plan) Remove(index uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removeSource(index)
+	*p.history(index) = historyState{}
+	if b := p.block(index); b != nil {
+		b.rows[index%blockSize] = shm.Value{}
+	}
+}
+
+// removeSource is called with mu held.
+func (p *Plan) removeSource(index uint32) {
+	bp, row := p.block(index), uint8(index%blockSize)
+	if bp == nil {
+		delete(p.records, index)
+		return
+	}
+	for i := range bp.sources {
+		b := &bp.sources[i]
+		if j, ok := slices.BinarySearch(b.at, row); ok {
+			b.ids, b.at, b.base = slices.Delete(b.ids, j, j+1), slices.Delete(b.at, j, j+1), slices.Delete(b.base, j, j+1)
+			bp.sourceChanged(b)
+			return
+		}
+	}
+}

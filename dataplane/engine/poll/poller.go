@@ -1,0 +1,158 @@
+package poll
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const (
+	// conditionWindow is the number of cycles over which late cycles are counted.
+	conditionWindow = 128
+	// beatPeriod is the time between two heartbeats while cycles are further apart: half of
+	// the heartbeat period that the mirror promises its readers.
+	beatPeriod = 250 * time.Millisecond
+)
+
+// Options of a Poller.
+type Options struct {
+	Plan   *Plan
+	Writer *shm.Writer
+	Config dataplane.PollConfig
+	Logger *slog.Logger
+}
+
+// Poller runs the cycles of a plan.
+type Poller struct {
+	opts    Options
+	cycles  atomic.Uint64
+	failing atomic.Pointer[string] // error text of the last cycle; nil: it succeeded
+	late    atomic.Bool            // more than one in eight cycles of the last window
+}
+
+// New returns a poller that does not run yet.
+func New(o Options) *Poller { return &Poller{opts: o} }
+
+// Run polls until ctx ends, then runs one more cycle, which publishes the last counts.
+func (p *Poller) Run(ctx context.Context) {
+	if p.opts.Config.Busy {
+		p.runBusy(ctx)
+	} else {
+		p.runPeriodic(ctx)
+	}
+	p.Poll()
+}
+
+func (p *Poller) runPeriodic(ctx context.Context) {
+	period := cmp.Or(p.opts.Config.Period, backend.DefaultPeriod)
+	// A ticker drops ticks that were not taken. A late cycle is followed by the next one
+	// on the grid, and never by a burst of missed cycles.
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	var beat <-chan time.Time
+	if period > beatPeriod {
+		between := time.NewTicker(beatPeriod)
+		defer between.Stop()
+		beat = between.C
+	}
+	var late int
+	for n := 1; ; n++ {
+		start := time.Now()
+		p.Poll()
+		if time.Since(start) > period {
+			late++
+		}
+		if n%conditionWindow == 0 {
+			p.late.Store(late > conditionWindow/8)
+			late = 0
+		}
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				due = true
+			case <-beat:
+				p.opts.Writer.Heartbeat(shm.Now())
+			}
+		}
+	}
+}
+
+func (p *Poller) runBusy(ctx context.Context) {
+	runtime.LockOSThread()
+	// The thread keeps its affinity. Without UnlockOSThread it ends with the goroutine.
+	if err := pinThread(p.opts.Config.CPU); err != nil {
+		p.opts.Logger.Warn("pinning the poller to its core", "cpu", p.opts.Config.CPU, "err", err)
+	}
+	for ctx.Err() == nil {
+		p.Poll()
+	}
+}
+
+// Poll runs one cycle.
+func (p *Poller) Poll() {
+	err := p.cycle()
+	p.cycles.Add(1)
+	p.logChange(err)
+}
+
+// Cycles returns the number of cycles that have run.
+func (p *Poller) Cycles() uint64 { return p.cycles.Load() }
+
+// cycle reads and publishes. A mirror that was truncated meanwhile is an error; the engine
+// replaces its file.
+func (p *Poller) cycle() error {
+	err := shm.Guard(func() error { return p.opts.Plan.Cycle(p.opts.Writer, shm.Now()) })
+	if errors.Is(err, shm.ErrTruncated) && p.opts.Writer.AbandonCycle() { // a fault on the mirror ended it
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return err
+}
+
+// errDamaged: the cycle could not be published. It does not mean that a source failed.
+var errDamaged = errors.New("the mirror is damaged")
+
+// logChange logs when the error of a cycle begins, changes and ends.
+func (p *Poller) logChange(err error) {
+	was := p.failing.Load()
+	switch {
+	case err == nil && was == nil:
+	case errors.Is(err, errDamaged): // the engine replaces the file, and raises a condition
+	case err == nil:
+		p.failing.Store(nil)
+		p.opts.Logger.Info("reading counters again")
+	case was == nil || *was != err.Error():
+		text := err.Error()
+		p.failing.Store(&text)
+		p.opts.Logger.Error("reading counters", "err", err)
+	}
+}
+
+// Conditions lists sources that cannot be read, and cycles that take too long.
+func (p *Poller) Conditions() []dataplane.Condition {
+	var out []dataplane.Condition
+	if text := p.failing.Load(); text != nil {
+		out = append(out, dataplane.Condition{
+			Code: "source-unreadable", Severity: dataplane.High, Object: "poller", Text: *text,
+			Fix: "flowtally doctor",
+		})
+	}
+	if p.late.Load() {
+		out = append(out, dataplane.Condition{
+			Code: "poll-overrun", Severity: dataplane.Low, Object: "poller",
+			Text: "poll cycles take longer than their period; values are older than configured",
+			Fix:  "raise poll.period, or give the process more CPU",
+		})
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package queuepair
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Name returns "rdma". With Read and ReadTimed it makes a Set the source of its counters: counter i is byID[i].
+func (s *Set) Name() string { return "rdma" }
+
+// Read fills dst[i] with the last sample of counter ids[i].
+func (s *Set) Read(ids []uint32, dst []backend.Pair) error {
+	for i, id := range ids {
+		dst[i], _ = s.byID[id].last.Load()
+	}
+	return nil
+}
+
+// ReadTimed is Read with the times of the samples.
+func (s *Set) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
+	for i, id := range ids {
+		dst[i], at[i] = s.byID[id].last.Load()
+	}
+	return nil
+}
+
+// Counters yields the mirror's handle of each counter, in the order of their ids, and the base of its total.
+// It is called after Start.
+func (s *Set) Counters() iter.Seq2[shm.Handle, backend.Pair] {
+	return func(yield func(shm.Handle, backend.Pair) bool) {
+		for _, c := range s.byID {
+			if !yield(c.handle, c.base()) {
+				return
+			}
+		}
+	}
+}
+
+// HasCounter says whether a completion counter has that name.
+func (s *Set) HasCounter(name string) bool {
+	return slices.ContainsFunc(s.byID, func(c *counter) bool { return c.cfg.Name == name })
+}
+
+// Entries returns the mirror's entries of the counters.
+func (s *Set) Entries() (out []shm.Entry) {
+	for _, q := range s.all {
+		v := q.current()
+		for _, c := range q.counters {
+			e := q.entry(c)
+			q.mu.Lock()
+			e.Handle, e.Continuity = c.handle, c.continuity
+			q.mu.Unlock()
+			e.Source, e.ByteBasis, e.Valid, e.Stale = backend.SourceText(v.source), completionBasis, v.lost == nil, v.lost != nil
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// WriteAgain writes the state of every counter to a mirror that replaced the file before it while the queue
+// pairs ran.
+func (s *Set) WriteAgain() {
+	for _, q := range s.all {
+		q.writeAgain()
+	}
+}

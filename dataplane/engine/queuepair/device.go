@@ -1,0 +1,174 @@
+package queuepair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// event is an event of a queue pair's device.
+type event struct {
+	kind     eventKind
+	endpoint *endpoint // on that device
+	err      error
+}
+
+type eventKind uint8
+
+const (
+	deviceGone     eventKind = iota
+	deviceUnlisted           // the device is not in the list any more
+	stateChanged             // the queue pair may have changed its state by itself
+	deviceListed             // the device is in the list, as every watchPeriod
+)
+
+// unansweredLimit is the number of checks in a row after which a device that carries out no command is given up.
+const unansweredLimit = 2
+
+// handleEvent handles an event. An event of an endpoint that was given up meanwhile is ignored.
+func (w *worker) handleEvent(ev event) {
+	e := w.endpoint
+	if e == nil || ev.endpoint != e {
+		return
+	}
+	switch ev.kind {
+	case stateChanged:
+		if err := w.queryState(); err != nil {
+			w.loseDevice(err)
+		}
+	case deviceUnlisted:
+		w.loseDevice(errors.New("it is not listed any more"))
+	case deviceListed:
+		// Completion counters and completion queues are memory. The memory of a lost device can still be
+		// read, without an error, and its driver may send no event (EFA). A command fails.
+		err := w.queryState()
+		if err == nil {
+			e.unanswered = 0
+		} else if e.unanswered++; e.unanswered == unansweredLimit || errors.Is(err, ibv.ErrDeviceGone) {
+			w.loseDevice(fmt.Errorf("it is listed, and does not answer: %w", err))
+		}
+	case deviceGone:
+		w.loseDevice(ev.err)
+	}
+}
+
+// watchEvents starts a goroutine that sends the events of the device to the worker.
+func (w *worker) watchEvents() {
+	var ctx context.Context
+	e := w.endpoint
+	ctx, e.cancelEvents = context.WithCancel(w.set.ctx)
+	w.set.running.Go(func() { w.listen(ctx, e) })
+}
+
+// listen sends the events of e's device to the worker, until the context of e is closed.
+func (w *worker) listen(ctx context.Context, e *endpoint) {
+	for {
+		ev, err := e.ctx.NextEvent(ctx)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, ibv.ErrClosed):
+			return
+		case errors.Is(err, ibv.ErrDeviceGone):
+			w.sendEvent(event{deviceGone, e, err})
+			return
+		case err != nil: // checkDevices notices the end of the device too
+			w.log.Warn("waiting for events of an RDMA device", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(backend.EventPause):
+			}
+		case ev.Type == ibv.EventDeviceFatal, ev.Type == ibv.EventCQErr:
+			w.sendEvent(event{deviceGone, e, fmt.Errorf("it sent the event %v", ev.Type)})
+		case ev.QP != nil:
+			w.sendEvent(event{kind: stateChanged, endpoint: e})
+		}
+	}
+}
+
+// makeEndpoint makes the endpoint. It is called by the worker's goroutine, or before that runs.
+func (w *worker) makeEndpoint() error {
+	e, err := newEndpoint(w.queuePair, w.totals)
+	if err != nil {
+		return err
+	}
+	w.endpoint, w.lost = e, nil
+	w.publishView()
+	return nil
+}
+
+// closeEndpoint closes the endpoint, if there is one. It is called by the worker's goroutine, or after
+// that has ended.
+func (w *worker) closeEndpoint() error {
+	e := w.endpoint
+	if e == nil {
+		return nil
+	}
+	w.endpoint = nil
+	w.outstanding.Store(0)
+	return e.close()
+}
+
+// loseDevice gives up the endpoint. It counts the completions until now; the result of outstanding
+// operations is unknown.
+func (w *worker) loseDevice(why error) {
+	w.log.Warn("a queue pair lost its device", "why", why)
+	w.countLast()
+	if w.job != nil {
+		w.job.fail(fmt.Errorf("%w: %w: %w", dataplane.ErrNotConnected, backend.ErrDeviceLost, why))
+		w.finishJob()
+	}
+	allEnded := w.outstanding.Load() == 0
+	if err := w.closeEndpoint(); err != nil {
+		w.log.Debug("closing a queue pair that lost its device", "err", err)
+	}
+	w.lost = why
+	w.interrupt("its device is gone", allEnded)
+	w.publishView()
+}
+
+// remake makes the endpoint again if the device is back.
+func (w *worker) remake() bool {
+	if err := w.makeEndpoint(); err != nil {
+		w.log.Debug("looking for a device that was lost", "err", err)
+		return false
+	}
+	w.log.Info("a queue pair is there again", "qpn", w.endpoint.local.QPN)
+	w.watchEvents()
+	select {
+	case w.set.remade <- w.queuePair:
+	default: // a request for this queue pair is pending
+	}
+	return true
+}
+
+// queryState queries the state of the queue pair, after completions in error or an event, and publishes it.
+func (w *worker) queryState() error {
+	e := w.endpoint
+	defer w.publishView()
+	a, err := e.qp.Query(ibv.QPAttrState)
+	if err != nil {
+		return err
+	}
+	if a.State != e.state {
+		e.state = a.State
+		if e.state == ibv.QPSErr {
+			w.log.Warn("a queue pair went to state ERR", "why", e.fault.String())
+		}
+	}
+	return nil
+}
+
+// publishView publishes the state of the endpoint, or the loss of its device.
+func (w *worker) publishView() {
+	v := view{lost: w.lost}
+	if w.endpoint != nil {
+		v = w.endpoint.viewNow()
+		v.lost = w.lost
+	}
+	w.setView(v)
+}

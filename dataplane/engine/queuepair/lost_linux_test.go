@@ -1,0 +1,167 @@
+package queuepair
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/soft"
+	"github.com/flowtally/flowtally/shm"
+)
+
+func TestMain(m *testing.M) {
+	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
+	code := m.Run()
+	software.Close()
+	os.Exit(code)
+}
+
+var software soft.Libraries
+
+// connected is two queue pairs of a software device, a and b, connected to one another. Both count sends.
+type connected struct {
+	*Set
+	writer  *shm.Writer
+	control *ibvtest.Control
+	device  string
+}
+
+func newConnected(t *testing.T) *connected {
+	t.Helper()
+	need.Cap(t, "net_admin", "sys_admin", "net_raw")
+	need.Netns(t)
+	libs := software.Get(t)
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Close() })
+	c := &connected{device: lab.Unique("sw")}
+	if c.control, err = ibvtest.NewControl(filepath.Join(t.TempDir(), "control")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.control.Close() })
+	(&ibvtest.Env{Devices: []ibvtest.Device{{Name: c.device, Netdev: wire.Near.Name}}, Control: c.control.Path()}).Set(t.Setenv)
+	if c.writer, err = shm.Create(shm.Options{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 64}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.writer.Discard() })
+	cfg := dataplane.Config{RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5, EFA: libs.EFA}}
+	for _, name := range []string{"a", "b"} {
+		cfg.QueuePairs = append(cfg.QueuePairs, dataplane.QueuePair{
+			Name: name, Device: c.device, SendDepth: 32, Receives: 64,
+			Counters: []dataplane.CompletionCounter{{Name: name + "-send", Operations: []dataplane.Operation{dataplane.Send}}},
+		})
+	}
+	cfg.QueuePairs[0].Connect = "b"
+	c.Set = New(Options{
+		Config: cfg, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Mirror: c.writer, Publish: func(dataplane.Event) {},
+		Entry: func(e shm.Entry) (shm.Handle, shm.Continuity, error) {
+			h, err := c.writer.Add(e)
+			return h, shm.Continuity{}, err
+		},
+		Refuse: func(string) error { return nil }, Closed: func() bool { return false },
+	})
+	if err := wire.Near.NS.Do(c.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("closing the queue pairs: %v", err)
+		}
+	})
+	return c
+}
+
+func (c *connected) queuePair(t *testing.T, name string) *queuePair {
+	t.Helper()
+	q, err := c.find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// laggard is a device's completion counter that does not show yet the completions that ibv_poll_cq returned.
+type laggard struct {
+	completionSource
+	index  *counterIndex
+	polled []backend.Pair
+}
+
+func (l *laggard) count(done []ibv.WC, _ []backend.Pair, at int64, last bool) (bool, error) {
+	return (pollSource{l.index}).count(done, l.polled, at, last)
+}
+
+// TestADeviceThatGoesBeforeItHasCounted: polled completions are known, and are in the total, which has no
+// discontinuity then.
+func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
+	c := newConnected(t)
+	a := c.queuePair(t, "a")
+	if err := a.call(t.Context(), func() error {
+		e := a.worker.endpoint
+		e.source = &laggard{e.source, &a.index, e.polled}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if posted, err := c.Post(t.Context(), "a", dataplane.Send, 10); err != nil || posted.Completed != 10 {
+		t.Fatalf("%+v, %v", posted, err)
+	}
+	if err := c.control.Remove(c.device); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(20 * time.Second); a.current().lost == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the loss of the device is not noticed")
+		}
+	}
+	if total, _ := a.counters[0].last.Load(); total != (backend.Pair{Packets: 10}) {
+		t.Errorf("the total is %+v, want the 10 completions that were polled", total)
+	}
+	for _, e := range c.Entries() {
+		if e.Name == "a-send" && e.Continuity.Discontinuities != 0 {
+			t.Errorf("%d discontinuities", e.Continuity.Discontinuities)
+		}
+	}
+}
+
+// TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: their result stays
+// unknown.
+func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
+	c := newConnected(t)
+	a := c.queuePair(t, "a")
+	j := &job{posted: 1, done: make(chan struct{})}
+	if err := a.call(t.Context(), func() error { // as if one was outstanding
+		a.worker.job = j
+		a.outstanding.Add(1)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Connect(context.Background(), "a", dataplane.QueuePairAddress{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-j.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the caller waits for ever")
+	}
+	if !errors.Is(j.err, dataplane.ErrNotConnected) {
+		t.Errorf("the caller is told: %v", j.err)
+	}
+	if got, err := c.Post(t.Context(), "a", dataplane.Send, 3); err != nil || got != (dataplane.Posted{Completed: 3}) {
+		t.Errorf("posting afterwards: %+v, %v", got, err)
+	}
+}

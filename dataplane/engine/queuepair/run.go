@@ -1,0 +1,249 @@
+package queuepair
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const (
+	// spins is the number of empty polls without a pause while a caller waits for a job. Then the pause
+	// between two polls grows from pauseMin to pauseBusy. Without a job it grows to the period of the
+	// poller, because counts are published no more often, within pauseIdleLeast and pauseIdleMost. The posted
+	// receives hold the messages that arrive during a pause.
+	spins     = 64
+	pauseMin  = 20 * time.Microsecond
+	pauseBusy = 200 * time.Microsecond
+	// drainRounds is the number of batches that one drain polls at most.
+	drainRounds = 32
+	// flushBound is how long outstanding operations may take to end with errors.
+	flushBound = 5 * time.Second
+
+	pauseIdleLeast, pauseIdleMost = time.Millisecond, 10 * time.Millisecond
+)
+
+// worker owns the verbs objects of a queue pair. Its goroutine makes them, polls completions, posts
+// operations, and makes the objects again after the device was gone. Only that goroutine uses the fields.
+type worker struct {
+	*queuePair
+	endpoint *endpoint      // nil while the device is gone
+	lost     error          // why the device is gone
+	totals   []backend.Pair // by counter, over all endpoints of this process
+	job      *job
+	batch    uint64 // of the last job
+	wc       [wcBatch]ibv.WC
+	send     [wrBatch]ibv.SendWR
+}
+
+// fault is the first completion in error.
+type fault struct {
+	op     int
+	status ibv.WCStatus // WCSuccess: there was no completion in error
+}
+
+func (f fault) String() string {
+	if f.status == ibv.WCSuccess {
+		return "no completion says why"
+	}
+	return fmt.Sprintf("%s ended with: %v", dataplane.Operations()[f.op], f.status)
+}
+
+// run is the worker's goroutine.
+func (w *worker) run() {
+	defer close(w.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	if w.endpoint != nil {
+		w.watchEvents()
+	}
+	for idle := 0; ; {
+		if w.step() {
+			idle = 0
+		} else {
+			idle++
+		}
+		pause := w.pause(idle)
+		if pause == 0 {
+			runtime.Gosched()
+		}
+		timer.Reset(pause)
+		select {
+		case <-w.stop:
+			w.countLast()
+			w.job.fail(dataplane.ErrClosed)
+			w.finishJob()
+			return
+		case do := <-w.requests:
+			do()
+			idle = 0
+		case ev := <-w.events:
+			w.handleEvent(ev)
+		case <-timer.C:
+		}
+	}
+}
+
+// pause returns the pause after so many empty steps in a row.
+func (w *worker) pause(idle int) time.Duration {
+	switch {
+	case w.endpoint == nil:
+		return backend.ReturnPeriod
+	case idle == 0 || w.job != nil && idle < spins:
+		return 0
+	case w.job != nil:
+		return min(pauseMin<<min(idle-spins, 8), pauseBusy)
+	}
+	return min(pauseMin<<min(idle, 16), w.set.idle)
+}
+
+// step polls completions and posts operations once, or makes the endpoint again if its device is back. It
+// returns false if there was nothing to do.
+func (w *worker) step() (progress bool) {
+	if w.endpoint == nil {
+		return w.remake()
+	}
+	n, err := w.drain()
+	if err != nil {
+		w.loseDevice(err)
+		return true
+	}
+	return w.postJob() || n > 0
+}
+
+// drain polls completions, counts them, and posts the used receives again. It stops after drainRounds
+// batches, so that a queue that fills as fast does not delay requests.
+func (w *worker) drain() (n int, err error) {
+	e := w.endpoint
+	for range drainRounds {
+		at := shm.Now()
+		k, err := e.cq.Poll(w.wc[:])
+		if err != nil {
+			return n, err
+		}
+		n += k
+		received, failed := w.endOperations(w.wc[:k])
+		if err := w.count(w.wc[:k], at, false); err != nil {
+			return n, err
+		}
+		if failed {
+			if err := w.queryState(); err != nil {
+				return n, err
+			}
+		}
+		if received > 0 && e.state != ibv.QPSErr {
+			if err := e.postReceives(received); err != nil {
+				return n, err
+			}
+		}
+		if k < len(w.wc) {
+			break
+		}
+	}
+	return n, nil
+}
+
+// endOperations removes completed operations from the outstanding ones. It returns the number of messages
+// received, and whether a completion was in error.
+func (w *worker) endOperations(done []ibv.WC) (received int, failed bool) {
+	e := w.endpoint
+	sent := int64(0)
+	for i := range done {
+		c := &done[i]
+		op, ok := opOf(c.WRID), c.Status == ibv.WCSuccess
+		if op == opRecv {
+			e.receives--
+			if ok {
+				received++
+			}
+		} else {
+			sent++
+			w.job.addCompletion(batchOf(c.WRID), ok)
+		}
+		if !ok {
+			failed = true
+			if e.fault.status == ibv.WCSuccess {
+				e.fault = fault{op, c.Status}
+			}
+		}
+	}
+	if sent > 0 {
+		w.outstanding.Add(-sent)
+	}
+	return received, failed
+}
+
+// count counts completions by the source, and stores the totals. A source that fails is replaced by
+// ibv_poll_cq, unless the device fails too: then count returns the error of the device.
+func (w *worker) count(done []ibv.WC, at int64, last bool) error {
+	e := w.endpoint
+	fresh, err := e.source.count(done, w.totals, at, last)
+	if err != nil && e.mode != modePoll {
+		if gone := w.queryState(); gone != nil {
+			return gone
+		}
+		w.replaceSource(err)
+	}
+	if fresh {
+		w.storeTotals(at)
+	}
+	return nil
+}
+
+// storeTotals stores the totals as of the time at, for the poller.
+func (w *worker) storeTotals(at int64) {
+	for i, c := range w.counters {
+		c.last.Store(w.totals[i], at)
+	}
+}
+
+// replaceSource has ibv_poll_cq count in place of a source that failed. It cannot count operations
+// of the peer.
+func (w *worker) replaceSource(why error) {
+	e := w.endpoint
+	e.reject(e.mode, why)
+	if err := e.source.hideWords(); err != nil {
+		w.log.Error("taking back the words of a device from the mirror", "err", err)
+	}
+	for i, c := range w.counters {
+		if slices.ContainsFunc(c.cfg.Operations, dataplane.Operation.Remote) {
+			e.polled[i] = w.totals[i] // the peer's share of the total is unknown
+		}
+	}
+	e.failedSource, e.source = e.source, fallbackSource{&w.index, e.polled}
+	e.mode, e.sourceErr = modePoll, why
+	w.log.Error("counting completions", "err", why, "source", modePoll)
+	w.interrupt("ibv_poll_cq counts in its place", false)
+	w.publishView()
+}
+
+// countLast counts the completions until now, before the endpoint is closed.
+func (w *worker) countLast() {
+	e := w.endpoint
+	if e == nil {
+		return
+	}
+	at := shm.Now()
+	for {
+		k, err := e.cq.Poll(w.wc[:])
+		if err != nil {
+			k = 0
+		}
+		w.endOperations(w.wc[:k])
+		// After an error the totals include all that is known without the source.
+		if _, err := e.source.count(w.wc[:k], w.totals, at, true); err != nil {
+			w.log.Debug("counting completions to the end", "err", err)
+		}
+		if k < len(w.wc) {
+			break
+		}
+	}
+	// A device may count a polled completion later, but is not read again.
+	atLeast(w.totals, e.polled)
+	w.storeTotals(at)
+}

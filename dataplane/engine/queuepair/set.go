@@ -1,0 +1,259 @@
+package queuepair
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Options of a Set.
+type Options struct {
+	Config dataplane.Config
+	Logger *slog.Logger
+	Mirror Mirror
+	// Entry finds or makes the mirror's entry of a counter, and returns its handle and its continuity.
+	Entry func(shm.Entry) (shm.Handle, shm.Continuity, error)
+	// Publish sends an event to the receivers of the instance.
+	Publish func(dataplane.Event)
+	// Refuse says why a device must not be used, or returns nil; "" stands for libibverbs itself.
+	Refuse func(device string) error
+	// Calls is told of every call of a verb. It may be nil.
+	Calls ibv.Calls
+	// Closed says that the instance is closed.
+	Closed func() bool
+}
+
+// Mirror is the part of shm.Writer that queue pairs use while they run.
+type Mirror interface {
+	SetSource(h shm.Handle, source, basis string) error
+	SetFlags(h shm.Handle, valid, stale, ambiguous bool) error
+	SetContinuity(h shm.Handle, c shm.Continuity) error
+	DeviceSegment(slots int) (*shm.DeviceSegment, error)
+	SetDevice(h shm.Handle, s *shm.DeviceSlot, comp, errs, limit uint64) error
+	ClearDevice(h shm.Handle) error
+}
+
+// Set is the queue pairs of an instance.
+type Set struct {
+	opts Options
+	lib  *ibv.Library // nil: Refuse refuses libibverbs
+	ns   *backend.Netns
+	all  []*queuePair // in the order of the configuration
+	byID []*counter
+
+	idle    time.Duration // longest pause between two polls of a completion queue
+	changed chan struct{} // states, and so conditions, may have changed
+	remade  chan *queuePair
+	ctx     context.Context // of the goroutines beside the workers
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+var (
+	_ dataplane.QueuePairs  = (*Set)(nil)
+	_ backend.TimedCounters = (*Set)(nil)
+)
+
+// New returns the queue pairs of the configuration. Start makes them.
+func New(o Options) *Set {
+	s := &Set{
+		opts:    o,
+		idle:    min(max(cmp.Or(o.Config.Poll.Period, backend.DefaultPeriod), pauseIdleLeast), pauseIdleMost),
+		changed: make(chan struct{}, 1), remade: make(chan *queuePair, len(o.Config.QueuePairs)),
+	}
+	for _, cfg := range o.Config.QueuePairs {
+		q := newQueuePair(s, cfg)
+		s.all, s.byID = append(s.all, q), append(s.byID, q.counters...)
+	}
+	return s
+}
+
+// Start gives each counter its entry in the mirror, makes every queue pair and connects those that the
+// configuration connects.
+func (s *Set) Start() (err error) {
+	if len(s.all) == 0 {
+		return nil
+	}
+	for _, q := range s.all {
+		for _, c := range q.counters {
+			if c.handle, c.continuity, err = s.opts.Entry(q.entry(c)); err != nil {
+				return fmt.Errorf("queue pair %q: counter %q: %w", q.cfg.Name, c.cfg.Name, err)
+			}
+		}
+	}
+	if s.opts.Refuse("") == nil {
+		rdma := s.opts.Config.RDMA
+		s.lib, err = ibv.Load(ibv.Options{
+			Library: rdma.Library, MLX5: rdma.MLX5, EFA: rdma.EFA, Logger: s.opts.Logger, Calls: s.opts.Calls,
+		})
+		if err != nil {
+			return fmt.Errorf("queue pairs: %w", err)
+		}
+	}
+	if s.ns, err = backend.CurrentNetns(); err != nil {
+		return fmt.Errorf("queue pairs: %w", err)
+	}
+	for _, q := range s.all {
+		var refused *refusedError
+		if err := q.worker.makeEndpoint(); errors.As(err, &refused) { // the other devices count
+			q.worker.lost = err
+			q.worker.publishView()
+		} else if err != nil {
+			return fmt.Errorf("queue pair %q: making it on %s: %w", q.cfg.Name, q.cfg.Device, err)
+		}
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	for _, q := range s.all {
+		s.running.Go(q.worker.run)
+	}
+	for _, q := range s.all {
+		if err := s.connect(s.ctx, q, false); err != nil && q.current().lost == nil {
+			return err
+		}
+	}
+	s.running.Go(func() { s.watch(s.ctx) })
+	return nil
+}
+
+// refusedError is an error of Options.Refuse.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// watchPeriod is the time between two looks at the list of devices.
+const watchPeriod = backend.CalmTicks * backend.ReturnPeriod
+
+// watch connects queue pairs that were made again. It also checks whether devices are still listed
+// and carry out commands, because some drivers (rxe) send no event when a device is removed.
+func (s *Set) watch(ctx context.Context) {
+	tick := time.NewTicker(watchPeriod)
+	defer tick.Stop()
+	unconnected := make(map[*queuePair]bool)
+	again := func(q *queuePair) {
+		err := s.connect(ctx, q, false)
+		if unconnected[q] = err != nil; err != nil {
+			q.log.Warn("connecting a queue pair again", "err", err)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case q := <-s.remade:
+			again(q)
+		case <-tick.C:
+			s.checkDevices()
+			for q, is := range unconnected {
+				if is {
+					again(q)
+				}
+			}
+		}
+	}
+}
+
+// open opens a device. If that fails, the error of listing the devices may be a better reason: a
+// kernel without uverbs lists none.
+func (s *Set) open(device string) (c *ibv.Context, err error) {
+	err = s.ns.Do(func() error {
+		if err := s.opts.Refuse(device); err != nil {
+			return &refusedError{err}
+		}
+		if c, err = s.lib.Open(device); err != nil {
+			if _, why := s.lib.Devices(); why != nil {
+				return why
+			}
+		}
+		return err
+	})
+	return c, err
+}
+
+func (s *Set) devices() (list []ibv.Device, err error) {
+	err = s.ns.Do(func() error {
+		list, err = s.lib.Devices()
+		return err
+	})
+	return list, err
+}
+
+// checkDevices tells each worker whether its device is listed. A device may return, and its queue pair be
+// made again, while the list is read. Each event therefore names the endpoint that was there before.
+func (s *Set) checkDevices() {
+	if s.lib == nil {
+		return
+	}
+	before := make([]*endpoint, len(s.all))
+	for i, q := range s.all {
+		before[i] = q.current().endpoint
+	}
+	devices, err := s.devices()
+	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a kernel without RDMA lists no device
+		s.opts.Logger.Debug("listing RDMA devices", "err", err)
+		return
+	}
+	for i, q := range s.all {
+		switch {
+		case before[i] == nil:
+		case !slices.ContainsFunc(devices, func(d ibv.Device) bool { return d.Name == q.cfg.Device }):
+			q.sendEvent(event{kind: deviceUnlisted, endpoint: before[i]})
+		default:
+			select {
+			case q.events <- event{kind: deviceListed, endpoint: before[i]}:
+			default: // the worker is inside a verb: a device that hangs must not delay the check of the others
+			}
+		}
+	}
+}
+
+// Close counts the last completions, ends the goroutines and unloads the library. The
+// counters can still be read. Close waits at most backend.CloseBound.
+func (s *Set) Close() error {
+	if s == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.release() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(backend.CloseBound):
+		return fmt.Errorf("queue pairs: devices are not closed after %v: the process still holds them, and frees them when it ends", backend.CloseBound)
+	}
+}
+
+func (s *Set) release() error {
+	if s.stop != nil {
+		s.stop()
+		for _, q := range s.all {
+			close(q.stop)
+		}
+		s.running.Wait()
+		s.stop = nil
+	}
+	var errs []error
+	for _, q := range s.all {
+		if err := q.worker.closeEndpoint(); err != nil && !errors.Is(err, ibv.ErrDeviceGone) {
+			errs = append(errs, fmt.Errorf("queue pair %q: closing it: %w", q.cfg.Name, err))
+		}
+	}
+	if s.lib != nil {
+		errs = append(errs, s.lib.Close())
+	}
+	if s.ns != nil {
+		errs = append(errs, s.ns.Close())
+	}
+	s.lib, s.ns = nil, nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+package queuepair
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// completionUnit and completionBasis describe the two values of a completion counter in the mirror.
+const (
+	completionUnit  = "completions"
+	completionBasis = "errors"
+)
+
+// current returns the view of now.
+func (q *queuePair) current() view {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.view
+}
+
+// setView publishes v, first to readers of the mirror: a caller that learns of a loss from v
+// finds the counters marked as stale.
+func (q *queuePair) setView(v view) {
+	q.mirrorMu.Lock()
+	defer q.mirrorMu.Unlock()
+	if was := q.current(); v.source != was.source || (v.lost == nil) != (was.lost == nil) {
+		q.writeSource(v)
+	}
+	q.mu.Lock()
+	q.view = v
+	q.mu.Unlock()
+	select {
+	case q.set.changed <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// writeSource writes the source of the counters, and whether they are stale, to the mirror. It is called
+// with mirrorMu held.
+func (q *queuePair) writeSource(v view) {
+	lost := v.lost != nil
+	for _, c := range q.counters {
+		err := errors.Join(
+			q.set.opts.Mirror.SetSource(c.handle, backend.SourceText(v.source), completionBasis),
+			q.set.opts.Mirror.SetFlags(c.handle, !lost, lost, false))
+		if err != nil {
+			q.log.Error("showing the source of a completion counter in the mirror", "counter", c.cfg.Name, "err", err)
+		}
+	}
+}
+
+// writeContinuity writes the continuity of a counter to the mirror. It is called with mirrorMu held.
+func (q *queuePair) writeContinuity(c *counter) {
+	q.mu.Lock()
+	continuity := c.continuity
+	q.mu.Unlock()
+	if err := q.set.opts.Mirror.SetContinuity(c.handle, continuity); err != nil {
+		q.log.Error("noting a discontinuity in the mirror", "counter", c.cfg.Name, "err", err)
+	}
+}
+
+// writeAgain writes the state of every counter to a mirror that replaced the file before it.
+func (q *queuePair) writeAgain() {
+	q.mirrorMu.Lock()
+	defer q.mirrorMu.Unlock()
+	q.writeSource(q.current())
+	for _, c := range q.counters {
+		q.writeContinuity(c)
+	}
+}
+
+// interrupt declares a discontinuity of every counter that may have missed completions, and publishes an
+// event with the reason. allEnded says that no operation posted here was outstanding: counters of such
+// operations then missed none. Counters of operations that the peer begins always may have.
+func (q *queuePair) interrupt(why string, allEnded bool) {
+	q.mirrorMu.Lock()
+	defer q.mirrorMu.Unlock()
+	for _, c := range q.counters {
+		if allEnded && c.onlyPosted() {
+			continue
+		}
+		q.mu.Lock()
+		c.continuity.Discontinuities++
+		q.mu.Unlock()
+		q.writeContinuity(c)
+		q.set.opts.Publish(dataplane.Event{
+			Kind: dataplane.SourceChanged, Object: c.cfg.Name, Uncounted: dataplane.Uncounted{Unknown: true},
+			Text: fmt.Sprintf("queue pair %s: %s; completions may have passed uncounted", q.cfg.Name, why),
+		})
+	}
+}
