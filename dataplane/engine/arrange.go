@@ -159,7 +159,7 @@ func (e *Engine) leave(ctx context.Context, all []*counted, over assignment, why
 		} else if c.gone != nil {
 			if !shown { // the last samples: nobody reads them again
 				shown = true
-				e.poller.report(e.poller.cycle())
+				e.poller.Poll()
 			}
 			e.strand(ctx, c, reason)
 			e.waiting = e.waiting || c.mayUnder

@@ -51,7 +51,7 @@ func (e *Engine) compare(c *counted) {
 		return
 	}
 	var added backend.Pair
-	err := e.plan.align(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
+	err := e.plan.AddMissed(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
 		own, err := readOne(e.stack.under, c.under.ID)
 		if err != nil || own != c.lastIdle.own || c.lastIdle.at == 0 {
 			c.lastIdle = idleSample{own: own, at: shm.Now()}
@@ -119,7 +119,7 @@ func (e *Engine) alignAtEnd() {
 		if !c.needsAlign || !c.offloaded || c.gone != nil || c.basis != c.under.Basis || !e.whole(c) {
 			continue
 		}
-		err := e.plan.move(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+		err := e.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 			own, err := readOne(e.stack.under, c.under.ID)
 			if err == nil && backend.Add(c.shadowBase, own).Packets < stands.Packets { // a total does not fall
 				return e.stack.over, c.over.ID, c.base, nil

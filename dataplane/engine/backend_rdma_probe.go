@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
@@ -15,6 +16,7 @@ import (
 const (
 	FeatureRDMA        = "RDMA"
 	FeatureRDMADevices = "RDMA devices"
+	FeatureCompletions = queuepair.FeatureCompletions
 )
 
 // probeRDMA says what RDMA devices can do: those of o.Interfaces, or all where none is named, those
@@ -56,7 +58,7 @@ func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 			out = append(out, probe.Ask(FeatureRDMADevices, object, err))
 			continue
 		}
-		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name), probeCompletions(lib, d.Name)) {
+		for _, r := range append(ibv.Probe(lib, d.Name), probeDevX(lib, d.Name), queuepair.Probe(lib, d.Name)) {
 			r.Object = object
 			out = append(out, r)
 		}

@@ -80,38 +80,8 @@
 //
 // # Queue pairs
 //
-// The queue pairs of the configuration are not flows: nothing places or moves them. Each is
-// owned by one goroutine (queuePair.run), with a context, a protection domain, a completion
-// queue and memory of its own on its device, so that none can hold another one up. That
-// goroutine makes it, drains it, posts what callers of QueuePairs.Post ask for, and makes it again
-// when its device returns; what others want of it they hand over (queuePair.call).
-//
-// The completion queue is drained by ibv_poll_cq, whatever counts: no source keeps a device
-// from writing completions, and only there does a library learn what is free again. It holds
-// everything that can be outstanding, so it cannot overrun. What counts is a census, the first of
-// these that the device has, with the reasons against those before it:
-//
-//   - comp_cntr: the device's own counters. With libefa they count in the mirror's device segment
-//     (comp_cntr+external), where readers look themselves; what is published is the same, later.
-//   - collapsed_cq: refused, as firmware makes such a queue by DevX alone, and a queue
-//     pair of ibv_create_qp cannot use it. A program that drives DevX has flexio.Collapsed.
-//   - cq_ring: the entries where an mlx5 device wrote them, read beside ibv_poll_cq.
-//   - poll_cq: what ibv_poll_cq answers. The wr_id says what kind of operation completed, as the
-//     opcode of a completion in error is undefined.
-//
-// The operations of a peer (remote_*) leave no completion, so only comp_cntr counts them. A census that
-// fails is replaced by poll_cq, with one discontinuity. A counter belongs to one queue pair, and a
-// completion to the counter of its operation: exactly one, or none.
-//
-// A total is the last one of an earlier process, which is one discontinuity, and what the endpoints of
-// this one have completed. A device that goes is one discontinuity too: what was outstanding
-// then is counted by nobody, while all that was taken off the completion queue is. Of what is
-// posted here that is known to have been all when nothing was outstanding; of what a peer
-// begins it never is.
-// A queue pair that comes back has another number; those of the instance that it is
-// connected to are told, others have to be (QueuePairs.Connect). In state ERR it stays what it
-// is until it is connected anew, by way of RESET, with the number and the counters that it has. A
-// connection that fails half-way cannot be given back: the reason is a condition until there is one.
+// The queue pairs of the configuration are not flows: the engine neither places nor moves them. Package queuepair
+// makes and counts them; the engine gives their counters entries in the mirror and their slots to the poller.
 //
 // # Libraries that crash
 //
@@ -133,7 +103,7 @@
 // flows that were added stay is decided once, before anybody but a reader of the mirror hears of it
 // (verdict). Close ends the adding of flows at its next command, lets a removal go on, and leaves both to that
 // goroutine after CloseBound; who waits for their end hears at once that the instance is closed. The poller's
-// goroutine and whoever changes what is polled meet at Engine.plan.mu, held for one cycle or for
+// goroutine and whoever changes what is polled meet at poll.Plan, held for one cycle or for
 // one change of the plan, never across a call into the kernel or a device that may sleep. The
 // mirror grows (shm.Writer.Add) before the plan is touched.
 package engine

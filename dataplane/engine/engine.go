@@ -12,6 +12,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/poll"
+	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
@@ -41,10 +43,10 @@ type Engine struct {
 	given    bool             // the backends are of package inject: a flow that names no backend may go to each
 	absent   map[string]error // backends that the configuration names and that are not open, and why
 	stack    *stack           // nil: no overlay
-	pairs    *queuePairs
+	pairs    *queuepair.Set
 	guard    *trial.Guard
-	plan     *plan
-	poller   *poller
+	plan     *poll.Plan
+	poller   *poll.Poller
 	events   broadcaster
 	info     dataplane.Info
 
@@ -99,7 +101,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	defer func() {
 		if err != nil {
 			e.quit()
-			err = errors.Join(err, e.pairs.close(), e.release(true, (*shm.Writer).Discard))
+			err = errors.Join(err, e.pairs.Close(), e.release(true, (*shm.Writer).Discard))
 		}
 	}()
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
@@ -113,9 +115,8 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		e.given = true
 	}
 	e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit)
-	e.plan = newPlan(e.cfg.Mirror.HistoryPeriod)
-	e.pairs = newQueuePairs(e.cfg, e.log, e.writer, e.events.publish)
-	e.pairs.guard, e.pairs.closed = e.guard, e.closed
+	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
+	e.pairs = e.newQueuePairs()
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func (e *Engine) resume(ctx context.Context) error {
 		return err
 	}
 	for _, old := range e.inherited {
-		e.plan.clear(old.Handle.Index)
+		e.plan.Remove(old.Handle.Index)
 		if err := e.writer.Remove(old.Handle); err != nil {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
@@ -159,9 +160,9 @@ func (e *Engine) resume(ctx context.Context) error {
 func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.poller = &poller{plan: e.plan, writer: e.writer, cfg: e.cfg.Poll, log: e.log}
+	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
 	e.writer.SetState(shm.Run)
-	e.stopped.Go(func() { e.poller.run(ctx) })
+	e.stopped.Go(func() { e.poller.Run(ctx) })
 	e.stopped.Go(func() { e.watch(ctx) })
 }
 
@@ -209,7 +210,7 @@ func (e *Engine) Close() error {
 
 // end is called with ctl held, once.
 func (e *Engine) end() error {
-	err := e.pairs.close() // before the last cycle, which publishes what they have counted
+	err := e.pairs.Close() // before the last cycle, which publishes what they have counted
 	e.alignAtEnd()
 	e.stop()
 	e.stopped.Wait()
@@ -241,6 +242,9 @@ func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 	closing(true)
 	return errors.Join(errs...)
 }
+
+// defaultHistoryPeriod is the time between two records of a counter in the mirror's history.
+const defaultHistoryPeriod = time.Second
 
 func withDefaults(cfg dataplane.Config) dataplane.Config {
 	if cfg.Instance == "" {

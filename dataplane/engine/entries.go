@@ -37,7 +37,7 @@ func (e *Engine) publish(c *counted, in backend.Installed) error {
 	if err := e.show(c); err != nil {
 		return err
 	}
-	e.plan.set(c.handle, c.backend, in.ID, c.base)
+	e.plan.SetSource(c.handle, c.backend, in.ID, c.base)
 	return nil
 }
 
@@ -67,10 +67,10 @@ type inherited struct {
 func (e *Engine) inherit() {
 	e.inherited, e.renamed = make(map[string]*inherited), make(map[uint64]*inherited)
 	for _, entry := range e.writer.Entries() {
-		e.plan.room(entry.Handle, entry.Latency)
+		e.plan.AddSegment(entry.Handle, entry.Latency)
 		last, err := e.writer.Last(entry.Handle)
 		if err == nil {
-			e.plan.restore(entry.Handle.Index, last)
+			e.plan.RestoreValue(entry.Handle.Index, last)
 		}
 		old := &inherited{Entry: entry, total: backend.Pair{Packets: last.Packets, Bytes: last.Bytes}, err: err}
 		if last.SampledAt == 0 { // it was made in another's place by a start that failed, and carries that one's
@@ -112,7 +112,7 @@ func (e *Engine) entry(want shm.Entry, cookies []uint64, past func(old *inherite
 	case old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels):
 		return old.Handle, c, e.writer.SetContinuity(old.Handle, c)
 	case old != nil:
-		e.plan.clear(old.Handle.Index)
+		e.plan.Remove(old.Handle.Index)
 		if err := e.writer.Remove(old.Handle); err != nil {
 			return old.Handle, c, err
 		}

@@ -94,7 +94,7 @@ func (e *Engine) undo(ctx context.Context, all []*counted) error {
 	var errs []error
 	for _, c := range all {
 		if c.published() {
-			e.plan.clear(c.handle.Index)
+			e.plan.Remove(c.handle.Index)
 			errs = append(errs, e.spared(e.writer.Remove(c.handle)))
 		}
 	}
@@ -169,7 +169,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 		if err := f.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", dataplane.ErrInvalid, err))
 		}
-		if e.pairs.counts(f.Name) {
+		if e.pairs.HasCounter(f.Name) {
 			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
 		}
 		if _, there := e.flows[f.Name]; there || names[f.Name] {
@@ -225,7 +225,7 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 
 // forget takes a flow out of the plan and the mirror.
 func (e *Engine) forget(c *counted) error {
-	e.plan.clear(c.handle.Index)
+	e.plan.Remove(c.handle.Index)
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
 	e.events.send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))

@@ -24,7 +24,7 @@ func (e *Engine) watch(ctx context.Context) {
 			e.stopped.Go(func() { forward(ctx, c, changed) })
 		}
 	}
-	e.stopped.Go(func() { forward(ctx, e.pairs.changed, changed) })
+	e.stopped.Go(func() { forward(ctx, e.pairs.Changed(), changed) })
 	moved := false // sources may differ from what the mirror shows
 	for {
 		if moved {
@@ -184,7 +184,7 @@ func (e *Engine) resets(c *counted) uint64 {
 }
 
 func (e *Engine) collect(now time.Time) []dataplane.Condition {
-	out := append(e.poller.conditions(), e.pairs.conditions()...)
+	out := append(e.poller.Conditions(), e.pairs.Conditions()...)
 	out = append(out, e.mirror.conditions(e.cfg.Mirror.Path, e.writer)...)
 	out = append(out, e.guard.Conditions()...)
 	for _, b := range e.backends {

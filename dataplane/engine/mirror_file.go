@@ -38,7 +38,7 @@ func (e *Engine) keepMirror() {
 	}
 	if what != nil {
 		err = e.writer.Remake(e.entries())
-		e.pairs.markAll()
+		e.pairs.WriteAgain()
 	}
 	e.mirror.mu.Lock()
 	defer e.mirror.mu.Unlock()
@@ -56,7 +56,7 @@ func (e *Engine) keepMirror() {
 
 // entries returns the entries of all counters as shm.Writer.Remake needs them. It is called with ctl held.
 func (e *Engine) entries() []shm.Entry {
-	out := e.pairs.entries()
+	out := e.pairs.Entries()
 	flows := slices.Collect(maps.Values(e.flows))
 	for _, c := range e.adding {
 		if c.published() {
@@ -99,7 +99,7 @@ func (e *Engine) list(want shm.Entry) (shm.Handle, error) {
 	switch {
 	case err == nil:
 		e.mirror.full = nil
-		e.plan.room(h, want.Latency)
+		e.plan.AddSegment(h, want.Latency)
 	case errors.Is(err, shm.ErrFull):
 		e.mirror.full = err
 	}

@@ -239,13 +239,15 @@ func TestADamagedMirrorIsNoFailingSource(t *testing.T) {
 	if err := os.Truncate(cfg.Mirror.Path, 0); err != nil {
 		t.Fatal(err)
 	}
-	for from, end := e.poller.cycles.Load(), time.Now().Add(30*time.Second); e.poller.cycles.Load() < from+3; time.Sleep(time.Millisecond) {
+	for from, end := e.poller.Cycles(), time.Now().Add(30*time.Second); e.poller.Cycles() < from+3; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the poller stands still")
 		}
 	}
-	if text := e.poller.failing.Load(); text != nil {
-		t.Errorf("a source is said to fail: %s", *text)
+	for _, c := range e.poller.Conditions() {
+		if c.Code == "source-unreadable" {
+			t.Errorf("a source is said to fail: %s", c.Text)
+		}
 	}
 	e.keepMirror()
 }

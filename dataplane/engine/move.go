@@ -70,7 +70,7 @@ func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
 	}
 	var lacks dataplane.Uncounted
 	clean := false
-	err := e.plan.move(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+	err := e.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		own, err := readOne(s.under, c.under.ID)
 		if err != nil {
 			return nil, 0, backend.Pair{}, err
@@ -111,7 +111,7 @@ func (e *Engine) toOver(c *counted, before backend.Pair) error {
 	stranded := c.gone != nil
 	whole := stranded && e.whole(c)
 	text := ""
-	err := e.plan.move(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+	err := e.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		c.base = backend.Add(c.shadowBase, before)
 		if stranded && (!whole || c.base.Packets < stands.Packets) {
 			c.base, lacks.Unknown = stands, true
@@ -163,7 +163,7 @@ func (e *Engine) strand(ctx context.Context, c *counted, why error) {
 	if err := e.undivide(ctx, c); err != nil {
 		e.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
 	}
-	e.plan.hold(c.handle)
+	e.plan.Hold(c.handle)
 	c.offloaded = false
 	c.source = dataplane.Source{}
 	c.rejected = e.stack.reasons(c, why)
@@ -223,7 +223,7 @@ func (e *Engine) publishUnder(c *counted, displaced bool) error {
 	if err := e.show(c); err != nil {
 		return err
 	}
-	e.plan.set(c.handle, s.under, c.under.ID, c.base)
+	e.plan.SetSource(c.handle, s.under, c.under.ID, c.base)
 	return nil
 }
 
@@ -262,6 +262,6 @@ func (e *Engine) publishOver(c *counted, before backend.Pair) error {
 			}
 		}
 	}
-	e.plan.set(c.handle, e.stack.over, c.over.ID, c.base)
+	e.plan.SetSource(c.handle, e.stack.over, c.over.ID, c.base)
 	return nil
 }

@@ -48,7 +48,7 @@ func wantWords(t *testing.T, path, mode, name string, want backend.Pair) {
 	t.Helper()
 	got, err := wordsOf(t, path, name)
 	switch {
-	case mode != sourceExternal:
+	case mode != modeExternal:
 		if !errors.Is(err, shm.ErrNoDevice) {
 			t.Errorf("%s: words of a device say %+v, %v, and it is counted by %q", name, got, err, mode)
 		}
@@ -167,7 +167,7 @@ func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
 		}
 		mustPost(t, e, "a", dataplane.Send, 100)
 		want["a-send"], want["b-recv"] = ended(100*(run+1), 0), ended(100*(run+1), 0)
-		wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", want["a-send"])
+		wantWords(t, cfg.Mirror.Path, modeExternal, "a-send", want["a-send"])
 		if run < 2 { // what the last cycle finds is published by Close
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
@@ -226,7 +226,7 @@ func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
 	for _, step := range []int{1, 10, 1000} {
 		mustPost(t, e, "a", dataplane.RDMAWrite, step)
 	}
-	wantWords(t, cfg.Mirror.Path, sourceExternal, "a-rdma_write", ended(1011, 0))
+	wantWords(t, cfg.Mirror.Path, modeExternal, "a-rdma_write", ended(1011, 0))
 }
 
 // TestReadersLeaveTheWordsBeforeTheQueuePairGoes, also where its device cannot be closed.
@@ -238,7 +238,7 @@ func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", backend.Pair{})
+	wantWords(t, cfg.Mirror.Path, modeExternal, "a-send", backend.Pair{})
 	if err := e.Close(); err == nil || !strings.Contains(err.Error(), "ibv_close_device") {
 		t.Errorf("closing a device that does not close: %v", err)
 	}
@@ -323,7 +323,7 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	mustPost(t, e, "a", dataplane.Send, 50)
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(150, 0), "b-recv": ended(150, 0)})
 	a := stateOf(t, e, "a")
-	if a.Source.Modes() != sourcePoll || len(a.Rejected) != 2 || a.Rejected[1].Backend != sourceCompCntr {
+	if a.Source.Modes() != modePoll || len(a.Rejected) != 2 || a.Rejected[1].Backend != modeCompCntr {
 		t.Errorf("%+v", a)
 	}
 	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 1 {

@@ -100,7 +100,7 @@ func TestCompletionsAreCountedWhileTheMirrorGrows(t *testing.T) {
 		}
 		want := ended(1000*(round+1), 0)
 		wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": want, "b-recv": want})
-		wantWords(t, cfg.Mirror.Path, sourceExternal, "a-send", want)
+		wantWords(t, cfg.Mirror.Path, modeExternal, "a-send", want)
 	}
 	if st := r.Status(); st.Counters+st.Records <= 2*shm.SegmentLen {
 		t.Errorf("the mirror has not grown: %+v", st)

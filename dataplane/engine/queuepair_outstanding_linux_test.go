@@ -8,7 +8,6 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
@@ -38,54 +37,6 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 		if n, _ := discontinuities(t, cfg.Mirror.Path, name); n != gaps {
 			t.Errorf("%s: %d discontinuities, want %d", name, n, gaps)
 		}
-	}
-}
-
-// laggard is a device's completion counter that shows none of what ibv_poll_cq took off yet.
-type laggard struct {
-	census
-	feeds  *feeding
-	polled []backend.Pair
-}
-
-func (c *laggard) count(done []ibv.WC, _ []backend.Pair, at int64, last bool) (bool, error) {
-	return (pollCensus{c.feeds}).count(done, c.polled, at, last)
-}
-
-// TestADeviceThatGoesBeforeItHasCounted: what was taken off is known to have completed, and is in the
-// total, which has no gap then.
-func TestADeviceThatGoesBeforeItHasCounted(t *testing.T) {
-	s := newSoftNIC(t)
-	control := s.controlled(t)
-	cfg := s.pairConfig(t, local...)
-	e := s.startPairs(t, cfg)
-	a, err := e.pairs.find("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.call(t.Context(), func() error {
-		a.end.census = &laggard{a.end.census, &a.feeds, a.end.polled}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if posted, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 10); err != nil || posted.Completed != 10 {
-		t.Fatalf("%+v, %v", posted, err)
-	}
-	if err := control.Remove(s.device); err != nil {
-		t.Fatal(err)
-	}
-	awaitCondition(t, e, "queue-pair-lost", "a", true)
-	for _, k := range a.tallies {
-		if k.cfg.Name != "a-send" {
-			continue
-		}
-		if total, _ := k.cell.Load(); total != (backend.Pair{Packets: 10}) {
-			t.Errorf("the total is %+v, want the 10 completions that were taken off", total)
-		}
-	}
-	if n, _ := discontinuities(t, cfg.Mirror.Path, "a-send"); n != 0 {
-		t.Errorf("%d discontinuities", n)
 	}
 }
 
@@ -174,35 +125,4 @@ func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 		t.Errorf("%+v were counted, the caller saw %+v of them, and at most 32 were outstanding", got, early)
 	}
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-rdma_write": ended(3, 0)})
-}
-
-// TestACallerIsToldOfOperationsThatNeverEnd when the queue pair is connected anew: nothing will
-// say any more how they ended.
-func TestACallerIsToldOfOperationsThatNeverEnd(t *testing.T) {
-	s := newSoftNIC(t)
-	e := s.startPairs(t, s.pairConfig(t, dataplane.Send))
-	q, err := e.pairs.find("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := &job{posted: 1, done: make(chan struct{})}
-	if err := q.call(t.Context(), func() error { // as if one was outstanding
-		q.job = j
-		q.outstanding.Add(1)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-j.done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the caller waits for ever")
-	}
-	if !errors.Is(j.err, dataplane.ErrNotConnected) {
-		t.Errorf("the caller is told: %v", j.err)
-	}
-	mustPost(t, e, "a", dataplane.Send, 3)
 }

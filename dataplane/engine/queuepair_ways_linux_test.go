@@ -94,7 +94,7 @@ func TestAQueuePairWithoutBuffers(t *testing.T) {
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.Send, 50)
 	mustPost(t, e, "a", dataplane.RDMARead, 7)
-	takeOff(t, e, "b")
+	awaitPolled(t, e, dataplane.RDMARead, "b")
 	if err := e.QueuePairs().Connect(t.Context(), "a", dataplane.QueuePairAddress{}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 	s.env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
-	if a := stateOf(t, e, "a"); a.Source.Modes() != sourceCompCntr || a.Rejected[0].Backend != sourceExternal || !strings.Contains(a.Rejected[0].Reason, "too soon") {
+	if a := stateOf(t, e, "a"); a.Source.Modes() != modeCompCntr || a.Rejected[0].Backend != modeExternal || !strings.Contains(a.Rejected[0].Reason, "too soon") {
 		t.Fatalf("counters up to 699: %+v", a)
 	}
 	mustPost(t, e, "a", dataplane.Send, 5000)
@@ -185,10 +185,10 @@ func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 	for name, reason := range map[string]string{"a": "go on at 0 past 400", "b": "a completion counter of RDMA_READ"} {
 		q := stateOf(t, e, name)
 		i := 0
-		for i < len(q.Rejected)-1 && q.Rejected[i].Backend != sourceCompCntr {
+		for i < len(q.Rejected)-1 && q.Rejected[i].Backend != modeCompCntr {
 			i++
 		}
-		if q.Source.Modes() != sourceRing || !strings.Contains(q.Rejected[i].Reason, reason) {
+		if q.Source.Modes() != modeRing || !strings.Contains(q.Rejected[i].Reason, reason) {
 			t.Errorf("%s: counted by %s, rejected: %+v, want %q", name, q.Source.Modes(), q.Rejected, reason)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -15,15 +16,15 @@ func (e *Engine) QueuePairs() dataplane.QueuePairs { return e.pairs }
 func (e *Engine) newQueuePairs() *queuepair.Set {
 	return queuepair.New(queuepair.Options{
 		Config: e.cfg, Logger: e.log, Mirror: e.writer, Entry: e.completionEntry, Publish: e.events.publish,
-		Refuse: e.refuseDevice, Calls: e.guard.named(), Closed: e.closed,
+		Refuse: e.refuseDevice, Calls: e.guard.Calls(), Closed: e.closed,
 	})
 }
 
 func (e *Engine) refuseDevice(device string) error {
 	if device == "" {
-		return e.guard.library()
+		return e.guard.Library()
 	}
-	return e.guard.device(trialRequest{Device: device})
+	return e.guard.Device(trial.Request{Device: device})
 }
 
 // startQueuePairs makes the queue pairs of the configuration and their counters in the mirror.

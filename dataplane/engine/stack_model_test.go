@@ -92,9 +92,9 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 					truth[live[i].Name] = backend.Add(truth[live[i].Name], backend.Pair{Packets: 1, Bytes: uint64(len(p.Frame))})
 				}
 			}
-			s.e.poller.once()
+			s.e.poller.Poll()
 			s.refresh(t)
-			s.e.poller.once()
+			s.e.poller.Poll()
 			for _, ev := range s.moves() {
 				moves++
 				unknown[ev.Object] = unknown[ev.Object] || ev.Uncounted.Unknown

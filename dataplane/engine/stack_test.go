@@ -52,7 +52,7 @@ func (s *stacked) start(t rapid.TB) {
 // total is what the mirror shows after a poll.
 func (s *stacked) total(t rapid.TB, name string) backend.Pair {
 	t.Helper()
-	s.e.poller.once()
+	s.e.poller.Poll()
 	c := s.e.flows[name]
 	if c == nil {
 		t.Fatalf("no flow %q", name)
@@ -272,7 +272,7 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 				}
 				want += 10
 				// As a kill leaves it: no last poll, the hook attached, the device's flows gone.
-				s.e.poller.plan.hold(s.e.flows["dns"].handle)
+				s.e.plan.Hold(s.e.flows["dns"].handle)
 				if err := s.e.Close(); err != nil {
 					t.Fatal(err)
 				}

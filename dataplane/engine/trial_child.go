@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
@@ -67,10 +67,10 @@ func runTrial(request io.Reader, page *os.File) (code int) {
 		tryFlows(&ibvHardware{lib: lib, steal: r.RDMA.Steal, log: slog.New(slog.DiscardHandler)}, r)
 	}
 	if r.Completions {
-		_, _ = completionSources(lib, r.Device)
+		_, _ = queuepair.Sources(lib, r.Device)
 	}
 	for _, q := range r.QueuePairs {
-		tryQueuePair(lib, q)
+		queuepair.Try(lib, q)
 	}
 	return 0
 }
@@ -108,36 +108,4 @@ func tryFlows(h *ibvHardware, r trial.Request) {
 			_ = b.Close()
 		}
 	}
-}
-
-// tryQueuePair makes a queue pair of that type, with its memory, and brings it to INIT.
-func tryQueuePair(lib *ibv.Library, cfg dataplane.QueuePair) {
-	ctx, err := lib.Open(cfg.Device)
-	if err != nil {
-		return
-	}
-	defer ctx.Close()
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return
-	}
-	defer pd.Close()
-	if mr, err := pd.AllocMR(os.Getpagesize(), remoteAccess|ibv.AccessLocalWrite); err == nil {
-		defer mr.Close()
-	}
-	cq, err := ctx.CreateCQ(ibv.CQOptions{CQE: wcBatch})
-	if err != nil {
-		return
-	}
-	defer cq.Close()
-	_, _ = cq.Poll(make([]ibv.WC, 1))
-	qp, err := pd.CreateQP(ibv.QPOptions{
-		Type: qpType(cfg.Type), SendCQ: cq, RecvCQ: cq, SignalAll: true,
-		Cap: ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-	})
-	if err != nil {
-		return
-	}
-	defer qp.Close()
-	_ = qp.Modify(ibv.QPAttr{State: ibv.QPSInit, PortNum: cfg.Port}, ibv.QPAttrState|ibv.QPAttrPort)
 }

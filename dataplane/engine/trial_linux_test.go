@@ -150,9 +150,10 @@ func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
 			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Errorf("posting: %v", err)
 			}
-			e.pairs.look()
-			if q := e.pairs.all[0].look(); q.lost == nil || s.calls(t, c.verb) != opened {
-				t.Errorf("lost: %v; %d calls after %d", q.lost, s.calls(t, c.verb), opened)
+			e.pairs.CheckDevices()
+			awaitCondition(t, e, "queue-pair-lost", "a", true)
+			if now := s.calls(t, c.verb); now != opened {
+				t.Errorf("%d calls after %d", now, opened)
 			}
 		})
 	}

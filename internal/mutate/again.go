@@ -73,17 +73,21 @@ func again(ctx context.Context, root, commit, tmp string, o options) error {
 	return nil
 }
 
-// killAgain runs the test that killed the mutant, and all tests of the package
-// where that one is gone or passes.
+// killAgain runs the test that killed the mutant, and all tests of the
+// mutant's test packages where that one is gone or passes.
 func killAgain(ctx context.Context, root, tmp string, m Mutant, killer string, limit time.Duration) (string, error) {
-	s, err := compileMutant(ctx, root, tmp, m)
-	if err != nil {
-		return "", err
+	for _, tests := range []string{killer, ".*"} {
+		for _, dir := range m.testPackages() {
+			s, err := compileMutant(ctx, root, tmp, m, dir)
+			if err != nil {
+				return "", err
+			}
+			if name := s.run(ctx, []string{tests}, limit); name != "" {
+				return name, nil
+			}
+		}
 	}
-	if name := s.run(ctx, []string{killer}, limit); name != "" {
-		return name, nil
-	}
-	return s.run(ctx, []string{".*"}, limit), ctx.Err()
+	return "", ctx.Err()
 }
 
 // killedLines returns the lines of the document that list a killed mutant, in columns.

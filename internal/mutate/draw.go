@@ -33,8 +33,17 @@ func draw(ctx context.Context, root, commit, tmp string, o options) error {
 		if len(list) == o.mutants {
 			break
 		}
-		meet := slices.DeleteFunc(slices.Clone(tests[m.Package()]), func(t test) bool { return !t.covers(m.File, m.line) })
-		v, err := kill(ctx, root, tmp, m, meet, o.limit)
+		var v verdict
+		var err error
+		for _, dir := range m.testPackages() {
+			meet := slices.DeleteFunc(slices.Clone(tests[dir]), func(t test) bool { return !t.covers(m.File, m.line) })
+			var of verdict
+			of, err = kill(ctx, root, tmp, m, dir, meet, o.limit)
+			v.killer, v.ran = of.killer, v.ran+of.ran
+			if err != nil || v.killer != "" {
+				break
+			}
+		}
 		if errors.Is(err, errCompile) && ctx.Err() == nil {
 			noncompiling++
 			continue

@@ -17,8 +17,8 @@ type verdict struct {
 // kill compiles a mutant's package with the change and runs tests, in their
 // order, until one fails or until limit has passed. It returns errCompile where
 // the change does not compile.
-func kill(ctx context.Context, root, tmp string, m Mutant, tests []test, limit time.Duration) (verdict, error) {
-	s, err := compileMutant(ctx, root, tmp, m)
+func kill(ctx context.Context, root, tmp string, m Mutant, dir string, tests []test, limit time.Duration) (verdict, error) {
+	s, err := compileMutant(ctx, root, tmp, m, dir)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -43,8 +43,8 @@ func kill(ctx context.Context, root, tmp string, m Mutant, tests []test, limit t
 	return v, ctx.Err()
 }
 
-// compileMutant compiles the tests of the mutant's package with its change.
-func compileMutant(ctx context.Context, root, tmp string, m Mutant) (*suite, error) {
+// compileMutant compiles the tests of the package in dir with the mutant's change.
+func compileMutant(ctx context.Context, root, tmp string, m Mutant, dir string) (*suite, error) {
 	path := filepath.Join(root, m.File)
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -54,5 +54,5 @@ func compileMutant(ctx context.Context, root, tmp string, m Mutant) (*suite, err
 	if err := os.WriteFile(changed, m.apply(src), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a mutant: %w", err)
 	}
-	return compile(ctx, root, m.Package(), filepath.Join(tmp, "mutant.test"), map[string]string{path: changed})
+	return compile(ctx, root, dir, filepath.Join(tmp, "mutant.test"), map[string]string{path: changed})
 }

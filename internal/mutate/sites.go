@@ -31,6 +31,17 @@ func (m Mutant) String() string { return m.File + "  " + m.Func + "  " + m.Chang
 // Package returns the directory of the mutant's package.
 func (m Mutant) Package() string { return filepath.ToSlash(filepath.Dir(m.File)) }
 
+// testPackages returns the directories of the packages whose tests may kill the mutant: its own, and for a part
+// of the engine the engine, whose tests run whole instances.
+func (m Mutant) testPackages() []string {
+	if strings.HasPrefix(m.Package(), engine+"/") {
+		return []string{m.Package(), engine}
+	}
+	return []string{m.Package()}
+}
+
+const engine = "dataplane/engine"
+
 // apply returns src with the mutant's change.
 func (m Mutant) apply(src []byte) []byte {
 	return []byte(string(src[:m.start]) + m.text + string(src[m.end:]))

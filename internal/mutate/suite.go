@@ -102,18 +102,31 @@ func (s *suite) run(ctx context.Context, tests []string, limit time.Duration, fl
 type test struct {
 	Name    string
 	Took    time.Duration
-	Covered map[string][][2]int // file name without directory: first and last lines
+	Covered map[string][][2]int // by fileKey: first and last lines
 }
 
 // covers tells whether the test ran line n of the file.
 func (t test) covers(file string, n int) bool {
-	return slices.ContainsFunc(t.Covered[filepath.Base(file)], func(b [2]int) bool { return b[0] <= n && n <= b[1] })
+	return slices.ContainsFunc(t.Covered[fileKey(file)], func(b [2]int) bool { return b[0] <= n && n <= b[1] })
+}
+
+// coverPattern returns the pattern of the packages whose lines the tests of dir may run: the engine's run its parts.
+func coverPattern(dir string) string {
+	if dir == engine {
+		return dir + "/..."
+	}
+	return dir
+}
+
+// fileKey returns the last directory and the name of a file.
+func fileKey(path string) string {
+	return filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)
 }
 
 // measure runs every test of a package alone, and returns those that pass within
 // limit, the shortest first.
 func measure(ctx context.Context, root, dir, tmp string, limit time.Duration) ([]test, error) {
-	s, err := compile(ctx, root, dir, filepath.Join(tmp, "baseline.test"), nil, "-cover", "-covermode=atomic", "-coverpkg=./"+dir)
+	s, err := compile(ctx, root, dir, filepath.Join(tmp, "baseline.test"), nil, "-cover", "-covermode=atomic", "-coverpkg=./"+coverPattern(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +157,7 @@ func measure(ctx context.Context, root, dir, tmp string, limit time.Duration) ([
 	return all, nil
 }
 
-// readProfile returns the lines of a coverage profile that ran, by file name.
+// readProfile returns the lines of a coverage profile that ran, by fileKey.
 func readProfile(path string) (map[string][][2]int, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -159,7 +172,7 @@ func readProfile(path string) (map[string][][2]int, error) {
 		if !ok || strings.HasSuffix(counts, " 0") {
 			continue
 		}
-		name, span, ok := strings.Cut(filepath.Base(place), ":")
+		name, span, ok := strings.Cut(fileKey(place), ":")
 		from, to, ok2 := strings.Cut(span, ",")
 		if !ok || !ok2 {
 			continue

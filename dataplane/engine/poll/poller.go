@@ -143,13 +143,13 @@ func (p *Poller) Conditions() []dataplane.Condition {
 	var out []dataplane.Condition
 	if text := p.failing.Load(); text != nil {
 		out = append(out, dataplane.Condition{
-			Code: "source-unreadable", Severity: dataplane.High, Object: "poller", Text: *text,
+			Code: dataplane.CodeSourceUnreadable, Severity: dataplane.High, Object: "poller", Text: *text,
 			Fix: "flowtally doctor",
 		})
 	}
 	if p.late.Load() {
 		out = append(out, dataplane.Condition{
-			Code: "poll-overrun", Severity: dataplane.Low, Object: "poller",
+			Code: dataplane.CodePollOverrun, Severity: dataplane.Low, Object: "poller",
 			Text: "poll cycles take longer than their period; values are older than configured",
 			Fix:  "raise poll.period, or give the process more CPU",
 		})

@@ -15,7 +15,7 @@ func (s *Set) Conditions() (out []dataplane.Condition) {
 		v := q.current()
 		if v.lost != nil {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-lost", Severity: dataplane.High, Object: q.cfg.Name,
+				Code: dataplane.CodeQueuePairLost, Severity: dataplane.High, Object: q.cfg.Name,
 				Text: fmt.Sprintf("its device %s failed or was removed, and its counters stand still: %v", q.cfg.Device, v.lost),
 				Fix:  "see dmesg and `rdma link`; when the device is back the queue pair is made again, with another number, and totals go on",
 			})
@@ -23,19 +23,19 @@ func (s *Set) Conditions() (out []dataplane.Condition) {
 		}
 		if v.unconnected != "" {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-unconnected", Severity: dataplane.High, Object: q.cfg.Name, Text: v.unconnected,
+				Code: dataplane.CodeQueuePairUnconnected, Severity: dataplane.High, Object: q.cfg.Name, Text: v.unconnected,
 				Fix: "remove the cause that the text names, then: flowtally queue-pairs connect " + q.cfg.Name + " [ADDRESS]",
 			})
 		}
 		if v.failed != "" {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-error", Severity: dataplane.High, Object: q.cfg.Name, Text: v.failed,
+				Code: dataplane.CodeQueuePairError, Severity: dataplane.High, Object: q.cfg.Name, Text: v.failed,
 				Fix: "look after the peer, then connect it anew: flowtally queue-pairs connect " + q.cfg.Name,
 			})
 		}
 		if v.sourceErr != nil {
 			out = append(out, dataplane.Condition{
-				Code: "queue-pair-source", Severity: dataplane.Medium, Object: q.cfg.Name,
+				Code: dataplane.CodeQueuePairSource, Severity: dataplane.Medium, Object: q.cfg.Name,
 				Text: fmt.Sprintf("ibv_poll_cq counts it, as the better source failed: %v", v.sourceErr),
 				Fix:  "restart the instance; report the device if it happens again",
 			})

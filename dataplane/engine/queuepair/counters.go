@@ -53,7 +53,7 @@ func (s *Set) Entries() (out []shm.Entry) {
 			q.mu.Lock()
 			e.Handle, e.Continuity = c.handle, c.continuity
 			q.mu.Unlock()
-			e.Source, e.ByteBasis, e.Valid, e.Stale = backend.SourceText(v.source), completionBasis, v.lost == nil, v.lost != nil
+			e.Source, e.ByteBasis, e.Valid, e.Stale = v.source.String(), completionBasis, v.lost == nil, v.lost != nil
 			out = append(out, e)
 		}
 	}

@@ -75,7 +75,7 @@ func (w *worker) listen(ctx context.Context, e *endpoint) {
 		case errors.Is(err, ibv.ErrDeviceGone):
 			w.sendEvent(event{deviceGone, e, err})
 			return
-		case err != nil: // checkDevices notices the end of the device too
+		case err != nil: // CheckDevices notices the end of the device too
 			w.log.Warn("waiting for events of an RDMA device", "err", err)
 			select {
 			case <-ctx.Done():

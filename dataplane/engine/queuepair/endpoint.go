@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -258,7 +259,7 @@ func (e *endpoint) viewNow() view {
 		endpoint: e, state: e.state.String(), local: e.local, peer: e.peer, rejected: slices.Clone(e.rejected), sourceErr: e.sourceErr,
 	}
 	if len(e.counters) > 0 {
-		v.source = dataplane.Source{Backend: "rdma", Device: e.cfg.Device, Mode: e.mode}
+		v.source = dataplane.Source{Backend: flow.RDMA, Devices: []dataplane.Device{{Backend: flow.RDMA, Name: e.cfg.Device, Mode: dataplane.Mode(e.mode)}}}
 	}
 	switch {
 	case e.connectErr != nil:

@@ -2,8 +2,10 @@ package queuepair
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
+	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/ibv/flexio"
 	"github.com/flowtally/flowtally/shm"
@@ -238,6 +241,30 @@ func TestTheLastSampleOfAQueuePairIsReadWithoutAllocating(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { p.Cycle(w, 100) }); n != 0 {
 		t.Errorf("%v allocations a cycle", n)
+	}
+}
+
+// TestRejectionsShowEveryReason: the reason is the text of an UnsupportedError without the errors around it. Where
+// it is one of several joined errors, the reason shows the others too.
+func TestRejectionsShowEveryReason(t *testing.T) {
+	no := &probe.UnsupportedError{Feature: "DevX", Object: "mlx5_0", Reason: "the device is not one of mlx5"}
+	verbs := func(errno error) error { return fmt.Errorf("mlx5_0: calling ibv_create_qp: %w", errno) }
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"not supported", fmt.Errorf("opening mlx5_0 of eth0: %w", no), no.Error()},
+		{"not supported, and no privilege for verbs", fmt.Errorf("mlx5_0 cannot count: %w", errors.Join(verbs(syscall.EPERM), no)),
+			"mlx5_0 cannot count: mlx5_0: calling ibv_create_qp: operation not permitted; " + no.Error()},
+		{"of two devices", errors.Join(no, verbs(syscall.EINVAL)), no.Error() + "; mlx5_0: calling ibv_create_qp: invalid argument"},
+		{"neither", verbs(syscall.EIO), "mlx5_0: calling ibv_create_qp: input/output error"},
+	} {
+		e := &endpoint{}
+		e.reject("cq_ring", fmt.Errorf("making it: %w", tt.err))
+		if len(e.rejected) != 1 || !strings.Contains(e.rejected[0].Reason, tt.want) {
+			t.Errorf("%s: %+v, want %q", tt.name, e.rejected, tt.want)
+		}
 	}
 }
 

@@ -153,7 +153,7 @@ func (s *Set) watch(ctx context.Context) {
 		case q := <-s.remade:
 			again(q)
 		case <-tick.C:
-			s.checkDevices()
+			s.CheckDevices()
 			for q, is := range unconnected {
 				if is {
 					again(q)
@@ -188,9 +188,9 @@ func (s *Set) devices() (list []ibv.Device, err error) {
 	return list, err
 }
 
-// checkDevices tells each worker whether its device is listed. A device may return, and its queue pair be
+// CheckDevices tells each worker whether its device is listed. A device may return, and its queue pair be
 // made again, while the list is read. Each event therefore names the endpoint that was there before.
-func (s *Set) checkDevices() {
+func (s *Set) CheckDevices() {
 	if s.lib == nil {
 		return
 	}

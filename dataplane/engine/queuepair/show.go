@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // completionUnit and completionBasis describe the two values of a completion counter in the mirror.
@@ -26,7 +25,7 @@ func (q *queuePair) current() view {
 func (q *queuePair) setView(v view) {
 	q.mirrorMu.Lock()
 	defer q.mirrorMu.Unlock()
-	if was := q.current(); v.source != was.source || (v.lost == nil) != (was.lost == nil) {
+	if was := q.current(); !v.source.Equal(was.source) || (v.lost == nil) != (was.lost == nil) {
 		q.writeSource(v)
 	}
 	q.mu.Lock()
@@ -44,7 +43,7 @@ func (q *queuePair) writeSource(v view) {
 	lost := v.lost != nil
 	for _, c := range q.counters {
 		err := errors.Join(
-			q.set.opts.Mirror.SetSource(c.handle, backend.SourceText(v.source), completionBasis),
+			q.set.opts.Mirror.SetSource(c.handle, v.source.String(), completionBasis),
 			q.set.opts.Mirror.SetFlags(c.handle, !lost, lost, false))
 		if err != nil {
 			q.log.Error("showing the source of a completion counter in the mirror", "counter", c.cfg.Name, "err", err)
