@@ -70,7 +70,7 @@ func TestAdoptWhatProgramsKnow(t *testing.T) {
 	rs.Destroy()
 }
 
-// attachedProgram is the one that runs on the only hook, whoever loaded it.
+// attachedProgram returns the program on the only hook, whichever process loaded it.
 func attachedProgram(t *testing.T, rs *RuleSet) *ebpf.Program {
 	t.Helper()
 	for _, h := range rs.hooks {

@@ -16,9 +16,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// Port gives the number of an interface, which Headers.Port holds and Rule may
-// match. The number of a name stays what it is while the pins live. The
-// interface need not exist.
+// Port returns the number of an interface, which Headers.Port holds and Rule may match. A name
+// keeps its number while the pins live. The interface need not exist.
 func (rs *RuleSet) Port(ifname string) (uint16, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -111,7 +110,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	return done, nil
 }
 
-// noInterface adds to the answer of net.InterfaceByName which interfaces there are.
+// noInterface adds the names of the existing interfaces to the error of net.InterfaceByName.
 func noInterface(err error) error {
 	all, listErr := net.Interfaces()
 	if listErr != nil {
@@ -214,7 +213,7 @@ func attachLink(p *ebpf.Program, ifindex int, mode string, last bool) (link.Link
 	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: ebpf.AttachTCXEgress, Anchor: anchor})
 }
 
-// refusal says why a hook could not be taken and what to do.
+// refusal explains why a hook could not be taken, and adds the remedy.
 func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	feature := mode + " XDP"
 	if h == HookEgress {
@@ -277,8 +276,7 @@ func (rs *RuleSet) Held() (n int) {
 	return n
 }
 
-// Attachments lists what is attached, ordered by port and hook. An interface
-// that was deleted is not in it.
+// Attachments lists the attached programs, ordered by port and hook, without deleted interfaces.
 func (rs *RuleSet) Attachments() []Attachment {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -23,9 +23,9 @@ func (n Neighbour) String() string {
 	return fmt.Sprintf("program %q (id %d)", n.Name, n.Program)
 }
 
-// Before lists the TCX programs that run before ours on what an interface sends, in
-// their order. Each of them can end the chain: ours does not see the packet then. The
-// interface is looked up in the network namespace of the calling thread.
+// Before lists the TCX programs that run before ours on the packets that an interface sends, in
+// their order. Each of them can end the chain: ours does not see the packet then. The interface is
+// looked up in the network namespace of the calling thread.
 func (rs *RuleSet) Before(ifname string) ([]Neighbour, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -85,7 +85,7 @@ func (w world) mask(fields int) (m Key) {
 	return m
 }
 
-// rule asks for what a packet of the world has, so it meets others too.
+// rule matches values of the world's packets, so it meets others too.
 func (w world) rule(mask Key, order, counter uint32) Rule {
 	_, k := w.packet()
 	r := Rule{Mask: mask, Priority: uint16(w.rng.IntN(4)), Order: order, Counter: counter, Drop: w.rng.IntN(4) == 0}

@@ -9,10 +9,9 @@ import (
 // instancesDir holds the pins of the instances that name no directory of their own.
 const instancesDir = "/sys/fs/bpf/flowtally"
 
-// Close lets go of everything. What is pinned stays: programs go on counting,
-// and the next Open takes them up; without pins they are detached. Pins that are gone are
-// made again first; where that fails Close detaches, and the error says so. Reads that
-// are under way end first, later calls return ErrClosed. Idempotent.
+// Close closes every descriptor. With pins, programs go on counting, and the next Open adopts them;
+// without pins they are detached. Close makes missing pins again first; if that fails it detaches,
+// and the error says so. Running reads end first, later calls return ErrClosed. Idempotent.
 func (rs *RuleSet) Close() error { return rs.end(false) }
 
 // Destroy detaches the programs, removes the pins and closes. The error names a program that is still
@@ -46,7 +45,7 @@ func (rs *RuleSet) end(destroy bool) error {
 	return errors.Join(append(errs, rs.release())...)
 }
 
-// release closes what is open. The lock goes last.
+// release closes every descriptor. The lock is released last.
 func (rs *RuleSet) release() error {
 	var errs []error
 	for k, h := range rs.hooks {

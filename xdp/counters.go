@@ -20,8 +20,8 @@ type counterPool struct {
 	dirty  []uint32 // given back since
 }
 
-// newCounterPool takes up what the meta map says. Slots that are free in it may
-// have been given back a moment ago: the caller waits for a grace period before it allocates.
+// newCounterPool takes up the records of the meta map. Its free slots may have been given back a
+// moment ago: the caller waits for a grace period before it allocates.
 func newCounterPool(m *meta, n int) *counterPool {
 	p := &counterPool{meta: m, n: uint32(n), owners: map[string]uint32{}}
 	for id := range p.n {

@@ -6,7 +6,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// device is what the kernel reports about an interface. The zero value stands for an interface that is gone.
+// device is the kernel's description of an interface. The zero value stands for an interface that
+// is gone.
 type device struct {
 	name string
 	link string // its type, of ARPHRD_*: "ether", "none"
@@ -32,7 +33,7 @@ func (d device) layer3(h Hook) (bool, error) {
 	case slices.Contains(linksIP, d.link) && (h == HookEgress || slices.Contains(kindsReceiveIP, d.kind)):
 		return true, nil
 	case slices.Contains(linksIP, d.link):
-		return false, &probe.UnsupportedError{Feature: "counting what is received", Object: d.name,
+		return false, &probe.UnsupportedError{Feature: "counting received packets", Object: d.name,
 			Reason: "frames of a device of kind " + d.kind + " (" + d.link + ") do not begin with IP or Ethernet where XDP sees them",
 			Fix:    "count on the device that carries its traffic, or count egress only"}
 	}

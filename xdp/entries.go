@@ -2,16 +2,15 @@ package xdp
 
 import "sync/atomic"
 
-// State of an entry, in its directory word. The word is what commits a change:
-// a process that dies leaves an entry as its word says.
+// State of an entry, in its directory word. The word commits a change: after a crash an entry has
+// the state in its word.
 const (
 	entryFree = iota // 0: the unit does not begin an entry
 	entryLive
 	entryDead // being removed: no slot is to point at it any more
 )
 
-// dirWord is the directory word of an entry: what user space must know of it
-// and the packet path must not.
+// dirWord is the directory word of an entry, with fields that only user space may use.
 type dirWord uint64
 
 func newDirWord(state, tuple, size uint8, drop bool, counter uint32) dirWord {

@@ -14,8 +14,8 @@ var (
 	ErrFull = errors.New("full")
 	// ErrMasks: an ErrFull; the rules have as many distinct masks as the tables hold.
 	ErrMasks = fmt.Errorf("%w of distinct masks", ErrFull)
-	// ErrBucket: an ErrFull; the hash gives a key a place where there is none, although the
-	// table has room. Each rule set draws its own hash, so it is chance, and rare.
+	// ErrBucket: an ErrFull; the hash has no free slot near a key's place, although the table has
+	// room. Each rule set draws its own hash, so it is chance, and rare.
 	ErrBucket = fmt.Errorf("%w bucket of the hash table", ErrFull)
 	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
 	ErrIncompatible = errors.New("incompatible pins")
@@ -27,7 +27,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrExists: the rule is there already.
 	ErrExists = errors.New("exists")
-	// ErrInvalid: a rule, a name or an option breaks what its type says; the text says how.
+	// ErrInvalid: a rule, a name or an option breaks the rules of its type; the text has the
+	// reason.
 	ErrInvalid = errors.New("invalid")
 	// ErrTorn: a counter changed during every attempt to read it.
 	ErrTorn = errors.New("counter changed during every attempt to read it")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// explain adds to a refusal what would lift it.
+// explain adds the remedy to a refusal.
 func explain(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w: %w: it takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (or root)", ErrPermission, err)

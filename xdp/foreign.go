@@ -6,10 +6,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Specialize is for the bench alone. It gives an object that includes bpf/tables.h the constants of this
-// rule set as it is now, for a hook of interface number port, and answers the
-// maps that stand in for its sections. Such programs do not
-// follow later changes of the masks.
+// Specialize is for the bench only. It gives an object that includes bpf/tables.h the current
+// constants of this rule set, for a hook of interface number port, and returns the maps that stand
+// in for its sections. Such programs do not follow later changes of the masks.
 func (rs *RuleSet) Specialize(spec *ebpf.CollectionSpec, h Hook, port uint16) (map[string]*ebpf.Map, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

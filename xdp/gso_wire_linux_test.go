@@ -13,7 +13,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// A struct virtio_net_hdr: what a guest, or a program at a tap or a PACKET_VNET_HDR socket, says of a buffer.
+// A struct virtio_net_hdr: a guest, or a program at a tap or a PACKET_VNET_HDR socket, describes a
+// buffer with it.
 const (
 	vnetNeedsCsum = 1
 	gsoTCP4       = 1
@@ -226,8 +227,8 @@ func TestUntrustedSegments(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfATap routes buffers that come in by a tap, as those of a guest do, out of a veth, and compares the
-// count of the veth's egress with the frames on the wire.
+// TestSegmentsOfATap routes buffers that come in by a tap, as a guest's do, out of a veth, and
+// compares the count of the veth's egress with the frames on the wire.
 func TestSegmentsOfATap(t *testing.T) {
 	const buffers, segments, size, headers = 100, 20, 1400, 14 + 20 + 20
 	w := testWire(t)

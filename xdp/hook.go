@@ -22,8 +22,8 @@ type site struct {
 	layer3 bool // frames of the interface begin with IP
 }
 
-// hook is one program on one hook of one interface. It holds the link: a link
-// that nobody refers to is collected, and detaches.
+// hook is one program on one hook of one interface. It holds the link: a link without a reference
+// is collected, and detaches.
 type hook struct {
 	site
 	name    string

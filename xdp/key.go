@@ -23,11 +23,11 @@ const (
 	FlagIncomplete                   // the headers are cut off, or were not walked to their end
 )
 
-// Headers is one level of parsed headers. Every field is in wire order and 0
-// where the header is absent; a field is only meaningful under the flag of its header.
+// Headers is one level of parsed headers. Every field is in wire order and 0 if the header is
+// absent; a field is only meaningful under the flag of its header.
 //
-// The layout is that of struct ft_headers in bpf/key.h: nine 64-bit words, the
-// ones that most rules look at first. A test pins every offset to the object's BTF.
+// The layout equals struct ft_headers in bpf/key.h: nine 64-bit words, the ones that most rules
+// read first. A test pins every offset to the object's BTF.
 type Headers struct {
 	_       [0]uint64
 	L4      [4]byte    // source and destination port, or ICMP type and code, 0, 0
@@ -48,8 +48,8 @@ type Headers struct {
 	Tunnel  [4]byte    // VXLAN: VNI in the first 3 bytes; GRE: key (outer headers only)
 }
 
-// Key is what the parser makes of a packet: its outer headers and, where it is
-// a VXLAN or GRE packet, those inside. It is also the mask of a Rule.
+// Key is the parser's result for a packet: its outer headers and, for a VXLAN or GRE packet, the
+// inner ones. It is also the mask of a Rule.
 type Key struct{ Out, In Headers }
 
 // Words is the number of 64-bit words of a Key.

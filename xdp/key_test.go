@@ -43,7 +43,7 @@ func TestKeyLayout(t *testing.T) {
 	}
 }
 
-// TestConstantsOfTheObject holds what is written twice, in C and in Go, together.
+// TestConstantsOfTheObject compares the constants that C and Go both declare.
 func TestConstantsOfTheObject(t *testing.T) {
 	spec, err := loadFlowtally()
 	if err != nil {

@@ -68,9 +68,9 @@ func child(dir string) error {
 	}
 }
 
-// TestKillMinusNine kills a process that changes rules, under traffic, again and
-// again, and takes up its pins: the rules that it left alone have counted every
-// packet, and what is adopted is whole.
+// TestKillMinusNine kills a process that changes rules, under traffic, again and again, and adopts
+// its pins: the rules that it left alone have counted every packet, and the adopted rule set is
+// whole.
 func TestKillMinusNine(t *testing.T) {
 	const flows, packets, kills = 4, 2_000_000, 12
 	rng := seed.Rand(t)
@@ -134,7 +134,7 @@ func TestKillMinusNine(t *testing.T) {
 	compareCounts(t, rs, ids, s)
 }
 
-// verify checks that the tables in memory say what the model says.
+// verify compares the tables in memory with the model.
 func (rs *RuleSet) verify() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -41,8 +41,9 @@ func tunIn(t testing.TB, ns *lab.Netns, o lab.TunOptions) *lab.Tun {
 	return tun
 }
 
-// TestLayer3Device counts and drops on a device whose frames begin with IP: received packets by generic XDP, sent
-// packets by TCX. The bytes are those of IP, and a rule that asks for an Ethernet header matches nothing.
+// TestLayer3Device counts and drops on a device whose frames begin with IP: received packets by
+// generic XDP, sent packets by TCX. Bytes are counted from the IP header on, and a rule with an
+// Ethernet header matches nothing.
 func TestLayer3Device(t *testing.T) {
 	const packets, payload = 100, 50
 	tun := testTun(t)
@@ -175,7 +176,7 @@ func sum16(b []byte, sum uint32) uint16 {
 	return uint16(sum)
 }
 
-// TestDevices says what each type of device is taken for.
+// TestDevices compares the handling of each type of device.
 func TestDevices(t *testing.T) {
 	for _, c := range []struct {
 		d               device

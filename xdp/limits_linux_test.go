@@ -237,8 +237,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestUnfinishedPins: what a process left that died while it made its maps is
-// made again; what another version left is refused.
+// TestUnfinishedPins: the maps of a process that died while it made them are made again; pins of
+// another version are refused.
 func TestUnfinishedPins(t *testing.T) {
 	dir := pinDir(t)
 	rs, err := Open(Options{MaxRules: 256, PinDir: dir})

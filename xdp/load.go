@@ -18,7 +18,7 @@ type loader struct {
 	g      geometry
 	secret *secret
 	sees   bool // programs see behind their context
-	// types of the kernel: to read them takes 30 ms, several times what a load takes.
+	// types of the kernel: to read them takes 30 ms, several times as long as a load.
 	types *btf.Cache
 }
 
@@ -63,7 +63,7 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 	return nil
 }
 
-// config is what a program for one hook of one interface is specialised by.
+// config returns the constants of the program for one hook of one interface.
 func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
 		Need:        c.need,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestLoadCost bounds what the verifier works for the greatest number of masks.
+// TestLoadCost bounds the verifier's work for the greatest number of masks.
 func TestLoadCost(t *testing.T) {
 	for _, n := range []int{1, 2, 8, 32, maxTuples} {
 		rs := openTest(t, Options{MaxRules: 1024})

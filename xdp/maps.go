@@ -80,7 +80,7 @@ func (m *sharedMap) mmap() error {
 	return nil
 }
 
-// freeze is not repeated on a map that was adopted: the kernel answers EPERM.
+// freeze is not repeated on a map that was adopted: the kernel returns EPERM.
 func (m *sharedMap) freeze() error {
 	info, err := m.m.Info()
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// The meta map is one value that no program looks at: what the next process
-// needs to take up the others. Records are committed by their first word,
-// stored last. In 64-bit words:
+// The meta map is one value that no program reads: the state that the next process needs to take
+// over the other maps. Records are committed by their first word, stored last. In 64-bit words:
 //
 //	header    magic, layout, rules, counters, slots, units, cpus, block
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
 //	tuples    64 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, 0
-//	loaded    what the attached programs were built from: object, need, tuples, by place (64 of) id and flags, key (18)
+//	loaded    the constants of the attached programs: object, need, tuples, by place (64 of) id and flags, key (18)
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes, owners (6 each)
 //	entries   the directory: one word a unit
 const (
@@ -121,7 +120,7 @@ func (m *meta) loadedTuple(place int) []uint64 {
 
 func (m *meta) clearLoaded() { atomic.StoreUint64(&m.loaded[0], 0) }
 
-// loadedFrom gives back what setLoaded noted, if it was for the same object.
+// loadedFrom returns the record of setLoaded, if it was for the same object.
 func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok bool) {
 	n := m.loaded[2]
 	if atomic.LoadUint64(&m.loaded[0]) != object || n > maxTuples {
@@ -134,9 +133,9 @@ func (m *meta) loadedFrom(object uint64) (need uint32, tuples []loadedTuple, ok 
 	return uint32(m.loaded[1]), tuples, true
 }
 
-// counterRecord is a counter's record: who owns it and where its count began. It
-// holds two owners, of which the first word names the one that counts, so that an
-// owner takes the place of another by one store.
+// counterRecord is a counter's record: its owner and the start of its count. It holds two owners.
+// The first word names the one that counts, so that an owner takes the place of another by one
+// store.
 type counterRecord []uint64
 
 func (m *meta) counter(id uint32) counterRecord {

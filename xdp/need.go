@@ -30,7 +30,7 @@ const (
 	levelWords
 )
 
-// needOf is what the parser must look at for a rule to be decided.
+// needOf returns the layers that the parser must read to decide a rule.
 func needOf(r *Rule) uint32 {
 	need := needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
 	inner := r.Mask.words()[levelWords:]

@@ -38,8 +38,8 @@ type AttachOptions struct {
 type Hook string
 
 const (
-	HookIngress Hook = "xdp" // what an interface receives
-	HookEgress  Hook = "tcx" // what it sends
+	HookIngress Hook = "xdp" // packets that an interface receives
+	HookEgress  Hook = "tcx" // packets that it sends
 )
 
 // Attachment is one program on one hook.
@@ -51,7 +51,7 @@ type Attachment struct {
 	Mode      string // "native", "generic" or "tcx"
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
-	Fresh     bool   // the call of Attach that answers it attached it
+	Fresh     bool   // this call of Attach attached it
 	// Rejected holds the reason of every mode that was tried before Mode.
 	Rejected []error
 }

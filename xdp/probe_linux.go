@@ -15,9 +15,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// Probe says what of this package works here and on an interface of the calling
-// thread's network namespace. It attaches nothing: a driver may reset its
-// queues for a program.
+// Probe reports which features of this package work here and on an interface of the calling
+// thread's network namespace. It attaches no program: a driver may reset its queues for one.
 func Probe(ifname string) []probe.Result {
 	all := []probe.Result{
 		probe.Ask("eBPF maps", "", probeMap()),
@@ -56,7 +55,7 @@ func probeMap() error {
 // probeTCX asks for the programs of a hook, which changes nothing.
 func probeTCX() error {
 	if err := probeMap(); err != nil {
-		return err // who may not use eBPF is told by the kernel, and by the library, that there is no TCX
+		return err // without the right to use eBPF the kernel, and with it the library, reports that TCX is missing
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -145,5 +144,5 @@ func probeNative(ifi *net.Interface) error {
 			}
 		}
 	}
-	return errors.New("asking for XDP features: no answer")
+	return errors.New("asking for XDP features: no reply")
 }

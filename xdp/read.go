@@ -21,12 +21,12 @@ type values struct {
 	base  []Pair
 }
 
-// pair reads one slot: packets, and 256 times the bytes of exactly those packets
-// plus packets. The second word changes with every update, so unchanged around
-// the load of the first it leaves the first at most one update away, of at most 255
-// packets: the low bytes tell. Where stores are seen in order it is ahead by their
-// difference, and what it was before goes with the second word. Go's atomic loads
-// keep their order on every architecture.
+// pair reads one slot: packets, and 256 times the bytes of exactly those packets plus packets. The
+// second word changes with every update. If it is unchanged around the load of the first word, the
+// first is at most one update away, of at most 255 packets, and the low bytes give the difference.
+// On processors that keep the order of stores the first word is ahead by that difference, and its
+// earlier value belongs to the second word. Go's atomic loads keep their order on every
+// architecture.
 func (v *values) pair(at int) (packets, second uint64, ok bool) {
 	w := v.words[at : at+2 : at+2]
 	for try := range readTries {
@@ -89,9 +89,9 @@ func adjacent(ids []uint32) int {
 	return len(ids)
 }
 
-// sum fills dst with the counters from id on, and answers false where a slot
-// was met in the middle of an update. The length of dst is a multiple of 8; the
-// caller has checked that the last counter exists.
+// sum fills dst with the counters from id on, and returns false if a slot was in the middle of an
+// update. The length of dst is a multiple of 8; the caller has checked that the last counter
+// exists.
 func (v *values) sum(id uint32, dst []Pair) bool {
 	cpus := len(v.words) / v.block
 	slots := v.words[int(id)*2 : (cpus-1)*v.block+(int(id)+len(dst))*2]
@@ -122,10 +122,9 @@ func (v *values) readEach(ids []uint32, dst []Pair) error {
 	return nil
 }
 
-// Read fills dst with the values of ids, each a consistent pair, summed over
-// CPUs, since its allocation. It may be called from any goroutine, also while
-// rules and counters change. The error is ErrTorn, ErrNotFound or ErrClosed;
-// what dst holds then is not said.
+// Read fills dst with the values of ids, each a consistent pair, summed over CPUs, since its
+// allocation. It may be called from any goroutine, also while rules and counters change. The error
+// is ErrTorn, ErrNotFound or ErrClosed; the content of dst is then undefined.
 func (rs *RuleSet) Read(ids []uint32, dst []Pair) error {
 	rs.life.RLock()
 	defer rs.life.RUnlock()

@@ -1,7 +1,7 @@
 package xdp
 
-// Receive is what happens to the packets of an interface before XDP sees them. The zero value: nothing
-// that is known.
+// Receive describes the treatment of an interface's packets before XDP sees them. The zero value
+// means that none is known.
 type Receive struct {
 	// TakesTags: VLAN tags are beside the frame (rx-vlan-offload), where XDP does not see them.
 	TakesTags bool

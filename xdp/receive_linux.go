@@ -30,7 +30,7 @@ func ReceiveOf(ifname string) (Receive, error) {
 	return r, nil
 }
 
-// rxVLAN is the kernel's name of what ethtool calls rx-vlan-offload.
+// rxVLAN is the kernel's name of ethtool's rx-vlan-offload.
 const rxVLAN = "rx-vlan-hw-parse"
 
 // offloads lists the names of the features that are on, and of those that can be changed
@@ -92,7 +92,7 @@ func bitset(set []byte) (map[string]bool, error) {
 // nlaType is the type of an attribute without its flags (NLA_TYPE_MASK).
 const nlaType = 0x3fff
 
-// attributes are those of a message or of an attribute, by type.
+// attributes parses the attributes of a message or of an attribute, by type.
 func attributes(b []byte) (map[uint16][]byte, error) {
 	list, err := nl.ParseRouteAttr(b)
 	if err != nil {

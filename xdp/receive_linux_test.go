@@ -18,7 +18,7 @@ func receiveOf(t *testing.T, e *lab.End) (r Receive) {
 	return r
 }
 
-// What ethtool turns off is seen to be off.
+// A feature that ethtool turns off is reported as off.
 func TestReceiveOf(t *testing.T) {
 	w := testWire(t)
 	for _, on := range []bool{true, false, true} {

@@ -158,8 +158,8 @@ func (t *tables) recoverTuple(u *tuple) {
 	}
 }
 
-// isLoaded says whether the programs that know a tuple as l find its rules. One
-// without rules becomes what they take it for.
+// isLoaded reports whether programs that know a tuple as l find its rules. A tuple without rules
+// becomes the tuple that they expect.
 func (u *tuple) isLoaded(l loadedTuple) bool {
 	var buf words
 	key := string(bytesOf(u.pack(buf[:0], &l.key)))
@@ -169,8 +169,7 @@ func (u *tuple) isLoaded(l loadedTuple) bool {
 	return u.hashed == !l.single && (u.hashed || u.key == key)
 }
 
-// adopt takes the programs that run for those of these constants, when every
-// rule is where they look for it.
+// adopt takes the running programs as programs of these constants, if they find every rule.
 func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 	var places []*tuple
 	for _, l := range loaded {

@@ -13,8 +13,7 @@ type Rule struct {
 	Drop    bool
 }
 
-// Counter is a slot of the counters' map and what it has counted since it was
-// given to its owner.
+// Counter is a slot of the counters' map and its count since it was given to its owner.
 type Counter struct {
 	ID     uint32
 	Cookie uint64 // random, new with every allocation: names this run of counting
@@ -23,14 +22,13 @@ type Counter struct {
 	Adopted bool
 }
 
-// CounterInfo is an allocated counter and who owns it.
+// CounterInfo is an allocated counter and its owner.
 type CounterInfo struct {
 	Counter
 	Owner string
 }
 
-// Pair is the value of a counter: bytes are those of exactly these packets,
-// layer 2 without FCS.
+// Pair is the value of a counter: the bytes of exactly these packets, layer 2 without FCS.
 type Pair struct{ Packets, Bytes uint64 }
 
 // Row is the value of a counter and the time of its sample, in the layout of a row of a mirror.

@@ -48,9 +48,9 @@ func (rs *RuleSet) usable() error {
 	return nil
 }
 
-// Open makes the maps of a rule set, or takes up those that a process left
-// pinned in PinDir, with its rules, counters and attachments: counting went on,
-// and does. Sizes smaller than those of the pins are met by the pins.
+// Open makes the maps of a rule set, or adopts the maps that a process left pinned in PinDir, with
+// its rules, counters and attachments, whose programs have counted on. Pins with larger sizes than
+// requested are accepted.
 func Open(o Options) (*RuleSet, error) {
 	rs := &RuleSet{
 		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{},
@@ -129,7 +129,7 @@ func (rs *RuleSet) createMaps(g geometry) error {
 	return rs.maps.pin(rs.dir)
 }
 
-// adoptMaps opens pinned maps. What a process left that died while it made them is removed.
+// adoptMaps opens pinned maps. It removes the maps of a process that died while it made them.
 func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 	m := newMaps()
 	g, err := m.adopt(rs.dir)
@@ -140,12 +140,12 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 		return false, unpinAll(rs.lock)
 	default:
 		m.close()
-		return false, fmt.Errorf("%w; to give up what they count, remove the directory %s", err, rs.dir)
+		return false, fmt.Errorf("%w; to give up their counts, remove the directory %s", err, rs.dir)
 	}
 	if g.rules < want.rules || g.counters < want.counters || g.cpus != want.cpus {
 		m.close()
 		return false, fmt.Errorf("%w: the pins in %s hold %d rules, %d counters and %d CPUs, wanted are %d, %d and %d; "+
-			"to give up what they count, remove the directory", ErrIncompatible, rs.dir, g.rules, g.counters, g.cpus,
+			"to give up their counts, remove the directory", ErrIncompatible, rs.dir, g.rules, g.counters, g.cpus,
 			want.rules, want.counters, want.cpus)
 	}
 	rs.g, rs.maps = g, m
@@ -194,7 +194,7 @@ func (rs *RuleSet) resume() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.adoptHooks()
-	// What the dead process took out may be looked at until now.
+	// Programs may still read rules that the dead process removed.
 	if err := rs.wait(); err != nil {
 		return err
 	}
@@ -246,7 +246,8 @@ func (rs *RuleSet) reload() error {
 	}
 	if len(fresh) > 0 {
 		if err := rs.wait(); err != nil {
-			// The new programs run: there is no way back. What no system call can tell, time does.
+			// The new programs run and stay. If the wait cannot confirm a grace period, a pause
+			// must do.
 			rs.log.Error("waiting for the programs that were exchanged", "error", err)
 			time.Sleep(time.Second)
 		}

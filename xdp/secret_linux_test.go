@@ -29,8 +29,8 @@ func udp6(src [16]byte) []byte {
 	return b
 }
 
-// collide finds n addresses of 2001:db8::/64 whose rules lie in one place of a table of so
-// many slots with one tag, for who knows the secret.
+// collide finds, with the secret, n addresses of 2001:db8::/64 whose rules lie in one place of a
+// table of so many slots with one tag.
 func collide(s *secret, n, slots int) (all [][16]byte) {
 	src := [16]byte{0x20, 0x01, 0x0d, 0xb8}
 	r := from6(src, 0)
@@ -48,9 +48,9 @@ func collide(s *secret, n, slots int) (all [][16]byte) {
 	return all
 }
 
-// TestNobodyChoosesAddressesThatCollide: addresses that fill one place of the table of one rule
-// set lie anywhere in that of another, and who does not know the secret knows no others. The
-// secret lives as long as the pins.
+// TestNobodyChoosesAddressesThatCollide: addresses that fill one place of one rule set's table are
+// spread over the table of another rule set, and without the secret no other collisions can be
+// computed. The secret lives as long as the pins.
 func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 	const n = 40
 	w := testWire(t)

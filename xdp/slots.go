@@ -2,7 +2,7 @@ package xdp
 
 import "sync/atomic"
 
-// What bpf/tables.h says about slots.
+// Constants of slots, as in bpf/tables.h.
 const (
 	slotProbes   = 32
 	slotAttempts = 4
@@ -87,7 +87,7 @@ func (t *slotTable) insert(h, s uint64) bool {
 // that may lie there goes there. The copy is stored before the original is
 // overwritten, and later in the probe: a probe that has passed the one finds the other.
 func (t *slotTable) insertFrom(h, gap, s uint64) bool {
-	copied := false // gap still holds the original of what was moved last
+	copied := false // gap still holds the original of the entry moved last
 	for gap >= h+slotProbes {
 		from, ok := t.moveTo(gap)
 		if !ok {

@@ -19,7 +19,7 @@ func mapped(t *testing.T, n int) []uint64 {
 	return wordsOf(m)
 }
 
-// Summing in vectors gives what summing one by one gives, for any ids.
+// Summing in vectors equals summing one by one, for any ids.
 func TestReadIsReadEach(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, cpus := range []int{1, 2, 3, 8} {

@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// tables is the classifier that bpf/tables.h looks into: tuple space search.
-// What is needed to take it up again after a crash is in the maps: entries,
-// their directory and the tuples' masks.
+// tables is the classifier of bpf/tables.h: tuple space search. The maps hold everything that the
+// next process needs after a crash: entries, their directory and the tuples' masks.
 type tables struct {
 	g       geometry
 	entries *entryStore
@@ -254,7 +253,7 @@ func (t *tables) abandon(rules []Rule) {
 		t.removeRule(&rules[i])
 	}
 	t.rehash = slices.DeleteFunc(t.rehash, func(u *tuple) bool {
-		// Its first key, if it is left, is in its single slot too, which is what the programs look at.
+		// Its first key, if it is left, is in its single slot too, which the programs read.
 		return t.unhash(u)
 	})
 	for _, u := range t.tuples {

@@ -70,7 +70,7 @@ func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err 
 	return moves, gone, added, nil
 }
 
-// done ends what pair began.
+// done ends the split that pair began.
 func (t *tables) done() { clear(t.leaving) }
 
 func existsError() error {
@@ -134,8 +134,8 @@ func (t *tables) move(moves []move) {
 	}
 }
 
-// crosses says whether a packet that matches both rules and has met that of o before its
-// move and that of m behind its own sees another order than before and after.
+// crosses reports whether a packet that matches both rules sees a third order if it has met o
+// before its move and m behind its own.
 func (m move) crosses(o move) bool {
 	if m.raises() == (m.to.rank() < o.from.rank()) {
 		return false
@@ -152,8 +152,8 @@ func (m move) crosses(o move) bool {
 // raises says whether the rule wins over fewer rules than before.
 func (m move) raises() bool { return m.to.rank() > m.from.rank() }
 
-// moveRule changes an entry that programs may look at. Its directory word, which
-// commits the action, comes first; what decides a packet is the slot, one store, and the rank, another.
+// moveRule changes an entry that programs may read. Its directory word, which commits the action,
+// comes first. The slot, one store, and the rank, another, decide a packet.
 func (t *tables) moveRule(m move) *tuple {
 	u, key, at, ok := t.entryOf(m.from)
 	if !ok {

@@ -47,8 +47,7 @@ func (t *tables) remove(rules []Rule) error {
 	return nil
 }
 
-// removeRule marks the entry dead first: whoever takes up the maps after a
-// crash ends what was begun.
+// removeRule marks the entry dead first: after a crash the next process completes the removal.
 func (t *tables) removeRule(r *Rule) {
 	u, key, at, ok := t.entryOf(r)
 	if !ok {
@@ -74,9 +73,9 @@ func (t *tables) removeRule(r *Rule) {
 	}
 }
 
-// constants of the next load: the tuples with rules, best first, and what the
-// parser must look at. From here until settle places mean two things, so every
-// search goes through all of them.
+// constants returns the constants of the next load: the tuples with rules, best first, and the
+// layers that the parser must read. From here until settle a place has two meanings, so every
+// search goes through all tuples.
 func (t *tables) constants() constants {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// flood sends flows of UDP from the far end and says what of each was sent.
+// flood sends flows of UDP from the far end and returns the packets sent for each.
 func flood(t testing.TB, e *lab.End, flows, size int, o lab.SenderOptions) *lab.Sender {
 	t.Helper()
 	streams := make([]lab.Stream, flows)

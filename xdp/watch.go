@@ -9,7 +9,7 @@ type LinkEvent struct {
 	VLANOf  int // LinkAdded: the index of the device that a VLAN device is above; else 0
 }
 
-// LinkEventKind says what changed.
+// LinkEventKind is the kind of a change.
 type LinkEventKind string
 
 const (

@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch streams changes of links in the network namespace of the calling
-// thread until ctx ends; the channel is closed then, and, behind a LinkLost,
-// when the kernel ends the subscription. It begins with what is there: one LinkAdded for every
-// link and a LinkUp for each that is up, so that nothing is missed between a look at
-// the links and the first event.
+// Watch streams changes of links in the network namespace of the calling thread until ctx ends; the
+// channel is closed then, and, behind a LinkLost, when the kernel ends the subscription. It begins
+// with the current state: one LinkAdded for every link and a LinkUp for each that is up, so that no
+// change between a listing of the links and the first event is missed.
 func Watch(ctx context.Context) (<-chan LinkEvent, error) {
 	updates := make(chan netlink.LinkUpdate, 64)
 	err := netlink.LinkSubscribeWithOptions(updates, ctx.Done(), netlink.LinkSubscribeOptions{
@@ -41,7 +40,7 @@ func Watch(ctx context.Context) (<-chan LinkEvent, error) {
 	return events, nil
 }
 
-// watcher turns states, which is what the kernel sends, into changes.
+// watcher turns states, which the kernel sends, into changes.
 type watcher struct{ known map[int]linkState }
 
 type linkState struct {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Most frames have no tag, IPv4 without options and fragments or IPv6 without
- * extension headers, and TCP or UDP with its ports in the frame. Their key is made here,
- * its two hottest words in registers. What is parsed needlessly costs less than asking, and
- * neighbours are tested as one word: the length of this path, in instructions, is its cost.
+ * Most frames have no tag, IPv4 without options and fragments or IPv6 without extension headers,
+ * and TCP or UDP with its ports in the frame. Their key is made here, its two hottest words in
+ * registers. Parsing an unneeded field costs less than a test for the need, and neighbours are
+ * tested as one word: the length of this path, in instructions, is its cost.
  */
 #include "parse.h"
 

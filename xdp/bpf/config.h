@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Constants of one load of the programs. User space writes them into .rodata,
- * which is frozen before the verifier runs: it knows every value here, removes
- * the branches that they decide, and so leaves of the parser and of the
- * classifier just what the rules need.
+ * Constants of one load of the programs. User space writes them into .rodata, which is frozen
+ * before the verifier runs: it knows every value here, removes the branches that they decide, and
+ * so leaves only the code of the parser and of the classifier that the rules need.
  */
 #include "key.h"
 
@@ -60,7 +59,7 @@ struct ft_config {
 	__u32 counter_mask; /* of the counter's offset in a block */
 	__u32 cpus;
 	__u64 cpu_block; /* bytes */
-	__u64 hot4[2]; /* what the common IPv4 frame has of the hot word but its ports, UDP and TCP */
+	__u64 hot4[2]; /* the hot word of the common IPv4 frame without its ports, UDP and TCP */
 	__u64 hot6[2];
 	__u64 mul[FT_WORDS][2]; /* secret: multipliers of the halves of each word, */
 	__u64 fold;	/* and of their sum */

@@ -12,7 +12,7 @@
 #include "config.h"
 
 /*
- * What a rule's slot in the tables is, whichever classifier finds it:
+ * The layout of a rule's slot in the tables, for every classifier:
  *   bit 0 drop | 5..28 offset of its entry | 29..48 counter | 49..63 tag
  */
 #define FT_DROP 1

@@ -13,7 +13,8 @@
 #define FT_NEXT -1
 #define FT_SHOT 2
 
-/* Emitted for its BTF, which what Go repeats is compared with. No program refers to it, so it is never loaded. */
+/* Emitted for its BTF, with which a test compares the Go declarations. No program refers to it, so
+ * it is never loaded. */
 struct {
 	struct ft_headers headers;
 	enum ft_flags flags;
@@ -24,14 +25,15 @@ struct {
 FT_PARSER(xdp, struct xdp_md)
 FT_PARSER(skb, struct __sk_buff)
 
-/* What the kernel has behind struct xdp_md. */
+/* The kernel's struct behind struct xdp_md. */
 struct xdp_buff {
 	__u32 flags;
 } __attribute__((preserve_access_index));
 
 #define FT_HAS_FRAGS 1 /* XDP_FLAGS_HAS_FRAGS */
 
-/* The length of a frame is that of its buffer, unless it has fragments: to ask the helper every time costs 1 ns. */
+/* The length of a frame is the length of its buffer, unless it has fragments: to ask the helper
+ * every time costs 1 ns. */
 static __always_inline __u64 ft_length(struct xdp_md *ctx)
 {
 	struct xdp_buff *x = bpf_cast_to_kern_ctx(ctx);

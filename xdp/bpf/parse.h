@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Headers of a packet into a key. What a header is, and when it is there, is
- * specified in dataplane/flow/doc.go; this is one reading of it and
- * internal/linear the other.
+ * Headers of a packet into a key. dataplane/flow/doc.go specifies each header and when it is
+ * present. This is one reading of that specification, and internal/linear is the other.
  *
  * Every need is a constant of the load, so a test of one costs an instruction
  * or two and the layer behind it nothing when it is not needed. Layers that a
@@ -150,7 +149,7 @@ static __always_inline _Bool ft_is_ext(__u8 nh)
 	return nh == 0 || nh == 43 || nh == 44 || nh == 51 || nh == 60 || nh == 135 || nh == 139 || nh == 140;
 }
 
-/* What a walk over extension headers answers. */
+/* The result of a walk over extension headers. */
 #define FT_WALK_OFF 0x7fff     /* where the upper protocol starts */
 #define FT_WALK_THERE (1 << 15) /* in this frame */
 #define FT_WALK_PROTO 16       /* shift */
@@ -235,7 +234,8 @@ static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft
 	return walk & FT_WALK_THERE ? f.data + (walk & FT_WALK_OFF) : NULL;
 }
 
-/* IP and the protocol above it. What it returns is where that protocol's header starts, or NULL. jumbo: as FT_JUMBO says. */
+/* IP and the protocol above it. Returns the start of that protocol's header, or NULL. jumbo: see
+ * FT_JUMBO. */
 static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
 	void *data = f.data, *end = f.end;
@@ -287,7 +287,7 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 	return p;
 }
 
-/* The headers inside a tunnel, off bytes into the frame; type is that of what is there. */
+/* The headers inside a tunnel, off bytes into the frame; type is their EtherType. */
 static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, __u32 off, __u32 type)
 {
 	void *data = f.data, *end = f.end;
@@ -314,7 +314,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 	return 0;
 }
 
-/* The tunnel's own header. What it returns is where the packet inside starts, and its type; or NULL. */
+/* The tunnel's own header. Returns the start of the inner packet, and its type; or NULL. */
 static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u16 *type)
 {
 	if (l->proto == 17 && need & FT_N_VXLAN) {
@@ -348,7 +348,7 @@ static __always_inline void *ft_parse_tunnel(void *p, void *end, struct ft_level
 	return NULL;
 }
 
-/* What the verifier must see written before a rule may look at it. */
+/* Clears the words that the verifier must see written before a rule may read them. */
 static __always_inline void ft_clear(__u64 *w, __u32 need)
 {
 	if (need & FT_N_IPV6)
@@ -370,12 +370,13 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 	}
 }
 
-/* What the kernel knows of a frame and the frame does not say: a tag, of which the low 16 bits are the TCI in network order; */
+/* The kernel's knowledge about a frame that is not in the frame: a tag, of which the low 16 bits
+ * are the TCI in network order; */
 #define FT_TAG_BESIDE (1 << 16)
 /* and that the first header behind IPv6, 8 bytes before TCP, will not be on the wire. */
 #define FT_JUMBO (1 << 17)
 
-/* The EtherType of a frame that begins with IP; 0: of what begins with something else. */
+/* The EtherType of a frame that begins with IP; 0 for any other frame. */
 static __always_inline __u16 ft_type_of(void *p, void *end)
 {
 	if (p + 1 > end)
@@ -390,8 +391,8 @@ static __always_inline __u16 ft_type_of(void *p, void *end)
 }
 
 /*
- * The key of any frame. What it returns is where the packet inside a tunnel starts, and
- * its EtherType << 16 as it is in the frame, when some rule looks there; or 0.
+ * The key of any frame. Returns the start of the packet inside a tunnel, and its EtherType << 16
+ * as it is in the frame, when some rule looks there; or 0.
  */
 static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, __u32 beside)
 {

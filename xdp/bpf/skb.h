@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * What a socket buffer comes to on the wire: packets and bytes. A buffer of many
- * segments says so by gso_segs, and wire_len is its length with a copy of the headers for
- * each. Two kinds say less:
+ * The packets and bytes of a socket buffer on the wire. gso_segs is the number of segments of a
+ * buffer, and wire_len its length with a copy of the headers for each. Two kinds of buffers
+ * differ:
  *
- * A buffer from a guest, a tap or a PACKET_VNET_HDR socket, and one that a program has
- * changed the size of, has gso_segs 0. Its segments are computed as the kernel does it for
- * wire_len (qdisc_pkt_len_init), because wire_len is older than what a program changed.
+ * A buffer from a guest, a tap or a PACKET_VNET_HDR socket, and one whose size a program has
+ * changed, has gso_segs 0. Its segments are computed as the kernel does it for wire_len
+ * (qdisc_pkt_len_init), because wire_len is older than the program's change.
  *
  * BIG TCP over IPv6, more than 64 KiB, has a hop-by-hop header of 8 bytes that the kernel
  * takes out before the wire (ipv6_has_hopopt_jumbo). wire_len counts it in every segment.
@@ -15,7 +15,7 @@
 #include <bpf/bpf_core_read.h>
 #include "parse.h"
 
-/* What the kernel has behind struct __sk_buff. */
+/* The kernel's struct behind struct __sk_buff. */
 struct sk_buff {
 	unsigned char *head, *data;
 	__u32 end;
@@ -110,8 +110,8 @@ static __always_inline void ft_guess_segments(struct __sk_buff *skb, struct ft_w
 }
 
 /*
- * What the tag and the header of BIG TCP add is asked again: kept from before the search, the answers would
- * be states that the verifier follows through it one by one.
+ * The lengths of the tag and of the header of BIG TCP are computed again: results kept from
+ * before the search would be states that the verifier follows through it one by one.
  */
 static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool sees)
 {
@@ -126,7 +126,7 @@ static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config
 			ft_guess_segments(skb, &w);
 		} else {
 			w.packets = segs;
-			if (all > w.bytes) /* nobody computes it for a test run */
+			if (all > w.bytes) /* a test run does not compute it */
 				w.bytes = all;
 		}
 	}

@@ -41,16 +41,17 @@ static __always_inline const __u64 *ft_entry(const volatile struct ft_config *c,
 	return (void *)ft_opaque(ft_entries) + (slot & c->entry_mask);
 }
 
-/* The rank of the entry: kept apart, because most packets need none and what they need is in fewer cache lines so. */
+/* The rank of the entry: kept apart, because most packets need no rank and their words are then in
+ * fewer cache lines. */
 static __always_inline __u64 ft_rank(const volatile struct ft_config *c, __u64 slot)
 {
 	return *(const volatile __u64 *)((void *)ft_opaque(ft_entries) + c->rank_base + ((slot & c->entry_mask) >> 1));
 }
 
 /*
- * The hash is secret to who sends packets: the high half of a sum of 32-bit words by random
- * multipliers is strongly universal, so no set of keys collides more often than chance, and
- * the fold keeps arithmetic progressions of keys (addresses in a row) from lying in a row.
+ * The hash is secret to senders of packets: the high half of a sum of 32-bit words by random
+ * multipliers is strongly universal, so no set of keys collides more often than chance, and the
+ * fold keeps arithmetic progressions of keys (addresses in a row) from lying in a row.
  */
 static __always_inline __u64 ft_mix(const volatile struct ft_config *c, __u64 v, __u32 w)
 {
@@ -65,11 +66,11 @@ static __always_inline __u64 ft_fold(const volatile struct ft_config *c, __u64 h
 }
 
 /*
- * Hash and comparison, twice. The first form has the two hottest words in
- * registers, is unrolled over the common words and cut down by the verifier to
- * those of one mask: it serves the first tuple, where most packets of most rule sets
- * end. The second is a loop and serves the others: unrolled for all words and 64
- * tuples the program is 43,000 instructions and its jumps do not reach.
+ * Hash and comparison, twice. The first form has the two hottest words in registers, is unrolled
+ * over the common words and cut down by the verifier to the words of one mask: it serves the
+ * first tuple, where most packets of most rule sets end. The second is a loop and serves the
+ * others: unrolled for all words and 64 tuples the program is 43,000 instructions and its jumps
+ * do not reach.
  */
 static __always_inline __u64 ft_hash(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
 				     const volatile struct ft_tuple *t, const __u32 words)
@@ -117,7 +118,7 @@ static __always_inline _Bool ft_equal_loop(const struct ft_key *k, const volatil
 	return 1;
 }
 
-/* The next slot of this tag from h on, at most FT_PROBES of them; 0: there is none. */
+/* Returns the next slot of this tag from h on, within FT_PROBES slots; 0 without one. */
 static __always_inline __u64 ft_probe(const volatile struct ft_config *c, __u64 *h, __u64 tag)
 {
 	const volatile __u64 *slots = ft_opaque(ft_slots) + FT_MAX_TUPLES;
@@ -176,7 +177,7 @@ __noinline __u64 ft_try(const struct ft_key *k, __u32 place)
 	return 0;
 }
 
-/* The tuples from place on. found, rank: what those before it gave. */
+/* The tuples from place on. found, rank: the result of the tuples before. */
 static __noinline __u64 ft_search(const struct ft_key *k, __u32 place, __u64 found, __u64 rank)
 {
 	const volatile struct ft_config *c = ft_config();
