@@ -16,8 +16,7 @@
 // (device.go). On egress a buffer of many segments counts as its segments, each with its headers
 // (bpf/skb.h) and 4 bytes for a tag beside the frame.
 //
-// The hash of the table is secret: each rule set draws its multipliers, so that an attacker
-// cannot choose addresses that collide.
+// The hash of the table is secret, so that an attacker cannot choose addresses that collide.
 //
 // # Changes
 //
