@@ -5,8 +5,8 @@ import (
 	"context"
 )
 
-// QueuePairs are the queue pairs of a running instance. All methods may be called from any goroutine,
-// and end with their ctx as those of [Service] do.
+// QueuePairs are the queue pairs of a running instance. All methods may be called from any goroutine.
+// They return soon after their ctx has ended, as the methods of [Service] do.
 type QueuePairs interface {
 	// List returns the configured queue pairs, ordered by name.
 	List(ctx context.Context) ([]QueuePairState, error)
@@ -22,14 +22,13 @@ type QueuePairs interface {
 	// an error: the operator's proof that the instance counts. op is Send, RDMAWrite or RDMARead.
 	// Calls on one queue pair take turns. Post returns ErrNotConnected if the queue pair is not
 	// in RTS. It stops posting when the queue pair goes to ERR or ctx ends; operations that are
-	// outstanding then are still counted. Beside an error, also that of ctx, Posted says which
-	// operations had completed, where that is known.
+	// outstanding then are still counted. Beside an error, and when ctx ends, Posted holds the
+	// operations that had completed, if their number is known.
 	Post(ctx context.Context, name string, op Operation, count int) (Posted, error)
 }
 
 // QueuePair is a queue pair that the instance makes, owns and counts. It lives as
-// long as the instance: its completion queue is drained whether or not it is what
-// counts, and its buffers are memory of the instance's own.
+// long as the instance. Its buffers are memory of the instance.
 type QueuePair struct {
 	// Name among the queue pairs of the instance, with the letters of a flow's name.
 	Name string
@@ -48,10 +47,10 @@ type QueuePair struct {
 	Source CompletionSource
 	// SendDepth bounds the send operations that are outstanding at a time. 0 means 256.
 	SendDepth int
-	// Receives is how many buffers are kept posted for what arrives. 0 means 256, -1 none.
+	// Receives is the number of buffers that are kept posted for messages that arrive. 0 means 256, -1 none.
 	Receives int
 	// MessageSize is the size in bytes of a message that is posted, and of a buffer for
-	// one that arrives. 0 means 4096, or what a datagram of the port holds if that is less.
+	// one that arrives. 0 means 4096, or the size of the port's datagrams if that is less.
 	MessageSize int
 	// Peer is the other end, in another process or on another host. [QueuePairs].Connect
 	// can set it later, because an address is known only when its queue pair exists.
@@ -62,12 +61,11 @@ type QueuePair struct {
 	Connect string
 }
 
-// defaultDepth is how many operations, and how many buffers for what arrives, a queue
-// pair has where its configuration names no number.
+// defaultDepth is the default of SendDepth and Receives.
 const defaultDepth = 256
 
-// WithDefaults returns the queue pair with what it leaves out filled in. MessageSize stays
-// 0, since its default is the port's to say, and Receives stays -1 where there are none.
+// WithDefaults returns the queue pair with the defaults of empty fields. MessageSize stays
+// 0, because its default depends on the port. Receives stays -1 for a queue pair without buffers.
 func (q QueuePair) WithDefaults() QueuePair {
 	q.Port = cmp.Or(q.Port, 1)
 	q.Type = cmp.Or(q.Type, RC)
@@ -78,7 +76,7 @@ func (q QueuePair) WithDefaults() QueuePair {
 }
 
 // CompletionCounter is a counter of the mirror that a queue pair feeds: its first value
-// is the number of completions, its second that of completions in error. One counter
+// is the number of completions, its second the number of completions in error. One counter
 // belongs to one queue pair.
 type CompletionCounter struct {
 	// Name in the mirror, in one name space with the flows.
@@ -122,7 +120,7 @@ const (
 // QueuePairTypes returns every type of a queue pair, the default first.
 func QueuePairTypes() []QueuePairType { return []QueuePairType{RC, UD, RawPacket} }
 
-// CompletionSource is what counts the completions of a queue pair.
+// CompletionSource counts the completions of a queue pair.
 type CompletionSource string
 
 const (
@@ -153,10 +151,10 @@ type QueuePairState struct {
 	// State as libibverbs names it, without IBV_QPS_: "RESET", "INIT", "RTR", "RTS", "SQD",
 	// "SQE" or "ERR". Empty while the device is gone.
 	State string
-	// Local is what the peer must be told, Peer what this end was told: the zero
-	// address until it is connected.
+	// Local is the address that the peer must be told. Peer is the peer's address, or the zero
+	// address until the queue pair is connected.
 	Local, Peer QueuePairAddress
-	// Source is what counts its completions now: Backend "rdma", Mode the word of a
+	// Source counts its completions now: Backend "rdma", Mode the word of a
 	// [CompletionSource] other than [SourceAuto], or "comp_cntr+external" where the device
 	// writes into the mirror. Zero while nothing does.
 	Source Source
@@ -165,7 +163,7 @@ type QueuePairState struct {
 	// Rejected is why the better sources do not count: Backend is the source's word.
 	Rejected []Rejection
 	// Outstanding is the number of operations that were posted and have not completed,
-	// without the buffers that wait for what arrives.
+	// without the posted receives.
 	Outstanding int
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// The answer names the sources that a queue pair then gets, best first; a device that
+// The result names the sources that a queue pair then gets, best first; a device that
 // a configuration names and that is not there is a no.
 func TestProbeCompletions(t *testing.T) {
 	s := newSoftNIC(t)

@@ -16,8 +16,8 @@ import (
 )
 
 // TestCompletionsAreCountedOnceThroughEverything: operations, wrong keys, reconnections, a device
-// that goes and returns, in any order and whatever counts. What callers were told that ended is
-// what the counters of their operations show, to the last one; and no total ever falls.
+// that goes and returns, in any order and with each source. The counters show exactly the operations that
+// Post returned as ended, and no total ever falls.
 func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
 		rng := seed.Rand(t)
@@ -44,9 +44,9 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// settle waits until counters of that ending show what callers were told. How many
-		// receives were posted when their queue pair went to ERR depends on who came first; what
-		// they completed does not.
+		// settle waits until the counters whose names have that ending show the operations that Post returned. The
+		// number of receives in error depends on how many were posted when their queue pair went to ERR, so it
+		// is not compared.
 		settle := func(ending string) {
 			t.Helper()
 			told := maps.Clone(want)
@@ -62,7 +62,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 					return
 				}
 				if time.Now().After(until) {
-					t.Fatalf("what callers were told, and what the mirror shows:\n%s", cmp.Diff(told, got))
+					t.Fatalf("the operations that Post returned, and the totals in the mirror:\n%s", cmp.Diff(told, got))
 				}
 			}
 		}
@@ -88,7 +88,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 				}
 				together()
 			default:
-				settle("-recv") // what arrived and was not taken off yet goes with the device; what was posted is told when it was
+				settle("-recv") // the device takes along the completions of receives that were not polled; Post returns after those of sends were
 				if err := control.Remove(s.device); err != nil {
 					t.Fatal(err)
 				}
@@ -111,7 +111,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 	})
 }
 
-// awaitLinked waits until both queue pairs are connected to what the other one is now.
+// awaitLinked waits until both queue pairs are connected to the present address of the other.
 func awaitLinked(t *testing.T, e *Engine) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -125,7 +125,7 @@ func awaitLinked(t *testing.T, e *Engine) {
 	}
 }
 
-// neverFalls watches every counter until stop is closed, and answers which one fell, or "".
+// neverFalls watches every counter until stop is closed. fell gets the name of a counter that fell, or "".
 func neverFalls(t *testing.T, path string) (stop chan struct{}, fell chan string) {
 	t.Helper()
 	r, err := shm.Open(path, shm.ReaderOptions{})

@@ -31,7 +31,7 @@ func discontinuities(t *testing.T, path, name string) (n uint64, valid bool) {
 	return e.Continuity.Discontinuities, e.Valid
 }
 
-// wordsOf are what the words say that the device writes for a counter.
+// wordsOf returns the values of the words that the device writes for a counter.
 func wordsOf(t *testing.T, path, name string) (backend.Pair, error) {
 	t.Helper()
 	r := shmtest.MustOpen(t, path)
@@ -58,7 +58,7 @@ func wantWords(t *testing.T, path, mode, name string, want backend.Pair) {
 }
 
 // TestADeviceThatIsLostSilently: memory of a lost device reads on without an error, its driver sends no event, and it
-// is still listed. A command that fails tells; the totals are shown as stale, not as current.
+// is still listed. A command that fails reveals the loss; the totals are shown as stale, not as current.
 func TestADeviceThatIsLostSilently(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
 		control := s.controlled(t)
@@ -72,7 +72,7 @@ func TestADeviceThatIsLostSilently(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b"} {
 			c := awaitCondition(t, e, "queue-pair-lost", name, true)
-			if !strings.Contains(c.Text, "does not answer") || !strings.Contains(c.Text, "ibv_query_qp") {
+			if !strings.Contains(c.Text, "carries out no command") || !strings.Contains(c.Text, "ibv_query_qp") {
 				t.Errorf("%s: %s", name, c.Text)
 			}
 			if _, valid := discontinuities(t, cfg.Mirror.Path, name+"-send"); valid {
@@ -92,9 +92,9 @@ func TestADeviceThatIsLostSilently(t *testing.T) {
 	})
 }
 
-// TestAQueuePairOutlivesItsDevice: a device that goes takes the queue pairs with it and is said;
-// when it is back they are made and connected again, and totals go on, with one discontinuity
-// where something may have been missed: nothing was outstanding, but a peer may have sent.
+// TestAQueuePairOutlivesItsDevice: queue pairs are lost with their device, which is a condition. When the device is back
+// they are made and connected again, and totals go on. A counter of messages from the peer has a discontinuity, a
+// counter of posted operations has not, because none was outstanding.
 func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
 		control := s.controlled(t)
@@ -121,7 +121,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 			t.Errorf("posting without a device: %v", err)
 		}
-		for _, peer := range []dataplane.QueuePairAddress{first, {}} { // one that is named, and that of the configuration
+		for _, peer := range []dataplane.QueuePairAddress{first, {}} { // a given address, and the address of the configuration
 			if err := e.QueuePairs().Connect(t.Context(), "a", peer); !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Errorf("connecting without a device to %v: %v", peer, err)
 			}
@@ -168,7 +168,7 @@ func TestCompletionTotalsGoOnOverARestart(t *testing.T) {
 		mustPost(t, e, "a", dataplane.Send, 100)
 		want["a-send"], want["b-recv"] = ended(100*(run+1), 0), ended(100*(run+1), 0)
 		wantWords(t, cfg.Mirror.Path, modeExternal, "a-send", want["a-send"])
-		if run < 2 { // what the last cycle finds is published by Close
+		if run < 2 { // Close publishes the last cycle
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +217,7 @@ func TestAStartThatFailsLosesNoTotal(t *testing.T) {
 	run(cfg, 200)
 }
 
-// TestReadersSeeTheWordsThatTheDeviceWrites: no poller is between.
+// TestReadersSeeTheWordsThatTheDeviceWrites, without the poller.
 func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
 	s := newSoftNIC(t)
 	cfg := s.pairConfig(t, local...)
@@ -266,7 +266,7 @@ func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
 	}
 }
 
-// TestASourceThatIsNamedIsTheOnlyOneTried.
+// TestASourceThatIsNamedIsTheOnlyOneTried: the configuration names it.
 func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 	for _, c := range []struct {
 		source  dataplane.CompletionSource
@@ -306,7 +306,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 	}
 }
 
-// TestASourceThatFailsIsReplaced by ibv_poll_cq: it is said, and the totals go on.
+// TestASourceThatFailsIsReplaced by ibv_poll_cq: a condition says so, and the totals go on.
 func TestASourceThatFailsIsReplaced(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Without = []string{"efadv"}
@@ -331,8 +331,8 @@ func TestASourceThatFailsIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAVerbThatFailsForAWhile costs at most what is outstanding: the queue pair is there again
-// afterwards, and what callers were told is what is counted.
+// TestAVerbThatFailsForAWhile costs at most the outstanding operations: the queue pair is there again
+// afterwards, and the counters show the operations that Post returned.
 func TestAVerbThatFailsForAWhile(t *testing.T) {
 	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", "ibv_query_qp"} {
 		t.Run(verb, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// TestIdleQueuePairsAreLookedAtOncePerPeriod, and no more often, within 1 to 10 ms. It logs what that
-// costs; the software device has a thread of its own per queue pair.
+// TestIdleQueuePairsAreLookedAtOncePerPeriod, and no more often, within 1 to 10 ms. It logs the CPU
+// time; the software device has a thread of its own per queue pair.
 func TestIdleQueuePairsAreLookedAtOncePerPeriod(t *testing.T) {
 	const pairs, span = 64, 2 * time.Second
 	for _, c := range []struct{ period, pause time.Duration }{

@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// pairSource is a source of completions, and what the software device must be without for it
-// to be the best.
+// pairSource is a source of completions, and the features that the software device must lack so that the
+// source is the best.
 type pairSource struct {
 	mode    string
 	without []string
@@ -160,9 +160,9 @@ func awaitCondition(t *testing.T, e *Engine, code, object string, there bool) (f
 	return found
 }
 
-// TestEverySourceCountsTheSame: what is posted on a connected pair is what the mirror shows on both
-// sides, errors included, whatever counts; the best source that the device has is taken, and
-// why not the better ones is kept.
+// TestEverySourceCountsTheSame: the mirror shows exactly the operations that are posted on a connected pair, on both
+// sides and errors included, with each source. The device's best source counts, and the reasons against the better
+// sources are kept.
 func TestEverySourceCountsTheSame(t *testing.T) {
 	order := dataplane.CompletionSources()[1:]
 	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
@@ -195,7 +195,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		want["a-rdma_read"], want["b-rdma_read"] = ended(1, 0), ended(78, 0)
 
 		// A key that the peer has not given: the first write ends with REM_ACCESS_ERR and takes
-		// the queue pair to ERR, and all that is outstanding is flushed, receives included.
+		// the queue pair to ERR, and every outstanding operation is flushed, receives included.
 		wrong := a.Peer
 		wrong.RKey ^= 0x5a5a
 		if err := e.QueuePairs().Connect(t.Context(), "a", wrong); err != nil {
@@ -212,7 +212,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 			t.Fatalf("writing with a wrong key: %+v, %v", got, err)
 		}
 		want["a-rdma_write"] = ended(500, got.Errors)
-		want["a-recv"], want["b-recv"] = ended(300, 128), ended(1000, 128) // b answered by going to ERR too
+		want["a-recv"], want["b-recv"] = ended(300, 128), ended(1000, 128) // b went to ERR too
 		wantTotals(t, cfg.Mirror.Path, want)
 		if got := stateOf(t, e, "a"); got.State != "ERR" || got.Outstanding != 0 {
 			t.Errorf("a is in state %s with %d outstanding", got.State, got.Outstanding)

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 )
 
-// TestADeviceThatGoesAmidOperations takes what is outstanding along, which is a discontinuity of
-// what that queue pair counts, and of what arrives at the other, but not of what that one posted.
+// TestADeviceThatGoesAmidOperations: the result of outstanding operations is lost with their device. That is a discontinuity
+// of the counters of that queue pair, and of the receives of the other one, but not of the sends of the other one.
 func TestADeviceThatGoesAmidOperations(t *testing.T) {
 	s := newSoftNIC(t)
 	control := s.controlled(t)
@@ -29,7 +29,7 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-answered; !errors.Is(err, dataplane.ErrNotConnected) {
-		t.Errorf("whoever waits is told %v", err)
+		t.Errorf("Post returns %v", err)
 	}
 	awaitCondition(t, e, "queue-pair-lost", "a", true)
 	awaitCondition(t, e, "queue-pair-lost", "b", true)
@@ -40,9 +40,8 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 	}
 }
 
-// TestQueuePairsFlushExactlyWhatIsOutstanding: operations that a device takes its time for end with
-// errors when the queue pair is connected anew, each of them once, and those that wait for
-// room are not posted at all.
+// TestQueuePairsFlushExactlyWhatIsOutstanding: the outstanding operations of a slow device end with errors when the
+// queue pair is connected anew, each operation once. Operations that wait for room in the send queue are not posted.
 func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
 		s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
@@ -71,7 +70,7 @@ func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 	})
 }
 
-// TestClosingEndsWhoWaits for operations that a device takes its time for.
+// TestClosingEndsWhoWaits for the operations of a slow device.
 func TestClosingEndsWhoWaits(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
@@ -81,7 +80,7 @@ func TestClosingEndsWhoWaits(t *testing.T) {
 		go func() {
 			got, err := e.QueuePairs().Post(context.Background(), "a", dataplane.Send, 10)
 			if got != (dataplane.Posted{}) {
-				t.Errorf("%+v ended, of what takes an hour", got)
+				t.Errorf("%+v ended, and each operation takes an hour", got)
 			}
 			answered <- err
 		}()
@@ -92,13 +91,13 @@ func TestClosingEndsWhoWaits(t *testing.T) {
 	}
 	for range 2 {
 		if err := <-answered; !errors.Is(err, dataplane.ErrClosed) {
-			t.Errorf("whoever waits is told %v", err)
+			t.Errorf("Post returns %v", err)
 		}
 	}
 }
 
-// TestACallerWhoGivesUpLeavesTheRestToBeCounted: what is outstanding then is nobody's, and
-// whoever posts next is told of its own alone.
+// TestACallerWhoGivesUpLeavesTheRestToBeCounted: the next call of Post returns its own operations, without those that
+// were outstanding when the first caller gave up.
 func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 20 * time.Millisecond}}

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestDatagramsAreCounted: of two queue pairs of type ud one names the other, and knows the way.
+// TestDatagramsAreCounted: of two queue pairs of type ud one names the other, and can send to it.
 func TestDatagramsAreCounted(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
 		cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
@@ -20,7 +20,7 @@ func TestDatagramsAreCounted(t *testing.T) {
 			cfg.QueuePairs[i].Type = dataplane.UD
 		}
 		e := s.startPairs(t, cfg)
-		mustPost(t, e, "a", dataplane.Send, 50) // within the receives that are posted: nobody waits for a datagram's
+		mustPost(t, e, "a", dataplane.Send, 50) // no more than the posted receives: a sender does not wait for the receives of datagrams
 		want := map[string]backend.Pair{"a-send": ended(50, 0), "b-recv": ended(50, 0), "b-send": {}, "a-recv": {}}
 		wantTotals(t, cfg.Mirror.Path, want)
 		if _, err := e.QueuePairs().Post(t.Context(), "b", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
@@ -41,8 +41,8 @@ func TestDatagramsAreCounted(t *testing.T) {
 	})
 }
 
-// TestDatagramsFindTheirWayAgain after their device was gone, where the configuration knows it; what
-// an operator told is to be told again.
+// TestDatagramsFindTheirWayAgain after their device was gone, if the configuration names the peer. A peer that an
+// operator named must be named again.
 func TestDatagramsFindTheirWayAgain(t *testing.T) {
 	s := newSoftNIC(t)
 	control := s.controlled(t)
@@ -164,8 +164,8 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 	}
 }
 
-// TestCompletionCountersThatGoOnAtZero are extended, in memory of the library; one so narrow that
-// nobody could tell how often it came round is refused.
+// TestCompletionCountersThatGoOnAtZero are extended, in memory of the library. A counter that may wrap twice between two
+// reads is refused.
 func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 	s := newSoftNIC(t)
 	s.env.CompCntrMax = []string{"699"}

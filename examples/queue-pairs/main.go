@@ -1,6 +1,6 @@
 // Command queue-pairs shows the engine inside a program: it makes two queue pairs of an
-// RDMA device, connects them to one another, posts operations and reads what the
-// device has completed.
+// RDMA device, connects them to one another, posts operations and reads the counters of
+// their completions.
 //
 //	go run ./examples/queue-pairs -device rxe0 -count 1000
 package main
@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// config has two queue pairs that are each other's peer. The one that posts counts what it
-// has sent and written, the other what has arrived.
+// config has two queue pairs that are each other's peer. The one that posts counts its sends
+// and its writes, the other the messages that arrive.
 func config(device string) dataplane.Config {
 	return dataplane.Config{
 		Instance: "pairs",

@@ -93,7 +93,7 @@ func TestSampledValuesShowTheirOwnTimes(t *testing.T) {
 	check("first", value(5, 500, 90), shm.Value{}, value(1, 60, 100), value(50, 5000, 70), value(17, 1700, 95))
 	b.at[1], b.at[3] = 97, 98
 	b.pairs[3] = backend.Pair{Packets: 11, Bytes: 1100}
-	b.at[0], b.pairs[0] = 85, backend.Pair{Packets: 9, Bytes: 900} // older than what is shown
+	b.at[0], b.pairs[0] = 85, backend.Pair{Packets: 9, Bytes: 900} // older than the published value
 	check("then", value(5, 500, 90), value(106, 600, 97), value(1, 60, 100), value(51, 5100, 98), value(17, 1700, 95))
 	if n := testing.AllocsPerRun(100, func() { p.Cycle(s, 100) }); n != 0 {
 		t.Errorf("%v allocations a cycle", n)

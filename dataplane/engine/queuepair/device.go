@@ -50,7 +50,7 @@ func (w *worker) handleEvent(ev event) {
 		if err == nil {
 			e.unanswered = 0
 		} else if e.unanswered++; e.unanswered == unansweredLimit || errors.Is(err, ibv.ErrDeviceGone) {
-			w.loseDevice(fmt.Errorf("it is listed, and does not answer: %w", err))
+			w.loseDevice(fmt.Errorf("it is listed, and carries out no command: %w", err))
 		}
 	case deviceGone:
 		w.loseDevice(ev.err)

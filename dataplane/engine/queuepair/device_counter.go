@@ -54,7 +54,7 @@ func openDeviceCounters(e *endpoint) (_ completionSource, mode string, err error
 		return nil, "", err
 	}
 	if most := uint64(e.cq.CQE() + wcBatch); caps.MaxValue < 2*most {
-		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads nobody could tell how often: %w",
+		return nil, "", fmt.Errorf("the device's completion counters go on at 0 past %d: with %d completions between two reads they may do so twice: %w",
 			caps.MaxValue, most, dataplane.ErrInvalid)
 	}
 	c := &deviceCounters{mirror: e.set.opts.Mirror, counters: e.counters, limit: caps.MaxValue, polled: e.polled, index: &e.index}
@@ -203,7 +203,7 @@ func (c *deviceCounters) count(done []ibv.WC, totals []backend.Pair, at int64, l
 // specification says that it counts before it writes the completion.
 const lagBound = int64(time.Second)
 
-// checkLag returns an error if the device counts less than what completed. A greater count is no
+// checkLag returns an error if the device counts fewer completions than ibv_poll_cq returned. A greater count is no
 // error: operations of the peer leave no completion.
 func (c *deviceCounters) checkLag(totals []backend.Pair, at int64) error {
 	for i, p := range c.polled {
@@ -216,7 +216,7 @@ func (c *deviceCounters) checkLag(totals []backend.Pair, at int64) error {
 		if at-c.lagSince < lagBound {
 			return nil
 		}
-		return fmt.Errorf("its completion counter shows %d completions and %d errors, and ibv_poll_cq took off %d and %d: the device does not count all that completes",
+		return fmt.Errorf("its completion counter shows %d completions and %d errors, and ibv_poll_cq took off %d and %d: the device does not count every completion",
 			totals[i].Packets, totals[i].Bytes, p.Packets, p.Bytes)
 	}
 	c.lagSince = 0

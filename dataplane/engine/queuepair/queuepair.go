@@ -50,7 +50,7 @@ type view struct {
 	rejected    []dataplane.Rejection
 	lost        error  // why the device counts as gone; nil: it is there
 	failed      string // why the queue pair is in an error state; "": it is not
-	unconnected string // why the last attempt to connect it failed; "": it succeeded, or there was none
+	unconnected string // why the last attempt to connect it failed; "": no attempt failed
 	sourceErr   error  // why the first source was replaced
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestOperationsAreTheBitsOfVerbs: the order of dataplane.Operations is that of the op mask, and
-// a wr_id, a counterIndex and an attachment use it.
+// TestOperationsAreTheBitsOfVerbs: dataplane.Operations and the op mask have one order, which
+// a wr_id, a counterIndex and an attachment use.
 func TestOperationsAreTheBitsOfVerbs(t *testing.T) {
 	want := map[dataplane.Operation]ibv.CompCntrOps{
 		dataplane.Send: ibv.QPAttachCompCntrOpSend, dataplane.Recv: ibv.QPAttachCompCntrOpRecv,
@@ -70,7 +70,7 @@ func TestRingEntriesSayWhatTheyComplete(t *testing.T) {
 	}
 }
 
-// TestACounterThatGoesOnAtZero: steps add up to what was counted, whatever the largest value.
+// TestACounterThatGoesOnAtZero: the steps add up to the count, for each limit.
 func TestACounterThatGoesOnAtZero(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(rapid.Uint64Range(2, 1000), rapid.Just(^uint64(0)), rapid.Uint64()).Filter(func(n uint64) bool { return n > 1 }).Draw(t, "limit")
@@ -103,8 +103,8 @@ func (c *brokenCounter) Read() (uint64, error)    { return c.value, c.err }
 func (c *brokenCounter) ReadErr() (uint64, error) { return c.errors, c.err }
 func (*brokenCounter) Close() error               { return nil }
 
-// TestACounterThatCannotBeReadLeavesWhatWasTakenOff the completion queue, which is known without it;
-// what it had counted of its own, it keeps.
+// TestACounterThatCannotBeReadLeavesWhatWasTakenOff the completion queue: polled completions are known without
+// the counter. The total keeps the counter's earlier values too.
 func TestACounterThatCannotBeReadLeavesWhatWasTakenOff(t *testing.T) {
 	index := counterIndex{opSend: 0, opRecv: 1, 2: -1, 3: -1, 4: -1, 5: -1}
 	sends, recvs := &brokenCounter{}, &brokenCounter{}
@@ -189,7 +189,7 @@ func TestACounterThatLeavesCompletionsOutIsFound(t *testing.T) {
 	}
 }
 
-// TestARingThatLacksEntriesIsFound: what ibv_poll_cq took counts all the same.
+// TestARingThatLacksEntriesIsFound: the total includes the polled completions all the same.
 func TestARingThatLacksEntriesIsFound(t *testing.T) {
 	ring, err := flexio.NewRing(make([]byte, 4096), flexio.RingOptions{})
 	if err != nil {

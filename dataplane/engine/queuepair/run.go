@@ -235,7 +235,7 @@ func (w *worker) countLast() {
 			k = 0
 		}
 		w.endOperations(w.wc[:k])
-		// After an error the totals include all that is known without the source.
+		// After an error the totals include every polled completion.
 		if _, err := e.source.count(w.wc[:k], w.totals, at, true); err != nil {
 			w.log.Debug("counting completions to the end", "err", err)
 		}

@@ -17,7 +17,7 @@ type completionSource interface {
 	// count adds to totals the completions since the last call. done were just returned by
 	// ibv_poll_cq. fresh says that totals are as of at, or later. A source that has to ask a
 	// device may leave it for a later call, unless this is the last. After an error totals
-	// include all that is known without the source.
+	// include every polled completion.
 	count(done []ibv.WC, totals []backend.Pair, at int64, last bool) (fresh bool, err error)
 	// hideWords sends readers of the device's words in the mirror back to the ordinary value. Totals stay.
 	hideWords() error
