@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -224,7 +225,9 @@ func TestInstanceByName(t *testing.T) {
 	name := filepath.Base(user) // in no other place that Locate looks at
 	f.path = filepath.Join(user, "flowtally", name+".mirror")
 	t.Setenv("XDG_RUNTIME_DIR", user)
-	if _, err := OpenInstance(name); !errors.Is(err, os.ErrNotExist) {
+	// Errors name the object, the cause and the next step.
+	_, err := OpenInstance(name)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "instance "+name) || !strings.Contains(err.Error(), "start its writer") {
 		t.Fatalf("no writer has made it: %v", err)
 	}
 	w := f.writer(Options{})
@@ -236,6 +239,10 @@ func TestInstanceByName(t *testing.T) {
 	defer in.Close()
 	if got := in.Reader().Path(); got != f.path {
 		t.Errorf("opened %s, want %s", got, f.path)
+	}
+	_, err = in.Counter("nosuch")
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), f.path+`: looking up "nosuch"`) || !strings.Contains(err.Error(), "flowtally get") {
+		t.Errorf("a name that no counter has: %v", err)
 	}
 	c, err := in.Counter("web")
 	if err != nil || c.Name() != "web" {

@@ -30,7 +30,7 @@ func lockPath(path string) string { return beside(path, "lock") }
 func openTrusted(path string, o ReaderOptions) (*os.File, *unix.Stat_t, error) {
 	f, st, err := openRegular(path, unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: is flowtally running?", err)
+		err = fmt.Errorf("%w: check the path, or start its writer (flowtally run)", err)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -101,7 +101,8 @@ func Locate(instance string, o ReaderOptions) (string, error) {
 	case skipped != nil:
 		return "", skipped
 	}
-	return "", fmt.Errorf("instance %s: locating mirror: no file %s in %s: %w", cmp.Or(instance, "default"), name, strings.Join(dirs, ", "), fs.ErrNotExist)
+	return "", fmt.Errorf("instance %s: locating mirror: no file %s in %s: %w: start its writer (flowtally run), or open the file by its path",
+		cmp.Or(instance, "default"), name, strings.Join(dirs, ", "), fs.ErrNotExist)
 }
 
 // trusts tells whether the files of a user are trusted to hold true numbers.

@@ -95,7 +95,7 @@ func (r *Reader) lookup(name string) (Handle, error) {
 			return h, nil
 		}
 	}
-	return Handle{}, fmt.Errorf("%s: looking up %q: %w", r.path, name, ErrNotFound)
+	return Handle{}, fmt.Errorf("%s: looking up %q: %w: check the name (flowtally get lists all counters)", r.path, name, ErrNotFound)
 }
 
 // scan renews the table of names. changes was loaded before, so a change made

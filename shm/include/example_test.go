@@ -180,7 +180,7 @@ func TestExampleOutlivesItsWriter(t *testing.T) {
 	}
 
 	await("writer: run, heartbeat ")
-	await("nobody: counter: none of that name or handle")
+	await("nobody: counter: no live counter has that name or index; flowtally get lists all counters")
 	running := packets()
 	if err := writer.Process.Kill(); err != nil {
 		t.Fatal(err)

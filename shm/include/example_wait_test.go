@@ -66,8 +66,8 @@ func TestWaitExampleGivesUp(t *testing.T) {
 		want string
 	}{
 		{name: "no time", args: "-t 0.01 MIRROR web 10", want: at + "web: counter: not reached in time\n"},
-		{name: "no such counter", args: "MIRROR wob 10", want: "wob: counter: none of that name or handle\n"},
-		{name: "removed", args: "MIRROR web 10", want: at + "web: counter: removed\n", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
+		{name: "no such counter", args: "MIRROR wob 10", want: "wob: counter: no live counter has that name or index; flowtally get lists all counters\n"},
+		{name: "removed", args: "MIRROR web 10", want: at + "web: counter: removed; look its name up again\n", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
 			if err := w.Remove(h); err != nil {
 				t.Error(err)
 			}
@@ -113,7 +113,7 @@ func TestWaitExampleWithoutAWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), example(t, "c-wait"), "-n", "0", path, "web", "10").CombinedOutput()
-	want := path + ": looking once per poll cycle: mirror: its writer wakes nobody; waiters look once per cycle\nweb: 5\n"
+	want := path + ": looking once per poll cycle: mirror: its writer wakes no waiters; they look once per cycle\nweb: 5\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
 	}

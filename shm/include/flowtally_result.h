@@ -60,7 +60,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_EMPTY: return "no new record";
 	case FT_FOLLOWED: return "mirror: another file has the name, and is open now";
 	case FT_ERR_SYSTEM: return "mirror: a system call failed, errno says why";
-	case FT_ERR_NO_FILE: return "mirror: no such file; is the writer running?";
+	case FT_ERR_NO_FILE: return "mirror: no such file; check the name, or start the writer (flowtally run)";
 	case FT_ERR_PERMISSION: return "mirror: no permission; the file's mode, its directory's, and for waiting the group of NAME.wait decide";
 	case FT_ERR_LINK: return "mirror: the path is a symbolic link, which is not followed";
 	case FT_ERR_NOT_FILE: return "mirror: not a regular file";
@@ -74,8 +74,8 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_HEADER: return "mirror: the header holds an impossible value";
 	case FT_ERR_CHECKSUM: return "mirror: the header's checksum is wrong";
 	case FT_ERR_STALE: return "mirror: its writer gave this file up; open the mirror again";
-	case FT_ERR_NO_COUNTER: return "counter: none of that name or handle";
-	case FT_ERR_GONE: return "counter: removed";
+	case FT_ERR_NO_COUNTER: return "counter: no live counter has that name or index; flowtally get lists all counters";
+	case FT_ERR_GONE: return "counter: removed; look its name up again";
 	case FT_ERR_BUSY: return "mirror: changed while it was read, 64 times in a row";
 	case FT_ERR_CORRUPT: return "mirror: a word breaks the format; run flowtally check";
 	case FT_ERR_MEMORY: return "out of memory";
@@ -85,7 +85,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_TIMEOUT: return "counter: not reached in time";
 	case FT_ERR_NOT_ALIVE: return "mirror: its writer ended; open it again";
 	case FT_ERR_COMPLETION: return "counter: operations completed in error";
-	case FT_ERR_NO_WAKE: return "mirror: its writer wakes nobody; waiters look once per cycle";
+	case FT_ERR_NO_WAKE: return "mirror: its writer wakes no waiters; they look once per cycle";
 	default: return "unknown result";
 	}
 }
