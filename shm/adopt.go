@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// adopt makes the writer's tables from the catalogue, and finishes what a writer
-// that was killed had begun. Each repair is a publish like any other, so adopt
-// may be killed as well.
+// adopt makes the writer's tables from the catalogue, and finishes the work that a killed writer had
+// begun. Each repair is a publish like any other, so adopt may be killed as well.
 func (w *Writer) adopt(now int64) error {
 	v := w.v
 	list, err := v.segments()
@@ -70,9 +69,9 @@ func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	return false
 }
 
-// finishBlocks publishes what a killed Add or Remove did not: rows that belong to no
-// live entry become zero, under a raised epoch. A block whose parity is not the segment's,
-// where a writer was killed between two publishes or in a cycle, is published as it is.
+// finishBlocks makes the publishes that a killed Add or Remove left out: rows that belong to no live
+// entry become zero, under a raised epoch. A block whose parity is not the segment's, where a writer
+// was killed between two publishes or in a cycle, is published as it is.
 func (w *Writer) finishBlocks(n int, s *segment) {
 	parity, _ := w.parity(n)
 	for i := range blocksUsed(w.v.high(n)) {
@@ -97,8 +96,8 @@ func (w *Writer) finishRecords(n int, s *segment) {
 		if w.isLive(uint32(n)*SegmentLen+k) || e.identity == 0 {
 			continue
 		}
-		// Only its own Remove raises a record's epoch: as long as it is that of
-		// the Add, the Remove was cut short, or never began.
+		// Only its own Remove raises a record's epoch: while it is the epoch of the Add, the Remove
+		// was cut short, or never began.
 		if r.slots[r.seq&1] != (Value{}) || e.born == epochOf(r.seq) {
 			w.putRecord(r, nextSeq(r.seq, true), Value{}, w.cycle)
 			w.step("adopt-record-done")

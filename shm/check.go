@@ -62,7 +62,7 @@ func (c *checker) add(object string, offset uint64, format string, a ...any) {
 	}
 }
 
-// zero reports bytes of b, which are those of the file at at, that are not zero.
+// zero reports the first byte of b that is not zero. b stands in the file at at.
 func (c *checker) zero(object string, at uint64, b []byte) {
 	for i := range b {
 		if b[i] != 0 {
@@ -72,7 +72,7 @@ func (c *checker) zero(object string, at uint64, b []byte) {
 	}
 }
 
-// isZero tells whether all words are 0, as those of a slot that was never used are.
+// isZero tells whether all words are 0, as in a slot that was never used.
 func isZero(w []uint64) bool {
 	for i := range w {
 		if atomic.LoadUint64(&w[i]) != 0 {
@@ -188,14 +188,14 @@ func (c *checker) catalogue(list []*segment) {
 			name := getString(e.name[:])
 			if first, ok := names[name]; ok {
 				twice = append(twice, func() {
-					c.add(fmt.Sprintf("entry %d", i), c.v.entryOffset(i)+entName, "name %q is that of entry %d too", name, first)
+					c.add(fmt.Sprintf("entry %d", i), c.v.entryOffset(i)+entName, "entry %d has the name %q too", first, name)
 				})
 			}
 			names[name] = i
 		}
 	}
 	if atomic.LoadUint64(&h.catalogueChanges) != changes || len(list) < c.v.declared() {
-		return // a writer is at work: what was read is not of one instant
+		return // a writer is at work: the entries were not read at one instant
 	}
 	for _, report := range twice {
 		report()

@@ -165,7 +165,7 @@ func (c *checker) block(n int, b block) {
 // reserved tells whether a reserved word is not 0.
 func (cp *copyMem) reserved() bool { return slices.Max(words(cp)[cpyEpoch/8+1:cpyValues/8]) != 0 }
 
-// blockCopy checks what a published copy says of itself.
+// blockCopy checks the header of a published copy.
 func (c *checker) blockCopy(object string, at uint64, cp *copyMem, s uint64) {
 	if cp.epoch != epochOf(s) {
 		c.add(object, at+cpyEpoch, "epoch %d, published under %d", cp.epoch, epochOf(s))

@@ -54,7 +54,7 @@ func TestCheckFinds(t *testing.T) {
 			v.slot(0).entry().identity = identity(7, 1)
 			v.hdr.countersUsed--
 		}},
-		{"entry 1", "is that of entry 0 too", func(v *view) { v.slot(1).entry().name = v.slot(0).entry().name }},
+		{"entry 1", "entry 0 has the name", func(v *view) { v.slot(1).entry().name = v.slot(0).entry().name }},
 		{"entry 0", "reserved byte", func(v *view) { v.slot(0).entry().direct[3] = 1 }},
 		{"entry 5", "reserved byte", func(v *view) { v.slot(5).entry().text[0] = 1 }},
 		{"entry 70", "beyond the high-water mark", func(v *view) { v.slot(70).entry().identity = identity(entRetired, 1) }},

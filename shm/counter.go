@@ -14,7 +14,7 @@ import (
 type Counter struct {
 	cur  *Value  // the value in the copy that was current under last
 	seq  *uint64 // the sequence word of the block or record
-	last uint64  // what it was then; 0: unknown, which no published word is with epoch 0
+	last uint64  // seq at that time; 0: unknown (no published word is 0)
 
 	slots    [2]*Value
 	identity *uint64
@@ -33,7 +33,7 @@ func (v *view) counter(h Handle) (Counter, error) {
 	return c, err
 }
 
-// Handle returns what the counter was made from.
+// Handle returns the handle that the counter was made from.
 func (c *Counter) Handle() Handle { return c.handle }
 
 // load is Load when the block was published since, or a counter of it freed, or the

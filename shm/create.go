@@ -32,10 +32,9 @@ type Options struct {
 	// CoolDown is how long a freed slot waits before it is used again.
 	// 0 means 1 s, a negative one not at all.
 	CoolDown time.Duration
-	// WaitGroup is the id of the group whose members the writer wakes when they
-	// wait (Reader.Wait): they may read NAME.wait beside the mirror, mode 0640. 0
-	// means no group: the file is the writer's user's alone, mode 0600. -1: no such
-	// file is made, and all who wait look once per cycle.
+	// WaitGroup is the id of the group whose members the writer wakes when they wait (Reader.Wait):
+	// they may read NAME.wait beside the mirror, mode 0640. 0 means no group: the file is the writer's
+	// user's alone, mode 0600. -1: no such file is made, and all waiters look once per cycle.
 	WaitGroup int
 	// HeartbeatPeriod is how often readers may expect a sign of life. 0 means 500 ms.
 	HeartbeatPeriod time.Duration
@@ -93,8 +92,8 @@ func (o *Options) valid() error {
 	return nil
 }
 
-// newWriter starts writing the mirror in v, fresh or left by another writer at
-// any point of its work, and goes on with what is in it.
+// newWriter starts writing the mirror in v, fresh or left by another writer at any point of its work,
+// and goes on with its counters and history.
 func newWriter(o Options, v *view, lock *os.File) (*Writer, error) {
 	generation, err := randomWord()
 	if err != nil {

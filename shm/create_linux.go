@@ -84,15 +84,15 @@ func refused(path string, err error) error {
 	return fmt.Errorf("%s: taking over mirror: %w: the file was left as it is: move it away", path, err)
 }
 
-// createBeside makes what stands beside the mirror first: what was asked for
-// and cannot be had leaves the mirror as it is.
+// createBeside makes the page of waiters before the mirror: if the page cannot be had as it was asked
+// for, the mirror stays as it is.
 func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 	k, err := makeWaker(o)
 	switch {
 	case err != nil && o.WaitGroup > 0:
 		return nil, err
 	case err != nil:
-		o.Logger.Warn("whoever waits for a counter will look once per cycle", "path", o.Path, "err", err)
+		o.Logger.Warn("waiters look once per cycle: there is no page of waiters", "path", o.Path, "err", err)
 	}
 	w, err := createLocked(o, history, lock)
 	if err != nil {

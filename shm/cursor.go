@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Record is one entry of the history: what a counter showed at a time.
+// Record is one entry of the history: the value of a counter at one time.
 type Record struct {
 	Position uint64 // number of the record in the history, from 1
 	Handle   Handle
 	Value    Value
 	Cycle    uint64
-	Kind     uint32 // 0: a sample; skip what you do not know
+	Kind     uint32 // 0: a sample; skip other kinds
 }
 
 // Cursor reads the history in order. It belongs to one goroutine at a time.
@@ -75,8 +75,8 @@ func (c *Cursor) next(dst []Record) (n int, lost uint64, err error) {
 		return 0, 0, nil
 	}
 	h := c.v.hdr
-	// A writer that laps this reader all the time moves it on each time; what
-	// was copied before a lap is kept and returned, the loss after it told next time.
+	// A writer that laps this reader all the time moves it on each time. The records that were copied
+	// before a lap are returned, and the next call reports the loss.
 	for range maxTries {
 		tail := atomic.LoadUint64(&h.historyTail) // barrier tail-acquire
 		if tail == c.at {

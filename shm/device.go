@@ -22,9 +22,8 @@ type DeviceSegment struct {
 	next  int           // where to look for a free one first: a slot rests as long as it can
 }
 
-// DeviceSlot is the place of one counter's two words. Whoever gave them to a
-// device keeps the DeviceSlot for as long as the device may write there: the
-// memory stays mapped with it.
+// DeviceSlot is the place of one counter's two words. A program that gave them to a device keeps the
+// DeviceSlot for as long as the device may write there: the memory stays mapped with it.
 type DeviceSlot struct {
 	seg    *DeviceSegment
 	number uint32
@@ -33,8 +32,8 @@ type DeviceSlot struct {
 	handle Handle // of the counter that it serves, while set
 	freed  bool
 
-	// mu is held while the writer's line is changed; readers do not know of it.
-	// It is taken after the writer's own, which Rebase does without.
+	// mu is held while the writer's line is changed. Readers take no lock. It is taken after the
+	// writer's own, which Rebase does without.
 	mu  sync.Mutex
 	set bool // changed under both
 }
@@ -91,9 +90,9 @@ func (d *DeviceSegment) Slot() (*DeviceSlot, error) {
 		d.w.devicePath(), len(d.slots), ErrFull)
 }
 
-// Words returns the memory of the two words, 8 bytes each, aligned to 8, in a
-// mapping outside the Go heap: what a completion counter is given to count in.
-// It is mapped as long as the DeviceSlot is referred to.
+// Words returns the memory of the two words, 8 bytes each, aligned to 8, in a mapping outside the Go
+// heap: the external memory of a completion counter. It is mapped as long as the DeviceSlot is referred
+// to.
 func (s *DeviceSlot) Words() (comp, err []byte) {
 	at := deviceHeaderSize + int(s.number)*deviceSlotSize + dslWords
 	b := s.seg.v.b

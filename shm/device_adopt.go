@@ -23,10 +23,9 @@ func (w *Writer) useDevice(seg *DeviceSegment) {
 	w.changed()
 }
 
-// adoptDevice ends what a former writer had devices count in: its queue pairs
-// ended with it, so the words stand still. It goes in this order: readers of
-// the words are told, in the segment, which they may hold without the mirror;
-// the header names no segment; no entry names a slot. Killed anywhere in this,
+// adoptDevice ends the device segment of a former writer: its queue pairs ended with it, so the words
+// stand still. It goes in this order: readers of the words are told, in the segment, which they may
+// hold without the mirror; the header names no segment; no entry names a slot. Killed anywhere in this,
 // the next writer does it again.
 func (w *Writer) adoptDevice() {
 	h := w.v.hdr
@@ -48,8 +47,8 @@ func (w *Writer) adoptDevice() {
 	})
 }
 
-// endDevice ends the segment at path, and returns it for its last words; nil
-// when there is none, or none that can be read.
+// endDevice ends the segment at path, and returns it for its last words; nil when the file is missing
+// or cannot be read.
 func endDevice(path string) (*mapping, *deviceView) {
 	f, st, err := openRegular(path, unix.O_RDWR)
 	if err != nil {

@@ -105,6 +105,6 @@ func (c *checker) deviceNames(d *deviceView) {
 		}
 	})
 	if atomic.LoadUint64(&v.hdr.catalogueChanges) != changes {
-		c.ps = c.ps[:before] // a writer is at work: what was read is not of one instant
+		c.ps = c.ps[:before] // a writer is at work: the entries were not read at one instant
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// deviceHeaderMem and deviceSlotMem lie over the bytes of a device segment, as
-// the structs of unsafe.go do over those of a mirror.
+// deviceHeaderMem and deviceSlotMem lie over the bytes of a device segment, as the structs of unsafe.go
+// lie over a mirror.
 
 type deviceHeaderMem struct {
 	magic       [8]byte
@@ -56,8 +56,8 @@ type deviceView struct {
 // maxDeviceSlots keeps a segment below 128 MiB and a slot's number in 32 bits.
 const maxDeviceSlots = 1 << 20
 
-// deviceLength is the length of a segment's file: whole pages, because that is
-// what a device is given to write to.
+// deviceLength is the length of a segment's file: whole pages, because a device is given whole pages to
+// write to.
 func deviceLength(slots uint32) uint64 {
 	n := deviceHeaderSize + uint64(slots)*deviceSlotSize
 	return (n + deviceHeaderSize - 1) / deviceHeaderSize * deviceHeaderSize
@@ -127,9 +127,8 @@ func (s *deviceSlotMem) total(which int) (uint64, error) {
 	return 0, ErrBusy
 }
 
-// above returns the total by what the word has moved since seen was loaded: ok
-// when seen stands still. Then the word is of the time in which at most
-// max_value were counted above it, so that its distance tells how many.
+// above returns the total: seen and the distance that the word has moved since. ok: seen stands still.
+// Then at most max_value were counted above it, so that the distance is their number.
 func (s *deviceSlotMem) above(seen uint64, which int) (total uint64, ok bool, err error) {
 	word := atomic.LoadUint64(&s.words[which]) // barrier word-acquire
 	if atomic.LoadUint64(&s.seen[which]) != seen {
@@ -142,8 +141,8 @@ func (s *deviceSlotMem) above(seen uint64, which int) (total uint64, ok bool, er
 	return seen + wrapDistance(wordOf(seen, shift, limit), word, limit), true, nil
 }
 
-// The words count modulo limit + 1, which is 2^64 where limit is the largest
-// number: then the sum is 0, and uint64 does by itself what is wanted.
+// The words count modulo limit + 1, which is 2^64 where limit is the largest number: then the sum is 0,
+// and the arithmetic of uint64 wraps at the right place.
 
 // wordOf is (total + shift) mod (limit + 1), for shift <= limit.
 func wordOf(total, shift, limit uint64) uint64 {

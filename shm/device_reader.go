@@ -28,15 +28,14 @@ type deviceFile struct {
 	v *deviceView
 }
 
-// Handle returns what the device's words were resolved from.
+// Handle returns the handle that the device's words were resolved from.
 func (d *Device) Handle() Handle { return d.handle }
 
-// Load returns the totals that the device has counted to: completions and
-// errors. They are two words that the device writes one by one: each is true,
-// together they are of no one instant. A device does not note when it writes,
-// so there is no sample time. ErrNoDevice: the words serve this counter no
-// more, its ordinary value goes on. ErrGone: the counter was removed. ErrBusy:
-// try again. It allocates nothing, and like Counter.Load is not guarded.
+// Load returns the totals that the device has counted to: completions and errors. The device writes the
+// two words one by one: each is true, and the two have no common instant. A device does not note when
+// it writes, so there is no sample time. ErrNoDevice: the words serve this counter no more, its
+// ordinary value goes on. ErrGone: the counter was removed. ErrBusy: try again. It allocates nothing,
+// and like Counter.Load is not guarded.
 func (d *Device) Load() (comp, errs uint64, err error) {
 	defer runtime.KeepAlive(d)
 	comp, cerr := d.slot.total(completions)

@@ -42,10 +42,10 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 		}
 		return made, fmt.Errorf("%s: using as the mirror's directory: not a directory (links are not followed), and of user %d: %s: %w", dir, st.Uid, next, ErrPermission)
 	case st.Uid != uid:
-		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d who writes the mirror: %s: %w",
+		return made, fmt.Errorf("%s: using as the mirror's directory: belongs to user %d, not to user %d, the writer of the mirror: %s: %w",
 			dir, st.Uid, uid, otherPlace(dir, st.Uid, uid), ErrPermission)
 	case st.Mode&unix.S_ISVTX != 0 && st.Mode&0o022 != 0:
-		return made, fmt.Errorf("%s: using as the mirror's directory: everybody may write to it: name a directory below it, as %s/flowtally: %w",
+		return made, fmt.Errorf("%s: using as the mirror's directory: all users may write to it: name a directory below it, as %s/flowtally: %w",
 			dir, dir, ErrPermission)
 	case st.Mode&0o022 != 0:
 		return made, fmt.Errorf("%s: using as the mirror's directory: mode %#o lets others write to it: chmod 0755 it or name another: %w",
@@ -57,8 +57,8 @@ func prepareDir(dir string, log *slog.Logger) (made bool, err error) {
 	return made, nil
 }
 
-// otherPlace returns what lets user uid write a mirror although owner has dir. To give dir to uid is
-// no help: owner's files would stay in it, and owner can be a process that takes the name again.
+// otherPlace returns the step that lets user uid write a mirror although owner has dir. To give dir to
+// uid is no help: owner's files would stay in it, and owner can be a process that takes the name again.
 func otherPlace(dir string, owner, uid uint32) string {
 	switch {
 	case dir == shmDir && uid == 0:
@@ -71,8 +71,9 @@ func otherPlace(dir string, owner, uid uint32) string {
 	return fmt.Sprintf("run as user %d, or name another", owner)
 }
 
-// trustParents refuses a directory if a user other than root and the process's own could put another
-// in its place, because of who owns or may write a directory above it. Nothing is made below such a one.
+// trustParents refuses a directory if a user other than root and the process's own could put another in
+// its place: a directory above it has an owner or a mode that allows that. Nothing is made below such a
+// directory.
 func trustParents(dir string) error {
 	f, why, err := trust.Open(filepath.Dir(dir), func(uid uint32) bool { return uid == 0 || uid == uint32(os.Geteuid()) })
 	switch {
@@ -150,8 +151,8 @@ func lockFile(path, name string, step func(string)) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
 		f.Close()
-		if err == nil { // who may hold it for ever
-			err = fmt.Errorf("belongs to user %d, not to user %d who writes the mirror: remove it: %w", st.Uid, os.Geteuid(), ErrPermission)
+		if err == nil { // the other user may hold it for ever
+			err = fmt.Errorf("belongs to user %d, not to user %d, the writer of the mirror: remove it: %w", st.Uid, os.Geteuid(), ErrPermission)
 		}
 		return nil, fmt.Errorf("%s: taking the writer's lock: %w", name, err)
 	}

@@ -38,8 +38,8 @@
 // # Goroutines
 //
 // Methods of Reader, Instance and Device may be called from any goroutine. A Counter, NamedCounter,
-// Snapshot or Cursor belongs to one goroutine at a time. What a Reader returned stays readable
-// after Close.
+// Snapshot or Cursor belongs to one goroutine at a time. The values that a Reader returned stay
+// readable after Close.
 //
 // PublishBlock, PublishRecord and AppendHistory belong between BeginCycle and EndCycle, in one
 // goroutine. It may call [DeviceSlot.Rebase] there, but no other method that changes the mirror: those

@@ -77,7 +77,7 @@ func (s fileStore) reserve(off, n uint64) error {
 // older one maps them as they are written to.
 func populate(m *mapping) { _ = unix.Madvise(m.b, unix.MADV_POPULATE_WRITE) }
 
-// name gives the draft its name, in the place of what has it.
+// name gives the draft its name, in the place of the file that has it.
 func (d *draft) name() error {
 	if err := os.Rename(d.tmp, d.path); err != nil {
 		return fmt.Errorf("%s: naming file: %w", d.path, err)

@@ -74,8 +74,8 @@ func (w *Writer) declare(n uint32, s *segment) {
 	w.step("grow-declared")
 }
 
-// freeSegment makes the slots of segment n that were never used those that are handed
-// out next; what the segment before had left is handed out first.
+// freeSegment makes the slots of segment n that were never used the next ones to be handed out. The
+// slots that are left of the segment before come first.
 func (w *Writer) freeSegment(n, kind uint32) {
 	f := &w.free[classOf(kind == kindRecords)]
 	for ; f.next < f.end; f.next++ {

@@ -102,7 +102,8 @@ func (in *Instance) watch() {
 	}
 }
 
-// reopen makes Reader that of another file than was, if another has the name. Otherwise it returns ErrStale.
+// reopen opens the file that has the name now, for Reader to return. ErrStale: it is still the file of
+// was, or cannot be opened.
 func (in *Instance) reopen(was *Reader) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -35,9 +35,8 @@ func mapFile(f *os.File, off, n uint64, writable bool) (*mapping, error) {
 	return m, nil
 }
 
-// unmap frees what a writer had mapped, which nothing refers to: the file system has the space of a
-// file without a name again when its last mapping has gone, which the garbage collector knows
-// nothing of.
+// unmap frees the mappings of a writer, which nothing refers to. The file system gets the space of a
+// file without a name back with its last mapping, and the garbage collector does not count that space.
 func (v *view) unmap() {
 	for _, m := range v.maps {
 		m.free()

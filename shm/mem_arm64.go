@@ -10,8 +10,8 @@ func storeFence()
 // loadFence orders every load before it before every load and store after it (DMB ISHLD).
 func loadFence()
 
-// loadValue reads the three words before any load that follows it: LDAR holds
-// back what comes after it.
+// loadValue reads the three words before any load that follows it: LDAR holds back the loads and stores
+// after it.
 func loadValue(p *Value) Value {
 	return Value{
 		Packets:   atomic.LoadUint64(&p.Packets),

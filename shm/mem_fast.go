@@ -18,9 +18,8 @@ func publish64(p *uint64, v uint64)
 //go:noescape
 func announce64(p *uint64, v uint64)
 
-// copyWords copies src to dst, which are of one length. What is read while
-// another process writes it is thrown away by the caller, after the sequence
-// word has told.
+// copyWords copies src to dst, which are of one length. The caller discards words that another process
+// wrote meanwhile: the sequence word tells.
 func copyWords(dst, src []uint64) { copy(dst, src) }
 
 func copyBlock(dst, src *Block) { copyWords(words(dst), words(src)) }

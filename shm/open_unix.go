@@ -16,8 +16,8 @@ import (
 // beside is the file that goes with the mirror at path: NAME.suffix of NAME.mirror.
 func beside(path, suffix string) string { return strings.TrimSuffix(path, ".mirror") + "." + suffix }
 
-// Files are all files that a writer of the mirror at path may leave, the mirror first. Who removes
-// a mirror removes them, once its writer has ended.
+// Files are all files that a writer of the mirror at path may leave, the mirror first. A program that
+// removes a mirror removes them all, once its writer has ended.
 func Files(path string) []string {
 	return []string{path, lockPath(path), waitPath(path), devicePath(path)}
 }
@@ -25,8 +25,7 @@ func Files(path string) []string {
 // lockPath is the file whose lock the writer of path holds.
 func lockPath(path string) string { return beside(path, "lock") }
 
-// openTrusted opens path read-only, without following a link, and checks what and
-// whose it is.
+// openTrusted opens path read-only, without following a link, and checks its type and its owner.
 func openTrusted(path string, o ReaderOptions) (*os.File, *unix.Stat_t, error) {
 	f, st, err := openRegular(path, unix.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// BeginCycle starts a poll cycle and returns its number. Until EndCycle, which
-// the same goroutine must call, control methods wait. On a closed writer it
-// returns 0, and what is published until EndCycle is dropped.
+// BeginCycle starts a poll cycle and returns its number. Until EndCycle, which the same goroutine must
+// call, control methods wait. On a closed writer it returns 0, and publishes until EndCycle are
+// dropped.
 func (w *Writer) BeginCycle() (cycle uint64) {
 	w.mu.Lock()
 	if w.closed {
@@ -43,9 +43,9 @@ func (w *Writer) EndCycle(now int64) {
 	w.mu.Unlock()
 }
 
-// AbandonCycle ends a cycle in which a fault on the file was recovered (Guard): what was
-// published of it may be seen, and it is not complete. The goroutine of BeginCycle calls it. Outside
-// of a cycle it does nothing, and returns false.
+// AbandonCycle ends a cycle in which a fault on the file was recovered (Guard): readers may see the
+// values that it published, and it is not complete. The goroutine of BeginCycle calls it. Outside of a
+// cycle it does nothing, and returns false.
 func (w *Writer) AbandonCycle() bool {
 	if !w.inCycle {
 		return false
@@ -115,8 +115,8 @@ func (w *Writer) republish(b block, i int, live uint64, freed bool) {
 	w.step("republish-done")
 }
 
-// parity is that of the lowest block of a segment that is in use: the copies of it are
-// those that a snapshot takes in one piece. ok is false where none is.
+// parity returns the parity of the lowest block of a segment that is in use: a snapshot takes the
+// copies of this parity in one piece. ok is false if no block is in use.
 func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 	s := (*w.v.list.Load())[segment]
 	for b, live := range w.live[segment*segmentBlocks:][:segmentBlocks] {
@@ -129,8 +129,8 @@ func (w *Writer) parity(segment int) (parity uint64, ok bool) {
 
 func blockOf(s *segment, n int) block { return block{s.blocks, uint32(n) % segmentBlocks} }
 
-// seal completes a copy whose values were filled in: rows that are not live
-// become zero, and the header tells what the copy holds.
+// seal completes a copy whose values were filled in: rows that are not live become zero, and the copy
+// gets its header.
 func (c *copyMem) seal(cycle, live, epoch uint64) {
 	used := bits.Len64(live)
 	if live != ^uint64(0) {

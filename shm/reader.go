@@ -18,8 +18,8 @@ type ReaderOptions struct {
 	AnyOwner bool
 }
 
-// Reader reads a mirror. Its methods may be called from any goroutine. After
-// Close lookups return ErrClosed; what it handed out stays readable.
+// Reader reads a mirror. Its methods may be called from any goroutine. After Close lookups return
+// ErrClosed. Counters and snapshots stay readable.
 type Reader struct {
 	path    string
 	id      fileID // of the file that was opened
@@ -29,7 +29,7 @@ type Reader struct {
 	left    atomic.Bool // an Instance has left this file for the next: waits end with ErrStale
 
 	mu      sync.RWMutex
-	names   map[string]Handle // what a scan of the catalogue found
+	names   map[string]Handle // by the last scan of the catalogue
 	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
 	device  *deviceFile       // the segment that was opened last
 
@@ -168,7 +168,7 @@ func (r *Reader) Counter(h Handle) (c Counter, err error) {
 	return c, err
 }
 
-// Status is what the header says of the writer and the mirror.
+// Status holds the header's words about the writer and the mirror.
 type Status struct {
 	State      State
 	File       uint64 // random: names this file
@@ -183,12 +183,12 @@ type Status struct {
 	HeartbeatPeriod time.Duration
 
 	Cycle            uint64        // the poll cycle that was completed last
-	CycleAge         time.Duration // since then; 0 when there was none
+	CycleAge         time.Duration // since then; 0 before the first cycle
 	CatalogueChanges uint64        // moves whenever an entry is added, removed or changed
 
 	Counters, CountersUsed int // Counters: how many the file holds before it grows again
 	Records, RecordsUsed   int
-	CounterLimit           int // what Options allow; 0: no limit, -1: none at all
+	CounterLimit           int // by Options; 0: no limit, -1: no counters at all
 	RecordLimit            int
 	History                int
 	HistoryTail            uint64 // records ever written
@@ -232,8 +232,8 @@ func (v *view) status(now int64) Status {
 	return s
 }
 
-// tooOld tells whether a heartbeat of that age is that of a dead writer: older than two
-// periods. A period that a file says may be any number, and twice it may be none.
+// tooOld tells whether a writer with a heartbeat of that age is dead: it is older than two periods. The
+// period comes from the file: twice the number may overflow.
 func tooOld(age, period time.Duration) bool { return uint64(age)/2 > uint64(period) }
 
 // age is now - at, not below 0: two processes' looks at one clock may cross.

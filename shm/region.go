@@ -12,7 +12,7 @@ const maxHistory = 1 << 28
 // MaxCounters is how many counters of both classes together a mirror can hold.
 const MaxCounters = maxSegments * SegmentLen
 
-// ringRecords rounds the capacity of the history up to what the format knows.
+// ringRecords rounds the capacity of the history up to a power of two.
 func ringRecords(history int) (uint32, error) {
 	switch {
 	case history < 0 || history > maxHistory:
@@ -57,7 +57,7 @@ func (f fixedMem) sum() uint64 {
 	return fnv64(bytesOf(&f)[:hdrChecksum])
 }
 
-// foreign is what is wrong with a file that never was a mirror.
+// foreign returns the error for a file that never was a mirror.
 func foreign(first []byte) error {
 	return fmt.Errorf("starts with %q, not %q: %w", first, Magic, ErrFormat)
 }

@@ -196,7 +196,7 @@ func (v *view) fill(entries []Entry) error {
 	return nil
 }
 
-// exchange gives the draft the mirror's name and makes v what the writer writes to.
+// exchange gives the draft the mirror's name and makes v the writer's view.
 func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,9 +239,9 @@ func (w *Writer) exchange(d *draft, v *view, entries []Entry) error {
 	return nil
 }
 
-// retireOthers makes every slot of v that was used and belongs to no counter of live cool down.
-// Its next counter gets a generation that no handle has had: what names a counter that is gone
-// never names another one.
+// retireOthers makes every slot of v that was used and belongs to no counter of live cool down. Its
+// next counter gets a generation that no handle has had: the handle of a counter that is gone never
+// names another counter.
 func (w *Writer) retireOthers(v *view, live []uint64, now int64) [2]freeList {
 	free := w.free
 	for class := range free {

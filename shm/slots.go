@@ -23,12 +23,11 @@ func classOf(latency bool) int {
 // kindOf is the kind of segment that holds counters of a class.
 func kindOf(class int) uint32 { return [...]uint32{kindBlocks, kindRecords}[class] }
 
-// nameOf is what an error calls counters of a class.
+// nameOf returns the name of a class for errors.
 func nameOf(class int) string { return [...]string{"counters", "latency counters"}[class] }
 
-// freeList hands out the slots of one class: those that have cooled down in the
-// order in which they were freed, then those of the last segment of the class that were
-// never used.
+// freeList hands out the slots of one class: first the slots that have cooled down, in the order in
+// which they were freed, then the slots of the class's last segment that were never used.
 type freeList struct {
 	cooling []cooling
 	next    uint32 // first that was never used
@@ -65,8 +64,7 @@ func (w *Writer) full(class int) error {
 	return nil
 }
 
-// take returns a slot that may be used now; errNoSlot: there is none, and the mirror
-// may grow.
+// take returns a slot that may be used now; errNoSlot: no slot is free, and the mirror may grow.
 func (w *Writer) take(class int, now int64) (uint32, error) {
 	if err := w.full(class); err != nil {
 		atomic.AddUint64(&w.v.hdr.refused, 1)

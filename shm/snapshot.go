@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Label says of what instant the values of a Snapshot are.
+// Label describes the instants of the values of a Snapshot.
 type Label struct {
 	// SameCycle: every value was published under one poll cycle, Cycle. Values
 	// that were never sampled are not looked at.
@@ -36,7 +36,7 @@ type Snapshot struct {
 	scratch  scratch
 }
 
-// segmentCopy is what a snapshot holds of one segment; one of the two is empty.
+// segmentCopy is a snapshot's copy of one segment; one of the two is empty.
 type segmentCopy struct {
 	blocks  []copyMem
 	records []recordCopy
@@ -83,7 +83,7 @@ func (r *Reader) snapshot(dst *Snapshot, fill func() error) error {
 }
 
 func (v *view) snapshot(dst *Snapshot) error {
-	// Before the number of segments: all that was published in cycle k is in those.
+	// Before the number of segments: the segments hold every value that was published in cycle k.
 	k := atomic.LoadUint64(&v.hdr.cycleDone) // barrier cycle-acquire
 	list, err := v.segments()
 	if err != nil {
@@ -141,8 +141,8 @@ func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
 	return nil
 }
 
-// scratch is what a snapshot keeps of the blocks of one segment while it copies them. It
-// is part of the Snapshot, so that it need not be cleared for each segment.
+// scratch holds words about the blocks of one segment while a snapshot copies them. It is part of the
+// Snapshot, so that it need not be cleared for each segment.
 type scratch struct {
 	seqs     [segmentBlocks]uint64 // under which each block was taken
 	heads    [segmentBlocks]copyHead
@@ -264,7 +264,7 @@ func (b block) pick(s, k uint64) pick {
 	return pick{s, s & 1, false}
 }
 
-// stands tells whether the words copied before are those of the copy that p chose.
+// stands tells whether the copy that p chose has not changed since.
 func (p pick) stands(b block) bool {
 	if p.byIntent {
 		return atomic.LoadUint64(b.intent()) == p.seq

@@ -54,8 +54,8 @@ func fits(what, s string, field int, empty bool) error {
 	return nil
 }
 
-// unprintable finds what a terminal obeys (controls, C1 among them), or what changes how the
-// rest is shown (the order of writing, invisible characters, spaces that are no space).
+// unprintable finds characters that a terminal obeys (controls, C1 among them), or that change how the
+// rest is shown (the order of writing, invisible characters, spaces other than U+0020).
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // encodeLabels writes the labels, sorted by key, each ended by a NUL.

@@ -5,7 +5,7 @@ package shm
 // blocks the slot is row Index%64 of block Index/64, in one of records it is a record.
 type Handle struct{ Index, Generation uint32 }
 
-// Value is what a counter showed at one instant: packets and bytes of a flow. A counter of
+// Value is the reading of a counter at one instant: packets and bytes of a flow. A counter of
 // [KindCompletion] has its Completions and Errors in the same two words.
 type Value struct {
 	Packets, Bytes uint64
@@ -21,9 +21,8 @@ func (v Value) Errors() uint64 { return v.Bytes }
 // Block is the values of the counters of one block, in the order of their rows.
 type Block [BlockLen]Value
 
-// KindCompletion is the Kind of a counter whose two values are completions and
-// those of them in error. Of all kinds it is the only one that a reader tells
-// apart: see [Reader.Wait].
+// KindCompletion is the Kind of a counter whose two values are completions and completions in error. It
+// is the only kind that a reader tells apart: see [Reader.Wait].
 const KindCompletion = "completion"
 
 // Entry describes a counter.
@@ -32,7 +31,7 @@ type Entry struct {
 	Name   string            // 1 to 63 bytes, no NUL; unique
 	Kind   string            // "flow", KindCompletion, …; up to 15 bytes
 	Unit   string            // of the first value; empty means packets; up to 15 bytes
-	Text   string            // what is counted, for people; cut to 287 bytes
+	Text   string            // describes the counted packets for people; cut to 287 bytes
 	Labels map[string]string // up to 255 bytes as key=value, each with its NUL
 
 	Latency bool // in a record of its own, not in a block
@@ -41,7 +40,7 @@ type Entry struct {
 	ByteBasis string // "l2", "l3", "payload", "unknown"; up to 15 bytes
 	Width     uint32 // bits of the source's own counters; 0 means 64
 	Valid     bool   // the source counts
-	Stale     bool   // the source has stopped answering; the value is its last
+	Stale     bool   // the source returns no values any more; the value is its last
 	Ambiguous bool   // another counter may have counted the same packets
 
 	Continuity Continuity

@@ -15,10 +15,9 @@ type store interface {
 	Close() error
 }
 
-// view is a mirror as a reader or its writer has it mapped: the header, the ring,
-// and the segments so far. What it points to is mapped as long as the view is referred
-// to: code that uses such a pointer keeps the view alive, with runtime.KeepAlive after the
-// last use.
+// view is a mirror as a reader or its writer has it mapped: the header, the ring, and the segments so
+// far. The memory that it points to is mapped as long as the view is referred to: code that uses such a
+// pointer keeps the view alive, with runtime.KeepAlive after the last use.
 type view struct {
 	fixed   fixedMem // as it was checked
 	hdr     *headerMem
@@ -183,7 +182,7 @@ type place struct {
 	n uint32
 }
 
-// place maps the segment of index i if need be. ErrGone: there is none.
+// place maps the segment of index i if need be. ErrGone: no segment has it.
 func (v *view) place(i uint32) (place, error) {
 	n := int(i / SegmentLen)
 	list := *v.list.Load()

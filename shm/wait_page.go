@@ -61,9 +61,9 @@ func mapPage(f *os.File, st *unix.Stat_t, writable bool) (*waitPage, error) {
 	return p, nil
 }
 
-// openPage maps the page of waiters of the mirror at path for a waiter. It must belong to the owner of the
-// directory, who alone may put it there. How many names it has does not matter: other users can raise the
-// number where fs.protected_hardlinks is 0.
+// openPage maps the page of waiters of the mirror at path for a waiter. It must belong to the owner of
+// the directory: only that user may put it there. How many names it has does not matter: other users
+// can raise the number where fs.protected_hardlinks is 0.
 func openPage(path string) (*waitPage, error) {
 	name := waitPath(path)
 	f, st, err := openRegular(name, unix.O_RDONLY)

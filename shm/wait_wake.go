@@ -92,8 +92,8 @@ func (k *waker) pass() {
 	}
 }
 
-// serve makes the page that of the writer's generation, and wakes every sleeper at once: the writer begins or ends, its
-// state changes, or its file is another.
+// serve stores the writer's generation in the page, and wakes every sleeper at once: the writer begins
+// or ends, its state changes, or its file is another.
 func (k *waker) serve(generation uint64) {
 	if k != nil {
 		k.generation = generation

@@ -20,14 +20,14 @@ type Writer struct {
 	lock     *os.File    // holds the flock; nil over a heap region
 	v        *view
 	coolDown time.Duration
-	// what the header says of this writer
+	// words of the header that describe this writer
 	generation, takeovers uint64
 	started, startedWall  int64
 	heartbeat             time.Duration
 	limits                [2]uint32 // by class
 	log                   *slog.Logger
 	hook
-	made    bool // Create made the file: there was none to take over
+	made    bool // Create made the file, and took none over
 	madeDir bool // and the directory
 
 	// growing is held while a segment is made, which holds mu at its end only.
@@ -48,8 +48,8 @@ type Writer struct {
 	faulted    bool   // an access to the mapped file faulted; Remake clears it
 }
 
-// tables are what a writer knows of the mirror beside what stands in it. They
-// are made from the catalogue, by adopt.
+// tables hold the writer's knowledge of the mirror that is not in the file. adopt makes them from the
+// catalogue.
 type tables struct {
 	cycle uint64
 	names map[string]uint32
@@ -64,9 +64,9 @@ func (w *Writer) Path() string { return w.path }
 // Generation is the random number in the header that names this writer.
 func (w *Writer) Generation() uint64 { return w.generation }
 
-// control calls fn, which touches the mirror, as a control method: cycles wait. ErrTruncated: the
-// file was cut short (Remake). What fn had done by then is in the old file alone, or is undone
-// by the entries that Remake is given.
+// control calls fn, which touches the mirror, as a control method: cycles wait. ErrTruncated: the file
+// was cut short (Remake). The changes that fn had made by then are in the old file alone, or the
+// entries that Remake is given undo them.
 func (w *Writer) control(fn func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,8 +85,8 @@ func (w *Writer) guard(fn func() error) error {
 	return err
 }
 
-// Entries lists the live counters in the order of their indices: what a writer
-// that took over goes on with.
+// Entries lists the live counters in the order of their indices. A writer that took over goes on with
+// them.
 func (w *Writer) Entries() (es []Entry) {
 	_ = w.control(func() (err error) { es, err = w.v.allEntries(); return err }) // all segments are mapped
 	return es
@@ -247,17 +247,17 @@ func (w *Writer) publishAbsent(i uint32, p place, live, freed bool) {
 	}
 }
 
-// SetSource says what feeds the counter from now on.
+// SetSource names the source of the counter from now on.
 func (w *Writer) SetSource(h Handle, source, basis string) error {
 	return w.update(h, func(s *slotMem) error { return s.setSource(source, basis) })
 }
 
-// SetFlags says how far the counter's value can be trusted.
+// SetFlags stores how far the counter's value can be trusted.
 func (w *Writer) SetFlags(h Handle, valid, stale, ambiguous bool) error {
 	return w.update(h, func(s *slotMem) error { s.setFlags(valid, stale, ambiguous); return nil })
 }
 
-// SetContinuity stores what the next writer needs to go on with the total.
+// SetContinuity stores the base from which the next writer goes on with the total.
 func (w *Writer) SetContinuity(h Handle, c Continuity) error {
 	return w.update(h, func(s *slotMem) error { s.setContinuity(c); return nil })
 }
