@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Status and Wait are of one mind about who is dead, and flowtally.h with them
-// (ft_get_status, ft_wait_over), whatever period and heartbeat a file says.
+// Status and Wait agree on which writer is dead, and flowtally.h with them (ft_get_status,
+// ft_wait_over), whatever period and heartbeat a file says.
 func TestAliveWhateverTheFileSays(t *testing.T) {
 	const now = int64(1e12)
 	second := int64(time.Second)

@@ -34,7 +34,7 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 			w.EndCycle(Now())
 		},
 	} {
-		fn() // what is allocated once
+		fn() // allocations that are made once
 		if n := testing.AllocsPerRun(100, fn); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}

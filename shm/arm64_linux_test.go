@@ -11,10 +11,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// The short form of all tests passes on arm64 too, under an emulator. It shows
-// that the assembly does what it should, not that the order of memory accesses
-// is right: the emulator keeps more of it than an arm64 core does. A minute:
-// go test -tags emulated -run TestArm64 ./shm
+// The short form of all tests passes on arm64 too, under an emulator. It shows that the assembly
+// computes the right values, not that the order of memory accesses is right: the emulator keeps more of
+// it than an arm64 core does. A minute: go test -tags emulated -run TestArm64 ./shm
 func TestArm64(t *testing.T) {
 	need.Tool(t, "go", "qemu-aarch64")
 	bin := filepath.Join(t.TempDir(), "shm.test")

@@ -16,8 +16,8 @@ import (
 // A writer is killed at every named step of its work, by running the same
 // script in a child process that stops at the step, and is killed there.
 
-// script is a life of a writer that goes through every step. say is told what
-// begins and what is complete; it answers the steps' hook.
+// script is a life of a writer that goes through every step. say is told the beginning and the end of
+// each call.
 func script(path string, hook func(string), say func(format string, a ...any)) error {
 	o := Options{Path: path, History: 4, CoolDown: -1, hook: hook}
 	say("begin create")
@@ -120,7 +120,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// told is what the child said that it began and completed.
+// told holds the calls that the child said it began and completed.
 type told struct {
 	live, maybe map[string]bool // names that must, and that may, be live
 	done, begun uint64          // cycles
@@ -224,7 +224,7 @@ func killAt(t *testing.T, step string) {
 	for name := range k.live {
 		t.Errorf("%s is gone", name)
 	}
-	// Slots are used again; who held a counter that is gone must not see them.
+	// Slots are used again; a reader that held a counter that is gone must not see them.
 	for i := range 4 {
 		_, _ = w.Add(Entry{Name: fmt.Sprintf("new%d", i), Latency: i < 2})
 	}
@@ -248,7 +248,7 @@ func killAt(t *testing.T, step string) {
 	checkFile(t, path)
 }
 
-// readAll reads what a killed writer left.
+// readAll reads the file that a killed writer left.
 func readAll(t *testing.T, path string, k told) {
 	t.Helper()
 	r := mustOpen(t, path)

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Check finds what is wrong with a segment, or between it and the catalogue,
-// and nothing else.
+// Check finds each fault of a segment, or between it and the catalogue, and no others.
 func TestCheckFindsInDeviceSegment(t *testing.T) {
 	for _, tt := range []struct {
 		object, text string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// deviceTotals is what the words of devices show in script, whatever the step.
+// deviceTotals returns the totals of the devices' words in script, at every step.
 var deviceTotals = map[string][2]uint64{"a": {1000, 10}, "b": {2000, 20}, "l": {3000, 30}}
 
 // useDevices sets, moves and takes away words of devices, for TestKilledAtEveryStep.
@@ -37,8 +37,8 @@ func useDevices(w *Writer, handles map[string]Handle) error {
 	return errors.Join(err, w.ClearDevice(handles["l"]))
 }
 
-// devicesOf resolves what the entries name at the moment of the kill. Each
-// device shows its counter's own totals, or there is none.
+// devicesOf resolves the slots that the entries name at the moment of the kill. Each device shows its
+// counter's own totals, or the counter has no device.
 func devicesOf(t *testing.T, r *Reader, es []Entry, all bool) (held []*Device) {
 	t.Helper()
 	for _, e := range es {
@@ -57,7 +57,7 @@ func devicesOf(t *testing.T, r *Reader, es []Entry, all bool) (held []*Device) {
 	return held
 }
 
-// devicesEnded holds what the next writer owes to who reads a device's words.
+// devicesEnded holds the next writer to its duties towards readers of a device's words.
 func devicesEnded(t *testing.T, w *Writer, held []*Device) {
 	t.Helper()
 	for _, d := range held {

@@ -62,8 +62,8 @@ func deviceWriterChild(path string) error {
 	return nil
 }
 
-// The writer is killed: readers go on reading the words, the next writer knows
-// their last totals, and who still reads them is told that they stand still.
+// The writer is killed: readers go on reading the words, the next writer knows their last totals, and a
+// process that still reads them is told that they stand still.
 func TestDeviceWordsOutliveTheirWriter(t *testing.T) {
 	path := mirrorPath(t)
 	cmd := child("device-writer", path)
@@ -123,7 +123,7 @@ func TestDeviceWordsOutliveTheirWriter(t *testing.T) {
 	}
 	checkFile(t, path)
 
-	// Its own segment is another file; the old one's words are nobody's.
+	// Its own segment is another file; the words of the old slot belong to no counter.
 	seg, err := w.DeviceSegment(4)
 	if err != nil {
 		t.Fatal(err)

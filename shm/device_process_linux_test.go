@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What the processes of TestDeviceWordsWhileTheMirrorGrows agree on.
+// Constants of the processes of TestDeviceWordsWhileTheMirrorGrows.
 const (
 	deviceOps   = 400_000 // completions; one in 16 is an error too
 	deviceLimit = 4095    // largest value of the words: they come round 97 times
@@ -18,10 +18,9 @@ const (
 	growths     = 4
 )
 
-// deviceChild is the device: it counts in the words of slot 0 and knows nothing
-// else. Behind each it notes in slot 1, which serves no counter, how far it is.
-// A device's poller is faster than its words; here that is made so, by waiting
-// for what the writer has seen.
+// deviceChild is the device: it counts in the words of slot 0 and knows nothing else. Behind each it
+// notes in slot 1, which serves no counter, how far it is. A device's poller is faster than its words;
+// here that is made so, by waiting for the writer's seen word.
 func deviceChild(path string) error {
 	v, err := attachDeviceFile(devicePath(path))
 	if err != nil {
@@ -133,9 +132,9 @@ func init() {
 	}
 }
 
-// A device, which is another process and has only the segment, counts in words
-// that a third process reads through the catalogue: what it reads is exact at
-// every moment, over wraps, while the mirror grows and the writer does nothing but to look at the words before they come round.
+// A device, which is another process and has only the segment, counts in words that a third process
+// reads through the catalogue: each total that it reads is exact, over wraps, while the mirror grows
+// and the writer does nothing but to look at the words before they come round.
 func TestDeviceWordsWhileTheMirrorGrows(t *testing.T) {
 	path := mirrorPath(t)
 	w := mustCreate(t, with(small, path))

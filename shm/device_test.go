@@ -47,7 +47,7 @@ func mustDevice(t testing.TB, r *Reader, h Handle) *Device {
 	return &d
 }
 
-// count is what a device does: it adds to a word, which comes round after limit.
+// count stands in for a device: it adds to a word, which comes round after limit.
 func (s *deviceSlotMem) count(which int, n, limit uint64) {
 	word := atomic.LoadUint64(&s.words[which])
 	if limit == math.MaxUint64 {
@@ -164,7 +164,7 @@ func TestDevice(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Removed: gone, and the slot serves nobody.
+	// Removed: gone, and the slot serves no counter.
 	if err := w.Remove(h); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestDevice(t *testing.T) {
 		t.Error("a new counter has a device")
 	}
 
-	// A device that goes above what it said is told, not believed.
+	// A word above the device's largest value is an error, not a total.
 	if err := w.SetDevice(other, s3, 5, 6, 255); err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +239,8 @@ func TestDeviceWrap(t *testing.T) {
 	})
 }
 
-// What a reader has read of a slot in one moment is held against what it is in
-// the next: each pair of looks between which the writer may come.
+// A reader compares the words that it has read of a slot with the words of the next moment: each pair
+// of looks between which the writer may come.
 func TestDeviceBetweenTwoLooks(t *testing.T) {
 	setUp := func(t *testing.T) (w *Writer, r *Reader, hs []Handle, s *DeviceSlot) {
 		w, r = heapMirror(t, 64, 0, 0, Options{})
@@ -329,9 +329,9 @@ func TestDeviceBetweenTwoLooks(t *testing.T) {
 	})
 }
 
-// Counters come and go, and so do their words, while a device counts, a poller
-// rebases and readers read: nobody sees another counter's words. The totals of
-// counter number n are n<<32 and what was counted since.
+// Counters come and go, and so do their words, while a device counts, a poller rebases and readers
+// read: no reader sees another counter's words. The totals of counter number n are n<<32 and the count
+// since.
 func TestDeviceBesideReuse(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{CoolDown: -1})
 	w.coolDown = 0
@@ -435,7 +435,7 @@ func TestDeviceBesideReuse(t *testing.T) {
 	t.Logf("%d loads", loads.Load())
 }
 
-// What a poller does each cycle, and a reader as often as it likes, allocates nothing.
+// The calls of a poller in each cycle, and a reader's loads, allocate nothing.
 func TestDeviceAllocatesNothing(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})

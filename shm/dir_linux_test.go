@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// Somebody who clears up takes the lock's name away, or puts another file there, between a
-// writer's opening it and locking it: what that writer then holds must lock the next one out.
+// A process that clears up removes the lock's name, or puts another file there, after a writer opened
+// the lock and before it locks it: the lock that this writer then holds must lock the next writer out.
 func TestLockThatLostItsName(t *testing.T) {
 	for name, clear := range map[string]func(lock string) error{
 		"removed":  os.Remove,

@@ -76,7 +76,7 @@ func wrap(text string, n int) string {
 	return out.String()
 }
 
-// The specification's dump is that of the golden file. With -update it is written anew.
+// The specification's dump shows the golden file. With -update it is written anew.
 func TestHexDump(t *testing.T) {
 	const path = "../docs/mirror-format.md"
 	text, err := os.ReadFile(path)

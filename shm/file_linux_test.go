@@ -17,7 +17,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// small has a writer that is alive however late somebody looks.
+// small has a writer that is alive however late a test looks.
 var small = Options{Counters: 64, LatencyCounters: 2, History: 8, CoolDown: -1, HeartbeatPeriod: patience}
 
 func with(o Options, path string) Options { o.Path = path; return o }
@@ -102,7 +102,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	mustCreate(t, o)
 }
 
-// What is not a mirror is refused by reader and writer, and stays as it is.
+// A file that is not a mirror is refused by reader and writer, and stays as it is.
 func TestForeignFiles(t *testing.T) {
 	valid := func(t *testing.T) []byte {
 		w, _ := heapMirror(t, 64, 1, 4, Options{})
@@ -150,7 +150,7 @@ func TestForeignFiles(t *testing.T) {
 			if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
 				t.Error("the file was changed", err)
 			}
-			// The lock of what never was a mirror might be another program's.
+			// The lock of a file that never was a mirror might be another program's.
 			if beside, err := os.ReadDir(filepath.Dir(path)); !tt.mirror && (err != nil || len(beside) != 1) {
 				t.Errorf("%v stand there, %v", beside, err)
 			}
@@ -257,7 +257,7 @@ func TestDirectoryIsMade(t *testing.T) {
 	}
 }
 
-// A full file system is an error that says what to do, and leaves nothing behind.
+// A full file system is an error that names the next step, and leaves nothing behind.
 func TestNoSpace(t *testing.T) {
 	dir := filepath.Dir(mirrorPath(t))
 	need.Cap(t, "sys_admin")
@@ -370,7 +370,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A writer that is given up removes what Create made, and nothing that was there before.
+// A writer that is given up removes the files that Create made, and no others.
 func TestDiscard(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m")
 	o := Options{Path: filepath.Join(dir, "x.mirror"), LatencyCounters: -1, History: -1}

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write testdata/v1.mirror.gz anew: only 
 
 const golden = "testdata/v1.mirror.gz"
 
-// goldenEntries is what the golden file holds.
+// goldenEntries lists the contents of the golden file.
 var goldenEntries = []Entry{
 	{Name: "web", Kind: "flow", Text: "ipv4 dst 192.0.2.10 tcp dport 443", Labels: map[string]string{"team": "edge", "a": "1"},
 		Source: "xdp eth0 native", ByteBasis: "l2", Width: 64, Valid: true, Continuity: Continuity{7, 100, 6400, 1}},
@@ -113,7 +113,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%d %d %v %+v", n, lost, err, recs[:n])
 	}
 
-	// What this code writes for the same life differs only in times and the generation.
+	// The file that this code writes for the same life differs only in times and the generation.
 	wantSame(t, file, made)
 }
 

@@ -78,7 +78,7 @@ func mustAttach(t testing.TB, s store) *Reader {
 	return &Reader{path: "heap", v: v}
 }
 
-// heap is what a writer over heap memory has written.
+// heap returns the memory of a writer over the heap.
 func (w *Writer) heap() []byte { return w.v.store.(heapStore).b }
 
 // checkBytes checks a region.
@@ -167,7 +167,7 @@ func noProblems(t testing.TB, ps []Problem) {
 	}
 }
 
-// mirrorPath answers a path on a tmpfs where there is one, in a directory of its own.
+// mirrorPath returns a path on a tmpfs where there is one, in a directory of its own.
 func mirrorPath(t testing.TB) string {
 	t.Helper()
 	root := "/dev/shm"

@@ -200,7 +200,7 @@ func TestInstanceWaits(t *testing.T) {
 	}
 }
 
-// Close ends the watcher, and what was made goes on reading.
+// Close ends the watcher, and counters go on reading.
 func TestInstanceClose(t *testing.T) {
 	f, w, c := follower(t, Options{})
 	for range 2 {

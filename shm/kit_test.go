@@ -18,7 +18,7 @@ import (
 // kit is the conformance kit, which testdata/conformance/README.md describes.
 const kit = "testdata/conformance"
 
-// kitCase is a file of the kit: what happens to a mirror, and what a reader returns.
+// kitCase is a file of the kit: changes of a mirror, and the results of a reader.
 type kitCase struct {
 	About string    `json:"about"`
 	Rules []string  `json:"rules"`
@@ -59,7 +59,7 @@ func (s kitStep) do(f *os.File) error {
 	return nil
 }
 
-// kitReader answers the questions of the kit with the Go reader.
+// kitReader replies to the questions of the kit with the Go reader.
 type kitReader struct {
 	path    string
 	r       *Reader
@@ -237,7 +237,7 @@ func (k *kitReader) records() (any, error) {
 	return map[string]any{"lost": k.history.Lost(), "records": out}, nil
 }
 
-// sameJSON compares two answers as JSON, numbers by their digits.
+// sameJSON compares two replies as JSON, numbers by their digits.
 func sameJSON(t *testing.T, got, want []byte) string {
 	t.Helper()
 	var g, w any
@@ -262,7 +262,7 @@ func goldenFile(t *testing.T, path string) {
 	}
 }
 
-// The Go reader returns what the conformance kit says. With -update the kit is written first.
+// The Go reader returns the results of the conformance kit. With -update the kit is written first.
 func TestConformance(t *testing.T) {
 	if *update {
 		writeKit(t)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// kitFile makes a case of the kit: it changes a copy of the golden file, and notes what it
-// changed and what the Go reader returned.
+// kitFile makes a case of the kit: it changes a copy of the golden file, and records the changes and
+// the results of the Go reader.
 type kitFile struct {
 	t     *testing.T
 	c     kitCase
@@ -44,7 +44,7 @@ func (k *kitFile) read() []byte {
 	return b
 }
 
-// note adds a step for what has changed in the file since the last one.
+// note adds a step with the changes of the file since the last step.
 func (k *kitFile) note(about string) {
 	now := k.read()
 	s := kitStep{About: about}
@@ -71,7 +71,7 @@ func (k *kitFile) note(about string) {
 	}
 }
 
-// ask asks, and notes the answers.
+// ask asks, and records the replies.
 func (k *kitFile) ask(questions ...string) {
 	for _, q := range questions {
 		answer, err := json.Marshal(k.k.ask(q))

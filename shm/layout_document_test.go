@@ -34,8 +34,8 @@ func sizeOfType(t *testing.T, name string) int {
 	return size * n
 }
 
-// The tables of the specification say what the code does: every word of the
-// code is in them, and nothing else.
+// The tables of the specification agree with the code: every word of the code is in them, and nothing
+// else.
 func TestLayoutDocument(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z0-9\[\]]+) \| ([a-z_]+)(?:\.([a-z_]+))? \|`)
 	seen := make(map[string]wordPlace)

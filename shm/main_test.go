@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// children are what this binary does when a test runs it as another process.
+// children are the programs that this binary runs as another process of a test.
 var children = map[string]func(){}
 
 func TestMain(m *testing.M) {

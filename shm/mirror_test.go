@@ -28,10 +28,10 @@ func TestPublishAndLoad(t *testing.T) {
 		if c := w.BeginCycle(); c != n+1 {
 			t.Fatalf("cycle %d, want %d", c, n+1)
 		}
-		vals := Block{0: {n, 2 * n, int64(n + 1)}, 1: {7, 7, 7}} // row 1 belongs to nobody
+		vals := Block{0: {n, 2 * n, int64(n + 1)}, 1: {7, 7, 7}} // row 1 belongs to no counter
 		w.PublishBlock(0, &vals)
 		w.PublishRecord(l.Index, Value{3 * n, 4 * n, int64(n + 2)})
-		w.PublishRecord(l.Index+1, Value{9, 9, 9}) // belongs to nobody
+		w.PublishRecord(l.Index+1, Value{9, 9, 9}) // belongs to no counter
 		w.EndCycle(Now())
 		for range 2 { // the second Load takes the quick path
 			if v, err := ca.Load(); err != nil || v != vals[0] {

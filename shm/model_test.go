@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is what a mirror is, without the memory: names, values, a list.
+// model is a mirror without the memory: names, values, a list.
 type model struct {
 	live    map[string]*modelCounter
 	gone    []Handle // handles that were live once
@@ -23,7 +23,7 @@ type modelCounter struct {
 	value Value
 }
 
-// machine drives a writer and compares what a reader sees with the model.
+// machine drives a writer and compares a reader's results with the model.
 type machine struct {
 	t     *testing.T
 	open  func() // takes over the region, or makes one

@@ -26,7 +26,7 @@ func webMirror(t *testing.T) (path string, w *Writer, web Entry) {
 }
 
 // A mirror that is cut short while it grows faults no control call, before and after the segment's
-// space is reserved; what is made anew has all the slots.
+// space is reserved; the new mirror has all the slots.
 func TestCutShortWhileItGrows(t *testing.T) {
 	for _, step := range []string{"grow-begin", "grow-reserved", "grow-mapped", "grow-described"} {
 		for _, length := range []int64{0, headerSize} {
@@ -59,7 +59,7 @@ func TestCutShortWhileItGrows(t *testing.T) {
 	}
 }
 
-// What another process appends is no part of the next segment.
+// Bytes that another process appends are no part of the next segment.
 func TestGrowthDropsWhatWasAppended(t *testing.T) {
 	path, w, _ := webMirror(t)
 	st, err := os.Stat(path)
@@ -319,8 +319,8 @@ func TestRemakeFreesTheOldFile(t *testing.T) {
 	}
 }
 
-// What has the mirror's name at every step of making it anew is whole: a writer that is killed there
-// is followed by one that finds the counters, also where no cycle came after it. A writer that is
+// The file with the mirror's name is whole at every step of making it anew: a writer that is killed
+// there is followed by one that finds the counters, also where no cycle came after it. A writer that is
 // closed at the step leaves no draft.
 func TestRemakeIsWholeAtEveryStep(t *testing.T) {
 	path := mirrorPath(t)

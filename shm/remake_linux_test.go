@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// damages are what may become of a mirror's file while its writer lives.
+// damages are the ways in which a mirror's file is damaged while its writer lives.
 var damages = []struct {
 	name string
 	do   func(t *testing.T, path string)
@@ -54,7 +54,7 @@ var damages = []struct {
 	}, ErrFormat},
 }
 
-// A mirror that was damaged is made anew from what the writer's caller knows: handles stay, the
+// A mirror that was damaged is made anew from the entries of the writer's caller: handles stay, the
 // names are followed, and the next cycle shows the totals.
 func TestRemake(t *testing.T) {
 	for _, d := range damages {

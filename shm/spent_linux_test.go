@@ -55,7 +55,7 @@ func TestGenerationsUsedUp(t *testing.T) {
 	}
 }
 
-// A writer that gave up says so to its end: its values are not those of an orderly one.
+// A writer that gave up says so to its end: its values differ from an orderly takeover's.
 func TestCloseAfterFail(t *testing.T) {
 	for state, want := range map[State]State{Boot: Halt, Run: Halt, Fail: Fail} {
 		path := mirrorPath(t)

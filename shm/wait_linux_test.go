@@ -32,8 +32,8 @@ func waitMirror(t testing.TB, o Options) (*Writer, *Reader, Handle) {
 	return w, mustOpen(t, o.Path), h
 }
 
-// watched is a sleeper whose sleeps slept is told: until when each was to last,
-// and what ended it.
+// watched is a sleeper whose sleeps slept is told: until when each was to last, and the result that
+// ended it.
 func watched(r *Reader, slept func(until int64, result syscall.Errno)) *sleeper {
 	s := newSleeper(r)
 	s.futex = func(word *uint32, value uint32, until int64, bits uint32) syscall.Errno {
@@ -57,10 +57,9 @@ func sound(t *testing.T, r *Reader) *sleeper {
 	return s
 }
 
-// Waiters with random thresholds beside a writer that never stops: each ends
-// with a value that reaches its threshold, and none slept on until it would have
-// looked by itself when a cycle that reached it had already ended: that is what a
-// missed wake is, whatever else the machine does.
+// Waiters with random thresholds beside a writer that never stops: each ends with a value that reaches
+// its threshold, and none slept on until it would have looked by itself when a cycle that reached it
+// had already ended: such a sleep is a missed wake, on a loaded machine too.
 func TestWaitMissesNoWake(t *testing.T) {
 	const waiters = 8
 	each, random := 10000/waiters, seed.Rand(t)
@@ -78,7 +77,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 	ctx, ends := context.WithCancel(t.Context())
 	go func() {
 		defer close(stopped)
-		defer ends() // who waits on, when it has counted as far as it can
+		defer ends() // for waiters that are left when it has counted as far as it can
 		for n := uint64(2); n < uint64(len(ended)); n++ {
 			begun.Store(n)
 			publishOne(w, h, patterned(n))
@@ -99,7 +98,7 @@ func TestWaitMissesNoWake(t *testing.T) {
 		until     int64
 	}
 	var mu sync.Mutex
-	var out []sleep // sleeps that nobody ended
+	var out []sleep // sleeps that no wake ended
 	var slept, woken atomic.Uint64
 	var group sync.WaitGroup
 	for range waiters {
@@ -182,7 +181,7 @@ func TestWaitIsNeverEarly(t *testing.T) {
 	}
 }
 
-// What ended already does not sleep; what ends while it sleeps does not sleep on.
+// A context that has ended does not let a Wait sleep; one that ends wakes it.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	for _, group := range []int{0, -1} {
 		_, r, h := waitMirror(t, Options{WaitGroup: group})

@@ -166,7 +166,7 @@ func TestPageIsForItsGroup(t *testing.T) {
 				last, _ := w.Last(h)
 				slept, published := false, false
 				s := watched(r, func(int64, syscall.Errno) { slept = true })
-				s.hook = func(step string) { // what it waits for comes when it is about to sleep
+				s.hook = func(step string) { // the value comes when it is about to sleep
 					if step == "wait-asleep" && !published {
 						published = true
 						publishOne(w, h, patterned(last.Packets+1))
@@ -219,8 +219,8 @@ func TestPageOfAnotherGroup(t *testing.T) {
 	}
 }
 
-// What stands in the page's place is neither mapped by a waiter nor written to by the
-// next writer, which replaces it.
+// A file in the page's place is neither mapped by a waiter nor written to by the next writer, which
+// replaces it.
 func TestPageOfSomebodyElse(t *testing.T) {
 	need.Root(t) // to give files away
 	w, r, h := waitMirror(t, Options{})

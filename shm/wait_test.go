@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a Wait ends with, when what follows happens after it began to sleep.
+// The results of a Wait when the following happens after it began to sleep.
 func TestWaitEnds(t *testing.T) {
 	long := Options{HeartbeatPeriod: time.Hour, CoolDown: -1}
 	for _, tt := range []struct {
@@ -185,7 +185,7 @@ func TestWaitOnAMirrorOfNoGeneration(t *testing.T) {
 	w.v.hdr.generation = generation
 }
 
-// A waiter never outlasts its mirror's reader, nor a handle that is none.
+// A waiter never outlasts its mirror's reader, nor a handle that no counter has.
 func TestWaitRefuses(t *testing.T) {
 	w, r := heapMirror(t, BlockLen, 0, 0, Options{})
 	h := mustAdd(t, w, Entry{Name: "a"})
@@ -221,7 +221,7 @@ func TestWaitRefuses(t *testing.T) {
 	}
 }
 
-// Who is not woken learns how long a cycle is, within reason.
+// A waiter that is not woken learns how long a cycle is, within bounds.
 func TestPace(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	type seen struct {

@@ -16,8 +16,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// fallAsleep begins a Wait and returns once it is about to sleep; what the Wait
-// ends with comes through done.
+// fallAsleep begins a Wait and returns once it is about to sleep; done receives the error of the Wait.
 func fallAsleep(t *testing.T, s *sleeper, h Handle, threshold uint64) (done chan error) {
 	t.Helper()
 	r, done := s.r, make(chan error, 1)
@@ -91,7 +90,7 @@ func killable(t *testing.T, o Options) (*Writer, *Reader, Handle) {
 	return w, mustOpen(t, o.Path), h
 }
 
-// Nobody waits for a writer that was killed for longer than it takes to notice.
+// A Wait on a killed writer ends once its heartbeat is too old.
 func TestWaitNoticesADeadWriter(t *testing.T) {
 	for _, group := range []int{0, -1} {
 		o := Options{Path: mirrorPath(t), HeartbeatPeriod: 20 * time.Millisecond, WaitGroup: group}
@@ -106,7 +105,7 @@ func TestWaitNoticesADeadWriter(t *testing.T) {
 	}
 }
 
-// A writer that ends, or gives up, wakes who waits for it.
+// A writer that ends, or gives up, wakes its waiters.
 func TestWaitIsEndedByItsWriter(t *testing.T) {
 	for name, end := range map[string]func(*Writer) error{
 		"close": (*Writer).Close,
@@ -142,7 +141,7 @@ func TestWaitOverATakeover(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Options{Path: mirrorPath(t), HeartbeatPeriod: patience}
 			w, r, h := killable(t, o)
-			var last int64 // until when a sleep lasted that nobody ended
+			var last int64 // until when a sleep lasted that no wake ended
 			s := watched(r, func(until int64, result syscall.Errno) {
 				if result == syscall.ETIMEDOUT {
 					last = until
@@ -253,7 +252,7 @@ func TestWaitOnACutMirror(t *testing.T) {
 	}
 }
 
-// A waiter in another process, who sleeps by other threads and another mapping.
+// A waiter in another process sleeps by other threads and another mapping.
 func TestWaitInAnotherProcess(t *testing.T) {
 	w, _, h := waitMirror(t, Options{})
 	cmd := child("wait", w.path, "FLOWTALLY_SHM_THRESHOLD=1000")
@@ -281,8 +280,8 @@ func TestWaitInAnotherProcess(t *testing.T) {
 	}
 }
 
-// elsewhere binds the directory of w's mirror to another place, as into a
-// container, and answers the mirror's path there.
+// elsewhere binds the directory of w's mirror to another place, as into a container, and returns the
+// mirror's path there.
 func elsewhere(t *testing.T, w *Writer, flags uintptr) string {
 	t.Helper()
 	need.Root(t)
