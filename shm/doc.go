@@ -20,9 +20,9 @@
 // # Following
 //
 // A mirror that was removed, replaced, cut short or overwritten is made anew under its name
-// ([Writer.Remake]). The writer marks the old file if it can, and its readers get [ErrStale]. A
-// Reader stays with its file. An [Instance] opens the next one by itself, and its [NamedCounter]
-// goes on there. It looks twice in a heartbeat period, and at least once a second.
+// ([Writer.Remake]). The writer marks the old file if it can, and its readers get [ErrStale]. An
+// [Instance] opens the next file by itself, and its [NamedCounter] goes on there. It looks twice in a
+// heartbeat period, and at least once a second.
 //
 // # Waiting
 //
@@ -42,8 +42,8 @@
 // readable after Close.
 //
 // PublishBlock, PublishRecord and AppendHistory belong between BeginCycle and EndCycle, in one
-// goroutine. It may call [DeviceSlot.Rebase] there, but no other method that changes the mirror: those
-// wait for EndCycle.
+// goroutine. It may call [DeviceSlot.Rebase] there. All other methods that change the mirror wait for
+// EndCycle.
 //
 // docs/memory-order.md explains the order of loads and stores.
 package shm

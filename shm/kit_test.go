@@ -161,7 +161,7 @@ func (k *kitReader) answer(verb, name string) (any, error) {
 	return nil, fmt.Errorf("question %q is none of the kit's", verb)
 }
 
-// plain answers "load NAME" by the plain form (R7), where ask does by the quick one (R8).
+// plain replies to "load NAME" by the plain form (R7), where ask uses the quick form (R8).
 func (k *kitReader) plain(name string) any {
 	c, ok := k.found[name]
 	if !ok {
