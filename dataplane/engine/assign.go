@@ -12,91 +12,90 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// stack is an overlay and what lies behind it: the flows that one of the two is to
-// count are placed as one set. Without an overlay there is no stack.
+// stack is the hardware backend in front of the software backend, and the flows that one of the two counts. It
+// decides which flows hardware counts. Engine.ctl guards it.
 type stack struct {
-	over  backend.HardwareBackend
-	under backend.SoftwareBackend // nil: what the overlay cannot count is not counted
-	audit bool                    // shadows of the overlay's flows are served too
+	hardware backend.HardwareBackend
+	software backend.SoftwareBackend // nil: hardware counts a flow, or no backend does
+	audit    bool                    // the shadows of offloaded flows count too
 
-	toAlign []*counted // with audit: flows whose totals lack what their shadows know, and some that do not any more
+	toAlign []*flowState // with audit: offloaded flows whose totals may lack packets that their shadows saw
 
-	related *flow.Index[*counted] // the flows of the stack, but for fresh ones before they are related
-	denied  denials               // flows that the overlay's device refused, though it can count such
+	related *flow.Index[*flowState] // the flows of the stack, except fresh flows before relate
+	denied  denials                 // flows that fit the hardware, and that its device refused
 }
 
-// offload is what the stack knows of a flow. Its shadow is what lies behind holds of it: rules
-// that win its match and a counter (hasUnder). A flow is in one of these states:
+// offload is the part of a flowState that concerns the stack. The flow's shadow is its rules and its counter in
+// the software backend (hasShadow). A flow is in one of these states:
 //
-//	fresh       not published; hasUnder when its shadow is carried
-//	overlay     hasOver; backend is the overlay. line and counted.epoch hold if the shadow
-//	            is served, or its hook is held for others; else stretch is 0
-//	divided     as overlay, but away on some interfaces, where its shadow counts in the devices' place
-//	lost        hasOver and gone: the overlay has said so; the next arrange ends it
-//	shadow      not hasOver, no gone: backend is what lies behind, line is the base
-//	stranded    not hasOver, but gone: nothing is read; the total stays until the device
-//	            returns or the shadow can be served
+//	fresh       not published
+//	offloaded   offloaded is set; flowState.backend is the hardware. shadowBase and epoch hold if the shadow
+//	            counts too (audit), or if its hooks are held for other flows; otherwise epoch is 0
+//	divided     as offloaded, with lost: on those interfaces the shadow counts in place of the devices
+//	gone        as offloaded, with gone: the hardware has reported a loss; the next arrange ends this state
+//	shadow      not offloaded, and gone is nil: flowState.backend is the software
+//	suspended   not offloaded, with gone: no backend counts the flow; the total stays until the device
+//	            returns or the shadow can count
 //
-// toUnder leads from overlay, lost and stranded to shadow, toOver from shadow and stranded to
-// overlay, strand from lost to stranded; enter and serveFresh end fresh.
+// toSoftware leads from offloaded, gone and suspended to shadow. toHardware leads from shadow and suspended to
+// offloaded. suspend leads from gone to suspended. moveToHardware and publishFresh end fresh.
 type offload struct {
-	mayOver, mayUnder   bool              // as the flow and the configuration say
-	over, under         backend.Installed // where hasOver, hasUnder
-	offloaded, hasUnder bool
-	gone                error                 // the overlay counts it no more, and nothing else does yet
-	refusals            []dataplane.Rejection // of backends that are not open
+	allowsHardware, allowsSoftware bool              // by the flow and the configuration
+	hardware, shadow               backend.Installed // valid with offloaded, hasShadow
+	offloaded, hasShadow           bool
+	gone                           error                 // why hardware counts the flow no more, while no other backend does yet
+	refusals                       []dataplane.Rejection // by backends that are not open
 
-	above    []*counted // flows that win over it on packets that both match; see winners
-	below    []*counted // flows that it wins over there, in no order
-	unsorted bool       // above is in no order
-	isDenied bool       // it is in stack.denied
+	above    []*flowState // flows that win over this one on packets that both match; winners sorts it
+	below    []*flowState // flows that this one wins over there, in no order
+	unsorted bool         // above is in no order
+	isDenied bool         // the flow is in stack.denied
 
-	lastIdle   idleSample // see audit
-	differs    string     // how hardware and the shadow differ
-	resets     uint64     // HardwareBackend.Resets, as far as the total says so
-	needsAlign bool       // the total may lack what passed while it went to the overlay
-	away       []away     // where hasOver: interfaces whose devices are lost
+	lastIdle   idleSample      // see auditor
+	differs    string          // the difference between hardware and the shadow
+	resets     uint64          // HardwareBackend.Resets, as far as the total accounts for them
+	needsAlign bool            // the total may lack packets that passed while the flow moved to hardware
+	lost       []lostInterface // with offloaded: interfaces whose devices are lost
 
-	// The truth that the shadow knows: the total is line and what the shadow has
-	// counted, as long as its stretch of counting is the same and not 0.
+	// shadowBase is what the shadow's count lacks: total = shadowBase + shadow count, while the shadow's epoch is
+	// flowState.epoch and not 0.
 	shadowBase backend.Pair
 }
 
-// byPrecedence orders flows as they win over each other.
-func byPrecedence(a, b *counted) int {
+// byPrecedence compares the precedence of flows.
+func byPrecedence(a, b *flowState) int {
 	return backend.ByPrecedence(a.Placed, b.Placed)
 }
 
-// assignment says of flows whether the overlay is to count them. Those that it does not name stay where they are.
-type assignment map[*counted]bool
+// assignment says of flows whether hardware is to count them. A flow that it does not name stays where it is.
+type assignment map[*flowState]bool
 
-func (a assignment) has(c *counted) bool {
-	if over, named := a[c]; named {
-		return over
+func (a assignment) has(c *flowState) bool {
+	if inHardware, named := a[c]; named {
+		return inHardware
 	}
 	return c.offloaded
 }
 
-// assign says which of all, in precedence order, the overlay is to count, and why not
-// the others. The overlay counts a flow if the flow fits and if the overlay counts all flows that win over it:
-// the backend behind the overlay cannot take a packet back from the overlay. A flow depends
-// only on flows that win over it, so one pass from the top finds the largest such set.
-func (s *stack) assign(all []*counted, refused map[*counted]error) (over assignment, why map[*counted]error) {
-	over, why = make(assignment, len(all)), make(map[*counted]error)
+// assign decides which of all, in order of precedence, hardware is to count, and why not the others. Hardware counts a
+// flow if the flow fits and hardware counts all flows that win over it, because the software backend cannot take a
+// packet back from hardware. A flow depends only on flows that win over it, so one pass in order of precedence finds
+// the largest such set.
+func (s *stack) assign(all []*flowState, refused map[*flowState]error) (inHardware assignment, why map[*flowState]error) {
+	inHardware, why = make(assignment, len(all)), make(map[*flowState]error)
 	for _, c := range all {
-		s.judge(c, over, why, refused)
+		s.judge(c, inHardware, why, refused)
 	}
-	return over, why
+	return inHardware, why
 }
 
-// reassign is assign of seeds, and of the flows for which the answer follows from theirs: those below a flow
-// that comes into the overlay, or leaves it. The others are where they are to be.
-// all lists the flows that were looked at, in precedence order.
-func (s *stack) reassign(seeds []*counted, refused map[*counted]error) (all []*counted, over assignment, why map[*counted]error) {
-	over, why = make(assignment, len(seeds)), make(map[*counted]error)
+// reassign is assign for seeds and for the flows that depend on them: the flows below a flow that enters or leaves
+// hardware. The others stay. all lists the flows that were decided, in order of precedence.
+func (s *stack) reassign(seeds []*flowState, refused map[*flowState]error) (all []*flowState, inHardware assignment, why map[*flowState]error) {
+	inHardware, why = make(assignment, len(seeds)), make(map[*flowState]error)
 	queue := &byPlace{}
-	known := make(map[*counted]bool, len(seeds))
-	ask := func(list []*counted) {
+	known := make(map[*flowState]bool, len(seeds))
+	ask := func(list []*flowState) {
 		for _, c := range list {
 			if !known[c] {
 				known[c] = true
@@ -106,58 +105,58 @@ func (s *stack) reassign(seeds []*counted, refused map[*counted]error) (all []*c
 	}
 	ask(seeds)
 	for queue.Len() > 0 {
-		c := heap.Pop(queue).(*counted)
+		c := heap.Pop(queue).(*flowState)
 		all = append(all, c)
-		s.judge(c, over, why, refused)
-		if over[c] != c.offloaded {
-			ask(c.below) // each behind c, so none was looked at before
+		s.judge(c, inHardware, why, refused)
+		if inHardware[c] != c.offloaded {
+			ask(c.below) // c wins over each of them, so they are not decided yet
 		}
 	}
-	return all, over, why
+	return all, inHardware, why
 }
 
 // judge decides on one flow. The flows that win over it must have been decided before.
-func (s *stack) judge(c *counted, over assignment, why, refused map[*counted]error) {
-	over[c] = false
-	if !c.mayOver {
+func (s *stack) judge(c *flowState, inHardware assignment, why, refused map[*flowState]error) {
+	inHardware[c] = false
+	if !c.allowsHardware {
 		return
 	}
 	err := refused[c]
 	above := c.winners()
-	if i := slices.IndexFunc(above, func(o *counted) bool { return o.takesFrom(c, over.has(o)) }); err == nil && i >= 0 {
-		err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", above[i].Name, s.over.Name())
+	if i := slices.IndexFunc(above, func(o *flowState) bool { return o.takesFrom(c, inHardware.has(o)) }); err == nil && i >= 0 {
+		err = fmt.Errorf("flow %q wins over it on packets that match both, and is not counted by %s", above[i].Name, s.hardware.Name())
 	}
 	if err == nil {
 		var without []string // interfaces whose devices are lost
 		if c.offloaded {
-			without = c.awayFrom()
+			without = c.lostInterfaceNames()
 		}
-		err = s.over.Fits(c.Flow, placedOf(above), without)
+		err = s.hardware.Fits(c.Flow, placedOf(above), without)
 	}
 	if err != nil {
 		why[c] = err
 		return
 	}
-	over[c] = true
+	inHardware[c] = true
 }
 
-// possible says why the flows cannot be counted as assigned: one has nowhere to go,
-// or one that XDP publishes would take packets that a flow of the overlay counts.
-func (s *stack) possible(all []*counted, over assignment, why map[*counted]error) error {
+// possible returns an error if the flows cannot be counted as assigned: if no backend may count one of them, or if a flow
+// that XDP publishes would take packets that hardware counts for a flow without a shadow.
+func (s *stack) possible(all []*flowState, inHardware assignment, why map[*flowState]error) error {
 	var errs []error
 	for _, c := range all {
 		switch {
-		case over.has(c):
-			if c.hasUnder {
+		case inHardware.has(c):
+			if c.hasShadow {
 				continue
 			}
 			for _, o := range c.below {
-				if _, named := over[o]; !named {
-					errs = append(errs, s.unshaded(o, over))
+				if _, named := inHardware[o]; !named {
+					errs = append(errs, s.missingShadow(o, inHardware))
 				}
 			}
-		case c.mayUnder && c.hasUnder:
-			errs = append(errs, s.unshaded(c, over))
+		case c.allowsSoftware && c.hasShadow:
+			errs = append(errs, s.missingShadow(c, inHardware))
 		case c.gone == nil: // one that is waits for its device
 			err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)
 			for _, r := range s.reasons(c, why[c]) {
@@ -169,24 +168,24 @@ func (s *stack) possible(all []*counted, over assignment, why map[*counted]error
 	return errors.Join(errs...)
 }
 
-// unshaded says which flows that win over c are counted by the overlay and have no shadow, if XDP counts c.
-func (s *stack) unshaded(c *counted, over assignment) error {
-	if over.has(c) || !c.mayUnder || !c.hasUnder {
+// missingShadow returns an error if XDP counts c, and a flow that wins over c is counted by hardware and has no shadow.
+func (s *stack) missingShadow(c *flowState, inHardware assignment) error {
+	if inHardware.has(c) || !c.allowsSoftware || !c.hasShadow {
 		return nil
 	}
 	var errs []error
 	for _, o := range c.winners() {
-		if over.has(o) && !o.hasUnder {
+		if inHardware.has(o) && !o.hasShadow {
 			errs = append(errs, fmt.Errorf("flow %q: %s has no room for the shadow of flow %q, which wins over it and is counted by %s: %w",
-				c.Name, s.under.Name(), o.Name, s.over.Name(), dataplane.ErrUnplaced))
+				c.Name, s.software.Name(), o.Name, s.hardware.Name(), dataplane.ErrUnplaced))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// explain gives flows that are counted by their shadows the overlay's reason of now: they may have
-// been placed before there was one, or for another.
-func (s *stack) explain(all []*counted, why map[*counted]error) {
+// explain updates the rejections of flows that their shadows count: they may have been placed before the hardware existed,
+// or for another reason.
+func (s *stack) explain(all []*flowState, why map[*flowState]error) {
 	for _, c := range all {
 		if !c.published() || c.offloaded || c.gone != nil || why[c] == nil {
 			continue
@@ -197,12 +196,38 @@ func (s *stack) explain(all []*counted, why map[*counted]error) {
 	}
 }
 
-// reasons are why the backends that do not count a flow do not.
-func (s *stack) reasons(c *counted, notOver error) []dataplane.Rejection {
-	if notOver == nil {
+// reasons returns why the backends that do not count a flow do not count it.
+func (s *stack) reasons(c *flowState, why error) []dataplane.Rejection {
+	if why == nil {
 		return c.refusals
 	}
 	// Thousands of flows have one reason: they share its text.
-	reason := unique.Make(notOver.Error()).Value()
-	return append(slices.Clone(c.refusals), dataplane.Rejection{Backend: s.over.Name(), Reason: reason})
+	reason := unique.Make(why.Error()).Value()
+	return append(slices.Clone(c.refusals), dataplane.Rejection{Backend: s.hardware.Name(), Reason: reason})
+}
+
+// noteGone notes the flows that hardware has lost, by name.
+func (s *stack) noteGone(all []*flowState, gone map[string]error) {
+	if len(gone) == 0 {
+		return
+	}
+	for _, c := range all {
+		if err := gone[c.Name]; err != nil && c.offloaded {
+			c.gone = err
+			s.noteLostInterfaces(c)
+		}
+	}
+}
+
+// noteLostInterfaces notes the interfaces whose devices a flow has lost, if hardware can count it on the others. With
+// audit a flow moves whole: its shadow has counted on all interfaces, so its total stays exact.
+func (s *stack) noteLostInterfaces(c *flowState) {
+	if s.software == nil || s.audit || !c.allowsSoftware || !c.hasShadow {
+		return
+	}
+	for _, ifname := range s.hardware.Lost(c.Placed) {
+		if !c.hasLost(ifname) {
+			c.lost = append(c.lost, lostInterface{name: ifname})
+		}
+	}
 }

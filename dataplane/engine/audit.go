@@ -11,30 +11,39 @@ import (
 )
 
 const (
-	// quietLeast is how long nothing of a flow has passed when hardware has counted all that had passed:
-	// longer than a packet takes from the one counter to the other.
-	quietLeast = 50 * time.Millisecond
-	// catchUpPeriod is how often a flow is looked at whose total lacks what passed on its way to hardware.
-	catchUpPeriod = quietLeast / 2
+	// idleLeast is the pause of a flow after which hardware has counted all of its packets: longer than a packet
+	// takes from hardware to XDP.
+	idleLeast = 50 * time.Millisecond
+	// alignPeriod is how often flows are compared whose totals lack packets that passed on their way to hardware.
+	alignPeriod = idleLeast / 2
 )
 
-// idleSample is what a flow's shadow stands at, and since when: nothing has passed since.
+// idleSample is a count of a flow's shadow, and since when the shadow has stood at it.
 type idleSample struct {
 	own backend.Pair
 	at  int64
 }
 
-// audit compares hardware with the shadows that count beside it, at moments in which no
-// packet of a flow passes: else the two are never read at one instant. What a total lacks since
-// it went back to hardware under traffic is added then. A difference that came later is
-// hardware's or XDP's own, and is said. It is called with ctl held.
-func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
-	s := e.stack
+// auditor compares the totals of hardware with the shadows that count beside it (rdma.audit). Its methods are called with
+// Engine.ctl held, except alignIdle.
+type auditor struct {
+	ctl      control
+	mover    *mover
+	arranger *arranger
+	flows    map[string]*flowState // Engine.flows
+}
+
+// audit compares hardware with the shadows of all offloaded flows. It compares a flow only when no packet of the flow has
+// passed for idleLeast, because the two are never read at one instant. Packets that a total lacks since it went to
+// hardware under traffic are added then. A later difference is an error of hardware or of XDP, and becomes a
+// condition.
+func (a *auditor) audit(now time.Time) (differ []dataplane.Condition) {
+	s := a.mover.stack
 	if s == nil || !s.audit {
 		return nil
 	}
-	for _, c := range e.stackFlows() {
-		if e.compare(c); c.differs != "" {
+	for _, c := range a.arranger.stackFlows() {
+		if a.auditFlow(c); c.differs != "" {
 			differ = append(differ, dataplane.Condition{
 				Code: dataplane.CodeRDMAAuditDiffers, Severity: dataplane.High, Object: c.Name, Text: c.differs,
 				Fix: "set the flow's backend to xdp, and report the device and the flow", Since: now,
@@ -44,30 +53,30 @@ func (e *Engine) audit(now time.Time) (differ []dataplane.Condition) {
 	return differ
 }
 
-// compare looks at one flow that hardware counts.
-func (e *Engine) compare(c *counted) {
-	if !c.offloaded || c.gone != nil || !e.whole(c) {
+// auditFlow compares one offloaded flow with its shadow.
+func (a *auditor) auditFlow(c *flowState) {
+	if !c.offloaded || c.gone != nil || !a.mover.shadowComplete(c) {
 		c.lastIdle, c.differs = idleSample{}, ""
 		return
 	}
 	var added backend.Pair
-	err := e.plan.AddMissed(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
-		own, err := readOne(e.stack.under, c.under.ID)
+	err := a.mover.plan.AddMissed(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
+		own, err := readOne(a.mover.stack.software, c.shadow.ID)
 		if err != nil || own != c.lastIdle.own || c.lastIdle.at == 0 {
 			c.lastIdle = idleSample{own: own, at: shm.Now()}
 			return backend.Pair{}
 		}
-		if sampled < c.lastIdle.at+int64(quietLeast) {
+		if sampled < c.lastIdle.at+int64(idleLeast) {
 			return backend.Pair{}
 		}
 		c.differs = ""
-		truth := backend.Add(c.shadowBase, own)
+		expected := backend.Add(c.shadowBase, own)
 		switch {
-		case stands == truth:
-		case c.needsAlign && stands.Packets < truth.Packets && c.basis == c.under.Basis:
-			lacks = backend.Sub(truth, stands)
-		case stands.Packets != truth.Packets:
-			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, truth.Packets)
+		case stands == expected:
+		case c.needsAlign && stands.Packets < expected.Packets && c.basis == c.shadow.Basis:
+			lacks = backend.Sub(expected, stands)
+		case stands.Packets != expected.Packets:
+			c.differs = fmt.Sprintf("hardware has counted %d packets, XDP beside it %d", stands.Packets, expected.Packets)
 		}
 		c.needsAlign = false
 		c.base, added = backend.Add(c.base, lacks), lacks
@@ -77,57 +86,49 @@ func (e *Engine) compare(c *counted) {
 		c.lastIdle = idleSample{}
 	}
 	if added.Packets > 0 {
-		e.tell(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
+		a.mover.sendMoved(c, fmt.Sprintf("%d packets that passed while it went there are added, as XDP counted them beside", added.Packets), dataplane.Uncounted{})
 	}
 }
 
-// catchUp compares the flows whose totals lack packets, and says whether some totals still do. audit alone
-// would miss most pauses of a flow's traffic, because it runs only when the conditions are looked at.
-func (e *Engine) catchUp() (more bool) {
-	if !e.ctl.TryLock() {
+// alignIdle compares the flows whose totals lack packets, and reports whether some totals still do. audit alone would miss
+// most pauses of a flow's traffic, because it runs only once per healthPeriod. It takes Engine.ctl if that is free.
+func (a *auditor) alignIdle() (more bool) {
+	if !a.ctl.TryLock() {
 		return true
 	}
-	defer e.ctl.Unlock()
-	s := e.stack
+	defer a.ctl.Unlock()
+	s := a.mover.stack
 	if s == nil {
 		return false
 	}
-	s.toAlign = slices.DeleteFunc(s.toAlign, func(c *counted) bool {
+	s.toAlign = slices.DeleteFunc(s.toAlign, func(c *flowState) bool {
 		if c.needsAlign && c.offloaded {
-			e.compare(c)
+			a.auditFlow(c)
 		}
-		return !c.needsAlign || !c.offloaded || e.flows[c.Name] != c
+		return !c.needsAlign || !c.offloaded || a.flows[c.Name] != c
 	})
 	return len(s.toAlign) > 0
 }
 
-// noteNeedsAlign notes that the total of a flow that hardware counts lacks something which its shadow knows.
-func (e *Engine) noteNeedsAlign(c *counted) {
-	c.needsAlign = true
-	if e.stack.audit && !slices.Contains(e.stack.toAlign, c) {
-		e.stack.toAlign = append(e.stack.toAlign, c)
-	}
-}
-
-// alignAtEnd ends the total of each flow that still lacks something as its shadow has it. It is
-// called at the end of the instance, before the last cycle, with ctl held.
-func (e *Engine) alignAtEnd() {
-	if e.stack == nil {
+// alignAtEnd takes the total of each flow that still lacks packets from its shadow. It is called at the end of the
+// instance, before the last cycle.
+func (a *auditor) alignAtEnd() {
+	if a.mover.stack == nil {
 		return
 	}
-	for _, c := range e.stack.toAlign {
-		if !c.needsAlign || !c.offloaded || c.gone != nil || c.basis != c.under.Basis || !e.whole(c) {
+	for _, c := range a.mover.stack.toAlign {
+		if !c.needsAlign || !c.offloaded || c.gone != nil || c.basis != c.shadow.Basis || !a.mover.shadowComplete(c) {
 			continue
 		}
-		err := e.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-			own, err := readOne(e.stack.under, c.under.ID)
+		err := a.mover.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+			own, err := readOne(a.mover.stack.software, c.shadow.ID)
 			if err == nil && backend.Add(c.shadowBase, own).Packets < stands.Packets { // a total does not fall
-				return e.stack.over, c.over.ID, c.base, nil
+				return a.mover.stack.hardware, c.hardware.ID, c.base, nil
 			}
-			return e.stack.under, c.under.ID, c.shadowBase, err
+			return a.mover.stack.software, c.shadow.ID, c.shadowBase, err
 		})
 		if err != nil {
-			e.log.Warn("ending a total as XDP counted it beside", "flow", c.Name, "err", err)
+			a.mover.log.Warn("ending a total as XDP counted it beside", "flow", c.Name, "err", err)
 		}
 	}
 }

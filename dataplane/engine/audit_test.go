@@ -28,7 +28,7 @@ func returned(t *testing.T) (s *stacked, send func(int)) {
 	w.over.during = nil
 	for range 3 {
 		send(1)
-		s.e.examine()
+		s.e.watcher.updateConditions()
 	}
 	if got := s.total(t, "dns"); got.Packets != 13 || s.source("dns") != "rdma" {
 		t.Fatalf("counted %d by %s, want 13 (4 passed between the two) by rdma", got.Packets, s.source("dns"))
@@ -42,22 +42,22 @@ func returned(t *testing.T) (s *stacked, send func(int)) {
 func TestAuditCatchesUpInAShortPause(t *testing.T) {
 	s, send := returned(t)
 	send(1)
-	if !s.e.catchUp() {
+	if !s.e.auditor.alignIdle() {
 		t.Fatal("nothing lacks, it says")
 	}
-	if s.e.catchUp() {
+	if s.e.auditor.alignIdle() {
 		t.Error("something lacks after a pause")
 	}
 	send(1)
-	s.e.examine()
+	s.e.watcher.updateConditions()
 	if got := s.total(t, "dns"); got.Packets != 19 {
 		t.Errorf("counted %d, want 19", got.Packets)
 	}
 	if moves := s.moves(); len(moves) != 1 || !strings.Contains(moves[0].Text, "4 packets") {
 		t.Errorf("moves %+v, want one that says what was added", moves)
 	}
-	if s.e.catchUp(); len(s.e.stack.toAlign) != 0 {
-		t.Errorf("%d flows are behind", len(s.e.stack.toAlign))
+	if s.e.auditor.alignIdle(); len(s.e.mover.stack.toAlign) != 0 {
+		t.Errorf("%d flows are behind", len(s.e.mover.stack.toAlign))
 	}
 }
 
@@ -66,7 +66,7 @@ func TestAuditAddsNothingUnderTraffic(t *testing.T) {
 	s, send := returned(t)
 	for range 5 {
 		send(1)
-		if !s.e.catchUp() {
+		if !s.e.auditor.alignIdle() {
 			t.Fatal("the total was taken for complete under traffic")
 		}
 	}
@@ -79,7 +79,7 @@ func TestAuditAddsNothingUnderTraffic(t *testing.T) {
 func TestAuditSettlesAtTheEnd(t *testing.T) {
 	s, send := returned(t)
 	s.e.ctl.Lock()
-	s.e.alignAtEnd()
+	s.e.auditor.alignAtEnd()
 	s.e.ctl.Unlock()
 	if got := s.total(t, "dns"); got.Packets != 17 {
 		t.Errorf("counted %d at the end, want 17", got.Packets)

@@ -15,7 +15,7 @@ import (
 func Check(cfg dataplane.Config) error {
 	cfg = withDefaults(cfg)
 	inXDP := func(f flow.Flow) bool {
-		return slices.Contains(choices(cmp.Or(f.Backend, cfg.Backend)), "xdp")
+		return slices.Contains(candidates(cmp.Or(f.Backend, cfg.Backend)), "xdp")
 	}
 	var flows []flow.Flow
 	for _, f := range cfg.Flows {

@@ -11,13 +11,13 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// control is the lock that serialises control calls. Unlike a mutex it can be waited for no
-// longer than a context lasts.
+// control is the lock that serialises control calls. Unlike a mutex it can be waited for with a context.
 type control chan struct{}
 
 func newControl() control { return make(control, 1) }
 
-func (c control) Lock()   { c <- struct{}{} }
+func (c control) Lock() { c <- struct{}{} }
+
 func (c control) Unlock() { <-c }
 
 func (c control) TryLock() bool {
@@ -29,11 +29,10 @@ func (c control) TryLock() bool {
 	}
 }
 
-// grace is how long a call that its context has ended is given to end by itself, between two
-// commands of a device, so that its caller finds everything undone.
+// grace is how long a cancelled call may take to return between two commands of a device, so that its caller finds everything undone.
 const grace = time.Second
 
-// lock waits for other control calls as long as ctx lasts. doing says what for, in errors.
+// lock takes ctl, and waits for other control calls as long as ctx lasts. doing describes the call in errors.
 func (e *Engine) lock(ctx context.Context, doing string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -54,7 +53,7 @@ func (e *Engine) lock(ctx context.Context, doing string) error {
 	return nil
 }
 
-// closed says that Close was called: whoever comes later is not waited for.
+// closed reports whether Close was called. Later calls return at once.
 func (e *Engine) closed() bool { return e.life.Err() != nil }
 
 // verdict is what is decided of a call whose caller may not wait for its end: once, by
@@ -97,9 +96,9 @@ func (v *verdict) isAlone() bool {
 	return v.alone
 }
 
-// call runs fn with ctl held on a goroutine of its own, so that a device that takes its time over a
-// command holds up whoever comes next, and not a caller whose ctx has ended. Close ends fn's context too.
-// goesOn says what becomes of fn when nobody waits for it.
+// call runs fn with ctl held on a goroutine of its own. So a device that takes its time over a command holds up the next
+// call, and not a caller whose ctx has ended. Close ends fn's context too. goesOn says what happens to fn when no
+// caller waits for it.
 func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context.Context, *verdict) error) error {
 	if err := e.lock(ctx, doing); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	go func() {
 		defer stop()
 		defer end()
-		e.keepMirror() // fn changes it
+		e.catalogue.keep() // fn changes it
 		err := e.orClosed(fn(running, v))
 		if v.isAlone() {
 			e.log.Warn("a call that was not waited for has ended", "call", doing, "err", err)
@@ -136,7 +135,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	return e.orClosed(fmt.Errorf("%s: a device has not answered: %w; %s", doing, ctx.Err(), goesOn))
 }
 
-// orClosed is the error of a call that Close may have ended, whatever else did.
+// orClosed returns err, with ErrClosed if Close may have caused it.
 func (e *Engine) orClosed(err error) error {
 	if err == nil || e.life.Err() == nil {
 		return err
@@ -144,7 +143,7 @@ func (e *Engine) orClosed(err error) error {
 	return fmt.Errorf("%w: %w", dataplane.ErrClosed, err)
 }
 
-// about names the flows of a call.
+// about names the flows of a call in errors.
 func about(names []string) string {
 	switch len(names) {
 	case 0:

@@ -41,7 +41,7 @@ func slowly(s *stacked) *slowOver {
 	o := &slowOver{fakeOver: s.over, asked: make(chan struct{}, 1), goOn: make(chan struct{})}
 	s.e.ctl.Lock()
 	defer s.e.ctl.Unlock()
-	s.e.stack.over, s.e.backends[0] = o, o
+	s.e.mover.stack.hardware, s.e.backends[0] = o, o
 	return o
 }
 
@@ -203,7 +203,7 @@ func TestACallThatIsGivenUpDisplacesNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	o := &leaving{s.over, cancel}
-	s.e.stack.over, s.e.backends[0] = o, o
+	s.e.mover.stack.hardware, s.e.backends[0] = o, o
 	s.moves()
 	_, err := s.e.AddFlows(ctx, udpFlow(t, "web", "ipv4 udp dport 1", 0))
 	if !errors.Is(err, context.Canceled) {

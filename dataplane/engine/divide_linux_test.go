@@ -143,7 +143,7 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 			hooks := func(want ...string) {
 				t.Helper()
 				var held []string
-				for _, a := range b.e.stack.under.(*xdp.Backend).Inspect().Rules.Attachments() {
+				for _, a := range b.e.mover.stack.software.(*xdp.Backend).Inspect().Rules.Attachments() {
 					held = append(held, a.Interface)
 				}
 				if !slices.Equal(held, want) {
@@ -283,7 +283,7 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	source("both", inBoth)
 	source("low-first", "rdma:"+b.device+"/devx")
 	do(b.e.RemoveFlows(t.Context(), "both", "drop", "above", "low-first", "low-second"))
-	x := b.e.stack.under.(*xdp.Backend).Inspect()
+	x := b.e.mover.stack.software.(*xdp.Backend).Inspect()
 	if n := len(x.Rules.Counters()); n != 0 {
 		t.Errorf("XDP keeps %d counters of no flow", n)
 	}
@@ -327,7 +327,7 @@ func TestADividedFlowGoesOnOverARestart(t *testing.T) {
 			b.cfg.XDP.KeepPins = false
 			continue
 		}
-		if n := len(b.e.stack.under.(*xdp.Backend).Inspect().Rules.Counters()); n != len(b.e.flows) {
+		if n := len(b.e.mover.stack.software.(*xdp.Backend).Inspect().Rules.Counters()); n != len(b.e.flows) {
 			t.Errorf("XDP has %d counters for %d flows", n, len(b.e.flows))
 		}
 	}

@@ -21,34 +21,37 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Options are what an embedder may hand in beside the configuration.
+// Options are the settings of an Engine beside its configuration.
 type Options struct {
-	Logger *slog.Logger // nil discards
-	// Trial starts a process that tries RDMA devices out before this one uses them, SelfTrial where this
-	// program's main function calls TrialMain. The zero value: devices are used untried.
+	Logger *slog.Logger // nil: log records are discarded
+	// Trial starts a process that tests RDMA devices before this process uses them: SelfTrial, if this program's
+	// main function calls TrialMain. With the zero value devices are used untested.
 	Trial TrialCommand
-	// Calls is told of every call of a verb. It may be nil.
+	// Calls is called around every verb. It may be nil.
 	Calls ibv.Calls
-	// Excluded are RDMA devices that are left alone, and why; "" is libibverbs itself.
+	// Excluded are RDMA devices that are not used, and why; "" is libibverbs itself.
 	Excluded map[string]string
 }
 
 // Engine counts flows and publishes them. It satisfies dataplane.Service.
 type Engine struct {
-	cfg      dataplane.Config
-	log      *slog.Logger
-	writer   *shm.Writer
-	mirror   mirrorFile
-	backends []backend.Backend
-	given    bool             // the backends are of package inject: a flow that names no backend may go to each
-	absent   map[string]error // backends that the configuration names and that are not open, and why
-	stack    *stack           // nil: no overlay
-	pairs    *queuepair.Set
-	guard    *trial.Guard
-	plan     *poll.Plan
-	poller   *poll.Poller
-	events   broadcaster
-	info     dataplane.Info
+	cfg       dataplane.Config
+	log       *slog.Logger
+	backends  []backend.Backend
+	catalogue *catalogue // assemble makes the parts from here to plan
+	placement *placement
+	arranger  *arranger
+	mover     *mover
+	auditor   *auditor
+	health    *health
+	poller    *poll.Poller
+	plan      *poll.Plan
+	watcher   *watcher // made by start
+	writer    *shm.Writer
+	pairs     *queuepair.Set
+	guard     *trial.Guard
+	events    broadcaster
+	info      dataplane.Info
 
 	stop    context.CancelFunc // ends the goroutines
 	stopped sync.WaitGroup
@@ -57,30 +60,18 @@ type Engine struct {
 	quit    context.CancelFunc
 	closing sync.Once
 	shut    chan struct{} // closed when Close has the instance to itself
-	ended   chan error    // what Close answers
-	bound   time.Duration // CloseBound; tests are less patient
+	ended   chan error    // the result of Close
+	bound   time.Duration // closeBound; tests are less patient
 
-	raisedMu sync.Mutex
-	raised   map[string]dataplane.Condition // by code and object
-
-	ctl    control // serialises control calls; guards what follows
-	flows  map[string]*counted
-	adding []*counted // that are not in flows yet
-	// inherited is what the mirror still held of an earlier process, until resume
-	// is through: by name, without those that were asked for again; renamed has all of it, by cookie.
-	inherited map[string]*inherited
-	renamed   map[uint64]*inherited
-	unsettled bool // the last arrange left some flow where it is not to be
-	waiting   bool // some flow has lost its device and could not be moved: try again
-	order     uint32
-	choices   map[flow.Backend]*choice // by the word of flow.Flow.Backend; see Engine.choice
+	ctl   control // serialises control calls; guards the fields below, and what catalogue, placement and auditor hold
+	flows map[string]*flowState
+	order uint32
 }
 
 var _ dataplane.Service = (*Engine)(nil)
 
-// New starts an instance: it creates or takes over the mirror, installs the
-// configured flows, drops what an earlier process left and nobody asked for,
-// and polls until Close.
+// New starts an instance: it creates or takes over the mirror, installs the configured flows, removes the counters of an
+// earlier process that are not configured any more, and polls until Close.
 func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
@@ -88,8 +79,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	e := &Engine{
 		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: backend.CloseBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),
-		flows: make(map[string]*counted), raised: make(map[string]dataplane.Condition),
-		choices: make(map[flow.Backend]*choice),
+		flows: make(map[string]*flowState),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -107,16 +97,14 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
 		return nil, err
 	}
-	if e.backends = inject.From(ctx); e.backends == nil {
-		if e.backends, e.absent, err = openBackends(ctx, e.cfg, e.log, e.guard); err != nil {
+	var absent map[string]error // why backends have nothing to count with
+	given := inject.From(ctx)
+	if e.backends = given; given == nil {
+		if e.backends, absent, err = openBackends(ctx, e.cfg, e.log, e.guard); err != nil {
 			return nil, err
 		}
-	} else {
-		e.given = true
 	}
-	e.stack = newStack(e.backends, e.absent, e.cfg.RDMA.Audit)
-	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
-	e.pairs = e.newQueuePairs()
+	e.assemble(absent, given != nil)
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}
@@ -127,12 +115,31 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	return e, nil
 }
 
-// resume installs the configured flows over what the mirror and the backends
-// still hold of an earlier process, then lets go of the rest.
+// assemble makes the parts of an instance from its backends and its mirror. absent says why backends have nothing
+// to count with; given: the backends are of package inject.
+func (e *Engine) assemble(absent map[string]error, given bool) {
+	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
+	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
+	e.pairs = e.newQueuePairs()
+	e.catalogue = &catalogue{path: e.cfg.Mirror.Path, log: e.log, writer: e.writer, plan: e.plan, pairs: e.pairs, flows: e.flows}
+	e.mover = &mover{
+		stack: newStack(e.backends, absent, e.cfg.RDMA.Audit), catalogue: e.catalogue, plan: e.plan, events: &e.events, log: e.log,
+	}
+	e.arranger = &arranger{mover: e.mover, poller: e.poller, flows: e.flows}
+	e.placement = &placement{
+		choices: &choices{all: e.backends, given: given, absent: absent, word: e.cfg.Backend, byWord: make(map[flow.Backend]*choice)},
+		mover:   e.mover, arranger: e.arranger, flows: e.flows, audit: e.cfg.RDMA.Audit,
+	}
+	e.auditor = &auditor{ctl: e.ctl, mover: e.mover, arranger: e.arranger, flows: e.flows}
+	e.health = &health{log: e.log, events: &e.events, raised: make(map[string]dataplane.Condition)}
+}
+
+// resume installs the configured flows over the entries and rules of an earlier process, then removes those that no flow
+// has taken over.
 func (e *Engine) resume(ctx context.Context) error {
 	e.ctl.Lock()
 	defer e.ctl.Unlock()
-	e.inherit()
+	e.catalogue.inherit()
 	flows := e.cfg.Flows
 	e.cfg.Flows = nil // Engine.flows has them from here on
 	if _, err := e.add(ctx, flows, nil); err != nil {
@@ -141,13 +148,13 @@ func (e *Engine) resume(ctx context.Context) error {
 	if err := e.startQueuePairs(); err != nil {
 		return err
 	}
-	for _, old := range e.inherited {
+	for _, old := range e.catalogue.inherited {
 		e.plan.Remove(old.Handle.Index)
 		if err := e.writer.Remove(old.Handle); err != nil {
 			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
 		}
 	}
-	e.inherited, e.renamed = nil, nil
+	e.catalogue.inherited, e.catalogue.renamed = nil, nil
 	for _, b := range e.backends {
 		if err := b.Settle(ctx); err != nil {
 			return fmt.Errorf("settling backend %s: %w", b.Name(), err)
@@ -156,14 +163,17 @@ func (e *Engine) resume(ctx context.Context) error {
 	return nil
 }
 
-// start runs the poller and the watcher of conditions until Close.
+// start runs the poller and the watcher until Close.
 func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
+	e.watcher = &watcher{
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, guard: e.guard, poller: e.poller, flows: e.flows,
+		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
+	}
 	e.writer.SetState(shm.Run)
 	e.stopped.Go(func() { e.poller.Run(ctx) })
-	e.stopped.Go(func() { e.watch(ctx) })
+	e.stopped.Go(func() { e.watcher.run(ctx) })
 }
 
 // Info implements dataplane.Service.
@@ -182,10 +192,17 @@ func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	return e.events.subscribe(ctx), nil
 }
 
-// Close publishes a last cycle, marks the mirror as halted and stops counting,
-// or leaves the kernel counting where the configuration keeps the pins. A control call that
-// is under way ends at its next command; for a device that does not answer that one
-// Close does not wait longer than CloseBound, and goes on behind its caller.
+// Conditions implements dataplane.Service.
+func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
+	if e.closed() {
+		return nil, dataplane.ErrClosed
+	}
+	return e.health.list(), nil
+}
+
+// Close publishes a last cycle, marks the mirror as halted and stops counting, or leaves the kernel counting where the
+// configuration keeps the pins. A control call that is under way ends at its next command to a device. If a device does
+// not return from that command, Close returns an error after closeBound, and the instance ends in the background.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		e.quit()
@@ -204,23 +221,23 @@ func (e *Engine) Close() error {
 		return fmt.Errorf("closing instance %s: a device has not answered a control call for %v: the instance ends when it does, or with the process", e.cfg.Instance, e.bound)
 	}
 	err := <-e.ended
-	e.ended <- nil // for who closes again
+	e.ended <- nil // for later calls
 	return err
 }
 
-// end is called with ctl held, once.
+// end is called once, with ctl held.
 func (e *Engine) end() error {
-	err := e.pairs.Close() // before the last cycle, which publishes what they have counted
-	e.alignAtEnd()
+	err := e.pairs.Close() // before the last cycle, which publishes their counts
+	e.auditor.alignAtEnd()
 	e.stop()
 	e.stopped.Wait()
 	e.events.close()
 	return errors.Join(err, e.release(e.cfg.XDP.KeepPins, (*shm.Writer).Close))
 }
 
-// release lets go of what outlives this process, the pins, then of the mirror, whose lock
-// keeps a second instance away from them. Overlays come last: nothing of theirs stays, and a
-// slow device must not keep the others from a good end. closeMirror ends the writer.
+// release closes the backends whose rules outlive this process, then the mirror, whose lock keeps a second instance away
+// from them, then hardware: its rules do not outlive the process, and a slow device must not delay the others.
+// closeMirror ends the writer.
 func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 	var errs []error
 	closing := func(overlays bool) {
@@ -275,7 +292,7 @@ func withDefaults(cfg dataplane.Config) dataplane.Config {
 	return cfg
 }
 
-// version is that of the module this binary was built from.
+// version returns the version of the module that this binary was built from.
 func version() string {
 	if bi, ok := debug.ReadBuildInfo(); ok {
 		return bi.Main.Version

@@ -8,11 +8,11 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// eventBuffer is how many events a receiver may lag behind before it loses the oldest: what a device of some
-// thousand flows says at once when it goes, as what a total lacks is declared in no other place.
+// eventBuffer is the number of events by which a receiver may lag behind before it loses the oldest. A device of some
+// thousand flows sends as many when it goes, and what a total lacks is declared only there.
 const eventBuffer = 4096
 
-// broadcaster hands events to any number of receivers and never waits for one.
+// broadcaster delivers events to any number of receivers and does not wait for any.
 type broadcaster struct {
 	mu     sync.Mutex
 	subs   map[*subscriber]struct{}
@@ -49,13 +49,13 @@ func (b *broadcaster) drop(s *subscriber) {
 	}
 }
 
-// send delivers an event that is its kind, its object and a text.
+// send delivers an event of a kind about an object.
 func (b *broadcaster) send(kind dataplane.EventKind, object, text string) {
 	b.publish(dataplane.Event{Kind: kind, Object: object, Text: text})
 }
 
-// publish delivers to every receiver, stamped with the time. One that is full loses its oldest event, so that
-// what it reads next is recent and says how many it missed.
+// publish delivers an event to every receiver, with the time. A receiver whose buffer is full loses its oldest event; the
+// next one says how many it lost.
 func (b *broadcaster) publish(ev dataplane.Event) {
 	ev.Time = time.Now()
 	b.mu.Lock()

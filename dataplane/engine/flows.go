@@ -13,23 +13,23 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// counted is a flow that is counted now, or about to be.
-type counted struct {
+// flowState is a flow of the instance: the backend that counts it, its entry in the mirror, and the base of its total.
+type flowState struct {
 	backend.Placed
-	id       uint32 // by backend, where it was placed in no stack; see Installed
+	id       uint32 // of its slot, for a flow that the stack does not place; see Installed
 	handle   shm.Handle
-	backend  backend.Backend       // that feeds its total
+	backend  backend.Backend       // feeds the total
 	rejected []dataplane.Rejection // shared by flows: replaced, never written to
 	source   dataplane.Source
 	basis    string
-	base     backend.Pair   // what the total is made of beside the source's own count
-	past     shm.Continuity // as the mirror has it
-	epoch    uint64         // of its shadow's counting; see SoftwareBackend.Epoch
+	base     backend.Pair   // total = base + count of backend
+	past     shm.Continuity // as in the mirror
+	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
 	*offload                // nil: not in the stack
 }
 
-// published says whether it has its entry in the mirror.
-func (c *counted) published() bool { return c.handle != shm.Handle{} }
+// published reports whether the flow has its entry in the mirror.
+func (c *flowState) published() bool { return c.handle != shm.Handle{} }
 
 // AddFlows implements dataplane.Service.
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
@@ -50,32 +50,32 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	return out, nil
 }
 
-// add installs all of flows or none; v has the last word. It is called with ctl held.
+// add installs all of flows or none; v decides last. It is called with ctl held.
 func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *verdict) ([]dataplane.Placement, error) {
 	placed, err := e.admit(flows)
 	if err != nil || len(placed) == 0 {
 		return nil, err
 	}
-	all := make([]*counted, len(placed))
-	var plain, layers []*counted
+	all := make([]*flowState, len(placed))
+	var plain, layers []*flowState
 	for i, p := range placed {
-		all[i] = e.newCounted(p)
+		all[i] = e.placement.newFlow(p)
 		if all[i].offload == nil {
 			plain = append(plain, all[i])
 		} else {
 			layers = append(layers, all[i])
 		}
 	}
-	e.adding = all
-	defer func() { e.adding = nil }()
-	if err = e.place(ctx, plain); err == nil {
-		err = e.placeStack(ctx, layers)
+	e.catalogue.adding = all
+	defer func() { e.catalogue.adding = nil }()
+	if err = e.placement.place(ctx, plain); err == nil {
+		err = e.placement.placeOffload(ctx, layers)
 	}
 	if err == nil {
 		err = v.keep(ctx)
 	}
 	if err != nil {
-		if e.inherited == nil { // what a start that failed has inherited must be there for the next one
+		if e.catalogue.inherited == nil { // the next start needs the entries that a failed start has inherited
 			err = errors.Join(err, e.undo(context.WithoutCancel(ctx), all))
 		}
 		return nil, err
@@ -89,78 +89,21 @@ func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *verdict) ([]data
 	return out, nil
 }
 
-// undo takes back what a failed add has done, and lets those go back that made room for it.
-func (e *Engine) undo(ctx context.Context, all []*counted) error {
+// undo removes the flows of a failed add, and moves the flows that made room for them back.
+func (e *Engine) undo(ctx context.Context, all []*flowState) error {
 	var errs []error
 	for _, c := range all {
 		if c.published() {
 			e.plan.Remove(c.handle.Index)
-			errs = append(errs, e.spared(e.writer.Remove(c.handle)))
+			errs = append(errs, e.catalogue.spared(e.writer.Remove(c.handle)))
 		}
 	}
-	room := overlaid(all)
-	errs = append(errs, e.uninstall(ctx, all))
-	return errors.Join(append(errs, e.closeRanks(ctx, all, room))...)
+	room := countOffloaded(all)
+	errs = append(errs, e.placement.uninstall(ctx, all))
+	return errors.Join(append(errs, e.placement.removeFromStack(ctx, all, room))...)
 }
 
-// overlaid is how many of flows the overlay counts.
-func overlaid(flows []*counted) (n int) {
-	for _, c := range flows {
-		if c.offload != nil && c.offloaded {
-			n++
-		}
-	}
-	return n
-}
-
-// closeRanks takes flows that are counted no more out of the stack, and brings those to where they are
-// to be counted now that were below them, or that may find room: as many as the overlay has lost.
-func (e *Engine) closeRanks(ctx context.Context, gone []*counted, room int) error {
-	if e.stack == nil {
-		return nil
-	}
-	seeds := losers(gone)
-	e.stack.unrelate(slices.DeleteFunc(slices.Clone(gone), func(c *counted) bool { return c.offload == nil }))
-	left := make(map[*counted]bool, len(gone))
-	for _, c := range gone {
-		left[c] = true
-	}
-	seeds = slices.DeleteFunc(seeds, func(c *counted) bool { return left[c] })
-	return e.arrange(ctx, nil, append(seeds, e.roomFor(room)...))
-}
-
-// uninstall takes flows out of the backends that have them: out of the overlay
-// first, or rules behind it would count what it still does.
-func (e *Engine) uninstall(ctx context.Context, all []*counted) error {
-	from := make(map[backend.Backend][]backend.Placed)
-	for _, c := range all {
-		switch {
-		case c.offload == nil && c.backend != nil:
-			from[c.backend] = append(from[c.backend], c.Placed)
-		case c.offload != nil && c.offloaded:
-			from[e.stack.over] = append(from[e.stack.over], c.Placed)
-		}
-		if c.offload != nil && c.hasUnder {
-			from[e.stack.under] = append(from[e.stack.under], c.Placed)
-		}
-	}
-	for _, b := range e.backends { // overlays come before what they lie over
-		if len(from[b]) == 0 {
-			continue
-		}
-		if err := b.Remove(ctx, from[b]); err != nil {
-			return fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
-		}
-		for _, c := range all {
-			if e.stack != nil && c.offload != nil && b == backend.Backend(e.stack.over) {
-				c.offloaded = false
-			}
-		}
-	}
-	return nil
-}
-
-// admit checks flows against the rules and against each other.
+// admit checks flows by themselves, against the instance and against each other.
 func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 	var errs []error
 	names := make(map[string]bool, len(flows))
@@ -195,8 +138,8 @@ func (e *Engine) RemoveFlows(ctx context.Context, names ...string) error {
 // remove ends the counting of all of names or none. It is called with ctl held.
 func (e *Engine) remove(ctx context.Context, names []string) error {
 	var errs []error
-	var going []*counted
-	seen := make(map[*counted]bool, len(names))
+	var going []*flowState
+	seen := make(map[*flowState]bool, len(names))
 	for _, n := range names {
 		c, ok := e.flows[n]
 		switch {
@@ -210,26 +153,26 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	// The backend first: a flow that it does not let go of stays one, and one
-	// that was killed in between goes on in the mirror where it was. Its source is read until it is
-	// forgotten, and serves nobody else before: both happen under ctl.
-	room := overlaid(going)
-	if err := e.uninstall(ctx, going); err != nil {
-		return errors.Join(err, e.arrange(ctx, nil, nil))
+	// The backend comes first: a flow that it cannot remove stays a flow, and after a kill in between the entry
+	// goes on from its last total. The poller reads the slot until forget. No other flow gets the slot before,
+	// because both happen under ctl.
+	room := countOffloaded(going)
+	if err := e.placement.uninstall(ctx, going); err != nil {
+		return errors.Join(err, e.arranger.arrange(ctx, nil, nil))
 	}
 	for _, c := range going {
 		errs = append(errs, e.forget(c))
 	}
-	return errors.Join(append(errs, e.closeRanks(ctx, going, room))...)
+	return errors.Join(append(errs, e.placement.removeFromStack(ctx, going, room))...)
 }
 
-// forget takes a flow out of the plan and the mirror.
-func (e *Engine) forget(c *counted) error {
+// forget removes a flow from the plan and the mirror.
+func (e *Engine) forget(c *flowState) error {
 	e.plan.Remove(c.handle.Index)
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
 	e.events.send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
-	if err := e.spared(e.writer.Remove(c.handle)); err != nil {
+	if err := e.catalogue.spared(e.writer.Remove(c.handle)); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}
 	return nil
@@ -257,7 +200,7 @@ func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	return out, nil
 }
 
-func (c *counted) placement() dataplane.Placement {
+func (c *flowState) placement() dataplane.Placement {
 	return dataplane.Placement{
 		Flow: c.Flow, Source: c.source, Rejected: c.rejected,
 		Counter: c.handle,

@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
+// createMirror creates the mirror or takes over that of an earlier process.
 func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
 	group, err := waitGroup(cfg.Mirror.WaitGroup)
 	if err != nil {
@@ -34,7 +35,7 @@ func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
 	return w, nil
 }
 
-// waitGroup is the number of a group that the configuration names, or numbers; 0: none.
+// waitGroup returns the number of a group that the configuration names by name or number; 0 means none.
 func waitGroup(name string) (int, error) {
 	if name == "" {
 		return 0, nil

@@ -4,120 +4,131 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/dataplane/engine/poll"
 )
 
-// readOne reads one counter of a source that reads all of its counters at once.
+// mover moves single flows between hardware and their shadows, and keeps their totals. Its methods are called with
+// Engine.ctl held.
+type mover struct {
+	stack     *stack // nil: no backend counts in hardware yet
+	catalogue *catalogue
+	plan      *poll.Plan
+	events    *broadcaster
+	log       *slog.Logger
+}
+
+// readOne reads one slot.
 func readOne(s backend.Counters, id uint32) (backend.Pair, error) {
 	var p [1]backend.Pair
 	err := s.Read([]uint32{id}, p[:])
 	return p[0], err
 }
 
-// whole says whether the shadow has seen every packet that the total is made of. What
-// takes packets away from it leaves it nothing to see.
-func (e *Engine) whole(c *counted) bool {
-	return c.hasUnder && c.epoch != 0 && !c.over.Takes && e.stack.under.Epoch(c.Placed) == c.epoch
+// shadowComplete reports whether the shadow has seen every packet of the total. A shadow behind hardware that takes the
+// packets away sees none.
+func (m *mover) shadowComplete(c *flowState) bool {
+	return c.hasShadow && c.epoch != 0 && !c.hardware.Takes && m.stack.software.Epoch(c.Placed) == c.epoch
 }
 
-// beside reads what the shadows of a list stand at, before the overlay counts too: from here
-// on both do, and what the overlay has is never more than what the shadow sees.
-func (e *Engine) beside(ctx context.Context, list []*counted) ([]backend.Pair, error) {
-	s := e.stack
+// readShadows returns the counts of the shadows of a list, before hardware counts too. From then on both count, and
+// hardware has never counted more than the shadow has seen.
+func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.Pair, error) {
+	s := m.stack
 	before := make([]backend.Pair, len(list))
-	if s.under == nil {
+	if s.software == nil {
 		return before, nil
 	}
 	if s.audit {
-		if err := s.under.Serve(ctx, placedOf(list), true); err != nil {
-			return nil, fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.over.Name(), err)
+		if err := s.software.Serve(ctx, placedOf(list), true); err != nil {
+			return nil, fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.hardware.Name(), err)
 		}
 	}
 	for i, c := range list {
-		if !c.hasUnder {
+		if !c.hasShadow {
 			continue
 		}
 		if !c.published() || c.gone == nil {
-			c.epoch = s.under.Epoch(c.Placed)
+			c.epoch = s.software.Epoch(c.Placed)
 		}
 		var err error
-		if before[i], err = readOne(s.under, c.under.ID); err != nil {
+		if before[i], err = readOne(s.software, c.shadow.ID); err != nil {
 			return nil, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
 		}
 	}
 	return before, nil
 }
 
-// toUnder makes a flow's shadow its source. The total goes on from what the
-// overlay had; what it lacks then is declared, exactly where the shadow has seen everything.
-// With audit it goes on as the shadow has it, and lacks nothing.
-func (e *Engine) toUnder(ctx context.Context, c *counted, why error) error {
-	s, lost := e.stack, c.gone != nil
-	if err := s.under.Serve(ctx, []backend.Placed{c.Placed}, true); err != nil {
+// toSoftware makes a flow's shadow its source. The total goes on from the last value of hardware. Packets that it lacks
+// are declared: exactly, where the shadow has seen every packet. With audit the total goes on from the shadow's, and
+// lacks no packet.
+func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
+	s, lost := m.stack, c.gone != nil
+	if err := s.software.Serve(ctx, []backend.Placed{c.Placed}, true); err != nil {
 		return err
 	}
-	if err := e.undivide(ctx, c); err != nil {
+	if err := m.joinShadow(ctx, c); err != nil {
 		return err
 	}
-	whole := e.whole(c)
+	whole := m.shadowComplete(c)
 	if !lost { // its counter is read to the end below
-		if err := s.over.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
-			return fmt.Errorf("removing it from %s: %w", s.over.Name(), err)
+		if err := s.hardware.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
+			return fmt.Errorf("removing it from %s: %w", s.hardware.Name(), err)
 		}
 	}
 	var lacks dataplane.Uncounted
 	clean := false
-	err := e.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-		own, err := readOne(s.under, c.under.ID)
+	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+		own, err := readOne(s.software, c.shadow.ID)
 		if err != nil {
 			return nil, 0, backend.Pair{}, err
 		}
-		truth := backend.Add(c.shadowBase, own)
+		expected := backend.Add(c.shadowBase, own)
 		c.base = backend.Sub(stands, own)
 		switch {
-		case !whole || truth.Packets < stands.Packets:
+		case !whole || expected.Packets < stands.Packets:
 			lacks.Unknown = true
 		case s.audit:
-			c.base, clean = c.shadowBase, c.basis == c.under.Basis
+			c.base, clean = c.shadowBase, c.basis == c.shadow.Basis
 		default:
-			d := backend.Sub(truth, stands)
+			d := backend.Sub(expected, stands)
 			lacks.Packets, lacks.Bytes = d.Packets, d.Bytes
 		}
-		return s.under, c.under.ID, c.base, nil
+		return s.software, c.shadow.ID, c.base, nil
 	})
 	if err != nil {
 		return err
 	}
 	if lost {
-		if err := s.over.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
-			e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
+		if err := s.hardware.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
+			m.log.Warn("removing a flow that its device lost", "flow", c.Name, "err", err)
 		}
 	}
 	c.offloaded, c.gone = false, nil
-	c.backend, c.basis, c.source = s.under, c.under.Basis, s.under.Source(c.Placed)
-	c.shadowBase, c.epoch = c.base, s.under.Epoch(c.Placed)
-	e.tell(c, fmt.Sprintf("%v", why), lacks)
-	return e.settle(c, c.under.Cookie, c.base, !clean)
+	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
+	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
+	m.sendMoved(c, fmt.Sprintf("%v", why), lacks)
+	return m.writeContinuity(c, c.shadow.Cookie, c.base, !clean)
 }
 
-// toOver makes the overlay a flow's source: its shadow stood at before when the
-// overlay did not count yet.
-func (e *Engine) toOver(c *counted, before backend.Pair) error {
-	s := e.stack
+// toHardware makes hardware the source of a flow. before is the count of its shadow before hardware began to count.
+func (m *mover) toHardware(c *flowState, before backend.Pair) error {
+	s := m.stack
 	var lacks dataplane.Uncounted
-	stranded := c.gone != nil
-	whole := stranded && e.whole(c)
+	suspended := c.gone != nil
+	whole := suspended && m.shadowComplete(c)
 	text := ""
-	err := e.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
+	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
 		c.base = backend.Add(c.shadowBase, before)
-		if stranded && (!whole || c.base.Packets < stands.Packets) {
+		if suspended && (!whole || c.base.Packets < stands.Packets) {
 			c.base, lacks.Unknown = stands, true
 		}
-		if !stranded {
-			after, err := readOne(s.under, c.under.ID)
+		if !suspended {
+			after, err := readOne(s.software, c.shadow.ID)
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
 			}
@@ -126,64 +137,63 @@ func (e *Engine) toOver(c *counted, before backend.Pair) error {
 				text = fmt.Sprintf("at most %d packets passed meanwhile", n)
 			}
 		}
-		return s.over, c.over.ID, c.base, nil
+		return s.hardware, c.hardware.ID, c.base, nil
 	})
 	if err != nil {
 		return err
 	}
-	if stranded && !whole && c.hasUnder {
-		c.shadowBase, c.epoch = backend.Sub(c.base, before), s.under.Epoch(c.Placed)
+	if suspended && !whole && c.hasShadow {
+		c.shadowBase, c.epoch = backend.Sub(c.base, before), s.software.Epoch(c.Placed)
 	}
 	c.gone = nil
-	c.backend, c.basis, c.source = s.over, c.over.Basis, c.over.Source
+	c.backend, c.basis, c.source = s.hardware, c.hardware.Basis, c.hardware.Source
 	if c.needsAlign = false; lacks.Unknown {
-		e.noteNeedsAlign(c)
+		m.noteNeedsAlign(c)
 		c.past.Discontinuities++
 	}
-	e.tell(c, text, lacks)
+	m.sendMoved(c, text, lacks)
 	return nil
 }
 
-// settleOver writes down how the total of an overlay's flow goes on after a restart:
-// as the shadow has it, where that is pinned and has seen everything, else from the
-// last value.
-func (e *Engine) settleOver(c *counted) error {
-	if e.whole(c) {
-		return e.settle(c, c.under.Cookie, c.shadowBase, false)
+// writeHardwareContinuity writes to the mirror how the total of an offloaded flow goes on after a restart: from the
+// shadow's count, where that is pinned and complete, otherwise from the last value.
+func (m *mover) writeHardwareContinuity(c *flowState) error {
+	if m.shadowComplete(c) {
+		return m.writeContinuity(c, c.shadow.Cookie, c.shadowBase, false)
 	}
 	c.epoch = 0
-	return e.settle(c, c.over.Cookie, c.base, false)
+	return m.writeContinuity(c, c.hardware.Cookie, c.base, false)
 }
 
-// strand leaves a flow that its device lost without a source, at its last value.
-func (e *Engine) strand(ctx context.Context, c *counted, why error) {
-	if err := e.stack.over.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
-		e.log.Warn("letting go of a flow that its device lost", "flow", c.Name, "err", err)
+// suspend leaves a flow that its device lost at its last value, without a source.
+func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
+	if err := m.stack.hardware.Remove(ctx, []backend.Placed{c.Placed}); err != nil {
+		m.log.Warn("removing a flow that its device lost", "flow", c.Name, "err", err)
 	}
-	if err := e.undivide(ctx, c); err != nil {
-		e.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
+	if err := m.joinShadow(ctx, c); err != nil {
+		m.log.Warn("ending a count of some interfaces", "flow", c.Name, "err", err)
 	}
-	e.plan.Hold(c.handle)
+	m.plan.Hold(c.handle)
 	c.offloaded = false
 	c.source = dataplane.Source{}
-	c.rejected = e.stack.reasons(c, why)
-	e.tell(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
-	if err := e.show(c); err != nil {
-		e.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
+	c.rejected = m.stack.reasons(c, why)
+	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
+	if err := m.catalogue.show(c); err != nil {
+		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
 }
 
-// settle writes the source, and what the next process needs to go on with the total.
-func (e *Engine) settle(c *counted, cookie uint64, base backend.Pair, broken bool) error {
+// writeContinuity writes the source to the mirror, and the values from which the next process goes on with the total.
+func (m *mover) writeContinuity(c *flowState, cookie uint64, base backend.Pair, broken bool) error {
 	c.past.Cookie, c.past.BasePackets, c.past.BaseBytes = cookie, base.Packets, base.Bytes
 	if broken {
 		c.past.Discontinuities++
 	}
-	return errors.Join(e.spared(e.writer.SetContinuity(c.handle, c.past)), e.show(c))
+	return errors.Join(m.catalogue.spared(m.catalogue.writer.SetContinuity(c.handle, c.past)), m.catalogue.show(c))
 }
 
-// tell says what counts a flow now, why, and what its total lacks.
-func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
+// sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.
+func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
 	text := c.source.String()
 	if why != "" {
 		text += ": " + why
@@ -194,74 +204,15 @@ func (e *Engine) tell(c *counted, why string, lacks dataplane.Uncounted) {
 	case lacks.Packets > 0:
 		text += fmt.Sprintf("; %d packets (%d bytes) passed uncounted", lacks.Packets, lacks.Bytes)
 	}
-	e.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
+	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
 		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
-	e.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
+	m.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
 }
 
-// publishUnder gives a fresh flow its entry in the mirror, counted by its
-// shadow. Where flows had to leave the overlay for it, they counted its packets until now.
-func (e *Engine) publishUnder(c *counted, displaced bool) error {
-	s := e.stack
-	c.backend, c.basis, c.source = s.under, c.under.Basis, s.under.Source(c.Placed)
-	own, err := readOne(s.under, c.under.ID)
-	if err != nil {
-		return err
+// noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.
+func (m *mover) noteNeedsAlign(c *flowState) {
+	c.needsAlign = true
+	if m.stack.audit && !slices.Contains(m.stack.toAlign, c) {
+		m.stack.toAlign = append(m.stack.toAlign, c)
 	}
-	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie}, func(old *inherited) (shm.Continuity, error) {
-		past, err := e.carryOn(s.under, old, c.under)
-		if displaced && !c.under.Adopted {
-			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
-		}
-		return past, err
-	})
-	if err != nil {
-		return err
-	}
-	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	c.shadowBase, c.epoch = c.base, s.under.Epoch(c.Placed)
-	if err := e.show(c); err != nil {
-		return err
-	}
-	e.plan.SetSource(c.handle, s.under, c.under.ID, c.base)
-	return nil
-}
-
-// publishOver gives a fresh flow its entry in the mirror, counted by the overlay. If
-// an earlier process left its shadow pinned, with a total that it knew, that is the total.
-func (e *Engine) publishOver(c *counted, before backend.Pair) error {
-	c.backend, c.basis, c.source = e.stack.over, c.over.Basis, c.over.Source
-	known := false
-	var err error
-	c.handle, c.past, err = e.entry(entryOf(c.Flow), []uint64{c.under.Cookie, c.over.Cookie}, func(old *inherited) (shm.Continuity, error) {
-		if old != nil && c.hasUnder && old.Continuity.Cookie == c.under.Cookie && !c.under.Gap {
-			known = true
-			return old.Continuity, nil
-		}
-		return e.carryOn(e.stack.over, old, backend.Installed{Cookie: c.over.Cookie})
-	})
-	if err != nil {
-		return err
-	}
-	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
-	if known {
-		c.shadowBase, c.base = c.base, backend.Add(c.base, before)
-	} else {
-		c.shadowBase = backend.Sub(c.base, before)
-	}
-	if c.hasUnder {
-		after, err := readOne(e.stack.under, c.under.ID)
-		if err != nil {
-			return err
-		}
-		if c.needsAlign = false; after != before {
-			e.noteNeedsAlign(c)
-			if known {
-				c.past.Discontinuities++
-				e.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)
-			}
-		}
-	}
-	e.plan.SetSource(c.handle, e.stack.over, c.over.ID, c.base)
-	return nil
 }

@@ -4,224 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/engine/trial"
-	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// choices are the backends that a word of the configuration allows, best first.
-func choices(word flow.Backend) []string {
-	switch word {
-	case "", "auto":
-		return []string{"rdma", "xdp"}
-	}
-	return []string{string(word)}
+// placement decides which backend counts a flow, and installs it there. Its methods are called with Engine.ctl held.
+type placement struct {
+	choices  *choices
+	mover    *mover
+	arranger *arranger
+	flows    map[string]*flowState // Engine.flows
+	audit    bool                  // rdma.audit of the configuration
 }
 
-// openBackends opens what the configuration and its flows ask for, in the order in
-// which flows are offered to them. What only "auto" asks for may be missing, as long as
-// something is left; absent says why it is. A hardware backend without a device is among open even so.
-func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (open []backend.Backend, absent map[string]error, err error) {
-	defer func() {
-		if err != nil {
-			for _, b := range open {
-				err = errors.Join(err, b.Close(true))
-			}
-			open = nil
-		}
-	}()
-	asked, must := make(map[string]bool), make(map[string]bool)
-	words := []flow.Backend{cfg.Backend}
-	for _, f := range cfg.Flows {
-		if f.Backend != "" {
-			words = append(words, f.Backend)
-		}
-	}
-	for _, w := range words {
-		named := choices(w)
-		for _, name := range named {
-			asked[name] = true
-			must[name] = must[name] || len(named) == 1
-		}
-	}
-	if asked["rdma"] && cfg.RDMA.Audit {
-		asked["xdp"], must["xdp"] = true, true
-	}
-	absent = make(map[string]error)
-	if len(cfg.Interfaces) == 0 { // queue pairs are what there is to count
-		for _, name := range []string{"rdma", "xdp"} {
-			if asked[name] {
-				absent[name] = errNoInterface
-			}
-			delete(asked, name)
-		}
-	}
-	var reasons []error
-	ready := false
-	for _, name := range []string{"rdma", "xdp", "sim"} {
-		if !asked[name] {
-			continue
-		}
-		b, err := openBackend(ctx, name, cfg, log, g)
-		if err == nil {
-			open = append(open, b)
-			err = absentDevice(b)
-		}
-		switch {
-		case err == nil:
-			ready = true
-		case must[name]:
-			return open, nil, err
-		default:
-			level := slog.LevelWarn
-			if errors.Is(err, backend.ErrNoDevice) {
-				level = slog.LevelDebug // as on most hosts
-			}
-			log.Log(ctx, level, "backend not opened", "backend", name, "reason", err)
-			absent[name] = err
-			reasons = append(reasons, err)
-		}
-	}
-	if !ready && len(reasons) > 0 {
-		return open, nil, nothingCounts(reasons)
-	}
-	return open, absent, nil
-}
-
-// nothingCounts joins why no backend was opened. A host without RDMA is as most hosts are: where
-// there is another reason, that one is the cause, and RDMA is not named.
-func nothingCounts(reasons []error) error {
-	causes := slices.DeleteFunc(slices.Clone(reasons), func(err error) bool { return errors.Is(err, backend.ErrNoDevice) })
-	if len(causes) == 0 {
-		causes = reasons
-	}
-	return errors.Join(causes...)
-}
-
-var errNoInterface = errors.New("the instance was started without an interface to count on")
-
-func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (backend.Backend, error) {
-	switch name {
-	case "sim":
-		return newSimBackend(nil), nil
-	case "xdp":
-		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Config: cfg.XDP, Flows: cfg.Flows, Logger: log})
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	case "rdma":
-		b, err := newRDMABackend(ctx, cfg, log, g)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	}
-	return nil, fmt.Errorf("backend %q: %w: use auto, rdma, xdp or sim", name, dataplane.ErrInvalid)
-}
-
-// newStack finds the overlay among the backends, and what it lies over. One that has
-// nothing to count with is none yet.
-func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
-	s := &stack{audit: audit, related: flow.NewIndex(func(c *counted) *flow.Flow { return &c.Flow })}
-	for _, b := range all {
-		if absent[b.Name()] != nil {
-			continue
-		}
-		switch b := b.(type) {
-		case backend.HardwareBackend:
-			s.over = b
-		case backend.SoftwareBackend:
-			s.under = b
-		}
-	}
-	if s.over == nil {
-		return nil
-	}
-	s.audit = audit && s.under != nil
-	return s
-}
-
-// choice is the open backends that a flow may go to, best first; refused are those that it might
-// have gone to and that are not open. All flows of one word share it, and write to none of it.
-type choice struct {
-	open    []backend.Backend
-	refused []dataplane.Rejection
-}
-
-// choice returns the backends that a flow may go to. It is called with ctl held. Code that changes
-// Engine.absent holds ctl too, and clears Engine.choices.
-func (e *Engine) choice(f flow.Flow) *choice {
-	c := e.choices[f.Backend]
-	if c == nil {
-		open, refused := e.tries(f.Backend)
-		c = &choice{slices.Clip(open), slices.Clip(refused)}
-		e.choices[f.Backend] = c
-	}
-	return c
-}
-
-// tries makes the choice of the flows that name a backend by word; "": they name none.
-func (e *Engine) tries(word flow.Backend) (open []backend.Backend, refused []dataplane.Rejection) {
-	if word == "" {
-		if e.given {
-			return e.backends, nil
-		}
-		word = e.cfg.Backend
-	}
-	for _, name := range choices(word) {
-		if i := slices.IndexFunc(e.backends, func(b backend.Backend) bool { return b.Name() == name }); i >= 0 && e.absent[name] == nil {
-			open = append(open, e.backends[i])
-			continue
-		}
-		reason := "nothing in the configuration that this instance was started with asks for it"
-		if err := e.absent[name]; err != nil {
-			reason = strings.TrimPrefix(backend.ReasonOf(err), "backend "+name+": ")
-		}
-		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason, Always: true})
-	}
-	if len(open) == 0 && word == "auto" {
-		open = slices.DeleteFunc(slices.Clone(e.backends), func(b backend.Backend) bool { return e.absent[b.Name()] != nil })
-		return open, refused // those of an instance that only simulates
-	}
-	return open, refused
-}
-
-// newCounted makes a flow to be placed.
-func (e *Engine) newCounted(p backend.Placed) *counted {
-	of := e.choice(p.Flow)
-	c := &counted{Placed: p, rejected: of.refused}
-	if e.stack == nil {
+// newFlow returns the state of a flow that is to be placed.
+func (p *placement) newFlow(f backend.Placed) *flowState {
+	of := p.choices.of(f.Flow)
+	c := &flowState{Placed: f, rejected: of.refused}
+	if p.mover.stack == nil {
 		return c
 	}
-	over := slices.Contains(of.open, backend.Backend(e.stack.over))
-	under := e.stack.under != nil && slices.Contains(of.open, backend.Backend(e.stack.under))
-	if over || under {
-		c.offload = &offload{mayOver: over, mayUnder: under, refusals: c.rejected}
+	inHardware := slices.Contains(of.open, backend.Backend(p.mover.stack.hardware))
+	inSoftware := p.mover.stack.software != nil && slices.Contains(of.open, backend.Backend(p.mover.stack.software))
+	if inHardware || inSoftware {
+		c.offload = &offload{allowsHardware: inHardware, allowsSoftware: inSoftware, refusals: c.rejected}
 	}
 	return c
 }
 
-// place puts flows that are in no stack on the first backend that takes all of those
-// that have the same choice, and keeps each refusal.
-func (e *Engine) place(ctx context.Context, flows []*counted) error {
+// place installs flows that are not in the stack. All flows with the same choice of backends go to the first backend that
+// takes all of them; refusals are kept.
+func (p *placement) place(ctx context.Context, flows []*flowState) error {
 	for len(flows) > 0 {
-		first := e.choice(flows[0].Flow)
-		var set, rest []*counted
+		first := p.choices.of(flows[0].Flow)
+		var set, rest []*flowState
 		for _, c := range flows {
-			if e.choice(c.Flow) == first {
+			if p.choices.of(c.Flow) == first {
 				set = append(set, c)
 			} else {
 				rest = append(rest, c)
 			}
 		}
-		if err := e.placeSet(ctx, set, first); err != nil {
+		if err := p.placeSet(ctx, set, first); err != nil {
 			return err
 		}
 		flows = rest
@@ -229,12 +56,13 @@ func (e *Engine) place(ctx context.Context, flows []*counted) error {
 	return nil
 }
 
-func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error {
+// placeSet installs flows that share a choice of backends.
+func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) error {
 	rejected := of.refused
-	var errs, usual []error // usual: as on most hosts, and so not the cause where there is another one
+	var errs, usual []error // usual: reasons of most hosts, which are not the cause where there is another
 	for _, r := range rejected {
 		err := fmt.Errorf("%s: %s", r.Backend, r.Reason)
-		if errors.Is(e.absent[r.Backend], backend.ErrNoDevice) {
+		if errors.Is(p.choices.absent[r.Backend], backend.ErrNoDevice) {
 			usual = append(usual, err)
 		} else {
 			errs = append(errs, err)
@@ -252,7 +80,7 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error
 			c.backend, c.rejected, c.source, c.id = b, rejected, installed[i].Source, installed[i].ID
 		}
 		for i, c := range set {
-			if err := e.publish(c, installed[i]); err != nil {
+			if err := p.mover.publish(c, installed[i]); err != nil {
 				return fmt.Errorf("flow %q: %w", c.Name, err)
 			}
 		}
@@ -264,34 +92,55 @@ func (e *Engine) placeSet(ctx context.Context, set []*counted, of *choice) error
 	return fmt.Errorf("placing %s: %w: %w", backend.Describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }
 
-// placeStack carries the shadows of flows of the stack, relates them to those that
-// are there and arranges all of them.
-func (e *Engine) placeStack(ctx context.Context, flows []*counted) error {
+// placeOffload adds the shadows of flows of the stack, relates the flows to the others and arranges them.
+func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error {
 	if len(flows) == 0 {
 		return nil
 	}
-	e.stack.relate(flows)
-	if u := e.stack.under; u != nil {
+	p.mover.stack.relate(flows)
+	if u := p.mover.stack.software; u != nil {
 		in, err := u.Carry(ctx, placedOf(flows))
 		for i, c := range flows {
 			if err != nil {
 				c.refusals = append(c.refusals, dataplane.Rejection{Backend: u.Name(), Reason: err.Error()})
 				continue
 			}
-			c.under, c.hasUnder = in[i], true
+			c.shadow, c.hasShadow = in[i], true
 		}
-		if err != nil && e.stack.audit {
-			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", e.stack.over.Name(), err)
+		if err != nil && p.mover.stack.audit {
+			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", p.mover.stack.hardware.Name(), err)
 		}
 	}
-	err := e.arrange(ctx, flows, slices.Concat(flows, losers(flows)))
+	err := p.arranger.arrange(ctx, flows, slices.Concat(flows, losers(flows)))
 	if err != nil && len(flows) > 1 { // it names the flow that it is about
 		return fmt.Errorf("placing %s: %w", backend.Describe(placedOf(flows)), err)
 	}
 	return err
 }
 
-func placedOf(flows []*counted) []backend.Placed {
+// newStack finds the hardware and the software backend. Without hardware that has something to count with it returns nil.
+func newStack(all []backend.Backend, absent map[string]error, audit bool) *stack {
+	s := &stack{audit: audit, related: flow.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
+	for _, b := range all {
+		if absent[b.Name()] != nil {
+			continue
+		}
+		switch b := b.(type) {
+		case backend.HardwareBackend:
+			s.hardware = b
+		case backend.SoftwareBackend:
+			s.software = b
+		}
+	}
+	if s.hardware == nil {
+		return nil
+	}
+	s.audit = audit && s.software != nil
+	return s
+}
+
+// placedOf returns the placed flows of a list.
+func placedOf(flows []*flowState) []backend.Placed {
 	out := make([]backend.Placed, len(flows))
 	for i, c := range flows {
 		out[i] = c.Placed

@@ -61,8 +61,8 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 		{"neither", verbs(syscall.EIO), "mlx5_0: calling ibv_create_qp: input/output error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := &Engine{cfg: dataplane.Config{Backend: "rdma"}, absent: map[string]error{"rdma": tt.err}}
-			if _, refused := e.tries(""); len(refused) != 1 || refused[0].Reason != tt.want {
+			s := &choices{word: "rdma", absent: map[string]error{"rdma": tt.err}}
+			if _, refused := s.find(""); len(refused) != 1 || refused[0].Reason != tt.want {
 				t.Errorf("a flow shows %+v, want %q", refused, tt.want)
 			}
 		})

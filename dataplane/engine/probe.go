@@ -9,24 +9,24 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// ProbeOptions says what to look at. The zero value looks at everything.
+// ProbeOptions selects the objects of a Probe. The zero value selects everything.
 type ProbeOptions struct {
-	Interfaces  []string // none: every one that is up
-	Devices     []string // RDMA devices that are asked about by name, whatever their interfaces
-	DevicesOnly bool     // ask about Devices alone, and no interface: what queue pairs need
+	Interfaces  []string // empty: all interfaces that are up
+	Devices     []string // RDMA devices to probe, in addition to the devices of Interfaces
+	DevicesOnly bool     // probe Devices alone, and no interface, as queue pairs need
 	RDMA        dataplane.RDMAConfig
 	Trial       TrialCommand // as Options.Trial
 }
 
-// Probe says what each backend can do here, in the network namespace of the calling
-// thread. It attaches nothing and changes nothing.
+// Probe returns which features each backend supports on this host, in the network namespace of the calling
+// thread. It attaches no program and changes nothing.
 func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 	switch {
 	case o.DevicesOnly:
 		o.Interfaces = nil
 	case len(o.Interfaces) == 0:
 		if o.Interfaces = up(); len(o.Interfaces) == 0 {
-			o.Interfaces = []string{"lo"} // the kernel's own answers come with any of them
+			o.Interfaces = []string{"lo"} // the results about the kernel come with any of them
 		}
 	}
 	type question struct{ feature, object string }
@@ -37,7 +37,7 @@ func Probe(ctx context.Context, o ProbeOptions) []probe.Result {
 			break
 		}
 		for _, r := range xdp.Probe(name) {
-			// What does not depend on the interface comes with each of them.
+			// Results that do not depend on the interface come with each of them.
 			if q := (question{r.Feature, r.Object}); !asked[q] {
 				asked[q] = true
 				out = append(out, r)

@@ -46,7 +46,7 @@ func (e *Engine) startQueuePairs() error {
 // process are unknown.
 func (e *Engine) completionEntry(want shm.Entry) (shm.Handle, shm.Continuity, error) {
 	cookie := rand.Uint64() | 1
-	return e.entry(want, nil, func(old *inherited) (shm.Continuity, error) {
+	return e.catalogue.entry(want, nil, func(old *inherited) (shm.Continuity, error) {
 		if old == nil {
 			return shm.Continuity{Cookie: cookie}, nil
 		}

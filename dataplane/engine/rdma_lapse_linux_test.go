@@ -28,7 +28,7 @@ func TestALapseOfReadingCostsNothing(t *testing.T) {
 	for b.calls(t, "mlx5dv_devx_obj_query") < 100+giveUp+2 {
 		b.pass(t, flow.Ingress, frames)
 		b.sent = backend.Add(b.sent, backend.Pair{Packets: 64, Bytes: 64 * 60})
-		over := b.e.stack.over
+		over := b.e.mover.stack.hardware
 		givenUp = givenUp || over.Gone()["web"] != nil
 	}
 	if !givenUp {
@@ -99,7 +99,7 @@ func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
 	}
 	h.nic(0).set(t, 53, backend.Pair{Packets: 5, Bytes: 300})
 	shows(105)
-	e.refresh(t.Context())
+	e.watcher.refreshSources(t.Context())
 	if n := discontinuities(); n != 1 {
 		t.Errorf("%d discontinuities, want the one", n)
 	}

@@ -2,17 +2,17 @@ package engine
 
 import "slices"
 
-// relate notes which flow wins between each fresh flow and each flow of the stack that overlaps it, and
-// adds the fresh flows to the stack. It costs as much as there are flows that may overlap the fresh ones.
-func (s *stack) relate(fresh []*counted) {
+// relate notes which flow wins between each fresh flow and each overlapping flow of the stack, and adds the fresh flows.
+// Its cost grows with the number of flows that may overlap them.
+func (s *stack) relate(fresh []*flowState) {
 	for _, c := range fresh {
-		s.related.Overlapping(&c.Flow, func(o *counted) { rank(c, o) })
+		s.related.Overlapping(&c.Flow, func(o *flowState) { rank(c, o) })
 		s.related.Add(c)
 	}
 }
 
-// rank notes which of two flows that overlap wins.
-func rank(a, b *counted) {
+// rank notes which of two overlapping flows wins.
+func rank(a, b *flowState) {
 	if byPrecedence(a, b) > 0 {
 		a, b = b, a
 	}
@@ -20,8 +20,8 @@ func rank(a, b *counted) {
 	b.above, b.unsorted = append(b.above, a), true
 }
 
-// winners are the flows that win over c on packets that both match, in their order.
-func (c *counted) winners() []*counted {
+// winners returns the flows that win over c on packets that both match, in order of precedence.
+func (c *flowState) winners() []*flowState {
 	if c.unsorted {
 		slices.SortFunc(c.above, byPrecedence)
 		c.unsorted = false
@@ -29,9 +29,9 @@ func (c *counted) winners() []*counted {
 	return c.above
 }
 
-// losers are the flows that some of winners win over, perhaps several times.
-func losers(winners []*counted) []*counted {
-	out := []*counted{}
+// losers returns the flows over which some of winners win. It may return a flow several times.
+func losers(winners []*flowState) []*flowState {
+	out := []*flowState{}
 	for _, c := range winners {
 		if c.offload != nil {
 			out = append(out, c.below...)
@@ -40,9 +40,9 @@ func losers(winners []*counted) []*counted {
 	return out
 }
 
-// unrelate forgets flows that are gone.
-func (s *stack) unrelate(gone []*counted) {
-	out, touched := make(map[*counted]bool, len(gone)), make(map[*counted]bool)
+// unrelate removes flows from the stack.
+func (s *stack) unrelate(gone []*flowState) {
+	out, touched := make(map[*flowState]bool, len(gone)), make(map[*flowState]bool)
 	for _, c := range gone {
 		out[c] = true
 		s.related.Remove(c)
@@ -52,7 +52,7 @@ func (s *stack) unrelate(gone []*counted) {
 			touched[o] = !out[o]
 		}
 	}
-	left := func(o *counted) bool { return out[o] }
+	left := func(o *flowState) bool { return out[o] }
 	for o, stays := range touched {
 		if stays {
 			o.above, o.below = slices.DeleteFunc(o.above, left), slices.DeleteFunc(o.below, left)

@@ -13,16 +13,16 @@ import (
 )
 
 // stackOf makes flows of a stack, in their order.
-func stackOf(flows []flow.Flow) []*counted {
-	out := make([]*counted, len(flows))
+func stackOf(flows []flow.Flow) []*flowState {
+	out := make([]*flowState, len(flows))
 	for i, f := range flows {
-		out[i] = &counted{Placed: backend.Placed{Flow: f, Order: uint32(i)}, offload: &offload{}}
+		out[i] = &flowState{Placed: backend.Placed{Flow: f, Order: uint32(i)}, offload: &offload{}}
 	}
 	return out
 }
 
 func relatedStack() *stack {
-	return &stack{related: flow.NewIndex(func(c *counted) *flow.Flow { return &c.Flow })}
+	return &stack{related: flow.NewIndex(func(c *flowState) *flow.Flow { return &c.Flow })}
 }
 
 // The index relates each flow to exactly the flows that overlap it.
@@ -38,12 +38,12 @@ func TestFlowsAreRelatedAsIfEveryTwoWereLookedAt(t *testing.T) {
 		st := relatedStack()
 		st.relate(all[:n])
 		st.relate(all[n:])
-		gone := make(map[*counted]bool)
+		gone := make(map[*flowState]bool)
 		for _, c := range all {
 			gone[c] = rng.IntN(4) == 0
 		}
-		st.unrelate(slices.DeleteFunc(slices.Clone(all), func(c *counted) bool { return !gone[c] }))
-		all = slices.DeleteFunc(all, func(c *counted) bool { return gone[c] })
+		st.unrelate(slices.DeleteFunc(slices.Clone(all), func(c *flowState) bool { return !gone[c] }))
+		all = slices.DeleteFunc(all, func(c *flowState) bool { return gone[c] })
 		for _, c := range all {
 			if !slices.IsSortedFunc(c.winners(), byPrecedence) || len(c.above) > len(all) {
 				t.Fatalf("%q: those that win over it are not in order", c.Match)

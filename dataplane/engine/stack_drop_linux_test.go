@@ -20,7 +20,7 @@ func TestADropFlowDropsWhereItIsCounted(t *testing.T) {
 		t.Fatalf("counted by %s", got)
 	}
 	drops := func() bool { // no other flow drops
-		rules := b.e.stack.under.(*xdp.Backend).Inspect().Rules.Rules()
+		rules := b.e.mover.stack.software.(*xdp.Backend).Inspect().Rules.Rules()
 		return slices.ContainsFunc(rules, func(r kernel.Rule) bool { return r.Drop })
 	}
 	frames := make([][]byte, 512)

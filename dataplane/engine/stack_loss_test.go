@@ -86,14 +86,14 @@ func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
 	w.over.lose()
 	s.refresh(t)
 	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 1 || !s.e.flows["dns"].source.IsZero() || !s.e.tryAgain() {
-		t.Errorf("%d packets by %+v, tried again: %v", got.Packets, s.e.flows["dns"].source, s.e.tryAgain())
+	if got := s.total(t, "dns"); got.Packets != 1 || !s.e.flows["dns"].source.IsZero() || !s.e.watcher.hasWaiting() {
+		t.Errorf("%d packets by %+v, tried again: %v", got.Packets, s.e.flows["dns"].source, s.e.watcher.hasWaiting())
 	}
 	w.under.busy = nil
 	s.refresh(t)
 	w.send(packetTo(53))
-	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "xdp" || s.e.tryAgain() {
-		t.Errorf("%d packets by %s, tried again: %v", got.Packets, s.source("dns"), s.e.tryAgain())
+	if got := s.total(t, "dns"); got.Packets != 2 || s.source("dns") != "xdp" || s.e.watcher.hasWaiting() {
+		t.Errorf("%d packets by %s, tried again: %v", got.Packets, s.source("dns"), s.e.watcher.hasWaiting())
 	}
 }
 
@@ -113,8 +113,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.over.during = nil
-	s.e.examine()
-	s.e.examine()
+	s.e.watcher.updateConditions()
+	s.e.watcher.updateConditions()
 	send(8)
 	if got := s.total(t, "dns"); got.Packets != 10 {
 		t.Errorf("counted %d, want 10: 2 passed between the two", got.Packets)
@@ -133,8 +133,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	if moves := s.moves(); len(moves) != 2 || !moves[1].Uncounted.Unknown {
 		t.Errorf("moves %+v", moves)
 	}
-	s.e.examine()
-	s.e.examine()
+	s.e.watcher.updateConditions()
+	s.e.watcher.updateConditions()
 	if got := s.total(t, "dns"); got.Packets != 26 {
 		t.Errorf("counted %d after a quiet moment, want 26", got.Packets)
 	}
@@ -142,8 +142,8 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 		t.Errorf("moves %+v, want one that says what was added", moves)
 	}
 	w.under.see(packetTo(53)) // hardware does not see this one
-	s.e.examine()
-	s.e.examine()
+	s.e.watcher.updateConditions()
+	s.e.watcher.updateConditions()
 	conditions, err := s.e.Conditions(t.Context())
 	if err != nil {
 		t.Fatal(err)

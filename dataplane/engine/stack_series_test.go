@@ -78,7 +78,7 @@ func TestPlacementsDoNotDependOnTheSeriesOfChanges(t *testing.T) {
 		}
 		got := placedBy(t, s.e)
 		s.e.ctl.Lock()
-		err := s.e.arrange(context.Background(), nil, nil)
+		err := s.e.arranger.arrange(context.Background(), nil, nil)
 		s.e.ctl.Unlock()
 		if err != nil {
 			t.Fatal(err)

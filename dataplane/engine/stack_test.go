@@ -80,7 +80,7 @@ func (s *stacked) moves() (out []dataplane.Event) {
 
 func (s *stacked) refresh(t rapid.TB) {
 	t.Helper()
-	if !s.e.refresh(context.Background()) {
+	if !s.e.watcher.refreshSources(context.Background()) {
 		t.Fatal("a control call is under way")
 	}
 }
@@ -291,8 +291,8 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 					w.over.during = func() { w.send(packetTo(53)) }
 				}
 				s.start(t)
-				s.e.examine()
-				s.e.examine()
+				s.e.watcher.updateConditions()
+				s.e.watcher.updateConditions()
 				if audit {
 					want += late
 				}

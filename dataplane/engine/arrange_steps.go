@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost.
+// displaced is the number of flows that moved. A lost flow without a usable shadow waits for its device.
+func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced int) {
+	shown := false
+	r.countApart(ctx, all, inHardware)
+	for _, c := range slices.Backward(all) {
+		waits := !c.offloaded && c.gone != nil // for its device, or for its shadow
+		if inHardware[c] && (waits || c.gone == nil) || !c.offloaded && !waits {
+			continue
+		}
+		reason := c.gone
+		if reason == nil {
+			reason = why[c]
+		}
+		if inHardware[c] && c.losesInterface() {
+			err := r.mover.divide(c, reason)
+			if err == nil {
+				displaced++
+				continue
+			}
+			r.mover.log.Warn("a flow leaves its other devices, too", "flow", c.Name, "err", err)
+		}
+		err := dataplane.ErrUnplaced
+		if c.allowsSoftware && c.hasShadow {
+			err = r.mover.toSoftware(ctx, c, reason)
+		}
+		if err == nil {
+			c.rejected = r.mover.stack.reasons(c, reason)
+			displaced++
+		} else if waits {
+			r.mover.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
+			r.waiting = r.waiting || c.allowsSoftware
+		} else if errors.Is(reason, backend.ErrUnread) {
+			// No other backend can count it. Its rules count on, and are read when that succeeds again; removing
+			// them would lose the packets until then.
+			c.gone = nil
+			r.waiting = r.waiting || c.allowsSoftware
+		} else if c.gone != nil {
+			if !shown { // the last samples, which are not read again
+				shown = true
+				r.poller.Poll()
+			}
+			r.mover.suspend(ctx, c, reason)
+			r.waiting = r.waiting || c.allowsSoftware
+		} else {
+			r.mover.log.Error("moving a flow that does not fit any more", "flow", c.Name, "reason", reason, "err", err)
+		}
+	}
+	return displaced
+}
+
+// publishFresh publishes the fresh flows that hardware does not count.
+func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardware assignment, why map[*flowState]error, displaced bool) error {
+	var mine []*flowState
+	for _, c := range fresh {
+		if !inHardware[c] && !c.published() {
+			mine = append(mine, c)
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	if err := r.mover.stack.software.Serve(ctx, placedOf(mine), true); err != nil {
+		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
+	}
+	for _, c := range mine {
+		c.rejected = r.mover.stack.reasons(c, why[c])
+		if err := r.mover.publishInSoftware(c, displaced); err != nil {
+			return fmt.Errorf("flow %q: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// moveToHardware moves the flows that are assigned to hardware, and that it does not count yet, in order of precedence.
+// failed holds the flows that it refused.
+func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardware assignment) (failed map[*flowState]error, err error) {
+	var list []*flowState
+	for _, c := range all {
+		if inHardware[c] && !c.offloaded {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	before, err := r.mover.readShadows(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	failed = r.mover.stack.install(ctx, list)
+	var off []backend.Placed
+	for i, c := range list {
+		switch {
+		case failed[c] != nil:
+			continue
+		case c.published():
+			err = r.mover.toHardware(c, before[i])
+		default:
+			err = r.mover.publishInHardware(c, before[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("flow %q: %w", c.Name, err)
+		}
+		c.rejected = r.mover.stack.reasons(c, nil)
+		if c.hasShadow && (!r.mover.stack.audit || c.hardware.Takes) {
+			off = append(off, c.Placed)
+		}
+	}
+	if len(off) > 0 {
+		if err := r.mover.stack.software.Serve(ctx, off, false); err != nil {
+			r.mover.log.Warn("detaching from hooks that no flow needs", "err", err)
+		}
+	}
+	for _, c := range list {
+		if failed[c] == nil {
+			err = errors.Join(err, r.mover.writeHardwareContinuity(c))
+		}
+	}
+	return failed, err
+}
+
+// errBlocked is the refusal of a flow that hardware was not asked for, because it refused a flow that wins over it.
+var errBlocked = errors.New("a flow that wins over it was refused")
+
+// install installs the whole list in hardware. If that fails, it installs flow by flow, so that a refused flow keeps no other out.
+func (s *stack) install(ctx context.Context, list []*flowState) (failed map[*flowState]error) {
+	failed = make(map[*flowState]error)
+	take := func(part []*flowState) error {
+		in, err := s.hardware.Install(ctx, placedOf(part))
+		if err != nil {
+			return err
+		}
+		for i, c := range part {
+			c.hardware, c.offloaded, c.resets = in[i], true, 0
+		}
+		return nil
+	}
+	err := take(list)
+	if err == nil {
+		return failed
+	}
+	if len(list) == 1 {
+		failed[list[0]] = err
+		return failed
+	}
+	for i, c := range list {
+		if slices.ContainsFunc(c.above, func(o *flowState) bool { return failed[o] != nil }) {
+			failed[c] = errBlocked
+		} else if err := take(list[i : i+1]); err != nil {
+			failed[c] = err
+		}
+	}
+	return failed
+}
+
+// countApart has the shadows of flows count apart on an interface whose device is lost, all flows at once: a rule for one
+// interface has another mask than the rule for all interfaces, and a new mask costs a load of XDP's programs.
+func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware assignment) {
+	losing := make(map[string][]*flowState)
+	for _, c := range all {
+		for _, a := range c.lost {
+			if inHardware[c] && c.offloaded && !a.active {
+				losing[a.name] = append(losing[a.name], c)
+			}
+		}
+	}
+	for ifname, list := range losing {
+		ids, err := r.mover.stack.software.Apart(ctx, placedOf(list), ifname, true)
+		if err != nil {
+			r.mover.log.Warn("flows leave their other devices, too", "interface", ifname, "flows", len(list), "err", err)
+			continue
+		}
+		for i, c := range list {
+			at := slices.IndexFunc(c.lost, func(a lostInterface) bool { return a.name == ifname })
+			c.lost[at].id, c.lost[at].ready = ids[i], true
+		}
+	}
+}
+
+// returnInterfaces has returned devices count the flows that lost them, in order of precedence. It returns the number
+// of interfaces that returned.
+func (r *arranger) returnInterfaces(ctx context.Context, all []*flowState) (n int) {
+	for _, c := range all {
+		for _, a := range slices.Clone(c.lost) {
+			if !c.offloaded || !a.active {
+				continue
+			}
+			if err := r.mover.returnInterface(ctx, c, a.name); err != nil {
+				r.mover.log.Debug("a flow stays in XDP on an interface", "flow", c.Name, "interface", a.name, "reason", err)
+				continue
+			}
+			n++
+		}
+	}
+	return n
+}

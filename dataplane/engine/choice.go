@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// choices finds the open backends that a flow may go to. Engine.ctl guards it.
+type choices struct {
+	all    []backend.Backend
+	given  bool             // all is of package inject: a flow that names no backend may go to each
+	absent map[string]error // why a backend that the configuration names has nothing to count with
+	word   flow.Backend     // the backend of flows that name none
+	byWord map[flow.Backend]*choice
+}
+
+// choice is the open backends that a flow may go to, best first, and the refusals of the others. All flows of one word
+// share it and do not write to it.
+type choice struct {
+	open    []backend.Backend
+	refused []dataplane.Rejection
+}
+
+// of returns the backends that a flow may go to. Code that changes absent clears byWord.
+func (s *choices) of(f flow.Flow) *choice {
+	c := s.byWord[f.Backend]
+	if c == nil {
+		open, refused := s.find(f.Backend)
+		c = &choice{slices.Clip(open), slices.Clip(refused)}
+		s.byWord[f.Backend] = c
+	}
+	return c
+}
+
+// find returns the choice of the flows that name a backend by word; "" is for flows that name none.
+func (s *choices) find(word flow.Backend) (open []backend.Backend, refused []dataplane.Rejection) {
+	if word == "" {
+		if s.given {
+			return s.all, nil
+		}
+		word = s.word
+	}
+	for _, name := range candidates(word) {
+		if i := slices.IndexFunc(s.all, func(b backend.Backend) bool { return b.Name() == name }); i >= 0 && s.absent[name] == nil {
+			open = append(open, s.all[i])
+			continue
+		}
+		reason := "nothing in the configuration that this instance was started with asks for it"
+		if err := s.absent[name]; err != nil {
+			reason = strings.TrimPrefix(backend.ReasonOf(err), "backend "+name+": ")
+		}
+		refused = append(refused, dataplane.Rejection{Backend: name, Reason: reason, Always: true})
+	}
+	if len(open) == 0 && word == "auto" {
+		open = slices.DeleteFunc(slices.Clone(s.all), func(b backend.Backend) bool { return s.absent[b.Name()] != nil })
+		return open, refused // the backends of an instance that only simulates
+	}
+	return open, refused
+}

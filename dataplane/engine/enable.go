@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// absentDevice returns why an open backend has nothing to count with yet, or nil.
+func absentDevice(b backend.Backend) error {
+	if h, is := b.(backend.HardwareBackend); is {
+		return h.Absent()
+	}
+	return nil
+}
+
+// enableOffload makes the stack when a hardware backend that had no device at the start has one. The flows that XDP
+// counts then join it in the state shadow: their shadows have counted all the time, and the next arrange moves them.
+// Until then the rejections of the flows say why there is no hardware.
+func (p *placement) enableOffload() {
+	for _, b := range p.choices.all {
+		was, why := p.choices.absent[b.Name()], absentDevice(b)
+		switch {
+		case was == nil || why != nil && why.Error() == was.Error():
+			continue
+		case why != nil:
+			p.choices.absent[b.Name()] = why
+			clear(p.choices.byWord)
+			p.updateRejections(b.Name())
+			continue
+		}
+		delete(p.choices.absent, b.Name())
+		clear(p.choices.byWord)
+		if p.mover.stack = newStack(p.choices.all, p.choices.absent, p.audit); p.mover.stack == nil || p.mover.stack.software == nil {
+			return
+		}
+		var fresh []*flowState
+		for _, c := range p.flows {
+			if c.backend == backend.Backend(p.mover.stack.software) {
+				p.joinStack(c)
+				fresh = append(fresh, c)
+			}
+		}
+		p.mover.stack.relate(fresh)
+	}
+}
+
+// joinStack makes a flow that XDP counts a flow of the stack, in the state shadow.
+func (p *placement) joinStack(c *flowState) {
+	again := p.newFlow(c.Placed)
+	c.rejected, c.offload = again.rejected, again.offload
+	c.shadow = backend.Installed{ID: c.id, Cookie: c.past.Cookie, Source: c.source, Basis: c.basis}
+	c.hasShadow, c.shadowBase = true, c.base
+}
+
+// updateRejections writes to the flows that may go to a backend why it has nothing to count with.
+func (p *placement) updateRejections(name string) {
+	for _, c := range p.flows {
+		refused := p.choices.of(c.Flow).refused
+		at := slices.IndexFunc(refused, func(r dataplane.Rejection) bool { return r.Backend == name })
+		if at < 0 {
+			continue
+		}
+		c.rejected = slices.Clone(c.rejected) // callers have the slice
+		for i := range c.rejected {
+			if c.rejected[i].Backend == name {
+				c.rejected[i] = refused[at]
+			}
+		}
+	}
+}

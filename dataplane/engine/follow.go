@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// updateSource finds out whether the source of a flow has changed where it is: a lost hook, reset counters, another link.
+func (m *mover) updateSource(c *flowState) error {
+	lost := c.offload != nil && c.gone != nil
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		if now := u.Epoch(c.Placed); now != 0 && now != c.epoch {
+			gap := c.epoch != 0
+			c.epoch = now
+			if gap { // the hook was lost and taken again in between
+				c.source = c.backend.Source(c.Placed)
+				m.sendMoved(c, "its hook was lost for a while", dataplane.Uncounted{Unknown: true})
+				return m.writeContinuity(c, c.past.Cookie, c.base, true)
+			}
+		}
+	} else if n := m.resets(c); c.offload != nil && !lost && n != c.resets {
+		c.resets = n
+		m.noteNeedsAlign(c)
+		c.past.Discontinuities++
+		m.sendMoved(c, "a counter of its device was reset", dataplane.Uncounted{Unknown: true})
+		return m.catalogue.spared(m.catalogue.writer.SetContinuity(c.handle, c.past))
+	} else if c.offload != nil && !lost && c.epoch != 0 && !m.shadowComplete(c) {
+		// The shadow has missed packets: the total no longer follows from its count.
+		if err := m.writeHardwareContinuity(c); err != nil {
+			return err
+		}
+	}
+	if lost {
+		return nil
+	}
+	if err := m.updateDivided(c); err != nil {
+		return err
+	}
+	src := m.sourceOf(c)
+	if src.Equal(c.source) {
+		return nil
+	}
+	c.source = src
+	m.events.send(dataplane.SourceChanged, c.Name, src.String())
+	return m.catalogue.show(c)
+}
+
+// updateDivided notes whether a hook was lost for a while on an interface where the shadow of a divided flow counts.
+func (m *mover) updateDivided(c *flowState) error {
+	if c.offload == nil {
+		return nil
+	}
+	for i := range c.lost {
+		a := &c.lost[i]
+		now := m.stack.software.Epoch(c.On(a.name))
+		if !a.active || now == 0 || now == a.epoch {
+			continue
+		}
+		gap := a.epoch != 0
+		if a.epoch = now; gap {
+			if err := m.publishDivided(c, "its hook was lost for a while", true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resets returns how often the hardware that counts a flow has reset its slots.
+func (m *mover) resets(c *flowState) uint64 {
+	if c.offload == nil || !c.offloaded {
+		return 0
+	}
+	return m.stack.hardware.Resets(c.Placed)
+}

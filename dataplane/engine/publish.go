@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// publish gives a flow that is not in the stack its entry in the mirror, finds the base of its total and adds it to the plan.
+func (m *mover) publish(c *flowState, in backend.Installed) error {
+	var err error
+	c.handle, c.past, err = m.catalogue.entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *inherited) (shm.Continuity, error) {
+		return carryOn(c.backend, old, in)
+	})
+	if err != nil {
+		return err
+	}
+	c.basis = in.Basis
+	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		c.epoch = u.Epoch(c.Placed)
+	}
+	if err := m.catalogue.show(c); err != nil {
+		return err
+	}
+	m.plan.SetSource(c.handle, c.backend, in.ID, c.base)
+	return nil
+}
+
+// publishInSoftware gives a fresh flow its entry in the mirror, with its shadow as the source. displaced says that flows
+// left hardware for it: they counted its packets until now.
+func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
+	s := m.stack
+	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
+	own, err := readOne(s.software, c.shadow.ID)
+	if err != nil {
+		return err
+	}
+	c.handle, c.past, err = m.catalogue.entry(entryOf(c.Flow), []uint64{c.shadow.Cookie}, func(old *inherited) (shm.Continuity, error) {
+		past, err := carryOn(s.software, old, c.shadow)
+		if displaced && !c.shadow.Adopted {
+			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
+		}
+		return past, err
+	})
+	if err != nil {
+		return err
+	}
+	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
+	if err := m.catalogue.show(c); err != nil {
+		return err
+	}
+	m.plan.SetSource(c.handle, s.software, c.shadow.ID, c.base)
+	return nil
+}
+
+// publishInHardware gives a fresh flow its entry in the mirror, with hardware as the source. If an earlier process left
+// the shadow pinned with a known total, the total goes on from there.
+func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
+	c.backend, c.basis, c.source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
+	known := false
+	var err error
+	c.handle, c.past, err = m.catalogue.entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *inherited) (shm.Continuity, error) {
+		if old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie && !c.shadow.Gap {
+			known = true
+			return old.Continuity, nil
+		}
+		return carryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
+	})
+	if err != nil {
+		return err
+	}
+	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
+	if known {
+		c.shadowBase, c.base = c.base, backend.Add(c.base, before)
+	} else {
+		c.shadowBase = backend.Sub(c.base, before)
+	}
+	if c.hasShadow {
+		after, err := readOne(m.stack.software, c.shadow.ID)
+		if err != nil {
+			return err
+		}
+		if c.needsAlign = false; after != before {
+			m.noteNeedsAlign(c)
+			if known {
+				c.past.Discontinuities++
+				m.log.Warn("packets passed while a total was taken up in hardware", "flow", c.Name, "at_most", after.Packets-before.Packets)
+			}
+		}
+	}
+	m.plan.SetSource(c.handle, m.stack.hardware, c.hardware.ID, c.base)
+	return nil
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// uninstall removes flows from the backends that have them: from hardware first, because rules behind it would count
+// packets that hardware still counts.
+func (p *placement) uninstall(ctx context.Context, all []*flowState) error {
+	from := make(map[backend.Backend][]backend.Placed)
+	for _, c := range all {
+		switch {
+		case c.offload == nil && c.backend != nil:
+			from[c.backend] = append(from[c.backend], c.Placed)
+		case c.offload != nil && c.offloaded:
+			from[p.mover.stack.hardware] = append(from[p.mover.stack.hardware], c.Placed)
+		}
+		if c.offload != nil && c.hasShadow {
+			from[p.mover.stack.software] = append(from[p.mover.stack.software], c.Placed)
+		}
+	}
+	for _, b := range p.choices.all { // hardware comes before software
+		if len(from[b]) == 0 {
+			continue
+		}
+		if err := b.Remove(ctx, from[b]); err != nil {
+			return fmt.Errorf("removing %s from %s: %w", backend.Describe(from[b]), b.Name(), err)
+		}
+		for _, c := range all {
+			if p.mover.stack != nil && c.offload != nil && b == backend.Backend(p.mover.stack.hardware) {
+				c.offloaded = false
+			}
+		}
+	}
+	return nil
+}
+
+// removeFromStack removes flows that are not counted any more from the stack, and arranges the flows that were below them,
+// and up to room flows that may find room in the device now.
+func (p *placement) removeFromStack(ctx context.Context, gone []*flowState, room int) error {
+	if p.mover.stack == nil {
+		return nil
+	}
+	seeds := losers(gone)
+	p.mover.stack.unrelate(slices.DeleteFunc(slices.Clone(gone), func(c *flowState) bool { return c.offload == nil }))
+	left := make(map[*flowState]bool, len(gone))
+	for _, c := range gone {
+		left[c] = true
+	}
+	seeds = slices.DeleteFunc(seeds, func(c *flowState) bool { return left[c] })
+	return p.arranger.arrange(ctx, nil, append(seeds, p.arranger.roomFor(room)...))
+}
+
+// countOffloaded returns how many of flows hardware counts.
+func countOffloaded(flows []*flowState) (n int) {
+	for _, c := range flows {
+		if c.offload != nil && c.offloaded {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/poll"
+	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
+)
+
+// healthPeriod is how often conditions that have no signal are updated.
+const healthPeriod = time.Second
+
+// watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the instance ends.
+type watcher struct {
+	ctl       control
+	log       *slog.Logger
+	backends  []backend.Backend
+	pairs     *queuepair.Set
+	guard     *trial.Guard
+	poller    *poll.Poller
+	flows     map[string]*flowState // Engine.flows
+	mover     *mover
+	placement *placement
+	auditor   *auditor
+	health    *health
+	life      context.Context // of control calls
+	stopped   *sync.WaitGroup
+}
+
+// run watches until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	tick := time.NewTicker(healthPeriod)
+	defer tick.Stop()
+	changed := make(chan struct{}, 1)
+	for _, b := range w.backends {
+		if c := b.Changed(); c != nil {
+			w.stopped.Go(func() { forward(ctx, c, changed) })
+		}
+	}
+	w.stopped.Go(func() { forward(ctx, w.pairs.Changed(), changed) })
+	moved := false // sources may differ from the mirror
+	for {
+		if moved {
+			moved = !w.refreshSources(w.life)
+		}
+		w.updateConditions()
+		for waiting := true; waiting; {
+			var soon <-chan time.Time
+			if w.auditor.alignIdle() {
+				soon = time.After(alignPeriod)
+			}
+			waiting = false
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
+					w.mover.catalogue.keep()
+					w.ctl.Unlock()
+				}
+				moved = moved || w.hasWaiting()
+			case <-changed:
+				moved = true
+			case <-soon:
+				waiting = true
+			}
+		}
+	}
+}
+
+func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-from:
+			select {
+			case to <- struct{}{}:
+			default: // one is pending
+			}
+		}
+	}
+}
+
+// updateConditions compares the current conditions with the raised ones.
+func (w *watcher) updateConditions() {
+	now := time.Now()
+	current := make(map[string]dataplane.Condition)
+	for _, c := range w.collectConditions(now) {
+		current[string(c.Code)+"\x00"+c.Object] = c
+	}
+	// Close holds ctl while it waits for this goroutine, so this must not wait for ctl.
+	if !w.ctl.TryLock() {
+		return
+	}
+	defer w.ctl.Unlock()
+	for _, c := range w.auditor.audit(now) {
+		current[string(c.Code)+"\x00"+c.Object] = c
+	}
+	w.health.update(current)
+}
+
+// refreshSources moves flows after links or devices have changed, and writes their sources to the mirror. It returns false
+// without doing so when a control call is under way: Close waits for this goroutine with ctl held, so it must not wait
+// for ctl.
+func (w *watcher) refreshSources(ctx context.Context) bool {
+	if !w.ctl.TryLock() {
+		return false
+	}
+	defer w.ctl.Unlock()
+	w.placement.enableOffload()
+	if err := w.placement.arranger.arrange(ctx, nil, nil); err != nil {
+		w.log.Error("arranging flows", "err", err)
+	}
+	for _, c := range w.flows {
+		if err := w.mover.updateSource(c); err != nil {
+			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
+		}
+	}
+	return true
+}
+
+// hasWaiting reports whether flows wait for a source that may exist by now.
+func (w *watcher) hasWaiting() bool {
+	if !w.ctl.TryLock() {
+		return false
+	}
+	defer w.ctl.Unlock()
+	return w.placement.arranger.waiting
+}
+
+// collectConditions returns the conditions of all parts, except those of the audit.
+func (w *watcher) collectConditions(now time.Time) []dataplane.Condition {
+	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
+	out = append(out, w.mover.catalogue.faults.conditions(w.mover.catalogue.path, w.mover.catalogue.writer)...)
+	out = append(out, w.guard.Conditions()...)
+	for _, b := range w.backends {
+		out = append(out, b.Conditions()...)
+	}
+	for i := range out {
+		if out[i].Since.IsZero() {
+			out[i].Since = now
+		}
+	}
+	return out
+}
