@@ -14,8 +14,10 @@ func (e *Engine) QueuePairs() dataplane.QueuePairs { return e.pairs }
 
 // newQueuePairs returns the queue pairs of the configuration. startQueuePairs makes them.
 func (e *Engine) newQueuePairs() *queuepair.Set {
+	cfg := e.cfg
+	cfg.Flows = nil // it keeps cfg
 	return queuepair.New(queuepair.Options{
-		Config: e.cfg, Logger: e.log, Mirror: e.writer, Entry: e.completionEntry, Publish: e.events.publish,
+		Config: cfg, Logger: e.log, Mirror: e.writer, Entry: e.completionEntry, Publish: e.events.publish,
 		Refuse: e.refuseDevice, Calls: e.guard.Calls(), Closed: e.closed,
 	})
 }
