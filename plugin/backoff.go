@@ -10,7 +10,7 @@ import (
 // Jitter of up to half the pause keeps a fleet from restarting in step.
 type backoff struct {
 	min, max time.Duration
-	last     time.Duration // 0: none yet
+	last     time.Duration // 0: before the first
 }
 
 func (b *backoff) lived(d time.Duration) {

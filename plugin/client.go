@@ -18,9 +18,8 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// NewService is the client of an instance at the other end of cc, without any
-// supervision. Its Close ends the use of cc by calling hangUp, if not nil, and
-// leaves the instance alone. A cc that is broken answers ErrUnavailable.
+// NewService returns a client of the instance at the other end of cc, without supervision. Its Close calls hangUp, if
+// not nil, and does not close the instance. Calls over a broken cc return ErrUnavailable.
 func NewService(cc grpc.ClientConnInterface, hangUp func() error) dataplane.Service {
 	return newRemote(cc, hangUp)
 }
@@ -50,7 +49,7 @@ func callOptions() []grpc.CallOption {
 	return []grpc.CallOption{grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)}
 }
 
-// call is one RPC; it settles whose end an end was.
+// call makes one RPC, and maps the end of the client and of the connection to their errors.
 func call[Req, Resp any](
 	ctx context.Context, r *remote, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
 ) (Resp, error) {
@@ -65,8 +64,8 @@ func call[Req, Resp any](
 	return resp, nil
 }
 
-// failed is the error of a call. A call that was cancelled although ctx stands
-// lost its connection: by our Close, or under it.
+// failed returns the error of a call. A call that was cancelled before the end of ctx has lost its connection, by
+// Close or by the end of the process.
 func (r *remote) failed(ctx context.Context, err error) error {
 	if r.life.Err() != nil {
 		return dataplane.ErrClosed
@@ -136,7 +135,7 @@ func (r *remote) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	return placementsFromProto(list)
 }
 
-// carried are the names that protobuf can carry; no flow has any other.
+// carried returns the names that are valid UTF-8. Protobuf carries no others, and no flow has another name.
 func carried(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return text(s) != s })
 }
@@ -165,8 +164,8 @@ func (r *remote) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	return q.out, nil
 }
 
-// subscribe returns once the subscription stands. next blocks for one event;
-// it is called until it answers an error, which is io.EOF when the instance closed.
+// subscribe returns when the plugin has confirmed the subscription. next blocks for one event. The caller calls next
+// until it returns an error, which is io.EOF when the instance closed.
 func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, error), err error) {
 	sctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(r.life, cancel)
@@ -181,7 +180,7 @@ func (r *remote) subscribe(ctx context.Context) (next func() (dataplane.Event, e
 	}
 	header, err := stream.Header()
 	if err == nil && len(header.Get(subscribedKey)) == 0 {
-		// The call ended before it began; the stream holds why.
+		// The call ended before it began. The stream has the reason.
 		if _, err = stream.Recv(); err == nil || errors.Is(err, io.EOF) {
 			err = errors.New("subscribing to events: the plugin did not confirm the subscription")
 		}

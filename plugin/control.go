@@ -18,9 +18,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// ServeControl serves svc on the unix socket at path until ctx ends. The
-// calls of root and of this process's own user are taken, nobody else's.
-// svc is left open.
+// ServeControl serves svc on the unix socket at path until ctx ends. The calls of root and of this process's own user
+// are accepted. svc is not closed.
 func ServeControl(ctx context.Context, path string, svc dataplane.Service) error {
 	c, err := ListenControl(path, nil)
 	if err != nil {
@@ -43,17 +42,16 @@ type Control struct {
 // listening is a socket with its name, and the lock that allows it.
 type listening struct {
 	*credListener
-	socket fs.FileInfo // what the path named when the socket was made
+	socket fs.FileInfo // the file that the path named when the socket was made
 	lock   *os.File
 }
 
-// socketPeriod is how often Serve looks whether the socket still has its name.
+// socketPeriod is the period at which Serve checks that the socket still has its name.
 const socketPeriod = time.Second
 
-// ListenControl makes the socket: in a directory made for it (0700) when it is
-// missing, and refused when another user owns it or may write in it. The socket
-// of a process that died is replaced; that of one that lives is ErrInUse. A nil
-// log discards.
+// ListenControl makes the socket. It makes the socket's directory (0700) if it is missing, and refuses a directory
+// that another user owns or can write to. It replaces the socket of a dead process; the socket of a live process is
+// ErrInUse. A nil log discards.
 func ListenControl(path string, log *slog.Logger) (*Control, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -116,8 +114,8 @@ func (c *Control) listen(held *os.File) (at listening, err error) {
 		return at, err
 	}
 	lis.SetUnlinkOnClose(false) // the path may name another socket by then
-	// Until here the mode is that of the umask. A client that connects meanwhile is
-	// asked for its credentials as any other.
+	// Until here the umask sets the mode. Accept checks the credentials of a client that connects meanwhile, as of
+	// every client.
 	err = os.Chmod(c.path, 0o600)
 	socket, statErr := os.Lstat(c.path)
 	if err = errors.Join(err, statErr); err != nil {
@@ -141,7 +139,7 @@ func (l listening) named() bool {
 	return named(l.Addr().String(), func() (fs.FileInfo, error) { return l.socket, nil })
 }
 
-// again makes the socket again when it has lost its name. Connections that were accepted stay.
+// again makes the socket again if it has lost its name. Accepted connections stay.
 func (c *Control) again() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +159,7 @@ func (c *Control) again() error {
 	return old.Close()
 }
 
-// keep looks at the socket until ctx ends, and says once why it cannot be made again.
+// keep makes the socket again when it has lost its name, until ctx ends. It logs each new error once.
 func (c *Control) keep(ctx context.Context) {
 	tick := time.NewTicker(socketPeriod)
 	defer tick.Stop()
@@ -183,8 +181,8 @@ func (c *Control) keep(ctx context.Context) {
 	}
 }
 
-// removeStale removes a socket that nobody listens on. The lock is held: only
-// something that is not of ours could be listening.
+// removeStale removes a socket on which no process listens. The caller holds the lock, so that only a process of
+// another program could be listening.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,14 +198,13 @@ func removeStale(path string) error {
 		conn.Close()
 		return fmt.Errorf("%w: a process that is not of flowtally listens there: name another path", dataplane.ErrInUse)
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("asking whether somebody listens: %w", err)
+		return fmt.Errorf("checking for a listener: %w", err)
 	}
 	return os.Remove(path)
 }
 
-// Serve answers calls with svc until ctx ends or Close is called, and closes
-// the socket. Calls under way are cut off. svc is left open. A socket that is removed
-// meanwhile is made again.
+// Serve passes calls to svc until ctx ends or Close is called. Then it cuts off calls under way and closes the
+// socket, and not svc. It makes a socket that is removed meanwhile again.
 func (c *Control) Serve(ctx context.Context, svc dataplane.Service) error {
 	defer c.Close()
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.ConnectionTimeout(10*time.Second))
@@ -264,8 +261,8 @@ func (c *Control) Close() error {
 	return err
 }
 
-// credListener lets in connections of root and of this process's own user. It is
-// the second fence: the socket's mode keeps everyone else from connecting.
+// credListener accepts connections of root and of this process's own user. The socket's mode already keeps other
+// users from connecting.
 type credListener struct {
 	net.Listener
 	log *slog.Logger

@@ -25,8 +25,8 @@ func ControlPath(instance string) string {
 	return socketIn(controlDir, instance)
 }
 
-// FindControl returns the control socket of an instance to Dial: that of this user's instance, or
-// that of root's if there is none.
+// FindControl returns the control socket of an instance, for Dial: the socket of this user's instance, or of root's
+// instance if this user runs no instance of that name.
 func FindControl(instance string) string {
 	path := ControlPath(instance)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func ownedBy(path string, uid int) bool {
 	return known && owner == uid
 }
 
-// privateDir makes dir or checks that nobody else can change what is in it.
+// privateDir makes dir, or checks that no other user can change its files.
 func privateDir(dir string) (made bool, err error) {
 	if err := trustDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err

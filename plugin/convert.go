@@ -20,7 +20,7 @@ import (
 // maxMatchText bounds the text of one match; the longest valid one is far shorter.
 const maxMatchText = 16 << 10
 
-// maxName is far above what a name may have; within it, flow.Validate says what is wrong.
+// maxName is far above the limit for names. flow.Validate reports shorter names that are too long.
 const maxName = 1024
 
 var (
@@ -39,8 +39,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", dataplane.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// flowsToProto validates before it writes: the text of a match that breaks a
-// rule could read back as another match.
+// flowsToProto validates first: the text of an invalid match could parse as another match.
 func flowsToProto(flows []flow.Flow) ([]*pluginv1.Flow, error) {
 	out := make([]*pluginv1.Flow, len(flows))
 	var errs []error
@@ -57,7 +56,7 @@ func flowsToProto(flows []flow.Flow) ([]*pluginv1.Flow, error) {
 	return out, nil
 }
 
-// checkFlow is flow.Validate, and what protobuf asks of strings besides.
+// checkFlow is flow.Validate, and also checks that strings are UTF-8, as protobuf requires.
 func checkFlow(f *flow.Flow) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -83,7 +82,7 @@ func flowToProto(f *flow.Flow) *pluginv1.Flow {
 	}
 }
 
-// flowsFromProto reports every flow that breaks a rule, not the first alone.
+// flowsFromProto reports every invalid flow, not only the first one.
 func flowsFromProto(in []*pluginv1.Flow) ([]flow.Flow, error) {
 	var out []flow.Flow
 	var errs []error
@@ -145,7 +144,7 @@ func flowFromProto(p *pluginv1.Flow) (flow.Flow, error) {
 	return f, nil
 }
 
-// keyOf is the inverse of a map that is one to one.
+// keyOf returns the key of a value in a map that is one to one.
 func keyOf[K, V comparable](m map[K]V, v V) (K, bool) {
 	for k, w := range m {
 		if w == v {
@@ -195,8 +194,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	return out, nil
 }
 
-// configFromProto checks what the wire's types leave open; what a
-// configuration means is checked by the instance that gets it.
+// configFromProto checks the ranges that the types of the wire do not. The instance validates the configuration.
 func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	if p == nil {
 		return dataplane.Config{}, invalid("no configuration in the message")
@@ -255,7 +253,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	return c, nil
 }
 
-// text makes a string of the plugin's fit to travel: what it says is for a person.
+// text replaces invalid UTF-8 in a string of the plugin, which protobuf could not carry.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func timeToProto(t time.Time) *timestamppb.Timestamp {
@@ -265,7 +263,7 @@ func timeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// timeFromProto reads an absent or impossible time as the zero time.
+// timeFromProto returns the zero time for an absent or invalid time.
 func timeFromProto(t *timestamppb.Timestamp) time.Time {
 	if t.CheckValid() != nil {
 		return time.Time{}

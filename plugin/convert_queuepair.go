@@ -40,8 +40,8 @@ func queuePairsToProto(in []dataplane.QueuePair) ([]*pluginv1.QueuePair, error) 
 	return out, nil
 }
 
-// queuePairsFromProto checks what the wire's types leave open, as configFromProto does.
-// num narrows a number and keeps what does not fit.
+// queuePairsFromProto checks the ranges that the types of the wire do not, as configFromProto does. num converts a
+// number and collects the ones out of range.
 func queuePairsFromProto(in []*pluginv1.QueuePair, num func(field string, v int64) int) ([]dataplane.QueuePair, error) {
 	var out []dataplane.QueuePair
 	for i, p := range in {

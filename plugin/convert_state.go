@@ -8,8 +8,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// What a Service answers, both ways. The writing side is the plugin, which
-// holds valid flows; the reading side takes nothing for granted.
+// The results of a Service, in both directions. The plugin writes them from valid flows. The host trusts no field.
 
 var severities = map[dataplane.Severity]pluginv1.Severity{
 	dataplane.Low:    pluginv1.Severity_SEVERITY_LOW,
@@ -108,7 +107,7 @@ func conditionsToProto(in []dataplane.Condition) []*pluginv1.Condition {
 func conditionsFromProto(in []*pluginv1.Condition) []dataplane.Condition {
 	out := make([]dataplane.Condition, len(in))
 	for i, p := range in {
-		// A severity that this side does not know is taken for the worst.
+		// An unknown severity becomes High.
 		severity, ok := keyOf(severities, p.GetSeverity())
 		if !ok {
 			severity = dataplane.High

@@ -14,14 +14,14 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// Dial connects to the control socket at path. Close of the Service ends the
-// connection and leaves the instance running; once the instance is gone, calls answer ErrUnavailable.
+// Dial connects to the control socket at path. Close of the Service ends the connection, and the instance runs on.
+// Calls return ErrUnavailable when the instance has ended.
 func Dial(ctx context.Context, path string) (dataplane.Service, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}
-	// gRPC says no more of a failed connection than that it failed.
+	// gRPC does not report the cause of a failed connection.
 	conn, err := dial(ctx, "")
 	if err != nil {
 		return nil, dialError(path, err)

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Find is the path of the plugin's binary: path itself where it is not empty, or
-// BinaryName beside this program's executable, or in $PATH, in this order. For
-// root it also checks who could have written the binary (ErrUntrusted).
+// Find returns the path of the plugin's binary: path itself if it is not empty, else BinaryName beside this program's
+// executable, else in $PATH. For root it fails with ErrUntrusted if another user could have written the binary.
 func Find(path string) (string, error) {
 	found, file, err := find(path)
 	if err != nil {
@@ -23,8 +22,8 @@ func Find(path string) (string, error) {
 	return found, nil
 }
 
-// find is Find. It also returns the descriptor of the binary that was checked, which is to be
-// executed in place of the path; nil where there was nothing to check.
+// find is Find. It also returns the descriptor of the checked binary, to execute in place of the path, or nil for
+// users other than root.
 func find(path string) (found string, file *os.File, err error) {
 	if found, err = locate(path); err != nil {
 		return "", nil, err

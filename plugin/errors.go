@@ -17,22 +17,21 @@ import (
 )
 
 var (
-	// ErrStart: the plugin process did not come up to the point where it speaks
-	// the protocol; the text holds the cause and the last lines that it wrote.
+	// ErrStart: the plugin process failed before it served the protocol. The text has the cause and the last lines of
+	// its output.
 	ErrStart = errors.New("plugin did not start")
-	// ErrIncompatible: the plugin speaks no protocol version that this program
-	// speaks; the text says which of the two is to be upgraded.
+	// ErrIncompatible: the plugin speaks no protocol version of this program. The text names the side to upgrade.
 	ErrIncompatible = errors.New("incompatible plugin")
-	// ErrUntrusted: root refuses to start a binary that somebody else could have
-	// written; the text names the file and what to change.
+	// ErrUntrusted: root starts no binary that another user could have written. The text names the file and the
+	// change that makes it trusted.
 	ErrUntrusted = errors.New("untrusted plugin")
 )
 
-// domain marks the ErrorInfo details that are ours.
+// domain marks the ErrorInfo details of flowtally.
 const domain = "flowtally"
 
-// maxErrorText bounds what travels of an error's text: it goes in a header,
-// whose size both ends bound. What is cut is said.
+// maxErrorText bounds the text of an error on the wire, in bytes: gRPC sends it in a header, whose size both ends
+// bound. A cut text says how many bytes are missing.
 const maxErrorText = 32 << 10
 
 type sentinel struct {
@@ -62,8 +61,7 @@ var sentinels = []sentinel{
 	{context.Canceled, "CANCELED", codes.Canceled},
 }
 
-// remoteError is an error that crossed the wire: the text as it was over
-// there, and the sentinels that it satisfied there.
+// remoteError is an error that crossed the wire: its text, and the sentinels that it satisfied on the other side.
 type remoteError struct {
 	text   string
 	causes []error
@@ -72,8 +70,8 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.causes }
 
-// toStatus turns an error of a Service into one that gRPC carries whole. An
-// error that satisfies no sentinel travels as codes.Unknown with its text.
+// toStatus converts an error of a Service to a status with its text and its sentinels. An error that satisfies no
+// sentinel travels as codes.Unknown with its text.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -96,7 +94,7 @@ func toStatus(err error) error {
 	return st.Err()
 }
 
-// unsupported is the content of a conclusive "no", so that errors.As finds it on the other side.
+// unsupported returns the fields of an UnsupportedError, so that errors.As finds it on the other side.
 func unsupported(sentinel, err error) map[string]string {
 	var u *probe.UnsupportedError
 	if sentinel != probe.ErrNotSupported || !errors.As(err, &u) {
@@ -107,9 +105,8 @@ func unsupported(sentinel, err error) map[string]string {
 	}
 }
 
-// fromStatus is the inverse of toStatus. Of an error that a server of ours did
-// not make it keeps what the code alone says: a broken connection is
-// ErrUnavailable, a call that the other side does not know ErrNotSupported.
+// fromStatus is the inverse of toStatus. An error of gRPC itself has only a code: a broken connection becomes
+// ErrUnavailable, and an unknown call ErrNotSupported.
 func fromStatus(err error) error {
 	if err == nil {
 		return nil
@@ -162,7 +159,7 @@ func causeOf(info *errdetails.ErrorInfo) error {
 	return nil
 }
 
-// clip makes s fit to travel: valid UTF-8, as protobuf asks, and of bounded size.
+// clip returns s as valid UTF-8, which protobuf requires, and of bounded size.
 func clip(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxErrorText {

@@ -1,6 +1,6 @@
 package plugin
 
-// What the tests of this directory that run real processes need to see.
+// Handshake is for the tests of this directory that run real processes.
 var Handshake = handshake
 
 // ChildExited is closed when the plugin process of this moment is reaped.

@@ -9,9 +9,9 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// flowList is the flows of an instance in the order of addition, which breaks ties of priority: all
-// that the next process has to be told. It is large and looked at only when a process died, so
-// each flow is kept as the bytes of its message. A change costs the same however long the list is.
+// flowList is the flows of an instance in the order of addition, which breaks ties of priority: the next process gets
+// them. The list is large and read only when a process has died, so each flow is kept as the bytes of its message. A
+// change costs the same however long the list is.
 type flowList struct {
 	flows []string          // encoded, in order; "" where one was removed
 	at    map[string]uint32 // place in flows by name, which is a part of the encoded flow

@@ -22,8 +22,7 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// Options of Launch. The zero value starts flowtally-plugin with an empty
-// configuration; Config is what one usually sets.
+// Options of Launch. The zero value starts flowtally-plugin with an empty configuration. Most callers set Config.
 type Options struct {
 	// Path of the plugin's binary. Empty means BinaryName beside this program's
 	// executable, else in $PATH.
@@ -34,7 +33,7 @@ type Options struct {
 	Env []string
 	// Config of the instance.
 	Config dataplane.Config
-	// Logger gets what the plugin logs, and what the supervisor does. nil discards.
+	// Logger gets the log of the plugin and of the supervisor. nil discards.
 	Logger *slog.Logger
 	// Stderr gets a copy of the plugin's stderr, byte by byte; it is written to
 	// by one goroutine at a time, and no more once a write failed. Optional.
@@ -44,11 +43,11 @@ type Options struct {
 	StartTimeout time.Duration
 	// ConfigureTimeout bounds the start of the instance in it. 0 means 60 s.
 	ConfigureTimeout time.Duration
-	// CloseTimeout bounds the orderly end; the process is killed then. A process that answers no
-	// health check is killed after a third of this time. 0 means 30 s.
+	// CloseTimeout bounds the orderly end. The process is killed after it, or after a third of it if it fails health
+	// checks. 0 means 30 s.
 	CloseTimeout time.Duration
-	// Watchdog is how long a plugin may not answer a health check before it is
-	// killed and started again. 0 means 30 s; negative: for ever, for debuggers.
+	// Watchdog is the time for which a plugin may fail health checks before it is killed and started again. 0 means
+	// 30 s; a negative value, for debuggers, means for ever.
 	Watchdog time.Duration
 	// RestartMin and RestartMax bound the pause before a restart, which doubles
 	// as long as the plugin dies soon. 0 means 100 ms and 10 s.
@@ -100,12 +99,11 @@ type session struct {
 	health  grpc_health_v1.HealthClient
 	info    dataplane.Info
 	started time.Time
-	ready   chan struct{} // closed when calls and events are let through
+	ready   chan struct{} // closed when calls and events may use the session
 }
 
-// kill ends the process, in order if it still listens, and returns when all
-// that it wrote was read. go-plugin waits without a bound for a process that is stopped by a signal,
-// and leaves the directory of a process that never started.
+// kill ends the process, in order if it still listens, and returns when its output was read. go-plugin waits without
+// a bound for a process that a signal has stopped, and keeps the directory of a process that never started.
 func (s *session) kill() {
 	hurry := time.AfterFunc(killGrace, func() { _ = s.child.Kill(context.Background()) })
 	defer hurry.Stop()
@@ -115,8 +113,8 @@ func (s *session) kill() {
 	}
 }
 
-// start runs one plugin process and configures it. The error tells why it
-// could not, with the last lines that it wrote; no process is left then.
+// start runs one plugin process and configures it. On an error, which has the last lines of the process's output, no
+// process is left.
 func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child.Crashes) (_ *session, err error) {
 	path, file, err := find(o.Path)
 	if err != nil {
@@ -171,11 +169,11 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 	defer cancel()
 	if s.info, err = s.svc.configure(cctx, cfg); err != nil {
 		if ctx.Err() == nil && errors.Is(err, context.Canceled) {
-			// Nobody cancelled: the plugin saw the end of the time before we did.
+			// The host has not cancelled: the plugin saw the timeout first.
 			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		}
 		if errors.Is(err, dataplane.ErrUnavailable) {
-			select { // the end of a connection is seen before that of its process
+			select { // the connection ends before the process does
 			case <-s.child.Exited:
 			case <-time.After(child.DrainTime):
 			}
@@ -186,15 +184,15 @@ func start(ctx context.Context, o *Options, cfg *pluginv1.Config, crashes *child
 	return s, nil
 }
 
-// mayUseRDMA says whether the configuration lets a device count.
+// mayUseRDMA reports whether the configuration lets an RDMA device count.
 func mayUseRDMA(cfg *pluginv1.Config) bool {
 	auto := func(backend string) bool { return backend == "" || backend == "auto" || backend == "rdma" }
 	return auto(cfg.Backend) || len(cfg.QueuePairs) > 0 ||
 		slices.ContainsFunc(cfg.Flows, func(f *pluginv1.Flow) bool { return f.Backend != "" && auto(f.Backend) })
 }
 
-// environment is that of this process without what belongs to another pair of
-// host and plugin, and with what the plugin is told.
+// environment returns this process's environment without the variables of another pair of host and plugin, and with
+// the plugin's own.
 func environment(o *Options) []string {
 	own := []string{child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv}
 	var env []string
@@ -206,7 +204,7 @@ func environment(o *Options) []string {
 	return append(env, logwire.LevelEnv+"="+logwire.Level(o.Logger))
 }
 
-// startError says why there was no handshake. The process is dead.
+// startError returns the error of a process that ended before the handshake.
 func startError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("starting plugin %s: %w", path, ctx.Err())
@@ -230,13 +228,13 @@ func startError(ctx context.Context, path string, c *child.Process, lines *logwi
 	return fmt.Errorf("starting plugin %s: %w: %s; %s%s", path, ErrStart, why, next, quoted(lines))
 }
 
-// configureError adds what the plugin wrote last where it died of its
-// configuration; an error that it answered says all by itself. The process is dead.
+// configureError adds the last output of a plugin that died during Configure. It returns an error that the plugin
+// itself reported unchanged. The process has ended.
 func configureError(ctx context.Context, path string, c *child.Process, lines *logwire.Lines, err error) error {
 	if ctx.Err() != nil || !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	why := "no answer in time, so it was killed"
+	why := "no reply in time, so it was killed"
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		why = firstLine(err.Error())
 		if cause, ok := c.Ended(); ok {

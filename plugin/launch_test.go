@@ -48,7 +48,7 @@ func TestLaunchErrors(t *testing.T) {
 		{"orphans", plugin.ErrStart, []string{"exit status 4"}},
 		{"refuses", dataplane.ErrInUse, []string{"mirror /dev/shm/x"}},
 		{"panics", plugin.ErrStart, []string{"exit status 2", "no luck today"}},
-		{"dawdles", plugin.ErrStart, []string{"no answer in time"}},
+		{"dawdles", plugin.ErrStart, []string{"no reply in time"}},
 	} {
 		t.Run(test.role, func(t *testing.T) {
 			t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// lockFile takes the lock at path, which lives as long as the file is open.
-// Its holder may remove the file, so what was locked must still be what path names.
+// lockFile takes the lock at path, which lives as long as the file is open. The holder may remove the file, so the
+// locked file must still be the one that path names.
 func lockFile(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)

@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerCredentials says whether peers can be asked who they are.
+// peerCredentials returns an error if the system does not report the user of a peer.
 func peerCredentials() error { return nil }
 
-// peerUID is the user that connected, as the kernel noted it at connect(2).
+// peerUID returns the user of the peer, as the kernel recorded it at connect(2).
 func peerUID(conn net.Conn) (uint32, error) {
 	uc, ok := conn.(*net.UnixConn)
 	if !ok {
-		return 0, fmt.Errorf("asking who connected: %T is no unix socket", conn)
+		return 0, fmt.Errorf("reading the peer's user: %T is no unix socket", conn)
 	}
 	raw, err := uc.SyscallConn()
 	if err != nil {
-		return 0, fmt.Errorf("asking who connected: %w", err)
+		return 0, fmt.Errorf("reading the peer's user: %w", err)
 	}
 	var cred *unix.Ucred
 	cerr := raw.Control(func(fd uintptr) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(cerr, err); err != nil {
-		return 0, fmt.Errorf("asking who connected: %w", err)
+		return 0, fmt.Errorf("reading the peer's user: %w", err)
 	}
 	return cred.Uid, nil
 }

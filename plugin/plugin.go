@@ -10,22 +10,20 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// ProtocolVersion is the newest major version spoken here: that of
-// package flowtally.plugin.v1.
+// ProtocolVersion is the newest major version that this package speaks: flowtally.plugin.v1.
 const ProtocolVersion = 1
 
 // BinaryName of the plugin that flowtally ships.
 const BinaryName = "flowtally-plugin"
 
-// handshake tells a plugin started by a host from one started by hand. It is
-// no secret, and its values never change: a changed value is an incompatible
-// plugin that cannot even say so.
+// handshake tells a plugin started by a host from one started by hand. It is no secret. Its values never change: with
+// another value, an incompatible plugin could not report its version.
 var handshake = goplugin.HandshakeConfig{
 	MagicCookieKey:   "FLOWTALLY_PLUGIN_COOKIE",
 	MagicCookieValue: "8b1f6c2de0a94c57b3e2f4a9d7c815f60e3ba2917d4c4be8a6f05d913c7e2ab4",
 }
 
-// dispensed is the one thing that a plugin of ours serves.
+// dispensed is the name of the one service that a plugin of flowtally has.
 const dispensed = "dataplane"
 
 // glue connects the two ends to go-plugin: server is set in the plugin, and
@@ -49,7 +47,7 @@ func (g *glue) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, cc *grpc.Cl
 	return &ends{svc: newRemote(cc, nil), cc: cc}, nil
 }
 
-// ends is what the host is handed: the instance, and the connection for health checks.
+// ends has the client of the instance, and the connection for health checks. go-plugin hands it to the host.
 type ends struct {
 	svc *remote
 	cc  *grpc.ClientConn

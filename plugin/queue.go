@@ -7,13 +7,12 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// queueLength is how far a receiver may lag before it loses the oldest events: as far as behind the
-// engine, which says at once what some thousand flows of a device have lost.
+// queueLength is the number of events by which a receiver may lag before it loses the oldest, as in the engine, which
+// reports the losses of some thousand flows of a device at once.
 const queueLength = 4096
 
-// queue is one receiver's end of a stream of events. push never waits: of a
-// receiver that lags it drops the oldest event, and the next one that the
-// receiver gets says how many it lost.
+// queue is one receiver's end of a stream of events. push never waits: it drops the oldest event of a receiver that
+// lags, and counts it in the next event's Lost.
 type queue struct {
 	out    chan dataplane.Event
 	ctx    context.Context // ends with the receiver's context or by close
@@ -22,7 +21,7 @@ type queue struct {
 	mu   sync.Mutex
 	ring []dataplane.Event
 	wake chan struct{} // holds a token when ring is not empty
-	done chan struct{} // closed by close: what the ring holds is still delivered
+	done chan struct{} // closed by close; the events in the ring are still delivered
 	once sync.Once
 }
 
@@ -64,13 +63,13 @@ func (q *queue) pop() (ev dataplane.Event, ok bool) {
 	return ev, true
 }
 
-// drop takes the oldest event off the ring, and lets go of what it held.
+// drop removes the oldest event from the ring, and frees its strings.
 func (q *queue) drop() {
 	q.ring[0] = dataplane.Event{}
 	q.ring = q.ring[1:]
 }
 
-// close ends the stream once the receiver took what is queued, or its context ends.
+// close ends the stream when the receiver has taken the queued events, or when its context ends.
 func (q *queue) close() { q.once.Do(func() { close(q.done) }) }
 
 // pump hands events out one by one, and closes the channel at the end. The

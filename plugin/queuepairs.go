@@ -30,7 +30,7 @@ func (q clientQueuePairs) List(ctx context.Context) ([]dataplane.QueuePairState,
 		return nil, err
 	}
 	pairs, err := s.svc.QueuePairs().List(ctx)
-	return pairs, q.c.settle(ctx, s, err)
+	return pairs, q.c.sessionError(ctx, s, err)
 }
 
 // Connect is not repeated after a restart of the plugin: the queue pair has another number
@@ -40,7 +40,7 @@ func (q clientQueuePairs) Connect(ctx context.Context, name string, peer datapla
 	if err != nil {
 		return err
 	}
-	return q.c.settle(ctx, s, s.svc.QueuePairs().Connect(ctx, name, peer))
+	return q.c.sessionError(ctx, s, s.svc.QueuePairs().Connect(ctx, name, peer))
 }
 
 func (q clientQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
@@ -49,7 +49,7 @@ func (q clientQueuePairs) Post(ctx context.Context, name string, op dataplane.Op
 		return dataplane.Posted{}, err
 	}
 	posted, err := s.svc.QueuePairs().Post(ctx, name, op, count)
-	return posted, q.c.settle(ctx, s, err)
+	return posted, q.c.sessionError(ctx, s, err)
 }
 
 // QueuePairs implements dataplane.Service.
@@ -111,8 +111,8 @@ func (q remoteQueuePairs) Post(ctx context.Context, name string, op dataplane.Op
 		switch why := ctx.Err(); {
 		case why == nil || !errors.Is(err, context.Canceled):
 		case life.Err() != nil:
-			err = fmt.Errorf("%w: queue pair %q: posting %s: %w: the instance did not say what had completed", dataplane.ErrUnavailable, name, op, why)
-		case !errors.Is(err, why): // over there it was cancelled, here it is a deadline
+			err = fmt.Errorf("%w: queue pair %q: posting %s: %w: the instance did not report the completed operations", dataplane.ErrUnavailable, name, op, why)
+		case !errors.Is(err, why): // the other side was cancelled; here a deadline has passed
 			err = fmt.Errorf("queue pair %q: posting %s: %w", name, op, why)
 		}
 		return err

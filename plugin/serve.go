@@ -28,8 +28,7 @@ const closeGrace = 30 * time.Second
 type ServeOptions struct {
 	// Factory makes the instance when the host configures it. Required.
 	Factory Factory
-	// Program to name to a person who starts the plugin by hand. Empty means
-	// "flowtally run".
+	// Program to name to a user who starts the plugin by hand. Empty means "flowtally run".
 	Program string
 }
 
@@ -50,8 +49,7 @@ func Serve(opts ServeOptions) int {
 
 	srv := &server{factory: opts.Factory, life: life, log: log}
 	p := &process{log: log, server: srv}
-	// A host that died took the other end of stderr along: logging to it must not
-	// end this process before the instance is closed.
+	// When the host dies, stderr has no reader: logging must not end this process before the instance is closed.
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -89,7 +87,7 @@ func byHand(w io.Writer, program string) {
 		"it is started by the program that uses it. To count flows, run `%s`.\n", program)
 }
 
-// process ends the plugin's process in order, whoever asks first.
+// process ends the plugin's process in order, once, whatever the cause.
 type process struct {
 	log    *slog.Logger
 	server *server
@@ -109,8 +107,8 @@ func (p *process) newGRPC(opts []grpc.ServerOption) *grpc.Server {
 	return s
 }
 
-// watchHost waits in the background for the end of file on the descriptor that the host holds
-// open as long as it lives, however it dies. Without one there is no watch.
+// watchHost waits in the background for the end of file on the descriptor that the host holds open as long as it
+// lives, however it dies. Without a descriptor it does nothing.
 func (p *process) watchHost(variable string) error {
 	pipe, err := child.Inherited(variable)
 	if pipe == nil || err != nil {
@@ -126,9 +124,8 @@ func (p *process) watchHost(variable string) error {
 	return nil
 }
 
-// stop closes the instance, then the server, which ends goplugin.Serve. An
-// instance that does not close in time is abandoned: the process exits, and the kernel
-// keeps or drops what it held as for any process that dies.
+// stop closes the instance, then the server, which ends goplugin.Serve. An instance that does not close in time is
+// abandoned: the process exits, and the kernel cleans up as after any process that dies.
 func (p *process) stop(why string) {
 	p.log.Info("plugin is ending", "reason", why)
 	abandon := time.AfterFunc(closeGrace, func() {
@@ -155,7 +152,7 @@ func (p *process) close() {
 	})
 }
 
-// finish is what is left when the server ended, by stop or by the host's word.
+// finish closes the instance after the server has ended, and returns the exit code.
 func (p *process) finish() int {
 	p.close()
 	// The host made the directory of the socket; when it died it cannot remove it.

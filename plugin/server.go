@@ -24,19 +24,17 @@ const maxMessage = 256 << 20
 // subscribedKey is in the header of an Events stream once the subscription stands.
 const subscribedKey = "flowtally-subscribed"
 
-// Factory makes the instance that a plugin serves. ctx lives as long as the
-// plugin does and ends early when the host gives up on the call; l writes to
-// the host's log.
+// Factory makes the instance that a plugin serves. ctx ends with the plugin's process, or when the host cancels the
+// call before the instance is made; l writes to the host's log.
 type Factory func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error)
 
-// Register serves svc on s, for a client made by [NewService]. Configure and
-// Close are refused: who started the instance ends it.
+// Register serves svc on s, for a client made by [NewService]. It refuses Configure and Close: the program that
+// started the instance ends it.
 func Register(s grpc.ServiceRegistrar, svc dataplane.Service) {
 	pluginv1.RegisterDataplaneServer(s, &server{svc: svc})
 }
 
-// server turns calls into those of a Service: of one that is handed in, or of
-// one that Configure makes.
+// server passes calls to a Service: to a given one, or to the one that Configure makes.
 type server struct {
 	pluginv1.UnimplementedDataplaneServer
 
@@ -66,7 +64,7 @@ func (s *server) service() (dataplane.Service, error) {
 
 func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
 	if s.factory == nil {
-		return nil, toStatus(fmt.Errorf("configuring: %w: the instance runs already and is configured by who started it", dataplane.ErrPermission))
+		return nil, toStatus(fmt.Errorf("configuring: %w: the instance runs already, and the program that started it configures it", dataplane.ErrPermission))
 	}
 	cfg, err := configFromProto(req.GetConfig())
 	if err != nil {
@@ -124,9 +122,9 @@ func (s *server) configure(ctx context.Context, cfg dataplane.Config) (dataplane
 	}
 	if !stop() { // the host gave up while the instance was being made
 		switch {
-		case err == nil: // nobody knows of it
+		case err == nil: // the host has no client of it
 			err = errors.Join(context.Cause(ctx), svc.Close())
-		case errors.Is(err, context.Canceled): // by us; the call's own end is the cause
+		case errors.Is(err, context.Canceled): // cancelled above; the end of the call is the cause
 			err = context.Cause(ctx)
 		}
 	}
@@ -226,7 +224,7 @@ func (s *server) Events(_ *pluginv1.EventsRequest, stream grpc.ServerStreamingSe
 
 func (s *server) Close(_ context.Context, _ *pluginv1.CloseRequest) (*pluginv1.CloseResponse, error) {
 	if s.factory == nil {
-		return nil, toStatus(fmt.Errorf("closing: %w: the instance is ended by who started it", dataplane.ErrPermission))
+		return nil, toStatus(fmt.Errorf("closing: %w: the program that started the instance ends it", dataplane.ErrPermission))
 	}
 	if err := s.close(); err != nil {
 		return nil, toStatus(err)
@@ -234,9 +232,8 @@ func (s *server) Close(_ context.Context, _ *pluginv1.CloseRequest) (*pluginv1.C
 	return &pluginv1.CloseResponse{}, nil
 }
 
-// close ends the instance, if there is one, and refuses a later Configure. It
-// waits for a Configure under way. The Service stays in place: it answers
-// ErrClosed itself.
+// close ends the instance, if it was made, and makes a later Configure fail. It waits for a Configure under way. The
+// Service stays in place: its methods return ErrClosed.
 func (s *server) close() error {
 	s.making.Lock()
 	defer s.making.Unlock()

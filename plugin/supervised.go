@@ -18,10 +18,9 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// Client is an instance in a plugin process that is supervised: when it ends,
-// it is started again with the flows of that moment. It satisfies dataplane.Service, and all
-// methods may be called from any goroutine. See the package comment for what a
-// restart looks like from here.
+// Client is an instance in a plugin process that is supervised: when it ends, it is started again with the flows of
+// that moment. It satisfies dataplane.Service, and all methods may be called from any goroutine. docs/plugin.md
+// describes a restart as a caller sees it.
 type Client struct {
 	opts    Options
 	log     *slog.Logger
@@ -33,7 +32,7 @@ type Client struct {
 	hurry    context.CancelCauseFunc
 	finished chan struct{} // closed when supervise returned; result is set then
 	result   error
-	burials  sync.WaitGroup
+	reapers  sync.WaitGroup
 
 	// op is held over a change of flows until its outcome is known and noted, which may
 	// be longer than the caller waits. It guards flows.
@@ -97,7 +96,7 @@ func (c *Client) config() (*pluginv1.Config, error) {
 	return cfg, err
 }
 
-// session is the running one, or why there is none.
+// session returns the running session, or the reason for its absence.
 func (c *Client) session() (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,9 +109,9 @@ func (c *Client) session() (*session, error) {
 	return c.cur, nil
 }
 
-// settle is the error of a call on s: that the session is over explains any
-// error that is no answer of the instance.
-func (c *Client) settle(ctx context.Context, s *session, err error) error {
+// sessionError returns the error of a call on s. If the session has ended, that is the cause of every error that the
+// instance did not return itself.
+func (c *Client) sessionError(ctx context.Context, s *session, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -125,13 +124,13 @@ func (c *Client) settle(ctx context.Context, s *session, err error) error {
 	select {
 	case <-s.child.Exited:
 		return fmt.Errorf("%w: the plugin process ended (%s) and is being restarted", dataplane.ErrUnavailable, s.child.Cause)
-	case <-time.After(50 * time.Millisecond): // the end of a connection is seen before that of its process
+	case <-time.After(50 * time.Millisecond): // the connection ends before the process does
 		return err
 	}
 }
 
-// Info implements dataplane.Service. While the plugin is down it answers what
-// held before, with a PID of 0: the mirror is still where it was.
+// Info implements dataplane.Service. While the plugin is down it returns the last information, with a PID of 0: the
+// mirror is still at its path.
 func (c *Client) Info(ctx context.Context) (dataplane.Info, error) {
 	if err := ctx.Err(); err != nil {
 		return dataplane.Info{}, err
@@ -215,13 +214,13 @@ func (c *Client) turn(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.child.Exited:
-		return nil, c.settle(ctx, s, dataplane.ErrUnavailable)
+		return nil, c.sessionError(ctx, s, dataplane.ErrUnavailable)
 	case <-c.life.Done():
 		return nil, dataplane.ErrClosed
 	}
 	if now, err := c.session(); err != nil || now != s {
 		<-c.op
-		return nil, c.settle(ctx, s, dataplane.ErrUnavailable)
+		return nil, c.sessionError(ctx, s, dataplane.ErrUnavailable)
 	}
 	return s, nil
 }
@@ -255,11 +254,11 @@ func (c *Client) change(ctx context.Context, ch change) error {
 	}()
 	select {
 	case err = <-done:
-		return c.settle(ctx, s, err)
+		return c.sessionError(ctx, s, err)
 	case <-ctx.Done():
 	}
 	if ch.undo != nil && !decided.CompareAndSwap(false, true) {
-		return c.settle(ctx, s, <-done)
+		return c.sessionError(ctx, s, <-done)
 	}
 	return fmt.Errorf("waiting for the plugin: %w", ctx.Err())
 }
@@ -272,7 +271,7 @@ func (c *Client) Placements(ctx context.Context, names ...string) ([]dataplane.P
 	}
 	<-c.op
 	placed, err := s.svc.Placements(ctx, names...)
-	return placed, c.settle(ctx, s, err)
+	return placed, c.sessionError(ctx, s, err)
 }
 
 // Conditions implements dataplane.Service. While the plugin is down the one
@@ -288,7 +287,7 @@ func (c *Client) Conditions(ctx context.Context) ([]dataplane.Condition, error) 
 		return []dataplane.Condition{down}, nil
 	}
 	conditions, err := s.svc.Conditions(ctx)
-	return conditions, c.settle(ctx, s, err)
+	return conditions, c.sessionError(ctx, s, err)
 }
 
 // Kill is Close without an orderly end: the process is killed, and its programs may stay attached until the
@@ -298,12 +297,12 @@ func (c *Client) Kill() error {
 	return c.Close()
 }
 
-// Close implements dataplane.Service: it ends the instance in order, then the
-// process. Calls under way answer ErrClosed.
+// Close implements dataplane.Service: it ends the instance in order, then the process. Calls under way return
+// ErrClosed.
 func (c *Client) Close() error {
 	c.end()
 	<-c.finished
-	c.burials.Wait()
+	c.reapers.Wait()
 	c.mu.Lock()
 	left := c.receivers
 	c.receivers = nil

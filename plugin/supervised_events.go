@@ -36,7 +36,7 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 		return r.q.out, nil // the next session attaches it
 	}
 	if err := c.attach(r, s); err != nil {
-		if err = c.settle(ctx, s, err); !errors.Is(err, dataplane.ErrUnavailable) {
+		if err = c.sessionError(ctx, s, err); !errors.Is(err, dataplane.ErrUnavailable) {
 			c.drop(r)
 			return nil, err
 		}
@@ -44,8 +44,8 @@ func (c *Client) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	return r.q.out, nil
 }
 
-// attach subscribes r on s and returns once the subscription stands. What ends
-// it but the end of the instance is the end of s: the next session attaches r again.
+// attach subscribes r on s and returns when the plugin has confirmed the subscription. When s ends without the
+// instance, the next session attaches r again.
 func (c *Client) attach(r *receiver, s *session) error {
 	next, err := s.svc.subscribe(r.q.ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Client) attach(r *receiver, s *session) error {
 	}
 	go func() {
 		select {
-		case <-s.ready: // what s says comes behind the news of its start
+		case <-s.ready: // events of s follow the event of its start
 		case <-s.child.Exited:
 		}
 		for {
@@ -77,7 +77,7 @@ func (c *Client) drop(r *receiver) {
 	r.q.close()
 }
 
-// broadcast is for the supervisor's own events. The caller holds c.mu; push never waits.
+// broadcast sends an event of the supervisor itself. The caller holds c.mu; push never waits.
 func (c *Client) broadcast(ev dataplane.Event) {
 	for r := range c.receivers {
 		r.q.push(ev)

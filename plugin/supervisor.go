@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// objectPlugin is what events and conditions of the supervisor are about.
+// objectPlugin is the object of the supervisor's events and conditions.
 const objectPlugin = "plugin"
 
 // supervise keeps one plugin running until Close. It alone starts and ends
@@ -21,7 +21,7 @@ func (c *Client) supervise(s *session) {
 	defer close(c.finished)
 	pause := backoff{min: c.opts.RestartMin, max: c.opts.RestartMax}
 	for s != nil {
-		why, ended := c.watch(s)
+		why, ended := c.awaitEnd(s)
 		if !ended {
 			c.result = c.finish(s)
 			return
@@ -29,7 +29,7 @@ func (c *Client) supervise(s *session) {
 		c.crashes.Add(s.child)
 		pause.lived(time.Since(s.started))
 		c.wentDown(why)
-		c.bury(s)
+		c.reap(s)
 		s = c.restart(&pause, why)
 	}
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
@@ -37,9 +37,9 @@ func (c *Client) supervise(s *session) {
 	c.result = c.cleanUp(ctx)
 }
 
-// watch returns when the plugin ended by itself, or was killed because it did
-// not answer, and says why; or when Close was called (ended is false).
-func (c *Client) watch(s *session) (why string, ended bool) {
+// awaitEnd returns when the plugin has ended by itself, or was killed because it failed health checks, and the cause;
+// or when Close was called (ended is false).
+func (c *Client) awaitEnd(s *session) (why string, ended bool) {
 	hung := make(chan struct{})
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
@@ -58,12 +58,11 @@ func (c *Client) watch(s *session) (why string, ended bool) {
 	case <-hung:
 		_ = s.child.Kill(ctx)
 		<-s.child.Exited
-		return fmt.Sprintf("no answer for %v, killed", c.opts.Watchdog), true
+		return fmt.Sprintf("no reply to health checks for %v, killed", c.opts.Watchdog), true
 	}
 }
 
-// pulse asks for the plugin's health until it had no good answer for as long
-// as limit (true) or ctx ends (false).
+// pulse checks the plugin's health. It returns true when no check has succeeded for limit, and false when ctx ends.
 func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.Duration) bool {
 	tick := time.NewTicker(max(limit/3, time.Millisecond))
 	defer tick.Stop()
@@ -83,7 +82,7 @@ func pulse(ctx context.Context, health grpc_health_v1.HealthClient, limit time.D
 	return ctx.Err() == nil
 }
 
-// wentDown makes calls answer ErrUnavailable until the next session.
+// wentDown makes calls return ErrUnavailable until the next session.
 func (c *Client) wentDown(why string) {
 	c.log.Warn("plugin ended", "cause", why)
 	now := time.Now()
@@ -92,15 +91,15 @@ func (c *Client) wentDown(why string) {
 	c.cur = nil
 	c.down = dataplane.Condition{
 		Code: dataplane.CodePluginRestarting, Severity: dataplane.High, Object: objectPlugin, Since: now,
-		Text: "the plugin process ended (" + why + "); values in the mirror stand still until it runs again",
-		Fix:  "it is started again by itself; the log above holds its last words",
+		Text: "the plugin process ended (" + why + "); values in the mirror do not change until it runs again",
+		Fix:  "it is started again by itself; the log above has its last lines",
 	}
 	c.broadcast(dataplane.Event{Time: now, Kind: dataplane.ConditionRaised, Object: objectPlugin, Text: string(dataplane.CodePluginRestarting) + ": " + c.down.Text})
 }
 
-// bury frees what go-plugin holds of a dead process. It waits for the pipes,
-// which a child of the plugin may keep open for a while, so nobody waits for it but Close.
-func (c *Client) bury(s *session) { c.burials.Go(s.kill) }
+// reap frees go-plugin's resources of a dead process in the background. It waits for the end of the pipes, which a
+// child of the plugin may keep open for a while. Close waits for it.
+func (c *Client) reap(s *session) { c.reapers.Go(s.kill) }
 
 // restart tries until a plugin runs with the flows of now, or Close is called (nil).
 func (c *Client) restart(pause *backoff, why string) *session {
@@ -158,8 +157,8 @@ func (c *Client) cameUp(s *session, why string, attempts int) {
 	c.log.Info("plugin restarted", "pid", s.info.PID, "attempts", attempts)
 }
 
-// arrived lets calls through to s. The caller holds c.mu, so that nobody who
-// sees the state misses the events that tell of it, or gets those of an earlier one.
+// arrived lets calls use s. The caller holds c.mu, so that a caller that sees the new state also gets its events, and
+// no event of an earlier state.
 func (c *Client) arrived(s *session, why string) {
 	c.cur, c.info = s, s.info
 	c.restarts++
@@ -172,9 +171,8 @@ func (c *Client) arrived(s *session, why string) {
 	close(s.ready)
 }
 
-// finish ends the instance in order, then the process. A process that answers no health check, for
-// example because a SIGSTOP stopped it, is killed after a third of CloseTimeout, and cleanUp has the rest
-// of the time.
+// finish ends the instance in order, then the process. A process that fails health checks, for example because a
+// SIGSTOP stopped it, is killed after a third of CloseTimeout. cleanUp has the rest of the time.
 func (c *Client) finish(s *session) error {
 	ctx, cancel := context.WithTimeout(c.patience, c.opts.CloseTimeout)
 	defer cancel()
@@ -208,24 +206,23 @@ func (c *Client) finish(s *session) error {
 }
 
 var (
-	errSilent = errors.New("it answers no health check")
+	errSilent = errors.New("it fails health checks")
 	errKilled = errors.New("the plugin was killed before it had closed")
 )
 
-// cleanUp is Close while the plugin is down. What a dead plugin left attached, a
-// drop rule perhaps, would stay: unless the configuration says so, one more
-// plugin is started, which adopts it, and closed.
+// cleanUp is Close while the plugin is down. The programs of a dead plugin, with drop rules perhaps, stay attached.
+// Unless the configuration keeps pins, cleanUp starts one more plugin, which adopts them, and closes it.
 func (c *Client) cleanUp(ctx context.Context) error {
 	if c.opts.Config.XDP.KeepPins {
 		return nil
 	}
 	cfg, err := c.config()
 	if err != nil {
-		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w", err)
+		return fmt.Errorf("closing: the plugin is down, so its programs stay attached: %w", err)
 	}
 	s, err := start(ctx, &c.opts, cfg, c.crashes)
 	if err != nil {
-		return fmt.Errorf("closing: the plugin is down, so what it attached could not be removed: %w: %w", dataplane.ErrUnavailable, err)
+		return fmt.Errorf("closing: the plugin is down, so its programs stay attached: %w: %w", dataplane.ErrUnavailable, err)
 	}
 	err = s.svc.shutdown(ctx)
 	s.kill()
