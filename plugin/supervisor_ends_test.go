@@ -95,7 +95,7 @@ func TestCloseOfOneThatStandsStill(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if s := log.String(); !strings.Contains(s, "plugin does not close, killed") || !strings.Contains(s, "no health check") {
+	if s := log.String(); !strings.Contains(s, "plugin does not close, killed") || !strings.Contains(s, "fails health checks") {
 		t.Errorf("the log says %q", s)
 	}
 	if got := lines(t, marker); len(got) < 3 || !slices.Equal(got[:3], []string{"start_0", "start_0", "close"}) {

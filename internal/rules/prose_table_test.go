@@ -24,7 +24,6 @@ var longPackageComments = map[string]int{
 	"dataplane/flow":         1133,
 	"internal/bench":         598,
 	"internal/bench/shmrows": 500,
-	"plugin":                 912,
 	"shm":                    404,
 	"xdp":                    401,
 }
