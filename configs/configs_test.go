@@ -120,9 +120,8 @@ func TestMatchForms(t *testing.T) {
 	}
 }
 
-// Every setting of the sample file shows its default: as it is, the file sets
-// nothing but an interface; with the comments taken off, it sets everything,
-// to what the zero value means.
+// Every setting of the sample file shows its default: the file as it is sets only an interface, and
+// with the comments taken off it sets everything to the zero value's meaning.
 func TestDefault(t *testing.T) {
 	one := []dataplane.Interface{{Name: "eth0"}}
 	if diff := cmp.Diff(dataplane.Config{Interfaces: one}, parse(t, string(configs.Default())), addresses); diff != "" {
@@ -168,7 +167,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// The other samples are configurations, and show what they are there for.
+// The other samples are configurations, and show their subject.
 func TestSamples(t *testing.T) {
 	cfg, err := configs.Load("rdma.yaml")
 	if err != nil {
@@ -232,7 +231,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A long line is shown around the mistake, and what a terminal would act on is not shown.
+// A long line is shown around the mistake, and control characters are not shown.
 func TestLongLine(t *testing.T) {
 	text := "backend: sim\nflows: [{name: a, match: any, labels: {" + strings.Repeat("é: x, ", 2000) + "zz: [1]}}]\nbackend: \u0085"
 	_, err := configs.Parse("x", []byte(text))
@@ -261,7 +260,7 @@ func TestMarshalRefuses(t *testing.T) {
 	}
 }
 
-// A file that is wrong all over is answered in bounded time and length.
+// A file full of mistakes gives an error of bounded time and length.
 func TestManyMistakes(t *testing.T) {
 	text := "backend: sim\nflows: [" + strings.Repeat("{name: a, match: 'x y z'}, ", 10_000) + "]"
 	_, err := configs.Parse("x", []byte(text))
@@ -274,7 +273,7 @@ func TestManyMistakes(t *testing.T) {
 	}
 }
 
-// queuePair adds a queue pair that is valid but for what edit does to it.
+// queuePair adds a queue pair that is valid before edit changes it.
 func queuePair(edit func(*dataplane.QueuePair)) func(*dataplane.Config) {
 	return func(c *dataplane.Config) {
 		q := dataplane.QueuePair{Name: "a", Device: "d"}
@@ -310,8 +309,8 @@ func TestNumbersAbove32Bits(t *testing.T) {
 	}
 }
 
-// The bounds here are those of dataplane.Config.Validate: what is just within
-// is accepted by both, what is just outside is refused by both.
+// The bounds here equal the bounds of dataplane.Config.Validate: both accept a value just within,
+// and both refuse a value just outside.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
 		setting     string

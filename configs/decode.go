@@ -121,7 +121,7 @@ func (d *decoder) sequence(n *yaml.Node, what string, read func(i int, n *yaml.N
 	}
 }
 
-// scalar answers a value as it is written, whatever YAML would make of it.
+// scalar returns a value as it is written, however YAML would interpret it.
 func (d *decoder) scalar(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		d.bad(n, fmt.Sprintf("%s is one value, not %s", what, kindOf(n)), "")
@@ -150,7 +150,7 @@ func word[W ~string](d *decoder, to *W, what string, words ...W) func(key, value
 		if near := flow.Nearest(s, texts); near != "" {
 			suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
-		d.bad(n, fmt.Sprintf("%s: %q is none of its words", what, clip(s)), suggestion)
+		d.bad(n, fmt.Sprintf("%s: %q is not one of its words", what, clip(s)), suggestion)
 	}
 }
 

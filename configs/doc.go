@@ -1,12 +1,11 @@
 // Package configs reads and writes the configuration file of an instance
 // (YAML) and holds the sample files.
 //
-// [Parse] reports every mistake of a file at once, each with its line, column,
-// source line and, where there is a likely one, a correction; what it accepts,
-// dataplane.Config.Validate accepts. Fields that are left out, or left empty,
-// stay zero: their defaults are those of dataplane.Config. YAML's anchors,
-// aliases, merge keys and tags are refused: a configuration that is read by
-// people says what it means where it means it.
+// [Parse] reports every mistake of a file at once, each with its line, column, source line and, if
+// one is likely, a correction. dataplane.Config.Validate accepts every configuration that Parse
+// accepts. Fields that are left out, or left empty, stay zero, which is the default of
+// dataplane.Config. YAML's anchors, aliases, merge keys and tags are refused, so that each value
+// stands where it is used.
 //
 // A match is written as text (package flow) or as a mapping of its clauses:
 //

@@ -21,12 +21,12 @@ type Problem struct {
 	File       string
 	Line, Col  int    // from 1; columns are characters. 0 when the mistake is nowhere in particular
 	Width      int    // characters that are marked, at least 1
-	Msg        string // what is wrong
+	Msg        string // the mistake
 	Suggestion string // the next step; may be empty
 	Source     string // the line, without its end
 }
 
-// mostShown bounds what Error writes; Problems holds all of them.
+// mostShown bounds the output of Error; Problems holds every mistake.
 const mostShown = 50
 
 func (e *Error) Error() string {
@@ -79,7 +79,7 @@ func window(source string, col int) (string, int) {
 	return string(runes[start : start+mostSource]), col - start
 }
 
-// printable keeps a terminal from acting on what a file holds.
+// printable replaces characters of a file that a terminal would obey.
 func printable(source string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError) {
@@ -89,7 +89,7 @@ func printable(source string) string {
 	}, source)
 }
 
-// indent is what stands before a column of a line, as white space of the same width.
+// indent returns white space as wide as the line up to the column.
 func indent(source string, col int) string {
 	var b strings.Builder
 	n := 1

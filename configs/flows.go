@@ -88,13 +88,13 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 		f.Action = flow.Drop
 	}
 	if at["match"] == nil && d.count == before {
-		d.bad(n, what+": the flow has no match", `write what it counts, or "match: any" for every packet`)
+		d.bad(n, what+": the flow has no match", `write the packets to count, or "match: any" for every packet`)
 	}
 	d.rules(n, f, what, at)
 	return f, at
 }
 
-// rules gives the rules of package flow the place of what breaks them.
+// rules gives the errors of package flow their place in the file.
 func (d *decoder) rules(n *yaml.Node, f flow.Flow, what string, at map[string]*yaml.Node) {
 	f.Match = flow.Match{} // was checked where it was read
 	err := f.Validate()

@@ -142,9 +142,9 @@ func TestRoundTrip(t *testing.T) { rapid.Check(t, checkRoundTrip) }
 
 func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkRoundTrip)) }
 
-// No input panics. What is accepted validates and is written in a form that
-// reads back as the same. Each mistake has a place in the text: none is found
-// only by Validate, so that the rules here and there do not drift apart.
+// No input panics. An accepted configuration validates and is written in a form that reads back as
+// the same. Each mistake has a place in the text: Validate finds no further mistake, so that the
+// rules here and there do not drift apart.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*.yaml", "*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -93,9 +93,8 @@ type completionCounterYAML struct {
 	Operations []dataplane.Operation `yaml:"operations,flow"`
 }
 
-// Marshal writes a configuration in the form that Parse reads back as the same
-// one. Matches are written as text; what is zero is left out. A configuration
-// that does not validate is refused.
+// Marshal writes a configuration in the form that Parse reads back as the same one. Matches are
+// written as text; zero values are left out. A configuration that does not validate is refused.
 func Marshal(cfg dataplane.Config) ([]byte, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)

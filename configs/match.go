@@ -68,8 +68,8 @@ func message(e *flow.ParseError) string {
 	return fmt.Sprintf("%q: %s", clip(e.Word), e.Message)
 }
 
-// matchMapping turns a mapping into words, each with its node, and reads those:
-// one parser knows what a match is.
+// matchMapping turns a mapping into words, each with its node, and parses those: one parser defines
+// the syntax of a match.
 func (d *decoder) matchMapping(n *yaml.Node, what string) flow.Match {
 	w := &wording{d: d}
 	before := d.count

@@ -22,9 +22,8 @@ func Load(path string) (dataplane.Config, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a configuration; name stands for the file in messages. Every
-// mistake is reported at once: the error is an *Error. What is accepted
-// validates.
+// Parse reads a configuration; name stands for the file in messages. Every mistake is reported at
+// once: the error is an *Error. An accepted configuration validates.
 func Parse(name string, data []byte) (dataplane.Config, error) {
 	d := &decoder{file: name, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
 	var cfg dataplane.Config
@@ -78,7 +77,7 @@ func (d *decoder) tree() *yaml.Node {
 	case strings.Contains(d.src.line(line), "\t"):
 		suggestion = "indent with spaces: YAML takes no tabs there"
 	case strings.Contains(msg, "found multiple"):
-		msg, suggestion = "a configuration is one document", `leave out what follows the line "---"`
+		msg, suggestion = "a configuration is one document", `leave out everything behind the line "---"`
 		for line = 2; line < len(d.src.start) && !strings.HasPrefix(d.src.line(line), "---"); line++ {
 		}
 	case strings.Contains(msg, "mapping values are not allowed"):
@@ -88,7 +87,7 @@ func (d *decoder) tree() *yaml.Node {
 	return nil
 }
 
-// plain refuses what YAML has beyond mappings, lists and values.
+// plain refuses YAML nodes other than mappings, lists and values.
 func (d *decoder) plain(n *yaml.Node) bool {
 	before := d.count
 	var walk func(n *yaml.Node)
@@ -96,7 +95,7 @@ func (d *decoder) plain(n *yaml.Node) bool {
 		switch {
 		case n.Kind == yaml.AliasNode:
 			d.bad(n, "aliases are not read here", "write the value out")
-			return // what it points at may hold it
+			return // the node that it points at may contain it
 		case n.Anchor != "":
 			d.bad(n, "anchors are not read here", "leave it out, and write the value out where it is used")
 		case n.Style&yaml.TaggedStyle != 0:

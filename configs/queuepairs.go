@@ -13,9 +13,9 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// queuePairs reads the queue pairs into cfg, which holds the flows already: counters
-// have one name space with them. The rules are those of package dataplane; each broken
-// one is given the place of what breaks it.
+// queuePairs reads the queue pairs into cfg, which holds the flows already: counters have one name
+// space with them. The rules are the rules of package dataplane; each broken one gets its place in
+// the file.
 func (d *decoder) queuePairs(n *yaml.Node, cfg *dataplane.Config) {
 	var places []queuePairPlace
 	d.sequence(n, "queue_pairs", func(i int, n *yaml.Node) {
@@ -23,8 +23,8 @@ func (d *decoder) queuePairs(n *yaml.Node, cfg *dataplane.Config) {
 		cfg.QueuePairs = append(cfg.QueuePairs, q)
 		places = append(places, queuePairPlace{n: n, at: at})
 	})
-	// A field that could not be read has said what is wrong, and is left out: what else it
-	// breaks is guesswork. The mistakes of reading alone decide that, so all of them come first.
+	// A field that could not be read is reported already, and is left out: its other errors are
+	// guesswork. Only mistakes of reading decide that, so they all come first.
 	broken := slices.DeleteFunc(cfg.QueuePairErrors(), func(e *dataplane.QueuePairError) bool {
 		return !d.sure(cfg.QueuePairs, places, e)
 	})
@@ -33,8 +33,8 @@ func (d *decoder) queuePairs(n *yaml.Node, cfg *dataplane.Config) {
 	}
 }
 
-// sure says that a rule was broken by what is written, not by what could not be read. Left out, most
-// fields allow more than they forbid, so that few rules ask for others than their own.
+// sure reports whether a readable field broke a rule. Left out, most fields allow more than they
+// forbid, so that few rules ask for others than their own.
 func (d *decoder) sure(pairs []dataplane.QueuePair, places []queuePairPlace, e *dataplane.QueuePairError) bool {
 	p := places[e.Index]
 	switch e.Field {
@@ -54,8 +54,8 @@ func (d *decoder) sure(pairs []dataplane.QueuePair, places []queuePairPlace, e *
 	return d.isRead(p, e.Field)
 }
 
-// isRead says that a field is what was written, or that it was left out for certain: not
-// misspelled, and not part of something that could not be read.
+// isRead reports whether a field was read as written, or was certainly left out: not misspelled,
+// and not part of an unreadable value.
 func (d *decoder) isRead(p queuePairPlace, field string) bool {
 	n := p.of(field)
 	if n.Kind == yaml.MappingNode && n != p.at[field] {
@@ -74,7 +74,7 @@ type queuePairPlace struct {
 	at map[string]*yaml.Node // by the field of a dataplane.QueuePairError
 }
 
-// of is the place of a field, or of what it is missing from.
+// of returns the place of a field, or of the mapping that lacks it.
 func (p queuePairPlace) of(field string) *yaml.Node {
 	for {
 		if n := p.at[field]; n != nil {

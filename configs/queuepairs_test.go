@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/configs"
 )
 
-// TestQueuePairMistakesAreToldAtOnce, whether reading or a rule finds them; what follows from one
-// that reading found is not told.
+// TestQueuePairMistakesAreToldAtOnce: mistakes found by reading and by a rule are reported
+// together; consequences of an unreadable field are not.
 func TestQueuePairMistakesAreToldAtOnce(t *testing.T) {
 	field := regexp.MustCompile(`^queue_pairs[\w.\[\]]*`)
 	for _, c := range []struct {

@@ -83,7 +83,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 	d.noInterface(where, cfg, simulated)
 }
 
-// noInterface reports what would be counted on an interface, and there is none.
+// noInterface reports flows that need an interface in a configuration without one.
 func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated bool) {
 	if !simulated && len(cfg.QueuePairs) == 0 {
 		d.badAt(where.Line, where.Column, 1, "interfaces: none to count on", `name at least one, as "interfaces: [eth0]", or set "backend: sim"`)
@@ -113,8 +113,8 @@ func (d *decoder) rdma(n *yaml.Node, r *dataplane.RDMAConfig) {
 	)
 }
 
-// library reads the path of a shared library. A path that does not begin at the
-// root would be looked for by the loader, which is not what it says.
+// library reads the path of a shared library. The loader would search for a relative path, so only
+// absolute paths are accepted.
 func (d *decoder) library(to *string, what, soname string) func(key, value *yaml.Node) {
 	return func(_, n *yaml.Node) {
 		s, ok := d.scalar(n, what)
@@ -194,7 +194,7 @@ func (d *decoder) mode(n *yaml.Node, to *fs.FileMode) {
 	case digits == s && s[0] != '0':
 		d.bad(n, fmt.Sprintf("mirror.mode: %q may be decimal or octal", clip(s)), fmt.Sprintf("did you mean %q?", "0"+s))
 	case m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0:
-		d.bad(n, fmt.Sprintf("mirror.mode: %s lets others write, or the owner not", clip(s)), "let read whom you like and write the owner only, as 0644 or 0600")
+		d.bad(n, fmt.Sprintf("mirror.mode: %s lets others write, or the owner not", clip(s)), "only the owner may write, as in 0644 or 0600")
 	default:
 		*to = m
 	}

@@ -29,7 +29,7 @@ func newSource(text string) *source {
 	return s
 }
 
-// line is a line without its end; empty when there is none of that number.
+// line returns a line without its end; empty for a number outside the file.
 func (s *source) line(n int) string {
 	if n < 1 || n > len(s.start) {
 		return ""
@@ -71,9 +71,9 @@ func (s *source) place(offset int) (line, col int) {
 	return lo + 1, utf8.RuneCountInString(s.text[s.start[lo]:offset]) + 1
 }
 
-// find looks for the index-th of the words of a scalar in the file: YAML may
-// fold and quote them, but keeps their order. Past the last word it answers
-// the place behind it. ok is false when quoting hides a word.
+// find looks for the index-th word of a scalar in the file: YAML may fold and quote the words, but
+// keeps their order. Past the last word it returns the place behind it. ok is false when quoting
+// hides a word.
 func (s *source) find(n *yaml.Node, words []string, index int) (line, col int, ok bool) {
 	at := s.offset(n.Line, n.Column)
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -84,8 +84,7 @@ func (s *source) find(n *yaml.Node, words []string, index int) (line, col int, o
 		if found < 0 {
 			return 0, 0, false
 		}
-		// What stands between two words is white space, a quote before the
-		// first one aside.
+		// Only white space, or a quote before the first word, stands between two words.
 		if strings.Trim(s.text[at:at+found], " \t\r\n'\"") != "" {
 			return 0, 0, false
 		}

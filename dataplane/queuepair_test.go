@@ -37,7 +37,7 @@ func TestQueuePairErrors(t *testing.T) {
 		})}, nil},
 		{"nothing", []dataplane.QueuePair{{}}, []string{"0 name: the name is empty", "0 device: there is none"}},
 		{"words", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Name, q.Device, q.Type, q.Source = "-", "a/b", "cr", "pollcq" })},
-			[]string{`0 name: "-" starts with`, `0 device: "a/b" is no name`, `0 type: "cr" is none of its words; did you mean "rc"?`, `0 source: "pollcq" is none of its words; did you mean "poll_cq"?`}},
+			[]string{`0 name: "-" starts with`, `0 device: "a/b" is no name`, `0 type: "cr" is not one of its words; did you mean "rc"?`, `0 source: "pollcq" is not one of its words; did you mean "poll_cq"?`}},
 		{"numbers", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
 			q.GIDIndex, q.SendDepth, q.Receives, q.MessageSize = 256, -1, -2, 1<<24+1
 		})},
@@ -50,7 +50,7 @@ func TestQueuePairErrors(t *testing.T) {
 			}
 		})}, []string{
 			`0 counters[0].name: "web" is the name of a flow already`, "0 counters[0].operations[1]: send is counted twice", "0 counters[1].operations: there are none",
-			`0 counters[2].name: "x" is the name of a counter already`, "0 counters[2].operations[0]: the operation is empty", `0 counters[2].operations[1]: "red" is none of its words`,
+			`0 counters[2].name: "x" is the name of a counter already`, "0 counters[2].operations[0]: the operation is empty", `0 counters[2].operations[1]: "red" is not one of its words`,
 			"0 counters[2].operations[2]: send is counted twice",
 		}},
 		{"one counter of two queue pairs", []dataplane.QueuePair{

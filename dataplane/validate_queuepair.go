@@ -81,7 +81,7 @@ func (v *queuePairRules) word(field, word string, words []string) {
 	if near := flow.Nearest(word, words); near != "" {
 		fix = fmt.Sprintf("did you mean %q?", near)
 	}
-	v.bad(field, fmt.Sprintf("%q is none of its words", word), fix)
+	v.bad(field, fmt.Sprintf("%q is not one of its words", word), fix)
 }
 
 func (v *queuePairRules) number(field string, n, least, most int) {

@@ -21,7 +21,7 @@ func TestXDPInItsProcessConforms(t *testing.T) {
 	conforms(t, dataplane.Config{Backend: "xdp"})
 }
 
-// The same where an RDMA device counts what it can, and XDP the rest.
+// The same with an RDMA device for the flows that it can count, and XDP for the rest.
 func TestRDMAInItsProcessConforms(t *testing.T) {
 	libs := software.Get(t)
 	conforms(t, dataplane.Config{Backend: "auto", RDMA: dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5}},
@@ -58,7 +58,7 @@ func conforms(t *testing.T, cfg dataplane.Config, env ...string) {
 		cfg.Mirror.Path = filepath.Join(t.TempDir(), name+".mirror")
 		cfg.XDP = dataplane.XDPConfig{PinDir: pins, MaxFlows: 4096}
 		var c *plugin.Client
-		err := ns.Do(func() error { // what is started here runs in there
+		err := ns.Do(func() error { // child processes run in the namespace
 			c, err = plugin.Launch(t.Context(), plugin.Options{
 				Path: self, Env: append([]string{roleEnv + "=plugin"}, env...), Config: cfg,
 				Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),

@@ -32,7 +32,7 @@ func main() {
 	opts := engine.Options{Trial: engine.SelfTrial(), Calls: page, Excluded: excluded}
 	os.Exit(plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
 		if err := errors.Join(err, bad); err != nil {
-			return nil, fmt.Errorf("reading what the host handed over: %w", err)
+			return nil, fmt.Errorf("reading the host's configuration: %w", err)
 		}
 		return open(ctx, cfg, opts, l)
 	}}))
@@ -48,7 +48,7 @@ func open(ctx context.Context, cfg dataplane.Config, opts engine.Options, l *slo
 	return e, nil
 }
 
-// printVersion says what the linker left in the binary, and what it speaks.
+// printVersion prints the version from the linker, and the protocol versions.
 func printVersion(w io.Writer) {
 	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -22,7 +22,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// The test binary is the plugin when a host starts it: main is what runs.
+// The test binary is the plugin when a host starts it: main runs then.
 const roleEnv = "FLOWTALLY_TEST_ROLE"
 
 func TestMain(m *testing.M) {

@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// What a device counted shows in flowtally get and ends a flowtally wait, though the poller
-// never published it and the plugin is stopped.
+// A device's count shows in flowtally get and ends a flowtally wait, though the poller never
+// published it and the plugin is stopped.
 func TestGetWithAStoppedPoller(t *testing.T) {
 	const posted = 1000
 	path := filepath.Join(t.TempDir(), "stopped.mirror")

@@ -15,9 +15,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// A plugin that is killed takes its queue pairs with it. The next one makes them again,
-// connects those of the configuration, and the totals go on: what completed and was
-// published before is there, with one discontinuity.
+// A plugin that is killed takes its queue pairs with it. The next one makes them again, connects
+// the pairs of the configuration, and the totals go on: completions published before the kill are
+// kept, with one discontinuity.
 func TestQueuePairsOverARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "restart.mirror")
 	c := launchPair(t, dataplane.Config{Instance: "restart", Mirror: dataplane.MirrorConfig{Path: path}})
@@ -61,7 +61,7 @@ func TestQueuePairsOverARestart(t *testing.T) {
 	waitFor(t, path, "received", 150, 1)
 }
 
-// launchPair starts a plugin that counts what near sends as "sent" and far receives as "received",
+// launchPair starts a plugin that counts near's sends as "sent" and far's receives as "received",
 // connected by a device that is a program. It is closed with the test.
 func launchPair(t *testing.T, cfg dataplane.Config) *plugin.Client {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// A caller that gives up is told what had completed by then, over the whole way: all that the device
-// had counted before, but for what was outstanding.
+// A caller that gives up gets the number of completions until then, over the whole way: every
+// operation that the device had counted before, without the outstanding ones.
 func TestACallerWhoGivesUpIsToldWhatCompleted(t *testing.T) {
 	const depth = 256 // the default of SendDepth
 	path := filepath.Join(t.TempDir(), "stop.mirror")

@@ -1,4 +1,4 @@
-// Command flowtally counts network flows and reads what was counted.
+// Command flowtally counts network flows and reads the counts.
 package main
 
 import (

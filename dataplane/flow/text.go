@@ -85,7 +85,7 @@ func unmarshalWord[T ~uint8](field string, v *T, text []byte, words []string) er
 	if fix == "" {
 		fix = "write " + oneOf(words)
 	}
-	return &FieldError{Field: field, Cause: fmt.Sprintf("%q is none of its words", clip(string(text))), Fix: fix}
+	return &FieldError{Field: field, Cause: fmt.Sprintf("%q is not one of its words", clip(string(text))), Fix: fix}
 }
 
 // oneOf writes "a, b or c".

@@ -18,11 +18,11 @@ struct counter {
 	const char *units[2]; /* of its two values */
 };
 
-/* Finds the counter, and what its values are called. */
+/* Finds the counter, and the names of its values. */
 static void resolve(const ft_reader *r, struct counter *c) {
 	ft_handle h;
 	ft_entry e;
-	(void)ft_named_open(r, c->name, &c->at); /* ft_named_load looks again if there is none */
+	(void)ft_named_open(r, c->name, &c->at); /* ft_named_load looks again for a missing counter */
 	const int known = ft_lookup(r, c->name, &h) == FT_OK && ft_get_entry(r, h.index, &e) == FT_OK;
 	const int completions = known && strcmp(e.kind, "completion") == 0;
 	c->units[0] = completions ? "completions" : "packets";

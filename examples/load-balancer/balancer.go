@@ -11,14 +11,14 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// server is one to balance to, and what was sent to it.
+// server is one server, and the packets sent to it.
 type server struct {
 	name string
 	sent *shm.NamedCounter
 }
 
-// balancer picks servers by what was sent to them. It belongs to one goroutine,
-// as the counters that it reads do.
+// balancer picks the server with the fewest packets. It belongs to one goroutine, as the counters
+// that it reads do.
 type balancer struct {
 	mirror  *shm.Instance
 	servers []server

@@ -1,6 +1,5 @@
-// Command load-balancer shows what a load balancer does with flowtally: it declares a
-// flow per server, reads their counters where it decides about packets, and sleeps
-// until a server has had its share.
+// Command load-balancer shows flowtally in a load balancer: it declares a flow per server, reads
+// their counters where it decides about packets, and sleeps until a server has had its share.
 //
 //	make build
 //	PATH=$PWD/bin:$PATH go run ./examples/load-balancer -interface eth0 -share 100000 192.0.2.1 192.0.2.2
@@ -71,7 +70,7 @@ func run(ctx context.Context, out io.Writer, opts plugin.Options, servers []neti
 	for _, p := range placed {
 		fmt.Fprintf(out, "%s: counted by %s\n", p.Flow.Name, p.Source.Backend)
 	}
-	// What a packet of a new connection would do.
+	// As for a packet of a new connection.
 	if _, err := b.pick(); err != nil {
 		return err
 	}

@@ -164,8 +164,8 @@ func grow(t *testing.T, svc dataplane.Service) {
 	}
 }
 
-// What is picked is what had the least, at no cost in memory: also when the mirror has
-// grown, and when the process that counts has ended.
+// The server with the fewest packets is picked, without allocation: also when the mirror has grown,
+// and when the counting process has ended.
 func TestPick(t *testing.T) {
 	b, svc := started(t)
 	wantPick(t, b, "to-192.0.2.1")

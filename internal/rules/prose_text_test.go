@@ -19,8 +19,8 @@ type prose struct {
 var (
 	cComment    = regexp.MustCompile(`"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|//([^\n]*)|(?s:/\*(.*?)\*/)`)
 	hashComment = regexp.MustCompile(`(?m)(?:^|\s)#+ (.*)$`)
-	// quoted is code or a quotation inside a text.
-	quoted = regexp.MustCompile("`[^`]*`|\"[^\"\n]*\"")
+	// quoted is code, a quotation or a name with hyphens inside a text.
+	quoted = regexp.MustCompile("`[^`]*`|\"[^\"\n]*\"|\\b\\w+(?:-\\w+)+")
 )
 
 // proseOf returns the prose of a file by the extension of its name; nil when the file is generated.

@@ -27,8 +27,8 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), talk.String()
 }
 
-// TestForeignOwner: a mirror that neither root nor the reader owns is refused,
-// unless its owner is named; a check looks at anybody's.
+// TestForeignOwner: a mirror that neither root nor the reader owns is refused, unless its owner is
+// named; check reads any mirror.
 func TestForeignOwner(t *testing.T) {
 	need.Root(t)
 	path, w := webMirror(t)
@@ -108,8 +108,7 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// TestNoPrivilege: what needs a privilege says which one and what to do; what
-// needs none works.
+// TestNoPrivilege: a command that needs a privilege names it and the remedy; other commands work.
 func TestNoPrivilege(t *testing.T) {
 	need.Root(t)
 	dir, rootOwned := publicDir(t), publicDir(t)
@@ -276,7 +275,7 @@ func TestFullFileSystem(t *testing.T) {
 	}
 }
 
-// TestEndsOnContext: what runs until a signal ends well at one.
+// TestEndsOnContext: a command that runs until a signal ends with success at one.
 func TestEndsOnContext(t *testing.T) {
 	path, _ := webMirror(t)
 	for _, command := range []string{"top", "watch"} {

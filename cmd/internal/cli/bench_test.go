@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// bounds are what the rows must reach, as they were asked for.
+// bounds are the required bounds of the rows.
 var bounds = map[string]float64{
 	"shm.read": 2.0, "shm.read.c": 2.0, "shm.read.busy": 1.2, "shm.snapshot.16k": 1.3, "shm.snapshot.256k": 1.15, "shm.publish": 2.0, "shm.visible": 1.6, "shm.wait": 1.3, "shm.wait.crowd": 1.05, "shm.wait.member": 1.05, "shm.wait.idle": 1.0, "shm.wait.idle.busy": 1.0,
 	"xdp.one": 1.3, "xdp.exact.64k.hot": 0.5, "xdp.exact.64k.spread": 0.4, "xdp.smp": 1.1, "poll.xdp.4k": 3.0, "poll.cold.10k": 1.5, "poll.cold.64k": 2.4,

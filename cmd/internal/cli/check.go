@@ -112,7 +112,8 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 	return append(out, missingInterfaces(cfg)...)
 }
 
-// lowLimits names the limits of the mirror that are below what the configuration itself counts.
+// lowLimits names the limits of the mirror that are below the number of counters of the
+// configuration itself.
 func lowLimits(flows []flow.Flow, pairs []dataplane.QueuePair, m dataplane.MirrorConfig) (out []warningJSON) {
 	var counters, latency int
 	for _, f := range flows {
@@ -184,7 +185,7 @@ type problemJSON struct {
 	Text   string `json:"text"`
 }
 
-// printProblems prints every broken invariant, or that there is none.
+// printProblems prints every broken invariant, or that every invariant holds.
 func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem) error {
 	if asJSON {
 		list := make([]problemJSON, len(problems))

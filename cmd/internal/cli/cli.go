@@ -23,7 +23,7 @@ type root struct {
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
-	Doctor     doctorCmd     `cmd:"" help:"Say what this host can do: every backend's answer, the reason and the next step."`
+	Doctor     doctorCmd     `cmd:"" help:"Test the abilities of this host: every backend's result, the reason and the next step."`
 	Bench      benchCmd      `cmd:"" help:"Measure this machine: every figure a ratio to a floor or a peer."`
 	Version    versionCmd    `cmd:"" help:"Print the versions of this program, of the plugin's protocol and of the mirror's format."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
@@ -34,7 +34,7 @@ const description = `Counts network flows where counting is cheapest and mirrors
 
 Data goes to standard output, talk to standard error. Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 ran but degraded (with --strict).`
 
-// exit is what kong's exit function panics with, to come back to Main.
+// exit is the value with which kong's exit function panics, to come back to Main.
 type exit int
 
 // newParser builds the parser of the command line into r.

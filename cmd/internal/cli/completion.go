@@ -16,15 +16,15 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// completionCmd prints the shim that a shell sources. All it does is call
-// "flowtally __complete -- WORDS…" with the words up to the cursor.
+// completionCmd prints the shim that a shell sources. The shim calls "flowtally __complete --
+// WORDS…" with the words up to the cursor.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
 
 var completionScripts = map[string]string{
-	// Bash breaks words at ":" and "=", which names and flags contain: the line
-	// is split at blanks instead, and what stands before the break is cut off again.
+	// Bash breaks words at ":" and "=", which names and flags contain: the line is split at blanks
+	// instead, and the part before the break is cut off again.
 	"bash": `# flowtally: source <(flowtally completion bash)
 _flowtally() {
 	local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" cur="${COMP_WORDS[COMP_CWORD]}" words
@@ -69,7 +69,7 @@ func (c *completionCmd) Run(env *Env) error {
 	return err
 }
 
-// completeCmd prints what the last of its words may become, one a line.
+// completeCmd prints the completions of the last of its words, one a line.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
@@ -90,8 +90,8 @@ func (c *completeCmd) Run(env *Env) error {
 	return nil
 }
 
-// complete walks the model along the words before the last, and returns what
-// the last may become.
+// complete walks the model along the words before the last, and returns the candidates for the
+// last.
 func complete(node *kong.Node, words []string) []string {
 	before, last := words[:len(words)-1], words[len(words)-1]
 	given := map[string]string{} // values of flags that candidates depend on
@@ -171,8 +171,8 @@ func findFlag(node *kong.Node, name string) *kong.Flag {
 	return nil
 }
 
-// valuesOf returns what a flag or an argument may be: the words of its enum, or
-// what its tag "complete" names.
+// valuesOf returns the values of a flag or an argument: the words of its enum, or of the source
+// that its tag "complete" names.
 func valuesOf(v *kong.Value, given map[string]string) []string {
 	if v.Enum != "" {
 		return slices.DeleteFunc(v.EnumSlice(), func(s string) bool { return s == "" })
@@ -209,8 +209,8 @@ func counterNames(given map[string]string) []string {
 	return names
 }
 
-// queuePairNames returns the queue pairs of the running instance that the flags given so
-// far or the environment name; none where it does not answer soon.
+// queuePairNames returns the queue pairs of the running instance that the flags given so far or the
+// environment name; no names if it does not reply soon.
 func queuePairNames(given map[string]string) []string {
 	s := socketFlag{Socket: cmp.Or(given["socket"], os.Getenv("FLOWTALLY_SOCKET"))}
 	if s.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {

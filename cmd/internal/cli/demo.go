@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// demoCmd sends real traffic and compares it with what the mirror shows.
+// demoCmd sends real traffic and compares it with the mirror's counts.
 type demoCmd struct {
 	outputFlag
 	Seconds  int          `help:"How long traffic is sent at full speed." default:"5" placeholder:"N"`
@@ -26,9 +26,9 @@ type demoCmd struct {
 
 // Help is shown by demo --help.
 func (*demoCmd) Help() string {
-	return `Makes two network namespaces and veth pairs between them, starts the plugin, sends UDP, TCP, ICMP, VLAN, QinQ, VXLAN, GRE and fragmented traffic over IPv4 and IPv6, and compares flow by flow what the kernel took from the senders with what the mirror shows. Everything is gone afterwards. Needs root.
+	return `Makes two network namespaces and veth pairs between them, starts the plugin, sends UDP, TCP, ICMP, VLAN, QinQ, VXLAN, GRE and fragmented traffic over IPv4 and IPv6, and compares flow by flow the packets that the kernel accepted from the senders with the mirror's counts. Everything is gone afterwards. Needs root.
 
-With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the software libibverbs and libmlx5 that "make build" leaves in ibvtest/ beside flowtally. They see the same packets as XDP, which counts them too, in an instance of its own; what is shown is how flowtally drives libibverbs, not what a card does.
+With --backend rdma the flows are counted by the flow tables of an RDMA NIC that is a program: the software libibverbs and libmlx5 that "make build" leaves in ibvtest/ beside flowtally. They see the same packets as XDP, which counts them too, in an instance of its own. This shows how flowtally drives libibverbs; it shows nothing about a card.
 
 Exit code 1 when any count differs.`
 }
@@ -132,7 +132,7 @@ func renderDemo(counts []demo.Count) string {
 	return t.Render()
 }
 
-// renderDemoBeside is renderDemo with what XDP counted of the same traffic.
+// renderDemoBeside is renderDemo with XDP's counts of the same traffic.
 func renderDemoBeside(counts []demo.Count) string {
 	t := format.Table{Heading: []string{"FLOW", ">SENT", ">RDMA", ">XDP", ">SENT BYTES", ">RDMA BYTES", ">XDP BYTES", "COUNTED BY", ""}}
 	for _, c := range counts {
@@ -223,8 +223,7 @@ func (s *demoScreen) show(p demo.Progress) {
 	}
 }
 
-// renderDemoLive is the table while traffic flows: what is under way is no
-// difference yet.
+// renderDemoLive renders the table while traffic flows: packets under way are no difference yet.
 func renderDemoLive(counts []demo.Count) string {
 	t := format.Table{Heading: []string{"FLOW", ">SENT", ">COUNTED", ">COUNTED BYTES"}}
 	for _, c := range counts {

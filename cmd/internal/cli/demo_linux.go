@@ -12,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/internal/trust"
 )
 
-// isolate moves the process into a network namespace of its own; again is what a person
-// types to have it done as root.
+// isolate moves the process into a network namespace of its own; again is the command line that
+// runs it as root.
 func isolate(again string) error {
 	err := lab.Isolate("FLOWTALLY_DEMO_ISOLATED")
 	if errors.Is(err, unix.EPERM) {

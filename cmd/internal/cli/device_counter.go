@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// words are the totals that a device writes to memory by itself, read where it writes
-// them. at is when they were read: nobody notes when a device writes.
+// words reads the totals that a device writes to memory by itself. The sample time is the time of
+// the read: the time of the device's write is not recorded.
 func (m *mirror) words(h shm.Handle) (v shm.Value, err error) {
 	err = shm.Guard(func() error {
 		d, err := m.reader.Device(h)
@@ -28,18 +28,18 @@ func loadWords(d *shm.Device) (v shm.Value, err error) {
 	return v, err
 }
 
-// wordless says of an error from reading words that there are none to be read: no device
-// writes for the counter, or not any more, or the mirror that took the name knows which.
+// wordless reports whether an error of words means that no words can be read: no device writes for
+// the counter, or not any more, or another mirror has taken the name.
 func wordless(err error) bool {
 	return errors.Is(err, shm.ErrNoDevice) || errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrGone) || errors.Is(err, shm.ErrBusy)
 }
 
-// wordsPeriod is how often a wait looks at words: a device wakes nobody.
+// wordsPeriod is how often a wait polls words: a device cannot wake a process.
 const wordsPeriod = time.Millisecond
 
-// onWords waits as shm.Reader.Wait does, but for what the device writes, with no poller
-// in between. It answers that it is over, with the error; where it is not, the rest is
-// waited for in what is published.
+// onWords waits as shm.Reader.Wait does, but for the device's words, with no poller in between.
+// over means that the wait is over, with the error. If it is not over, the caller waits for
+// published values.
 func (w *waiter) onWords(ctx context.Context, h shm.Handle) (over bool, err error) {
 	r := w.mirror.reader
 	d, err := r.Device(h)
@@ -69,9 +69,9 @@ func (w *waiter) onWords(ctx context.Context, h shm.Handle) (over bool, err erro
 	}
 }
 
-// lookAtWords says that what load finds ends the wait, and with what error; or that it
-// cannot be read. Completions are read before errors, so who finds an error looks
-// again: that the completions are reached comes first.
+// lookAtWords reports whether the loaded value ends the wait, and with which error; or that it
+// cannot be read. Completions are read before errors. After an error it reads again, because
+// reached completions take precedence.
 func (w *waiter) lookAtWords(load func() (shm.Value, error)) (over bool, err error) {
 	for range 2 {
 		v, err := load()
@@ -86,7 +86,7 @@ func (w *waiter) lookAtWords(load func() (shm.Value, error)) (over bool, err err
 	return true, shm.ErrCompletion
 }
 
-// met says that what the words show ends the wait.
+// met reports whether the device's words end the wait.
 func (w *waiter) met(v shm.Value) (bool, error) {
 	first := w.since.value
 	switch n := w.cmd.AtLeast; {

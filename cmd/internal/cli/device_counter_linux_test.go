@@ -64,7 +64,7 @@ func (m *wordsMirror) publish(comp, errs uint64) {
 	m.w.EndCycle(now)
 }
 
-// count is what the device does: totals are 10 and 1 above its words.
+// count writes as the device does: totals are 10 and 1 above its words.
 func (m *wordsMirror) count(comp, errs uint64) {
 	binary.NativeEndian.PutUint64(m.comp, comp-10)
 	binary.NativeEndian.PutUint64(m.errs, errs-1)
@@ -75,7 +75,7 @@ func (m *wordsMirror) run(args ...string) (code int, out, talk string) {
 	return run(m.t, append(args, "--mirror", m.path)...)
 }
 
-// shows holds what get says of the counter: in fields, and to programs.
+// shows compares the output of get for the counter: in fields, and as JSON.
 func (m *wordsMirror) shows(row string, comp, errs uint64, device bool) {
 	m.t.Helper()
 	code, out, talk := m.run("get")
@@ -94,8 +94,8 @@ func (m *wordsMirror) shows(row string, comp, errs uint64, device bool) {
 	}
 }
 
-// TestGetReadsWords: get shows what the device wrote, and what was published where that
-// cannot be read.
+// TestGetReadsWords: get shows the device's value, and the published value if the device's cannot
+// be read.
 func TestGetReadsWords(t *testing.T) {
 	m := newWordsMirror(t)
 	m.count(123_456, 7)
@@ -119,7 +119,7 @@ func TestGetReadsWords(t *testing.T) {
 	}
 	code, out, talk := m.run("get")
 	if code != exitOK || !strings.Contains(out, "123,456") || strings.Contains(out, "now") || !strings.Contains(out, "stale") ||
-		!strings.Contains(talk, "these are its last values; what a device writes is shown as it stands now\n") {
+		!strings.Contains(talk, "these are its last values; values that a device writes are current\n") {
 		t.Errorf("get ended with %d:\n%s%s", code, out, talk)
 	}
 	if _, out, _ = m.run("get", "-o", "json"); !regexp.MustCompile(`"name":"sent",.*"age_ns":[1-9].*"completions":123456,.*"device":true`).MatchString(out) {
@@ -140,7 +140,8 @@ func TestGetWithoutWords(t *testing.T) {
 	}
 }
 
-// TestTopReadsWords: the rate is that of the words between two looks, whatever is published.
+// TestTopReadsWords: the rate is the change of the words between two screens, whatever is
+// published.
 func TestTopReadsWords(t *testing.T) {
 	m := newWordsMirror(t)
 	o, err := openMirror(readerFlag{instanceFlag: instanceFlag{Mirror: m.path}})
@@ -169,7 +170,7 @@ func TestTopReadsWords(t *testing.T) {
 	}
 }
 
-// wait runs in the background; begun tells that it has seen what there is.
+// wait runs in the background; begun reports that it has read the first value.
 func (m *wordsMirror) wait(args ...string) (done chan string) {
 	done = make(chan string, 1)
 	go func() {
@@ -182,12 +183,12 @@ func (m *wordsMirror) wait(args ...string) (done chan string) {
 	return done
 }
 
-// TestWaitReadsWords: a wait ends by what the device writes, with nothing published.
+// TestWaitReadsWords: the device's words end a wait, with no value published.
 func TestWaitReadsWords(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		args       []string
-		comp, errs uint64 // counted each 5 ms: when the wait has looked first, nobody knows
+		comp, errs uint64 // counted each 5 ms, after an unknown number of reads by the wait
 		want       string
 	}{
 		{"count", []string{"--at-least", "50"}, 1, 0, `^NAME .* sent completion [0-9,]+ 1 now rdma efa0 comp_cntr.external, its words$`},

@@ -11,20 +11,20 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// doctorCmd says what this host can do: every question with its answer, the
-// reason and the next step.
+// doctorCmd tests the abilities of this host: every check with its result, the reason and the next
+// step.
 type doctorCmd struct {
 	outputFlag
 	instanceFlag
 	Config    string   `short:"c" help:"Ask about the interfaces, the devices, the libraries and the mirror of this configuration." placeholder:"FILE"`
 	Plugin    string   `help:"The plugin's binary. Empty: flowtally-plugin beside this program, then in PATH." env:"FLOWTALLY_PLUGIN" placeholder:"PATH"`
-	Strict    bool     `help:"Exit with 3 when an answer is no; those about RDMA count only where the configuration asks for rdma, or has queue pairs."`
-	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to ask about. Default: all that are up."`
+	Strict    bool     `help:"Exit with 3 when a result is no. RDMA results count only if the configuration uses rdma, or has queue pairs."`
+	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to test. Default: every interface that is up."`
 }
 
-// checkJSON is one answer in the JSON of doctor.
+// checkJSON is one result in the JSON of doctor.
 type checkJSON struct {
-	Backend string `json:"backend"` // "" where the answer is about the host
+	Backend string `json:"backend"` // "" for a result about the host
 	Object  string `json:"object"`
 	Feature string `json:"feature"`
 	Answer  string `json:"answer"`
@@ -65,8 +65,8 @@ func (c *doctorCmd) Run(env *Env) error {
 	return nil
 }
 
-// config reads the configuration that the flags name, if any, and lets it say
-// what they leave open.
+// config reads the configuration that the flags name, if any, which replaces the defaults of other
+// flags.
 func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 	if c.Config == "" {
 		return cfg, nil
@@ -110,8 +110,8 @@ func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }
 
-// renderChecks returns the answers as a table, a fix on a line of its own
-// under the answer that it would change.
+// renderChecks returns the results as a table, a fix on a line of its own under the result that it
+// would change.
 func renderChecks(results []probe.Result) string {
 	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
 	t := format.Table{Heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestDoctorOnInterface compares what doctor answers with what attaching then does.
+// TestDoctorOnInterface compares doctor's result with the result of attaching.
 func TestDoctorOnInterface(t *testing.T) {
 	need.Netns(t)
 	need.BPF(t)

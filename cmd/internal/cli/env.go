@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Env is what a command runs in. It is the same for the whole run.
+// Env is the environment of a command. It is the same for the whole run.
 type Env struct {
 	// Context ends at SIGINT and SIGTERM. A command that runs until told ends
 	// then, cleans up and returns nil.

@@ -26,8 +26,7 @@ func (e *usageError) Unwrap() error { return e.err }
 // usagef returns a usageError.
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// exitError ends the program with a code and no message: what there is to say
-// was printed as data.
+// exitError ends the program with a code and no message: the output was printed as data.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }

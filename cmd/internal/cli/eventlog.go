@@ -16,7 +16,7 @@ const burstTime = 200 * time.Millisecond
 // all of them.
 type eventLog struct {
 	log  *slog.Logger
-	held []dataplane.Event // without what tells them apart
+	held []dataplane.Event // without the fields in which they differ
 	more map[dataplane.Event]*burst
 	due  <-chan time.Time // nil: nothing is held
 }
@@ -29,7 +29,7 @@ type burst struct {
 // add logs an event, now or when due is.
 func (l *eventLog) add(e dataplane.Event) {
 	if e.Kind != dataplane.SourceChanged || e.Lost > 0 {
-		l.flush() // the order of lines is that of events
+		l.flush() // lines keep the order of events
 		l.line(e, 1)
 		return
 	}

@@ -1,11 +1,11 @@
 package cli
 
-// What --help of a command shows below its first line. Every line that starts
-// with "flowtally" is parsed by a test.
+// The text that --help of a command shows below its first line. Every line that starts with
+// "flowtally" is parsed by a test.
 
 // Help is shown by run --help.
 func (*runCmd) Help() string {
-	return `Launches the plugin, which counts with privilege, and serves the control socket of "flowtally flows". At SIGINT or SIGTERM it detaches what it attached, unless xdp.keep_pins says to go on counting; the mirror's last values stay readable, and totals go on at the next start.
+	return `Launches the plugin, which counts with privilege, and serves the control socket of "flowtally flows". At SIGINT or SIGTERM it detaches its programs, unless xdp.keep_pins lets them go on counting; the mirror's last values stay readable, and totals go on at the next start.
 
 Examples:
 
@@ -31,7 +31,7 @@ Examples:
 
 // Help is shown by top --help.
 func (*topCmd) Help() string {
-	return `A rate is what was counted between two samples, over the time between them; "-" where no new sample came. Where standard output is no terminal, tables are printed one after the other.
+	return `A rate is the count between two samples, divided by the time between them; "-" where no new sample came. Where standard output is no terminal, tables are printed one after the other.
 
 Examples:
 
@@ -53,7 +53,7 @@ Examples:
 
 // Help is shown by wait --help.
 func (*waitCmd) Help() string {
-	return `Ends with 0 when the counter has come so far, and prints it; with 1 at the timeout, at a signal, when the counter is removed, when nobody publishes any more, and when operations of a completion counter end in error meanwhile. Members of the group mirror.wait_group are woken at the end of a poll cycle; everybody else looks once per cycle.
+	return `Ends with 0 when the counter has reached the number, and prints it; with 1 at the timeout, at a signal, when the counter is removed, when the writer is gone, and when operations of a completion counter end in error meanwhile. Members of the group mirror.wait_group are woken at the end of a poll cycle; other processes poll once per cycle.
 
 Examples:
 
@@ -75,7 +75,7 @@ func (*flowsAddCmd) Help() string {
 
 // Help is shown by queue-pairs list --help.
 func (*queuePairsListCmd) Help() string {
-	return `The line "address" is what the other end must be told, on its own host or in its own program. State RTS is connected; ERR is in error: the condition below says why, and connect mends it.
+	return `The line "address" is for the other end, on its own host or in its own program. State RTS is connected; ERR is in error: the condition below says why, and connect mends it.
 
 Examples:
 
@@ -86,7 +86,7 @@ Examples:
 
 // Help is shown by queue-pairs connect --help.
 func (*queuePairsConnectCmd) Help() string {
-	return `A queue pair that is connected, or in error, is connected anew: what is outstanding ends in error first. It is not remembered over a restart of the plugin, when numbers change: what is to last stands in the configuration.
+	return `A queue pair that is connected, or in error, is connected anew: outstanding operations end in error first. The connection does not survive a restart of the plugin, when numbers change: put a lasting one into the configuration.
 
 Examples:
 
@@ -97,7 +97,7 @@ Examples:
 
 // Help is shown by queue-pairs post --help.
 func (*queuePairsPostCmd) Help() string {
-	return `Exits with 1 where operations completed in error, and where it gave up, at --timeout or a signal; then it prints what had completed, and no more is posted. What was posted is in the counters of the queue pair, and what the peer received in those of the peer: flowtally get shows both.
+	return `Exits with 1 if operations completed in error, and if it gave up, at --timeout or a signal; then it prints the completions so far, and posts no more. The counters of the queue pair have the posted operations, and the peer's counters the received ones: flowtally get shows both.
 
 Examples:
 
@@ -110,7 +110,7 @@ Examples:
 
 // Help is shown by check --help.
 func (*checkCmd) Help() string {
-	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. Whoever owns a mirror, it is only read.
+	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. A mirror of any owner is checked, and only read.
 
 Examples:
 
@@ -123,7 +123,7 @@ Examples:
 
 // Help is shown by doctor --help.
 func (*doctorCmd) Help() string {
-	return `An answer is yes, no or inconclusive: the question could not be asked, mostly for want of a privilege. Nothing is attached to an interface to find out; an RDMA device is asked by trying: flows that match nothing are made and unmade.
+	return `A result is yes, no or inconclusive; inconclusive means that the test could not run, mostly for want of a privilege. The tests attach no program to an interface. An RDMA device is tested by use: flows without matching packets are made and removed.
 
 Examples:
 

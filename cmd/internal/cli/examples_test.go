@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestExamplesParse: what --help shows as an example is a command line.
+// TestExamplesParse: every example in --help is a valid command line.
 func TestExamplesParse(t *testing.T) {
 	var r root
 	parser, err := newParser(&r, io.Discard, io.Discard)
@@ -29,7 +29,7 @@ func TestExamplesParse(t *testing.T) {
 			}
 			examples++
 			line, _, _ = strings.Cut(line, " | ")
-			// The shell splits it as it would split what a person types.
+			// The shell splits it as it would split a typed line.
 			words, err := exec.Command("sh", "-c", "printf '%s\\n' "+line).Output()
 			if err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 // flowsCmd talks to a running instance over its control socket.
 type flowsCmd struct {
-	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere; below them, what is not as it should be."`
+	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere; below them, the conditions."`
 	Add    flowsAddCmd    `cmd:"" help:"Add a flow to the running instance."`
 	Remove flowsRemoveCmd `cmd:"" help:"Remove flows from the running instance."`
 }
@@ -73,7 +73,7 @@ func (c *flowsListCmd) Run(env *Env) error {
 		}
 		conditions, err := svc.Conditions(env.Context)
 		if err != nil {
-			return fmt.Errorf("asking for what is not as it should be: %w", err)
+			return fmt.Errorf("reading the conditions: %w", err)
 		}
 		return view.Flows(env.Stdout, c.json(), placements, conditions, time.Now(), c.statuses(env, svc))
 	})
@@ -83,7 +83,7 @@ type flowsAddCmd struct {
 	outputFlag
 	socketFlag
 	Name      string            `arg:"" help:"Name of the flow and of its counter."`
-	Match     string            `arg:"" help:"What to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
+	Match     string            `arg:"" help:"The packets to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
 	Priority  uint16            `help:"Of overlapping flows the lowest number counts." default:"0"`
 	Direction string            `help:"Side of the interface: ${enum}." enum:"ingress,egress" default:"ingress"`
 	Action    string            `help:"What becomes of a matched packet: ${enum}." enum:"count,drop" default:"count"`
@@ -93,7 +93,7 @@ type flowsAddCmd struct {
 	Label     map[string]string `help:"A label that travels to the mirror. May be repeated." mapsep:"none" placeholder:"KEY=VALUE"`
 }
 
-// flow returns what the flags say, or every mistake in them.
+// flow returns the flow of the flags, or every mistake in them.
 func (c *flowsAddCmd) flow() (flow.Flow, error) {
 	f := flow.Flow{
 		Name: c.Name, Priority: c.Priority, Interface: c.Interface, Latency: c.Latency, Labels: c.Label, Backend: flow.Backend(c.Backend),

@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// output is what a command that runs has written.
+// output is the output of a running command.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -48,7 +48,7 @@ func startCommand(t *testing.T, args ...string) *command {
 	return c
 }
 
-// awaits waits until what the command has printed matches, and calls do before every look.
+// awaits waits until the command's output matches, and calls do before every comparison.
 func (c *command) awaits(expr string, do func()) {
 	c.t.Helper()
 	re := regexp.MustCompile("(?m)" + expr)
@@ -65,7 +65,7 @@ func (c *command) awaits(expr string, do func()) {
 	}
 }
 
-// ends waits for the end of the command, which has printed what matches.
+// ends waits for the end of the command, whose output must match.
 func (c *command) ends(expr string) {
 	c.t.Helper()
 	select {

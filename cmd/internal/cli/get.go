@@ -44,10 +44,10 @@ func (c *getCmd) Run(env *Env) error {
 	return nil
 }
 
-// butWords says, behind what a silent writer published, what else is shown.
+// butWords returns, behind the note about a silent writer, which values are still current.
 func butWords(r *view.Reading) string {
 	if slices.ContainsFunc(r.Counters, func(c view.Counter) bool { return c.FromDevice }) {
-		return "; what a device writes is shown as it stands now"
+		return "; values that a device writes are current"
 	}
 	return ""
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/plugin"
 )
 
-// hostChecks asks about the host what no backend asks: the kernel, the file
-// systems, the capabilities of this process, the plugin's binary.
+// hostChecks tests the host beyond the backends: the kernel, the file systems, the capabilities of
+// this process, the plugin's binary.
 func hostChecks(mirror, plugin string) []probe.Result {
 	var uts unix.Utsname
 	unameErr := unix.Uname(&uts)
@@ -33,8 +33,8 @@ func hostChecks(mirror, plugin string) []probe.Result {
 	return append(results, checkPlugin(plugin))
 }
 
-// checkKernel answers whether a kernel of this release is one that flowtally
-// supports: from 6.1 on, with TCX from 6.6 on.
+// checkKernel reports whether flowtally supports a kernel of this release: from 6.1 on, with TCX
+// from 6.6 on.
 func checkKernel(release string, err error) probe.Result {
 	r := probe.Result{Object: "kernel " + release, Feature: "kernel 6.1 or later"}
 	if err != nil {
@@ -60,7 +60,7 @@ func checkKernel(release string, err error) probe.Result {
 // minSpace is room for a mirror with the default history and its first segment of counters.
 const minSpace = 9 << 20
 
-// checkShm answers whether the file system of the mirror is a tmpfs with room.
+// checkShm reports whether the file system of the mirror is a tmpfs with room.
 func checkShm(mirror string) probe.Result {
 	dir := existingParent(mirror)
 	r := probe.Result{Object: dir, Feature: "tmpfs with room for a mirror"}
@@ -104,8 +104,8 @@ func mountPoint(dir string) string {
 	return dir
 }
 
-// checkMirrorDir answers whether this process can make a mirror in dir, and
-// whether readers can trust one made there.
+// checkMirrorDir reports whether this process can make a mirror in dir, and whether readers can
+// trust one made there.
 func checkMirrorDir(dir string) probe.Result {
 	r := probe.Result{Object: dir, Feature: "mirror writable"}
 	var st unix.Stat_t
@@ -132,7 +132,7 @@ func checkMirrorDir(dir string) probe.Result {
 		}
 	}
 	if why, err := untrustedParent(dir); err != nil || why != "" {
-		r.Answer, r.Reason, r.Fix = probe.No, why, "mend what is named, or another --mirror PATH"
+		r.Answer, r.Reason, r.Fix = probe.No, why, "correct the named path, or another --mirror PATH"
 		if err != nil {
 			r.Reason, r.Fix = err.Error(), "another --mirror PATH"
 		}
@@ -161,7 +161,7 @@ func untrustedParent(dir string) (why string, err error) {
 	return why, err
 }
 
-// capabilities that counting needs, and what for.
+// The capabilities that counting needs, and their purpose.
 var capabilities = []struct {
 	name string
 	bit  uint
@@ -172,8 +172,8 @@ var capabilities = []struct {
 	{"CAP_PERFMON", unix.CAP_PERFMON, "programs that read packets through pointers"},
 }
 
-// checkCapabilities answers for each capability whether it is effective, by
-// the text of /proc/self/status.
+// checkCapabilities reports for each capability whether it is effective, by the text of
+// /proc/self/status.
 func checkCapabilities(status string, err error) []probe.Result {
 	var effective uint64
 	found := false
@@ -203,8 +203,8 @@ func checkCapabilities(status string, err error) []probe.Result {
 	return results
 }
 
-// checkPlugin answers whether the plugin's binary is there, can be run, and
-// for root whether others could have written it.
+// checkPlugin reports whether the plugin's binary is there, can be run, and for root whether others
+// could have written it.
 func checkPlugin(path string) probe.Result {
 	r := probe.Result{Object: cmp.Or(path, plugin.BinaryName), Feature: "plugin binary"}
 	found, err := plugin.Find(path)
@@ -214,7 +214,7 @@ func checkPlugin(path string) probe.Result {
 	}
 	r.Answer, r.Reason, r.Fix = probe.No, err.Error(), "install flowtally-plugin beside flowtally, or --plugin PATH"
 	if errors.Is(err, plugin.ErrUntrusted) {
-		r.Fix = "chown root:root and chmod go-w what is named"
+		r.Fix = "chown root:root and chmod go-w the named path"
 	}
 	return r
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// hostChecks answers the one question that there is elsewhere.
+// hostChecks runs the one check for other systems.
 func hostChecks(_, _ string) []probe.Result {
 	return []probe.Result{{
 		Object:  runtime.GOOS,

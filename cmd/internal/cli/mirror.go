@@ -101,7 +101,7 @@ func (m *mirror) ends(err error) bool {
 	return time.Since(m.since) > remakeWait
 }
 
-// mirrorError says what to do where there is no mirror. An empty path means that none was found.
+// mirrorError adds the remedy if the mirror is missing. An empty path means that none was found.
 func mirrorError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if path != "" {
@@ -113,14 +113,13 @@ func mirrorError(path string, err error) error {
 		err = fmt.Errorf("%s: opening mirror: %w", path, err)
 	}
 	if errors.Is(err, shm.ErrPermission) {
-		err = withHint(err, "--owner UID trusts what that user wrote; flowtally check looks at any file")
+		err = withHint(err, "--owner UID trusts that user's files; flowtally check reads any file")
 	}
 	return err
 }
 
-// look reads the counters that names name, or match as patterns of the shell; all
-// where there are none. Names that no counter has are an *unknownError, and the reading
-// holds the others.
+// look reads the counters with the given names or patterns of the shell; all counters without
+// names. Names without a counter are an *unknownError, and the reading holds the others.
 func (m *mirror) look(names []string) (*view.Reading, error) {
 	wanted, err := newSelection(names)
 	if err != nil {
@@ -165,8 +164,8 @@ func (m *mirror) entries(s selection) ([]shm.Entry, error) {
 	return m.reader.Entries()
 }
 
-// value fills in the value: what the device writes, where it does so by itself, else what
-// is published. A counter that was removed meanwhile has none.
+// value fills in the value: the device's own value, if a device writes one, else the published
+// value. A counter that was removed meanwhile has no value.
 func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	if c.Completion() {
 		v, err := m.words(h)

@@ -123,8 +123,8 @@ func webMirror(t *testing.T) (path string, w *testWriter) {
 	return path, w
 }
 
-// lapHistory is the capacity of a ring that tests lap, roomyHistory that of one that no reader
-// of a script is slow enough for: 10 minutes of two counters.
+// lapHistory is the capacity of a ring that tests lap. roomyHistory is so large that no reader of a
+// script is too slow for it: 10 minutes of two counters.
 const (
 	lapHistory   = 64
 	roomyHistory = 1 << 16

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
-// hostile holds what a terminal obeys or shows elsewhere, each as a name of a mirror could.
+// hostile holds strings that a terminal obeys or shows elsewhere, each as a name of a mirror could.
 var hostile = map[string]string{
 	"CSI":        "\x1b[2J\x1b[31mweb",
 	"OSC":        "\x1b]0;owned\aweb",
@@ -27,7 +27,7 @@ var hostile = map[string]string{
 	"tag":        "web\U000e0041",
 }
 
-// shows returns what no output of a command holds.
+// shows returns the characters that no output of a command may hold.
 func shows(text string) []rune {
 	if !utf8.ValidString(text) { // a terminal that takes bytes for C1 obeys them
 		return []rune{utf8.RuneError}

@@ -13,12 +13,12 @@ import (
 
 // queuePairsCmd talks to a running instance about the queue pairs of its configuration.
 type queuePairsCmd struct {
-	List    queuePairsListCmd    `cmd:"" default:"withargs" help:"Show every queue pair: its state, its address, what counts it and why nothing better does."`
+	List    queuePairsListCmd    `cmd:"" default:"withargs" help:"Show every queue pair: its state, its address, its source of counts and why no better one."`
 	Connect queuePairsConnectCmd `cmd:"" help:"Tell a queue pair its other end."`
 	Post    queuePairsPostCmd    `cmd:"" help:"Post operations and wait for their completions: the proof that a queue pair counts."`
 }
 
-// queuePairError gives what an instance answers about queue pairs a next step of theirs.
+// queuePairError adds the next step for queue pairs to an instance's error.
 func queuePairError(err error, doing string, name string) error {
 	err = fmt.Errorf("%s queue pair %q: %w", doing, name, err)
 	switch {
@@ -43,7 +43,7 @@ func (c *queuePairsListCmd) Run(env *Env) error {
 		}
 		conditions, err := svc.Conditions(env.Context)
 		if err != nil {
-			return fmt.Errorf("asking for what is not as it should be: %w", err)
+			return fmt.Errorf("reading the conditions: %w", err)
 		}
 		return view.QueuePairs(env.Stdout, c.json(), pairs, view.OfQueuePairs(conditions), time.Now())
 	})
@@ -79,7 +79,7 @@ type queuePairsPostCmd struct {
 	Count     int           `short:"c" help:"How many." default:"1" placeholder:"N"`
 	Timeout   time.Duration `help:"End with 1 when they have not completed by then, or at a signal, and say what has; what is outstanding stays so. 0: wait." default:"0" placeholder:"DURATION"`
 	Name      string        `arg:"" complete:"queue-pairs" help:"The queue pair."`
-	Operation string        `arg:"" enum:"send,rdma_write,rdma_read" help:"What to post: ${enum}. Messages are of message_size bytes; what is sent, the peer must receive."`
+	Operation string        `arg:"" enum:"send,rdma_write,rdma_read" help:"Operation to post: ${enum}. Messages have message_size bytes. The peer must receive sent ones."`
 }
 
 func (c *queuePairsPostCmd) Run(env *Env) error {
@@ -97,7 +97,8 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 			ctx = limited
 		}
 		posted, err := svc.QueuePairs().Post(ctx, c.Name, dataplane.Operation(c.Operation), c.Count)
-		// Who gave up is told what had completed, unless the instance could not say.
+		// A caller that gives up gets the completions so far, unless the instance could not report
+		// them.
 		gaveUp := ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, dataplane.ErrUnavailable)
 		if err == nil || gaveUp || posted != (dataplane.Posted{}) {
 			if perr := view.Posted(env.Stdout, c.json(), c.Name, c.Operation, posted); perr != nil {
@@ -111,7 +112,7 @@ func (c *queuePairsPostCmd) Run(env *Env) error {
 			}
 			return withHint(fmt.Errorf("posting to queue pair %q: %s of %s had completed %s",
 				c.Name, format.Count(posted.Completed+posted.Errors), format.Plural(uint64(c.Count), "operation", "operations"), when),
-				"flowtally queue-pairs list shows what is outstanding; a send waits until the other end has receives posted")
+				"flowtally queue-pairs list shows the outstanding operations; a send waits until the other end has receives posted")
 		}
 		if err != nil {
 			return queuePairError(err, "posting to", c.Name)

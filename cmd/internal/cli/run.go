@@ -82,8 +82,8 @@ func (c *runCmd) Run(env *Env) (err error) {
 	return err
 }
 
-// withMissingInterfaces adds the missing interfaces to the error of a start, where it does not name
-// them: one attempt tells all that has to be mended.
+// withMissingInterfaces adds the missing interfaces to the error of a start that does not name
+// them: one attempt reports all causes.
 func withMissingInterfaces(err error, cfg dataplane.Config) error {
 	told := err.Error()
 	for _, w := range missingInterfaces(cfg) {
@@ -126,7 +126,7 @@ func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <
 	if last == nil {
 		return
 	}
-	env.Logger.Warn("second signal: ending at once; what is attached may stay until the next start of this instance", "signal", last)
+	env.Logger.Warn("second signal: ending at once; attached programs may stay until the next start of this instance", "signal", last)
 	signal.Reset(ending...)
 	if c, ok := svc.(*plugin.Client); ok {
 		_ = c.Kill() // which Close returns too
@@ -169,7 +169,7 @@ func (c *runCmd) load() (dataplane.Config, error) {
 	return cfg, nil
 }
 
-// loadConfig reads a configuration file, and says what to do where there is none.
+// loadConfig reads a configuration file, and adds the remedy if the file is missing.
 func loadConfig(path string) (dataplane.Config, error) {
 	cfg, err := configs.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -118,7 +118,7 @@ func (in *instance) begin(flags ...string) {
 	}
 }
 
-// said waits until the instance says what.
+// said waits for that text in the instance's output.
 func (in *instance) said(what string) {
 	in.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(in.talk.String(), what); time.Sleep(5 * time.Millisecond) {
@@ -166,7 +166,7 @@ func (in *instance) send(n uint64) {
 	in.sent.Bytes += s.Sent()[0].Bytes
 }
 
-// get is what flowtally get prints of the flow.
+// get is the output of flowtally get for the flow.
 func (in *instance) get() (c view.CounterJSON, state string) {
 	in.t.Helper()
 	code, out, talk := run(in.t, "get", "-o", "json", "--mirror", in.mirror, "udp")
@@ -177,8 +177,8 @@ func (in *instance) get() (c view.CounterJSON, state string) {
 	return j.Counters[0], j.Writer.State
 }
 
-// exact waits until what is counted is what was sent: it must come to be, and
-// never be more.
+// exact waits until the count equals the packets sent: it must reach that number, and never exceed
+// it.
 func (in *instance) exact() {
 	in.t.Helper()
 	var got lab.Tally
@@ -253,8 +253,8 @@ func TestRunCountsAndCleansUp(t *testing.T) {
 	}
 }
 
-// TestRunNamesTheInstanceThatHoldsAHook: a second instance on one interface, and doctor, say which
-// one has it; what the error says frees it.
+// TestRunNamesTheInstanceThatHoldsAHook: a second instance on one interface, and doctor, name the
+// instance that has it; the remedy in the error frees it.
 func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()
@@ -302,8 +302,8 @@ func TestRunNamesTheInstanceThatHoldsAHook(t *testing.T) {
 	}
 }
 
-// TestRunKeepsPins: with keep_pins the kernel goes on counting while nothing
-// runs, and nothing of it is missing afterwards.
+// TestRunKeepsPins: with keep_pins the kernel goes on counting while no process runs, and every
+// packet is in the total afterwards.
 func TestRunKeepsPins(t *testing.T) {
 	in := newInstance(t, "xdp: {keep_pins: true}\n")
 	in.start()

@@ -27,8 +27,8 @@ func unit(t *testing.T, setting string) string {
 	return ""
 }
 
-// TestRunUnderTheUnit: what the unit leaves to root is enough, also to wake a group, if the unit
-// names it.
+// TestRunUnderTheUnit: the capabilities that the unit grants suffice, also to wake a group, if the
+// unit names it.
 func TestRunUnderTheUnit(t *testing.T) {
 	need.Tool(t, "setpriv")
 	const group = "4321"

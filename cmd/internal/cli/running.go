@@ -31,8 +31,8 @@ type running struct {
 	strict   bool
 }
 
-// serve logs what the instance does and answers its control socket, if any,
-// until the context ends (nil) or the instance does (an error).
+// serve logs the instance's events and serves its control socket, if any, until the context ends
+// (nil) or the instance does (an error).
 func (r *running) serve(control *plugin.Control) error {
 	ctx, cancel := context.WithCancel(r.env.Context)
 	defer cancel()
@@ -82,7 +82,7 @@ func (r *running) announce() error {
 	ctx, log := r.env.Context, r.env.Logger
 	info, err := r.svc.Info(ctx)
 	if err != nil {
-		return fmt.Errorf("asking instance %s who it is: %w", r.instance, err)
+		return fmt.Errorf("reading the identity of instance %s: %w", r.instance, err)
 	}
 	placements, err := r.svc.Placements(ctx)
 	if err != nil {
@@ -137,8 +137,8 @@ func (r *running) announce() error {
 	return notifySystemd(fmt.Sprintf("READY=1\nSTATUS=counting %s in %s", counted, info.Mirror))
 }
 
-// degraded is exit code 3 when a flow is not counted or a condition is of high
-// severity; what it is has been printed then.
+// degraded is exit code 3 when a flow is not counted or a condition is of high severity. The reason
+// has been printed then.
 func (r *running) degraded(placements []dataplane.Placement) error {
 	conditions, err := r.svc.Conditions(r.env.Context)
 	if err != nil {

@@ -34,8 +34,7 @@ var grave = dataplane.Condition{
 	Code: "interface-missing", Severity: dataplane.High, Object: "eth9", Text: "eth9 is gone", Fix: "plug it in",
 }
 
-// TestStrict: a grave condition is an exit code for who asks for it, and for
-// nobody else.
+// TestStrict: a grave condition changes the exit code only with --strict.
 func TestStrict(t *testing.T) {
 	r, fake, talk := newRunning(t, true)
 	mild := grave
@@ -95,7 +94,7 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneInterface: what the flows of an interface say alike is one line.
+// TestEventsOfOneInterface: equal events of an interface's flows are one line.
 func TestEventsOfOneInterface(t *testing.T) {
 	var talk strings.Builder
 	log := &eventLog{log: slog.New(slog.NewTextHandler(&talk, nil))}

@@ -54,9 +54,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real
-// control socket, until SIGINT; its mirror is SOCKET.counters.mirror, which mkmirror may write. Its queue pairs near and far are connected, alone is not; what
-// is posted to slow never ends.
+// fakeInstance is "fakeinstance SOCKET": an instance in memory behind a real control socket, until
+// SIGINT; its mirror is SOCKET.counters.mirror, which mkmirror may write. Its queue pairs near and
+// far are connected, alone is not; posting to slow never ends.
 func fakeInstance() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -76,12 +76,12 @@ func fakeInstance() {
 	}
 }
 
-// slowInstance completes 300 of what is posted to the queue pair slow, makes the file begun, and waits
+// slowInstance completes 300 operations of the queue pair slow, makes the file begun, and waits
 // until its caller gives up.
 type slowInstance struct {
 	dataplane.Service
 	begun string
-	died  *atomic.Bool // after the flow last was added nothing is answered: the plugin is gone
+	died  *atomic.Bool // after the flow last was added every call fails: the plugin is gone
 }
 
 func (s slowInstance) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
@@ -128,8 +128,8 @@ func (s slowQueuePairs) Post(ctx context.Context, name string, op dataplane.Oper
 // patience bounds every wait of a script.
 const patience = time.Minute
 
-// cmdAwait is "await FILE [REGEXP]": waits until the file exists, and holds
-// what the expression matches.
+// cmdAwait is "await FILE [REGEXP]": waits until the file exists, and its content matches the
+// expression.
 func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: await FILE [REGEXP]")

@@ -14,7 +14,7 @@ type selection struct {
 	met map[string]bool // by name or pattern: whether a counter was found
 }
 
-// newSelection refuses a pattern that is none.
+// newSelection refuses an invalid pattern.
 func newSelection(names []string) (selection, error) {
 	s := selection{met: make(map[string]bool, len(names))}
 	for _, name := range names {
@@ -28,8 +28,8 @@ func newSelection(names []string) (selection, error) {
 
 func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
-// has says whether a counter is selected, and notes what selected it. Without
-// names all are.
+// has reports whether a counter is selected, and marks the name that selected it. Without names
+// every counter is.
 func (s selection) has(counter string) bool {
 	if len(s.met) == 0 {
 		return true
@@ -50,7 +50,7 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// unmet is what no counter was found for, sorted.
+// unmet returns the names without a counter, sorted.
 func (s selection) unmet() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.met)), func(name string) bool { return s.met[name] })
 }

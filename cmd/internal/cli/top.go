@@ -65,7 +65,7 @@ func (c *topCmd) Run(env *Env) error {
 	}
 }
 
-// screen is where top draws: over what is there on a terminal, below it elsewhere.
+// screen is where top draws: over the last screen on a terminal, below it elsewhere.
 type screen struct {
 	out     io.Writer
 	refresh bool

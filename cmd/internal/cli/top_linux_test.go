@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
-// TestTopOnTerminal: what is drawn goes over what was there, and the terminal
-// is given back with the last screen on it.
+// TestTopOnTerminal: each screen is drawn over the last one, and the terminal is given back with
+// the last screen on it.
 func TestTopOnTerminal(t *testing.T) {
 	path, _ := webMirror(t)
 	var out bytes.Buffer

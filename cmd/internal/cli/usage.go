@@ -42,7 +42,7 @@ var elsewhere = map[string]string{
 	"help": "--help", "ls": "flows list", "show": "get", "start": "run", "status": "flows list", "stats": "get",
 }
 
-// explainUsage adds to a mistake in the command line what may have been meant.
+// explainUsage adds the likely meaning to a mistake in the command line.
 func explainUsage(err error) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) || parse.Context == nil {
@@ -58,8 +58,8 @@ func explainUsage(err error) error {
 	return err
 }
 
-// unexpectedArgument finds the command that may have been meant. It goes before what the parser
-// proposes, which knows no command below another.
+// unexpectedArgument finds the likely command. It goes before the proposal of the parser, which
+// knows no command below another.
 func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 	node := ctx.Selected()
 	switch {

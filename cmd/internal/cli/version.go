@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// versionCmd prints what this program is and what it speaks.
+// versionCmd prints the versions of this program and of its protocols.
 type versionCmd struct {
 	outputFlag
 }
@@ -51,8 +51,8 @@ func (v versions) String() string {
 		v.Version, v.Commit, v.Go, v.Plugin, v.Mirror)
 }
 
-// readVersions reads what the linker left in the binary: the module's version
-// and the commit, marked when the tree was not clean.
+// readVersions reads the linker's data in the binary: the module's version and the commit, marked
+// when the tree was not clean.
 func readVersions() versions {
 	v := versions{
 		Schema:  1,

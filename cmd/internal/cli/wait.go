@@ -21,7 +21,7 @@ type waitCmd struct {
 	Name    string        `arg:"" complete:"counters" help:"The counter to wait for."`
 }
 
-// Run ends with 0 only when what was waited for came about: a script may go on behind it.
+// Run ends with 0 only when the number was reached: a script may go on behind it.
 func (c *waitCmd) Run(env *Env) error {
 	if c.Timeout < 0 {
 		return usagef("--timeout %s: not below 0", c.Timeout)
@@ -48,7 +48,7 @@ func (c *waitCmd) Run(env *Env) error {
 	case errors.Is(err, context.Canceled):
 		return withHint(fmt.Errorf("%s: %q: %s until a signal: it has %s", m.path, c.Name, w.aim(), w.has()), "flowtally wait again goes on")
 	case errors.Is(err, shm.ErrCompletion):
-		return withHint(fmt.Errorf("%s: %q: %s: %w: it has %s", m.path, c.Name, w.aim(), err, w.has()), "flowtally queue-pairs list says what is wrong")
+		return withHint(fmt.Errorf("%s: %q: %s: %w: it has %s", m.path, c.Name, w.aim(), err, w.has()), "flowtally queue-pairs list has the reason")
 	}
 	return fmt.Errorf("%s: %q: %s: %w", m.path, c.Name, w.aim(), err)
 }
@@ -59,18 +59,18 @@ type waiter struct {
 	cmd    *waitCmd
 	talk   io.Writer
 	entry  shm.Entry
-	value  shm.Value // as it was seen last
-	words  bool      // it is what a device's words say
-	since  *look     // the first one: a change, or an error, is one from here
+	value  shm.Value // the last value seen
+	words  bool      // it comes from a device's words
+	since  *look     // the first look; changes and errors are counted from it
 }
 
-// look is what a waiter found.
+// look is a value that a waiter read.
 type look struct {
 	value shm.Value
 	words bool
 }
 
-// see notes what there is.
+// see records a value.
 func (w *waiter) see(v shm.Value, words bool) {
 	w.value, w.words = v, words
 	if w.since == nil {
@@ -78,7 +78,7 @@ func (w *waiter) see(v shm.Value, words bool) {
 	}
 }
 
-// wait waits for what a device writes, as long as one does, and for what is published.
+// wait waits for a device's words, as long as a device writes them, and for published values.
 func (w *waiter) wait(ctx context.Context) error {
 	counter, err := w.mirror.in.Counter(w.cmd.Name)
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *waiter) wait(ctx context.Context) error {
 	return w.onPublished(ctx, counter)
 }
 
-// describe reads what the catalogue says of the counter.
+// describe reads the catalogue's entry of the counter.
 func (w *waiter) describe() bool {
 	found, err := w.mirror.reader.Find(w.cmd.Name)
 	if err != nil || len(found) != 1 {
@@ -103,8 +103,8 @@ func (w *waiter) describe() bool {
 	return true
 }
 
-// look notes what there is before it sleeps, if it must, and says who wakes it then. An error
-// is met again by the wait.
+// look reads the value before it sleeps, if it must, and prints how it is woken then. The wait
+// returns an error again.
 func (w *waiter) look(counter *shm.NamedCounter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
@@ -117,8 +117,8 @@ func (w *waiter) look(counter *shm.NamedCounter) {
 	}
 }
 
-// onPublished waits for what is published. Where words were seen first, that may be of
-// before them: it is no change, and its errors are not new.
+// onPublished waits for published values. If words were seen first, the published value may be
+// older: it is no change, and its errors are not new.
 func (w *waiter) onPublished(ctx context.Context, counter *shm.NamedCounter) error {
 	first := w.since.value
 	for since := first; ; since = w.value {
@@ -152,7 +152,7 @@ func (w *waiter) unknown(err error) error {
 	return err
 }
 
-// aim says what is waited for.
+// aim describes the condition of the wait.
 func (w *waiter) aim() string {
 	if w.cmd.AtLeast == nil {
 		return "waiting for a change"
@@ -161,7 +161,7 @@ func (w *waiter) aim() string {
 	return fmt.Sprintf("waiting for %s %s", format.Count(*w.cmd.AtLeast), first)
 }
 
-// has says what there is.
+// has describes the current value.
 func (w *waiter) has() string {
 	first, second := w.units()
 	if w.value.SampledAt == 0 {

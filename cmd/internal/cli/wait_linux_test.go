@@ -10,7 +10,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// TestWaitGoesOnOverGrowth: a mirror grows while a wait sleeps, and what is counted then ends it.
+// TestWaitGoesOnOverGrowth: a mirror grows while a wait sleeps, and a count after that ends the
+// wait.
 func TestWaitGoesOnOverGrowth(t *testing.T) {
 	path, w := webMirror(t)
 	type ended struct {

@@ -74,12 +74,12 @@ type watcher struct {
 	left    uint64 // changes still to be printed
 
 	cursor *shm.Cursor
-	before map[shm.Handle]shm.Value    // what each counter showed last
+	before map[shm.Handle]shm.Value    // the last value of each counter
 	names  map[shm.Handle]view.Counter // as of the last look at the catalogue
 	fresh  map[shm.Handle]bool         // looked up since the ring was last empty
 	newest int64                       // sample time of the newest change seen
 	after  int64                       // changes sampled no later were seen in the file before this one
-	state  string                      // of the writer, as last told
+	state  string                      // of the writer, as last printed
 	buf    [256]shm.Record
 }
 
@@ -97,8 +97,8 @@ func (w *watcher) start(oldest bool) (err error) {
 	return nil
 }
 
-// follow goes on with another file that took the mirror's name, and tells what
-// becomes of the writer.
+// follow goes on with another file that took the mirror's name, and prints changes of the writer's
+// state.
 func (w *watcher) follow() error {
 	if w.mirror.replaced() {
 		// The old file got changes since, until its writer left it.
@@ -122,7 +122,7 @@ func (w *watcher) follow() error {
 	return nil
 }
 
-// drain prints what the ring has got since.
+// drain prints the records that came into the ring since.
 func (w *watcher) drain() error {
 	for w.left > 0 {
 		n, lost, err := w.cursor.Next(w.buf[:min(uint64(len(w.buf)), w.left)])
@@ -130,7 +130,7 @@ func (w *watcher) drain() error {
 			return err
 		}
 		if lost > 0 {
-			// What a counter showed before the gap is no base for a difference.
+			// A counter's value before the gap is no base for a difference.
 			clear(w.before)
 			if err := w.printer.Lost(lost); err != nil {
 				return err
@@ -176,9 +176,9 @@ func (w *watcher) record(rec shm.Record) error {
 	return w.printer.Change(ch)
 }
 
-// counter returns what the catalogue says of a counter: looked up once for all changes that
-// the ring holds, since a counter can become stale or ambiguous, or be removed. Of a counter that
-// was removed it returns the last look.
+// counter returns the catalogue's entry of a counter: looked up once for all changes that the ring
+// holds, since a counter can become stale or ambiguous, or be removed. For a removed counter it
+// returns the last entry.
 func (w *watcher) counter(h shm.Handle) (view.Counter, error) {
 	if w.fresh[h] {
 		return w.names[h], nil

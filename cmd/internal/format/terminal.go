@@ -11,8 +11,8 @@ const (
 	ClearBelow  = "\x1b[J"
 )
 
-// DrawOver returns what draws text over the screen that is there, each line
-// cut at width where width is above 0. No line is blank in between, so nothing flickers.
+// DrawOver returns the sequence that draws text over the screen, each line cut at width if width is
+// above 0. No line is blank in between, so the screen does not flicker.
 func DrawOver(text string, width int) string {
 	var b strings.Builder
 	b.WriteString(ToOrigin)

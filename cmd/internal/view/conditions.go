@@ -18,7 +18,7 @@ type conditionJSON struct {
 	Since    string `json:"since"`
 }
 
-// severityWord is how bad a condition is; what is not known is taken for the worst.
+// severityWord names the severity of a condition; an unknown severity counts as the worst.
 func severityWord(s dataplane.Severity) string {
 	switch s {
 	case dataplane.Low:
@@ -37,8 +37,8 @@ func conditionsJSON(conditions []dataplane.Condition) []conditionJSON {
 	return out
 }
 
-// renderConditions returns what is not as it should be, worst first, each with
-// the next step; nothing where all is well.
+// renderConditions returns the conditions, worst first, each with the next step; an empty text
+// without conditions.
 func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 	if len(conditions) == 0 {
 		return ""
@@ -53,7 +53,7 @@ func renderConditions(conditions []dataplane.Condition, now time.Time) string {
 	return t.Render()
 }
 
-// printAbove prints text with what is not as it should be below it.
+// printAbove prints text with the conditions below it.
 func printAbove(w io.Writer, text string, conditions []dataplane.Condition, now time.Time) error {
 	if below := renderConditions(conditions, now); below != "" {
 		text += "\n" + below

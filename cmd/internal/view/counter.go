@@ -19,7 +19,7 @@ type Reading struct {
 	Counters []Counter // in order of name
 }
 
-// Writer is what the mirror shows of its writer.
+// Writer is the mirror's information about its writer.
 type Writer struct {
 	State string // boot, run, halt, fail; stale or dead where the heartbeat has stopped
 	Age   int64  // ns since the last heartbeat
@@ -50,7 +50,7 @@ type Counter struct {
 	Valid, Stale, Ambiguous    bool
 	Gone                       bool   // removed while it was read
 	FromDevice                 bool   // read where a device writes it; SampledAt is when
-	Unread                     bool   // a device writes it, and where cannot be read: it is what the poller published
+	Unread                     bool   // a device writes it to memory that cannot be read: this is the published value
 	Packets, Bytes             uint64 // or completions and errors
 	SampledAt                  int64  // ns of CLOCK_MONOTONIC; 0: never, Packets and Bytes mean nothing
 	Discontinuities            uint64
@@ -58,12 +58,12 @@ type Counter struct {
 	HasRate                    bool
 }
 
-// Completion says that the two values are completions and those of them in error, of
-// a queue pair's operations.
+// Completion reports whether the two values are completions and completions in error of a queue
+// pair's operations.
 func (c Counter) Completion() bool { return c.Kind == shm.KindCompletion }
 
-// byKind parts the counters of flows, and of what else counts packets and bytes, from
-// those of completions; each keeps its order.
+// byKind separates counters of packets and bytes from counters of completions; each part keeps its
+// order.
 func byKind(counters []Counter) (flows, completions []Counter) {
 	for _, c := range counters {
 		if c.Completion() {
@@ -96,7 +96,7 @@ func (c Counter) age(r *Reading) int64 {
 // Present says that there is a value: absent is not zero.
 func (c Counter) Present() bool { return c.SampledAt != 0 }
 
-// note names what a person must know before trusting the value.
+// note names the reservations about the value.
 func (c Counter) note() string {
 	var notes []string
 	for _, n := range []struct {
@@ -128,7 +128,7 @@ func (c Counter) ageCell(r *Reading) string {
 	return c.cell(format.Age(time.Duration(c.age(r))))
 }
 
-// sourceCell says of words who writes them: a device, and nobody after it.
+// sourceCell adds to a device's source that the value comes from its words.
 func (c Counter) sourceCell() string {
 	if c.FromDevice {
 		return format.OrDash(c.Source) + ", its words"
@@ -150,9 +150,9 @@ func (c Counter) rateCell(perSecond float64) string {
 	return format.Rate(perSecond)
 }
 
-// Rates fills the rates of cur in from the look before it: what was counted
-// between two samples, over the time between the two samples. There is none
-// where no new sample came, and none across a change of the counter.
+// Rates fills in the rates of cur from the reading before it: the count between two samples,
+// divided by the time between the two samples. Without a new sample, and across a change of the
+// counter, there is no rate.
 func Rates(before, cur *Reading) {
 	if before == nil {
 		return

@@ -163,7 +163,7 @@ func renderReasons(placements []dataplane.Placement, elsewhere func(dataplane.Re
 	return t.Render()
 }
 
-// renderShared says of what counts none of several, and why.
+// renderShared renders the rejections that several flows share.
 func renderShared(shared []dataplane.Rejection) (text string) {
 	for _, r := range shared {
 		text += "none by " + r.Backend + ": " + r.Reason + "\n"
@@ -171,7 +171,7 @@ func renderShared(shared []dataplane.Rejection) (text string) {
 	return text
 }
 
-// SharedRejections are those of every one of several flows, or queue pairs.
+// SharedRejections returns the rejections that several flows, or queue pairs, all have.
 func SharedRejections(all [][]dataplane.Rejection) (shared []dataplane.Rejection) {
 	if len(all) < 2 {
 		return nil

@@ -85,14 +85,15 @@ none by rdma: no device
 	if got := renderPlacements(flows[1:]); !strings.Contains(got, "\n  not rdma: no device\n") || strings.Contains(got, "none by") {
 		t.Errorf("one flow alone:\n%s", got)
 	}
-	// One that is added: what holds for the whole instance is not its news, its own reason is.
+	// For an added flow the reason for the whole instance is not repeated, its own reason is.
 	flows[0].Rejected[0].Always = true
 	if got := renderAdded(flows[:1]); strings.Contains(got, "rdma") || !strings.Contains(got, "\n  not xdp: its own\n") {
 		t.Errorf("one flow that was added:\n%s", got)
 	}
 }
 
-// What one sentence says of 10,000 flows stands once in the JSON, and a reason of one flow alone beside it.
+// A reason that 10,000 flows share stands once in the JSON, and a reason of one flow alone beside
+// it.
 func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	var flows []dataplane.Placement
 	for i := range 10_000 {

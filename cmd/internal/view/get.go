@@ -2,7 +2,7 @@ package view
 
 import "github.com/flowtally/flowtally/cmd/internal/format"
 
-// ReadingJSON is what get -o json prints. Programs read it: fields are only added.
+// ReadingJSON is the output of get -o json. Programs read it: fields are only added.
 type ReadingJSON struct {
 	Schema   int           `json:"schema"`
 	Writer   writerJSON    `json:"writer"`
@@ -33,8 +33,8 @@ type CounterJSON struct {
 	statusJSON
 	Labels map[string]string `json:"labels"`
 
-	// Device says that the value was read where the device writes it, with no poller in
-	// between; the age is 0 then, or that of the writer's last sign of life.
+	// Device means that the value was read from the device's own words, with no poller in between;
+	// the age is then 0, or the age of the writer's last sign of life.
 	Device bool `json:"device,omitempty"`
 }
 

@@ -22,8 +22,7 @@ func OfQueuePairs(conditions []dataplane.Condition) (out []dataplane.Condition) 
 	return out
 }
 
-// queuePairJSON is one queue pair in the JSON of queue-pairs list; an address is null where
-// there is none.
+// queuePairJSON is one queue pair in the JSON of queue-pairs list; a missing address is null.
 type queuePairJSON struct {
 	Name        string                  `json:"name"`
 	Device      string                  `json:"device"`
@@ -88,9 +87,9 @@ func addressText(a dataplane.QueuePairAddress) *string {
 	return &text
 }
 
-// renderQueuePairs returns a line for each queue pair. Below it: the address to tell the
-// peer, the peer's, what each counter counts, and why no better source does; what holds for all of
-// several that count stands once, at the end.
+// renderQueuePairs returns a line for each queue pair. Below it: the address for the peer, the
+// peer's address, the operations of each counter, and the rejected better sources. A reason that
+// several share stands once, at the end.
 func renderQueuePairs(pairs []dataplane.QueuePairState) string {
 	all := make([][]dataplane.Rejection, 0, len(pairs))
 	for _, q := range pairs {

@@ -6,9 +6,9 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// statusJSON is what a program must know of a counter before it uses the total. A total is exact
-// where the counter has no discontinuity and is neither stale nor ambiguous. statusJSON is part of
-// the JSON of get, watch and flows. A field that is not known is null, which is neither zero nor false.
+// statusJSON is the state of a counter that a program needs before it uses the total. A total is
+// exact if the counter has no discontinuity and is neither stale nor ambiguous. statusJSON is part
+// of the JSON of get, watch and flows. An unknown field is null, which is neither zero nor false.
 type statusJSON struct {
 	Unit            *string `json:"unit"`       // of the first value
 	Generation      *uint32 `json:"generation"` // tells counters apart that have one name in turn

@@ -25,8 +25,8 @@ func Sort(counters []Counter, by string) {
 	})
 }
 
-// Top returns the screen of top, at most height lines where height is
-// above 0: what does not fit is counted in the last line.
+// Top returns the screen of top, at most height lines if height is above 0: the last line counts
+// the rows that do not fit.
 func Top(r *Reading, height int) string {
 	shown := r.Counters
 	const title, heading, more, between = 1, 1, 1, 1
