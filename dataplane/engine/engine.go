@@ -120,8 +120,9 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 func (e *Engine) assemble(absent map[string]error, given bool) {
 	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
 	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
-	e.pairs = e.newQueuePairs()
-	e.catalogue = &catalogue{path: e.cfg.Mirror.Path, log: e.log, writer: e.writer, plan: e.plan, pairs: e.pairs, flows: e.flows}
+	e.catalogue = &catalogue{path: e.cfg.Mirror.Path, log: e.log, writer: e.writer, plan: e.plan, flows: e.flows}
+	e.pairs = newQueuePairs(e)
+	e.catalogue.pairs = e.pairs
 	e.mover = &mover{
 		stack: newStack(e.backends, absent, e.cfg.RDMA.Audit), catalogue: e.catalogue, plan: e.plan, events: &e.events, log: e.log,
 	}
@@ -145,7 +146,7 @@ func (e *Engine) resume(ctx context.Context) error {
 	if _, err := e.add(ctx, flows, nil); err != nil {
 		return err
 	}
-	if err := e.startQueuePairs(); err != nil {
+	if err := startQueuePairs(e.pairs, e.plan); err != nil {
 		return err
 	}
 	for _, old := range e.catalogue.inherited {
@@ -191,6 +192,9 @@ func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	}
 	return e.events.subscribe(ctx), nil
 }
+
+// QueuePairs implements dataplane.Service.
+func (e *Engine) QueuePairs() dataplane.QueuePairs { return e.pairs }
 
 // Conditions implements dataplane.Service.
 func (e *Engine) Conditions(context.Context) ([]dataplane.Condition, error) {
