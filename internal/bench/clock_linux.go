@@ -9,7 +9,7 @@ import (
 
 // ThreadCPU is the CPU time of the calling thread, to the nanosecond (getrusage
 // is rounded to the tick): for sides that only compute, and for
-// BPF_PROG_TEST_RUN. What other processes take of the CPU is not in it.
+// BPF_PROG_TEST_RUN. It leaves out the time that other processes run on the CPU.
 func ThreadCPU() (int64, error) {
 	return clock("CLOCK_THREAD_CPUTIME_ID", unix.CLOCK_THREAD_CPUTIME_ID)
 }
@@ -35,7 +35,7 @@ func CPUs() ([]int, error) {
 		return nil, fmt.Errorf("reading the CPU affinity: %w", err)
 	}
 	var list []int
-	for cpu := range 64 * len(set) { // IsSet answers false beyond the end
+	for cpu := range 64 * len(set) { // IsSet returns false beyond the end
 		if set.IsSet(cpu) {
 			list = append(list, cpu)
 		}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Closers is what a row has acquired, in order.
+// Closers holds the resources of a row, in the order in which it acquired them.
 type Closers []func() error
 
-// Add takes what releases the thing acquired last.
+// Add takes the function that releases the resource acquired last.
 func (c *Closers) Add(f func() error) { *c = append(*c, f) }
 
 // Close releases in reverse order, once.
@@ -21,8 +21,8 @@ func (c *Closers) Close() error {
 	return errors.Join(errs...)
 }
 
-// Acquire returns what open makes, closing on Close what it acquired; where
-// open fails that happens at once.
+// Acquire returns the sides that open makes. Their Close releases the resources that
+// open acquired; when open fails, Acquire releases them.
 func Acquire(open func(c *Closers) (*Sides, error)) (*Sides, error) {
 	c := new(Closers)
 	s, err := open(c)

@@ -7,9 +7,9 @@
 // a cost above something (an XDP program above an empty one), the base. They
 // run on one thread that is pinned to one CPU, in rounds: ours, base, ref; ref,
 // base, ours; and so on, each for about 2 ms, 61 rounds, in five openings of the
-// row: where its memory lies is drawn anew with each. What is printed as ours_ns
-// and ref_ns is the median over the rounds (above the base of the same round),
-// and ratio is the one over the other.
+// row: where its memory lies is drawn anew with each. The printed ours_ns and
+// ref_ns are medians over the rounds (above the base of the same round), and
+// ratio is the one over the other.
 //
 // Sides that only compute are timed by the CPU clock of their thread, so that
 // time taken by other programs is not theirs; sides that wait for another CPU
@@ -35,9 +35,9 @@
 //
 // # Company on the core
 //
-// A virtual CPU can be one of two threads of a core whose other thread is
-// somebody else's. What runs there is in no clock of this machine and slows the
-// sides unlike (xdp.one was 1.2 alone and 1.55 in company). Before a side and
+// A virtual CPU can be one of two threads of a core whose other thread belongs to
+// another machine. Work there is in no clock of this machine and slows the two
+// sides unequally (xdp.one was 1.2 alone and 1.55 in company). Before a side and
 // after it a loop of additions that do not wait for one another is timed: alone
 // on the core it costs the same to 0.2 %, in company a third to two thirds more.
 // A side that was not alone is run again. Rows about two CPUs also ask that the
@@ -45,9 +45,9 @@
 //
 // # The rows
 //
-// What each row does, and against what, stands in the package comments of
-// shmrows (the mirror, from Go and from C), xdprows (the packet path) and
-// pollrows (from the kernel to the mirror). Floors are taken in the same form
+// The package comments of shmrows (the mirror, from Go and from C), xdprows (the
+// packet path) and pollrows (from the kernel to the mirror) describe each row and
+// its reference. Floors are taken in the same form
 // as ours: the same loop, through a handle. Where ours does more than the floor by nature (a snapshot copies
 // labels too, a poll cycle reads bases), that is not in the floor.
 //

@@ -3,7 +3,7 @@ package bench
 import "errors"
 
 var (
-	// ErrDisturbed is what a [Side] returns when its conditions did not hold
+	// ErrDisturbed is returned by a [Side] when its conditions did not hold
 	// while it ran (a writer that did not keep its rate, say): the round is
 	// discarded and run again, a bounded number of times.
 	ErrDisturbed = errors.New("conditions of the measurement did not hold")

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what `flowtally bench -o json` prints.
+// Report is the document that `flowtally bench -o json` prints.
 type Report struct {
 	Schema  int      `json:"schema"`
 	Machine Machine  `json:"machine"`
@@ -28,7 +28,7 @@ type Result struct {
 	High   *float64 `json:"high"`
 	Rounds int      `json:"rounds"`
 	Unit   string   `json:"unit"`
-	Bound  *float64 `json:"bound"` // null: the row has none
+	Bound  *float64 `json:"bound"` // null: the row has no bound
 	Pass   *bool    `json:"pass"`  // Ratio <= Bound; null without either
 	Reason string   `json:"reason,omitempty"`
 }
@@ -66,8 +66,8 @@ func (r Result) missed() bool {
 	return r.Bound != nil && r.Ratio != nil && *r.Ratio > *r.Bound && *r.Low > *r.Bound
 }
 
-// again is what r and a later measurement of the same row say together: the later
-// figures with the interval of both.
+// again combines r with a later measurement of the same row: the later figures with
+// an interval that encloses both.
 func (r Result) again(later Result) Result {
 	if later.Ratio == nil {
 		later.Reason = fmt.Sprintf("%.2f at first, then %s", *r.Ratio, later.Reason)
@@ -87,11 +87,11 @@ func List(rows []Row) *Report {
 	return r
 }
 
-// Missed lists what keeps a gate from opening. By itself that is every row
-// whose ratio is above its bound, and every bounded row that is null: a bound
-// that was not measured was not shown to hold. With beyondNoise it is only the
-// rows whose whole confidence interval lies above the bound, so that a short
-// run on a busy machine fails on a miss and not on its own noise.
+// Missed lists the rows that keep a gate from opening: every row whose ratio is
+// above its bound, and every bounded row that is null, because a bound that was
+// not measured was not shown to hold. With beyondNoise it lists only rows whose
+// whole confidence interval lies above the bound, so that a short run on a busy
+// machine fails on a miss and not on its own noise.
 func (r *Report) Missed(beyondNoise bool) []string {
 	var list []string
 	for _, row := range r.Results {

@@ -2,7 +2,7 @@ package bench
 
 import "context"
 
-// Side runs n operations and returns what one of them cost, in nanoseconds of
+// Side runs n operations and returns the cost of one, in nanoseconds of
 // the clock that the row is about. It is called on the runner's thread, which
 // is locked and pinned to [Env].CPU; n is at least 1.
 type Side func(ctx context.Context, n int) (float64, error)
@@ -12,25 +12,25 @@ type Side func(ctx context.Context, n int) (float64, error)
 type Row struct {
 	// Name is stable: "shm.read".
 	Name string
-	// Ref names what Ours is held against: "3 atomic loads".
+	// Ref names the side that Ours is compared with: "3 atomic loads".
 	Ref string
-	// Bound is what ours/ref must not exceed. 0: the row has no bound.
+	// Bound is the highest ratio ours/ref allowed. 0: the row has no bound.
 	Bound float64
 	// Unit of the operation, for people: "ns per snapshot". Empty: "ns".
 	Unit string
-	// Prepare makes what several rows share, if it is not made yet. It runs before the row's time
+	// Prepare makes objects that several rows share, unless they exist. It runs before the row's time
 	// begins; an error makes the row null, as one of Open does. May be nil.
 	Prepare func(ctx context.Context) error
-	// Open acquires what the row needs and returns its sides. An error makes
+	// Open acquires the resources of the row and returns its sides. An error makes
 	// the row null with the error as its reason; the others still run.
 	Open func(ctx context.Context, env Env) (*Sides, error)
-	// Release ends what Prepare made. Run calls it when it ends, once for each row that has
+	// Release ends the objects that Prepare made. Run calls it when it ends, once for each row that has
 	// one, so it is idempotent. May be nil.
 	Release func() error
 }
 
-// Sides is an opened row. All of them are run in every round, one after the
-// other, in an order that turns round from one round to the next.
+// Sides is an opened row. Every round runs all sides, one after the other, in an
+// order that reverses from one round to the next.
 type Sides struct {
 	Ours, Ref Side
 	// Base, when not nil, is taken off both: the figures are costs above it,
@@ -44,15 +44,15 @@ type Sides struct {
 	Apart bool
 	// MaxSpread replaces [Options].MaxSpread where a row is by nature wider.
 	MaxSpread float64
-	// Close releases what Open acquired. May be nil.
+	// Close releases the resources that Open acquired. May be nil.
 	Close func() error
 }
 
-// Env is what a row may rely on.
+// Env holds the CPUs and the directory that a row may use.
 type Env struct {
 	// CPU that the sides run on.
 	CPU int
-	// Peer is another CPU for a second thread or process, -1 when there is none.
+	// Peer is another CPU for a second thread or process, -1 when this process may run on one CPU only.
 	Peer int
 	// Dir is a directory for temporary files that goes away after the run. It
 	// need not be on tmpfs.

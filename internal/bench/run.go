@@ -19,7 +19,7 @@ type Options struct {
 	// Rounds per attempt, at least 7. 0 means 61.
 	Rounds int
 	// Openings of a row in an attempt, among which the rounds are divided. 0
-	// means 5. Where memory lies, virtual and physical, changes what a side costs
+	// means 5. Where memory lies, virtual and physical, changes the cost of a side
 	// by up to half and is drawn anew with each.
 	Openings int
 	// Attempts at most for a row that is noisy. 0 means 5.
@@ -27,27 +27,26 @@ type Options struct {
 	// MaxSpread above which an attempt is noisy. 0 means 0.10.
 	MaxSpread float64
 	// RoundTime is how long one side runs in a round. 0 means 2 ms: a core is
-	// often shared for milliseconds at a time, and what was is run again.
+	// often shared for milliseconds at a time, and a side that was disturbed is run again.
 	RoundTime time.Duration
-	// RowTime ends the attempts at a row, and with it what the whole takes:
-	// the number of rows times RowTime. 0 means 40 s.
+	// RowTime ends the attempts at a row. The whole run takes at most the number of
+	// rows times RowTime. 0 means 40 s.
 	RowTime time.Duration
 	// Confirm is how many times a row that misses its bound beyond the noise of its
-	// rounds is measured again, after all others. What differs between measurements that
-	// lie apart is noise too: the row's interval becomes that of all of them, and it is
+	// rounds is measured again, after all others. A difference between measurements that
+	// lie apart is noise too: the row's interval then encloses all of them, and the row is
 	// null when one of them was too noisy. 0: the first stands.
 	Confirm int
 	// Pause before the first confirmation; it doubles with each. 0 means 2 s.
 	Pause time.Duration
-	// Anywhere measures on a shared core too. It is for tests of what is not a
-	// figure.
+	// Anywhere measures on a shared core too. It is for tests that look at no figure.
 	Anywhere bool
 	// Logger hears about every attempt. nil discards.
 	Logger *slog.Logger
 }
 
 // Short is the form for CI: half a second or less per quiet row, and up to two minutes
-// more for what misses. Its verdict is [Report.Missed] with beyondNoise.
+// more for rows that miss. Its verdict is [Report.Missed] with beyondNoise.
 func Short() Options {
 	return Options{Rounds: 21, Openings: 3, Attempts: 3, RowTime: 10 * time.Second, Confirm: 6}
 }
@@ -123,7 +122,7 @@ func Run(ctx context.Context, rows []Row, o Options) (*Report, error) {
 	return report, errors.Join(err, stopped)
 }
 
-// release ends what rows have made together.
+// release ends the objects that rows have prepared.
 func release(rows []Row, log *slog.Logger) {
 	for _, row := range rows {
 		if row.Release == nil {
@@ -135,7 +134,7 @@ func release(rows []Row, log *slog.Logger) {
 	}
 }
 
-// confirm measures again what misses, until nothing does or o.Confirm is used up.
+// confirm measures rows that miss again, until no row misses or o.Confirm is used up.
 func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *stillness, o Options) error {
 	pause := o.Pause
 	for range o.Confirm {
@@ -162,8 +161,8 @@ func confirm(ctx context.Context, rows []Row, results []Result, env Env, still *
 	return nil
 }
 
-// whatToDo ends the reason of a row that a busy machine kept from being measured.
-const whatToDo = "; stop what else runs on this machine (top shows it), or measure the row alone: flowtally bench --row "
+// advice ends the reason of a row that a busy machine kept from being measured.
+const advice = "; stop other work on this machine (top shows it), or measure the row alone: flowtally bench --row "
 
 // runRow measures until an attempt is quiet enough, or none can be.
 func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
@@ -202,7 +201,7 @@ func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 		reason += fmt.Sprintf(" in the last of %d attempts", attempt)
 	}
 	if ctx.Err() != nil || strings.HasPrefix(reason, "noise: ") || strings.Contains(reason, ErrDisturbed.Error()) {
-		reason += whatToDo + row.Name
+		reason += advice + row.Name
 	}
 	return null(row, reason)
 }
@@ -282,7 +281,7 @@ func fill(ctx context.Context, f Side, fixed int, d time.Duration) (int, error) 
 }
 
 // quickest is how long the quicker of two calls takes: threads that have to be
-// woken, or a process that took the CPU, are not what n operations cost.
+// woken, or a process that took the CPU, are not part of the cost of n operations.
 func quickest(ctx context.Context, f Side, n int) (time.Duration, error) {
 	least := time.Duration(math.MaxInt64)
 	for range 2 {
@@ -330,8 +329,8 @@ func measure(ctx context.Context, s *Sides, env Env, still *stillness, want int,
 	return rounds, nil
 }
 
-// runRound runs every side once, in reverse order every other time: what
-// follows from being first or last falls on both sides alike.
+// runRound runs every side once, in reverse order every other time: the effects
+// of being first or last fall on both sides alike.
 func runRound(ctx context.Context, s *Sides, still *stillness, n counts, reverse bool) (round, error) {
 	var ours, ref, base float64
 	steps := [3]struct {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// scripted is a Side that costs what its script says, round after round.
+// scripted is a Side whose costs follow a script, round after round.
 func scripted(costs ...float64) Side {
 	i := -1 // the calibration call
 	return func(context.Context, int) (float64, error) {
@@ -107,7 +107,7 @@ func TestRunRepeatsOnlyNoise(t *testing.T) {
 				return
 			}
 			if r.Ratio != nil || r.Ours != nil || r.Pass != nil || !strings.HasPrefix(r.Reason, "noise: spread") ||
-				!strings.HasSuffix(r.Reason, "in the last of 3 attempts"+whatToDo+r.Name) {
+				!strings.HasSuffix(r.Reason, "in the last of 3 attempts"+advice+r.Name) {
 				t.Errorf("got %+v, want null and reason %q", r, tt.reason)
 			}
 		})
@@ -161,7 +161,7 @@ func TestRunDiscardsDisturbedRounds(t *testing.T) {
 	}
 	always := func(context.Context, int) (float64, error) { return 0, ErrDisturbed }
 	r = run(t, Options{Rounds: 7}, row(3, Sides{Ours: always, Ref: scripted(10)})).Results[0]
-	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds"+whatToDo+"r" {
+	if r.Ratio != nil || r.Reason != ErrDisturbed.Error()+" in 21 of 21 rounds"+advice+"r" {
 		t.Errorf("got %+v, want null after 21 rounds", r)
 	}
 }
@@ -214,7 +214,7 @@ func TestRunBoundsARowInTime(t *testing.T) {
 	}
 	start := time.Now()
 	r := run(t, Options{Rounds: 1000, RowTime: 50 * time.Millisecond}, row(1, Sides{Ours: slow, Ref: slow})).Results[0]
-	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") || !strings.HasSuffix(r.Reason, whatToDo+r.Name) {
+	if r.Ratio != nil || !strings.Contains(r.Reason, "too long") || !strings.HasSuffix(r.Reason, advice+r.Name) {
 		t.Errorf("got %+v, want null: took too long", r)
 	}
 	calls := 0
@@ -226,8 +226,8 @@ func TestRunBoundsARowInTime(t *testing.T) {
 		return 0, fmt.Errorf("adding one flow: %w", ctx.Err())
 	}
 	r = run(t, Options{Rounds: 7, RowTime: 50 * time.Millisecond}, row(1, Sides{Ours: waits, Ref: waits, N: 1})).Results[0]
-	if !strings.HasPrefix(r.Reason, "row took too long: 2 of 7 rounds are done: adding one flow: ") || !strings.HasSuffix(r.Reason, whatToDo+r.Name) {
-		t.Errorf("got %+v, want null: took too long, and for what", r)
+	if !strings.HasPrefix(r.Reason, "row took too long: 2 of 7 rounds are done: adding one flow: ") || !strings.HasSuffix(r.Reason, advice+r.Name) {
+		t.Errorf("got %+v, want null, with the reason that it took too long", r)
 	}
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("took %v", took)

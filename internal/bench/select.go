@@ -7,7 +7,7 @@ import (
 )
 
 // Select returns the rows whose names match any of patterns, as path.Match
-// does ("shm.*"), in the order of rows; all of them when there is no pattern.
+// does ("shm.*"), in the order of rows. Without patterns it returns every row.
 // A pattern that matches nothing is refused.
 func Select(rows []Row, patterns []string) ([]Row, error) {
 	if len(patterns) == 0 {

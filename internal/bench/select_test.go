@@ -28,6 +28,6 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	if _, err := Select(rows, []string{"["}); err == nil {
-		t.Error("a pattern that is none was taken")
+		t.Error("an invalid pattern was taken")
 	}
 }

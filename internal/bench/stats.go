@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// round is what each side cost in one, already above the base.
+// round holds the cost of each side in one round, above the base.
 type round struct{ ours, ref float64 }
 
-// summary is what an attempt's rounds say.
+// summary condenses the rounds of an attempt.
 type summary struct {
 	ours, ref float64 // medians
 	ratio     float64 // ours/ref

@@ -11,7 +11,7 @@ import (
 )
 
 // A virtual CPU is often one of two threads of a physical core. Work on the
-// other thread, which belongs to somebody else and is in no clock of ours,
+// other thread, which belongs to another machine and is in no clock of this one,
 // slows a loop here by a third to two thirds, in stretches of microseconds to
 // minutes, and not both sides of a row alike: a side that keeps more of the
 // core's units busy loses more. A loop that keeps them all busy shows it: alone
@@ -32,7 +32,7 @@ const (
 // stillness tells whether this thread has its core for itself.
 type stillness struct {
 	probe func() (int64, error) // cost of one probe, ns of the thread's CPU time
-	floor int64                 // what a probe costs alone on the core
+	floor int64                 // cost of a probe alone on the core
 }
 
 // newStillness finds the floor. To be called on the thread that measures.
@@ -162,7 +162,7 @@ func (s *stillness) apart(ctx context.Context, peer int) error {
 	var busy int64
 	select {
 	case <-started:
-		// Against what it was just before, and not against the floor, which is too
+		// Against the cost just before, and not against the floor, which is too
 		// high where there has been company all the time.
 		// A hypervisor that put the two on one core takes them apart again.
 		for end := time.Now().Add(company); ; {

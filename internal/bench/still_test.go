@@ -11,7 +11,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// costs is a probe that costs what its script says, over and over.
+// costs returns a probe whose costs follow a script, over and over.
 func costs(list ...int64) func() (int64, error) {
 	i := -1
 	return func() (int64, error) {
@@ -31,7 +31,7 @@ func TestFloorIsTheLowestCostThatManyProbesShare(t *testing.T) {
 		{"one probe that cost nothing", append(make([]int64, 1), repeat(1000, 500)...), 1000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // no time passes: what it has for the search is not used up
+			synctest.Test(t, func(t *testing.T) { // no time passes: the time for the search is not used up
 				s := &stillness{probe: costs(tt.costs...)}
 				if err := s.findFloor(t.Context()); err != nil || s.floor != tt.want {
 					t.Errorf("floor %d, %v; want %d", s.floor, err, tt.want)
@@ -83,7 +83,7 @@ func TestFloorIsOnlyLowered(t *testing.T) {
 	}
 }
 
-// oneOfTwoCPUs needs a CPU beside the one that it answers. No affinity is the need "affinity".
+// oneOfTwoCPUs returns a CPU, and needs another one beside it. No affinity is the need "affinity".
 func oneOfTwoCPUs(t *testing.T) int {
 	t.Helper()
 	need.CPUs(t, 2)
@@ -118,7 +118,7 @@ func TestWorkOnTheOtherCPUIsEndedWithTheQuestion(t *testing.T) {
 	if err := s.apart(t.Context(), cpu); err != nil {
 		t.Error(err)
 	}
-	// It has answered; it may have a moment of its way out left.
+	// The goroutine has replied; it may not have ended yet.
 	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)

@@ -35,7 +35,7 @@ func New(flows []flow.Flow) *Matcher {
 	return m
 }
 
-// Match answers the place, in the flows given to New, of the one flow that
+// Match returns the place, in the flows given to New, of the one flow that
 // counts the packet; ok is false when none does.
 func (m *Matcher) Match(p Packet) (index int, ok bool) {
 	h := parseFrame

@@ -2,7 +2,7 @@ package linear
 
 import "encoding/binary"
 
-// headers is what is in a frame, or in a packet inside a tunnel.
+// headers are the parsed headers of a frame, or of a packet inside a tunnel.
 type headers struct {
 	eth  *ethHeader
 	tags []tagHeader
@@ -12,7 +12,7 @@ type headers struct {
 	link    bool   // an Ethernet header is announced
 	network uint16 // EtherType of the announced network header; 0 when none is announced
 
-	upper int  // protocol above IP; -1 when there is none
+	upper int  // protocol above IP; -1 without one
 	later bool // a fragment at an offset above 0
 
 	ports *portsHeader // of upper 6 and 17
@@ -84,7 +84,7 @@ func parseIP(b []byte, tunnels bool) *headers {
 	return h
 }
 
-// parseNetwork reads what an EtherType announces.
+// parseNetwork reads the header that an EtherType announces.
 func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 	h.network = typ
 	switch typ {
@@ -175,7 +175,7 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 	}
 }
 
-// parseUpper reads what stands above IP.
+// parseUpper reads the header above IP.
 func (h *headers) parseUpper(b []byte, tunnels bool) {
 	if h.later {
 		return

@@ -1,4 +1,4 @@
-// Command mutate measures what the tests notice. It changes one expression or
+// Command mutate measures which changes of the code the tests notice. It changes one expression or
 // statement of a package (a mutant), compiles the package's tests with that
 // change and runs them: a mutant is killed when a test fails.
 //

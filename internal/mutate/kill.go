@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A verdict is what the tests said of a mutant.
+// A verdict is the result of the tests on a mutant.
 type verdict struct {
 	killer string // the test that failed; "" when the mutant survived
 	ran    int    // tests that met the mutant

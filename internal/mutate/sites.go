@@ -63,7 +63,7 @@ var assigns = map[token.Token]string{
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
 // sites returns every mutant of the package in root/dir, in the order of the
-// sources. Files of other systems and generated files have none.
+// sources. Files of other systems and generated files have no mutants.
 func sites(root, dir string) ([]Mutant, error) {
 	entries, err := os.ReadDir(filepath.Join(root, dir))
 	if err != nil {
@@ -140,7 +140,7 @@ type siteFinder struct {
 	found    []Mutant
 }
 
-// visit adds the mutants of one node. Logging has none: a test of a log line
+// visit adds the mutants of one node. It changes no logging: a test of a log line
 // would hold its text, not a behaviour.
 func (s *siteFinder) visit(n ast.Node) bool {
 	switch n := n.(type) {

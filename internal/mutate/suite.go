@@ -98,7 +98,7 @@ func (s *suite) run(ctx context.Context, tests []string, limit time.Duration, fl
 	return "the end of the process"
 }
 
-// A test is what the first, unchanged run of a test showed.
+// A test is the result of a test in the first run, without a change.
 type test struct {
 	Name    string
 	Took    time.Duration

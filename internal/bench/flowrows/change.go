@@ -21,13 +21,13 @@ type subject struct {
 // change is one call on an instance. It returns the CPU time that subject.cpu does not show.
 type change func(context.Context, *subject) (beside int64, err error)
 
-// one is a change whose cost is measured, and what surrounds it.
+// one is a change whose cost is measured, and the steps around it.
 type one struct {
 	first, timed, undone change
 	n                    int // in one round
 }
 
-// side makes n changes and returns what one of them cost.
+// side makes n changes and returns the cost of one.
 func (o one) side(s *subject) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		var spent int64

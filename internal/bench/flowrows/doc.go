@@ -1,17 +1,16 @@
-// Package flowrows holds the rows of the bench that are about the control plane: what one
-// change costs where 65,536 flows are, held against the same change where 1,024 are.
+// Package flowrows holds the rows of the bench that are about the control plane: the cost of one
+// change among 65,536 flows, against the same change among 1,024.
 //
 //   - flow.add.64k, flow.remove.64k: Engine.AddFlows, or RemoveFlows, of one flow, in this
 //     process, counted by XDP.
 //   - flow.add.64k.grpc, flow.remove.64k.grpc: the same through the control socket of
-//     `flowtally run` and its plugin; the CPU time is that of all three processes.
+//     `flowtally run` and its plugin. The rows measure the CPU time of all three processes.
 //   - flow.add.64k.rdma, flow.remove.64k.rdma: the same as the first two on the software NIC, which
 //     counts all of the flows, with XDP behind it.
-//   - flow.cli.64k: one run of `flowtally flows add`; the CPU time is that of this command, of
+//   - flow.cli.64k: one run of `flowtally flows add`. The row measures the CPU time of this command, of
 //     `flowtally run` and of its plugin.
 //   - flow.memory.64k: anonymous memory (RssAnon) of `flowtally run` and its plugin together, after
-//     a collection: what 65,536 flows take more than 1,024, divided by how many more they
-//     are, held against 2 KiB.
+//     a collection: the difference between 65,536 flows and 1,024, for each flow, against 2 KiB.
 //
 // Every instance polls once a second: a poll cycle reads every counter, and is no part of a
 // change. The instances are made once, by the first row that needs them, on veth pairs in a network

@@ -12,12 +12,12 @@ const (
 	many = 65536
 )
 
-// perFlow is what a flow may take of anonymous memory, in bytes.
+// perFlow is the anonymous memory that a flow may take, in bytes.
 const perFlow = 2048
 
 // Rows returns the rows of the control plane. bin is the directory of the programs flowtally and
-// flowtally-plugin, and of ibvtest. The rows hold no resource before Row.Prepare; what that makes
-// for one serves the others of its kind until Row.Release.
+// flowtally-plugin, and of ibvtest. The rows hold no resource before Row.Prepare. The instances
+// that it makes for one row serve the others of its kind until Row.Release.
 func Rows(bin string) []bench.Row {
 	s := &site{bin: bin, made: make(map[kind]pair)}
 	const among = "the same among 1,024 flows"

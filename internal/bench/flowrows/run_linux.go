@@ -23,7 +23,7 @@ import (
 // patience bounds the start of an instance, which reads 65,536 flows from a file.
 const patience = 2 * time.Minute
 
-// run starts `flowtally run` with n flows, and returns when it answers.
+// run starts `flowtally run` with n flows, and returns when it replies on its socket.
 func (s *site) run(ctx context.Context, cfg dataplane.Config, n int) (*subject, error) {
 	program := filepath.Join(s.bin, "flowtally")
 	for _, path := range []string{program, program + "-plugin"} {
@@ -56,7 +56,7 @@ func (s *site) run(ctx context.Context, cfg dataplane.Config, n int) (*subject, 
 	return &subject{svc: svc, socket: socket, pids: pids, cpu: cpuOf(pids)}, nil
 }
 
-// dial waits until an instance answers at socket.
+// dial waits until an instance replies at socket.
 func dial(ctx context.Context, socket string, ended chan error) (dataplane.Service, dataplane.Info, error) {
 	for {
 		svc, err := plugin.Dial(ctx, socket)
@@ -70,7 +70,7 @@ func dial(ctx context.Context, socket string, ended chan error) (dataplane.Servi
 		select {
 		case err := <-ended:
 			ended <- err
-			return nil, dataplane.Info{}, fmt.Errorf("it ended: %w", errors.Join(err, errors.New("before it answered")))
+			return nil, dataplane.Info{}, fmt.Errorf("it ended: %w", errors.Join(err, errors.New("before it replied")))
 		case <-ctx.Done():
 			return nil, dataplane.Info{}, fmt.Errorf("waiting for its control socket: %w", errors.Join(ctx.Err(), err))
 		case <-time.After(20 * time.Millisecond):
@@ -137,7 +137,7 @@ func (s *site) addByCommand(ctx context.Context, to *subject) (int64, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting flowtally flows add: %w", err)
 	}
-	// Its clock is read before it is reaped: what wait4 tells is counted in ticks.
+	// Its clock is read before it is reaped: wait4 returns times in ticks.
 	var spent int64
 	err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	if err == nil {

@@ -16,7 +16,7 @@ const (
 	running              // `flowtally run` and its plugin, by XDP
 )
 
-// site is what all rows share: it is made piece by piece, by the first row that needs the piece.
+// site holds the objects that all rows share. Each is made by the first row that needs it.
 type site struct {
 	bin    string
 	ground *ground
@@ -24,7 +24,7 @@ type site struct {
 	open   bench.Closers
 }
 
-// pair is an instance of few flows and one of many, or why there is none.
+// pair is an instance of few flows and one of many, or the reason why they could not be made.
 type pair struct {
 	few, many *subject
 	memory    float64 // bytes per flow of running instances, measured before any row changes the instances
@@ -55,7 +55,8 @@ func (s *site) make(ctx context.Context, k kind) error {
 	return p.err
 }
 
-// perFlow is what the larger instance takes more than the smaller one, for each flow that it has more.
+// perFlow is the difference between the memory of the larger and of the smaller instance, divided by
+// the difference between their numbers of flows.
 func (p pair) perFlow(ctx context.Context) (float64, error) {
 	least, err := p.few.anonymous(ctx)
 	if err != nil {
@@ -65,7 +66,7 @@ func (p pair) perFlow(ctx context.Context) (float64, error) {
 	return float64(most-least) / (many - few), err
 }
 
-// memory holds what a flow takes against the limit.
+// memory compares the memory of a flow with the limit.
 func memory(p pair) (*bench.Sides, error) {
 	is := func(bytes float64) bench.Side {
 		return func(context.Context, int) (float64, error) { return bytes, nil }

@@ -82,5 +82,5 @@ func (*kernelCounters) Conditions() []dataplane.Condition { return nil }
 
 func (*kernelCounters) Changed() <-chan struct{} { return nil }
 
-// Close leaves the rule set to who opened it.
+// Close leaves the rule set open: its owner closes it.
 func (*kernelCounters) Close(bool) error { return nil }

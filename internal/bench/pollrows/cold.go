@@ -17,7 +17,7 @@ const (
 	walked = 16 << 20
 	// coldPeriod is the default period of the poller.
 	coldPeriod = 10 * time.Millisecond
-	// coldCycles are those of one round.
+	// coldCycles is the number of cycles of one round.
 	coldCycles = 2
 )
 
@@ -106,7 +106,7 @@ func (c *cooler) walk() error {
 	return nil
 }
 
-// rounds waits for n cycles, each after a walk, and returns the CPU time of one: that of the process
+// rounds waits for n cycles, each after a walk, and returns the CPU time of one: the time of the process
 // without this thread's, which walks and looks for the end of a cycle.
 func (c *cooler) rounds(ctx context.Context, cycle func() uint64, n int) (float64, error) {
 	others := func() (int64, error) {

@@ -4,10 +4,10 @@
 //   - poll.xdp.4k: one cycle of the engine's poller over 4,096 counters: each is
 //     read from the BPF map's memory for every CPU and summed, the base of its
 //     source is added, and 64 blocks are published. The poller runs busy, pinned
-//     to the bench's CPU, and what counts is the CPU time of the whole process
+//     to the bench's CPU, and the row measures the CPU time of the whole process
 //     over many cycles. Against one copy, on the same CPU, of as many bytes as
 //     such a cycle cannot but touch: 16 are read per counter and CPU, and 24 are
-//     written per counter. What the cycle reads besides (the bases) is not
+//     written per counter. The bases, which the cycle reads too, are not
 //     in the floor.
 //   - poll.cold.10k, poll.cold.64k: one cycle of 10,000 and of 65,536 counters at the
 //     default period of 10 ms. Before it, a walk through 16 MiB on each CPU of the bench leaves

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// What is copied nearly fills a second-level cache (1 MiB here), so that the
+	// The copied bytes nearly fill a second-level cache (1 MiB here), so that the
 	// time depends on which physical pages the kernel gave: the ratio was 1.12 to
 	// 1.30 from one process to the next. Rounds take turns over this many.
 	placements = 8
@@ -80,14 +80,14 @@ func openSnapshot(counters, placements int) (*bench.Sides, error) {
 }
 
 // openPublish: PublishBlock of one block again and again, against Go's copy of
-// its values. What a publish writes besides is part of it.
+// its values. The other words that a publish writes are part of its cost.
 func openPublish(context.Context, bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open, shm.BlockLen, 0)
 		if err != nil {
 			return nil, err
 		}
-		// What a store costs depends on how far it lies from the loads around it
+		// The cost of a store depends on how far it lies from the loads around it
 		// modulo the page (4 KiB aliasing: 17 ns or 31 here), which is the
 		// allocator's choice: take turns over eight sources that cover the page.
 		var from [8]struct {

@@ -75,7 +75,7 @@ func publishUntil(stop *atomic.Bool, w *shm.Writer, publish func(n uint64)) floa
 		if now < next {
 			continue
 		}
-		// What was missed while the thread was off its CPU is not made up for.
+		// Periods that passed while the thread was off its CPU are not made up for.
 		next = max(next+int64(publishPeriod), now)
 		done++
 		publish(done)

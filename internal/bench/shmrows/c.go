@@ -23,7 +23,7 @@ import (
 var readC []byte
 
 // openReadC: shm.read with flowtally.h, compiled here with cc -O2, in a process
-// of its own on the same CPU. This process only tells it what to run; it takes
+// of its own on the same CPU. This process only tells it which side to run; it takes
 // the times itself.
 func openReadC(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
@@ -111,11 +111,11 @@ func (p *program) ask(side string, n int) (float64, error) {
 	}
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
-		return 0, fmt.Errorf("reading the answer of the C side: %w", err)
+		return 0, fmt.Errorf("reading the reply of the C side: %w", err)
 	}
 	ns, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
 	if err != nil {
-		return 0, fmt.Errorf("reading the answer of the C side: %w", err)
+		return 0, fmt.Errorf("reading the reply of the C side: %w", err)
 	}
 	return ns, nil
 }

@@ -50,7 +50,7 @@ func openCrowd(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 }
 
 // openMember: poll cycles at the default period with some sleepers, while a member of the
-// group without a pause tries all that hostile.c does, against the same while it does
+// group runs the tries of hostile.c without a pause, against the same while it does
 // nothing. Wall time of a cycle.
 func openMember(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 	const group, user = 54321, 54322
@@ -98,7 +98,7 @@ type crowd struct {
 	m       *mirror
 	program *program
 	threads int
-	counted uint64 // what the counter shows
+	counted uint64 // the value of the counter
 }
 
 func newCrowd(ctx context.Context, open *bench.Closers, env bench.Env, group, processes, threads int) (*crowd, error) {
@@ -120,7 +120,7 @@ func newCrowd(ctx context.Context, open *bench.Closers, env bench.Env, group, pr
 // gather has all threads sleep: "ours" until the counter shows more, "own" on a futex of theirs.
 func (c *crowd) gather(ctx context.Context, where string) error {
 	if where == "own" {
-		c.counted++ // what those in ours sleep for
+		c.counted++ // the value that ends the sleep of "ours"
 	}
 	for asleep := 0; asleep < c.threads; {
 		if err := ctx.Err(); err != nil {
@@ -145,7 +145,7 @@ func (c *crowd) cycle() {
 }
 
 // paced makes n cycles as the poller does, on a thread that is not pinned, and returns the
-// ns of one: a ticker drops the ticks that nobody took.
+// ns of one: a ticker drops the ticks that were not received.
 func paced(cycle func(), n int) float64 {
 	took := make(chan time.Duration)
 	go func() {

@@ -36,10 +36,10 @@
 //     (another user, src/hostile.c) tries without a pause to write to the page, cut it,
 //     punch it and link it, and wakes and moves its sleepers; against cycles without it.
 //     Needs root.
-//   - shm.wait.idle: poll cycles 10 ms apart of a writer that wakes, with nobody asleep.
-//     CPU time of the process, against that of a writer without a page which burns 1 % of
+//   - shm.wait.idle: poll cycles 10 ms apart of a writer that wakes, without a sleeper.
+//     CPU time of the process, against a writer without a page which burns 1 % of
 //     a core instead.
-//   - shm.wait.idle.busy: what it takes to end a cycle of such a writer when cycles are
+//   - shm.wait.idle.busy: the time to end a cycle of such a writer when cycles are
 //     10 µs apart, and the CPU time of other threads of the process; against a writer
 //     without a page, and 1 % of the time that passes.
 package shmrows

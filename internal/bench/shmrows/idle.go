@@ -12,7 +12,7 @@ import (
 const idleShare = 0.01
 
 // openIdle: the CPU time of the process for poll cycles 10 ms apart, of a writer that wakes
-// and of one that has nobody to wake and burns 1 % of a core instead.
+// and of one that has no page to wake on and burns 1 % of a core instead.
 func openIdle(context.Context, bench.Env) (*bench.Sides, error) {
 	return idleSides(5, func(w *shm.Writer, burn bool) bench.Side {
 		cycle := idleCycle(w)
@@ -29,12 +29,12 @@ func openIdle(context.Context, bench.Env) (*bench.Sides, error) {
 
 const (
 	busyPeriod = 10 * time.Microsecond // between the cycles of a busy poller here
-	preempted  = 10 * time.Microsecond // no end of a cycle takes so long where nobody sleeps
+	preempted  = 10 * time.Microsecond // no end of a cycle takes so long without a sleeper
 )
 
-// openIdleBusy: cycles without a pause. What ends them costs, and what other threads of the
-// process do meanwhile, against the same of a writer that has nobody to wake and 1 % of the
-// time that passes.
+// openIdleBusy: cycles without a pause. The cost of their ends, and of other threads of the
+// process meanwhile, against the same of a writer without a page and 1 % of the time that
+// passes.
 func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
 	return idleSides(1000, func(w *shm.Writer, burn bool) bench.Side {
 		return func(_ context.Context, n int) (float64, error) {
@@ -66,7 +66,7 @@ func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
 	})
 }
 
-// idleSides are cycles of a writer that wakes, with nobody asleep, and of one that does not.
+// idleSides are cycles of a writer that wakes, without a sleeper, and of a writer that does not wake.
 func idleSides(n int, side func(w *shm.Writer, burn bool) bench.Side) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		waking, err := newMirrorFor(open, shm.BlockLen, 0, 0)

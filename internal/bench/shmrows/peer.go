@@ -35,7 +35,7 @@ func newPeer(open *bench.Closers, env bench.Env) (*peer, error) {
 	}()
 	open.Add(func() error {
 		close(p.jobs)
-		return <-p.done // after what runs
+		return <-p.done // after the function that runs
 	})
 	return p, nil
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// sums keeps what loops read, so that no compiler leaves the reading out.
+// sums keeps the values that loops read, so that no compiler leaves the reads out.
 type sums struct {
 	packets, bytes uint64
 	sampledAt      int64
 }
 
 // openRead: Counter.Load of a counter of a block, writer idle, against a counter
-// without any protection. Both are read in the same loop through a handle: what
-// is compared is the two Loads, both inlined.
+// without any protection. The same loop reads both through a handle, and both
+// Loads are inlined.
 func openRead(context.Context, bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open, shm.BlockLen, 0)
@@ -42,7 +42,7 @@ type bareWords struct {
 	_                         [5]uint64
 }
 
-// bareCounter is what a counter would be if no read could be torn and no slot
+// bareCounter is a counter as it would be if no read could be torn and no slot
 // reused.
 type bareCounter struct{ cur *bareWords }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // A round trip is too short to be timed alone: this many are timed together,
-// and the median of those times is what a round says (p50).
+// and a round is the median of these times (p50).
 const tripsTimed = 8
 
 // openVisible: how long after a publish a reader on the other CPU that does
@@ -49,8 +49,8 @@ func openVisible(_ context.Context, env bench.Env) (*bench.Sides, error) {
 	})
 }
 
-// errNoAnswer: the other CPU was silent for far longer than it can be.
-var errNoAnswer = errors.New("no answer from the other CPU")
+// errNoReply: the other CPU was silent for far longer than it can be.
+var errNoReply = errors.New("no reply from the other CPU")
 
 // patience bounds a wait, in reads.
 const patience = 1 << 31
@@ -73,7 +73,7 @@ func (l *bareLane) wait(n uint64) error {
 			return nil
 		}
 	}
-	return errNoAnswer
+	return errNoReply
 }
 
 // lane is latency counters from one CPU to the other, as far from each other as
@@ -120,13 +120,13 @@ func (l *lane) wait(n uint64) error {
 			return nil
 		}
 	}
-	return errNoAnswer
+	return errNoReply
 }
 
-// roundTrips makes a side of n round trips: here says something, there waits
-// for it and answers, here waits for the answer. It returns the median of one
-// way. Numbers go on from round to round, since what is written stays.
-func roundTrips(p *peer, say func(uint64), hear func(uint64) error, answer func(uint64), listen func(uint64) error) bench.Side {
+// roundTrips makes a side of n round trips: this CPU publishes a number, the other
+// CPU waits for it and publishes it back, this CPU waits for that. It returns the
+// median of one way. Numbers go on from round to round, because written words stay.
+func roundTrips(p *peer, say func(uint64), hear func(uint64) error, reply func(uint64), listen func(uint64) error) bench.Side {
 	last := uint64(1)
 	var times []float64
 	return func(_ context.Context, n int) (float64, error) {
@@ -134,16 +134,16 @@ func roundTrips(p *peer, say func(uint64), hear func(uint64) error, answer func(
 		first := last + 1
 		last += 1 + uint64(batches*tripsTimed)
 		end := last
-		answered := make(chan error, 1)
+		replied := make(chan error, 1)
 		err := p.start(func() {
 			for i := first; i <= end; i++ {
 				if err := listen(i); err != nil {
-					answered <- err
+					replied <- err
 					return
 				}
-				answer(i)
+				reply(i)
 			}
-			answered <- nil
+			replied <- nil
 		})
 		if err != nil {
 			return 0, err
@@ -153,7 +153,7 @@ func roundTrips(p *peer, say func(uint64), hear func(uint64) error, answer func(
 		// The first trip waits for the other thread to wake up.
 		say(at)
 		if err := hear(at); err != nil {
-			return 0, errors.Join(err, <-answered)
+			return 0, errors.Join(err, <-replied)
 		}
 		at++
 		for range batches {
@@ -161,14 +161,14 @@ func roundTrips(p *peer, say func(uint64), hear func(uint64) error, answer func(
 			for range tripsTimed {
 				say(at)
 				if err := hear(at); err != nil {
-					return 0, errors.Join(err, <-answered)
+					return 0, errors.Join(err, <-replied)
 				}
 				at++
 			}
 			times = append(times, float64(shm.Now()-start)/(2*tripsTimed))
 		}
-		if err := <-answered; err != nil {
-			return 0, fmt.Errorf("answering: %w", err)
+		if err := <-replied; err != nil {
+			return 0, fmt.Errorf("replying: %w", err)
 		}
 		slices.Sort(times)
 		return times[len(times)/2], nil

@@ -58,8 +58,8 @@ func openWait(_ context.Context, env bench.Env) (*bench.Sides, error) {
 var errAwake = errors.New("the waiter did not fall asleep")
 
 // wakes makes a side of n wakes: sleep, on the other CPU, returns when wake has
-// said that number. It returns the median. Numbers go on from round to round,
-// since what is written stays.
+// published that number. It returns the median. Numbers go on from round to round,
+// because written words stay.
 func wakes(p *peer, wake func(uint64), sleep func(uint64) error) bench.Side {
 	last := uint64(1)
 	var times []float64
@@ -75,7 +75,7 @@ func wakes(p *peer, wake func(uint64), sleep func(uint64) error) bench.Side {
 				turn.Store(i)
 				if err := sleep(i); err != nil {
 					slept <- err
-					woken.Store(end) // nobody is to wait for the rest
+					woken.Store(end) // the other side does not wait for the rest
 					return
 				}
 				at.Store(shm.Now())

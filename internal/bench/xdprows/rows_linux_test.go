@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestProgramsCount: what is measured counts every packet, on our side and on the peer's.
+// TestProgramsCount: the measured programs count every packet, on our side and on the peer's.
 func TestProgramsCount(t *testing.T) {
 	need.BPF(t)
 	r, err := newRig(1 << 16)
@@ -61,8 +61,7 @@ func (r *rig) peerCounted(t *testing.T) (sum uint64) {
 	return sum
 }
 
-// TestRows opens and runs every row until it was measured: what it costs is not looked at, but
-// that it is a figure.
+// TestRows opens and runs every row until it has a figure, whatever the figure is.
 func TestRows(t *testing.T) {
 	need.BPF(t)
 	need.CPUs(t, 2)

@@ -61,8 +61,7 @@ func (s shape) drawn(values *rand.Rand) flow.Match {
 	return d.match(true)
 }
 
-// drawer draws what a match looks at from masks, and what it asks for there
-// from values.
+// drawer draws the fields of a match from masks, and their values from values.
 type drawer struct{ masks, values *rand.Rand }
 
 func (d drawer) match(outer bool) (m flow.Match) {

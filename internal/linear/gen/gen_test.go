@@ -12,7 +12,7 @@ import (
 )
 
 // A generator that never hits, always hits or never overlaps tests nothing:
-// this holds it to what a differential test needs.
+// this test holds it to the mixture that a differential test needs.
 func TestDrawsHitAndMiss(t *testing.T) {
 	const sets, packets = 200, 100
 	var hit, contested, missed int
@@ -59,9 +59,9 @@ func TestDrawsHitAndMiss(t *testing.T) {
 		}
 	}
 	t.Logf("%d hit, of them %d contested; %d missed; %v", hit, contested, missed, kinds)
-	for what, n := range map[string]int{"hit": hit, "contested": contested, "missed": missed} {
+	for kind, n := range map[string]int{"hit": hit, "contested": contested, "missed": missed} {
 		if n < sets*packets/10 {
-			t.Errorf("%s: %d of %d packets, want a tenth at least", what, n, sets*packets)
+			t.Errorf("%s: %d of %d packets, want a tenth at least", kind, n, sets*packets)
 		}
 	}
 	for _, kind := range []string{

@@ -24,11 +24,11 @@ func Packet(rng *rand.Rand, flows []flow.Flow) []byte {
 	return damage(rng, p.frame(rng))
 }
 
-// headers is what a frame is built from.
+// headers are the fields that a frame is built from.
 type headers struct {
 	src, dst  [6]byte
 	tags      []tag
-	etherType uint16 // of what is neither IPv4 nor IPv6
+	etherType uint16 // of a frame that is neither IPv4 nor IPv6
 	ip        int    // 0, 4 or 6
 	src4      [4]byte
 	dst4      [4]byte

@@ -4,10 +4,10 @@
  *     crowd MIRROR COUNTER PROCESSES THREADS
  *
  * THREADS threads in each of PROCESSES processes sleep on a futex of their own, or in
- * ft_wait on the counter. Lines of the input say which, and are answered with how many do:
+ * ft_wait on the counter. Lines of the input say which; the reply is how many do:
  *     own 0        from the next time that they wake
  *     ours LIMIT   until the counter reaches LIMIT
- *     own, ours    may be asked again until the answer is PROCESSES * THREADS */
+ *     own, ours    may be asked again until the reply is PROCESSES * THREADS */
 #include "flowtally_wait.h"
 
 #include <inttypes.h>

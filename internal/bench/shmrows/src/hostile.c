@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tries to harm those who wait for a mirror, as another user:
+ * Tries to harm the processes that wait for a mirror, as another user:
  *     hostile MIRROR PAGE UID GID DIRECTORY [TRIES]
  *
  * Each try writes to the page, cuts it, punches a hole, gives it another name in
- * DIRECTORY, wakes and moves its sleepers, by its name and by what the kernel lets this
- * user open and map: the page, or the mirror where the page cannot be opened. After TRIES
+ * DIRECTORY, wakes and moves its sleepers, by its name and through a descriptor and a mapping
+ * of the page, or of the mirror where this user cannot open the page. After TRIES
  * it prints how many of each had an effect. Without TRIES it goes on from "begin 0" to
- * "end 0" on its input, and answers with the tries so far. */
+ * "end 0" on its input, and prints the tries so far. */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  *
  *     read CPU MIRROR NAME
  *
- * it answers lines "ours N" and "ref N" with the nanoseconds of its thread's
+ * it replies to lines "ours N" and "ref N" with the nanoseconds of its thread's
  * CPU time that one of N reads took. Both loops are of one form: a counter is
  * read through a handle. They are spelt out, as a floor should be. */
 #include "flowtally.h"
@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* What a counter would be if no read could be torn and no slot reused. */
+/* A counter as it would be if no read could be torn and no slot reused. */
 struct bare_words {
 	uint64_t packets, bytes, sampled_at, pad[5];
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * What the bench measures: the program of package xdp itself, an empty one,
+ * The programs that the bench measures: the program of package xdp itself, an empty one,
  * and the peer, which is the same parser in front of a BPF hash and a per-CPU array.
  * The spread forms begin with the same few instructions that make the packet
  * one of 65,536 in a random order.
