@@ -11,13 +11,13 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// counter is the smallest XDP program that counts: packets and bytes of all
-// that reaches it, per CPU. It stands for what flowtally does, in the tests of
-// the senders, and shares nothing with it.
+// counter is the smallest XDP program that counts: every packet that reaches it, with
+// its bytes, per CPU. It takes the place of flowtally in the tests of the senders, and
+// shares nothing with it.
 type counter struct{ m *ebpf.Map }
 
-// xdpCounter attaches a counter to e until the test ends. verdict is what the
-// program returns: 1 drops, 2 passes. It spins for that many turns per packet.
+// xdpCounter attaches a counter to e until the test ends. The program returns
+// verdict: 1 drops, 2 passes. It spins for that many turns per packet.
 func xdpCounter(t testing.TB, e *End, flags link.XDPAttachFlags, verdict, spin int32) *counter {
 	t.Helper()
 	need.BPF(t)

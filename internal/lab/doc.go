@@ -1,6 +1,6 @@
 // Package lab builds the places in which real packets are counted: network
-// namespaces, veth pairs between them, senders that know exactly what they
-// sent, and observers that count the same traffic by other means.
+// namespaces, veth pairs between them, senders that count the sent frames
+// exactly, and observers that count the same traffic by other means.
 //
 // # Lifetimes
 //
@@ -16,11 +16,11 @@
 // goroutine. Nothing else here moves the caller's thread. Methods may be called
 // from any goroutine; a [Sender] and an [Observer] by one goroutine at a time.
 //
-// # What "sent" means
+// # Sent frames
 //
 // A frame is sent when the kernel took it from the sender and said so: the
 // return value of sendmmsg, nothing else. It is exact over veth on these
 // kernels because veth_xmit and netif_rx report a full ring or backlog to the
 // caller: an AF_PACKET socket gets ENOBUFS for that very frame, which is then not
-// counted and sent again. See [Sender] for what was measured.
+// counted and sent again. See [Sender] for the measurement.
 package lab

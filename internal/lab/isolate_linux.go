@@ -13,8 +13,8 @@ const bpffs = "/sys/fs/bpf"
 
 // Isolate moves the whole process into a network namespace and a mount namespace
 // of its own, with a new bpffs at /sys/fs/bpf, by executing the program again
-// in them: a Go process cannot move all of its threads. The namespaces, and what
-// is pinned in that bpffs, end with the last process in them, however it dies.
+// in them: a Go process cannot move all of its threads. The namespaces, and the pins
+// in that bpffs, end with the last process in them, however it dies.
 // Isolate returns nil in the process so made, which finds mark in its environment,
 // and does not return in the old one unless it fails. The programs that the process
 // starts, from any thread, are in the same namespaces.

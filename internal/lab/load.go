@@ -15,7 +15,7 @@ type Stream struct {
 	Weight int
 }
 
-// Tally is what was sent of one stream, or counted of it.
+// Tally holds the packets and bytes of one stream, as they were sent or counted.
 type Tally struct{ Packets, Bytes uint64 }
 
 // A schedule holds at least minSchedule frames, so that streams of unequal

@@ -44,7 +44,7 @@ func TestRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(start)
-	// Never more than the rate; how much less depends on who else runs.
+	// Never more than the rate; how much less depends on other work on the machine.
 	if least := time.Second * (packets - burst) / rate; took < least || sum(s.Sent()).Packets != packets {
 		t.Errorf("%+v in %v, want %d frames in %v at least", s.Sent(), took, packets, least)
 	}

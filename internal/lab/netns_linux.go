@@ -106,7 +106,7 @@ func (n *Netns) publish() error {
 	}
 	f, err := os.OpenFile(n.Path(), os.O_CREATE|os.O_EXCL, 0o444)
 	if err != nil {
-		n.name = "" // it is somebody else's: Close must leave it alone
+		n.name = "" // another process made it: Close must leave it alone
 		return err
 	}
 	f.Close()

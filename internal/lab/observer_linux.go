@@ -12,8 +12,8 @@ import (
 )
 
 // Observer counts the TCP segments to one port that cross one end of a pair,
-// by an AF_PACKET socket: the way to know what a stream of the kernel's own
-// TCP put on the wire. It counts wire segments also where the kernel hands over
+// by an AF_PACKET socket: the way to know which segments a stream of the kernel's
+// own TCP put on the wire. It counts wire segments also where the kernel hands over
 // many in one buffer (GSO): as many packets as the buffer will be cut into,
 // and the bytes of the headers that each will carry.
 type Observer struct {
@@ -40,14 +40,14 @@ func (e *End) Observe(port uint16, leaving bool) (*Observer, error) {
 			return err
 		}
 		for _, opt := range []struct {
-			what               string
+			label              string
 			level, name, value int
 		}{
 			{"PACKET_VNET_HDR", unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1}, // tells GSO buffers apart
 			{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64 << 20},
 		} {
 			if err := unix.SetsockoptInt(o.fd, opt.level, opt.name, opt.value); err != nil {
-				return fmt.Errorf("setting %s: %w", opt.what, err)
+				return fmt.Errorf("setting %s: %w", opt.label, err)
 			}
 		}
 		if err := attachFilter(o.fd, tcpTo(port, leaving)); err != nil {
@@ -118,15 +118,15 @@ func (o *Observer) count(b []byte, n int) {
 	o.last.Store(time.Now().UnixNano())
 }
 
-// seen is what was counted so far. It may be called from any goroutine.
+// seen returns the counts so far. It may be called from any goroutine.
 func (o *Observer) seen() Tally { return Tally{o.packets.Load(), o.bytes.Load()} }
 
 // Merged is how many buffers held more than one segment.
 func (o *Observer) Merged() uint64 { return o.merged.Load() }
 
-// Stop waits until nothing was seen for a moment, ends the observer and
-// returns what it counted. It is an error when the kernel dropped anything on
-// the way to it: the count would not be exact.
+// Stop waits until no segment arrives for a moment, ends the observer and
+// returns its counts. It is an error when the kernel dropped segments on the way
+// to the observer: the count would not be exact.
 func (o *Observer) Stop() (Tally, error) {
 	if o.fd < 0 {
 		return o.seen(), nil

@@ -20,7 +20,7 @@ type SenderOptions struct {
 	// place of PACKET_QDISC_BYPASS. A frame that such a program counted may
 	// be refused behind it: check Refused.
 	Stack bool
-	// SendBuffer is what the socket may have in flight, in bytes of kernel
+	// SendBuffer is how much the socket may have in flight, in bytes of kernel
 	// memory; 0 leaves the default, which suits a ring of 256.
 	SendBuffer int
 	// CPU to send from, plus 1; 0 means any.
@@ -32,7 +32,7 @@ type SenderOptions struct {
 }
 
 // Sender sends the frames of its streams, mixed, through one end of a pair, by
-// sendmmsg on an AF_PACKET socket. It knows exactly what it sent: the kernel's
+// sendmmsg on an AF_PACKET socket. It counts the sent frames exactly: the kernel's
 // own count of accepted frames.
 //
 // Measured here (Linux 6.18), with programs slow enough to fall behind: frames
@@ -40,7 +40,7 @@ type SenderOptions struct {
 // generic) still count against the socket's send buffer, so that sendmmsg sleeps
 // before either overflows. With a larger buffer they do overflow; veth then drops
 // the frame and says so: veth_xmit returns NET_XMIT_DROP, sendmmsg stops at
-// that frame, or answers ENOBUFS when it is the first. The sender does not count that
+// that frame, or returns ENOBUFS when it is the first. The sender does not count that
 // frame, waits and offers it again. In both cases every frame that was taken, and no other,
 // reached the program, as long as none is attached or detached meanwhile.
 type Sender struct {
@@ -108,8 +108,8 @@ func packetSocket(ifindex int, proto uint16) (int, error) {
 }
 
 // Run sends until ctx ends, or until it has sent packets frames when that is
-// not 0, on a thread of its own. It returns nil in both cases. What the kernel
-// refuses with ENOBUFS or EAGAIN is offered again; any other error ends it.
+// not 0, on a thread of its own. It returns nil in both cases. A frame that the kernel
+// refuses with ENOBUFS or EAGAIN is offered again; any other error ends Run.
 // It may run again, and then goes on.
 func (s *Sender) Run(ctx context.Context, packets uint64) error {
 	done := make(chan error, 1)
@@ -205,7 +205,7 @@ func (s *Sender) send(n int) (int, error) {
 	return accepted, nil
 }
 
-// Sent is what the kernel took so far of each stream, in their order. It may be
+// Sent returns the frames that the kernel took so far of each stream, in their order. It may be
 // called while Run runs, from any goroutine; a stream's packets and bytes are
 // of the same moment only when it does not.
 func (s *Sender) Sent() []Tally {
@@ -228,7 +228,7 @@ func (s *Sender) Drain(ctx context.Context) error {
 	for {
 		queued, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
 		if err != nil {
-			return fmt.Errorf("reading what %s has in flight: %w", s.end.Name, err)
+			return fmt.Errorf("reading how much %s has in flight: %w", s.end.Name, err)
 		}
 		if queued == 0 {
 			return nil
@@ -241,8 +241,8 @@ func (s *Sender) Drain(ctx context.Context) error {
 	}
 }
 
-// Settle is Drain, and waits until the programs that were at work have returned: what
-// they count is there, however long their CPU was taken from them.
+// Settle is Drain, and waits until the programs that were at work have returned: their
+// counts are there, however long their CPU was taken from them.
 func (s *Sender) Settle(ctx context.Context) error {
 	if err := s.Drain(ctx); err != nil {
 		return err

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SegmentsSent is what the sender's TCP says of a finished stream: the segments
-// that it sent of any kind (tcpi_segs_out: SYN, data, ACKs, FIN, and the
+// SegmentsSent holds the figures of the sender's TCP for a finished stream: the
+// segments that it sent of any kind (tcpi_segs_out: SYN, data, ACKs, FIN, and the
 // retransmitted among them).
 type SegmentsSent struct{ Segments, Retransmitted uint32 }
 
 // receiveBuffer bounds the stream's window to fewer segments than veth's ring
-// holds (256): what a full ring dropped would have left the sender, and been
-// seen to leave, without reaching a native XDP program.
+// holds (256): a segment that a full ring dropped would have left the sender, and
+// been counted there, without reaching a native XDP program.
 const receiveBuffer = 64 << 10
 
 // StreamTCP opens a TCP connection of the kernel's own from one end to addr on
 // the other, sends that many bytes and closes it in order: when it returns the
 // receiver has read everything and both sides have seen the other's FIN. Where ctx
-// ends first the stream is broken off, and the error is that of ctx.
+// ends first the stream is broken off, and the error is ctx.Err().
 func StreamTCP(ctx context.Context, from, to *End, addr netip.AddrPort, bytes int64) (SegmentsSent, error) {
 	sent, err := streamTCP(ctx, from, to, addr, bytes)
 	if err != nil {

@@ -29,8 +29,8 @@ func addressed(t testing.TB, w *Wire) (near4, near6 netip.Addr) {
 	return near4, near6
 }
 
-// A stream of the kernel's TCP: what leaves is what the sender's TCP says it
-// sent and what the other end sees, with segmentation by the stack and without.
+// A stream of the kernel's TCP: the observed segments are the ones that the sender's TCP
+// reports and that the other end sees, with segmentation by the stack and without.
 func TestStreamTCP(t *testing.T) {
 	const size = 20 << 20
 	for _, tc := range []struct {

@@ -49,7 +49,7 @@ func messages(slots []slot) []mmsghdr {
 }
 
 // sendmmsg offers msgs, at least one, to the socket and returns how many the
-// kernel took. The error is 0 or that of the first message when it took none.
+// kernel took. The error is 0, or the error of the first message when the kernel took no message.
 func sendmmsg(fd int, msgs []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(msgs))), uintptr(len(msgs)), 0, 0, 0)

@@ -143,7 +143,7 @@ func (e *End) AddAddr(p netip.Prefix) error {
 	return nil
 }
 
-// awaitLocal waits until the kernel delivers what is sent to an IPv6 address of this end. A work
+// awaitLocal waits until the kernel delivers packets to an IPv6 address of this end. A work
 // queue of the kernel adds the route for that after the address can already be bound.
 func (e *End) awaitLocal(addr netip.Addr) error {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {

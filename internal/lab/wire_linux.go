@@ -12,7 +12,7 @@ type WireOptions struct {
 }
 
 // Wire is the usual test bench: two namespaces and a veth pair between them.
-// By convention what counts sits at the near end, what sends at the far one.
+// By convention programs that count are at the near end, senders at the far end.
 type Wire struct {
 	Near, Far *End
 	pair      *Pair

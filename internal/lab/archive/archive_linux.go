@@ -24,7 +24,7 @@ type Cache struct {
 	Dir string
 	Log *slog.Logger // nil discards
 
-	suite   string   // "": what this machine installs from
+	suite   string   // "": the suite that this machine installs from
 	options []string // of apt, before the command's own
 }
 
@@ -65,8 +65,8 @@ func (c Cache) KernelOf(ctx context.Context, meta string) (string, error) {
 }
 
 // get fetches the package that resolve names, unless its newest version is there. A link
-// called key leads to what was got last: it stands where the archive does not answer,
-// and what it leaves for something newer is removed, so that the cache stays bounded.
+// called key leads to the package that was fetched last, which is used where the archive
+// does not reply. A newer package removes the older one, so that the cache stays bounded.
 func (c Cache) get(ctx context.Context, key string, resolve func() (string, error)) (string, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache of packages: %w", err)
@@ -77,13 +77,13 @@ func (c Cache) get(ctx context.Context, key string, resolve func() (string, erro
 	}
 	defer unlock()
 	link := filepath.Join(c.Dir, key)
-	last, _ := os.Readlink(link) // "" is none
+	last, _ := os.Readlink(link) // "": the cache is empty
 	dir, err := c.newest(ctx, resolve)
 	if err != nil && c.suite != "" {
 		return "", fmt.Errorf("getting package %s of %s: %w", key, c.suite, err)
 	}
 	if err != nil && os.Geteuid() == 0 {
-		// A machine that was just made has no lists, and what old lists name the archive may have dropped.
+		// A machine that was just made has no lists, and the archive may have dropped packages of old lists.
 		if _, err = run(ctx, c.Dir, "apt-get", nil, "-q", "update"); err == nil {
 			dir, err = c.newest(ctx, resolve)
 		}
@@ -93,7 +93,7 @@ func (c Cache) get(ctx context.Context, key string, resolve func() (string, erro
 		if _, missing := os.Stat(held); last == "" || missing != nil {
 			return "", fmt.Errorf("getting package %s (does `apt-get update` help?): %w", key, err)
 		}
-		c.log().Warn("the archive does not answer: using what is cached", "package", last, "reason", err)
+		c.log().Warn("the archive does not reply: using the cached package", "package", last, "reason", err)
 		return held, nil
 	}
 	if filepath.Base(dir) == last {
@@ -142,7 +142,7 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	// apt-get downloads as a user of its own, who must be able to write here.
+	// apt-get downloads as a user of its own, which must be able to write here.
 	if err := os.Chmod(tmp, 0o777); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c Cache) fetch(ctx context.Context, name, version, dir string) error {
 
 var errNoField = errors.New("no such field")
 
-// field of what apt-cache knows of the version that would be installed.
+// field returns a field of the version that would be installed, as apt-cache shows it.
 func (c Cache) field(ctx context.Context, name, field string) (string, error) {
 	out, err := c.apt(ctx, "", "apt-cache", "show", "--no-all-versions", name)
 	if err != nil {

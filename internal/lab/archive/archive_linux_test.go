@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// archive stands in for apt: programs on PATH that answer from files of a directory and note
-// in "calls" what they were asked. "version" and "abi" are what the lists say; a file
+// archive stands in for apt: programs on PATH that reply from files of a directory and note
+// their arguments in "calls". "version" and "abi" are the content of the lists; a file
 // "down" makes every fetch fail, "stale" does until the lists are updated.
 func archive(t *testing.T) string {
 	t.Helper()
@@ -70,7 +70,7 @@ func TestCache(t *testing.T) {
 	if os.Geteuid() != 0 {
 		updates = nil
 	}
-	// got asks for a package, and says what is in its directory.
+	// got asks for a package, and returns the content of its directory.
 	got := func(get func() (string, error)) string {
 		t.Helper()
 		dir, err := get()
@@ -137,7 +137,7 @@ func TestCache(t *testing.T) {
 
 // TestSuite: a suite that cannot be reached is an error with apt's reason, also where its packages are in the cache;
 // a library that a package depends on is got with it. apt-cache is asked while no other process can update the
-// lists, and what it fails to say is no package without dependencies.
+// lists, and a failure of it is an error, not a package without dependencies.
 func TestSuite(t *testing.T) {
 	need.Tool(t, "flock")
 	dir := t.TempDir()

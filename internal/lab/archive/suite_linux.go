@@ -14,7 +14,7 @@ import (
 var ErrNoArchive = errors.New("this machine installs from no archive of Debian")
 
 // Suite returns a cache of the packages of another suite of Debian ("sid"), below c.Dir. It asks the archive
-// what the suite holds now. A suite that cannot be reached is an error, also where packages of it
+// for the suite's present lists. A suite that cannot be reached is an error, also where packages of it
 // are in the cache.
 func (c Cache) Suite(ctx context.Context, suite string) (Cache, error) {
 	archive, err := c.debian(ctx)
@@ -39,7 +39,7 @@ func (c Cache) Suite(ctx context.Context, suite string) (Cache, error) {
 	for _, o := range []string{
 		"Dir::Etc::SourceList=" + sources, "Dir::Etc::SourceParts=/dev/null",
 		"Dir::Etc::Preferences=/dev/null", "Dir::Etc::PreferencesParts=/dev/null",
-		"Dir::State::Lists=" + filepath.Join(apt, "lists"), "Dir::State::Status=" + status, // an installed package is none of the suite
+		"Dir::State::Lists=" + filepath.Join(apt, "lists"), "Dir::State::Status=" + status, // an installed package is not one of the suite
 		"Dir::Cache=" + apt, "Dir::Cache::PkgCache=pkgcache.bin", "Acquire::Retries=5", "Acquire::Languages=none", "APT::Update::Error-Mode=any",
 		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
 	} {
@@ -82,8 +82,8 @@ func (c Cache) debian(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("%w: no source of it has %s/main", ErrNoArchive, codename)
 }
 
-// WithLibraries returns the directories that packages are unpacked in, and those of every
-// library that they depend on.
+// WithLibraries returns the directories that packages are unpacked in, and the directories of
+// every library that they depend on.
 func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[string]string, error) {
 	dirs := make(map[string]string)
 	for len(packages) > 0 {
@@ -112,7 +112,7 @@ func (c Cache) WithLibraries(ctx context.Context, packages ...string) (map[strin
 	return dirs, nil
 }
 
-// depends returns the field Depends of a package, "" where it has none. The lock keeps other
+// depends returns the field Depends of a package, "" where it lacks the field. The lock keeps other
 // processes from updating the lists meanwhile, of which apt-cache then reads a part.
 func (c Cache) depends(ctx context.Context, name string) (string, error) {
 	unlock, err := lockDir(c.Dir)

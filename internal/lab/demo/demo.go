@@ -51,15 +51,15 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Progress is what can be seen while it runs.
+// Progress is the state of a demo that runs.
 type Progress struct {
-	Phase   string // what is going on, for a person
+	Phase   string // the present step, for a person
 	Mirror  string // path of the mirror
 	Elapsed time.Duration
 	Flows   []Count
 }
 
-// Count compares one flow: what was sent, and what the mirror shows. While
+// Count compares one flow: the sent packets and bytes, and the counts in the mirror. While
 // traffic flows the second lags the first by a poll cycle.
 type Count struct {
 	Name        string `json:"name"`
@@ -67,15 +67,15 @@ type Count struct {
 	Packets     uint64 `json:"packets"`
 	SentBytes   uint64 `json:"sent_bytes"`
 	Bytes       uint64 `json:"bytes"`
-	// What XDP counted of the same traffic, where another backend is shown.
+	// The counts of XDP for the same traffic, where another backend is shown.
 	XDPPackets *uint64 `json:"xdp_packets,omitempty"`
 	XDPBytes   *uint64 `json:"xdp_bytes,omitempty"`
 	// Source that counted it, as the mirror names it.
 	Source string `json:"source,omitempty"`
 }
 
-// Exact says that what was sent was counted, by XDP beside too where it counts,
-// and that something was sent.
+// Exact reports whether frames were sent and all of them were counted, by XDP
+// beside too where it counts.
 func (c Count) Exact() bool {
 	return c.SentPackets > 0 && c.Packets == c.SentPackets && c.Bytes == c.SentBytes &&
 		(c.XDPPackets == nil || *c.XDPPackets == c.SentPackets && *c.XDPBytes == c.SentBytes)

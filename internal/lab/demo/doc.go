@@ -1,10 +1,10 @@
 // Package demo is the first thing that a newcomer runs: two network
 // namespaces, veth pairs between them, real traffic over many flows, the real
-// plugin process counting it, and at the end what was sent against what the
-// mirror shows, flow by flow.
+// plugin process counting it, and at the end the sent packets and bytes against the
+// counts in the mirror, flow by flow.
 //
-// The two columns share nothing. Sent is what the kernel took from the senders
-// (package lab: sendmmsg's return values; for the kernel's own TCP, a packet
+// The two columns share nothing. Sent counts the frames that the kernel took from
+// the senders (package lab: sendmmsg's return values; for the kernel's own TCP, a packet
 // socket where the frames leave). Counted is read from the mirror as any
 // reader would; no map and no call to the plugin is looked at.
 //
@@ -16,5 +16,5 @@
 // The near ends of the pairs, where flowtally counts, are in the namespace of
 // the calling process: [Run] is meant for a process that lab.Isolate has moved into
 // one of its own, so that the plugin that it starts is there too. The far ends are
-// in a second namespace. All of it vanishes with the process.
+// in a second namespace. Both namespaces end with the process.
 package demo

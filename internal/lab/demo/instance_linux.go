@@ -39,7 +39,7 @@ func instances(o Options, links []*link) []instance {
 	nic.env = []string{"FLOWTALLY_IBVTEST_DEVICES=" + device + "=" + links[0].near.Name}
 	for i := range beside.cfg.Flows {
 		// XDP sees a packet before the software NIC does, and a real NIC before XDP:
-		// what XDP dropped here would be lost to both.
+		// a packet that XDP dropped here would be lost to both.
 		beside.cfg.Flows[i].Action = flow.Count
 	}
 	return []instance{nic, beside}
@@ -75,7 +75,7 @@ func (r *run) launch(ctx context.Context, in instance, cleanup *cleaner) error {
 	return nil
 }
 
-// checkPlacement refuses to demonstrate anything but what was asked for.
+// checkPlacement returns an error unless flows are counted where the options ask.
 func checkPlacement(ctx context.Context, svc dataplane.Service, backend flow.Backend, links []*link) error {
 	placements, err := svc.Placements(ctx)
 	if err != nil {

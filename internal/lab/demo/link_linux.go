@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// link is one veth pair, the flows counted on its near end and what feeds them.
+// link is one veth pair, the flows counted on its near end and their senders.
 type link struct {
 	name         string // prefix of its flows' names
 	mode         Mode
@@ -31,11 +31,11 @@ type link struct {
 const streamBytes = 16 << 20
 
 // egressRate in frames per second. TCX counts a frame before the driver may
-// refuse it, so that egress is sent well below what the driver takes.
+// refuse it, so that egress is sent well below the driver's rate.
 const egressRate = 20_000
 
 // nicRate bounds each sender to a NIC that is a program: one thread parses
-// every frame there, beside all that the kernel does with it.
+// every frame there, beside the kernel's own work.
 const nicRate = 25_000
 
 // build makes the namespaces, one link per XDP mode, or one for a NIC, and its senders.
@@ -93,7 +93,7 @@ func (l *link) address(n byte) error {
 		func() error { return l.near.AddNeighbor(far4, l.far.MAC) },
 		func() error { return l.far.AddNeighbor(l.near6, l.near.MAC) },
 		func() error { return l.near.AddNeighbor(l.far6, l.far.MAC) },
-		// Cut on the way in, so that XDP sees what a wire would carry; left
+		// Cut on the way in, so that XDP sees the frames of a wire; left
 		// to the device on the way out, where TCX has to do the sum.
 		func() error { return l.far.SetOffload(false, lab.TSO, lab.GSO) },
 		func() error { return l.near.SetOffload(true, lab.TxCsum, lab.GSO, lab.TSO) },
@@ -170,7 +170,7 @@ func (l *link) stream(ctx context.Context) error {
 	return nil
 }
 
-// sent is what was sent so far, by flow.
+// sent returns the packets and bytes sent so far, by flow.
 func (l *link) sent() map[string]lab.Tally {
 	all := map[string]lab.Tally{}
 	for i, s := range l.senders {

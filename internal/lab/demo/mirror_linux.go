@@ -73,7 +73,7 @@ func (m *mirror) values() (map[string]shm.Value, error) {
 const quietTime = 100 * time.Millisecond
 
 // settle waits for the values that are final: every one sampled after now, and
-// none that changed for a while since. It never looks at what was sent.
+// none that changed for a while since. It never looks at the sent counts.
 func (m *mirror) settle(ctx context.Context) error {
 	after := shm.Now()
 	var last map[string]shm.Value

@@ -17,8 +17,8 @@ import (
 )
 
 // Run sets everything up, sends, compares and cleans up. When ctx ends early
-// it stops sending, and still compares what was sent until then. The error is about what could not
-// be done; counts that differ are in the report.
+// it stops sending, and still compares the counts so far. The error is about a step that could not
+// be taken; counts that differ are in the report.
 func Run(ctx context.Context, o Options) (_ Report, err error) {
 	if o.For == 0 {
 		o.For = 5 * time.Second
@@ -108,9 +108,9 @@ func (r *run) show(path string) func() {
 	return func() { close(stop); done.Wait() }
 }
 
-// send is all the traffic: the kernel's TCP first, while the ring of the
-// receiving end is otherwise empty (what a full ring drops TCP would send
-// again, and the observer has seen it leave), then the raw frames at full speed.
+// send sends every stream: the kernel's TCP first, while the ring of the receiving
+// end is otherwise empty (TCP would send a segment again that a full ring drops,
+// and the observer has counted it), then the raw frames at full speed.
 func (r *run) send(ctx context.Context) error {
 	for _, l := range r.links {
 		r.setPhase("TCP streams of the kernel on " + l.near.Name)
@@ -193,8 +193,8 @@ func unused(instance string) error {
 	return nil
 }
 
-// Sweep removes what an instance with the default paths leaves on purpose, or by
-// a crash: its mirror, with the files beside it, and its pins. Nobody may be counting for it any more.
+// Sweep removes the files that an instance with the default paths leaves on purpose, or by
+// a crash: its mirror, with the files beside it, and its pins. Its plugin must have ended.
 func Sweep(instance string) error {
 	errs := []error{os.RemoveAll(pinDir(instance))}
 	for _, path := range shm.Files(mirrorPath(instance)) {
@@ -206,7 +206,7 @@ func Sweep(instance string) error {
 	return errors.Join(errs...)
 }
 
-// cleaner runs what was added to it, last first.
+// cleaner runs the functions that were added to it, last first.
 type cleaner struct{ fns []func() error }
 
 func (c *cleaner) add(fn func() error) { c.fns = append(c.fns, fn) }

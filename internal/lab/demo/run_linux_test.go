@@ -26,7 +26,7 @@ func TestExistingInstanceIsLeftAlone(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("somebody's"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("another's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(path) })
@@ -42,7 +42,7 @@ func TestExistingInstanceIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A launch that fails leaves no interface behind, and its error is the answer.
+// A launch that fails leaves no interface behind, and its error is returned.
 func TestFailedLaunch(t *testing.T) {
 	need.Netns(t)
 	refused := errors.New("refused")

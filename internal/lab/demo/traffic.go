@@ -27,8 +27,8 @@ const (
 	egressPort  = 5202
 )
 
-// The frames are addressed to nobody: the stack behind XDP ignores them, so
-// that it answers nothing and the CPU is left to the senders.
+// The frames are addressed to a station that does not exist: the stack behind XDP
+// ignores them, so that it sends no reply and the CPU is left to the senders.
 var (
 	eth     = frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0x0d, 1}, Src: [6]byte{2, 0, 0, 0, 0x0d, 2}}
 	server4 = frame.IPv4{Src: addr("198.51.100.7"), Dst: addr("192.0.2.10")}

@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/internal/linear"
 )
 
-// The traffic is what the issue asks for: enough flows of every kind, valid,
-// uniquely named, and each frame of a size that veth takes.
+// The traffic has enough flows of every kind, valid, uniquely named, and each frame
+// of a size that veth takes.
 func TestTraffic(t *testing.T) {
 	in, streams, err := declare("native", "eth0", flow.Ingress, ingress())
 	if err != nil {

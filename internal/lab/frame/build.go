@@ -66,7 +66,7 @@ const (
 	protoNone   = 59 // IPv6: nothing follows
 )
 
-// etherType of the layer at place at: what a header in front of it says.
+// etherType returns the EtherType by which a header announces the layer at place at.
 func (s stack) etherType(at int) uint16 {
 	if at >= len(s) {
 		return 0xffff // reserved: nothing is claimed of an empty payload
@@ -84,7 +84,7 @@ func (s stack) etherType(at int) uint16 {
 	return 0xffff
 }
 
-// protocol of the layer at place at: what an IP header in front of it says.
+// protocol returns the protocol by which an IP header announces the layer at place at.
 func (s stack) protocol(at int) uint8 {
 	if at >= len(s) {
 		return protoNone

@@ -33,5 +33,5 @@ func FragmentsIPv6(link []Layer, h IPv6, id uint32, size int, behind ...Layer) [
 	return frames
 }
 
-// Addr parses an IP address of either family; it panics when s is none.
+// Addr parses an IP address of either family. It panics when s is not an address.
 func Addr(s string) netip.Addr { return netip.MustParseAddr(s) }

@@ -51,7 +51,7 @@ func TestDecodes(t *testing.T) {
 			if s := strings.Join(got, " "); s != tc.want {
 				t.Errorf("layers\n got %s\nwant %s\n%x", s, tc.want, tc.frame)
 			}
-			// Serialising what was read, with lengths and checksums computed
+			// The parsed layers, serialised with lengths and checksums computed
 			// anew, must give the same bytes.
 			if strings.Contains(tc.want, "IPv6H") || strings.Contains(tc.want, "IPv6D") {
 				return // gopacket lays option padding out its own way

@@ -76,8 +76,8 @@ const (
 	Shim6       = 140
 )
 
-// Ext is an IPv6 extension header. Body is what follows the next-header and
-// length bytes, padded to the header's unit; for Fragment use [FragmentExt].
+// Ext is an IPv6 extension header. Body follows the next-header and length
+// bytes, padded to the header's unit; for Fragment use [FragmentExt].
 type Ext struct {
 	Type uint8
 	Next uint8 // 0 follows from the next layer
@@ -111,7 +111,7 @@ func (e Ext) appendTo(b []byte, s stack, at int, _ []byte) []byte {
 	h := make([]byte, words*8)
 	h[0], h[1] = next, uint8(length)
 	n := copy(h[2:], e.Body)
-	// What is left of an options header is one PadN, so that a real stack
+	// The rest of an options header is one PadN, so that a real stack
 	// takes it; the others are padded with zeros.
 	if pad := len(h) - 2 - n; pad >= 2 && (e.Type == HopByHop || e.Type == Destination) {
 		h[2+n], h[3+n] = 1, uint8(pad-2)

@@ -45,8 +45,8 @@ func (v VXLAN) appendTo(b []byte, _ stack, _ int, _ []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, v.VNI<<8)
 }
 
-// GRE is a GRE header (RFC 2784, RFC 2890): what follows it is IP, or an Eth
-// layer. The optional words are there when asked for.
+// GRE is a GRE header (RFC 2784, RFC 2890). IP or an Eth layer follows it. The
+// optional words are there when asked for.
 type GRE struct {
 	Checksum bool
 	Key      *uint32

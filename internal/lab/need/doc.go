@@ -1,7 +1,7 @@
-// Package need gates tests by what they need of the machine: capabilities,
+// Package need gates tests by their needs of the machine: capabilities,
 // tools, BPF, network namespaces.
 //
-// A missing need skips the test and says what was missing. Where the
+// A missing need skips the test and names the need. Where the
 // environment variable FLOWTALLY_REQUIRE is "all", or lists the need by name
 // (comma or space separated: "bpf,netns,tool:cc,cap:net_admin"), it fails the
 // test in place of skipping it, so that a lane of CI cannot pass by skipping.

@@ -88,7 +88,7 @@ func TestUnknownCapability(t *testing.T) {
 	}
 }
 
-// The machine's own answers: each gate either passes or ends this subtest as
+// The needs of this machine: each gate either passes or ends this subtest as
 // it would any other.
 func TestMachine(t *testing.T) {
 	for name, gate := range map[string]func(testing.TB){

@@ -24,7 +24,7 @@ func Devices() []Device {
 	}
 }
 
-// Listed reports whether libibverbs lists what the sysfs of a root names. Where the kernel of this machine has
+// Listed reports whether libibverbs lists the devices that the sysfs of a root names. Where the kernel of this machine has
 // RDMA, it lists the kernel's devices in place of those (NETLINK_RDMA).
 func Listed() bool {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)

@@ -5,6 +5,6 @@
 // A root has no kernel RDMA below it. It names two devices in a sysfs of its own, so that
 // libibverbs lists them by the providers of its release. They cannot be opened.
 //
-// Its tests and those of package ibv that use it carry the build tag releases, because they ask the
+// Its tests, and the tests of package ibv that use it, carry the build tag releases, because they ask the
 // distribution's archive: `make test-releases`.
 package rdmacore

@@ -30,7 +30,7 @@ func program(t *testing.T) string {
 }
 
 // TestDoctor asks the shipped program about RDMA over the libraries of each release: it names the devices
-// that the release's providers list, and no answer is yes, since the kernel has none of them.
+// that the release's providers list. No check succeeds, because the kernel does not have these devices.
 func TestDoctor(t *testing.T) {
 	flowtally := program(t)
 	for _, suite := range Suites() {
@@ -41,21 +41,21 @@ func TestDoctor(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			var answers struct {
+			var report struct {
 				Checks []struct{ Backend, Object, Feature, Answer, Reason string }
 			}
-			if err := json.Unmarshal(out, &answers); err != nil {
+			if err := json.Unmarshal(out, &report); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			asked := make(map[string]int)
-			for _, a := range answers.Checks {
+			for _, a := range report.Checks {
 				if a.Backend != "rdma" {
 					continue
 				}
 				asked[a.Object]++
 				t.Logf("%s: %s: %s: %s", a.Object, a.Feature, a.Answer, a.Reason)
 				if a.Answer != "inconclusive" || !strings.Contains(a.Reason, "ibv_open_device") {
-					t.Errorf("%s: %s is answered %s: %s", a.Object, a.Feature, a.Answer, a.Reason)
+					t.Errorf("%s: %s: the result is %s: %s", a.Object, a.Feature, a.Answer, a.Reason)
 				}
 			}
 			if !Listed() {

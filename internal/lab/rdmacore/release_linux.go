@@ -137,7 +137,7 @@ func copyTree(from, to string) error {
 		return copyFile(path, target)
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the package has none of it
+		return nil // the package does not have the file
 	}
 	return err
 }
@@ -155,7 +155,7 @@ func copyFile(from, to string) error {
 }
 
 // Run runs a program of this machine in the tree, over the tree's libraries, with no more than
-// env in its environment. It returns what the program printed.
+// env in its environment. It returns the program's output.
 func (r *Root) Run(ctx context.Context, program string, env []string, args ...string) ([]byte, error) {
 	inside := "/" + filepath.Base(program)
 	if err := copyFile(program, filepath.Join(r.Dir, inside)); err != nil {
