@@ -1,6 +1,6 @@
 # flowtally: every target works on a fresh machine with Go and a C compiler.
 # What else a target needs is installed through the distribution's package
-# manager by .ci/need, which says what it installs; root is asked for only
+# manager by .ci/need, which names the packages; root is asked for only
 # where a step needs it.
 
 SHELL := /bin/bash
@@ -9,10 +9,10 @@ SHELL := /bin/bash
 
 GO ?= go
 # The step that needs root: nothing when root already. sudo looks for programs where its own
-# configuration says, so PATH is handed on by env. Root reads this user's modules; what it builds
-# is in a cache of its own, so that nothing in this user's belongs to root.
+# configuration says, so PATH is handed on by env. Root reads this user's modules, and builds
+# into a cache of its own, so that no file in this user's cache belongs to root.
 ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED env PATH="$$PATH" GOMODCACHE="$$($(GO) env GOMODCACHE)")
-# Packages whose tests ask for something of the machine.
+# Packages whose tests ask for a capability or a tool of the machine.
 PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
 BIN ?= bin
@@ -28,15 +28,23 @@ LIBRARY = libflowtally.so.$(LIBRARY_VERSION)
 SONAME = libflowtally.so.$(firstword $(subst ., ,$(LIBRARY_VERSION)))
 CFLAGS ?= -O2
 FUZZTIME ?= 10s
+# The tools that make test needs, by the names of .ci/need.
+TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
+# go test that ends with a summary; make test collects the summaries in the file SUMMARY.
+SUMMARY ?=
+GOTEST = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") --
 # Rows of the short form: all but shm.snapshot.256k, which has not met its bound yet. The long form
 # (flowtally bench --gate) holds it to that.
 SHORT = shm.[^s]* shm.snapshot.16k xdp.* poll.* flow.*
+# The long forms of the tests of shm: how often each repeats its step.
+LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
+	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build install uninstall demo test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall demo check test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
-help: ## say what each target does
+help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Root runs no plugin, and loads no library, that others may write: hence the umask.
@@ -56,7 +64,7 @@ build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowta
 # install builds nothing: root may have no Go in its PATH, and would leave files of root in this user's cache.
 install: to = $(DESTDIR)$(PREFIX)
 install: lib = $(DESTDIR)$(LIBDIR)
-install: ## install below PREFIX (/usr/local) what make build has built, the headers, the unit and completions
+install: ## install below PREFIX (/usr/local) the programs of make build, the headers, the unit and completions
 	@for f in flowtally flowtally-plugin; do [ -e "$(BIN)/$$f" ] || { echo "install: $(BIN)/$$f is not there: run make build first" >&2; exit 1; }; done
 	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
 		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d"
@@ -73,7 +81,7 @@ install: ## install below PREFIX (/usr/local) what make build has built, the hea
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
 # uninstall installs into a temporary directory, and removes the files of the same paths below DESTDIR.
-uninstall: ## remove what install installs; a configuration that differs from configs/default.yaml stays
+uninstall: ## remove the files of install; a configuration that differs from configs/default.yaml stays
 	@stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; $(MAKE) --no-print-directory -s install DESTDIR="$$stage"; \
 	find "$$stage" ! -type d -printf '/%P\n' | while read -r f; do \
 		[ "$${f##*/}" != flowtally.yaml ] || cmp -s "$$stage$$f" "$(DESTDIR)$$f" || continue; \
@@ -83,17 +91,27 @@ uninstall: ## remove what install installs; a configuration that differs from co
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
 
-test: lint test-cross $(if $(ROOT),test-user) test-root ## all tests, first as this user and then as root what needs it
+# Ends with the summaries of its parts, also after a failure.
+test: ## every test, first as this user and then as root the packages that need privileges
+	@echo "make test: lint, every package compiled for other systems, then the tests: about 10 minutes on 2 CPUs, and 10 more where no package is compiled yet"
+	@.ci/need --list $(TOOLS)
+	@summary=$$(mktemp); trap 'rm -f "$$summary"' EXIT; code=0; \
+	$(MAKE) --no-print-directory SUMMARY="$$summary" lint test-cross $(if $(ROOT),test-user) test-root || code=$$?; \
+	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$summary"; exit $$code
 
-test-user: ## the tests that need no privilege; what a machine cannot run is skipped with the reason
+check: lint ## before every commit, at most 3 minutes: lint, and the tests in their short form
 	@.ci/need cc c++ pkg-config python3 rdma-headers
-	$(GO) test -count=1 -timeout 30m ./...
+	$(GOTEST) -short -timeout 10m ./...
+
+test-user: ## the tests that need no privilege; a test is skipped, with the reason, where the machine cannot run it
+	@.ci/need cc c++ pkg-config python3 rdma-headers
+	$(GOTEST) -count=1 -timeout 30m ./...
 
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
-	@.ci/need cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 40m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
+	@.ci/need $(TOOLS)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout 40m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
 
-test-cross: ## compile everything, tests included, for what else is supported
+test-cross: ## compile everything, tests included, for the other supported systems
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) vet -tags vm ./internal/lab/vm/...
 	$(GO) vet -tags releases ./ibv ./internal/lab/rdmacore
@@ -104,8 +122,9 @@ test-race: ## the race detector over the packages that share memory between goro
 	@.ci/need cc
 	$(GO) test -race -short -timeout 30m -skip 'LinearMatcher|TestRows|TestChangesUnderKills' ./shm ./dataplane/... ./ibv ./ibv/ibvtest ./plugin/... ./internal/bench
 
-test-stress: build ## the long forms: 1e9 torn reads, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
-	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_STRESS=1 $(GO) test -timeout 3h -p 1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
+test-stress: build ## the long forms: 1e9 torn reads, 1e7 tries of hostile users, 5000 random rule sets, an hour of kills; FLOWTALLY_SEED repeats a run
+	@.ci/need $(TOOLS)
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin FLOWTALLY_STRESS=1 $(LONG) $(GOTEST) -timeout 5h -p 1 ./shm/... ./xdp/... ./dataplane/engine/... ./internal/lab/...
 
 test-vm: ## boot kernels 6.1 and 6.12 under QEMU (no KVM, no root): rxe with the distribution's libibverbs, and ingress on the oldest kernel
 	@.ci/need cc qemu-x86_64 xz
@@ -119,7 +138,7 @@ generate: ## regenerate the BPF objects and the protocol's Go code
 	@.ci/need clang bpf-headers protoc
 	$(GO) generate ./xdp/... ./plugin/... ./internal/bench/...
 
-generate-check: generate ## fail when what is committed is not what the sources generate
+generate-check: generate ## fail when committed generated files differ from newly generated ones
 	@git diff --exit-code --stat || { echo "generated files are stale: run 'make generate' and commit" >&2; exit 1; }
 
 lint: ## formatting, vet, and the repository's own rules

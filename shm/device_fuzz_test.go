@@ -44,6 +44,7 @@ func editDevice(b, edits []byte, sum bool) {
 // devices ends, without a fault; what it says of one counter is no panic either.
 func FuzzDeviceSegment(f *testing.F) {
 	mirror, segment, hs := deviceBytes(f)
+	base := newOriginal(f, mirror)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	f.Add([]byte{}, []byte{}, true)
 	for range 30 {
@@ -54,7 +55,7 @@ func FuzzDeviceSegment(f *testing.F) {
 		f.Add(b[:6], b[6:], true)
 	}
 	f.Fuzz(func(t *testing.T, m, s []byte, sum bool) {
-		mb, sb := bytes.Clone(mirror), bytes.Clone(segment)
+		mb, sb := base.copy(t), bytes.Clone(segment)
 		edit(mb, m, true)
 		editDevice(sb, s, sum)
 		mv, err := attach(heapStore{mb})

@@ -1,11 +1,13 @@
 package shm
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"testing"
+
+	"github.com/edsrzf/mmap-go"
 
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
@@ -130,12 +132,52 @@ func FuzzMirror(f *testing.F) {
 		}
 		f.Add(b, true)
 	}
-	base := readGolden(f, golden)
+	base := newOriginal(f, readGolden(f, golden))
 	f.Fuzz(func(t *testing.T, edits []byte, sum bool) {
-		b := bytes.Clone(base)
+		b := base.copy(t)
 		edit(b, edits, sum)
 		use(t, b)
 	})
+}
+
+// original holds bytes in a file of which tests map private copies: a copy costs the pages
+// that are used of it, and a golden mirror is 9 MB of zeros for the most part.
+type original struct {
+	f    *os.File
+	size int
+	last mmap.MMap
+}
+
+func newOriginal(t testing.TB, b []byte) *original {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &original{f: f, size: len(b)}
+	t.Cleanup(func() { o.unmap(t); f.Close() })
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// copy returns the bytes. They last until the next call.
+func (o *original) copy(t testing.TB) []byte {
+	o.unmap(t)
+	var err error
+	if o.last, err = mmap.MapRegion(o.f, o.size, mmap.COPY, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	return o.last
+}
+
+func (o *original) unmap(t testing.TB) {
+	if o.last == nil {
+		return
+	}
+	if err := o.last.Unmap(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func FuzzRandomFile(f *testing.F) {
@@ -151,15 +193,14 @@ func FuzzRandomFile(f *testing.F) {
 
 // Many random edits, in the ordinary run of the tests.
 func TestMutations(t *testing.T) {
-	base := readGolden(t, golden)
+	base := newOriginal(t, readGolden(t, golden))
 	rnd := seed.Rand(t)
 	n := 4000
 	if testing.Short() {
 		n = 400
 	}
-	b := make([]byte, len(base))
 	for range n {
-		copy(b, base)
+		b := base.copy(t)
 		edits := make([]byte, 6*(1+rnd.IntN(12)))
 		for j := range edits {
 			edits[j] = byte(rnd.Uint32())

@@ -3,10 +3,8 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // Where there is no room for a segment, a counter is refused and nothing else happens: the
@@ -76,18 +75,6 @@ func TestGrowFails(t *testing.T) {
 	checkFile(t, path)
 }
 
-// growReads is how many reads TestReadersWhileTheMirrorGrows makes.
-func growReads(t *testing.T) uint64 {
-	if env := os.Getenv("FLOWTALLY_GROW_READS"); env != "" {
-		n, err := strconv.ParseFloat(env, 64)
-		if err != nil || n < 1 {
-			t.Fatalf("FLOWTALLY_GROW_READS=%q is no number of reads", env)
-		}
-		return uint64(n)
-	}
-	return 1e6
-}
-
 // One reader, opened when the mirror had one segment, reads counters of all segments as they
 // come, up to sixteen, while every counter is published in every cycle: each value is whole
 // and of the cycle that was complete before the read, or a later one. The reader makes no
@@ -111,7 +98,7 @@ func TestReadersWhileTheMirrorGrows(t *testing.T) {
 			mu.Unlock()
 		}
 	})
-	target := growReads(t)
+	target := uint64(times.Of(t, "FLOWTALLY_GROW_READS", 1e7, 1e6))
 	counters := make(map[string]*Counter)
 	var reads uint64
 	var list []*Counter

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // outlive ends a child whose parent is gone (killed, or ended by a time-out that no
 // test sees), or that has been at it for longer than any test takes.
 func outlive(parent string) {
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(15 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if strconv.Itoa(os.Getppid()) != parent {
 			break
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // Readers against a writer in another process that publishes at full speed,
@@ -263,23 +264,12 @@ func (x *tornReader) String() string {
 		x.reads.Load(), x.changes.Load(), x.gone.Load(), x.same, x.snaps, x.records, x.lost)
 }
 
-// tornReads is how many reads all readers make together.
-func tornReads(t *testing.T) uint64 {
-	if env := os.Getenv("FLOWTALLY_TORN_READS"); env != "" {
-		n, err := strconv.ParseFloat(env, 64)
-		if err != nil || n < 1 {
-			t.Fatalf("FLOWTALLY_TORN_READS=%q is no number of reads", env)
-		}
-		return uint64(n)
-	}
-	if raceEnabled { // the detector does not see a mapped file, and takes its time
-		return 1e6
-	}
-	return 2e7
-}
-
 func TestTornReads(t *testing.T) {
-	target := tornReads(t)
+	usual := 20_000_000
+	if raceEnabled { // the detector does not see a mapped file, and takes its time
+		usual = 1e6
+	}
+	target := uint64(times.Of(t, "FLOWTALLY_TORN_READS", usual, usual)) // of all readers together
 	least := 3 * time.Second
 	if testing.Short() {
 		least = 500 * time.Millisecond

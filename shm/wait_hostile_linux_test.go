@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // What another user can do to those who wait: write to the page, cut it, punch it, give it
@@ -26,10 +27,7 @@ func TestWaitBesideHostileUsers(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "cc")
 	const group, user = 54321, 54322
-	tries := 20000
-	if os.Getenv("FLOWTALLY_STRESS") != "" {
-		tries = 10_000_000
-	}
+	tries := times.Of(t, "FLOWTALLY_HOSTILE_TRIES", 20000, 20000)
 	bin := filepath.Join("/dev/shm", fmt.Sprintf("flowtally-test-hostile-%d", os.Getpid())) // where every user may enter
 	t.Cleanup(func() { os.Remove(bin) })
 	if out, err := exec.CommandContext(t.Context(), "cc", "-std=c11", "-O2", "-pthread", "-o", bin, "../internal/bench/shmrows/src/hostile.c").CombinedOutput(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -82,8 +83,8 @@ func TestCAndPythonReadersWhileTheMirrorGrows(t *testing.T) {
 			}
 		})
 	}
-	start(program, path, stressed(t, "FLOWTALLY_GROW_READS", 1e7), fmt.Sprint(segments))
-	start("python3", "testdata/grow.py", path, stressed(t, "FLOWTALLY_GROW_PYTHON_READS", 1e5), fmt.Sprint(segments))
+	start(program, path, fmt.Sprint(times.Of(t, "FLOWTALLY_GROW_READS", 1e7, 1e6)), fmt.Sprint(segments))
+	start("python3", "testdata/grow.py", path, fmt.Sprint(times.Of(t, "FLOWTALLY_GROW_PYTHON_READS", 1e5, 1e4)), fmt.Sprint(segments))
 	cycles := 0
 	for ; ended.Load() < 2; cycles++ {
 		if c.added < segments*shm.SegmentLen {

@@ -2,30 +2,14 @@ package include
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
-
-// stressed is n, or the number that a variable says, for long runs.
-func stressed(t *testing.T, variable string, n int) string {
-	t.Helper()
-	if text := os.Getenv(variable); text != "" {
-		f, err := strconv.ParseFloat(text, 64) // "1e6" reads well
-		if err != nil || f < 1 {
-			t.Fatalf("%s=%q is no number", variable, text)
-		}
-		n = int(f)
-	} else if testing.Short() {
-		n /= 10
-	}
-	return fmt.Sprint(n)
-}
 
 // raced makes a mirror of three segments, without a writer.
 func raced(t *testing.T) (path string) {
@@ -41,31 +25,62 @@ func raced(t *testing.T) (path string) {
 	return path
 }
 
-func race(t *testing.T, args ...string) (out string) {
+// racer builds testdata/race.c with the sanitizers.
+func racer(t *testing.T) (program string) {
 	t.Helper()
-	program := build(t, "race", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-	out = strings.TrimSpace(run(t, program, append(args, fmt.Sprint(seed.Uint64(t)>>1))...))
+	return build(t, "race", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+}
+
+// race runs a program that racer has built.
+func race(t *testing.T, program, mode, path string, times int, more ...string) (out string) {
+	t.Helper()
+	out = strings.TrimSpace(run(t, program, append([]string{mode, path, fmt.Sprint(times), fmt.Sprint(seed.Uint64(t) >> 1)}, more...)...))
 	t.Log(out)
 	return out
 }
 
-// Words of the header that change while a reader opens the file, and afterwards, lead it
-// nowhere: what it takes from the header it copies once.
+// Words of the header and of the catalogue that change while a reader opens the file, and
+// afterwards, lead it nowhere: what it takes from the header it copies once.
 func TestHeaderRacesInC(t *testing.T) {
-	out := race(t, "header", raced(t), stressed(t, "FLOWTALLY_RACE_OPENS", 5000))
-	var opens, opened, flips int
-	if _, err := fmt.Sscanf(out, "opens %d opened %d flips %d", &opens, &opened, &flips); err != nil || opened < opens/2 || flips < 10 {
-		t.Errorf("too few opens or changes: %v", err)
+	small, w := newMirror(t, shm.Options{History: 2})
+	h := add(t, w, shm.Entry{Name: "c17"})
+	w.BeginCycle()
+	w.PublishBlock(0, &shm.Block{value(1)})
+	w.AppendHistory(h, value(1))
+	w.EndCycle(shm.Now())
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	program := racer(t)
+	opens := times.Of(t, "FLOWTALLY_RACE_OPENS", 1e5, 2000)
+	for _, tt := range []struct {
+		name, path string
+		opens      int
+		every      string
+	}{
+		{"many opens of a small file", small, opens, "500"},
+		{"every function over three segments", raced(t), max(opens/500, 500), "8"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := race(t, program, "header", tt.path, tt.opens, tt.every)
+			var opens, opened, raced, hits int
+			if _, err := fmt.Sscanf(out, "opens %d opened %d raced %d hits %d", &opens, &opened, &raced, &hits); err != nil {
+				t.Fatal(err)
+			}
+			if opened < opens/20 || opened == opens || raced < opens/1000 || hits == 0 {
+				t.Error("too few opens of one outcome, or beside a change, or a word that never changed")
+			}
+		})
 	}
 }
 
 // A file that is cut short while every function runs makes results, and no signal, of a
 // program that asked for the guard.
 func TestTruncationRacesInC(t *testing.T) {
-	race(t, "cut", raced(t), stressed(t, "FLOWTALLY_RACE_CUTS", 100))
+	race(t, racer(t), "cut", raced(t), times.Of(t, "FLOWTALLY_RACE_CUTS", 100, 10))
 }
 
 // Threads that meet a segment at the same time use one mapping of it, and ft_close leaves none.
 func TestThreadsMeetTheSameSegments(t *testing.T) {
-	race(t, "meet", raced(t), stressed(t, "FLOWTALLY_RACE_MEETINGS", 1000))
+	race(t, racer(t), "meet", raced(t), times.Of(t, "FLOWTALLY_RACE_MEETINGS", 1000, 100))
 }

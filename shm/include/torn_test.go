@@ -3,37 +3,22 @@ package include
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
-
-// tornReads is how many reads the readers make together.
-func tornReads(t *testing.T) uint64 {
-	t.Helper()
-	text := os.Getenv("FLOWTALLY_TORN_READS")
-	if text == "" {
-		return 2e7
-	}
-	n, err := strconv.ParseFloat(text, 64) // "1e8" reads well
-	if err != nil || n < 4 {
-		t.Fatalf("FLOWTALLY_TORN_READS=%q is no number of reads", text)
-	}
-	return uint64(n)
-}
 
 // Two readers in C and two in Go against a writer at full speed: no read is
 // torn, and no value goes back.
 func TestNoTornReads(t *testing.T) {
 	torn := build(t, "torn")
-	reads, least := tornReads(t), 2*time.Second
+	reads, least := uint64(times.Of(t, "FLOWTALLY_TORN_READS", 2e7, 2e7)), 2*time.Second // of all readers together
 	if testing.Short() {
 		least /= 10
 	}

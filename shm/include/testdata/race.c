@@ -1,20 +1,21 @@
 /* Reads a mirror while somebody spoils it, in every function: to be compiled with the
  * address and undefined-behaviour sanitizers.
  *
- *     race header PATH OPENS SEED    words of the header change, and change back
- *     race cut PATH CUTS SEED        the file is cut short, and made whole again
- *     race meet PATH ROUNDS SEED     threads meet the same segments at the same time
+ *     race header PATH OPENS SEED EVERY    words change, and change back; one open in EVERY calls every function
+ *     race cut PATH CUTS SEED              the file is cut short, and made whole again
+ *     race meet PATH ROUNDS SEED           threads meet the same segments at the same time
  *
  * A fault ends it. Prints what the reader was told. */
 #include "everything.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 static int stop;
-static unsigned flips;
-static unsigned flipped(void) { return __atomic_load_n(&flips, __ATOMIC_RELAXED); }
 static int stopped(void) { return __atomic_load_n(&stop, __ATOMIC_RELAXED); }
 
 struct file {
@@ -22,6 +23,7 @@ struct file {
 	int fd;
 	unsigned char *p;
 	size_t size;
+	size_t segment; /* offset of segment 0 */
 	uint64_t seed;
 };
 
@@ -33,28 +35,47 @@ static int open_file(struct file *f, const char *path) {
 	f->size = (size_t)st.st_size;
 	void *at = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
 	f->p = at == MAP_FAILED ? NULL : (unsigned char *)at;
+	if (f->p != NULL) f->segment = f->size - f->size / FT_SEG_SIZE * FT_SEG_SIZE; /* the rest is less than a segment */
 	return f->p != NULL;
 }
 
 /* ---- header -------------------------------------------------------------- */
 
 /* Words that lead a reader: what the header fixes, the number of segments and their
- * descriptors, the mark, the ring's words. */
-static const size_t targets[] = {8,    12,   16,   20,   24,   28,   44,   48,   52,   56,   64,   120,  124,
-				 912,  912,  912,  8192, 8192, 8196, 8200, 8200, 8204, 8208, 1280, 1024, 1032};
+ * descriptors, the mark, the ring's words; in segment 0 those of the first entry, and
+ * those that its block is published under. Segment 0 follows the history. */
+enum { SEGMENT = 1 << 30 }; /* an offset in segment 0 */
+static const size_t targets[] = {
+	8, 12, 16, 20, 24, 28, 40, 44, 48, 52, 56, 60, 64, 120, 124, 648, 896, 912, 912, 912,
+	8192, 8192, 8196, 8200, 8200, 8204, 8208, 1280, 1024, 1032,
+	SEGMENT, SEGMENT + 4, SEGMENT + 24, SEGMENT + 64, SEGMENT + 160, SEGMENT + 704, SEGMENT + 4194304, SEGMENT + 4198400, SEGMENT + 4202520,
+};
+enum { TARGETS = sizeof targets / sizeof *targets };
+
+/* What the process that changes words shares with the one that reads. */
+struct board {
+	uint64_t flips;         /* changes so far */
+	uint64_t hits[TARGETS]; /* wrong words stored, by target */
+};
+static struct board *board;
+static uint64_t flipped(void) { return __atomic_load_n(&board->flips, __ATOMIC_RELAXED); }
+
+static uint32_t *target(const struct file *f, size_t at) {
+	return (uint32_t *)(void *)(f->p + (at & SEGMENT ? f->segment : 0) + (at & ~(size_t)SEGMENT));
+}
 
 /* Stores wrong words, lets the reader run a little, and stores the right ones. Half of the
  * time they are those of the ring together, which lead nowhere one by one. */
-static void *flip(void *with) {
+static void flip(const struct file *f) {
 	static const uint32_t wrongs[] = {0, 1, 2, 3, 5, 64, 4095, 4097, 65536, 0x7fffffff, 0x80000000, 0xffffffff};
 	static const size_t ring[] = {FT_HDR_HISTORY, FT_HDR_HISTORY_TAIL, FT_HDR_HISTORY_INTENT};
-	const struct file *f = (const struct file *)with;
 	uint64_t random = f->seed;
-	for (unsigned n = 0; !stopped(); n++) {
+	for (uint64_t n = 1;; n++) {
 		uint32_t *words[3], rights[3];
 		for (int i = 0; i < 3; i++) {
-			const size_t one = targets[(random >> (33 + 8 * i)) % (sizeof targets / sizeof *targets)];
-			words[i] = (uint32_t *)(void *)(f->p + (random >> 63 ? ring[i] : one));
+			const size_t one = (random >> (33 + 8 * i)) % TARGETS;
+			words[i] = target(f, random >> 63 ? ring[i] : targets[one]);
+			if (i == 0 && !(random >> 63)) __atomic_add_fetch(&board->hits[one], 1, __ATOMIC_RELAXED);
 		}
 		const uint32_t wrong = wrongs[(random >> 20) % (sizeof wrongs / sizeof *wrongs)];
 		const int count = random >> 63 ? 3 : 1;
@@ -62,52 +83,77 @@ static void *flip(void *with) {
 			rights[i] = __atomic_load_n(words[i], __ATOMIC_RELAXED);
 			__atomic_store_n(words[i], wrong, __ATOMIC_RELAXED);
 		}
+		__atomic_store_n(&board->flips, n, __ATOMIC_RELAXED);
 		for (volatile unsigned wait = (unsigned)(random >> 8) % 2000; wait > 0; wait--) continue;
 		for (int i = 0; i < count; i++) __atomic_store_n(words[i], rights[i], __ATOMIC_RELEASE);
-		__atomic_store_n(&flips, n, __ATOMIC_RELAXED);
 		for (volatile unsigned wait = (unsigned)(random >> 12) % 2000; wait > 0; wait--) continue;
 		random = random * 6364136223846793005u + 1442695040888963407u;
 	}
-	return NULL;
 }
 
-/* What a program does first. */
-static void little(const ft_reader *r) {
+/* The header and the ring alone. */
+static void glance(const ft_reader *r) {
 	ft_status st;
-	ft_named n;
-	ft_value v;
 	ft_cursor cursor;
 	ft_record record;
 	(void)ft_get_status(r, &st);
-	if (ft_named_open(r, "c17", &n) == FT_OK && ft_named_load(r, &n, &v) == FT_OK) use(&v, sizeof v);
 	if (ft_cursor_open(&cursor, r, 1) == FT_OK && ft_cursor_next(&cursor, &record) == FT_OK) use(&record, sizeof record);
 }
 
-static int race_header(struct file *f, uint64_t opens) {
-	uint64_t opened = 0, refused[32] = {0};
-	const struct timespec moment = {0, 20000};
-	pthread_t thread;
-	if (pthread_create(&thread, NULL, flip, f) != 0) return 2;
-	for (uint64_t i = 0; i < opens; i++) {
+/* A counter by its name, as a program does first. */
+static void little(const ft_reader *r) {
+	ft_named n;
+	ft_value v;
+	glance(r);
+	if (ft_named_open(r, "c17", &n) == FT_OK && ft_named_load(r, &n, &v) == FT_OK) use(&v, sizeof v);
+}
+
+/* One open in every calls everything, one in four reads a counter, the others look at the
+ * header only, which maps no segment. The words are changed by a
+ * process of its own: each munmap of a process interrupts the CPUs on which its other
+ * threads run. */
+static int race_header(struct file *f, uint64_t opens, uint64_t every) {
+	uint64_t opened = 0, raced = 0, least = UINT64_MAX, refused[32] = {0};
+	void *shared = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED) return 2;
+	board = (struct board *)shared;
+	const pid_t child = fork();
+	if (child < 0) return 2;
+	if (child == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		flip(f);
+	}
+	while (flipped() == 0) (void)sched_yield();
+	uint64_t i = 0;
+	/* More than asked for until both outcomes were seen: the other thread may not have run yet. */
+	for (; i < opens || ((opened == 0 || opened == i) && i < 1000 * opens); i++) {
 		ft_reader r;
+		const uint64_t before = flipped();
 		const int err = ft_open(&r, f->path, NULL);
 		if (err) {
 			refused[-err & 31]++;
+			raced += flipped() != before;
 			/* The other thread may have lost its processor beside a wrong word. */
-			for (const unsigned before = flipped(); flipped() == before;) (void)nanosleep(&moment, NULL);
+			while (flipped() == before) (void)sched_yield();
 			continue;
 		}
-		if (opened++ % 64 == 0)
+		if (opened % every == 0)
 			everything(&r);
-		else
+		else if (opened % 4 == 0)
 			little(&r);
+		else
+			glance(&r);
+		opened++;
 		ft_close(&r);
+		raced += flipped() != before;
 	}
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	(void)pthread_join(thread, NULL);
-	printf("opens %" PRIu64 " opened %" PRIu64 " flips %u", opens, opened, flipped());
-	for (int i = 0; i < 32; i++)
-		if (refused[i]) printf(" refused(%d) %" PRIu64, -i, refused[i]);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	for (int t = 0; t < TARGETS; t++)
+		if (board->hits[t] < least) least = board->hits[t];
+	printf("opens %" PRIu64 " opened %" PRIu64 " raced %" PRIu64 " hits %" PRIu64 " flips %" PRIu64, i, opened, raced, least, flipped());
+	for (int e = 0; e < 32; e++)
+		if (refused[e]) printf(" refused(%d) %" PRIu64, -e, refused[e]);
 	printf("\n");
 	return 0;
 }
@@ -228,11 +274,11 @@ static int race_meet(const char *path, uint64_t rounds) {
 
 int main(int argc, char **argv) {
 	struct file f;
-	if (argc != 5) return 2;
+	if (argc != 5 && argc != 6) return 2;
 	const uint64_t n = strtoull(argv[3], NULL, 10);
 	f.seed = strtoull(argv[4], NULL, 10);
 	state = f.seed * 2 + 1;
 	if (strcmp(argv[1], "meet") == 0) return race_meet(argv[2], n);
 	if (!open_file(&f, argv[2])) return 2;
-	return strcmp(argv[1], "header") == 0 ? race_header(&f, n) : race_cut(&f, n);
+	return argc == 6 ? race_header(&f, n, strtoull(argv[5], NULL, 10)) : race_cut(&f, n);
 }

@@ -1,0 +1,26 @@
+// Package times says how often a long test repeats its step, so that one variable of the
+// environment makes a short run of it long.
+package times
+
+import (
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Of returns the number in the environment variable of that name ("1e6" reads well). Where
+// it is not set, Of returns usual, and brief with -short.
+func Of(t testing.TB, variable string, usual, brief int) int {
+	t.Helper()
+	if text := os.Getenv(variable); text != "" {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n >= 1 && n <= 1e15) {
+			t.Fatalf("%s=%q: want a number from 1 to 1e15", variable, text)
+		}
+		return int(n)
+	}
+	if testing.Short() {
+		return brief
+	}
+	return usual
+}
