@@ -4,8 +4,9 @@
  *     hostile MIRROR PAGE UID GID DIRECTORY [TRIES]
  *
  * Each try writes to the page, cuts it, punches a hole, gives it another name in
- * DIRECTORY, wakes and moves its sleepers, by its name and through a descriptor and a mapping
- * of the page, or of the mirror where this user cannot open the page. After TRIES
+ * DIRECTORY, wakes and moves its sleepers: one system call each. Tries take turns between its
+ * name, a descriptor and a mapping of the page. A user who cannot open the page has its name,
+ * and a descriptor and a mapping of the mirror. After TRIES
  * it prints how many of each had an effect. Without TRIES it goes on from "begin 0" to
  * "end 0" on its input, and prints the tries so far. */
 #define _GNU_SOURCE 1
@@ -30,6 +31,7 @@ static char another[PATH_MAX];
 static uint32_t *words; /* of the page or the mirror, read-only */
 static size_t length;
 static int fd; /* of the page; -1: it cannot be opened */
+static int mapped; /* fd, or a descriptor of the mirror */
 static uint32_t own;
 static uint64_t tries, written, cut, punched, linked, woken, moved;
 static int going;
@@ -39,11 +41,17 @@ static long futex(uint32_t *word, int op, long a, long b, uint32_t *to) { return
 static void try(void) {
 	static const char bytes[8] = {1, 2, 3, 4, 5, 6, 7, 8};
 	const uint64_t n = __atomic_fetch_add(&tries, 1, __ATOMIC_RELAXED);
-	const int writable = open(page, O_WRONLY | O_CLOEXEC);
-	written += (writable >= 0 && write(writable, bytes, sizeof bytes) > 0) || pwrite(fd, bytes, sizeof bytes, 64) > 0;
-	cut += truncate(page, 0) == 0 || ftruncate(fd, 1 << 20) == 0;
-	punched += fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 || fallocate(fd, FALLOC_FL_KEEP_SIZE, 1 << 20, 1 << 20) == 0 ||
-		   madvise(words, 4096, MADV_REMOVE) == 0;
+	if (n % 2 == 0) {
+		const int writable = open(page, O_WRONLY | O_CLOEXEC);
+		written += writable >= 0 && write(writable, bytes, sizeof bytes) > 0;
+		if (writable >= 0) (void)close(writable);
+	} else {
+		written += pwrite(mapped, bytes, sizeof bytes, 64) > 0;
+	}
+	cut += (n % 2 == 0 ? ftruncate(mapped, 1 << 20) : truncate(page, 0)) == 0;
+	punched += (n % 3 == 0   ? fallocate(mapped, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096)
+		    : n % 3 == 1 ? fallocate(mapped, FALLOC_FL_KEEP_SIZE, 1 << 20, 1 << 20)
+				 : madvise(words, 4096, MADV_REMOVE)) == 0;
 	if (link(page, another) == 0) {
 		linked++;
 		(void)unlink(another);
@@ -53,7 +61,6 @@ static void try(void) {
 	const long w = futex(word, WAKE, INT_MAX, 0, NULL), m = futex(word, REQUEUE, 0, INT_MAX, &own);
 	woken += w > 0 ? (uint64_t)w : 0;
 	moved += m > 0 ? (uint64_t)m : 0;
-	if (writable >= 0) (void)close(writable);
 }
 
 static void *go(void *none) {
@@ -77,7 +84,7 @@ int main(int argc, char **argv) {
 	page = argv[2];
 	(void)snprintf(another, sizeof another, "%s/hostile-%d", argv[5], (int)getpid());
 	fd = open(page, O_RDONLY | O_CLOEXEC);
-	const int mapped = fd >= 0 ? fd : open(argv[1], O_RDONLY | O_CLOEXEC);
+	mapped = fd >= 0 ? fd : open(argv[1], O_RDONLY | O_CLOEXEC);
 	length = 4096;
 	words = (uint32_t *)mmap(NULL, length, PROT_READ, MAP_SHARED, mapped, 0);
 	if (words == MAP_FAILED) {
