@@ -1,5 +1,5 @@
 # flowtally: every target works on a fresh machine with Go and a C compiler.
-# What else a target needs is installed through the distribution's package
+# Everything else that a target needs is installed through the distribution's package
 # manager by .ci/need, which names the packages; root is asked for only
 # where a step needs it.
 
