@@ -225,7 +225,7 @@ func TestRunBoundsARowInTime(t *testing.T) {
 		<-ctx.Done()
 		return 0, fmt.Errorf("adding one flow: %w", ctx.Err())
 	}
-	r = run(t, Options{Rounds: 7, RowTime: 50 * time.Millisecond}, row(1, Sides{Ours: waits, Ref: waits, N: 1})).Results[0]
+	r = run(t, Options{Rounds: 7, RowTime: 2 * time.Second}, row(1, Sides{Ours: waits, Ref: waits, N: 1})).Results[0]
 	if !strings.HasPrefix(r.Reason, "row took too long: 2 of 7 rounds are done: adding one flow: ") || !strings.HasSuffix(r.Reason, advice+r.Name) {
 		t.Errorf("got %+v, want null, with the reason that it took too long", r)
 	}
