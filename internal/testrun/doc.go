@@ -1,4 +1,4 @@
-// Testrun runs go test, shows the output of what fails, and ends with a summary: how many
+// Testrun runs go test, shows the output of failing tests, and ends with a summary: how many
 // tests passed, failed and were skipped, why, and how long it took.
 //
 //	testrun [-go COMMAND] [-name NAME] [-to FILE] -- ARG…

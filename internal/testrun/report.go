@@ -25,7 +25,7 @@ type test struct{ pkg, name string }
 // report collects the events of one run.
 type report struct {
 	w       io.Writer
-	output  map[test][]string // of what has not ended
+	output  map[test][]string // of tests that have not ended
 	passed  int
 	failed  []test
 	skipped map[string][]test // by reason
@@ -84,8 +84,8 @@ func (r *report) take(e event) {
 	}
 }
 
-// end shows the line that go test prints for a package, and all that its tests had printed
-// when it failed in the middle of them.
+// end shows the line that go test prints for a package, and the output of the tests in the
+// middle of which the package failed.
 func (r *report) end(e event, lines []string) {
 	if e.Action != "fail" {
 		lines = lines[max(0, len(lines)-1):]

@@ -40,7 +40,7 @@ func race(t *testing.T, program, mode, path string, times int, more ...string) (
 }
 
 // Words of the header and of the catalogue that change while a reader opens the file, and
-// afterwards, lead it nowhere: what it takes from the header it copies once.
+// afterwards, lead it nowhere: it copies the header once, and uses the copy.
 func TestHeaderRacesInC(t *testing.T) {
 	small, w := newMirror(t, shm.Options{History: 2})
 	h := add(t, w, shm.Entry{Name: "c17"})

@@ -1,11 +1,11 @@
-/* Reads a mirror while somebody spoils it, in every function: to be compiled with the
+/* Reads a mirror that is damaged meanwhile, in every function: to be compiled with the
  * address and undefined-behaviour sanitizers.
  *
  *     race header PATH OPENS SEED EVERY    words change, and change back; one open in EVERY calls every function
  *     race cut PATH CUTS SEED              the file is cut short, and made whole again
  *     race meet PATH ROUNDS SEED           threads meet the same segments at the same time
  *
- * A fault ends it. Prints what the reader was told. */
+ * A fault ends it. Prints the results of the reader. */
 #include "everything.h"
 
 #include <inttypes.h>
@@ -41,9 +41,9 @@ static int open_file(struct file *f, const char *path) {
 
 /* ---- header -------------------------------------------------------------- */
 
-/* Words that lead a reader: what the header fixes, the number of segments and their
- * descriptors, the mark, the ring's words; in segment 0 those of the first entry, and
- * those that its block is published under. Segment 0 follows the history. */
+/* Words that lead a reader: the immutable header, the number of segments and their
+ * descriptors, the mark, the ring's words; in segment 0 the words of the first entry, and
+ * the words that its block is published under. Segment 0 follows the history. */
 enum { SEGMENT = 1 << 30 }; /* an offset in segment 0 */
 static const size_t targets[] = {
 	8, 12, 16, 20, 24, 28, 40, 44, 48, 52, 56, 60, 64, 120, 124, 648, 896, 912, 912, 912,
@@ -52,7 +52,7 @@ static const size_t targets[] = {
 };
 enum { TARGETS = sizeof targets / sizeof *targets };
 
-/* What the process that changes words shares with the one that reads. */
+/* Memory of the process that changes words and of the one that reads. */
 struct board {
 	uint64_t flips;         /* changes so far */
 	uint64_t hits[TARGETS]; /* wrong words stored, by target */
@@ -65,7 +65,7 @@ static uint32_t *target(const struct file *f, size_t at) {
 }
 
 /* Stores wrong words, lets the reader run a little, and stores the right ones. Half of the
- * time they are those of the ring together, which lead nowhere one by one. */
+ * time they are the words of the ring together, which lead nowhere one by one. */
 static void flip(const struct file *f) {
 	static const uint32_t wrongs[] = {0, 1, 2, 3, 5, 64, 4095, 4097, 65536, 0x7fffffff, 0x80000000, 0xffffffff};
 	static const size_t ring[] = {FT_HDR_HISTORY, FT_HDR_HISTORY_TAIL, FT_HDR_HISTORY_INTENT};
@@ -182,7 +182,7 @@ static void *cut(void *with) {
 }
 
 /* Each function at least, until the cuts were noticed often enough. ft_load has no
- * check: its values are those of zeros then. */
+ * check: its values are zeros then. */
 static int race_cut(struct file *f, uint64_t cuts) {
 	uint64_t rounds = 0, truncated = 0, opened = 0;
 	pthread_t thread;
