@@ -21,7 +21,7 @@ import (
 	kernel "github.com/flowtally/flowtally/xdp"
 )
 
-// tagSent gives what an end sends the VLAN tag 100, beside the frame as a VLAN device does.
+// tagSent adds VLAN tag 100 to the packets that an end sends, beside the frame as a VLAN device does.
 func tagSent(t *testing.T, e *lab.End) {
 	t.Helper()
 	const ethP8021Q = 0x0081 // in network order
@@ -88,7 +88,7 @@ func TestTagsThatTheDeviceTakes(t *testing.T) {
 				}
 				return backend.Pair(s.Sent()[0])
 			}
-			short := send() // what the condition says: the tag is not seen, the packet 4 bytes short
+			short := send() // as the condition says: the tag is not seen, the packet 4 bytes short
 			r := reader(t, b.cfg)
 			await(t, r, "untagged", short)
 			await(t, r, "tagged", backend.Pair{})

@@ -57,8 +57,7 @@ type offload struct {
 	needsAlign bool            // the total may lack packets that passed while the flow moved to hardware
 	lost       []lostInterface // with offloaded: interfaces whose devices are lost
 
-	// shadowBase is what the shadow's count lacks: total = shadowBase + shadow count, while the shadow's epoch is
-	// flowState.epoch and not 0.
+	// total = shadowBase + count of the shadow, while the shadow's epoch is flowState.epoch and not 0.
 	shadowBase backend.Pair
 }
 

@@ -37,8 +37,8 @@ func returned(t *testing.T) (s *stacked, send func(int)) {
 	return s, send
 }
 
-// A pause that is shorter than the time between two looks at the conditions is enough: what passed while
-// the flow went back to hardware is added in it, once.
+// A pause that is shorter than the time between two looks at the conditions is enough: packets that passed while
+// the flow went back to hardware are added in it, once.
 func TestAuditCatchesUpInAShortPause(t *testing.T) {
 	s, send := returned(t)
 	send(1)

@@ -120,7 +120,7 @@ func (m *mirrorFaults) conditions(path string, w *shm.Writer) (out []dataplane.C
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodeMirrorRemade, Severity: dataplane.Low, Object: path, Since: m.remadeAt,
 			Text: fmt.Sprintf("%v; it was made anew, and totals go on: readers by name follow, others open it again", m.remade),
-			Fix:  "find out who changes files in " + filepath.Dir(path),
+			Fix:  "find the process that changes files in " + filepath.Dir(path),
 		})
 	}
 	if m.full != nil {

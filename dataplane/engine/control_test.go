@@ -45,7 +45,7 @@ func slowly(s *stacked) *slowOver {
 	return o
 }
 
-// answer waits for what a call of another goroutine answers; the bound is for hangs.
+// answer waits for the result of a call of another goroutine; the bound is for hangs.
 func answer[T any](t *testing.T, what string, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -63,8 +63,8 @@ func behind(call func() error) <-chan error {
 	return out
 }
 
-// Who adds flows to a device that does not answer is let go with its context, and none of them
-// stays; who only looks does not wait, and who has to wait does no longer than its own context lasts.
+// A caller that adds flows to a device that hangs returns with its context, and none of the flows
+// stays. A caller that only reads does not wait, and other callers wait only as long as their own contexts last.
 func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
 	defer s.e.Close()
@@ -101,7 +101,7 @@ func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 		t.Errorf("error %v, want the context's, of flow web", err)
 	}
 	close(o.goOn)
-	placed, err := s.e.Placements(t.Context()) // once the device has answered
+	placed, err := s.e.Placements(t.Context()) // when the device has returned
 	if err != nil || len(placed) != 0 || len(s.over.flows) != 0 || len(s.under.flows) != 0 {
 		t.Errorf("placed %+v, err %v; %d in hardware, %d behind it: a flow that nobody waited for stays", placed, err, len(s.over.flows), len(s.under.flows))
 	}
@@ -110,7 +110,7 @@ func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A removal that nobody waits for goes on.
+// A removal whose caller has left goes on.
 func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
 	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
 	defer s.e.Close()
@@ -131,7 +131,7 @@ func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
 	}
 }
 
-// Close does not wait for a device for ever; what it could not do is done when the device answers.
+// Close does not wait for a device for ever; the rest is done when the device returns.
 func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
 	o := slowly(s)
@@ -142,7 +142,7 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 	answer(t, "the command", o.asked)
 	waiting := behind(func() error { return s.e.RemoveFlows(t.Context(), "other") })
 	s.e.bound = time.Millisecond
-	if err := answer(t, "the end of Close", behind(s.e.Close)); err == nil || !strings.Contains(err.Error(), "has not answered") {
+	if err := answer(t, "the end of Close", behind(s.e.Close)); err == nil || !strings.Contains(err.Error(), "has not returned") {
 		t.Errorf("error %v, want that it was not waited for", err)
 	}
 	_, err := s.e.Info(t.Context())
@@ -166,7 +166,7 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 	}
 }
 
-// Who has gone before anything was begun has nothing done.
+// A call whose caller leaves before it begins does nothing.
 func TestACallWhoseContextHasEndedDoesNothing(t *testing.T) {
 	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
 	defer s.e.Close()
@@ -180,7 +180,7 @@ func TestACallWhoseContextHasEndedDoesNothing(t *testing.T) {
 	}
 }
 
-// leaving is a device that looks whether its caller is still there, who goes during the command.
+// leaving is a device whose caller leaves during a command.
 type leaving struct {
 	*fakeOver
 	leave func()
@@ -194,7 +194,7 @@ func (o *leaving) Install(ctx context.Context, flows []backend.Placed) ([]backen
 	return o.fakeOver.Install(ctx, flows)
 }
 
-// Who gives up has refused nothing: what is there keeps its place, and its total has no gap.
+// A caller that gives up is no refusal: existing flows keep their places, and their totals have no gap.
 func TestACallThatIsGivenUpDisplacesNobody(t *testing.T) {
 	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
 	defer s.e.Close()

@@ -44,7 +44,7 @@ func newTwoNICs(t *testing.T) *twoNICs {
 	return b
 }
 
-// sender sends what matches "both", "hot", nothing but the low flow, and "drop", in this order.
+// sender sends packets that match "both", "hot", nothing but the low flow, and "drop", in this order.
 func (b *twoNICs) sender(t *testing.T, end *lab.End) *lab.Sender {
 	t.Helper()
 	snd, err := end.NewSender([]lab.Stream{

@@ -63,7 +63,7 @@ type Engine struct {
 	ended   chan error    // the result of Close
 	bound   time.Duration // closeBound; tests are less patient
 
-	ctl   control // serialises control calls; guards the fields below, and what catalogue, placement and auditor hold
+	ctl   control // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
 	flows map[string]*flowState
 	order uint32
 }
@@ -222,7 +222,7 @@ func (e *Engine) Close() error {
 	select {
 	case <-e.shut:
 	case <-bound.C:
-		return fmt.Errorf("closing instance %s: a device has not answered a control call for %v: the instance ends when it does, or with the process", e.cfg.Instance, e.bound)
+		return fmt.Errorf("closing instance %s: a device has not returned from a control call for %v: the instance ends when it does, or with the process", e.cfg.Instance, e.bound)
 	}
 	err := <-e.ended
 	e.ended <- nil // for later calls

@@ -18,7 +18,7 @@ import (
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
 
-// handBackend counts what a test tells it to.
+// handBackend has the counts that a test sets.
 type handBackend struct {
 	name    string
 	changed chan struct{}
@@ -189,7 +189,7 @@ func TestTotalsGoOnOverARestart(t *testing.T) {
 	tests := []struct {
 		name    string
 		between func(b *handBackend, cfg *dataplane.Config)
-		then    backend.Pair // what the backend stands at afterwards
+		then    backend.Pair // the counts of the backend afterwards
 		want    backend.Pair
 		disc    uint64
 	}{

@@ -9,7 +9,7 @@ import (
 )
 
 // eventBuffer is the number of events by which a receiver may lag behind before it loses the oldest. A device of some
-// thousand flows sends as many when it goes, and what a total lacks is declared only there.
+// thousand flows sends as many when it goes, and only events declare the packets that a total lacks.
 const eventBuffer = 4096
 
 // broadcaster delivers events to any number of receivers and does not wait for any.

@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// What the flows of a large device declare at once reaches a receiver that was busy elsewhere.
+// The events of all flows of a large device reach a receiver that was busy elsewhere.
 func TestAReceiverHasRoomForWhatADeviceSaysAtOnce(t *testing.T) {
 	var b broadcaster
 	ch := b.subscribe(t.Context())
@@ -24,7 +24,7 @@ func TestAReceiverHasRoomForWhatADeviceSaysAtOnce(t *testing.T) {
 	}
 }
 
-// What a receiver misses it is told of: all of it, also where it misses events again that told of others.
+// A receiver learns how many events it has missed, also where it misses events that carried such a number.
 func TestAReceiverIsToldWhatItMissed(t *testing.T) {
 	var b broadcaster
 	ch := b.subscribe(t.Context())

@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Probe reports what this host can count, before an instance exists.
+// Probe reports the features of this host, before an instance exists.
 func ExampleProbe() {
 	for _, r := range engine.Probe(context.Background(), engine.ProbeOptions{Interfaces: []string{"eth0"}}) {
 		fmt.Println(r.Object, r.Feature, r.Answer, r.Reason)

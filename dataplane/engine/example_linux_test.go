@@ -17,7 +17,7 @@ import (
 
 // A program that counts in its own process declares a flow, reads its counter where
 // every nanosecond counts, and waits for a hundred packets. The backend "sim" counts traffic
-// that does not exist; with Interfaces, and without Backend, it is that of the interface.
+// that does not exist; with Interfaces, and without Backend, the traffic of the interface counts.
 func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// stuckBackend does not let go of what it counts.
+// stuckBackend does not remove flows.
 type stuckBackend struct {
 	*handBackend
 	stuck error
@@ -27,7 +27,7 @@ func (b *stuckBackend) Remove(ctx context.Context, flows []backend.Placed) error
 	return b.handBackend.Remove(ctx, flows)
 }
 
-// RemoveFlows removes all or none: what a backend goes on counting stays a flow.
+// RemoveFlows removes all or none: a flow that a backend goes on counting stays a flow.
 func TestAFlowThatTheBackendKeepsStays(t *testing.T) {
 	b := &stuckBackend{handBackend: newHand("hand"), stuck: errors.New("stuck")}
 	cfg := config(t, flow.Flow{Name: "a", Match: match(t, "udp")}, flow.Flow{Name: "b", Match: match(t, "tcp")})
@@ -49,7 +49,7 @@ func TestAFlowThatTheBackendKeepsStays(t *testing.T) {
 	}
 }
 
-// oddBackend answers a byte basis that no mirror can hold.
+// oddBackend returns a byte basis that no mirror can hold.
 type oddBackend struct {
 	*handBackend
 	basis string
@@ -82,7 +82,7 @@ func TestAFlowThatFailsLeavesNoEntry(t *testing.T) {
 }
 
 // A counter that becomes latency-critical, or stops being so, keeps its total
-// and what is known of its past.
+// and its discontinuities.
 func TestATotalMovesBetweenBlockAndRecord(t *testing.T) {
 	b := newHand("hand")
 	a := flow.Flow{Name: "a", Match: match(t, "udp")}
@@ -140,7 +140,7 @@ func TestRemovingManyFlows(t *testing.T) {
 	}
 }
 
-// cpuTime is what this process has used, whatever others did meanwhile.
+// cpuTime returns the CPU time of this process.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

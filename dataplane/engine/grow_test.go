@@ -68,7 +68,7 @@ func TestAFullMirrorGrows(t *testing.T) {
 	wantTotals(t, cfg.Mirror.Path, want)
 }
 
-// One that may not grow refuses what does not fit, keeps what it has, and says so.
+// A mirror that may not grow refuses flows that do not fit, keeps its counters, and raises a condition.
 func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 	cfg := config(t)
 	cfg.Mirror.Counters = 64
@@ -107,13 +107,13 @@ func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// totalsOf are what the mirror shows of these counters; one that was not sampled is left out.
+// totalsOf returns the values of counters in the mirror, without counters that were not sampled.
 func totalsOf(t *testing.T, path string, want map[string]backend.Pair) map[string]backend.Pair {
 	t.Helper()
 	return totalsSince(t, path, want, 1)
 }
 
-// totalsFromNow are the totals once the mirror shows what was sampled from now on.
+// totalsFromNow returns the totals when the mirror shows samples of later than now.
 func totalsFromNow(t *testing.T, path string, want map[string]backend.Pair) map[string]backend.Pair {
 	t.Helper()
 	since := shm.Now()
@@ -126,7 +126,7 @@ func totalsFromNow(t *testing.T, path string, want map[string]backend.Pair) map[
 	return nil
 }
 
-// totalsSince leaves out what was sampled before since.
+// totalsSince leaves out samples from before since.
 func totalsSince(t *testing.T, path string, want map[string]backend.Pair, since int64) map[string]backend.Pair {
 	t.Helper()
 	r, err := shm.Open(path, shm.ReaderOptions{})

@@ -35,7 +35,7 @@ func detachByForce(t *testing.T, pins, links string) {
 	}
 }
 
-// A hook that is lost and taken again is one discontinuity: what passed in between is not
+// A hook that is lost and taken again is one discontinuity: the packets in between are not
 // known. While a process runs, and over the time in which none does.
 func TestALostHookIsADiscontinuity(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})

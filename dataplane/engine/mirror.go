@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// createMirror creates the mirror or takes over that of an earlier process.
+// createMirror creates the mirror, or takes over the mirror of an earlier process.
 func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
 	group, err := waitGroup(cfg.Mirror.WaitGroup)
 	if err != nil {

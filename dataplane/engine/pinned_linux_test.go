@@ -227,7 +227,7 @@ func awaitSum(t *testing.T, e *Engine, names []string, want backend.Pair) {
 	t.Fatalf("%v come to %+v, want %+v", names, sum, want)
 }
 
-// A flow that has another name goes on with its total, also with what of it is older than the
+// A flow that has another name goes on with its total, also with the part that is older than the
 // counter, and with its discontinuities.
 func TestAnotherNameGoesOnWithTheTotal(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})

@@ -43,7 +43,7 @@ func TestNothingCounts(t *testing.T) {
 }
 
 // TestRejectionsShowEveryReason: where one of several joined errors is "not supported", the other ones
-// are shown too. The other one is often what the user can mend.
+// are shown too. The user can often mend the other one.
 func TestRejectionsShowEveryReason(t *testing.T) {
 	no := &probe.UnsupportedError{Feature: "DevX", Object: "mlx5_0", Reason: "the device is not one of mlx5"}
 	verbs := func(errno error) error { return fmt.Errorf("mlx5_0: calling ibv_create_qp: %w", errno) }

@@ -21,7 +21,7 @@ func flowsTo(t *testing.T, prefix string, from, n int) []flow.Flow {
 	return out
 }
 
-// What did not fit must leave no trace: the same flows, fewer of them, count.
+// Flows that did not fit leave no trace: fewer of the same flows count.
 func TestFlowsThatDidNotFitCanBeAddedAgain(t *testing.T) {
 	b := newBench(t, "native")
 	b.cfg.XDP.MaxFlows, b.cfg.Mirror.Counters = 64, 1024 // slots of the mirror cool down for a second
@@ -97,7 +97,7 @@ func TestFullTablesAreTakenUp(t *testing.T) {
 	}
 }
 
-// Another configuration over full tables: what nobody asks for any more makes room.
+// Another configuration over full tables: flows that are not configured any more make room.
 func TestFullTablesMakeRoomForOtherFlows(t *testing.T) {
 	b := newBench(t, "native", flowsTo(t, "old", 0, 64)...)
 	b.cfg.XDP.MaxFlows, b.cfg.XDP.KeepPins = 64, true

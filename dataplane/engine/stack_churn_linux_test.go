@@ -48,7 +48,7 @@ func TestFlowsMoveUnderTraffic(t *testing.T) {
 	}
 }
 
-// churn adds and removes the flow five times while packets are sent, and answers how many were,
+// churn adds and removes the flow five times while packets are sent, and returns how many were,
 // how many were counted by either flow, and how many at most passed while one of the moves
 // was under way.
 func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, counted, moving uint64) {
@@ -62,8 +62,8 @@ func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, cou
 			t.Error(err)
 		}
 	})
-	// What the kernel had taken before a move has been counted when it begins; of what it takes when
-	// the move ends one batch is not in what was sent yet.
+	// Packets that the kernel took before a move are counted when it begins. Of the packets that it takes when
+	// the move ends, one batch is not in the number of sent packets yet.
 	const batch = 64
 	during := func(move func()) {
 		t.Helper()
@@ -96,7 +96,7 @@ func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, cou
 			}
 		}
 		during(func() {
-			counted += b.total(t, "near").Packets // what it counts between here and its end is nobody's
+			counted += b.total(t, "near").Packets // packets that it counts between here and its end are not attributed
 			if err := b.e.RemoveFlows(t.Context(), "near"); err != nil {
 				t.Fatal(err)
 			}

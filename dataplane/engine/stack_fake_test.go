@@ -71,8 +71,8 @@ func (t *table) first(p linear.Packet) {
 type fakeOver struct {
 	table
 	exclusive bool
-	cannot    func(flow.Flow) error // what its specs do not say
-	refuse    func(flow.Flow) error // what only Install finds out
+	cannot    func(flow.Flow) error // matches that its specs cannot express
+	refuse    func(flow.Flow) error // refusals of Install
 	down      error
 	gone      map[string]error
 	runs      uint64
@@ -190,7 +190,7 @@ func (o *fakeOver) Conditions() []dataplane.Condition { return nil }
 func (o *fakeOver) Changed() <-chan struct{}          { return nil }
 func (o *fakeOver) Close(bool) error                  { return nil }
 
-// fakeUnder is XDP: rules that win, and a hook that is taken while somebody needs it.
+// fakeUnder is XDP: rules that win, and a hook that is held while a flow needs it.
 type fakeUnder struct {
 	table
 	served   map[string]bool

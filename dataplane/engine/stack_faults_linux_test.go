@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/frame"
 )
 
-// tryOnce runs the instance as it is configured, sends, and answers where the flow "web" is
+// tryOnce runs the instance as it is configured, sends, and returns where the flow "web" is
 // placed. It fails unless every packet is counted: the total goes on from one call to
 // the next, whatever counted before.
 func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
@@ -101,8 +101,8 @@ func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 	}
 }
 
-// Every verb that counting calls fails, one in each run. What hardware cannot count is counted in XDP,
-// which says why, or the verb is one that counting can do without.
+// Every verb that counting calls fails, one in each run. Either XDP counts the flow, with the
+// reason, or counting can do without the verb.
 func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
 	for _, road := range []struct {
 		name    string

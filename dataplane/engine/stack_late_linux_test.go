@@ -15,8 +15,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
-// unplug takes the device off the list before anybody has opened it. The library stays
-// loaded until the test ends, and so does what it knows of the device.
+// unplug takes the device off the list before the instance opens it. The library stays
+// loaded until the test ends, with its state of the device.
 func (b *softBench) unplug(t *testing.T) {
 	t.Helper()
 	b.env.Set(t.Setenv)
@@ -130,7 +130,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 					want = backend.Add(past, want)
 				}
 				t.Logf("%s: %d packets sent, %d counted, lacks %+v", name, want.Packets, b.total(t, name).Packets, lacks)
-				if lacks.Unknown && !audit { // what passed in the moment of the move
+				if lacks.Unknown && !audit { // packets passed in the moment of the move
 					want = backend.Add(web, backend.Sub(want, sent))
 				}
 				eventually(t, name+"'s total", func() bool { return b.total(t, name) == want })

@@ -21,7 +21,7 @@ import (
 type softBench struct {
 	*softNIC
 	control *ibvtest.Control
-	lacks   map[string]dataplane.Uncounted // by flow, what moves have declared
+	lacks   map[string]dataplane.Uncounted // by flow: the declarations of moves
 	sent    backend.Pair                   // by tryOnce
 	e       *Engine
 	events  <-chan dataplane.Event
@@ -59,7 +59,7 @@ func (b *softBench) run(t *testing.T) {
 	}
 }
 
-// total is what the mirror shows once it shows what was sampled from now on.
+// total returns the value in the mirror when that was sampled later than now.
 func (b *softBench) total(t *testing.T, name string) backend.Pair {
 	t.Helper()
 	now := shm.Now()
@@ -80,7 +80,7 @@ func (b *softBench) total(t *testing.T, name string) backend.Pair {
 	return backend.Pair{}
 }
 
-// counts waits until a backend counts the flow, and notes what all moves until then lack.
+// counts waits until a backend counts the flow, and notes the packets that all moves until then lack.
 func (b *softBench) counts(t *testing.T, name, backend string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -113,8 +113,8 @@ func (b *softBench) counts(t *testing.T, name, backend string) {
 	}
 }
 
-// A device is removed in the middle of traffic: what is counted and what is declared as
-// lost are what was sent; with audit everything is counted. It returns, and so do its flows.
+// A device is removed in the middle of traffic: counted packets and packets that are declared
+// lost are the sent packets; with audit every packet is counted. It returns, and so do its flows.
 func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		t.Run(map[bool]string{false: "declared", true: "audit"}[audit], func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 				t.Fatalf("counted %d, want 10", got.Packets)
 			}
 			w.over.lose()
-			send(7) // nobody knows yet
+			send(7) // the loss is not known yet
 			s.refresh(t)
 			send(5)
 			if got := s.total(t, "dns"); got.Packets != c.total {
@@ -97,8 +97,8 @@ func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What passes while a flow goes back to hardware is made up for by audit, at the first quiet
-// moment; what hardware does not see afterwards is said, and not hidden.
+// Packets that pass while a flow goes back to hardware are added by the audit in the first pause of the
+// flow. Packets that hardware misses afterwards raise a condition.
 func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 	w := &world{over: newOver(true), under: newUnder()}
 	s := newStacked(t, t.TempDir()+"/", w, true)
@@ -181,7 +181,7 @@ func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
 	if got := s.total(t, "dns"); got.Packets != 2 || c.source.DeviceNames() != "swnic0" || c.past.Discontinuities != 1 {
 		t.Errorf("after the return: %d packets, source %+v, %d discontinuities", got.Packets, c.source, c.past.Discontinuities)
 	}
-	// What takes its packets in XDP has no place while nothing else may count it.
+	// A flow that takes its packets in XDP has no place while only hardware may count the other.
 	over := udpFlow(t, "near", "ipv4 udp dport 53", 1)
 	over.Backend = "xdp"
 	if _, err := s.e.AddFlows(t.Context(), over); !errors.Is(err, dataplane.ErrUnplaced) {

@@ -19,8 +19,8 @@ import (
 )
 
 // The model: flows come and go, devices are lost and return, packets pass, and at
-// every step each total is what the linear matcher named since the flow was added, less
-// what was declared; nothing is ever counted twice.
+// every step each total is the number of packets that the linear matcher named since the flow was added, less
+// the declared ones; no packet is counted twice.
 func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 	moves, inOver, inUnder := 0, 0, 0
 	dir := t.TempDir()

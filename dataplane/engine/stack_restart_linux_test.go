@@ -6,7 +6,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// The pins keep what XDP counted beside hardware: with audit a total goes on over the time in
+// The pins keep the counts of the shadows: with audit a total goes on over the time in
 // which no process runs, exactly; without, from its last value, which says so.
 func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
 				if err := b.e.Close(); err != nil {
 					t.Fatal(err)
 				}
-				b.pass(t, flow.Ingress, frames) // nobody polls
+				b.pass(t, flow.Ingress, frames) // no process polls
 				want += c.between
 			}
 		})

@@ -168,7 +168,7 @@ var tagThatIsCut = []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x20}
 
 // cutTag says whether the kernel drops a frame that comes in before packet sockets, and so the
 // software NIC, look at it: it says that a tag is there and ends before the two bytes behind it
-// (skb_vlan_untag). XDP sees it. On a wire, where frames have 60 bytes at least, there is none.
+// (skb_vlan_untag). XDP sees it. A wire has no such frame: frames have 60 bytes at least.
 func cutTag(f []byte) bool {
 	typ := uint16(f[12])<<8 | uint16(f[13])
 	return (typ == 0x8100 || typ == 0x88a8) && len(f) < 20
@@ -194,8 +194,8 @@ func (b *softBench) pass(t *testing.T, d flow.Direction, frames [][]byte) {
 	}
 }
 
-// VXLAN is what goes to its port, in hardware and in XDP alike: what its header says of itself, or
-// leaves out, makes no difference between the two.
+// Every packet to the port of VXLAN is VXLAN, in hardware and in XDP: the contents of its header make no
+// difference between the two.
 func TestVXLANIsKnownByItsPort(t *testing.T) {
 	ip4 := frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}
 	whole := frame.Build(frame.Eth{}, ip4, frame.UDP{Src: 7, Dst: 4789}, frame.VXLAN{VNI: 5}, frame.Eth{}, ip4, frame.TCP{Dst: 80})
@@ -225,7 +225,7 @@ func TestHeadersAreFoundFarIntoAFrame(t *testing.T) {
 	})
 }
 
-// An EtherType asks for no header of what it names.
+// An EtherType does not require the header that it names.
 func TestAnEtherTypeAsksForNoHeader(t *testing.T) {
 	whole := frame.Build(frame.Eth{}, frame.IPv6{Src: frame.Addr("2001:db8::1"), Dst: frame.Addr("2001:db8::2")}, frame.UDP{Dst: 53})
 	eachCounts(t, []share{

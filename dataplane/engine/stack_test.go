@@ -42,14 +42,14 @@ func (s *stacked) start(t rapid.TB) {
 	if s.e, err = New(inject.Backends(context.Background(), s.over, s.under), s.cfg, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	s.e.stop() // its goroutines: the test does what they would
+	s.e.stop() // its goroutines: the test does their work
 	s.e.stopped.Wait()
 	if s.events, err = s.e.Events(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// total is what the mirror shows after a poll.
+// total returns the value in the mirror after a poll.
 func (s *stacked) total(t rapid.TB, name string) backend.Pair {
 	t.Helper()
 	s.e.poller.Poll()
@@ -178,7 +178,7 @@ func TestAFlowDisplacesThoseBelowIt(t *testing.T) {
 	}
 }
 
-// Why hardware does not count a flow is what is so now; what a caller was told before stays as it was.
+// The reason why hardware does not count a flow is the current one; a slice that a caller got before does not change.
 func TestTheReasonAgainstHardwareIsThatOfNow(t *testing.T) {
 	var why error
 	w := &world{over: newOver(true), under: newUnder()}
@@ -250,7 +250,7 @@ func TestAFlowWithoutAShadow(t *testing.T) {
 }
 
 // A process that is killed takes the device's counters with it. Where XDP counted beside
-// all the time its counters, which are pinned, say what the total is.
+// all the time, its pinned counters have the total.
 func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		t.Run(fmt.Sprint("audit ", audit), func(t *testing.T) {

@@ -94,7 +94,7 @@ func (b *bench) leave(t *testing.T, n uint64, frames ...[]byte) (sent []backend.
 	return sent, after.RxPackets - before.RxPackets
 }
 
-// A TCX program that ends the chain before ours hides packets and lets through what a flow
+// A TCX program that ends the chain before ours hides packets and passes packets that a flow
 // drops. The first place, which is the default, keeps that from happening; where it happens a condition names the program.
 func TestATCXNeighbour(t *testing.T) {
 	need.TCX(t)

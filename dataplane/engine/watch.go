@@ -135,7 +135,7 @@ func (w *watcher) hasWaiting() bool {
 	return w.placement.arranger.waiting
 }
 
-// collectConditions returns the conditions of all parts, except those of the audit.
+// collectConditions returns the conditions of all parts, except the audit.
 func (w *watcher) collectConditions(now time.Time) []dataplane.Condition {
 	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
 	out = append(out, w.mover.catalogue.faults.conditions(w.mover.catalogue.path, w.mover.catalogue.writer)...)

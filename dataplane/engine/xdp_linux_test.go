@@ -102,7 +102,7 @@ func TestSentIsCounted(t *testing.T) {
 }
 
 // TestNothingIsLostWhileFlowsComeAndGo adds and removes overlapping flows under
-// traffic: what one flow does not count the other one must.
+// traffic: each packet is counted by one of the two.
 func TestNothingIsLostWhileFlowsComeAndGo(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "all", Match: match(t, "udp"), Priority: 9})
 	e := b.start(t)

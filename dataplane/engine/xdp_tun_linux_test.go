@@ -18,7 +18,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// TestDeviceWithoutEthernet counts what a tun device sends, and refuses a flow that none of its frames can match.
+// TestDeviceWithoutEthernet counts the packets that a tun device sends, and refuses a flow that none of its frames can match.
 func TestDeviceWithoutEthernet(t *testing.T) {
 	need.BPF(t)
 	need.Netns(t)

@@ -86,7 +86,7 @@ func (d differ) run(t *testing.T) {
 				frame = frame[14:]
 			}
 			if len(frame) < 14 {
-				continue // BPF_PROG_TEST_RUN refuses what no driver delivers
+				continue // BPF_PROG_TEST_RUN refuses frames that no driver delivers
 			}
 			want, ok := oracle.Match(linear.Packet{Frame: frame, Layer3: d.layer3, Direction: d.dir, Interface: wire.Near.Name})
 			if !ok {
@@ -213,7 +213,7 @@ const (
 	tcxNext, tcxDrop = -1, 2
 )
 
-// try runs one frame and compares who counted it, how much, and what became of it.
+// try runs one frame and compares the counters and the verdict.
 func (d *differ) try(t *testing.T, frame []byte, want int) {
 	t.Helper()
 	opts := &ebpf.RunOptions{Data: frame, Repeat: 1}

@@ -14,7 +14,7 @@ import (
 
 // pinned is the place and the action of a flow's rules that a dead process left.
 type pinned struct {
-	place uint32 // of its rules among those of their priority
+	place uint32 // of its rules among the rules of their priority
 	drops bool
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Places keep flows in order, and those of the pins stay where that allows it.
+// Places keep flows in order, and pinned flows keep their places where the order allows that.
 func TestPlaces(t *testing.T) {
 	was := map[string]pinned{"a": {place: 0}, "b": {place: 64}, "c": {place: 128}}
 	for _, tt := range []struct {

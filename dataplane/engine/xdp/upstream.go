@@ -22,7 +22,7 @@ type received struct {
 	index int
 }
 
-// upstream is what handles packets before the programs of this instance: the TCX programs that run first, the
+// upstream lists the handlers of packets before the programs of this instance: the TCX programs that run first, the
 // offloads of the devices, and the VLAN devices above them. The kernel sends an event for VLAN devices only.
 type upstream struct {
 	before  map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
@@ -36,7 +36,7 @@ func newUpstream() upstream {
 	}
 }
 
-// refreshUpstream lists the TCX programs that run before ours, and reads what each device does to packets
+// refreshUpstream lists the TCX programs that run before ours, and reads how each device changes packets
 // before XDP sees them. The kernel sends no event when one of these changes.
 func (h *hooks) refreshUpstream() {
 	u := &h.upstream
