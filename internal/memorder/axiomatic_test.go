@@ -82,8 +82,8 @@ func randomThreads(r *rand.Rand) [][]instruction {
 	return threads
 }
 
-// byMachine is the results that the machine gives: what each load returns, and
-// the last value of each word.
+// byMachine returns the results of the machine: the value of each load, and the last value of each
+// word.
 func byMachine(threads [][]instruction) map[string]bool {
 	p, found := &program{}, map[string]bool{}
 	for w := range accessWords {
@@ -142,8 +142,8 @@ type event struct {
 	exchange      bool
 }
 
-// byAxioms enumerates what each load reads from and the order of each word's
-// stores, and keeps what the axioms allow.
+// byAxioms enumerates the store that each load reads from and the order of each word's stores, and
+// keeps the results that the axioms allow.
 func byAxioms(threads [][]instruction) map[string]bool {
 	var events []event
 	for i, code := range threads {
@@ -235,7 +235,7 @@ func (x *candidate) result() string {
 	return fmt.Sprint(loads, last[0], last[1])
 }
 
-// communicates tells whether a comes before b because of what is read: rf, co, fr.
+// communicates tells whether a comes before b by rf, co or fr.
 func (x *candidate) communicates(a, b int) bool {
 	ea, eb := x.events[a], x.events[b]
 	if a == b || ea.value == 0 && eb.value == 0 || ea.at != eb.at {
@@ -274,8 +274,8 @@ func (x *candidate) coherence(a, b int) bool {
 	return x.communicates(a, b) || x.before(a, b) && access(ea) && access(eb) && ea.at == eb.at
 }
 
-// orderedBefore is the relation of the same name: what is observed of other
-// threads, and what each thread keeps in order.
+// orderedBefore is the relation of the same name: observations of other threads, and each thread's own
+// order.
 func (x *candidate) orderedBefore(a, b int) bool {
 	ea, eb := x.events[a], x.events[b]
 	if !access(ea) || !access(eb) {

@@ -124,8 +124,8 @@ func TestBarriers(t *testing.T) {
 
 var row = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|.* (\\d+) \\|$")
 
-// TestBarriersAreDocumented compares the table of docs/memory-order.md with
-// what the programs show.
+// TestBarriersAreDocumented compares the table of docs/memory-order.md with the results of the
+// programs.
 func TestBarriersAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/memory-order.md")
 	if err != nil {

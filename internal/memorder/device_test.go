@@ -1,13 +1,12 @@
 package memorder
 
-// modulus is that of a device's words: they come round after it.
+// modulus is the number of values of a device's word: it wraps to 0 after the last.
 const modulus = 4
 
-// deviceWords is a device that counts to 5, a writer that moves seen on, and a
-// reader. A word of the model holds the total itself, and who loads it takes the
-// total modulo modulus alone: so it is known which total is right. The device
-// counts above seen no further than a word can tell, which real devices keep to
-// because the writer looks often.
+// deviceWords is a device that counts to 5, a writer that moves seen on, and a reader. A word of the
+// model holds the total itself, and its readers use only the total modulo modulus: so it is known which
+// total is right. The device counts above seen no further than a word can tell, which real devices keep
+// to because the writer looks often.
 func deviceWords() *program {
 	p := &program{}
 	device, seen := p.word("word", 0), p.word("seen", 0)

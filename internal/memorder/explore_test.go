@@ -11,9 +11,9 @@ type program struct {
 	names   []string // of the words
 	initial []int
 	threads []body
-	// bad says of an execution why it must not be, or "". Without it threads
-	// say so themselves (Fail). results has what each thread kept (Out), last
-	// returns the final value of a word.
+	// bad returns why an execution is an error, or "". Without bad, threads report errors themselves
+	// (Fail). results holds the values that each thread kept (Out), and last returns the final value
+	// of a word.
 	bad func(results [][]int, last func(word) int) string
 }
 
@@ -55,7 +55,7 @@ func (c *choices) one(of int) int {
 	return c.path[c.at-1].taken
 }
 
-// repeats tells whether this run has only done what the one before it did.
+// repeats tells whether this run has made only the choices of the run before.
 func (c *choices) repeats() bool { return c.at <= c.changed }
 
 // next moves to the next leaf, and returns false behind the last.
@@ -86,17 +86,16 @@ type exploration struct {
 
 // explore visits every execution of p without the barriers removed.
 //
-// The order of the stores is chosen first, message by message; then each
-// thread runs by itself against the whole list. Loads of one thread never take
-// turns with those of another, which is the reduction that makes this cheap.
+// The order of the stores is chosen first, message by message; then each thread runs by itself against
+// the whole list. Loads of two threads never take turns: this reduction makes the exploration cheap.
 func explore(p *program, removed ...string) *exploration {
 	x := &exploration{p: p, removed: removed, results: map[string]bool{}, barriers: map[string]bool{}}
 	x.grow(nil)
 	return x
 }
 
-// run is one thread's run along choose. kept: it stored all that it promised.
-// ended: it came to its end, or to what must not be (why).
+// run is one thread's run along choose. kept: it made every store that it promised. ended: it came to
+// its end, or to an error (why).
 func (x *exploration) run(id int, memory []message, choose *choices, may bool, seen map[string]bool, trace *[]string) (t *thread, kept, ended bool, why string) {
 	n := len(x.p.names)
 	t = &thread{
@@ -128,8 +127,8 @@ func (x *exploration) run(id int, memory []message, choose *choices, may bool, s
 	return t, false, false, ""
 }
 
-// each visits every run of one thread against memory that stores all that the
-// thread promised, until one must not be.
+// each visits every run of one thread against memory that makes every promised store, until a run is an
+// error.
 func (x *exploration) each(id int, memory []message, may bool, visit func(t *thread, ended bool)) {
 	choose, seen := &choices{changed: -1}, map[string]bool{}
 	for more := true; more && x.failure == ""; more = choose.next() {

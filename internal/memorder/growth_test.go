@@ -1,8 +1,7 @@
 package memorder
 
-// grown is a file that grows by a segment, in which a counter is then added,
-// published in cycle 1 and recorded in the history. What a reader may touch ends with the file's size:
-// behind it there is a fault.
+// grown is a file that grows by a segment, in which a counter is then added, published in cycle 1 and
+// recorded in the history. A reader may touch bytes up to the file's size: behind it there is a fault.
 type grown struct {
 	*block
 	size, segments, kind, high, identity, name, cycleDone, tail, index word
@@ -90,8 +89,8 @@ func growthHistory() *program {
 	return p
 }
 
-// growthSnapshot is a snapshot: what was published in cycle k is in one of cycle
-// k. early loads the number of segments before k, which is a fault.
+// growthSnapshot is a snapshot: the values of cycle k are in a snapshot of cycle k. early loads the
+// number of segments before k, which is a fault.
 func growthSnapshot(early bool) *program {
 	p := &program{}
 	g := grow(p)

@@ -8,7 +8,7 @@ const (
 	retired  = 30
 )
 
-// epoch is what a sequence word has above its count.
+// epoch is the step of a sequence word's epoch, above its count.
 const epoch = 8
 
 // slot is a slot of the catalogue with its value. Counter 1 is live at first
@@ -82,9 +82,9 @@ func handlePlain() *program {
 	return p
 }
 
-// handleQuick is the quick form: the identity is compared when the epoch of the
-// sequence word that was just loaded is not that of the last read. once is the
-// fault of a specification that compared the epoch once, before it tried again.
+// handleQuick is the quick form: the identity is compared when the epoch of the sequence word that was
+// just loaded differs from the last read's. once is the fault of a specification that compared the
+// epoch once, before it tried again.
 func handleQuick(once bool) *program {
 	p := &program{}
 	s := reuse(p)
@@ -126,8 +126,8 @@ func handleQuick(once bool) *program {
 func handleQuickEveryTry() *program { return handleQuick(false) }
 func handleQuickOnce() *program     { return handleQuick(true) }
 
-// lookup finds the name of the entry, and with it a handle. It returns 0 when
-// the entry is not live. key is what its caller remembers.
+// lookup finds the name of the entry, and with it a handle. It returns 0 when the entry is not live.
+// key holds the caller's values.
 func (s *slot) lookup(t *thread, key ...int) (generation int) {
 	for {
 		t.Again("look up", key...)
@@ -225,8 +225,8 @@ func entrySlots() *program {
 	return p
 }
 
-// catalogueChanges is a reader with a table of names, which it renews when
-// catalogue_changes has moved: what was added before is in the table.
+// catalogueChanges is a reader with a table of names, which it renews when catalogue_changes has moved:
+// the counters that were added before are in the table.
 func catalogueChanges() *program {
 	p := &program{}
 	high, identity, changes := p.word("high", 0), p.word("identity", 0), p.word("catalogue_changes", 0)

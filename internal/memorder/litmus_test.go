@@ -4,10 +4,9 @@ import (
 	"testing"
 )
 
-// litmus are tests of memory models, by the names that herd7 gives them: the
-// result is of the ARMv8 model, and asks whether the execution of the name (all
-// of these are cycles) may be. Those of the base catalogue of herdtools7
-// (catalogue/aarch64/tests/kinds.txt) have its result; the others follow from
+// litmus are tests of memory models, by the names that herd7 gives them: the result is of the ARMv8
+// model, and asks whether the execution of the name (all of these are cycles) may be. Tests of the base
+// catalogue of herdtools7 (catalogue/aarch64/tests/kinds.txt) have its result; the others follow from
 // the axioms of the Arm manual, section B2.3, as TestAxioms does.
 var litmus = []struct {
 	name    string
@@ -114,7 +113,7 @@ var litmus = []struct {
 	{"IRIW+dmb.lds", false, iriw(loads)},
 	{"IRIW+acqs", false, iriw(acquire)},
 	{"IRIW+addrs", false, iriw(depends)},
-	// What one thread saw, another sees through it.
+	// A store that one thread saw is seen by another through it.
 	{"WRC+data+addr", false, wrc(depends, depends)},
 	{"WRC+po+addr", true, wrc(none, depends)},
 	{"WRC+dmb.ld+dmb.ld", false, wrc(loads, loads)},
@@ -177,7 +176,7 @@ func (p *program) exists(found func(results [][]int, last func(word) int) bool) 
 	}
 }
 
-// order is what stands between two instructions.
+// order is the barrier or dependency between two instructions.
 type order int
 
 const (

@@ -34,10 +34,10 @@ type thread struct {
 	barriers map[string]bool
 	choose   *choices
 
-	coherent          []view // per word: what it has seen of it
+	coherent          []view // per word: the newest message that it has seen
 	forward           []forwarded
 	oldLoad, oldStore view // of all loads, and of all stores, so far
-	newLoad, newStore view // what the next load, and the next store, must take notice of
+	newLoad, newStore view // views that the next load, and the next store, must respect
 	control, release  view // of addresses and branches; of store-releases
 	readFrom          view // where the last load's message is
 	candidates        []message
@@ -60,7 +60,7 @@ type forwarded struct {
 // stuck ends a run that no execution contains.
 type stuck struct{}
 
-// blocked ends a run that waits for another thread. What it stored counts.
+// blocked ends a run that waits for another thread. Its stores count.
 type blocked struct{}
 
 // failed ends a run in which the protocol does not hold.
@@ -196,7 +196,7 @@ func (t *thread) Store(at word, value int) { t.store(at, value, 0, false) }
 // Release is a store-release (STLR).
 func (t *thread) Release(name string, at word, value int) { t.store(at, value, 0, t.is(name)) }
 
-// LoadFence orders the loads before it before all that follows it (DMB ISHLD).
+// LoadFence orders the loads before it before every load and store after it (DMB ISHLD).
 func (t *thread) LoadFence(name string) {
 	if t.is(name) {
 		t.newLoad, t.newStore = max(t.newLoad, t.oldLoad), max(t.newStore, t.oldLoad)
@@ -210,7 +210,7 @@ func (t *thread) StoreFence(name string) {
 	}
 }
 
-// FullFence orders all that is before it before all that follows it (DMB ISH).
+// FullFence orders every load and store before it before every load and store after it (DMB ISH).
 func (t *thread) FullFence(name string) {
 	if t.is(name) {
 		all := max(t.oldLoad, t.oldStore)
@@ -267,7 +267,7 @@ func (t *thread) StoreKnown(at word, value int, known view) {
 	t.store(at, value, known, false)
 }
 
-// Branch makes what follows depend on known by control.
+// Branch makes the instructions after it depend on known by control.
 func (t *thread) Branch(known view) { t.control = max(t.control, known) }
 
 // Fail ends the run: the protocol does not hold.
@@ -276,10 +276,9 @@ func (t *thread) Fail(format string, args ...any) { panic(failed{fmt.Sprintf(for
 // Out keeps a result for the program's final condition.
 func (t *thread) Out(value int) { t.out = append(t.out, value) }
 
-// Again marks the start of another try at the place of that name. What comes
-// depends on key and on what the thread has seen, and on nothing else: a try
-// that was explored from there is not explored again, so that a loop without
-// bound ends. For threads without stores.
+// Again marks the start of another try at the place of that name. The rest of the run depends on key
+// and on the messages that the thread has seen, and on nothing else: a try that was explored from there
+// is not explored again, so that a loop without bound ends. For threads without stores.
 func (t *thread) Again(place string, key ...int) {
 	if t.choose.repeats() {
 		return

@@ -24,7 +24,7 @@ func (f *futex) wait(t *thread, expected, bit int) {
 	t.Release("", f.lock, 0)
 }
 
-// wake is FUTEX_WAKE of all but those of one bit.
+// wake is FUTEX_WAKE of all sleepers but the sleepers with one bit.
 func (f *futex) wake(t *thread, except int) {
 	t.FullFence("futex-wake-fence")
 	if t.Load(f.waiters) == 0 {

@@ -281,7 +281,7 @@ func printDevice(t *testing.T, b *strings.Builder, r *shm.Reader, h shm.Handle) 
 	fmt.Fprintf(b, "device\t%d\t%d\t%d\t%d\n", h.Index, h.Generation, done, failed)
 }
 
-// dumpGo prints what testdata/dump.c prints, through package shm.
+// dumpGo prints the output of testdata/dump.c through package shm.
 func dumpGo(t *testing.T, path string) string {
 	t.Helper()
 	var b strings.Builder

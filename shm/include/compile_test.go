@@ -15,7 +15,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// run runs a program to its end and returns what it printed.
+// run runs a program to its end and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -109,9 +109,8 @@ func alone(t *testing.T) (programs []string) {
 	return programs
 }
 
-// The C reader reads on arm64 what Go reads here. An emulator shows that the
-// code is right, not that the order of memory accesses is: that is argued in
-// the header.
+// The C reader reads the same values on arm64 as Go here. An emulator shows that the code is right, not
+// that the order of memory accesses is: that is argued in the header.
 func TestCAgreesWithGoOnArm64(t *testing.T) {
 	need.Tool(t, "aarch64-linux-gnu-gcc", "qemu-aarch64")
 	bin := filepath.Join(t.TempDir(), "dump")

@@ -35,7 +35,7 @@ type kitCase struct {
 	}
 }
 
-// driver is a program that answers the kit's questions.
+// driver is a program that replies to the kit's questions.
 type driver struct {
 	to   io.Writer
 	from *bufio.Scanner
@@ -67,7 +67,7 @@ func startDriver(t *testing.T, name string, args ...string) *driver {
 	return d
 }
 
-// ask returns the answer as JSON, numbers by their digits.
+// ask returns the reply as JSON, numbers by their digits.
 func (d *driver) ask(t *testing.T, question string) any {
 	t.Helper()
 	if _, err := io.WriteString(d.to, question+"\n"); err != nil {
@@ -89,8 +89,8 @@ func parse(t *testing.T, b []byte) (v any) {
 	return v
 }
 
-// The C reader and the Python reader return what the conformance kit says. A reader that
-// leaves a question out answers {"skip": true}.
+// The C reader and the Python reader return the results of the conformance kit. A reader that leaves a
+// question out returns {"skip": true}.
 func TestConformance(t *testing.T) {
 	need.Tool(t, "python3")
 	python, err := filepath.Abs("../../examples/python-reader/kit.py")

@@ -67,7 +67,7 @@ func startWriter(t *testing.T, path string, counters int) *exec.Cmd {
 	return cmd
 }
 
-// webPackets is what the mirror shows now.
+// webPackets returns the packets of web in the mirror.
 func webPackets(t *testing.T, path string) int {
 	t.Helper()
 	r, err := shm.Open(path, shm.ReaderOptions{})

@@ -21,8 +21,8 @@ func (p *talk) want(lines ...string) {
 	}
 }
 
-// The waiting example says what was counted when it was reached and never before,
-// also in the file that takes the mirror's name, and ends by itself.
+// The waiting example prints the count when it was reached and never before, also in the file that
+// takes the mirror's name, and ends by itself.
 func TestWaitExampleFollows(t *testing.T) {
 	o := shm.Options{Counters: 64, LatencyCounters: -1, HeartbeatPeriod: patience}
 	path, w := newMirror(t, o)
@@ -54,7 +54,7 @@ func TestWaitExampleFollows(t *testing.T) {
 	}
 }
 
-// The waiting example says why it ends before what it waits for has come.
+// The waiting example says why it ends before the count is reached.
 func TestWaitExampleGivesUp(t *testing.T) {
 	bin := example(t, "c-wait")
 	const at = "web: 5, waiting for 15\n"
@@ -71,7 +71,7 @@ func TestWaitExampleGivesUp(t *testing.T) {
 			if err := w.Remove(h); err != nil {
 				t.Error(err)
 			}
-			show(w, h, shm.Value{}) // nobody's: a cycle, and with it the wake
+			show(w, h, shm.Value{}) // of no counter: a cycle, and with it the wake
 		}},
 		{name: "an error", kind: "completion", args: "MIRROR web 10", want: at + "web: counter: operations completed in error\n",
 			then: shows(shm.Value{Packets: 14, Bytes: 7501, SampledAt: 1})},
@@ -105,7 +105,7 @@ func TestWaitExampleGivesUp(t *testing.T) {
 	}
 }
 
-// The waiting example says that nobody wakes it, and waits all the same.
+// The waiting example says that the writer does not wake it, and waits all the same.
 func TestWaitExampleWithoutAWake(t *testing.T) {
 	path, w := newMirror(t, shm.Options{Counters: 64, HeartbeatPeriod: patience})
 	show(w, add(t, w, shm.Entry{Name: "web"}), value(5))

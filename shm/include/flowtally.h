@@ -15,10 +15,10 @@
  *     if (!err) err = ft_named_load(&r, &web, &v);
  *     if (err) fprintf(stderr, "web: %s\n", ft_strerror(err));
  *
- * To use them, copy the directory or point the compiler at it; "make install" puts them
- * where pkg-config finds them, and libflowtally.so beside, which holds the same functions
- * for other languages (FT_API in flowtally_system.h). This header includes what a reader
- * of values needs:
+ * To use them, copy the directory or point the compiler at it; "make install" puts
+ * them where pkg-config finds them, and libflowtally.so beside, which holds the same
+ * functions for other languages (FT_API in flowtally_system.h). This header includes
+ * the headers for reading values:
  *
  *   _reader.h     ft_open, ft_attach, ft_close: a mirror by its path
  *   _place.h      ft_locate: the path of an instance
@@ -26,7 +26,7 @@
  *   _catalogue.h  ft_lookup, ft_capacity, ft_get_entry: names, handles, entries
  *   _counter.h    ft_counter_open, ft_load: one counter, on a hot path
  *   _snapshot.h   ft_snapshot_open, _take, _get, _close: many at once
- *   _history.h    ft_cursor_open, ft_cursor_next: what was published
+ *   _history.h    ft_cursor_open, ft_cursor_next: the records of the history
  *   _status.h     ft_get_status, ft_state_name: the writer
  *   _guard.h      ft_guard_sigbus: a file that is cut short
  *   _result.h     the results of functions, ft_strerror
@@ -36,15 +36,16 @@
  * To be included beside it: flowtally_wait.h sleeps until a counter has reached a
  * count, flowtally_device.h reads the words that a device writes by itself.
  *
- * What is promised; each header begins with how it keeps its part
+ * Promises; each header begins with how it keeps its part
  *
  *   - A value is a consistent triple (packets, bytes, sampled-at) whatever the
  *     writer does, kill -9 included. sampled_at 0: never sampled, which is not 0.
  *   - A mirror that grows needs no call: handles, counters and snapshots go on.
  *   - Nothing that the writer does, or leaves undone, blocks or hangs a reader:
  *     every loop has a bound, and ends in FT_ERR_BUSY.
- *   - No content of the file leads a reader outside its mappings: what the header fixes
- *     is copied once and checked, and every offset is a product of bounded numbers.
+ *   - No content of the file leads a reader outside its mappings: the fixed part of
+ *     the header is copied once and checked, and every offset is a product of bounded
+ *     numbers.
  *   - A handle names one counter for ever. A slot that was given to another
  *     counter is never read in its name: FT_ERR_GONE.
  *   - A file that its writer gave up is never read as if it were current: FT_ERR_STALE.

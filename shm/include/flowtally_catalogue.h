@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_catalogue.h: the counters of a mirror: names, handles and what else an
- * entry holds.
+ * flowtally_catalogue.h: the counters of a mirror: names, handles and the other fields
+ * of an entry.
  *
  * A handle is an index with the generation under which it was given: a slot that was
  * given to another counter is never read in the name of this one. An entry is read
@@ -37,7 +37,7 @@ typedef struct ft_entry {
 	uint64_t discontinuities;
 } ft_entry;
 
-/* The counter of that name. FT_ERR_NO_COUNTER: there is none. */
+/* The counter of that name. FT_ERR_NO_COUNTER: no live counter has it. */
 FT_API int ft_lookup(const ft_reader *r, const char *name, ft_handle *out);
 /* Entries by index, from 0 to ft_capacity - 1, which grows with the mirror;
  * FT_ERR_NO_COUNTER where no counter lives. */

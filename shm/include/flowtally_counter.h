@@ -52,7 +52,7 @@ static inline ft_value ft_triple(const uint64_t *p) {
 	return v;
 }
 
-/* The plain form: takes nothing for granted, and keeps what ft_load needs. */
+/* The plain form: takes nothing for granted, and keeps the words that ft_load needs. */
 __attribute__((noinline, unused)) static int ft_load_plain(ft_counter *c, ft_value *out) {
 	c->last = 0;
 	for (int i = 0; i < FT_ATTEMPTS; i++) {

@@ -10,11 +10,11 @@
  *     if (!err) err = ft_device_attach(&s, &r, h, &d);
  *     if (!err) err = ft_device_load(&d, &completions, &errors);
  *
- * What is promised (docs/device-words.md)
+ * Promises (docs/device-words.md)
  *
  *   - Each total is true, however often the device's word came round.
- *   - The two are no pair: the device writes them one by one. Nobody notes
- *     when, so there is no sample time.
+ *   - The two are no pair: the device writes them one by one. It does not store when,
+ *     so there is no sample time.
  *   - A slot that was given to another counter is never read in the name of this
  *     one: FT_ERR_GONE, or FT_ERR_NO_DEVICE when the counter lives on without.
  *     Its ordinary value (ft_load) always goes on.
@@ -54,7 +54,8 @@ typedef struct ft_device {
 } ft_device;
 
 /* Maps the segment beside the mirror of r, which is NAME.device for NAME.mirror.
- * FT_ERR_NO_DEVICE: there is none, or not of this mirror. FT_ERR_ARGUMENT: r was attached. */
+ * FT_ERR_NO_DEVICE: the file is missing, or of another mirror. FT_ERR_ARGUMENT: r was
+ * attached. */
 FT_API int ft_device_open(ft_device_segment *s, const ft_reader *r, const ft_options *options);
 /* The same for size bytes that are in memory already, 8-byte aligned. */
 FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size);
@@ -93,12 +94,12 @@ enum {
 #ifndef FLOWTALLY_SHARED
 /* ---- order ---------------------------------------------------------------
  *
- * A total is seen + what the word has moved since. Seen is loaded with acquire
- * and then the word: the writer had read a word as old or older when it stored
- * seen, so the one loaded here is not before it. Seen again, the word loaded
- * with acquire before it: unchanged, the word was loaded while the writer saw to
- * it that it does not come round. Last seq, behind a fence: the next
- * counter of the slot finds seq even, and it becomes odd only after that one's numbers. */
+ * A total is seen plus the distance that the word has moved since. Seen is loaded with
+ * acquire and then the word: the writer had read a word as old or older when it stored
+ * seen, so the one loaded here is not before it. Seen again, the word loaded with
+ * acquire before it: unchanged, the word was loaded while the writer saw to it that it
+ * does not come round. Last seq, behind a fence: the next counter of the slot finds seq
+ * even, and it becomes odd only after that counter's numbers. */
 
 FT_API int ft_device_open_memory(ft_device_segment *s, const void *base, size_t size) {
 	memset(s, 0, sizeof *s);
@@ -134,8 +135,8 @@ FT_API void ft_device_close(ft_device_segment *s) {
 	memset(s, 0, sizeof *s);
 }
 
-/* Maps a file and checks it. Its length has a bound, so that of a file that is longer
- * only the beginning is mapped. */
+/* Maps a file and checks it. The length has a bound: only the beginning of a longer
+ * file is mapped. */
 static inline int ft_device_map(ft_device_segment *s, int fd, uint64_t size, uint64_t generation) {
 	const uint64_t most = FT_DEVICE_HEADER_SIZE + (uint64_t)FT_MOST_DEVICE_SLOTS * FT_DSL_SIZE;
 	const unsigned char *base = NULL;
@@ -214,8 +215,8 @@ static inline int ft_device_total(const unsigned char *slot, size_t which, uint6
 		if (ft_acquire(seen) != from) continue;
 		const uint64_t limit = ft_u64(slot, FT_DSL_MAX_VALUE), shift = ft_u64(slot, FT_DSL_SHIFT + 8 * which);
 		if (now > limit || shift > limit) return FT_ERR_CORRUPT;
-		/* Modulo limit + 1, which is 2^64, and so 0 here, where limit is the
-		 * largest number: then the arithmetic of uint64_t is what is wanted. */
+		/* Modulo limit + 1, which is 2^64, and so 0 here, where limit is the largest
+		 * number: then the arithmetic of uint64_t wraps at the right place. */
 		const uint64_t modulus = limit + 1;
 		uint64_t then = from + shift;
 		if (modulus != 0) {

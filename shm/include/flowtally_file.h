@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef struct ft_options {
-	int trust_owner; /* accept files of owner too, beside those of root and the caller */
+	int trust_owner; /* accept files of owner too, beside root's and the caller's */
 	uid_t owner;
 } ft_options;
 

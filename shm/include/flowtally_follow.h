@@ -13,13 +13,14 @@
  *         err = ft_named_load(&r, &web, &v);    as often as values are wanted
  *     }
  *
- * Growth needs no call, and a writer that restarts goes on with the file. What remains is
- * a file that was made anew: removed by hand, or of another layout. Its writer marks it
- * when it can (FT_ERR_STALE); ft_follow notices the others too, by the inode that has the
- * name. Until it is called, values stand still, which their sample times show.
+ * Growth needs no call, and a writer that restarts goes on with the file. A file that
+ * was made anew needs one: after it was removed by hand, or with another layout. Its
+ * writer marks it when it can (FT_ERR_STALE); ft_follow notices the others too, by the
+ * inode that has the name. Until it is called, values stand still, which their sample
+ * times show.
  *
- * ft_follow is for one thread, while no other uses r, as ft_open is. The inode cannot be
- * that of another file meanwhile, because r keeps its file open.
+ * ft_follow is for one thread, while no other uses r, as ft_open is. No other file can
+ * get the inode meanwhile, because r keeps its file open.
  */
 #ifndef FLOWTALLY_FOLLOW_H
 #define FLOWTALLY_FOLLOW_H
@@ -49,7 +50,7 @@ FT_API int ft_open_instance(ft_reader *r, const char *instance, const ft_options
  * other has its name yet. */
 FT_API int ft_follow(ft_reader *r);
 
-/* FT_ERR_NO_COUNTER: there is none of that name now; ft_named_load looks again.
+/* FT_ERR_NO_COUNTER: no live counter has the name; ft_named_load looks again.
  * FT_ERR_ARGUMENT: no counter can have that name. */
 FT_API int ft_named_open(const ft_reader *r, const char *name, ft_named *out);
 /* As ft_load. Looks the name up again in another file, and when the counter that had it

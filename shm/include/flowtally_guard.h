@@ -2,11 +2,11 @@
  *
  * flowtally_guard.h: surviving a mirror that is cut short.
  *
- * A writer never cuts off what a reader maps, and only the file's owner could. A load
- * from a page that was cut off raises SIGBUS, as for every mapped file. A program that
- * must survive even that calls ft_guard_sigbus before it opens mirrors: the handler
- * puts a page of zeros in the place of the lost one, so that its values read as never
- * sampled, and ft_get_status, ft_lookup, ft_get_entry, ft_snapshot_take,
+ * A writer never cuts off pages that a reader maps, and only the file's owner could. A
+ * load from a page that was cut off raises SIGBUS, as for every mapped file. A program
+ * that must survive even that calls ft_guard_sigbus before it opens mirrors: the
+ * handler puts a page of zeros in the place of the lost one, so that its values read
+ * as never sampled, and ft_get_status, ft_lookup, ft_get_entry, ft_snapshot_take,
  * ft_cursor_next and ft_wait return FT_ERR_TRUNCATED from then on. ft_load does not
  * check for it, because it is for hot paths.
  *

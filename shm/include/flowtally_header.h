@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #ifndef FLOWTALLY_SHARED
-/* The copy, and what the reader takes from it. */
+/* The copy, and the numbers that the reader takes from it. */
 struct ft_header {
 	uint64_t words[FT_HDR_FIXED / 8];
 	uint64_t file;    /* names the file, not 0 */
@@ -29,7 +29,7 @@ struct ft_header {
 };
 
 /* Copies the words of a header that is in memory, each with one load. Acquire: the
- * writer stores version last, so that what is loaded behind it is there. */
+ * writer stores version last, so that the words that are loaded after it are there. */
 static inline void ft_header_copy(struct ft_header *h, const unsigned char *p) {
 	(void)ft_acquire(ft_word(p, FT_HDR_VERSION));
 	for (size_t i = 0; i < FT_HDR_FIXED / 8; i++) h->words[i] = ft_u64(p, 8 * i);

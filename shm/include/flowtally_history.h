@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_history.h: following what was published, record by record.
+ * flowtally_history.h: following the published values, record by record.
  *
- * The history is a ring: the writer waits for no reader. The tail is loaded with acquire, so
- * the records up to it are there; a writer raises the intent before it overwrites,
- * so the intent, loaded again behind a fence, tells whether what was copied was
- * being overwritten. Nothing is lost in silence: the cursor counts it, exactly.
+ * The history is a ring: the writer waits for no reader. The tail is loaded with
+ * acquire, so the records up to it are there; a writer raises the intent before it
+ * overwrites, so the intent, loaded again behind a fence, tells whether the copied
+ * record was being overwritten. Nothing is lost in silence: the cursor counts it,
+ * exactly.
  *
  * An ft_cursor belongs to one thread at a time, and borrows from its reader. No
  * system call, no allocation.
@@ -52,7 +53,7 @@ FT_API int ft_cursor_open(ft_cursor *c, const ft_reader *r, int oldest) {
 	return ft_still(r);
 }
 
-/* Counts what was overwritten before it was read and moves behind it. */
+/* Counts the records that were overwritten before they were read, and moves behind them. */
 static inline int ft_cursor_lapped(ft_cursor *c, uint64_t intent) {
 	const uint64_t length = c->reader->history_len;
 	if (intent <= length || intent - length <= c->seen) return 0;

@@ -2,24 +2,23 @@
  *
  * flowtally_order.h: loading words that another process stores, in order.
  *
- * The compiler's builtins serve C and C++ alike. One shape is all there is:
+ * The compiler's builtins serve C and C++ alike. Every read has one shape:
  *
  *   s = ft_acquire(seq); words...; ft_fence(); seq again, relaxed.
  *
- * (ft_load has done its acquire in an earlier read.) The acquire keeps the words
- * from being loaded before s: they are of publish s or later. A writer that
- * begins to overwrite them has stored a newer sequence word (or the intent)
- * before, with a store fence between. The load fence keeps the second load of seq
- * behind the words: if a word came from an overwrite, the second load sees the
- * newer sequence word and differs from s. On arm64 that
- * takes LDAR and DMB ISHLD: a load-acquire for the second load would not do,
- * because it holds back what follows it, not what precedes it. On amd64, where
- * loads stay in order, neither costs an instruction. The words themselves are
- * loaded atomically (relaxed), so that no compiler splits or repeats a load; entries and
- * whole copies are taken by memcpy, which is in order with the fence too, and
- * torn ones are thrown away unseen.
+ * (ft_load has done its acquire in an earlier read.) The acquire keeps the words from
+ * being loaded before s: they are of publish s or later. A writer that begins to
+ * overwrite them has stored a newer sequence word (or the intent) before, with a store
+ * fence between. The load fence keeps the second load of seq behind the words: if a
+ * word came from an overwrite, the second load sees the newer sequence word and
+ * differs from s. On arm64 that takes LDAR and DMB ISHLD: a load-acquire for the
+ * second load would not do, because it holds back the loads after it, not the loads
+ * before it. On amd64, where loads stay in order, neither costs an instruction. The
+ * words themselves are loaded atomically (relaxed), so that no compiler splits or
+ * repeats a load; entries and whole copies are taken by memcpy, which is in order with
+ * the fence too, and torn ones are thrown away unseen.
  *
- * From any thread: nothing here stores to what it reads.
+ * From any thread: nothing here stores to the file.
  */
 #ifndef FLOWTALLY_ORDER_H
 #define FLOWTALLY_ORDER_H
@@ -30,7 +29,7 @@
 extern "C" {
 #endif
 
-/* How often a call tries while the writer changes what it reads; then FT_ERR_BUSY. */
+/* How often a call tries while the writer changes the words; then FT_ERR_BUSY. */
 enum { FT_ATTEMPTS = 64 };
 
 static inline uint64_t ft_acquire(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }

@@ -20,16 +20,16 @@
 extern "C" {
 #endif
 
-/* What a path needs at most. */
+/* The largest size of a path. */
 enum { FT_PATH_SIZE = 4096 };
 
 /* Stores the path of the mirror of an instance, for ft_open with the same options, and
- * returns FT_OK. instance may be NULL or "": "default"; options may be NULL. If no mirror
- * can be opened, the path is that of the first file of this name: ft_open returns why.
- * FT_ERR_NO_FILE: there is none. FT_ERR_OWNER, FT_ERR_LINK or FT_ERR_NOT_FILE: there is
- * none but perhaps in a directory that has another owner than those who are trusted, is
- * a symbolic link or is no directory. FT_ERR_ARGUMENT: instance contains a slash, or
- * size is too small; FT_PATH_SIZE is always enough. */
+ * returns FT_OK. instance may be NULL or "": "default"; options may be NULL. If no
+ * mirror can be opened, it is the path of the first file of this name: ft_open returns
+ * why. FT_ERR_NO_FILE: no such file exists. FT_ERR_OWNER, FT_ERR_LINK or
+ * FT_ERR_NOT_FILE: no such file exists, but perhaps in a directory whose owner is not
+ * trusted, that is a symbolic link or that is no directory. FT_ERR_ARGUMENT: instance
+ * contains a slash, or size is too small; FT_PATH_SIZE is always enough. */
 FT_API int ft_locate(const char *instance, const ft_options *options, char *path, size_t size);
 
 #ifndef FLOWTALLY_SHARED

@@ -44,7 +44,7 @@ typedef struct ft_reader {
 /* Opens the mirror at path and checks it. options may be NULL. */
 FT_API int ft_open(ft_reader *r, const char *path, const ft_options *options);
 /* The same for size bytes that are in memory already, 8-byte aligned. ft_close frees
- * what the reader allocated, and leaves the memory to the caller. */
+ * the reader's allocations, and leaves the memory to the caller. */
 FT_API int ft_attach(ft_reader *r, const void *base, size_t size);
 FT_API void ft_close(ft_reader *r);
 
@@ -55,8 +55,8 @@ static inline int ft_whole(const ft_reader *r) { return ft_guard_whole(r->guard)
 /* FT_ERR_STALE when the writer gave the file up. */
 static inline int ft_stale(const uint64_t *replaced) { return ft_relaxed(replaced) ? FT_ERR_STALE : FT_OK; }
 
-/* What a function checks last: the fence orders the loads before it, so what it read
- * was read before the mark of a file that was given up, or is refused. */
+/* The last check of a function. The fence orders the loads before it, so the words
+ * were read before the mark of a file that was given up, or are refused. */
 static inline int ft_still(const ft_reader *r) {
 	ft_fence();
 	const int err = ft_stale(ft_word(r->base, FT_HDR_REPLACED));
@@ -133,7 +133,7 @@ static inline void ft_none(ft_reader *r) {
 	r->fd = -1;
 }
 
-/* Takes what a checked header says. */
+/* Takes the numbers of a checked header. */
 static inline int ft_begin(ft_reader *r, const struct ft_header *h) {
 	r->start = h->length;
 	r->file = h->file;

@@ -2,8 +2,8 @@
  *
  * flowtally_result.h: the results of the reader's functions, and their texts.
  *
- * Every call that can go wrong returns a number of enum ft_result: FT_OK, or what
- * there is to say that is no failure (above 0), or a failure (below 0). The reason
+ * Every call that can go wrong returns a number of enum ft_result: FT_OK, a number
+ * above 0 for news that is no failure, or a number below 0 for a failure. The reason
  * of FT_ERR_SYSTEM is in errno. Nothing is printed, and no process is ended.
  *
  * ft_strerror may be called from any thread, and from a signal handler.
@@ -47,7 +47,7 @@ enum ft_result {
 	FT_ERR_TIMEOUT = -24,  /* from here on of flowtally_wait.h */
 	FT_ERR_NOT_ALIVE = -25, /* the writer publishes no more */
 	FT_ERR_COMPLETION = -26, /* a completion counter counted errors */
-	FT_ERR_NO_WAKE = -27   /* the writer wakes nobody: waiters look */
+	FT_ERR_NO_WAKE = -27   /* the writer wakes no waiters: they look */
 };
 
 /* A text for people, of static storage; never NULL, whatever result is. */

@@ -11,9 +11,9 @@
  * The labels of a snapshot say whether it is of one cycle, and how far apart it is
  * otherwise.
  *
- * ft_snapshot_open allocates what the present segments need. ft_snapshot_take maps and
- * allocates once for each segment that has come since; apart from that, take and get
- * allocate nothing and make no system call.
+ * ft_snapshot_open allocates memory for the present segments. ft_snapshot_take maps
+ * and allocates once for each segment that has come since; apart from that, take and
+ * get allocate nothing and make no system call.
  *
  * An ft_snapshot belongs to one thread at a time, and borrows from its reader.
  */
@@ -32,7 +32,7 @@ typedef struct ft_snapshot {
 	int64_t oldest, newest;        /* sampled-at; newest - oldest is the skew */
 
 	const ft_reader *reader;       /* private from here on */
-	struct ft_snapshot_part **parts; /* one for each segment; NULL: nothing of it */
+	struct ft_snapshot_part **parts; /* one for each segment; NULL: no counter in the segment */
 	int all;                       /* of all counters, so of segments to come */
 } ft_snapshot;
 
@@ -44,7 +44,7 @@ FT_API int ft_snapshot_get(const ft_snapshot *s, ft_handle h, ft_value *out);
 FT_API void ft_snapshot_close(ft_snapshot *s);
 
 #ifndef FLOWTALLY_SHARED
-/* What is taken of one segment: copies of its blocks, or its records. */
+/* The copy of one segment: its blocks, or its records. */
 struct ft_snapshot_part {
 	uint32_t kind;
 	uint32_t got;                       /* blocks or records from here on were not taken */

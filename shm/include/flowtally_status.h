@@ -2,11 +2,11 @@
  *
  * flowtally_status.h: the state of a mirror's writer, and how full the mirror is.
  *
- * The words are loaded one by one, so they are of about the same moment and no
- * more. Two are loaded with acquire: what was published in cycle cycle_done, and
- * the catalogue after catalogue_changes changes, is there for the loads that
- * follow. A writer is alive while its state is BOOT or RUN, its heartbeat not older than
- * two periods, and the file not given up; nothing that it leaves undone holds up a reader.
+ * The words are loaded one by one, so they are of about the same moment and no more.
+ * Two are loaded with acquire: the values of cycle cycle_done, and the catalogue after
+ * catalogue_changes changes, are there for the loads that follow. A writer is alive
+ * while its state is BOOT or RUN, its heartbeat not older than two periods, and the
+ * file not given up; nothing that it leaves undone holds up a reader.
  *
  * From any thread, with no system call.
  */
@@ -35,7 +35,7 @@ typedef struct ft_status {
 	uint32_t counters, counters_used; /* block counters: room in the segments, and in use */
 	uint32_t records, records_used;   /* latency counters */
 	uint32_t segments;
-	uint32_t counter_limit, record_limit; /* what the operator allows; 0: no limit; UINT32_MAX: none at all */
+	uint32_t counter_limit, record_limit; /* by the operator; 0: no limit; UINT32_MAX: no counters at all */
 	uint64_t refused;     /* counters refused because the mirror was full */
 	uint64_t file;        /* names this file */
 	uint64_t replaced;    /* not 0: given up; file of the one that has the name now, or 1 */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flowtally_system.h: what the reader takes from the system: the declarations of
- * POSIX and Linux, and a clock.
+ * flowtally_system.h: the reader's needs of the system: the declarations of POSIX and
+ * Linux, and a clock.
  *
  * The other headers include this one first, so it is the place of the feature macro.
- * That has an effect only before the first header of the system, whoever includes
- * it: include one of flowtally first, or compile with -std=gnu11 or -D_GNU_SOURCE.
+ * That has an effect only before the first header of the system, in any file: include
+ * one of flowtally first, or compile with -std=gnu11 or -D_GNU_SOURCE.
  */
 #ifndef FLOWTALLY_SYSTEM_H
 #define FLOWTALLY_SYSTEM_H

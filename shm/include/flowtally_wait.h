@@ -6,7 +6,7 @@
  *     int err = ft_wait(&r, h, 1000000, 5000000000, &v);   five seconds at most
  *     if (err == FT_ERR_TIMEOUT) printf("only %" PRIu64 "\n", v.packets);
  *
- * What is promised (docs/waiting.md)
+ * Promises (docs/waiting.md)
  *
  *   - No wake is missed, and none is too early: FT_OK means that the threshold
  *     was seen reached, FT_ERR_TIMEOUT that the time is over.
@@ -34,24 +34,24 @@ extern "C" {
 /* Sleeps until the first value of the counter (packets, or completions) is at
  * least threshold; *out is the value then, or the last one seen when it ends
  * otherwise. A value that was never sampled reaches no threshold, not even 0.
- * timeout_ns below 0 is none; 0 only looks.
+ * timeout_ns below 0: no time-out; 0: only looks.
  *
  * FT_ERR_TIMEOUT. FT_ERR_COMPLETION: the counter is of kind "completion", and its
- * second value (completions in error) differs from what it was at the call; that
- * the threshold is reached comes first. FT_ERR_GONE: the counter was removed.
+ * second value (completions in error) differs from the value at the call; that the
+ * threshold is reached comes first. FT_ERR_GONE: the counter was removed.
  * FT_ERR_NOT_ALIVE: the writer ended, or has given no sign of life for two heartbeat
  * periods. FT_ERR_STALE: the writer gave the file up (ft_follow). */
 FT_API int ft_wait(const ft_reader *r, ft_handle h, uint64_t threshold, int64_t timeout_ns, ft_value *out);
 
-/* Sleeps until the counter shows other numbers than since, which the caller read
- * before: so no change between that read and the call is missed. A new sample of
- * the same numbers is none; the first sample is one. Results as above, but for
+/* Sleeps until the counter shows other numbers than since, which the caller read before:
+ * so no change between that read and the call is missed. A new sample of the same
+ * numbers is no change; the first sample is one. Results as above, but for
  * FT_ERR_COMPLETION. */
 FT_API int ft_wait_change(const ft_reader *r, ft_handle h, const ft_value *since, int64_t timeout_ns, ft_value *out);
 
-/* FT_OK: the writer wakes the waiters on r. Else they look once per poll cycle (at
- * most a thousand times a second), because FT_ERR_NO_WAKE: the writer wakes
- * nobody, or r was attached; another: NAME.wait cannot be opened. */
+/* FT_OK: the writer wakes the waiters on r. Else they look once per poll cycle (at most
+ * a thousand times a second), because FT_ERR_NO_WAKE: the writer wakes no waiters, or r
+ * was attached; another: NAME.wait cannot be opened. */
 FT_API int ft_wakeable(const ft_reader *r);
 
 #ifndef FLOWTALLY_SHARED
@@ -102,7 +102,7 @@ static inline int ft_futex_wait(const void *word, uint32_t value, int64_t until,
 #endif
 }
 
-/* A page of waiters, mapped read-only. base NULL: there is none. */
+/* A page of waiters, mapped read-only. base NULL: no page is mapped. */
 struct ft_page {
 	const unsigned char *base;
 	struct ft_guarded *guard; /* NULL without ft_guard_sigbus */
@@ -115,7 +115,7 @@ static inline void ft_page_close(struct ft_page *p) {
 	memset(p, 0, sizeof *p);
 }
 
-/* Maps NAME.wait. It must belong to the owner of the directory, who alone may put
+/* Maps NAME.wait. It must belong to the owner of the directory: only that user may put
  * it there. */
 static inline int ft_page_open(const ft_reader *r, struct ft_page *p) {
 	struct stat st, dir;
@@ -167,7 +167,7 @@ struct ft_waiter {
 	int64_t opened_at; /* when that was tried; 0: never */
 	uint32_t word, turn;
 	int woken;         /* the writer wakes the sleepers on the page */
-	uint64_t cycle;    /* what was seen last, to learn the length of a cycle */
+	uint64_t cycle;    /* the cycle that was seen last, to learn the length of a cycle */
 	int64_t cycle_at, length;
 };
 
@@ -175,7 +175,7 @@ static inline uint32_t ft_wait_load(const struct ft_page *p, int offset) {
 	return __atomic_load_n((const uint32_t *)(const void *)(p->base + offset), __ATOMIC_ACQUIRE);
 }
 
-/* Whether the page is that of the mirror's writer. */
+/* Whether the mirror's writer wakes on the page. */
 static inline int ft_wait_watched(const ft_reader *r, const struct ft_page *p) {
 	return ft_acquire(ft_word(p->base, FT_WP_GENERATION)) == ft_acquire(ft_word(r->base, FT_HDR_GENERATION));
 }
@@ -193,7 +193,7 @@ static inline void ft_wait_look(struct ft_waiter *w) {
 	}
 }
 
-/* Opens the page where there is none that wakes: again when the mirror has another
+/* Opens the page when the present one does not wake: again when the mirror has another
  * writer, and else once in FT_LONGEST_SLEEP. 1: there is one to be looked at. */
 static inline int ft_wait_open(struct ft_waiter *w, int64_t now) {
 	const uint64_t generation = ft_u64(w->r->base, FT_HDR_GENERATION);
@@ -235,8 +235,8 @@ static inline void ft_wait_nap(int64_t ns) {
  * No wake is missed. The waiter: load the word, load the value, compare the word and
  * queue (futex(2), under one lock). The writer: publish, change the word, wake. A
  * value that was not seen was published after the word was loaded, and the word
- * changes after that: the comparison sees it, or the waiter is queued before the
- * wake. Its bit is that of the turn, by which a writer wakes many, each once. */
+ * changes after that: the comparison sees it, or the waiter is queued before the wake.
+ * Its bit is of the turn, by which a writer wakes many, each once. */
 static inline int ft_wait_sleep(struct ft_waiter *w) {
 	const int64_t now = ft_now();
 	if (now >= w->deadline) return FT_ERR_TIMEOUT;
@@ -259,7 +259,7 @@ static inline int ft_wait_sleep(struct ft_waiter *w) {
 	}
 }
 
-/* What is waited for: threshold, or, when since is not NULL, a change. */
+/* The end of a wait: threshold, or, when since is not NULL, a change. */
 struct ft_wait_for {
 	uint64_t threshold;
 	const ft_value *since;

@@ -13,7 +13,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// told is a running testdata/follow.c, which does what it is told.
+// told is a running testdata/follow.c, which carries out commands.
 type told struct {
 	t     *testing.T
 	in    io.Writer
@@ -50,7 +50,7 @@ func tell(t *testing.T, mirror, name string, env ...string) *told {
 	return p
 }
 
-// want has it do something and compares what it prints.
+// want sends a command and compares the output.
 func (p *told) want(command, want string) {
 	p.t.Helper()
 	fmt.Fprintln(p.in, command)

@@ -29,8 +29,8 @@ func makeTarget(t *testing.T, args ...string) {
 	run(t, "make", append([]string{"-C", "../..", "--no-print-directory", "PREFIX=" + prefix}, args...)...)
 }
 
-// installTree installs what make build has built below a new directory, and returns it with
-// the arguments of make that did.
+// installTree installs the files of make build below a new directory, and returns it with the arguments
+// of make.
 func installTree(t *testing.T) (root string, args []string) {
 	t.Helper()
 	need.Tool(t, "make", "cc", "nm")
@@ -75,10 +75,10 @@ func pkgConfig(t *testing.T, root string, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// make install installs each header, the library under its three names and what belongs to it, below PREFIX.
-// Programs in C11, C17 and C++17 build against that tree and nothing else, from the headers alone and
-// linked to the library, and read what Go reads. Python reads the same by the library. make uninstall
-// removes all but a configuration that was edited.
+// make install installs each header, the library under its three names, flowtally.pc and the programs,
+// below PREFIX. Programs in C11, C17 and C++17 build against that tree and nothing else, from the
+// headers alone and linked to the library, and read the same values as Go. Python reads the same by the
+// library. make uninstall removes all but a configuration that was edited.
 func TestInstall(t *testing.T) {
 	root, args := installTree(t)
 	t.Run("files", func(t *testing.T) { testInstalledFiles(t, root) })

@@ -38,7 +38,7 @@ func goLayout(t *testing.T) map[string]int64 {
 	return constants
 }
 
-// cNames maps what the two languages call differently.
+// cNames maps the constants that have other names in C.
 var cNames = map[string]string{
 	"headerSize": "FT_HEADER_SIZE", "fixedSize": "FT_HDR_FIXED", "entrySize": "FT_ENT_SIZE",
 	"deviceSlotSize": "FT_DSL_SIZE", "deviceHeaderSize": "FT_DEVICE_HEADER_SIZE", "lineSize": "FT_LINE_SIZE",

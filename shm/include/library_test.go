@@ -67,7 +67,7 @@ func names(re *regexp.Regexp, text string) (names []string) {
 	return names
 }
 
-// exported returns what the library is to export: each function that a header declares with
+// exported returns the symbols that the library is to export: each function that a header declares with
 // FT_API, and the size of each type.
 func exported(t *testing.T) []string {
 	t.Helper()
@@ -83,8 +83,8 @@ func exported(t *testing.T) []string {
 	return list
 }
 
-// The library exports what the headers declare, and nothing else. A function that a header
-// declares ahead of its definition is for programs, so FT_API stands before it.
+// The library exports the functions that the headers declare, and nothing else. A function that a
+// header declares ahead of its definition is for programs, so FT_API stands before it.
 func TestLibraryExportsWhatHeadersDeclare(t *testing.T) {
 	need.Tool(t, "cc", "nm")
 	text := headers(t)

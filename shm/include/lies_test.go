@@ -59,7 +59,7 @@ func TestCFindsANameThatIsNotPadded(t *testing.T) {
 	}
 }
 
-// A history whose words contradict one another is none that was read to its end.
+// A history whose words contradict one another was not read to its end.
 func TestCSeesAHistoryThatCannotBe(t *testing.T) {
 	dump := build(t, "dump", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	word := func(file []byte, at int) uint64 { return binary.NativeEndian.Uint64(file[at:]) }

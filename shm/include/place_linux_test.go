@@ -49,7 +49,7 @@ const (
 	hostile = 4321
 )
 
-// placed is a machine: what is mounted, and the mirrors that there are.
+// placed is a machine: its mounts and its mirrors.
 type placed struct {
 	RunOnDisk bool   // /run is no tmpfs
 	OwnMount  bool   // a tmpfs is mounted at /run/flowtally
@@ -69,7 +69,7 @@ type placedFile struct {
 	File string // "live", "dead", "junk", "fifo", "link": a link to a live mirror, "dirlink": its directory is a link to one that holds a live mirror, "dir": there is a directory alone
 }
 
-// where is what a process on that machine finds.
+// where holds the paths that a process on that machine finds.
 type where struct {
 	Writes   string // the path that it would write
 	Reads    string // the path that Go finds, and the number of the error that there is
@@ -183,7 +183,7 @@ func onMachine(t *testing.T, p placed) (w where) {
 	return w
 }
 
-// bePlaced prepares the machine, asks as the user, and prints what there is.
+// bePlaced prepares the machine, asks as the user, and prints the paths.
 func bePlaced(text string) error {
 	var p placed
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -249,7 +249,7 @@ func (p placed) instance() string {
 	return "lb"
 }
 
-// mountPlaces mounts what p says at /dev/shm and /run. The mount namespace is this process's own.
+// mountPlaces mounts p's file systems at /dev/shm and /run. The mount namespace is this process's own.
 func mountPlaces(p placed) error {
 	err := unix.Mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777")
 	if !p.RunOnDisk {
@@ -292,7 +292,7 @@ func (f placedFile) make() error {
 		return err
 	}
 	create := func(path string) error {
-		// Alive as long as it says so: nobody beats.
+		// Alive for its period: no heartbeat follows.
 		w, err := shm.Create(shm.Options{Path: path, Counters: 64, LatencyCounters: -1, History: -1, HeartbeatPeriod: time.Hour})
 		if err == nil && f.File == "dead" {
 			err = w.Close()
@@ -327,7 +327,7 @@ func (f placedFile) make() error {
 	return err
 }
 
-// locate prints what package shm says of an instance's place, as testdata/locate.c prints it.
+// locate prints the place of an instance by package shm, as testdata/locate.c prints it.
 func locate(instance string) {
 	fmt.Println(shm.DefaultPath(instance))
 	var o shm.ReaderOptions

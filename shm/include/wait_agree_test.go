@@ -115,7 +115,7 @@ func waitGo(t *testing.T, path string, h shm.Handle, waits int, seed uint64) {
 	}
 }
 
-// What ft_wait and ft_wait_change answer, when what follows happens in their sleep.
+// The results of ft_wait and ft_wait_change when the following happens in their sleep.
 func TestCWaitAnswers(t *testing.T) {
 	program := build(t, "wait", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 	const minute = "60000000000"
@@ -151,7 +151,7 @@ func TestCWaitAnswers(t *testing.T) {
 			if err := w.Remove(h); err != nil {
 				t.Error(err)
 			}
-			show(w, h, shm.Value{}) // nobody's: a cycle, and with it the wake
+			show(w, h, shm.Value{}) // of no counter: a cycle, and with it the wake
 		}},
 		{name: "writer ends", first: value(5), args: "one 6 " + minute, want: "-25 5 7500 51", then: func(t *testing.T, w *shm.Writer, h shm.Handle) {
 			if err := w.Close(); err != nil {
@@ -232,7 +232,7 @@ func asleep(t *testing.T, pid int) {
 	t.Fatal("nobody sleeps")
 }
 
-// ft_wakeable says what Reader.Wakeable says.
+// ft_wakeable agrees with Reader.Wakeable.
 func TestCIsAsWakeable(t *testing.T) {
 	need.Root(t) // to give a page away
 	program := build(t, "wait")

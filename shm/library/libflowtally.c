@@ -3,8 +3,8 @@
  * libflowtally.c: the functions of the headers as symbols of libflowtally.so, for
  * languages that load a library, and for programs that link to one reader.
  *
- * The code is that of the headers: FT_API makes their functions external here, and all
- * else stays hidden. TestLibraryExportsWhatHeadersDeclare compares the two.
+ * The headers hold the code: FT_API makes their functions external here, and every
+ * other symbol stays hidden. TestLibraryExportsWhatHeadersDeclare compares the two.
  */
 #define FT_API __attribute__((visibility("default")))
 

@@ -4,10 +4,10 @@
  *     corrupt PATH SEGMENT SEED ROUNDS
  *
  * Every round takes the file at PATH, and the segment of words that devices write, in
- * memory, damages them, does all that a reader can do, and mends them. What was cut off
- * is poisoned for the sanitizer. A third of the damage goes to the immutable header under
- * a checksum that is made right again, so that the code behind it is reached. Prints how
- * many of the rounds attached. */
+ * memory, damages them, calls every function of the reader, and mends them. The bytes
+ * that were cut off are poisoned for the sanitizer. A third of the damage goes to the
+ * immutable header under a checksum that is made right again, so that the code behind
+ * it is reached. Prints how many of the rounds attached. */
 #include "everything.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* A file in memory, and the ranges in which it differs from what it was. */
+/* A file in memory, and the ranges that were damaged. */
 struct image {
 	unsigned char *p, *whole;
 	size_t size, dirty[64][2];
@@ -66,7 +66,7 @@ static size_t somewhere(const struct image *m) {
 	return at < m->size - 8 ? at : 512;
 }
 
-/* What a word of damage holds: edges are likelier than chance makes them. */
+/* A word of damage: edges are likelier than chance makes them. */
 static uint64_t nasty(void) {
 	static const uint64_t edges[] = {0, 1, 63, 64, 65, 4095, 4096, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
 					 0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
@@ -79,7 +79,7 @@ static void sum_to(struct image *m, size_t at) {
 	if (at + 8 <= m->size) store(m, at, ft_checksum(m->p, at), 8);
 }
 
-/* Returns the size of what is left. */
+/* Returns the size that is left. */
 static size_t damage(struct image *m) {
 	const uint64_t kind = next_random() % 6;
 	const int times = 1 + (int)(next_random() % 8);

@@ -1,7 +1,7 @@
-/* Maps a mirror under the guard, has it cut to nothing page by page from the
- * end, and reads everything after each cut: values are whole or absent, and from
- * the first lost page that was touched on the calls say so. Without the guard
- * a SIGBUS of somebody else's still ends the process, which a child shows. */
+/* Maps a mirror under the guard, has it cut to nothing page by page from the end, and
+ * reads everything after each cut: values are whole or absent, and from the first lost
+ * page that was touched on the calls say so. Without the guard a SIGBUS of another
+ * mapping still ends the process, which a child shows. */
 #include "flowtally_device.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int check(const ft_reader *r, ft_counter *c, const ft_value *before, uint
 	return ft_get_status(r, &st);
 }
 
-/* The same for the words that devices write: they are read, or there are none. */
+/* The same for the words that devices write: they are read, or the segment is missing. */
 static int cut_segment(const ft_reader *r, const char *path) {
 	ft_device_segment s;
 	ft_device d[64];

@@ -3,9 +3,9 @@
  *     device count SEGMENT OPS LIMIT      the device: has the segment and nothing else
  *     device read MIRROR OPS BASE         reads through the catalogue, while the mirror grows
  *
- * The device counts in slot 0 and notes behind each step in slot 1, which serves
- * no counter, how far it is; it does not run ahead of the writer by more than
- * half of what a word holds. The reader holds each load against that note. */
+ * The device counts in slot 0 and notes behind each step in slot 1, which serves no
+ * counter, how far it is; it does not run ahead of the writer by more than half of a
+ * word's values. The reader holds each load against that note. */
 #include "flowtally_device.h"
 
 #include <inttypes.h>

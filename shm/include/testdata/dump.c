@@ -1,5 +1,5 @@
-/* Prints all that a reader can learn of a mirror, one fact a line, tabs between:
- * the Go test prints the same through package shm and compares. */
+/* Prints everything that a reader can learn about a mirror, one fact a line, tabs
+ * between: the Go test prints the same through package shm and compares. */
 #include "flowtally_device.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Does what it is told, line by line, with the mirror of an instance or a path, and
+/* Carries out commands, line by line, with the mirror of an instance or a path, and
  * prints the results.
  *
  *     follow MIRROR NAME

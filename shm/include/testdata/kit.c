@@ -1,6 +1,6 @@
-/* Answers the questions of the conformance kit (shm/testdata/conformance/README.md)
- * through the C reader: kit PATH, a question on each line of standard input, an answer
- * in JSON on each line of standard output. */
+/* Replies to the questions of the conformance kit (shm/testdata/conformance/README.md)
+ * through the C reader: kit PATH, a question on each line of standard input, a reply in
+ * JSON on each line of standard output. */
 #include "flowtally.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Prints where the mirror of an instance is, and what opening it returns:
+/* Prints where the mirror of an instance is, and the result of opening it:
  *
  *     locate INSTANCE [OWNER] */
 #include "flowtally.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waits as it is told by its arguments, and prints what came of it:
+ * Waits as its arguments say, and prints the result:
  *   wait PATH NAME wakeable
  *   wait PATH NAME one THRESHOLD TIMEOUT
  *   wait PATH NAME change PACKETS BYTES SAMPLED_AT TIMEOUT
- *   wait PATH NAME many WAITS SEED        also every sleep that nobody ended
+ *   wait PATH NAME many WAITS SEED        also every sleep that no wake ended
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
 	ft_value v, since;
 	uint64_t a[4] = {0, 0, 0, 0};
 	if (argc < 4) return 2;
-	(void)alarm(120); /* whoever started it may be gone */
+	(void)alarm(120); /* the process that started it may be gone */
 	for (int i = 4; i < argc && i < 8; i++) a[i - 4] = strtoull(argv[i], NULL, 10);
 	int err = ft_guard_sigbus();
 	if (!err) err = ft_open(&r, argv[1], NULL);
