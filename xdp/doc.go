@@ -4,10 +4,10 @@
 //
 // # From packet to counter
 //
-// A program makes a flat [Key] of the frame's headers, as dataplane/flow defines them, finds
+// A program makes a flat [Key] of the frame's headers, as docs/flows.md defines them, finds
 // the slot of the first matching rule, by lowest (Priority, Order), and adds to that rule's
 // counter of this CPU. It calls no map helper: tables and counters are mapped global data.
-// Programs differ in constants (needed layers, masks, the interface's number), by which the
+// Programs differ in constants (layers, masks, the interface's number), by which the
 // verifier cuts the code down. Headers more than 32 KiB into the frame, or behind its first buffer,
 // are not read. Programs do not see tags that hardware strips, packets that hardware steers past
 // the kernel and, before Linux 6.6, egress.

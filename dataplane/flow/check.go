@@ -2,8 +2,8 @@ package flow
 
 import "fmt"
 
-// check finds what is wrong with a match. path is the way to it: "" or
-// "vxlan.inner."; an inner match holds no tunnel.
+// check returns the errors of a match. path leads to the match: "" or "vxlan.inner."; an inner
+// match holds no tunnel.
 func (m *Match) check(path string, inside bool) []*FieldError {
 	var broken []*FieldError
 	bad := func(field, cause, fix string) {

@@ -15,7 +15,7 @@ var ErrInvalid = errors.New("invalid flow")
 type FieldError struct {
 	Flow  string // the flow's name; empty when a Match was checked on its own
 	Field string // "ipv4.src", "vxlan.inner.tcp.dport", "vlan[1].id", "name"; empty for the whole match
-	Cause string // what is wrong
+	Cause string // the reason
 	Fix   string // the next step; may be empty
 }
 
@@ -42,7 +42,7 @@ type ParseError struct {
 	Offset     int    // of Word in the text, in bytes; the text's length when it ends too early
 	Index      int    // of Word among the words; their number when the text ends too early
 	Word       string // the offending word; empty when the text ends too early
-	Message    string // what is wrong with it and what was expected
+	Message    string // the error, and the expected words
 	Suggestion string // "did you mean …"; may be empty
 }
 

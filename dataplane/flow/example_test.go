@@ -62,7 +62,7 @@ func ExampleMustParse() {
 	// Output: web true true
 }
 
-// A flow with options drops and counts what it matches.
+// A flow with options drops and counts the matched packets.
 func ExampleMustParseWith() {
 	f := flow.MustParseWith("block", "ipv4 src 198.51.100.0/24", flow.Options{Priority: 1, Action: flow.Drop, Backend: flow.XDP})
 	fmt.Println(f.Name, f.Match, f.Priority)

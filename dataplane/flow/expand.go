@@ -5,15 +5,14 @@ import (
 	"math/bits"
 )
 
-// MostExpanded is the largest number of matches that Expand answers.
+// MostExpanded is the largest number of matches that Expand returns.
 const MostExpanded = 1024
 
-// Expand writes every port range as masked values: each match of the answer
-// holds no range, no two of them select one packet, and together they select
-// what m does. A range becomes the fewest masks that cover it, at most 30. A match
-// with several ranges becomes their product; an error that satisfies
-// errors.Is(err, ErrInvalid) is answered above MostExpanded. What VXLAN asks of UDP, its
-// port, stands in UDP too. The answer shares no memory with m.
+// Expand writes every port range as masked values: no match of the result holds a range, no two of
+// them select one packet, and together they select the packets of m. A range becomes the fewest
+// masks that cover it, at most 30. A match with several ranges becomes their product; above
+// MostExpanded the error satisfies errors.Is(err, ErrInvalid). The UDP port that VXLAN requires
+// stands in UDP too. The result shares no memory with m.
 func (m Match) Expand() ([]Match, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("expanding match: %w", err)
@@ -51,8 +50,8 @@ func (m Match) Expand() ([]Match, error) {
 	return out, nil
 }
 
-// ports lists the ways to every port of a valid match; each answers nil where
-// the match has no such port.
+// ports lists the ways to every port of a valid match; each returns nil if the match lacks the
+// port.
 func (m *Match) ports() []func(*Match) *Port {
 	outer := func(m *Match) *Match { return m }
 	ways := []func(*Match) *Match{outer}

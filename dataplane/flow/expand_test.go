@@ -123,7 +123,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// What Expand answers shares no memory with what it was asked, nor with itself.
+// The result of Expand shares no memory with its argument, nor with itself.
 func TestExpandShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMatch(t)

@@ -1,7 +1,6 @@
 package flow
 
-// Flow is one thing to count: which packets (Match), on which side of which
-// interface, and what becomes of them.
+// Flow is a set of packets to count (Match), on one side of an interface, and the action on them.
 type Flow struct {
 	// Name identifies the flow and its counter: 1 to 63 bytes of
 	// [A-Za-z0-9._:/-], starting with a letter or digit. Unique in an instance.
@@ -13,10 +12,9 @@ type Flow struct {
 	Priority uint16
 	// Direction is the side of the interface on which packets are seen.
 	Direction Direction
-	// Action says what becomes of a matched packet.
+	// Action is the action on a matched packet.
 	Action Action
-	// Interface restricts the flow to one interface; empty means all that the
-	// instance counts on.
+	// Interface restricts the flow to one interface; empty means every interface of the instance.
 	Interface string
 	// Latency asks for a record of its own in the mirror, published at the
 	// lowest latency, in place of a column in a block of 64.
@@ -36,7 +34,7 @@ const (
 	Egress                   // sent
 )
 
-// Action says what becomes of a matched packet.
+// Action is the action on a matched packet.
 type Action uint8
 
 const (

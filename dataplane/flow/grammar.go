@@ -75,8 +75,8 @@ var clauses = []clause{
 
 // Words that are neither a clause nor a field.
 const (
-	wordAny   = "any"   // the match that asks for nothing
-	wordInner = "inner" // what follows describes the headers inside the tunnel
+	wordAny   = "any"   // the empty match
+	wordInner = "inner" // the next clauses describe the headers inside the tunnel
 
 	wordIncomplete = "incomplete" // a clause of no fields
 )
@@ -113,8 +113,8 @@ func Clauses() []string {
 	return names
 }
 
-// Fields lists the field words of a clause, in canonical order, "inner" last
-// where the clause is a tunnel; nil for what is no clause.
+// Fields lists the field words of a clause, in canonical order, "inner" last for a tunnel; nil for
+// a word that is not a clause.
 func Fields(clause string) []string {
 	c := clauseNamed(clause)
 	if c == nil {

@@ -25,8 +25,8 @@ func Unguarded(flows []Flow) []Flow {
 	return out
 }
 
-// looksBehindEthernet says that incomplete headers can hide what the match asks for. A match that asks for
-// them sees them.
+// looksBehindEthernet reports whether incomplete headers can hide the matched headers. A match with
+// `incomplete` is not affected.
 func (m *Match) looksBehindEthernet() bool {
 	return !m.Incomplete && (m.IPv4 != nil || m.IPv6 != nil || m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil)
 }

@@ -39,8 +39,8 @@ func (m *Match) etherTypes() []uint32 {
 	return nil
 }
 
-// checkUpper finds protocols above IP that exclude one another or what the IP
-// header is asked to say.
+// checkUpper finds protocols above IP that exclude one another or contradict the IP header's
+// fields.
 func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	first := ""
 	for i := range clauses {
@@ -76,7 +76,7 @@ func (m *Match) looksAbove() bool {
 		m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{}
 }
 
-// checkIncomplete finds what no packet with incomplete headers has.
+// checkIncomplete finds clauses that no packet with incomplete headers matches.
 func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	switch {
 	case !m.Incomplete:

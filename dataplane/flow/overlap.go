@@ -51,7 +51,7 @@ func meetLink(a, b *Match) bool {
 			bothBytes(x.Dst.Addr[:], x.Dst.Mask[:], y.Dst.Addr[:], y.Dst.Mask[:])
 }
 
-// meetUpper compares what stands above IP: a packet has one protocol there.
+// meetUpper compares the protocols above IP: a packet has one protocol there.
 func meetUpper(a, b *Match) bool {
 	vxlan := Port{Value: PortVXLAN, Mask: 0xffff}
 	switch x, y := a.upper(), b.upper(); {
@@ -114,8 +114,8 @@ const (
 	partLater
 )
 
-// parts are those that an IPv4 match allows: what looks above IP beyond the
-// protocol's number never sees a later fragment.
+// parts returns the kinds of fragments that an IPv4 match allows: a match of fields above IP, other
+// than the protocol's number, never matches a later fragment.
 func parts(m *Match) int {
 	all := partWhole | partFirst | partLater
 	if m.IPv4 != nil {

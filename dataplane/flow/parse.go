@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseMatch reads the text form of a match (see the package comment). Every
-// mistake is reported at once; the error is a ParseErrors. What it accepts
-// validates, and String writes it in canonical form.
+// ParseMatch reads the text form of a match (see the package comment). Every mistake is reported at
+// once; the error is a ParseErrors. An accepted match validates, and String writes it in canonical
+// form.
 func ParseMatch(text string) (Match, error) {
 	return parse(split(text), len(text))
 }
@@ -23,9 +23,9 @@ type Word struct {
 	Value bool
 }
 
-// ParseWords reads a match that is already split into words, for a form of
-// another syntax (the YAML mapping of package configs). Index in the errors
-// says which word; Offset is that of the words joined by single spaces.
+// ParseWords reads a match that is already split into words, for a form of another syntax (the YAML
+// mapping of package configs). Index in the errors is the index of the word; Offset is its offset
+// in the words joined by single spaces.
 func ParseWords(words []Word) (Match, error) {
 	placed := make([]word, len(words))
 	at := 0
@@ -43,7 +43,7 @@ type word struct {
 	value  bool
 }
 
-// mostErrors bounds a report on what is not a match at all.
+// mostErrors bounds the report on a text that is far from a match.
 const mostErrors = 20
 
 type parser struct {
@@ -143,7 +143,7 @@ func (p *parser) match(path string, m *Match, inside bool) {
 			e := p.errs[len(p.errs)-1]
 			e.Message, e.Suggestion = unknown(text, value, open)
 			if meant := clauseNamed(Nearest(text, Clauses())); meant != nil {
-				open, target, tag = meant, new(Match), 0 // what follows is read as its fields
+				open, target, tag = meant, new(Match), 0 // the next words are read as its fields
 				meant.add(target)
 				name = fmt.Sprintf("%s%s?%d", path, meant.name, index)
 			}
@@ -199,8 +199,8 @@ func (c *clause) refused(m *Match, inside bool) (why, fix string) {
 	return "", ""
 }
 
-// unknown explains a word that is neither a protocol nor a field of the open one.
-// value is what follows it; empty when nothing that could be one does.
+// unknown explains a word that is neither a protocol nor a field of the open one. value is the next
+// word; empty if it cannot be a value.
 func unknown(text, value string, open *clause) (message, suggestion string) {
 	known := Clauses()
 	expected := "a protocol (" + oneOf(known) + ")"
@@ -236,7 +236,7 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 	return message, suggestion
 }
 
-// elsewhere says how words of tcpdump's filters are written here; "" where text is none of them.
+// elsewhere translates words of tcpdump's filters; "" for any other text.
 func elsewhere(text, value string) string {
 	addr, _, _ := strings.Cut(value, "/")
 	if ip, err := netip.ParseAddr(text); err == nil {
@@ -248,7 +248,7 @@ func elsewhere(text, value string) string {
 	case "or", "||":
 		return "a match has no alternatives: write a flow for each"
 	case "not", "!":
-		return "a match excludes nothing: give what is not to be counted to a flow of a lower priority number"
+		return "a match excludes nothing: give the packets to exclude to a flow of a lower priority number"
 	case "ip":
 		return `did you mean "ipv4"?`
 	case "ip6":

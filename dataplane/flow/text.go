@@ -31,7 +31,7 @@ func (m Match) MarshalText() ([]byte, error) {
 	return []byte(m.String()), nil
 }
 
-// UnmarshalText reads what ParseMatch reads. On error the match is unchanged.
+// UnmarshalText reads the text form, as ParseMatch does. On error the match is unchanged.
 func (m *Match) UnmarshalText(text []byte) error {
 	parsed, err := ParseMatch(string(text))
 	if err != nil {
@@ -108,9 +108,8 @@ func didYouMean(word string, words []string) string {
 	return ""
 }
 
-// Nearest picks the one of words that a typing mistake most likely turned into
-// word: it differs in at most a third of its letters, or only in case, or word
-// is its beginning. Empty when there is none.
+// Nearest returns the one of words that was most likely meant by word: it differs in at most a
+// third of its letters, or only in case, or word is its beginning. Empty if no word is near.
 func Nearest(word string, words []string) string {
 	if len(word) == 0 || len(word) > 64 {
 		return ""

@@ -212,7 +212,7 @@ func itoa(n int) string {
 	return itoa(n/10) + itoa(n%10)
 }
 
-// A hopeless text is not answered with as many errors as words.
+// A hopeless text gives fewer errors than it has words.
 func TestParseMatchBoundsItsReport(t *testing.T) {
 	_, err := flow.ParseMatch(strings.Repeat("frob ", 10_000) + strings.Repeat("x", 100_000))
 	var errs flow.ParseErrors
@@ -280,9 +280,9 @@ func TestRoundTrip(t *testing.T) { rapid.Check(t, checkRoundTrip) }
 
 func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkRoundTrip)) }
 
-// No input panics; what is accepted validates and is written in a form that
-// reads back as the same match and is written the same again; what is refused
-// is refused with places that are in the text.
+// No input panics. An accepted text validates and is written in a form that reads back as the same
+// match and is written the same again. The errors of a refused text have places that are in the
+// text.
 func FuzzParseMatch(f *testing.F) {
 	for _, text := range []string{
 		"any", "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", "vlan id 100 vlan id 7 ipv6 udp", "udp dport 1000-2000",

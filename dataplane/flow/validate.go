@@ -14,7 +14,7 @@ const (
 	maxName       = 63
 	maxInterface  = 15 // IFNAMSIZ without its NUL
 	maxLabelKey   = 63
-	maxLabelBytes = 255 // of all labels, as key=value, each with an end: what the mirror holds of a flow
+	maxLabelBytes = 255 // of all labels, as key=value, each with an end: the mirror's space for a flow
 )
 
 // Validate reports everything that is wrong with a flow, joined; every part is
@@ -74,8 +74,8 @@ func join(broken []*FieldError) error {
 	return errors.Join(errs...)
 }
 
-// ValidateName reports what neither a flow nor anything else of the mirror can be
-// called; the error is a *FieldError.
+// ValidateName reports a name that neither a flow nor another object of the mirror can have; the
+// error is a *FieldError.
 func ValidateName(name string) error {
 	if cause, fix := checkName(name); cause != "" {
 		return &FieldError{Field: "name", Cause: cause, Fix: fix}
@@ -102,8 +102,8 @@ func checkName(name string) (cause, fix string) {
 	return "", ""
 }
 
-// ValidateInterface reports what no network interface can be called, by the
-// kernel's own rule; the error is a *FieldError.
+// ValidateInterface reports a name that no network interface can have, by the kernel's own rule;
+// the error is a *FieldError.
 func ValidateInterface(name string) error {
 	if cause := checkInterface(name); cause != "" {
 		return &FieldError{Field: "interface", Cause: cause, Fix: "name it as `ip link` does"}

@@ -159,7 +159,7 @@ func TestValidateInterface(t *testing.T) {
 	}
 }
 
-// What is cut to stay readable stays text.
+// A text that is shortened to stay readable stays valid UTF-8.
 func TestLongWordsStayText(t *testing.T) {
 	for pad := range 4 {
 		word := strings.Repeat("x", pad) + strings.Repeat("€", 40)

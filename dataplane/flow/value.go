@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// valueError is what is wrong with a value, and what to write in its place.
+// valueError is the fault of a value, and the value to write in its place.
 type valueError struct{ why, fix string }
 
 func (e *valueError) Error() string { return e.why }

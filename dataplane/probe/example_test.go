@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// A feature that a device does not have: the answer is no, with a reason and a fix.
+// A feature that a device lacks: the result is no, with a reason and a fix.
 func ExampleAsk() {
 	err := &probe.UnsupportedError{Feature: "flow counters", Object: "mlx5_0", Reason: "the firmware lacks them", Fix: "update the firmware"}
 	r := probe.Ask("flow counters", "mlx5_0", err)

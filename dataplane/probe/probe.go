@@ -10,8 +10,8 @@ var ErrNotSupported = errors.New("not supported")
 
 // UnsupportedError is a conclusive "no".
 type UnsupportedError struct {
-	Feature string // what was asked for: "native XDP"
-	Object  string // of what: "eth0"; may be empty
+	Feature string // the probed feature: "native XDP"
+	Object  string // its object: "eth0"; may be empty
 	Reason  string // why not: "driver has no ndo_bpf"
 	Fix     string // the next step; may be empty
 }
@@ -44,14 +44,14 @@ func (a Answer) String() string {
 	return fmt.Sprintf("Answer(%d)", uint8(a)) // from a newer peer on the wire
 }
 
-// Result is the answer to one question about one object.
+// Result is the result of one probe of one object.
 type Result struct {
 	Feature string
 	Object  string
 	Answer  Answer
 	Reason  string // why not, or why the question could not be asked; detail for yes
 	Fix     string
-	// Backend that the answer is about, in the configuration's word; empty for the host.
+	// Backend of the probe, by its name in the configuration; empty for the host.
 	Backend string
 }
 

@@ -3,7 +3,7 @@ package rules
 // tolerated is the number of uses of the dialect that an area still has. A row may only fall, and goes at 0.
 // A file belongs to the row with the longest prefix; files without a row have no use.
 var tolerated = map[string]int{
-	"dataplane":         362,
+	"dataplane":         299,
 	"internal/memorder": 36,
 	"plugin":            69,
 	"shm":               21,
@@ -12,10 +12,8 @@ var tolerated = map[string]int{
 
 // longPackageComments are the words of package comments that are still too long.
 var longPackageComments = map[string]int{
-	"dataplane/flow":         1133,
-	"internal/bench":         598,
-	"internal/bench/shmrows": 500,
-	"xdp":                    401,
+	"internal/bench":         593,
+	"internal/bench/shmrows": 497,
 }
 
 // longLines is the number of lines over 120 characters that a document still has.

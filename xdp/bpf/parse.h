@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * Headers of a packet into a key. dataplane/flow/doc.go specifies each header and when it is
+ * Headers of a packet into a key. docs/flows.md specifies each header and when it is
  * present. This is one reading of that specification, and internal/linear is the other.
  *
  * Every need is a constant of the load, so a test of one costs an instruction

@@ -14,7 +14,7 @@
  * packet are part of the key (`present`), and nic_rule_add adds the headers that a rule's masks
  * require: a mask on a field never matches a packet that lacks the field.
  *
- * The parser follows the package comment of dataplane/flow, so a rule and a flow that match the
+ * The parser follows docs/flows.md, so a rule and a flow that match the
  * same fields take the same packets. The differences below exist because a NIC's specs cannot
  * express a field or read it otherwise. The code that maps flows to specs honours or refuses
  * them:
