@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/rdma"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -117,11 +118,22 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 		}
 		return b, nil
 	case "rdma":
-		b, err := newRDMABackend(ctx, cfg, log, g)
+		b, err := rdma.New(ctx, rdmaOptions(cfg, log, g))
 		if err != nil {
 			return nil, err
 		}
 		return b, nil
 	}
 	return nil, fmt.Errorf("backend %q: %w: use auto, rdma, xdp or sim", name, dataplane.ErrInvalid)
+}
+
+func rdmaOptions(cfg dataplane.Config, log *slog.Logger, g *trial.Guard) rdma.Options {
+	o := rdma.Options{RDMA: cfg.RDMA, Period: cfg.Poll.Period, Guard: g, Logger: log}
+	if cfg.Poll.Busy {
+		o.Period = backend.ReadPeriodMin
+	}
+	for _, i := range cfg.Interfaces {
+		o.Interfaces = append(o.Interfaces, i.Name)
+	}
+	return o
 }

@@ -26,14 +26,14 @@ func newTwoNICs(t *testing.T) *twoNICs {
 	t.Helper()
 	b := &twoNICs{softBench: newSoftBench(t), second: lab.Unique("sw")}
 	var err error
-	b.other, err = lab.NewPair(b.wire.Near.NS, b.wire.Far.NS, lab.Unique("near"), lab.Unique("far"), lab.PairOptions{})
+	b.other, err = lab.NewPair(b.Wire.Near.NS, b.Wire.Far.NS, lab.Unique("near"), lab.Unique("far"), lab.PairOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.cfg.Interfaces = append(b.cfg.Interfaces, dataplane.Interface{Name: b.other.A.Name})
-	b.env.Devices = append(b.env.Devices, ibvtest.Device{Name: b.second, Netdev: b.other.A.Name})
-	first, second := b.wire.Near.Name, b.other.A.Name
-	b.cfg.Flows = []flow.Flow{
+	b.Config.Interfaces = append(b.Config.Interfaces, dataplane.Interface{Name: b.other.A.Name})
+	b.Env.Devices = append(b.Env.Devices, ibvtest.Device{Name: b.second, Netdev: b.other.A.Name})
+	first, second := b.Wire.Near.Name, b.other.A.Name
+	b.Config.Flows = []flow.Flow{
 		{Name: "above", Match: match(t, "ipv4 udp dport 1001 sport 7"), Priority: 1, Interface: first},
 		{Name: "both", Match: match(t, "ipv4 udp dport 1001"), Priority: 5},
 		{Name: "hot", Match: match(t, "ipv4 udp dport 1002"), Priority: 5, Latency: true},
@@ -121,12 +121,12 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newTwoNICs(t)
 			b.run(t)
-			first, second := b.wire.Near.Name, b.other.A.Name
-			inBoth := "rdma:" + b.device + "," + b.second + "/devx,devx"
-			inFirst := "rdma:" + b.device + "/devx"
+			first, second := b.Wire.Near.Name, b.other.A.Name
+			inBoth := "rdma:" + b.Device + "," + b.second + "/devx,devx"
+			inFirst := "rdma:" + b.Device + "/devx"
 			b.placed(t, inBoth, inFirst)
 
-			one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
+			one, two := b.sender(t, b.Wire.Far), b.sender(t, b.other.B)
 			ctx, enough := context.WithCancel(t.Context())
 			defer enough()
 			var sending sync.WaitGroup
@@ -154,7 +154,7 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 				sendTo(t, one, t.Context(), 3000)
 				b.sampled(t)
 				stop := start()
-				if err := c.lose(b.control, b.device); err != nil {
+				if err := c.lose(b.control, b.Device); err != nil {
 					t.Fatal(err)
 				}
 				mode := "native"
@@ -164,7 +164,7 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 				hooks(first)
 				sendTo(t, one, t.Context(), 3000)
 				stop = start()
-				if err := c.back(b.control, b.device); err != nil {
+				if err := c.back(b.control, b.Device); err != nil {
 					t.Fatal(err)
 				}
 				b.placed(t, inBoth, inFirst)
@@ -206,8 +206,8 @@ func TestTheLossOfOneOfTwoDevicesLeavesTheOther(t *testing.T) {
 func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	b := newTwoNICs(t)
 	b.run(t)
-	first, second := b.wire.Near.Name, b.other.A.Name
-	one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
+	first, second := b.Wire.Near.Name, b.other.A.Name
+	one, two := b.sender(t, b.Wire.Far), b.sender(t, b.other.B)
 	send := func() {
 		t.Helper()
 		sendTo(t, one, t.Context(), 1000)
@@ -246,13 +246,13 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 			}
 		}
 	}
-	inBoth := "rdma:" + b.device + "," + b.second + "/devx,devx"
+	inBoth := "rdma:" + b.Device + "," + b.second + "/devx,devx"
 	divided := "rdma,xdp:" + b.second + "," + first + "/devx,native"
 	inXDP := "xdp:" + first + "," + second + "/native,native"
 
 	source("both", inBoth)
 	check("both", "hot")
-	do(b.control.Remove(b.device))
+	do(b.control.Remove(b.Device))
 	source("both", divided)
 	source("hot", divided)
 	check("both", "hot")
@@ -261,14 +261,14 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	source("low-second", "xdp:"+second+"/native")
 	check("both", "hot")
 	do(b.control.Return(b.second)) // a flow of both waits for the other device
-	do(b.control.Return(b.device))
+	do(b.control.Return(b.Device))
 	source("both", inBoth)
 	source("hot", inBoth)
-	source("low-first", "rdma:"+b.device+"/devx")
+	source("low-first", "rdma:"+b.Device+"/devx")
 	source("low-second", "rdma:"+b.second+"/devx")
 	check("both", "hot")
 
-	do(b.control.Remove(b.device))
+	do(b.control.Remove(b.Device))
 	source("both", divided)
 	source("hot", divided)
 	check("both", "hot")
@@ -279,9 +279,9 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 	source("hot", divided)
 	check("both", "hot")
 	do(b.e.RemoveFlows(t.Context(), "new", "hot"))
-	do(b.control.Return(b.device))
+	do(b.control.Return(b.Device))
 	source("both", inBoth)
-	source("low-first", "rdma:"+b.device+"/devx")
+	source("low-first", "rdma:"+b.Device+"/devx")
 	do(b.e.RemoveFlows(t.Context(), "both", "drop", "above", "low-first", "low-second"))
 	x := b.e.mover.stack.software.(*xdp.Backend).Inspect()
 	if n := len(x.Rules.Counters()); n != 0 {
@@ -299,19 +299,19 @@ func TestAFlowOfOneOfTwoDevicesMoves(t *testing.T) {
 // removes the rules and the counters that it has no use for.
 func TestADividedFlowGoesOnOverARestart(t *testing.T) {
 	b := newTwoNICs(t)
-	b.cfg.XDP.KeepPins = true
-	one, two := b.sender(t, b.wire.Far), b.sender(t, b.other.B)
+	b.Config.XDP.KeepPins = true
+	one, two := b.sender(t, b.Wire.Far), b.sender(t, b.other.B)
 	for round := range 2 {
 		b.run(t)
 		sendTo(t, one, t.Context(), 1000)
 		sendTo(t, two, t.Context(), 1000)
 		b.sampled(t)
 		if round == 0 {
-			if err := b.control.Remove(b.device); err != nil {
+			if err := b.control.Remove(b.Device); err != nil {
 				t.Fatal(err)
 			}
-			b.placed(t, "rdma,xdp:"+b.second+","+b.wire.Near.Name+"/devx,native",
-				"xdp:"+b.wire.Near.Name+"/native")
+			b.placed(t, "rdma,xdp:"+b.second+","+b.Wire.Near.Name+"/devx,native",
+				"xdp:"+b.Wire.Near.Name+"/native")
 			sendTo(t, one, t.Context(), 1000)
 			b.sampled(t)
 		}
@@ -324,7 +324,7 @@ func TestADividedFlowGoesOnOverARestart(t *testing.T) {
 			if err := b.e.Close(); err != nil {
 				t.Fatal(err)
 			}
-			b.cfg.XDP.KeepPins = false
+			b.Config.XDP.KeepPins = false
 			continue
 		}
 		if n := len(b.e.mover.stack.software.(*xdp.Backend).Inspect().Rules.Counters()); n != len(b.e.flows) {

@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
 )
@@ -90,11 +91,11 @@ func TestAFullMirrorThatCannotGrowKeepsWhatItHas(t *testing.T) {
 	if n := len(e.writer.Entries()); n != 0 {
 		t.Errorf("%d entries are left of a refused addition", n)
 	}
-	eventually(t, "the condition mirror-full", full)
+	lab.Eventually(t, "the condition mirror-full", full)
 	if _, err := e.AddFlows(t.Context(), flows[:60]...); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end of mirror-full", func() bool { return !full() })
+	lab.Eventually(t, "the end of mirror-full", func() bool { return !full() })
 	if _, err := e.AddFlows(t.Context(), flows[60:]...); !errors.Is(err, dataplane.ErrFull) {
 		t.Error(err)
 	}

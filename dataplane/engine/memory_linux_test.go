@@ -20,11 +20,11 @@ import (
 func TestTheConfigurationsFlowsAreFreed(t *testing.T) {
 	b := newSoftBench(t)
 	pairs := b.pairConfig(t, dataplane.Send)
-	b.cfg.QueuePairs, b.cfg.RDMA = pairs.QueuePairs, pairs.RDMA
-	b.env.Set(t.Setenv)
+	b.Config.QueuePairs, b.Config.RDMA = pairs.QueuePairs, pairs.RDMA
+	b.Env.Set(t.Setenv)
 	var flows weak.Pointer[flow.Flow]
-	if err := b.wire.Near.NS.Do(func() (err error) {
-		cfg := b.cfg
+	if err := b.Wire.Near.NS.Do(func() (err error) {
+		cfg := b.Config
 		for i := range 64 {
 			cfg.Flows = append(cfg.Flows, flow.Flow{Name: fmt.Sprintf("f%d", i), Match: match(t, fmt.Sprintf("udp dport %d", 1000+i))})
 		}

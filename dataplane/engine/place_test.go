@@ -46,6 +46,9 @@ func TestNothingCounts(t *testing.T) {
 // are shown too. The user can often mend the other one.
 func TestRejectionsShowEveryReason(t *testing.T) {
 	no := &probe.UnsupportedError{Feature: "DevX", Object: "mlx5_0", Reason: "the device is not one of mlx5"}
+	cannot := func(device string, verbs, devx error) error { // as rdma says it
+		return fmt.Errorf("%s cannot count flows: %w; %w", device, verbs, devx)
+	}
 	verbs := func(errno error) error { return fmt.Errorf("mlx5_0: calling ibv_create_qp: %w", errno) }
 	for _, tt := range []struct {
 		name string

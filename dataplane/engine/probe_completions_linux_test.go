@@ -12,7 +12,7 @@ import (
 // a configuration names and that is not there is a no.
 func TestProbeCompletions(t *testing.T) {
 	s := newSoftNIC(t)
-	s.cfg.RDMA.EFA = softLibs(t).EFA
+	s.Config.RDMA.EFA = softLibs(t).EFA
 	const collapsed = "; not by collapsed_cq, as ibv_create_qp takes no such queue: cq_ring is in its place"
 	for _, c := range []struct {
 		without []string
@@ -25,11 +25,11 @@ func TestProbeCompletions(t *testing.T) {
 		{[]string{"comp_cntr"}, nil, "counted by cq_ring, poll_cq" + collapsed},
 		{[]string{"comp_cntr", "cq_ring"}, nil, "counted by poll_cq"},
 	} {
-		s.env.Without, s.env.CompCntrMax = c.without, c.limit
-		s.env.Set(t.Setenv)
+		s.Env.Without, s.Env.CompCntrMax = c.without, c.limit
+		s.Env.Set(t.Setenv)
 		var got []probe.Result
-		if err := s.wire.Near.NS.Do(func() error {
-			for _, r := range probeRDMA(t.Context(), ProbeOptions{RDMA: s.cfg.RDMA, Interfaces: []string{"no-interface"}, Devices: []string{s.device, "absent0"}}) {
+		if err := s.Wire.Near.NS.Do(func() error {
+			for _, r := range probeRDMA(t.Context(), ProbeOptions{RDMA: s.Config.RDMA, Interfaces: []string{"no-interface"}, Devices: []string{s.Device, "absent0"}}) {
 				if r.Feature == FeatureCompletions {
 					got = append(got, r)
 				}
@@ -39,7 +39,7 @@ func TestProbeCompletions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != 2 || got[0].Object != "rdma absent0" || got[0].Answer != probe.No || got[0].Fix == "" {
-			t.Fatalf("without %v: %+v; want a no of absent0, and an answer of %s", c.without, got, s.device)
+			t.Fatalf("without %v: %+v; want a no of absent0, and an answer of %s", c.without, got, s.Device)
 		}
 		if r := got[1]; r.Answer != probe.Yes || r.Reason != c.want {
 			t.Errorf("without %v, up to %v: %+v, want %q", c.without, c.limit, r, c.want)
@@ -50,18 +50,18 @@ func TestProbeCompletions(t *testing.T) {
 // Queue pairs alone ask nothing of an interface, and nothing of a device that they do not name.
 func TestProbeDevicesOnly(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Devices = append(s.env.Devices, ibvtest.Device{Name: "other0", Netdev: "lo"})
-	s.env.Set(t.Setenv)
+	s.Env.Devices = append(s.Env.Devices, ibvtest.Device{Name: "other0", Netdev: "lo"})
+	s.Env.Set(t.Setenv)
 	var got []probe.Result
-	if err := s.wire.Near.NS.Do(func() error {
-		got = Probe(t.Context(), ProbeOptions{RDMA: s.cfg.RDMA, DevicesOnly: true, Devices: []string{s.device}})
+	if err := s.Wire.Near.NS.Do(func() error {
+		got = Probe(t.Context(), ProbeOptions{RDMA: s.Config.RDMA, DevicesOnly: true, Devices: []string{s.Device}})
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	completions := 0
 	for _, r := range got {
-		if r.Backend == "xdp" || r.Backend == "rdma" && !strings.Contains(r.Object, s.device) {
+		if r.Backend == "xdp" || r.Backend == "rdma" && !strings.Contains(r.Object, s.Device) {
 			t.Errorf("nobody asked for %+v", r)
 		}
 		if r.Feature == FeatureCompletions {

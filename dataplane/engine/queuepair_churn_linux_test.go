@@ -21,7 +21,7 @@ import (
 func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
 		rng := seed.Rand(t)
-		control := s.controlled(t)
+		control := s.Controlled(t)
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
 		want := make(map[string]backend.Pair)
@@ -89,7 +89,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 				together()
 			default:
 				settle("-recv") // the device takes along the completions of receives that were not polled; Post returns after those of sends were
-				if err := control.Remove(s.device); err != nil {
+				if err := control.Remove(s.Device); err != nil {
 					t.Fatal(err)
 				}
 				awaitCondition(t, e, "queue-pair-lost", "a", true)
@@ -97,7 +97,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 				if got := post(name, op, n); got != (dataplane.Posted{}) {
 					t.Fatalf("without a device: %+v", got)
 				}
-				if err := control.Return(s.device); err != nil {
+				if err := control.Return(s.Device); err != nil {
 					t.Fatal(err)
 				}
 				awaitLinked(t, e)

@@ -42,7 +42,7 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSoftNIC(t)
 			c.fault.Errno = "EPERM"
-			s.env.Fail = []ibvtest.Fault{c.fault}
+			s.Env.Fail = []ibvtest.Fault{c.fault}
 			cfg := s.pairConfig(t, dataplane.Send)
 			for i := range cfg.QueuePairs {
 				cfg.QueuePairs[i].Type = c.kind
@@ -82,7 +82,7 @@ func TestAConnectionThatFailsHalfWay(t *testing.T) {
 // TestAnAddressHandleThatStays leaves no second one behind, and is let go of with the next connection.
 func TestAnAddressHandleThatStays(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_ah", Errno: "EBUSY", From: 1, To: 1}}
+	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_ah", Errno: "EBUSY", From: 1, To: 1}}
 	cfg := s.pairConfig(t, dataplane.Send)
 	for i := range cfg.QueuePairs {
 		cfg.QueuePairs[i].Type = dataplane.UD

@@ -61,13 +61,13 @@ func wantWords(t *testing.T, path, mode, name string, want backend.Pair) {
 // is still listed. A command that fails reveals the loss; the totals are shown as stale, not as current.
 func TestADeviceThatIsLostSilently(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
-		control := s.controlled(t)
+		control := s.Controlled(t)
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
 		mustPost(t, e, "a", dataplane.Send, 500)
 		want := map[string]backend.Pair{"a-send": ended(500, 0), "b-recv": ended(500, 0)}
 		wantTotals(t, cfg.Mirror.Path, want)
-		if err := control.Silent(s.device); err != nil {
+		if err := control.Silent(s.Device); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"a", "b"} {
@@ -80,7 +80,7 @@ func TestADeviceThatIsLostSilently(t *testing.T) {
 			}
 		}
 		wantTotals(t, cfg.Mirror.Path, want)
-		if err := control.Return(s.device); err != nil {
+		if err := control.Return(s.Device); err != nil {
 			t.Fatal(err)
 		}
 		awaitCondition(t, e, "queue-pair-lost", "a", false)
@@ -97,7 +97,7 @@ func TestADeviceThatIsLostSilently(t *testing.T) {
 // counter of posted operations has not, because none was outstanding.
 func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, mode string) {
-		control := s.controlled(t)
+		control := s.Controlled(t)
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
 		mustPost(t, e, "a", dataplane.Send, 500)
@@ -106,7 +106,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		wantWords(t, cfg.Mirror.Path, mode, "a-send", ended(500, 0))
 		first := stateOf(t, e, "a").Local
 
-		if err := control.Remove(s.device); err != nil {
+		if err := control.Remove(s.Device); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"a", "b"} {
@@ -129,7 +129,7 @@ func TestAQueuePairOutlivesItsDevice(t *testing.T) {
 		wantTotals(t, cfg.Mirror.Path, want)
 		wantWords(t, cfg.Mirror.Path, "", "a-send", backend.Pair{})
 
-		if err := control.Return(s.device); err != nil {
+		if err := control.Return(s.Device); err != nil {
 			t.Fatal(err)
 		}
 		awaitCondition(t, e, "queue-pair-lost", "a", false)
@@ -232,7 +232,7 @@ func TestReadersSeeTheWordsThatTheDeviceWrites(t *testing.T) {
 // TestReadersLeaveTheWordsBeforeTheQueuePairGoes, also where its device cannot be closed.
 func TestReadersLeaveTheWordsBeforeTheQueuePairGoes(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_close_device", Errno: "EIO"}}
+	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_close_device", Errno: "EIO"}}
 	cfg := s.pairConfig(t, dataplane.Send)
 	e, err := s.newPairs(t, cfg)
 	if err != nil {
@@ -259,7 +259,7 @@ func TestRemoteOperationsAreCountedByTheDeviceAlone(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.env.Without = []string{"comp_cntr"}
+	s.Env.Without = []string{"comp_cntr"}
 	_, err := s.newPairs(t, cfg)
 	if !errors.Is(err, dataplane.ErrUnplaced) || !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "leaves no completion") {
 		t.Errorf("a device without completion counters: %v", err)
@@ -282,7 +282,7 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 	} {
 		t.Run(string(c.source)+"/"+c.says, func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.env.Without = c.without
+			s.Env.Without = c.without
 			cfg := s.pairConfig(t, local...)
 			cfg.QueuePairs[0].Source = c.source
 			e, err := s.newPairs(t, cfg)
@@ -309,10 +309,10 @@ func TestASourceThatIsNamedIsTheOnlyOneTried(t *testing.T) {
 // TestASourceThatFailsIsReplaced by ibv_poll_cq: a condition says so, and the totals go on.
 func TestASourceThatFailsIsReplaced(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Without = []string{"efadv"}
+	s.Env.Without = []string{"efadv"}
 	cfg := s.pairConfig(t, local...)
 	cfg.QueuePairs[1].Source = dataplane.SourcePollCQ
-	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_read_comp_cntr", Errno: "EIO", From: 200}}
+	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_read_comp_cntr", Errno: "EIO", From: 200}}
 	e := s.startPairs(t, cfg)
 	mustPost(t, e, "a", dataplane.Send, 100)
 	c := awaitCondition(t, e, "queue-pair-source", "a", true)
@@ -337,15 +337,15 @@ func TestAVerbThatFailsForAWhile(t *testing.T) {
 	for _, verb := range []string{"ibv_post_send", "ibv_post_recv", "ibv_poll_cq", "ibv_query_qp"} {
 		t.Run(verb, func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.env.Statistics = filepath.Join(t.TempDir(), "statistics")
-			s.env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO", From: 12, To: 14}}
-			s.env.Without = []string{"comp_cntr", "cq_ring"}
+			s.Env.Statistics = filepath.Join(t.TempDir(), "statistics")
+			s.Env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO", From: 12, To: 14}}
+			s.Env.Without = []string{"comp_cntr", "cq_ring"}
 			cfg := s.pairConfig(t, local...)
 			e := s.startPairs(t, cfg)
 			var told backend.Pair
-			for until := time.Now().Add(20 * time.Second); s.calls(t, verb) < 20; {
+			for until := time.Now().Add(20 * time.Second); s.Calls(t, verb) < 20; {
 				if time.Now().After(until) {
-					t.Fatalf("%s was called %d times", verb, s.calls(t, verb))
+					t.Fatalf("%s was called %d times", verb, s.Calls(t, verb))
 				}
 				got, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 40)
 				told = backend.Add(told, ended(got.Completed, got.Errors))

@@ -20,14 +20,14 @@ func TestIdleQueuePairsAreLookedAtOncePerPeriod(t *testing.T) {
 			cfg := s.pairConfig(t)
 			cfg.Poll.Period, cfg.QueuePairs = c.period, nil
 			for i := range pairs {
-				cfg.QueuePairs = append(cfg.QueuePairs, dataplane.QueuePair{Name: fmt.Sprintf("idle%d", i), Device: s.device, SendDepth: 1, Receives: 1})
+				cfg.QueuePairs = append(cfg.QueuePairs, dataplane.QueuePair{Name: fmt.Sprintf("idle%d", i), Device: s.Device, SendDepth: 1, Receives: 1})
 			}
 			s.startPairs(t, cfg)
 			time.Sleep(20 * c.pause)
 			since := time.Now()
-			looks, cpu := s.calls(t, "ibv_poll_cq"), cpuTime(t)
+			looks, cpu := s.Calls(t, "ibv_poll_cq"), cpuTime(t)
 			time.Sleep(span)
-			looks, cpu = s.calls(t, "ibv_poll_cq")-looks, cpuTime(t)-cpu
+			looks, cpu = s.Calls(t, "ibv_poll_cq")-looks, cpuTime(t)-cpu
 			took := time.Since(since)
 			t.Logf("%d idle queue pairs: each was looked at %.0f times a second, which took %.2f ms of CPU",
 				pairs, float64(looks)/pairs/took.Seconds(), cpu.Seconds()*1e3/pairs/took.Seconds())

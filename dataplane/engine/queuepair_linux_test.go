@@ -33,7 +33,7 @@ func eachPairSource(t *testing.T, test func(t *testing.T, s *softNIC, mode strin
 	for _, src := range pairSources {
 		t.Run(src.mode, func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.env.Without = src.without
+			s.Env.Without = src.without
 			test(t, s, src.mode)
 		})
 	}
@@ -44,12 +44,12 @@ var local = []dataplane.Operation{dataplane.Send, dataplane.Recv, dataplane.RDMA
 // pairConfig is two queue pairs of a software device, a and b, connected, each with a counter per
 // operation: "a-send".
 func (s *softNIC) pairConfig(t *testing.T, ops ...dataplane.Operation) dataplane.Config {
-	cfg := s.cfg
+	cfg := s.Config
 	cfg.Interfaces = nil
 	cfg.RDMA.EFA = softLibs(t).EFA
 	cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 64, History: -1}
 	for _, name := range []string{"a", "b"} {
-		q := dataplane.QueuePair{Name: name, Device: s.device, SendDepth: 32, Receives: 64}
+		q := dataplane.QueuePair{Name: name, Device: s.Device, SendDepth: 32, Receives: 64}
 		for _, op := range ops {
 			q.Counters = append(q.Counters, dataplane.CompletionCounter{Name: name + "-" + string(op), Operations: []dataplane.Operation{op}})
 		}
@@ -62,10 +62,10 @@ func (s *softNIC) pairConfig(t *testing.T, ops ...dataplane.Operation) dataplane
 // newPairs starts an instance in the device's namespace.
 func (s *softNIC) newPairs(t *testing.T, cfg dataplane.Config) (*Engine, error) {
 	t.Helper()
-	s.env.Set(t.Setenv)
+	s.Env.Set(t.Setenv)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var e *Engine
-	err := s.wire.Near.NS.Do(func() (err error) {
+	err := s.Wire.Near.NS.Do(func() (err error) {
 		e, err = New(context.Background(), cfg, Options{Logger: log})
 		return err
 	})
@@ -170,7 +170,7 @@ func TestEverySourceCountsTheSame(t *testing.T) {
 		e := s.startPairs(t, cfg)
 
 		a := stateOf(t, e, "a")
-		if a.State != "RTS" || a.Source.String() != "rdma:"+s.device+"/"+mode {
+		if a.State != "RTS" || a.Source.String() != "rdma:"+s.Device+"/"+mode {
 			t.Fatalf("queue pair a: %+v", a)
 		}
 		for i, word := range order[:slices.Index(order, dataplane.CompletionSource(strings.TrimSuffix(mode, "+external")))] {

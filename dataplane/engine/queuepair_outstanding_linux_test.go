@@ -15,8 +15,8 @@ import (
 // of the counters of that queue pair, and of the receives of the other one, but not of the sends of the other one.
 func TestADeviceThatGoesAmidOperations(t *testing.T) {
 	s := newSoftNIC(t)
-	control := s.controlled(t)
-	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+	control := s.Controlled(t)
+	s.Env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
 	answered := make(chan error, 1)
@@ -25,7 +25,7 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 		answered <- err
 	}()
 	awaitOutstanding(t, e, "a", 10)
-	if err := control.Remove(s.device); err != nil {
+	if err := control.Remove(s.Device); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-answered; !errors.Is(err, dataplane.ErrNotConnected) {
@@ -44,7 +44,7 @@ func TestADeviceThatGoesAmidOperations(t *testing.T) {
 // queue pair is connected anew, each operation once. Operations that wait for room in the send queue are not posted.
 func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 	eachPairSource(t, func(t *testing.T, s *softNIC, _ string) {
-		s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+		s.Env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
 		cfg := s.pairConfig(t, local...)
 		e := s.startPairs(t, cfg)
 		type answer struct {
@@ -73,7 +73,7 @@ func TestQueuePairsFlushExactlyWhatIsOutstanding(t *testing.T) {
 // TestClosingEndsWhoWaits for the operations of a slow device.
 func TestClosingEndsWhoWaits(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
+	s.Env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: time.Hour}}
 	e := s.startPairs(t, s.pairConfig(t, local...))
 	answered := make(chan error, 2)
 	for range 2 { // one has its turn, one waits for it
@@ -100,7 +100,7 @@ func TestClosingEndsWhoWaits(t *testing.T) {
 // were outstanding when the first caller gave up.
 func TestACallerWhoGivesUpLeavesTheRestToBeCounted(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 20 * time.Millisecond}}
+	s.Env.Delay = []ibvtest.Delay{{Verb: "WQE", Time: 20 * time.Millisecond}}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())

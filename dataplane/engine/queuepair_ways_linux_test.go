@@ -9,6 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -45,7 +46,7 @@ func TestDatagramsAreCounted(t *testing.T) {
 // operator named must be named again.
 func TestDatagramsFindTheirWayAgain(t *testing.T) {
 	s := newSoftNIC(t)
-	control := s.controlled(t)
+	control := s.Controlled(t)
 	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
 	for i := range cfg.QueuePairs {
 		cfg.QueuePairs[i].Type = dataplane.UD
@@ -55,15 +56,15 @@ func TestDatagramsFindTheirWayAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustPost(t, e, "b", dataplane.Send, 3)
-	if err := control.Remove(s.device); err != nil {
+	if err := control.Remove(s.Device); err != nil {
 		t.Fatal(err)
 	}
 	awaitCondition(t, e, "queue-pair-lost", "a", true)
 	awaitCondition(t, e, "queue-pair-lost", "b", true)
-	if err := control.Return(s.device); err != nil {
+	if err := control.Return(s.Device); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a's way to the new b", func() bool {
+	lab.Eventually(t, "a's way to the new b", func() bool {
 		a, b := stateOf(t, e, "a"), stateOf(t, e, "b")
 		return a.State == "RTS" && b.State == "RTS" && a.Peer == b.Local
 	})
@@ -168,7 +169,7 @@ func TestTwoInstancesAreConnectedByAddresses(t *testing.T) {
 // reads is refused.
 func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.CompCntrMax = []string{"699"}
+	s.Env.CompCntrMax = []string{"699"}
 	cfg := s.pairConfig(t, local...)
 	e := s.startPairs(t, cfg)
 	if a := stateOf(t, e, "a"); a.Source.Modes() != modeCompCntr || a.Rejected[0].Backend != modeExternal || !strings.Contains(a.Rejected[0].Reason, "too soon") {
@@ -178,7 +179,7 @@ func TestCompletionCountersThatGoOnAtZero(t *testing.T) {
 	wantTotals(t, cfg.Mirror.Path, map[string]backend.Pair{"a-send": ended(5000, 0), "b-recv": ended(5000, 0)})
 
 	s = newSoftNIC(t)
-	s.env.CompCntrMax, s.env.CompCntrOps = []string{"400"}, []string{"send", "recv"}
+	s.Env.CompCntrMax, s.Env.CompCntrOps = []string{"400"}, []string{"send", "recv"}
 	cfg = s.pairConfig(t, local...)
 	cfg.QueuePairs[1].SendDepth, cfg.QueuePairs[1].Receives = 8, 8
 	e = s.startPairs(t, cfg)
@@ -218,7 +219,7 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 			if c.change != nil {
 				c.change(&cfg.QueuePairs[1])
 			} else {
-				s.env.Fail, c.says = []ibvtest.Fault{{Verb: c.fail, Errno: "EIO"}}, c.fail
+				s.Env.Fail, c.says = []ibvtest.Fault{{Verb: c.fail, Errno: "EIO"}}, c.fail
 			}
 			e, err := s.newPairs(t, cfg)
 			if err == nil {
@@ -228,7 +229,7 @@ func TestWhatCannotBeMadeIsSaidAtTheStart(t *testing.T) {
 			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "queue pair ") {
 				t.Errorf("%v: want the queue pair and %q in it", err, c.says)
 			}
-			s.env.Fail, cfg.QueuePairs[1] = nil, s.pairConfig(t, local...).QueuePairs[1]
+			s.Env.Fail, cfg.QueuePairs[1] = nil, s.pairConfig(t, local...).QueuePairs[1]
 			s.startPairs(t, cfg) // the mirror is free, and the device whole
 		})
 	}

@@ -20,9 +20,9 @@ func TestFlowsMoveUnderTraffic(t *testing.T) {
 	}{{"devx", "devx", nil}, {"verbs", "dont-trap", []string{"devx"}}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSoftBench(t, flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 5})
-			b.env.Without = c.without
+			b.Env.Without = c.without
 			b.run(t)
-			snd, err := b.wire.Far.NewSender([]lab.Stream{{Name: "web", Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Rate: 50_000})
+			snd, err := b.Wire.Far.NewSender([]lab.Stream{{Name: "web", Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Rate: 50_000})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ func TestADropFlowDropsWhereItIsCounted(t *testing.T) {
 	if drops() {
 		t.Error("the shadow drops what hardware is to count")
 	}
-	if err := b.control.Remove(b.device); err != nil {
+	if err := b.control.Remove(b.Device); err != nil {
 		t.Fatal(err)
 	}
 	b.counts(t, "bad", "xdp")
@@ -51,7 +51,7 @@ func TestADropFlowDropsWhereItIsCounted(t *testing.T) {
 	if !b.lacks["bad"].Unknown {
 		t.Error("what a device took that drops is not seen by XDP, and yet not unknown")
 	}
-	if err := b.control.Return(b.device); err != nil {
+	if err := b.control.Return(b.Device); err != nil {
 		t.Fatal(err)
 	}
 	b.counts(t, "bad", "rdma")

@@ -76,6 +76,7 @@ type fakeOver struct {
 	down      error
 	gone      map[string]error
 	runs      uint64
+	resets    uint64
 	during    func() // packets that pass while flows are installed
 	broken    string // an order that a device must never be in
 }
@@ -138,7 +139,7 @@ func (o *fakeOver) Fits(f flow.Flow, above []backend.Placed, _ []string) error {
 	return nil
 }
 
-func (o *fakeOver) Resets(backend.Placed) uint64 { return 0 }
+func (o *fakeOver) Resets(backend.Placed) uint64 { return o.resets }
 func (o *fakeOver) Gone() map[string]error       { return o.gone }
 func (o *fakeOver) Name() string                 { return "rdma" }
 

@@ -20,12 +20,12 @@ import (
 // the next, whatever counted before.
 func (b *softBench) tryOnce(t *testing.T) dataplane.Placement {
 	t.Helper()
-	b.device = lab.Unique("swnic")
+	b.Device = lab.Unique("swnic")
 	if b.exclude {
-		b.opts.Excluded = map[string]string{b.device: "the plugin died twice in ibv_create_flow"}
+		b.opts.Excluded = map[string]string{b.Device: "the plugin died twice in ibv_create_flow"}
 	}
-	for i := range b.env.Devices {
-		b.env.Devices[i].Name = b.device
+	for i := range b.Env.Devices {
+		b.Env.Devices[i].Name = b.Device
 	}
 	b.run(t)
 	defer b.e.Close()
@@ -53,7 +53,7 @@ func webFlow(t *testing.T) flow.Flow {
 // libibverbs is older: counting goes on in XDP, and the reason is kept where there is one.
 func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 	b := newSoftBench(t, webFlow(t))
-	soft := b.cfg.RDMA
+	soft := b.Config.RDMA
 	old := software.Get(t)
 	for _, c := range []struct {
 		name    string
@@ -71,11 +71,11 @@ func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 		{"a device that would steal", soft, []string{"dont_trap", "devx"}, "xdp", "taking the packets away"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b.cfg.RDMA, b.env.Without = c.rdma, c.without
+			b.Config.RDMA, b.Env.Without = c.rdma, c.without
 			if c.rdma == (dataplane.RDMAConfig{}) {
 				// The loader takes a software library that is still loaded for the one that it is asked for.
-				defer func(d []ibvtest.Device) { b.env.Devices = d }(b.env.Devices)
-				b.env.Devices = nil
+				defer func(d []ibvtest.Device) { b.Env.Devices = d }(b.Env.Devices)
+				b.Env.Devices = nil
 			}
 			p := b.tryOnce(t)
 			if reason := refusedBy(p, "rdma"); string(p.Source.Backend) != c.backend || (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
@@ -85,10 +85,10 @@ func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 				return
 			}
 			// Alone, rdma does not fall back: the same is an error.
-			b.cfg.Backend = "rdma"
-			defer func() { b.cfg.Backend = "" }()
-			err := b.wire.Near.NS.Do(func() error {
-				e, err := New(t.Context(), b.cfg, Options{})
+			b.Config.Backend = "rdma"
+			defer func() { b.Config.Backend = "" }()
+			err := b.Wire.Near.NS.Do(func() error {
+				e, err := New(t.Context(), b.Config, Options{})
 				if err == nil {
 					err = fmt.Errorf("it started: %w", e.Close())
 				}
@@ -110,11 +110,11 @@ func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
 	}{{"devx", nil}, {"verbs", []string{"devx"}}} {
 		t.Run(road.name, func(t *testing.T) {
 			b := newSoftBench(t, webFlow(t))
-			b.env.Without = road.without
+			b.Env.Without = road.without
 			if p := b.tryOnce(t); p.Source.Backend != "rdma" {
 				t.Fatalf("counted by %s: %v", p.Source.Backend, p.Rejected)
 			}
-			called, err := ibvtest.ReadStatistics(b.env.Statistics)
+			called, err := ibvtest.ReadStatistics(b.Env.Statistics)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
 				if strings.ToUpper(verb) == verb {
 					continue // a command of firmware: verbs of its own carry it
 				}
-				b.env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO"}}
+				b.Env.Fail = []ibvtest.Fault{{Verb: verb, Errno: "EIO"}}
 				p := b.tryOnce(t)
 				reason := refusedBy(p, "rdma")
 				t.Logf("%s fails: counted by %s %s", verb, p.Source.String(), reason)
@@ -159,7 +159,7 @@ func TestICMPTypesNeedAParserOfTheDevice(t *testing.T) {
 			b := newSoftBench(t,
 				flow.Flow{Name: "ping", Match: match(t, "ipv4 icmp type 8"), Priority: 1},
 				flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 1})
-			b.env.Fail = c.faults
+			b.Env.Fail = c.faults
 			b.run(t)
 			placed, err := b.e.Placements(t.Context())
 			if err != nil {

@@ -19,14 +19,14 @@ import (
 // loaded until the test ends, with its state of the device.
 func (b *softBench) unplug(t *testing.T) {
 	t.Helper()
-	b.env.Set(t.Setenv)
-	lib, err := ibv.Load(ibv.Options{Library: b.cfg.RDMA.Library, MLX5: b.cfg.RDMA.MLX5})
+	b.Env.Set(t.Setenv)
+	lib, err := ibv.Load(ibv.Options{Library: b.Config.RDMA.Library, MLX5: b.Config.RDMA.MLX5})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lib.Close() })
 	listed := func() (n int) {
-		if err := b.wire.Near.NS.Do(func() error {
+		if err := b.Wire.Near.NS.Do(func() error {
 			all, err := lib.Devices()
 			n = len(all)
 			return err
@@ -38,10 +38,10 @@ func (b *softBench) unplug(t *testing.T) {
 	if listed() != 1 { // the control knows a device that was listed once
 		t.Fatal("the device is not listed")
 	}
-	if err := b.control.Remove(b.device); err != nil {
+	if err := b.control.Remove(b.Device); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the removal", func() bool { return listed() == 0 })
+	lab.Eventually(t, "the removal", func() bool { return listed() == 0 })
 }
 
 // placementOf is where a flow is placed now.
@@ -70,7 +70,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				udpFlow(t, "beside", "ipv4 ttl 3 udp dport 1003", 5),
 				udpFlow(t, "below", "ipv4 udp dport 1003", 6),
 				flow.Flow{Name: "kept", Match: match(t, "ipv4 udp dport 1004"), Backend: "xdp"})
-			b.cfg.RDMA.Audit = audit
+			b.Config.RDMA.Audit = audit
 			b.unplug(t)
 			b.run(t)
 			var past backend.Pair // of an earlier process, so that totals do not begin at nothing
@@ -78,7 +78,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				b.pass(t, flow.Ingress, [][]byte{udpTo(1001, 60+n)})
 				past = backend.Add(past, backend.Pair{Packets: 1, Bytes: uint64(60 + n)})
 			}
-			eventually(t, "an earlier total", func() bool { return b.total(t, "web") == past })
+			lab.Eventually(t, "an earlier total", func() bool { return b.total(t, "web") == past })
 			if err := b.e.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				t.Errorf("a flow that demands hardware: %v, want the reason", err)
 			}
 
-			snd, err := b.wire.Far.NewSender([]lab.Stream{
+			snd, err := b.Wire.Far.NewSender([]lab.Stream{
 				{Name: "web", Frames: [][]byte{udpTo(1001, 60), udpTo(1001, 1514)}}, {Name: "kept", Frames: [][]byte{udpTo(1004, 77)}},
 			}, lab.SenderOptions{Rate: 20_000})
 			if err != nil {
@@ -112,8 +112,8 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 			}
 			sending.Go(func() { send(ctx, 0) })
 			var before backend.Pair
-			eventually(t, "traffic", func() bool { before = b.total(t, "web"); return before.Packets > past.Packets })
-			if err := b.control.Return(b.device); err != nil {
+			lab.Eventually(t, "traffic", func() bool { before = b.total(t, "web"); return before.Packets > past.Packets })
+			if err := b.control.Return(b.Device); err != nil {
 				t.Fatal(err)
 			}
 			b.counts(t, "web", "rdma")
@@ -133,7 +133,7 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 				if lacks.Unknown && !audit { // packets passed in the moment of the move
 					want = backend.Add(web, backend.Sub(want, sent))
 				}
-				eventually(t, name+"'s total", func() bool { return b.total(t, name) == want })
+				lab.Eventually(t, name+"'s total", func() bool { return b.total(t, name) == want })
 			}
 			b.e.ctl.Lock()
 			for name, most := range map[string]uint32{"web": 2, "beside": 1, "below": 1, "kept": 1} /* one is the restart's */ {
@@ -167,14 +167,14 @@ func TestADeviceThatComesLaterTakesTheFlows(t *testing.T) {
 // A device that comes and cannot count is no reason to move anything, and is named.
 func TestADeviceThatComesLaterAndCannotCount(t *testing.T) {
 	b := newSoftBench(t, udpFlow(t, "web", "ipv4 udp dport 1001", 5))
-	b.env.Without = []string{"flows", "devx"}
+	b.Env.Without = []string{"flows", "devx"}
 	b.unplug(t)
 	b.run(t)
 	before := b.placementOf(t, "web").Rejected
-	if err := b.control.Return(b.device); err != nil {
+	if err := b.control.Return(b.Device); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the reason", func() bool { return strings.Contains(refusedBy(b.placementOf(t, "web"), "rdma"), b.device) })
+	lab.Eventually(t, "the reason", func() bool { return strings.Contains(refusedBy(b.placementOf(t, "web"), "rdma"), b.Device) })
 	if p := b.placementOf(t, "web"); p.Source.Backend != "xdp" {
 		t.Errorf("counted by %q", p.Source.Backend)
 	}
@@ -186,10 +186,10 @@ func TestADeviceThatComesLaterAndCannotCount(t *testing.T) {
 // Where only rdma may count, an instance without a device does not start, and says why.
 func TestAFlowThatDemandsAnAbsentDeviceIsRefusedAtStart(t *testing.T) {
 	b := newSoftBench(t, udpFlow(t, "web", "ipv4 udp dport 1001", 5))
-	b.cfg.Flows[0].Backend = "rdma"
+	b.Config.Flows[0].Backend = "rdma"
 	b.unplug(t)
-	err := b.wire.Near.NS.Do(func() error {
-		e, err := New(t.Context(), b.cfg, Options{Logger: slog.New(slog.DiscardHandler)})
+	err := b.Wire.Near.NS.Do(func() error {
+		e, err := New(t.Context(), b.Config, Options{Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			t.Error("it started")
 			return e.Close()

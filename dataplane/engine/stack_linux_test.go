@@ -35,19 +35,19 @@ func newSoftBench(t *testing.T, flows ...flow.Flow) *softBench {
 	need.TCX(t)
 	fs := need.BPFFS(t)
 	b := &softBench{softNIC: newSoftNIC(t), lacks: make(map[string]dataplane.Uncounted)}
-	b.control = b.softNIC.controlled(t)
-	b.cfg.Flows = flows
-	b.cfg.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 128, History: -1}
-	b.cfg.XDP = dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("s")), MaxFlows: 8192}
+	b.control = b.softNIC.Controlled(t)
+	b.Config.Flows = flows
+	b.Config.Mirror = dataplane.MirrorConfig{Path: filepath.Join(t.TempDir(), "t.mirror"), Counters: 128, History: -1}
+	b.Config.XDP = dataplane.XDPConfig{PinDir: filepath.Join(fs, "flowtally-test", lab.Unique("s")), MaxFlows: 8192}
 	return b
 }
 
 // run starts the instance on a thread in the near namespace.
 func (b *softBench) run(t *testing.T) {
 	t.Helper()
-	b.env.Set(t.Setenv)
-	err := b.wire.Near.NS.Do(func() (err error) {
-		b.e, err = New(context.Background(), b.cfg, b.opts)
+	b.Env.Set(t.Setenv)
+	err := b.Wire.Near.NS.Do(func() (err error) {
+		b.e, err = New(context.Background(), b.Config, b.opts)
 		return err
 	})
 	if err != nil {
@@ -122,9 +122,9 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 				flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 5},
 				flow.Flow{Name: "hot", Match: match(t, "ipv4 udp dport 1002"), Priority: 5, Latency: true},
 				flow.Flow{Name: "beside", Match: match(t, "ipv4 ttl 3 udp dport 1003"), Priority: 5})
-			b.cfg.RDMA.Audit = audit
+			b.Config.RDMA.Audit = audit
 			b.run(t)
-			snd, err := b.wire.Far.NewSender([]lab.Stream{
+			snd, err := b.Wire.Far.NewSender([]lab.Stream{
 				{Name: "web", Frames: [][]byte{udpTo(1001, 60), udpTo(1001, 1514)}}, {Name: "hot", Frames: [][]byte{udpTo(1002, 77)}},
 			}, lab.SenderOptions{Rate: 50_000})
 			if err != nil {
@@ -144,7 +144,7 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 			var sending sync.WaitGroup
 			sending.Go(func() { send(ctx, 0) })
 			time.Sleep(400 * time.Millisecond)
-			if err := b.control.Remove(b.device); err != nil {
+			if err := b.control.Remove(b.Device); err != nil {
 				t.Fatal(err)
 			}
 			b.counts(t, "web", "xdp") // and so does hot: those that win leave last
@@ -159,7 +159,7 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond)
 			if audit { // it returns under traffic, too
-				if err := b.control.Return(b.device); err != nil {
+				if err := b.control.Return(b.Device); err != nil {
 					t.Fatal(err)
 				}
 				b.counts(t, "hot", "rdma") // those that win return first
@@ -192,7 +192,7 @@ func TestADeviceIsRemovedUnderTraffic(t *testing.T) {
 			}
 			check()
 			if !audit { // it returns while nothing passes
-				if err := b.control.Return(b.device); err != nil {
+				if err := b.control.Return(b.Device); err != nil {
 					t.Fatal(err)
 				}
 				b.counts(t, "hot", "rdma")

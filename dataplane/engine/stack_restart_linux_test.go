@@ -17,7 +17,7 @@ func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
 	}{{"audit", true, 512, 0}, {"no audit", false, 0, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSoftBench(t, webFlow(t))
-			b.cfg.RDMA.Audit, b.cfg.XDP.KeepPins = c.audit, true
+			b.Config.RDMA.Audit, b.Config.XDP.KeepPins = c.audit, true
 			frames := make([][]byte, 512)
 			for i := range frames {
 				frames[i] = udpTo(1001, 60)
@@ -25,7 +25,7 @@ func TestATotalGoesOnOverARestartWithHardware(t *testing.T) {
 			want := uint64(0)
 			for round := range uint64(3) {
 				if round == 2 {
-					b.cfg.XDP.KeepPins = false
+					b.Config.XDP.KeepPins = false
 				}
 				b.run(t)
 				b.pass(t, flow.Ingress, frames)

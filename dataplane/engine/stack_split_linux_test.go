@@ -34,8 +34,8 @@ func TestSplitSetsCountEachPacketOnce(t *testing.T) {
 	}{{"devx", nil}, {"verbs", []string{"devx"}}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSoftBench(t)
-			b.cfg.Mirror.Counters = 1024 // the places of one set cool down while others follow
-			b.env.Without = c.without
+			b.Config.Mirror.Counters = 1024 // the places of one set cool down while others follow
+			b.Env.Without = c.without
 			b.run(t)
 			rng := rand.New(rand.NewPCG(seed.Uint64(t), 1))
 			var split int
@@ -105,7 +105,7 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 				f = tagThatIsCut
 			}
 			frames = append(frames, f)
-			i, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.wire.Near.Name})
+			i, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
 			switch {
 			case !ok:
 			case placed[i].Source.Backend == "rdma" && d == flow.Ingress && cutTag(f):
@@ -149,7 +149,7 @@ func (b *softBench) blame(t *testing.T, oracle *linear.Matcher, placed []datapla
 	was := totals()
 	for d, frames := range sent {
 		for _, f := range frames {
-			want, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.wire.Near.Name})
+			want, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
 			b.pass(t, d, [][]byte{f})
 			now := totals()
 			for i, p := range placed {
@@ -177,9 +177,9 @@ func cutTag(f []byte) bool {
 // pass sends each frame once, and waits until it has passed the programs and the software NIC.
 func (b *softBench) pass(t *testing.T, d flow.Direction, frames [][]byte) {
 	t.Helper()
-	end := b.wire.Far
+	end := b.Wire.Far
 	if d == flow.Egress {
-		end = b.wire.Near
+		end = b.Wire.Near
 	}
 	snd, err := end.NewSender([]lab.Stream{{Name: "all", Frames: frames}}, lab.SenderOptions{Stack: d == flow.Egress})
 	if err != nil {
@@ -248,10 +248,10 @@ func eachCounts(t *testing.T, shares []share) {
 	}{{"devx", "rdma", nil}, {"verbs", "rdma", []string{"devx", "dont_trap"}}, {"xdp", "xdp", nil}} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSoftBench(t)
-			b.env.Without = c.without
-			b.cfg.RDMA.Steal = true // flows that overlap go to verbs where the first match ends the search
+			b.Env.Without = c.without
+			b.Config.RDMA.Steal = true // flows that overlap go to verbs where the first match ends the search
 			for i, s := range shares {
-				b.cfg.Flows = append(b.cfg.Flows, flow.Flow{Name: strconv.Itoa(i), Match: match(t, s.match), Priority: uint16(i), Backend: flow.Backend(c.backend)})
+				b.Config.Flows = append(b.Config.Flows, flow.Flow{Name: strconv.Itoa(i), Match: match(t, s.match), Priority: uint16(i), Backend: flow.Backend(c.backend)})
 			}
 			b.run(t)
 			for _, s := range shares {

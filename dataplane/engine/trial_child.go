@@ -3,15 +3,13 @@ package engine
 import (
 	"encoding/json"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
+	"github.com/flowtally/flowtally/dataplane/engine/rdma"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
@@ -64,7 +62,7 @@ func runTrial(request io.Reader, page *os.File) (code int) {
 		return 0
 	}
 	if r.Flows {
-		tryFlows(&ibvHardware{lib: lib, steal: r.RDMA.Steal, log: slog.New(slog.DiscardHandler)}, r)
+		rdma.TryFlows(lib, r)
 	}
 	if r.Completions {
 		_, _ = queuepair.Sources(lib, r.Device)
@@ -80,32 +78,3 @@ const (
 	exitNoRequest = 64
 	exitLate      = 65
 )
-
-// tryFlows counts nothing for a moment, in each way in which the instance counts.
-func tryFlows(h *ibvHardware, r trial.Request) {
-	n, err := h.openUntried(nicInfo{name: r.Device, port: r.Port, shared: r.Shared})
-	if err != nil {
-		return
-	}
-	defer n.Close()
-	for _, d := range []flow.Direction{flow.Ingress, flow.Egress} {
-		for _, a := range []flow.Action{flow.Count, flow.Drop} {
-			mode, err := n.mode(d, a)
-			if err != nil {
-				continue
-			}
-			b, err := n.newBank()
-			if err != nil {
-				continue
-			}
-			rule, err := n.addRule(hwRule{match: nobody(), direction: d, mode: mode, drop: a == flow.Drop, level: levels - 1}, b, b.slots()-1)
-			if err == nil {
-				values := make([]backend.Pair, b.slots())
-				_ = b.query(values)
-				_ = rule.Close()
-				_ = b.last(values)
-			}
-			_ = b.Close()
-		}
-	}
-}

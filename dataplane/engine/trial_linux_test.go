@@ -40,12 +40,12 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSoftBench(t, webFlow(t))
 			b.opts.Trial = SelfTrial()
-			b.env.Without = c.without
+			b.Env.Without = c.without
 			if c.fail.Verb != "" {
-				b.env.Fail = []ibvtest.Fault{c.fail}
+				b.Env.Fail = []ibvtest.Fault{c.fail}
 			}
 			if c.delay.Verb != "" {
-				b.env.Delay = []ibvtest.Delay{c.delay}
+				b.Env.Delay = []ibvtest.Delay{c.delay}
 			}
 			var conditions []dataplane.Condition
 			p := b.tryOnce(t)
@@ -60,7 +60,7 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 			if p.Source.Backend != "xdp" || !strings.Contains(reason, c.verb) || !strings.Contains(reason, c.how) {
 				t.Errorf("counted by %s, rdma's reason is %q; want xdp, and %q in %q", p.Source.Backend, reason, c.how, c.verb)
 			}
-			object := b.device
+			object := b.Device
 			if c.library {
 				object = "libibverbs"
 			}
@@ -71,8 +71,8 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 				return
 			}
 			var answers []probe.Result
-			if err := b.wire.Near.NS.Do(func() error {
-				answers = Probe(t.Context(), ProbeOptions{Interfaces: []string{b.wire.Near.Name}, RDMA: b.cfg.RDMA, Trial: SelfTrial()})
+			if err := b.Wire.Near.NS.Do(func() error {
+				answers = Probe(t.Context(), ProbeOptions{Interfaces: []string{b.Wire.Near.Name}, RDMA: b.Config.RDMA, Trial: SelfTrial()})
 				return nil
 			}); err != nil {
 				t.Fatal(err)
@@ -92,9 +92,9 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 // process of tests that exits in a verb would pass them.
 func TestALibraryThatExits(t *testing.T) {
 	s := newSoftNIC(t)
-	s.env.Fail = []ibvtest.Fault{{Verb: "ibv_get_device_list", Errno: "EXIT"}}
-	s.env.Set(t.Setenv)
-	g := trial.New(trial.Options{Command: SelfTrial(), RDMA: s.cfg.RDMA, QueuePairs: s.cfg.QueuePairs, Logger: slog.New(slog.DiscardHandler)})
+	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_get_device_list", Errno: "EXIT"}}
+	s.Env.Set(t.Setenv)
+	g := trial.New(trial.Options{Command: SelfTrial(), RDMA: s.Config.RDMA, QueuePairs: s.Config.QueuePairs, Logger: slog.New(slog.DiscardHandler)})
 	if err := g.Library(); err == nil || !strings.Contains(err.Error(), "ended (exit status 0) in ibv_get_device_list") {
 		t.Errorf("the trial says %v", err)
 	}
@@ -111,9 +111,9 @@ func TestAnExcludedDeviceIsNotOpened(t *testing.T) {
 		if reason := refusedBy(p, "rdma"); p.Source.Backend != "xdp" || !strings.Contains(reason, "the plugin died twice") {
 			t.Errorf("counted by %s, rdma's reason is %q", p.Source.Backend, reason)
 		}
-		if _, err := os.Stat(b.env.Statistics); library != errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(b.Env.Statistics); library != errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("libibverbs is left alone: %v, its statistics: %v", library, err)
-		} else if !library && b.calls(t, "ibv_open_device") != 0 {
+		} else if !library && b.Calls(t, "ibv_open_device") != 0 {
 			t.Error("the device was opened")
 		}
 	}
@@ -127,18 +127,18 @@ func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
 	} {
 		t.Run(c.verb, func(t *testing.T) {
 			s := newSoftNIC(t)
-			s.env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "ABORT"}}
+			s.Env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "ABORT"}}
 			cfg := s.pairConfig(t, dataplane.Send)
-			s.env.Set(t.Setenv)
+			s.Env.Set(t.Setenv)
 			var e *Engine
-			if err := s.wire.Near.NS.Do(func() (err error) {
+			if err := s.Wire.Near.NS.Do(func() (err error) {
 				e, err = New(t.Context(), cfg, Options{Trial: SelfTrial()})
 				return err
 			}); err != nil {
 				t.Fatal(err)
 			}
 			endWith(t, e)
-			object := cmp.Or(c.device, s.device)
+			object := cmp.Or(c.device, s.Device)
 			said := false
 			for _, k := range e.guard.Conditions() {
 				said = said || k.Object == object && strings.Contains(k.Text, c.verb)
@@ -146,13 +146,13 @@ func TestALibraryThatCrashesCostsItsQueuePairs(t *testing.T) {
 			if !said {
 				t.Errorf("conditions %+v do not say that %s is left alone for %s", e.guard.Conditions(), object, c.verb)
 			}
-			opened := s.calls(t, c.verb)
+			opened := s.Calls(t, c.verb)
 			if _, err := e.QueuePairs().Post(t.Context(), "a", dataplane.Send, 1); !errors.Is(err, dataplane.ErrNotConnected) {
 				t.Errorf("posting: %v", err)
 			}
 			e.pairs.CheckDevices()
 			awaitCondition(t, e, "queue-pair-lost", "a", true)
-			if now := s.calls(t, c.verb); now != opened {
+			if now := s.Calls(t, c.verb); now != opened {
 				t.Errorf("%d calls after %d", now, opened)
 			}
 		})

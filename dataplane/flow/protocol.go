@@ -30,6 +30,17 @@ func (m *Match) Inner() *Match {
 	return nil
 }
 
+// WithInner returns m with inner in the place of its inner match. m asks for VXLAN or GRE. The result shares the
+// other layers with m.
+func (m Match) WithInner(inner Match) Match {
+	if m.VXLAN != nil {
+		m.VXLAN = &VXLAN{VNI: m.VXLAN.VNI, Inner: &inner}
+	} else {
+		m.GRE = &GRE{Key: m.GRE.Key, Inner: &inner}
+	}
+	return m
+}
+
 // AdmitsEtherType reports whether a packet that m matches may have this EtherType behind its VLAN tags.
 func (m *Match) AdmitsEtherType(typ uint16) bool {
 	return m.Eth == nil || typ&m.Eth.Type.Mask == m.Eth.Type.Value

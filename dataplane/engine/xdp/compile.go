@@ -53,19 +53,10 @@ func families(m flow.Match) []flow.Match {
 	var both []flow.Match
 	for _, o := range out {
 		for _, in := range families(*inner) {
-			both = append(both, withInner(o, in))
+			both = append(both, o.WithInner(in))
 		}
 	}
 	return both
-}
-
-func withInner(m, inner flow.Match) flow.Match {
-	if m.VXLAN != nil {
-		m.VXLAN = &flow.VXLAN{VNI: m.VXLAN.VNI, Inner: &inner}
-	} else {
-		m.GRE = &flow.GRE{Key: m.GRE.Key, Inner: &inner}
-	}
-	return m
 }
 
 // rule is a key and its mask, filled layer by layer.

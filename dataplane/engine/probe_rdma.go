@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
+	"github.com/flowtally/flowtally/dataplane/engine/rdma"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// What Probe asks of the host before it asks its RDMA devices.
+const (
+	FeatureRDMA        = "RDMA"
+	FeatureRDMADevices = "RDMA devices"
+	FeatureCompletions = queuepair.FeatureCompletions
+)
+
+// probeRDMA says what RDMA devices can do: those of o.Interfaces, or all where none is named, those
+// that have no interface, as EFA's, and those that o.Devices names; the last alone where o says so.
+// It looks in the network namespace of the calling thread, makes flows that match nothing, and
+// unmakes them.
+func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
+	g := trial.New(trial.Options{RDMA: o.RDMA, Command: o.Trial, Logger: slog.New(slog.DiscardHandler)})
+	if err := g.Library(); err != nil {
+		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
+	}
+	lib, err := ibv.Load(ibv.Options{Library: o.RDMA.Library, MLX5: o.RDMA.MLX5, EFA: o.RDMA.EFA})
+	if err != nil {
+		return []probe.Result{probe.Ask(FeatureRDMA, "libibverbs", err)}
+	}
+	defer lib.Close()
+	const feature, object = FeatureRDMADevices, "backend rdma"
+	there, err := lib.Devices()
+	if err != nil {
+		return []probe.Result{probe.Ask(feature, object, err)}
+	}
+	var out []probe.Result
+	for _, name := range o.Devices {
+		if !slices.ContainsFunc(there, func(d ibv.Device) bool { return d.Name == name }) {
+			out = append(out, probe.Ask(FeatureCompletions, "rdma "+name, &probe.UnsupportedError{
+				Feature: FeatureCompletions, Object: name, Reason: "there is no device of that name", Fix: "see `rdma dev`, and correct queue_pairs in the configuration",
+			}))
+		}
+	}
+	for _, d := range there {
+		if ctx.Err() != nil {
+			break
+		}
+		object, counts := rdma.DescribeDevice(d, o.Interfaces)
+		if (o.DevicesOnly || !counts) && !slices.Contains(o.Devices, d.Name) {
+			continue
+		}
+		if err := g.Device(trial.Request{Device: d.Name, Flows: true, Port: 1, Completions: true}); err != nil {
+			out = append(out, probe.Ask(FeatureRDMADevices, object, err))
+			continue
+		}
+		for _, r := range append(ibv.Probe(lib, d.Name), rdma.ProbeDevX(lib, d.Name), queuepair.Probe(lib, d.Name)) {
+			r.Object = object
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return []probe.Result{probe.Ask(feature, object, &probe.UnsupportedError{
+			Feature: feature, Reason: "no RDMA device belongs to an interface that is asked about; flows are counted by XDP",
+			Fix: "see `rdma link`; for a ConnectX NIC, load mlx5_ib",
+		})}
+	}
+	return out
+}

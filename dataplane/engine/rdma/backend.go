@@ -1,0 +1,279 @@
+package rdma
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const defaultCommandsPerSecond = 10000
+
+// Backend counts in the flow tables of RDMA devices. A flow on several interfaces
+// is one counter on each of their devices, and their sum. Hardware is read by a goroutine per
+// device, within the budget; ReadTimed answers what was read last. What the
+// devices hold goes with the process: nothing can be kept.
+type Backend struct {
+	opts    Options
+	log     *slog.Logger
+	now     func() int64 // shm.Now; tests bring their own
+	hw      hardware
+	ns      *backend.Netns // where the interfaces are
+	pace    *pacer
+	changed chan struct{}
+	bound   time.Duration   // CloseBound; tests are less patient
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+
+	counters atomic.Pointer[[]atomic.Pointer[entry]] // by ID; longer than they are
+
+	mu      sync.Mutex
+	devices []*device // of opts.Interfaces, in their order
+	flows   map[string]*entry
+	free    []uint32 // IDs
+	ids     uint32   // given out so far
+	cookie  uint64   // of the last flow; odd, so never 0
+	absent  error    // why no device was there yet; nil once one was
+	closed  bool
+}
+
+// entry is a flow that hardware counts, or has counted: its cells outlive its rules.
+type entry struct {
+	backend.Placed
+	id      uint32
+	devices []*deviceFlow
+}
+
+// Options are what New needs.
+type Options struct {
+	RDMA       dataplane.RDMAConfig
+	Interfaces []string
+	// Period is the time between two reads of one counter, where the budget of commands allows it. 0 is
+	// backend.DefaultPeriod; less than backend.ReadPeriodMin is ReadPeriodMin.
+	Period time.Duration
+	Guard  *trial.Guard // nil allows every device
+	Logger *slog.Logger
+}
+
+// New opens the library and the devices of the interfaces. Devices that are missing are searched for; as
+// long as all are missing, Absent returns the reason. The error satisfies backend.ErrNoDevice where the host has no
+// library, as most hosts. It satisfies probe.ErrNotSupported also where devices exist that cannot count flows.
+func New(ctx context.Context, o Options) (*Backend, error) {
+	if err := o.Guard.Library(); err != nil {
+		return nil, fmt.Errorf("backend rdma: %w", err)
+	}
+	hw, err := openIBV(o.RDMA, o.Logger, o.Guard)
+	if err != nil {
+		if errors.Is(err, probe.ErrNotSupported) {
+			err = backend.NoDevice(err)
+		}
+		return nil, fmt.Errorf("backend rdma: %w", err)
+	}
+	b, err := open(ctx, o, hw, shm.Now)
+	if err != nil {
+		return nil, fmt.Errorf("backend rdma: %w", err)
+	}
+	return b, nil
+}
+
+// open opens the devices of hw, and closes hw with the backend or on error.
+func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Backend, err error) {
+	b := &Backend{
+		opts: o, log: o.Logger, now: now, hw: hw, bound: backend.CloseBound, changed: make(chan struct{}, 1),
+		pace:  newPacer(cmp.Or(o.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
+		flows: make(map[string]*entry), cookie: rand.Uint64() | 1,
+	}
+	b.counters.Store(new([]atomic.Pointer[entry]))
+	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close(false))
+		}
+	}()
+	if b.ns, err = backend.CurrentNetns(); err != nil {
+		return nil, err
+	}
+	for _, name := range o.Interfaces {
+		b.devices = append(b.devices, &device{netdev: name, levels: [2]levelTable{newLevelTable(), newLevelTable()}, now: now, log: b.log, signal: b.signal, stop: func() {}})
+	}
+	if b.absent = b.openDevices(); b.absent != nil && !errors.Is(b.absent, backend.ErrNoDevice) {
+		return nil, b.absent
+	}
+	b.stopped.Go(b.searchDevices)
+	return b, nil
+}
+
+// Name implements backend.Counters.
+func (b *Backend) Name() string { return "rdma" }
+
+// Absent implements HardwareBackend.
+func (b *Backend) Absent() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.absent == nil {
+		return nil
+	}
+	var refused []error // there are devices, then
+	for _, d := range b.devices {
+		if d.refused != nil {
+			refused = append(refused, d.refused.err)
+		}
+	}
+	return fmt.Errorf("backend rdma: %w", cmp.Or(errors.Join(refused...), b.absent))
+}
+
+// devicesOf lists the devices that a flow is counted by.
+func (b *Backend) devicesOf(f flow.Flow) []*device {
+	var out []*device
+	for _, d := range b.devices {
+		if f.Interface == "" || f.Interface == d.netdev {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Read implements Backend.
+func (b *Backend) Read(ids []uint32, dst []backend.Pair) error {
+	all := *b.counters.Load()
+	for i, id := range ids {
+		dst[i], _ = all[id].Load().value()
+	}
+	return nil
+}
+
+// ReadTimed implements TimedCounters.
+func (b *Backend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
+	all := *b.counters.Load()
+	for i, id := range ids {
+		dst[i], at[i] = all[id].Load().value()
+	}
+	return nil
+}
+
+// value sums the devices and their stand-ins; it is as old as the oldest sample of a device.
+func (f *entry) value() (sum backend.Pair, at int64) {
+	at = math.MaxInt64 // one part at least is sampled
+	for _, p := range f.devices {
+		v, t := p.value()
+		sum, at = backend.Add(sum, v), min(at, t)
+	}
+	return sum, at
+}
+
+// Resets implements HardwareBackend.
+func (b *Backend) Resets(f backend.Placed) (n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if x := b.flows[f.Name]; x != nil {
+		for _, p := range x.devices {
+			n += p.sample.resets.Load()
+		}
+	}
+	return n
+}
+
+// Source implements Backend.
+func (b *Backend) Source(f backend.Placed) dataplane.Source {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.flows[f.Name]
+	if x == nil {
+		return dataplane.Source{Backend: "rdma"}
+	}
+	return x.source()
+}
+
+func (f *entry) source() dataplane.Source {
+	src := dataplane.Source{Backend: flow.RDMA}
+	for _, p := range f.devices {
+		if p.dev.down == nil && p.standIn == nil {
+			src.Devices = append(src.Devices, dataplane.Device{Backend: flow.RDMA, Name: p.dev.name, Mode: p.mode})
+		}
+	}
+	return src
+}
+
+// basis says what the bytes are. The software device counts L2 without FCS; of real ones
+// no public source says whether VLAN tags and FCS are counted.
+func (f *entry) basis() string {
+	for _, p := range f.devices {
+		if p.dev.driver != "ibvtest" {
+			return "unknown"
+		}
+	}
+	return "l2"
+}
+
+// takes says that packets of the flow do not reach the kernel.
+func (f *entry) takes() bool {
+	for _, p := range f.devices {
+		if p.mode == dataplane.ModeDrop || p.mode == dataplane.ModeSteal || p.flow.Action == flow.Drop {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Backend) signal() {
+	select {
+	case b.changed <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// Changed implements Backend.
+func (b *Backend) Changed() <-chan struct{} { return b.changed }
+
+// Settle implements Backend: a dead process leaves nothing on a device.
+func (b *Backend) Settle(context.Context) error { return nil }
+
+// Close ends the goroutines, then takes rules, counters and devices down, in this order.
+// Nothing can be kept: what a device holds goes with the process that made it. So what
+// slow firmware has not taken down within CloseBound is left to that.
+func (b *Backend) Close(bool) error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.stop()
+	done := make(chan error, 1)
+	go func() { done <- b.takeDown() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(b.bound):
+		return fmt.Errorf("backend rdma: devices are not closed after %v: what they still hold goes with the process", b.bound)
+	}
+}
+
+func (b *Backend) takeDown() error {
+	b.stopped.Wait()
+	var errs []error
+	for _, d := range b.devices {
+		d.running.Wait()
+		errs = append(errs, d.close())
+	}
+	errs = append(errs, b.hw.Close())
+	if b.ns != nil {
+		errs = append(errs, b.ns.Close())
+	}
+	return errors.Join(errs...)
+}

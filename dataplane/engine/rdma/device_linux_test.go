@@ -1,0 +1,203 @@
+package rdma
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/soft"
+)
+
+// TestTheSoftwareDeviceGoesAndComesBack takes the device away in the middle of counting; one that
+// fails stays in the list, and nobody can open it.
+func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
+	for _, c := range []struct {
+		how     string
+		away    func(*ibvtest.Control, string) error
+		sought  string // the verb that looks for it in vain
+		without []string
+	}{
+		{"removed", (*ibvtest.Control).Remove, "ibv_get_device_list", nil},
+		{"removed without devx", (*ibvtest.Control).Remove, "ibv_get_device_list", []string{"devx"}},
+		{"failed", (*ibvtest.Control).Fatal, "ibv_open_device", nil},
+		{"failed without devx", (*ibvtest.Control).Fatal, "ibv_open_device", []string{"devx"}},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			s := newSoftware(t)
+			s.Env.Without = c.without
+			control := s.Controlled(t)
+			b := s.open(t)
+			streams := soft.Streams(t)[:1]
+			f := backend.Placed{Flow: streams[0].Flow}
+			in := mustInstall(t, b, f)
+			sent := make(map[string]lab.Tally)
+			s.Send(t, streams, flow.Ingress, 100, sent)
+			sampledAs(t, b, in[0].ID, backend.Pair(sent[f.Name]))
+
+			if err := control.PortDown(s.Device); err != nil {
+				t.Fatal(err)
+			}
+			lab.Eventually(t, "the port is down", func() bool { return errors.Is(b.Gone()[f.Name], errPortDown) })
+			if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := sampleOf(t, b, in[0].ID); got != backend.Pair(sent[f.Name]) {
+				t.Errorf("a flow on a port that went down shows %+v, want %+v", got, sent[f.Name])
+			}
+			if err := control.PortUp(s.Device); err != nil {
+				t.Fatal(err)
+			}
+			lab.Eventually(t, "the port is up", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
+			in = mustInstall(t, b, f)
+			clear(sent)
+			s.Send(t, streams, flow.Ingress, 50, sent)
+			sampledAs(t, b, in[0].ID, backend.Pair(sent[f.Name]))
+
+			if err := c.away(control, s.Device); err != nil {
+				t.Fatal(err)
+			}
+			lab.Eventually(t, "the device is gone", func() bool { return errors.Is(b.Gone()[f.Name], backend.ErrDeviceLost) })
+			if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := sampleOf(t, b, in[0].ID); got != backend.Pair(sent[f.Name]) {
+				t.Errorf("a flow on a device that went shows %+v, want %+v", got, sent[f.Name])
+			}
+			if _, err := b.Install(t.Context(), []backend.Placed{f}); !errors.Is(err, backend.ErrDeviceLost) {
+				t.Errorf("installing on a device that is gone: %v", err)
+			}
+			before := s.Calls(t, c.sought)
+			lab.Eventually(t, c.sought+" in vain", func() bool { return s.Calls(t, c.sought) > before })
+			if err := control.Return(s.Device); err != nil {
+				t.Fatal(err)
+			}
+			lab.Eventually(t, "the device is back", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
+			in = mustInstall(t, b, f)
+			clear(sent)
+			s.Send(t, streams, flow.Ingress, 70, sent)
+			sampledAs(t, b, in[0].ID, backend.Pair(sent[f.Name]))
+		})
+	}
+}
+
+// TestEveryVerbFailsInTurn: whatever the library refuses, the answer names it, and
+// everything that was made until then goes.
+func TestEveryVerbFailsInTurn(t *testing.T) {
+	for _, c := range []struct {
+		verb    string
+		without []string
+		reason  string // when it is not the verb's name
+	}{
+		{verb: "ibv_get_device_list"},
+		{verb: "ibv_open_device"},
+		{verb: "ibv_alloc_pd", without: []string{"devx"}},
+		{verb: "ibv_create_cq", without: []string{"devx"}},
+		{verb: "ibv_create_qp", without: []string{"devx"}},
+		{verb: "ibv_modify_qp", without: []string{"devx"}},
+		{verb: "ibv_create_counters", without: []string{"devx"}},
+		{verb: "ibv_attach_counters_point_flow", without: []string{"devx"}},
+		{verb: "ibv_create_flow", without: []string{"devx"}},
+		{verb: "ibv_read_counters", without: []string{"devx"}},
+	} {
+		t.Run(c.verb, func(t *testing.T) {
+			s := newSoftware(t)
+			s.Env.Without = c.without
+			s.Env.Fail = []ibvtest.Fault{{Verb: c.verb, Errno: "EIO"}}
+			s.Env.Set(t.Setenv)
+			var b *Backend
+			err := s.Wire.Near.NS.Do(func() (err error) {
+				b, err = New(t.Context(), s.options())
+				return err
+			})
+			if err == nil {
+				_, err = b.Install(t.Context(), []backend.Placed{{Flow: soft.Streams(t)[0].Flow}})
+				if err := b.Close(false); err != nil {
+					t.Errorf("closing: %v", err)
+				}
+			}
+			if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), c.verb) || errors.Is(err, backend.ErrNoDevice) {
+				t.Errorf("error %v, want %s's EIO", err, c.verb)
+			}
+		})
+	}
+}
+
+// A device without DevX's commands is counted on by verbs.
+func TestDevXThatFailsIsNotUsed(t *testing.T) {
+	s := newSoftware(t)
+	s.Env.Fail = []ibvtest.Fault{{Verb: "mlx5dv_create_flow_matcher", Errno: "EOPNOTSUPP"}}
+	in := mustInstall(t, s.open(t), backend.Placed{Flow: soft.Streams(t)[0].Flow})
+	if got := in[0].Source.Modes(); got != "dont-trap" {
+		t.Errorf("counted in mode %q", got)
+	}
+}
+
+func TestStealingIsAskedFor(t *testing.T) {
+	s := newSoftware(t)
+	s.Env.Without = []string{"devx", "dont_trap"}
+	b := s.open(t)
+	f := backend.Placed{Flow: soft.Streams(t)[0].Flow}
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "rdma.steal") && !strings.Contains(err.Error(), "taking the packets away") {
+		t.Errorf("error %v, want that the device could only steal", err)
+	}
+	f.Direction = flow.Egress
+	if err := b.Fits(f.Flow, nil, nil); err != nil {
+		t.Errorf("what is sent is stolen from nobody: %v", err)
+	}
+	f.Direction, f.Action = flow.Ingress, flow.Drop
+	if in := mustInstall(t, b, f); in[0].Source.Modes() != "drop" || !in[0].Takes {
+		t.Errorf("installed %+v", in[0])
+	}
+	s.Config.RDMA.Steal = true
+	f.Action = flow.Count
+	if in := mustInstall(t, s.open(t), f); in[0].Source.Modes() != "steal" || !in[0].Takes {
+		t.Errorf("installed %+v", in[0])
+	}
+}
+
+func TestDevicesThatCannotCountSayWhy(t *testing.T) {
+	s := newSoftware(t)
+	s.Env.Without = []string{"devx", "raw", "flows", "counters"}
+	s.Env.Set(t.Setenv)
+	err := s.Wire.Near.NS.Do(func() error {
+		_, err := New(t.Context(), s.options())
+		return err
+	})
+	var u *probe.UnsupportedError
+	if !errors.As(err, &u) || u.Object != s.Device || u.Reason == "" || u.Fix == "" || errors.Is(err, backend.ErrNoDevice) {
+		t.Errorf("error %v, want a conclusive no of the device", err)
+	}
+}
+
+// A rule that stays in the device takes the packets of those below it: the device counts
+// nothing until the rule is out, and then all of it again.
+func TestARuleThatTheSoftwareDeviceKeeps(t *testing.T) {
+	s := newSoftware(t)
+	// The first one is what opening tries; then each of two flows fails once.
+	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}
+	b := s.open(t)
+	streams := soft.Streams(t)[:1]
+	top := backend.Placed{Flow: streams[0].Flow}
+	low := backend.Placed{Flow: flow.Flow{Name: "low", Priority: 200, Match: flow.MustParse("m", "udp").Match}}
+	mustInstall(t, b, top, low)
+	if err := b.Remove(t.Context(), []backend.Placed{top}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Gone()["low"]; !errors.Is(err, errRuleStuck) {
+		t.Errorf("gone: %v, want that a rule is stuck", err)
+	}
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, "the rules are out", func() bool { return b.Fits(low.Flow, nil, nil) == nil })
+	in := mustInstall(t, b, low)
+	sent := make(map[string]lab.Tally)
+	s.Send(t, streams, flow.Ingress, 100, sent)
+	sampledAs(t, b, in[0].ID, backend.Pair(sent[top.Name]))
+}

@@ -1,0 +1,197 @@
+package rdma
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+func TestADeviceGoesAndComesBack(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
+	if gone := b.Gone(); len(gone) != 0 {
+		t.Fatalf("gone: %v", gone)
+	}
+	dead := h.nic(0)
+	dead.mu.Lock() // no read fails before the event is there: too many of them are an end of another kind
+	dead.fail = syscall.EIO
+	dead.events <- nicFatal
+	dead.mu.Unlock()
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, backend.ErrDeviceLost) {
+		t.Errorf("gone: %v, want the device's end", err)
+	}
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrDeviceLost) {
+		t.Errorf("fits: %v", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-device-lost" || c[0].Fix == "" {
+		t.Errorf("conditions %+v", c)
+	}
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+		t.Error(err)
+	}
+	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	lab.Eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
+	if !dead.isClosed || h.opened != 2 {
+		t.Errorf("the dead device is closed: %v; %d opened", dead.isClosed, h.opened)
+	}
+	<-b.Changed()
+	if c := b.Conditions(); len(c) != 0 {
+		t.Errorf("conditions %+v", c)
+	}
+	mustInstall(t, b, f)
+}
+
+// A driver that sends no event has its device taken off the list.
+func TestADeviceThatIsNotListedIsLetGo(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	mustInstall(t, b, f)
+	h.mu.Lock()
+	list := h.list
+	h.list = nil
+	h.mu.Unlock()
+	old := h.nic(0)
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, backend.ErrDeviceLost) {
+		t.Errorf("gone: %v, want the device's end", err)
+	}
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+		t.Error(err)
+	}
+	lab.Eventually(t, "closing the device", func() bool { old.mu.Lock(); defer old.mu.Unlock(); return old.isClosed })
+	h.mu.Lock()
+	h.list = list
+	h.mu.Unlock()
+	lab.Eventually(t, "the return", func() bool { return b.Fits(f.Flow, nil, nil) == nil })
+}
+
+func TestAPortGoesDownAndUp(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	h.nic(0).events <- nicPortDown
+	<-b.Changed()
+	if err := b.Gone()["f"]; !errors.Is(err, errPortDown) {
+		t.Errorf("gone: %v, want the port's", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-port-down" {
+		t.Errorf("conditions %+v", c)
+	}
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+		t.Error(err)
+	}
+	// The device works: what it counted is read to the end.
+	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	h.nic(0).events <- nicPortUp
+	<-b.Changed()
+	mustInstall(t, b, f)
+	if h.opened != 1 {
+		t.Errorf("the device was opened %d times", h.opened)
+	}
+}
+
+func TestCountersThatCannotBeReadAreGivenUp(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
+	n := h.nic(0)
+	n.mu.Lock()
+	n.fail = syscall.EIO
+	before := n.commands
+	n.mu.Unlock()
+	reads := func() int {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.commands - before
+	}
+	lab.Eventually(t, "a condition", func() bool { c := b.Conditions(); return len(c) == 1 && c[0].Code == "rdma-read-errors" })
+	if err, n := b.Gone()["f"], reads(); err != nil && n < giveUp {
+		t.Errorf("given up after %d reads: %v", n, err)
+	}
+	lab.Eventually(t, "giving up", func() bool { return b.Gone()["f"] != nil })
+	if err := b.Gone()["f"]; !errors.Is(err, syscall.EIO) {
+		t.Errorf("gone: %v, want the reads' error", err)
+	}
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("fits: %v: the device is trusted again at once", err)
+	}
+	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
+		t.Errorf("the last value is %+v", got)
+	}
+	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rule that stays in a living device would win over those below it: nothing is counted
+// there until it is out.
+func TestARuleThatIsStuck(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	top, low := placedUDP(t, "top", 1, 0), placedUDP(t, "low", 2, 1)
+	mustInstall(t, b, top, low)
+	n := h.nic(0)
+	n.mu.Lock()
+	n.failClose = syscall.EBUSY
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []backend.Placed{top}); err != nil {
+		t.Fatal(err)
+	}
+	<-b.Changed()
+	if err := b.Gone()["low"]; !errors.Is(err, errRuleStuck) || !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("gone: %v, want that a rule is stuck", err)
+	}
+	if c := b.Conditions(); len(c) != 1 || c[0].Code != "rdma-rule-stuck" || c[0].Fix == "" {
+		t.Errorf("conditions %+v", c)
+	}
+	n.mu.Lock()
+	n.failClose = nil
+	n.mu.Unlock()
+	if err := b.Remove(t.Context(), []backend.Placed{low}); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, "the device is open again", func() bool { return b.Fits(low.Flow, nil, nil) == nil })
+	if n.mu.Lock(); !n.isClosed || len(n.rules) > 0 {
+		t.Errorf("the device was closed: %v, with %d rules", n.isClosed, len(n.rules))
+	}
+	n.mu.Unlock()
+	mustInstall(t, b, low)
+}
+
+// A device that goes takes the flows that are counted on it: those of another one's interface stay.
+func TestALostDeviceLeavesTheFlowsOfTheOther(t *testing.T) {
+	h := newFakeHost("eth0", "eth1")
+	b := openFake(t, h, "eth0", "eth1")
+	first, second, both := placedUDP(t, "first", 1, 0), placedUDP(t, "second", 2, 1), placedUDP(t, "both", 3, 2)
+	first.Interface, second.Interface = "eth0", "eth1"
+	in := mustInstall(t, b, first, second, both)
+	h.nic(0).events <- nicFatal
+	<-b.Changed()
+	gone := b.Gone()
+	if gone["second"] != nil || !errors.Is(gone["first"], backend.ErrDeviceLost) || !errors.Is(gone["both"], backend.ErrDeviceLost) {
+		t.Errorf("gone: %v; want the flows of eth0", gone)
+	}
+	if err := b.Fits(second.Flow, nil, nil); err != nil {
+		t.Errorf("a flow of eth1 does not fit any more: %v", err)
+	}
+	h.nic(1).set(t, 2, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[1].ID, backend.Pair{Packets: 5, Bytes: 500})
+}

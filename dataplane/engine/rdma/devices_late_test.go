@@ -1,0 +1,159 @@
+package rdma
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// changes waits for the signal.
+func changes(t *testing.T, b *Backend) {
+	t.Helper()
+	select {
+	case <-b.Changed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing changes")
+	}
+}
+
+// plug adds a device of an interface to the list.
+func (h *fakeHost) plug(name, netdev string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, portInfo{name: name, port: 1, netdev: netdev, driver: "ibvtest"})
+}
+
+// A device that was never there is found as one that returns is.
+func TestADeviceThatComesLaterIsOpened(t *testing.T) {
+	h := newFakeHost()
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	if err := b.Absent(); !errors.Is(err, backend.ErrNoDevice) || !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("absent: %v, want that there is no device", err)
+	}
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrNoDevice) {
+		t.Errorf("fits: %v, want that there is no device", err)
+	}
+	if c := b.Conditions(); len(c) != 0 {
+		t.Errorf("conditions %+v of a host like most", c)
+	}
+	h.plug("fake0", "eth0")
+	changes(t, b)
+	if err := b.Absent(); err != nil {
+		t.Errorf("absent: %v", err)
+	}
+	in := mustInstall(t, b, f)
+	h.nic(0).set(t, 1, backend.Pair{Packets: 5, Bytes: 500})
+	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
+}
+
+// The same beside a device that was there: what asks for both has to wait for the second.
+func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0", "eth1")
+	if err := b.Absent(); err != nil {
+		t.Errorf("absent: %v, though one of the devices is there", err)
+	}
+	f := placedUDP(t, "f", 1, 0)
+	if err := b.Fits(f.Flow, nil, nil); !errors.Is(err, backend.ErrNoDevice) {
+		t.Errorf("fits: %v, want that eth1 has no device", err)
+	}
+	h.plug("fake1", "eth1")
+	changes(t, b)
+	if got := mustInstall(t, b, f)[0].Source.DeviceNames(); got != "fake0,fake1" {
+		t.Errorf("counted by %q", got)
+	}
+}
+
+// reluctant is a host whose devices are refused while no is not nil.
+type reluctant struct {
+	*fakeHost
+	mu sync.Mutex
+	no error
+}
+
+func (h *reluctant) allow() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.no = nil
+}
+
+func (h *reluctant) open(i portInfo) (nic, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.no != nil {
+		return nil, h.no
+	}
+	return h.fakeHost.open(i)
+}
+
+// Opening tries a device out, so one that is refused is tried once in a while, and again when
+// it has been away; the reason is there all the time.
+func TestADeviceThatComesAndIsRefused(t *testing.T) {
+	h := &reluctant{fakeHost: newFakeHost(), no: syscall.EACCES}
+	clock := int64(1)
+	o := Options{Interfaces: []string{"eth0"}, Logger: slog.New(slog.DiscardHandler)}
+	var log bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	b, err := open(t.Context(), o, h, func() int64 { return clock })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close(false)
+	h.plug("fake0", "eth0")
+	changes(t, b)
+	f := placedUDP(t, "f", 1, 0)
+	for what, err := range map[string]error{"absent": b.Absent(), "fits": b.Fits(f.Flow, nil, nil)} {
+		if !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), "fake0 of eth0") {
+			t.Errorf("%s: %v, want why fake0 was not opened", what, err)
+		}
+	}
+	infos, err := h.devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop() // from here on nobody else looks
+	b.stopped.Wait()
+	tried := func(infos []portInfo) int { _, late := b.checkDevices(infos); return len(late) }
+	if tried(infos) != 0 {
+		t.Error("it is tried again at once")
+	}
+	clock += 2 * int64(distrust)
+	if tried(infos) != 1 {
+		t.Error("it is not tried again in the end")
+	}
+	b.openLate(b.devices[0], infos)
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("refused for one reason twice, it is said %d times:\n%s", n, &log)
+	}
+	clock -= int64(distrust)
+	select {
+	case <-b.Changed(): // of before
+	default:
+	}
+	if tried(nil) != 0 {
+		t.Error("it is tried while it is away")
+	}
+	if err := b.Absent(); !errors.Is(err, backend.ErrNoDevice) {
+		t.Errorf("absent: %v, want that the device has gone", err)
+	}
+	changes(t, b)
+	if tried(infos) != 1 {
+		t.Error("it is not tried when it was away meanwhile")
+	}
+	h.allow()
+	b.openLate(b.devices[0], infos)
+	for what, err := range map[string]error{"absent": b.Absent(), "fits": b.Fits(f.Flow, nil, nil)} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// fakeHost is a host with RDMA devices that are a few maps: what the backend does with a
+// device is looked at here, and what devices do with packets in the tests over the software library.
+type fakeHost struct {
+	mu     sync.Mutex
+	list   []portInfo
+	nics   map[string]*fakeNIC // that are open, by device
+	shape  fakeNIC             // of those to come
+	opened int
+	closed bool
+}
+
+func newFakeHost(netdevs ...string) *fakeHost {
+	h := &fakeHost{nics: make(map[string]*fakeNIC), shape: fakeNIC{by: withDevX, bulk: 4}}
+	for i, n := range netdevs {
+		h.list = append(h.list, portInfo{name: fmt.Sprintf("fake%d", i), port: 1, netdev: n, driver: "ibvtest"})
+	}
+	return h
+}
+
+func (h *fakeHost) devices() ([]portInfo, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.list), nil
+}
+
+func (h *fakeHost) open(i portInfo) (nic, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := &fakeNIC{by: h.shape.by, bulk: h.shape.bulk, dontTrap: h.shape.dontTrap, host: h, events: make(chan nicEvent, 4)}
+	h.nics[i.name] = n
+	h.opened++
+	return n, nil
+}
+
+func (h *fakeHost) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for name, n := range h.nics {
+		if !n.isClosed {
+			return fmt.Errorf("closing the host: %s is open", name)
+		}
+	}
+	return nil
+}
+
+func (h *fakeHost) nic(i int) *fakeNIC {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nics[fmt.Sprintf("fake%d", i)]
+}
+
+// fakeNIC keeps its rules, and refuses what rdma-core would.
+type fakeNIC struct {
+	by       steeringAPI
+	bulk     int
+	dontTrap bool
+	host     *fakeHost
+	events   chan nicEvent
+
+	mu        sync.Mutex
+	rules     []*fakeRule
+	banks     int
+	commands  int
+	fail      error // of every query
+	failRule  error
+	failClose error
+	onRule    func(rules []*fakeRule) // after each change
+	isClosed  bool
+}
+
+type fakeRule struct {
+	rule
+	nic  *fakeNIC
+	bank *fakeBank
+	slot int
+}
+
+type fakeBank struct {
+	nic    *fakeNIC
+	values []backend.Pair
+	bound  int
+	closed bool
+}
+
+func (n *fakeNIC) steeringAPI() steeringAPI { return n.by }
+
+func (n *fakeNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error) {
+	switch {
+	case !n.dontTrap:
+		return dataplane.ModeDevX, nil
+	case d == flow.Egress:
+		return dataplane.ModeEgress, nil
+	case a == flow.Drop:
+		return dataplane.ModeDrop, nil
+	}
+	return dataplane.ModeDontTrap, nil
+}
+
+func (n *fakeNIC) newBulk() (bulk, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.banks++
+	return &fakeBank{nic: n, values: make([]backend.Pair, n.bulk)}, nil
+}
+
+func (b *fakeBank) slots() int         { return len(b.values) }
+func (b *fakeBank) startsAtZero() bool { return b.nic.by == withVerbs }
+
+func (b *fakeBank) query(dst []backend.Pair) error {
+	b.nic.mu.Lock()
+	defer b.nic.mu.Unlock()
+	b.nic.commands++
+	switch {
+	case b.nic.fail != nil:
+		return b.nic.fail
+	case b.closed || b.startsAtZero() && b.bound == 0:
+		return syscall.EINVAL
+	}
+	copy(dst, b.values)
+	return nil
+}
+
+func (b *fakeBank) queryFinal(dst []backend.Pair) error {
+	b.nic.mu.Lock()
+	b.bound++
+	b.nic.mu.Unlock()
+	defer func() {
+		b.nic.mu.Lock()
+		b.bound--
+		b.nic.mu.Unlock()
+	}()
+	return b.query(dst)
+}
+
+func (b *fakeBank) Close() error {
+	b.nic.mu.Lock()
+	defer b.nic.mu.Unlock()
+	if slices.ContainsFunc(b.nic.rules, func(r *fakeRule) bool { return r.bank == b }) {
+		return syscall.EBUSY
+	}
+	if !b.closed {
+		b.closed = true
+		b.nic.banks--
+	}
+	return nil
+}
+
+func (n *fakeNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failRule != nil {
+		return nil, n.failRule
+	}
+	x := &fakeRule{rule: r, nic: n, bank: b.(*fakeBank), slot: slot}
+	x.bank.bound++
+	n.rules = append(n.rules, x)
+	if n.onRule != nil {
+		n.onRule(n.rules)
+	}
+	return x, nil
+}
+
+func (r *fakeRule) Close() error {
+	r.nic.mu.Lock()
+	defer r.nic.mu.Unlock()
+	if r.nic.failClose != nil {
+		return r.nic.failClose
+	}
+	i := slices.Index(r.nic.rules, r)
+	if i < 0 {
+		return errors.New("a rule was closed twice")
+	}
+	r.nic.rules = slices.Delete(r.nic.rules, i, i+1)
+	r.bank.bound--
+	if r.nic.onRule != nil {
+		r.nic.onRule(r.nic.rules)
+	}
+	return nil
+}
+
+func (n *fakeNIC) nextEvent(ctx context.Context) (nicEvent, error) {
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case e := <-n.events:
+		return e, nil
+	}
+}
+
+func (n *fakeNIC) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.rules) > 0 || n.banks > 0 {
+		return fmt.Errorf("closing a device with %d rules and %d banks: %w", len(n.rules), n.banks, syscall.EBUSY)
+	}
+	n.isClosed = true
+	return nil
+}
+
+// set makes v what the counter of a rule with this destination port shows.
+func (n *fakeNIC) set(t *testing.T, port uint16, v backend.Pair) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.rules {
+		if r.match.UDP != nil && r.match.UDP.Dst.Value == port {
+			r.bank.values[r.slot] = v
+			return
+		}
+	}
+	t.Fatalf("no rule for port %d", port)
+}
+
+func (n *fakeNIC) setFail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fail = err
+}
+
+// openFake opens the backend over the host.
+func openFake(t *testing.T, h *fakeHost, interfaces ...string) *Backend {
+	t.Helper()
+	o := Options{Interfaces: interfaces, Period: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	b, err := open(t.Context(), o, h, shm.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(false); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}

@@ -1,0 +1,123 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/trial"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// ibvHardware is the RDMA devices as libibverbs shows them.
+type ibvHardware struct {
+	lib   *ibv.Library
+	guard *trial.Guard
+	steal bool
+	mlx5  string // as the configuration names it
+	log   *slog.Logger
+}
+
+func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *trial.Guard) (*ibvHardware, error) {
+	lib, err := ibv.Load(ibv.Options{Library: cfg.Library, MLX5: cfg.MLX5, Logger: log, Calls: g.Calls()})
+	if err != nil {
+		return nil, err
+	}
+	return &ibvHardware{lib: lib, guard: g, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
+}
+
+// devices lists the ports that have a netdev.
+func (h *ibvHardware) devices() ([]portInfo, error) {
+	list, err := h.lib.Devices()
+	if err != nil {
+		return nil, err
+	}
+	var out []portInfo
+	for _, d := range list {
+		ports := netdevs(d.Name, d.SysfsPath)
+		for _, p := range ports {
+			out = append(out, portInfo{
+				name: d.Name, port: p.port, netdev: p.netdev, driver: driverOf(d.SysfsPath), shared: len(ports) > 1,
+			})
+		}
+	}
+	return out, nil
+}
+
+// open opens a device for counting, unless a process that tried it out has not survived that.
+func (h *ibvHardware) open(info portInfo) (nic, error) {
+	if err := h.guard.Device(trial.Request{Device: info.name, Flows: true, Port: info.port, Shared: info.shared}); err != nil {
+		return nil, err
+	}
+	return h.openUntried(info)
+}
+
+// openUntried opens a device: by DevX, or by verbs.
+func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
+	ctx, err := h.lib.Open(info.name)
+	if err != nil {
+		return nil, err
+	}
+	var dx *devxNIC
+	noDevX := errSharedDevice
+	if !info.shared {
+		dx, noDevX = openDevXNIC(ctx, info.port)
+	}
+	if noDevX == nil {
+		return dx, nil
+	}
+	level := slog.LevelDebug
+	if h.mlx5 != "" { // somebody wants it
+		level = slog.LevelWarn
+	}
+	h.log.Log(context.Background(), level, "DevX is not used: counting by verbs", "device", info.name, "rdma.mlx5", h.mlx5, "err", noDevX)
+	n, err := openVerbsNIC(ctx, info.port, h.steal)
+	if err != nil {
+		return nil, errors.Join(cannotCount(info.name, err, noDevX), ctx.Close())
+	}
+	return n, nil
+}
+
+// errSharedDevice: DevX has no word for a port, and verbs have.
+var errSharedDevice = errors.New("ports share the device, and rules of DevX name none")
+
+// cannotCount says why a device counts no flow, neither by verbs nor by DevX: for good, where
+// the verbs answered that it does not offer what counting takes.
+func cannotCount(device string, verbs, devx error) error {
+	if !errors.Is(verbs, probe.ErrNotSupported) {
+		return fmt.Errorf("%s cannot count flows: %w; %w", device, verbs, devx)
+	}
+	return &probe.UnsupportedError{
+		Feature: "counting flows", Object: device, Reason: verbs.Error() + "; " + devx.Error(),
+		Fix: "use a NIC whose driver has flow counters (mlx5), or count in XDP",
+	}
+}
+
+func (h *ibvHardware) Close() error { return h.lib.Close() }
+
+// noPacket matches frames of an experimental EtherType from and to an address that nobody has.
+func noPacket() ruleMatch {
+	mac := flow.MAC{Addr: [6]byte{0x02, 0xf1, 0x0b, 0x7a, 0x11, 0x1e}, Mask: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
+	return ruleMatch{Match: flow.Match{Eth: &flow.Eth{Src: mac, Dst: mac, Type: flow.Masked[uint16]{Value: 0x88b5, Mask: 0xffff}}}}
+}
+
+// nextEvent passes over what does not concern counting on the port.
+func nextEvent(ctx context.Context, c *ibv.Context, port uint8) (nicEvent, error) {
+	for {
+		ev, err := c.NextEvent(ctx)
+		switch {
+		case err != nil:
+			return 0, err
+		case ev.Type == ibv.EventDeviceFatal:
+			return nicFatal, nil
+		case ev.Type == ibv.EventPortErr && ev.Port == int(port):
+			return nicPortDown, nil
+		case ev.Type == ibv.EventPortActive && ev.Port == int(port):
+			return nicPortUp, nil
+		}
+	}
+}

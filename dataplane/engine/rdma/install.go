@@ -1,0 +1,258 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// Fits implements HardwareBackend.
+func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.devicesOf(f) {
+		if slices.Contains(without, d.netdev) {
+			continue
+		}
+		if err := d.fits(f, above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Gone implements HardwareBackend.
+func (b *Backend) Gone() map[string]error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make(map[string]error)
+	if !slices.ContainsFunc(b.devices, (*device).mayHaveLost) {
+		return out
+	}
+	for name, f := range b.flows {
+		for _, p := range f.devices {
+			if err := p.lossReason(); err != nil {
+				out[name] = err
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Install implements Backend. Nothing of an earlier process is found again. Every rule is a
+// command, so it looks between them whether ctx has ended.
+func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []backend.Installed, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errors.New("backend rdma: closed")
+	}
+	var made []*entry
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.undoInstall(made))
+		}
+	}()
+	for _, f := range flows {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
+		}
+		x := &entry{Placed: f}
+		made = append(made, x)
+		for _, d := range b.devicesOf(f.Flow) {
+			p, err := d.prepare(x)
+			if err != nil {
+				return nil, fmt.Errorf("flow %q: %w", f.Name, err)
+			}
+			x.devices = append(x.devices, p)
+		}
+		if len(x.devices) == 0 {
+			return nil, fmt.Errorf("flow %q: interface %q: %w", f.Name, f.Interface, backend.ErrNoDevice)
+		}
+	}
+	if err := b.readBaselines(made); err != nil {
+		return nil, err
+	}
+	for _, x := range made {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("flow %q: %w", x.Name, err)
+		}
+		for _, p := range x.devices {
+			if err := p.dev.startRules(p); err != nil {
+				return nil, fmt.Errorf("flow %q: %w", x.Name, err)
+			}
+		}
+	}
+	if err := b.startReading(made); err != nil {
+		return nil, err
+	}
+	return b.assignIDs(made), nil
+}
+
+// readBaselines reads the bulks that new flows share with what counted there before.
+func (b *Backend) readBaselines(made []*entry) error {
+	for _, bank := range byPool(made) {
+		parts := bank.flows
+		if bank.startsAtZero() {
+			continue
+		}
+		slots := make([]int, len(parts))
+		for i, p := range parts {
+			slots[i] = p.slot
+		}
+		b.pace.charge(b.now())
+		if err := bank.setBaseline(slots); err != nil {
+			return fmt.Errorf("flow %q: device %s: %w", parts[0].flow.Name, parts[0].dev.name, err)
+		}
+	}
+	return nil
+}
+
+// startReading has the reader read what is new. One counter of each device is read at once: a
+// device whose counters cannot be read counts nothing that anybody sees.
+func (b *Backend) startReading(made []*entry) error {
+	tried := make(map[*device]bool)
+	for _, bank := range byPool(made) {
+		parts := bank.flows
+		d := parts[0].dev
+		if !tried[d] {
+			tried[d] = true
+			b.pace.charge(b.now())
+			if _, err := bank.sample(b.now); err != nil {
+				return fmt.Errorf("flow %q: device %s of %s: reading its counter: %w", parts[0].flow.Name, d.name, d.netdev, err)
+			}
+		}
+		d.reader.add(bank.slotPool)
+	}
+	return nil
+}
+
+// poolFlows is a bank and those of some flows' parts that count in it.
+type poolFlows struct {
+	*slotPool
+	flows []*deviceFlow
+}
+
+// byPool lists the banks of flows, in the order in which they come.
+func byPool(flows []*entry) []poolFlows {
+	var out []poolFlows
+	at := make(map[*slotPool]int)
+	for _, f := range flows {
+		for _, p := range f.devices {
+			if p.pool == nil {
+				continue
+			}
+			i, ok := at[p.pool]
+			if !ok {
+				i = len(out)
+				at[p.pool] = i
+				out = append(out, poolFlows{slotPool: p.pool})
+			}
+			out[i].flows = append(out[i].flows, p)
+		}
+	}
+	return out
+}
+
+// assignIDs gives the flows their IDs.
+func (b *Backend) assignIDs(made []*entry) []backend.Installed {
+	out := make([]backend.Installed, len(made))
+	for i, x := range made {
+		if n := len(b.free); n > 0 {
+			x.id, b.free = b.free[n-1], b.free[:n-1]
+		} else {
+			x.id = b.ids
+			b.ids++
+		}
+		b.publishID(x)
+		b.flows[x.Name] = x
+		b.cookie += 2
+		out[i] = backend.Installed{ID: x.id, Cookie: b.cookie, Source: x.source(), Basis: x.basis(), Takes: x.takes()}
+	}
+	return out
+}
+
+// publishID publishes a flow under its ID, for Read. The slice doubles when it is full. A reader that still
+// holds the old slice has no ID that only the new one holds.
+func (b *Backend) publishID(x *entry) {
+	all := *b.counters.Load()
+	if int(x.id) >= len(all) {
+		more := make([]atomic.Pointer[entry], max(64, 2*len(all)))
+		for i := range all {
+			more[i].Store(all[i].Load())
+		}
+		all = more
+		b.counters.Store(&all)
+	}
+	all[x.id].Store(x)
+}
+
+// Remove implements Backend. The counters are read once more after their rules have gone.
+func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var gone []*entry
+	for _, f := range flows {
+		if x := b.flows[f.Name]; x != nil {
+			gone = append(gone, x)
+			delete(b.flows, f.Name)
+			b.free = append(b.free, x.id)
+		}
+	}
+	if err := errors.Join(b.endRules(gone), b.readFinal(gone)); err != nil {
+		b.log.Error("removing flows from hardware", "err", err)
+	}
+	b.releaseSlots(gone)
+	return nil
+}
+
+// undoInstall takes back what an Install that fails has made.
+func (b *Backend) undoInstall(flows []*entry) error {
+	err := b.endRules(flows)
+	b.releaseSlots(flows)
+	return err
+}
+
+// endRules takes the rules of flows out. What the device refuses to destroy goes when it is closed.
+func (b *Backend) endRules(flows []*entry) error {
+	var errs []error
+	for _, x := range flows {
+		for _, p := range x.devices {
+			if err := p.dev.endRules(p); err != nil {
+				errs = append(errs, fmt.Errorf("flow %q: ending its rules: %w", x.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readFinal reads what flows have counted to the end, their rules being gone.
+func (b *Backend) readFinal(flows []*entry) error {
+	var errs []error
+	for _, bank := range byPool(flows) {
+		parts := bank.flows
+		if parts[0].dev.dead() {
+			continue
+		}
+		b.pace.charge(b.now())
+		if err := bank.sampleFinal(b.now); err != nil {
+			errs = append(errs, fmt.Errorf("flow %q: reading its counter at the end: %w", parts[0].flow.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// releaseSlots gives the counters of flows back.
+func (b *Backend) releaseSlots(flows []*entry) {
+	for _, x := range flows {
+		for _, p := range x.devices {
+			p.dev.releaseSlot(p)
+		}
+	}
+}

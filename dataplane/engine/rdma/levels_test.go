@@ -1,0 +1,106 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	labseed "github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/linear/gen"
+)
+
+// TestRulesAreInOrderAtEveryMoment adds and removes random flows that overlap. After
+// every single change of the device, rules of flows that overlap are on levels in the order in
+// which the flows win, so that the first match is always the right one.
+func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
+	rng := labseed.Rand(t)
+	refused, most := 0, 0
+	for range 30 {
+		h := newFakeHost("eth0")
+		b := openFake(t, h, "eth0")
+		flows := make(map[string]backend.Placed)
+		winner := make(map[*fakeBank]map[int]backend.Placed) // by slot
+		h.nic(0).onRule = func(rules []*fakeRule) {
+			for i, r := range rules {
+				most = max(most, r.level)
+				for _, q := range rules[:i] {
+					x, y := winner[r.bank][r.slot], winner[q.bank][q.slot]
+					if x.Name == "" || y.Name == "" || x.Name == y.Name || !flow.Overlap(&x.Flow, &y.Flow) {
+						continue
+					}
+					if (backend.ByPrecedence(x, y) < 0) != (r.level < q.level) || r.level == q.level {
+						t.Errorf("%s (priority %d, level %d) and %s (priority %d, level %d)", x.Match, x.Priority, r.level, y.Match, y.Priority, q.level)
+					}
+				}
+			}
+		}
+		for order := range 40 {
+			if len(flows) > 0 && rng.IntN(3) == 0 {
+				for name, f := range flows {
+					if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+						t.Fatal(err)
+					}
+					delete(flows, name)
+					break
+				}
+				continue
+			}
+			f := backend.Placed{Flow: gen.Flows(rng, 1)[0], Order: uint32(order)}
+			f.Name, f.Interface, f.Direction, f.Priority = fmt.Sprint(order), "", flow.Ingress, uint16(rng.IntN(4))
+			if limits(f.Match, withDevX) != nil {
+				continue
+			}
+			// The device is told flows by their counters: they are known before the rules come.
+			b.mu.Lock()
+			x := &entry{Placed: f}
+			p, err := b.devices[0].prepare(x)
+			if err != nil {
+				b.mu.Unlock()
+				continue
+			}
+			x.devices = []*deviceFlow{p}
+			bank := p.pool.bulk.(*fakeBank)
+			if winner[bank] == nil {
+				winner[bank] = make(map[int]backend.Placed)
+			}
+			winner[bank][p.slot] = f
+			if err = b.devices[0].startRules(p); err == nil {
+				err = b.startReading([]*entry{x})
+				b.assignIDs([]*entry{x})
+				flows[f.Name] = f
+			} else {
+				err = b.undoInstall([]*entry{x})
+				refused++
+			}
+			b.mu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("levels up to %d, %d flows refused", most, refused)
+	if most < 3 {
+		t.Error("the flows hardly overlap: the test looks at little")
+	}
+}
+
+func TestLevelsRunOut(t *testing.T) {
+	b := openFake(t, newFakeHost("eth0"), "eth0")
+	nested := func(i int) backend.Placed {
+		return backend.Placed{Flow: flow.Flow{Name: fmt.Sprint(i), Priority: uint16(100 - i), Match: flow.MustParse("m", fmt.Sprintf("ipv4 dst 10.0.0.0/%d", 8+i)).Match}}
+	}
+	for i := range numLevels { // each wins over those before it: they all move
+		mustInstall(t, b, nested(i))
+	}
+	_, err := b.Install(t.Context(), []backend.Placed{nested(numLevels)})
+	if !errors.Is(err, probe.ErrNotSupported) {
+		t.Errorf("error %v, want that there are no more priorities", err)
+	}
+	mustInstall(t, b, backend.Placed{Flow: flow.Flow{Name: "aside", Match: flow.MustParse("m", "ipv6").Match}})
+}

@@ -1,0 +1,210 @@
+package rdma
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+)
+
+// How a flow.Match goes to a NIC
+//
+// A flow goes to hardware only where hardware takes exactly the packets that the
+// package comment of dataplane/flow names. The table says for each term what mlx5 does
+// (rdma-core's and the kernel's mlx5 sources, DPDK's for DevX), and what follows.
+// TestWhatHardwareCanMatch has a case per row.
+//
+//	term                      verbs (ibv_create_flow)            DevX (mlx5dv_create_flow)
+//	any, eth, MACs            exact                              exact
+//	eth type                  exact: both look behind the tags   exact
+//	eth type of a tag, or a   refused: a third tag, and what     refused
+//	  length (below 0x600)    follows a length, are read in
+//	                          ways that nobody documents
+//	no vlan clause            exact: any tagging                 exact
+//	vlan                      refused: the kernel asks for a     two rules, cvlan_tag and
+//	                          C-tag, flow takes 0x88a8 too       svlan_tag; two clauses, four
+//	ipv4, ipv6, addresses     exact                              exact, by ip_version
+//	ipv4 proto                exact (ip_protocol)                exact
+//	ipv4 tos, ipv6 tclass     exact (DSCP and ECN)               exact
+//	ipv6 label                exact                              exact
+//	ipv6 nexthdr              refused: next_hdr is matched as    refused
+//	                          ip_protocol, which lies behind
+//	                          the extension headers
+//	ttl, hoplimit             refused: EOPNOTSUPP                refused: not every device has
+//	                                                             the field, and none says so
+//	incomplete                refused: no field says where the   refused
+//	                          parser stopped
+//	frag                      refused: EOPNOTSUPP                yes and no: exact; first and
+//	                                                             later: refused
+//	tcp, udp, icmp, gre,      exact, one rule per family:        exact, one rule per family
+//	  nothing more asked      every fragment
+//	ports                     exact: absent in later fragments   exact
+//	ports, all may be 0       refused: a later fragment has      refused
+//	                          none, and may look like 0
+//	icmp type, code           refused: no spec                   exact where a flex parser is set
+//	                                                             up for ICMP, but not inside a
+//	                                                             tunnel, nor when all may be 0
+//	                                                             (as ports)
+//	vxlan                     exact: UDP to 4789; with vni or    exact
+//	                          inner, and what is in the
+//	                          headers behind, but not
+//	                          `inner any`: no field says
+//	                          "a whole header"
+//	gre key                   refused: a packet without a key    exact: gre_k_present
+//	                          may look like key 0
+//	gre inner                 inner headers, if a field of one   the same
+//	                          is asked for
+//	inner headers             as the outer ones                  as the outer ones
+//
+// VXLAN is what goes to its port, whatever its flags say: mlx5 is told which UDP ports are VXLAN
+// (ADD_VXLAN_UDP_DPORT in the kernel's lib/vxlan.c; 4789 is from the start). The kernel's
+// parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
+// and neither for the I flag.
+//
+// What no public source says, and a card has to show: whether ports of a first fragment are
+// seen, and an ICMP type in a later one; how many and which extension headers the parser
+// passes; what it makes of headers that lie about themselves (an IHL below 5, a frame that
+// ends early). Conforming traffic without fragments or with the usual extension headers is
+// not touched by it.
+
+// steeringAPI is a way to hardware, with what the device's parser knows that others do not.
+type steeringAPI uint8
+
+const (
+	withVerbs  steeringAPI = 0      // ibv_create_flow
+	withDevX   steeringAPI = 1 << 0 // mlx5dv_create_flow
+	parsesICMP steeringAPI = 1 << 1 // with withDevX: a flex parser is set up for ICMP and ICMPv6
+)
+
+// maxRules is how many rules of hardware one flow may become on one device.
+const maxRules = 256
+
+// EtherTypes of VLAN tags, and of Ethernet in GRE.
+const (
+	typeCTag, typeSTag = 0x8100, 0x88a8
+	typeTEB            = 0x6558
+)
+
+// ruleMatch is what one rule matches: no ranges, and where a layer needs IP, one family.
+type ruleMatch struct {
+	flow.Match // its inner match, if any, is in inner too
+	tags       []uint16
+	inner      *ruleMatch
+}
+
+// ruleMatches makes the rules of a match, disjoint, or says why there are none.
+func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
+	if err := limits(m, by); err != nil {
+		return nil, err
+	}
+	expanded, err := m.Expand()
+	if err != nil {
+		return nil, err
+	}
+	var out []ruleMatch
+	for _, m := range expanded {
+		for _, o := range variants(m) {
+			in := m.Inner()
+			if in == nil {
+				out = append(out, o)
+				continue
+			}
+			for _, i := range variants(*in) {
+				o := o
+				o.inner = &i
+				out = append(out, o)
+			}
+		}
+		if len(out) > maxRules {
+			return nil, refusal("match", fmt.Sprintf("it takes more than %d rules", maxRules), "split the flow, or use aligned port ranges")
+		}
+	}
+	return out, nil
+}
+
+// variants are the rules of one level of headers: by family, and by kinds of tags.
+func variants(m flow.Match) []ruleMatch {
+	var out []ruleMatch
+	for _, f := range ruleFamilies(m) {
+		tagged := []ruleMatch{{Match: f}}
+		for range m.VLAN {
+			var next []ruleMatch
+			for _, t := range tagged {
+				for _, kind := range []uint16{typeCTag, typeSTag} {
+					u := t
+					u.tags = append(slices.Clip(t.tags), kind)
+					next = append(next, u)
+				}
+			}
+			tagged = next
+		}
+		out = append(out, tagged...)
+	}
+	return out
+}
+
+// ruleFamilies names the family of a match that needs IP and leaves it open: hardware
+// compares protocol numbers in headers that a rule has asked for.
+func ruleFamilies(m flow.Match) []flow.Match {
+	if m.IPv4 != nil || m.IPv6 != nil || !needsIP(m) {
+		return []flow.Match{m}
+	}
+	var out []flow.Match
+	if m.AdmitsEtherType(flow.EtherIPv4) {
+		v4 := m
+		v4.IPv4 = &flow.IPv4{}
+		out = append(out, v4)
+	}
+	if m.AdmitsEtherType(flow.EtherIPv6) {
+		v6 := m
+		v6.IPv6 = &flow.IPv6{}
+		out = append(out, v6)
+	}
+	return out
+}
+
+func needsIP(m flow.Match) bool {
+	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil
+}
+
+// protocol is the upper protocol that a match of one family asks for, under its mask.
+func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
+	switch {
+	case m.TCP != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoTCP, Mask: 0xff}
+	case m.UDP != nil: // VXLAN, too: flow.Match.Expand
+		return flow.Masked[uint8]{Value: flow.ProtoUDP, Mask: 0xff}
+	case m.GRE != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoGRE, Mask: 0xff}
+	case m.ICMP != nil && m.IPv6 != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoICMPv6, Mask: 0xff}
+	case m.ICMP != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoICMP, Mask: 0xff}
+	case m.IPv4 != nil:
+		return m.IPv4.Proto
+	}
+	return p
+}
+
+// etherType is what a rule asks of the EtherType. Where it asks for a family, that says it all.
+func (m *ruleMatch) etherType() (t flow.Masked[uint16]) {
+	if m.Eth != nil && m.IPv4 == nil && m.IPv6 == nil {
+		t = m.Eth.Type
+	}
+	return t
+}
+
+// greProtocol is what is inside GRE where the match tells: an inner Ethernet header
+// is asked for. Inner IP may be there with one or without.
+func (m *ruleMatch) greProtocol() (p flow.Masked[uint16]) {
+	if m.GRE != nil && m.inner != nil && (m.inner.Eth != nil || len(m.inner.VLAN) > 0) {
+		p = flow.Masked[uint16]{Value: typeTEB, Mask: 0xffff}
+	}
+	return p
+}
+
+// refusal is why hardware cannot count a match exactly.
+func refusal(field, reason, fix string) error {
+	return &probe.UnsupportedError{Feature: "matching " + field, Object: "the NIC", Reason: reason, Fix: fix}
+}

@@ -1,0 +1,122 @@
+package rdma
+
+import (
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// devxParam is a rule as struct fte_match_param has it: a value and its mask.
+func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
+	devxHeaders(&val.Outer, &mask.Outer, m)
+	v, k := &val.Misc, &mask.Misc
+	if ip := m.IPv6; ip != nil {
+		v.OuterIPv6FlowLabel, k.OuterIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
+	}
+	outerTag := func(p *ibv.MatchMisc) tagFields {
+		return tagFields{&p.OuterSecondVID, &p.OuterSecondPrio, &p.OuterSecondCFI, &p.OuterSecondCVLANTag, &p.OuterSecondSVLANTag}
+	}
+	devxTag(m, 1, outerTag(v), outerTag(k))
+	if x := m.VXLAN; x != nil {
+		v.VXLANVNI, k.VXLANVNI = x.VNI.Value, x.VNI.Mask
+	}
+	if g := m.GRE; g != nil {
+		p := m.greProtocol()
+		v.GREProtocol, k.GREProtocol = p.Value, p.Mask
+		if g.Key.Mask != 0 {
+			v.GREKPresent, k.GREKPresent = 1, 1
+			v.GREKey, k.GREKey = g.Key.Value, g.Key.Mask
+		}
+	}
+	if i := m.ICMP; i != nil {
+		v, k := &val.Misc3, &mask.Misc3
+		if m.IPv4 != nil {
+			v.ICMPType, k.ICMPType, v.ICMPCode, k.ICMPCode = i.Type.Value, i.Type.Mask, i.Code.Value, i.Code.Mask
+		} else {
+			v.ICMPv6Type, k.ICMPv6Type, v.ICMPv6Code, k.ICMPv6Code = i.Type.Value, i.Type.Mask, i.Code.Value, i.Code.Mask
+		}
+	}
+	in := m.inner
+	if in == nil {
+		return val, mask
+	}
+	devxHeaders(&val.Inner, &mask.Inner, *in)
+	if ip := in.IPv6; ip != nil {
+		v.InnerIPv6FlowLabel, k.InnerIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
+	}
+	innerTag := func(p *ibv.MatchMisc) tagFields {
+		return tagFields{&p.InnerSecondVID, &p.InnerSecondPrio, &p.InnerSecondCFI, &p.InnerSecondCVLANTag, &p.InnerSecondSVLANTag}
+	}
+	devxTag(*in, 1, innerTag(v), innerTag(k))
+	return val, mask
+}
+
+// tagFields is where a parameter holds one tag; c and s ask for its EtherType.
+type tagFields struct {
+	vid       *uint16
+	prio, cfi *uint8
+	c, s      *uint8
+}
+
+// devxTag fills tag i, if the rule asks for it.
+func devxTag(m ruleMatch, i int, v, k tagFields) {
+	if i >= len(m.tags) {
+		return
+	}
+	t := m.VLAN[i]
+	*v.vid, *k.vid = t.ID.Value, t.ID.Mask
+	*v.prio, *k.prio = t.PCP.Value, t.PCP.Mask
+	*v.cfi, *k.cfi = t.DEI.Value, t.DEI.Mask
+	if m.tags[i] == typeSTag {
+		*v.s, *k.s = 1, 1
+	} else {
+		*v.c, *k.c = 1, 1
+	}
+}
+
+// devxHeaders fills one level, Ethernet to ports. IP is asked for by its version, and
+// ports under the protocol that they belong to.
+func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
+	if e := m.Eth; e != nil {
+		t := m.etherType()
+		v.SMAC, k.SMAC = e.Src.Addr, e.Src.Mask
+		v.DMAC, k.DMAC = e.Dst.Addr, e.Dst.Mask
+		v.EtherType, k.EtherType = t.Value, t.Mask
+	}
+	tag := func(p *ibv.MatchHeaders) tagFields {
+		return tagFields{&p.FirstVID, &p.FirstPrio, &p.FirstCFI, &p.CVLANTag, &p.SVLANTag}
+	}
+	devxTag(m, 0, tag(v), tag(k))
+	var tos flow.Masked[uint8]
+	if ip := m.IPv4; ip != nil {
+		v.IPVersion, k.IPVersion = 4, 0xf
+		copy(v.SrcIP[12:], ip.Src.Addr[:])
+		copy(k.SrcIP[12:], ip.Src.Mask[:])
+		copy(v.DstIP[12:], ip.Dst.Addr[:])
+		copy(k.DstIP[12:], ip.Dst.Mask[:])
+		tos = ip.TOS
+		if ip.Fragment != flow.FragmentAny {
+			k.Frag = 1
+		}
+		if ip.Fragment == flow.FragmentYes {
+			v.Frag = 1
+		}
+	}
+	if ip := m.IPv6; ip != nil {
+		v.IPVersion, k.IPVersion = 6, 0xf
+		v.SrcIP, k.SrcIP = ip.Src.Addr, ip.Src.Mask
+		v.DstIP, k.DstIP = ip.Dst.Addr, ip.Dst.Mask
+		tos = ip.TrafficClass
+	}
+	v.DSCP, k.DSCP = tos.Value>>2, tos.Mask>>2
+	v.ECN, k.ECN = tos.Value&3, tos.Mask&3
+	proto := m.protocol()
+	v.IPProtocol, k.IPProtocol = proto.Value, proto.Mask
+	if p := m.TCP; p != nil {
+		v.TCPSPort, k.TCPSPort = p.Src.Value, p.Src.Mask
+		v.TCPDPort, k.TCPDPort = p.Dst.Value, p.Dst.Mask
+	}
+	if p := m.UDP; p != nil {
+		v.UDPSPort, k.UDPSPort = p.Src.Value, p.Src.Mask
+		v.UDPDPort, k.UDPDPort = p.Dst.Value, p.Dst.Mask
+	}
+}

@@ -1,0 +1,99 @@
+package rdma
+
+import "github.com/flowtally/flowtally/dataplane/flow"
+
+// limits is nil when hardware takes exactly the packets of a match that way. The
+// rows are those of the table in match.go.
+func limits(m flow.Match, by steeringAPI) error {
+	if err := limitsOf(m, by, ""); err != nil {
+		return err
+	}
+	if g := m.GRE; g != nil && g.Key.Mask != 0 && by == withVerbs {
+		return refusal("gre key", "no spec asks that the key be there: a packet without one may look like key 0", useXDP)
+	}
+	in := m.Inner()
+	if in == nil {
+		return nil
+	}
+	whole := m.VXLAN != nil && m.VXLAN.VNI.Mask != 0 || m.GRE != nil && m.GRE.Key.Mask != 0 // a field of the header is asked for
+	switch {
+	case !blank(*in):
+	case in.Eth != nil:
+		return refusal("inner eth", "no field asks that a whole Ethernet header be there", "leave \"inner\" out, or ask for a field of it")
+	case !whole:
+		return refusal("inner any", "no field asks for a whole header of the tunnel", "leave \"inner any\" out")
+	}
+	return limitsOf(*in, by, "inner ")
+}
+
+const useXDP = "leave the flow to backend auto or xdp"
+
+// limitsOf looks at one level of headers; in says which.
+func limitsOf(m flow.Match, by steeringAPI, in string) error {
+	noTTL, noType := "drivers refuse a mask on it", "there is no spec for it"
+	if by&withDevX != 0 {
+		noTTL, noType = "not every device has the field", "it takes a flex parser that is set up for ICMP (mlxconfig FLEX_PARSER_PROFILE_ENABLE=2)"
+	}
+	no := func(field, reason string) error { return refusal(in+field, reason, useXDP) }
+	if m.Incomplete {
+		return no("incomplete", "no field says that a NIC's parser stopped before the end of the headers")
+	}
+	if e := m.Eth; e != nil && e.Type.Mask != 0 {
+		switch {
+		case m.AdmitsEtherType(typeCTag) || m.AdmitsEtherType(typeSTag):
+			return no("eth type", "behind two VLAN tags NICs read a third one in ways that are not documented")
+		case e.Type.Value < 0x600:
+			return no("eth type", "the type admits a length, and what NICs read behind one is not documented")
+		}
+	}
+	if len(m.VLAN) > 0 && by == withVerbs {
+		return no("vlan", "the VLAN spec asks for a C-tag (0x8100), and the flow takes S-tags (0x88a8) too")
+	}
+	if ip := m.IPv4; ip != nil {
+		switch {
+		case ip.TTL.Mask != 0:
+			return no("ipv4 ttl", noTTL)
+		case ip.Fragment != flow.FragmentAny && by == withVerbs:
+			return no("ipv4 frag", "drivers refuse a mask on the flags")
+		case ip.Fragment == flow.FragmentFirst || ip.Fragment == flow.FragmentLater:
+			return no("ipv4 frag "+map[flow.Fragment]string{flow.FragmentFirst: "first", flow.FragmentLater: "later"}[ip.Fragment],
+				"NICs tell fragments from whole packets, and not one fragment from another")
+		}
+	}
+	if ip := m.IPv6; ip != nil {
+		switch {
+		case ip.HopLimit.Mask != 0:
+			return no("ipv6 hoplimit", noTTL)
+		case ip.NextHeader.Mask != 0:
+			return no("ipv6 nexthdr", "NICs match the protocol behind the extension headers in its place")
+		}
+	}
+	if i := m.ICMP; i != nil && i.Type.Mask|i.Code.Mask != 0 {
+		switch {
+		case by&parsesICMP == 0:
+			return no("icmp type", noType)
+		case in != "":
+			return no("icmp type", "flex parsers look at the outer headers alone")
+		case i.Type.Value|i.Code.Value == 0:
+			return no("icmp type 0", "a later fragment has no type, and may look like 0")
+		}
+	}
+	for _, p := range []*flow.Ports{m.TCP, m.UDP} {
+		if p != nil && mayBeZero(*p) && m.VXLAN == nil {
+			return no("port 0", "a later fragment has no ports, and may look like port 0")
+		}
+	}
+	return nil
+}
+
+// mayBeZero says that ports are asked for, and that 0 is what they may all be.
+func mayBeZero(p flow.Ports) bool {
+	zero := func(p flow.Port) bool { return p.Value == 0 }
+	none := flow.Port{}
+	return (p.Src != none || p.Dst != none) && zero(p.Src) && zero(p.Dst)
+}
+
+// blank says that a match asks for no more than that there be a frame.
+func blank(m flow.Match) bool {
+	return !m.Incomplete && (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
+}

@@ -1,0 +1,81 @@
+package rdma
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// portNetdev is the network interface of a port of an RDMA device.
+type portNetdev struct {
+	port   uint8
+	netdev string
+}
+
+// netdevs lists the interfaces of a device's ports: what the GID table in sysfs names, and
+// where that names none (a kernel without it, a port without GIDs), what the kernel answers to
+// RDMA_NLDEV_CMD_PORT_GET.
+func netdevs(device, sysfs string) []portNetdev {
+	out := netdevsIn(sysfs)
+	if len(out) == 0 {
+		out = netdevsByNetlink(device)
+	}
+	return out
+}
+
+// netdevsIn reads ports/N/gid_attrs/ndevs/*. Entries of one port name one interface, or
+// VLANs and bonds above it; the first entry is the port's own.
+func netdevsIn(sysfs string) []portNetdev {
+	ports, err := os.ReadDir(filepath.Join(sysfs, "ports"))
+	if err != nil {
+		return nil
+	}
+	var out []portNetdev
+	for _, p := range ports {
+		n, err := strconv.ParseUint(p.Name(), 10, 8)
+		if err != nil {
+			continue
+		}
+		if name := firstNdev(filepath.Join(sysfs, "ports", p.Name(), "gid_attrs", "ndevs")); name != "" {
+			out = append(out, portNetdev{port: uint8(n), netdev: name})
+		}
+	}
+	return out
+}
+
+// firstNdev reads the entry with the lowest number that can be read: those of empty GIDs
+// answer EINVAL.
+func firstNdev(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	number := func(e os.DirEntry) int {
+		n, _ := strconv.Atoi(e.Name())
+		return n
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(number(a), number(b)) })
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if name := strings.TrimSpace(string(b)); err == nil && name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// driverOf is the kernel driver of a device: where its link leads, or, of a software
+// device that has no link to give, what it says of itself.
+func driverOf(sysfs string) string {
+	if to, err := os.Readlink(filepath.Join(sysfs, "device", "driver")); err == nil {
+		return filepath.Base(to)
+	}
+	b, err := os.ReadFile(filepath.Join(sysfs, "device", "driver-name"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

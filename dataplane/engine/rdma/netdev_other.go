@@ -1,0 +1,5 @@
+//go:build !linux
+
+package rdma
+
+func netdevsByNetlink(string) []portNetdev { return nil }

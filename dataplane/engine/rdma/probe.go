@@ -1,0 +1,40 @@
+package rdma
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// DescribeDevice returns the name of a device in results of a probe, and whether the device belongs to one of
+// interfaces, or to any where interfaces is empty. A device without an interface, as EFA's, always does.
+func DescribeDevice(d ibv.Device, interfaces []string) (object string, counts bool) {
+	ports := netdevs(d.Name, d.SysfsPath)
+	names := make([]string, len(ports))
+	counts = len(interfaces) == 0
+	for i, p := range ports {
+		names[i] = p.netdev
+		counts = counts || slices.Contains(interfaces, p.netdev)
+	}
+	if len(names) == 0 {
+		return "rdma " + d.Name, true
+	}
+	return fmt.Sprintf("rdma %s (%s)", d.Name, join(names)), counts
+}
+
+// ProbeDevX reports whether a device counts by DevX, which takes no packets and reads in bulk.
+func ProbeDevX(lib *ibv.Library, device string) probe.Result {
+	const feature = "DevX"
+	ctx, err := lib.Open(device)
+	if err != nil {
+		return probe.Ask(feature, device, err)
+	}
+	defer ctx.Close()
+	r := probe.Ask(feature, device, TryDevX(ctx))
+	if r.Answer != probe.Yes && r.Fix == "" {
+		r.Fix = "use a ConnectX device with libmlx5 and CAP_NET_RAW, or count by verbs or in XDP"
+	}
+	return r
+}

@@ -1,0 +1,238 @@
+package rdma
+
+import (
+	"container/heap"
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+)
+
+const (
+	// burst is how far a reader that slept too long may catch up on its budget: what a
+	// timer of a loaded machine is late.
+	burst = 10 * time.Millisecond
+	// backOffMin and backOffMax bound the pause after a failed read; it doubles.
+	backOffMin, backOffMax = 10 * time.Millisecond, 5 * time.Second
+	// giveUp is how many reads in a row fail, over some 2.5 s, until the counter is taken for lost.
+	giveUp = 8
+)
+
+// pacer is the budget of commands of all devices.
+type pacer struct {
+	mu       sync.Mutex
+	interval int64 // of commands, in ns
+	due      int64 // of the next one
+}
+
+func newPacer(perSecond int) *pacer {
+	return &pacer{interval: max(1, int64(time.Second)/int64(perSecond))}
+}
+
+// take answers 0 and counts a command, or how long to wait for room for one.
+func (p *pacer) take(now int64) (wait int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.due > now {
+		return p.due - now
+	}
+	p.count(now)
+	return 0
+}
+
+// charge counts a command that does not wait: one of a control call.
+func (p *pacer) charge(now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count(now)
+}
+
+func (p *pacer) count(now int64) { p.due = max(p.due, now-int64(burst)) + p.interval }
+
+// queueEntry is a bank's place in the queue of its reader.
+type queueEntry struct {
+	due      int64
+	good     int64 // when the last read that succeeded began; at first, when it was added
+	failures int   // in a row
+	err      error
+	place    int  // in the queue; -1 while it is read
+	gone     bool // not to be put back
+}
+
+// reader samples the banks of one device, one command at a time: the one that is due
+// for longest first, none more often than every period, all of them within the budget. So n
+// banks are read every n/budget seconds each, and one that fails does not hold the others up.
+type reader struct {
+	now       func() int64
+	pace      *pacer
+	period    int64
+	log       *slog.Logger
+	onGivenUp func(error) // told when a bank was given up
+	onReset   func()      // told when counters have begun anew by themselves
+	wake      chan struct{}
+
+	mu    sync.Mutex
+	queue poolHeap
+	given int // banks that are given up
+	live  map[*slotPool]struct{}
+}
+
+func newReader(now func() int64, pace *pacer, period time.Duration, log *slog.Logger, lost func(error), anew func()) *reader {
+	return &reader{
+		now: now, pace: pace, period: int64(period), log: log, onGivenUp: lost, onReset: anew,
+		wake: make(chan struct{}, 1), live: make(map[*slotPool]struct{}),
+	}
+}
+
+// run reads until ctx ends.
+func (r *reader) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait := r.step()
+		if wait == 0 {
+			continue
+		}
+		// Shorter sleeps cost more than they bring: the budget allows to catch up.
+		timer.Reset(max(time.Duration(wait), time.Millisecond))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-r.wake:
+		}
+	}
+}
+
+// step reads one bank that is due, or answers how long nothing will be.
+func (r *reader) step() (wait int64) {
+	now := r.now()
+	b, wait := r.takeDue(now)
+	if b == nil {
+		return wait
+	}
+	resets, err := b.sample(r.now)
+	r.finish(b, now, resets, err)
+	return 0
+}
+
+// takeDue takes the first bank out of the queue when it is due and the budget has room.
+func (r *reader) takeDue(now int64) (*slotPool, int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return nil, math.MaxInt64
+	}
+	if wait := r.queue[0].due - now; wait > 0 {
+		return nil, wait
+	}
+	if wait := r.pace.take(now); wait > 0 {
+		return nil, wait
+	}
+	return heap.Pop(&r.queue).(*slotPool), 0
+}
+
+// finish puts a bank back, later by its pause where the read failed.
+func (r *reader) finish(b *slotPool, began int64, resets int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.gone {
+		return
+	}
+	if resets > 0 {
+		r.log.Warn("a hardware counter began anew; its total goes on", "counters", resets)
+		r.onReset()
+	}
+	if err == nil {
+		if b.failures >= giveUp {
+			r.given--
+		}
+		if b.err != nil {
+			r.log.Info("reading a hardware counter again")
+		}
+		b.failures, b.err = 0, nil
+		b.good, b.due = began, began+r.period
+		heap.Push(&r.queue, b)
+		return
+	}
+	if b.err == nil {
+		r.log.Error("reading a hardware counter", "err", err)
+	}
+	b.failures++
+	b.err = err
+	pause := int64(backOffMax)
+	if n := b.failures - 1; n < 10 {
+		pause = min(int64(backOffMin)<<n, pause)
+	}
+	b.due = began + pause
+	heap.Push(&r.queue, b)
+	if b.failures == giveUp {
+		r.given++
+		r.onGivenUp(err)
+	}
+}
+
+// add has a bank read from now on, if it is not already.
+func (r *reader) add(b *slotPool) {
+	r.mu.Lock()
+	if _, ok := r.live[b]; ok {
+		r.mu.Unlock()
+		return
+	}
+	b.due = r.now()
+	b.good = b.due
+	r.live[b] = struct{}{}
+	heap.Push(&r.queue, b)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default: // one is pending
+	}
+}
+
+// remove ends the reading of a bank. A command that is under way holds the bank's lock.
+func (r *reader) remove(b *slotPool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.gone = true
+	_, live := r.live[b]
+	if live && b.failures >= giveUp {
+		r.given--
+	}
+	delete(r.live, b)
+	if live && b.place >= 0 {
+		heap.Remove(&r.queue, b.place)
+	}
+}
+
+// health tells how many banks cannot be read, with what, and how long ago the oldest
+// sample of the others was taken.
+func (r *reader) health(now int64) (failing int, err error, oldest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for b := range r.live {
+		if b.err != nil {
+			failing, err = failing+1, b.err
+			continue
+		}
+		oldest = max(oldest, time.Duration(now-b.good))
+	}
+	return failing, err, oldest
+}
+
+// anyGivenUp says that some bank is given up.
+func (r *reader) anyGivenUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.given > 0
+}
+
+// givenUp is why a bank is not expected to be read any more.
+func (r *reader) givenUp(b *slotPool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.failures < giveUp {
+		return nil
+	}
+	return b.err
+}

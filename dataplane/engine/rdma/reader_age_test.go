@@ -1,0 +1,75 @@
+package rdma
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// slowBank is one whose firmware takes its time for a read.
+type slowBank struct {
+	*fakeBank
+	takes time.Duration
+}
+
+func (b slowBank) query(dst []backend.Pair) error {
+	time.Sleep(b.takes)
+	return b.fakeBank.query(dst)
+}
+
+// TestValuesAreAsOldAsTheBudgetImplies, and the budget is kept, with as many banks as there may be
+// flows and a firmware that takes 100 µs per read. The clock is the test's own: a busy machine
+// makes no value older.
+func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		perSecond, banks int
+	}{{"verbs", 4000, 4096}, {"devx", 200, 4096 / bulkCounters}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				now := func() int64 { return int64(time.Since(began)) + 1 }
+				n := &fakeNIC{by: withDevX, bulk: 1}
+				r := newReader(now, newPacer(c.perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
+				cells := make([]slotSample, c.banks)
+				for i := range cells {
+					b, _ := n.newBulk()
+					h := newPool(slowBank{b.(*fakeBank), 100 * time.Microsecond})
+					h.take(&cells[i])
+					r.add(h)
+				}
+				ctx, enough := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					r.run(ctx)
+				}()
+				defer func() { enough(); <-ended }()
+				pass := time.Duration(c.banks) * time.Second / time.Duration(c.perSecond)
+				time.Sleep(pass + pass/4)
+				var oldest int64
+				for end := time.Now().Add(5 * pass); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+					for i := range cells {
+						_, at := cells[i].Load()
+						oldest = max(oldest, now()-at)
+					}
+				}
+				n.mu.Lock()
+				commands := n.commands
+				n.mu.Unlock()
+				took := time.Since(began).Seconds()
+				t.Logf("%d commands in %.2f s; a pass is %v by the budget, the oldest value was %v old", commands, took, pass, time.Duration(oldest))
+				if limit := (took + burst.Seconds()) * float64(c.perSecond); float64(commands) > limit+1 {
+					t.Errorf("%d commands, the budget has %.0f", commands, limit)
+				}
+				if oldest > int64(pass+pass/4) {
+					t.Errorf("a value was %v old", time.Duration(oldest))
+				}
+			})
+		})
+	}
+}

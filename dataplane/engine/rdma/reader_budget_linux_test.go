@@ -1,0 +1,234 @@
+package rdma
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// TestTheBudgetIsKept counts 4,096 flows on a firmware that takes 100 µs per read. Commands
+// are counted by the software library, not by what is tested.
+func TestTheBudgetIsKept(t *testing.T) {
+	const flows = 4096
+	for _, c := range []struct {
+		name, command, verb string
+		without             []string
+		perSecond, objects  int
+	}{
+		{"verbs", "ibv_read_counters", "ibv_read_counters", []string{"devx"}, 4000, flows},
+		{"devx", "QUERY_FLOW_COUNTER", "mlx5dv_devx_obj_query", nil, 200, flows / bulkCounters},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSoftware(t)
+			s.Env.Without = c.without
+			s.Env.Delay = []ibvtest.Delay{{Verb: c.verb, Time: 100 * time.Microsecond}}
+			s.Config.RDMA.CommandsPerSecond = c.perSecond
+			b := s.open(t)
+			began, before := shm.Now(), s.Calls(t, c.command)
+			all := make([]backend.Placed, flows)
+			for i := range all {
+				all[i] = placedUDP(t, fmt.Sprint(i), 1000+i, uint32(i))
+			}
+			in, err := b.Install(t.Context(), all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d flows were installed in %v", flows, time.Duration(shm.Now()-began).Round(time.Millisecond))
+			ids := make([]uint32, flows)
+			for i := range ids {
+				ids[i] = in[i].ID
+			}
+			pass := time.Duration(c.objects) * time.Second / time.Duration(c.perSecond)
+			truth := s.drip(t, 1000+flows-1)
+			defer truth.stop()
+
+			// How old a value is in commands does not depend on who else uses the CPU: every other one was
+			// read once since. That the time is as the budget implies, TestValuesAreAsOldAsTheBudgetImplies shows.
+			dst, at := make([]backend.Pair, flows), make([]int64, flows)
+			type look struct {
+				at       int64
+				commands uint64
+			}
+			var looks []look
+			var oldest time.Duration
+			most := uint64(c.objects + c.objects/4)
+			for start := shm.Now(); shm.Now()-start < int64(3*pass+time.Second); time.Sleep(10 * time.Millisecond) {
+				commands := s.Calls(t, c.command) // before the values, which may be younger
+				looks = append(looks, look{shm.Now(), commands})
+				if err := b.ReadTimed(ids, dst, at); err != nil {
+					t.Fatal(err)
+				}
+				truth.check(t, dst[flows-1], at[flows-1])
+				first := slices.Min(at)
+				if first < start {
+					continue // of the installation, or before the first pass
+				}
+				oldest = max(oldest, time.Duration(shm.Now()-first))
+				i, _ := slices.BinarySearchFunc(looks, first, func(l look, at int64) int { return cmp.Compare(l.at, at) })
+				if i < len(looks) && commands-looks[i].commands > most {
+					t.Fatalf("%d commands were given since the oldest value was read, want %d at most", commands-looks[i].commands, most)
+				}
+			}
+			if oldest == 0 {
+				t.Error("there was no pass over all flows")
+			}
+			commands, took := s.Calls(t, c.command)-before, time.Duration(shm.Now()-began)
+			t.Logf("%d commands in %v: %.0f of %d per second; a pass is %v by the budget, the oldest value was %v old",
+				commands, took.Round(time.Millisecond), float64(commands)/took.Seconds(), c.perSecond, pass, oldest.Round(time.Millisecond))
+			if limit := took.Seconds()*float64(c.perSecond) + burst.Seconds()*float64(c.perSecond) + 1; float64(commands) > limit+1 {
+				t.Errorf("%d commands, the budget has %.0f", commands, limit)
+			}
+			if truth.checked == 0 {
+				t.Error("no age was compared with the truth")
+			}
+		})
+	}
+}
+
+// drip sends a few frames to one port at a time, and keeps what had certainly arrived when.
+func (s *softwareNIC) drip(t *testing.T, port int) *truth {
+	t.Helper()
+	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
+	f := frame.Sized(60, eth, frame.IPv4{Src: frame.Addr("198.51.100.1"), Dst: frame.Addr("192.0.2.1")}, frame.UDP{Src: 9, Dst: uint16(port)})
+	snd, err := s.Wire.Far.NewSender([]lab.Stream{{Frames: [][]byte{f}}}, lab.SenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &truth{sender: snd}
+}
+
+// truth is what a flow must show at the least, by time.
+type truth struct {
+	sender  *lab.Sender
+	arrived []arrival
+	checked int
+}
+
+type arrival struct {
+	at      int64
+	packets uint64
+}
+
+// check holds a value to its time: all that had arrived by then is in it, and nothing that
+// was not sent. Then it sends more.
+func (x *truth) check(t *testing.T, v backend.Pair, at int64) {
+	t.Helper()
+	for i := len(x.arrived) - 1; i >= 0 && at != 0; i-- {
+		if x.arrived[i].at <= at {
+			x.checked++
+			if v.Packets < x.arrived[i].packets {
+				t.Fatalf("a value of %d packets is said to be of %d; %d packets had arrived at %d: it is older than it says",
+					v.Packets, at, x.arrived[i].packets, x.arrived[i].at)
+			}
+			break
+		}
+	}
+	if sent := x.sender.Sent()[0].Packets; v.Packets > sent {
+		t.Fatalf("%d packets counted of %d sent", v.Packets, sent)
+	}
+	if err := x.sender.Run(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.sender.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.arrived = append(x.arrived, arrival{at: shm.Now(), packets: x.sender.Sent()[0].Packets})
+}
+
+func (x *truth) stop() { x.sender.Close() }
+
+// TestReaderIsFair drives the reader by hand, on a clock of its own.
+func TestReaderIsFair(t *testing.T) {
+	var now int64 = 1
+	const banks, perSecond = 10, 100
+	n := &fakeNIC{by: withDevX, bulk: 1}
+	r := newReader(func() int64 { return now }, newPacer(perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
+	var all []*slotPool
+	for range banks {
+		b, _ := n.newBulk()
+		h := newPool(b)
+		h.take(new(slotSample))
+		all = append(all, h)
+		r.add(h)
+	}
+	run := func(seconds int) (reads map[*slotPool]int) {
+		reads = make(map[*slotPool]int)
+		for end := now + int64(seconds)*int64(time.Second); now < end; {
+			asked := make([]int64, banks)
+			for i, b := range all {
+				asked[i] = b.asked
+			}
+			wait := r.step()
+			for i, b := range all {
+				if b.asked != asked[i] {
+					reads[b]++
+				}
+			}
+			now += max(wait, int64(10*time.Microsecond))
+		}
+		return reads
+	}
+	reads := run(10)
+	for _, b := range all {
+		if reads[b] < 99 || reads[b] > 101 {
+			t.Errorf("a bank was read %d times in 10 s, want 100 as every other", reads[b])
+		}
+	}
+	if n.commands > 10*perSecond+2 {
+		t.Errorf("%d commands in 10 s", n.commands)
+	}
+	// One that fails is asked more and more rarely, and costs the others nothing.
+	broken := all[0].bulk.(*fakeBank)
+	broken.closed = true
+	reads = run(60)
+	if reads[all[1]] < 650 || reads[all[0]] != 0 {
+		t.Errorf("beside a bank that fails, another was read %d times in 60 s", reads[all[1]])
+	}
+	r.mu.Lock()
+	failures := all[0].failures
+	r.mu.Unlock()
+	if failures < giveUp || failures > 25 { // 10 ms, doubling to 5 s
+		t.Errorf("it was asked %d times in 60 s", failures)
+	}
+	failing, err, _ := r.health(now)
+	if failing != 1 || err == nil {
+		t.Errorf("%d failing, %v", failing, err)
+	}
+	broken.closed = false
+	if reads = run(15); reads[all[0]] < 90 {
+		t.Errorf("mended, it was read %d times in 15 s", reads[all[0]])
+	}
+	if got := r.givenUp(all[0]); got != nil {
+		t.Errorf("mended, it is given up: %v", got)
+	}
+}
+
+func TestSlowReadsAreSaid(t *testing.T) {
+	var now int64 = 1
+	n := &fakeNIC{by: withDevX, bulk: 1}
+	d := &device{name: "fake0", netdev: "eth0", levels: [2]levelTable{newLevelTable(), newLevelTable()}, open: n, now: func() int64 { return now }}
+	d.reader = newReader(d.now, newPacer(1), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
+	for range 3 {
+		b, _ := n.newBulk()
+		d.reader.add(newPool(b))
+	}
+	if c := d.conditions(); len(c) != 0 {
+		t.Errorf("conditions at once: %+v", c)
+	}
+	for end := now + int64(10*time.Second); now < end; {
+		now += max(d.reader.step(), 1)
+	}
+	c := d.conditions()
+	if len(c) != 1 || c[0].Code != "rdma-budget" || c[0].Fix == "" {
+		t.Errorf("conditions %+v, want rdma-budget", c)
+	}
+}

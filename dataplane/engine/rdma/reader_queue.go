@@ -1,0 +1,28 @@
+package rdma
+
+// poolHeap is the queue of a reader: by container/heap, the bank that is due first
+// is poolHeap[0]. Every bank knows its place.
+type poolHeap []*slotPool
+
+func (h poolHeap) Len() int           { return len(h) }
+func (h poolHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+
+func (h poolHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *poolHeap) Push(x any) {
+	b := x.(*slotPool)
+	b.place = len(*h)
+	*h = append(*h, b)
+}
+
+func (h *poolHeap) Pop() any {
+	last := len(*h) - 1
+	b := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	b.place = -1
+	return b
+}

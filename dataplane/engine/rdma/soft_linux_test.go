@@ -1,0 +1,113 @@
+package rdma
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/soft"
+)
+
+func TestMain(m *testing.M) {
+	_ = lab.Isolate(lab.ForTests) // without the privilege the tests run where they are
+	code := m.Run()
+	libraries.Close()
+	os.Exit(code)
+}
+
+var libraries soft.Libraries
+
+// softwareNIC is a software device with a wire, which the backend opens.
+type softwareNIC struct{ *soft.NIC }
+
+func newSoftware(t *testing.T) *softwareNIC {
+	t.Helper()
+	return &softwareNIC{soft.NewNIC(t, &libraries)}
+}
+
+// options are what the backend gets of the configuration.
+func (s *softwareNIC) options() Options {
+	return Options{
+		RDMA: s.Config.RDMA, Interfaces: []string{s.Wire.Near.Name}, Period: s.Config.Poll.Period, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// open opens the backend on a thread in the near namespace.
+func (s *softwareNIC) open(t *testing.T) *Backend {
+	t.Helper()
+	return s.openWith(t, slog.New(slog.DiscardHandler))
+}
+
+func (s *softwareNIC) openWith(t *testing.T, log *slog.Logger) *Backend {
+	t.Helper()
+	s.Env.Set(t.Setenv)
+	o := s.options()
+	o.Logger = log
+	var b *Backend
+	err := s.Wire.Near.NS.Do(func() (err error) {
+		b, err = New(t.Context(), o)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(false); err != nil {
+			t.Errorf("closing the backend: %v", err)
+		}
+	})
+	return b
+}
+
+// TestRemovedFlowsAreReadToTheEnd: what came since the last sample is in the value that a
+// removed flow leaves, whatever mode it was counted in.
+func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		mode    string
+		without []string
+		action  flow.Action
+		steal   bool
+	}{
+		{mode: "devx"},
+		{mode: "dont-trap", without: []string{"devx"}},
+		{mode: "drop", without: []string{"devx"}, action: flow.Drop},
+		{mode: "steal", without: []string{"devx", "dont_trap"}, steal: true},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			s := newSoftware(t)
+			s.Env.Without, s.Config.RDMA.Steal = c.without, c.steal
+			s.Config.Poll.Period = time.Hour // no sample but those of Install and Remove
+			var errs strings.Builder
+			b := s.openWith(t, slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelError})))
+			streams := soft.Streams(t)[:3]
+			var flows []backend.Placed
+			for _, st := range streams {
+				st.Flow.Action = c.action
+				flows = append(flows, backend.Placed{Flow: st.Flow})
+			}
+			in := mustInstall(t, b, flows...)
+			if in[0].Source.Modes() != c.mode {
+				t.Fatalf("counted in mode %s", in[0].Source.Modes())
+			}
+			sent := make(map[string]lab.Tally)
+			s.Send(t, streams, flow.Ingress, 1000, sent)
+			if err := b.Remove(t.Context(), flows); err != nil {
+				t.Fatal(err)
+			}
+			s.Send(t, streams, flow.Ingress, 1000, make(map[string]lab.Tally))
+			for i, f := range flows {
+				if got, _ := sampleOf(t, b, in[i].ID); got != backend.Pair(sent[f.Name]) {
+					t.Errorf("%s: shows %+v, want %+v", f.Name, got, sent[f.Name])
+				}
+			}
+			if errs.Len() > 0 {
+				t.Errorf("it logs: %s", errs.String())
+			}
+		})
+	}
+}

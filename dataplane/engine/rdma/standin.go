@@ -1,0 +1,144 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// standIn is a counter of another backend that counts a part while the part's device is lost.
+type standIn struct {
+	from backend.Counters
+	base backend.Pair // what the counter stood at when the device's count had ended
+
+	mu   sync.Mutex // guards what follows, so that a read allocates nothing
+	ids  [1]uint32
+	last [1]backend.Pair
+}
+
+// value is what the counter has counted in the device's place: as it was last read, where it cannot be read.
+func (s *standIn) value() backend.Pair {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var now [1]backend.Pair
+	if err := s.from.Read(s.ids[:], now[:]); err == nil {
+		s.last = now
+	}
+	return backend.Sub(s.last[0], s.base)
+}
+
+// value is what a part has counted, and when its device was sampled: never for one with a
+// stand-in, which is read as of now.
+func (p *deviceFlow) value() (backend.Pair, int64) {
+	if p.standIn != nil {
+		return backend.Add(p.earlier, p.standIn.value()), math.MaxInt64
+	}
+	v, at := p.sample.Load()
+	return backend.Add(p.earlier, v), at
+}
+
+// Lost implements HardwareBackend.
+func (b *Backend) Lost(f backend.Placed) (lost []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	living := false
+	if x := b.flows[f.Name]; x != nil {
+		for _, p := range x.devices {
+			switch {
+			case p.standIn != nil:
+			case p.dev.dead() || errors.Is(p.dev.down, errPortDown):
+				lost = append(lost, p.dev.netdev)
+			case p.lossReason() != nil:
+				return nil // its rules may still count
+			default:
+				living = true
+			}
+		}
+	}
+	if !living {
+		return nil
+	}
+	return lost
+}
+
+// StandIn implements HardwareBackend.
+func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x, i := b.deviceFlowOn(f, ifname)
+	if x == nil || x.devices[i].standIn != nil {
+		return fmt.Errorf("flow %q: no device counts it on %s", f.Name, ifname)
+	}
+	p := x.devices[i]
+	ending := []*entry{{Placed: x.Placed, devices: []*deviceFlow{p}}}
+	if err := errors.Join(b.endRules(ending), b.readFinal(ending)); err != nil {
+		b.log.Error("ending the count of a device that is lost", "flow", f.Name, "device", p.dev.name, "err", err)
+	}
+	b.releaseSlots(ending)
+	q := &deviceFlow{flow: x, dev: p.dev, mode: p.mode, standIn: &standIn{from: from, ids: [1]uint32{id}}}
+	q.earlier, _ = p.value()
+	if err := from.Read(q.standIn.ids[:], q.standIn.last[:]); err != nil {
+		return fmt.Errorf("flow %q: reading what counts it on %s: %w", f.Name, ifname, err)
+	}
+	q.standIn.base = q.standIn.last[0]
+	b.replaceDevice(x, i, q)
+	return nil
+}
+
+// Return implements HardwareBackend.
+func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string) (missed uint64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x, i := b.deviceFlowOn(f, ifname)
+	if x == nil || x.devices[i].standIn == nil {
+		return 0, nil
+	}
+	was := x.devices[i]
+	d := was.dev
+	if err := d.fits(f.Flow, above); err != nil {
+		return 0, err
+	}
+	p, err := d.prepare(x)
+	if err != nil {
+		return 0, err
+	}
+	made := []*entry{{Placed: x.Placed, devices: []*deviceFlow{p}}}
+	if err = b.readBaselines(made); err == nil {
+		p.earlier, _ = was.value()
+		err = d.startRules(p)
+	}
+	if err == nil {
+		err = b.startReading(made)
+	}
+	if err != nil {
+		return 0, errors.Join(err, b.undoInstall(made))
+	}
+	b.replaceDevice(x, i, p)
+	after, _ := was.value()
+	return after.Packets - p.earlier.Packets, nil
+}
+
+// deviceFlowOn finds the part of a flow on an interface; nil where it has none.
+func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
+	x := b.flows[f.Name]
+	if x == nil {
+		return nil, 0
+	}
+	i := slices.IndexFunc(x.devices, func(p *deviceFlow) bool { return p.dev.netdev == ifname })
+	if i < 0 {
+		return nil, 0
+	}
+	return x, i
+}
+
+// replaceDevice puts p in the place of part i of x. The poller reads the old parts or the new ones, never some of both.
+func (b *Backend) replaceDevice(x *entry, i int, p *deviceFlow) {
+	y := &entry{Placed: x.Placed, id: x.id, devices: slices.Clone(x.devices)}
+	y.devices[i] = p
+	b.flows[y.Name] = y
+	b.publishID(y)
+}

@@ -1,0 +1,192 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/ibv"
+)
+
+// verbsNIC counts by ibv_create_flow with a COUNT spec. The queue pair is what a flow has to
+// be created on; nothing is posted to it, so the copies that DONT_TRAP rules send there are dropped.
+type verbsNIC struct {
+	ctx     *ibv.Context
+	port    uint8
+	pd      *ibv.PD
+	cq      *ibv.CQ
+	qp      *ibv.QP
+	refused map[dataplane.Mode]error // why a mode is not there; nil for one that is
+	anyMode dataplane.Mode           // one that is
+}
+
+func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err error) {
+	n := &verbsNIC{ctx: ctx, port: port}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.closeObjects())
+		}
+	}()
+	if n.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if n.cq, err = ctx.CreateCQ(ibv.CQOptions{CQE: 1}); err != nil {
+		return nil, err
+	}
+	n.qp, err = n.pd.CreateQP(ibv.QPOptions{
+		Type: ibv.QPTRawPacket, SendCQ: n.cq, RecvCQ: n.cq,
+		Cap: ibv.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = n.qp.Modify(ibv.QPAttr{State: ibv.QPSInit, PortNum: port}, ibv.QPAttrState|ibv.QPAttrPort); err != nil {
+		return nil, err
+	}
+	if err = n.qp.Modify(ibv.QPAttr{State: ibv.QPSRTR}, ibv.QPAttrState); err != nil {
+		return nil, err
+	}
+	n.refused = map[dataplane.Mode]error{
+		dataplane.ModeDontTrap: n.try(dataplane.ModeDontTrap), dataplane.ModeEgress: n.try(dataplane.ModeEgress), dataplane.ModeDrop: n.try(dataplane.ModeDrop),
+		dataplane.ModeSteal: &probe.UnsupportedError{
+			Feature: "counting what comes", Object: ctx.Device(), Reason: "the device counts only by taking the packets away from the kernel",
+			Fix: "leave the flow to XDP, or set rdma.steal to true if nobody needs the packets",
+		},
+	}
+	if steal {
+		n.refused[dataplane.ModeSteal] = n.try(dataplane.ModeSteal)
+	}
+	for _, m := range []dataplane.Mode{dataplane.ModeDontTrap, dataplane.ModeEgress, dataplane.ModeDrop, dataplane.ModeSteal} {
+		if n.refused[m] == nil {
+			n.anyMode = m
+			return n, nil
+		}
+	}
+	return nil, n.refused[dataplane.ModeDrop] // the plainest of them
+}
+
+// try lets a mode count for a moment what nobody sends.
+func (n *verbsNIC) try(m dataplane.Mode) (err error) {
+	b, err := n.newBulk()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	r, err := n.addRule(rule{match: noPacket(), mode: m, drop: m == dataplane.ModeDrop, level: numLevels - 1}, b, 0)
+	if err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+func (n *verbsNIC) steeringAPI() steeringAPI { return withVerbs }
+
+// mode implements nic: the one that takes nothing where the device has it.
+func (n *verbsNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error) {
+	switch {
+	case d == flow.Egress && a == flow.Drop:
+		return "", refusal("packets to drop on egress", "verbs have no rule that drops what is sent", useXDP)
+	case d == flow.Egress:
+		return dataplane.ModeEgress, n.refused[dataplane.ModeEgress]
+	case a == flow.Drop:
+		return dataplane.ModeDrop, n.refused[dataplane.ModeDrop]
+	}
+	err := n.refused[dataplane.ModeDontTrap]
+	if err == nil {
+		return dataplane.ModeDontTrap, nil
+	}
+	if steal := n.refused[dataplane.ModeSteal]; steal != nil {
+		return "", errors.Join(steal, err)
+	}
+	return dataplane.ModeSteal, nil
+}
+
+// verbsBulk is one counters object: packets at index 0, bytes at index 1.
+type verbsBulk struct {
+	nic *verbsNIC
+	c   *ibv.Counters
+	raw [2]uint64
+}
+
+// newBulk implements nic. Attach comes before the first flow: afterwards it is EBUSY.
+func (n *verbsNIC) newBulk() (bulk, error) {
+	c, err := n.ctx.CreateCounters()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range []ibv.CounterAttach{{Counter: ibv.CounterPackets, Index: 0}, {Counter: ibv.CounterBytes, Index: 1}} {
+		if err := c.Attach(a); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return &verbsBulk{nic: n, c: c}, nil
+}
+
+func (b *verbsBulk) slots() int         { return 1 }
+func (b *verbsBulk) startsAtZero() bool { return true }
+func (b *verbsBulk) Close() error       { return b.c.Close() }
+
+func (b *verbsBulk) query(dst []backend.Pair) error {
+	if err := b.c.Read(b.raw[:], 0); err != nil {
+		return err
+	}
+	dst[0] = backend.Pair{Packets: b.raw[0], Bytes: b.raw[1]}
+	return nil
+}
+
+// queryFinal implements bank. Counters that no flow names answer EINVAL, and keep their values: so a
+// flow that nobody's packets match names them while they are read.
+func (b *verbsBulk) queryFinal(dst []backend.Pair) error {
+	m := b.nic.anyMode
+	r, err := b.nic.addRule(rule{match: noPacket(), mode: m, drop: m == dataplane.ModeDrop, level: numLevels - 1}, b, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.query(dst), r.Close())
+}
+
+// addRule implements nic. Only NORMAL flows count: what the other types do with a COUNT
+// spec is in package ibv's comment.
+func (n *verbsNIC) addRule(r rule, b bulk, _ int) (io.Closer, error) {
+	a := ibv.FlowAttr{Type: ibv.FlowAttrNormal, Priority: uint16(r.level), Port: n.port, Specs: verbsSpecs(r.match)}
+	switch r.mode {
+	case dataplane.ModeDontTrap:
+		a.Flags = ibv.FlowDontTrap
+	case dataplane.ModeEgress:
+		a.Flags = ibv.FlowEgress
+	}
+	if r.drop {
+		a.Specs = append(a.Specs, ibv.DropSpec{})
+	}
+	a.Specs = append(a.Specs, ibv.CountSpec{Counters: b.(*verbsBulk).c})
+	f, err := n.qp.CreateFlow(a)
+	if err != nil {
+		return nil, err // not f: a nil *ibv.Flow is no nil io.Closer
+	}
+	return f, nil
+}
+
+func (n *verbsNIC) nextEvent(ctx context.Context) (nicEvent, error) {
+	return nextEvent(ctx, n.ctx, n.port)
+}
+
+// Close implements nic: children before parents.
+func (n *verbsNIC) Close() error { return errors.Join(n.closeObjects(), n.ctx.Close()) }
+
+func (n *verbsNIC) closeObjects() error {
+	var errs []error
+	if n.qp != nil {
+		errs = append(errs, n.qp.Close())
+	}
+	if n.cq != nil {
+		errs = append(errs, n.cq.Close())
+	}
+	if n.pd != nil {
+		errs = append(errs, n.pd.Close())
+	}
+	return errors.Join(errs...)
+}

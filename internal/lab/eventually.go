@@ -1,0 +1,17 @@
+package lab
+
+import (
+	"testing"
+	"time"
+)
+
+// Eventually waits until ok returns true, and fails the test after 20 s.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("%s did not come true", what)
+}

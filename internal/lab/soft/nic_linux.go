@@ -1,0 +1,69 @@
+package soft
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// NIC is a wire whose near end is the netdev of a software device. Each has a name of its own, because a library
+// in which a dead device has left state stays loaded.
+type NIC struct {
+	Wire   *lab.Wire
+	Device string
+	Config dataplane.Config // counts on the near end, with a cycle of 1 ms
+	Env    ibvtest.Env
+}
+
+// NewNIC makes the wire. A library that is loaded after Env.Set reads the environment.
+func NewNIC(t testing.TB, l *Libraries) *NIC {
+	t.Helper()
+	need.Cap(t, "net_admin", "sys_admin", "net_raw")
+	need.Netns(t)
+	libs := l.Get(t)
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Close() })
+	device := lab.Unique("sw")
+	return &NIC{
+		Wire: wire, Device: device,
+		Config: dataplane.Config{
+			Interfaces: []dataplane.Interface{{Name: wire.Near.Name}},
+			RDMA:       dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5},
+			Poll:       dataplane.PollConfig{Period: time.Millisecond},
+		},
+		Env: ibvtest.Env{
+			Devices:    []ibvtest.Device{{Name: device, Netdev: wire.Near.Name}},
+			Statistics: filepath.Join(t.TempDir(), "statistics"),
+		},
+	}
+}
+
+// Controlled returns what controls the device from the moment it is opened.
+func (n *NIC) Controlled(t testing.TB) *ibvtest.Control {
+	t.Helper()
+	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { control.Close() })
+	n.Env.Control = control.Path()
+	return control
+}
+
+// Calls returns how often a verb or a firmware command was called.
+func (n *NIC) Calls(t testing.TB, name string) uint64 {
+	t.Helper()
+	stats, err := ibvtest.ReadStatistics(n.Env.Statistics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats[name]
+}
