@@ -14,7 +14,6 @@ const mostLines = 4000
 // large are the packages that may have more lines, and the number.
 var large = map[string]int{
 	"ibv": 6000, "shm": 8000, "xdp": 6000, // each is one format or one interface, and stays whole
-	"dataplane/engine": 13000, // it is being cut into packages below it
 }
 
 // TestPackagesStaySmall: a package has a size at which a reader can find a thing by the names of its files.

@@ -259,13 +259,3 @@ func TestParams(t *testing.T) {
 		t.Errorf("mask (-want +got):\n%s", diff)
 	}
 }
-
-// withInner returns m with another match inside its tunnel.
-func withInner(m, inner flow.Match) flow.Match {
-	if m.VXLAN != nil {
-		m.VXLAN = &flow.VXLAN{VNI: m.VXLAN.VNI, Inner: &inner}
-	} else {
-		m.GRE = &flow.GRE{Key: m.GRE.Key, Inner: &inner}
-	}
-	return m
-}

@@ -46,7 +46,7 @@ func NewNIC(t testing.TB, l *Libraries) *NIC {
 	}
 }
 
-// Controlled returns what controls the device from the moment it is opened.
+// Controlled returns the control of the device, which is effective when the device is opened.
 func (n *NIC) Controlled(t testing.TB) *ibvtest.Control {
 	t.Helper()
 	control, err := ibvtest.NewControl(filepath.Join(t.TempDir(), "control"))
