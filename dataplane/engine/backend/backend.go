@@ -22,9 +22,9 @@ type Backend interface {
 	// Settle removes the flows of a dead process that this one has not installed. It is called once, after the
 	// first Install.
 	Settle(ctx context.Context) error
-	// Source returns what counts an installed flow now. It may change with the links.
+	// Source returns the current source of an installed flow. It may change with the links.
 	Source(f Placed) dataplane.Source
-	// Conditions lists what is wrong.
+	// Conditions lists the backend's conditions.
 	Conditions() []dataplane.Condition
 	// Changed signals that Conditions or sources may have changed.
 	Changed() <-chan struct{}
@@ -32,9 +32,9 @@ type Backend interface {
 	Close(keep bool) error
 }
 
-// Placed is a flow with its place in the order of addition, which breaks ties between equal priorities. The
-// places of one process are not those of the next. A backend whose rules outlive the process may keep places of
-// its own, in the same order.
+// Placed is a flow with its place in the order of addition, which breaks ties between equal
+// priorities. Places are valid in one process only. A backend whose rules outlive the process may
+// keep places of its own, in the same order.
 type Placed struct {
 	flow.Flow
 	Order uint32

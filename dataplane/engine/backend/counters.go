@@ -29,8 +29,8 @@ type RowCounters interface {
 	ReadRows(first uint32, dst []shm.Value, at int64) error
 }
 
-// TimedCounters is implemented by a source whose slots are sampled one by one, as those of a device are: each sample
-// takes a command.
+// TimedCounters is implemented by a source whose slots are sampled one by one, such as a device's:
+// each sample takes a command.
 type TimedCounters interface {
 	Counters
 	// ReadTimed fills dst[i] with the last sample of slot ids[i], and at[i] with its time, in ns on the clock of

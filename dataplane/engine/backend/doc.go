@@ -1,4 +1,5 @@
-// Package backend holds the interface between the engine and the components that count, and what these share.
+// Package backend holds the interface between the engine and the components that count, and their
+// shared types.
 //
 // # Words
 //

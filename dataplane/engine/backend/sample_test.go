@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A load sees one store, whole, and never one that is older than what it saw before.
+// A load returns one store, whole, and never an older one than the load before.
 func TestCellIsNeverTorn(t *testing.T) {
 	var c LastSample
 	if p, at := c.Load(); p != (Pair{}) || at != 0 {

@@ -20,9 +20,10 @@ func Identity(f flow.Flow) string {
 	return fmt.Sprintf("%s on %s: %s", d, on, f.Match)
 }
 
-// ReasonOf returns the text of err for a user: that of the [probe.UnsupportedError] that err wraps, without the
-// text of the errors around it. An error that joins several errors is shown in full, because each of them is a
-// reason: verbs may be refused for the lack of a privilege where DevX is not supported.
+// ReasonOf returns the text of err for a user: the text of the [probe.UnsupportedError] that err
+// wraps, without the text of the errors around it. An error that joins several errors is shown in
+// full, because each of them is a reason: verbs may be refused for the lack of a privilege where
+// DevX is not supported.
 func ReasonOf(err error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if u, ok := e.(*probe.UnsupportedError); ok {

@@ -19,8 +19,8 @@ import (
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
-// Command is the command line of a trial. The program's main function must call engine.TrialMain first. The zero
-// value is none: devices are used without a trial.
+// Command is the command line of a trial. The program's main function must call engine.TrialMain
+// first. With the zero value devices are used without a trial.
 type Command struct {
 	Path string
 	Args []string // from the program's name on, as os.Args
@@ -29,7 +29,7 @@ type Command struct {
 // Bound is how long a trial may take.
 const Bound = 5 * time.Second
 
-// Options are what a guard needs.
+// Options are the options of a guard.
 type Options struct {
 	Command    Command
 	RDMA       dataplane.RDMAConfig  // the libraries
@@ -68,7 +68,7 @@ func New(o Options) *Guard {
 	return g
 }
 
-// Calls returns what is told of every call of a verb, or nil.
+// Calls returns the receiver of every call of a verb, or nil.
 func (g *Guard) Calls() ibv.Calls {
 	if g == nil {
 		return nil
@@ -251,7 +251,7 @@ func (h *head) line() string {
 	return ""
 }
 
-// Request is what a trial does. Without a device it loads the library and lists the devices.
+// Request is the work of a trial. Without a device it loads the library and lists the devices.
 type Request struct {
 	RDMA        dataplane.RDMAConfig
 	Device      string
