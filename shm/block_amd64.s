@@ -71,10 +71,10 @@ mixed:
 
 // func streamAVX2(dst, src *copyMem, heads *copyHead, n int, next *lineMem) (done bool)
 //
-// Copies n copies of 1600 bytes by stores that do not read the lines that they
-// overwrite, the first 32 bytes of each also to heads, and fetches a line of next for each of
-// them. It returns false, and has copied nothing, when dst is not aligned to 32 bytes. The
-// fence orders those stores before all that follow.
+// Copies n copies of 1600 bytes by stores that do not read the lines that they overwrite, the first 32
+// bytes of each also to heads, and fetches a line of next for each of them. It returns false, and has
+// copied nothing, when dst is not aligned to 32 bytes. The fence orders those stores before every later
+// one.
 TEXT ·streamAVX2(SB), NOSPLIT|NOFRAME, $0-41
 	MOVQ  dst+0(FP), DI
 	MOVQ  src+8(FP), SI

@@ -22,8 +22,8 @@ func deviceBytes(t testing.TB) (mirror, segment []byte, hs []Handle) {
 	return bytes.Clone(w.heap()), bytes.Clone(seg.m.b), hs
 }
 
-// editDevice applies edits of 4 bytes to a segment: header or slots, where,
-// what byte, and how far the word there is shifted. At the end the checksum is made right if sum is set.
+// editDevice applies edits of 4 bytes to a segment: header or slots, the offset, a byte, and how far
+// the word there is shifted. At the end the checksum is made right if sum is set.
 func editDevice(b, edits []byte, sum bool) {
 	for ; len(edits) >= 4; edits = edits[4:] {
 		at := int(edits[1]) % 64
@@ -40,8 +40,8 @@ func editDevice(b, edits []byte, sum bool) {
 	}
 }
 
-// Whatever the bytes of a mirror and of its segment are, reading the words of
-// devices ends, without a fault; what it says of one counter is no panic either.
+// Whatever the bytes of a mirror and of its segment are, reading the words of devices ends, without a
+// fault; the calls for a single counter do not panic either.
 func FuzzDeviceSegment(f *testing.F) {
 	mirror, segment, hs := deviceBytes(f)
 	base := newOriginal(f, mirror)

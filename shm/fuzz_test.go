@@ -12,8 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
-// use does with a reader all that can be done. Whatever the bytes are, it ends,
-// and it does not panic.
+// use calls every method of a reader. Whatever the bytes are, it ends, and it does not panic.
 func use(t testing.TB, b []byte) {
 	v, err := attach(heapStore{b})
 	if err != nil {
@@ -90,9 +89,9 @@ func use(t testing.TB, b []byte) {
 	}
 }
 
-// edit applies edits of 6 bytes to b: where, and what byte or, every other
-// time, what 16-bit word shifted how far. At the end the checksum is made right
-// if sum is set: without it hardly anything gets past the header.
+// edit applies edits of 6 bytes to b: an offset, and a byte or, every other time, a 16-bit word and a
+// shift. At the end the checksum is made right if sum is set: without it hardly anything gets past the
+// header.
 func edit(b, edits []byte, sum bool) {
 	for ; len(edits) >= 6; edits = edits[6:] {
 		at := int(binary.LittleEndian.Uint32(edits)) % len(b)
@@ -119,8 +118,8 @@ func likely(at, length int) int {
 	return min(parts[at>>4%len(parts)], length-1)
 }
 
-// A reader of any bytes ends without a fault, and what Check finds no fault
-// with a writer can go on with.
+// A reader of any bytes ends without a fault, and a writer can go on with bytes in which Check finds no
+// fault.
 func FuzzMirror(f *testing.F) {
 	f.Add([]byte{}, true)
 	f.Add([]byte{8, 0, 0, 0, 0, 2}, false)

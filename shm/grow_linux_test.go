@@ -161,9 +161,9 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency
-// counters among them: none takes more than a millisecond of the poller's CPU time. What the
-// machine does beside is measured too, so one run in five has to hold.
+// No cycle is held up while the mirror grows from 4,096 counters to 65,536, with latency counters among
+// them: none takes more than a millisecond of the poller's CPU time. Other work of the machine is
+// measured too, so one run in five has to hold.
 func TestGrowthHoldsNoCycle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes every access a call")

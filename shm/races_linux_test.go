@@ -84,7 +84,7 @@ func TestHeaderRaces(t *testing.T) {
 	}
 }
 
-// outcome is the class of what Open returned.
+// outcome is the class of Open's result.
 func outcome(err error) string {
 	for _, class := range []error{ErrFormat, ErrNotReady, ErrTruncated} {
 		if errors.Is(err, class) {

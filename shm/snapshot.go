@@ -211,7 +211,7 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 	return nil
 }
 
-// copyHead is what a label needs of a copy.
+// copyHead holds the words of a copy that a label needs.
 type copyHead struct {
 	cycle          uint64
 	oldest, newest int64

@@ -17,10 +17,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// Readers against a writer in another process that publishes at full speed,
-// frees and reuses a slot all the time, and is killed with SIGKILL and replaced
-// all the time: no read is torn, none goes back, none is of another counter, and
-// the history's account of what was lost is exact.
+// Readers against a writer in another process that publishes at full speed, frees and reuses a slot all
+// the time, and is killed with SIGKILL and replaced all the time: no read is torn, none goes back, none
+// is of another counter, and the history's count of lost records is exact.
 
 const tornCounters = 128
 
@@ -81,7 +80,7 @@ func tornWriter(w *Writer, stop func() bool) (err error) {
 	return err
 }
 
-// tornReader reads until stop and answers how often.
+// tornReader reads until stop, and counts the reads.
 type tornReader struct {
 	r       *Reader
 	reads   atomic.Uint64

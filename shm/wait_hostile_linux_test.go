@@ -19,10 +19,9 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
-// What another user can do to those who wait: write to the page, cut it, punch it, give it
-// another name, wake and move its sleepers. A user outside the group can do nothing. A
-// member can do nothing to the page; it is trusted not to take wakes, and where it does,
-// waiters look by themselves in time.
+// Attacks of another user on waiters: write to the page, cut it, punch it, give it another name, wake
+// and move its sleepers. A user outside the group can do nothing. A member can do nothing to the page;
+// it is trusted not to take wakes, and where it does, waiters look by themselves in time.
 func TestWaitBesideHostileUsers(t *testing.T) {
 	need.Root(t)
 	need.Tool(t, "cc")
