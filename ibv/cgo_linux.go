@@ -25,6 +25,7 @@ import (
 	"unsafe"
 
 	"github.com/flowtally/flowtally/dataplane/probe"
+	_ "github.com/flowtally/flowtally/ibv/internal/abi" // the header is an input of this package's build
 )
 
 var libVerbs = shared{"libibverbs.so.1", "install libibverbs1 (Debian, Ubuntu, SUSE) or libibverbs (Fedora, RHEL)"}

@@ -6,7 +6,7 @@
 #ifndef FLOWTALLY_EFA_ABI_H
 #define FLOWTALLY_EFA_ABI_H
 
-#include "verbs_abi.h"
+#include "internal/abi/verbs_abi.h"
 
 #define EFADV_MEMORY_LOCATION_VA 0
 

@@ -5,7 +5,7 @@
 #ifndef FLOWTALLY_MLX5_ABI_H
 #define FLOWTALLY_MLX5_ABI_H
 
-#include "verbs_abi.h"
+#include "internal/abi/verbs_abi.h"
 
 #define MLX5DV_CONTEXT_FLAGS_DEVX 1
 

@@ -6,7 +6,26 @@
 #ifndef FLOWTALLY_VERBS_LINUX_H
 #define FLOWTALLY_VERBS_LINUX_H
 
-#include "verbs_abi.h"
+#include "internal/abi/verbs_abi.h"
+
+_Static_assert(sizeof(void *) == 8, "flow blobs hold addresses of 8 bytes (spec_action.go): build with CGO_ENABLED=0");
+
+/* The struct before the context, or NULL for a library from before 2014. */
+static inline struct verbs_context *verbs_get_ctx(struct ibv_context *ctx) {
+	if (ctx->abi_compat != (void *)UINTPTR_MAX) return NULL;
+	return (struct verbs_context *)((char *)ctx - offsetof(struct verbs_context, context));
+}
+
+/* verbs_get_ctx_op(ctx, op): the verbs_context when it reaches up to op and the
+ * provider has set it; NULL otherwise. */
+#define verbs_get_ctx_op(ctx, op)                                                              \
+	({                                                                                     \
+		struct verbs_context *vctx_ = verbs_get_ctx(ctx);                              \
+		(!vctx_ || vctx_->sz < sizeof *vctx_ - offsetof(struct verbs_context, op) ||   \
+		 !vctx_->op)                                                                   \
+			? NULL                                                                 \
+			: vctx_;                                                               \
+	})
 
 /* NULL: the library does not have the symbol. */
 struct ft_verbs {

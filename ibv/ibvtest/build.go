@@ -14,10 +14,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/flowtally/flowtally/ibv/internal/abi"
 )
 
 //go:embed src
 var sources embed.FS
+
+// header is the name of abi.VerbsHeader beside the sources.
+const header = "verbs_abi.h"
 
 // ErrNoCompiler: PATH has no C compiler (gcc, or the program that CC names).
 var ErrNoCompiler = errors.New("no C compiler")
@@ -74,7 +79,7 @@ func libraries(libs Libs) []library {
 		{libs.MLX5, "libmlx5.so.1", "mlx5.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=65"}},
 		{libs.MLX544, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=44"}},
 		{libs.MLX561, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=61"}},
-		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, nil},
+		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, []string{"-DIBVTEST_RDMA_CORE=65"}},
 	}
 }
 
@@ -141,6 +146,7 @@ func identity(cc string, extra []string) (string, error) {
 		return "", fmt.Errorf("%s --version: %w", cc, err)
 	}
 	fmt.Fprintf(h, "%s\n%s\n%q\n%q\n", cc, version, flags, extra)
+	fmt.Fprintf(h, "%s %d\n%s", header, len(abi.VerbsHeader()), abi.VerbsHeader())
 	err = fs.WalkDir(sources, "src", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -198,6 +204,9 @@ func build(cc, work string, libs Libs, extra []string) error {
 func unpack(dir string) ([]string, error) {
 	entries, err := sources.ReadDir("src")
 	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, header), []byte(abi.VerbsHeader()), 0o644); err != nil {
 		return nil, err
 	}
 	var names []string

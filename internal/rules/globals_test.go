@@ -19,6 +19,7 @@ var settled = map[string]string{
 	"internal/bench/shmrows.hostileC":  "embedded",
 	"shm/include.header":               "embedded",
 	"ibv/ibvtest.sources":              "embedded",
+	"ibv/internal/abi.verbs":           "embedded",
 	"dataplane/flow.full":              "computed from the table of clauses, never changed",
 	"internal/linear.be":               "a short name for binary.BigEndian",
 	"internal/bench/shmrows.errOneCPU": "a sentinel of a type of its own",

@@ -79,8 +79,9 @@ func TestImportDirections(t *testing.T) {
 		"shm/include":       {},
 		"xdp":               {"dataplane/probe", "internal/trust"},
 		"dataplane":         {"dataplane/flow", "dataplane/probe", "shm"},
-		"ibv":               {"dataplane/probe", "internal/trust"},
-		"ibv/ibvtest":       {},
+		"ibv":               {"dataplane/probe", "ibv/internal/abi", "internal/trust"},
+		"ibv/ibvtest":       {"ibv/internal/abi"},
+		"ibv/internal/abi":  {},
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "dataplane/probe", "ibv", "internal/verbpage", "shm",

@@ -18,7 +18,6 @@
 
 #include "verbs_data_ops.h"
 #include "verbs_soft.h"
-#include "verbs_wr_abi.h"
 
 #define SOFT_CQE 64       /* bytes of a completion queue entry */
 #define SOFT_MAX_SGE 16   /* of a work request */

@@ -6,7 +6,6 @@
 #define FLOWTALLY_IBVTEST_VERBS_DATA_OPS_H
 
 #include "verbs_abi.h"
-#include "verbs_flow_abi.h"
 
 /* A completion queue as it lies in memory. */
 struct ibvtest_ring {

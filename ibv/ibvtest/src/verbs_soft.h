@@ -19,7 +19,6 @@
 
 #include "nic.h"
 #include "verbs_abi.h"
-#include "verbs_flow_abi.h"
 
 #define VERBS_DRIVER "ibvtest"
 #define VERBS_PUBLIC __attribute__((visibility("default")))

@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "verbs_flow_spec.h"
 #include "verbs_soft.h"
 
 #define MAX_SPECS 10 /* IB_FLOW_SPEC_SUPPORT_LAYERS */

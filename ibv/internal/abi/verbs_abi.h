@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_abi.h: the part of libibverbs' binary interface that the software library serves, so that
- * it compiles without a header of rdma-core. Names and layouts come from <infiniband/verbs.h>. An
- * enum there is int32_t or uint32_t here. abi_test.go compiles both and compares sizes, offsets
- * and values.
+ * verbs_abi.h: the part of libibverbs' binary interface that the binding calls (package ibv) and that the
+ * software NIC serves (package ibvtest), so that both compile without a header of rdma-core. Names and layouts come
+ * from <infiniband/verbs.h>; an enum there is uint32_t or int32_t here. Tests of both packages compile the two headers
+ * and compare sizes, offsets and values.
  *
- * struct verbs_context grows at its head, release by release. IBVTEST_RDMA_CORE
- * says which one is built: 65 (IBVERBS_1.18) or 44, which Debian 12 has. */
-#ifndef FLOWTALLY_IBVTEST_VERBS_ABI_H
-#define FLOWTALLY_IBVTEST_VERBS_ABI_H
+ * struct verbs_context grows at its head, release by release. IBVTEST_RDMA_CORE is the release of the software
+ * NIC's library: 65 (IBVERBS_1.18), or 44, which Debian 12 has. The binding compiles the shorter one, as it reads
+ * no operation before query_port. */
+#ifndef FLOWTALLY_VERBS_ABI_H
+#define FLOWTALLY_VERBS_ABI_H
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #ifndef IBVTEST_RDMA_CORE
-#define IBVTEST_RDMA_CORE 65
+#define IBVTEST_RDMA_CORE 44
 #endif
 
 /* Devices. */
@@ -37,8 +37,7 @@ struct ibv_device {
 };
 
 enum {
-	IBV_DEVICE_PORT_ACTIVE_EVENT = 1 << 10,
-	IBV_DEVICE_SYS_IMAGE_GUID = 1 << 11,
+	IBV_DEVICE_PORT_ACTIVE_EVENT = 1 << 10, IBV_DEVICE_SYS_IMAGE_GUID = 1 << 11,
 	IBV_DEVICE_MANAGED_FLOW_STEERING = 1 << 29,
 };
 
@@ -135,14 +134,8 @@ struct ibv_gid_entry {
 /* Events. */
 
 enum {
-	IBV_EVENT_CQ_ERR,
-	IBV_EVENT_QP_FATAL,
-	IBV_EVENT_QP_REQ_ERR,
-	IBV_EVENT_QP_ACCESS_ERR,
-	IBV_EVENT_SQ_DRAINED = 5,
-	IBV_EVENT_DEVICE_FATAL = 8,
-	IBV_EVENT_PORT_ACTIVE = 9,
-	IBV_EVENT_PORT_ERR = 10,
+	IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
+	IBV_EVENT_SQ_DRAINED = 5, IBV_EVENT_DEVICE_FATAL = 8, IBV_EVENT_PORT_ACTIVE = 9, IBV_EVENT_PORT_ERR = 10,
 };
 
 struct ibv_cq;
@@ -157,8 +150,9 @@ struct ibv_async_event {
 	uint32_t event_type;
 };
 
-/* Contexts. The compatibility slots of ops are never called. */
+/* Contexts: the old half. */
 
+struct ibv_mw;
 struct ibv_srq;
 struct ibv_wc;
 struct ibv_send_wr;
@@ -166,19 +160,22 @@ struct ibv_recv_wr;
 struct ibv_context;
 
 struct ibv_context_ops {
-	void *_compat1[7]; /* query_device, query_port, alloc_pd, dealloc_pd, reg_mr, rereg_mr, dereg_mr */
+	int (*_compat_query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
+	int (*_compat_query_port)(struct ibv_context *context, uint8_t port_num, void *attr);
+	void *_compat_alloc_pd, *_compat_dealloc_pd, *_compat_reg_mr, *_compat_rereg_mr, *_compat_dereg_mr;
 	void *(*alloc_mw)(void);
 	int (*bind_mw)(void);
 	int (*dealloc_mw)(void);
 	void *_compat_create_cq;
 	int (*poll_cq)(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
-	void *_compat2[7]; /* cq_event, resize_cq, destroy_cq, create, modify, query, destroy_srq */
+	void *_compat_cq_event, *_compat_resize_cq, *_compat_destroy_cq;
+	void *_compat_create_srq, *_compat_modify_srq, *_compat_query_srq, *_compat_destroy_srq;
 	int (*post_srq_recv)(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
-	void *_compat3[4]; /* create, query, modify, destroy_qp */
+	void *_compat_create_qp, *_compat_query_qp, *_compat_modify_qp, *_compat_destroy_qp;
 	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
-	void *_compat4[5]; /* create, destroy_ah, attach, detach_mcast, async_event */
+	void *_compat_create_ah, *_compat_destroy_ah, *_compat_attach_mcast, *_compat_detach_mcast, *_compat_async_event;
 };
 
 struct ibv_context {
@@ -197,7 +194,8 @@ struct ibv_counter_attach_attr;
 struct ibv_flow;
 struct ibv_flow_attr;
 
-/* Slots that are NULL here stand as void pointers. */
+/* The new half of a context grows at its head: an older library's struct is shorter there, and sz is its length. The
+ * product reads it only through verbs_get_ctx_op. Operations that neither side calls are void pointers. */
 struct verbs_context {
 #if IBVTEST_RDMA_CORE >= 65
 	void *free_buf, *alloc_buf, *dm_export_dmabuf_fd, *reg_mr_ex, *dealloc_dmah, *alloc_dmah;
@@ -234,9 +232,7 @@ struct ibv_pd {
 };
 
 enum {
-	IBV_ACCESS_LOCAL_WRITE = 1 << 0,
-	IBV_ACCESS_REMOTE_WRITE = 1 << 1,
-	IBV_ACCESS_REMOTE_READ = 1 << 2,
+	IBV_ACCESS_LOCAL_WRITE = 1 << 0, IBV_ACCESS_REMOTE_WRITE = 1 << 1, IBV_ACCESS_REMOTE_READ = 1 << 2,
 	IBV_ACCESS_REMOTE_ATOMIC = 1 << 3,
 };
 
@@ -280,28 +276,13 @@ enum { IBV_QPT_RC = 2, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET = 8 };
 enum { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPS_ERR };
 
 enum {
-	IBV_QP_STATE = 1 << 0,
-	IBV_QP_CUR_STATE = 1 << 1,
-	IBV_QP_EN_SQD_ASYNC_NOTIFY = 1 << 2,
-	IBV_QP_ACCESS_FLAGS = 1 << 3,
-	IBV_QP_PKEY_INDEX = 1 << 4,
-	IBV_QP_PORT = 1 << 5,
-	IBV_QP_QKEY = 1 << 6,
-	IBV_QP_AV = 1 << 7,
-	IBV_QP_PATH_MTU = 1 << 8,
-	IBV_QP_TIMEOUT = 1 << 9,
-	IBV_QP_RETRY_CNT = 1 << 10,
-	IBV_QP_RNR_RETRY = 1 << 11,
-	IBV_QP_RQ_PSN = 1 << 12,
-	IBV_QP_MAX_QP_RD_ATOMIC = 1 << 13,
-	IBV_QP_ALT_PATH = 1 << 14,
-	IBV_QP_MIN_RNR_TIMER = 1 << 15,
-	IBV_QP_SQ_PSN = 1 << 16,
-	IBV_QP_MAX_DEST_RD_ATOMIC = 1 << 17,
-	IBV_QP_PATH_MIG_STATE = 1 << 18,
-	IBV_QP_CAP = 1 << 19,
-	IBV_QP_DEST_QPN = 1 << 20,
-	IBV_QP_RATE_LIMIT = 1 << 25,
+	IBV_QP_STATE = 1 << 0, IBV_QP_CUR_STATE = 1 << 1, IBV_QP_EN_SQD_ASYNC_NOTIFY = 1 << 2,
+	IBV_QP_ACCESS_FLAGS = 1 << 3, IBV_QP_PKEY_INDEX = 1 << 4, IBV_QP_PORT = 1 << 5, IBV_QP_QKEY = 1 << 6,
+	IBV_QP_AV = 1 << 7, IBV_QP_PATH_MTU = 1 << 8, IBV_QP_TIMEOUT = 1 << 9, IBV_QP_RETRY_CNT = 1 << 10,
+	IBV_QP_RNR_RETRY = 1 << 11, IBV_QP_RQ_PSN = 1 << 12, IBV_QP_MAX_QP_RD_ATOMIC = 1 << 13,
+	IBV_QP_ALT_PATH = 1 << 14, IBV_QP_MIN_RNR_TIMER = 1 << 15, IBV_QP_SQ_PSN = 1 << 16,
+	IBV_QP_MAX_DEST_RD_ATOMIC = 1 << 17, IBV_QP_PATH_MIG_STATE = 1 << 18, IBV_QP_CAP = 1 << 19,
+	IBV_QP_DEST_QPN = 1 << 20, IBV_QP_RATE_LIMIT = 1 << 25,
 };
 
 struct ibv_qp_cap {
@@ -352,6 +333,165 @@ struct ibv_qp {
 	pthread_mutex_t mutex;
 	pthread_cond_t cond;
 	uint32_t events_completed;
+};
+
+/* Work requests, work completions and address handles. */
+
+struct ibv_sge {
+	uint64_t addr;
+	uint32_t length, lkey;
+};
+
+enum {
+	IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ,
+};
+
+enum {
+	IBV_SEND_FENCE = 1 << 0, IBV_SEND_SIGNALED = 1 << 1, IBV_SEND_SOLICITED = 1 << 2, IBV_SEND_INLINE = 1 << 3,
+	IBV_SEND_IP_CSUM = 1 << 4,
+};
+
+struct ibv_ah {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	uint32_t handle;
+};
+
+struct ibv_mw_bind_info {
+	struct ibv_mr *mr;
+	uint64_t addr, length;
+	unsigned int mw_access_flags;
+};
+
+struct ibv_send_wr {
+	uint64_t wr_id;
+	struct ibv_send_wr *next;
+	struct ibv_sge *sg_list;
+	int num_sge;
+	uint32_t opcode;
+	unsigned int send_flags;
+	union {
+		uint32_t imm_data; /* big endian */
+		uint32_t invalidate_rkey;
+	};
+	union {
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma;
+		struct {
+			uint64_t remote_addr, compare_add, swap;
+			uint32_t rkey;
+		} atomic;
+		struct {
+			struct ibv_ah *ah;
+			uint32_t remote_qpn, remote_qkey;
+		} ud;
+	} wr;
+	union {
+		struct {
+			uint32_t remote_srqn;
+		} xrc;
+	} qp_type;
+	union {
+		struct {
+			struct ibv_mw *mw;
+			uint32_t rkey;
+			struct ibv_mw_bind_info bind_info;
+		} bind_mw;
+		struct {
+			void *hdr;
+			uint16_t hdr_sz, mss;
+		} tso;
+	};
+};
+
+struct ibv_recv_wr {
+	uint64_t wr_id;
+	struct ibv_recv_wr *next;
+	struct ibv_sge *sg_list;
+	int num_sge;
+};
+
+enum {
+	IBV_WC_SUCCESS, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_QP_OP_ERR, IBV_WC_LOC_PROT_ERR = 4, IBV_WC_WR_FLUSH_ERR,
+	IBV_WC_BAD_RESP_ERR = 7, IBV_WC_LOC_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_ACCESS_ERR,
+	IBV_WC_REM_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_GENERAL_ERR = 21,
+};
+
+enum {
+	IBV_WC_SEND, IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ, IBV_WC_RECV = 1 << 7, IBV_WC_RECV_RDMA_WITH_IMM,
+};
+
+enum {
+	IBV_WC_GRH = 1 << 0, IBV_WC_WITH_IMM = 1 << 1,
+};
+
+/* Flows. */
+
+enum { IBV_FLOW_ATTR_NORMAL, IBV_FLOW_ATTR_ALL_DEFAULT, IBV_FLOW_ATTR_MC_DEFAULT, IBV_FLOW_ATTR_SNIFFER };
+
+enum {
+	IBV_FLOW_ATTR_FLAGS_DONT_TRAP = 1 << 1, IBV_FLOW_ATTR_FLAGS_EGRESS = 1 << 2,
+};
+
+struct ibv_flow_attr {
+	uint32_t comp_mask;
+	uint32_t type;
+	uint16_t size, priority;
+	uint8_t num_of_specs, port;
+	uint32_t flags;
+};
+
+struct ibv_flow {
+	uint32_t comp_mask;
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+/* Flow counters. */
+
+enum { IBV_COUNTER_PACKETS, IBV_COUNTER_BYTES };
+enum { IBV_READ_COUNTERS_ATTR_PREFER_CACHED = 1 << 0 };
+
+struct ibv_counters_init_attr {
+	uint32_t comp_mask;
+};
+
+struct ibv_counters {
+	struct ibv_context *context;
+};
+
+struct ibv_counter_attach_attr {
+	uint32_t counter_desc, index, comp_mask;
+};
+
+/* Completion counters, IBVERBS_1.18. */
+
+enum { IBV_COMP_CNTR_TYPE_WRS, IBV_COMP_CNTR_TYPE_BYTES };
+
+enum {
+	IBV_QP_ATTACH_COMP_CNTR_OP_SEND = 1 << 0, IBV_QP_ATTACH_COMP_CNTR_OP_RECV = 1 << 1,
+	IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ = 1 << 2, IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ = 1 << 3,
+	IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE = 1 << 4, IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE = 1 << 5,
+};
+
+struct ibv_comp_cntr_caps {
+	uint64_t max_value;
+	uint32_t max_counters, supported_qp_attach_ops;
+};
+
+struct ibv_comp_cntr {
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+struct ibv_comp_cntr_init_attr {
+	uint32_t comp_mask, type, flags;
+};
+
+struct ibv_qp_attach_comp_cntr_attr {
+	uint32_t comp_mask, op_mask;
 };
 
 #endif
