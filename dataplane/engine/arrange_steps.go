@@ -13,6 +13,7 @@ import (
 // moveToSoftware moves flows to their shadows: flows that hardware must not count any more, and flows that it has lost.
 // displaced is the number of flows that moved. A lost flow without a usable shadow waits for its device.
 func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardware assignment, why map[*flowState]error) (displaced int) {
+	m := r.mover
 	shown := false
 	r.countApart(ctx, all, inHardware)
 	for _, c := range slices.Backward(all) {
@@ -25,22 +26,22 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 			reason = why[c]
 		}
 		if inHardware[c] && c.losesInterface() {
-			err := r.mover.divide(c, reason)
+			err := m.divide(c, reason)
 			if err == nil {
 				displaced++
 				continue
 			}
-			r.mover.log.Warn("a flow leaves its other devices, too", "flow", c.Name, "err", err)
+			m.log.Warn("a flow leaves its other devices, too", "flow", c.Name, "err", err)
 		}
 		err := dataplane.ErrUnplaced
 		if c.allowsSoftware && c.hasShadow {
-			err = r.mover.toSoftware(ctx, c, reason)
+			err = m.toSoftware(ctx, c, reason)
 		}
 		if err == nil {
-			c.rejected = r.mover.stack.reasons(c, reason)
+			c.rejected = m.stack.reasons(c, reason)
 			displaced++
 		} else if waits {
-			r.mover.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
+			m.log.Debug("a flow without its device still has no other source", "flow", c.Name, "err", err)
 			r.waiting = r.waiting || c.allowsSoftware
 		} else if errors.Is(reason, backend.ErrUnread) {
 			// No other backend can count it. Its rules count on, and are read when that succeeds again; removing
@@ -52,10 +53,10 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 				shown = true
 				r.poller.Poll()
 			}
-			r.mover.suspend(ctx, c, reason)
+			m.suspend(ctx, c, reason)
 			r.waiting = r.waiting || c.allowsSoftware
 		} else {
-			r.mover.log.Error("moving a flow that does not fit any more", "flow", c.Name, "reason", reason, "err", err)
+			m.log.Error("moving a flow that does not fit any more", "flow", c.Name, "reason", reason, "err", err)
 		}
 	}
 	return displaced
@@ -63,6 +64,7 @@ func (r *arranger) moveToSoftware(ctx context.Context, all []*flowState, inHardw
 
 // publishFresh publishes the fresh flows that hardware does not count.
 func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardware assignment, why map[*flowState]error, displaced bool) error {
+	m := r.mover
 	var mine []*flowState
 	for _, c := range fresh {
 		if !inHardware[c] && !c.published() {
@@ -72,12 +74,12 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	if len(mine) == 0 {
 		return nil
 	}
-	if err := r.mover.stack.software.Serve(ctx, placedOf(mine), true); err != nil {
+	if err := m.stack.software.Serve(ctx, placedOf(mine), true); err != nil {
 		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
 	for _, c := range mine {
-		c.rejected = r.mover.stack.reasons(c, why[c])
-		if err := r.mover.publishInSoftware(c, displaced); err != nil {
+		c.rejected = m.stack.reasons(c, why[c])
+		if err := m.publishInSoftware(c, displaced); err != nil {
 			return fmt.Errorf("flow %q: %w", c.Name, err)
 		}
 	}
@@ -87,6 +89,7 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 // moveToHardware moves the flows that are assigned to hardware, and that it does not count yet, in order of precedence.
 // failed holds the flows that it refused.
 func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardware assignment) (failed map[*flowState]error, err error) {
+	m := r.mover
 	var list []*flowState
 	for _, c := range all {
 		if inHardware[c] && !c.offloaded {
@@ -96,37 +99,37 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 	if len(list) == 0 {
 		return nil, nil
 	}
-	before, err := r.mover.readShadows(ctx, list)
+	before, err := m.readShadows(ctx, list)
 	if err != nil {
 		return nil, err
 	}
-	failed = r.mover.stack.install(ctx, list)
+	failed = m.stack.install(ctx, list)
 	var off []backend.Placed
 	for i, c := range list {
 		switch {
 		case failed[c] != nil:
 			continue
 		case c.published():
-			err = r.mover.toHardware(c, before[i])
+			err = m.toHardware(c, before[i])
 		default:
-			err = r.mover.publishInHardware(c, before[i])
+			err = m.publishInHardware(c, before[i])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("flow %q: %w", c.Name, err)
 		}
-		c.rejected = r.mover.stack.reasons(c, nil)
-		if c.hasShadow && (!r.mover.stack.audit || c.hardware.Takes) {
+		c.rejected = m.stack.reasons(c, nil)
+		if c.hasShadow && (!m.stack.audit || c.hardware.Takes) {
 			off = append(off, c.Placed)
 		}
 	}
 	if len(off) > 0 {
-		if err := r.mover.stack.software.Serve(ctx, off, false); err != nil {
-			r.mover.log.Warn("detaching from hooks that no flow needs", "err", err)
+		if err := m.stack.software.Serve(ctx, off, false); err != nil {
+			m.log.Warn("detaching from hooks that no flow needs", "err", err)
 		}
 	}
 	for _, c := range list {
 		if failed[c] == nil {
-			err = errors.Join(err, r.mover.writeHardwareContinuity(c))
+			err = errors.Join(err, m.writeHardwareContinuity(c))
 		}
 	}
 	return failed, err
@@ -169,6 +172,7 @@ func (s *stack) install(ctx context.Context, list []*flowState) (failed map[*flo
 // countApart has the shadows of flows count apart on an interface whose device is lost, all flows at once: a rule for one
 // interface has another mask than the rule for all interfaces, and a new mask costs a load of XDP's programs.
 func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware assignment) {
+	m := r.mover
 	losing := make(map[string][]*flowState)
 	for _, c := range all {
 		for _, a := range c.lost {
@@ -178,9 +182,9 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 		}
 	}
 	for ifname, list := range losing {
-		ids, err := r.mover.stack.software.Apart(ctx, placedOf(list), ifname, true)
+		ids, err := m.stack.software.Apart(ctx, placedOf(list), ifname, true)
 		if err != nil {
-			r.mover.log.Warn("flows leave their other devices, too", "interface", ifname, "flows", len(list), "err", err)
+			m.log.Warn("flows leave their other devices, too", "interface", ifname, "flows", len(list), "err", err)
 			continue
 		}
 		for i, c := range list {
@@ -193,13 +197,14 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 // returnInterfaces has returned devices count the flows that lost them, in order of precedence. It returns the number
 // of interfaces that returned.
 func (r *arranger) returnInterfaces(ctx context.Context, all []*flowState) (n int) {
+	m := r.mover
 	for _, c := range all {
 		for _, a := range slices.Clone(c.lost) {
 			if !c.offloaded || !a.active {
 				continue
 			}
-			if err := r.mover.returnInterface(ctx, c, a.name); err != nil {
-				r.mover.log.Debug("a flow stays in XDP on an interface", "flow", c.Name, "interface", a.name, "reason", err)
+			if err := m.returnInterface(ctx, c, a.name); err != nil {
+				m.log.Debug("a flow stays in XDP on an interface", "flow", c.Name, "interface", a.name, "reason", err)
 				continue
 			}
 			n++

@@ -22,13 +22,14 @@ type placement struct {
 
 // newFlow returns the state of a flow that is to be placed.
 func (p *placement) newFlow(f backend.Placed) *flowState {
+	stack := p.mover.stack
 	of := p.choices.of(f.Flow)
 	c := &flowState{Placed: f, rejected: of.refused}
-	if p.mover.stack == nil {
+	if stack == nil {
 		return c
 	}
-	inHardware := slices.Contains(of.open, backend.Backend(p.mover.stack.hardware))
-	inSoftware := p.mover.stack.software != nil && slices.Contains(of.open, backend.Backend(p.mover.stack.software))
+	inHardware := slices.Contains(of.open, backend.Backend(stack.hardware))
+	inSoftware := stack.software != nil && slices.Contains(of.open, backend.Backend(stack.software))
 	if inHardware || inSoftware {
 		c.offload = &offload{allowsHardware: inHardware, allowsSoftware: inSoftware, refusals: c.rejected}
 	}
@@ -97,8 +98,9 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 	if len(flows) == 0 {
 		return nil
 	}
-	p.mover.stack.relate(flows)
-	if u := p.mover.stack.software; u != nil {
+	stack := p.mover.stack
+	stack.relate(flows)
+	if u := stack.software; u != nil {
 		in, err := u.Carry(ctx, placedOf(flows))
 		for i, c := range flows {
 			if err != nil {
@@ -107,8 +109,8 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 			}
 			c.shadow, c.hasShadow = in[i], true
 		}
-		if err != nil && p.mover.stack.audit {
-			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", p.mover.stack.hardware.Name(), err)
+		if err != nil && stack.audit {
+			return fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", stack.hardware.Name(), err)
 		}
 	}
 	err := p.arranger.arrange(ctx, flows, slices.Concat(flows, losers(flows)))
