@@ -107,7 +107,7 @@ func (d *decoder) fields(n *yaml.Node, what string, read func(key, value *yaml.N
 	}
 }
 
-// sequence calls read with each element; an empty value has none.
+// sequence calls read with each element. An empty value has no element.
 func (d *decoder) sequence(n *yaml.Node, what string, read func(i int, n *yaml.Node)) {
 	if isNull(n) {
 		return

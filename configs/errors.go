@@ -19,7 +19,7 @@ type Error struct {
 // Problem is one mistake.
 type Problem struct {
 	File       string
-	Line, Col  int    // from 1; columns are characters. 0 when the mistake is nowhere in particular
+	Line, Col  int    // from 1; columns are characters. 0 when the mistake has no place
 	Width      int    // characters that are marked, at least 1
 	Msg        string // the mistake
 	Suggestion string // the next step; may be empty

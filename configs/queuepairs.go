@@ -68,7 +68,7 @@ func (d *decoder) isRead(p queuePairPlace, field string) bool {
 	return !d.wrong[n]
 }
 
-// queuePairPlace is where a queue pair and its fields stand.
+// queuePairPlace has the nodes of a queue pair and of its fields.
 type queuePairPlace struct {
 	n  *yaml.Node
 	at map[string]*yaml.Node // by the field of a dataplane.QueuePairError

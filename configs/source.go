@@ -56,7 +56,7 @@ func (s *source) offset(line, col int) int {
 	return at + len(s.line(line))
 }
 
-// place is the way back.
+// place returns the line and the column of an offset.
 func (s *source) place(offset int) (line, col int) {
 	offset = min(max(offset, 0), len(s.text))
 	lo, hi := 0, len(s.start)-1

@@ -14,11 +14,11 @@ const (
 	mostLID = 0xbfff // above are multicast LIDs
 )
 
-// QueuePairAddress is what one end of a connection must know of the other.
+// QueuePairAddress is the address of one end of a connection, which the other end must know.
 type QueuePairAddress struct {
-	// GID of the port, in the form of an IPv6 address; RoCE has the interface's address
-	// there, an IPv4 one as ::ffff:192.0.2.1. The zero Addr where there is none. A multicast
-	// GID is refused: a queue pair talks to one other.
+	// GID of the port, in the form of an IPv6 address; RoCE has the interface's address there, an IPv4 one as
+	// ::ffff:192.0.2.1. The zero Addr for a port without a GID. A multicast GID is refused: a queue pair talks to one
+	// other.
 	GID netip.Addr
 	// LID of the port; 0 on Ethernet.
 	LID uint16
@@ -32,8 +32,7 @@ type QueuePairAddress struct {
 	RKey uint32
 }
 
-// Validate reports everything that cannot be an address, in an error that satisfies
-// errors.Is(err, ErrInvalid).
+// Validate reports every invalid field, in an error that satisfies errors.Is(err, ErrInvalid).
 func (a QueuePairAddress) Validate() error {
 	var errs problems
 	a.check(func(field, cause, fix string) {
@@ -68,7 +67,7 @@ func (a QueuePairAddress) check(bad func(field, cause, fix string)) {
 
 func isGID(gid netip.Addr) bool { return gid.Is6() && gid.Zone() == "" && !gid.IsUnspecified() }
 
-// String writes the address as [ParseQueuePairAddress] reads it, without what is zero:
+// String writes the address in the form of [ParseQueuePairAddress], without zero fields:
 // "gid=fe80::1,qpn=17,psn=4660,addr=0x7f0000001000,rkey=0x1f2".
 func (a QueuePairAddress) String() string {
 	var parts []string
@@ -83,8 +82,8 @@ func (a QueuePairAddress) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParseQueuePairAddress reads what String writes; numbers may be decimal or, with 0x,
-// hexadecimal. What it accepts validates.
+// ParseQueuePairAddress parses the form that String writes. Numbers may be decimal or, with 0x, hexadecimal. The
+// address validates.
 func ParseQueuePairAddress(s string) (QueuePairAddress, error) {
 	var a QueuePairAddress
 	bad := func(cause, fix string) (QueuePairAddress, error) {

@@ -7,14 +7,13 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Config is all that an instance is told. The zero value, with at least one
-// interface, one queue pair or Backend "sim", works.
+// Config is the configuration of an instance. The zero value works with at least one interface, one queue pair or
+// Backend "sim".
 type Config struct {
 	// Instance names the mirror, the pins and the control socket:
 	// 1 to 32 bytes of [a-z0-9-]. Empty means "default".
 	Instance string
-	// Backend of the flows that name none: "auto" (the default: rdma where a device
-	// can count the flow, else xdp), "rdma", "xdp" or "sim".
+	// Backend of flows that name no backend. Empty means [flow.Auto].
 	Backend flow.Backend
 	// Interfaces on which flows are counted.
 	Interfaces []Interface
@@ -31,7 +30,7 @@ type Config struct {
 // Interface is one network interface to count on.
 type Interface struct {
 	Name string
-	// Mode of the XDP hook: "auto" (native, then generic; the default), "native" or "generic".
+	// Mode of the XDP hook: [ModeAuto], the default, [ModeNative] or [ModeGeneric].
 	Mode Mode
 }
 
@@ -39,10 +38,10 @@ type Interface struct {
 type MirrorConfig struct {
 	// Path of the file. Empty means INSTANCE.mirror in shm.Dir of the process that counts.
 	Path string
-	// Counters is how many counters there may be, those of queue pairs among them. 0 means
-	// no limit: the mirror grows by segments of 4096 as long as its file system has room.
+	// Counters bounds the number of counters, also for queue pairs. 0 means no limit: the mirror grows by segments of
+	// 4096 while its file system has room.
 	Counters int
-	// LatencyCounters is the same of counters of flows that ask for latency.
+	// LatencyCounters bounds the number of counters of flows with Latency.
 	LatencyCounters int
 	// History is the capacity of the history ring in records, rounded up to a
 	// power of two. 0 means 65536; -1 means none. A mirror of an earlier run keeps its own.
@@ -51,13 +50,13 @@ type MirrorConfig struct {
 	HistoryPeriod time.Duration
 	// Mode of the file. 0 means 0644.
 	Mode fs.FileMode
-	// WaitGroup is the group, by name or number, whose members may sleep until a counter
-	// changes, on the page of waiters beside the mirror. Empty means no group: only the
-	// user of the process that counts, and root. Everybody else looks once per cycle.
+	// WaitGroup is the group, by name or number, whose members may sleep until a counter changes, on the page of
+	// waiters beside the mirror. Empty means no group: only the user of the process that counts, and root. Other
+	// processes look once per cycle.
 	WaitGroup string
 }
 
-// PollConfig says how often values travel from the backends to the mirror.
+// PollConfig has the period at which the poller reads the backends and publishes to the mirror.
 type PollConfig struct {
 	// Period of a poll cycle. 0 means 10 ms; at least 100 µs.
 	Period time.Duration
@@ -75,13 +74,13 @@ type XDPConfig struct {
 	// KeepPins leaves programs attached and maps pinned on Close, so that
 	// counting goes on until the next start.
 	KeepPins bool
-	// TCX is the place of the egress program among the TCX programs of an interface: "first"
-	// (the default) or "last". It is taken when the hook is, and kept.
+	// TCX is the place of the egress program among the TCX programs of an interface: "first" (the default) or "last".
+	// An attached program keeps its place.
 	TCX string
 }
 
-// RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and says how
-// flows are counted in their flow tables.
+// RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and the rules for counting in flow
+// tables.
 type RDMAConfig struct {
 	// Library is the path of libibverbs. Empty means the loader's libibverbs.so.1.
 	Library string
@@ -97,7 +96,7 @@ type RDMAConfig struct {
 	// Steal allows flows that take their packets away from the kernel, where a device
 	// can count in no other way.
 	Steal bool
-	// Audit lets XDP count beside the device from the start, so that nothing is lost
-	// when the device goes. It costs what XDP costs.
+	// Audit lets XDP count beside the device from the start, so that no packet is lost when the device fails. It
+	// costs as much as counting by XDP.
 	Audit bool
 }

@@ -1,8 +1,6 @@
-// Package dataplane is what an embedder sees of flowtally: [Service], the one
-// interface that the engine (package dataplane/engine, in this process) and the
-// plugin's client (package plugin, in another) both meet, and the types it names.
+// Package dataplane has the interface of an instance, [Service], and its types. The engine implements it in this
+// process (package dataplane/engine), and the plugin's client for an instance in another process (package plugin).
 //
-// It imports only the vocabulary, so that a load balancer that talks to a
-// plugin pulls in neither cgo nor eBPF. No counter value passes through a
-// Service: values are read from the mirror (package shm) at [Info].Mirror.
+// A program that imports this package and plugin pulls in neither cgo nor eBPF. No counter value passes through a
+// Service: programs read values from the mirror (package shm) at [Info].Mirror.
 package dataplane

@@ -2,20 +2,19 @@ package dataplane
 
 import "errors"
 
-// Sentinels. Each survives the plugin's wire: errors.Is answers the same on
-// both sides of it.
+// Sentinels. Each survives the plugin's wire: errors.Is returns the same on both sides.
 var (
 	// ErrClosed: the instance was closed.
 	ErrClosed = errors.New("instance closed")
-	// ErrExists: a flow of that name is there already.
+	// ErrExists: a flow of that name exists.
 	ErrExists = errors.New("flow exists")
-	// ErrNotFound: there is no flow, or no queue pair, of that name.
+	// ErrNotFound: no flow, or no queue pair, has that name.
 	ErrNotFound = errors.New("not found")
 	// ErrNotConnected: the queue pair has no other end yet, or has lost it; the text says which.
 	ErrNotConnected = errors.New("queue pair not connected")
 	// ErrInvalid: a flow or a configuration breaks a rule; the text says which.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnplaced: no backend can count the flow, or no source the queue pair; the text keeps each one's reason.
+	// ErrUnplaced: no backend can count the flow, or no source the queue pair. The text has the reason of each.
 	ErrUnplaced = errors.New("nothing here can count it")
 	// ErrInUse: another instance owns the mirror, the pins or the socket.
 	ErrInUse = errors.New("in use by another instance")
@@ -25,12 +24,11 @@ var (
 	ErrFull = errors.New("full")
 	// ErrMasks comes with ErrFull: the flows need more distinct masks than the tables of XDP hold.
 	ErrMasks = errors.New("too many distinct masks")
-	// ErrBucket comes with ErrFull: the hash of the tables of XDP has no place for a flow, though the
-	// tables have room.
+	// ErrBucket comes with ErrFull: the hash of the XDP tables has no place for a flow, though the tables have room.
 	ErrBucket = errors.New("hash bucket exhausted")
-	// ErrIncompatible: what another version, or another configuration, left behind cannot be
-	// taken over; the text says what to remove.
-	ErrIncompatible = errors.New("incompatible with what is there")
+	// ErrIncompatible: the files or pins of another version, or of another configuration, cannot be used. The text
+	// names the files to remove.
+	ErrIncompatible = errors.New("incompatible with the existing files")
 	// ErrUnavailable: the plugin process is gone and is being restarted.
 	ErrUnavailable = errors.New("plugin unavailable")
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// What is read as an address validates, and is written in a form that reads back as the same.
+// A parsed address validates, and its text parses as the same address.
 func FuzzQueuePairAddress(f *testing.F) {
 	f.Add("gid=fe80::5054:ff:fe12:3456,qpn=17,psn=4660,addr=0x7f2a40000000,rkey=0x1f2")
 	f.Add("lid=3,qpn=0x11,qkey=0x80000000")

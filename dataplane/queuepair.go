@@ -40,7 +40,7 @@ type QueuePair struct {
 	GIDIndex int
 	// Type of its service. Empty means [RC].
 	Type QueuePairType
-	// Counters that its completions feed. None: it is there for another one to talk to.
+	// Counters that its completions feed. A queue pair without counters is a peer for another one.
 	Counters []CompletionCounter
 	// Source that is to count. Empty means [SourceAuto]; any other is refused where the
 	// device has it not.
@@ -99,8 +99,8 @@ const (
 	RemoteRDMAWrite Operation = "remote_rdma_write" // written by the peer: no completion in a queue
 )
 
-// Remote says that the operation is the peer's and leaves no completion in a queue
-// here, so that only a completion counter of the device can count it.
+// Remote reports whether the operation is the peer's and leaves no completion in a queue of this end, so that only a
+// completion counter of the device can count it.
 func (o Operation) Remote() bool { return o == RemoteRDMARead || o == RemoteRDMAWrite }
 
 // Operations returns every operation, in the order of the bits of the op mask.

@@ -35,7 +35,7 @@ func TestQueuePairErrors(t *testing.T) {
 				Counters: []dataplane.CompletionCounter{{Name: "one", Operations: dataplane.Operations()[:3]}, {Name: "two", Operations: dataplane.Operations()[3:]}},
 			}
 		})}, nil},
-		{"nothing", []dataplane.QueuePair{{}}, []string{"0 name: the name is empty", "0 device: there is none"}},
+		{"nothing", []dataplane.QueuePair{{}}, []string{"0 name: the name is empty", "0 device: it does not exist"}},
 		{"words", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Name, q.Device, q.Type, q.Source = "-", "a/b", "cr", "pollcq" })},
 			[]string{`0 name: "-" starts with`, `0 device: "a/b" is no name`, `0 type: "cr" is not one of its words; did you mean "rc"?`, `0 source: "pollcq" is not one of its words; did you mean "poll_cq"?`}},
 		{"numbers", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
@@ -49,7 +49,7 @@ func TestQueuePairErrors(t *testing.T) {
 				{Name: "x"}, {Name: "x", Operations: []dataplane.Operation{"", "red", dataplane.Send}},
 			}
 		})}, []string{
-			`0 counters[0].name: "web" is the name of a flow already`, "0 counters[0].operations[1]: send is counted twice", "0 counters[1].operations: there are none",
+			`0 counters[0].name: "web" is the name of a flow already`, "0 counters[0].operations[1]: send is counted twice", "0 counters[1].operations: no operation is named",
 			`0 counters[2].name: "x" is the name of a counter already`, "0 counters[2].operations[0]: the operation is empty", `0 counters[2].operations[1]: "red" is not one of its words`,
 			"0 counters[2].operations[2]: send is counted twice",
 		}},

@@ -8,26 +8,25 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// Service is a running instance: flows go in, counts come out in the mirror.
-// All methods may be called from any goroutine. After Close every method
-// answers an error that satisfies errors.Is(err, ErrClosed).
+// Service is a running instance: flows go in, counts come out in the mirror. All methods may be called from any
+// goroutine. After Close every method returns an error that satisfies errors.Is(err, ErrClosed).
 //
 // A method outlasts its ctx by about a second at most, though a device takes its time over a
 // command, and then answers an error that satisfies errors.Is(err, ctx.Err()): AddFlows is undone, RemoveFlows
 // goes on, and Placements, which waits for both, tells what became of them.
 type Service interface {
-	// Info describes the instance. It does not change while the instance lives, but for what
-	// is of the process that counts, when that one is started again: Version, PID, Started.
+	// Info describes the instance. It does not change while the instance runs, except for Version, PID and Started,
+	// which change with the process that counts.
 	Info(ctx context.Context) (Info, error)
 	// AddFlows adds all of flows or none, and returns their placements, in the order of flows. A name
 	// that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
 	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
 	RemoveFlows(ctx context.Context, names ...string) error
-	// Placements lists the flows and where each is counted, ordered by name: those of names, or
-	// all where there are none. Names that no flow has are left out.
+	// Placements lists the flows of these names, or all flows without names, each with its source. The list is
+	// ordered by name and leaves out names that no flow has.
 	Placements(ctx context.Context, names ...string) ([]Placement, error)
-	// Conditions lists what is not as it should be, worst first.
+	// Conditions lists the states that need attention, worst first.
 	Conditions(ctx context.Context) ([]Condition, error)
 	// Events streams changes from now on until ctx ends or the instance closes;
 	// the channel is closed then. A receiver that lags loses the oldest events,
@@ -44,11 +43,11 @@ type Info struct {
 	Instance string
 	Mirror   string // path of the mirror file
 	Version  string // of the program that counts
-	PID      int    // of the process that counts, in its own PID namespace; 0 while there is none: do not signal it then
+	PID      int    // of the process that counts, in its own PID namespace; 0 while no process runs: do not signal it then
 	Started  time.Time
 }
 
-// Placement says where a flow is counted and why not elsewhere.
+// Placement has the source of a flow, and the reasons against other backends.
 type Placement struct {
 	Flow     flow.Flow
 	Source   Source
@@ -63,7 +62,7 @@ type Handle = shm.Handle
 // to count a queue pair.
 type Rejection struct {
 	Backend, Reason string
-	// Always: it holds for every flow of the instance that may go there, as the backend is not open.
+	// Always: the reason holds for every flow of the instance, since the backend is not open.
 	Always bool
 }
 
@@ -86,34 +85,34 @@ type Condition struct {
 	Since    time.Time
 }
 
-// Event is a change that somebody may want to react to.
+// Event is a change that a program may react to.
 type Event struct {
 	Time   time.Time
 	Kind   EventKind
 	Object string
 	Text   string
 	Lost   uint64 // events that this receiver missed before this one
-	// Uncounted declares, with SourceChanged, what the change has cost.
+	// Uncounted has, with SourceChanged, the packets that no source counted during the change.
 	Uncounted Uncounted
 }
 
-// Uncounted is what the total of a flow, or of a completion counter, lacks since its source
-// changed. The zero value: nothing.
+// Uncounted is the number of packets, or completions, that passed while the source of a counter changed and that its
+// total lacks. The zero value: nothing.
 type Uncounted struct {
-	// Packets and Bytes are exact unless Unknown, which is all that is said of completions.
+	// Packets and Bytes are exact unless Unknown. For completions only Unknown is set.
 	Packets, Bytes uint64
-	// Unknown: packets, or completions, may have passed while nothing counted, and nobody knows how many.
+	// Unknown: packets, or completions, may have passed while nothing counted, and their number is not known.
 	Unknown bool
 }
 
-// EventKind says what changed.
+// EventKind is the kind of a change.
 type EventKind string
 
 const (
 	FlowAdded       EventKind = "flow-added"       // Object is its name
 	FlowRemoved     EventKind = "flow-removed"     // Object is its name
-	SourceChanged   EventKind = "source-changed"   // Object is the name of the flow or the completion counter, Text what counts it now
+	SourceChanged   EventKind = "source-changed"   // Object is the name of the flow or the completion counter, Text its source now
 	ConditionRaised EventKind = "condition-raised" // Object is the condition's, Text its code and text
 	ConditionGone   EventKind = "condition-gone"   // Object is the condition's, Text its code
-	PluginRestarted EventKind = "plugin-restarted" // a new process counts; what the old one would have said is lost
+	PluginRestarted EventKind = "plugin-restarted" // a new process counts; unsent events of the old process are lost
 )

@@ -12,7 +12,7 @@ import (
 type Source struct {
 	// Backend is [flow.XDP], [flow.RDMA] or [flow.Sim].
 	Backend flow.Backend
-	// Devices that count, those of RDMA first. Sim has none.
+	// Devices that count, RDMA devices first. Sim needs no device.
 	Devices []Device
 }
 

@@ -18,13 +18,13 @@ var (
 	xdpModes     = []Mode{"", ModeAuto, ModeNative, ModeGeneric}
 )
 
-// minPeriod is the shortest poll period that is accepted: below it, Busy is the honest way.
+// minPeriod is the shortest poll period. Busy is for shorter ones.
 const minPeriod = 100 * time.Microsecond
 
-// mostCommands is the largest budget that means anything: a command a microsecond.
+// mostCommands is the largest budget: a command per microsecond, more than a device takes.
 const mostCommands = 1_000_000
 
-// problems is every rule that a configuration breaks.
+// problems has an error for each rule that a configuration breaks.
 type problems []error
 
 func (p problems) Error() string { return errors.Join(p...).Error() }
@@ -35,8 +35,8 @@ func (p problems) Is(target error) bool { return target == ErrInvalid }
 // Unwrap lets errors.Is and errors.As see each of them.
 func (p problems) Unwrap() []error { return p }
 
-// ValidateInstance reports what no instance can be called: its name becomes part
-// of paths. The error satisfies errors.Is(err, ErrInvalid).
+// ValidateInstance reports an invalid name of an instance. The name becomes part of paths. The error satisfies
+// errors.Is(err, ErrInvalid).
 func ValidateInstance(name string) error {
 	if !instanceName.MatchString(name) {
 		return problems{fmt.Errorf("instance %q: use 1 to 32 characters of a-z, 0-9 and -", name)}
@@ -103,7 +103,7 @@ func (c Config) Validate() error {
 		bad("mirror.history_period %s: not below 0", d)
 	}
 	if m := c.Mirror.Mode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0 {
-		bad("mirror.mode %#o: read for whom you like, write for the owner only, as 0644 or 0600", uint32(m))
+		bad("mirror.mode %#o: let only the owner write, as in 0644 or 0600", uint32(m))
 	}
 	if g := c.Mirror.WaitGroup; strings.ContainsFunc(g, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
 		bad("mirror.wait_group %q: name a group of /etc/group, or its number", g)
@@ -134,8 +134,8 @@ func (c Config) Validate() error {
 	return errs
 }
 
-// needsInterface says whether some flow may be counted by what counts on interfaces:
-// one of now, or, where there is nothing else to count, one of later.
+// needsInterface reports whether a flow may need an interface: a configured flow, or a later one if there is nothing
+// else to count.
 func (c Config) needsInterface() bool {
 	if c.Backend != "sim" && len(c.QueuePairs) == 0 {
 		return true

@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Bounds of a queue pair's own numbers. What a device can hold is asked of the device.
+// Bounds of a queue pair's own numbers. The device itself checks its limits.
 const (
 	mostDeviceName = 63 // IBV_SYSFS_NAME_MAX without its NUL
 	mostGIDIndex   = 255
@@ -34,9 +34,8 @@ func (e *QueuePairError) Error() string {
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *QueuePairError) Is(target error) bool { return target == ErrInvalid }
 
-// QueuePairErrors returns every rule that the queue pairs break, each by itself and
-// among the other queue pairs and the flows: part of Validate, for who knows where
-// each of them is written.
+// QueuePairErrors returns every rule that the queue pairs break, each by itself and among the other queue pairs and
+// the flows: part of Validate, for a caller that knows the line of each field.
 func (c Config) QueuePairErrors() []*QueuePairError {
 	v := queuePairRules{cfg: c, names: make(map[string]bool), taken: make(map[string]string)}
 	for _, f := range c.Flows {
@@ -98,7 +97,7 @@ func (v *queuePairRules) itself() {
 	v.names[v.q.Name] = true
 	switch d := v.q.Device; {
 	case d == "":
-		v.bad("device", "there is none", "name one that `rdma dev` or `flowtally doctor` lists")
+		v.bad("device", "it does not exist", "name one that `rdma dev` or `flowtally doctor` lists")
 	case len(d) > mostDeviceName || d == "." || d == ".." || strings.ContainsFunc(d, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		v.bad("device", fmt.Sprintf("%q is no name of a device", d), "name one that `rdma dev` or `flowtally doctor` lists")
 	}
@@ -123,7 +122,7 @@ func (v *queuePairRules) counters() {
 		}
 		v.taken[k.Name] = "a counter"
 		if len(k.Operations) == 0 {
-			v.bad(at+"operations", "there are none to count", "name at least one, as [send]")
+			v.bad(at+"operations", "no operation is named", "name at least one, as [send]")
 		}
 		for j, op := range k.Operations {
 			v.operation(fmt.Sprintf("%soperations[%d]", at, j), op, fed)

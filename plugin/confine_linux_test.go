@@ -36,7 +36,7 @@ func TestCapabilities(t *testing.T) {
 	need.Root(t)
 	const bpf, netAdmin, perfmon, netRaw = 1 << unix.CAP_BPF, 1 << unix.CAP_NET_ADMIN, 1 << unix.CAP_PERFMON, 1 << unix.CAP_NET_RAW
 	before := status(t, "/proc/self/status")
-	// What a plugin may lock: all, where this process may raise the limit.
+	// The limit on locked memory of a plugin: none, if this process may raise the limit.
 	var lock unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lock); err != nil {
 		t.Fatal(err)
@@ -114,8 +114,8 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// The plugin may give a file to the group of those who wait, which takes membership where
-// there is no CAP_CHOWN. Other groups stay.
+// The plugin may give a file to the group of waiting readers, for which it must be a member without CAP_CHOWN. Other
+// groups stay.
 func TestWaitGroup(t *testing.T) {
 	need.Root(t)
 	for name, want := range map[string]string{"4321": "4321", "daemon": "1", "": "", "no such group": ""} {

@@ -224,7 +224,7 @@ func TestControlTurns(t *testing.T) {
 	}
 }
 
-// Who holds an instance by its control socket configures and ends nothing.
+// A client of the control socket can neither configure nor end the instance.
 func TestControlRefusesConfigureAndClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c", "test.sock")
 	fake, _ := controlled(t, path)
@@ -375,7 +375,7 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// Another user is kept out by the modes, and, were they changed, by who it is.
+// The modes keep another user out, and the check of the peer's user does if the modes are changed.
 func TestControlOfAnotherUser(t *testing.T) {
 	need.Root(t)
 	base, err := os.MkdirTemp("", "flowtally-peer-") // t.TempDir cannot be entered by others

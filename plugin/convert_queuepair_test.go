@@ -76,7 +76,7 @@ func TestQueuePairStatesCross(t *testing.T) {
 	})
 }
 
-// What only the wire's types can hold is refused, and not cut to fit.
+// A value out of range is refused, and not truncated.
 func TestQueuePairsThatDoNotFit(t *testing.T) {
 	for name, p := range map[string]*pluginv1.QueuePair{
 		"nothing": nil, "port": {Name: "a", Port: 256},

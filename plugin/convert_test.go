@@ -130,7 +130,7 @@ func TestAnswersCross(t *testing.T) {
 	})
 }
 
-// Text of the plugin's that is no UTF-8 is mended: protobuf would refuse the whole answer.
+// Text of the plugin's that is no UTF-8 is mended: protobuf would refuse the whole message.
 func TestBadTextIsMended(t *testing.T) {
 	bad := "a\xffb"
 	overWire(t, conditionsMsg(dataplane.Condition{Code: dataplane.ConditionCode(bad), Object: bad, Text: bad, Fix: bad}), &pluginv1.ConditionsResponse{})
@@ -146,7 +146,7 @@ func conditionsMsg(c ...dataplane.Condition) *pluginv1.ConditionsResponse {
 	return &pluginv1.ConditionsResponse{Conditions: conditionsToProto(c)}
 }
 
-// What the sending side refuses, since it could not be sent or would arrive as something else.
+// The sending side refuses values that could not be sent or would arrive as others.
 func TestUnsendable(t *testing.T) {
 	for name, f := range map[string]flow.Flow{
 		"label":     {Name: "a", Labels: map[string]string{"k": "\xff"}},
@@ -218,7 +218,7 @@ func TestHostileMessages(t *testing.T) {
 	if _, err := configFromProto(&pluginv1.Config{}); err != nil {
 		t.Errorf("an empty configuration: %v", err)
 	}
-	// What only reads must read anything.
+	// The reading side must survive every message.
 	infoFromProto(nil)
 	eventFromProto(nil)
 	conditionsFromProto([]*pluginv1.Condition{nil, {Severity: 99, Since: &timestamppb.Timestamp{Seconds: math.MinInt64, Nanos: -1}}})

@@ -18,7 +18,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/probe"
 )
 
-// cross is what the wire does to an error.
+// cross sends an error over the wire.
 func cross(t testing.TB, err error) error {
 	t.Helper()
 	onWire, merr := proto.Marshal(status.Convert(toStatus(err)).Proto())

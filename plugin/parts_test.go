@@ -17,9 +17,8 @@ import (
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 )
 
-// Whatever the order of pushes and reads: events arrive in order, each one
-// either arrives or is counted as lost by the next that does, and of what is
-// queued the oldest goes first.
+// Whatever the order of pushes and reads: events arrive in order, each one either arrives or is counted as lost by
+// the next that does, and the oldest queued one is dropped first.
 func TestQueueModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -59,7 +58,7 @@ func TestQueueModel(t *testing.T) {
 	})
 }
 
-// What the flows of a large device declare at once reaches a receiver that was busy elsewhere.
+// The losses that all flows of a large device declare at once reach a receiver that was busy elsewhere.
 func TestQueueHoldsWhatADeviceSaysAtOnce(t *testing.T) {
 	q := newQueue(t.Context())
 	const flows = 2000
@@ -134,8 +133,8 @@ func TestMayUseRDMA(t *testing.T) {
 	}
 }
 
-// What tells this program of a host of its own does not reach its plugin: the plugin would take the
-// other host's socket directory, keys and descriptors for its own.
+// The variables by which this program knows its own host do not reach its plugin: the plugin would take the other
+// host's socket directory, keys and descriptors for its own.
 func TestEnvironment(t *testing.T) {
 	for _, name := range []string{"PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS", child.HostFDEnv, child.VerbsFDEnv, child.ExcludedEnv, logwire.LevelEnv} {
 		t.Setenv(name, "of another")

@@ -31,8 +31,8 @@ func (p *patient) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckReques
 	}
 }
 
-// A plugin that answers in time is left alone however long it runs, and one that does not is
-// given up after the limit, and at most one check more. The clock is the test's own.
+// A plugin that replies in time is not ended however long it runs. One that does not is given up after the limit, and
+// at most one check more. The clock is the test's own.
 func TestPulse(t *testing.T) {
 	const limit = 30 * time.Second
 	for name, c := range map[string]struct {

@@ -93,8 +93,8 @@ func TestServerLifecycle(t *testing.T) {
 	}
 }
 
-// A host that gives up during Configure leaves no instance behind, and the
-// end of a call that was answered does not reach the instance.
+// A host that cancels Configure leaves no instance behind, and the end of a completed call does not reach the
+// instance.
 func TestConfigureAndContexts(t *testing.T) {
 	svc := &stub{}
 	lives := make(chan context.Context, 2)

@@ -37,7 +37,7 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// What a dead plugin left attached is removed by Close, unless it is to stay.
+// Close removes the programs of a dead plugin, unless pins are kept.
 func TestCloseWhileDown(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keep pins %v", keep), func(t *testing.T) {

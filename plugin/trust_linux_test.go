@@ -14,7 +14,7 @@ import (
 	"github.com/flowtally/flowtally/plugin/internal/child"
 )
 
-// It is what a link leads to that counts, and who could have put the link there.
+// The target of a link counts, and the users that could have made the link.
 func TestTrust(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()

@@ -56,7 +56,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 	}
 }
 
-// suite is an instance under test with what every test needs.
+// suite is an instance under test, with helpers for every test.
 type suite struct {
 	dataplane.Service
 	t   *testing.T

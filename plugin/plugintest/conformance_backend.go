@@ -7,8 +7,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// testBackend: what a flow names counts it, or nothing does and an error says so;
-// the choice comes back with the flow.
+// testBackend: the backend that a flow names counts it, or adding the flow fails; the choice comes back with the
+// flow.
 func testBackend(t *testing.T, s *suite) {
 	counts := s.add(flow.Flow{Name: "free"})[0].Source.Backend
 	accepted := 1

@@ -18,7 +18,7 @@ type root struct {
 	Run        runCmd        `cmd:"" help:"Count flows until a signal."`
 	Top        topCmd        `cmd:"" help:"Show rates and totals, live."`
 	Get        getCmd        `cmd:"" help:"Print counters once."`
-	Watch      watchCmd      `cmd:"" help:"Print changes as they come."`
+	Watch      watchCmd      `cmd:"" help:"Print changes while they happen."`
 	Wait       waitCmd       `cmd:"" help:"Sleep until a counter has counted enough."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`

@@ -8,53 +8,53 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// words reads the totals that a device writes to memory by itself. The sample time is the time of
+// deviceValue reads the totals that a device writes to memory by itself. The sample time is the time of
 // the read: the time of the device's write is not recorded.
-func (m *mirror) words(h shm.Handle) (v shm.Value, err error) {
+func (m *mirror) deviceValue(h shm.Handle) (v shm.Value, err error) {
 	err = shm.Guard(func() error {
 		d, err := m.reader.Device(h)
 		if err != nil {
 			return err
 		}
-		v, err = loadWords(&d)
+		v, err = loadDevice(&d)
 		return err
 	})
 	return v, err
 }
 
-func loadWords(d *shm.Device) (v shm.Value, err error) {
+func loadDevice(d *shm.Device) (v shm.Value, err error) {
 	v.SampledAt = shm.Now()
 	v.Packets, v.Bytes, err = d.Load()
 	return v, err
 }
 
-// wordless reports whether an error of words means that no words can be read: no device writes for
+// notByDevice reports whether an error of words means that no words can be read: no device writes for
 // the counter, or not any more, or another mirror has taken the name.
-func wordless(err error) bool {
+func notByDevice(err error) bool {
 	return errors.Is(err, shm.ErrNoDevice) || errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrGone) || errors.Is(err, shm.ErrBusy)
 }
 
-// wordsPeriod is how often a wait polls words: a device cannot wake a process.
-const wordsPeriod = time.Millisecond
+// devicePeriod is how often a wait polls words: a device cannot wake a process.
+const devicePeriod = time.Millisecond
 
-// onWords waits as shm.Reader.Wait does, but for the device's words, with no poller in between.
+// waitForDevice waits as shm.Reader.Wait does, but for the device's words, with no poller in between.
 // over means that the wait is over, with the error. If it is not over, the caller waits for
 // published values.
-func (w *waiter) onWords(ctx context.Context, h shm.Handle) (over bool, err error) {
+func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, err error) {
 	r := w.mirror.reader
 	d, err := r.Device(h)
 	if err != nil {
 		return false, nil
 	}
 	load := func() (v shm.Value, err error) {
-		err = shm.Guard(func() error { v, err = loadWords(&d); return err })
+		err = shm.Guard(func() error { v, err = loadDevice(&d); return err })
 		return v, err
 	}
-	tick := time.NewTicker(wordsPeriod)
+	tick := time.NewTicker(devicePeriod)
 	defer tick.Stop()
 	for {
-		status := r.Status() // before the words, which are then its last
-		over, err := w.lookAtWords(load)
+		status := r.Status() // before the totals, so that they are the last ones of a dead writer
+		over, err := w.readDevice(load)
 		switch {
 		case over:
 			return true, err
@@ -69,10 +69,10 @@ func (w *waiter) onWords(ctx context.Context, h shm.Handle) (over bool, err erro
 	}
 }
 
-// lookAtWords reports whether the loaded value ends the wait, and with which error; or that it
+// readDevice reports whether the loaded value ends the wait, and with which error; or that it
 // cannot be read. Completions are read before errors. After an error it reads again, because
 // reached completions take precedence.
-func (w *waiter) lookAtWords(load func() (shm.Value, error)) (over bool, err error) {
+func (w *waiter) readDevice(load func() (shm.Value, error)) (over bool, err error) {
 	for range 2 {
 		v, err := load()
 		if err != nil {

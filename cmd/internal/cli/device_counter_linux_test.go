@@ -150,12 +150,12 @@ func TestTopReadsWords(t *testing.T) {
 	}
 	defer o.close()
 	m.count(10, 1)
-	before, err := o.look(nil)
+	before, err := o.read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.count(1_000_010, 1)
-	cur, err := o.look(nil)
+	cur, err := o.read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestWaitLooksAgainAtAnError(t *testing.T) {
 			w := &waiter{cmd: &waitCmd{AtLeast: &threshold}}
 			w.see(shm.Value{Packets: 10, Bytes: 1}, true)
 			looks := []shm.Value{{Packets: 10, Bytes: 2}, tt.then}
-			over, err := w.lookAtWords(func() (v shm.Value, err error) {
+			over, err := w.readDevice(func() (v shm.Value, err error) {
 				v, looks = looks[0], looks[1:]
 				return v, nil
 			})

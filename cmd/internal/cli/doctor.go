@@ -88,8 +88,8 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 	return cfg, nil
 }
 
-// isAskedFor says that the configuration needs a yes. Of an RDMA device that only queue pairs
-// name, it needs no flows.
+// isAskedFor reports whether the configuration needs a yes. It needs no flows of an RDMA device that only queue pairs
+// name.
 func isAskedFor(cfg dataplane.Config, r probe.Result) bool {
 	forPairs := []string{engine.FeatureRDMA, engine.FeatureRDMADevices, engine.FeatureCompletions}
 	return r.Backend != "rdma" || asksForRDMA(cfg) || len(cfg.QueuePairs) > 0 && slices.Contains(forPairs, r.Feature)
@@ -105,7 +105,7 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 	return names
 }
 
-// asksForRDMA says that the configuration does not do without it, as auto does.
+// asksForRDMA reports whether the configuration names rdma, and not only auto.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
 }

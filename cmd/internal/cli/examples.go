@@ -42,7 +42,7 @@ Examples:
 
 // Help is shown by watch --help.
 func (*watchCmd) Help() string {
-	return `Changes are written to the mirror's history every mirror.history_period. Where they come faster than they are read, exactly how many were lost is said in their place. In parentheses is the difference from the change before; "-" where that one was not read, as for the first of each counter.
+	return `Changes are written to the mirror's history every mirror.history_period. If they come faster than they are read, a line has the exact number of lost changes. In parentheses is the difference from the change before, or "-" if that one was not read, as for the first change of each counter.
 
 Examples:
 

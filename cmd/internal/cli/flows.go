@@ -86,8 +86,8 @@ type flowsAddCmd struct {
 	Match     string            `arg:"" help:"The packets to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
 	Priority  uint16            `help:"Of overlapping flows the lowest number counts." default:"0"`
 	Direction string            `help:"Side of the interface: ${enum}." enum:"ingress,egress" default:"ingress"`
-	Action    string            `help:"What becomes of a matched packet: ${enum}." enum:"count,drop" default:"count"`
-	Backend   string            `help:"What is to count it: auto, rdma, xdp or sim. Default: what the instance says." enum:",auto,rdma,xdp,sim" default:"" placeholder:"NAME"`
+	Action    string            `help:"Action on a matched packet: ${enum}." enum:"count,drop" default:"count"`
+	Backend   string            `help:"Backend that counts it: auto, rdma, xdp or sim. Default: the backend of the configuration." enum:",auto,rdma,xdp,sim" default:"" placeholder:"NAME"`
 	Interface string            `help:"Count on this interface alone." complete:"interfaces" placeholder:"NAME"`
 	Latency   bool              `help:"Give the counter a record of its own, published at the lowest latency."`
 	Label     map[string]string `help:"A label that travels to the mirror. May be repeated." mapsep:"none" placeholder:"KEY=VALUE"`
@@ -160,7 +160,7 @@ func readStatuses(path string, names ...string) (view.Statuses, error) {
 		return view.Statuses{}, err
 	}
 	defer m.close()
-	r, err := m.look(names)
+	r, err := m.read(names)
 	if err != nil && !errors.Is(err, shm.ErrNotFound) {
 		return view.Statuses{}, err
 	}

@@ -23,7 +23,7 @@ func (c *getCmd) Run(env *Env) error {
 		return err
 	}
 	defer m.close()
-	r, err := m.look(c.Name)
+	r, err := m.read(c.Name)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (c *getCmd) Run(env *Env) error {
 		return err
 	}
 	if !r.Writer.Live() {
-		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values%s\n", r.Path, r.Writer, butWords(r))
+		fmt.Fprintf(env.Stderr, "flowtally: %s: writer %s: these are its last values%s\n", r.Path, r.Writer, butDevices(r))
 	}
 	if c.Strict && degraded(r) {
 		return exitError(exitDegraded)
@@ -44,15 +44,15 @@ func (c *getCmd) Run(env *Env) error {
 	return nil
 }
 
-// butWords returns, behind the note about a silent writer, which values are still current.
-func butWords(r *view.Reading) string {
+// butDevices returns, behind the note about a silent writer, which values are still current.
+func butDevices(r *view.Reading) string {
 	if slices.ContainsFunc(r.Counters, func(c view.Counter) bool { return c.FromDevice }) {
 		return "; values that a device writes are current"
 	}
 	return ""
 }
 
-// degraded says that the writer is not running or that a value is not valid.
+// degraded reports whether the writer is not running or a value is not valid.
 func degraded(r *view.Reading) bool {
 	for _, c := range r.Counters {
 		if !c.Present() || !c.Valid {

@@ -15,12 +15,12 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// mirror is a mirror's file that is read.
+// mirror reads a mirror.
 type mirror struct {
 	path   string
 	reader *shm.Reader
 	in     *shm.Instance // follows the mirror; nil: it is opened once
-	since  time.Time     // when the file turned out to be of no use; zero: it did not
+	since  time.Time     // when reading the file failed; zero: it has not
 }
 
 // openMirror opens the mirror that the flags name, once.
@@ -55,7 +55,7 @@ func followMirror(f readerFlag) (*mirror, error) {
 		return nil, mirrorError(path, err)
 	}
 	m := &mirror{in: in}
-	m.follow()
+	m.reopen()
 	return m, nil
 }
 
@@ -67,11 +67,11 @@ func (m *mirror) close() {
 	m.reader.Close()
 }
 
-// replaced tells whether another file has the mirror's name than the one that is read.
+// replaced reports whether another file has taken the mirror's name.
 func (m *mirror) replaced() bool { return m.in.Reader() != m.reader }
 
-// follow reads the file that has the mirror's name now.
-func (m *mirror) follow() {
+// reopen reads the file that has the mirror's name now.
+func (m *mirror) reopen() {
 	if m.replaced() {
 		m.since = time.Time{}
 	}
@@ -79,18 +79,17 @@ func (m *mirror) follow() {
 	m.path = m.reader.Path()
 }
 
-// lost tells of an error from reading that the file is of no use any more. Another one may
-// take its name.
+// lost reports whether an error of reading means that the file cannot be used any more. Another one may take its
+// name.
 func lost(err error) bool {
 	return errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrTruncated) || errors.Is(err, shm.ErrFormat)
 }
 
-// remakeWait is how long a command waits for another file in the place of one that is of no use. A
-// writer that lives makes it within a second.
+// remakeWait is the time for which a command waits for another file in place of one that cannot be used. A live
+// writer makes it within a second.
 const remakeWait = 5 * time.Second
 
-// ends tells whether err, of reading, ends a command: it does not while another file may
-// still take the mirror's name.
+// ends reports whether err, of reading, ends a command: not while another file may take the mirror's name.
 func (m *mirror) ends(err error) bool {
 	if err == nil || !lost(err) {
 		return err != nil
@@ -118,9 +117,9 @@ func mirrorError(path string, err error) error {
 	return err
 }
 
-// look reads the counters with the given names or patterns of the shell; all counters without
+// read reads the counters with the given names or patterns of the shell; all counters without
 // names. Names without a counter are an *unknownError, and the reading holds the others.
-func (m *mirror) look(names []string) (*view.Reading, error) {
+func (m *mirror) read(names []string) (*view.Reading, error) {
 	wanted, err := newSelection(names)
 	if err != nil {
 		return nil, err
@@ -152,8 +151,7 @@ func (m *mirror) look(names []string) (*view.Reading, error) {
 	return r, nil
 }
 
-// entries are the counters among which a selection finds its own: these alone where it names each of them,
-// else all.
+// entries returns the counters that a selection needs: only these if it names each, else all.
 func (m *mirror) entries(s selection) ([]shm.Entry, error) {
 	if names := slices.Collect(maps.Keys(s.met)); len(names) > 0 && !slices.ContainsFunc(names, isPattern) {
 		found, err := m.reader.Find(names...)
@@ -168,12 +166,12 @@ func (m *mirror) entries(s selection) ([]shm.Entry, error) {
 // value. A counter that was removed meanwhile has no value.
 func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	if c.Completion() {
-		v, err := m.words(h)
+		v, err := m.deviceValue(h)
 		if err == nil {
 			c.Show(v, true)
 			return nil
 		}
-		c.Unread = !wordless(err)
+		c.Unread = !notByDevice(err)
 	}
 	v, err := m.published(h)
 	switch {
@@ -187,7 +185,7 @@ func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	return nil
 }
 
-// published is the value that the writer published last.
+// published returns the last value that the writer published.
 func (m *mirror) published(h shm.Handle) (v shm.Value, err error) {
 	err = shm.Guard(func() error {
 		counter, err := m.reader.Counter(h)

@@ -23,7 +23,7 @@ const firstCycle = 10 * time.Second
 // mostLogged is how many flows are logged one by one at the start.
 const mostLogged = 100
 
-// running is an instance that was started and is to be told about.
+// running is a started instance whose events are logged.
 type running struct {
 	env      *Env
 	svc      dataplane.Service
@@ -46,7 +46,7 @@ func (r *running) serve(control *plugin.Control) error {
 	}
 	if err := r.announce(); err != nil {
 		if r.env.Context.Err() != nil {
-			return nil // told to stop while starting
+			return nil // stopped while starting
 		}
 		return err
 	}
@@ -89,7 +89,7 @@ func (r *running) announce() error {
 		return fmt.Errorf("listing the flows of instance %s: %w", r.instance, err)
 	}
 	pairs, err := r.svc.QueuePairs().List(ctx)
-	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // a plugin of before has none
+	if err != nil && !errors.Is(err, probe.ErrNotSupported) { // an older plugin has no queue pairs
 		return fmt.Errorf("listing the queue pairs of instance %s: %w", r.instance, err)
 	}
 	log.Info("counting", "instance", info.Instance, "flows", len(placements), "queue_pairs", len(pairs), "mirror", info.Mirror, "pid", info.PID, "version", info.Version)
@@ -142,7 +142,7 @@ func (r *running) announce() error {
 func (r *running) degraded(placements []dataplane.Placement) error {
 	conditions, err := r.svc.Conditions(r.env.Context)
 	if err != nil {
-		return fmt.Errorf("asking instance %s for its conditions: %w", r.instance, err)
+		return fmt.Errorf("reading the conditions of instance %s: %w", r.instance, err)
 	}
 	var is bool
 	for _, p := range placements {

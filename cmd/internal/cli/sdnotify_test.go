@@ -90,7 +90,7 @@ func TestRunTellsServiceManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.close()
-	if r, err := m.look([]string{"a"}); err != nil || !r.Counters[0].Present() {
+	if r, err := m.read([]string{"a"}); err != nil || !r.Counters[0].Present() {
 		t.Errorf("ready without values: %+v, %v", r, err)
 	}
 	cancel()

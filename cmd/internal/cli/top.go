@@ -28,7 +28,7 @@ func (c *topCmd) Run(env *Env) error {
 		return err
 	}
 	defer m.close()
-	before, err := m.look(c.Name)
+	before, err := m.read(c.Name)
 	if err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func (c *topCmd) Run(env *Env) error {
 			return nil
 		case <-tick.C:
 		}
-		m.follow()
+		m.reopen()
 		before = cur
 		var unknown *unknownError
-		switch cur, err = m.look(c.Name); {
+		switch cur, err = m.read(c.Name); {
 		case err == nil, errors.As(err, &unknown):
-			// The counters that were named may be gone for now: the table says so.
+			// The named counters may not exist now: the table shows that.
 		case !m.ends(err):
 			cur = before.Again(view.NewWriter(m.reader.Status()))
 		default:

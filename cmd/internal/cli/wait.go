@@ -39,7 +39,7 @@ func (c *waitCmd) Run(env *Env) error {
 	}
 	w := &waiter{mirror: m, cmd: c, talk: env.Stderr}
 	err = w.wait(ctx)
-	m.follow()
+	m.reopen()
 	switch {
 	case err == nil:
 		return w.print(env.Stdout)
@@ -53,7 +53,7 @@ func (c *waitCmd) Run(env *Env) error {
 	return fmt.Errorf("%s: %q: %s: %w", m.path, c.Name, w.aim(), err)
 }
 
-// waiter is where a wait stands.
+// waiter is the state of a wait.
 type waiter struct {
 	mirror *mirror
 	cmd    *waitCmd
@@ -61,11 +61,11 @@ type waiter struct {
 	entry  shm.Entry
 	value  shm.Value // the last value seen
 	words  bool      // it comes from a device's words
-	since  *look     // the first look; changes and errors are counted from it
+	since  *observed // the first look; changes and errors are counted from it
 }
 
-// look is a value that a waiter read.
-type look struct {
+// observed is a value that a waiter read.
+type observed struct {
 	value shm.Value
 	words bool
 }
@@ -74,7 +74,7 @@ type look struct {
 func (w *waiter) see(v shm.Value, words bool) {
 	w.value, w.words = v, words
 	if w.since == nil {
-		w.since = &look{v, words}
+		w.since = &observed{v, words}
 	}
 }
 
@@ -85,12 +85,12 @@ func (w *waiter) wait(ctx context.Context) error {
 		return w.unknown(err)
 	}
 	if w.describe() {
-		if over, err := w.onWords(ctx, w.entry.Handle); over {
+		if over, err := w.waitForDevice(ctx, w.entry.Handle); over {
 			return err
 		}
 	}
-	w.look(counter)
-	return w.onPublished(ctx, counter)
+	w.readFirst(counter)
+	return w.waitForPublished(ctx, counter)
 }
 
 // describe reads the catalogue's entry of the counter.
@@ -103,9 +103,9 @@ func (w *waiter) describe() bool {
 	return true
 }
 
-// look reads the value before it sleeps, if it must, and prints how it is woken then. The wait
+// readFirst reads the value before the first sleep, and reports if the writer cannot wake this process. The wait
 // returns an error again.
-func (w *waiter) look(counter *shm.NamedCounter) {
+func (w *waiter) readFirst(counter *shm.NamedCounter) {
 	var v shm.Value
 	_ = shm.Guard(func() (err error) { v, err = counter.Load(); return err })
 	w.see(v, false)
@@ -117,9 +117,9 @@ func (w *waiter) look(counter *shm.NamedCounter) {
 	}
 }
 
-// onPublished waits for published values. If words were seen first, the published value may be
+// waitForPublished waits for published values. If words were seen first, the published value may be
 // older: it is no change, and its errors are not new.
-func (w *waiter) onPublished(ctx context.Context, counter *shm.NamedCounter) error {
+func (w *waiter) waitForPublished(ctx context.Context, counter *shm.NamedCounter) error {
 	first := w.since.value
 	for since := first; ; since = w.value {
 		var v shm.Value
@@ -140,12 +140,12 @@ func (w *waiter) onPublished(ctx context.Context, counter *shm.NamedCounter) err
 	}
 }
 
-// unknown adds to a name that no counter has the one that may have been meant.
+// unknown adds the nearest name of a counter to the error for an unknown name.
 func (w *waiter) unknown(err error) error {
 	if !errors.Is(err, shm.ErrNotFound) {
 		return err
 	}
-	_, unknown := w.mirror.look([]string{w.cmd.Name})
+	_, unknown := w.mirror.read([]string{w.cmd.Name})
 	if unknown != nil {
 		return unknown
 	}

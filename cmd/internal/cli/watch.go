@@ -29,7 +29,7 @@ func (c *watchCmd) Run(env *Env) error {
 		return err
 	}
 	defer m.close()
-	if _, err := m.look(c.Name); err != nil {
+	if _, err := m.read(c.Name); err != nil {
 		return err
 	}
 	if m.reader.Status().History == 0 {
@@ -54,7 +54,7 @@ func (c *watchCmd) Run(env *Env) error {
 		case w.left == 0:
 			return nil
 		}
-		if err := w.follow(); err != nil {
+		if err := w.followMirror(); err != nil {
 			return err
 		}
 		select {
@@ -65,7 +65,7 @@ func (c *watchCmd) Run(env *Env) error {
 	}
 }
 
-// watcher is where a watch stands.
+// watcher is the state of a watch.
 type watcher struct {
 	mirror  *mirror
 	printer view.ChangePrinter
@@ -97,16 +97,16 @@ func (w *watcher) start(oldest bool) (err error) {
 	return nil
 }
 
-// follow goes on with another file that took the mirror's name, and prints changes of the writer's
+// followMirror goes on with another file that took the mirror's name, and prints changes of the writer's
 // state.
-func (w *watcher) follow() error {
+func (w *watcher) followMirror() error {
 	if w.mirror.replaced() {
-		// The old file got changes since, until its writer left it.
+		// The old file got changes until its writer gave it up.
 		if err := w.drain(); err != nil && !lost(err) {
 			return err
 		}
-		w.mirror.follow()
-		fmt.Fprintf(w.talk, "flowtally: %s: replaced by a new file, which is followed\n", w.mirror.path)
+		w.mirror.reopen()
+		fmt.Fprintf(w.talk, "flowtally: %s: replaced: reading the new file\n", w.mirror.path)
 		w.after = w.newest
 		if err := w.start(true); err != nil {
 			return err

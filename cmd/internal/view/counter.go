@@ -25,7 +25,7 @@ type Writer struct {
 	Age   int64  // ns since the last heartbeat
 }
 
-// Live says that the writer is there and publishing.
+// Live reports whether the writer is publishing.
 func (w Writer) Live() bool { return w.State == "run" || w.State == "boot" }
 
 func (w Writer) String() string {
@@ -75,14 +75,13 @@ func byKind(counters []Counter) (flows, completions []Counter) {
 	return flows, completions
 }
 
-// Show makes v the value.
+// Show sets the value, and whether a device wrote it.
 func (c *Counter) Show(v shm.Value, words bool) {
 	c.Packets, c.Bytes, c.SampledAt, c.FromDevice = v.Packets, v.Bytes, v.SampledAt, words
 }
 
-// age is how old the value is in a reading. FromDevice are of the moment in which they were
-// read, as long as the writer lives, in whose process the device was opened; then they may
-// have stood still since its last sign of life.
+// age returns the age of the value in a reading. A value from a device is current while the writer lives, whose
+// process has opened the device. After that it may not have changed since the writer's last heartbeat.
 func (c Counter) age(r *Reading) int64 {
 	switch {
 	case c.FromDevice && r.Writer.Live():
@@ -93,7 +92,7 @@ func (c Counter) age(r *Reading) int64 {
 	return max(0, r.Now-c.SampledAt)
 }
 
-// Present says that there is a value: absent is not zero.
+// Present reports whether there is a value: absent is not zero.
 func (c Counter) Present() bool { return c.SampledAt != 0 }
 
 // note names the reservations about the value.
@@ -187,8 +186,7 @@ func NewCounter(e shm.Entry) Counter {
 	}
 }
 
-// deadAfter is how many heartbeats a writer may miss until it is called dead;
-// from the second on it is stale.
+// deadAfter is the number of missed heartbeats after which a writer is dead. From the second on it is stale.
 const deadAfter = 10
 
 func NewWriter(s shm.Status) Writer {

@@ -49,7 +49,7 @@ func labelsJSON(labels map[string]string) map[string]string {
 	return labels
 }
 
-// Statuses holds the standing of each counter of a mirror, by name.
+// Statuses has the status of each counter of a mirror, by name.
 type Statuses struct {
 	known bool // the mirror could be read: a counter that is not in by is gone
 	by    map[string]statusJSON

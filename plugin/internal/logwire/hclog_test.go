@@ -12,7 +12,7 @@ import (
 	hclog "github.com/hashicorp/go-hclog"
 )
 
-// through logs with f in a plugin, and returns the lines and what the host's log makes of them.
+// through logs with f in a plugin, and returns the lines and the host's log.
 func through(f func(*slog.Logger)) (lines, host string) {
 	var raw, out bytes.Buffer
 	f(slog.New(newHandler(&raw, slog.LevelDebug-4)))
