@@ -1,6 +1,9 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Side runs n operations and returns the cost of one, in nanoseconds of
 // the clock that the row is about. It is called on the runner's thread, which
@@ -18,6 +21,13 @@ type Row struct {
 	Bound float64
 	// Unit of the operation, for people: "ns per snapshot". Empty: "ns".
 	Unit string
+	// Rounds is the most that an attempt makes, and at least 7: for rounds that take long.
+	// 0: [Options].Rounds.
+	Rounds int
+	// Openings of the row in an attempt. 0: [Options].Openings.
+	Openings int
+	// Time is the least that the row gets, where [Options].RowTime is less.
+	Time time.Duration
 	// Prepare makes objects that several rows share, unless they exist. It runs before the row's time
 	// begins; an error makes the row null, as one of Open does. May be nil.
 	Prepare func(ctx context.Context) error
@@ -42,6 +52,9 @@ type Sides struct {
 	// Apart: the row is about two cores. A round in which the two CPUs were
 	// threads of one is run again.
 	Apart bool
+	// Paced: the sides wait for a timer most of the time, and their figure is wall time.
+	// Company on the core is not looked for.
+	Paced bool
 	// MaxSpread replaces [Options].MaxSpread where a row is by nature wider.
 	MaxSpread float64
 	// Close releases the resources that Open acquired. May be nil.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,8 +172,12 @@ func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 			return null(row, err.Error())
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.RowTime)
+	ctx, cancel := context.WithTimeout(ctx, max(o.RowTime, row.Time))
 	defer cancel()
+	if row.Rounds != 0 {
+		o.Rounds = min(o.Rounds, max(row.Rounds, 7))
+	}
+	o.Openings = cmp.Or(row.Openings, o.Openings)
 	// A collection in the middle of a round would be most of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	reason := ""
@@ -217,7 +222,11 @@ func sample(ctx context.Context, row Row, env Env, still *stillness, o Options) 
 		}
 		widest = sides.MaxSpread
 		runtime.GC()
-		some, err := measure(ctx, sides, env, still, share, o.RoundTime)
+		quiet := still
+		if sides.Paced {
+			quiet = nil
+		}
+		some, err := measure(ctx, sides, env, quiet, share, o.RoundTime)
 		if sides.Close != nil {
 			if err := sides.Close(); err != nil {
 				o.Logger.Warn("row left something behind", "row", row.Name, "err", err)

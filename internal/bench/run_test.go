@@ -204,6 +204,30 @@ func TestRunDividesRoundsAmongOpenings(t *testing.T) {
 	}
 }
 
+func TestARowSetsItsRoundsAndItsTime(t *testing.T) {
+	opened := 0
+	late := func(_ context.Context, n int) (float64, error) { time.Sleep(10 * time.Millisecond); return 1, nil }
+	open := func(context.Context, Env) (*Sides, error) { opened++; return &Sides{Ours: late, Ref: late, N: 1}, nil }
+	r := run(t, Options{Rounds: 1000, Openings: 5, RowTime: time.Millisecond},
+		Row{Name: "r", Ref: "floor", Bound: 2, Rounds: 9, Openings: 3, Time: time.Minute, Open: open}).Results[0]
+	if opened != 3 || r.Ratio == nil || r.Rounds != 9 {
+		t.Errorf("opened %d times: %+v, want 9 rounds in 3 openings, and no reason that it took too long", opened, r)
+	}
+}
+
+// A core that is never alone disturbs every side but paced ones.
+func TestPacedSidesRunInCompany(t *testing.T) {
+	for _, paced := range []bool{false, true} {
+		s := Sides{Ours: scripted(2), Ref: scripted(1), N: 1, Paced: paced}
+		ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		rounds, _, err := sample(ctx, row(1, s), Env{}, &stillness{floor: 1, probe: costs(1000)}, Options{Rounds: 7, Openings: 1})
+		end()
+		if paced != (err == nil && len(rounds) == 7) || !paced && !errors.Is(err, ErrDisturbed) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("paced %v: %d rounds, %v", paced, len(rounds), err)
+		}
+	}
+}
+
 func TestRunBoundsARowInTime(t *testing.T) {
 	slow := func(ctx context.Context, _ int) (float64, error) {
 		select {

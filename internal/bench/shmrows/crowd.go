@@ -24,7 +24,8 @@ var hostileC []byte
 const (
 	crowdProcesses = 8
 	crowdThreads   = 500
-	pacedCycles    = 6 // of one round
+	pacedCycles    = 6  // of one side in a round
+	crowdCycles    = 20 // the same, where a round begins with a change of 4,000 sleepers
 	cyclePeriod    = 10 * time.Millisecond
 )
 
@@ -45,7 +46,7 @@ func openCrowd(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 				return paced(c.cycle, n), nil
 			}
 		}
-		return &bench.Sides{N: pacedCycles, Ours: side("ours"), Ref: side("own")}, nil
+		return &bench.Sides{N: crowdCycles, Ours: side("ours"), Ref: side("own"), Paced: true}, nil
 	})
 }
 
@@ -89,7 +90,7 @@ func openMember(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 			return took, err
 		}
 		alone := func(_ context.Context, n int) (float64, error) { return paced(c.cycle, n), nil }
-		return &bench.Sides{N: pacedCycles, Ours: beside, Ref: alone}, nil
+		return &bench.Sides{N: pacedCycles, Ours: beside, Ref: alone, Paced: true}, nil
 	})
 }
 

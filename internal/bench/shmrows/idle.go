@@ -36,7 +36,7 @@ const (
 // process meanwhile, against the same of a writer without a page and 1 % of the time that
 // passes.
 func openIdleBusy(context.Context, bench.Env) (*bench.Sides, error) {
-	return idleSides(1000, func(w *shm.Writer, burn bool) bench.Side {
+	return idleSides(8000, func(w *shm.Writer, burn bool) bench.Side {
 		return func(_ context.Context, n int) (float64, error) {
 			others, err := othersCPU()
 			if err != nil {
