@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestReadAllocatesNothing: pollers read for as long as they live.

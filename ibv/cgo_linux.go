@@ -24,8 +24,8 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	_ "github.com/flowtally/flowtally/ibv/internal/abi" // the header is an input of this package's build
+	"github.com/flowtally/flowtally/probe"
 )
 
 var libVerbs = shared{"libibverbs.so.1", "install libibverbs1 (Debian, Ubuntu, SUSE) or libibverbs (Fedora, RHEL)"}

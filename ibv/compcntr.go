@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // CompCntrCaps is struct ibv_comp_cntr_caps: the limits of the device's completion counters.

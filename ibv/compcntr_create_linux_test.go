@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // words are the verbs of the two values of a counter.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // external makes a counter with external words at the end of m; flags choose the words, as

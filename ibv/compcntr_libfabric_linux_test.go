@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // The tests below are the hardware counters' part of libfabric's unit tests: all 17 cases of

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestCompCntrReferences makes the manual pages of completion counters executable: 003 is the

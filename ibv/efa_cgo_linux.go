@@ -10,7 +10,7 @@ import "C"
 import (
 	"syscall"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 var libEFA = shared{"libefa.so.1", "install libefa of rdma-core 65 or later (ibverbs-providers, or libibverbs), or of Amazon's driver"}

@@ -2,7 +2,7 @@
 
 package ibv
 
-import "github.com/flowtally/flowtally/dataplane/probe"
+import "github.com/flowtally/flowtally/probe"
 
 // loadEFA returns an unsupported error: EFA's direct verbs need cgo.
 func loadEFA(Options) (efa, error) {

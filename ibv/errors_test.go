@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestErrorStandsFor: which sentinels an errno satisfies, wrapped too, and no others.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // open returns the device mlx5_0.

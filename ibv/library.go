@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"syscall"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // Options names the libraries to open. The zero value opens the libraries of the system.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestSystemLibrary opens the distribution's own library: whatever its version, it is used or

@@ -11,7 +11,7 @@ import "C"
 import (
 	"syscall"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 var libMLX5 = shared{"libmlx5.so.1", "install ibverbs-providers (Debian, Ubuntu) or libibverbs (Fedora, RHEL)"}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestMLX5Ring: the device writes its entries to the returned memory, Poll takes the same entries,

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // devxBench is a wire whose near end is a software device, open for DevX. Its tests need no queue

@@ -2,7 +2,7 @@
 
 package ibv
 
-import "github.com/flowtally/flowtally/dataplane/probe"
+import "github.com/flowtally/flowtally/probe"
 
 // loadMLX5 returns an unsupported error: mlx5's direct verbs need cgo.
 func loadMLX5(feature string, _ Options) (mlx5, error) {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // fakeMLX5 is a libmlx5 whose results a test sets.

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestAnswersHaveAFix: a refusal for lack of privilege names the missing privilege, unless the

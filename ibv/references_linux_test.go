@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // statement is a sentence of a manual page about behaviour, and the code that shows it.

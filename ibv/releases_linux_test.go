@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/lab/rdmacore"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // insideEnv is set where this test binary runs in the root of a release. Its value is the release's

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // flowAttrSize is sizeof(struct ibv_flow_attr); the first spec lies right behind it.

@@ -2,7 +2,7 @@
 
 package ibv
 
-import "github.com/flowtally/flowtally/dataplane/probe"
+import "github.com/flowtally/flowtally/probe"
 
 // loadVerbs returns an unsupported error: verbs need cgo.
 func loadVerbs(string) (verbs, error) {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 var (

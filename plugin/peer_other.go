@@ -6,7 +6,7 @@ import (
 	"net"
 	"runtime"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 func peerCredentials() error {

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // The calls about queue pairs: of the supervised client, of the bare one, and of the server.

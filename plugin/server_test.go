@@ -18,8 +18,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // wire serves s in memory and returns a connection to it.

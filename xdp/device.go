@@ -3,7 +3,7 @@ package xdp
 import (
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // device is the kernel's description of an interface. The zero value stands for an interface that

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // testTun is a tun device in a namespace of its own, both until the test ends.

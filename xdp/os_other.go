@@ -6,7 +6,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 func supported() error {

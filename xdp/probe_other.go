@@ -2,7 +2,7 @@
 
 package xdp
 
-import "github.com/flowtally/flowtally/dataplane/probe"
+import "github.com/flowtally/flowtally/probe"
 
 // Probe says that nothing of this package works here.
 func Probe(ifname string) []probe.Result {

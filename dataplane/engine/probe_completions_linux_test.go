@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // The result names the sources that a queue pair then gets, best first; a device that

@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/rdma"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // What Probe asks of the host before it asks its RDMA devices.

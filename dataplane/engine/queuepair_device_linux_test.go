@@ -11,8 +11,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/shmtest"
 )

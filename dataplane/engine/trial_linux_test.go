@@ -12,8 +12,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // A library that ends its process, or does not return, costs the device: XDP counts every packet, and

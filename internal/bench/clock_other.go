@@ -5,7 +5,7 @@ package bench
 import (
 	"runtime"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 func unsupported(feature string) error {

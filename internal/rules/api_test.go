@@ -11,7 +11,7 @@ import (
 
 // public packages are imported by others: their documentation is part of them.
 var public = []string{
-	"configs", "ibv", "ibv/ibvtest", "dataplane", "dataplane/engine", "dataplane/engine/backend", "dataplane/engine/rdma", "dataplane/engine/trial", "dataplane/flow", "dataplane/probe",
+	"configs", "ibv", "ibv/ibvtest", "dataplane", "dataplane/engine", "dataplane/engine/backend", "dataplane/engine/rdma", "dataplane/engine/trial", "dataplane/flow", "probe",
 	"plugin", "plugin/plugintest", "shm", "shm/include", "xdp",
 }
 

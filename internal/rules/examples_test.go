@@ -14,7 +14,7 @@ var mainCalls = map[string][]string{
 	"dataplane":        {"Service", "Service_Conditions", "Service_Events", "Config_Validate", "Source", "ConditionInfos", "ParseQueuePairAddress"},
 	"dataplane/engine": {"New", "Check", "Probe"},
 	"dataplane/flow":   {"ParseMatch", "MustParse", "MustParseWith", "Parse", "Flow_Validate", "Match_Expand", "Backends"},
-	"dataplane/probe":  {"Ask"},
+	"probe":            {"Ask"},
 	"ibv":              {"Load", "Context_CreateCompCntr", "Context_NextEvent", "CQ_Poll", "QP_CreateFlow"},
 	"ibv/flexio":       {"Decode", "NewRing", "NewCollapsed"},
 	"plugin":           {"Launch", "Serve", "Dial", "ListenControl", "Register", "Find"},

@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 )
 

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/trust"
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // hostChecks tests the host beyond the backends: the kernel, the file systems, the capabilities of

@@ -5,7 +5,7 @@ package cli
 import (
 	"runtime"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // hostChecks runs the one check for other systems.

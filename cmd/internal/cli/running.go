@@ -13,8 +13,8 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // firstCycle bounds the wait for the first values.

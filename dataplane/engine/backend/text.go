@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // Identity returns the flow's text in the mirror. Two flows of one name and one identity count the same packets,

@@ -2,6 +2,6 @@
 
 package poll
 
-import "github.com/flowtally/flowtally/dataplane/probe"
+import "github.com/flowtally/flowtally/probe"
 
 func pinThread(int) error { return probe.ErrNotSupported }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // FeatureCompletions is the feature of Probe's result.

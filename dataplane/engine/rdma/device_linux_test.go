@@ -8,10 +8,10 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/soft"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestTheSoftwareDeviceGoesAndComesBack takes the device away in the middle of counting; one that

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // hardware is the RDMA devices of this host.

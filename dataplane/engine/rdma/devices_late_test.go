@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // changes waits for the signal.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	labseed "github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestRulesAreInOrderAtEveryMoment adds and removes random flows that overlap. After

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // How a flow.Match goes to a NIC

@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 	labseed "github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestWhatHardwareCanMatch has the rows of the table in match.go: how many rules a

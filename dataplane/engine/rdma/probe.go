@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // DescribeDevice returns the name of a device in results of a probe, and whether the device belongs to one of

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/internal/verbpage"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // Command is the command line of a trial. The program's main function must call engine.TrialMain

@@ -3,7 +3,7 @@ package xdp
 import (
 	"cmp"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/xdp"
 )
 

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 	"github.com/flowtally/flowtally/shm/include"
 )

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 )
 

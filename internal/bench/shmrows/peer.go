@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // errOneCPU: the row is about two CPUs.

@@ -6,8 +6,8 @@ import (
 	"context"
 	"runtime"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/probe"
 )
 
 var openOne, openHot, openSpread, openSMP = unsupported, unsupported, unsupported, unsupported

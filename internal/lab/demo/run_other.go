@@ -6,7 +6,7 @@ import (
 	"context"
 	"runtime"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // Run needs Linux.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestIngressAlone is for kernels below 6.6, through the process boundary: ingress is counted

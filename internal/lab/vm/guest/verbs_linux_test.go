@@ -15,8 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/flowtally/flowtally/dataplane/probe"
 	"github.com/flowtally/flowtally/ibv"
+	"github.com/flowtally/flowtally/probe"
 )
 
 // TestVerbsSeeTheDevice compares the attributes that the binding reads with the output of
