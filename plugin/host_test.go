@@ -68,7 +68,7 @@ func TestKilledHost(t *testing.T) {
 	}
 }
 
-// Ctrl-C goes to the foreground process group: the host decides what becomes of it.
+// Ctrl-C goes to the foreground process group: the host decides how the plugin ends.
 func TestInterruptOfTheForegroundGroup(t *testing.T) {
 	host, plugin, marker, _ := startHost(t)
 	group, err := syscall.Getpgid(plugin)

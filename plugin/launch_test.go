@@ -32,7 +32,7 @@ func TestProcessQueuePairsConform(t *testing.T) {
 	})
 }
 
-// Each way in which a plugin can fail to come up: what it is, and what is said.
+// Each way in which a plugin can fail to come up: the error and its text.
 func TestLaunchErrors(t *testing.T) {
 	for _, test := range []struct {
 		role string

@@ -166,7 +166,8 @@ func (older) QueuePairs(context.Context, *pluginv1.QueuePairsRequest) (*pluginv1
 	return nil, status.Error(codes.Unimplemented, "unknown method QueuePairs")
 }
 
-// A plugin that ignores queue pairs is refused where there are some, and serves where there are none.
+// A plugin that ignores queue pairs is refused with a configuration that has some, and serves one
+// without.
 func TestOlderPluginAndQueuePairs(t *testing.T) {
 	configure := func(cfg *pluginv1.Config) error {
 		s := &server{life: t.Context(), log: slog.New(slog.DiscardHandler), factory: func(context.Context, dataplane.Config, *slog.Logger) (dataplane.Service, error) {

@@ -78,7 +78,7 @@ func TestKilledPluginComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What the plugin had not said yet dies with it, so it is heard out first.
+	// Unread events of the plugin die with it, so read them first.
 	wantEvents(t, ctx, events, []string{"flow-added mid", "flow-added also-gone", "flow-removed gone", "flow-removed also-gone"})
 
 	come(false)
@@ -224,8 +224,8 @@ func giveUpAdding(t *testing.T, c *plugin.Client, marker, name string, amid func
 	}
 }
 
-// What was being added for a caller that stopped waiting does not stay, and no restart brings it
-// back; who lists the flows waits until that is settled.
+// Flows that were being added for a caller that stopped waiting do not stay, and no restart brings
+// them back; a list of the flows waits until that is settled.
 func TestImpatientCaller(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)

@@ -102,8 +102,8 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 			if n := s.Calls(t, "NIC_DROPS"); n != 0 {
 				t.Errorf("the software NIC itself has missed %d frames", n)
 			}
-			// What came until a flow was removed is in its last value, sampled or not; what
-			// came after is not.
+			// The last value of a flow has every packet until its removal, sampled or not, and no
+			// later one.
 			s.Send(t, streams, flow.Ingress, 5_000, sent)
 			if err := b.Remove(t.Context(), flows); err != nil {
 				t.Fatal(err)

@@ -12,17 +12,17 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// What Probe asks of the host before it asks its RDMA devices.
+// The features of the host that Probe tests before it tests its RDMA devices.
 const (
 	FeatureRDMA        = "RDMA"
 	FeatureRDMADevices = "RDMA devices"
 	FeatureCompletions = queuepair.FeatureCompletions
 )
 
-// probeRDMA says what RDMA devices can do: those of o.Interfaces, or all where none is named, those
-// that have no interface, as EFA's, and those that o.Devices names; the last alone where o says so.
-// It looks in the network namespace of the calling thread, makes flows that match nothing, and
-// unmakes them.
+// probeRDMA tests the RDMA devices: the devices of o.Interfaces, or all if it names none, devices
+// without an interface, such as EFA's, and the devices of o.Devices, or only the last kind if o
+// says so. It runs in the network namespace of the calling thread, makes flows without matching
+// packets, and removes them.
 func probeRDMA(ctx context.Context, o ProbeOptions) []probe.Result {
 	g := trial.New(trial.Options{RDMA: o.RDMA, Command: o.Trial, Logger: slog.New(slog.DiscardHandler)})
 	if err := g.Library(); err != nil {

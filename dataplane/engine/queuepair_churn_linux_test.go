@@ -88,7 +88,7 @@ func TestCompletionsAreCountedOnceThroughEverything(t *testing.T) {
 				}
 				together()
 			default:
-				settle("-recv") // the device takes along the completions of receives that were not polled; Post returns after those of sends were
+				settle("-recv") // completions of receives that were not polled are lost with the device; Post returns after the completions of sends were
 				if err := control.Remove(s.Device); err != nil {
 					t.Fatal(err)
 				}

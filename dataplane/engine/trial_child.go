@@ -14,9 +14,10 @@ import (
 	"github.com/flowtally/flowtally/internal/verbpage"
 )
 
-// TrialCommand starts a process that tries an RDMA device before this one uses it: a library that crashes or hangs
-// there costs the device, and not the counting. The program's main function must call [TrialMain] first; otherwise
-// the trial is the program itself. The zero value is none: devices are used without a trial.
+// TrialCommand starts a process that tries an RDMA device before this one uses it: a library that
+// crashes or hangs there costs the device, and not the counting. The program's main function must
+// call [TrialMain] first; otherwise the trial is the program itself. With the zero value devices
+// are used without a trial.
 type TrialCommand = trial.Command
 
 // SelfTrial is this very program, for one whose main function calls TrialMain first.

@@ -16,8 +16,9 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// A library that ends its process, or does not return, costs the device: XDP counts every packet, and
-// the placement, the condition and the doctor's answer name the verb. Without a fault the device counts.
+// A library that ends its process, or does not return, costs the device: XDP counts every packet,
+// and the placement, the condition and the doctor's result name the verb. Without a fault the
+// device counts.
 func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 	const hang = time.Hour
 	for _, c := range []struct {
@@ -88,7 +89,7 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 	}
 }
 
-// A library that ends its process as if all were well fails its trial, too. The trial is all that runs: a
+// A library that ends its process with exit code 0 fails its trial, too. Only the trial runs: a
 // process of tests that exits in a verb would pass them.
 func TestALibraryThatExits(t *testing.T) {
 	s := newSoftNIC(t)

@@ -86,7 +86,7 @@ func testLag(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	flows := numbered(t, "lag", n)
-	for i := 0; i < n; i += 100 { // nobody reads meanwhile
+	for i := 0; i < n; i += 100 { // without a reader
 		s.add(flows[i : i+100]...)
 	}
 	s.add(flow.Flow{Name: "marker"})

@@ -124,7 +124,7 @@ func testQueuePairs(t *testing.T, s *suite) {
 		t.Errorf("the counters came back as %+v", near.Counters)
 	}
 	if third := s.queuePair("a-third"); third.State == "RTS" || third.Peer != (dataplane.QueuePairAddress{}) {
-		t.Errorf("nobody connected %+v", third)
+		t.Errorf("%+v was connected by the call for another", third)
 	}
 }
 
@@ -211,7 +211,7 @@ func testQueuePairRefused(t *testing.T, s *suite) {
 		count int
 	}{{dataplane.Recv, 1}, {dataplane.RemoteRDMAWrite, 1}, {dataplane.RemoteRDMARead, 1}, {"", 1}, {"s\xff", 1}, {dataplane.Send, 0}, {dataplane.Send, -1}} {
 		_, err := s.QueuePairs().Post(s.ctx, "near", c.op, c.count)
-		s.wantErr("posting what cannot be", err, dataplane.ErrInvalid)
+		s.wantErr("posting an invalid request", err, dataplane.ErrInvalid)
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
@@ -219,6 +219,6 @@ func testQueuePairRefused(t *testing.T, s *suite) {
 	s.wantErr("posting with a cancelled context", err, context.Canceled)
 	s.wantErr("connecting with a cancelled context", s.QueuePairs().Connect(ctx, "a-third", local), context.Canceled)
 	if got := s.post("near", dataplane.Send, 1); got != (dataplane.Posted{Completed: 1}) {
-		t.Errorf("after what was refused, one was sent as %+v", got)
+		t.Errorf("after the refusals, one was sent as %+v", got)
 	}
 }

@@ -63,7 +63,7 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 	return f, nil
 }
 
-// enter locks f for a call, or says why there is none to make.
+// enter locks f for a call, or returns the error of the call.
 func (f *Fake) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (f *Fake) Conditions(ctx context.Context) ([]dataplane.Condition, error) {
 	return out, nil
 }
 
-// SetConditions replaces what Conditions answers.
+// SetConditions replaces the result of Conditions.
 func (f *Fake) SetConditions(conditions ...dataplane.Condition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,7 +212,7 @@ func (f *Fake) send(ev dataplane.Event) {
 	for ch, lost := range f.receivers {
 		if len(ch) == cap(ch) {
 			select {
-			case old := <-ch: // f.mu is held: nobody else sends, so there is room then
+			case old := <-ch: // f.mu is held: no other sender can run, so there is room then
 				*lost += old.Lost + 1
 			default:
 			}

@@ -24,7 +24,7 @@ func TestPairConforms(t *testing.T) {
 	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, fake(t)) })
 }
 
-// Two times through the wire is what `flowtally flows` sees of a plugin.
+// `flowtally flows` reaches a plugin through the wire twice.
 func TestPairOfPairsConforms(t *testing.T) {
 	plugintest.Conformance(t, func() dataplane.Service { return plugintest.Pair(t, plugintest.Pair(t, fake(t))) })
 }

@@ -19,10 +19,11 @@ const (
 	forRDMA uint64 = 1 << unix.CAP_NET_RAW
 )
 
-// startConfined starts the command with the capabilities that it keeps for good, and no others. Linux keeps
-// capabilities, groups and no_new_privs per thread, and a child gets those of the thread that forks it. A
-// thread drops its own, starts the child and ends. A process that is neither root nor has ambient
-// capabilities gives its child none, so the child keeps the capabilities of its file.
+// startConfined starts the command with the capabilities that it keeps for good, and no others.
+// Linux keeps capabilities, groups and no_new_privs per thread, and a child inherits from the
+// thread that forks it. A thread drops its own, starts the child and ends. A process that is
+// neither root nor has ambient capabilities gives its child none, so the child keeps the
+// capabilities of its file.
 func (p *Process) startConfined() error {
 	if os.Geteuid() != 0 && !anyAmbient() {
 		return p.cmd.Start()

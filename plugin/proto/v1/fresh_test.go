@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
-// The committed code is what flowtally.proto generates; the version of protoc
-// itself, which is the machine's, stands in a comment and is left out.
+// The committed code is the output of protoc for flowtally.proto. The machine's version of protoc
+// stands in a comment and is left out.
 func TestGeneratedIsFresh(t *testing.T) {
 	need.Tool(t, "protoc", "sh")
 	out := t.TempDir()
