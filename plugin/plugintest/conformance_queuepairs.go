@@ -124,7 +124,7 @@ func testQueuePairs(t *testing.T, s *suite) {
 		t.Errorf("the counters came back as %+v", near.Counters)
 	}
 	if third := s.queuePair("a-third"); third.State == "RTS" || third.Peer != (dataplane.QueuePairAddress{}) {
-		t.Errorf("%+v was connected by the call for another", third)
+		t.Errorf("no call connects %+v, and it is connected", third)
 	}
 }
 
