@@ -35,7 +35,7 @@ func TestQueuePairErrors(t *testing.T) {
 				Counters: []dataplane.CompletionCounter{{Name: "one", Operations: dataplane.Operations()[:3]}, {Name: "two", Operations: dataplane.Operations()[3:]}},
 			}
 		})}, nil},
-		{"nothing", []dataplane.QueuePair{{}}, []string{"0 name: the name is empty", "0 device: it does not exist"}},
+		{"nothing", []dataplane.QueuePair{{}}, []string{"0 name: the name is empty", "0 device: it is empty"}},
 		{"words", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) { q.Name, q.Device, q.Type, q.Source = "-", "a/b", "cr", "pollcq" })},
 			[]string{`0 name: "-" starts with`, `0 device: "a/b" is no name`, `0 type: "cr" is not one of its words; did you mean "rc"?`, `0 source: "pollcq" is not one of its words; did you mean "poll_cq"?`}},
 		{"numbers", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {

@@ -23,7 +23,7 @@ type QueuePairError struct {
 	Index     int    // in Config.QueuePairs
 	QueuePair string // its name
 	Field     string // "type", "counters[0].name", "peer.qpn"
-	Cause     string // what is wrong
+	Cause     string // the broken rule
 	Fix       string // the next step
 }
 
@@ -54,9 +54,9 @@ func (c Config) QueuePairErrors() []*QueuePairError {
 type queuePairRules struct {
 	cfg    Config
 	index  int
-	q      QueuePair         // the one that is looked at, with its defaults
+	q      QueuePair         // the queue pair under check, with its defaults
 	names  map[string]bool   // of queue pairs
-	taken  map[string]string // names in the mirror, and what has each
+	taken  map[string]string // names in the mirror, and the kind of object that has each
 	broken []*QueuePairError
 }
 
@@ -64,7 +64,7 @@ func (v *queuePairRules) bad(field, cause, fix string) {
 	v.broken = append(v.broken, &QueuePairError{Index: v.index, QueuePair: v.q.Name, Field: field, Cause: cause, Fix: fix})
 }
 
-// name applies the rule of a flow's name, which is that of the mirror's names.
+// name applies the rule of a flow's name, which holds for every name of the mirror.
 func (v *queuePairRules) name(field, name string) {
 	var broken *flow.FieldError
 	if errors.As(flow.ValidateName(name), &broken) {
@@ -97,7 +97,7 @@ func (v *queuePairRules) itself() {
 	v.names[v.q.Name] = true
 	switch d := v.q.Device; {
 	case d == "":
-		v.bad("device", "it does not exist", "name one that `rdma dev` or `flowtally doctor` lists")
+		v.bad("device", "it is empty", "name one that `rdma dev` or `flowtally doctor` lists")
 	case len(d) > mostDeviceName || d == "." || d == ".." || strings.ContainsFunc(d, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		v.bad("device", fmt.Sprintf("%q is no name of a device", d), "name one that `rdma dev` or `flowtally doctor` lists")
 	}

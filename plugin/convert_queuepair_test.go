@@ -34,7 +34,7 @@ func drawCompletionCounter(t *rapid.T) dataplane.CompletionCounter {
 	}
 }
 
-// drawQueuePair draws one that need not validate: the wire carries what is there.
+// drawQueuePair draws one that need not validate: the wire carries the fields as they are.
 func drawQueuePair(t *rapid.T) dataplane.QueuePair {
 	q := dataplane.QueuePair{
 		Name: rapid.StringN(0, 5, 20).Draw(t, "pair"), Device: rapid.StringN(0, 5, 20).Draw(t, "device"), Port: rapid.Uint8().Draw(t, "port"),

@@ -279,9 +279,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// No counter value crosses the boundary: the only 64-bit numbers are settings, a
-// process, how many events were lost, what a change of source has cost, and how the
-// operations that one call posted ended.
+// No counter value crosses the boundary: the only 64-bit numbers are settings, a process, the number of lost events,
+// the cost of a change of source, and the results of one call's posted operations.
 func TestProtocolCarriesNoCounts(t *testing.T) {
 	allowed := map[string]bool{
 		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true,

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// patient answers a health check after a while; negative: never.
+// patient replies to a health check after a while; negative: never.
 type patient struct {
 	grpc_health_v1.HealthClient
 	takes func() time.Duration
@@ -38,7 +38,7 @@ func TestPulse(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes func(since time.Duration) time.Duration
 		err   error
-		ends  time.Duration // from here on it has no good answer; negative: it always has
+		ends  time.Duration // from here on its checks fail; negative: they always succeed
 	}{
 		"answers":         {func(time.Duration) time.Duration { return time.Millisecond }, nil, -1},
 		"answers late":    {func(time.Duration) time.Duration { return limit - time.Second }, nil, -1},

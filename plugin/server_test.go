@@ -42,7 +42,7 @@ func wire(t testing.TB, register func(*grpc.Server)) *grpc.ClientConn {
 	return cc
 }
 
-// stub is a Service of which a test fills in what it needs.
+// stub is a Service whose methods a test sets.
 type stub struct {
 	dataplane.Service
 	closed int

@@ -19,7 +19,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// A plugin that stands still is killed and replaced. That one which answers is not, TestPulse shows.
+// A plugin that stands still is killed and replaced. TestPulse shows that a plugin that replies is not.
 func TestWatchdog(t *testing.T) {
 	opts := options(t, "fake")
 	opts.Watchdog = 2 * time.Second

@@ -292,7 +292,7 @@ func testIdentity(t *testing.T, s *suite) {
 	}
 	other := s.add(flow.Flow{Name: "other"})[0]
 	if was, have := seen[other.Counter]; have {
-		t.Errorf("a new flow got the counter %+v, which was that of %s", other.Counter, was)
+		t.Errorf("a new flow got the counter %+v, which %s had", other.Counter, was)
 	}
 }
 

@@ -15,7 +15,7 @@ func testBackend(t *testing.T, s *suite) {
 	for _, word := range flow.Backends() {
 		placed, err := s.AddFlows(s.ctx, flow.Flow{Name: "by-" + string(word), Backend: word})
 		if err != nil {
-			if word == counts || word == "auto" && counts != "sim" { // auto is what is there to count with, and sim is not
+			if word == counts || word == "auto" && counts != "sim" { // auto includes every backend that counts here, apart from sim
 				t.Errorf("backend %q, where %s counts: %v", word, counts, err)
 			}
 			continue
