@@ -43,6 +43,19 @@ static uint8_t vendor(uint32_t status)
 	return status ? 0x80 | status : 0;
 }
 
+/* A completion queue that overruns cannot be used any more, and neither can the queue pairs that complete into it. */
+static void push(struct ibv_cq *cq, const struct soft_cqe *e)
+{
+	if (verbs_cq_push((struct soft_cq *)cq, e))
+		return;
+	struct soft_link *qps = verbs_wire_qps();
+	for (struct soft_link *l = qps->next; l != qps; l = l->next) {
+		struct soft_qp *q = VERBS_OUTER(l, struct soft_qp, wire);
+		if ((q->qp.send_cq == cq || q->qp.recv_cq == cq) && q->state != IBV_QPS_RESET)
+			verbs_fail(q, IBV_QPS_ERR);
+	}
+}
+
 /* The request at the head of the send queue is done. */
 void verbs_complete_send(struct soft_qp *q, uint32_t status)
 {
@@ -58,7 +71,7 @@ void verbs_complete_send(struct soft_qp *q, uint32_t status)
 	};
 	verbs_count_op(q, ops[w->opcode].op, !status);
 	if (status || q->init.sq_sig_all || w->flags & IBV_SEND_SIGNALED)
-		verbs_cq_push((struct soft_cq *)q->qp.send_cq, &e);
+		push(q->qp.send_cq, &e);
 }
 
 /* So is the one at the head of the receive queue. */
@@ -81,7 +94,7 @@ void verbs_complete_recv(struct soft_qp *q, const struct soft_received *r)
 		.solicited = r->solicited,
 	};
 	verbs_count_op(q, IBV_QP_ATTACH_COMP_CNTR_OP_RECV, !r->status);
-	verbs_cq_push((struct soft_cq *)q->qp.recv_cq, &e);
+	push(q->qp.recv_cq, &e);
 }
 
 /* In ERR both queues flush, in SQE the send queue alone. */

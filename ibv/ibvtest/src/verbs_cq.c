@@ -83,28 +83,16 @@ void verbs_cq_use(struct ibv_cq *cq, int by)
 	((struct soft_cq *)cq)->object.users += by;
 }
 
-/* The queue cannot be used any more, and neither can the queue pairs that complete into it. */
-static void overrun(struct soft_cq *c)
-{
-	struct soft_link *qps = verbs_wire_qps();
-	c->overrun = true;
-	verbs_object_event(c->cq.context, IBV_EVENT_CQ_ERR, &c->cq, c->cq.handle);
-	for (struct soft_link *l = qps->next; l != qps; l = l->next) {
-		struct soft_qp *q = VERBS_OUTER(l, struct soft_qp, wire);
-		if ((q->qp.send_cq == &c->cq || q->qp.recv_cq == &c->cq) && q->state != IBV_QPS_RESET)
-			verbs_fail(q, IBV_QPS_ERR);
-	}
-}
-
-void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
+bool verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
 {
 	if (c->overrun)
-		return;
+		return true;
 	/* the device reads the consumer index from the doorbell record, 24 bits */
 	uint32_t ci = be32toh(__atomic_load_n(c->doorbell, __ATOMIC_ACQUIRE));
 	if (((c->pi - ci) & 0xffffff) >= (uint32_t)c->cq.cqe) {
-		overrun(c);
-		return;
+		c->overrun = true;
+		verbs_object_event(c->cq.context, IBV_EVENT_CQ_ERR, &c->cq, c->cq.handle);
+		return false;
 	}
 	verbs_cqe_write(c, cqe);
 	bool solicited = cqe->solicited || cqe->syndrome;
@@ -112,6 +100,7 @@ void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
 		c->armed = 0;
 		verbs_channel_event(c);
 	}
+	return true;
 }
 
 /* Translates a CQE as libmlx5 does; the posted request supplies the rest. false: its queue pair is

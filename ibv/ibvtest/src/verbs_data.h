@@ -117,7 +117,8 @@ struct soft_qp {
 	bool gone;      /* with its device */
 	struct soft_queue sq, rq;
 	uint32_t sq_psn, rq_psn;  /* the next one */
-	uint64_t wake;            /* when the wire's thread looks at it; SOFT_NEVER */
+	uint64_t wake;            /* when the wire's thread calls run; SOFT_NEVER */
+	void (*run)(struct soft_qp *q);
 	struct soft_comp_cntr *counters[32]; /* by the bit of the operation, of which a device may have more than there are */
 };
 
@@ -225,8 +226,9 @@ void verbs_cqe_clean(struct soft_cq *c, uint32_t qpn);
 uint8_t verbs_syndrome(uint32_t status);
 uint32_t verbs_status(uint8_t syndrome);
 
-/* verbs_cq.c: appends, with an event where one was asked for; an overrun breaks the queue. */
-void verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe);
+/* verbs_cq.c: appends, with an event where one was asked for. It returns false if the queue overruns: the queue
+ * pairs that complete into it must fail then. */
+bool verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe);
 int verbs_cq_ring(struct ibv_cq *cq, struct ibvtest_ring *ring);
 
 /* verbs_channel.c: holds on a channel, device locked; and an event of the queue, wire locked. */

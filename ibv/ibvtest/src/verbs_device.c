@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_device.c: the table of devices, and the verbs over the list of them.
+ * verbs_device.c: the table of devices, and the verbs over one of them.
  *
  * A device is one netdev of one network namespace under one name. The netdev is identified by
  * index and address, since a namespace's inode and its indices are reused. The device stays in
  * the table, with its directory, as long as FLOWTALLY_IBVTEST_DEVICES names it, so that the paths
  * of a freed list (ibdev_path) stay valid, as they do with sysfs. Its descriptors are open only
  * while a list or a context refers to it: they would keep the namespace alive. */
-#include <errno.h>
 #include <fcntl.h>
 #include <net/if_arp.h>
 #include <stdio.h>
@@ -18,8 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "nic_device.h"
-#include "verbs_data.h"
+#include "verbs_soft.h"
 
 static struct {
 	pthread_mutex_t lock;
@@ -84,9 +82,7 @@ bool verbs_device_linked(struct soft_device *d)
 	return flags_of(d->socket, d->netdev, &flags) && (flags & IFF_UP) && (flags & IFF_RUNNING);
 }
 
-/* The device for a netdev of the calling thread's namespace, with one more reference;
- * NULL when there is no such netdev, or no memory. */
-static struct soft_device *find_or_make(const char *name, const char *netdev)
+struct soft_device *verbs_device_find(const char *name, const char *netdev)
 {
 	struct stat ns = {0};
 	struct ifreq index = {0}, address = {0};
@@ -112,7 +108,6 @@ static struct soft_device *find_or_make(const char *name, const char *netdev)
 			goto out;
 		strcpy(d->device.name, name);
 		strcpy(d->netdev, netdev);
-		d->device._ops._dummy1 = (void *)ibvtest_device_ops; /* how libmlx5 knows it: nic_device.h */
 		d->device.node_type = IBV_NODE_CA;
 		d->device.transport_type = IBV_TRANSPORT_IB;
 		d->netns = ns.st_ino;
@@ -145,8 +140,7 @@ out:
 	return d;
 }
 
-/* Devices that are named no more leave the table, at once or with their last reference. */
-static void forget_unlisted(void)
+void verbs_table_forget(void)
 {
 	for (struct soft_device **at = &table.first; *at;) {
 		struct soft_device *d = *at;
@@ -157,56 +151,6 @@ static void forget_unlisted(void)
 		*at = d->next;
 		free_device(d);
 	}
-}
-
-VERBS_PUBLIC struct ibv_device **ibv_get_device_list(int *num)
-{
-	struct verbs_environ e;
-	struct verbs_item item;
-	size_t n = 0;
-	verbs_environ_load(&e);
-	verbs_control_configure(e.control);
-	verbs_table_lock();
-	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
-	verbs_comp_cntr_configure(e.comp_cntr_max, e.comp_cntr_ops);
-	int err = verbs_call(NULL, "ibv_get_device_list");
-	const char *list = e.devices;
-	struct ibv_device **devices = calloc(strlen(e.devices) / 2 + 2, sizeof(*devices));
-	if (!devices)
-		err = ENOMEM;
-	for (struct soft_device *d = err ? NULL : table.first; d; d = d->next)
-		d->listed = false;
-	while (!err && verbs_next_item(&list, &item)) {
-		struct soft_device *d = find_or_make(item.name, item.value);
-		if (!d)
-			continue;
-		if (d->removed)
-			verbs_device_unref(d);
-		else
-			devices[n++] = &d->device;
-	}
-	if (!err)
-		forget_unlisted();
-	verbs_table_unlock();
-	verbs_environ_free(&e);
-	if (num)
-		*num = (int)n;
-	if (!err)
-		return devices;
-	free(devices);
-	errno = err;
-	return NULL;
-}
-
-VERBS_PUBLIC void ibv_free_device_list(struct ibv_device **list)
-{
-	if (!list)
-		return;
-	verbs_table_lock();
-	for (size_t i = 0; list[i]; i++)
-		verbs_device_unref((struct soft_device *)list[i]);
-	verbs_table_unlock();
-	free(list);
 }
 
 VERBS_PUBLIC const char *ibv_get_device_name(struct ibv_device *device)
@@ -230,10 +174,8 @@ VERBS_PUBLIC int ibv_get_device_index(struct ibv_device *device)
 	return -1; /* the kernel's index of an RDMA device: the software NIC has no index */
 }
 
-__attribute__((destructor)) static void unload(void)
+void verbs_table_clear(void)
 {
-	verbs_control_close();
-	verbs_wire_close();
 	verbs_table_lock();
 	while (table.first) {
 		struct soft_device *d = table.first;
@@ -242,6 +184,4 @@ __attribute__((destructor)) static void unload(void)
 			free_device(d);
 	}
 	verbs_table_unlock();
-	verbs_calls_close();
-	verbs_sysfs_close();
 }

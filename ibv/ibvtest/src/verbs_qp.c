@@ -99,6 +99,7 @@ static struct soft_qp *make(const struct ibv_qp_init_attr *init)
 	if (!verbs_queue_make(&q->sq, cap->max_send_wr, cap->max_send_sge, cap->max_inline_data, bytes) &&
 	    !verbs_queue_make(&q->rq, cap->max_recv_wr, cap->max_recv_sge, 0, 0)) {
 		q->wake = SOFT_NEVER;
+		q->run = verbs_run;
 		return q;
 	}
 	verbs_queue_free(&q->sq);

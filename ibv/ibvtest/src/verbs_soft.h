@@ -152,13 +152,24 @@ void verbs_sysfs_close(void);
 void verbs_table_lock(void);
 void verbs_table_unlock(void);
 struct soft_device *verbs_table(void); /* the first device; locked */
+/* Removes the devices that the list does not name any more: those without references at once, the others with their
+ * last reference. Locked. */
+void verbs_table_forget(void);
+/* At the library's end. Takes the lock. */
+void verbs_table_clear(void);
+/* The device for a netdev of the calling thread's namespace, with one more reference; NULL if there is no
+ * such netdev, or no memory. Locked. */
+struct soft_device *verbs_device_find(const char *name, const char *netdev);
 void verbs_device_unref(struct soft_device *device);
 bool verbs_device_linked(struct soft_device *device); /* is the netdev there and running? */
 
 /* verbs_context.c. Every verb starts with verbs_gate. If that returns 0, the verb either goes on
  * without the lock or takes it by verbs_enter, which checks again whether the device is there.
  * verbs_begin does both: after 0 the caller holds the device. */
-struct soft_context *verbs_context_of(struct ibv_context *context);
+static inline struct soft_context *verbs_context_of(struct ibv_context *context)
+{
+	return VERBS_OUTER(context, struct soft_context, verbs.context);
+}
 struct ibv_context *verbs_open(struct ibv_device *device);
 int verbs_gate(struct ibv_context *context, const char *verb);
 int verbs_enter(struct ibv_context *context);

@@ -103,7 +103,7 @@ static void run_due(void)
 	for (struct soft_link *l = wire.qps.next; l != &wire.qps; l = l->next) {
 		struct soft_qp *q = VERBS_OUTER(l, struct soft_qp, wire);
 		if (q->wake <= now)
-			verbs_run(q);
+			q->run(q);
 		if (q->wake < wire.next)
 			wire.next = q->wake;
 	}

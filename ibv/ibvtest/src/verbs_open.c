@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verbs_open.c: opening and closing a device. It fills in the operations of a context, and so depends on the files
+ * that hold them; they depend on verbs_context.c alone. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "verbs_soft.h"
+
+static void fill(struct verbs_context *v)
+{
+	v->query_port = verbs_query_port;
+	v->query_device_ex = verbs_query_device_ex;
+	v->create_counters = verbs_create_counters;
+	v->destroy_counters = verbs_destroy_counters;
+	v->attach_counters_point_flow = verbs_attach_counters_point_flow;
+	v->read_counters = verbs_read_counters;
+	v->ibv_create_flow = verbs_create_flow;
+	v->ibv_destroy_flow = verbs_destroy_flow;
+	v->sz = sizeof(*v);
+	v->context.ops.poll_cq = verbs_poll_cq;
+	v->context.ops.req_notify_cq = verbs_req_notify_cq;
+	v->context.ops.post_send = verbs_post_send;
+	v->context.ops.post_recv = verbs_post_recv;
+	v->context.num_comp_vectors = 1;
+	v->context.abi_compat = (void *)UINTPTR_MAX;
+}
+
+/* The common part of ibv_open_device and mlx5dv_open_device: NULL and errno. */
+struct ibv_context *verbs_open(struct ibv_device *device)
+{
+	struct soft_device *d = (struct soft_device *)device;
+	int ends[2];
+	struct soft_context *c = calloc(1, sizeof(*c));
+	if (!c || pipe2(ends, O_CLOEXEC)) {
+		free(c);
+		return NULL;
+	}
+	fcntl(ends[1], F_SETFL, O_NONBLOCK);
+	fill(&c->verbs);
+	c->device = d;
+	c->verbs.context.device = device;
+	c->verbs.context.cmd_fd = -1;
+	c->verbs.context.async_fd = ends[0];
+	c->event_fd = ends[1];
+	pthread_mutex_init(&c->verbs.context.mutex, NULL);
+	soft_link_init(&c->children);
+	verbs_table_lock();
+	pthread_mutex_lock(&d->lock);
+	bool gone = d->fatal;
+	if (!gone) {
+		d->refs++;
+		soft_link_append(&d->contexts, &c->link);
+	}
+	pthread_mutex_unlock(&d->lock);
+	verbs_table_unlock();
+	if (!gone)
+		return &c->verbs.context;
+	close(ends[0]);
+	close(ends[1]);
+	pthread_mutex_destroy(&c->verbs.context.mutex);
+	free(c);
+	errno = EIO;
+	return NULL;
+}
+
+VERBS_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	int err = verbs_call(device->name, "ibv_open_device");
+	if (!err)
+		return verbs_open(device);
+	errno = err;
+	return NULL;
+}
+
+/* Users are released before the objects that they use. Mostly they are younger, but a counter may
+ * be younger than the queue pair to which it was attached. */
+static void release_unused(struct soft_context *c)
+{
+	struct soft_link *before;
+	for (struct soft_link *l = c->children.prev; l != &c->children; l = before) {
+		struct soft_object *o = VERBS_OUTER(l, struct soft_object, link);
+		before = l->prev;
+		if (o->users)
+			continue;
+		verbs_disown(o);
+		o->release(o);
+	}
+}
+
+/* Strict: the man page wants every object released first, so EBUSY while there are any.
+ * On a dead context nothing could be, so it takes them with it, as the kernel does when
+ * the descriptor closes. */
+VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
+{
+	struct soft_context *c = verbs_context_of(context);
+	struct soft_device *d = c->device;
+	int err = verbs_call(context->device->name, "ibv_close_device");
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	verbs_table_lock();
+	pthread_mutex_lock(&d->lock);
+	if (c->children.next != &c->children && !c->dead) {
+		pthread_mutex_unlock(&d->lock);
+		verbs_table_unlock();
+		errno = EBUSY;
+		return -1;
+	}
+	while (c->children.prev != &c->children)
+		release_unused(c);
+	soft_link_remove(&c->link);
+	struct nic *nic = NULL;
+	if (d->contexts.next == &d->contexts) {
+		verbs_note_drops(d);
+		nic = d->nic;
+		d->nic = NULL;
+		d->drops = 0;
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (nic)
+		nic_close(nic);
+	verbs_device_unref(d);
+	verbs_table_unlock();
+	close(context->async_fd);
+	if (c->event_fd >= 0)
+		close(c->event_fd);
+	pthread_mutex_destroy(&context->mutex);
+	free(c);
+	return 0;
+}
