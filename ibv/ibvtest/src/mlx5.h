@@ -176,7 +176,14 @@ enum {
 /* mlx5_answer writes a command's status; 0, or EREMOTEIO. */
 int mlx5_answer(void *out, size_t outlen, uint8_t status, uint32_t syndrome);
 
-/* mlx5_devx.c: QUERY_FLOW_COUNTER of obj in two steps. uverbs refuses in the first step, before
+/* mlx5_firmware.c: uverbs' check of the lengths of a command, and the commands. They return EREMOTEIO beside firmware's status
+ * in out. */
+int mlx5_uverbs(struct ibv_context *context, size_t inlen, size_t outlen);
+int mlx5_alloc_flow_counter(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen,
+			    struct mlx5dv_devx_obj **made);
+int mlx5_query_hca_cap(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen);
+
+/* QUERY_FLOW_COUNTER of obj in two steps. uverbs refuses in the first step, before
  * the query starts. Firmware's result comes in the second, which may run on another thread. */
 int mlx5_query_admit(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, size_t outlen);
 int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen);
