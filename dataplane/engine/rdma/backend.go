@@ -22,43 +22,40 @@ import (
 
 const defaultCommandsPerSecond = 10000
 
-// Backend counts in the flow tables of RDMA devices. A flow on several interfaces
-// is one counter on each of their devices, and their sum. Hardware is read by a goroutine per
-// device, within the budget; ReadTimed answers what was read last. What the
-// devices hold goes with the process: nothing can be kept.
+// Backend counts flows in the flow tables of RDMA devices. The control methods hold mu; Read and ReadTimed do not.
 type Backend struct {
 	opts    Options
 	log     *slog.Logger
-	now     func() int64 // shm.Now; tests bring their own
+	now     func() int64 // shm.Now, or the clock of a test
 	hw      hardware
-	ns      *backend.Netns // where the interfaces are
+	ns      *backend.Netns // of the interfaces
 	pace    *pacer
 	changed chan struct{}
-	bound   time.Duration   // CloseBound; tests are less patient
+	bound   time.Duration   // CloseBound, or less in tests
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
 
-	counters atomic.Pointer[[]atomic.Pointer[entry]] // by ID; longer than they are
+	counters atomic.Pointer[[]atomic.Pointer[entry]] // by ID; may have free elements at its end
 
 	mu      sync.Mutex
 	devices []*device // of opts.Interfaces, in their order
 	flows   map[string]*entry
 	free    []uint32 // IDs
-	ids     uint32   // given out so far
+	ids     uint32   // that were assigned
 	cookie  uint64   // of the last flow; odd, so never 0
-	absent  error    // why no device was there yet; nil once one was
+	absent  error    // why no device was found yet; nil after the first
 	closed  bool
 }
 
-// entry is a flow that hardware counts, or has counted: its cells outlive its rules.
+// entry is a flow that devices count, or have counted. The samples of its slots outlive its rules.
 type entry struct {
 	backend.Placed
 	id      uint32
 	devices []*deviceFlow
 }
 
-// Options are what New needs.
+// Options are the parameters of New.
 type Options struct {
 	RDMA       dataplane.RDMAConfig
 	Interfaces []string
@@ -120,14 +117,14 @@ func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Bac
 // Name implements backend.Counters.
 func (b *Backend) Name() string { return "rdma" }
 
-// Absent implements HardwareBackend.
+// Absent implements backend.HardwareBackend.
 func (b *Backend) Absent() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.absent == nil {
 		return nil
 	}
-	var refused []error // there are devices, then
+	var refused []error // of devices that exist
 	for _, d := range b.devices {
 		if d.refused != nil {
 			refused = append(refused, d.refused.err)
@@ -136,7 +133,7 @@ func (b *Backend) Absent() error {
 	return fmt.Errorf("backend rdma: %w", cmp.Or(errors.Join(refused...), b.absent))
 }
 
-// devicesOf lists the devices that a flow is counted by.
+// devicesOf returns the devices that count a flow.
 func (b *Backend) devicesOf(f flow.Flow) []*device {
 	var out []*device
 	for _, d := range b.devices {
@@ -165,9 +162,9 @@ func (b *Backend) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error 
 	return nil
 }
 
-// value sums the devices and their stand-ins; it is as old as the oldest sample of a device.
+// value returns the sum over the devices and their stand-ins. Its time is the time of the oldest sample of a device.
 func (f *entry) value() (sum backend.Pair, at int64) {
-	at = math.MaxInt64 // one part at least is sampled
+	at = math.MaxInt64 // one device at least has a sample
 	for _, p := range f.devices {
 		v, t := p.value()
 		sum, at = backend.Add(sum, v), min(at, t)
@@ -208,8 +205,8 @@ func (f *entry) source() dataplane.Source {
 	return src
 }
 
-// basis says what the bytes are. The software device counts L2 without FCS; of real ones
-// no public source says whether VLAN tags and FCS are counted.
+// basis returns the unit of bytes. The software device counts layer 2 without FCS. No public source says whether
+// real devices count VLAN tags and FCS.
 func (f *entry) basis() string {
 	for _, p := range f.devices {
 		if p.dev.driver != "ibvtest" {
@@ -219,7 +216,7 @@ func (f *entry) basis() string {
 	return "l2"
 }
 
-// takes says that packets of the flow do not reach the kernel.
+// takes reports whether the packets of the flow do not reach the kernel.
 func (f *entry) takes() bool {
 	for _, p := range f.devices {
 		if p.mode == dataplane.ModeDrop || p.mode == dataplane.ModeSteal || p.flow.Action == flow.Drop {
@@ -239,12 +236,12 @@ func (b *Backend) signal() {
 // Changed implements Backend.
 func (b *Backend) Changed() <-chan struct{} { return b.changed }
 
-// Settle implements Backend: a dead process leaves nothing on a device.
+// Settle implements backend.Backend. A dead process leaves nothing on a device.
 func (b *Backend) Settle(context.Context) error { return nil }
 
-// Close ends the goroutines, then takes rules, counters and devices down, in this order.
-// Nothing can be kept: what a device holds goes with the process that made it. So what
-// slow firmware has not taken down within CloseBound is left to that.
+// Close ends the goroutines, then closes rules, pools and devices, in this order. It ignores keep, because rules and
+// slots end with the process. An object that slow firmware has not destroyed within CloseBound is left to the end of
+// the process.
 func (b *Backend) Close(bool) error {
 	b.mu.Lock()
 	if b.closed {
@@ -260,7 +257,7 @@ func (b *Backend) Close(bool) error {
 	case err := <-done:
 		return err
 	case <-time.After(b.bound):
-		return fmt.Errorf("backend rdma: devices are not closed after %v: what they still hold goes with the process", b.bound)
+		return fmt.Errorf("backend rdma: devices are not closed after %v: their remaining objects end with the process", b.bound)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestAFlowIsTheSumOfItsDevices(t *testing.T) {
 	sampledAs(t, b, in[1].ID, backend.Pair{Packets: 1, Bytes: 60})
 }
 
-// A slot of a bulk shows what its earlier flow counted; the next one begins at nothing.
+// A slot of a bulk stands at the count of its earlier flow; the next flow begins at 0.
 func TestCountersBeginAtTheirBaseline(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")
@@ -244,7 +244,7 @@ func TestCloseIsIdempotent(t *testing.T) {
 	}
 }
 
-// Firmware that does not answer holds up nobody but its own goroutine.
+// Firmware that does not return from a command delays only its own goroutine.
 func TestCloseIsBounded(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0")

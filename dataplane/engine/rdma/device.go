@@ -15,26 +15,25 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// device is the RDMA device of one interface. All fields but the reader's are
-// guarded by the backend's lock.
+// device is the RDMA device of one interface. Backend.mu guards all fields but the reader's own.
 type device struct {
 	name, netdev, driver string
 
-	open      nic         // nil while there is none
-	refused   *failure    // why one that is there was not opened; nil where none was tried
-	down      error       // why flows are not counted here now; nil when they are
-	stuck     []io.Closer // what could not be closed: rules, and counters that they hold
-	stuckOpen bool        // and that closing the device did not end either
-	signal    func()      // the backend's
+	open      nic         // nil while no device is open
+	refused   *failure    // why an existing device was not opened; nil if none was tried
+	down      error       // why the device does not count now, or nil
+	stuck     []io.Closer // objects that could not be closed: rules, and the bulks that they use
+	stuckOpen bool        // closing the device has not ended the stuck objects
+	signal    func()      // Backend.signal
 	pools     []*slotPool
-	roomy     []*slotPool   // of banks: all that are not full, and some that are
+	roomy     []*slotPool   // every pool that is not full, and some full ones
 	levels    [2]levelTable // by flow.Direction
 	reader    *reader
 	now       func() int64
 	log       *slog.Logger
 	stop      context.CancelFunc      // ends reader and events
 	running   sync.WaitGroup          // reader and events
-	gaveUp    atomic.Pointer[failure] // counters that could not be read
+	gaveUp    atomic.Pointer[failure] // set when slots could not be read
 }
 
 // deviceFlow is a flow on one device.
@@ -44,15 +43,15 @@ type deviceFlow struct {
 	mode    dataplane.Mode
 	matches []ruleMatch
 	level   int
-	pool    *slotPool // nil: no counter yet
+	pool    *slotPool // nil: no slot yet
 	slot    int
 	sample  slotSample
 	rules   []io.Closer
-	earlier backend.Pair // counted by earlier parts of the flow on this interface
+	earlier backend.Pair // the count of earlier devices and stand-ins on this interface
 	standIn *standIn     // counts in the place of the device; nil: the device counts
 }
 
-// working is nil when the device works.
+// working returns nil if the device works, otherwise the reason.
 func (d *device) working() error {
 	switch {
 	case d.down != nil:
@@ -65,7 +64,7 @@ func (d *device) working() error {
 	return nil
 }
 
-// usable is nil when flows can be installed on the device.
+// usable returns nil if flows can be installed on the device, otherwise the reason.
 func (d *device) usable() error {
 	if err := d.working(); err != nil {
 		return err
@@ -76,7 +75,7 @@ func (d *device) usable() error {
 	return nil
 }
 
-// prepare makes a flow's part: its rules, and a counter for them. Nothing counts yet.
+// prepare translates a flow to rules and takes a slot for them. Nothing counts yet.
 func (d *device) prepare(f *entry) (*deviceFlow, error) {
 	p := &deviceFlow{flow: f, dev: d}
 	var err error
@@ -93,7 +92,7 @@ func (d *device) prepare(f *entry) (*deviceFlow, error) {
 			b.roomy = false
 			d.roomy = slices.Delete(d.roomy, at, at+1)
 		} else {
-			at++ // its free slots cool down
+			at++ // its free slots were not read again yet
 		}
 	}
 	b, err := d.open.newBulk()
@@ -107,7 +106,7 @@ func (d *device) prepare(f *entry) (*deviceFlow, error) {
 	return p, nil
 }
 
-// planRules says how the device would count a flow, without asking it.
+// planRules returns the mode and the rules by which the device would count a flow, without a command to the device.
 func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 	if err := d.usable(); err != nil {
 		return "", nil, err
@@ -120,21 +119,21 @@ func (d *device) planRules(f flow.Flow) (dataplane.Mode, []ruleMatch, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	// mlx5 puts rules for a multicast address, when they take the packet, behind all others.
+	// mlx5 puts a rule that takes the packets of a multicast address behind all others.
 	if e := f.Match.Eth; e != nil && e.Dst.Addr[0]&1 != 0 && mode != dataplane.ModeDontTrap && mode != dataplane.ModeDevX {
 		return "", nil, refusal("a multicast address", "in mode "+string(mode)+" NICs put the rule behind all others, whatever its priority", useXDP)
 	}
 	return mode, matches, nil
 }
 
-// fits says whether the device keeps f out of the way of the flows that win over it.
+// fits returns nil if the device can count f although the flows in above win over it, otherwise the reason.
 func (d *device) fits(f flow.Flow, above []backend.Placed) error {
 	if _, _, err := d.planRules(f); err != nil {
 		return err
 	}
 	for _, a := range above {
 		if a.Interface != "" && a.Interface != d.netdev {
-			continue // it wins elsewhere
+			continue // it has no packets on this interface
 		}
 		mode, err := d.open.mode(a.Direction, a.Action)
 		if err == nil && mode == dataplane.ModeDontTrap {
@@ -144,7 +143,7 @@ func (d *device) fits(f flow.Flow, above []backend.Placed) error {
 	return nil
 }
 
-// startRules makes the part's rules count, after those in their way have gone to later levels.
+// startRules makes the rules of a flow count, after the flows that it wins over have moved to later levels.
 func (d *device) startRules(p *deviceFlow) error {
 	side := &d.levels[p.flow.Direction]
 	pushes, err := side.assign(p)
@@ -160,9 +159,8 @@ func (d *device) startRules(p *deviceFlow) error {
 	return err
 }
 
-// changeLevel puts the rules of a part on another level, the new ones before the old ones are gone:
-// both count in one counter, and the first match ends the search, so no packet is missed or
-// counted twice.
+// changeLevel moves the rules of a flow to another level. It makes the new rules before it removes the old ones.
+// Both count in one slot, and the first match ends the search, so no packet is missed or counted twice.
 func (p *deviceFlow) changeLevel(level int) error {
 	fresh, err := p.addRules(level)
 	if err != nil {
@@ -186,7 +184,7 @@ func (p *deviceFlow) addRules(level int) (rules []io.Closer, err error) {
 	return rules, nil
 }
 
-// endRules takes the part's rules out. On a device that is gone there are none any more.
+// endRules removes the rules of a flow. A device that is gone has lost them already.
 func (d *device) endRules(p *deviceFlow) error {
 	d.levels[p.flow.Direction].remove(p)
 	rules := p.rules
@@ -194,8 +192,8 @@ func (d *device) endRules(p *deviceFlow) error {
 	return d.removeRules(p, rules)
 }
 
-// removeRules closes rules of a part. One that a living device does not let go of is in the
-// way of those below it: the device counts nothing any more until it is out.
+// removeRules closes rules of a flow. A rule that a working device does not destroy hides the rules below it, so the
+// device counts nothing until it is destroyed.
 func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 	var errs []error
 	for _, r := range rules {
@@ -214,7 +212,7 @@ func (d *device) removeRules(p *deviceFlow, rules []io.Closer) error {
 	return err
 }
 
-// releaseSlot gives the part's counter back. A bank of one flow goes with it.
+// releaseSlot frees the flow's slot. A pool with one slot is closed.
 func (d *device) releaseSlot(p *deviceFlow) {
 	b := p.pool
 	if b == nil {
@@ -224,12 +222,12 @@ func (d *device) releaseSlot(p *deviceFlow) {
 	b.free(p.slot, d.now())
 	d.noteRoom(b)
 	if !b.empty() || b.slots() > 1 && len(d.pools) == 1 && !d.unfit() {
-		return // a bulk that may serve the next flow
+		return // the next flow may use the pool
 	}
 	d.closePool(b)
 }
 
-// noteRoom notes a bank that is not full.
+// noteRoom adds a pool that is not full to roomy.
 func (d *device) noteRoom(b *slotPool) {
 	if !b.roomy {
 		b.roomy = true
@@ -246,15 +244,15 @@ func (d *device) closePool(b *slotPool) {
 			break
 		}
 	}
-	b.mu.Lock() // a command may be under way
+	b.mu.Lock() // waits for a command
 	defer b.mu.Unlock()
 	if err := b.Close(); err != nil && !d.dead() {
 		d.log.Error("giving a hardware counter back", "device", d.name, "err", err)
-		d.stuck = append(d.stuck, b.bulk) // behind the rule that holds it
+		d.stuck = append(d.stuck, b.bulk) // after the rule that uses it
 	}
 }
 
-// freeStuck tries again to close what is stuck, in its order.
+// freeStuck tries again to close the stuck objects, in their order.
 func (d *device) freeStuck() error {
 	var errs []error
 	d.stuck = slices.DeleteFunc(d.stuck, func(c io.Closer) bool {
@@ -265,10 +263,10 @@ func (d *device) freeStuck() error {
 	return errors.Join(errs...)
 }
 
-// dead says that no verb works any more.
+// dead reports whether no verb of the device works any more.
 func (d *device) dead() bool { return errors.Is(d.down, backend.ErrDeviceLost) }
 
-// unfit says that the device has to be closed and opened again.
+// unfit reports whether the device has to be closed and opened again.
 func (d *device) unfit() bool { return d.dead() || errors.Is(d.down, errRuleStuck) }
 
 func closeAll(rules []io.Closer) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestTheSoftwareDeviceGoesAndComesBack takes the device away in the middle of counting; one that
-// fails stays in the list, and nobody can open it.
+// fails stays in the list, and cannot be opened.
 func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 	for _, c := range []struct {
 		how     string
@@ -86,8 +86,8 @@ func TestTheSoftwareDeviceGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestEveryVerbFailsInTurn: whatever the library refuses, the answer names it, and
-// everything that was made until then goes.
+// TestEveryVerbFailsInTurn: the error names the verb that the library refuses, and every
+// object that was made until then is destroyed.
 func TestEveryVerbFailsInTurn(t *testing.T) {
 	for _, c := range []struct {
 		verb    string
@@ -179,7 +179,7 @@ func TestDevicesThatCannotCountSayWhy(t *testing.T) {
 // nothing until the rule is out, and then all of it again.
 func TestARuleThatTheSoftwareDeviceKeeps(t *testing.T) {
 	s := newSoftware(t)
-	// The first one is what opening tries; then each of two flows fails once.
+	// Opening the device tries the first one; then each of two flows fails once.
 	s.Env.Fail = []ibvtest.Fault{{Verb: "ibv_destroy_flow", Errno: "EBUSY", From: 2, To: 3}}
 	b := s.open(t)
 	streams := soft.Streams(t)[:1]

@@ -93,7 +93,7 @@ func TestAPortGoesDownAndUp(t *testing.T) {
 	if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
 		t.Error(err)
 	}
-	// The device works: what it counted is read to the end.
+	// The device works, so its slot is read once more.
 	if got, _ := sampleOf(t, b, in[0].ID); got != (backend.Pair{Packets: 5, Bytes: 500}) {
 		t.Errorf("the last value is %+v", got)
 	}
@@ -176,7 +176,7 @@ func TestARuleThatIsStuck(t *testing.T) {
 	mustInstall(t, b, low)
 }
 
-// A device that goes takes the flows that are counted on it: those of another one's interface stay.
+// A device that goes takes the flows that are counted on it: the flows of another interface stay.
 func TestALostDeviceLeavesTheFlowsOfTheOther(t *testing.T) {
 	h := newFakeHost("eth0", "eth1")
 	b := openFake(t, h, "eth0", "eth1")

@@ -12,9 +12,9 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// hardware is the RDMA devices of this host.
+// hardware is the RDMA devices of the host.
 type hardware interface {
-	// devices lists those that have a netdev.
+	// devices lists the ports that have a network interface.
 	devices() ([]portInfo, error)
 	open(portInfo) (nic, error)
 	Close() error
@@ -26,10 +26,10 @@ type portInfo struct {
 	port   uint8
 	netdev string
 	driver string // of the kernel
-	shared bool   // the device has another port with a netdev
+	shared bool   // another port of the device has a network interface
 }
 
-// openDevices opens the devices of the interfaces. It answers an error when there is none.
+// openDevices opens the devices of the interfaces. It returns an error if it opened none.
 func (b *Backend) openDevices() error {
 	infos, err := b.listPorts()
 	if errors.Is(err, probe.ErrNotSupported) {
@@ -60,7 +60,7 @@ func (b *Backend) openDevices() error {
 	return backend.NoDevice(b.absentReason(infos))
 }
 
-// absentReason says why no device belongs to the interfaces.
+// absentReason returns why no device belongs to the interfaces.
 func (b *Backend) absentReason(infos []portInfo) error {
 	e := &probe.UnsupportedError{
 		Feature: "counting in hardware", Object: join(b.opts.Interfaces),
@@ -71,7 +71,7 @@ func (b *Backend) absentReason(infos []portInfo) error {
 		listed[i] = fmt.Sprintf("%s (%s)", info.name, info.netdev)
 	}
 	e.Reason = fmt.Sprintf("%v; RDMA devices with an interface: %s", backend.ErrNoDevice, cmp.Or(strings.Join(listed, ", "), "none"))
-	_ = b.ns.Do(func() error { // it answers nothing but what the function does, or that it could not look
+	_ = b.ns.Do(func() error { // after an error of Do the reason stays as it is
 		for _, name := range b.opts.Interfaces {
 			if _, err := net.InterfaceByName(name); err != nil {
 				e.Reason = fmt.Sprintf("interface %s: no such network interface", name)
@@ -83,7 +83,7 @@ func (b *Backend) absentReason(infos []portInfo) error {
 	return e
 }
 
-// listPorts is called in the namespace of the interfaces, which decides what is there. A kernel
+// listPorts lists the ports of all devices that are visible in the network namespace of the interfaces. A kernel
 // without RDMA has no list.
 func (b *Backend) listPorts() (infos []portInfo, err error) {
 	err = b.ns.Do(func() error {
@@ -93,8 +93,8 @@ func (b *Backend) listPorts() (infos []portInfo, err error) {
 	return infos, err
 }
 
-// openDevice opens the device of an interface and starts its goroutines: of several (a
-// software device beside the NIC's own) the first that can count.
+// openDevice opens the device of an interface and starts its goroutines. Of several devices of one interface (a
+// software device beside the device of the NIC) it takes the first that can count.
 func (b *Backend) openDevice(d *device, infos []portInfo) error {
 	var errs []error
 	for _, info := range infos {
@@ -123,7 +123,7 @@ func (b *Backend) openDevice(d *device, infos []portInfo) error {
 	return fmt.Errorf("interface %s: %w", d.netdev, backend.ErrNoDevice)
 }
 
-// startDevice makes n the device of d.
+// startDevice makes n the open device of d and starts its goroutines.
 func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 	ctx, stop := context.WithCancel(b.ctx)
 	period := max(cmp.Or(b.opts.Period, backend.DefaultPeriod), backend.ReadPeriodMin)

@@ -55,7 +55,7 @@ func TestADeviceThatComesLaterIsOpened(t *testing.T) {
 	sampledAs(t, b, in[0].ID, backend.Pair{Packets: 5, Bytes: 500})
 }
 
-// The same beside a device that was there: what asks for both has to wait for the second.
+// The same beside a device that was there: a flow of both has to wait for the second.
 func TestTheSecondOfTwoDevicesComesLater(t *testing.T) {
 	h := newFakeHost("eth0")
 	b := openFake(t, h, "eth0", "eth1")
@@ -120,7 +120,7 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.stop() // from here on nobody else looks
+	b.stop() // only the test searches from here on
 	b.stopped.Wait()
 	tried := func(infos []portInfo) int { _, late := b.checkDevices(infos); return len(late) }
 	if tried(infos) != 0 {

@@ -15,25 +15,25 @@ import (
 // bulkCounters is how many counters one command reads: the smallest bulk of mlx5.
 const bulkCounters = 128
 
-// devxNIC counts by mlx5dv_create_flow with DEFAULT_MISS: no queue pair, nothing is taken,
-// the first match ends the search, and one command reads a bulk.
+// devxNIC counts with mlx5dv_create_flow and DEFAULT_MISS. It needs no queue pair and takes no packets. The first
+// match ends the search, and one command reads a bulk.
 type devxNIC struct {
 	ctx  *ibv.Context
 	port uint8
 	dx   *ibv.DevX
-	bulk int // counters of a bank
+	bulk int // slots of a bulk
 
 	mu       sync.Mutex
 	matchers map[ibv.MatcherAttr]*devxMatcher
 }
 
-// devxMatcher is a mask and a priority, as long as a rule has it.
+// devxMatcher is a mask and a priority. It exists as long as a rule uses it.
 type devxMatcher struct {
 	m     *ibv.Matcher
 	rules int
 }
 
-// openDevXNIC opens ctx's device for DevX and lets it count for a moment.
+// openDevXNIC opens the device for DevX and tries one rule.
 func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 	dx, err := ctx.DevX()
 	if err != nil {
@@ -44,7 +44,7 @@ func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 		n.bulk = 1
 	}
 	err = n.try()
-	if err != nil && n.bulk > 1 { // no bulks, perhaps, but counters
+	if err != nil && n.bulk > 1 { // a device may have counters and no bulks
 		n.bulk = 1
 		err = n.try()
 	}
@@ -54,7 +54,7 @@ func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 	return n, nil
 }
 
-// TryDevX says whether the device can count by DevX.
+// TryDevX returns nil if the device can count with DevX.
 func TryDevX(ctx *ibv.Context) error {
 	n, err := openDevXNIC(ctx, 1)
 	if err != nil {
@@ -83,7 +83,7 @@ func (n *devxNIC) steeringAPI() steeringAPI {
 	return withDevX
 }
 
-// mode implements nic: both sides and both actions are one thing here.
+// mode implements nic. DevX counts both directions and both actions in one mode.
 func (n *devxNIC) mode(flow.Direction, flow.Action) (dataplane.Mode, error) {
 	return dataplane.ModeDevX, nil
 }
@@ -104,7 +104,7 @@ func (n *devxNIC) newBulk() (bulk, error) {
 }
 
 func (b *devxBulk) slots() int         { return len(b.raw) }
-func (b *devxBulk) startsAtZero() bool { return false } // a slot shows what its last flow counted
+func (b *devxBulk) startsAtZero() bool { return false } // a slot stands at the count of its last flow
 func (b *devxBulk) Close() error       { return b.c.Close() }
 
 func (b *devxBulk) query(dst []backend.Pair) error {
@@ -137,7 +137,7 @@ func (n *devxNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
 	return &devxRule{nic: n, flow: f, attr: attr}, nil
 }
 
-// acquireMatcher takes part in the matcher of a mask and a priority.
+// acquireMatcher returns the matcher of a mask and a priority for one more rule.
 func (n *devxNIC) acquireMatcher(attr ibv.MatcherAttr) (*ibv.Matcher, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +154,7 @@ func (n *devxNIC) acquireMatcher(attr ibv.MatcherAttr) (*ibv.Matcher, error) {
 	return m.m, nil
 }
 
-// releaseMatcher gives the matcher up; the last one destroys it.
+// releaseMatcher ends the use of a matcher by one rule. The last one destroys the matcher.
 func (n *devxNIC) releaseMatcher(attr ibv.MatcherAttr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,7 +166,7 @@ func (n *devxNIC) releaseMatcher(attr ibv.MatcherAttr) error {
 	return m.m.Close()
 }
 
-// devxRule is a rule and its part in a matcher. One goroutine closes it.
+// devxRule is a rule and its use of a matcher. One goroutine closes it.
 type devxRule struct {
 	nic    *devxNIC
 	flow   *ibv.DevXFlow
@@ -174,8 +174,7 @@ type devxRule struct {
 	closed bool
 }
 
-// Close can be tried again where the device was busy. After any other error package ibv
-// takes the flow for closed.
+// Close can be called again where the device was busy. After any other error package ibv treats the flow as closed.
 func (r *devxRule) Close() error {
 	if r.closed {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// fakeHost is a host with RDMA devices that are a few maps: what the backend does with a
-// device is looked at here, and what devices do with packets in the tests over the software library.
+// fakeHost is a host whose RDMA devices are a few maps: tests with it show how the backend uses a device. Tests with
+// the software library show how devices count packets.
 type fakeHost struct {
 	mu     sync.Mutex
 	list   []portInfo
@@ -70,7 +70,7 @@ func (h *fakeHost) nic(i int) *fakeNIC {
 	return h.nics[fmt.Sprintf("fake%d", i)]
 }
 
-// fakeNIC keeps its rules, and refuses what rdma-core would.
+// fakeNIC keeps its rules, and refuses the calls that rdma-core would refuse.
 type fakeNIC struct {
 	by       steeringAPI
 	bulk     int
@@ -218,7 +218,7 @@ func (n *fakeNIC) Close() error {
 	return nil
 }
 
-// set makes v what the counter of a rule with this destination port shows.
+// set makes v the value of the slot of the rule with this destination port.
 func (n *fakeNIC) set(t *testing.T, port uint16, v backend.Pair) {
 	t.Helper()
 	n.mu.Lock()

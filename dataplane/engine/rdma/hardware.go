@@ -13,12 +13,12 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// ibvHardware is the RDMA devices as libibverbs shows them.
+// ibvHardware is the RDMA devices of libibverbs.
 type ibvHardware struct {
 	lib   *ibv.Library
 	guard *trial.Guard
 	steal bool
-	mlx5  string // as the configuration names it
+	mlx5  string // of the configuration
 	log   *slog.Logger
 }
 
@@ -30,7 +30,7 @@ func openIBV(cfg dataplane.RDMAConfig, log *slog.Logger, g *trial.Guard) (*ibvHa
 	return &ibvHardware{lib: lib, guard: g, steal: cfg.Steal, mlx5: cfg.MLX5, log: log}, nil
 }
 
-// devices lists the ports that have a netdev.
+// devices lists the ports that have a network interface.
 func (h *ibvHardware) devices() ([]portInfo, error) {
 	list, err := h.lib.Devices()
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *ibvHardware) devices() ([]portInfo, error) {
 	return out, nil
 }
 
-// open opens a device for counting, unless a process that tried it out has not survived that.
+// open opens a device for counting, after its trial.
 func (h *ibvHardware) open(info portInfo) (nic, error) {
 	if err := h.guard.Device(trial.Request{Device: info.name, Flows: true, Port: info.port, Shared: info.shared}); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (h *ibvHardware) open(info portInfo) (nic, error) {
 	return h.openUntried(info)
 }
 
-// openUntried opens a device: by DevX, or by verbs.
+// openUntried opens a device with DevX, or with verbs where DevX is not possible.
 func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 	ctx, err := h.lib.Open(info.name)
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 		return dx, nil
 	}
 	level := slog.LevelDebug
-	if h.mlx5 != "" { // somebody wants it
+	if h.mlx5 != "" { // the configuration asks for it
 		level = slog.LevelWarn
 	}
 	h.log.Log(context.Background(), level, "DevX is not used: counting by verbs", "device", info.name, "rdma.mlx5", h.mlx5, "err", noDevX)
@@ -82,11 +82,11 @@ func (h *ibvHardware) openUntried(info portInfo) (nic, error) {
 	return n, nil
 }
 
-// errSharedDevice: DevX has no word for a port, and verbs have.
+// errSharedDevice: a rule of DevX cannot name a port, and a verbs flow can.
 var errSharedDevice = errors.New("ports share the device, and rules of DevX name none")
 
-// cannotCount says why a device counts no flow, neither by verbs nor by DevX: for good, where
-// the verbs answered that it does not offer what counting takes.
+// cannotCount returns why a device counts flows neither with verbs nor with DevX. The error satisfies
+// probe.ErrNotSupported if the device has no verbs for it.
 func cannotCount(device string, verbs, devx error) error {
 	if !errors.Is(verbs, probe.ErrNotSupported) {
 		return fmt.Errorf("%s cannot count flows: %w; %w", device, verbs, devx)
@@ -99,13 +99,13 @@ func cannotCount(device string, verbs, devx error) error {
 
 func (h *ibvHardware) Close() error { return h.lib.Close() }
 
-// noPacket matches frames of an experimental EtherType from and to an address that nobody has.
+// noPacket matches frames of an experimental EtherType between two equal, unassigned addresses.
 func noPacket() ruleMatch {
 	mac := flow.MAC{Addr: [6]byte{0x02, 0xf1, 0x0b, 0x7a, 0x11, 0x1e}, Mask: [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
 	return ruleMatch{Match: flow.Match{Eth: &flow.Eth{Src: mac, Dst: mac, Type: flow.Masked[uint16]{Value: 0x88b5, Mask: 0xffff}}}}
 }
 
-// nextEvent passes over what does not concern counting on the port.
+// nextEvent waits for the next event that concerns counting on the port.
 func nextEvent(ctx context.Context, c *ibv.Context, port uint8) (nicEvent, error) {
 	for {
 		ev, err := c.NextEvent(ctx)

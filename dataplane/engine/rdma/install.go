@@ -45,8 +45,8 @@ func (b *Backend) Gone() map[string]error {
 	return out
 }
 
-// Install implements Backend. Nothing of an earlier process is found again. Every rule is a
-// command, so it looks between them whether ctx has ended.
+// Install implements backend.Backend. It finds no flow of an earlier process. Each rule is a command, and Install
+// checks ctx between two of them.
 func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []backend.Installed, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +95,7 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 	return b.assignIDs(made), nil
 }
 
-// readBaselines reads the bulks that new flows share with what counted there before.
+// readBaselines reads the pools that new flows share with earlier ones, so that the counts of these are not added.
 func (b *Backend) readBaselines(made []*entry) error {
 	for _, bank := range byPool(made) {
 		parts := bank.flows
@@ -114,8 +114,8 @@ func (b *Backend) readBaselines(made []*entry) error {
 	return nil
 }
 
-// startReading has the reader read what is new. One counter of each device is read at once: a
-// device whose counters cannot be read counts nothing that anybody sees.
+// startReading gives new pools to the reader. It reads one slot of each device at once: a device whose slots cannot
+// be read must not count a flow.
 func (b *Backend) startReading(made []*entry) error {
 	tried := make(map[*device]bool)
 	for _, bank := range byPool(made) {
@@ -133,13 +133,13 @@ func (b *Backend) startReading(made []*entry) error {
 	return nil
 }
 
-// poolFlows is a bank and those of some flows' parts that count in it.
+// poolFlows is a pool and those flows of a list that count in it.
 type poolFlows struct {
 	*slotPool
 	flows []*deviceFlow
 }
 
-// byPool lists the banks of flows, in the order in which they come.
+// byPool returns the pools of flows, in the order in which they come.
 func byPool(flows []*entry) []poolFlows {
 	var out []poolFlows
 	at := make(map[*slotPool]int)
@@ -178,8 +178,8 @@ func (b *Backend) assignIDs(made []*entry) []backend.Installed {
 	return out
 }
 
-// publishID publishes a flow under its ID, for Read. The slice doubles when it is full. A reader that still
-// holds the old slice has no ID that only the new one holds.
+// publishID makes Read find a flow by its ID. The slice doubles when it is full. A goroutine that still holds the
+// old slice has no ID that only the new one contains.
 func (b *Backend) publishID(x *entry) {
 	all := *b.counters.Load()
 	if int(x.id) >= len(all) {
@@ -193,7 +193,7 @@ func (b *Backend) publishID(x *entry) {
 	all[x.id].Store(x)
 }
 
-// Remove implements Backend. The counters are read once more after their rules have gone.
+// Remove implements backend.Backend. It reads the slots once more after their rules are gone.
 func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,14 +212,14 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-// undoInstall takes back what an Install that fails has made.
+// undoInstall removes the rules and slots of an Install that fails.
 func (b *Backend) undoInstall(flows []*entry) error {
 	err := b.endRules(flows)
 	b.releaseSlots(flows)
 	return err
 }
 
-// endRules takes the rules of flows out. What the device refuses to destroy goes when it is closed.
+// endRules removes the rules of flows. A rule that the device does not destroy ends when the device is closed.
 func (b *Backend) endRules(flows []*entry) error {
 	var errs []error
 	for _, x := range flows {
@@ -232,7 +232,7 @@ func (b *Backend) endRules(flows []*entry) error {
 	return errors.Join(errs...)
 }
 
-// readFinal reads what flows have counted to the end, their rules being gone.
+// readFinal takes the final samples of flows, after their rules are gone.
 func (b *Backend) readFinal(flows []*entry) error {
 	var errs []error
 	for _, bank := range byPool(flows) {
@@ -248,7 +248,7 @@ func (b *Backend) readFinal(flows []*entry) error {
 	return errors.Join(errs...)
 }
 
-// releaseSlots gives the counters of flows back.
+// releaseSlots frees the slots of flows.
 func (b *Backend) releaseSlots(flows []*entry) {
 	for _, x := range flows {
 		for _, p := range x.devices {

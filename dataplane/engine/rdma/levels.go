@@ -13,24 +13,24 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// levelTable is what one device counts in one direction. Hardware has few priorities, and among rules
-// of one no order that rdma-core promises. So flows that overlap get levels that rise in the order in
-// which they win; the others share theirs.
+// levelTable is the flows that one device counts in one direction, with their levels. Hardware has few priorities,
+// and rdma-core promises no order among the rules of one. So flows that overlap have levels that rise in the order
+// of precedence; other flows share levels.
 type levelTable struct{ flows *flow.Index[*deviceFlow] }
 
 func newLevelTable() levelTable {
 	return levelTable{flow.NewIndex(func(p *deviceFlow) *flow.Flow { return &p.flow.Flow })}
 }
 
-// levelChange is a flow that goes to a later level.
+// levelChange is a flow that moves to a later level.
 type levelChange struct {
 	part *deviceFlow
 	to   int
 }
 
-// assign finds a level for a part: behind the flows that win over it. Flows
-// that it wins over and that are not behind it go further back, in the order of the
-// answer: the last one first, so that at every moment any two that overlap are in order.
+// assign chooses a level for a flow, behind the flows that win over it. Flows that it wins over and that are not
+// behind it move further back, in the order of the result: the last one first, so that any two flows that overlap
+// are in order at every moment.
 func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 	to := map[*deviceFlow]int{p: 0}
 	at := func(q *deviceFlow) int {
@@ -39,7 +39,7 @@ func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 		}
 		return q.level
 	}
-	behind := &partHeap{} // parts that a moved one may push, the one that wins first
+	behind := &partHeap{} // flows that may have to move, the one that wins first
 	known := make(map[*deviceFlow]bool)
 	var twins error
 	reach := func(m *deviceFlow) {
@@ -66,7 +66,7 @@ func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 	if twins != nil {
 		return nil, twins
 	}
-	moved := []*deviceFlow{p} // in the order in which they win
+	moved := []*deviceFlow{p} // in the order of precedence
 	for behind.Len() > 0 {
 		below := heap.Pop(behind).(*deviceFlow)
 		level := below.level
@@ -99,7 +99,7 @@ func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 	return pushes, nil
 }
 
-// partHeap is a heap of parts: the one that wins over the others first.
+// partHeap is a heap of flows on one device: the one that wins over the others first.
 type partHeap []*deviceFlow
 
 func (h partHeap) Len() int { return len(h) }
@@ -115,7 +115,7 @@ func (h *partHeap) Pop() any {
 	return p
 }
 
-// countedTwice refuses a flow under an overlapping one in mode dont-trap.
+// countedTwice refuses a flow below an overlapping one in mode dont-trap.
 func countedTwice(above string) error {
 	return &probe.UnsupportedError{
 		Feature: "counting below an overlapping flow", Object: "the NIC",
@@ -126,7 +126,7 @@ func countedTwice(above string) error {
 
 func (s *levelTable) meet(a, b *deviceFlow) bool { return flow.Overlap(&a.flow.Flow, &b.flow.Flow) }
 
-// remove takes a part out. The others stay on their levels.
+// remove removes a flow. The others keep their levels.
 func (s *levelTable) remove(p *deviceFlow) { s.flows.Remove(p) }
 
 // join writes names as a list: "swnic0,swnic1".

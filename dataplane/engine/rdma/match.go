@@ -11,16 +11,16 @@ import (
 // How a flow.Match goes to a NIC
 //
 // A flow goes to hardware only where hardware takes exactly the packets that the
-// package comment of dataplane/flow names. The table says for each term what mlx5 does
-// (rdma-core's and the kernel's mlx5 sources, DPDK's for DevX), and what follows.
+// package comment of dataplane/flow names. The table has the behaviour of mlx5
+// for each term (the mlx5 sources of rdma-core and the kernel; of DPDK for DevX), and the consequence.
 // TestWhatHardwareCanMatch has a case per row.
 //
 //	term                      verbs (ibv_create_flow)            DevX (mlx5dv_create_flow)
 //	any, eth, MACs            exact                              exact
 //	eth type                  exact: both look behind the tags   exact
-//	eth type of a tag, or a   refused: a third tag, and what     refused
-//	  length (below 0x600)    follows a length, are read in
-//	                          ways that nobody documents
+//	eth type of a tag, or a   refused: the reading of a third    refused
+//	  length (below 0x600)    tag, and of bytes behind a
+//	                          length, is not documented
 //	no vlan clause            exact: any tagging                 exact
 //	vlan                      refused: the kernel asks for a     two rules, cvlan_tag and
 //	                          C-tag, flow takes 0x88a8 too       svlan_tag; two clauses, four
@@ -47,8 +47,8 @@ import (
 //	                                                             tunnel, nor when all may be 0
 //	                                                             (as ports)
 //	vxlan                     exact: UDP to 4789; with vni or    exact
-//	                          inner, and what is in the
-//	                          headers behind, but not
+//	                          inner, and inner headers that
+//	                          have a field, but not
 //	                          `inner any`: no field says
 //	                          "a whole header"
 //	gre key                   refused: a packet without a key    exact: gre_k_present
@@ -57,18 +57,18 @@ import (
 //	                          is asked for
 //	inner headers             as the outer ones                  as the outer ones
 //
-// VXLAN is what goes to its port, whatever its flags say: mlx5 is told which UDP ports are VXLAN
+// A packet to the port of VXLAN is VXLAN, whatever its flags: mlx5 is told which UDP ports are VXLAN
 // (ADD_VXLAN_UDP_DPORT in the kernel's lib/vxlan.c; 4789 is from the start). The kernel's
 // parse_flow_attr asks for the VNI, DPDK's flow_dv_translate_item_vxlan for the port and the VNI,
 // and neither for the I flag.
 //
-// What no public source says, and a card has to show: whether ports of a first fragment are
+// No public source says, and a card has to show: whether ports of a first fragment are
 // seen, and an ICMP type in a later one; how many and which extension headers the parser
-// passes; what it makes of headers that lie about themselves (an IHL below 5, a frame that
+// passes; how it treats wrong headers (an IHL below 5, a frame that
 // ends early). Conforming traffic without fragments or with the usual extension headers is
 // not touched by it.
 
-// steeringAPI is a way to hardware, with what the device's parser knows that others do not.
+// steeringAPI is the interface by which rules go to a device, and the optional abilities of the device's parser.
 type steeringAPI uint8
 
 const (
@@ -86,14 +86,14 @@ const (
 	typeTEB            = 0x6558
 )
 
-// ruleMatch is what one rule matches: no ranges, and where a layer needs IP, one family.
+// ruleMatch is the match of one rule. It has no ranges, and where a layer needs IP, one family.
 type ruleMatch struct {
 	flow.Match // its inner match, if any, is in inner too
 	tags       []uint16
 	inner      *ruleMatch
 }
 
-// ruleMatches makes the rules of a match, disjoint, or says why there are none.
+// ruleMatches returns the disjoint rules of a match, or why hardware cannot express it.
 func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
 	if err := limits(m, by); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func needsIP(m flow.Match) bool {
 	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil
 }
 
-// protocol is the upper protocol that a match of one family asks for, under its mask.
+// protocol returns the protocol above IP that a match of one family asks for, under its mask.
 func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 	switch {
 	case m.TCP != nil:
@@ -187,7 +187,7 @@ func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 	return p
 }
 
-// etherType is what a rule asks of the EtherType. Where it asks for a family, that says it all.
+// etherType returns the EtherType that a rule asks for. A rule that names a family needs none.
 func (m *ruleMatch) etherType() (t flow.Masked[uint16]) {
 	if m.Eth != nil && m.IPv4 == nil && m.IPv6 == nil {
 		t = m.Eth.Type
@@ -195,8 +195,8 @@ func (m *ruleMatch) etherType() (t flow.Masked[uint16]) {
 	return t
 }
 
-// greProtocol is what is inside GRE where the match tells: an inner Ethernet header
-// is asked for. Inner IP may be there with one or without.
+// greProtocol returns the protocol inside GRE, if the match asks for an inner Ethernet header. Inner IP is possible
+// with and without one.
 func (m *ruleMatch) greProtocol() (p flow.Masked[uint16]) {
 	if m.GRE != nil && m.inner != nil && (m.inner.Eth != nil || len(m.inner.VLAN) > 0) {
 		p = flow.Masked[uint16]{Value: typeTEB, Mask: 0xffff}
@@ -204,7 +204,7 @@ func (m *ruleMatch) greProtocol() (p flow.Masked[uint16]) {
 	return p
 }
 
-// refusal is why hardware cannot count a match exactly.
+// refusal returns why hardware cannot count a match exactly.
 func refusal(field, reason, fix string) error {
 	return &probe.UnsupportedError{Feature: "matching " + field, Object: "the NIC", Reason: reason, Fix: fix}
 }

@@ -2,8 +2,8 @@ package rdma
 
 import "github.com/flowtally/flowtally/dataplane/flow"
 
-// limits is nil when hardware takes exactly the packets of a match that way. The
-// rows are those of the table in match.go.
+// limits returns nil if the steering API can express exactly the packets of a match, otherwise the reason. It
+// follows the table in match.go.
 func limits(m flow.Match, by steeringAPI) error {
 	if err := limitsOf(m, by, ""); err != nil {
 		return err
@@ -15,7 +15,7 @@ func limits(m flow.Match, by steeringAPI) error {
 	if in == nil {
 		return nil
 	}
-	whole := m.VXLAN != nil && m.VXLAN.VNI.Mask != 0 || m.GRE != nil && m.GRE.Key.Mask != 0 // a field of the header is asked for
+	whole := m.VXLAN != nil && m.VXLAN.VNI.Mask != 0 || m.GRE != nil && m.GRE.Key.Mask != 0 // the match asks for a field of the header
 	switch {
 	case !blank(*in):
 	case in.Eth != nil:
@@ -28,7 +28,7 @@ func limits(m flow.Match, by steeringAPI) error {
 
 const useXDP = "leave the flow to backend auto or xdp"
 
-// limitsOf looks at one level of headers; in says which.
+// limitsOf checks one level of headers; in names it.
 func limitsOf(m flow.Match, by steeringAPI, in string) error {
 	noTTL, noType := "drivers refuse a mask on it", "there is no spec for it"
 	if by&withDevX != 0 {
@@ -43,7 +43,7 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 		case m.AdmitsEtherType(typeCTag) || m.AdmitsEtherType(typeSTag):
 			return no("eth type", "behind two VLAN tags NICs read a third one in ways that are not documented")
 		case e.Type.Value < 0x600:
-			return no("eth type", "the type admits a length, and what NICs read behind one is not documented")
+			return no("eth type", "the type admits a length, and no document says how NICs read the bytes behind one")
 		}
 	}
 	if len(m.VLAN) > 0 && by == withVerbs {
@@ -86,14 +86,14 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 	return nil
 }
 
-// mayBeZero says that ports are asked for, and that 0 is what they may all be.
+// mayBeZero reports whether the match names ports and all of them may be 0.
 func mayBeZero(p flow.Ports) bool {
 	zero := func(p flow.Port) bool { return p.Value == 0 }
 	none := flow.Port{}
 	return (p.Src != none || p.Dst != none) && zero(p.Src) && zero(p.Dst)
 }
 
-// blank says that a match asks for no more than that there be a frame.
+// blank reports whether a match asks for no more than a frame.
 func blank(m flow.Match) bool {
 	return !m.Incomplete && (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
 }

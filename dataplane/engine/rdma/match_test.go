@@ -201,7 +201,7 @@ func tagged(frame []byte, kinds []uint16) bool {
 	return true
 }
 
-// TestSpecs pins what a flow with every kind of header becomes.
+// TestSpecs pins the specs of a flow with every kind of header.
 func TestSpecs(t *testing.T) {
 	m := flow.MustParse("m", "eth src 02:00:00:00:00:01 ipv4 dst 192.0.2.0/24 tos 4 udp sport 9 vxlan vni 5 inner eth dst 02:00:00:00:00:02 ipv6 label 7 tcp dport 80").Match
 	rules, err := ruleMatches(m, withVerbs)
@@ -230,7 +230,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestParams pins the same for struct fte_match_param, and what verbs cannot say.
+// TestParams pins the same for struct fte_match_param, with the fields that verbs lack.
 func TestParams(t *testing.T) {
 	m := flow.MustParse("m", "vlan id 100 pcp 3 vlan dei 1 ipv4 src 10.0.0.1 frag no tos 6 gre key 9 inner eth ipv6 label 7 udp dport 53").Match
 	rules, err := ruleMatches(m, withDevX)

@@ -5,8 +5,8 @@ import (
 	"github.com/flowtally/flowtally/ibv"
 )
 
-// verbsSpecs are the match specs of a rule, outermost header first. An Ethernet spec
-// stands first always: a flow without a spec is none.
+// verbsSpecs returns the match specs of a rule, outermost header first. The first is always an Ethernet spec,
+// because libibverbs rejects a flow without specs.
 func verbsSpecs(m ruleMatch) []ibv.Spec {
 	specs := append([]ibv.Spec{ethSpec(m, false)}, upperSpecs(m, false)...)
 	if v := m.VXLAN; v != nil {
@@ -36,7 +36,7 @@ func ethSpec(m ruleMatch, inner bool) ibv.EthSpec {
 	return s
 }
 
-// upperSpecs are those of IP and what runs over it.
+// upperSpecs returns the specs of IP and of the headers above it.
 func upperSpecs(m ruleMatch, inner bool) []ibv.Spec {
 	var specs []ibv.Spec
 	proto := m.protocol()

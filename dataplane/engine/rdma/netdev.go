@@ -15,9 +15,8 @@ type portNetdev struct {
 	netdev string
 }
 
-// netdevs lists the interfaces of a device's ports: what the GID table in sysfs names, and
-// where that names none (a kernel without it, a port without GIDs), what the kernel answers to
-// RDMA_NLDEV_CMD_PORT_GET.
+// netdevs lists the interfaces of a device's ports, from the GID table in sysfs. Where the table names none (a
+// kernel without it, a port without GIDs), the kernel is asked by RDMA_NLDEV_CMD_PORT_GET.
 func netdevs(device, sysfs string) []portNetdev {
 	out := netdevsIn(sysfs)
 	if len(out) == 0 {
@@ -46,8 +45,7 @@ func netdevsIn(sysfs string) []portNetdev {
 	return out
 }
 
-// firstNdev reads the entry with the lowest number that can be read: those of empty GIDs
-// answer EINVAL.
+// firstNdev reads the readable entry with the lowest number. Reading the entry of an empty GID fails with EINVAL.
 func firstNdev(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -67,8 +65,8 @@ func firstNdev(dir string) string {
 	return ""
 }
 
-// driverOf is the kernel driver of a device: where its link leads, or, of a software
-// device that has no link to give, what it says of itself.
+// driverOf returns the kernel driver of a device: the target of its link, or, for a software device without a link,
+// the content of driver-name.
 func driverOf(sysfs string) string {
 	if to, err := os.Readlink(filepath.Join(sysfs, "device", "driver")); err == nil {
 		return filepath.Base(to)

@@ -33,9 +33,8 @@ func netdevsByNetlink(device string) []portNetdev {
 	return out
 }
 
-// portNetdevOf reads one answer: attributes of a length, a type and a value, padded to 4
-// bytes. A port without an interface has no name in it. nl.ParseRouteAttr panics on
-// a last attribute without its padding.
+// portNetdevOf parses one reply: attributes of a length, a type and a value, padded to 4 bytes. The reply of a port
+// without an interface has no name. nl.ParseRouteAttr panics on a last attribute without its padding.
 func portNetdevOf(answer []byte) (p portNetdev) {
 	ne := binary.NativeEndian
 	for len(answer) >= unix.SizeofRtAttr {

@@ -7,7 +7,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 )
 
-// An answer to RDMA_NLDEV_CMD_PORT_GET, as nla_put writes it.
+// A reply to RDMA_NLDEV_CMD_PORT_GET, as nla_put writes it.
 func TestNetdevByNetlink(t *testing.T) {
 	answer := nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_DEV_NAME, nl.ZeroTerminated("mlx5_0")).Serialize()
 	answer = append(answer, nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_PORT_INDEX, nl.Uint32Attr(2)).Serialize()...)
@@ -20,7 +20,7 @@ func TestNetdevByNetlink(t *testing.T) {
 	}
 }
 
-// Whatever answers, nothing panics, and a name has no NUL in it.
+// No reply causes a panic, and a name has no NUL in it.
 func FuzzPortNetdev(f *testing.F) {
 	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, nl.ZeroTerminated("eth0")).Serialize())
 	f.Add(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_NDEV_NAME, []byte("eth0")).Serialize())

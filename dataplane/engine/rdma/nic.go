@@ -9,33 +9,32 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// nic is one open RDMA device as this backend uses it. Two implementations drive ibv, by
-// verbs and by DevX; tests bring a third. All methods may be called from any
-// goroutine, and block its thread as long as the firmware takes.
+// nic is one open RDMA device. verbsNIC and devxNIC implement it, and the tests have a third implementation. Its
+// methods may be called from any goroutine, and block the thread as long as the firmware takes.
 type nic interface {
-	// steeringAPI says which matches it takes.
+	// steeringAPI returns the API that the rules go through.
 	steeringAPI() steeringAPI
-	// mode is how it counts flows of that side and action; an error says why it cannot.
+	// mode returns how the device counts flows of a direction and an action, or why it cannot.
 	mode(d flow.Direction, a flow.Action) (dataplane.Mode, error)
-	// newBulk makes hardware counters.
+	// newBulk makes the hardware counters of a bulk.
 	newBulk() (bulk, error)
-	// addRule makes a rule that counts in a slot of a bank. Closing it ends the rule, not
-	// the counter; a packet that was counted is in the counter by then.
+	// addRule makes a rule that counts in a slot of a bulk. Closing the rule keeps the slot. When Close returns,
+	// the slot contains every packet that the rule has counted.
 	addRule(r rule, b bulk, slot int) (io.Closer, error)
-	// nextEvent waits for the next change of the device that matters here, until ctx ends.
+	// nextEvent waits for the next event of the device that concerns counting, until ctx ends.
 	nextEvent(ctx context.Context) (nicEvent, error)
-	// Close closes the device, when its rules and banks are.
+	// Close closes the device, after its rules and bulks.
 	Close() error
 }
 
-// bulk is what one firmware command reads: one counter, or a bulk of them.
+// bulk is the slots that one firmware command reads: one hardware counter, or many.
 type bulk interface {
 	slots() int
-	// startsAtZero says that a new one shows 0, and cannot be read before its first rule.
+	// startsAtZero reports whether a new bulk stands at 0 and cannot be read before its first rule.
 	startsAtZero() bool
 	// query reads every slot, in ONE command, while rules count in it.
 	query(dst []backend.Pair) error
-	// queryFinal reads every slot once more after the rules of some have gone.
+	// queryFinal reads every slot, after the rules of some are gone.
 	queryFinal(dst []backend.Pair) error
 	Close() error
 }
@@ -46,18 +45,18 @@ type rule struct {
 	direction flow.Direction
 	mode      dataplane.Mode
 	drop      bool
-	level     int // priority: 0 is looked at first
+	level     int // priority: 0 is matched first
 }
 
-// numLevels is how many priorities the flows of one side can use: mlx5's
-// MLX5_BY_PASS_NUM_REGULAR_PRIOS, verbs and DevX alike.
+// numLevels is the number of priorities that the flows of one direction can use: mlx5's
+// MLX5_BY_PASS_NUM_REGULAR_PRIOS, for verbs and DevX.
 const numLevels = 16
 
-// nicEvent is what happened to a device by itself.
+// nicEvent is an event of a device.
 type nicEvent uint8
 
 const (
-	nicFatal nicEvent = iota // it is gone: nothing of it works any more
+	nicFatal nicEvent = iota // the device is gone, and no verb works
 	nicPortDown
 	nicPortUp
 )

@@ -7,27 +7,27 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// slotPool is a bank with its occupants and its place in the reader's queue.
+// slotPool is a bulk with the flows that use its slots, and its place in the reader's queue.
 type slotPool struct {
 	bulk
 
-	mu      sync.Mutex // held while a command is under way
+	mu      sync.Mutex // held during a command
 	members []slot
-	fresh   int   // slots from here on were never in use
-	freed   []int // slots that were, the one that was freed first before the others
+	fresh   int   // the first slot that was never in use
+	freed   []int // the free slots that were in use, in the order in which they were freed
 	raw     []backend.Pair
-	asked   int64 // when the last command that succeeded was issued; 0: none has
+	asked   int64 // when the last successful command was issued; 0: no command has succeeded
 
 	roomy bool // in device.roomy
 
-	queueEntry // the reader's
+	queueEntry // guarded by reader.mu
 }
 
-// slot is one hardware counter. A free one has no cell.
+// slot is one hardware counter. A free one has no owner.
 type slot struct {
 	owner *slotSample
 	count slotCount
-	freed int64 // when its last rule had gone
+	freed int64 // when its last rule was gone
 }
 
 func newPool(b bulk) *slotPool {
@@ -35,14 +35,13 @@ func newPool(b bulk) *slotPool {
 	return &slotPool{bulk: b, members: make([]slot, n), raw: make([]backend.Pair, n)}
 }
 
-// sample issues one command and stores what it answers. Values are those of a moment
-// after the command was issued, which is the time they are given: the age that is shown is never
-// younger than the truth.
+// sample reads all slots with one command and stores the samples. Their time is the time before the command, so that
+// the age that is shown is never less than the true age.
 func (b *slotPool) sample(now func() int64) (resets int, err error) {
 	return b.sampleBy(b.query, now)
 }
 
-// sampleFinal is sample after rules have gone.
+// sampleFinal is sample after rules are gone.
 func (b *slotPool) sampleFinal(now func() int64) error {
 	_, err := b.sampleBy(b.queryFinal, now)
 	return err
@@ -71,8 +70,8 @@ func (b *slotPool) sampleBy(read func([]backend.Pair) error, now func() int64) (
 	return resets, nil
 }
 
-// take gives a free slot to a cell. One that was in use is free again once the bank was
-// read after its rules had gone: what was counted late is in the baseline then.
+// take gives a free slot to a flow. A slot that was in use is free again after the pool was read once after its
+// rules were gone: packets that were counted late are in the baseline then.
 func (b *slotPool) take(c *slotSample) (i int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,14 +88,14 @@ func (b *slotPool) take(c *slotSample) (i int, ok bool) {
 	return i, true
 }
 
-// full says that every slot has a cell.
+// full reports whether every slot has an owner.
 func (b *slotPool) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fresh == len(b.members) && len(b.freed) == 0
 }
 
-// setBaseline makes what the hardware shows now the baseline of the slots named. It is one command.
+// setBaseline makes the present values of the hardware counters the baselines of slots. It takes one command.
 func (b *slotPool) setBaseline(slots []int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +108,7 @@ func (b *slotPool) setBaseline(slots []int) error {
 	return nil
 }
 
-// free takes a slot from its cell, which keeps its last sample.
+// free ends the use of a slot. Its owner keeps the last sample.
 func (b *slotPool) free(i int, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +116,7 @@ func (b *slotPool) free(i int, now int64) {
 	b.freed = append(b.freed, i)
 }
 
-// empty says that nobody counts here.
+// empty reports whether no slot has an owner.
 func (b *slotPool) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// burst is how far a reader that slept too long may catch up on its budget: what a
-	// timer of a loaded machine is late.
+	// burst is the time for which a reader that slept too long may catch up on its budget. A timer of a loaded
+	// machine is as late.
 	burst = 10 * time.Millisecond
-	// backOffMin and backOffMax bound the pause after a failed read; it doubles.
+	// backOffMin and backOffMax bound the pause after a failed read, which doubles.
 	backOffMin, backOffMax = 10 * time.Millisecond, 5 * time.Second
-	// giveUp is how many reads in a row fail, over some 2.5 s, until the counter is taken for lost.
+	// giveUp is the number of failed reads in a row, over about 2.5 s, after which a pool counts as lost.
 	giveUp = 8
 )
 
@@ -30,7 +30,7 @@ func newPacer(perSecond int) *pacer {
 	return &pacer{interval: max(1, int64(time.Second)/int64(perSecond))}
 }
 
-// take answers 0 and counts a command, or how long to wait for room for one.
+// take counts a command and returns 0, or returns the time until the budget has room for one.
 func (p *pacer) take(now int64) (wait int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +41,7 @@ func (p *pacer) take(now int64) (wait int64) {
 	return 0
 }
 
-// charge counts a command that does not wait: one of a control call.
+// charge counts a command of a control call, which does not wait.
 func (p *pacer) charge(now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,31 +50,31 @@ func (p *pacer) charge(now int64) {
 
 func (p *pacer) count(now int64) { p.due = max(p.due, now-int64(burst)) + p.interval }
 
-// queueEntry is a bank's place in the queue of its reader.
+// queueEntry is a pool's place in the queue of its reader.
 type queueEntry struct {
 	due      int64
-	good     int64 // when the last read that succeeded began; at first, when it was added
+	good     int64 // when the last successful read began, or when the pool was added
 	failures int   // in a row
 	err      error
 	place    int  // in the queue; -1 while it is read
-	gone     bool // not to be put back
+	gone     bool // removed while it was read
 }
 
-// reader samples the banks of one device, one command at a time: the one that is due
-// for longest first, none more often than every period, all of them within the budget. So n
-// banks are read every n/budget seconds each, and one that fails does not hold the others up.
+// reader samples the pools of one device, one command at a time. It reads the pool that is due for the longest time
+// first, none more often than once a period, and all within the budget. So each of n pools is read every n/budget
+// seconds, and a pool that fails does not delay the others.
 type reader struct {
 	now       func() int64
 	pace      *pacer
 	period    int64
 	log       *slog.Logger
-	onGivenUp func(error) // told when a bank was given up
-	onReset   func()      // told when counters have begun anew by themselves
+	onGivenUp func(error) // called when a pool is given up
+	onReset   func()      // called when a device has reset slots
 	wake      chan struct{}
 
 	mu    sync.Mutex
 	queue poolHeap
-	given int // banks that are given up
+	given int // number of pools that are given up
 	live  map[*slotPool]struct{}
 }
 
@@ -94,7 +94,7 @@ func (r *reader) run(ctx context.Context) {
 		if wait == 0 {
 			continue
 		}
-		// Shorter sleeps cost more than they bring: the budget allows to catch up.
+		// Shorter sleeps cost more CPU time, and the budget allows the reader to catch up.
 		timer.Reset(max(time.Duration(wait), time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -104,7 +104,7 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// step reads one bank that is due, or answers how long nothing will be.
+// step reads one pool that is due, or returns the time until one will be.
 func (r *reader) step() (wait int64) {
 	now := r.now()
 	b, wait := r.takeDue(now)
@@ -116,7 +116,7 @@ func (r *reader) step() (wait int64) {
 	return 0
 }
 
-// takeDue takes the first bank out of the queue when it is due and the budget has room.
+// takeDue takes the first pool out of the queue if it is due and the budget has room.
 func (r *reader) takeDue(now int64) (*slotPool, int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func (r *reader) takeDue(now int64) (*slotPool, int64) {
 	return heap.Pop(&r.queue).(*slotPool), 0
 }
 
-// finish puts a bank back, later by its pause where the read failed.
+// finish puts a pool back into the queue, later by its pause after a failed read.
 func (r *reader) finish(b *slotPool, began int64, resets int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *reader) finish(b *slotPool, began int64, resets int, err error) {
 	}
 }
 
-// add has a bank read from now on, if it is not already.
+// add adds a pool to the queue, if it is not there.
 func (r *reader) add(b *slotPool) {
 	r.mu.Lock()
 	if _, ok := r.live[b]; ok {
@@ -190,7 +190,7 @@ func (r *reader) add(b *slotPool) {
 	}
 }
 
-// remove ends the reading of a bank. A command that is under way holds the bank's lock.
+// remove ends the reading of a pool. A command that is running holds the pool's lock.
 func (r *reader) remove(b *slotPool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,8 +205,8 @@ func (r *reader) remove(b *slotPool) {
 	}
 }
 
-// health tells how many banks cannot be read, with what, and how long ago the oldest
-// sample of the others was taken.
+// health returns the number of pools that cannot be read, one of the errors, and the age of the oldest sample of the
+// other pools.
 func (r *reader) health(now int64) (failing int, err error, oldest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,14 +220,14 @@ func (r *reader) health(now int64) (failing int, err error, oldest time.Duration
 	return failing, err, oldest
 }
 
-// anyGivenUp says that some bank is given up.
+// anyGivenUp reports whether a pool is given up.
 func (r *reader) anyGivenUp() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.given > 0
 }
 
-// givenUp is why a bank is not expected to be read any more.
+// givenUp returns the error of a pool that is given up, otherwise nil.
 func (r *reader) givenUp(b *slotPool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // TestTheBudgetIsKept counts 4,096 flows on a firmware that takes 100 µs per read. Commands
-// are counted by the software library, not by what is tested.
+// are counted by the software library, not by the backend.
 func TestTheBudgetIsKept(t *testing.T) {
 	const flows = 4096
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 			truth := s.drip(t, 1000+flows-1)
 			defer truth.stop()
 
-			// How old a value is in commands does not depend on who else uses the CPU: every other one was
+			// How old a value is in commands does not depend on the load of the CPU: every other one was
 			// read once since. That the time is as the budget implies, TestValuesAreAsOldAsTheBudgetImplies shows.
 			dst, at := make([]backend.Pair, flows), make([]int64, flows)
 			type look struct {
@@ -94,7 +94,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 	}
 }
 
-// drip sends a few frames to one port at a time, and keeps what had certainly arrived when.
+// drip sends a few frames to one port at a time, and notes the number of frames that had arrived, with the time.
 func (s *softwareNIC) drip(t *testing.T, port int) *truth {
 	t.Helper()
 	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
@@ -106,7 +106,7 @@ func (s *softwareNIC) drip(t *testing.T, port int) *truth {
 	return &truth{sender: snd}
 }
 
-// truth is what a flow must show at the least, by time.
+// truth is the least count of a flow, by time.
 type truth struct {
 	sender  *lab.Sender
 	arrived []arrival
@@ -118,7 +118,7 @@ type arrival struct {
 	packets uint64
 }
 
-// check holds a value to its time: all that had arrived by then is in it, and nothing that
+// check holds a value to its time: it has every packet that had arrived by then, and none that
 // was not sent. Then it sends more.
 func (x *truth) check(t *testing.T, v backend.Pair, at int64) {
 	t.Helper()

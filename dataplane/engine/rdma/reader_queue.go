@@ -1,7 +1,7 @@
 package rdma
 
-// poolHeap is the queue of a reader: by container/heap, the bank that is due first
-// is poolHeap[0]. Every bank knows its place.
+// poolHeap is the queue of a reader, for container/heap: poolHeap[0] is the pool that is due first. Every pool has
+// its place in it.
 type poolHeap []*slotPool
 
 func (h poolHeap) Len() int           { return len(h) }

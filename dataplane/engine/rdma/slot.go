@@ -6,25 +6,25 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// slotSample is what the device's goroutine leaves of one slot for readers.
+// slotSample is the last sample of a slot, and the number of its resets.
 type slotSample struct {
 	backend.LastSample
 	resets atomic.Uint64 // how often the device has reset the slot
 }
 
-// slotCount turns what a hardware counter shows into what a flow has counted. A counter
-// of a bulk shows what its earlier occupants counted too, and is never reset: that
-// would be a command, and lose what comes in between. So its first value is a baseline.
+// slotCount turns values of a hardware counter into the count of a flow. A counter of a bulk includes the counts of
+// earlier flows. It is never reset, because a reset is a command and loses the packets since the last read. So its
+// first value is a baseline.
 type slotCount struct {
-	base, last backend.Pair // of the hardware counter
-	before     backend.Pair // counted before it began anew
+	base, last backend.Pair // values of the hardware counter
+	before     backend.Pair // counted before the last reset
 }
 
-// start makes raw the value from which on the flow counts.
+// start makes raw the baseline of the flow.
 func (m *slotCount) start(raw backend.Pair) { *m = slotCount{base: raw, last: raw} }
 
-// total is the flow's count when the counter shows raw. One that shows less than before was
-// reset, and what it had shown stays counted; reset says so.
+// total returns the flow's count when the counter stands at raw. A counter that stands lower than before was reset:
+// the count up to its last value is kept, and reset is true.
 func (m *slotCount) total(raw backend.Pair) (p backend.Pair, reset bool) {
 	if raw.Packets < m.last.Packets || raw.Bytes < m.last.Bytes {
 		m.before = backend.Add(m.before, backend.Sub(m.last, m.base))

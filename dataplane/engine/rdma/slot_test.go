@@ -16,7 +16,7 @@ func TestMeter(t *testing.T) {
 	}{
 		{pair(10, 1000), backend.Pair{}, false},
 		{pair(15, 1500), pair(5, 500), false},
-		{pair(2, 200), pair(7, 700), true}, // the device lost its counters: what it had shown stays
+		{pair(2, 200), pair(7, 700), true}, // the device was reset: the count up to then stays
 		{pair(3, 300), pair(8, 800), false},
 		{pair(3, 100), pair(11, 900), true},
 	} {

@@ -30,7 +30,7 @@ func newSoftware(t *testing.T) *softwareNIC {
 	return &softwareNIC{soft.NewNIC(t, &libraries)}
 }
 
-// options are what the backend gets of the configuration.
+// options are the backend's part of the configuration.
 func (s *softwareNIC) options() Options {
 	return Options{
 		RDMA: s.Config.RDMA, Interfaces: []string{s.Wire.Near.Name}, Period: s.Config.Poll.Period, Logger: slog.New(slog.DiscardHandler),
@@ -64,8 +64,8 @@ func (s *softwareNIC) openWith(t *testing.T, log *slog.Logger) *Backend {
 	return b
 }
 
-// TestRemovedFlowsAreReadToTheEnd: what came since the last sample is in the value that a
-// removed flow leaves, whatever mode it was counted in.
+// TestRemovedFlowsAreReadToTheEnd: the last value of a removed flow has the packets since the last sample, in every
+// mode.
 func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		mode    string
@@ -81,7 +81,7 @@ func TestRemovedFlowsAreReadToTheEnd(t *testing.T) {
 		t.Run(c.mode, func(t *testing.T) {
 			s := newSoftware(t)
 			s.Env.Without, s.Config.RDMA.Steal = c.without, c.steal
-			s.Config.Poll.Period = time.Hour // no sample but those of Install and Remove
+			s.Config.Poll.Period = time.Hour // only Install and Remove sample
 			var errs strings.Builder
 			b := s.openWith(t, slog.New(slog.NewTextHandler(&errs, &slog.HandlerOptions{Level: slog.LevelError})))
 			streams := soft.Streams(t)[:3]

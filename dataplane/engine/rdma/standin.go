@@ -10,17 +10,17 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// standIn is a counter of another backend that counts a part while the part's device is lost.
+// standIn is a slot of another backend that counts a flow while the flow's device is lost.
 type standIn struct {
 	from backend.Counters
-	base backend.Pair // what the counter stood at when the device's count had ended
+	base backend.Pair // value of the slot when the device's count ended
 
-	mu   sync.Mutex // guards what follows, so that a read allocates nothing
+	mu   sync.Mutex // guards ids and last, which a read uses without an allocation
 	ids  [1]uint32
 	last [1]backend.Pair
 }
 
-// value is what the counter has counted in the device's place: as it was last read, where it cannot be read.
+// value returns the stand-in's count since the device was lost. A slot that cannot be read has its last value.
 func (s *standIn) value() backend.Pair {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +31,8 @@ func (s *standIn) value() backend.Pair {
 	return backend.Sub(s.last[0], s.base)
 }
 
-// value is what a part has counted, and when its device was sampled: never for one with a
-// stand-in, which is read as of now.
+// value returns the count of a flow on one device and the time of its sample. The time of a stand-in is the latest
+// possible, because it is read at once.
 func (p *deviceFlow) value() (backend.Pair, int64) {
 	if p.standIn != nil {
 		return backend.Add(p.earlier, p.standIn.value()), math.MaxInt64
@@ -82,7 +82,7 @@ func (b *Backend) StandIn(f backend.Placed, ifname string, from backend.Counters
 	q := &deviceFlow{flow: x, dev: p.dev, mode: p.mode, standIn: &standIn{from: from, ids: [1]uint32{id}}}
 	q.earlier, _ = p.value()
 	if err := from.Read(q.standIn.ids[:], q.standIn.last[:]); err != nil {
-		return fmt.Errorf("flow %q: reading what counts it on %s: %w", f.Name, ifname, err)
+		return fmt.Errorf("flow %q: reading its stand-in on %s: %w", f.Name, ifname, err)
 	}
 	q.standIn.base = q.standIn.last[0]
 	b.replaceDevice(x, i, q)
@@ -122,7 +122,8 @@ func (b *Backend) Return(f backend.Placed, above []backend.Placed, ifname string
 	return after.Packets - p.earlier.Packets, nil
 }
 
-// deviceFlowOn finds the part of a flow on an interface; nil where it has none.
+// deviceFlowOn returns a flow and the position of one of its interfaces. The flow is nil if it has no such
+// interface.
 func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
 	x := b.flows[f.Name]
 	if x == nil {
@@ -135,7 +136,8 @@ func (b *Backend) deviceFlowOn(f backend.Placed, ifname string) (*entry, int) {
 	return x, i
 }
 
-// replaceDevice puts p in the place of part i of x. The poller reads the old parts or the new ones, never some of both.
+// replaceDevice puts p in the place of position i of x. Read sees all devices from before the call, or all from
+// after it.
 func (b *Backend) replaceDevice(x *entry, i int, p *deviceFlow) {
 	y := &entry{Placed: x.Placed, id: x.id, devices: slices.Clone(x.devices)}
 	y.devices[i] = p

@@ -12,16 +12,16 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// verbsNIC counts by ibv_create_flow with a COUNT spec. The queue pair is what a flow has to
-// be created on; nothing is posted to it, so the copies that DONT_TRAP rules send there are dropped.
+// verbsNIC counts with ibv_create_flow and a COUNT spec. A verbs flow needs a queue pair. No receive is posted to
+// it, so the copies that DONT_TRAP rules send there are dropped.
 type verbsNIC struct {
 	ctx     *ibv.Context
 	port    uint8
 	pd      *ibv.PD
 	cq      *ibv.CQ
 	qp      *ibv.QP
-	refused map[dataplane.Mode]error // why a mode is not there; nil for one that is
-	anyMode dataplane.Mode           // one that is
+	refused map[dataplane.Mode]error // why the device lacks a mode; nil for a mode that it has
+	anyMode dataplane.Mode           // a mode that the device has
 }
 
 func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err error) {
@@ -53,8 +53,8 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 	n.refused = map[dataplane.Mode]error{
 		dataplane.ModeDontTrap: n.try(dataplane.ModeDontTrap), dataplane.ModeEgress: n.try(dataplane.ModeEgress), dataplane.ModeDrop: n.try(dataplane.ModeDrop),
 		dataplane.ModeSteal: &probe.UnsupportedError{
-			Feature: "counting what comes", Object: ctx.Device(), Reason: "the device counts only by taking the packets away from the kernel",
-			Fix: "leave the flow to XDP, or set rdma.steal to true if nobody needs the packets",
+			Feature: "counting received packets", Object: ctx.Device(), Reason: "the device counts only by taking the packets away from the kernel",
+			Fix: "leave the flow to XDP, or set rdma.steal to true if the kernel does not need the packets",
 		},
 	}
 	if steal {
@@ -66,10 +66,10 @@ func openVerbsNIC(ctx *ibv.Context, port uint8, steal bool) (_ *verbsNIC, err er
 			return n, nil
 		}
 	}
-	return nil, n.refused[dataplane.ModeDrop] // the plainest of them
+	return nil, n.refused[dataplane.ModeDrop] // drop is the mode that takes the least
 }
 
-// try lets a mode count for a moment what nobody sends.
+// try makes a rule and a counter in one mode for a match without packets, and removes them.
 func (n *verbsNIC) try(m dataplane.Mode) (err error) {
 	b, err := n.newBulk()
 	if err != nil {
@@ -85,11 +85,11 @@ func (n *verbsNIC) try(m dataplane.Mode) (err error) {
 
 func (n *verbsNIC) steeringAPI() steeringAPI { return withVerbs }
 
-// mode implements nic: the one that takes nothing where the device has it.
+// mode implements nic. It prefers the mode that takes no packets.
 func (n *verbsNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error) {
 	switch {
 	case d == flow.Egress && a == flow.Drop:
-		return "", refusal("packets to drop on egress", "verbs have no rule that drops what is sent", useXDP)
+		return "", refusal("packets to drop on egress", "verbs have no rule that drops sent packets", useXDP)
 	case d == flow.Egress:
 		return dataplane.ModeEgress, n.refused[dataplane.ModeEgress]
 	case a == flow.Drop:
@@ -112,7 +112,7 @@ type verbsBulk struct {
 	raw [2]uint64
 }
 
-// newBulk implements nic. Attach comes before the first flow: afterwards it is EBUSY.
+// newBulk implements nic. Attach comes before the first flow; after it the device returns EBUSY.
 func (n *verbsNIC) newBulk() (bulk, error) {
 	c, err := n.ctx.CreateCounters()
 	if err != nil {
@@ -138,8 +138,8 @@ func (b *verbsBulk) query(dst []backend.Pair) error {
 	return nil
 }
 
-// queryFinal implements bank. Counters that no flow names answer EINVAL, and keep their values: so a
-// flow that nobody's packets match names them while they are read.
+// queryFinal implements bulk. Counters that no flow names keep their values, but reading them fails with EINVAL. So
+// a flow without packets names them during the read.
 func (b *verbsBulk) queryFinal(dst []backend.Pair) error {
 	m := b.nic.anyMode
 	r, err := b.nic.addRule(rule{match: noPacket(), mode: m, drop: m == dataplane.ModeDrop, level: numLevels - 1}, b, 0)
@@ -149,8 +149,8 @@ func (b *verbsBulk) queryFinal(dst []backend.Pair) error {
 	return errors.Join(b.query(dst), r.Close())
 }
 
-// addRule implements nic. Only NORMAL flows count: what the other types do with a COUNT
-// spec is in package ibv's comment.
+// addRule implements nic. Only NORMAL flows count; the comment of package ibv describes the other types with a COUNT
+// spec.
 func (n *verbsNIC) addRule(r rule, b bulk, _ int) (io.Closer, error) {
 	a := ibv.FlowAttr{Type: ibv.FlowAttrNormal, Priority: uint16(r.level), Port: n.port, Specs: verbsSpecs(r.match)}
 	switch r.mode {
@@ -165,7 +165,7 @@ func (n *verbsNIC) addRule(r rule, b bulk, _ int) (io.Closer, error) {
 	a.Specs = append(a.Specs, ibv.CountSpec{Counters: b.(*verbsBulk).c})
 	f, err := n.qp.CreateFlow(a)
 	if err != nil {
-		return nil, err // not f: a nil *ibv.Flow is no nil io.Closer
+		return nil, err // not f: an io.Closer with a nil *ibv.Flow is not nil
 	}
 	return f, nil
 }

@@ -19,19 +19,19 @@ var (
 	errRuleStuck = errors.New("a rule could not be taken out of it")
 )
 
-// failure is why a device is not trusted for a while.
+// failure is why a device is not used for a while.
 type failure struct {
 	err error
 	at  int64
 }
 
-// distrust is how long no flow goes to a device whose counters could not be read.
+// distrust is the time during which no flow goes to a device whose slots could not be read.
 const distrust = 30 * time.Second
 
-// slowAge is the age of values from which on the budget is called short.
+// slowAge is the age of samples from which on the budget is too small.
 const slowAge = time.Second
 
-// watchEvents takes note of what happens to a device, until it is lost or ctx ends.
+// watchEvents handles the events of a device, until the device is lost or ctx ends.
 func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 	for {
 		ev, err := n.nextEvent(ctx)
@@ -39,7 +39,7 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 			return
 		}
 		if err != nil && !errors.Is(err, ibv.ErrDeviceGone) {
-			// Its end shows in the list of devices, too.
+			// The list of devices shows its end too.
 			b.log.Warn("waiting for events of an RDMA device", "device", d.name, "err", err)
 			select {
 			case <-ctx.Done():
@@ -48,7 +48,7 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 			continue
 		}
 		b.mu.Lock()
-		if d.unfit() { // meanwhile, and for good
+		if d.unfit() { // the device was lost during the wait
 			b.mu.Unlock()
 			return
 		}
@@ -73,10 +73,9 @@ func (b *Backend) watchEvents(ctx context.Context, d *device, n nic) {
 	}
 }
 
-// searchDevices opens devices that went, when they are back, and those that were never there, when they
-// have come (a driver that is loaded later, a VF that is attached), and trusts again those whose
-// time has come. It also looks whether devices are still in the list: a driver that cannot let go of one that
-// is removed (rxe) sends no event, and the removal waits until the context is closed.
+// searchDevices opens lost devices that are back, and devices that were missing at the start (a driver that is
+// loaded later, a VF that is attached). It also checks that open devices are still listed: a driver that cannot
+// release a removed device (rxe) sends no event, and the removal waits until the context is closed.
 func (b *Backend) searchDevices() {
 	tick := time.NewTicker(backend.ReturnPeriod)
 	defer tick.Stop()
@@ -104,16 +103,15 @@ func (b *Backend) searchDevices() {
 	}
 }
 
-// anyUnfit says that a device is not there that was.
+// anyUnfit reports whether a device has to be opened again.
 func (b *Backend) anyUnfit() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.devices, (*device).unfit)
 }
 
-// checkDevices answers the devices that went and that nothing is left on, and those that never
-// were and are in the list. Opening one tries rules and counters out, so one that was refused has to
-// wait.
+// checkDevices returns the lost devices without objects, and the listed devices that were never open. A device that
+// was refused waits for distrust, because opening one tries rules and counters.
 func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,8 +145,7 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	return empty, late
 }
 
-// openLate opens a device that was never there. Somebody waits to hear of it, or of why it is
-// none; a reason that was told is not told again.
+// openLate opens a device that was missing at the start. It signals success, and a reason for failure that is new.
 func (b *Backend) openLate(d *device, infos []portInfo) {
 	b.mu.Lock()
 	was := d.refused
@@ -164,13 +161,12 @@ func (b *Backend) openLate(d *device, infos []portInfo) {
 	b.signal()
 }
 
-// reopen closes what is left of a device that was lost and opens it again, if it is back.
+// reopen closes a device that was lost and opens it again, if it is back.
 func (b *Backend) reopen(d *device, infos []portInfo) {
 	d.stop()
 	d.running.Wait()
 	if d.open != nil {
-		// A rule that is stuck goes with the device, if nothing else takes it out. While
-		// it may be there, nothing must be counted below it.
+		// Closing the device ends a stuck rule at the latest. While the rule may exist, the device counts nothing below it.
 		if err := d.freeStuck(); err != nil && !d.dead() {
 			return
 		}
@@ -194,12 +190,12 @@ func (b *Backend) reopen(d *device, infos []portInfo) {
 	b.signal()
 }
 
-// mayHaveLost says that flows on the device may not be counted any more; see part.lossReason.
+// mayHaveLost reports whether some flow of the device may not be counted any more; see deviceFlow.lossReason.
 func (d *device) mayHaveLost() bool {
 	return d.working() != nil || d.reader.anyGivenUp()
 }
 
-// lossReason is why the part is not counted any more.
+// lossReason returns why a flow is not counted on its device any more, or nil.
 func (p *deviceFlow) lossReason() error {
 	if p.standIn != nil {
 		return nil
@@ -216,7 +212,7 @@ func (p *deviceFlow) lossReason() error {
 	return nil
 }
 
-// close takes down what is left of a device. Its goroutines have ended.
+// close closes the device and its remaining objects. Its goroutines have ended.
 func (d *device) close() error {
 	if d.open == nil {
 		return nil
@@ -230,7 +226,7 @@ func (d *device) close() error {
 	}
 	err := d.open.Close()
 	if d.dead() {
-		return nil // everything answers that it is gone
+		return nil // every call fails
 	}
 	return errors.Join(append(errs, err)...)
 }
@@ -260,8 +256,8 @@ func (d *device) conditions() []dataplane.Condition {
 	case errors.Is(d.down, errRuleStuck):
 		return []dataplane.Condition{{
 			Code: dataplane.CodeRDMARuleStuck, Severity: dataplane.High, Object: d.name,
-			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may be counted by nobody, or taken as before", d.name, d.netdev, strings.ReplaceAll(d.down.Error(), "\n", "; ")),
-			Fix:  "restart the instance: what a device holds goes with the process; counting on the device goes on by itself if the rule can be taken out",
+			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may stay uncounted, or may not reach the kernel", d.name, d.netdev, strings.ReplaceAll(d.down.Error(), "\n", "; ")),
+			Fix:  "restart the instance, because rules end with the process; counting on the device goes on by itself if the rule can be taken out",
 		}}
 	case errors.Is(d.down, errPortDown):
 		return []dataplane.Condition{{
@@ -270,7 +266,7 @@ func (d *device) conditions() []dataplane.Condition {
 			Fix:  "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
 		}}
 	case d.open == nil:
-		return nil // there was none yet
+		return nil // no device was opened yet
 	}
 	var out []dataplane.Condition
 	failing, err, oldest := d.reader.health(d.now())
