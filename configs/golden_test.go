@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -38,20 +37,7 @@ func TestMistakes(t *testing.T) {
 					t.Errorf("%q has no place", p.Msg)
 				}
 			}
-			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
-			got := err.Error() + "\n"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n", *update)
 		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 const (
@@ -22,7 +24,7 @@ func TestGoldenDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file := readGolden(t, goldenDevices)
+	file := golden.Unpack(t, goldenDevices)
 	words, err := os.ReadFile(goldenSegment)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 // hexParts are the bytes of the golden file that section 4 of the specification shows.
@@ -88,7 +90,7 @@ func TestHexDump(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatal("the document has no sections 4 and 5")
 	}
-	want := before + hexSection(readGolden(t, golden)) + "## 5. " + after
+	want := before + hexSection(golden.Unpack(t, goldenPath)) + "## 5. " + after
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

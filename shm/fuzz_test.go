@@ -9,6 +9,7 @@ import (
 
 	"github.com/edsrzf/mmap-go"
 
+	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 )
 
@@ -131,7 +132,7 @@ func FuzzMirror(f *testing.F) {
 		}
 		f.Add(b, true)
 	}
-	base := newOriginal(f, readGolden(f, golden))
+	base := newOriginal(f, golden.Unpack(f, goldenPath))
 	f.Fuzz(func(t *testing.T, edits []byte, sum bool) {
 		b := base.copy(t)
 		edit(b, edits, sum)
@@ -180,7 +181,7 @@ func (o *original) unmap(t testing.TB) {
 }
 
 func FuzzRandomFile(f *testing.F) {
-	base := readGolden(f, golden)
+	base := golden.Unpack(f, goldenPath)
 	f.Add(base[:70000])
 	f.Add(base)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -192,7 +193,7 @@ func FuzzRandomFile(f *testing.F) {
 
 // Many random edits, in the ordinary run of the tests.
 func TestMutations(t *testing.T) {
-	base := newOriginal(t, readGolden(t, golden))
+	base := newOriginal(t, golden.Unpack(t, goldenPath))
 	rnd := seed.Rand(t)
 	n := 4000
 	if testing.Short() {

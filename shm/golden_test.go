@@ -5,16 +5,17 @@ import (
 	"compress/gzip"
 	"errors"
 	"flag"
-	"io"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 var update = flag.Bool("update", false, "write testdata/v1.mirror.gz anew: only ever before version 1 is released")
 
-const golden = "testdata/v1.mirror.gz"
+const goldenPath = "testdata/v1.mirror.gz"
 
 // goldenEntries lists the contents of the golden file.
 var goldenEntries = []Entry{
@@ -57,9 +58,9 @@ func goldenMirror(t *testing.T) []byte {
 func TestGolden(t *testing.T) {
 	made := goldenMirror(t)
 	if *update {
-		writeGolden(t, golden, made)
+		writeGolden(t, goldenPath, made)
 	}
-	file := readGolden(t, golden)
+	file := golden.Unpack(t, goldenPath)
 	path := mirrorPath(t)
 	if err := os.WriteFile(path, file, 0o644); err != nil {
 		t.Fatal(err)
@@ -139,25 +140,6 @@ func wantSame(t *testing.T, file, made []byte) {
 			}
 		}
 	}
-}
-
-// readGolden unpacks a golden file: a mirror is mostly zeroes.
-func readGolden(t testing.TB, path string) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func writeGolden(t testing.TB, path string, b []byte) {

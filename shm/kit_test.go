@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/internal/lab/golden"
 )
 
 // kit is the conformance kit, which testdata/conformance/README.md describes.
@@ -257,7 +259,7 @@ func sameJSON(t *testing.T, got, want []byte) string {
 // goldenFile puts the golden file at path.
 func goldenFile(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, readGolden(t, golden), 0o644); err != nil {
+	if err := os.WriteFile(path, golden.Unpack(t, goldenPath), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,11 +1,9 @@
 package include
 
 import (
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -223,21 +222,8 @@ func TestCAgreesWithGo(t *testing.T) {
 // unpacked returns a copy of a packed golden file, with its device segment beside it.
 func unpacked(t *testing.T, packed string) (path string) {
 	t.Helper()
-	f, err := os.Open(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path = filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(packed), ".gz"))
-	if err := os.WriteFile(path, whole, 0o600); err != nil {
+	if err := os.WriteFile(path, golden.Unpack(t, packed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	device, err := os.ReadFile(strings.TrimSuffix(packed, ".mirror.gz") + ".device")

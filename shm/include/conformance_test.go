@@ -3,7 +3,6 @@ package include
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -120,7 +120,7 @@ func conform(t *testing.T, file string, command []string) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		t.Fatal(err)
 	}
-	f := golden(t)
+	f := goldenCopy(t)
 	d := startDriver(t, command[0], append(command[1:], f.Name())...)
 	asked := 0
 	for i, s := range c.Steps {
@@ -158,24 +158,15 @@ func conform(t *testing.T, file string, command []string) {
 	}
 }
 
-// golden is a copy of the golden file.
-func golden(t *testing.T) *os.File {
+// goldenCopy returns a copy of the golden file.
+func goldenCopy(t *testing.T) *os.File {
 	t.Helper()
-	z, err := os.Open("../testdata/v1.mirror.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	r, err := gzip.NewReader(z)
-	if err != nil {
-		t.Fatal(err)
-	}
 	f, err := os.Create(filepath.Join(t.TempDir(), "kit.mirror"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	if _, err := io.Copy(f, r); err != nil {
+	if _, err := f.Write(golden.Unpack(t, "../testdata/v1.mirror.gz")); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -4,36 +4,22 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/internal/lab/golden"
 	"github.com/flowtally/flowtally/shm"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares got with testdata/golden/name.
-func golden(t *testing.T, name, got string) {
+// compare compares got with testdata/golden/name.
+func compare(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got; -update rewrites it):\n%s", path, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", "golden", name), got, *update)
 }
 
 const second = int64(1e9)
@@ -71,17 +57,17 @@ func TestGolden(t *testing.T) {
 	before, cur := twoReadings()
 	Rates(before, cur)
 	Sort(cur.Counters, "name")
-	golden(t, "top.txt", Top(cur, 0))
-	golden(t, "top-6-lines.txt", Top(cur, 6))
-	golden(t, "get.txt", Get(cur))
+	compare(t, "top.txt", Top(cur, 0))
+	compare(t, "top-6-lines.txt", Top(cur, 6))
+	compare(t, "get.txt", Get(cur))
 	cur.Writer = Writer{"dead", 75 * second}
-	golden(t, "top-dead.txt", Top(cur, 0))
+	compare(t, "top-dead.txt", Top(cur, 0))
 	cur.Counters[3].Gone = true
 	var b bytes.Buffer
 	if err := format.JSON(&b, ToJSON(cur)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "get.json", b.String())
+	compare(t, "get.json", b.String())
 }
 
 // completionReadings are two looks at flows and completion counters of a queue pair.
@@ -102,16 +88,16 @@ func TestGoldenCompletions(t *testing.T) {
 	before, cur := completionReadings()
 	Rates(before, cur)
 	Sort(cur.Counters, "name")
-	golden(t, "top-completions.txt", Top(cur, 0))
-	golden(t, "top-completions-7-lines.txt", Top(cur, 7))
-	golden(t, "get-completions.txt", Get(cur))
+	compare(t, "top-completions.txt", Top(cur, 0))
+	compare(t, "top-completions-7-lines.txt", Top(cur, 7))
+	compare(t, "get-completions.txt", Get(cur))
 	var b bytes.Buffer
 	if err := format.JSON(&b, ToJSON(cur)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "get-completions.json", b.String())
+	compare(t, "get-completions.json", b.String())
 	cur.Counters = cur.Counters[1:]
-	golden(t, "get-completions-only.txt", Get(cur))
+	compare(t, "get-completions-only.txt", Get(cur))
 }
 
 func TestRates(t *testing.T) {
@@ -188,6 +174,6 @@ func TestChangePrinter(t *testing.T) {
 		if err := errors.Join(p.Lost(1), p.Lost(12345)); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, b.String())
+		compare(t, name, b.String())
 	}
 }

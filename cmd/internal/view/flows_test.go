@@ -61,7 +61,7 @@ func TestPrintFlows(t *testing.T) {
 		if err := Flows(&b, asJSON, testPlacements(t), conditions, now, counters); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, b.String())
+		compare(t, name, b.String())
 	}
 }
 

@@ -47,6 +47,6 @@ func TestPrintQueuePairs(t *testing.T) {
 		if err := QueuePairs(&b, asJSON, pairs, OfQueuePairs(conditions), now); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, b.String())
+		compare(t, name, b.String())
 	}
 }
