@@ -12,8 +12,8 @@ import (
 // goroutine. After Close every method returns an error that satisfies errors.Is(err, ErrClosed).
 //
 // A method outlasts its ctx by about a second at most, though a device takes its time over a
-// command, and then answers an error that satisfies errors.Is(err, ctx.Err()): AddFlows is undone, RemoveFlows
-// goes on, and Placements, which waits for both, tells what became of them.
+// command, and then returns an error that satisfies errors.Is(err, ctx.Err()): AddFlows and SetFlows are undone, RemoveFlows
+// goes on, and Placements, which waits for all three, tells their outcome.
 type Service interface {
 	// Info describes the instance. It does not change while the instance runs, except for Version, PID and Started,
 	// which change with the process that counts.
@@ -21,6 +21,22 @@ type Service interface {
 	// AddFlows adds all of flows or none, and returns their placements, in the order of flows. A name
 	// that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
+	// SetFlows makes the set of flows the given flows, all or none, and returns the difference. After an error
+	// every flow is counted as before.
+	//
+	// Each flow changes at one instant on each hook and device, and different hooks and devices change at different
+	// instants. The rules of a flow that needs several (a range, both IP families) change one after the other.
+	// A flow that does not change is counted without a gap, and each of its packets once, where XDP counts it. Where a
+	// device counts it and a flow that wins over it changes, it is counted by XDP meanwhile, which is a
+	// discontinuity (Event.Uncounted).
+	//
+	// A flow whose match, direction or interface changes counts anew, from 0. Any other change leaves the total. The
+	// counter of a flow that counts anew, or whose name, latency or labels change, gets another handle:
+	// its readers find it by name, absent until the next poll cycle.
+	//
+	// Of flows of equal priority that overlap, the first one in flows wins, in any order of the set before. With
+	// KeepOthers the flows of the set keep their order, and added flows come behind them.
+	SetFlows(ctx context.Context, flows []flow.Flow, opts SetOptions) (Difference, error)
 	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
 	RemoveFlows(ctx context.Context, names ...string) error
 	// Placements lists the flows of these names, or all flows without names, each with its source. The list is
@@ -111,6 +127,7 @@ type EventKind string
 const (
 	FlowAdded       EventKind = "flow-added"       // Object is its name
 	FlowRemoved     EventKind = "flow-removed"     // Object is its name
+	FlowChanged     EventKind = "flow-changed"     // Object is its name, Text the change: the text of its line in Difference.String
 	SourceChanged   EventKind = "source-changed"   // Object is the name of the flow or the completion counter, Text its source now
 	ConditionRaised EventKind = "condition-raised" // Object is the condition's, Text its code and text
 	ConditionGone   EventKind = "condition-gone"   // Object is the condition's, Text its code

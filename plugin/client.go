@@ -94,15 +94,15 @@ func (r *remote) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	if err != nil {
 		return nil, fmt.Errorf("adding flows: %w", err)
 	}
-	placed, err := r.addFlows(ctx, msg)
+	placed, err := r.addFlows(ctx, r.stopBound, msg)
 	if err != nil {
 		return nil, err
 	}
 	return placementsFromProto(placed)
 }
 
-func (r *remote) addFlows(ctx context.Context, flows []*pluginv1.Flow) ([]*pluginv1.Placement, error) {
-	resp, err := call(ctx, r, r.rpc.AddFlows, &pluginv1.AddFlowsRequest{Flows: flows})
+func (r *remote) addFlows(ctx context.Context, bound time.Duration, flows []*pluginv1.Flow) ([]*pluginv1.Placement, error) {
+	resp, _, err := ask(ctx, r, bound, "adding flows", r.rpc.AddFlows, &pluginv1.AddFlowsRequest{Flows: flows})
 	return resp.GetPlacements(), err
 }
 

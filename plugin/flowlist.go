@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -62,6 +63,32 @@ func (l *flowList) remove(names []string) {
 	}
 	if removed := len(l.flows) - len(l.at); removed > len(l.at)+64 {
 		l.compact()
+	}
+}
+
+// set makes the list flows, given as messages and encoded, as dataplane.Service.SetFlows does.
+func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool, renames map[string]string) {
+	if !keepOthers {
+		*l = flowList{}
+		l.add(flows, encoded)
+		return
+	}
+	was := make(map[string]string, len(renames))
+	for from, to := range renames {
+		if _, there := l.at[from]; there {
+			was[to] = from
+		}
+	}
+	for i, f := range flows {
+		old := cmp.Or(was[f.Name], f.Name)
+		at, there := l.at[old]
+		if !there {
+			l.add(flows[i:i+1], encoded[i:i+1])
+			continue
+		}
+		delete(l.at, old)
+		l.flows[at] = encoded[i]
+		l.put(f.Name, int(at))
 	}
 }
 

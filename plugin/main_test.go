@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,7 +108,8 @@ var roles = map[string]func() int{
 			return &slow{Service: svc, close: time.Hour}, err
 		}})
 	},
-	"slow": func() int { // to add a flow whose name begins with "slow" takes until there is a file, with "stuck" for ever
+	"slow": func() int { // to add a flow whose name begins with "slow" takes until there is a file, with "stuck" for ever;
+		// "slow-kept" is decided on before its caller gives up, and "slow-deadly" ends the process while it is undone
 		return plugin.Serve(plugin.ServeOptions{Factory: func(ctx context.Context, cfg dataplane.Config, l *slog.Logger) (dataplane.Service, error) {
 			svc, err := noted(ctx, cfg, l)
 			return &slow{Service: svc}, err
@@ -207,6 +207,12 @@ func (s *slow) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 			for _, err := os.Stat(os.Getenv(markerEnv) + ".go"); err != nil; _, err = os.Stat(os.Getenv(markerEnv) + ".go") {
 				time.Sleep(time.Millisecond)
 			}
+			switch f.Name {
+			case "slow-kept":
+				ctx = context.WithoutCancel(ctx)
+			case "slow-deadly":
+				os.Exit(3)
+			}
 		case strings.HasPrefix(f.Name, "stuck"):
 			note("adding_" + f.Name)
 			time.Sleep(time.Hour)
@@ -215,14 +221,14 @@ func (s *slow) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 	return s.Service.AddFlows(ctx, flows...)
 }
 
-func (s *slow) RemoveFlows(ctx context.Context, names ...string) error {
-	if slices.Contains(names, "slow-sticky") {
-		return fmt.Errorf("removing slow-sticky: %w", dataplane.ErrPermission)
+func (s *slow) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, error) {
+	for _, f := range flows {
+		if strings.HasPrefix(f.Name, "stuck") {
+			note("setting_" + f.Name)
+			time.Sleep(time.Hour)
+		}
 	}
-	if slices.Contains(names, "slow-deadly") {
-		os.Exit(3)
-	}
-	return s.Service.RemoveFlows(ctx, names...)
+	return s.Service.SetFlows(ctx, flows, opts)
 }
 
 func (s *slow) Close() error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -87,62 +85,17 @@ func (q remoteQueuePairs) Connect(ctx context.Context, name string, peer datapla
 	return err
 }
 
-// stopBound is how long an instance may take to return the completed operations after its caller
-// gave up. It exceeds the time that connecting a queue pair anew may take (5 s), which nothing interrupts.
-const stopBound = 10 * time.Second
-
-// Post does not cancel its call when ctx ends, because gRPC would drop the response. It asks the server
-// to stop, and returns the completed operations beside the error of ctx.
+// Post returns the completed operations beside the error of ctx, too.
 func (q remoteQueuePairs) Post(ctx context.Context, name string, op dataplane.Operation, count int) (dataplane.Posted, error) {
-	r := q.r
 	if text(name) != name {
 		return dataplane.Posted{}, fmt.Errorf("posting: %w: queue pair %q", dataplane.ErrNotFound, name)
 	}
-	if r.life.Err() != nil {
-		return dataplane.Posted{}, dataplane.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return dataplane.Posted{}, fmt.Errorf("queue pair %q: posting %s: %w", name, op, err)
-	}
-	life, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer hangUp()
-	failed := func(err error) error {
-		err = r.failed(ctx, err)
-		switch why := ctx.Err(); {
-		case why == nil || !errors.Is(err, context.Canceled):
-		case life.Err() != nil:
-			err = fmt.Errorf("%w: queue pair %q: posting %s: %w: the instance did not report the completed operations", dataplane.ErrUnavailable, name, op, why)
-		case !errors.Is(err, why): // the other side was cancelled; here a deadline has passed
-			err = fmt.Errorf("queue pair %q: posting %s: %w", name, op, why)
-		}
-		return err
-	}
-	begun := context.AfterFunc(ctx, hangUp)
-	stream, err := r.rpc.PostOperations(life, callOptions()...)
+	resp, beside, err := ask(ctx, q.r, q.r.stopBound, fmt.Sprintf("queue pair %q: posting %s", name, op), q.r.rpc.PostOperations,
+		&pluginv1.PostOperationsRequest{Name: name, Operation: text(string(op)), Count: int64(count)})
 	if err != nil {
-		return dataplane.Posted{}, failed(err)
+		return postedBeside(beside), err
 	}
-	err = stream.Send(&pluginv1.PostOperationsRequest{Name: name, Operation: text(string(op)), Count: int64(count)})
-	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the call has ended, and RecvMsg says why
-		return dataplane.Posted{}, failed(err)
-	}
-	begun()
-	asked := context.AfterFunc(ctx, func() {
-		if stream.CloseSend() != nil {
-			hangUp()
-		}
-		select {
-		case <-life.Done():
-		case <-time.After(r.stopBound):
-			hangUp()
-		}
-	})
-	defer asked()
-	var resp pluginv1.PostOperationsResponse
-	if err := stream.RecvMsg(&resp); err != nil {
-		return postedBeside(err), failed(err)
-	}
-	return postedFromProto(&resp), nil
+	return postedFromProto(resp), nil
 }
 
 func (s *server) QueuePairs(ctx context.Context, _ *pluginv1.QueuePairsRequest) (*pluginv1.QueuePairsResponse, error) {
@@ -173,33 +126,21 @@ func (s *server) ConnectQueuePair(ctx context.Context, req *pluginv1.ConnectQueu
 }
 
 func (s *server) PostOperations(stream grpc.ClientStreamingServer[pluginv1.PostOperationsRequest, pluginv1.PostOperationsResponse]) error {
-	req, err := stream.Recv()
-	if err != nil {
-		return err
-	}
-	svc, err := s.service()
-	if err != nil {
-		return toStatus(err)
-	}
-	if int64(int(req.GetCount())) != req.GetCount() {
-		return toStatus(invalid("posting %d operations: the number does not fit", req.GetCount()))
-	}
-	ctx, stop := context.WithCancel(stream.Context())
-	defer stop()
-	go func() { // until the client ends its side, or the call ends
-		for {
-			if _, err := stream.Recv(); err != nil {
-				stop()
-				return
-			}
+	return serve(stream, func(ctx context.Context, req *pluginv1.PostOperationsRequest) (*pluginv1.PostOperationsResponse, error) {
+		svc, err := s.service()
+		if err != nil {
+			return nil, toStatus(err)
 		}
-	}()
-	posted, err := svc.QueuePairs().Post(ctx, req.GetName(), dataplane.Operation(req.GetOperation()), int(req.GetCount()))
-	resp := &pluginv1.PostOperationsResponse{EndedCompleted: posted.Completed, EndedErrors: posted.Errors}
-	if err != nil {
-		return withPosted(toStatus(err), resp)
-	}
-	return stream.SendAndClose(resp)
+		if int64(int(req.GetCount())) != req.GetCount() {
+			return nil, toStatus(invalid("posting %d operations: the number does not fit", req.GetCount()))
+		}
+		posted, err := svc.QueuePairs().Post(ctx, req.GetName(), dataplane.Operation(req.GetOperation()), int(req.GetCount()))
+		resp := &pluginv1.PostOperationsResponse{EndedCompleted: posted.Completed, EndedErrors: posted.Errors}
+		if err != nil {
+			return nil, withPosted(toStatus(err), resp)
+		}
+		return resp, nil
+	})
 }
 
 // withPosted puts the operations that ended before an error into the error: gRPC returns either a response or an error.

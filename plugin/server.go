@@ -150,21 +150,23 @@ func (s *server) Info(ctx context.Context, _ *pluginv1.InfoRequest) (*pluginv1.I
 	return &pluginv1.InfoResponse{Info: infoToProto(info)}, nil
 }
 
-func (s *server) AddFlows(ctx context.Context, req *pluginv1.AddFlowsRequest) (*pluginv1.AddFlowsResponse, error) {
-	svc, err := s.service()
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	flows, err := flowsFromProto(req.GetFlows())
-	if err != nil {
-		return nil, toStatus(fmt.Errorf("adding flows: %w", err))
-	}
-	placed, err := svc.AddFlows(ctx, flows...)
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	s.relieve(len(flows))
-	return &pluginv1.AddFlowsResponse{Placements: placementsToProto(placed)}, nil
+func (s *server) AddFlows(stream grpc.ClientStreamingServer[pluginv1.AddFlowsRequest, pluginv1.AddFlowsResponse]) error {
+	return serve(stream, func(ctx context.Context, req *pluginv1.AddFlowsRequest) (*pluginv1.AddFlowsResponse, error) {
+		svc, err := s.service()
+		if err != nil {
+			return nil, toStatus(err)
+		}
+		flows, err := flowsFromProto(req.GetFlows())
+		if err != nil {
+			return nil, toStatus(fmt.Errorf("adding flows: %w", err))
+		}
+		placed, err := svc.AddFlows(ctx, flows...)
+		if err != nil {
+			return nil, toStatus(err)
+		}
+		s.relieve(len(flows))
+		return &pluginv1.AddFlowsResponse{Placements: placementsToProto(placed)}, nil
+	})
 }
 
 func (s *server) RemoveFlows(ctx context.Context, req *pluginv1.RemoveFlowsRequest) (*pluginv1.RemoveFlowsResponse, error) {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -154,8 +154,7 @@ func (c *Client) Restarts() int {
 	return c.restarts
 }
 
-// AddFlows implements dataplane.Service. When ctx ends before the plugin answered, what it
-// has added then is removed again, before anybody else's change.
+// AddFlows implements dataplane.Service.
 func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
 	msg, err := flowsToProto(flows)
 	if err != nil {
@@ -165,17 +164,12 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	if err != nil {
 		return nil, fmt.Errorf("adding flows: %w", err)
 	}
-	names := make([]string, len(flows))
-	for i := range flows {
-		names[i] = flows[i].Name
-	}
 	var placed []*pluginv1.Placement
 	err = c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) (err error) {
-			placed, err = s.svc.addFlows(ctx, msg)
+			placed, err = s.svc.addFlows(ctx, 0, msg)
 			return err
 		},
-		undo: func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
 		note: func() { c.flows.add(msg, encoded) },
 	})
 	if err != nil {
@@ -184,19 +178,54 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	return placementsFromProto(placed)
 }
 
+// SetFlows implements dataplane.Service. A restart of the plugin has the flows of before the call or those of after it.
+func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, err error) {
+	req, err := setToProto(flows, opts)
+	if err != nil {
+		return d, err
+	}
+	encoded, err := encodeFlows(req.Flows)
+	if err != nil {
+		return d, fmt.Errorf("setting flows: %w", err)
+	}
+	if opts.DryRun {
+		s, err := c.turn(ctx)
+		if err != nil {
+			return d, err
+		}
+		<-c.op
+		d, err = s.svc.setFlows(ctx, 0, req)
+		return d, c.sessionError(ctx, s, err)
+	}
+	var got dataplane.Difference
+	renames := maps.Clone(opts.Renames)
+	err = c.change(ctx, change{
+		rpc: func(ctx context.Context, s *session) (err error) {
+			got, err = s.svc.setFlows(ctx, 0, req)
+			return err
+		},
+		note: func() { c.flows.set(req.Flows, encoded, opts.KeepOthers, renames) },
+	})
+	if err != nil {
+		return d, err // got may be written to still
+	}
+	return got, nil
+}
+
 // RemoveFlows implements dataplane.Service. When ctx ends before the plugin answered, it goes on.
 func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 	return c.change(ctx, change{
-		rpc:  func(ctx context.Context, s *session) error { return s.svc.RemoveFlows(ctx, names...) },
+		rpc: func(ctx context.Context, s *session) error {
+			return s.svc.RemoveFlows(context.WithoutCancel(ctx), names...)
+		},
 		note: func() { c.flows.remove(names) },
 	})
 }
 
 // change is a change of the flows.
 type change struct {
-	rpc  func(context.Context, *session) error
-	undo func(context.Context, *session) error // where nobody waited for it; nil: it stays
-	note func()                                // that it is
+	rpc  func(context.Context, *session) error // returns the outcome, also after the end of its context
+	note func()                                // notes the change for a restart
 }
 
 // turn waits until no change of the flows is under way, and lets none begin until the
@@ -225,30 +254,24 @@ func (c *Client) turn(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// change makes a call that changes the flows, one at a time, and notes it when
-// it succeeded. The call itself is not cancelled with ctx: its outcome must be
-// known, or a restart could undo or repeat it.
+// grace is how long a caller waits for the outcome of a change after the end of its context: somewhat longer than
+// the instance needs to undo the change where no device holds it up.
+const grace = 1500 * time.Millisecond
+
+// change makes a call that changes the flows, one at a time, and notes it when it succeeded. The end of ctx makes
+// the instance undo the change; this package undoes nothing. The goroutine waits for the outcome even without the
+// caller, because a restart would otherwise undo or repeat the change.
 func (c *Client) change(ctx context.Context, ch change) error {
 	s, err := c.turn(ctx)
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
-	var decided atomic.Bool // whether it stays: by its end, or by that of its caller's patience
 	go func() {
 		defer func() { <-c.op }()
-		ctx := context.WithoutCancel(ctx)
 		err := ch.rpc(ctx, s)
-		switch {
-		case err != nil:
-		case ch.undo == nil || decided.CompareAndSwap(false, true):
+		if err == nil {
 			ch.note()
-		default:
-			// A process that died, or an instance that ended, has undone it; any other that refuses still has it.
-			if err := ch.undo(ctx, s); err != nil && !errors.Is(err, dataplane.ErrUnavailable) && !errors.Is(err, dataplane.ErrClosed) {
-				c.log.Error("removing flows whose addition was not waited for", "error", err)
-				ch.note()
-			}
 		}
 		done <- err
 	}()
@@ -257,10 +280,14 @@ func (c *Client) change(ctx context.Context, ch change) error {
 		return c.sessionError(ctx, s, err)
 	case <-ctx.Done():
 	}
-	if ch.undo != nil && !decided.CompareAndSwap(false, true) {
-		return c.sessionError(ctx, s, <-done)
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	select {
+	case err = <-done:
+		return c.sessionError(ctx, s, err)
+	case <-patience.C:
+		return fmt.Errorf("waiting for the plugin: %w; Placements tells the outcome", ctx.Err())
 	}
-	return fmt.Errorf("waiting for the plugin: %w", ctx.Err())
 }
 
 // Placements implements dataplane.Service. It waits for a change under way.

@@ -245,18 +245,18 @@ func TestImpatientCaller(t *testing.T) {
 	wantOrder(t, c, "next")
 }
 
-// A flow that the instance does not let go of again stays, over a restart too.
+// A flow that the instance had decided to keep when its caller gave up stays, over a restart too.
 func TestImpatientCallerOfAFlowThatStays(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)
-	giveUpAdding(t, c, marker, "slow-sticky", func() {})
-	wantOrder(t, c, "slow-sticky")
+	giveUpAdding(t, c, marker, "slow-kept", func() {})
+	wantOrder(t, c, "slow-kept")
 	kill(t, c, syscall.SIGKILL)
 	restarted(t, c, 1)
-	wantOrder(t, c, "slow-sticky")
+	wantOrder(t, c, "slow-kept")
 }
 
-// A process that dies while it removes such a flow has none of it, and its successor neither.
+// A process that dies while it undoes the adding of a flow has none of it, and its successor neither.
 func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
 	opts, marker := marked(t, "slow")
 	c := launch(t, opts)

@@ -51,13 +51,16 @@ func limitOf(word uint32) int {
 }
 
 // full returns ErrFull where the limit of a class is reached.
-func (w *Writer) full(class int) error {
+func (w *Writer) full(class int) error { return w.fullBut(class, 0) }
+
+// fullBut is full where more further counters are to find room.
+func (w *Writer) fullBut(class, more int) error {
 	h := w.v.hdr
 	limit, used := [...]uint32{h.counterLimit, h.recordLimit}[class], [...]uint32{h.countersUsed, h.recordsUsed}[class]
 	switch {
 	case limit == noneAllowed:
 		return fmt.Errorf("the writer was started without %s: %w", nameOf(class), ErrFull)
-	case limit != 0 && used >= limit:
+	case limit != 0 && uint64(used)+uint64(more) >= uint64(limit):
 		return fmt.Errorf("all %d %s that the writer's limit allows are in use: remove some, or start it with a higher limit: %w",
 			limit, nameOf(class), ErrFull)
 	}
@@ -70,6 +73,11 @@ func (w *Writer) take(class int, now int64) (uint32, error) {
 		atomic.AddUint64(&w.v.hdr.refused, 1)
 		return 0, err
 	}
+	return w.takeFree(class, now)
+}
+
+// takeFree is take without a look at the limit of the class.
+func (w *Writer) takeFree(class int, now int64) (uint32, error) {
 	f := &w.free[class]
 	if len(f.cooling) > 0 && now-f.cooling[0].freedAt >= int64(w.coolDown) {
 		i := f.cooling[0].index

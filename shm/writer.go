@@ -155,6 +155,11 @@ func (w *Writer) add(e Entry) (Handle, error) {
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)
 	}
+	return w.fill(i, e, now)
+}
+
+// fill makes e the counter of slot i, which take returned.
+func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
 	p, err := w.v.place(i)
 	if err != nil {
 		return Handle{}, fmt.Errorf("%s: adding counter %q: %w", w.path, e.Name, err)

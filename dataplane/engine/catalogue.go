@@ -40,9 +40,12 @@ func entryOf(f flow.Flow) shm.Entry {
 }
 
 // isDown reports whether all interfaces of a flow are missing.
-func (c *flowState) isDown() bool {
+func (c *flowState) isDown() bool { return c.isDownAt(c.source) }
+
+// isDownAt is isDown of a flow with the given source.
+func (c *flowState) isDownAt(source dataplane.Source) bool {
 	_, hooks := c.backend.(backend.SoftwareBackend)
-	return (hooks || c.offload != nil) && len(c.source.Devices) == 0
+	return (hooks || c.offload != nil) && len(source.Devices) == 0
 }
 
 // inherited is an entry of an earlier process, and the last total that it published.

@@ -63,7 +63,15 @@ type verdict struct {
 	life  context.Context // of the instance: a call that it ends is not kept either
 	mu    sync.Mutex
 	kept  bool
+	long  bool // much may be left to do once it is kept
 	alone bool // the caller has gone
+}
+
+// goOn says that the caller need not wait for the end of a call that is kept.
+func (v *verdict) goOn() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.long = true
 }
 
 // keep says that what the call has done is to stay. The error says that nobody wants it any more:
@@ -81,13 +89,13 @@ func (v *verdict) keep(ctx context.Context) error {
 	return nil
 }
 
-// leave says that the caller goes, its ctx having ended; false: too late, all is done but for
-// what takes no time.
-func (v *verdict) leave() bool {
+// leave notes that the caller returns, because its ctx has ended; false: the call is about to return by itself.
+// kept says that the changes of the call stay.
+func (v *verdict) leave() (left, kept bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.alone = !v.kept
-	return v.alone
+	v.alone = !v.kept || v.long
+	return v.alone, v.kept
 }
 
 func (v *verdict) isAlone() bool {
@@ -129,8 +137,11 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 		return err
 	case <-patience.C:
 	}
-	if !v.leave() {
+	switch left, kept := v.leave(); {
+	case !left:
 		return <-done
+	case kept:
+		return nil
 	}
 	return e.orClosed(fmt.Errorf("%s: a device has not answered: %w; %s", doing, ctx.Err(), goesOn))
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // byPlace is a heap of flows in order of precedence.
 type byPlace []*flowState
@@ -26,6 +29,15 @@ func (d *denials) add(c *flowState) {
 		c.isDenied = true
 		heap.Push(&d.flows, c)
 	}
+}
+
+// drop removes a flow from the heap, before its precedence changes.
+func (d *denials) drop(c *flowState) {
+	if !c.isDenied {
+		return
+	}
+	c.isDenied = false
+	heap.Remove(&d.flows, slices.Index(d.flows, c))
 }
 
 // take returns up to n flows that still wait, in order of precedence. A flow that is refused again has to be added again.

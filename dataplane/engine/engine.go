@@ -65,7 +65,8 @@ type Engine struct {
 
 	ctl   control // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
 	flows map[string]*flowState
-	order uint32
+	order uint32 // of the next flow
+	place uint64 // flowState.place of the next flow
 }
 
 var _ dataplane.Service = (*Engine)(nil)

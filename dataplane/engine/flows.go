@@ -25,6 +25,7 @@ type flowState struct {
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
 	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
+	place    uint64         // in the list of flows that a restart would get; see rankFlows
 	*offload                // nil: not in the stack
 }
 
@@ -35,14 +36,8 @@ func (c *flowState) published() bool { return c.handle != shm.Handle{} }
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
 	var out []dataplane.Placement
 	err := e.call(ctx, "adding "+about(names(flows)), "none of them stays", func(ctx context.Context, v *verdict) (err error) {
-		if out, err = e.add(ctx, flows, v); err != nil {
-			return err
-		}
-		for _, p := range out {
-			e.log.Info("flow added", "flow", p.Flow.Name, "backend", p.Source.Backend, "device", p.Source.DeviceNames(), "mode", p.Source.Modes())
-			e.events.send(dataplane.FlowAdded, p.Flow.Name, backend.Identity(p.Flow))
-		}
-		return nil
+		out, err = e.add(ctx, flows, v)
+		return err
 	})
 	if err != nil {
 		return nil, err // out may be written to still
@@ -50,57 +45,54 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	return out, nil
 }
 
-// add installs all of flows or none; v decides last. It is called with ctl held.
+// add adds all of flows or none; v decides last. It is called with ctl held.
 func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *verdict) ([]dataplane.Placement, error) {
 	placed, err := e.admit(flows)
 	if err != nil || len(placed) == 0 {
 		return nil, err
 	}
-	all := make([]*flowState, len(placed))
-	var plain, layers []*flowState
-	for i, p := range placed {
-		all[i] = e.placement.newFlow(p)
-		if all[i].offload == nil {
-			plain = append(plain, all[i])
-		} else {
-			layers = append(layers, all[i])
-		}
-	}
-	e.catalogue.adding = all
-	defer func() { e.catalogue.adding = nil }()
-	if err = e.placement.place(ctx, plain); err == nil {
-		err = e.placement.placeOffload(ctx, layers)
-	}
-	if err == nil {
-		err = v.keep(ctx)
-	}
-	if err != nil {
-		if e.catalogue.inherited == nil { // the next start needs the entries that a failed start has inherited
-			err = errors.Join(err, e.undo(context.WithoutCancel(ctx), all))
-		}
+	ch := &change{e: e, add: placed}
+	if err := ch.apply(ctx, v); err != nil {
 		return nil, err
 	}
-	out := make([]dataplane.Placement, len(all))
-	for i, c := range all {
-		e.flows[c.Name] = c
+	out := make([]dataplane.Placement, len(ch.added))
+	for i, c := range ch.added {
 		out[i] = c.placement()
 	}
-	e.order += uint32(len(placed))
 	return out, nil
 }
 
-// undo removes the flows of a failed add, and moves the flows that made room for them back.
-func (e *Engine) undo(ctx context.Context, all []*flowState) error {
-	var errs []error
-	for _, c := range all {
-		if c.published() {
-			e.plan.Remove(c.handle.Index)
-			errs = append(errs, e.catalogue.spared(e.writer.Remove(c.handle)))
+// SetFlows implements dataplane.Service.
+func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, err error) {
+	doing := fmt.Sprintf("setting %d flows", len(flows))
+	if opts.DryRun {
+		if err := e.lock(ctx, doing); err != nil {
+			return d, err
 		}
+		defer e.ctl.Unlock()
+		if d, _, err = newChange(e, flows, opts); err != nil {
+			err = fmt.Errorf("%s: %w", doing, err)
+		}
+		return d, err
 	}
-	room := countOffloaded(all)
-	errs = append(errs, e.placement.uninstall(ctx, all))
-	return errors.Join(append(errs, e.placement.removeFromStack(ctx, all, room))...)
+	var out dataplane.Difference
+	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, v *verdict) error {
+		diff, ch, err := newChange(e, flows, opts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		out = diff
+		v.goOn()
+		if err := ch.apply(ctx, v); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+		ch.announce(diff)
+		return nil
+	})
+	if err != nil {
+		return d, err // out may be written to still
+	}
+	return out, nil
 }
 
 // admit checks flows by themselves, against the instance and against each other.
@@ -112,20 +104,28 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 		if err := f.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", dataplane.ErrInvalid, err))
 		}
-		if e.pairs.HasCounter(f.Name) {
-			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
-		}
 		if _, there := e.flows[f.Name]; there || names[f.Name] {
 			errs = append(errs, fmt.Errorf("flow %q: %w; remove it first or choose another name", f.Name, dataplane.ErrExists))
+		}
+		names[f.Name] = true
+		out[i] = backend.Placed{Flow: f, Order: e.order + uint32(i)}
+	}
+	return out, errors.Join(append(errs, e.allow(flows))...)
+}
+
+// allow checks flows against the instance.
+func (e *Engine) allow(flows []flow.Flow) error {
+	var errs []error
+	for _, f := range flows {
+		if e.pairs.HasCounter(f.Name) {
+			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
 		}
 		if f.Interface != "" && !slices.ContainsFunc(e.cfg.Interfaces, func(i dataplane.Interface) bool { return i.Name == f.Interface }) {
 			errs = append(errs, fmt.Errorf("flow %q: interface %s is not one of the instance's; add it under interfaces: %w",
 				f.Name, f.Interface, dataplane.ErrInvalid))
 		}
-		names[f.Name] = true
-		out[i] = backend.Placed{Flow: f, Order: e.order + uint32(i)}
 	}
-	return out, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // RemoveFlows implements dataplane.Service.
@@ -135,7 +135,7 @@ func (e *Engine) RemoveFlows(ctx context.Context, names ...string) error {
 	})
 }
 
-// remove ends the counting of all of names or none. It is called with ctl held.
+// remove removes all of names or none. It is called with ctl held.
 func (e *Engine) remove(ctx context.Context, names []string) error {
 	var errs []error
 	var going []*flowState
@@ -153,17 +153,7 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	// The backend comes first: a flow that it cannot remove stays a flow, and after a kill in between the entry
-	// goes on from its last total. The poller reads the slot until forget. No other flow gets the slot before,
-	// because both happen under ctl.
-	room := countOffloaded(going)
-	if err := e.placement.uninstall(ctx, going); err != nil {
-		return errors.Join(err, e.arranger.arrange(ctx, nil, nil))
-	}
-	for _, c := range going {
-		errs = append(errs, e.forget(c))
-	}
-	return errors.Join(append(errs, e.placement.removeFromStack(ctx, going, room))...)
+	return (&change{e: e, remove: going}).apply(ctx, nil)
 }
 
 // forget removes a flow from the plan and the mirror.

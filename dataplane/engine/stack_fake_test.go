@@ -199,9 +199,12 @@ type fakeUnder struct {
 	full     func(flow.Flow) error // no room for the shadow
 	busy     error                 // the hook is another's
 	takings  uint64
+	left     map[string]uint32 // by owner: counters of flows that count anew, until that is decided
 }
 
-func newUnder() *fakeUnder { return &fakeUnder{table: newTable(), served: make(map[string]bool)} }
+func newUnder() *fakeUnder {
+	return &fakeUnder{table: newTable(), served: make(map[string]bool), left: make(map[string]uint32)}
+}
 
 func (u *fakeUnder) see(p linear.Packet) {
 	if u.attached {

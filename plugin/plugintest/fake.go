@@ -99,25 +99,38 @@ func (f *Fake) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 		if _, have := f.placed[fl.Name]; have || names[fl.Name] {
 			return nil, fmt.Errorf("adding flow %q: %w", fl.Name, dataplane.ErrExists)
 		}
-		if fl.Backend != "" && fl.Backend != "auto" && fl.Backend != "sim" {
-			return nil, fmt.Errorf("adding flow %q: %w: %s: this instance is a fake", fl.Name, dataplane.ErrUnplaced, fl.Backend)
+		if err := placeable(fl); err != nil {
+			return nil, err
 		}
 		names[fl.Name] = true
 	}
 	out := make([]dataplane.Placement, len(flows))
 	for i, fl := range flows {
-		fl.Labels = maps.Clone(fl.Labels)
-		f.next++
-		out[i] = dataplane.Placement{
-			Flow: fl, Source: dataplane.Source{Backend: "sim"},
-			Counter:  dataplane.Handle{Index: f.next - 1, Generation: 1},
-			Rejected: []dataplane.Rejection{{Backend: "xdp", Reason: "this instance is a fake"}},
-		}
-		f.placed[fl.Name] = out[i]
+		out[i] = f.place(fl)
 		f.order = append(f.order, fl.Name)
 		f.send(dataplane.Event{Kind: dataplane.FlowAdded, Object: fl.Name})
 	}
 	return out, nil
+}
+
+func placeable(fl flow.Flow) error {
+	if fl.Backend != "" && fl.Backend != "auto" && fl.Backend != "sim" {
+		return fmt.Errorf("adding flow %q: %w: %s: this instance is a fake", fl.Name, dataplane.ErrUnplaced, fl.Backend)
+	}
+	return nil
+}
+
+// place gives a flow a counter of its own.
+func (f *Fake) place(fl flow.Flow) dataplane.Placement {
+	fl.Labels = maps.Clone(fl.Labels)
+	f.next++
+	p := dataplane.Placement{
+		Flow: fl, Source: dataplane.Source{Backend: "sim"},
+		Counter:  dataplane.Handle{Index: f.next - 1, Generation: 1},
+		Rejected: []dataplane.Rejection{{Backend: "xdp", Reason: "this instance is a fake"}},
+	}
+	f.placed[fl.Name] = p
+	return p
 }
 
 // RemoveFlows implements dataplane.Service.

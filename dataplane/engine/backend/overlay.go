@@ -22,6 +22,8 @@ type HardwareBackend interface {
 	// samples from before the loss can still be read. A flow whose reason satisfies ErrUnread is still counted,
 	// but its slot could not be read for a while.
 	Gone() map[string]error
+	// Rename makes an installed flow another one, which differs in name, labels and Latency alone.
+	Rename(was, now Placed)
 	// Resets returns how often a device has reset the slots of an installed flow. The number of packets between
 	// the last sample of a slot and its reset is unknown.
 	Resets(f Placed) uint64

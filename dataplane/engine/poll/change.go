@@ -83,3 +83,19 @@ func (p *Plan) sample(b *sourceBlock, i int) (own backend.Pair, at int64, err er
 	err = one.read(p.pairs[:1], p.sampled)
 	return p.pairs[0], p.sampled[0], err
 }
+
+// Move gives the source and the value of the counter from to the counter to, between two cycles. Cycles publish
+// nothing for from afterwards.
+func (p *Plan) Move(from, to shm.Handle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	value, was := p.published(from.Index), *p.history(from.Index)
+	if b, i := p.find(from.Index); b != nil {
+		p.setSource(to.Index, b.source, b.ids[i], b.base[i])
+	}
+	p.remove(from.Index)
+	*p.history(to.Index) = historyState{handle: to, written: was.written, record: value}
+	if b := p.block(to.Index); b != nil {
+		b.rows[to.Index%blockSize] = value
+	}
+}

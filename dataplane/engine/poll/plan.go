@@ -128,6 +128,11 @@ func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backe
 func (p *Plan) Remove(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.remove(index)
+}
+
+// remove is called with mu held.
+func (p *Plan) remove(index uint32) {
 	p.removeSource(index)
 	*p.history(index) = historyState{}
 	if b := p.block(index); b != nil {

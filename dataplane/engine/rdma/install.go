@@ -256,3 +256,20 @@ func (b *Backend) releaseSlots(flows []*entry) {
 		}
 	}
 }
+
+// Rename implements backend.HardwareBackend.
+func (b *Backend) Rename(was, now backend.Placed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x := b.flows[was.Name]
+	if x == nil {
+		return
+	}
+	delete(b.flows, was.Name)
+	y := &entry{Placed: now, id: x.id, devices: x.devices}
+	for _, p := range y.devices {
+		p.flow = y
+	}
+	b.flows[now.Name] = y
+	b.publishID(y)
+}

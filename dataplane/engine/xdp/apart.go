@@ -143,3 +143,22 @@ func (b *Backend) compileOn(f backend.Placed, counter uint32, drops bool) ([]xdp
 	}
 	return rules, nil
 }
+
+var _ backend.Alterer = (*Backend)(nil)
+
+// Alter implements backend.Alterer by one exchange of the rules of all flows.
+func (b *Backend) Alter(_ context.Context, was, now []backend.Placed) (in []backend.Installed, end func(keep bool) error, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.settled {
+		return nil, nil, errors.New("the rules of an earlier process are not settled yet")
+	}
+	a := &alteration{b: b, was: was, now: now}
+	if err := a.prepare(); err != nil {
+		return nil, nil, errors.Join(err, a.takeBack())
+	}
+	for i, f := range now {
+		a.in[i].Source = b.hooks.source(f.Flow)
+	}
+	return a.in, a.end, nil
+}

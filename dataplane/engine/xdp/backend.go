@@ -41,7 +41,8 @@ type Backend struct {
 	// far less memory.
 	there     map[xdp.Rule]bool
 	installed map[string][]xdp.Rule
-	next      uint32 // place of the next rule among the rules of its priority
+	next      uint32 // place of the next rule among the rules of its priority; after Settle, of the flow of Order ordered
+	ordered   uint32 // the first Order that no flow had before Settle
 }
 
 // entry is a flow that has rules in the tables. It is small, because an instance may have a million.

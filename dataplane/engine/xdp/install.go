@@ -39,7 +39,7 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 		}
 		was = b.pinned()
 	}
-	order := b.places(owners, was)
+	order := b.places(flows, owners, was)
 	out, err := b.install(flows, owners, order, was, serve)
 	if errors.Is(err, xdp.ErrFull) && was != nil {
 		if err := b.dropUnowned(owners); err != nil {

@@ -88,20 +88,25 @@ func (b *Backend) pinned() map[string]pinned {
 // them, and the flows behind it keep their places.
 const spread = 64
 
+// place returns the place of a flow among the flows of its priority, after Settle.
+func (b *Backend) place(f backend.Placed) uint32 { return b.next + f.Order - b.ordered }
+
 // places returns the place of every flow among the flows of its priority: the place of its pinned rules, as long as
 // that keeps the flows in order.
-func (b *Backend) places(owners []string, was map[string]pinned) []uint32 {
+func (b *Backend) places(flows []backend.Placed, owners []string, was map[string]pinned) []uint32 {
+	out := make([]uint32, len(owners))
+	if b.settled {
+		for i, f := range flows {
+			out[i] = b.place(f)
+		}
+		return out
+	}
 	last := -1 // flow that has a place
 	for i, o := range owners {
 		if _, ok := was[o]; ok {
 			last = i
 		}
 	}
-	step := uint32(1)
-	if !b.settled {
-		step = spread
-	}
-	out := make([]uint32, len(owners))
 	for i, o := range owners {
 		if p, ok := was[o]; ok && p.place > b.next {
 			b.next = p.place
@@ -110,8 +115,9 @@ func (b *Backend) places(owners []string, was map[string]pinned) []uint32 {
 		if i < last {
 			b.next++
 		} else {
-			b.next += step
+			b.next += spread
 		}
+		b.ordered = flows[i].Order + 1
 	}
 	return out
 }

@@ -3,6 +3,8 @@ package xdp
 import (
 	"slices"
 	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
 // Places keep flows in order, and pinned flows keep their places where the order allows that.
@@ -17,7 +19,7 @@ func TestPlaces(t *testing.T) {
 		{[]string{"b", "a", "c"}, []uint32{64, 65, 128}},
 		{[]string{"x", "y"}, []uint32{0, 64}},
 	} {
-		if got := (&Backend{}).places(tt.owners, was); !slices.Equal(got, tt.want) {
+		if got := (&Backend{}).places(make([]backend.Placed, len(tt.owners)), tt.owners, was); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: places %v, want %v", tt.owners, got, tt.want)
 		}
 	}

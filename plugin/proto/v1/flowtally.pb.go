@@ -445,6 +445,367 @@ func (x *AddFlowsResponse) GetPlacements() []*Placement {
 	return nil
 }
 
+type SetFlowsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flows         []*Flow                `protobuf:"bytes,1,rep,name=flows,proto3" json:"flows,omitempty"`
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	KeepOthers    bool                   `protobuf:"varint,3,opt,name=keep_others,json=keepOthers,proto3" json:"keep_others,omitempty"`
+	Renames       map[string]string      `protobuf:"bytes,4,rep,name=renames,proto3" json:"renames,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // new name by old name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetFlowsRequest) Reset() {
+	*x = SetFlowsRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetFlowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetFlowsRequest) ProtoMessage() {}
+
+func (x *SetFlowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetFlowsRequest.ProtoReflect.Descriptor instead.
+func (*SetFlowsRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SetFlowsRequest) GetFlows() []*Flow {
+	if x != nil {
+		return x.Flows
+	}
+	return nil
+}
+
+func (x *SetFlowsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetFlowsRequest) GetKeepOthers() bool {
+	if x != nil {
+		return x.KeepOthers
+	}
+	return false
+}
+
+func (x *SetFlowsRequest) GetRenames() map[string]string {
+	if x != nil {
+		return x.Renames
+	}
+	return nil
+}
+
+type SetFlowsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Difference    *Difference            `protobuf:"bytes,1,opt,name=difference,proto3" json:"difference,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetFlowsResponse) Reset() {
+	*x = SetFlowsResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetFlowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetFlowsResponse) ProtoMessage() {}
+
+func (x *SetFlowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetFlowsResponse.ProtoReflect.Descriptor instead.
+func (*SetFlowsResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SetFlowsResponse) GetDifference() *Difference {
+	if x != nil {
+		return x.Difference
+	}
+	return nil
+}
+
+// Difference is a change of the set of flows.
+type Difference struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Added         []string               `protobuf:"bytes,1,rep,name=added,proto3" json:"added,omitempty"`
+	Removed       []string               `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
+	Renamed       []*Rename              `protobuf:"bytes,3,rep,name=renamed,proto3" json:"renamed,omitempty"`
+	Changed       []*FlowChange          `protobuf:"bytes,4,rep,name=changed,proto3" json:"changed,omitempty"`
+	Unchanged     uint32                 `protobuf:"varint,5,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // number of the other flows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Difference) Reset() {
+	*x = Difference{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Difference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Difference) ProtoMessage() {}
+
+func (x *Difference) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Difference.ProtoReflect.Descriptor instead.
+func (*Difference) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Difference) GetAdded() []string {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *Difference) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *Difference) GetRenamed() []*Rename {
+	if x != nil {
+		return x.Renamed
+	}
+	return nil
+}
+
+func (x *Difference) GetChanged() []*FlowChange {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *Difference) GetUnchanged() uint32 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+type Rename struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rename) Reset() {
+	*x = Rename{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rename) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rename) ProtoMessage() {}
+
+func (x *Rename) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rename.ProtoReflect.Descriptor instead.
+func (*Rename) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Rename) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Rename) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type FlowChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Fields        []*FieldChange         `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
+	Anew          bool                   `protobuf:"varint,3,opt,name=anew,proto3" json:"anew,omitempty"` // the total begins at 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlowChange) Reset() {
+	*x = FlowChange{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlowChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlowChange) ProtoMessage() {}
+
+func (x *FlowChange) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlowChange.ProtoReflect.Descriptor instead.
+func (*FlowChange) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *FlowChange) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FlowChange) GetFields() []*FieldChange {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *FlowChange) GetAnew() bool {
+	if x != nil {
+		return x.Anew
+	}
+	return false
+}
+
+type FieldChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"` // an open set: a reader passes on what it does not know
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldChange) Reset() {
+	*x = FieldChange{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldChange) ProtoMessage() {}
+
+func (x *FieldChange) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
+func (*FieldChange) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FieldChange) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *FieldChange) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *FieldChange) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
 type RemoveFlowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
@@ -454,7 +815,7 @@ type RemoveFlowsRequest struct {
 
 func (x *RemoveFlowsRequest) Reset() {
 	*x = RemoveFlowsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[6]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +827,7 @@ func (x *RemoveFlowsRequest) String() string {
 func (*RemoveFlowsRequest) ProtoMessage() {}
 
 func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[6]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +840,7 @@ func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{6}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveFlowsRequest) GetNames() []string {
@@ -497,7 +858,7 @@ type RemoveFlowsResponse struct {
 
 func (x *RemoveFlowsResponse) Reset() {
 	*x = RemoveFlowsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[7]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +870,7 @@ func (x *RemoveFlowsResponse) String() string {
 func (*RemoveFlowsResponse) ProtoMessage() {}
 
 func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[7]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +883,7 @@ func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{7}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{13}
 }
 
 type PlacementsRequest struct {
@@ -534,7 +895,7 @@ type PlacementsRequest struct {
 
 func (x *PlacementsRequest) Reset() {
 	*x = PlacementsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[8]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +907,7 @@ func (x *PlacementsRequest) String() string {
 func (*PlacementsRequest) ProtoMessage() {}
 
 func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[8]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +920,7 @@ func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsRequest.ProtoReflect.Descriptor instead.
 func (*PlacementsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{8}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PlacementsRequest) GetNames() []string {
@@ -578,7 +939,7 @@ type PlacementsResponse struct {
 
 func (x *PlacementsResponse) Reset() {
 	*x = PlacementsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +951,7 @@ func (x *PlacementsResponse) String() string {
 func (*PlacementsResponse) ProtoMessage() {}
 
 func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[9]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +964,7 @@ func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsResponse.ProtoReflect.Descriptor instead.
 func (*PlacementsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlacementsResponse) GetPlacements() []*Placement {
@@ -621,7 +982,7 @@ type ConditionsRequest struct {
 
 func (x *ConditionsRequest) Reset() {
 	*x = ConditionsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +994,7 @@ func (x *ConditionsRequest) String() string {
 func (*ConditionsRequest) ProtoMessage() {}
 
 func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[10]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +1007,7 @@ func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsRequest.ProtoReflect.Descriptor instead.
 func (*ConditionsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{10}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
 }
 
 type ConditionsResponse struct {
@@ -658,7 +1019,7 @@ type ConditionsResponse struct {
 
 func (x *ConditionsResponse) Reset() {
 	*x = ConditionsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +1031,7 @@ func (x *ConditionsResponse) String() string {
 func (*ConditionsResponse) ProtoMessage() {}
 
 func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[11]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +1044,7 @@ func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsResponse.ProtoReflect.Descriptor instead.
 func (*ConditionsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{11}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConditionsResponse) GetConditions() []*Condition {
@@ -701,7 +1062,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -713,7 +1074,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -726,7 +1087,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{12}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
 }
 
 type EventsResponse struct {
@@ -738,7 +1099,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +1111,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +1124,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EventsResponse) GetEvent() *Event {
@@ -781,7 +1142,7 @@ type QueuePairsRequest struct {
 
 func (x *QueuePairsRequest) Reset() {
 	*x = QueuePairsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +1154,7 @@ func (x *QueuePairsRequest) String() string {
 func (*QueuePairsRequest) ProtoMessage() {}
 
 func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +1167,7 @@ func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsRequest.ProtoReflect.Descriptor instead.
 func (*QueuePairsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
 }
 
 type QueuePairsResponse struct {
@@ -818,7 +1179,7 @@ type QueuePairsResponse struct {
 
 func (x *QueuePairsResponse) Reset() {
 	*x = QueuePairsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1191,7 @@ func (x *QueuePairsResponse) String() string {
 func (*QueuePairsResponse) ProtoMessage() {}
 
 func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1204,7 @@ func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsResponse.ProtoReflect.Descriptor instead.
 func (*QueuePairsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueuePairsResponse) GetQueuePairs() []*QueuePairState {
@@ -863,7 +1224,7 @@ type ConnectQueuePairRequest struct {
 
 func (x *ConnectQueuePairRequest) Reset() {
 	*x = ConnectQueuePairRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1236,7 @@ func (x *ConnectQueuePairRequest) String() string {
 func (*ConnectQueuePairRequest) ProtoMessage() {}
 
 func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1249,7 @@ func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairRequest.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConnectQueuePairRequest) GetName() string {
@@ -913,7 +1274,7 @@ type ConnectQueuePairResponse struct {
 
 func (x *ConnectQueuePairResponse) Reset() {
 	*x = ConnectQueuePairResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1286,7 @@ func (x *ConnectQueuePairResponse) String() string {
 func (*ConnectQueuePairResponse) ProtoMessage() {}
 
 func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1299,7 @@ func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairResponse.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
 }
 
 type PostOperationsRequest struct {
@@ -952,7 +1313,7 @@ type PostOperationsRequest struct {
 
 func (x *PostOperationsRequest) Reset() {
 	*x = PostOperationsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1325,7 @@ func (x *PostOperationsRequest) String() string {
 func (*PostOperationsRequest) ProtoMessage() {}
 
 func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1338,7 @@ func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsRequest.ProtoReflect.Descriptor instead.
 func (*PostOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PostOperationsRequest) GetName() string {
@@ -1011,7 +1372,7 @@ type PostOperationsResponse struct {
 
 func (x *PostOperationsResponse) Reset() {
 	*x = PostOperationsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1384,7 @@ func (x *PostOperationsResponse) String() string {
 func (*PostOperationsResponse) ProtoMessage() {}
 
 func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1397,7 @@ func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsResponse.ProtoReflect.Descriptor instead.
 func (*PostOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PostOperationsResponse) GetEndedCompleted() uint64 {
@@ -1061,7 +1422,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1434,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1447,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
 }
 
 type CloseResponse struct {
@@ -1097,7 +1458,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1470,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1483,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
 // Config is all that an instance is told. An absent field means its default.
@@ -1143,7 +1504,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1516,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1529,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Config) GetInstance() string {
@@ -1244,7 +1605,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1617,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1630,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Interface) GetName() string {
@@ -1301,7 +1662,7 @@ type MirrorConfig struct {
 
 func (x *MirrorConfig) Reset() {
 	*x = MirrorConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1674,7 @@ func (x *MirrorConfig) String() string {
 func (*MirrorConfig) ProtoMessage() {}
 
 func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1687,7 @@ func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorConfig.ProtoReflect.Descriptor instead.
 func (*MirrorConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MirrorConfig) GetPath() string {
@@ -1389,7 +1750,7 @@ type PollConfig struct {
 
 func (x *PollConfig) Reset() {
 	*x = PollConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1762,7 @@ func (x *PollConfig) String() string {
 func (*PollConfig) ProtoMessage() {}
 
 func (x *PollConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1775,7 @@ func (x *PollConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollConfig.ProtoReflect.Descriptor instead.
 func (*PollConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PollConfig) GetPeriodNs() int64 {
@@ -1450,7 +1811,7 @@ type XDPConfig struct {
 
 func (x *XDPConfig) Reset() {
 	*x = XDPConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1823,7 @@ func (x *XDPConfig) String() string {
 func (*XDPConfig) ProtoMessage() {}
 
 func (x *XDPConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1836,7 @@ func (x *XDPConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XDPConfig.ProtoReflect.Descriptor instead.
 func (*XDPConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *XDPConfig) GetPinDir() string {
@@ -1520,7 +1881,7 @@ type RDMAConfig struct {
 
 func (x *RDMAConfig) Reset() {
 	*x = RDMAConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1893,7 @@ func (x *RDMAConfig) String() string {
 func (*RDMAConfig) ProtoMessage() {}
 
 func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1906,7 @@ func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
 func (*RDMAConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RDMAConfig) GetLibrary() string {
@@ -1611,7 +1972,7 @@ type QueuePair struct {
 
 func (x *QueuePair) Reset() {
 	*x = QueuePair{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1984,7 @@ func (x *QueuePair) String() string {
 func (*QueuePair) ProtoMessage() {}
 
 func (x *QueuePair) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1997,7 @@ func (x *QueuePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePair.ProtoReflect.Descriptor instead.
 func (*QueuePair) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *QueuePair) GetName() string {
@@ -1733,7 +2094,7 @@ type CompletionCounter struct {
 
 func (x *CompletionCounter) Reset() {
 	*x = CompletionCounter{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +2106,7 @@ func (x *CompletionCounter) String() string {
 func (*CompletionCounter) ProtoMessage() {}
 
 func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +2119,7 @@ func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionCounter.ProtoReflect.Descriptor instead.
 func (*CompletionCounter) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CompletionCounter) GetName() string {
@@ -1791,7 +2152,7 @@ type QueuePairAddress struct {
 
 func (x *QueuePairAddress) Reset() {
 	*x = QueuePairAddress{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2164,7 @@ func (x *QueuePairAddress) String() string {
 func (*QueuePairAddress) ProtoMessage() {}
 
 func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2177,7 @@ func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairAddress.ProtoReflect.Descriptor instead.
 func (*QueuePairAddress) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *QueuePairAddress) GetGid() string {
@@ -1886,7 +2247,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2259,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2272,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Flow) GetName() string {
@@ -1990,7 +2351,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2363,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2376,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Info) GetInstance() string {
@@ -2065,7 +2426,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2438,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2451,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -2131,7 +2492,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2504,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2517,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Source) GetBackend() string {
@@ -2185,7 +2546,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2558,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2571,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Device) GetBackend() string {
@@ -2245,7 +2606,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2618,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2631,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -2298,7 +2659,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2671,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2684,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -2367,7 +2728,7 @@ type QueuePairState struct {
 
 func (x *QueuePairState) Reset() {
 	*x = QueuePairState{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2740,7 @@ func (x *QueuePairState) String() string {
 func (*QueuePairState) ProtoMessage() {}
 
 func (x *QueuePairState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2753,7 @@ func (x *QueuePairState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
 func (*QueuePairState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *QueuePairState) GetName() string {
@@ -2482,7 +2843,7 @@ type CountedOperations struct {
 
 func (x *CountedOperations) Reset() {
 	*x = CountedOperations{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2855,7 @@ func (x *CountedOperations) String() string {
 func (*CountedOperations) ProtoMessage() {}
 
 func (x *CountedOperations) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2868,7 @@ func (x *CountedOperations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
 func (*CountedOperations) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CountedOperations) GetCounter() *CompletionCounter {
@@ -2538,7 +2899,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2911,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2924,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Condition) GetCode() string {
@@ -2622,7 +2983,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2995,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +3008,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -2704,7 +3065,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +3077,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +3090,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -2770,7 +3131,39 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x10AddFlowsResponse\x12>\n" +
 	"\n" +
 	"placements\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.PlacementR\n" +
-	"placements\"*\n" +
+	"placements\"\x85\x02\n" +
+	"\x0fSetFlowsRequest\x12/\n" +
+	"\x05flows\x18\x01 \x03(\v2\x19.flowtally.plugin.v1.FlowR\x05flows\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1f\n" +
+	"\vkeep_others\x18\x03 \x01(\bR\n" +
+	"keepOthers\x12K\n" +
+	"\arenames\x18\x04 \x03(\v21.flowtally.plugin.v1.SetFlowsRequest.RenamesEntryR\arenames\x1a:\n" +
+	"\fRenamesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\x10SetFlowsResponse\x12?\n" +
+	"\n" +
+	"difference\x18\x01 \x01(\v2\x1f.flowtally.plugin.v1.DifferenceR\n" +
+	"difference\"\xcc\x01\n" +
+	"\n" +
+	"Difference\x12\x14\n" +
+	"\x05added\x18\x01 \x03(\tR\x05added\x12\x18\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\x125\n" +
+	"\arenamed\x18\x03 \x03(\v2\x1b.flowtally.plugin.v1.RenameR\arenamed\x129\n" +
+	"\achanged\x18\x04 \x03(\v2\x1f.flowtally.plugin.v1.FlowChangeR\achanged\x12\x1c\n" +
+	"\tunchanged\x18\x05 \x01(\rR\tunchanged\",\n" +
+	"\x06Rename\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\"n\n" +
+	"\n" +
+	"FlowChange\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
+	"\x06fields\x18\x02 \x03(\v2 .flowtally.plugin.v1.FieldChangeR\x06fields\x12\x12\n" +
+	"\x04anew\x18\x03 \x01(\bR\x04anew\"G\n" +
+	"\vFieldChange\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\"*\n" +
 	"\x12RemoveFlowsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"\x15\n" +
 	"\x13RemoveFlowsResponse\")\n" +
@@ -2962,11 +3355,12 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
-	"\rSEVERITY_HIGH\x10\x032\x8f\b\n" +
+	"\rSEVERITY_HIGH\x10\x032\xec\b\n" +
 	"\tDataplane\x12Z\n" +
 	"\tConfigure\x12%.flowtally.plugin.v1.ConfigureRequest\x1a&.flowtally.plugin.v1.ConfigureResponse\x12K\n" +
-	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12W\n" +
-	"\bAddFlows\x12$.flowtally.plugin.v1.AddFlowsRequest\x1a%.flowtally.plugin.v1.AddFlowsResponse\x12`\n" +
+	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12Y\n" +
+	"\bAddFlows\x12$.flowtally.plugin.v1.AddFlowsRequest\x1a%.flowtally.plugin.v1.AddFlowsResponse(\x01\x12Y\n" +
+	"\bSetFlows\x12$.flowtally.plugin.v1.SetFlowsRequest\x1a%.flowtally.plugin.v1.SetFlowsResponse(\x01\x12`\n" +
 	"\vRemoveFlows\x12'.flowtally.plugin.v1.RemoveFlowsRequest\x1a(.flowtally.plugin.v1.RemoveFlowsResponse\x12]\n" +
 	"\n" +
 	"Placements\x12&.flowtally.plugin.v1.PlacementsRequest\x1a'.flowtally.plugin.v1.PlacementsResponse\x12]\n" +
@@ -2992,7 +3386,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                      // 1: flowtally.plugin.v1.Action
@@ -3003,113 +3397,128 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*InfoResponse)(nil),             // 6: flowtally.plugin.v1.InfoResponse
 	(*AddFlowsRequest)(nil),          // 7: flowtally.plugin.v1.AddFlowsRequest
 	(*AddFlowsResponse)(nil),         // 8: flowtally.plugin.v1.AddFlowsResponse
-	(*RemoveFlowsRequest)(nil),       // 9: flowtally.plugin.v1.RemoveFlowsRequest
-	(*RemoveFlowsResponse)(nil),      // 10: flowtally.plugin.v1.RemoveFlowsResponse
-	(*PlacementsRequest)(nil),        // 11: flowtally.plugin.v1.PlacementsRequest
-	(*PlacementsResponse)(nil),       // 12: flowtally.plugin.v1.PlacementsResponse
-	(*ConditionsRequest)(nil),        // 13: flowtally.plugin.v1.ConditionsRequest
-	(*ConditionsResponse)(nil),       // 14: flowtally.plugin.v1.ConditionsResponse
-	(*EventsRequest)(nil),            // 15: flowtally.plugin.v1.EventsRequest
-	(*EventsResponse)(nil),           // 16: flowtally.plugin.v1.EventsResponse
-	(*QueuePairsRequest)(nil),        // 17: flowtally.plugin.v1.QueuePairsRequest
-	(*QueuePairsResponse)(nil),       // 18: flowtally.plugin.v1.QueuePairsResponse
-	(*ConnectQueuePairRequest)(nil),  // 19: flowtally.plugin.v1.ConnectQueuePairRequest
-	(*ConnectQueuePairResponse)(nil), // 20: flowtally.plugin.v1.ConnectQueuePairResponse
-	(*PostOperationsRequest)(nil),    // 21: flowtally.plugin.v1.PostOperationsRequest
-	(*PostOperationsResponse)(nil),   // 22: flowtally.plugin.v1.PostOperationsResponse
-	(*CloseRequest)(nil),             // 23: flowtally.plugin.v1.CloseRequest
-	(*CloseResponse)(nil),            // 24: flowtally.plugin.v1.CloseResponse
-	(*Config)(nil),                   // 25: flowtally.plugin.v1.Config
-	(*Interface)(nil),                // 26: flowtally.plugin.v1.Interface
-	(*MirrorConfig)(nil),             // 27: flowtally.plugin.v1.MirrorConfig
-	(*PollConfig)(nil),               // 28: flowtally.plugin.v1.PollConfig
-	(*XDPConfig)(nil),                // 29: flowtally.plugin.v1.XDPConfig
-	(*RDMAConfig)(nil),               // 30: flowtally.plugin.v1.RDMAConfig
-	(*QueuePair)(nil),                // 31: flowtally.plugin.v1.QueuePair
-	(*CompletionCounter)(nil),        // 32: flowtally.plugin.v1.CompletionCounter
-	(*QueuePairAddress)(nil),         // 33: flowtally.plugin.v1.QueuePairAddress
-	(*Flow)(nil),                     // 34: flowtally.plugin.v1.Flow
-	(*Info)(nil),                     // 35: flowtally.plugin.v1.Info
-	(*Placement)(nil),                // 36: flowtally.plugin.v1.Placement
-	(*Source)(nil),                   // 37: flowtally.plugin.v1.Source
-	(*Device)(nil),                   // 38: flowtally.plugin.v1.Device
-	(*Handle)(nil),                   // 39: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),                // 40: flowtally.plugin.v1.Rejection
-	(*QueuePairState)(nil),           // 41: flowtally.plugin.v1.QueuePairState
-	(*CountedOperations)(nil),        // 42: flowtally.plugin.v1.CountedOperations
-	(*Condition)(nil),                // 43: flowtally.plugin.v1.Condition
-	(*Event)(nil),                    // 44: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),                // 45: flowtally.plugin.v1.Uncounted
-	nil,                              // 46: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
+	(*SetFlowsRequest)(nil),          // 9: flowtally.plugin.v1.SetFlowsRequest
+	(*SetFlowsResponse)(nil),         // 10: flowtally.plugin.v1.SetFlowsResponse
+	(*Difference)(nil),               // 11: flowtally.plugin.v1.Difference
+	(*Rename)(nil),                   // 12: flowtally.plugin.v1.Rename
+	(*FlowChange)(nil),               // 13: flowtally.plugin.v1.FlowChange
+	(*FieldChange)(nil),              // 14: flowtally.plugin.v1.FieldChange
+	(*RemoveFlowsRequest)(nil),       // 15: flowtally.plugin.v1.RemoveFlowsRequest
+	(*RemoveFlowsResponse)(nil),      // 16: flowtally.plugin.v1.RemoveFlowsResponse
+	(*PlacementsRequest)(nil),        // 17: flowtally.plugin.v1.PlacementsRequest
+	(*PlacementsResponse)(nil),       // 18: flowtally.plugin.v1.PlacementsResponse
+	(*ConditionsRequest)(nil),        // 19: flowtally.plugin.v1.ConditionsRequest
+	(*ConditionsResponse)(nil),       // 20: flowtally.plugin.v1.ConditionsResponse
+	(*EventsRequest)(nil),            // 21: flowtally.plugin.v1.EventsRequest
+	(*EventsResponse)(nil),           // 22: flowtally.plugin.v1.EventsResponse
+	(*QueuePairsRequest)(nil),        // 23: flowtally.plugin.v1.QueuePairsRequest
+	(*QueuePairsResponse)(nil),       // 24: flowtally.plugin.v1.QueuePairsResponse
+	(*ConnectQueuePairRequest)(nil),  // 25: flowtally.plugin.v1.ConnectQueuePairRequest
+	(*ConnectQueuePairResponse)(nil), // 26: flowtally.plugin.v1.ConnectQueuePairResponse
+	(*PostOperationsRequest)(nil),    // 27: flowtally.plugin.v1.PostOperationsRequest
+	(*PostOperationsResponse)(nil),   // 28: flowtally.plugin.v1.PostOperationsResponse
+	(*CloseRequest)(nil),             // 29: flowtally.plugin.v1.CloseRequest
+	(*CloseResponse)(nil),            // 30: flowtally.plugin.v1.CloseResponse
+	(*Config)(nil),                   // 31: flowtally.plugin.v1.Config
+	(*Interface)(nil),                // 32: flowtally.plugin.v1.Interface
+	(*MirrorConfig)(nil),             // 33: flowtally.plugin.v1.MirrorConfig
+	(*PollConfig)(nil),               // 34: flowtally.plugin.v1.PollConfig
+	(*XDPConfig)(nil),                // 35: flowtally.plugin.v1.XDPConfig
+	(*RDMAConfig)(nil),               // 36: flowtally.plugin.v1.RDMAConfig
+	(*QueuePair)(nil),                // 37: flowtally.plugin.v1.QueuePair
+	(*CompletionCounter)(nil),        // 38: flowtally.plugin.v1.CompletionCounter
+	(*QueuePairAddress)(nil),         // 39: flowtally.plugin.v1.QueuePairAddress
+	(*Flow)(nil),                     // 40: flowtally.plugin.v1.Flow
+	(*Info)(nil),                     // 41: flowtally.plugin.v1.Info
+	(*Placement)(nil),                // 42: flowtally.plugin.v1.Placement
+	(*Source)(nil),                   // 43: flowtally.plugin.v1.Source
+	(*Device)(nil),                   // 44: flowtally.plugin.v1.Device
+	(*Handle)(nil),                   // 45: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 46: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 47: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 48: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 49: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 50: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 51: flowtally.plugin.v1.Uncounted
+	nil,                              // 52: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	nil,                              // 53: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
-	25, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	35, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	35, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	34, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	36, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	36, // 5: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	43, // 6: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	44, // 7: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	41, // 8: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
-	33, // 9: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	26, // 10: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	34, // 11: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	27, // 12: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	28, // 13: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	29, // 14: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	30, // 15: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	31, // 16: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
-	32, // 17: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
-	33, // 18: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	0,  // 19: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 20: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	46, // 21: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	47, // 22: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	34, // 23: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	37, // 24: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	39, // 25: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	40, // 26: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	38, // 27: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
-	33, // 28: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	33, // 29: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	37, // 30: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	42, // 31: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	40, // 32: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	32, // 33: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	39, // 34: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 35: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	47, // 36: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	47, // 37: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	45, // 38: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 39: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 40: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 41: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 42: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	11, // 43: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	13, // 44: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	15, // 45: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	17, // 46: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	19, // 47: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	21, // 48: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	23, // 49: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 50: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 51: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 52: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 53: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	12, // 54: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	14, // 55: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	16, // 56: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	18, // 57: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	20, // 58: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	22, // 59: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	24, // 60: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	50, // [50:61] is the sub-list for method output_type
-	39, // [39:50] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	31, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
+	41, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	41, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	40, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	42, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	40, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	52, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	11, // 7: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
+	12, // 8: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
+	13, // 9: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
+	14, // 10: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
+	42, // 11: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	49, // 12: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	50, // 13: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	47, // 14: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	39, // 15: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	32, // 16: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	40, // 17: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	33, // 18: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	34, // 19: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	35, // 20: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	36, // 21: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	37, // 22: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	38, // 23: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	39, // 24: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 25: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 26: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	53, // 27: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	54, // 28: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	40, // 29: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	43, // 30: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	45, // 31: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	46, // 32: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	44, // 33: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	39, // 34: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	39, // 35: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	43, // 36: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	48, // 37: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	46, // 38: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	38, // 39: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	45, // 40: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 41: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	54, // 42: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	54, // 43: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	51, // 44: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 45: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 46: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 47: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 48: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
+	15, // 49: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	17, // 50: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	19, // 51: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	21, // 52: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	23, // 53: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	25, // 54: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	27, // 55: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	29, // 56: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 57: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 58: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 59: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 60: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
+	16, // 61: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	18, // 62: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	20, // 63: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	22, // 64: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	24, // 65: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	26, // 66: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	28, // 67: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	30, // 68: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	57, // [57:69] is the sub-list for method output_type
+	45, // [45:57] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -3123,7 +3532,7 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   44,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,7 @@ const (
 	Dataplane_Configure_FullMethodName        = "/flowtally.plugin.v1.Dataplane/Configure"
 	Dataplane_Info_FullMethodName             = "/flowtally.plugin.v1.Dataplane/Info"
 	Dataplane_AddFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/AddFlows"
+	Dataplane_SetFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/SetFlows"
 	Dataplane_RemoveFlows_FullMethodName      = "/flowtally.plugin.v1.Dataplane/RemoveFlows"
 	Dataplane_Placements_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Placements"
 	Dataplane_Conditions_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Conditions"
@@ -60,8 +61,12 @@ type DataplaneClient interface {
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
 	// Info describes the instance.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
-	// AddFlows adds all flows or none.
-	AddFlows(ctx context.Context, in *AddFlowsRequest, opts ...grpc.CallOption) (*AddFlowsResponse, error)
+	// AddFlows adds all flows or none. There is one request. A client that ends its side of the stream before
+	// the answer has the instance undo the call, and is told the outcome: a client that cancels the call is told nothing.
+	AddFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[AddFlowsRequest, AddFlowsResponse], error)
+	// SetFlows makes the set the flows of the request, all or none. There is one request; a client ends its side
+	// of the stream as in AddFlows.
+	SetFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SetFlowsRequest, SetFlowsResponse], error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
@@ -116,15 +121,31 @@ func (c *dataplaneClient) Info(ctx context.Context, in *InfoRequest, opts ...grp
 	return out, nil
 }
 
-func (c *dataplaneClient) AddFlows(ctx context.Context, in *AddFlowsRequest, opts ...grpc.CallOption) (*AddFlowsResponse, error) {
+func (c *dataplaneClient) AddFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[AddFlowsRequest, AddFlowsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AddFlowsResponse)
-	err := c.cc.Invoke(ctx, Dataplane_AddFlows_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[0], Dataplane_AddFlows_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[AddFlowsRequest, AddFlowsResponse]{ClientStream: stream}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_AddFlowsClient = grpc.ClientStreamingClient[AddFlowsRequest, AddFlowsResponse]
+
+func (c *dataplaneClient) SetFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SetFlowsRequest, SetFlowsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[1], Dataplane_SetFlows_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SetFlowsRequest, SetFlowsResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_SetFlowsClient = grpc.ClientStreamingClient[SetFlowsRequest, SetFlowsResponse]
 
 func (c *dataplaneClient) RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -158,7 +179,7 @@ func (c *dataplaneClient) Conditions(ctx context.Context, in *ConditionsRequest,
 
 func (c *dataplaneClient) Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[0], Dataplane_Events_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[2], Dataplane_Events_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +218,7 @@ func (c *dataplaneClient) ConnectQueuePair(ctx context.Context, in *ConnectQueue
 
 func (c *dataplaneClient) PostOperations(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[1], Dataplane_PostOperations_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Dataplane_ServiceDesc.Streams[3], Dataplane_PostOperations_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -229,8 +250,12 @@ type DataplaneServer interface {
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
 	// Info describes the instance.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
-	// AddFlows adds all flows or none.
-	AddFlows(context.Context, *AddFlowsRequest) (*AddFlowsResponse, error)
+	// AddFlows adds all flows or none. There is one request. A client that ends its side of the stream before
+	// the answer has the instance undo the call, and is told the outcome: a client that cancels the call is told nothing.
+	AddFlows(grpc.ClientStreamingServer[AddFlowsRequest, AddFlowsResponse]) error
+	// SetFlows makes the set the flows of the request, all or none. There is one request; a client ends its side
+	// of the stream as in AddFlows.
+	SetFlows(grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]) error
 	// RemoveFlows removes all names or none.
 	RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
@@ -271,8 +296,11 @@ func (UnimplementedDataplaneServer) Configure(context.Context, *ConfigureRequest
 func (UnimplementedDataplaneServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
 }
-func (UnimplementedDataplaneServer) AddFlows(context.Context, *AddFlowsRequest) (*AddFlowsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method AddFlows not implemented")
+func (UnimplementedDataplaneServer) AddFlows(grpc.ClientStreamingServer[AddFlowsRequest, AddFlowsResponse]) error {
+	return status.Error(codes.Unimplemented, "method AddFlows not implemented")
+}
+func (UnimplementedDataplaneServer) SetFlows(grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]) error {
+	return status.Error(codes.Unimplemented, "method SetFlows not implemented")
 }
 func (UnimplementedDataplaneServer) RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveFlows not implemented")
@@ -355,23 +383,19 @@ func _Dataplane_Info_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Dataplane_AddFlows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AddFlowsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(DataplaneServer).AddFlows(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Dataplane_AddFlows_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DataplaneServer).AddFlows(ctx, req.(*AddFlowsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+func _Dataplane_AddFlows_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(DataplaneServer).AddFlows(&grpc.GenericServerStream[AddFlowsRequest, AddFlowsResponse]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_AddFlowsServer = grpc.ClientStreamingServer[AddFlowsRequest, AddFlowsResponse]
+
+func _Dataplane_SetFlows_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(DataplaneServer).SetFlows(&grpc.GenericServerStream[SetFlowsRequest, SetFlowsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Dataplane_SetFlowsServer = grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]
 
 func _Dataplane_RemoveFlows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RemoveFlowsRequest)
@@ -515,10 +539,6 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Dataplane_Info_Handler,
 		},
 		{
-			MethodName: "AddFlows",
-			Handler:    _Dataplane_AddFlows_Handler,
-		},
-		{
 			MethodName: "RemoveFlows",
 			Handler:    _Dataplane_RemoveFlows_Handler,
 		},
@@ -544,6 +564,16 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "AddFlows",
+			Handler:       _Dataplane_AddFlows_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "SetFlows",
+			Handler:       _Dataplane_SetFlows_Handler,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "Events",
 			Handler:       _Dataplane_Events_Handler,

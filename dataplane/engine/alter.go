@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// alteration is a flow of the set that becomes another one.
+type alteration struct {
+	c      *flowState
+	to     backend.Placed
+	rules  bool // its rules change
+	relist bool // its entry in the mirror is made anew
+	anew   bool // it counts other packets: its total begins at 0
+
+	in     backend.Installed // set by prepare, where a backend that is no overlay has it
+	was    flowState         // as prepare left it
+	handle shm.Handle        // of the entry that was made anew
+	former *flowState        // where an earlier alteration is taken back: c as it was before
+}
+
+// alterations are flows that become others, all or none. The calls are prepare, finish, then end or undo. Backends
+// may refuse in prepare. Methods are called with Engine.ctl held.
+type alterations struct {
+	e     *Engine
+	list  []*alteration
+	ends  []func(keep bool) error
+	moved []*flowState // by prepare, out of hardware, with the flows that depend on them
+	lent  []*flowState // flows that only hardware may count, and that XDP counts for the moment
+	done  bool         // by finish
+}
+
+var errChanging = errors.New("it, or a flow that wins over it, is being changed")
+
+// prepare moves flows whose rules change out of hardware, with the flows that depend on them, and
+// changes the rules of the other backends. The total of each goes on.
+func (a *alterations) prepare(ctx context.Context) error {
+	for _, x := range a.list {
+		if err := x.possible(a.e); err != nil {
+			return fmt.Errorf("flow %q: changing it: %w", x.c.Name, err)
+		}
+	}
+	if err := a.leave(ctx); err != nil {
+		return err
+	}
+	return a.change(ctx)
+}
+
+// possible says why a flow cannot be changed in its place.
+func (x *alteration) possible(e *Engine) error {
+	c, of := x.c, e.placement.newFlow(x.to)
+	switch {
+	case c.offload == nil:
+		if open := e.placement.choices.of(x.to.Flow).open; of.offload != nil || !slices.Contains(open, c.backend) {
+			return fmt.Errorf("%w: %s counts it, which backend %q does not allow; remove it in one call and add it in the next",
+				dataplane.ErrUnplaced, c.backend.Name(), x.to.Backend)
+		}
+	case of.offload == nil:
+		return fmt.Errorf("%w: backend %q does not count it here; remove it in one call and add it in the next", dataplane.ErrUnplaced, x.to.Backend)
+	case x.anew && c.gone != nil:
+		return fmt.Errorf("%w: its device is lost: %w; remove it in one call and add it in the next", dataplane.ErrUnplaced, c.gone)
+	case x.rules && !c.hasShadow:
+		return fmt.Errorf("%w: XDP, which counts it while its device changes, has no rules of it; remove it in one call and add it in the next", dataplane.ErrUnplaced)
+	}
+	return nil
+}
+
+// leave moves the flows whose rules change to their shadows, and the flows that depend on them. No flow in hardware may
+// lose against a flow that XDP counts.
+func (a *alterations) leave(ctx context.Context) error {
+	s := a.e.mover.stack
+	if s == nil {
+		return nil
+	}
+	refused := make(map[*flowState]error)
+	refuse := func(c *flowState) {
+		if c.offloaded && refused[c] == nil {
+			refused[c] = errChanging
+			a.moved = append(a.moved, c)
+		}
+	}
+	for _, x := range a.list {
+		if x.c.offload == nil || !x.rules {
+			continue
+		}
+		refuse(x.c)
+		s.related.Overlapping(&x.to.Flow, func(o *flowState) {
+			if backend.ByPrecedence(x.to, o.Placed) < 0 {
+				refuse(o)
+			}
+		})
+	}
+	if len(a.moved) == 0 {
+		return nil
+	}
+	all, over, why := s.reassign(a.moved, refused)
+	a.moved = all
+	for _, c := range all {
+		if !over[c] && c.hasShadow && !c.allowsSoftware {
+			c.allowsSoftware = true
+			a.lent = append(a.lent, c)
+		}
+	}
+	if err := s.possible(all, over, why); err != nil {
+		return err
+	}
+	a.e.arranger.moveToSoftware(ctx, all, over, why)
+	for _, c := range all {
+		if c.offloaded && !over[c] {
+			return fmt.Errorf("flow %q: %w: it could not be moved to XDP for the time of the change", c.Name, dataplane.ErrUnplaced)
+		}
+	}
+	return nil
+}
+
+// change changes the rules of each backend, except in hardware.
+func (a *alterations) change(ctx context.Context) error {
+	by := make(map[backend.Backend][]*alteration)
+	for _, x := range a.list {
+		b := x.c.backend
+		if x.c.offload != nil {
+			if b = a.e.mover.stack.software; !x.c.hasShadow {
+				continue
+			}
+		}
+		by[b] = append(by[b], x)
+	}
+	for _, b := range a.e.backends {
+		list := by[b]
+		if len(list) == 0 {
+			continue
+		}
+		u, ok := b.(backend.Alterer)
+		if !ok {
+			return fmt.Errorf("flow %q: %w: backend %s cannot change it; remove it in one call and add it in the next", list[0].c.Name, dataplane.ErrUnplaced, b.Name())
+		}
+		was, now := make([]backend.Placed, len(list)), make([]backend.Placed, len(list))
+		for i, x := range list {
+			was[i], now[i] = x.c.Placed, x.to
+		}
+		in, end, err := u.Alter(ctx, was, now)
+		if err != nil {
+			return fmt.Errorf("changing %s in %s: %w", backend.Describe(was), b.Name(), err)
+		}
+		a.ends = append(a.ends, end)
+		for i, x := range list {
+			x.in = in[i]
+		}
+	}
+	for _, x := range a.list {
+		x.was = *x.c
+	}
+	return nil
+}
+
+// finish brings the mirror, the engine and the overlay to where the rules are. An error leaves the flows as
+// prepare did.
+func (a *alterations) finish(ctx context.Context) error {
+	if len(a.list) == 0 {
+		return nil
+	}
+	if err := a.relist(); err != nil {
+		return err
+	}
+	a.enact()
+	a.done = true
+	if err := a.arrange(ctx); err != nil {
+		return err
+	}
+	for _, c := range a.settled() {
+		if c.offload == nil || c.allowsSoftware || c.offloaded || c.gone != nil {
+			continue
+		}
+		err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)
+		for _, r := range c.rejected {
+			err = fmt.Errorf("%w: %s: %s", err, r.Backend, r.Reason)
+		}
+		return err
+	}
+	return nil
+}
+
+// settled lists the flows that arrange has been asked for.
+func (a *alterations) settled() []*flowState {
+	out := slices.Clone(a.moved)
+	for _, x := range a.list {
+		if x.c.offload != nil {
+			out = append(out, x.c)
+		}
+	}
+	return out
+}
+
+// arrange brings all flows that were moved to where they are to be counted.
+func (a *alterations) arrange(ctx context.Context) error {
+	for _, c := range a.lent {
+		c.allowsSoftware = false
+	}
+	a.lent = nil
+	seeds := a.settled()
+	if len(seeds) == 0 {
+		return nil
+	}
+	return a.e.arranger.arrange(ctx, nil, append(seeds, losers(seeds)...))
+}
+
+// past returns the past of a flow that counts other packets than before.
+func (x *alteration) past() shm.Continuity {
+	if x.former == nil {
+		return shm.Continuity{Cookie: x.in.Cookie}
+	}
+	past := x.former.past
+	past.Discontinuities++ // its rules were out for a while
+	return past
+}
+
+// enact gives the flows their new fields.
+func (a *alterations) enact() {
+	e := a.e
+	var layers []*flowState
+	for _, x := range a.list {
+		delete(e.flows, x.c.Name)
+		if x.c.offload != nil {
+			layers = append(layers, x.c)
+		}
+	}
+	if len(layers) > 0 {
+		e.mover.stack.unrelate(layers)
+	}
+	for _, x := range a.list {
+		c, was := x.c, x.c.Placed
+		if c.offload != nil && c.offloaded {
+			e.mover.stack.hardware.Rename(was, x.to)
+		}
+		of := e.placement.newFlow(x.to)
+		c.Placed = x.to
+		e.flows[c.Name] = c
+		if c.offload == nil {
+			if was.Backend != c.Backend {
+				c.rejected = of.rejected
+			}
+			c.id, c.source = x.in.ID, x.in.Source
+		} else {
+			e.mover.stack.denied.drop(c)
+			c.above, c.below, c.unsorted = nil, nil, false
+			c.allowsHardware, c.allowsSoftware, c.refusals = of.allowsHardware, of.allowsSoftware, of.refusals
+			if x.rules && !c.offloaded {
+				c.rejected = of.rejected
+			}
+			if c.hasShadow {
+				c.shadow.ID, c.shadow.Source = x.in.ID, x.in.Source
+			}
+			if c.backend == backend.Backend(e.mover.stack.software) && c.gone == nil {
+				c.source = x.in.Source
+			}
+		}
+		x.total(e)
+	}
+	if len(layers) > 0 {
+		e.mover.stack.relate(layers)
+	}
+}
+
+// total hands the flow's counter to the poller under its entry.
+func (x *alteration) total(e *Engine) {
+	c, old := x.c, x.c.handle
+	if x.relist {
+		c.handle = x.handle
+	}
+	if u, ok := c.backend.(backend.SoftwareBackend); ok {
+		c.epoch = u.Epoch(c.Placed)
+	}
+	if !x.anew {
+		if x.relist {
+			e.plan.Move(old, c.handle)
+		}
+		return
+	}
+	c.past, c.base = x.past(), backend.Pair{}
+	if x.former != nil {
+		c.base = x.former.base
+	}
+	if c.offload != nil {
+		c.shadow.Cookie, c.shadowBase, c.needsAlign, c.lastIdle, c.differs = x.in.Cookie, c.base, false, idleSample{}, ""
+	}
+	e.plan.Remove(old.Index)
+	e.plan.SetSource(c.handle, c.backend, x.in.ID, c.base)
+}
+
+// end frees the rules and counters that only the flows of before needed.
+func (a *alterations) end() {
+	for _, end := range a.ends {
+		if err := end(true); err != nil {
+			a.e.log.Error("giving up rules and counters that flows had before a change", "err", err)
+		}
+	}
+}
+
+// undo brings the flows back.
+func (a *alterations) undo(ctx context.Context) error {
+	if !a.done {
+		var errs []error
+		for _, end := range slices.Backward(a.ends) {
+			errs = append(errs, end(false))
+		}
+		return errors.Join(append(errs, a.arrange(ctx))...)
+	}
+	back := &alterations{e: a.e}
+	for _, x := range a.list {
+		y := &alteration{c: x.c, to: x.was.Placed, rules: x.rules, relist: x.relist, anew: x.anew}
+		if x.anew {
+			y.former = &x.was
+		}
+		back.list = append(back.list, y)
+	}
+	err := back.prepare(ctx)
+	if err == nil {
+		err = back.finish(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("changing flows back: %w", err)
+	}
+	back.end()
+	a.end()
+	return nil
+}

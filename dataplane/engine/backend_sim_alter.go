@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+var _ backend.Alterer = (*simBackend)(nil)
+
+// Alter implements backend.Alterer.
+func (s *simBackend) Alter(ctx context.Context, was, now []backend.Placed) ([]backend.Installed, func(keep bool) error, error) {
+	old := make([]uint32, len(was))
+	s.mu.Lock()
+	for i, f := range was {
+		old[i] = s.ids[f.Name]
+	}
+	s.mu.Unlock()
+	in, err := s.Install(ctx, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	put := func(drop, names []backend.Placed, id func(i int) uint32) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, f := range drop {
+			delete(s.ids, f.Name)
+		}
+		for i, f := range names {
+			s.ids[f.Name] = id(i)
+		}
+	}
+	for i := range in {
+		if backend.Identity(was[i].Flow) == backend.Identity(now[i].Flow) {
+			in[i].ID = old[i]
+		}
+	}
+	put(was, now, func(i int) uint32 { return in[i].ID })
+	return in, func(keep bool) error {
+		if !keep {
+			put(now, was, func(i int) uint32 { return old[i] })
+		}
+		return nil
+	}, nil
+}

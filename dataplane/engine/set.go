@@ -1,0 +1,308 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// change is a change of the set of flows. It is used once, with Engine.ctl held.
+type change struct {
+	e      *Engine
+	add    []backend.Placed
+	alter  []*alteration
+	remove []*flowState
+	list   []string     // the names of the set after the change, in the order of its flows; nil: added flows come last
+	added  []*flowState // the flows of add
+}
+
+// apply makes the change, all of it or nothing; v decides last. Flows are added first and removed last: refusals of a
+// device or of a table come before the steps that cannot be undone.
+func (ch *change) apply(ctx context.Context, v *verdict) error {
+	e := ch.e
+	for _, p := range ch.add {
+		ch.added = append(ch.added, e.placement.newFlow(p))
+	}
+	alter := &alterations{e: e, list: ch.alter}
+	stays := context.WithoutCancel(ctx)
+	err := ch.install(ctx)
+	if err == nil {
+		err = alter.prepare(ctx)
+	}
+	if err == nil {
+		err = v.keep(ctx)
+	}
+	if err == nil {
+		err = alter.finish(stays)
+	}
+	if err == nil {
+		err = ch.drop(stays)
+	}
+	starting := e.catalogue.inherited != nil
+	if err != nil {
+		if !starting { // the next start needs the entries that a failed start has inherited
+			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays))
+		}
+		return err
+	}
+	alter.end()
+	ch.place()
+	if starting {
+		return nil
+	}
+	for _, c := range ch.added {
+		e.log.Info("flow added", "flow", c.Name, "backend", c.source.Backend, "device", c.source.DeviceNames(), "mode", c.source.Modes())
+		e.events.send(dataplane.FlowAdded, c.Name, backend.Identity(c.Flow))
+	}
+	return nil
+}
+
+// install counts the added flows and makes them flows of the set. After an error uninstall follows.
+func (ch *change) install(ctx context.Context) error {
+	e := ch.e
+	e.catalogue.adding = ch.added
+	defer func() { e.catalogue.adding = nil }()
+	var plain, layers []*flowState
+	for _, c := range ch.added {
+		if c.offload == nil {
+			plain = append(plain, c)
+		} else {
+			layers = append(layers, c)
+		}
+	}
+	if err := e.placement.place(ctx, plain); err != nil {
+		return err
+	}
+	if err := e.placement.placeOffload(ctx, layers); err != nil {
+		return err
+	}
+	for _, c := range ch.added {
+		e.flows[c.Name] = c
+	}
+	return nil
+}
+
+// uninstall removes the added flows, and moves the flows that made room for them back.
+func (ch *change) uninstall(ctx context.Context) error {
+	e := ch.e
+	var errs []error
+	for _, c := range ch.added {
+		if e.flows[c.Name] == c {
+			delete(e.flows, c.Name)
+		}
+		if c.published() {
+			e.plan.Remove(c.handle.Index)
+			errs = append(errs, e.catalogue.spared(e.writer.Remove(c.handle)))
+		}
+	}
+	room := countOffloaded(ch.added)
+	errs = append(errs, e.placement.uninstall(ctx, ch.added))
+	return errors.Join(append(errs, e.placement.removeFromStack(ctx, ch.added, room))...)
+}
+
+// drop ends the counting of all removed flows, or of none with an error.
+func (ch *change) drop(ctx context.Context) error {
+	if len(ch.remove) == 0 {
+		return nil
+	}
+	e := ch.e
+	// The backend comes first: a flow that it cannot remove stays a flow, and after a kill in between the entry
+	// goes on from its last total. The poller reads the slot until forget. No other flow gets the slot before,
+	// because both happen under ctl.
+	room := countOffloaded(ch.remove)
+	if err := e.placement.uninstall(ctx, ch.remove); err != nil {
+		return errors.Join(err, e.arranger.arrange(ctx, nil, nil))
+	}
+	var errs []error
+	for _, c := range ch.remove {
+		errs = append(errs, e.forget(c))
+	}
+	if err := errors.Join(append(errs, e.placement.removeFromStack(ctx, ch.remove, room))...); err != nil {
+		e.log.Error("cleaning up after removed flows", "err", err)
+	}
+	return nil
+}
+
+// place notes the order of the set after the change.
+func (ch *change) place() {
+	e := ch.e
+	last := func(c *flowState) {
+		c.place = e.place
+		e.place++
+	}
+	for _, name := range ch.list {
+		last(e.flows[name])
+	}
+	for _, c := range ch.added {
+		if ch.list == nil {
+			last(c)
+		}
+		e.order = max(e.order, c.Order+1)
+	}
+	for _, x := range ch.alter {
+		e.order = max(e.order, x.to.Order+1)
+	}
+}
+
+// announce logs the changed and renamed flows, and sends an event for each.
+func (ch *change) announce(d dataplane.Difference) {
+	for line := range strings.Lines(d.String()) {
+		if line, changed := strings.CutPrefix(line, "~ "); changed {
+			name, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			ch.e.log.Info("flow changed", "flow", name, "change", text)
+			ch.e.events.send(dataplane.FlowChanged, name, text)
+		}
+	}
+}
+
+// newChange returns the difference between the set and the given flows, and the change that makes the set these.
+func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, ch *change, err error) {
+	ch = &change{e: e}
+	there := make([]*flowState, 0, len(e.flows))
+	for _, c := range e.flows {
+		there = append(there, c)
+	}
+	slices.SortFunc(there, func(a, b *flowState) int { return cmp.Compare(a.place, b.place) })
+	current := make([]flow.Flow, len(there))
+	for i, c := range there {
+		current[i] = c.Flow
+	}
+	if d, err = dataplane.DiffFlows(current, flows, opts); err != nil {
+		return d, ch, err
+	}
+	if err := e.allow(flows); err != nil {
+		return dataplane.Difference{}, ch, err
+	}
+	was := make(map[string]*flowState)
+	for _, r := range d.Renamed {
+		was[r.To] = e.flows[r.From]
+	}
+	old := make([]*flowState, len(flows))
+	for i, f := range flows {
+		old[i] = cmp.Or(was[f.Name], e.flows[f.Name])
+	}
+	if opts.KeepOthers {
+		flows, old = among(there, flows, old)
+	}
+	changed := make(map[string]*dataplane.FlowChange, len(d.Changed))
+	for i := range d.Changed {
+		changed[d.Changed[i].Name] = &d.Changed[i]
+	}
+	ranked := rankFlows(e.order, flows, old)
+	var behind []dataplane.FlowChange
+	for i, f := range flows {
+		c, to := old[i], backend.Placed{Flow: f, Order: ranked[i].order}
+		if c == nil {
+			ch.add = append(ch.add, to)
+			continue
+		}
+		x := &alteration{c: c, to: to}
+		if c.Order != to.Order {
+			x.rules = true
+			field := dataplane.FieldChange{Field: "order", To: "behind " + ranked[i].behind}
+			if n := changed[f.Name]; n != nil {
+				n.Fields = append(n.Fields, field)
+			} else {
+				behind = append(behind, dataplane.FlowChange{Name: f.Name, Fields: []dataplane.FieldChange{field}})
+			}
+		}
+		if x.describe(changed[f.Name]); x.rules || x.relist {
+			ch.alter = append(ch.alter, x)
+		}
+	}
+	for _, c := range behind {
+		if was[c.Name] == nil {
+			d.Unchanged--
+		}
+	}
+	d.Changed = append(d.Changed, behind...)
+	slices.SortFunc(d.Changed, func(a, b dataplane.FlowChange) int { return cmp.Compare(a.Name, b.Name) })
+	for _, name := range d.Removed {
+		ch.remove = append(ch.remove, e.flows[name])
+	}
+	ch.list = names(flows)
+	return d, ch, nil
+}
+
+// describe notes the fields that change.
+func (x *alteration) describe(n *dataplane.FlowChange) {
+	x.relist = x.c.Name != x.to.Name
+	if n != nil {
+		x.anew = n.Anew
+		x.relist = x.relist || n.Anew
+		for _, field := range n.Fields {
+			switch field.Field {
+			case "latency", "labels":
+				x.relist = true
+			default:
+				x.rules = true
+			}
+		}
+	}
+}
+
+// among returns the whole set with flows in the places of old, and those that are not there behind all.
+func among(there []*flowState, flows []flow.Flow, old []*flowState) ([]flow.Flow, []*flowState) {
+	all, was := make([]flow.Flow, len(there)), slices.Clone(there)
+	at := make(map[*flowState]int, len(there))
+	for i, c := range there {
+		all[i], at[c] = c.Flow, i
+	}
+	for i, f := range flows {
+		if old[i] != nil {
+			all[at[old[i]]] = f
+			continue
+		}
+		all, was = append(all, f), append(was, nil)
+	}
+	return all, was
+}
+
+// ranked is a flow with the order that it is to have.
+type ranked struct {
+	*flow.Flow
+	order  uint32
+	behind string // the name of a flow behind which it comes now
+}
+
+// rankFlows returns the order of each flow; old are the present flows, and next is the next free order. A flow that is there keeps its order, unless a flow
+// before it in flows, of its priority, overlaps it and would come behind it: then it gets a new one, behind all.
+func rankFlows(next uint32, flows []flow.Flow, old []*flowState) []ranked {
+	// least[i] is the lowest order of a flow that is there, from flows[i] on.
+	least := make([]uint32, len(flows)+1)
+	least[len(flows)] = math.MaxUint32
+	for i, c := range slices.Backward(old) {
+		if least[i] = least[i+1]; c != nil {
+			least[i] = min(least[i], c.Order)
+		}
+	}
+	before := flow.NewIndex(func(o *ranked) *flow.Flow { return o.Flow }) // those that may come behind a later one
+	out := make([]ranked, len(flows))
+	for i := range flows {
+		r := &out[i]
+		r.Flow = &flows[i]
+		if c := old[i]; c != nil {
+			r.order = c.Order
+			before.Overlapping(r.Flow, func(o *ranked) {
+				if o.Priority == r.Priority && o.order > c.Order && (r.behind == "" || o.Name < r.behind) {
+					r.behind = o.Name
+				}
+			})
+		}
+		if old[i] == nil || r.behind != "" {
+			r.order = next
+			next++
+		}
+		if r.order > least[i+1] {
+			before.Add(r)
+		}
+	}
+	return out
+}

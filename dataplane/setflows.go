@@ -1,0 +1,245 @@
+package dataplane
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// SetOptions are the options of [Service.SetFlows]. The zero value makes the set exactly the given flows.
+type SetOptions struct {
+	// DryRun returns the difference and changes nothing. It checks the flows against the rules and
+	// against each other, and asks no backend and no device.
+	DryRun bool
+	// KeepOthers keeps the flows of the set that are not among the given ones.
+	KeepOthers bool
+	// Renames holds the new name of a flow by its old name. The flow keeps its total. The new name must be
+	// among the given flows and must be free; the old name must not be among them. A rename that was made
+	// before, so that a flow has the new name and none has the old one, is ignored.
+	Renames map[string]string
+}
+
+// Difference is a change of the set of flows. Its lists are ordered by name.
+type Difference struct {
+	Added   []string
+	Removed []string
+	// Renamed are flows that got another name. One that changed beside is in Changed too.
+	Renamed []Rename
+	// Changed are flows that were in the set and are in it still, by their new names.
+	Changed []FlowChange
+	// Unchanged is the number of the other flows.
+	Unchanged int
+}
+
+// Rename is the old and the new name of a flow.
+type Rename struct{ From, To string }
+
+// FlowChange is the change of one flow.
+type FlowChange struct {
+	Name   string
+	Fields []FieldChange // in the order of the fields of flow.Flow
+	// Anew: the total begins at 0, as the flow counts other packets than before. Else the total goes on.
+	Anew bool
+}
+
+// FieldChange is the change of one field of a flow.
+type FieldChange struct {
+	// Field is "match", "priority", "direction", "action", "interface", "latency", "backend", "labels",
+	// or "order": the flow comes behind another one of its priority that it overlaps.
+	Field string
+	// From and To are the values as text; of "order", To is "behind" and the name of the other flow.
+	From, To string
+}
+
+// Empty reports whether nothing changes.
+func (d Difference) Empty() bool {
+	return len(d.Added)+len(d.Removed)+len(d.Renamed)+len(d.Changed) == 0
+}
+
+// String returns a line for each flow that changes, ordered by name:
+//
+//	~ dns: count -> drop
+//	~ front: was web
+//	- old
+//	~ ssh: match "tcp dport 22" -> "tcp dport 2222", counts anew
+//	+ web2
+//
+// The difference without changes is the empty string.
+func (d Difference) String() string {
+	lines := make(map[string]string)
+	for _, name := range d.Added {
+		lines[name] = "+ " + name
+	}
+	for _, name := range d.Removed {
+		lines[name] = "- " + name
+	}
+	for _, r := range d.Renamed {
+		lines[r.To] = "~ " + r.To + ": was " + r.From
+	}
+	for _, c := range d.Changed {
+		text := make([]string, 0, len(c.Fields)+1)
+		for _, f := range c.Fields {
+			text = append(text, f.String())
+		}
+		if c.Anew {
+			text = append(text, "counts anew")
+		}
+		line, renamed := lines[c.Name]
+		if renamed {
+			line += ", "
+		} else {
+			line = "~ " + c.Name + ": "
+		}
+		lines[c.Name] = line + strings.Join(text, ", ")
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		out.WriteString(lines[name] + "\n")
+	}
+	return out.String()
+}
+
+// String returns the change as text: "count -> drop", `priority 0 -> 7`.
+func (f FieldChange) String() string {
+	switch f.Field {
+	case "action":
+		return f.From + " -> " + f.To
+	case "order":
+		return f.To
+	case "match", "labels":
+		return fmt.Sprintf("%s %q -> %q", f.Field, f.From, f.To)
+	}
+	return fmt.Sprintf("%s %s -> %s", f.Field, f.From, f.To)
+}
+
+// DiffFlows returns the difference between the flows of a set, current, and those that SetFlows is to make of it.
+// An error satisfies errors.Is(err, ErrInvalid), ErrExists or ErrNotFound. The order of flows of one priority is
+// not compared.
+func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) {
+	was := make(map[string]*flow.Flow, len(current))
+	for i := range current {
+		was[current[i].Name] = &current[i]
+	}
+	var d Difference
+	var errs problems
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wanted := make(map[string]bool, len(flows))
+	for i := range flows {
+		if err := flows[i].Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if wanted[flows[i].Name] {
+			bad("flow %q: given twice; remove one", flows[i].Name)
+		}
+		wanted[flows[i].Name] = true
+	}
+	oldName, err := renamed(was, wanted, opts.Renames)
+	if len(errs) > 0 {
+		return Difference{}, errs
+	}
+	if err != nil {
+		return Difference{}, err
+	}
+	kept := make(map[string]bool, len(flows))
+	for i := range flows {
+		f := &flows[i]
+		name := cmp.Or(oldName[f.Name], f.Name)
+		old := was[name]
+		if old == nil {
+			d.Added = append(d.Added, f.Name)
+			continue
+		}
+		kept[name] = true
+		fields, anew := changes(old, f)
+		if name != f.Name {
+			if anew {
+				bad("flow %q: it is renamed from %q, keeps its total, and so must count the same packets; change the match, the direction and the interface in another call", f.Name, name)
+			}
+			d.Renamed = append(d.Renamed, Rename{From: name, To: f.Name})
+		}
+		switch {
+		case len(fields) > 0:
+			d.Changed = append(d.Changed, FlowChange{Name: f.Name, Fields: fields, Anew: anew})
+		case name == f.Name:
+			d.Unchanged++
+		}
+	}
+	if len(errs) > 0 {
+		return Difference{}, errs
+	}
+	for i := range current {
+		switch name := current[i].Name; {
+		case kept[name]:
+		case opts.KeepOthers:
+			d.Unchanged++
+		default:
+			d.Removed = append(d.Removed, name)
+		}
+	}
+	slices.Sort(d.Added)
+	slices.Sort(d.Removed)
+	slices.SortFunc(d.Renamed, func(a, b Rename) int { return cmp.Compare(a.To, b.To) })
+	slices.SortFunc(d.Changed, func(a, b FlowChange) int { return cmp.Compare(a.Name, b.Name) })
+	return d, nil
+}
+
+// renamed returns the old name of each flow that gets another one, by the new name.
+func renamed(was map[string]*flow.Flow, wanted map[string]bool, renames map[string]string) (map[string]string, error) {
+	old := make(map[string]string, len(renames))
+	for _, from := range slices.Sorted(maps.Keys(renames)) {
+		to := renames[from]
+		other, twice := old[to]
+		switch {
+		case !wanted[to]:
+			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to %q, which is not among the flows; add it to them", from, ErrInvalid, to)
+		case from == to:
+			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to its own name; leave the rename out", from, ErrInvalid)
+		case wanted[from]:
+			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to %q, and is among the flows; add a flow of that name in another call", from, ErrInvalid, to)
+		case twice:
+			return nil, fmt.Errorf("flow %q: %w: flow %q is to have that name too; choose another one", to, ErrInvalid, other)
+		case was[from] == nil && was[to] == nil:
+			return nil, fmt.Errorf("flow %q: %w: it is to be renamed to %q; leave the rename out to add that flow", from, ErrNotFound, to)
+		case was[from] == nil: // done before
+			continue
+		case was[to] != nil:
+			return nil, fmt.Errorf("flow %q: %w: flow %q is to have that name; rename it, or remove it in a call before", to, ErrExists, from)
+		}
+		old[to] = from
+	}
+	return old, nil
+}
+
+// changes lists the fields in which two flows differ. anew says whether they may count different packets.
+func changes(from, to *flow.Flow) (out []FieldChange, anew bool) {
+	note := func(field, a, b string) bool {
+		if a != b {
+			out = append(out, FieldChange{Field: field, From: a, To: b})
+		}
+		return a != b
+	}
+	anew = note("match", from.Match.String(), to.Match.String())
+	note("priority", strconv.Itoa(int(from.Priority)), strconv.Itoa(int(to.Priority)))
+	anew = note("direction", from.Direction.String(), to.Direction.String()) || anew
+	note("action", from.Action.String(), to.Action.String())
+	anew = note("interface", cmp.Or(from.Interface, "any"), cmp.Or(to.Interface, "any")) || anew
+	note("latency", strconv.FormatBool(from.Latency), strconv.FormatBool(to.Latency))
+	note("backend", cmp.Or(string(from.Backend), "default"), cmp.Or(string(to.Backend), "default"))
+	if !maps.Equal(from.Labels, to.Labels) {
+		note("labels", labelText(from.Labels), labelText(to.Labels))
+	}
+	return out, anew
+}
+
+func labelText(labels map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, k+"="+labels[k])
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,105 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// The calls in this file tell their outcome also to a caller that gives up: gRPC drops the response to a cancelled call.
+// So a caller that gives up ends its side of the stream. The server then cancels the context of the call, and
+// responds when the instance has returned.
+
+// stopBound is how long an instance has to say the outcome when its caller gave up. It is
+// more than connecting a queue pair anew may take (5 s), which nothing interrupts.
+const stopBound = 10 * time.Second
+
+// ask makes such a call. After the end of ctx it waits for the response no longer than bound; 0: as long as the process
+// lives. doing names the call in errors. beside is the error of gRPC.
+func ask[Req, Resp any](
+	ctx context.Context, r *remote, bound time.Duration, doing string,
+	rpc func(context.Context, ...grpc.CallOption) (grpc.ClientStreamingClient[Req, Resp], error), req *Req,
+) (resp *Resp, beside, err error) {
+	if r.life.Err() != nil {
+		return nil, nil, dataplane.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	life, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	var stream grpc.ClientStreamingClient[Req, Resp]
+	sent := make(chan struct{})
+	giveUp := context.AfterFunc(ctx, func() {
+		var over <-chan time.Time
+		if bound > 0 {
+			over = time.After(bound)
+		}
+		select {
+		case <-sent:
+			if stream.CloseSend() != nil {
+				hangUp()
+			}
+		case <-over:
+			hangUp()
+		case <-life.Done():
+		}
+		select {
+		case <-over:
+			hangUp()
+		case <-life.Done():
+		}
+	})
+	defer giveUp()
+	if stream, err = rpc(life, callOptions()...); err == nil {
+		if err = stream.Send(req); errors.Is(err, io.EOF) { // the call has ended, and RecvMsg says why
+			err = nil
+		}
+		close(sent)
+	}
+	if err == nil {
+		resp = new(Resp)
+		err = stream.RecvMsg(resp)
+	}
+	if err == nil {
+		return resp, nil, nil
+	}
+	beside, err = err, r.failed(ctx, err)
+	switch why := ctx.Err(); {
+	case why == nil || !errors.Is(err, context.Canceled):
+	case life.Err() != nil:
+		err = fmt.Errorf("%w: %s: %w: the instance did not say the outcome", dataplane.ErrUnavailable, doing, why)
+	case !errors.Is(err, why): // over there it was cancelled, here it is a deadline
+		err = fmt.Errorf("%s: %w", doing, why)
+	}
+	return nil, beside, err
+}
+
+// serve is the server side of ask.
+func serve[Req, Resp any](stream grpc.ClientStreamingServer[Req, Resp], do func(context.Context, *Req) (*Resp, error)) error {
+	req, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(stream.Context())
+	defer stop()
+	go func() { // until the client ends its side, or the call ends
+		for {
+			if _, err := stream.Recv(); err != nil {
+				stop()
+				return
+			}
+		}
+	}()
+	resp, err := do(ctx, req)
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(resp)
+}

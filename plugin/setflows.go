@@ -1,0 +1,93 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+)
+
+// The call SetFlows, in the client and in the server.
+
+func (r *remote) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, error) {
+	req, err := setToProto(flows, opts)
+	if err != nil {
+		return dataplane.Difference{}, err
+	}
+	return r.setFlows(ctx, r.stopBound, req)
+}
+
+func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsRequest, pluginv1.SetFlowsResponse]) error {
+	return serve(stream, func(ctx context.Context, req *pluginv1.SetFlowsRequest) (*pluginv1.SetFlowsResponse, error) {
+		svc, err := s.service()
+		if err != nil {
+			return nil, toStatus(err)
+		}
+		flows, err := flowsFromProto(req.GetFlows())
+		if err != nil {
+			return nil, toStatus(fmt.Errorf("setting flows: %w", err))
+		}
+		d, err := svc.SetFlows(ctx, flows, dataplane.SetOptions{DryRun: req.GetDryRun(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames()})
+		if err != nil {
+			return nil, toStatus(err)
+		}
+		s.relieve(len(flows))
+		return &pluginv1.SetFlowsResponse{Difference: differenceToProto(d)}, nil
+	})
+}
+
+func (r *remote) setFlows(ctx context.Context, bound time.Duration, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error) {
+	resp, _, err := ask(ctx, r, bound, fmt.Sprintf("setting %d flows", len(req.Flows)), r.rpc.SetFlows, req)
+	return differenceFromProto(resp.GetDifference()), err
+}
+
+func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlowsRequest, error) {
+	msg, err := flowsToProto(flows)
+	if err != nil {
+		return nil, fmt.Errorf("setting flows: %w", err)
+	}
+	for from := range opts.Renames {
+		if text(from) != from { // the new name is one of flows
+			return nil, fmt.Errorf("setting flows: renaming: %w: flow %q", dataplane.ErrNotFound, from)
+		}
+		if to := opts.Renames[from]; text(to) != to {
+			return nil, fmt.Errorf("setting flows: %w", invalid("flow %q: the new name %q is not UTF-8", from, to))
+		}
+	}
+	return &pluginv1.SetFlowsRequest{Flows: msg, DryRun: opts.DryRun, KeepOthers: opts.KeepOthers, Renames: opts.Renames}, nil
+}
+
+func differenceToProto(d dataplane.Difference) *pluginv1.Difference {
+	out := &pluginv1.Difference{Added: d.Added, Removed: d.Removed, Unchanged: uint32(d.Unchanged)}
+	for _, r := range d.Renamed {
+		out.Renamed = append(out.Renamed, &pluginv1.Rename{From: r.From, To: r.To})
+	}
+	for _, c := range d.Changed {
+		change := &pluginv1.FlowChange{Name: c.Name, Anew: c.Anew}
+		for _, f := range c.Fields {
+			change.Fields = append(change.Fields, &pluginv1.FieldChange{Field: text(f.Field), From: text(f.From), To: text(f.To)})
+		}
+		out.Changed = append(out.Changed, change)
+	}
+	return out
+}
+
+func differenceFromProto(p *pluginv1.Difference) dataplane.Difference {
+	d := dataplane.Difference{Added: p.GetAdded(), Removed: p.GetRemoved(), Unchanged: int(p.GetUnchanged())}
+	for _, r := range p.GetRenamed() {
+		d.Renamed = append(d.Renamed, dataplane.Rename{From: r.GetFrom(), To: r.GetTo()})
+	}
+	for _, c := range p.GetChanged() {
+		change := dataplane.FlowChange{Name: c.GetName(), Anew: c.GetAnew()}
+		for _, f := range c.GetFields() {
+			change.Fields = append(change.Fields, dataplane.FieldChange{Field: f.GetField(), From: f.GetFrom(), To: f.GetTo()})
+		}
+		d.Changed = append(d.Changed, change)
+	}
+	return d
+}
