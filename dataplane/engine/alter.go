@@ -210,6 +210,41 @@ func (a *alterations) arrange(ctx context.Context) error {
 	return a.e.arranger.arrange(ctx, nil, append(seeds, losers(seeds)...))
 }
 
+// relist exchanges the entries of flows that get another name, other labels, another class or a total that begins
+// at 0. The old entries are gone then; values go to the new ones when enact has told the plan.
+func (a *alterations) relist() error {
+	e := a.e
+	var list []*alteration
+	var old []shm.Handle
+	var entries []shm.Entry
+	for _, x := range a.list {
+		if !x.relist {
+			continue
+		}
+		c, entry := x.c, entryOf(x.to.Flow)
+		source := c.source
+		entry.Continuity = c.past
+		if x.anew {
+			source, entry.Continuity = x.in.Source, x.past()
+		}
+		lost := c.isDownAt(source)
+		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = source.String(), c.basis, !lost, lost
+		list, old, entries = append(list, x), append(old, c.handle), append(entries, entry)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	handles, err := e.catalogue.exchange(old, entries)
+	if err != nil {
+		return err
+	}
+	for i, x := range list {
+		x.handle = handles[i]
+		e.plan.AddSegment(x.handle, entries[i].Latency)
+	}
+	return nil
+}
+
 // past returns the past of a flow that counts other packets than before.
 func (x *alteration) past() shm.Continuity {
 	if x.former == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -27,7 +28,7 @@ type idleSample struct {
 // auditor compares the totals of hardware with the shadows that count beside it (rdma.audit). Its methods are called with
 // Engine.ctl held, except alignIdle.
 type auditor struct {
-	ctl      control
+	ctl      control.Lock
 	mover    *mover
 	arranger *arranger
 	flows    map[string]*flowState // Engine.flows

@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/engine/rdma"
+	"github.com/flowtally/flowtally/dataplane/engine/sim"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
 	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -110,7 +111,7 @@ var errNoInterface = errors.New("the instance was started without an interface t
 func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *slog.Logger, g *trial.Guard) (backend.Backend, error) {
 	switch name {
 	case "sim":
-		return newSimBackend(nil), nil
+		return sim.New(nil), nil
 	case "xdp":
 		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Config: cfg.XDP, Flows: cfg.Flows, Logger: log})
 		if err != nil {

@@ -105,6 +105,25 @@ func (m *catalogue) list(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
+// exchange is shm.Writer.Exchange, which is tried again where the mirror was damaged meanwhile.
+func (m *catalogue) exchange(old []shm.Handle, entries []shm.Entry) ([]shm.Handle, error) {
+	handles, err := m.writer.Exchange(old, entries)
+	for try := 0; errors.Is(err, shm.ErrTruncated) && try < addTries; try++ {
+		m.keep()
+		handles, err = m.writer.Exchange(old, entries)
+	}
+	switch {
+	case errors.Is(err, shm.ErrFull):
+		m.faults.mu.Lock()
+		m.faults.full = err
+		m.faults.mu.Unlock()
+		err = fmt.Errorf("%w: %w", dataplane.ErrFull, err)
+	case errors.Is(err, shm.ErrInvalid):
+		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
+	}
+	return handles, err
+}
+
 // conditions lists the faults of the mirror's file.
 func (m *mirrorFaults) conditions(path string, w *shm.Writer) (out []dataplane.Condition) {
 	m.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
 )
 
 // slowOver is a device whose firmware takes its time over a command, until the test lets it go on.
@@ -222,7 +223,7 @@ func TestACallThatCloseEndsSaysSo(t *testing.T) {
 	e := start(t, config(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := e.call(ctx, "adding", "none of them stays", func(running context.Context, _ *verdict) error {
+	err := e.call(ctx, "adding", "none of them stays", func(running context.Context, _ *control.Commit) error {
 		e.quit() // as Close does
 		<-running.Done()
 		err := running.Err()

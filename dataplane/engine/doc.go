@@ -14,7 +14,7 @@
 //     move.go, publish.go, divide.go, follow.go).
 //   - auditor: the comparison of hardware with XDP (audit.go).
 //   - catalogue: the entries of the counters in the mirror, and its file (catalogue.go, catalogue_file.go, mirror.go).
-//   - watcher, health, broadcaster: conditions and events (watch.go, health.go, events.go).
+//   - watcher, health, event.Broadcaster: conditions and events (watch.go, health.go, event).
 //
 // The packages below engine count: backend has the interfaces, rdma and xdp the two backends, queuepair the completion
 // counters, poll the plan and the poller, trial the test of devices in a process of its own.

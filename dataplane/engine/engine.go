@@ -12,6 +12,8 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
+	"github.com/flowtally/flowtally/dataplane/engine/event"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
@@ -50,7 +52,7 @@ type Engine struct {
 	writer    *shm.Writer
 	pairs     *queuepair.Set
 	guard     *trial.Guard
-	events    broadcaster
+	events    event.Broadcaster
 	info      dataplane.Info
 
 	stop    context.CancelFunc // ends the goroutines
@@ -63,7 +65,7 @@ type Engine struct {
 	ended   chan error    // the result of Close
 	bound   time.Duration // closeBound; tests are less patient
 
-	ctl   control // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
+	ctl   control.Lock // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
 	flows map[string]*flowState
 	order uint32 // of the next flow
 	place uint64 // flowState.place of the next flow
@@ -78,7 +80,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		return nil, fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	e := &Engine{
-		cfg: withDefaults(cfg), log: opts.Logger, ctl: newControl(), bound: backend.CloseBound,
+		cfg: withDefaults(cfg), log: opts.Logger, ctl: control.New(), bound: backend.CloseBound,
 		shut: make(chan struct{}), ended: make(chan error, 1),
 		flows: make(map[string]*flowState),
 	}
@@ -191,7 +193,7 @@ func (e *Engine) Events(ctx context.Context) (<-chan dataplane.Event, error) {
 	if e.closed() {
 		return nil, dataplane.ErrClosed
 	}
-	return e.events.subscribe(ctx), nil
+	return e.events.Subscribe(ctx), nil
 }
 
 // QueuePairs implements dataplane.Service.
@@ -236,7 +238,7 @@ func (e *Engine) end() error {
 	e.auditor.alignAtEnd()
 	e.stop()
 	e.stopped.Wait()
-	e.events.close()
+	e.events.Close()
 	return errors.Join(err, e.release(e.cfg.XDP.KeepPins, (*shm.Writer).Close))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -25,7 +26,7 @@ type flowState struct {
 	base     backend.Pair   // total = base + count of backend
 	past     shm.Continuity // as in the mirror
 	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
-	place    uint64         // in the list of flows that a restart would get; see rankFlows
+	place    uint64         // in the list of flows that a restart would get; see flow.Rank
 	*offload                // nil: not in the stack
 }
 
@@ -35,7 +36,7 @@ func (c *flowState) published() bool { return c.handle != shm.Handle{} }
 // AddFlows implements dataplane.Service.
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
 	var out []dataplane.Placement
-	err := e.call(ctx, "adding "+about(names(flows)), "none of them stays", func(ctx context.Context, v *verdict) (err error) {
+	err := e.call(ctx, "adding "+control.Describe(names(flows)), "none of them stays", func(ctx context.Context, v *control.Commit) (err error) {
 		out, err = e.add(ctx, flows, v)
 		return err
 	})
@@ -46,7 +47,7 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 }
 
 // add adds all of flows or none; v decides last. It is called with ctl held.
-func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *verdict) ([]dataplane.Placement, error) {
+func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *control.Commit) ([]dataplane.Placement, error) {
 	placed, err := e.admit(flows)
 	if err != nil || len(placed) == 0 {
 		return nil, err
@@ -76,13 +77,13 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		return d, err
 	}
 	var out dataplane.Difference
-	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, v *verdict) error {
+	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, v *control.Commit) error {
 		diff, ch, err := newChange(e, flows, opts)
 		if err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 		out = diff
-		v.goOn()
+		v.GoOn()
 		if err := ch.apply(ctx, v); err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
@@ -130,7 +131,7 @@ func (e *Engine) allow(flows []flow.Flow) error {
 
 // RemoveFlows implements dataplane.Service.
 func (e *Engine) RemoveFlows(ctx context.Context, names ...string) error {
-	return e.call(ctx, "removing "+about(names), "the removal goes on, and Placements tells its end", func(ctx context.Context, _ *verdict) error {
+	return e.call(ctx, "removing "+control.Describe(names), "the removal goes on, and Placements tells its end", func(ctx context.Context, _ *control.Commit) error {
 		return e.remove(context.WithoutCancel(ctx), names)
 	})
 }
@@ -161,7 +162,7 @@ func (e *Engine) forget(c *flowState) error {
 	e.plan.Remove(c.handle.Index)
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
-	e.events.send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
+	e.events.Send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
 	if err := e.catalogue.spared(e.writer.Remove(c.handle)); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}

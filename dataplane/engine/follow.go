@@ -41,7 +41,7 @@ func (m *mover) updateSource(c *flowState) error {
 		return nil
 	}
 	c.source = src
-	m.events.send(dataplane.SourceChanged, c.Name, src.String())
+	m.events.Send(dataplane.SourceChanged, c.Name, src.String())
 	return m.catalogue.show(c)
 }
 

@@ -7,12 +7,13 @@ import (
 	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/event"
 )
 
 // health is the list of raised conditions.
 type health struct {
 	log    *slog.Logger
-	events *broadcaster
+	events *event.Broadcaster
 
 	mu     sync.Mutex
 	raised map[string]dataplane.Condition // by code and object
@@ -30,13 +31,13 @@ func (h *health) update(current map[string]dataplane.Condition) {
 		}
 		h.raised[k] = c
 		h.log.Warn("condition raised", "code", c.Code, "object", c.Object, "text", c.Text, "fix", c.Fix)
-		h.events.send(dataplane.ConditionRaised, c.Object, string(c.Code)+": "+c.Text)
+		h.events.Send(dataplane.ConditionRaised, c.Object, string(c.Code)+": "+c.Text)
 	}
 	for k, c := range h.raised {
 		if _, ok := current[k]; !ok {
 			delete(h.raised, k)
 			h.log.Info("condition gone", "code", c.Code, "object", c.Object)
-			h.events.send(dataplane.ConditionGone, c.Object, string(c.Code))
+			h.events.Send(dataplane.ConditionGone, c.Object, string(c.Code))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/event"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 )
 
@@ -18,7 +19,7 @@ type mover struct {
 	stack     *stack // nil: no backend counts in hardware yet
 	catalogue *catalogue
 	plan      *poll.Plan
-	events    *broadcaster
+	events    *event.Broadcaster
 	log       *slog.Logger
 }
 
@@ -206,7 +207,7 @@ func (m *mover) sendMoved(c *flowState, why string, lacks dataplane.Uncounted) {
 	}
 	m.log.Debug("source changed", "flow", c.Name, "source", c.source.String(), "why", why,
 		"uncounted", lacks.Packets, "unknown", lacks.Unknown)
-	m.events.publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
+	m.events.Publish(dataplane.Event{Kind: dataplane.SourceChanged, Object: c.Name, Text: text, Uncounted: lacks})
 }
 
 // noteNeedsAlign notes that the total of an offloaded flow lacks packets that its shadow saw.

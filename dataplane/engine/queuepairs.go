@@ -14,7 +14,7 @@ func newQueuePairs(e *Engine) *queuepair.Set {
 	cfg := e.cfg
 	cfg.Flows = nil // the set keeps cfg
 	return queuepair.New(queuepair.Options{
-		Config: cfg, Logger: e.log, Mirror: e.writer, Entry: e.catalogue.completionEntry, Publish: e.events.publish,
+		Config: cfg, Logger: e.log, Mirror: e.writer, Entry: e.catalogue.completionEntry, Publish: e.events.Publish,
 		Refuse: refuseDevice(e.guard), Calls: e.guard.Calls(), Closed: e.closed,
 	})
 }

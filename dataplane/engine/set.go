@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -25,25 +26,24 @@ type change struct {
 
 // apply makes the change, all of it or nothing; v decides last. Flows are added first and removed last: refusals of a
 // device or of a table come before the steps that cannot be undone.
-func (ch *change) apply(ctx context.Context, v *verdict) error {
+func (ch *change) apply(ctx context.Context, v *control.Commit) error {
 	e := ch.e
 	for _, p := range ch.add {
 		ch.added = append(ch.added, e.placement.newFlow(p))
 	}
 	alter := &alterations{e: e, list: ch.alter}
 	stays := context.WithoutCancel(ctx)
-	err := ch.install(ctx)
-	if err == nil {
-		err = alter.prepare(ctx)
-	}
-	if err == nil {
-		err = v.keep(ctx)
-	}
-	if err == nil {
-		err = alter.finish(stays)
-	}
-	if err == nil {
-		err = ch.drop(stays)
+	var err error
+	for _, step := range []func() error{
+		func() error { return ch.install(ctx) },
+		func() error { return alter.prepare(ctx) },
+		func() error { return v.Keep(ctx) },
+		func() error { return alter.finish(stays) },
+		func() error { return ch.drop(stays) },
+	} {
+		if err = step(); err != nil {
+			break
+		}
 	}
 	starting := e.catalogue.inherited != nil
 	if err != nil {
@@ -59,7 +59,7 @@ func (ch *change) apply(ctx context.Context, v *verdict) error {
 	}
 	for _, c := range ch.added {
 		e.log.Info("flow added", "flow", c.Name, "backend", c.source.Backend, "device", c.source.DeviceNames(), "mode", c.source.Modes())
-		e.events.send(dataplane.FlowAdded, c.Name, backend.Identity(c.Flow))
+		e.events.Send(dataplane.FlowAdded, c.Name, backend.Identity(c.Flow))
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func (ch *change) announce(d dataplane.Difference) {
 		if line, changed := strings.CutPrefix(line, "~ "); changed {
 			name, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
 			ch.e.log.Info("flow changed", "flow", name, "change", text)
-			ch.e.events.send(dataplane.FlowChanged, name, text)
+			ch.e.events.Send(dataplane.FlowChanged, name, text)
 		}
 	}
 }
@@ -165,11 +165,7 @@ func (ch *change) announce(d dataplane.Difference) {
 // newChange returns the difference between the set and the given flows, and the change that makes the set these.
 func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, ch *change, err error) {
 	ch = &change{e: e}
-	there := make([]*flowState, 0, len(e.flows))
-	for _, c := range e.flows {
-		there = append(there, c)
-	}
-	slices.SortFunc(there, func(a, b *flowState) int { return cmp.Compare(a.place, b.place) })
+	there := slices.SortedFunc(maps.Values(e.flows), func(a, b *flowState) int { return cmp.Compare(a.place, b.place) })
 	current := make([]flow.Flow, len(there))
 	for i, c := range there {
 		current[i] = c.Flow
@@ -195,10 +191,16 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d datap
 	for i := range d.Changed {
 		changed[d.Changed[i].Name] = &d.Changed[i]
 	}
-	ranked := rankFlows(e.order, flows, old)
+	orders := make([]int64, len(flows))
+	for i, c := range old {
+		if orders[i] = -1; c != nil {
+			orders[i] = int64(c.Order)
+		}
+	}
+	ranked := flow.Rank(flows, orders, e.order)
 	var behind []dataplane.FlowChange
 	for i, f := range flows {
-		c, to := old[i], backend.Placed{Flow: f, Order: ranked[i].order}
+		c, to := old[i], backend.Placed{Flow: f, Order: ranked[i].Order}
 		if c == nil {
 			ch.add = append(ch.add, to)
 			continue
@@ -206,7 +208,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d datap
 		x := &alteration{c: c, to: to}
 		if c.Order != to.Order {
 			x.rules = true
-			field := dataplane.FieldChange{Field: "order", To: "behind " + ranked[i].behind}
+			field := dataplane.FieldChange{Field: "order", To: "behind " + ranked[i].Behind}
 			if n := changed[f.Name]; n != nil {
 				n.Fields = append(n.Fields, field)
 			} else {
@@ -263,46 +265,4 @@ func among(there []*flowState, flows []flow.Flow, old []*flowState) ([]flow.Flow
 		all, was = append(all, f), append(was, nil)
 	}
 	return all, was
-}
-
-// ranked is a flow with the order that it is to have.
-type ranked struct {
-	*flow.Flow
-	order  uint32
-	behind string // the name of a flow behind which it comes now
-}
-
-// rankFlows returns the order of each flow; old are the present flows, and next is the next free order. A flow that is there keeps its order, unless a flow
-// before it in flows, of its priority, overlaps it and would come behind it: then it gets a new one, behind all.
-func rankFlows(next uint32, flows []flow.Flow, old []*flowState) []ranked {
-	// least[i] is the lowest order of a flow that is there, from flows[i] on.
-	least := make([]uint32, len(flows)+1)
-	least[len(flows)] = math.MaxUint32
-	for i, c := range slices.Backward(old) {
-		if least[i] = least[i+1]; c != nil {
-			least[i] = min(least[i], c.Order)
-		}
-	}
-	before := flow.NewIndex(func(o *ranked) *flow.Flow { return o.Flow }) // those that may come behind a later one
-	out := make([]ranked, len(flows))
-	for i := range flows {
-		r := &out[i]
-		r.Flow = &flows[i]
-		if c := old[i]; c != nil {
-			r.order = c.Order
-			before.Overlapping(r.Flow, func(o *ranked) {
-				if o.Priority == r.Priority && o.order > c.Order && (r.behind == "" || o.Name < r.behind) {
-					r.behind = o.Name
-				}
-			})
-		}
-		if old[i] == nil || r.behind != "" {
-			r.order = next
-			next++
-		}
-		if r.order > least[i+1] {
-			before.Add(r)
-		}
-	}
-	return out
 }

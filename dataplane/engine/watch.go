@@ -8,6 +8,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
@@ -18,7 +19,7 @@ const healthPeriod = time.Second
 
 // watcher updates the conditions, moves flows after changes of links and devices, and repairs the mirror, until the instance ends.
 type watcher struct {
-	ctl       control
+	ctl       control.Lock
 	log       *slog.Logger
 	backends  []backend.Backend
 	pairs     *queuepair.Set

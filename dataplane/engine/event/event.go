@@ -1,4 +1,5 @@
-package engine
+// Package event delivers the events of an instance.
+package event
 
 import (
 	"context"
@@ -8,12 +9,12 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// eventBuffer is the number of events by which a receiver may lag behind before it loses the oldest. A device of some
+// buffer is the number of events by which a receiver may lag behind before it loses the oldest. A device of some
 // thousand flows sends as many when it goes, and only events declare the packets that a total lacks.
-const eventBuffer = 4096
+const buffer = 4096
 
-// broadcaster delivers events to any number of receivers and does not wait for any.
-type broadcaster struct {
+// Broadcaster delivers events to any number of receivers and does not wait for any.
+type Broadcaster struct {
 	mu     sync.Mutex
 	subs   map[*subscriber]struct{}
 	closed bool
@@ -24,8 +25,9 @@ type subscriber struct {
 	lost uint64
 }
 
-func (b *broadcaster) subscribe(ctx context.Context) <-chan dataplane.Event {
-	s := &subscriber{ch: make(chan dataplane.Event, eventBuffer)}
+// Subscribe returns a channel of the events from now on. It is closed when ctx ends or the broadcaster closes.
+func (b *Broadcaster) Subscribe(ctx context.Context) <-chan dataplane.Event {
+	s := &subscriber{ch: make(chan dataplane.Event, buffer)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -40,7 +42,7 @@ func (b *broadcaster) subscribe(ctx context.Context) <-chan dataplane.Event {
 	return s.ch
 }
 
-func (b *broadcaster) drop(s *subscriber) {
+func (b *Broadcaster) drop(s *subscriber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.subs[s]; ok {
@@ -49,14 +51,14 @@ func (b *broadcaster) drop(s *subscriber) {
 	}
 }
 
-// send delivers an event of a kind about an object.
-func (b *broadcaster) send(kind dataplane.EventKind, object, text string) {
-	b.publish(dataplane.Event{Kind: kind, Object: object, Text: text})
+// Send delivers an event of a kind about an object.
+func (b *Broadcaster) Send(kind dataplane.EventKind, object, text string) {
+	b.Publish(dataplane.Event{Kind: kind, Object: object, Text: text})
 }
 
-// publish delivers an event to every receiver, with the time. A receiver whose buffer is full loses its oldest event; the
+// Publish delivers an event to every receiver, with the time. A receiver whose buffer is full loses its oldest event; the
 // next one says how many it lost.
-func (b *broadcaster) publish(ev dataplane.Event) {
+func (b *Broadcaster) Publish(ev dataplane.Event) {
 	ev.Time = time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +81,8 @@ func (b *broadcaster) publish(ev dataplane.Event) {
 	}
 }
 
-func (b *broadcaster) close() {
+// Close ends all subscriptions.
+func (b *Broadcaster) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true

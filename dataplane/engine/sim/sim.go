@@ -1,4 +1,5 @@
-package engine
+// Package sim is the backend that counts traffic that does not exist.
+package sim
 
 import (
 	"context"
@@ -18,7 +19,7 @@ const (
 	simPacketBytes      = 64
 )
 
-type simBackend struct {
+type Backend struct {
 	now    func() time.Duration // since some fixed moment; tests hand in their own
 	cookie uint64
 
@@ -33,17 +34,17 @@ type simCounter struct {
 	rate  uint64 // packets per second
 }
 
-func newSimBackend(now func() time.Duration) *simBackend {
+func New(now func() time.Duration) *Backend {
 	if now == nil {
 		t0 := time.Now()
 		now = func() time.Duration { return time.Since(t0) }
 	}
-	return &simBackend{now: now, cookie: rand.Uint64() | 1, ids: make(map[string]uint32)}
+	return &Backend{now: now, cookie: rand.Uint64() | 1, ids: make(map[string]uint32)}
 }
 
-func (s *simBackend) Name() string { return "sim" }
+func (s *Backend) Name() string { return "sim" }
 
-func (s *simBackend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (s *Backend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]backend.Installed, len(flows))
@@ -60,7 +61,7 @@ func (s *simBackend) Install(_ context.Context, flows []backend.Placed) ([]backe
 	return out, nil
 }
 
-func (s *simBackend) Remove(_ context.Context, flows []backend.Placed) error {
+func (s *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range flows {
@@ -69,9 +70,9 @@ func (s *simBackend) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-func (s *simBackend) Settle(context.Context) error { return nil }
+func (s *Backend) Settle(context.Context) error { return nil }
 
-func (s *simBackend) Read(ids []uint32, dst []backend.Pair) error {
+func (s *Backend) Read(ids []uint32, dst []backend.Pair) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -83,7 +84,7 @@ func (s *simBackend) Read(ids []uint32, dst []backend.Pair) error {
 	return nil
 }
 
-func (s *simBackend) Source(backend.Placed) dataplane.Source { return dataplane.Source{Backend: "sim"} }
-func (s *simBackend) Conditions() []dataplane.Condition      { return nil }
-func (s *simBackend) Changed() <-chan struct{}               { return nil }
-func (s *simBackend) Close(bool) error                       { return nil }
+func (s *Backend) Source(backend.Placed) dataplane.Source { return dataplane.Source{Backend: "sim"} }
+func (s *Backend) Conditions() []dataplane.Condition      { return nil }
+func (s *Backend) Changed() <-chan struct{}               { return nil }
+func (s *Backend) Close(bool) error                       { return nil }

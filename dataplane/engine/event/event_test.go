@@ -1,4 +1,4 @@
-package engine
+package event
 
 import (
 	"testing"
@@ -8,13 +8,13 @@ import (
 
 // The events of all flows of a large device reach a receiver that was busy elsewhere.
 func TestAReceiverHasRoomForWhatADeviceSaysAtOnce(t *testing.T) {
-	var b broadcaster
-	ch := b.subscribe(t.Context())
+	var b Broadcaster
+	ch := b.Subscribe(t.Context())
 	const flows = 2000
 	for range 2 * flows { // it goes, and comes back
-		b.publish(dataplane.Event{Kind: dataplane.SourceChanged, Uncounted: dataplane.Uncounted{Packets: 1}})
+		b.Publish(dataplane.Event{Kind: dataplane.SourceChanged, Uncounted: dataplane.Uncounted{Packets: 1}})
 	}
-	b.close()
+	b.Close()
 	var declared uint64
 	for ev := range ch {
 		declared += ev.Uncounted.Packets
@@ -26,19 +26,19 @@ func TestAReceiverHasRoomForWhatADeviceSaysAtOnce(t *testing.T) {
 
 // A receiver learns how many events it has missed, also where it misses events that carried such a number.
 func TestAReceiverIsToldWhatItMissed(t *testing.T) {
-	var b broadcaster
-	ch := b.subscribe(t.Context())
+	var b Broadcaster
+	ch := b.Subscribe(t.Context())
 	sent, seen := uint64(0), uint64(0)
 	for round := range 3 {
 		for range cap(ch) + 100 + round {
 			sent++
-			b.publish(dataplane.Event{Kind: dataplane.SourceChanged})
+			b.Publish(dataplane.Event{Kind: dataplane.SourceChanged})
 		}
 		for range cap(ch) / 2 { // then it misses events that told of missed ones
 			seen += 1 + (<-ch).Lost
 		}
 	}
-	b.close()
+	b.Close()
 	for ev := range ch {
 		seen += 1 + ev.Lost
 	}
@@ -49,9 +49,27 @@ func TestAReceiverIsToldWhatItMissed(t *testing.T) {
 
 // A receiver that comes after the end of an instance gets a channel that is closed.
 func TestAReceiverAfterTheEnd(t *testing.T) {
-	var b broadcaster
-	b.close()
-	if _, open := <-b.subscribe(t.Context()); open {
+	var b Broadcaster
+	b.Close()
+	if _, open := <-b.Subscribe(t.Context()); open {
 		t.Error("an event came")
+	}
+}
+
+func TestALaggingReceiverLearnsHowManyItLost(t *testing.T) {
+	var b Broadcaster
+	ch := b.Subscribe(t.Context())
+	const sent = 3 * buffer
+	for range sent {
+		b.Send(dataplane.FlowAdded, "f", "")
+	}
+	b.Close()
+	var got, lost uint64
+	for ev := range ch {
+		got++
+		lost += ev.Lost
+	}
+	if got+lost != sent || got != buffer {
+		t.Errorf("received %d, lost %d of %d", got, lost, sent)
 	}
 }

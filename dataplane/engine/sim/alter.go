@@ -1,4 +1,4 @@
-package engine
+package sim
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-var _ backend.Alterer = (*simBackend)(nil)
+var _ backend.Alterer = (*Backend)(nil)
 
 // Alter implements backend.Alterer.
-func (s *simBackend) Alter(ctx context.Context, was, now []backend.Placed) ([]backend.Installed, func(keep bool) error, error) {
+func (s *Backend) Alter(ctx context.Context, was, now []backend.Placed) ([]backend.Installed, func(keep bool) error, error) {
 	old := make([]uint32, len(was))
 	s.mu.Lock()
 	for i, f := range was {

@@ -1,0 +1,93 @@
+// Package control holds the lock of control calls, and the decision on a call whose caller may give up.
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Lock is the lock that serialises control calls. Unlike a mutex it can be waited for with a context.
+type Lock chan struct{}
+
+// New returns an unlocked lock.
+func New() Lock { return make(Lock, 1) }
+
+// Lock takes the lock.
+func (c Lock) Lock() { c <- struct{}{} }
+
+// Unlock releases the lock.
+func (c Lock) Unlock() { <-c }
+
+// TryLock takes the lock if it is free, and reports whether it did.
+func (c Lock) TryLock() bool {
+	select {
+	case c <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Commit is the decision whether the changes of a call stay. It is made once.
+type Commit struct {
+	doing string          // describes the call in errors
+	life  context.Context // of the instance: the changes of a call that it ends do not stay
+	mu    sync.Mutex
+	kept  bool
+	long  bool // long work may follow Keep
+	alone bool // the caller has returned
+}
+
+// NewCommit returns the decision on a call.
+func NewCommit(life context.Context, doing string) *Commit { return &Commit{doing: doing, life: life} }
+
+// GoOn notes that the caller need not wait for the work that follows Keep.
+func (v *Commit) GoOn() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.long = true
+}
+
+// Keep decides that the changes of the call stay. After an error the caller has given up, or the instance closes, and
+// the call undoes its changes. The changes of a call without a Commit stay.
+func (v *Commit) Keep(ctx context.Context) error {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := cmp.Or(ctx.Err(), v.life.Err()); err != nil {
+		return fmt.Errorf("%s: %w", v.doing, err)
+	}
+	v.kept = true
+	return nil
+}
+
+// Leave notes that the caller returns, because its ctx has ended; false: the call is about to return by itself.
+// kept says that the changes of the call stay.
+func (v *Commit) Leave() (left, kept bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.alone = !v.kept || v.long
+	return v.alone, v.kept
+}
+
+// IsAlone reports whether the caller has returned.
+func (v *Commit) IsAlone() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.alone
+}
+
+// Describe names the flows of a call in errors.
+func Describe(names []string) string {
+	switch len(names) {
+	case 0:
+		return "no flows"
+	case 1:
+		return fmt.Sprintf("flow %q", names[0])
+	}
+	return fmt.Sprintf("%d flows (%q, …)", len(names), names[0])
+}
