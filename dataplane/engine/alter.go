@@ -174,7 +174,7 @@ func (a *alterations) finish(ctx context.Context) error {
 		return err
 	}
 	for _, c := range a.settled() {
-		if c.offload == nil || c.allowsSoftware || c.offloaded || c.gone != nil {
+		if c.allowsSoftware || c.offloaded || c.gone != nil {
 			continue
 		}
 		err := fmt.Errorf("flow %q: %w", c.Name, dataplane.ErrUnplaced)

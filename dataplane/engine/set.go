@@ -35,11 +35,8 @@ func (ch *change) apply(ctx context.Context, v *control.Commit) error {
 	stays := context.WithoutCancel(ctx)
 	var err error
 	for _, step := range []func() error{
-		func() error { return ch.install(ctx) },
-		func() error { return alter.prepare(ctx) },
-		func() error { return v.Keep(ctx) },
-		func() error { return alter.finish(stays) },
-		func() error { return ch.drop(stays) },
+		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return v.Keep(ctx) },
+		func() error { return alter.finish(stays) }, func() error { return ch.drop(stays) },
 	} {
 		if err = step(); err != nil {
 			break
@@ -69,14 +66,8 @@ func (ch *change) install(ctx context.Context) error {
 	e := ch.e
 	e.catalogue.adding = ch.added
 	defer func() { e.catalogue.adding = nil }()
-	var plain, layers []*flowState
-	for _, c := range ch.added {
-		if c.offload == nil {
-			plain = append(plain, c)
-		} else {
-			layers = append(layers, c)
-		}
-	}
+	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
+	layers := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })
 	if err := e.placement.place(ctx, plain); err != nil {
 		return err
 	}
@@ -176,7 +167,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d datap
 	if err := e.allow(flows); err != nil {
 		return dataplane.Difference{}, ch, err
 	}
-	was := make(map[string]*flowState)
+	was := make(map[string]*flowState) // by new name
 	for _, r := range d.Renamed {
 		was[r.To] = e.flows[r.From]
 	}
