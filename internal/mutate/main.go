@@ -12,7 +12,7 @@ import (
 )
 
 // packages are the ones that mutants are drawn from.
-var packages = []string{"ibv", "ibv/flexio", engine, engine + "/backend", engine + "/poll", engine + "/queuepair", engine + "/rdma", engine + "/trial", "xdp", "shm", "plugin", "configs"}
+var packages = []string{"ibv", "ibv/flexio", engine, engine + "/backend", engine + "/poll", engine + "/queuepair", engine + "/rdma", engine + "/trial", engine + "/xdp", "xdp", "shm", "plugin", "configs"}
 
 type options struct {
 	seed    uint64
