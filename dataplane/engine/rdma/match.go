@@ -10,8 +10,8 @@ import (
 
 // How a flow.Match goes to a NIC
 //
-// A flow goes to hardware only where hardware takes exactly the packets that the
-// package comment of dataplane/flow names. The table has the behaviour of mlx5
+// A flow goes to hardware only if hardware takes exactly the packets that
+// docs/flows.md defines. The table has the behaviour of mlx5
 // for each term (the mlx5 sources of rdma-core and the kernel; of DPDK for DevX), and the consequence.
 // TestWhatHardwareCanMatch has a case per row.
 //
