@@ -93,7 +93,7 @@ demo: build ## send real traffic over a veth pair and compare sent with counted 
 
 # Ends with the summaries of its parts, also after a failure.
 test: ## every test, first as this user and then as root the packages that need privileges
-	@echo "make test: lint, every package compiled for other systems, then the tests: about 10 minutes on 2 CPUs, and 10 more where no package is compiled yet"
+	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
 	@.ci/need --list $(TOOLS)
 	@summary=$$(mktemp); trap 'rm -f "$$summary"' EXIT; code=0; \
 	$(MAKE) --no-print-directory SUMMARY="$$summary" lint test-cross $(if $(ROOT),test-user) test-root || code=$$?; \
