@@ -300,7 +300,13 @@ func TestInstanceWaitOutlastsAnOverwrittenFile(t *testing.T) {
 			t.Error(err)
 		}
 		dead := r.dead(Now()) // as a Wait that slept meanwhile
+		from := Now()
 		go func() {
+			for looked := int64(0); looked < from; time.Sleep(time.Millisecond) { // in vain, for another file
+				f.in.mu.Lock()
+				looked = f.in.looked
+				f.in.mu.Unlock()
+			}
 			err := w.Remake([]Entry{{Name: "web", Handle: h}})
 			publishOne(w, h, Value{Packets: 100, SampledAt: 1})
 			remade <- err
