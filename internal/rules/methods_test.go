@@ -18,17 +18,16 @@ const methodFiles = 4
 
 // scattered are the types whose methods may be in more files, with the reason.
 var scattered = map[string]string{
-	"configs.decoder":               "each file decodes one section of the document",
-	"dataplane/engine/rdma.Backend": "it moves to a package of its own",
-	"dataplane/flow.Match":          "each file is one walk over all layers: parse, format, check, expand",
-	"ibv.Context":                   "each file is one object of libibverbs and the function that makes it",
-	"ibv.PD":                        "as ibv.Context",
-	"ibv.QP":                        "as ibv.Context",
-	"internal/bench/flowrows.site":  "each file is one step of the measurement",
-	"shm.Reader":                    "shm stays whole",
-	"shm.Writer":                    "shm stays whole",
-	"shm.view":                      "shm stays whole",
-	"xdp.RuleSet":                   "xdp stays whole",
+	"configs.decoder":              "each file decodes one section of the document",
+	"dataplane/flow.Match":         "each file is one walk over all layers: parse, format, check, expand",
+	"ibv.Context":                  "each file is one object of libibverbs and the function that makes it",
+	"ibv.PD":                       "as ibv.Context",
+	"ibv.QP":                       "as ibv.Context",
+	"internal/bench/flowrows.site": "each file is one step of the measurement",
+	"shm.Reader":                   "shm stays whole",
+	"shm.Writer":                   "shm stays whole",
+	"shm.view":                     "shm stays whole",
+	"xdp.RuleSet":                  "xdp stays whole",
 }
 
 // systemOf is the ending of a file that is built for some systems.

@@ -274,3 +274,17 @@ func (b *Backend) takeDown() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Conditions implements Backend.
+func (b *Backend) Conditions() []dataplane.Condition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	var out []dataplane.Condition
+	for _, d := range b.devices {
+		out = append(out, d.conditions()...)
+	}
+	return out
+}

@@ -10,7 +10,7 @@
 //
 // One goroutine per device reads the slots, one command at a time, within a budget of commands for all devices
 // (reader.go). [Backend.ReadTimed] returns the last samples. A second goroutine waits for events of the device, and
-// one for all devices searches for devices that are lost or were missing at the start (watch.go).
+// one for all devices searches for devices that are lost or were missing at the start (devices.go).
 //
 // A device that is lost counts nothing. A slot of another backend can stand in for it, while the other devices of the
 // flow go on (standin.go). Rules and slots end with the process: no flow of an earlier process is found again.

@@ -1,0 +1,111 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+var (
+	errPortDown  = errors.New("its port is down")
+	errRuleStuck = errors.New("a rule could not be taken out of it")
+)
+
+// failure is why a device is not used for a while.
+type failure struct {
+	err error
+	at  int64
+}
+
+// distrust is the time during which no flow goes to a device whose slots could not be read.
+const distrust = 30 * time.Second
+
+// slowAge is the age of samples from which on the budget is too small.
+const slowAge = time.Second
+
+// mayHaveLost reports whether some flow of the device may not be counted any more; see deviceFlow.lossReason.
+func (d *device) mayHaveLost() bool {
+	return d.working() != nil || d.reader.anyGivenUp()
+}
+
+// lossReason returns why a flow is not counted on its device any more, or nil.
+func (p *deviceFlow) lossReason() error {
+	if p.standIn != nil {
+		return nil
+	}
+	if err := p.dev.working(); err != nil {
+		return err
+	}
+	if p.pool == nil {
+		return nil
+	}
+	if err := p.dev.reader.givenUp(p.pool); err != nil {
+		return fmt.Errorf("device %s of %s: %w: %w", p.dev.name, p.dev.netdev, backend.ErrUnread, err)
+	}
+	return nil
+}
+
+// close closes the device and its remaining objects. Its goroutines have ended.
+func (d *device) close() error {
+	if d.open == nil {
+		return nil
+	}
+	var errs []error
+	for i := range d.levels {
+		d.levels[i].flows.All(func(p *deviceFlow) { errs = append(errs, closeAll(p.rules)) })
+	}
+	for _, b := range d.pools {
+		errs = append(errs, b.Close())
+	}
+	err := d.open.Close()
+	if d.dead() {
+		return nil // every call fails
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func (d *device) conditions() []dataplane.Condition {
+	switch {
+	case d.dead():
+		return []dataplane.Condition{{
+			Code: dataplane.CodeRDMADeviceLost, Severity: dataplane.Medium, Object: d.name,
+			Text: fmt.Sprintf("%s of %s: %v; its flows are counted elsewhere, where that is possible", d.name, d.netdev, d.down),
+			Fix:  "see dmesg and `rdma link`; when the device is back, counting on it goes on by itself",
+		}}
+	case errors.Is(d.down, errRuleStuck):
+		return []dataplane.Condition{{
+			Code: dataplane.CodeRDMARuleStuck, Severity: dataplane.High, Object: d.name,
+			Text: fmt.Sprintf("%s of %s: %v; packets that it matches may stay uncounted, or may not reach the kernel", d.name, d.netdev, strings.ReplaceAll(d.down.Error(), "\n", "; ")),
+			Fix:  "restart the instance, because rules end with the process; counting on the device goes on by itself if the rule can be taken out",
+		}}
+	case errors.Is(d.down, errPortDown):
+		return []dataplane.Condition{{
+			Code: dataplane.CodeRDMAPortDown, Severity: dataplane.Low, Object: d.name,
+			Text: fmt.Sprintf("the port of %s, which is %s, is down", d.name, d.netdev),
+			Fix:  "bring the link up: ip link set " + d.netdev + " up; counting on it goes on by itself",
+		}}
+	case d.open == nil:
+		return nil // no device was opened yet
+	}
+	var out []dataplane.Condition
+	failing, err, oldest := d.reader.health(d.now())
+	if failing > 0 {
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeRDMAReadErrors, Severity: dataplane.High, Object: d.name,
+			Text: fmt.Sprintf("%d of its counters cannot be read: %v; their values grow old", failing, err),
+			Fix:  "see dmesg for firmware errors; reading is tried again, more and more rarely",
+		})
+	}
+	if oldest > slowAge {
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeRDMABudget, Severity: dataplane.Low, Object: d.name,
+			Text: fmt.Sprintf("values are up to %s old: every read is a firmware command", oldest.Round(100*time.Millisecond)),
+			Fix:  "raise rdma.commands_per_second, count fewer flows in hardware, or use a device with bulk reads (DevX)",
+		})
+	}
+	return out
+}
