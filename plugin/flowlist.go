@@ -18,8 +18,8 @@ type flowList struct {
 	at    map[string]uint32 // place in flows by name, which is a part of the encoded flow
 }
 
-// encodeFlows prepares add, which cannot fail. The flows of one call share one piece of memory: between
-// what encoding leaves behind, each flow in a piece of its own would take twice the memory.
+// encodeFlows prepares add, which cannot fail. The flows of one call share one piece of memory: with a
+// piece for each flow, the garbage of encoding between the pieces would take as much memory again.
 func encodeFlows(flows []*pluginv1.Flow) ([]string, error) {
 	var all []byte
 	ends := make([]int, len(flows))

@@ -178,7 +178,7 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	return placementsFromProto(placed)
 }
 
-// SetFlows implements dataplane.Service. A restart of the plugin has the flows of before the call or those of after it.
+// SetFlows implements dataplane.Service. After a restart the plugin has the flows from before the call or from after it.
 func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, err error) {
 	req, err := setToProto(flows, opts)
 	if err != nil {
@@ -212,7 +212,7 @@ func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 	return got, nil
 }
 
-// RemoveFlows implements dataplane.Service. When ctx ends before the plugin answered, it goes on.
+// RemoveFlows implements dataplane.Service. When ctx ends before the plugin has returned, it goes on.
 func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 	return c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) error {

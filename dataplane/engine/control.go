@@ -37,9 +37,8 @@ func (e *Engine) lock(ctx context.Context, doing string) error {
 // closed reports whether Close was called. Later calls return at once.
 func (e *Engine) closed() bool { return e.life.Err() != nil }
 
-// call runs fn with ctl held on a goroutine of its own. So a device that takes its time over a command holds up the next
-// call, and not a caller whose ctx has ended. Close ends fn's context too. goesOn says what happens to fn when no
-// caller waits for it.
+// call runs fn with ctl held on a goroutine of its own, so that a slow device delays the next call, and not a caller
+// whose ctx has ended. Close ends fn's context too. goesOn tells the caller how fn goes on without it.
 func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context.Context, *control.Commit) error) error {
 	if err := e.lock(ctx, doing); err != nil {
 		return err
@@ -76,7 +75,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	case kept:
 		return nil
 	}
-	return e.orClosed(fmt.Errorf("%s: a device has not answered: %w; %s", doing, ctx.Err(), goesOn))
+	return e.orClosed(fmt.Errorf("%s: a device has not replied: %w; %s", doing, ctx.Err(), goesOn))
 }
 
 // orClosed returns err, with ErrClosed if Close may have caused it.

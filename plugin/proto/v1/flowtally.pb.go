@@ -3,13 +3,13 @@
 //
 // Version policy: the major version is in the package name. Once released, v1
 // only grows: new fields and new calls, found by looking for them (a call that
-// the other side does not know answers UNIMPLEMENTED, an unknown field is
-// ignored), never by comparing numbers. What cannot be said that way becomes
+// the other side does not know returns UNIMPLEMENTED, an unknown field is
+// ignored), never by comparing numbers. Any other change becomes
 // flowtally.plugin.v2 beside this file, and a plugin may serve both.
 //
 // No counter value crosses this protocol: values are read from the mirror. An event
-// may say what a change of source has cost, and PostOperations how what it posted ended:
-// neither is a counter's, and no mirror can say it.
+// may have the loss of a change of source, and PostOperations returns the completions of its
+// operations: neither is the value of a counter in the mirror.
 //
 // Errors: the status code is a coarse class; its details hold one
 // google.rpc.ErrorInfo per sentinel that the error satisfies, of domain "flowtally"
@@ -748,7 +748,7 @@ func (x *FlowChange) GetAnew() bool {
 
 type FieldChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"` // an open set: a reader passes on what it does not know
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"` // an open set: a reader passes unknown values on
 	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1486,7 +1486,7 @@ func (*CloseResponse) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
-// Config is all that an instance is told. An absent field means its default.
+// Config is the configuration of an instance. An absent field means its default.
 type Config struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -2136,10 +2136,10 @@ func (x *CompletionCounter) GetOperations() []string {
 	return nil
 }
 
-// QueuePairAddress is what one end of a connection must know of the other.
+// QueuePairAddress is the address of one end of a connection, for the other end.
 type QueuePairAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Gid           string                 `protobuf:"bytes,1,opt,name=gid,proto3" json:"gid,omitempty"`  // as an IPv6 address; empty: there is none
+	Gid           string                 `protobuf:"bytes,1,opt,name=gid,proto3" json:"gid,omitempty"`  // as an IPv6 address; empty: no GID
 	Lid           uint32                 `protobuf:"varint,2,opt,name=lid,proto3" json:"lid,omitempty"` // 16 bits
 	Qpn           uint32                 `protobuf:"varint,3,opt,name=qpn,proto3" json:"qpn,omitempty"`
 	Psn           uint32                 `protobuf:"varint,4,opt,name=psn,proto3" json:"psn,omitempty"`
@@ -2972,7 +2972,7 @@ func (x *Condition) GetSince() *timestamppb.Timestamp {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // an open set: a reader passes on what it does not know
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // an open set: a reader passes unknown values on
 	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
@@ -3053,12 +3053,12 @@ func (x *Event) GetUncounted() *Uncounted {
 	return nil
 }
 
-// Uncounted is what a flow's total lacks since its source changed.
+// Uncounted is the loss of a flow's total since its source changed.
 type Uncounted struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	UncountedPackets uint64                 `protobuf:"varint,1,opt,name=uncounted_packets,json=uncountedPackets,proto3" json:"uncounted_packets,omitempty"`
 	UncountedBytes   uint64                 `protobuf:"varint,2,opt,name=uncounted_bytes,json=uncountedBytes,proto3" json:"uncounted_bytes,omitempty"`
-	Unknown          bool                   `protobuf:"varint,3,opt,name=unknown,proto3" json:"unknown,omitempty"` // the two are not exact: nobody knows how many
+	Unknown          bool                   `protobuf:"varint,3,opt,name=unknown,proto3" json:"unknown,omitempty"` // the two are not exact: the number is unknown
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }

@@ -3,13 +3,13 @@
 //
 // Version policy: the major version is in the package name. Once released, v1
 // only grows: new fields and new calls, found by looking for them (a call that
-// the other side does not know answers UNIMPLEMENTED, an unknown field is
-// ignored), never by comparing numbers. What cannot be said that way becomes
+// the other side does not know returns UNIMPLEMENTED, an unknown field is
+// ignored), never by comparing numbers. Any other change becomes
 // flowtally.plugin.v2 beside this file, and a plugin may serve both.
 //
 // No counter value crosses this protocol: values are read from the mirror. An event
-// may say what a change of source has cost, and PostOperations how what it posted ended:
-// neither is a counter's, and no mirror can say it.
+// may have the loss of a change of source, and PostOperations returns the completions of its
+// operations: neither is the value of a counter in the mirror.
 //
 // Errors: the status code is a coarse class; its details hold one
 // google.rpc.ErrorInfo per sentinel that the error satisfies, of domain "flowtally"
@@ -62,7 +62,7 @@ type DataplaneClient interface {
 	// Info describes the instance.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 	// AddFlows adds all flows or none. There is one request. A client that ends its side of the stream before
-	// the answer has the instance undo the call, and is told the outcome: a client that cancels the call is told nothing.
+	// the response makes the instance undo the call, and gets the outcome. A client that cancels the call gets none.
 	AddFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[AddFlowsRequest, AddFlowsResponse], error)
 	// SetFlows makes the set the flows of the request, all or none. There is one request; a client ends its side
 	// of the stream as in AddFlows.
@@ -72,7 +72,7 @@ type DataplaneClient interface {
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
 	// or all where it names none. A server that does not know the field lists all.
 	Placements(ctx context.Context, in *PlacementsRequest, opts ...grpc.CallOption) (*PlacementsResponse, error)
-	// Conditions lists what is not as it should be, worst first.
+	// Conditions lists the conditions, worst first.
 	Conditions(ctx context.Context, in *ConditionsRequest, opts ...grpc.CallOption) (*ConditionsResponse, error)
 	// Events streams changes. The server sends its header, with the key
 	// "flowtally-subscribed", once every later change is sure to be in the stream;
@@ -85,8 +85,8 @@ type DataplaneClient interface {
 	// be told too.
 	ConnectQueuePair(ctx context.Context, in *ConnectQueuePairRequest, opts ...grpc.CallOption) (*ConnectQueuePairResponse, error)
 	// PostOperations posts operations of a queue pair and waits for their completions. There is
-	// one request. A client that ends its side of the stream before the answer has no more
-	// posted, and is told what has completed until then: who cancels the call is told nothing.
+	// one request. A client that ends its side of the stream before the response stops the
+	// posting, and gets the completions until then. A client that cancels the call gets none.
 	PostOperations(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PostOperationsRequest, PostOperationsResponse], error)
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
@@ -251,7 +251,7 @@ type DataplaneServer interface {
 	// Info describes the instance.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	// AddFlows adds all flows or none. There is one request. A client that ends its side of the stream before
-	// the answer has the instance undo the call, and is told the outcome: a client that cancels the call is told nothing.
+	// the response makes the instance undo the call, and gets the outcome. A client that cancels the call gets none.
 	AddFlows(grpc.ClientStreamingServer[AddFlowsRequest, AddFlowsResponse]) error
 	// SetFlows makes the set the flows of the request, all or none. There is one request; a client ends its side
 	// of the stream as in AddFlows.
@@ -261,7 +261,7 @@ type DataplaneServer interface {
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
 	// or all where it names none. A server that does not know the field lists all.
 	Placements(context.Context, *PlacementsRequest) (*PlacementsResponse, error)
-	// Conditions lists what is not as it should be, worst first.
+	// Conditions lists the conditions, worst first.
 	Conditions(context.Context, *ConditionsRequest) (*ConditionsResponse, error)
 	// Events streams changes. The server sends its header, with the key
 	// "flowtally-subscribed", once every later change is sure to be in the stream;
@@ -274,8 +274,8 @@ type DataplaneServer interface {
 	// be told too.
 	ConnectQueuePair(context.Context, *ConnectQueuePairRequest) (*ConnectQueuePairResponse, error)
 	// PostOperations posts operations of a queue pair and waits for their completions. There is
-	// one request. A client that ends its side of the stream before the answer has no more
-	// posted, and is told what has completed until then: who cancels the call is told nothing.
+	// one request. A client that ends its side of the stream before the response stops the
+	// posting, and gets the completions until then. A client that cancels the call gets none.
 	PostOperations(grpc.ClientStreamingServer[PostOperationsRequest, PostOperationsResponse]) error
 	// Close stops counting, unless pins are kept, and publishes the last values. The
 	// process lives on until its host ends it. Refused on a control socket.
