@@ -104,13 +104,13 @@ func TestHostsWithoutHardwareCountInXDP(t *testing.T) {
 // Every verb that counting calls fails, one in each run. Either XDP counts the flow, with the
 // reason, or counting can do without the verb.
 func TestEveryVerbThatFailsLeavesCountingToXDP(t *testing.T) {
-	for _, road := range []struct {
+	for _, api := range []struct {
 		name    string
 		without []string
 	}{{"devx", nil}, {"verbs", []string{"devx"}}} {
-		t.Run(road.name, func(t *testing.T) {
+		t.Run(api.name, func(t *testing.T) {
 			b := newSoftBench(t, webFlow(t))
-			b.Env.Without = road.without
+			b.Env.Without = api.without
 			if p := b.tryOnce(t); p.Source.Backend != "rdma" {
 				t.Fatalf("counted by %s: %v", p.Source.Backend, p.Rejected)
 			}

@@ -240,7 +240,7 @@ type share struct {
 	frames [][]byte
 }
 
-// eachCounts holds the software NIC on each of its roads, and XDP, to the same counts.
+// eachCounts holds the software NIC with each of its steering APIs, and XDP, to the same counts.
 func eachCounts(t *testing.T, shares []share) {
 	for _, c := range []struct {
 		name, backend string

@@ -80,7 +80,7 @@ type fakeNIC struct {
 
 	mu        sync.Mutex
 	rules     []*fakeRule
-	banks     int
+	bulks     int
 	commands  int
 	fail      error // of every query
 	failRule  error
@@ -92,11 +92,11 @@ type fakeNIC struct {
 type fakeRule struct {
 	rule
 	nic  *fakeNIC
-	bank *fakeBank
+	bulk *fakeBulk
 	slot int
 }
 
-type fakeBank struct {
+type fakeBulk struct {
 	nic    *fakeNIC
 	values []backend.Pair
 	bound  int
@@ -120,14 +120,14 @@ func (n *fakeNIC) mode(d flow.Direction, a flow.Action) (dataplane.Mode, error) 
 func (n *fakeNIC) newBulk() (bulk, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.banks++
-	return &fakeBank{nic: n, values: make([]backend.Pair, n.bulk)}, nil
+	n.bulks++
+	return &fakeBulk{nic: n, values: make([]backend.Pair, n.bulk)}, nil
 }
 
-func (b *fakeBank) slots() int         { return len(b.values) }
-func (b *fakeBank) startsAtZero() bool { return b.nic.by == withVerbs }
+func (b *fakeBulk) slots() int         { return len(b.values) }
+func (b *fakeBulk) startsAtZero() bool { return b.nic.by == withVerbs }
 
-func (b *fakeBank) query(dst []backend.Pair) error {
+func (b *fakeBulk) query(dst []backend.Pair) error {
 	b.nic.mu.Lock()
 	defer b.nic.mu.Unlock()
 	b.nic.commands++
@@ -141,7 +141,7 @@ func (b *fakeBank) query(dst []backend.Pair) error {
 	return nil
 }
 
-func (b *fakeBank) queryFinal(dst []backend.Pair) error {
+func (b *fakeBulk) queryFinal(dst []backend.Pair) error {
 	b.nic.mu.Lock()
 	b.bound++
 	b.nic.mu.Unlock()
@@ -153,15 +153,15 @@ func (b *fakeBank) queryFinal(dst []backend.Pair) error {
 	return b.query(dst)
 }
 
-func (b *fakeBank) Close() error {
+func (b *fakeBulk) Close() error {
 	b.nic.mu.Lock()
 	defer b.nic.mu.Unlock()
-	if slices.ContainsFunc(b.nic.rules, func(r *fakeRule) bool { return r.bank == b }) {
+	if slices.ContainsFunc(b.nic.rules, func(r *fakeRule) bool { return r.bulk == b }) {
 		return syscall.EBUSY
 	}
 	if !b.closed {
 		b.closed = true
-		b.nic.banks--
+		b.nic.bulks--
 	}
 	return nil
 }
@@ -172,8 +172,8 @@ func (n *fakeNIC) addRule(r rule, b bulk, slot int) (io.Closer, error) {
 	if n.failRule != nil {
 		return nil, n.failRule
 	}
-	x := &fakeRule{rule: r, nic: n, bank: b.(*fakeBank), slot: slot}
-	x.bank.bound++
+	x := &fakeRule{rule: r, nic: n, bulk: b.(*fakeBulk), slot: slot}
+	x.bulk.bound++
 	n.rules = append(n.rules, x)
 	if n.onRule != nil {
 		n.onRule(n.rules)
@@ -192,7 +192,7 @@ func (r *fakeRule) Close() error {
 		return errors.New("a rule was closed twice")
 	}
 	r.nic.rules = slices.Delete(r.nic.rules, i, i+1)
-	r.bank.bound--
+	r.bulk.bound--
 	if r.nic.onRule != nil {
 		r.nic.onRule(r.nic.rules)
 	}
@@ -211,8 +211,8 @@ func (n *fakeNIC) nextEvent(ctx context.Context) (nicEvent, error) {
 func (n *fakeNIC) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.rules) > 0 || n.banks > 0 {
-		return fmt.Errorf("closing a device with %d rules and %d banks: %w", len(n.rules), n.banks, syscall.EBUSY)
+	if len(n.rules) > 0 || n.bulks > 0 {
+		return fmt.Errorf("closing a device with %d rules and %d bulks: %w", len(n.rules), n.bulks, syscall.EBUSY)
 	}
 	n.isClosed = true
 	return nil
@@ -225,7 +225,7 @@ func (n *fakeNIC) set(t *testing.T, port uint16, v backend.Pair) {
 	defer n.mu.Unlock()
 	for _, r := range n.rules {
 		if r.match.UDP != nil && r.match.UDP.Dst.Value == port {
-			r.bank.values[r.slot] = v
+			r.bulk.values[r.slot] = v
 			return
 		}
 	}

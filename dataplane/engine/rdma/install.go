@@ -97,18 +97,18 @@ func (b *Backend) Install(ctx context.Context, flows []backend.Placed) (_ []back
 
 // readBaselines reads the pools that new flows share with earlier ones, so that the counts of these are not added.
 func (b *Backend) readBaselines(made []*entry) error {
-	for _, bank := range byPool(made) {
-		parts := bank.flows
-		if bank.startsAtZero() {
+	for _, pool := range byPool(made) {
+		counted := pool.flows
+		if pool.startsAtZero() {
 			continue
 		}
-		slots := make([]int, len(parts))
-		for i, p := range parts {
+		slots := make([]int, len(counted))
+		for i, p := range counted {
 			slots[i] = p.slot
 		}
 		b.pace.charge(b.now())
-		if err := bank.setBaseline(slots); err != nil {
-			return fmt.Errorf("flow %q: device %s: %w", parts[0].flow.Name, parts[0].dev.name, err)
+		if err := pool.setBaseline(slots); err != nil {
+			return fmt.Errorf("flow %q: device %s: %w", counted[0].flow.Name, counted[0].dev.name, err)
 		}
 	}
 	return nil
@@ -118,17 +118,17 @@ func (b *Backend) readBaselines(made []*entry) error {
 // be read must not count a flow.
 func (b *Backend) startReading(made []*entry) error {
 	tried := make(map[*device]bool)
-	for _, bank := range byPool(made) {
-		parts := bank.flows
-		d := parts[0].dev
+	for _, pool := range byPool(made) {
+		counted := pool.flows
+		d := counted[0].dev
 		if !tried[d] {
 			tried[d] = true
 			b.pace.charge(b.now())
-			if _, err := bank.sample(b.now); err != nil {
-				return fmt.Errorf("flow %q: device %s of %s: reading its counter: %w", parts[0].flow.Name, d.name, d.netdev, err)
+			if _, err := pool.sample(b.now); err != nil {
+				return fmt.Errorf("flow %q: device %s of %s: reading its counter: %w", counted[0].flow.Name, d.name, d.netdev, err)
 			}
 		}
-		d.reader.add(bank.slotPool)
+		d.reader.add(pool.slotPool)
 	}
 	return nil
 }
@@ -235,14 +235,14 @@ func (b *Backend) endRules(flows []*entry) error {
 // readFinal takes the final samples of flows, after their rules are gone.
 func (b *Backend) readFinal(flows []*entry) error {
 	var errs []error
-	for _, bank := range byPool(flows) {
-		parts := bank.flows
-		if parts[0].dev.dead() {
+	for _, pool := range byPool(flows) {
+		counted := pool.flows
+		if counted[0].dev.dead() {
 			continue
 		}
 		b.pace.charge(b.now())
-		if err := bank.sampleFinal(b.now); err != nil {
-			errs = append(errs, fmt.Errorf("flow %q: reading its counter at the end: %w", parts[0].flow.Name, err))
+		if err := pool.sampleFinal(b.now); err != nil {
+			errs = append(errs, fmt.Errorf("flow %q: reading its counter at the end: %w", counted[0].flow.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -39,7 +39,7 @@ func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 		}
 		return q.level
 	}
-	behind := &partHeap{} // flows that may have to move, the one that wins first
+	behind := &flowHeap{} // flows that may have to move, the one that wins first
 	known := make(map[*deviceFlow]bool)
 	var twins error
 	reach := func(m *deviceFlow) {
@@ -99,16 +99,16 @@ func (s *levelTable) assign(p *deviceFlow) (pushes []levelChange, err error) {
 	return pushes, nil
 }
 
-// partHeap is a heap of flows on one device: the one that wins over the others first.
-type partHeap []*deviceFlow
+// flowHeap is a heap of flows on one device: the one that wins over the others first.
+type flowHeap []*deviceFlow
 
-func (h partHeap) Len() int { return len(h) }
-func (h partHeap) Less(i, j int) bool {
+func (h flowHeap) Len() int { return len(h) }
+func (h flowHeap) Less(i, j int) bool {
 	return backend.ByPrecedence(h[i].flow.Placed, h[j].flow.Placed) < 0
 }
-func (h partHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *partHeap) Push(p any)   { *h = append(*h, p.(*deviceFlow)) }
-func (h *partHeap) Pop() any {
+func (h flowHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *flowHeap) Push(p any)   { *h = append(*h, p.(*deviceFlow)) }
+func (h *flowHeap) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]
 	*h = (*h)[:last]

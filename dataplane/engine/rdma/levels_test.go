@@ -22,12 +22,12 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 		h := newFakeHost("eth0")
 		b := openFake(t, h, "eth0")
 		flows := make(map[string]backend.Placed)
-		winner := make(map[*fakeBank]map[int]backend.Placed) // by slot
+		winner := make(map[*fakeBulk]map[int]backend.Placed) // by slot
 		h.nic(0).onRule = func(rules []*fakeRule) {
 			for i, r := range rules {
 				most = max(most, r.level)
 				for _, q := range rules[:i] {
-					x, y := winner[r.bank][r.slot], winner[q.bank][q.slot]
+					x, y := winner[r.bulk][r.slot], winner[q.bulk][q.slot]
 					if x.Name == "" || y.Name == "" || x.Name == y.Name || !flow.Overlap(&x.Flow, &y.Flow) {
 						continue
 					}
@@ -62,11 +62,11 @@ func TestRulesAreInOrderAtEveryMoment(t *testing.T) {
 				continue
 			}
 			x.devices = []*deviceFlow{p}
-			bank := p.pool.bulk.(*fakeBank)
-			if winner[bank] == nil {
-				winner[bank] = make(map[int]backend.Placed)
+			bulk := p.pool.bulk.(*fakeBulk)
+			if winner[bulk] == nil {
+				winner[bulk] = make(map[int]backend.Placed)
 			}
-			winner[bank][p.slot] = f
+			winner[bulk][p.slot] = f
 			if err = b.devices[0].startRules(p); err == nil {
 				err = b.startReading([]*entry{x})
 				b.assignIDs([]*entry{x})

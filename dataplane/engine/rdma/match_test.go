@@ -16,7 +16,7 @@ import (
 )
 
 // TestWhatHardwareCanMatch has the rows of the table in match.go: how many rules a
-// match takes on each road, or why it takes none.
+// match takes on each steering API, or why it refuses it.
 func TestWhatHardwareCanMatch(t *testing.T) {
 	for _, c := range []struct {
 		match       string
@@ -94,11 +94,11 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 			switch want := want.(type) {
 			case int:
 				if err != nil || len(rules) != want {
-					t.Errorf("%s by road %d: %d rules and %v, want %d", c.match, by, len(rules), err, want)
+					t.Errorf("%s by API %d: %d rules and %v, want %d", c.match, by, len(rules), err, want)
 				}
 			case string:
 				if !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), want) {
-					t.Errorf("%s by road %d: %v, want a refusal that says %q", c.match, by, err, want)
+					t.Errorf("%s by API %d: %v, want a refusal that says %q", c.match, by, err, want)
 				}
 			}
 			for _, r := range rules {

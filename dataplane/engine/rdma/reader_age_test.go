@@ -10,24 +10,24 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// slowBank is one whose firmware takes its time for a read.
-type slowBank struct {
-	*fakeBank
+// slowBulk is one whose firmware takes its time for a read.
+type slowBulk struct {
+	*fakeBulk
 	takes time.Duration
 }
 
-func (b slowBank) query(dst []backend.Pair) error {
+func (b slowBulk) query(dst []backend.Pair) error {
 	time.Sleep(b.takes)
-	return b.fakeBank.query(dst)
+	return b.fakeBulk.query(dst)
 }
 
-// TestValuesAreAsOldAsTheBudgetImplies, and the budget is kept, with as many banks as there may be
+// TestValuesAreAsOldAsTheBudgetImplies, and the budget is kept, with as many pools as there may be
 // flows and a firmware that takes 100 µs per read. The clock is the test's own: a busy machine
 // makes no value older.
 func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		perSecond, banks int
+		perSecond, pools int
 	}{{"verbs", 4000, 4096}, {"devx", 200, 4096 / bulkCounters}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,11 +35,11 @@ func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 				now := func() int64 { return int64(time.Since(began)) + 1 }
 				n := &fakeNIC{by: withDevX, bulk: 1}
 				r := newReader(now, newPacer(c.perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
-				cells := make([]slotSample, c.banks)
-				for i := range cells {
+				samples := make([]slotSample, c.pools)
+				for i := range samples {
 					b, _ := n.newBulk()
-					h := newPool(slowBank{b.(*fakeBank), 100 * time.Microsecond})
-					h.take(&cells[i])
+					h := newPool(slowBulk{b.(*fakeBulk), 100 * time.Microsecond})
+					h.take(&samples[i])
 					r.add(h)
 				}
 				ctx, enough := context.WithCancel(t.Context())
@@ -49,12 +49,12 @@ func TestValuesAreAsOldAsTheBudgetImplies(t *testing.T) {
 					r.run(ctx)
 				}()
 				defer func() { enough(); <-ended }()
-				pass := time.Duration(c.banks) * time.Second / time.Duration(c.perSecond)
+				pass := time.Duration(c.pools) * time.Second / time.Duration(c.perSecond)
 				time.Sleep(pass + pass/4)
 				var oldest int64
 				for end := time.Now().Add(5 * pass); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-					for i := range cells {
-						_, at := cells[i].Load()
+					for i := range samples {
+						_, at := samples[i].Load()
 						oldest = max(oldest, now()-at)
 					}
 				}

@@ -149,11 +149,11 @@ func (x *truth) stop() { x.sender.Close() }
 // TestReaderIsFair drives the reader by hand, on a clock of its own.
 func TestReaderIsFair(t *testing.T) {
 	var now int64 = 1
-	const banks, perSecond = 10, 100
+	const pools, perSecond = 10, 100
 	n := &fakeNIC{by: withDevX, bulk: 1}
 	r := newReader(func() int64 { return now }, newPacer(perSecond), time.Millisecond, slog.New(slog.DiscardHandler), func(error) {}, func() {})
 	var all []*slotPool
-	for range banks {
+	for range pools {
 		b, _ := n.newBulk()
 		h := newPool(b)
 		h.take(new(slotSample))
@@ -163,7 +163,7 @@ func TestReaderIsFair(t *testing.T) {
 	run := func(seconds int) (reads map[*slotPool]int) {
 		reads = make(map[*slotPool]int)
 		for end := now + int64(seconds)*int64(time.Second); now < end; {
-			asked := make([]int64, banks)
+			asked := make([]int64, pools)
 			for i, b := range all {
 				asked[i] = b.asked
 			}
@@ -180,18 +180,18 @@ func TestReaderIsFair(t *testing.T) {
 	reads := run(10)
 	for _, b := range all {
 		if reads[b] < 99 || reads[b] > 101 {
-			t.Errorf("a bank was read %d times in 10 s, want 100 as every other", reads[b])
+			t.Errorf("a pool was read %d times in 10 s, want 100 as every other", reads[b])
 		}
 	}
 	if n.commands > 10*perSecond+2 {
 		t.Errorf("%d commands in 10 s", n.commands)
 	}
 	// One that fails is asked more and more rarely, and costs the others nothing.
-	broken := all[0].bulk.(*fakeBank)
+	broken := all[0].bulk.(*fakeBulk)
 	broken.closed = true
 	reads = run(60)
 	if reads[all[1]] < 650 || reads[all[0]] != 0 {
-		t.Errorf("beside a bank that fails, another was read %d times in 60 s", reads[all[1]])
+		t.Errorf("beside a pool that fails, another was read %d times in 60 s", reads[all[1]])
 	}
 	r.mu.Lock()
 	failures := all[0].failures

@@ -41,9 +41,9 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 	var now int64
 	clock := func() int64 { now++; return now }
 	b := newPool(raw)
-	var cells [5]slotSample
+	var samples [5]slotSample
 	for i := range b.slots() {
-		if got, ok := b.take(&cells[i]); !ok || got != i {
+		if got, ok := b.take(&samples[i]); !ok || got != i {
 			t.Fatalf("slot %d, %v; want %d", got, ok, i)
 		}
 	}
@@ -51,27 +51,27 @@ func TestASlotIsReusedOnlyAfterItWasReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.free(2, clock())
-	if i, ok := b.take(&cells[4]); ok {
+	if i, ok := b.take(&samples[4]); ok {
 		t.Errorf("slot %d was given away before it was read again", i)
 	}
-	raw.(*fakeBank).values[2] = backend.Pair{Packets: 9, Bytes: 900} // counted late
+	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 9, Bytes: 900} // counted late
 	if _, err := b.sample(clock); err != nil {
 		t.Fatal(err)
 	}
-	if i, ok := b.take(&cells[4]); !ok || i != 2 {
+	if i, ok := b.take(&samples[4]); !ok || i != 2 {
 		t.Fatalf("slot %d, %v; want 2", i, ok)
 	}
 	if err := b.setBaseline([]int{2}); err != nil {
 		t.Fatal(err)
 	}
-	raw.(*fakeBank).values[2] = backend.Pair{Packets: 10, Bytes: 960}
+	raw.(*fakeBulk).values[2] = backend.Pair{Packets: 10, Bytes: 960}
 	if _, err := b.sample(clock); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := cells[4].Load(); got != (backend.Pair{Packets: 1, Bytes: 60}) {
+	if got, _ := samples[4].Load(); got != (backend.Pair{Packets: 1, Bytes: 60}) {
 		t.Errorf("the next flow has counted %+v, want its own packet", got)
 	}
-	if got, _ := cells[2].Load(); got != (backend.Pair{}) {
+	if got, _ := samples[2].Load(); got != (backend.Pair{}) {
 		t.Errorf("the flow before shows %+v after its end", got)
 	}
 }
