@@ -23,7 +23,8 @@ func TestArm64(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := exec.Command("qemu-aarch64", bin, "-test.short", "-test.timeout=5m")
-	run.Env = append(os.Environ(), emulator+"=qemu-aarch64", "FLOWTALLY_TORN_READS=1e6")
+	run.Env = append(os.Environ(), emulator+"=qemu-aarch64", "FLOWTALLY_TORN_READS=1e6",
+		"FLOWTALLY_GROW_READS=1e6", "FLOWTALLY_HEADER_OPENS=2000", "FLOWTALLY_HOSTILE_TRIES=20000") // short, whatever this run asks for
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
