@@ -6,7 +6,8 @@
 //
 // # Parts
 //
-//   - [Engine] is the life cycle and the control calls (engine.go, control.go, flows.go).
+//   - [Engine] is the life cycle and the control calls (engine.go, control.go, flows.go), change and alterations are
+//     changes of the set of flows (set.go, alter.go).
 //   - choices, placement: which backends a flow may go to, and its installation there (backends.go, choice.go,
 //     place.go, remove.go, enable.go).
 //   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).
@@ -17,7 +18,8 @@
 //   - watcher, health, event.Broadcaster: conditions and events (watch.go, health.go, event).
 //
 // The packages below engine count: backend has the interfaces, rdma and xdp the two backends, queuepair the completion
-// counters, poll the plan and the poller, trial the test of devices in a process of its own.
+// counters, poll the plan and the poller, trial the test of devices in a process of its own. control has the lock of
+// control calls, event the broadcaster, sim the simulated backend.
 //
 // # Rules
 //
