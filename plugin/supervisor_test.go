@@ -265,6 +265,35 @@ func TestImpatientCallerOfAFlowThatKills(t *testing.T) {
 	wantOrder(t, c)
 }
 
+// A plugin that is killed while it sets flows comes back with the flows of before, and with the new ones when the call
+// had succeeded: the set is never a mixture.
+func TestKilledWhileFlowsAreSet(t *testing.T) {
+	opts, marker := marked(t, "slow")
+	opts.Config.Flows = []flow.Flow{{Name: "a"}, {Name: "b"}}
+	c := launch(t, opts)
+	setting := make(chan error, 1)
+	go func() {
+		_, err := c.SetFlows(context.Background(), []flow.Flow{{Name: "stuck"}, {Name: "b", Priority: 1}}, dataplane.SetOptions{})
+		setting <- err
+	}()
+	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "setting_stuck") })
+	kill(t, c, syscall.SIGKILL)
+	if err := <-setting; !errors.Is(err, dataplane.ErrUnavailable) {
+		t.Errorf("the call under way: %v", err)
+	}
+	restarted(t, c, 1)
+	wantOrder(t, c, "a", "b")
+	if _, err := c.SetFlows(t.Context(), []flow.Flow{{Name: "c"}, {Name: "front"}}, dataplane.SetOptions{Renames: map[string]string{"a": "front"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.SetFlows(t.Context(), []flow.Flow{{Name: "d"}, {Name: "c", Priority: 2}}, dataplane.SetOptions{KeepOthers: true}); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, c, syscall.SIGKILL)
+	restarted(t, c, 2)
+	wantOrder(t, c, "c", "front", "d")
+}
+
 func TestKilledTenTimes(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()

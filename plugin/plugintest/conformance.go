@@ -31,6 +31,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 		{"placements by name", testPlacementsByName},
 		{"matches keep their meaning", testMatches},
 		{"all or none", testAllOrNone},
+		{"set", testSetFlows},
 		{"invalid flows", testInvalid},
 		{"the backend that a flow names", testBackend},
 		{"identity of counters", testIdentity},
