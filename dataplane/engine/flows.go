@@ -109,7 +109,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 			errs = append(errs, fmt.Errorf("flow %q: %w; remove it first or choose another name", f.Name, dataplane.ErrExists))
 		}
 		names[f.Name] = true
-		out[i] = backend.Placed{Flow: f, Order: e.order + uint32(i)}
+		out[i] = backend.Placed{Flow: f.Clone(), Order: e.order + uint32(i)}
 	}
 	return out, errors.Join(append(errs, e.allow(flows))...)
 }
@@ -193,7 +193,7 @@ func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.P
 
 func (c *flowState) placement() dataplane.Placement {
 	return dataplane.Placement{
-		Flow: c.Flow, Source: c.source, Rejected: c.rejected,
+		Flow: c.Flow.Clone(), Source: c.source, Rejected: c.rejected,
 		Counter: c.handle,
 	}
 }

@@ -193,6 +193,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d datap
 	for i, f := range flows {
 		c, to := old[i], backend.Placed{Flow: f, Order: ranked[i].Order}
 		if c == nil {
+			to.Flow = f.Clone() // the caller may change its flows afterwards
 			ch.add = append(ch.add, to)
 			continue
 		}
@@ -207,6 +208,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d datap
 			}
 		}
 		if x.describe(changed[f.Name]); x.rules || x.relist {
+			x.to.Flow = f.Clone()
 			ch.alter = append(ch.alter, x)
 		}
 	}

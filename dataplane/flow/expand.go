@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 )
 
@@ -104,6 +105,12 @@ func (p Port) masks() []Port {
 		lo += size
 	}
 	return out
+}
+
+// Clone returns a copy that shares no memory with f.
+func (f Flow) Clone() Flow {
+	f.Match, f.Labels = f.Match.Clone(), maps.Clone(f.Labels)
+	return f
 }
 
 // Clone copies a match; the copy shares no memory with m.
