@@ -74,7 +74,7 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	if len(mine) == 0 {
 		return nil
 	}
-	if err := m.stack.software.Serve(ctx, placedOf(mine), true); err != nil {
+	if err := m.stack.software.Activate(ctx, placedOf(mine), true); err != nil {
 		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
 	for _, c := range mine {
@@ -123,7 +123,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		}
 	}
 	if len(off) > 0 {
-		if err := m.stack.software.Serve(ctx, off, false); err != nil {
+		if err := m.stack.software.Activate(ctx, off, false); err != nil {
 			m.log.Warn("detaching from hooks that no flow needs", "err", err)
 		}
 	}
@@ -182,7 +182,7 @@ func (r *arranger) countApart(ctx context.Context, all []*flowState, inHardware 
 		}
 	}
 	for ifname, list := range losing {
-		ids, err := m.stack.software.Apart(ctx, placedOf(list), ifname, true)
+		ids, err := m.stack.software.CountApart(ctx, placedOf(list), ifname, true)
 		if err != nil {
 			m.log.Warn("flows leave their other devices, too", "interface", ifname, "flows", len(list), "err", err)
 			continue

@@ -88,7 +88,7 @@ func (m *mover) returnInterface(ctx context.Context, c *flowState, ifname string
 	if len(c.lost) == 0 {
 		c.rejected = m.stack.reasons(c, nil)
 	}
-	if _, err := m.stack.software.Apart(ctx, []backend.Placed{c.Placed}, ifname, false); err != nil {
+	if _, err := m.stack.software.CountApart(ctx, []backend.Placed{c.Placed}, ifname, false); err != nil {
 		m.log.Warn("ending a count that hardware has taken over", "flow", c.Name, "interface", ifname, "err", err)
 	}
 	text := ""
@@ -113,7 +113,7 @@ func (m *mover) publishDivided(c *flowState, why string, lacks bool) error {
 // joinShadow has the shadow of a flow count in one slot again, before the flow leaves hardware.
 func (m *mover) joinShadow(ctx context.Context, c *flowState) error {
 	for len(c.lost) > 0 {
-		if _, err := m.stack.software.Apart(ctx, []backend.Placed{c.Placed}, c.lost[0].name, false); err != nil {
+		if _, err := m.stack.software.CountApart(ctx, []backend.Placed{c.Placed}, c.lost[0].name, false); err != nil {
 			return err
 		}
 		c.lost = c.lost[1:]

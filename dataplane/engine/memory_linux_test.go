@@ -57,7 +57,7 @@ func TestCompiledRulesAreNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := backend.Placed{Flow: b.cfg.Flows[0]}
-		if _, err := x.Carry(t.Context(), []backend.Placed{f}); err != nil || x.Inspect().Kept != 2*left {
+		if _, err := x.AddShadows(t.Context(), []backend.Placed{f}); err != nil || x.Inspect().Kept != 2*left {
 			t.Errorf("over %d rules: %d are kept: %v", left, x.Inspect().Kept, err)
 		}
 		if err := x.Close(true); err != nil {

@@ -101,7 +101,7 @@ func (p *placement) placeOffload(ctx context.Context, flows []*flowState) error 
 	stack := p.mover.stack
 	stack.relate(flows)
 	if u := stack.software; u != nil {
-		in, err := u.Carry(ctx, placedOf(flows))
+		in, err := u.AddShadows(ctx, placedOf(flows))
 		for i, c := range flows {
 			if err != nil {
 				c.refusals = append(c.refusals, dataplane.Rejection{Backend: u.Name(), Reason: err.Error()})

@@ -214,7 +214,7 @@ func (u *fakeUnder) see(p linear.Packet) {
 
 func (u *fakeUnder) Name() string { return "xdp" }
 
-func (u *fakeUnder) Carry(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (u *fakeUnder) AddShadows(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	out := make([]backend.Installed, len(flows))
 	for _, f := range flows {
 		if u.full != nil && u.full(f.Flow) != nil {
@@ -234,14 +234,14 @@ func (u *fakeUnder) Carry(_ context.Context, flows []backend.Placed) ([]backend.
 }
 
 func (u *fakeUnder) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
-	out, err := u.Carry(ctx, flows)
+	out, err := u.AddShadows(ctx, flows)
 	if err == nil {
-		err = u.Serve(ctx, flows, true)
+		err = u.Activate(ctx, flows, true)
 	}
 	return out, err
 }
 
-func (u *fakeUnder) Serve(_ context.Context, flows []backend.Placed, on bool) error {
+func (u *fakeUnder) Activate(_ context.Context, flows []backend.Placed, on bool) error {
 	if on && u.busy != nil {
 		return u.busy
 	}
@@ -263,7 +263,7 @@ func (u *fakeUnder) trim() {
 	u.attached = need
 }
 
-func (u *fakeUnder) Apart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
+func (u *fakeUnder) CountApart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
 	return nil, fmt.Errorf("%s: there is one interface", backend.Describe(flows))
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// Apart implements backend.SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
+// CountApart implements backend.SoftwareBackend. While a flow is apart on an interface, its rules for all interfaces are
 // replaced by rules for each one. During the exchange each packet is counted by the old rules or by the new ones.
-func (b *Backend) Apart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
+func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if on && !b.settled {

@@ -1,8 +1,8 @@
 // Package xdp is the software backend: it counts flows in XDP and TCX programs.
 // One rule set holds the flows of the instance for all of its interfaces.
 //
-// compile turns a flow into rules. [Backend.Carry] puts rules and a counter into
-// the kernel's tables; [Backend.Serve] attaches programs to the hooks where some
+// compile turns a flow into rules. [Backend.AddShadows] puts rules and a counter into
+// the kernel's tables; [Backend.Activate] attaches programs to the hooks where some
 // flow needs its counts. A flow that hardware counts has rules and a counter too:
 // its shadow.
 //

@@ -20,8 +20,8 @@ func (b *Backend) Install(_ context.Context, flows []backend.Placed) ([]backend.
 	return b.installAll(flows, true)
 }
 
-// Carry implements backend.SoftwareBackend.
-func (b *Backend) Carry(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+// AddShadows implements backend.SoftwareBackend.
+func (b *Backend) AddShadows(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.installAll(flows, false)
@@ -107,8 +107,8 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 	return out, nil
 }
 
-// Serve implements backend.SoftwareBackend.
-func (b *Backend) Serve(_ context.Context, flows []backend.Placed, on bool) error {
+// Activate implements backend.SoftwareBackend.
+func (b *Backend) Activate(_ context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known, all := make([]backend.Placed, 0, len(flows)), make([]*entry, 0, len(flows))
