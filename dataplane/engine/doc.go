@@ -12,7 +12,7 @@
 //     place.go, remove.go, enable.go).
 //   - stack: which flows hardware counts in place of XDP (assign.go, relate.go, denied.go).
 //   - arranger, mover: the moves between hardware and XDP, and the totals over them (arrange.go, arrange_steps.go,
-//     move.go, publish.go, divide.go, follow.go).
+//     move.go, publish.go, divide.go, source.go).
 //   - auditor: the comparison of hardware with XDP (audit.go).
 //   - catalogue: the entries of the counters in the mirror, and its file (catalogue.go, catalogue_file.go, mirror.go).
 //   - watcher, health, event.Broadcaster: conditions and events (watch.go, health.go, event).
