@@ -74,7 +74,7 @@ func (r *arranger) publishFresh(ctx context.Context, fresh []*flowState, inHardw
 	if len(mine) == 0 {
 		return nil
 	}
-	if err := m.stack.software.Activate(ctx, placedOf(mine), true); err != nil {
+	if err := m.stack.software.SetActive(ctx, placedOf(mine), true); err != nil {
 		return fmt.Errorf("placing %s: %w: %w", backend.Describe(placedOf(mine)), dataplane.ErrUnplaced, err)
 	}
 	for _, c := range mine {
@@ -123,7 +123,7 @@ func (r *arranger) moveToHardware(ctx context.Context, all []*flowState, inHardw
 		}
 	}
 	if len(off) > 0 {
-		if err := m.stack.software.Activate(ctx, off, false); err != nil {
+		if err := m.stack.software.SetActive(ctx, off, false); err != nil {
 			m.log.Warn("detaching from hooks that no flow needs", "err", err)
 		}
 	}

@@ -45,13 +45,13 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	}
 	running, stop := context.WithCancel(ctx)
 	end := context.AfterFunc(e.life, stop)
-	v, done := control.NewCommit(e.life, doing), make(chan error, 1)
+	commit, done := control.NewCommit(e.life, doing), make(chan error, 1)
 	go func() {
 		defer stop()
 		defer end()
 		e.catalogue.keep() // fn changes it
-		err := e.orClosed(fn(running, v))
-		if v.IsAlone() {
+		err := e.orClosed(fn(running, commit))
+		if commit.IsAbandoned() {
 			e.log.Warn("a call that was not waited for has ended", "call", doing, "err", err)
 		}
 		e.ctl.Unlock()
@@ -69,8 +69,8 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 		return err
 	case <-patience.C:
 	}
-	switch left, kept := v.Leave(); {
-	case !left:
+	switch abandoned, kept := commit.Abandon(); {
+	case !abandoned:
 		return <-done
 	case kept:
 		return nil

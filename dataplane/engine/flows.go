@@ -36,8 +36,8 @@ func (c *flowState) published() bool { return c.handle != shm.Handle{} }
 // AddFlows implements dataplane.Service.
 func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Placement, error) {
 	var out []dataplane.Placement
-	err := e.call(ctx, "adding "+control.Describe(names(flows)), "none of them stays", func(ctx context.Context, v *control.Commit) (err error) {
-		out, err = e.add(ctx, flows, v)
+	err := e.call(ctx, "adding "+control.Describe(names(flows)), "none of them stays", func(ctx context.Context, commit *control.Commit) (err error) {
+		out, err = e.add(ctx, flows, commit)
 		return err
 	})
 	if err != nil {
@@ -46,14 +46,14 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	return out, nil
 }
 
-// add adds all of flows or none; v decides last. It is called with ctl held.
-func (e *Engine) add(ctx context.Context, flows []flow.Flow, v *control.Commit) ([]dataplane.Placement, error) {
+// add adds all of flows or none; commit decides last. It is called with ctl held.
+func (e *Engine) add(ctx context.Context, flows []flow.Flow, commit *control.Commit) ([]dataplane.Placement, error) {
 	placed, err := e.admit(flows)
 	if err != nil || len(placed) == 0 {
 		return nil, err
 	}
 	ch := &change{e: e, add: placed}
-	if err := ch.apply(ctx, v); err != nil {
+	if err := ch.apply(ctx, commit); err != nil {
 		return nil, err
 	}
 	out := make([]dataplane.Placement, len(ch.added))
@@ -77,14 +77,14 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		return d, err
 	}
 	var out dataplane.Difference
-	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, v *control.Commit) error {
+	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, commit *control.Commit) error {
 		diff, ch, err := newChange(e, flows, opts)
 		if err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 		out = diff
-		v.GoOn()
-		if err := ch.apply(ctx, v); err != nil {
+		commit.GoOn()
+		if err := ch.apply(ctx, commit); err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 		ch.announce(diff)

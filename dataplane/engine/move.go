@@ -45,7 +45,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 		return before, nil
 	}
 	if s.audit {
-		if err := s.software.Activate(ctx, placedOf(list), true); err != nil {
+		if err := s.software.SetActive(ctx, placedOf(list), true); err != nil {
 			return nil, fmt.Errorf("counting beside %s, as rdma.audit asks for: %w", s.hardware.Name(), err)
 		}
 	}
@@ -69,7 +69,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 // lacks no packet.
 func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	s, lost := m.stack, c.gone != nil
-	if err := s.software.Activate(ctx, []backend.Placed{c.Placed}, true); err != nil {
+	if err := s.software.SetActive(ctx, []backend.Placed{c.Placed}, true); err != nil {
 		return err
 	}
 	if err := m.joinShadow(ctx, c); err != nil {

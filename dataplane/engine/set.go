@@ -24,9 +24,9 @@ type change struct {
 	added  []*flowState // the flows of add
 }
 
-// apply makes the change, all of it or nothing; v decides last. Flows are added first and removed last: refusals of a
+// apply makes the change, all of it or nothing; commit decides last. Flows are added first and removed last: refusals of a
 // device or of a table come before the steps that cannot be undone.
-func (ch *change) apply(ctx context.Context, v *control.Commit) error {
+func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 	e := ch.e
 	for _, p := range ch.add {
 		ch.added = append(ch.added, e.placement.newFlow(p))
@@ -35,7 +35,7 @@ func (ch *change) apply(ctx context.Context, v *control.Commit) error {
 	stays := context.WithoutCancel(ctx)
 	var err error
 	for _, step := range []func() error{
-		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return v.Keep(ctx) },
+		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return commit.Keep(ctx) },
 		func() error { return alter.finish(stays) }, func() error { return ch.drop(stays) },
 	} {
 		if err = step(); err != nil {

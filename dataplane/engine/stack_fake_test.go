@@ -236,12 +236,12 @@ func (u *fakeUnder) AddShadows(_ context.Context, flows []backend.Placed) ([]bac
 func (u *fakeUnder) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	out, err := u.AddShadows(ctx, flows)
 	if err == nil {
-		err = u.Activate(ctx, flows, true)
+		err = u.SetActive(ctx, flows, true)
 	}
 	return out, err
 }
 
-func (u *fakeUnder) Activate(_ context.Context, flows []backend.Placed, on bool) error {
+func (u *fakeUnder) SetActive(_ context.Context, flows []backend.Placed, on bool) error {
 	if on && u.busy != nil {
 		return u.busy
 	}

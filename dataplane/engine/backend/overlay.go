@@ -41,17 +41,17 @@ type HardwareBackend interface {
 
 // SoftwareBackend can hold every flow of the instance, as rules that win its match and a slot, although the
 // engine publishes only some of them from there. The rules and the slot of a flow are its shadow. Install is
-// AddShadows and then Activate.
+// AddShadows and then SetActive.
 type SoftwareBackend interface {
 	Backend
 	// AddShadows adds the shadows of all of flows, or of none and returns an error. Their counts are not needed yet.
 	AddShadows(ctx context.Context, flows []Placed) ([]Installed, error)
-	// Activate with on makes the shadows of flows count on every interface that the flows name. Without on it notes
+	// SetActive with on makes the shadows of flows count on every interface that the flows name. Without on it notes
 	// that their counts are not needed, and detaches programs from hooks where no count is needed. The shadow of
 	// a flow that drops does so only while it is on.
-	Activate(ctx context.Context, flows []Placed, on bool) error
+	SetActive(ctx context.Context, flows []Placed, on bool) error
 	// CountApart with on counts the packets that the shadows of flows match on an interface in slots of their own, and
-	// serves them there, for all of flows or none. Without on it ends that: the shadows' slots count these
+	// activates these there, for all of flows or none. Without on it ends that: the shadows' slots count these
 	// packets then. It is called after Settle. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
 	// Epoch returns the epoch of a flow's shadow: as long as it stays the same and is not 0, the shadow has seen

@@ -15,15 +15,15 @@ type Lock chan struct{}
 func New() Lock { return make(Lock, 1) }
 
 // Lock takes the lock.
-func (c Lock) Lock() { c <- struct{}{} }
+func (l Lock) Lock() { l <- struct{}{} }
 
 // Unlock releases the lock.
-func (c Lock) Unlock() { <-c }
+func (l Lock) Unlock() { <-l }
 
 // TryLock takes the lock if it is free, and reports whether it did.
-func (c Lock) TryLock() bool {
+func (l Lock) TryLock() bool {
 	select {
-	case c <- struct{}{}:
+	case l <- struct{}{}:
 		return true
 	default:
 		return false
@@ -32,53 +32,53 @@ func (c Lock) TryLock() bool {
 
 // Commit is the decision whether the changes of a call stay. It is made once.
 type Commit struct {
-	doing string          // describes the call in errors
-	life  context.Context // of the instance: the changes of a call that it ends do not stay
-	mu    sync.Mutex
-	kept  bool
-	long  bool // long work may follow Keep
-	alone bool // the caller has returned
+	doing     string          // describes the call in errors
+	life      context.Context // of the instance: the changes of a call that it ends do not stay
+	mu        sync.Mutex
+	kept      bool
+	long      bool // long work may follow Keep
+	abandoned bool // the caller has returned
 }
 
 // NewCommit returns the decision on a call.
 func NewCommit(life context.Context, doing string) *Commit { return &Commit{doing: doing, life: life} }
 
 // GoOn notes that the caller need not wait for the work that follows Keep.
-func (v *Commit) GoOn() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.long = true
+func (c *Commit) GoOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.long = true
 }
 
 // Keep decides that the changes of the call stay. After an error the caller has given up, or the instance closes, and
 // the call undoes its changes. The changes of a call without a Commit stay.
-func (v *Commit) Keep(ctx context.Context) error {
-	if v == nil {
+func (c *Commit) Keep(ctx context.Context) error {
+	if c == nil {
 		return nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if err := cmp.Or(ctx.Err(), v.life.Err()); err != nil {
-		return fmt.Errorf("%s: %w", v.doing, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := cmp.Or(ctx.Err(), c.life.Err()); err != nil {
+		return fmt.Errorf("%s: %w", c.doing, err)
 	}
-	v.kept = true
+	c.kept = true
 	return nil
 }
 
-// Leave notes that the caller returns, because its ctx has ended; false: the call is about to return by itself.
+// Abandon notes that the caller returns, because its ctx has ended; false: the call is about to return by itself.
 // kept says that the changes of the call stay.
-func (v *Commit) Leave() (left, kept bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.alone = !v.kept || v.long
-	return v.alone, v.kept
+func (c *Commit) Abandon() (abandoned, kept bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.abandoned = !c.kept || c.long
+	return c.abandoned, c.kept
 }
 
-// IsAlone reports whether the caller has returned.
-func (v *Commit) IsAlone() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.alone
+// IsAbandoned reports whether the caller has returned.
+func (c *Commit) IsAbandoned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.abandoned
 }
 
 // Describe names the flows of a call in errors.

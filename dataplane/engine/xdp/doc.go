@@ -2,7 +2,7 @@
 // One rule set holds the flows of the instance for all of its interfaces.
 //
 // compile turns a flow into rules. [Backend.AddShadows] puts rules and a counter into
-// the kernel's tables; [Backend.Activate] attaches programs to the hooks where some
+// the kernel's tables; [Backend.SetActive] attaches programs to the hooks where some
 // flow needs its counts. A flow that hardware counts has rules and a counter too:
 // its shadow.
 //

@@ -107,8 +107,8 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 	return out, nil
 }
 
-// Activate implements backend.SoftwareBackend.
-func (b *Backend) Activate(_ context.Context, flows []backend.Placed, on bool) error {
+// SetActive implements backend.SoftwareBackend.
+func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known, all := make([]backend.Placed, 0, len(flows)), make([]*entry, 0, len(flows))
