@@ -42,18 +42,18 @@ var errChanging = errors.New("it, or a flow that wins over it, is being changed"
 // changes the rules of the other backends. The total of each goes on.
 func (a *alterations) prepare(ctx context.Context) error {
 	for _, x := range a.list {
-		if err := x.possible(a.e); err != nil {
+		if err := x.check(a.e); err != nil {
 			return fmt.Errorf("flow %q: changing it: %w", x.c.Name, err)
 		}
 	}
-	if err := a.leave(ctx); err != nil {
+	if err := a.moveToShadows(ctx); err != nil {
 		return err
 	}
-	return a.change(ctx)
+	return a.alterRules(ctx)
 }
 
-// possible says why a flow cannot be changed in its place.
-func (x *alteration) possible(e *Engine) error {
+// check returns why a flow cannot be changed in its place.
+func (x *alteration) check(e *Engine) error {
 	c, of := x.c, e.placement.newFlow(x.to)
 	switch {
 	case c.offload == nil:
@@ -71,9 +71,9 @@ func (x *alteration) possible(e *Engine) error {
 	return nil
 }
 
-// leave moves the flows whose rules change to their shadows, and the flows that depend on them. No flow in hardware may
-// lose against a flow that XDP counts.
-func (a *alterations) leave(ctx context.Context) error {
+// moveToShadows moves the flows whose rules change, and the flows that depend on them, to their shadows. No flow in
+// hardware may lose against a flow that XDP counts.
+func (a *alterations) moveToShadows(ctx context.Context) error {
 	s := a.e.mover.stack
 	if s == nil {
 		return nil
@@ -119,8 +119,8 @@ func (a *alterations) leave(ctx context.Context) error {
 	return nil
 }
 
-// change changes the rules of each backend, except in hardware.
-func (a *alterations) change(ctx context.Context) error {
+// alterRules changes the rules of each backend, except in hardware.
+func (a *alterations) alterRules(ctx context.Context) error {
 	by := make(map[backend.Backend][]*alteration)
 	for _, x := range a.list {
 		b := x.c.backend
@@ -234,7 +234,7 @@ func (a *alterations) relist() error {
 	if len(list) == 0 {
 		return nil
 	}
-	handles, err := e.catalogue.exchange(old, entries)
+	handles, err := e.catalogue.exchangeEntries(old, entries)
 	if err != nil {
 		return err
 	}
@@ -258,15 +258,15 @@ func (x *alteration) past() shm.Continuity {
 // enact gives the flows their new fields.
 func (a *alterations) enact() {
 	e := a.e
-	var layers []*flowState
+	var stacked []*flowState
 	for _, x := range a.list {
 		delete(e.flows, x.c.Name)
 		if x.c.offload != nil {
-			layers = append(layers, x.c)
+			stacked = append(stacked, x.c)
 		}
 	}
-	if len(layers) > 0 {
-		e.mover.stack.unrelate(layers)
+	if len(stacked) > 0 {
+		e.mover.stack.unrelate(stacked)
 	}
 	for _, x := range a.list {
 		c, was := x.c, x.c.Placed
@@ -295,15 +295,15 @@ func (a *alterations) enact() {
 				c.source = x.in.Source
 			}
 		}
-		x.total(e)
+		x.updateTotal(e)
 	}
-	if len(layers) > 0 {
-		e.mover.stack.relate(layers)
+	if len(stacked) > 0 {
+		e.mover.stack.relate(stacked)
 	}
 }
 
-// total hands the flow's counter to the poller under its entry.
-func (x *alteration) total(e *Engine) {
+// updateTotal hands the flow's counter to the poller under its entry.
+func (x *alteration) updateTotal(e *Engine) {
 	c, old := x.c, x.c.handle
 	if x.relist {
 		c.handle = x.handle

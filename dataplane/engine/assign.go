@@ -92,7 +92,7 @@ func (s *stack) assign(all []*flowState, refused map[*flowState]error) (inHardwa
 // hardware. The others stay. all lists the flows that were decided, in order of precedence.
 func (s *stack) reassign(seeds []*flowState, refused map[*flowState]error) (all []*flowState, inHardware assignment, why map[*flowState]error) {
 	inHardware, why = make(assignment, len(seeds)), make(map[*flowState]error)
-	queue := &byPlace{}
+	queue := &precedenceHeap{}
 	known := make(map[*flowState]bool, len(seeds))
 	ask := func(list []*flowState) {
 		for _, c := range list {

@@ -55,11 +55,11 @@ type inherited struct {
 	err   error // why the total is not known
 }
 
-// show writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and keeps its
-// last value.
-func (m *catalogue) show(c *flowState) error {
+// writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and
+// keeps its last value.
+func (m *catalogue) writeSource(c *flowState) error {
 	lost := c.isDown()
-	return m.spared(errors.Join(
+	return m.unlessDamaged(errors.Join(
 		m.writer.SetSource(c.handle, c.source.String(), c.basis),
 		m.writer.SetFlags(c.handle, !lost, lost, false)))
 }
@@ -123,9 +123,9 @@ func (m *catalogue) entry(want shm.Entry, cookies []uint64, past func(old *inher
 	return h, c, err
 }
 
-// newEntry is list with the sentinels of package dataplane.
+// newEntry is addEntry with the sentinels of package dataplane.
 func (m *catalogue) newEntry(want shm.Entry) (shm.Handle, error) {
-	h, err := m.list(want)
+	h, err := m.addEntry(want)
 	switch {
 	case errors.Is(err, shm.ErrFull):
 		err = fmt.Errorf("%w: %w", dataplane.ErrFull, err)

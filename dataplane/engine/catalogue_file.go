@@ -29,29 +29,29 @@ type mirrorFaults struct {
 	remadeAt time.Time
 }
 
-// keep makes the mirror again when its file was removed, replaced, cut short or overwritten. It is called about once a
+// repair makes the mirror again when its file was removed, replaced, cut short or overwritten. It is called about once a
 // second and before flows are changed.
-func (m *catalogue) keep() {
-	what, err := m.writer.Intact(), error(nil)
-	if errors.Is(what, shm.ErrClosed) {
+func (m *catalogue) repair() {
+	damage, err := m.writer.Intact(), error(nil)
+	if errors.Is(damage, shm.ErrClosed) {
 		return
 	}
-	if what != nil {
+	if damage != nil {
 		err = m.writer.Remake(m.entries())
 		m.pairs.WriteAgain()
 	}
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
-	if what == nil {
+	if damage == nil {
 		m.faults.lost = nil
 		return
 	}
 	if err != nil {
-		m.faults.lost = fmt.Errorf("%w; %w", what, err)
+		m.faults.lost = fmt.Errorf("%w; %w", damage, err)
 		return
 	}
-	m.log.Warn("the mirror was made anew", "path", m.path, "reason", what)
-	m.faults.lost, m.faults.remade, m.faults.remadeAt = nil, what, time.Now()
+	m.log.Warn("the mirror was made anew", "path", m.path, "reason", damage)
+	m.faults.lost, m.faults.remade, m.faults.remadeAt = nil, damage, time.Now()
 }
 
 // entries returns the entries of all counters, as shm.Writer.Remake needs them.
@@ -72,25 +72,25 @@ func (m *catalogue) entries() []shm.Entry {
 	return out
 }
 
-// spared returns the error of a change to the mirror, or nil where the mirror is damaged: the change is in memory too, and
-// the mirror that keep makes within a second holds it.
-func (m *catalogue) spared(err error) error {
+// unlessDamaged returns the error of a change to the mirror, or nil where the mirror is damaged: the change is in
+// memory too, and the mirror that repair makes within a second holds it.
+func (m *catalogue) unlessDamaged(err error) error {
 	if !errors.Is(err, shm.ErrTruncated) && !errors.Is(err, shm.ErrGone) {
 		return err
 	}
-	if what := m.writer.Intact(); what == nil || errors.Is(what, shm.ErrClosed) {
+	if damage := m.writer.Intact(); damage == nil || errors.Is(damage, shm.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// list is shm.Writer.Add. It repeats that where the mirror was damaged meanwhile, and adds the counter's segment to the
-// plan.
-func (m *catalogue) list(want shm.Entry) (shm.Handle, error) {
+// addEntry is shm.Writer.Add. It repeats that where the mirror was damaged meanwhile, and adds the counter's segment to
+// the plan.
+func (m *catalogue) addEntry(want shm.Entry) (shm.Handle, error) {
 	h, err := m.writer.Add(want)
 	// A start that finds the mirror damaged fails: only the mirror has the totals of the earlier process.
 	for try := 0; errors.Is(err, shm.ErrTruncated) && m.inherited == nil && try < addTries; try++ {
-		m.keep()
+		m.repair()
 		h, err = m.writer.Add(want)
 	}
 	m.faults.mu.Lock()
@@ -105,11 +105,11 @@ func (m *catalogue) list(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// exchange is shm.Writer.Exchange, which is tried again where the mirror was damaged meanwhile.
-func (m *catalogue) exchange(old []shm.Handle, entries []shm.Entry) ([]shm.Handle, error) {
+// exchangeEntries is shm.Writer.Exchange, which is tried again where the mirror was damaged meanwhile.
+func (m *catalogue) exchangeEntries(old []shm.Handle, entries []shm.Entry) ([]shm.Handle, error) {
 	handles, err := m.writer.Exchange(old, entries)
 	for try := 0; errors.Is(err, shm.ErrTruncated) && try < addTries; try++ {
-		m.keep()
+		m.repair()
 		handles, err = m.writer.Exchange(old, entries)
 	}
 	switch {

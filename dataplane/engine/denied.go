@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// byPlace is a heap of flows in order of precedence.
-type byPlace []*flowState
+// precedenceHeap is a heap of flows in order of precedence.
+type precedenceHeap []*flowState
 
-func (h byPlace) Len() int           { return len(h) }
-func (h byPlace) Less(i, j int) bool { return byPrecedence(h[i], h[j]) < 0 }
-func (h byPlace) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byPlace) Push(c any)        { *h = append(*h, c.(*flowState)) }
-func (h *byPlace) Pop() any {
+func (h precedenceHeap) Len() int           { return len(h) }
+func (h precedenceHeap) Less(i, j int) bool { return byPrecedence(h[i], h[j]) < 0 }
+func (h precedenceHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *precedenceHeap) Push(c any)        { *h = append(*h, c.(*flowState)) }
+func (h *precedenceHeap) Pop() any {
 	last := len(*h) - 1
 	c := (*h)[last]
 	(*h)[last], *h = nil, (*h)[:last]
@@ -22,7 +22,7 @@ func (h *byPlace) Pop() any {
 // denials are flows that fit the hardware and that its device refused, mostly because it was full. When n flows leave the
 // hardware, arrange tries up to n of these again. A flow that was removed, or that hardware counts, stays in the heap
 // until take drops it.
-type denials struct{ flows byPlace }
+type denials struct{ flows precedenceHeap }
 
 func (d *denials) add(c *flowState) {
 	if !c.isDenied {

@@ -163,7 +163,7 @@ func (e *Engine) forget(c *flowState) error {
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
 	e.events.Send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
-	if err := e.catalogue.spared(e.writer.Remove(c.handle)); err != nil {
+	if err := e.catalogue.unlessDamaged(e.writer.Remove(c.handle)); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}
 	return nil

@@ -179,7 +179,7 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	c.source = dataplane.Source{}
 	c.rejected = m.stack.reasons(c, why)
 	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
-	if err := m.catalogue.show(c); err != nil {
+	if err := m.catalogue.writeSource(c); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
 }
@@ -190,7 +190,7 @@ func (m *mover) writeContinuity(c *flowState, cookie uint64, base backend.Pair, 
 	if broken {
 		c.past.Discontinuities++
 	}
-	return errors.Join(m.catalogue.spared(m.catalogue.writer.SetContinuity(c.handle, c.past)), m.catalogue.show(c))
+	return errors.Join(m.catalogue.unlessDamaged(m.catalogue.writer.SetContinuity(c.handle, c.past)), m.catalogue.writeSource(c))
 }
 
 // sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.

@@ -19,7 +19,7 @@ func (m *mover) publish(c *flowState, in backend.Installed) error {
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		c.epoch = u.Epoch(c.Placed)
 	}
-	if err := m.catalogue.show(c); err != nil {
+	if err := m.catalogue.writeSource(c); err != nil {
 		return err
 	}
 	m.plan.SetSource(c.handle, c.backend, in.ID, c.base)
@@ -47,7 +47,7 @@ func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 	}
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
 	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
-	if err := m.catalogue.show(c); err != nil {
+	if err := m.catalogue.writeSource(c); err != nil {
 		return err
 	}
 	m.plan.SetSource(c.handle, s.software, c.shadow.ID, c.base)

@@ -24,7 +24,7 @@ type change struct {
 	added  []*flowState // the flows of add
 }
 
-// apply makes the change, all of it or nothing; commit decides last. Flows are added first and removed last: refusals of a
+// apply makes the change, all of it or nothing; commit decides. Flows are added first and removed last: refusals of a
 // device or of a table come before the steps that cannot be undone.
 func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 	e := ch.e
@@ -36,7 +36,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 	var err error
 	for _, step := range []func() error{
 		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return commit.Keep(ctx) },
-		func() error { return alter.finish(stays) }, func() error { return ch.drop(stays) },
+		func() error { return alter.finish(stays) }, func() error { return ch.removeFlows(stays) },
 	} {
 		if err = step(); err != nil {
 			break
@@ -50,7 +50,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 		return err
 	}
 	alter.end()
-	ch.place()
+	ch.noteOrder()
 	if starting {
 		return nil
 	}
@@ -67,11 +67,11 @@ func (ch *change) install(ctx context.Context) error {
 	e.catalogue.adding = ch.added
 	defer func() { e.catalogue.adding = nil }()
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
-	layers := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })
+	stacked := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })
 	if err := e.placement.place(ctx, plain); err != nil {
 		return err
 	}
-	if err := e.placement.placeOffload(ctx, layers); err != nil {
+	if err := e.placement.placeOffload(ctx, stacked); err != nil {
 		return err
 	}
 	for _, c := range ch.added {
@@ -90,7 +90,7 @@ func (ch *change) uninstall(ctx context.Context) error {
 		}
 		if c.published() {
 			e.plan.Remove(c.handle.Index)
-			errs = append(errs, e.catalogue.spared(e.writer.Remove(c.handle)))
+			errs = append(errs, e.catalogue.unlessDamaged(e.writer.Remove(c.handle)))
 		}
 	}
 	room := countOffloaded(ch.added)
@@ -98,8 +98,8 @@ func (ch *change) uninstall(ctx context.Context) error {
 	return errors.Join(append(errs, e.placement.removeFromStack(ctx, ch.added, room))...)
 }
 
-// drop ends the counting of all removed flows, or of none with an error.
-func (ch *change) drop(ctx context.Context) error {
+// removeFlows ends the counting of all removed flows, or of none with an error.
+func (ch *change) removeFlows(ctx context.Context) error {
 	if len(ch.remove) == 0 {
 		return nil
 	}
@@ -121,19 +121,19 @@ func (ch *change) drop(ctx context.Context) error {
 	return nil
 }
 
-// place notes the order of the set after the change.
-func (ch *change) place() {
+// noteOrder notes the order of the set after the change.
+func (ch *change) noteOrder() {
 	e := ch.e
-	last := func(c *flowState) {
+	setPlace := func(c *flowState) {
 		c.place = e.place
 		e.place++
 	}
 	for _, name := range ch.list {
-		last(e.flows[name])
+		setPlace(e.flows[name])
 	}
 	for _, c := range ch.added {
 		if ch.list == nil {
-			last(c)
+			setPlace(c)
 		}
 		e.order = max(e.order, c.Order+1)
 	}

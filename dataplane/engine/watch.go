@@ -62,7 +62,7 @@ func (w *watcher) run(ctx context.Context) {
 				return
 			case <-tick.C:
 				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
-					w.mover.catalogue.keep()
+					w.mover.catalogue.repair()
 					w.ctl.Unlock()
 				}
 				moved = moved || w.hasWaiting()
