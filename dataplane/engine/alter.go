@@ -99,20 +99,20 @@ func (a *alterations) moveToShadows(ctx context.Context) error {
 	if len(a.moved) == 0 {
 		return nil
 	}
-	all, over, why := s.reassign(a.moved, refused)
+	all, inHardware, why := s.reassign(a.moved, refused)
 	a.moved = all
 	for _, c := range all {
-		if !over[c] && c.hasShadow && !c.allowsSoftware {
+		if !inHardware[c] && c.hasShadow && !c.allowsSoftware {
 			c.allowsSoftware = true
 			a.lent = append(a.lent, c)
 		}
 	}
-	if err := s.possible(all, over, why); err != nil {
+	if err := s.possible(all, inHardware, why); err != nil {
 		return err
 	}
-	a.e.arranger.moveToSoftware(ctx, all, over, why)
+	a.e.arranger.moveToSoftware(ctx, all, inHardware, why)
 	for _, c := range all {
-		if c.offloaded && !over[c] {
+		if c.offloaded && !inHardware[c] {
 			return fmt.Errorf("flow %q: %w: it could not be moved to XDP for the time of the change", c.Name, dataplane.ErrUnplaced)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // never quiet when conditions are looked at.
 func returned(t *testing.T) (s *stacked, send func(int)) {
 	t.Helper()
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	s = newStacked(t, t.TempDir()+"/", w, true)
 	t.Cleanup(func() { s.e.Close() })
 	send = func(n int) {

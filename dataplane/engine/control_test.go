@@ -14,7 +14,7 @@ import (
 
 // slowOver is a device whose firmware takes its time over a command, until the test lets it go on.
 type slowOver struct {
-	*fakeOver
+	*fakeHardware
 	asked chan struct{} // a command has begun
 	goOn  chan struct{} // closed: it ends, and later ones at once
 }
@@ -29,17 +29,17 @@ func (o *slowOver) wait() {
 
 func (o *slowOver) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	o.wait()
-	return o.fakeOver.Install(ctx, flows)
+	return o.fakeHardware.Install(ctx, flows)
 }
 
 func (o *slowOver) Remove(ctx context.Context, flows []backend.Placed) error {
 	o.wait()
-	return o.fakeOver.Remove(ctx, flows)
+	return o.fakeHardware.Remove(ctx, flows)
 }
 
 // slowly makes the device of an instance slow from now on.
 func slowly(s *stacked) *slowOver {
-	o := &slowOver{fakeOver: s.over, asked: make(chan struct{}, 1), goOn: make(chan struct{})}
+	o := &slowOver{fakeHardware: s.over, asked: make(chan struct{}, 1), goOn: make(chan struct{})}
 	s.e.ctl.Lock()
 	defer s.e.ctl.Unlock()
 	s.e.mover.stack.hardware, s.e.backends[0] = o, o
@@ -67,7 +67,7 @@ func behind(call func() error) <-chan error {
 // A caller that adds flows to a device that hangs returns with its context, and none of the flows
 // stays. A caller that only reads does not wait, and other callers wait only as long as their own contexts last.
 func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
-	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)
 	defer s.e.Close()
 	o := slowly(s)
 	web := udpFlow(t, "web", "ipv4 udp dport 1", 0)
@@ -113,7 +113,7 @@ func TestCallsEndWithTheirContextsThoughADeviceDoesNotAnswer(t *testing.T) {
 
 // A removal whose caller has left goes on.
 func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
-	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)
 	defer s.e.Close()
 	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp dport 1", 0)); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
 
 // Close does not wait for a device for ever; the rest is done when the device returns.
 func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
-	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)
 	o := slowly(s)
 	adding := behind(func() error {
 		_, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp dport 1", 0))
@@ -169,7 +169,7 @@ func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 
 // A call whose caller leaves before it begins does nothing.
 func TestACallWhoseContextHasEndedDoesNothing(t *testing.T) {
-	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)
 	defer s.e.Close()
 	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp", 9)); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func TestACallWhoseContextHasEndedDoesNothing(t *testing.T) {
 
 // leaving is a device whose caller leaves during a command.
 type leaving struct {
-	*fakeOver
+	*fakeHardware
 	leave func()
 }
 
@@ -192,12 +192,12 @@ func (o *leaving) Install(ctx context.Context, flows []backend.Placed) ([]backen
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return o.fakeOver.Install(ctx, flows)
+	return o.fakeHardware.Install(ctx, flows)
 }
 
 // A caller that gives up is no refusal: existing flows keep their places, and their totals have no gap.
 func TestACallThatIsGivenUpDisplacesNobody(t *testing.T) {
-	s := newStacked(t, t.TempDir()+"/", &world{over: newOver(true), under: newUnder()}, false)
+	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)
 	defer s.e.Close()
 	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "below", "ipv4 udp", 9)); err != nil {
 		t.Fatal(err)

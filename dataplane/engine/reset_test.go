@@ -13,8 +13,8 @@ import (
 // A hardware counter that is reset is one discontinuity: the number of packets between its last sample and the reset
 // is unknown. The packets up to that sample stay in the total.
 func TestAResetOfACounterIsADiscontinuity(t *testing.T) {
-	over := newOver(true)
-	s := &stacked{world: &world{over: over, under: newUnder()}, cfg: dataplane.Config{
+	over := newFakeHardware(true)
+	s := &stacked{world: &world{over: over, under: newFakeSoftware()}, cfg: dataplane.Config{
 		Backend: "rdma", Interfaces: []dataplane.Interface{{Name: "v0"}},
 		Mirror: dataplane.MirrorConfig{Path: t.TempDir() + "/t.mirror", Counters: 64, History: -1},
 		Poll:   dataplane.PollConfig{Period: time.Hour},

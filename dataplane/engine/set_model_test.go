@@ -21,7 +21,7 @@ import (
 )
 
 // Rename implements renamer.
-func (o *fakeOver) Rename(was, now backend.Placed) {
+func (o *fakeHardware) Rename(was, now backend.Placed) {
 	id := o.ids[was.Name]
 	delete(o.flows, was.Name)
 	delete(o.ids, was.Name)
@@ -33,7 +33,7 @@ func (o *fakeOver) Rename(was, now backend.Placed) {
 }
 
 // Alter implements alterer.
-func (u *fakeUnder) Alter(_ context.Context, was, now []backend.Placed) ([]backend.Installed, func(bool) error, error) {
+func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]backend.Installed, func(bool) error, error) {
 	for i, f := range now {
 		_, known := u.left[backend.Identity(f.Flow)+" "+f.Name]
 		if u.full != nil && u.full(f.Flow) != nil && !known && backend.Identity(f.Flow) != backend.Identity(was[i].Flow) {
@@ -115,7 +115,7 @@ func TestSetFlowsAsAMap(t *testing.T) {
 	runs := 0
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
-		w := &world{over: newOver(rapid.Bool().Draw(t, "exclusive")), under: newUnder()}
+		w := &world{over: newFakeHardware(rapid.Bool().Draw(t, "exclusive")), under: newFakeSoftware()}
 		w.over.cannot = func(f flow.Flow) error {
 			if len(f.Match.String())%6 == 0 {
 				return errors.New("inexpressible")

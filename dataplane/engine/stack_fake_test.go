@@ -17,8 +17,8 @@ import (
 // world is a host with one interface: a device with flow tables before XDP's hook.
 // Packets pass between calls of the engine, never during one.
 type world struct {
-	over  *fakeOver
-	under *fakeUnder
+	over  *fakeHardware
+	under *fakeSoftware
 }
 
 func (w *world) send(p linear.Packet) {
@@ -67,8 +67,8 @@ func (t *table) first(p linear.Packet) {
 	}
 }
 
-// fakeOver is a device: exclusive as devx is, or else one whose matches fall through.
-type fakeOver struct {
+// fakeHardware is a device: exclusive as devx is, or else one whose matches fall through.
+type fakeHardware struct {
 	table
 	exclusive bool
 	cannot    func(flow.Flow) error // matches that its specs cannot express
@@ -81,21 +81,21 @@ type fakeOver struct {
 	broken    string // an order that a device must never be in
 }
 
-func newOver(exclusive bool) *fakeOver {
-	return &fakeOver{table: newTable(), exclusive: exclusive, gone: make(map[string]error), runs: rand.Uint64() >> 1}
+func newFakeHardware(exclusive bool) *fakeHardware {
+	return &fakeHardware{table: newTable(), exclusive: exclusive, gone: make(map[string]error), runs: rand.Uint64() >> 1}
 }
 
 var errLost = errors.New("device lost")
 
 // lose takes the device away, with its flows.
-func (o *fakeOver) lose() {
+func (o *fakeHardware) lose() {
 	o.down = errLost
 	for name := range o.flows {
 		o.gone[name] = errLost
 	}
 }
 
-func (o *fakeOver) see(p linear.Packet) {
+func (o *fakeHardware) see(p linear.Packet) {
 	switch {
 	case o.down != nil:
 	case o.exclusive:
@@ -115,18 +115,18 @@ func (o *fakeOver) see(p linear.Packet) {
 	}
 }
 
-func (o *fakeOver) Absent() error                { return nil }
-func (o *fakeOver) Lost(backend.Placed) []string { return nil }
+func (o *fakeHardware) Absent() error                { return nil }
+func (o *fakeHardware) Lost(backend.Placed) []string { return nil }
 
-func (o *fakeOver) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
+func (o *fakeHardware) StandIn(f backend.Placed, ifname string, from backend.Counters, id uint32) error {
 	return fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
 }
 
-func (o *fakeOver) Return(f backend.Placed, above []backend.Placed, ifname string) (uint64, error) {
+func (o *fakeHardware) Return(f backend.Placed, above []backend.Placed, ifname string) (uint64, error) {
 	return 0, fmt.Errorf("flow %q: %s has one device", f.Name, ifname)
 }
 
-func (o *fakeOver) Fits(f flow.Flow, above []backend.Placed, _ []string) error {
+func (o *fakeHardware) Fits(f flow.Flow, above []backend.Placed, _ []string) error {
 	if o.down != nil {
 		return o.down
 	}
@@ -139,11 +139,11 @@ func (o *fakeOver) Fits(f flow.Flow, above []backend.Placed, _ []string) error {
 	return nil
 }
 
-func (o *fakeOver) Resets(backend.Placed) uint64 { return o.resets }
-func (o *fakeOver) Gone() map[string]error       { return o.gone }
-func (o *fakeOver) Name() string                 { return "rdma" }
+func (o *fakeHardware) Resets(backend.Placed) uint64 { return o.resets }
+func (o *fakeHardware) Gone() map[string]error       { return o.gone }
+func (o *fakeHardware) Name() string                 { return "rdma" }
 
-func (o *fakeOver) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (o *fakeHardware) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	var out []backend.Installed
 	if o.during != nil {
 		o.during()
@@ -163,7 +163,7 @@ func (o *fakeOver) Install(_ context.Context, flows []backend.Placed) ([]backend
 	return out, nil
 }
 
-func (o *fakeOver) Remove(_ context.Context, flows []backend.Placed) error {
+func (o *fakeHardware) Remove(_ context.Context, flows []backend.Placed) error {
 	for _, f := range flows {
 		delete(o.flows, f.Name)
 		delete(o.gone, f.Name)
@@ -171,9 +171,11 @@ func (o *fakeOver) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-func (o *fakeOver) Read(ids []uint32, dst []backend.Pair) error { return o.ReadTimed(ids, dst, nil) }
+func (o *fakeHardware) Read(ids []uint32, dst []backend.Pair) error {
+	return o.ReadTimed(ids, dst, nil)
+}
 
-func (o *fakeOver) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
+func (o *fakeHardware) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error {
 	for i, id := range ids {
 		dst[i] = o.pairs[id]
 		if at != nil {
@@ -183,16 +185,16 @@ func (o *fakeOver) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) error
 	return nil
 }
 
-func (o *fakeOver) Settle(context.Context) error { return nil }
-func (o *fakeOver) Source(backend.Placed) dataplane.Source {
+func (o *fakeHardware) Settle(context.Context) error { return nil }
+func (o *fakeHardware) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "swnic0", Mode: "devx"}}}
 }
-func (o *fakeOver) Conditions() []dataplane.Condition { return nil }
-func (o *fakeOver) Changed() <-chan struct{}          { return nil }
-func (o *fakeOver) Close(bool) error                  { return nil }
+func (o *fakeHardware) Conditions() []dataplane.Condition { return nil }
+func (o *fakeHardware) Changed() <-chan struct{}          { return nil }
+func (o *fakeHardware) Close(bool) error                  { return nil }
 
-// fakeUnder is XDP: rules that win, and a hook that is held while a flow needs it.
-type fakeUnder struct {
+// fakeSoftware is XDP: rules that win, and a hook that is held while a flow needs it.
+type fakeSoftware struct {
 	table
 	served   map[string]bool
 	attached bool
@@ -202,19 +204,19 @@ type fakeUnder struct {
 	left     map[string]uint32 // by owner: counters of flows that count anew, until that is decided
 }
 
-func newUnder() *fakeUnder {
-	return &fakeUnder{table: newTable(), served: make(map[string]bool), left: make(map[string]uint32)}
+func newFakeSoftware() *fakeSoftware {
+	return &fakeSoftware{table: newTable(), served: make(map[string]bool), left: make(map[string]uint32)}
 }
 
-func (u *fakeUnder) see(p linear.Packet) {
+func (u *fakeSoftware) see(p linear.Packet) {
 	if u.attached {
 		u.first(p)
 	}
 }
 
-func (u *fakeUnder) Name() string { return "xdp" }
+func (u *fakeSoftware) Name() string { return "xdp" }
 
-func (u *fakeUnder) AddShadows(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (u *fakeSoftware) AddShadows(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	out := make([]backend.Installed, len(flows))
 	for _, f := range flows {
 		if u.full != nil && u.full(f.Flow) != nil {
@@ -233,7 +235,7 @@ func (u *fakeUnder) AddShadows(_ context.Context, flows []backend.Placed) ([]bac
 	return out, nil
 }
 
-func (u *fakeUnder) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
+func (u *fakeSoftware) Install(ctx context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	out, err := u.AddShadows(ctx, flows)
 	if err == nil {
 		err = u.SetActive(ctx, flows, true)
@@ -241,7 +243,7 @@ func (u *fakeUnder) Install(ctx context.Context, flows []backend.Placed) ([]back
 	return out, err
 }
 
-func (u *fakeUnder) SetActive(_ context.Context, flows []backend.Placed, on bool) error {
+func (u *fakeSoftware) SetActive(_ context.Context, flows []backend.Placed, on bool) error {
 	if on && u.busy != nil {
 		return u.busy
 	}
@@ -252,7 +254,7 @@ func (u *fakeUnder) SetActive(_ context.Context, flows []backend.Placed, on bool
 	return nil
 }
 
-func (u *fakeUnder) trim() {
+func (u *fakeSoftware) trim() {
 	need := false
 	for name := range u.flows {
 		need = need || u.served[name]
@@ -263,18 +265,18 @@ func (u *fakeUnder) trim() {
 	u.attached = need
 }
 
-func (u *fakeUnder) CountApart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
+func (u *fakeSoftware) CountApart(_ context.Context, flows []backend.Placed, ifname string, _ bool) ([]uint32, error) {
 	return nil, fmt.Errorf("%s: there is one interface", backend.Describe(flows))
 }
 
-func (u *fakeUnder) Epoch(backend.Placed) uint64 {
+func (u *fakeSoftware) Epoch(backend.Placed) uint64 {
 	if !u.attached {
 		return 0
 	}
 	return u.takings
 }
 
-func (u *fakeUnder) Remove(_ context.Context, flows []backend.Placed) error {
+func (u *fakeSoftware) Remove(_ context.Context, flows []backend.Placed) error {
 	for _, f := range flows {
 		delete(u.flows, f.Name)
 		delete(u.ids, f.Name)
@@ -284,17 +286,17 @@ func (u *fakeUnder) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-func (u *fakeUnder) Read(ids []uint32, dst []backend.Pair) error {
+func (u *fakeSoftware) Read(ids []uint32, dst []backend.Pair) error {
 	for i, id := range ids {
 		dst[i] = u.pairs[id]
 	}
 	return nil
 }
 
-func (u *fakeUnder) Settle(context.Context) error { return nil }
-func (u *fakeUnder) Source(backend.Placed) dataplane.Source {
+func (u *fakeSoftware) Settle(context.Context) error { return nil }
+func (u *fakeSoftware) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "v0", Mode: "native"}}}
 }
-func (u *fakeUnder) Conditions() []dataplane.Condition { return nil }
-func (u *fakeUnder) Changed() <-chan struct{}          { return nil }
-func (u *fakeUnder) Close(bool) error                  { return nil }
+func (u *fakeSoftware) Conditions() []dataplane.Condition { return nil }
+func (u *fakeSoftware) Changed() <-chan struct{}          { return nil }
+func (u *fakeSoftware) Close(bool) error                  { return nil }

@@ -23,7 +23,7 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 		{"audit", true, false, 22, dataplane.Uncounted{}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &world{over: newOver(true), under: newUnder()}
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 			s := newStacked(t, t.TempDir()+"/", w, c.audit)
 			defer s.e.Close()
 			if c.beside {
@@ -75,7 +75,7 @@ func TestWhatADeviceTakesWithItIsDeclared(t *testing.T) {
 // A flow whose device is lost while XDP cannot take it over has no source, and is taken over as
 // soon as XDP can.
 func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	s := newStacked(t, t.TempDir()+"/", w, false)
 	defer s.e.Close()
 	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "dns", "udp dport 53", 5)); err != nil {
@@ -100,7 +100,7 @@ func TestAFlowWithoutAnySourceIsTriedAgain(t *testing.T) {
 // Packets that pass while a flow goes back to hardware are added by the audit in the first pause of the
 // flow. Packets that hardware misses afterwards raise a condition.
 func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	s := newStacked(t, t.TempDir()+"/", w, true)
 	defer s.e.Close()
 	send := func(n int) {
@@ -158,7 +158,7 @@ func TestAuditMakesUpForAReturnUnderTraffic(t *testing.T) {
 
 // A flow that only rdma may count waits for its device where it is.
 func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	s := newStacked(t, t.TempDir()+"/", w, false)
 	defer s.e.Close()
 	f := udpFlow(t, "dns", "udp dport 53", 5)
@@ -197,7 +197,7 @@ func TestAnRDMAFlowWaitsForItsDevice(t *testing.T) {
 func TestATotalDoesNotFallToAShadowThatSawLess(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		t.Run(fmt.Sprintf("audit %t", audit), func(t *testing.T) {
-			w := &world{over: newOver(true), under: newUnder()}
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 			s := newStacked(t, t.TempDir()+"/", w, audit)
 			defer s.e.Close()
 			beside := udpFlow(t, "other", "tcp", 0) // holds the hook
@@ -234,7 +234,7 @@ func TestATotalDoesNotFallToAShadowThatSawLess(t *testing.T) {
 // A flow that only hardware may publish has a shadow that has counted less than hardware. When the flow's device
 // returns, its total goes on from the value that it showed before.
 func TestAStrandedTotalDoesNotFallAtTheReturn(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	s := newStacked(t, t.TempDir()+"/", w, true)
 	defer s.e.Close()
 	f := udpFlow(t, "dns", "udp dport 53", 5)

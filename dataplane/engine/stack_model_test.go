@@ -28,7 +28,7 @@ func TestEachPacketIsCountedOnceByWhateverCountsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "flows"), rapid.Uint64().Draw(t, "packets")))
 		audit := rapid.Bool().Draw(t, "audit")
-		w := &world{over: newOver(rapid.Bool().Draw(t, "exclusive")), under: newUnder()}
+		w := &world{over: newFakeHardware(rapid.Bool().Draw(t, "exclusive")), under: newFakeSoftware()}
 		w.over.cannot = func(f flow.Flow) error {
 			if len(f.Match.String())%6 == 0 {
 				return errors.New("inexpressible")

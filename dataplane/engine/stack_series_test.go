@@ -29,7 +29,7 @@ func TestPlacementsDoNotDependOnTheSeriesOfChanges(t *testing.T) {
 		// Every shadow has room here: flows below a flow without a shadow could not leave the overlay.
 		start := func() *stacked {
 			runs++
-			w := &world{over: newOver(exclusive), under: newUnder()}
+			w := &world{over: newFakeHardware(exclusive), under: newFakeSoftware()}
 			w.over.cannot = func(f flow.Flow) error {
 				if len(f.Match.String())%6 == 0 {
 					return errors.New("inexpressible")

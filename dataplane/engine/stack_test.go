@@ -114,7 +114,7 @@ func packetTo(port uint16) linear.Packet {
 // A flow that only XDP can count displaces those below it that it overlaps, and
 // they go back when it goes.
 func TestAFlowDisplacesThoseBelowIt(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	w.over.cannot = func(f flow.Flow) error {
 		if f.Match.IPv4 != nil && f.Match.IPv4.TTL.Mask != 0 {
 			return errors.New("no spec looks at ipv4.ttl")
@@ -181,7 +181,7 @@ func TestAFlowDisplacesThoseBelowIt(t *testing.T) {
 // The reason why hardware does not count a flow is the current one; a slice that a caller got before does not change.
 func TestTheReasonAgainstHardwareIsThatOfNow(t *testing.T) {
 	var why error
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	w.over.cannot = func(flow.Flow) error { return why }
 	s := newStacked(t, t.TempDir()+"/", w, false)
 	defer s.e.Close()
@@ -217,7 +217,7 @@ func TestTheReasonAgainstHardwareIsThatOfNow(t *testing.T) {
 // A flow that finds no room in XDP's tables is counted in hardware alone, as long as
 // nothing that XDP publishes lies under it.
 func TestAFlowWithoutAShadow(t *testing.T) {
-	w := &world{over: newOver(true), under: newUnder()}
+	w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 	w.under.full = func(f flow.Flow) error {
 		if f.Name == "dns" {
 			return errors.New("table is full")
@@ -255,7 +255,7 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		t.Run(fmt.Sprint("audit ", audit), func(t *testing.T) {
 			dir := t.TempDir() + "/"
-			w := &world{over: newOver(true), under: newUnder()}
+			w := &world{over: newFakeHardware(true), under: newFakeSoftware()}
 			s := newStacked(t, dir, w, audit)
 			dns := udpFlow(t, "dns", "udp dport 53", 5)
 			if _, err := s.e.AddFlows(t.Context(), dns); err != nil {
@@ -280,7 +280,7 @@ func TestTotalsGoOnOverAKillWithHardware(t *testing.T) {
 				for range 3 {
 					w.send(packetTo(53))
 				}
-				w.over = newOver(true)
+				w.over = newFakeHardware(true)
 				if audit {
 					want += 7
 				}
