@@ -9,7 +9,7 @@ const (
 	ReadPeriodMin = time.Millisecond
 	// ReturnPeriod is the time between two searches for a device that is lost.
 	ReturnPeriod = 500 * time.Millisecond
-	// CalmTicks is the number of returnPeriods between two searches while no device is lost.
+	// CalmTicks is the number of multiples of ReturnPeriod between two searches while no device is lost.
 	CalmTicks = 4
 	// CloseBound is how long Close waits for devices.
 	CloseBound = 10 * time.Second

@@ -151,7 +151,7 @@ func (d *device) startRules(p *deviceFlow) error {
 		return err
 	}
 	for _, m := range pushes {
-		if err := m.part.changeLevel(m.to); err != nil {
+		if err := m.flow.changeLevel(m.to); err != nil {
 			return err
 		}
 	}

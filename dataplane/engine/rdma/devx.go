@@ -54,8 +54,8 @@ func openDevXNIC(ctx *ibv.Context, port uint8) (_ *devxNIC, err error) {
 	return n, nil
 }
 
-// TryDevX returns nil if the device can count with DevX.
-func TryDevX(ctx *ibv.Context) error {
+// tryDevX returns nil if the device can count with DevX.
+func tryDevX(ctx *ibv.Context) error {
 	n, err := openDevXNIC(ctx, 1)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func newLevelTable() levelTable {
 
 // levelChange is a flow that moves to a later level.
 type levelChange struct {
-	part *deviceFlow
+	flow *deviceFlow
 	to   int
 }
 

@@ -32,7 +32,7 @@ func ProbeDevX(lib *ibv.Library, device string) probe.Result {
 		return probe.Ask(feature, device, err)
 	}
 	defer ctx.Close()
-	r := probe.Ask(feature, device, TryDevX(ctx))
+	r := probe.Ask(feature, device, tryDevX(ctx))
 	if r.Answer != probe.Yes && r.Fix == "" {
 		r.Fix = "use a ConnectX device with libmlx5 and CAP_NET_RAW, or count by verbs or in XDP"
 	}

@@ -21,15 +21,15 @@ type slotCount struct {
 }
 
 // start makes raw the baseline of the flow.
-func (m *slotCount) start(raw backend.Pair) { *m = slotCount{base: raw, last: raw} }
+func (c *slotCount) start(raw backend.Pair) { *c = slotCount{base: raw, last: raw} }
 
 // total returns the flow's count when the counter stands at raw. A counter that stands lower than before was reset:
 // the count up to its last value is kept, and reset is true.
-func (m *slotCount) total(raw backend.Pair) (p backend.Pair, reset bool) {
-	if raw.Packets < m.last.Packets || raw.Bytes < m.last.Bytes {
-		m.before = backend.Add(m.before, backend.Sub(m.last, m.base))
-		m.base, reset = backend.Pair{}, true
+func (c *slotCount) total(raw backend.Pair) (p backend.Pair, reset bool) {
+	if raw.Packets < c.last.Packets || raw.Bytes < c.last.Bytes {
+		c.before = backend.Add(c.before, backend.Sub(c.last, c.base))
+		c.base, reset = backend.Pair{}, true
 	}
-	m.last = raw
-	return backend.Add(m.before, backend.Sub(raw, m.base)), reset
+	c.last = raw
+	return backend.Add(c.before, backend.Sub(raw, c.base)), reset
 }

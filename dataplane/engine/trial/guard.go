@@ -122,17 +122,17 @@ func (g *Guard) pass(r Request) error {
 	return v.err
 }
 
-// CrashedError is why a device, or the library, is not used: its trial crashed or hung, or it is excluded.
-type CrashedError struct {
+// crashedError is why a device, or the library, is not used: its trial crashed or hung, or it is excluded.
+type crashedError struct {
 	probe.UnsupportedError
 	device string
 }
 
 // Unwrap lets errors.As find the UnsupportedError.
-func (e *CrashedError) Unwrap() error { return &e.UnsupportedError }
+func (e *crashedError) Unwrap() error { return &e.UnsupportedError }
 
 func crashed(device, why string) error {
-	return &CrashedError{probe.UnsupportedError{
+	return &crashedError{probe.UnsupportedError{
 		Feature: "calling its verbs", Object: orLibrary(device), Reason: why, Fix: FixCrash,
 	}, device}
 }
@@ -155,7 +155,7 @@ func (g *Guard) Conditions() (out []dataplane.Condition) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, v := range g.tried {
-		var c *CrashedError
+		var c *crashedError
 		if !errors.As(v.err, &c) {
 			continue
 		}
