@@ -1,4 +1,5 @@
-// Package sim is the backend that counts traffic that does not exist.
+// Package sim is a backend that needs no kernel and no privilege. It serves tests, demonstrations and first steps with
+// the mirror.
 package sim
 
 import (
@@ -11,14 +12,13 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 )
 
-// The sim backend counts traffic that does not exist: the n-th flow installed
-// sees n×1000 packets of 64 bytes a second. It needs no kernel and no
-// privilege, and serves tests, screens and first steps with the mirror.
+// Flow number n, from 1, counts n times packetsPerSecond.
 const (
-	simPacketsPerSecond = 1000
-	simPacketBytes      = 64
+	packetsPerSecond = 1000
+	packetBytes      = 64
 )
 
+// Backend computes the counts of its flows from the time. It implements backend.Backend.
 type Backend struct {
 	now    func() time.Duration // since some fixed moment; tests hand in their own
 	cookie uint64
@@ -26,14 +26,15 @@ type Backend struct {
 	mu   sync.Mutex
 	next uint32
 	ids  map[string]uint32 // by flow name
-	at   []simCounter      // by ID
+	at   []counter         // by ID
 }
 
-type simCounter struct {
+type counter struct {
 	start time.Duration
 	rate  uint64 // packets per second
 }
 
+// New returns a backend without flows. now is its clock; nil is the time since New.
 func New(now func() time.Duration) *Backend {
 	if now == nil {
 		t0 := time.Now()
@@ -52,7 +53,7 @@ func (s *Backend) Install(_ context.Context, flows []backend.Placed) ([]backend.
 		id := s.next
 		s.next++
 		s.ids[f.Name] = id
-		s.at = append(s.at, simCounter{start: s.now(), rate: uint64(id+1) * simPacketsPerSecond})
+		s.at = append(s.at, counter{start: s.now(), rate: uint64(id+1) * packetsPerSecond})
 		out[i] = backend.Installed{
 			ID: id, Cookie: s.cookie + uint64(id), Basis: "l2",
 			Source: dataplane.Source{Backend: "sim"},
@@ -79,7 +80,7 @@ func (s *Backend) Read(ids []uint32, dst []backend.Pair) error {
 	for i, id := range ids {
 		c := &s.at[id]
 		p := uint64((now - c.start).Microseconds()) * c.rate / 1e6
-		dst[i] = backend.Pair{Packets: p, Bytes: p * simPacketBytes}
+		dst[i] = backend.Pair{Packets: p, Bytes: p * packetBytes}
 	}
 	return nil
 }
