@@ -41,18 +41,18 @@ func (a *alteration) prepare() error {
 		if err != nil {
 			return err
 		}
-		rules, err := b.compile(a.now[i], y, y.served)
+		rules, err := b.compile(a.now[i], y, y.active)
 		if err != nil {
 			return err
 		}
-		b.noteRules(a.now[i], y, rules, y.served)
+		b.noteRules(a.now[i], y, rules, y.active)
 		if !slices.Equal(before, rules) {
 			a.rules[0], a.rules[1] = append(a.rules[0], before...), append(a.rules[1], rules...)
 		}
 		a.old, a.fresh, a.in = append(a.old, x), append(a.fresh, y), append(a.in, in)
 	}
 	for i, y := range a.fresh {
-		if y.served {
+		if y.active {
 			b.hooks.addDemand(a.now[i].Flow, 1)
 		}
 		a.needed++
@@ -61,7 +61,7 @@ func (a *alteration) prepare() error {
 		return err
 	}
 	for i, y := range a.fresh {
-		if !y.served {
+		if !y.active {
 			continue
 		}
 		if err := b.hooks.checkReach(a.now[i].Flow); err != nil {
@@ -134,7 +134,7 @@ func (a *alteration) end(keep bool) error {
 	}
 	var left []uint32
 	for i, x := range a.old {
-		if x.served {
+		if x.active {
 			b.hooks.addDemand(a.was[i].Flow, -1)
 		}
 		if x.counter == a.fresh[i].counter {
@@ -160,7 +160,7 @@ func (a *alteration) takeBack() error {
 	}
 	var errs []error
 	for i, y := range a.fresh[:a.needed] {
-		if y.served {
+		if y.active {
 			b.hooks.addDemand(a.now[i].Flow, -1)
 		}
 	}

@@ -50,7 +50,7 @@ type entry struct {
 	owner   string
 	counter uint32
 	order   uint32 // its place in the tables
-	served  bool   // its counts are published, or another flow depends on them
+	active  bool   // its counts are published, or another flow depends on them
 	drops   bool   // its rules drop, except on the interfaces in apart
 
 	own   map[string]xdp.Counter // by interface: counters of packets of that interface alone

@@ -84,7 +84,7 @@ func (h *hooks) addDemand(f flow.Flow, n int) {
 	h.demand[f.Interface] = d
 }
 
-// wanted returns the hooks of an interface that served flows need.
+// wanted returns the hooks of an interface that active flows need.
 func (h *hooks) wanted(name string) xdp.AttachOptions {
 	all, own := h.demand[""], h.demand[name]
 	return xdp.AttachOptions{Ingress: all.ingress+own.ingress > 0, Egress: all.egress+own.egress > 0}

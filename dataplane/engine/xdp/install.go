@@ -113,7 +113,7 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 	defer b.mu.Unlock()
 	known, all := make([]backend.Placed, 0, len(flows)), make([]*entry, 0, len(flows))
 	for _, f := range flows {
-		if x := b.flows[f.Name]; x != nil && x.served != on {
+		if x := b.flows[f.Name]; x != nil && x.active != on {
 			known, all = append(known, f), append(all, x)
 		}
 	}
@@ -122,7 +122,7 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 	}
 	var errs []error
 	for i, f := range known {
-		all[i].served = false
+		all[i].active = false
 		b.hooks.addDemand(f.Flow, -1)
 		errs = append(errs, b.applyAction(f, all[i], false))
 	}
@@ -132,7 +132,7 @@ func (b *Backend) SetActive(_ context.Context, flows []backend.Placed, on bool) 
 // serveEntries attaches to the hooks that the flows need. On error the demand is as before.
 func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 	for i, f := range flows {
-		all[i].served = true
+		all[i].active = true
 		b.hooks.addDemand(f.Flow, 1)
 	}
 	err := b.hooks.attach(b.adopted || b.settled)
@@ -148,29 +148,29 @@ func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 		return nil
 	}
 	for i, f := range flows {
-		all[i].served = false
+		all[i].active = false
 		b.hooks.addDemand(f.Flow, -1)
 	}
 	return errors.Join(err, b.trim())
 }
 
-// applyAction gives the rules of a served flow its action. The rules of other flows only count.
-func (b *Backend) applyAction(f backend.Placed, x *entry, served bool) error {
-	if f.Action != flow.Drop || x.drops == served {
+// applyAction gives the rules of an active flow its action. The rules of other flows only count.
+func (b *Backend) applyAction(f backend.Placed, x *entry, active bool) error {
+	if f.Action != flow.Drop || x.drops == active {
 		return nil
 	}
 	old, err := b.rulesOf(f, x)
 	if err != nil {
 		return err
 	}
-	rules, err := b.compile(f, x, served)
+	rules, err := b.compile(f, x, active)
 	if err != nil {
 		return err
 	}
 	if err := b.exchange(old, rules); err != nil {
 		return fmt.Errorf("flow %q: changing its rules: %w", f.Name, err)
 	}
-	b.noteRules(f, x, rules, served)
+	b.noteRules(f, x, rules, active)
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	}
 	for _, f := range flows {
 		if x := b.flows[f.Name]; x != nil {
-			if x.served {
+			if x.active {
 				b.hooks.addDemand(f.Flow, -1)
 			}
 			for ifname := range x.apart {
