@@ -11,27 +11,27 @@ import (
 
 // choices finds the open backends that a flow may go to. Engine.ctl guards it.
 type choices struct {
-	all    []backend.Backend
-	given  bool             // all is of package inject: a flow that names no backend may go to each
-	absent map[string]error // why a backend that the configuration names has nothing to count with
-	word   flow.Backend     // the backend of flows that name none
-	byWord map[flow.Backend]*choice
+	all      []backend.Backend
+	given    bool             // all is of package inject: a flow that names no backend may go to each
+	absent   map[string]error // why a backend that the configuration names has nothing to count with
+	standard flow.Backend     // the backend of flows that name none
+	byName   map[flow.Backend]*choice
 }
 
-// choice is the open backends that a flow may go to, best first, and the refusals of the others. All flows of one word
+// choice is the open backends that a flow may go to, best first, and the refusals of the others. All flows of one name
 // share it and do not write to it.
 type choice struct {
 	open    []backend.Backend
 	refused []dataplane.Rejection
 }
 
-// of returns the backends that a flow may go to. Code that changes absent clears byWord.
+// of returns the backends that a flow may go to. Code that changes absent clears byName.
 func (s *choices) of(f flow.Flow) *choice {
-	c := s.byWord[f.Backend]
+	c := s.byName[f.Backend]
 	if c == nil {
 		open, refused := s.find(f.Backend)
 		c = &choice{slices.Clip(open), slices.Clip(refused)}
-		s.byWord[f.Backend] = c
+		s.byName[f.Backend] = c
 	}
 	return c
 }
@@ -42,7 +42,7 @@ func (s *choices) find(word flow.Backend) (open []backend.Backend, refused []dat
 		if s.given {
 			return s.all, nil
 		}
-		word = s.word
+		word = s.standard
 	}
 	for _, name := range candidates(word) {
 		if i := slices.IndexFunc(s.all, func(b backend.Backend) bool { return b.Name() == name }); i >= 0 && s.absent[name] == nil {

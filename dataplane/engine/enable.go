@@ -26,12 +26,12 @@ func (p *placement) enableOffload() {
 			continue
 		case why != nil:
 			p.choices.absent[b.Name()] = why
-			clear(p.choices.byWord)
+			clear(p.choices.byName)
 			p.updateRejections(b.Name())
 			continue
 		}
 		delete(p.choices.absent, b.Name())
-		clear(p.choices.byWord)
+		clear(p.choices.byName)
 		if p.mover.stack = newStack(p.choices.all, p.choices.absent, p.audit); p.mover.stack == nil || p.mover.stack.software == nil {
 			return
 		}

@@ -131,7 +131,7 @@ func (e *Engine) assemble(absent map[string]error, given bool) {
 	}
 	e.arranger = &arranger{mover: e.mover, poller: e.poller, flows: e.flows}
 	e.placement = &placement{
-		choices: &choices{all: e.backends, given: given, absent: absent, word: e.cfg.Backend, byWord: make(map[flow.Backend]*choice)},
+		choices: &choices{all: e.backends, given: given, absent: absent, standard: e.cfg.Backend, byName: make(map[flow.Backend]*choice)},
 		mover:   e.mover, arranger: e.arranger, flows: e.flows, audit: e.cfg.RDMA.Audit,
 	}
 	e.auditor = &auditor{ctl: e.ctl, mover: e.mover, arranger: e.arranger, flows: e.flows}

@@ -64,7 +64,7 @@ func TestRejectionsShowEveryReason(t *testing.T) {
 		{"neither", verbs(syscall.EIO), "mlx5_0: calling ibv_create_qp: input/output error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &choices{word: "rdma", absent: map[string]error{"rdma": tt.err}}
+			s := &choices{standard: "rdma", absent: map[string]error{"rdma": tt.err}}
 			if _, refused := s.find(""); len(refused) != 1 || refused[0].Reason != tt.want {
 				t.Errorf("a flow shows %+v, want %q", refused, tt.want)
 			}

@@ -136,7 +136,7 @@ func TestSetFlowsAsAMap(t *testing.T) {
 			s.e.ctl.Lock()
 			s.e.backends, s.e.mover.stack = []backend.Backend{w.under}, nil
 			s.e.placement.choices.all = s.e.backends
-			clear(s.e.placement.choices.byWord)
+			clear(s.e.placement.choices.byName)
 			s.e.ctl.Unlock()
 		}
 		pool := gen.Flows(rng, 10)
