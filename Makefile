@@ -42,7 +42,7 @@ LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build install uninstall demo check test test-user test-root test-cross test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall demo check test test-user test-root test-cross test-emulated test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,10 @@ test-cross: ## compile everything, tests included, for the other supported syste
 	$(GO) vet -tags releases ./ibv ./internal/lab/rdmacore
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+
+test-emulated: ## the tests of shm in their short form, compiled for arm64, under qemu-aarch64
+	@.ci/need qemu-aarch64
+	$(GO) test -count=1 -tags emulated -run TestArm64 -timeout 20m ./shm
 
 test-race: ## the race detector over the packages that share memory between goroutines
 	@.ci/need cc

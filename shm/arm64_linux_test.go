@@ -13,7 +13,7 @@ import (
 
 // The short form of all tests passes on arm64 too, under an emulator. It shows that the assembly
 // computes the right values, not that the order of memory accesses is right: the emulator keeps more of
-// it than an arm64 core does. A minute: go test -tags emulated -run TestArm64 ./shm
+// it than an arm64 core does. Run it by make test-emulated.
 func TestArm64(t *testing.T) {
 	need.Tool(t, "go", "qemu-aarch64")
 	bin := filepath.Join(t.TempDir(), "shm.test")
@@ -22,7 +22,7 @@ func TestArm64(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run := exec.Command("qemu-aarch64", bin, "-test.short", "-test.timeout=5m")
+	run := exec.Command("qemu-aarch64", bin, "-test.short", "-test.timeout=15m")
 	run.Env = append(os.Environ(), emulator+"=qemu-aarch64", "FLOWTALLY_TORN_READS=1e6",
 		"FLOWTALLY_GROW_READS=1e6", "FLOWTALLY_HEADER_OPENS=2000", "FLOWTALLY_HOSTILE_TRIES=20000") // short, whatever this run asks for
 	if out, err := run.CombinedOutput(); err != nil {

@@ -281,9 +281,7 @@ func TestNoSpace(t *testing.T) {
 
 // A file that is cut short under a reader is an error, not a crash.
 func TestTruncatedUnderReader(t *testing.T) {
-	if os.Getenv(emulator) != "" {
-		t.Skip("the emulator does not tell the address of a fault")
-	}
+	needFaultAddress(t)
 	path := mirrorPath(t)
 	o := with(small, path)
 	w, err := Create(o)

@@ -227,9 +227,7 @@ func TestWaitOverReplacement(t *testing.T) {
 
 // The mirror is cut short by its owner under a sleeper: it ends, and nothing faults.
 func TestWaitOnACutMirror(t *testing.T) {
-	if os.Getenv(emulator) != "" {
-		t.Skip("the emulator does not tell the address of a fault")
-	}
+	needFaultAddress(t)
 	_, r, h := killable(t, Options{Path: mirrorPath(t), HeartbeatPeriod: patience})
 	done := fallAsleep(t, newSleeper(r), h, 2)
 	s := newSleeper(r)
