@@ -77,7 +77,7 @@ func again(ctx context.Context, root, commit, tmp string, o options) error {
 // mutant's test packages where that one is gone or passes.
 func killAgain(ctx context.Context, root, tmp string, m Mutant, killer string, limit time.Duration) (string, error) {
 	for _, tests := range []string{killer, ".*"} {
-		for _, dir := range m.testPackages() {
+		for _, dir := range m.testPackages(root) {
 			s, err := compileMutant(ctx, root, tmp, m, dir)
 			if err != nil {
 				return "", err
@@ -115,10 +115,7 @@ func find(root string, lines [][]string) (found []listed, gone int, err error) {
 		if !read[dir] {
 			read[dir] = true
 			of, err := sites(root, dir)
-			if errors.Is(err, os.ErrNotExist) {
-				continue // the package was moved
-			}
-			if err != nil {
+			if err != nil && !errors.Is(err, os.ErrNotExist) { // a package that was moved has no mutants
 				return nil, 0, err
 			}
 			for _, m := range of {

@@ -35,7 +35,7 @@ func draw(ctx context.Context, root, commit, tmp string, o options) error {
 		}
 		var v verdict
 		var err error
-		for _, dir := range m.testPackages() {
+		for _, dir := range m.testPackages(root) {
 			meet := slices.DeleteFunc(slices.Clone(tests[dir]), func(t test) bool { return !t.covers(m.File, m.line) })
 			var of verdict
 			of, err = kill(ctx, root, tmp, m, dir, meet, o.limit)

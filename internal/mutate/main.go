@@ -12,7 +12,11 @@ import (
 )
 
 // packages are the ones that mutants are drawn from.
-var packages = []string{"ibv", "ibv/flexio", engine, engine + "/backend", engine + "/poll", engine + "/queuepair", engine + "/rdma", engine + "/trial", engine + "/xdp", "xdp", "shm", "plugin", "configs"}
+var packages = []string{
+	"ibv", "ibv/flexio", "dataplane", "dataplane/flow", engine, engine + "/backend", engine + "/control", engine + "/event", engine + "/poll",
+	engine + "/queuepair", engine + "/rdma", engine + "/sim", engine + "/trial", engine + "/xdp", "xdp", "shm", "plugin",
+	"plugin/internal/child", "plugin/internal/logwire", "configs",
+}
 
 type options struct {
 	seed    uint64

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,8 +90,44 @@ func TestNamesAreUnique(t *testing.T) {
 			}
 			seen[m.String()] = true
 		}
-		if len(all) < 50 {
+		if len(all) < 20 {
 			t.Errorf("%s has %d mutants", dir, len(all))
+		}
+	}
+}
+
+// TestEveryPackageIsDrawnFrom: mutants are drawn from each package of the product's directories, and each has a package
+// whose tests may kill it.
+func TestEveryPackageIsDrawnFrom(t *testing.T) {
+	exceptions := []string{
+		"ibv/ibvtest", "ibv/ibvtest/build", "plugin/plugintest", "shm/shmtest", // for tests
+		"shm/include", // C headers, and the function that copies them
+	}
+	const root = "../.."
+	for _, top := range []string{"ibv", "dataplane", "xdp", "shm", "plugin", "configs"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			dir, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			dir = filepath.ToSlash(dir)
+			all, err := sites(root, dir)
+			if err != nil || len(all) == 0 || slices.Contains(exceptions, dir) {
+				return err
+			}
+			if !slices.Contains(packages, dir) {
+				t.Errorf("no mutant is drawn from %s", dir)
+			}
+			if len(all[0].testPackages(root)) == 0 {
+				t.Errorf("no test kills a mutant of %s", dir)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -167,8 +204,9 @@ func TestMutantsMeetTheTestsThatCoverThem(t *testing.T) {
 
 	list := "seed 1\n\nkilled    p/p.go  Max  a < b => true || (a < b)  TestMax\n" +
 		"killed    p/p.go  Max  a > b => a >= b  TestMax\nsurvived  p/p.go  Max  a < b => a <= b  1 tests\n"
+	list += "killed    moved/p.go  Max  a > b => a >= b  TestMax\nkilled    moved/p.go  Max  a == b => a != b  TestMax\n"
 	found, gone, err := find(root, killedLines(list))
-	if err != nil || len(found) != 1 || gone != 1 || found[0].killer != "TestMax" {
+	if err != nil || len(found) != 1 || gone != 3 || found[0].killer != "TestMax" {
 		t.Errorf("found %v, %d gone, %v", found, gone, err)
 	}
 	for killer, want := range map[string]string{"TestMax": "TestMax", "TestThatIsGone": "TestMax", "TestNothing": "TestMax"} {

@@ -31,16 +31,31 @@ func (m Mutant) String() string { return m.File + "  " + m.Func + "  " + m.Chang
 // Package returns the directory of the mutant's package.
 func (m Mutant) Package() string { return filepath.ToSlash(filepath.Dir(m.File)) }
 
-// testPackages returns the directories of the packages whose tests may kill the mutant: its own, and for a part
-// of the engine the engine, whose tests run whole instances.
-func (m Mutant) testPackages() []string {
-	if strings.HasPrefix(m.Package(), engine+"/") {
-		return []string{m.Package(), engine}
+// testPackages returns the directories of the packages whose tests may kill the mutant: its own where it has tests, and
+// for a part of a whole the whole.
+func (m Mutant) testPackages(root string) (dirs []string) {
+	if tested(root, m.Package()) {
+		dirs = append(dirs, m.Package())
 	}
-	return []string{m.Package()}
+	for _, whole := range wholes {
+		if strings.HasPrefix(m.Package(), whole+"/") {
+			dirs = append(dirs, whole)
+		}
+	}
+	return dirs
 }
 
 const engine = "dataplane/engine"
+
+// wholes are the packages whose tests run the packages in their directories, too: the engine's tests run whole
+// instances, and plugin's run whole processes.
+var wholes = []string{engine, "plugin"}
+
+// tested reports whether the package in root/dir has tests.
+func tested(root, dir string) bool {
+	files, _ := filepath.Glob(filepath.Join(root, dir, "*_test.go")) // the pattern is valid
+	return len(files) > 0
+}
 
 // apply returns src with the mutant's change.
 func (m Mutant) apply(src []byte) []byte {
