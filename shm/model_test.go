@@ -63,6 +63,7 @@ func TestModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"add":      mk.add,
 			"remove":   mk.remove,
+			"exchange": mk.exchange,
 			"cycle":    mk.publish,
 			"update":   mk.update,
 			"reopen":   mk.reopen,

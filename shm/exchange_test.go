@@ -1,0 +1,142 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// exchange replaces up to three counters, at times with names and classes that are refused. After a refusal every
+// counter is as before.
+func (k *machine) exchange(t *rapid.T) {
+	leaving := rapid.SliceOfNDistinct(rapid.SampledFrom(append(k.names(), "")), 0, 3, rapid.ID[string]).Draw(t, "leaving")
+	leaving = slices.DeleteFunc(leaving, func(name string) bool { return name == "" })
+	var old []Handle
+	var entries []Entry
+	names := k.names()
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(leaving, name) })
+	used := map[bool]int{}
+	for _, name := range names {
+		used[k.m.live[name].entry.Latency]++
+	}
+	more := map[bool]int{} // by class: entries less counters that leave
+	var want error
+	for _, name := range leaving {
+		c := k.m.live[name]
+		e := Entry{
+			Name:    rapid.SampledFrom([]string{name, "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "new name"),
+			Latency: rapid.Bool().Draw(t, "latency"), Source: "xdp", Valid: true,
+		}
+		if slices.Contains(names, e.Name) {
+			want = ErrExists
+		}
+		names = append(names, e.Name)
+		used[e.Latency]++
+		more[c.entry.Latency]--
+		more[e.Latency]++
+		old, entries = append(old, c.entry.Handle), append(entries, e)
+	}
+	for latency, n := range more {
+		if n > 0 && used[latency] > [...]int{k.o.Counters, k.o.LatencyCounters}[classOf(latency)] {
+			want = ErrFull
+		}
+	}
+	if len(old) > 0 && len(k.m.gone) > 0 && rapid.IntRange(0, 9).Draw(t, "a handle that is gone") == 0 {
+		old[len(old)-1], want = rapid.SampledFrom(k.m.gone).Draw(t, "gone"), ErrGone
+	}
+	fresh, err := k.w.Exchange(old, entries)
+	if !errors.Is(err, want) || (err == nil) != (want == nil) {
+		t.Fatalf("exchanging %v for %v: %v, want %v", old, entries, err, want)
+	}
+	if err != nil {
+		return
+	}
+	for _, name := range leaving {
+		k.m.gone = append(k.m.gone, k.m.live[name].entry.Handle)
+		delete(k.m.live, name)
+	}
+	for i, e := range entries {
+		if e.Handle = fresh[i]; slices.Contains(k.m.gone, e.Handle) {
+			t.Fatalf("handle %v names a second counter", e.Handle)
+		}
+		k.m.live[e.Name] = &modelCounter{entry: e}
+	}
+}
+
+// An Exchange that is refused removes no counter, and its slots are the next that Add takes.
+func TestExchangeRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		second Entry
+		want   error
+	}{
+		"a name of a counter that stays": {Entry{Name: "stays"}, ErrExists},
+		"a name twice":                   {Entry{Name: "a"}, ErrExists},
+		"a name that is too long":        {Entry{Name: strings.Repeat("x", nameSize+1)}, ErrInvalid},
+		"a class without room":           {Entry{Name: "b", Latency: true}, ErrFull},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r := heapMirror(t, 64, 1, 0, Options{CoolDown: -1})
+			stays, old := mustAdd(t, w, Entry{Name: "stays"}), mustAdd(t, w, Entry{Name: "old"})
+			other, record := mustAdd(t, w, Entry{Name: "other"}), mustAdd(t, w, Entry{Name: "record", Latency: true})
+			v := Value{Packets: 3, Bytes: 30, SampledAt: 1}
+			publishOne(w, old, v)
+			fresh, err := w.Exchange([]Handle{old, other}, []Entry{{Name: "a"}, c.second})
+			if !errors.Is(err, c.want) || fresh != nil {
+				t.Fatalf("%v, %v, want %v", fresh, err, c.want)
+			}
+			counter, err := r.Counter(old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := counter.Load(); err != nil || got != v {
+				t.Errorf("the counter shows %+v, %v, want %+v", got, err, v)
+			}
+			for _, h := range []Handle{stays, other, record} {
+				if _, err := r.Counter(h); err != nil {
+					t.Errorf("%v: %v", h, err)
+				}
+			}
+			if h := mustAdd(t, w, Entry{Name: "next"}); h.Index != other.Index+1 {
+				t.Errorf("the next counter has slot %d, want %d: a slot of the refused exchange is lost", h.Index, other.Index+1)
+			}
+		})
+	}
+}
+
+// The mirror grows for an exchange, and the limit of a class counts the counters that leave as gone.
+func TestExchangeInAFullMirror(t *testing.T) {
+	w, r := heapMirror(t, SegmentLen+1, 0, 0, Options{CoolDown: -1})
+	var first Handle
+	for i := range SegmentLen {
+		if h := mustAdd(t, w, Entry{Name: fmt.Sprint("c", i)}); i == 0 {
+			first = h
+		}
+	}
+	exchange := func(old Handle, name string) Handle {
+		t.Helper()
+		fresh, err := w.Exchange([]Handle{old}, []Entry{{Name: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := r.Lookup(name); err != nil || h != fresh[0] {
+			t.Errorf("%s: %v, %v, want %v", name, h, err, fresh[0])
+		}
+		if _, err := r.Counter(old); !errors.Is(err, ErrGone) {
+			t.Errorf("the counter that left: %v", err)
+		}
+		return fresh[0]
+	}
+	second := exchange(first, "in the second segment")
+	if second.Index < SegmentLen {
+		t.Errorf("slot %d, want one of a second segment", second.Index)
+	}
+	mustAdd(t, w, Entry{Name: "last"})
+	exchange(second, "at the limit")
+	if _, err := w.Add(Entry{Name: "one more"}); !errors.Is(err, ErrFull) {
+		t.Errorf("one more counter: %v", err)
+	}
+}
