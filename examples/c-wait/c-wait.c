@@ -7,7 +7,8 @@
  *
  * MIRROR is the name of an instance, or a path. It ends after TIMES lines, or, with 1, when
  * SECONDS were too few for the next one, the counter is gone, or the writer has ended. The writer
- * wakes it: no timer runs and no processor is busy while no value changes. */ */
+ * wakes it: no timer runs and no processor is busy while no value changes.
+ */
 #include "flowtally_place.h"
 #include "flowtally_wait.h"
 
