@@ -86,6 +86,27 @@ func TestHeadersCompileClean(t *testing.T) {
 	}
 }
 
+// A program may include headers of the system first, as most do: with -std=gnu11, the default of the compilers,
+// and with the library. With -std=c11 the system hides declarations that the headers need, and the compiler prints the remedy.
+func TestHeadersBehindSystemHeaders(t *testing.T) {
+	need.Tool(t, "cc")
+	program := filepath.Join(t.TempDir(), "late.c")
+	text := "#include <stdio.h>\n#include <unistd.h>\n" +
+		"#include \"flowtally.h\"\n#include \"flowtally_wait.h\"\n#include \"flowtally_device.h\"\nint main(void) { return 0; }\n"
+	if err := os.WriteFile(program, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{
+		{"-std=gnu11"}, {"-std=c11", "-D_GNU_SOURCE"}, {"-std=gnu11", "-DFLOWTALLY_SHARED"}, {"-std=c11", "-DFLOWTALLY_SHARED"},
+	} {
+		run(t, "cc", append(append(flags, strict...), "-fsyntax-only", program)...)
+	}
+	out, err := exec.CommandContext(t.Context(), "cc", "-std=c11", "-I.", "-fsyntax-only", program).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "compile with -std=gnu11") {
+		t.Errorf("-std=c11: %v, without the remedy:\n%s", err, out)
+	}
+}
+
 // alone writes a program per header, beside a copy of them all.
 func alone(t *testing.T) (programs []string) {
 	t.Helper()

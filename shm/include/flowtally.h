@@ -58,8 +58,8 @@
  *
  * Memory order: flowtally_order.h; it does not lean on x86.
  *
- * POSIX and Linux: compile with -std=gnu11, or with -std=c11 and
- * -D_GNU_SOURCE (the headers define it themselves when included first).
+ * POSIX and Linux: compile with -std=gnu11. With -std=c11 include flowtally.h before
+ * every header of the system, or add -D_GNU_SOURCE.
  */
 #ifndef FLOWTALLY_H
 #define FLOWTALLY_H

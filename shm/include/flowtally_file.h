@@ -25,6 +25,8 @@ typedef struct ft_options {
 	uid_t owner;
 } ft_options;
 
+#ifndef FLOWTALLY_SHARED
+
 /* FNV-1a 64 of n bytes, the checksum of a header. */
 static inline uint64_t ft_checksum(const void *header, size_t n) {
 	const unsigned char *p = (const unsigned char *)header;
@@ -108,6 +110,8 @@ static inline void ft_close_file(int fd) {
 	if (fd >= 0) (void)close(fd);
 	errno = saved;
 }
+
+#endif /* FLOWTALLY_SHARED */
 
 #ifdef __cplusplus
 }

@@ -71,7 +71,7 @@ FT_API int ft_locate(const char *instance, const ft_options *options, char *path
 	const char *name = instance == NULL || instance[0] == '\0' ? "default" : instance;
 	/* A program with the privileges of its file does not go where its caller's environment says. */
 #ifdef __linux__
-	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	const char *runtime = getauxval(AT_SECURE) ? NULL : getenv("XDG_RUNTIME_DIR");
 #else
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 #endif

@@ -4,8 +4,8 @@
  * Linux, and a clock.
  *
  * The other headers include this one first, so it is the place of the feature macro.
- * That has an effect only before the first header of the system, in any file: include
- * one of flowtally first, or compile with -std=gnu11 or -D_GNU_SOURCE.
+ * The macro has an effect only before the first header of the system. With -std=gnu11,
+ * the default of gcc and clang, or with the library, the order does not matter.
  */
 #ifndef FLOWTALLY_SYSTEM_H
 #define FLOWTALLY_SYSTEM_H
@@ -26,6 +26,13 @@
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
+
+#if !defined FLOWTALLY_SHARED && !(defined O_NOFOLLOW && defined MAP_ANONYMOUS && defined SA_SIGINFO)
+#error "compile with -std=gnu11 or -D_GNU_SOURCE, or include flowtally.h before every header of the system"
+#endif
 
 /* FT_API stands before every function that a program calls. Without FLOWTALLY_SHARED it
  * makes them static inline: the headers are the whole reader. With FLOWTALLY_SHARED, which
