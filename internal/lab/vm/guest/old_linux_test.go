@@ -24,12 +24,12 @@ import (
 // exactly in both modes, egress is refused with the reason, and the refusal leaves the other flows
 // unchanged.
 func TestIngressAlone(t *testing.T) {
-	for _, mode := range []string{"native", "generic"} {
-		t.Run(mode, func(t *testing.T) {
+	for _, mode := range []dataplane.Mode{dataplane.ModeNative, dataplane.ModeGeneric} {
+		t.Run(string(mode), func(t *testing.T) {
 			pair := newPair(t, "v0")
 			fs := flows(t, "v0", "ipv4 src 198.51.100.0/25 udp dport 53", "ipv4 udp dport 53", "ipv6 tcp dport 443", "vlan id 7 ipv4")
 			cfg := dataplane.Config{
-				Instance: "old-" + mode, Backend: "xdp", Flows: fs,
+				Instance: "old-" + string(mode), Backend: "xdp", Flows: fs,
 				Interfaces: []dataplane.Interface{{Name: "v0", Mode: mode}},
 			}
 			t.Cleanup(func() { demo.Sweep(cfg.Instance) })
@@ -43,7 +43,7 @@ func TestIngressAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range placements {
-				if p.Source != (dataplane.Source{Backend: "xdp", Device: "v0", Mode: mode}) {
+				if p.Source.String() != "xdp:v0/"+string(mode) {
 					t.Errorf("%s: %+v", p.Flow.Name, p.Source)
 				}
 			}
