@@ -173,7 +173,7 @@ func (a *alterations) finish(ctx context.Context) error {
 	if err := a.arrange(ctx); err != nil {
 		return err
 	}
-	for _, c := range a.settled() {
+	for _, c := range a.affected() {
 		if c.allowsSoftware || c.offloaded || c.gone != nil {
 			continue
 		}
@@ -186,8 +186,8 @@ func (a *alterations) finish(ctx context.Context) error {
 	return nil
 }
 
-// settled lists the flows that arrange has been asked for.
-func (a *alterations) settled() []*flowState {
+// affected lists the flows that may have to move.
+func (a *alterations) affected() []*flowState {
 	out := slices.Clone(a.moved)
 	for _, x := range a.list {
 		if x.c.offload != nil {
@@ -203,7 +203,7 @@ func (a *alterations) arrange(ctx context.Context) error {
 		c.allowsSoftware = false
 	}
 	a.lent = nil
-	seeds := a.settled()
+	seeds := a.affected()
 	if len(seeds) == 0 {
 		return nil
 	}

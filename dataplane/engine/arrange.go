@@ -54,7 +54,7 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 		r.waiting = false
 	}
 	var inHardware assignment
-	defer func() { r.unsettled = err != nil || !settled(all, inHardware) }()
+	defer func() { r.unsettled = err != nil || !allInPlace(all, inHardware) }()
 	refused := make(map[*flowState]error)
 	left := 0 // flows that made room
 	for {
@@ -104,8 +104,8 @@ func (r *arranger) arrange(ctx context.Context, fresh, seeds []*flowState) (err 
 	}
 }
 
-// settled reports whether every flow is where the assignment puts it, and no flow waits for its device.
-func settled(all []*flowState, inHardware assignment) bool {
+// allInPlace reports whether every flow is where the assignment puts it, and no flow waits for its device.
+func allInPlace(all []*flowState, inHardware assignment) bool {
 	return !slices.ContainsFunc(all, func(c *flowState) bool { return c.gone != nil || inHardware.has(c) != c.offloaded })
 }
 

@@ -160,8 +160,8 @@ func (e *Engine) resume(ctx context.Context) error {
 	}
 	e.catalogue.inherited, e.catalogue.renamed = nil, nil
 	for _, b := range e.backends {
-		if err := b.Settle(ctx); err != nil {
-			return fmt.Errorf("settling backend %s: %w", b.Name(), err)
+		if err := b.RemoveStale(ctx); err != nil {
+			return fmt.Errorf("removing stale flows from backend %s: %w", b.Name(), err)
 		}
 	}
 	return nil

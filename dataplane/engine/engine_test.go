@@ -24,14 +24,14 @@ type handBackend struct {
 	name    string
 	changed chan struct{}
 
-	mu      sync.Mutex
-	refuse  error
-	run     uint64 // part of every cookie: a new value is a source that lost its counts
-	ids     map[string]uint32
-	pairs   []backend.Pair
-	raised  []dataplane.Condition
-	settled bool
-	kept    bool
+	mu           sync.Mutex
+	refuse       error
+	run          uint64 // part of every cookie: a new value is a source that lost its counts
+	ids          map[string]uint32
+	pairs        []backend.Pair
+	raised       []dataplane.Condition
+	staleRemoved bool
+	kept         bool
 }
 
 func newHand(name string) *handBackend {
@@ -71,7 +71,7 @@ func (b *handBackend) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-func (b *handBackend) Settle(context.Context) error { b.settled = true; return nil }
+func (b *handBackend) RemoveStale(context.Context) error { b.staleRemoved = true; return nil }
 
 func (b *handBackend) Read(ids []uint32, dst []backend.Pair) error {
 	b.mu.Lock()
@@ -243,8 +243,8 @@ func TestWhatNobodyAsksForIsGoneAfterARestart(t *testing.T) {
 	if _, err := r.Lookup("dropped"); err == nil {
 		t.Error("a flow that the configuration no longer has is still in the mirror")
 	}
-	if !b.settled {
-		t.Error("the backend was not settled")
+	if !b.staleRemoved {
+		t.Error("stale flows were not removed")
 	}
 }
 

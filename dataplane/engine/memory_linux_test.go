@@ -46,7 +46,7 @@ func TestTheConfigurationsFlowsAreFreed(t *testing.T) {
 	}
 }
 
-// A start over the rules of a dead process keeps compiled rules until Settle. Any other start
+// A start over the rules of a dead process keeps compiled rules until RemoveStale. Any other start
 // keeps none: they would take several times the memory of their flows.
 func TestCompiledRulesAreNotKept(t *testing.T) {
 	b := newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})

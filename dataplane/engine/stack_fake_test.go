@@ -185,7 +185,7 @@ func (o *fakeHardware) ReadTimed(ids []uint32, dst []backend.Pair, at []int64) e
 	return nil
 }
 
-func (o *fakeHardware) Settle(context.Context) error { return nil }
+func (o *fakeHardware) RemoveStale(context.Context) error { return nil }
 func (o *fakeHardware) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "rdma", Devices: []dataplane.Device{{Backend: "rdma", Name: "swnic0", Mode: "devx"}}}
 }
@@ -293,7 +293,7 @@ func (u *fakeSoftware) Read(ids []uint32, dst []backend.Pair) error {
 	return nil
 }
 
-func (u *fakeSoftware) Settle(context.Context) error { return nil }
+func (u *fakeSoftware) RemoveStale(context.Context) error { return nil }
 func (u *fakeSoftware) Source(backend.Placed) dataplane.Source {
 	return dataplane.Source{Backend: "xdp", Devices: []dataplane.Device{{Backend: "xdp", Name: "v0", Mode: "native"}}}
 }

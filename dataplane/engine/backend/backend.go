@@ -19,9 +19,9 @@ type Backend interface {
 	Install(ctx context.Context, flows []Placed) ([]Installed, error)
 	// Remove stops counting all of flows, or none and returns an error. Unknown flows are ignored.
 	Remove(ctx context.Context, flows []Placed) error
-	// Settle removes the flows of a dead process that this one has not installed. It is called once, after the
+	// RemoveStale removes the flows of a dead process that this one has not installed. It is called once, after the
 	// first Install.
-	Settle(ctx context.Context) error
+	RemoveStale(ctx context.Context) error
 	// Source returns the current source of an installed flow. It may change with the links.
 	Source(f Placed) dataplane.Source
 	// Conditions lists the backend's conditions.

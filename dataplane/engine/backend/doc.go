@@ -21,7 +21,7 @@
 //
 // # Rules for implementations
 //
-// Install, Remove, Settle and Close, and the methods that an overlay adds, are serialised by the engine. Read may run
+// Install, Remove, RemoveStale and Close, and the methods that an overlay adds, are serialised by the engine. Read may run
 // at the same time as each of them. It is on the path of a count: it allocates nothing, makes no system call and
 // takes no lock that is held over one.
 package backend

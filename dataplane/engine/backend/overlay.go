@@ -52,7 +52,7 @@ type SoftwareBackend interface {
 	SetActive(ctx context.Context, flows []Placed, on bool) error
 	// CountApart with on counts the packets that the shadows of flows match on an interface in slots of their own, and
 	// activates these there, for all of flows or none. Without on it ends that: the shadows' slots count these
-	// packets then. It is called after Settle. A slot belongs to its flow until the flow is removed.
+	// packets then. It is called after RemoveStale. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
 	// Epoch returns the epoch of a flow's shadow: as long as it stays the same and is not 0, the shadow has seen
 	// every packet of its flow.

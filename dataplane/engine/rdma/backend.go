@@ -236,8 +236,8 @@ func (b *Backend) signal() {
 // Changed implements Backend.
 func (b *Backend) Changed() <-chan struct{} { return b.changed }
 
-// Settle implements backend.Backend. A dead process leaves nothing on a device.
-func (b *Backend) Settle(context.Context) error { return nil }
+// RemoveStale implements backend.Backend. A dead process leaves nothing on a device.
+func (b *Backend) RemoveStale(context.Context) error { return nil }
 
 // Close ends the goroutines, then closes rules, pools and devices, in this order. It ignores keep, because rules and
 // slots end with the process. An object that slow firmware has not destroyed within CloseBound is left to the end of

@@ -71,7 +71,7 @@ func (s *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 	return nil
 }
 
-func (s *Backend) Settle(context.Context) error { return nil }
+func (s *Backend) RemoveStale(context.Context) error { return nil }
 
 func (s *Backend) Read(ids []uint32, dst []backend.Pair) error {
 	s.mu.Lock()

@@ -15,8 +15,8 @@ import (
 func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname string, on bool) (ids []uint32, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if on && !b.settled {
-		return nil, errors.New("the rules of an earlier process are not settled yet")
+	if on && !b.staleRemoved {
+		return nil, errors.New("the stale rules of an earlier process are not removed yet")
 	}
 	var changed []backend.Placed
 	for _, f := range flows {
@@ -40,7 +40,7 @@ func (b *Backend) CountApart(_ context.Context, flows []backend.Placed, ifname s
 	if !on {
 		return ids, b.trim()
 	}
-	err = b.hooks.attach(b.adopted || b.settled)
+	err = b.hooks.attach(b.adopted || b.staleRemoved)
 	for _, f := range changed {
 		if err == nil {
 			err = b.hooks.checkReach(f.On(ifname).Flow)
@@ -150,8 +150,8 @@ var _ backend.Alterer = (*Backend)(nil)
 func (b *Backend) Alter(_ context.Context, was, now []backend.Placed) (in []backend.Installed, end func(keep bool) error, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.settled {
-		return nil, nil, errors.New("the rules of an earlier process are not settled yet")
+	if !b.staleRemoved {
+		return nil, nil, errors.New("the stale rules of an earlier process are not removed yet")
 	}
 	a := &alteration{b: b, was: was, now: now}
 	if err := a.prepare(); err != nil {

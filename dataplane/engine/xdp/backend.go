@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Interfaces []dataplane.Interface // at least one
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
-	// Flows are the flows of the configuration, which keep their pinned counters until Settle.
+	// Flows are the flows of the configuration, which keep their pinned counters until RemoveStale.
 	Flows  []flow.Flow
 	Logger *slog.Logger
 }
@@ -26,23 +26,23 @@ type Options struct {
 // Backend counts flows in the kernel. It implements backend.SoftwareBackend.
 type Backend struct {
 	maxFlows   int
-	configured []flow.Flow // until Settle
+	configured []flow.Flow // until RemoveStale
 	log        *slog.Logger
 	rules      *xdp.RuleSet
 	adopted    bool   // the pins held counters, whose counts go on
 	inherited  uint64 // the last epoch that began before this process
 
-	mu      sync.Mutex // guards the fields below; link events take it too
-	hooks   *hooks
-	settled bool
-	flows   map[string]*entry
-	// Between the opening of a dead process's rules and Settle: all rules in the tables, and the rules of each of
+	mu           sync.Mutex // guards the fields below; link events take it too
+	hooks        *hooks
+	staleRemoved bool
+	flows        map[string]*entry
+	// Between the opening of a dead process's rules and RemoveStale: all rules in the tables, and the rules of each of
 	// flows. Otherwise both are nil: the tables hold the rules of flows, and rulesOf compiles them again, which takes
 	// far less memory.
 	there     map[xdp.Rule]bool
 	installed map[string][]xdp.Rule
-	next      uint32 // place of the next rule among the rules of its priority; after Settle, of the flow of Order ordered
-	ordered   uint32 // the first Order that no flow had before Settle
+	next      uint32 // place of the next rule among the rules of its priority; after RemoveStale, of the flow of Order ordered
+	ordered   uint32 // the first Order that no flow had before RemoveStale
 }
 
 // entry is a flow that has rules in the tables. It is small, because an instance may have a million.
@@ -91,12 +91,12 @@ func New(o Options) (*Backend, error) {
 // Name implements backend.Backend.
 func (b *Backend) Name() string { return "xdp" }
 
-// Settle removes the rules, counters and attachments of an earlier process that
+// RemoveStale removes the rules, counters and attachments of an earlier process that
 // no flow and no interface of this process uses.
-func (b *Backend) Settle(context.Context) error {
+func (b *Backend) RemoveStale(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settled = true
+	b.staleRemoved = true
 	wanted := make(map[uint32]bool)
 	keep := make(map[xdp.Rule]bool)
 	for _, x := range b.flows {
@@ -176,7 +176,7 @@ func (b *Backend) Close(keep bool) error {
 		return nil
 	}
 	b.hooks.closed = true
-	keep = keep && (b.settled || b.adopted)
+	keep = keep && (b.staleRemoved || b.adopted)
 	b.mu.Unlock()
 	b.hooks.stopWatch()
 	defer b.hooks.ns.Close()
@@ -186,10 +186,10 @@ func (b *Backend) Close(keep bool) error {
 	return b.rules.Destroy()
 }
 
-// trim detaches programs from hooks that no flow needs. Before Settle it detaches none: which of an earlier
+// trim detaches programs from hooks that no flow needs. Before RemoveStale it detaches none: which of an earlier
 // process's hooks are needed is not known then.
 func (b *Backend) trim() error {
-	if !b.settled {
+	if !b.staleRemoved {
 		return nil
 	}
 	return b.hooks.trim()

@@ -8,7 +8,7 @@
 //
 // Rules, counters and programs are pinned, so that they survive the process.
 // The next process finds them by the flow's identity (pinned.go) and keeps them
-// until [Backend.Settle] removes the ones that no flow asked for.
+// until [Backend.RemoveStale] removes the ones that no flow asked for.
 //
 // A hook can be lost: its device goes, or another program detaches ours. links.go
 // watches for that and attaches again. Each attachment begins another epoch of the

@@ -33,7 +33,7 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 		owners[i] = owner(f.Flow)
 	}
 	var was map[string]pinned
-	if !b.settled && b.adopted {
+	if !b.staleRemoved && b.adopted {
 		if err := b.claim(owners); err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (b *Backend) serveEntries(flows []backend.Placed, all []*entry) error {
 		all[i].active = true
 		b.hooks.addDemand(f.Flow, 1)
 	}
-	err := b.hooks.attach(b.adopted || b.settled)
+	err := b.hooks.attach(b.adopted || b.staleRemoved)
 	for i, f := range flows {
 		if err == nil {
 			err = b.hooks.checkReach(f.Flow)

@@ -88,14 +88,14 @@ func (b *Backend) pinned() map[string]pinned {
 // them, and the flows behind it keep their places.
 const spread = 64
 
-// place returns the place of a flow among the flows of its priority, after Settle.
+// place returns the place of a flow among the flows of its priority, after RemoveStale.
 func (b *Backend) place(f backend.Placed) uint32 { return b.next + f.Order - b.ordered }
 
 // places returns the place of every flow among the flows of its priority: the place of its pinned rules, as long as
 // that keeps the flows in order.
 func (b *Backend) places(flows []backend.Placed, owners []string, was map[string]pinned) []uint32 {
 	out := make([]uint32, len(owners))
-	if b.settled {
+	if b.staleRemoved {
 		for i, f := range flows {
 			out[i] = b.place(f)
 		}

@@ -62,7 +62,7 @@ func (k *kernelCounters) Install(_ context.Context, flows []backend.Placed) ([]b
 
 func (*kernelCounters) Remove(context.Context, []backend.Placed) error { return nil }
 
-func (*kernelCounters) Settle(context.Context) error { return nil }
+func (*kernelCounters) RemoveStale(context.Context) error { return nil }
 
 func (k *kernelCounters) Read(ids []uint32, dst []backend.Pair) error {
 	k.gate.pass()
