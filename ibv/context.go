@@ -51,8 +51,8 @@ func forget[T any](c *Context, table map[handle]*T, h handle, o *T) {
 	}
 }
 
-// leave keeps mem mapped until the device is closed.
-func (c *Context) leave(mem []byte) {
+// keepMapped keeps mem mapped until the device is closed.
+func (c *Context) keepMapped(mem []byte) {
 	c.leaving.Lock()
 	defer c.leaving.Unlock()
 	c.left = append(c.left, mem)

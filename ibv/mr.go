@@ -95,7 +95,7 @@ func (m *MR) Close() error {
 	return m.close(func(h handle) error {
 		if err := m.pd.ctx.err("ibv_dereg_mr", m.pd.ctx.v.deregMR(h)); err != nil {
 			if m.own && !errors.Is(err, syscall.EBUSY) {
-				m.pd.ctx.leave(m.mem)
+				m.pd.ctx.keepMapped(m.mem)
 			}
 			return err
 		}

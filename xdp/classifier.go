@@ -7,7 +7,7 @@ package xdp
 // A change has up to three parts. prepare puts rules into the memory of the attached programs, or
 // of the programs loaded next. If it returns that the programs must be loaded again, the caller
 // does so with constants and, an RCU grace period after the last hook runs the new ones, calls
-// settle. abandon takes prepared rules out again when the load failed. Rules that need no load
+// finishLoad. abandon takes prepared rules out again when the load failed. Rules that need no load
 // count from prepare on. All calls come from one goroutine at a time.
 type classifier interface {
 	// prepare adds all of rules or none.
@@ -15,11 +15,11 @@ type classifier interface {
 	// constants returns the constants of the next load.
 	constants() constants
 	// adopt: an earlier process built the running programs with need and tuples. It returns their
-	// constants, as if they had been loaded and settled here, or false when they do not serve all
+	// constants, as if they had been loaded and finished here, or false when they do not serve all
 	// rules.
 	adopt(need uint32, tuples []loadedTuple) (constants, bool)
-	// settle: no program runs with constants older than the last.
-	settle()
+	// finishLoad: no program runs with constants older than the last.
+	finishLoad()
 	// abandon removes rules that were prepared for constants that never ran.
 	abandon(rules []Rule)
 	// pair splits a change: rules of old that become rules of fresh in place, rules of old that are

@@ -10,7 +10,7 @@ import (
 // a change, while programs count on them: live entries are the rules, dead ones
 // are taken out to the end, and every slot is made to say so. It ends with
 // tables that any program of that process reads right; the caller loads new
-// ones, for which constants decides anew, and calls settle.
+// ones, for which constants decides anew, and calls finishLoad.
 func (t *tables) recover(masks map[uint8]*words) {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
@@ -193,6 +193,6 @@ func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 		c.tuples = append(c.tuples, u.constants(t.secret, !u.hashed))
 	}
 	t.next, t.nextNeed = places, need
-	t.settle()
+	t.finishLoad()
 	return c, true
 }

@@ -252,7 +252,7 @@ func (rs *RuleSet) reload() error {
 			time.Sleep(time.Second)
 		}
 	}
-	rs.class.settle()
+	rs.class.finishLoad()
 	rs.constants = c
 	rs.meta.setLoaded(objectHash(), c)
 	return nil

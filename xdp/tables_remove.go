@@ -74,7 +74,7 @@ func (t *tables) removeRule(r *Rule) {
 }
 
 // constants returns the constants of the next load: the tuples with rules, best first, and the
-// layers that the parser must read. From here until settle a place has two meanings, so every
+// layers that the parser must read. From here until finishLoad a place has two meanings, so every
 // search goes through all tuples.
 func (t *tables) constants() constants {
 	for i := range t.ranks {
@@ -98,7 +98,8 @@ func (t *tables) constants() constants {
 	return c
 }
 
-func (t *tables) settle() {
+// finishLoad ends a load: all programs have the constants of the last call of constants.
+func (t *tables) finishLoad() {
 	for _, u := range t.rehash {
 		atomic.StoreUint64(&t.singles[u.id], 0)
 	}

@@ -82,7 +82,7 @@ func (c *Collapsed) Horizon() time.Duration {
 // the entry. After a longer gap the count is ambiguous.
 func (c *Collapsed) Sample(clock func() time.Duration) Count {
 	before := clock()
-	index, failed := c.look()
+	index, failed := c.readEntry()
 	if c.begun && clock()-c.at > c.Horizon() {
 		c.count.Ambiguous = true
 	}
@@ -100,7 +100,7 @@ func (c *Collapsed) Sample(clock func() time.Duration) Count {
 func (c *Collapsed) SampleUpTo(posted func() uint64) Count {
 	lower := posted()
 	for range looks {
-		index, failed := c.look()
+		index, failed := c.readEntry()
 		upper := posted()
 		// How many the device can have left of upper, when the entry was read.
 		most := upper - lower + uint64(c.o.Depth)
@@ -133,15 +133,15 @@ func (c *Collapsed) advance(total uint64, failed *CompletionError) {
 	c.count.Completed = total
 }
 
-// look reads the entry: see settle.
-func (c *Collapsed) look() (index uint16, failed *CompletionError) {
-	return settle(func() uint32 { return loadLast(c.entry) }, func() uint32 { return loadSyndromes(c.entry) })
+// readEntry reads the entry: see readStable.
+func (c *Collapsed) readEntry() (index uint16, failed *CompletionError) {
+	return readStable(func() uint32 { return loadLast(c.entry) }, func() uint32 { return loadSyndromes(c.entry) })
 }
 
-// settle takes the index in one access with the opcode, and the syndromes of an error
+// readStable takes the index in one access with the opcode, and the syndromes of an error
 // between two such accesses that agree (a device writes an entry as one line). Where the
 // device is faster than that, the error is there without its syndrome.
-func settle(last, syndromes func() uint32) (index uint16, failed *CompletionError) {
+func readStable(last, syndromes func() uint32) (index uint16, failed *CompletionError) {
 	for range 4 {
 		word := last()
 		index = uint16(word >> 16)

@@ -248,7 +248,7 @@ func TestSettle(t *testing.T) {
 		{"it is overwritten by a bad one", []uint32{bad, bad + 1<<16, bad + 1<<16}, 8, whole},
 		{"it never stands", []uint32{bad, 0, bad, 0, bad, 0, bad, 0}, 7, &CompletionError{Opcode: OpReqErr}},
 	} {
-		index, failed := settle(answers(tt.last...), answers(0x03_00_88_16))
+		index, failed := readStable(answers(tt.last...), answers(0x03_00_88_16))
 		if index != tt.index || (failed == nil) != (tt.want == nil) || failed != nil && *failed != *tt.want {
 			t.Errorf("%s: index %d, %+v, want %d, %+v", tt.name, index, failed, tt.index, tt.want)
 		}
