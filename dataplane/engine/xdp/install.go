@@ -84,6 +84,8 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 		}
 		b.noteRules(f, x, rules, drops)
 		missing = append(missing, rules...)
+		// An earlier process that was killed while it changed the flow has left a counter without its rules.
+		out[i].Gap = counter.Adopted && was != nil && was[x.owner].rules < len(rules)
 		all[i] = x
 	}
 	missing = slices.DeleteFunc(missing, func(r xdp.Rule) bool { return b.there[r] })
@@ -102,7 +104,8 @@ func (b *Backend) install(flows []backend.Placed, owners []string, order []uint3
 	}
 	for i, f := range flows {
 		b.flows[f.Name] = all[i]
-		out[i].Source, out[i].Gap = b.hooks.source(f.Flow), out[i].Adopted && b.hooks.epoch(f.Flow) > b.inherited
+		out[i].Source = b.hooks.source(f.Flow)
+		out[i].Gap = out[i].Gap || out[i].Adopted && b.hooks.epoch(f.Flow) > b.inherited
 	}
 	return out, nil
 }

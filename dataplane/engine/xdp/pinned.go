@@ -16,6 +16,7 @@ import (
 type pinned struct {
 	place uint32 // of its rules among the rules of their priority
 	drops bool
+	rules int // how many there are
 }
 
 // owner is the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
@@ -79,6 +80,7 @@ func (b *Backend) pinned() map[string]pinned {
 			was.place = r.Order
 		}
 		was.drops = was.drops || r.Drop
+		was.rules++
 		out[o] = was
 	}
 	return out
