@@ -61,7 +61,7 @@ func (d Difference) Empty() bool {
 	return len(d.Added)+len(d.Removed)+len(d.Renamed)+len(d.Changed) == 0
 }
 
-// String returns a line for each flow that changes, ordered by name:
+// String returns a line for each flow that changes, with its newline, ordered by name:
 //
 //	~ dns: count -> drop
 //	~ front: was web

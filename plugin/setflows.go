@@ -42,7 +42,7 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 }
 
 func (r *remote) setFlows(ctx context.Context, bound time.Duration, req *pluginv1.SetFlowsRequest) (dataplane.Difference, error) {
-	resp, _, err := ask(ctx, r, bound, fmt.Sprintf("setting %d flows", len(req.Flows)), r.rpc.SetFlows, req)
+	resp, _, err := ask(ctx, r, bound, "setting flows", r.rpc.SetFlows, req)
 	return differenceFromProto(resp.GetDifference()), err
 }
 

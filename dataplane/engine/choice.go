@@ -49,7 +49,7 @@ func (s *choices) find(word flow.Backend) (open []backend.Backend, refused []dat
 			open = append(open, s.all[i])
 			continue
 		}
-		reason := "nothing in the configuration that this instance was started with asks for it"
+		reason := "the instance was started without it; start it with a configuration that names backend " + name
 		if err := s.absent[name]; err != nil {
 			reason = strings.TrimPrefix(backend.ReasonOf(err), "backend "+name+": ")
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -278,6 +279,25 @@ func TestAddFlowsIsAllOrNothing(t *testing.T) {
 				t.Errorf("%d flows, %d entries, want 1 and 1", len(got), len(e.writer.Entries()))
 			}
 		})
+	}
+}
+
+// A refusal for an interface or backend that the instance lacks names the object and the next step.
+func TestRefusalNamesTheNextStep(t *testing.T) {
+	e := start(t, config(t), newHand("hand"))
+	for _, tt := range []struct {
+		flow flow.Flow
+		want []string
+	}{
+		{flow.Flow{Name: "b", Interface: "eth9"}, []string{`flow "b"`, `interface "eth9"`, "start it with a configuration whose interfaces"}},
+		{flow.Flow{Name: "b", Backend: flow.RDMA}, []string{`flow "b"`, "rdma: ", "start it with a configuration that names backend rdma"}},
+	} {
+		_, err := e.AddFlows(t.Context(), tt.flow)
+		for _, want := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, without %q", err, want)
+			}
+		}
 	}
 }
 
