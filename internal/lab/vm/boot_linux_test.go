@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -145,16 +146,26 @@ func (b *boot) program(t *testing.T, host string) {
 }
 
 // tests compiles the tests of a package of ours and makes a step of them.
-func (b *boot) tests(t *testing.T, step, pkg, run string, env ...string) {
+func (b *boot) tests(t *testing.T, step, pkg, names string, env ...string) {
 	t.Helper()
 	bin := filepath.Join(b.bin, step+".test")
 	if err := goTool("1", "test", "-c", "-tags=vm", "-ldflags=-s -w", "-o", bin, pkg); err != nil {
 		t.Fatal(err)
 	}
+	// A test that is renamed or moved must not leave the list unnoticed.
+	list, err := exec.CommandContext(t.Context(), bin, "-test.list=.").Output()
+	if err != nil {
+		t.Fatalf("listing the tests of %s: %v", pkg, err)
+	}
+	for name := range strings.SplitSeq(names, "|") {
+		if !regexp.MustCompile("(?m)^" + name + "$").Match(list) {
+			t.Fatalf("%s has no test %s", pkg, name)
+		}
+	}
 	b.program(t, bin)
 	b.script.Steps = append(b.script.Steps, Step{
 		Name: step, Dir: "/tmp", Seconds: int(limit/time.Second) - 20, Env: append(env, "FLOWTALLY_GUEST_BIN="+binDir),
-		Args: []string{filepath.Join(binDir, step+".test"), "-test.v", "-test.short", "-test.run=" + run},
+		Args: []string{filepath.Join(binDir, step+".test"), "-test.v", "-test.short", "-test.run=^(" + names + ")$"},
 	})
 }
 
