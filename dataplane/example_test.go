@@ -46,6 +46,39 @@ func ExampleService() {
 	// 1 flow is left <nil>
 }
 
+// SetFlows makes the set of flows the given flows. A dry run shows the difference first.
+func ExampleService_SetFlows() {
+	ctx := context.Background()
+	svc := start(dataplane.Config{Backend: flow.Sim})
+	defer svc.Close()
+	web, dns := flow.MustParse("web", "tcp dport 443"), flow.MustParse("dns", "udp dport 53")
+	if _, err := svc.AddFlows(ctx, web, dns); err != nil {
+		log.Fatal(err)
+	}
+	front := web
+	front.Name = "front"
+	dns.Action = flow.Drop
+	flows := []flow.Flow{front, dns, flow.MustParse("ssh", "tcp dport 22")}
+	opts := dataplane.SetOptions{Renames: map[string]string{"web": "front"}} // front keeps the total of web
+	dry := opts
+	dry.DryRun = true
+	d, err := svc.SetFlows(ctx, flows, dry)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(d)
+	if _, err := svc.SetFlows(ctx, flows, opts); err != nil {
+		log.Fatal(err)
+	}
+	d, err = svc.SetFlows(ctx, flows, opts)
+	fmt.Println("nothing is left to change:", d.Empty(), err)
+	// Output:
+	// ~ dns: count -> drop
+	// ~ front: was web
+	// + ssh
+	// nothing is left to change: true <nil>
+}
+
 // An event reports each change.
 func ExampleService_Events() {
 	ctx := context.Background()
