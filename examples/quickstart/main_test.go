@@ -46,8 +46,14 @@ func TestQuickstart(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(dir, plugin.BinaryName)); err != nil {
 		t.Fatal(err)
 	}
+	// Without privilege the writer needs a tmpfs directory of its own: /dev/shm/flowtally may be another user's.
+	runtime, err := os.MkdirTemp("/dev/shm", "quickstart-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(runtime) })
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), programEnv+"=1", "PATH="+dir)
+	cmd.Env = append(os.Environ(), programEnv+"=1", "PATH="+dir, "XDG_RUNTIME_DIR="+runtime)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil || !regexp.MustCompile(`^web: [1-9][0-9]{3,} packets\n$`).Match(out) {
