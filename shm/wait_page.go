@@ -67,8 +67,11 @@ func mapPage(f *os.File, st *unix.Stat_t, writable bool) (*waitPage, error) {
 func openPage(path string) (*waitPage, error) {
 	name := waitPath(path)
 	f, st, err := openRegular(name, unix.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("%w: the writer makes no page of waiters, or is of an older version: %w", err, errors.ErrUnsupported)
+	case errors.Is(err, ErrFormat):
+		err = fmt.Errorf("%s: opening the page of waiters: not a regular file: %w", name, ErrPermission)
 	}
 	if err != nil {
 		return nil, err
