@@ -102,7 +102,7 @@ test: ## every test, first as this user and then as root the packages that need 
 # Directories whose tests build programs or explore for long: checked only where they differ from HEAD.
 LONG_TO_CHECK = examples ibv/ibvtest internal/bench internal/memorder shm/include
 
-check: lint ## before every commit, at most 3 minutes: lint, and the tests in their short form
+check: lint ## before every commit: lint, and the tests in their short form
 	@.ci/need cc c++ pkg-config python3 rdma-headers
 	@skip=; for d in $(LONG_TO_CHECK); do ! git diff --quiet HEAD -- $$d || skip="$$skip -e /flowtally/$$d"; done; \
 	$(GOTEST) -short -timeout 10m $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
