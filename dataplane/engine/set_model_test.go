@@ -249,8 +249,9 @@ func TestSetFlowsAsAMap(t *testing.T) {
 		}
 	})
 	t.Logf("%d calls, %d of them refused; %d flows renamed, %d changed, %d of them counted anew; flows stood in the overlay %d times", calls, refused, renamed, changed, anew, inOver)
-	if min(refused, renamed, changed, anew, inOver) < 50 {
-		t.Error("the test looks at little")
+	// The number of calls depends on the checks of rapid: 100, or 20 with -short.
+	if rare := min(refused, renamed, changed, anew, inOver); rare*20 < calls {
+		t.Errorf("the rarest event happened %d times in %d calls, want one in 20", rare, calls)
 	}
 }
 
