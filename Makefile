@@ -33,9 +33,6 @@ TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch
 # go test that ends with a summary; make test collects the summaries in the file SUMMARY.
 SUMMARY ?=
 GOTEST = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") --
-# Rows of the short form: all but shm.snapshot.256k, which has not met its bound yet. The long form
-# (flowtally bench --gate) holds it to that.
-SHORT = shm.[^s]* shm.snapshot.16k xdp.* poll.* flow.*
 # The long forms of the tests of shm: how often each repeats its step.
 LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=1e6 FLOWTALLY_RACE_CUTS=2000 FLOWTALLY_RACE_MEETINGS=20000 \
 	FLOWTALLY_GROW_READS=1e8 FLOWTALLY_GROW_PYTHON_READS=1e6 FLOWTALLY_HOSTILE_TRIES=1e7
@@ -160,7 +157,7 @@ bench: build ## every figure as a ratio to a floor or a peer in the same run (as
 
 bench-short: build ## the bench in its short form; fails only beyond its own noise
 	@.ci/need cc
-	$(ROOT) bin/flowtally bench --short --gate $(SHORT:%=--row '%')
+	$(ROOT) bin/flowtally bench --short --gate
 
 fuzz: ## every fuzz target for FUZZTIME
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \

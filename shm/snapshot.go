@@ -135,7 +135,7 @@ func (v *view) copyRecords(dst []recordCopy, s *segment, l *Label) error {
 		}
 		rc.epoch = epochOf(seq)
 		if at := rc.value.SampledAt; at != 0 {
-			l.add(cycle, at, at)
+			l.add(cycle, at, at, 1)
 		}
 	}
 	return nil
@@ -187,6 +187,14 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 			streamCopies(dst[from:to], src, heads, &next.blocks.seqs)
 		}
 		loadFence() // barrier read-fence
+		// Most often no block was published meanwhile, and all have one label.
+		if c.stand(s.blocks, from, to) && (!between || heads[0].cycle <= k) && alike(heads) {
+			if h := heads[0]; h.newest != 0 {
+				l.add(h.cycle, h.oldest, h.newest, to-from)
+			}
+			from = to
+			continue
+		}
 		for i := from; i < to; i++ {
 			b, h := block{s.blocks, uint32(i)}, &c.heads[i]
 			word := b.seq()
@@ -200,10 +208,8 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 				}
 				*h = dst[i].head()
 			}
-			if i > 0 && *h == c.heads[i-1] && h.newest != 0 {
-				l.Sampled++ // most often all are alike
-			} else if h.newest != 0 {
-				l.add(h.cycle, h.oldest, h.newest)
+			if h.newest != 0 {
+				l.add(h.cycle, h.oldest, h.newest, 1)
 			}
 		}
 		from = to
@@ -211,15 +217,37 @@ func (v *view) copyBlocks(dst []copyMem, c *scratch, s *segment, k uint64, next 
 	return nil
 }
 
+// stand tells whether no block in the half-open range was published since its current copy was taken.
+func (c *scratch) stand(b *blocksMem, from, to int) bool {
+	changed := c.byIntent
+	for i := from; i < to; i++ {
+		changed |= atomic.LoadUint64(&b.seqs[i].word) ^ c.seqs[i]
+	}
+	return changed == 0
+}
+
+// alike tells whether all heads have the cycle and the times of the first.
+func alike(heads []copyHead) bool {
+	differ := uint64(0)
+	first := heads[0]
+	for i := range heads {
+		h := &heads[i]
+		differ |= h.cycle ^ first.cycle | uint64(h.oldest^first.oldest) | uint64(h.newest^first.newest)
+	}
+	return differ == 0
+}
+
 // copyHead holds the words of a copy that a label needs.
 type copyHead struct {
 	cycle          uint64
 	oldest, newest int64
-	live           uint64
+	_              uint64 // streamAVX2 stores 32 bytes
 }
 
 // head is of a copy that the caller has copied.
-func (c *copyMem) head() copyHead { return copyHead{c.cycle, c.oldest, c.newest, c.live} }
+func (c *copyMem) head() copyHead {
+	return copyHead{cycle: c.cycle, oldest: c.oldest, newest: c.newest}
+}
 
 // streamFrom is how many bytes of blocks a snapshot copies past the caches, as Go's copy
 // does in one piece of that size: reading the lines that are overwritten would cost half as
@@ -318,7 +346,7 @@ func (v *view) snapshotOf(dst *Snapshot, hs []Handle) error {
 		}
 		dst.List[i] = val
 		if val.SampledAt != 0 {
-			dst.Label.add(cycle, val.SampledAt, val.SampledAt)
+			dst.Label.add(cycle, val.SampledAt, val.SampledAt, 1)
 		}
 	}
 	return nil
@@ -420,10 +448,11 @@ func (s *Snapshot) value(h Handle) (Value, error) {
 	return val, nil
 }
 
-func (l *Label) add(cycle uint64, oldest, newest int64) {
+// add adds n blocks or single values of one cycle.
+func (l *Label) add(cycle uint64, oldest, newest int64, n int) {
 	l.MinCycle, l.MaxCycle = min(l.MinCycle, cycle), max(l.MaxCycle, cycle)
 	l.Oldest, l.Newest = min(l.Oldest, oldest), max(l.Newest, newest)
-	l.Sampled++
+	l.Sampled += n
 }
 
 func (l *Label) finish() {
