@@ -18,7 +18,7 @@ func TestConditionsDocument(t *testing.T) {
 	const path = "../docs/conditions.md"
 	var want strings.Builder
 	want.WriteString("<!-- Generated from dataplane/conditions.go: go test ./dataplane -run TestConditionsDocument -update -->\n# Conditions\n\n" +
-		wrap("A condition is a state that needs attention. Each has a stable code. The log of `flowtally run` shows it when it is "+
+		wrap("This page is for operators. A condition is a state that needs attention. Each has a stable code. The log of `flowtally run` shows it when it is "+
 			"raised (`condition raised`, with the fix) and when it ends (`condition gone`). `flowtally flows list` lists conditions "+
 			"below the flows, and `Service.Conditions` returns them to an embedder. `run --strict` ends with 3 if one of high "+
 			"severity is raised at the start.") + "\n")

@@ -1,0 +1,172 @@
+package fence
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// fence is one fenced block of a document.
+type fence struct {
+	line     int    // of the opening mark
+	language string // "" where the info string is empty
+	file     string // the text is written to this file
+	notRun   string // the reason
+	fails    bool   // of the last command
+	until    string // the output of the last command, which stays in the background
+	text     string
+}
+
+// command is one command of a fence, with the output that the document shows.
+type command struct {
+	line   int
+	root   bool
+	text   string
+	output []string
+}
+
+var (
+	infoWord = regexp.MustCompile(`^(?:fails|file=([\w./-]+)|until="([^"]+)")(?:\s+|$)`)
+	prompt   = regexp.MustCompile(`^[$#] `)
+	heredoc  = regexp.MustCompile(`<<-?\s*'?"?(\w+)`)
+	// likeCommand is a line that a reader takes for a command: a fence without a language has none.
+	likeCommand = regexp.MustCompile(`^(?:[$#] |(?:sudo |\w+=\S+ )*(?:\S*flowtally|go|make|curl|apt|dpkg|kubectl|systemctl) [a-z-])`)
+)
+
+// parse returns the fences of a document, and an error for each info string that it cannot read.
+func parse(document string) (fences []fence, errs []error) {
+	var open *fence
+	for i, line := range strings.Split(document, "\n") {
+		info, marked := strings.CutPrefix(strings.TrimLeft(line, " "), "```")
+		switch {
+		case open == nil && marked:
+			f, err := parseInfo(info)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("line %d: %w", i+1, err))
+			}
+			f.line = i + 1
+			open = &f
+		case open != nil && marked && info == "":
+			fences = append(fences, *open)
+			open = nil
+		case open != nil:
+			if open.language == "" && likeCommand.MatchString(line) {
+				errs = append(errs, fmt.Errorf("line %d: a fence without a language holds the command %q: begin it with ```console or ```sh", i+1, line))
+			}
+			open.text += line + "\n"
+		}
+	}
+	if open != nil {
+		errs = append(errs, fmt.Errorf("line %d: the fence does not end", open.line))
+	}
+	return fences, errs
+}
+
+func parseInfo(info string) (f fence, err error) {
+	f.language, info, _ = strings.Cut(strings.TrimSpace(info), " ")
+	if reason, is := strings.CutPrefix(info, "not-run:"); is {
+		if f.notRun = strings.TrimSpace(reason); f.notRun == "" {
+			return f, fmt.Errorf("not-run without a reason")
+		}
+		return f, nil
+	}
+	for rest := info; rest != ""; {
+		m := infoWord.FindStringSubmatch(rest)
+		if m == nil {
+			return f, fmt.Errorf("info string %q: expected fails, file=NAME, until=\"TEXT\" or not-run: REASON", rest)
+		}
+		f.fails = f.fails || strings.HasPrefix(m[0], "fails")
+		f.file += m[1]
+		f.until += m[2]
+		rest = rest[len(m[0]):]
+	}
+	return f, nil
+}
+
+// runs reports whether the fence has something to run or to write.
+func (f fence) runs() bool {
+	return f.notRun == "" && (f.file != "" || f.language == "console" || f.language == "sh")
+}
+
+// commands returns the commands of a fence. A script of language sh is one command.
+func (f fence) commands() (all []command, err error) {
+	switch {
+	case !f.runs() || f.file != "":
+		return nil, nil
+	case f.language == "sh":
+		return []command{{line: f.line + 1, text: f.text}}, nil
+	}
+	lines := strings.Split(strings.TrimSuffix(f.text, "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		if !prompt.MatchString(lines[i]) {
+			if len(all) == 0 {
+				return nil, fmt.Errorf("line %d: %q comes before the first command", f.line+1+i, lines[i])
+			}
+			c := &all[len(all)-1]
+			c.output = append(c.output, lines[i])
+			continue
+		}
+		c := command{line: f.line + 1 + i, root: lines[i][0] == '#', text: lines[i][2:]}
+		for strings.HasSuffix(lines[i], `\`) && i+1 < len(lines) {
+			i++
+			c.text += "\n" + lines[i]
+		}
+		for end := heredoc.FindStringSubmatch(c.text); end != nil && i+1 < len(lines); {
+			i++
+			c.text += "\n" + lines[i]
+			if strings.TrimSpace(lines[i]) == end[1] {
+				break
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+var (
+	address = regexp.MustCompile(`\b[0-9a-f]{2}(?::[0-9a-f]{2}){5}\b|\b[0-9a-f]{1,4}(?:::?[0-9a-f]{1,4}){2,7}\b|\b[0-9a-f]{32,}\b`)
+	// number is a date with its time, or a number with the units behind it.
+	number = regexp.MustCompile(`\b(?:0x[0-9a-f]+|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(?:Z|[+-][0-9:]+)?|` +
+		`[0-9](?:[0-9,.]*[0-9])?(?:(?:ns|µs|us|ms|s|m|h|d)(?:[0-9.]*[0-9])?)*[kMGT]?(?: ?(?:(?:B|[kKMGT]i?B|[kMGT]?bits?)\b|%))?)(?:/s\b)?`)
+	blanks = regexp.MustCompile(`[ \t]+`)
+	dashes = regexp.MustCompile(`[-─]{3,}`)
+)
+
+// simplify removes from a line the parts that differ from run to run.
+func simplify(line string) string {
+	line = number.ReplaceAllString(address.ReplaceAllString(line, "#"), "#")
+	return strings.TrimSpace(blanks.ReplaceAllString(dashes.ReplaceAllString(line, "-"), " "))
+}
+
+// matches reports whether the output is the one that the document shows.
+func matches(shown []string, output string) bool {
+	var want, got strings.Builder
+	for _, line := range trimEmpty(shown) {
+		if strings.TrimSpace(line) == "…" {
+			want.WriteString(`(?:.*\n)*?`)
+			continue
+		}
+		for i, part := range strings.Split(line, "…") {
+			if i > 0 {
+				want.WriteString(" ?.* ?")
+			}
+			want.WriteString(regexp.QuoteMeta(simplify(part)))
+		}
+		want.WriteString(`\n`)
+	}
+	for _, line := range trimEmpty(strings.Split(output, "\n")) {
+		got.WriteString(simplify(line) + "\n")
+	}
+	return regexp.MustCompile(`^` + want.String() + `$`).MatchString(got.String())
+}
+
+// trimEmpty removes the empty lines at both ends.
+func trimEmpty(lines []string) []string {
+	for len(lines) > 0 && strings.TrimSpace(lines[0]) == "" {
+		lines = lines[1:]
+	}
+	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
