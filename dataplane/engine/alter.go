@@ -234,13 +234,12 @@ func (a *alterations) relist() error {
 	if len(list) == 0 {
 		return nil
 	}
-	handles, err := e.catalogue.exchangeEntries(old, entries)
+	handles, err := e.catalogue.Exchange(old, entries)
 	if err != nil {
 		return err
 	}
 	for i, x := range list {
 		x.handle = handles[i]
-		e.plan.AddSegment(x.handle, entries[i].Latency)
 	}
 	return nil
 }

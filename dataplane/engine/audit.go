@@ -62,7 +62,7 @@ func (a *auditor) auditFlow(c *flowState) {
 	}
 	var added backend.Pair
 	err := a.mover.plan.AddMissed(c.handle, func(stands backend.Pair, sampled int64) (lacks backend.Pair) {
-		own, err := readOne(a.mover.stack.software, c.shadow.ID)
+		own, err := backend.ReadOne(a.mover.stack.software, c.shadow.ID)
 		if err != nil || own != c.lastIdle.own || c.lastIdle.at == 0 {
 			c.lastIdle = idleSample{own: own, at: shm.Now()}
 			return backend.Pair{}
@@ -122,7 +122,7 @@ func (a *auditor) alignAtEnd() {
 			continue
 		}
 		err := a.mover.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-			own, err := readOne(a.mover.stack.software, c.shadow.ID)
+			own, err := backend.ReadOne(a.mover.stack.software, c.shadow.ID)
 			if err == nil && backend.Add(c.shadowBase, own).Packets < stands.Packets { // a total does not fall
 				return a.mover.stack.hardware, c.hardware.ID, c.base, nil
 			}

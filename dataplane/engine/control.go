@@ -49,7 +49,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	go func() {
 		defer stop()
 		defer end()
-		e.catalogue.repair() // fn changes it
+		e.catalogue.Repair() // fn changes it
 		err := e.orClosed(fn(running, commit))
 		if commit.IsAbandoned() {
 			e.log.Warn("a call that was not waited for has ended", "call", doing, "err", err)

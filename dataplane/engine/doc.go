@@ -14,12 +14,12 @@
 //   - arranger, mover: the moves between hardware and XDP, and the totals over them (arrange.go, arrange_steps.go,
 //     move.go, publish.go, divide.go, source.go).
 //   - auditor: the comparison of hardware with XDP (audit.go).
-//   - catalogue: the entries of the counters in the mirror, and its file (catalogue.go, catalogue_file.go, mirror.go).
 //   - watcher, health, event.Broadcaster: conditions and events (watch.go, health.go, event).
 //
 // The packages below engine count: backend has the interfaces, rdma and xdp the two backends, queuepair the completion
-// counters, poll the plan and the poller, trial the test of devices in a process of its own. control has the lock of
-// control calls, event the broadcaster, sim the simulated backend.
+// counters, poll the plan and the poller, trial the test of devices in a process of its own. change has the plan
+// of a change of the set, catalogue the entries in the mirror and its file, control the lock of control calls, event
+// the broadcaster, sim the simulated backend.
 //
 // # Rules
 //

@@ -12,6 +12,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/engine/event"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
@@ -40,7 +41,7 @@ type Engine struct {
 	cfg       dataplane.Config
 	log       *slog.Logger
 	backends  []backend.Backend
-	catalogue *catalogue // assemble makes the parts from here to plan
+	catalogue *catalogue.Catalogue // assemble makes the parts from here to plan
 	placement *placement
 	arranger  *arranger
 	mover     *mover
@@ -65,10 +66,11 @@ type Engine struct {
 	ended   chan error    // the result of Close
 	bound   time.Duration // closeBound; tests are less patient
 
-	ctl   control.Lock // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
-	flows map[string]*flowState
-	order uint32 // of the next flow
-	place uint64 // flowState.place of the next flow
+	ctl    control.Lock // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
+	flows  map[string]*flowState
+	adding []*flowState // flows that have entries and are not in flows yet
+	order  uint32       // of the next flow
+	place  uint64       // flowState.place of the next flow
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -97,7 +99,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 			err = errors.Join(err, e.pairs.Close(), e.release(true, (*shm.Writer).Discard))
 		}
 	}()
-	if e.writer, err = createMirror(e.cfg, e.log); err != nil {
+	if e.writer, err = catalogue.Create(e.cfg.Mirror, e.log); err != nil {
 		return nil, err
 	}
 	var absent map[string]error // why backends have nothing to count with
@@ -123,9 +125,11 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 func (e *Engine) assemble(absent map[string]error, given bool) {
 	e.plan = poll.NewPlan(e.cfg.Mirror.HistoryPeriod)
 	e.poller = poll.New(poll.Options{Plan: e.plan, Writer: e.writer, Config: e.cfg.Poll, Logger: e.log})
-	e.catalogue = &catalogue{path: e.cfg.Mirror.Path, log: e.log, writer: e.writer, plan: e.plan, flows: e.flows}
+	e.catalogue = catalogue.New(catalogue.Options{
+		Path: e.cfg.Mirror.Path, Logger: e.log, Writer: e.writer, Plan: e.plan,
+		Entries: e.entries, Remade: func() { e.pairs.WriteAgain() },
+	})
 	e.pairs = newQueuePairs(e)
-	e.catalogue.pairs = e.pairs
 	e.mover = &mover{
 		stack: newStack(e.backends, absent, e.cfg.RDMA.Audit), catalogue: e.catalogue, plan: e.plan, events: &e.events, log: e.log,
 	}
@@ -143,7 +147,7 @@ func (e *Engine) assemble(absent map[string]error, given bool) {
 func (e *Engine) resume(ctx context.Context) error {
 	e.ctl.Lock()
 	defer e.ctl.Unlock()
-	e.catalogue.inherit()
+	e.catalogue.Inherit()
 	flows := e.cfg.Flows
 	e.cfg.Flows = nil // Engine.flows has them from here on
 	if _, err := e.add(ctx, flows, nil); err != nil {
@@ -152,13 +156,9 @@ func (e *Engine) resume(ctx context.Context) error {
 	if err := startQueuePairs(e.pairs, e.plan); err != nil {
 		return err
 	}
-	for _, old := range e.catalogue.inherited {
-		e.plan.Remove(old.Handle.Index)
-		if err := e.writer.Remove(old.Handle); err != nil {
-			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
-		}
+	if err := e.catalogue.RemoveInherited(); err != nil {
+		return err
 	}
-	e.catalogue.inherited, e.catalogue.renamed = nil, nil
 	for _, b := range e.backends {
 		if err := b.RemoveStale(ctx); err != nil {
 			return fmt.Errorf("removing stale flows from backend %s: %w", b.Name(), err)

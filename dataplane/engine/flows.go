@@ -159,11 +159,10 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 
 // forget removes a flow from the plan and the mirror.
 func (e *Engine) forget(c *flowState) error {
-	e.plan.Remove(c.handle.Index)
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
 	e.events.Send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
-	if err := e.catalogue.unlessDamaged(e.writer.Remove(c.handle)); err != nil {
+	if err := e.catalogue.Remove(c.handle); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}
 	return nil

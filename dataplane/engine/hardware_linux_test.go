@@ -121,7 +121,7 @@ func TestHardwareCountsWhatIsSentAndWhatXDPCounts(t *testing.T) {
 // valueOf reads one counter.
 func valueOf(t *testing.T, b backend.Backend, id uint32) backend.Pair {
 	t.Helper()
-	p, err := readOne(b, id)
+	p, err := backend.ReadOne(b, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,5 +249,5 @@ func TestADamagedMirrorIsNoFailingSource(t *testing.T) {
 			t.Errorf("a source is said to fail: %s", c.Text)
 		}
 	}
-	e.catalogue.repair()
+	e.catalogue.Repair()
 }

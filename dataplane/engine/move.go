@@ -9,6 +9,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/dataplane/engine/event"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 )
@@ -17,17 +18,10 @@ import (
 // Engine.ctl held.
 type mover struct {
 	stack     *stack // nil: no backend counts in hardware yet
-	catalogue *catalogue
+	catalogue *catalogue.Catalogue
 	plan      *poll.Plan
 	events    *event.Broadcaster
 	log       *slog.Logger
-}
-
-// readOne reads one slot.
-func readOne(s backend.Counters, id uint32) (backend.Pair, error) {
-	var p [1]backend.Pair
-	err := s.Read([]uint32{id}, p[:])
-	return p[0], err
 }
 
 // shadowComplete reports whether the shadow has seen every packet of the total. A shadow behind hardware that takes the
@@ -57,7 +51,7 @@ func (m *mover) readShadows(ctx context.Context, list []*flowState) ([]backend.P
 			c.epoch = s.software.Epoch(c.Placed)
 		}
 		var err error
-		if before[i], err = readOne(s.software, c.shadow.ID); err != nil {
+		if before[i], err = backend.ReadOne(s.software, c.shadow.ID); err != nil {
 			return nil, fmt.Errorf("flow %q: reading its shadow: %w", c.Name, err)
 		}
 	}
@@ -84,7 +78,7 @@ func (m *mover) toSoftware(ctx context.Context, c *flowState, why error) error {
 	var lacks dataplane.Uncounted
 	clean := false
 	err := m.plan.ChangeSource(c.handle, func(stands backend.Pair) (backend.Counters, uint32, backend.Pair, error) {
-		own, err := readOne(s.software, c.shadow.ID)
+		own, err := backend.ReadOne(s.software, c.shadow.ID)
 		if err != nil {
 			return nil, 0, backend.Pair{}, err
 		}
@@ -129,7 +123,7 @@ func (m *mover) toHardware(c *flowState, before backend.Pair) error {
 			c.base, lacks.Unknown = stands, true
 		}
 		if !suspended {
-			after, err := readOne(s.software, c.shadow.ID)
+			after, err := backend.ReadOne(s.software, c.shadow.ID)
 			if err != nil {
 				return nil, 0, backend.Pair{}, err
 			}
@@ -179,7 +173,7 @@ func (m *mover) suspend(ctx context.Context, c *flowState, why error) {
 	c.source = dataplane.Source{}
 	c.rejected = m.stack.reasons(c, why)
 	m.sendMoved(c, fmt.Sprintf("nothing counts it: %v", why), dataplane.Uncounted{})
-	if err := m.catalogue.writeSource(c); err != nil {
+	if err := m.writeSource(c); err != nil {
 		m.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 	}
 }
@@ -190,7 +184,7 @@ func (m *mover) writeContinuity(c *flowState, cookie uint64, base backend.Pair, 
 	if broken {
 		c.past.Discontinuities++
 	}
-	return errors.Join(m.catalogue.unlessDamaged(m.catalogue.writer.SetContinuity(c.handle, c.past)), m.catalogue.writeSource(c))
+	return errors.Join(m.catalogue.SetContinuity(c.handle, c.past), m.writeSource(c))
 }
 
 // sendMoved sends an event: the flow's source now, why it changed, and which packets the total lacks.

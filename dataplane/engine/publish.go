@@ -2,14 +2,15 @@ package engine
 
 import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/catalogue"
 	"github.com/flowtally/flowtally/shm"
 )
 
 // publish gives a flow that is not in the stack its entry in the mirror, finds the base of its total and adds it to the plan.
 func (m *mover) publish(c *flowState, in backend.Installed) error {
 	var err error
-	c.handle, c.past, err = m.catalogue.entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *inherited) (shm.Continuity, error) {
-		return carryOn(c.backend, old, in)
+	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{in.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+		return catalogue.CarryOn(c.backend, old, in)
 	})
 	if err != nil {
 		return err
@@ -19,7 +20,7 @@ func (m *mover) publish(c *flowState, in backend.Installed) error {
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		c.epoch = u.Epoch(c.Placed)
 	}
-	if err := m.catalogue.writeSource(c); err != nil {
+	if err := m.writeSource(c); err != nil {
 		return err
 	}
 	m.plan.SetSource(c.handle, c.backend, in.ID, c.base)
@@ -31,12 +32,12 @@ func (m *mover) publish(c *flowState, in backend.Installed) error {
 func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 	s := m.stack
 	c.backend, c.basis, c.source = s.software, c.shadow.Basis, s.software.Source(c.Placed)
-	own, err := readOne(s.software, c.shadow.ID)
+	own, err := backend.ReadOne(s.software, c.shadow.ID)
 	if err != nil {
 		return err
 	}
-	c.handle, c.past, err = m.catalogue.entry(entryOf(c.Flow), []uint64{c.shadow.Cookie}, func(old *inherited) (shm.Continuity, error) {
-		past, err := carryOn(s.software, old, c.shadow)
+	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
+		past, err := catalogue.CarryOn(s.software, old, c.shadow)
 		if displaced && !c.shadow.Adopted {
 			past.BasePackets, past.BaseBytes = past.BasePackets-own.Packets, past.BaseBytes-own.Bytes
 		}
@@ -47,7 +48,7 @@ func (m *mover) publishInSoftware(c *flowState, displaced bool) error {
 	}
 	c.base = backend.Pair{Packets: c.past.BasePackets, Bytes: c.past.BaseBytes}
 	c.shadowBase, c.epoch = c.base, s.software.Epoch(c.Placed)
-	if err := m.catalogue.writeSource(c); err != nil {
+	if err := m.writeSource(c); err != nil {
 		return err
 	}
 	m.plan.SetSource(c.handle, s.software, c.shadow.ID, c.base)
@@ -60,12 +61,12 @@ func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
 	c.backend, c.basis, c.source = m.stack.hardware, c.hardware.Basis, c.hardware.Source
 	known := false
 	var err error
-	c.handle, c.past, err = m.catalogue.entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *inherited) (shm.Continuity, error) {
+	c.handle, c.past, err = m.catalogue.Entry(entryOf(c.Flow), []uint64{c.shadow.Cookie, c.hardware.Cookie}, func(old *catalogue.Inherited) (shm.Continuity, error) {
 		if old != nil && c.hasShadow && old.Continuity.Cookie == c.shadow.Cookie && !c.shadow.Gap {
 			known = true
 			return old.Continuity, nil
 		}
-		return carryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
+		return catalogue.CarryOn(m.stack.hardware, old, backend.Installed{Cookie: c.hardware.Cookie})
 	})
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
 		c.shadowBase = backend.Sub(c.base, before)
 	}
 	if c.hasShadow {
-		after, err := readOne(m.stack.software, c.shadow.ID)
+		after, err := backend.ReadOne(m.stack.software, c.shadow.ID)
 		if err != nil {
 			return err
 		}
@@ -91,4 +92,10 @@ func (m *mover) publishInHardware(c *flowState, before backend.Pair) error {
 	}
 	m.plan.SetSource(c.handle, m.stack.hardware, c.hardware.ID, c.base)
 	return nil
+}
+
+// writeSource writes the source of a flow to the mirror. A flow whose interfaces are all missing has no source, and
+// keeps its last value.
+func (m *mover) writeSource(c *flowState) error {
+	return m.catalogue.SetSource(c.handle, c.source.String(), c.basis, c.isDown())
 }

@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"math/rand/v2"
-
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/dataplane/engine/queuepair"
 	"github.com/flowtally/flowtally/dataplane/engine/trial"
-	"github.com/flowtally/flowtally/shm"
 )
 
 // newQueuePairs returns the queue pairs of the configuration. startQueuePairs makes them.
@@ -14,7 +11,7 @@ func newQueuePairs(e *Engine) *queuepair.Set {
 	cfg := e.cfg
 	cfg.Flows = nil // the set keeps cfg
 	return queuepair.New(queuepair.Options{
-		Config: cfg, Logger: e.log, Mirror: e.writer, Entry: e.catalogue.completionEntry, Publish: e.events.Publish,
+		Config: cfg, Logger: e.log, Mirror: e.writer, Entry: e.catalogue.Completion, Publish: e.events.Publish,
 		Refuse: refuseDevice(e.guard), Calls: e.guard.Calls(), Closed: e.closed,
 	})
 }
@@ -41,24 +38,4 @@ func startQueuePairs(pairs *queuepair.Set, plan *poll.Plan) error {
 		id++
 	}
 	return nil
-}
-
-// completionEntry finds or makes the mirror's entry of a completion counter. A total of an earlier process
-// goes on from its last value, with a discontinuity: completions between that value and the end of the
-// process are unknown.
-func (m *catalogue) completionEntry(want shm.Entry) (shm.Handle, shm.Continuity, error) {
-	cookie := rand.Uint64() | 1
-	return m.entry(want, nil, func(old *inherited) (shm.Continuity, error) {
-		if old == nil {
-			return shm.Continuity{Cookie: cookie}, nil
-		}
-		last := old.total
-		if comp, errs, ok := m.writer.LastDevice(old.Handle); ok && comp >= last.Packets && errs >= last.Bytes {
-			last.Packets, last.Bytes = comp, errs // a device went on counting after that value
-		}
-		return shm.Continuity{
-			Cookie: cookie, BasePackets: last.Packets, BaseBytes: last.Bytes,
-			Discontinuities: old.Continuity.Discontinuities + 1,
-		}, old.err
-	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	setchange "github.com/flowtally/flowtally/dataplane/engine/change"
 	"github.com/flowtally/flowtally/dataplane/engine/control"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -42,7 +43,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 			break
 		}
 	}
-	starting := e.catalogue.inherited != nil
+	starting := e.catalogue.Inheriting()
 	if err != nil {
 		if !starting { // the next start needs the entries that a failed start has inherited
 			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays))
@@ -64,8 +65,8 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 // install counts the added flows and makes them flows of the set. After an error uninstall follows.
 func (ch *change) install(ctx context.Context) error {
 	e := ch.e
-	e.catalogue.adding = ch.added
-	defer func() { e.catalogue.adding = nil }()
+	e.adding = ch.added
+	defer func() { e.adding = nil }()
 	plain := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload != nil })
 	stacked := slices.DeleteFunc(slices.Clone(ch.added), func(c *flowState) bool { return c.offload == nil })
 	if err := e.placement.place(ctx, plain); err != nil {
@@ -89,8 +90,7 @@ func (ch *change) uninstall(ctx context.Context) error {
 			delete(e.flows, c.Name)
 		}
 		if c.published() {
-			e.plan.Remove(c.handle.Index)
-			errs = append(errs, e.catalogue.unlessDamaged(e.writer.Remove(c.handle)))
+			errs = append(errs, e.catalogue.Remove(c.handle))
 		}
 	}
 	room := countOffloaded(ch.added)
@@ -154,108 +154,22 @@ func (ch *change) announce(d dataplane.Difference) {
 }
 
 // newChange returns the difference between the set and the given flows, and the change that makes the set these.
-func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (d dataplane.Difference, ch *change, err error) {
-	ch = &change{e: e}
+func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, *change, error) {
+	ch := &change{e: e}
 	there := slices.SortedFunc(maps.Values(e.flows), func(a, b *flowState) int { return cmp.Compare(a.place, b.place) })
-	current := make([]flow.Flow, len(there))
-	for i, c := range there {
-		current[i] = c.Flow
+	d, plan, err := setchange.New(placedOf(there), e.order, flows, opts)
+	if err == nil {
+		err = e.allow(flows)
 	}
-	if d, err = dataplane.DiffFlows(current, flows, opts); err != nil {
-		return d, ch, err
-	}
-	if err := e.allow(flows); err != nil {
+	if err != nil {
 		return dataplane.Difference{}, ch, err
 	}
-	was := make(map[string]*flowState) // by new name
-	for _, r := range d.Renamed {
-		was[r.To] = e.flows[r.From]
+	ch.add, ch.list = plan.Add, plan.List
+	for _, x := range plan.Alter {
+		ch.alter = append(ch.alter, &alteration{c: e.flows[x.Name], to: x.To, rules: x.Rules, relist: x.Relist, anew: x.Anew})
 	}
-	old := make([]*flowState, len(flows))
-	for i, f := range flows {
-		old[i] = cmp.Or(was[f.Name], e.flows[f.Name])
-	}
-	if opts.KeepOthers {
-		flows, old = among(there, flows, old)
-	}
-	changed := make(map[string]*dataplane.FlowChange, len(d.Changed))
-	for i := range d.Changed {
-		changed[d.Changed[i].Name] = &d.Changed[i]
-	}
-	orders := make([]int64, len(flows))
-	for i, c := range old {
-		if orders[i] = -1; c != nil {
-			orders[i] = int64(c.Order)
-		}
-	}
-	ranked := flow.Rank(flows, orders, e.order)
-	var behind []dataplane.FlowChange
-	for i, f := range flows {
-		c, to := old[i], backend.Placed{Flow: f, Order: ranked[i].Order}
-		if c == nil {
-			to.Flow = f.Clone() // the caller may change its flows afterwards
-			ch.add = append(ch.add, to)
-			continue
-		}
-		x := &alteration{c: c, to: to}
-		if c.Order != to.Order {
-			x.rules = true
-			field := dataplane.FieldChange{Field: "order", To: "behind " + ranked[i].Behind}
-			if n := changed[f.Name]; n != nil {
-				n.Fields = append(n.Fields, field)
-			} else {
-				behind = append(behind, dataplane.FlowChange{Name: f.Name, Fields: []dataplane.FieldChange{field}})
-			}
-		}
-		if x.describe(changed[f.Name]); x.rules || x.relist {
-			x.to.Flow = f.Clone()
-			ch.alter = append(ch.alter, x)
-		}
-	}
-	for _, c := range behind {
-		if was[c.Name] == nil {
-			d.Unchanged--
-		}
-	}
-	d.Changed = append(d.Changed, behind...)
-	slices.SortFunc(d.Changed, func(a, b dataplane.FlowChange) int { return cmp.Compare(a.Name, b.Name) })
-	for _, name := range d.Removed {
+	for _, name := range plan.Remove {
 		ch.remove = append(ch.remove, e.flows[name])
 	}
-	ch.list = names(flows)
 	return d, ch, nil
-}
-
-// describe notes the fields that change.
-func (x *alteration) describe(n *dataplane.FlowChange) {
-	x.relist = x.c.Name != x.to.Name
-	if n != nil {
-		x.anew = n.Anew
-		x.relist = x.relist || n.Anew
-		for _, field := range n.Fields {
-			switch field.Field {
-			case "latency", "labels":
-				x.relist = true
-			default:
-				x.rules = true
-			}
-		}
-	}
-}
-
-// among returns the whole set with flows in the places of old, and those that are not there behind all.
-func among(there []*flowState, flows []flow.Flow, old []*flowState) ([]flow.Flow, []*flowState) {
-	all, was := make([]flow.Flow, len(there)), slices.Clone(there)
-	at := make(map[*flowState]int, len(there))
-	for i, c := range there {
-		all[i], at[c] = c.Flow, i
-	}
-	for i, f := range flows {
-		if old[i] != nil {
-			all[at[old[i]]] = f
-			continue
-		}
-		all, was = append(all, f), append(was, nil)
-	}
-	return all, was
 }

@@ -23,7 +23,7 @@ func (m *mover) updateSource(c *flowState) error {
 		m.noteNeedsAlign(c)
 		c.past.Discontinuities++
 		m.sendMoved(c, "a counter of its device was reset", dataplane.Uncounted{Unknown: true})
-		return m.catalogue.unlessDamaged(m.catalogue.writer.SetContinuity(c.handle, c.past))
+		return m.catalogue.SetContinuity(c.handle, c.past)
 	} else if c.offload != nil && !lost && c.epoch != 0 && !m.shadowComplete(c) {
 		// The shadow has missed packets: the total no longer follows from its count.
 		if err := m.writeHardwareContinuity(c); err != nil {
@@ -42,7 +42,7 @@ func (m *mover) updateSource(c *flowState) error {
 	}
 	c.source = src
 	m.events.Send(dataplane.SourceChanged, c.Name, src.String())
-	return m.catalogue.writeSource(c)
+	return m.writeSource(c)
 }
 
 // updateDivided notes whether a hook was lost for a while on an interface where the shadow of a divided flow counts.

@@ -62,7 +62,7 @@ func (w *watcher) run(ctx context.Context) {
 				return
 			case <-tick.C:
 				if w.ctl.TryLock() { // Close holds it while it waits for this goroutine
-					w.mover.catalogue.repair()
+					w.mover.catalogue.Repair()
 					w.ctl.Unlock()
 				}
 				moved = moved || w.hasWaiting()
@@ -139,7 +139,7 @@ func (w *watcher) hasWaiting() bool {
 // collectConditions returns the conditions of all parts, except the audit.
 func (w *watcher) collectConditions(now time.Time) []dataplane.Condition {
 	out := append(w.poller.Conditions(), w.pairs.Conditions()...)
-	out = append(out, w.mover.catalogue.faults.conditions(w.mover.catalogue.path, w.mover.catalogue.writer)...)
+	out = append(out, w.mover.catalogue.Conditions()...)
 	out = append(out, w.guard.Conditions()...)
 	for _, b := range w.backends {
 		out = append(out, b.Conditions()...)

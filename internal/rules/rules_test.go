@@ -85,10 +85,12 @@ func TestImportDirections(t *testing.T) {
 		"ibv/ibvtest/build": {"ibv/ibvtest"},
 		"dataplane/engine": {
 			"dataplane", "dataplane/flow", "probe", "ibv", "internal/verbpage", "shm",
-			"dataplane/engine/backend", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/xdp", "internal/inject",
+			"dataplane/engine/backend", "dataplane/engine/catalogue", "dataplane/engine/change", "dataplane/engine/control", "dataplane/engine/event", "dataplane/engine/poll", "dataplane/engine/queuepair", "dataplane/engine/rdma", "dataplane/engine/sim", "dataplane/engine/trial", "dataplane/engine/xdp", "internal/inject",
 		},
 		"dataplane/engine/backend":   {"dataplane", "dataplane/flow", "probe", "shm"},
 		"internal/inject":            {"dataplane/engine/backend"},
+		"dataplane/engine/catalogue": {"dataplane", "dataplane/engine/backend", "dataplane/engine/poll", "shm"},
+		"dataplane/engine/change":    {"dataplane", "dataplane/engine/backend", "dataplane/flow"},
 		"dataplane/engine/control":   {},
 		"dataplane/engine/event":     {"dataplane"},
 		"dataplane/engine/sim":       {"dataplane", "dataplane/engine/backend"},

@@ -38,3 +38,10 @@ type TimedCounters interface {
 	// nothing and makes no system call. A slot that was removed keeps its final sample until its ID is reused.
 	ReadTimed(ids []uint32, dst []Pair, at []int64) error
 }
+
+// ReadOne reads one slot.
+func ReadOne(s Counters, id uint32) (Pair, error) {
+	var p [1]Pair
+	err := s.Read([]uint32{id}, p[:])
+	return p[0], err
+}

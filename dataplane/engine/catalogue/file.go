@@ -1,11 +1,9 @@
-package engine
+package catalogue
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +17,9 @@ const remadeFor = 10 * time.Minute
 // addTries is how often a counter is added to a mirror that is damaged again and again.
 const addTries = 8
 
-// mirrorFaults holds the faults of the mirror's file. It has a lock of its own, because conditions are read during control
+// faults holds the faults of the mirror's file. It has a lock of its own, because conditions are read during control
 // calls.
-type mirrorFaults struct {
+type faults struct {
 	mu       sync.Mutex
 	full     error // why the last counter found no room
 	lost     error // the file is missing or damaged, and could not be made again
@@ -29,16 +27,16 @@ type mirrorFaults struct {
 	remadeAt time.Time
 }
 
-// repair makes the mirror again when its file was removed, replaced, cut short or overwritten. It is called about once a
+// Repair makes the mirror again when its file was removed, replaced, cut short or overwritten. It is called about once a
 // second and before flows are changed.
-func (m *catalogue) repair() {
+func (m *Catalogue) Repair() {
 	damage, err := m.writer.Intact(), error(nil)
 	if errors.Is(damage, shm.ErrClosed) {
 		return
 	}
 	if damage != nil {
-		err = m.writer.Remake(m.entries())
-		m.pairs.WriteAgain()
+		err = m.writer.Remake(m.current())
+		m.remade()
 	}
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
@@ -54,27 +52,25 @@ func (m *catalogue) repair() {
 	m.faults.lost, m.faults.remade, m.faults.remadeAt = nil, damage, time.Now()
 }
 
-// entries returns the entries of all counters, as shm.Writer.Remake needs them.
-func (m *catalogue) entries() []shm.Entry {
-	out := m.pairs.Entries()
-	flows := slices.Collect(maps.Values(m.flows))
-	for _, c := range m.adding {
-		if c.published() {
-			flows = append(flows, c)
-		}
-	}
-	for _, c := range flows {
-		entry, lost := entryOf(c.Flow), c.isDown()
-		entry.Handle, entry.Continuity = c.handle, c.past
-		entry.Source, entry.ByteBasis, entry.Valid, entry.Stale = c.source.String(), c.basis, !lost, lost
-		out = append(out, entry)
-	}
-	return out
+// SetSource writes the source of a counter. A counter without a source, lost, keeps its last value.
+func (m *Catalogue) SetSource(h shm.Handle, source, basis string, lost bool) error {
+	return m.unlessDamaged(errors.Join(m.writer.SetSource(h, source, basis), m.writer.SetFlags(h, !lost, lost, false)))
+}
+
+// SetContinuity writes how the total of a counter goes on after a restart.
+func (m *Catalogue) SetContinuity(h shm.Handle, c shm.Continuity) error {
+	return m.unlessDamaged(m.writer.SetContinuity(h, c))
+}
+
+// Remove removes a counter from the plan and the mirror.
+func (m *Catalogue) Remove(h shm.Handle) error {
+	m.plan.Remove(h.Index)
+	return m.unlessDamaged(m.writer.Remove(h))
 }
 
 // unlessDamaged returns the error of a change to the mirror, or nil where the mirror is damaged: the change is in
-// memory too, and the mirror that repair makes within a second holds it.
-func (m *catalogue) unlessDamaged(err error) error {
+// memory too, and the mirror that Repair makes within a second holds it.
+func (m *Catalogue) unlessDamaged(err error) error {
 	if !errors.Is(err, shm.ErrTruncated) && !errors.Is(err, shm.ErrGone) {
 		return err
 	}
@@ -84,13 +80,13 @@ func (m *catalogue) unlessDamaged(err error) error {
 	return nil
 }
 
-// addEntry is shm.Writer.Add. It repeats that where the mirror was damaged meanwhile, and adds the counter's segment to
+// add is shm.Writer.Add. It repeats that where the mirror was damaged meanwhile, and adds the counter's segment to
 // the plan.
-func (m *catalogue) addEntry(want shm.Entry) (shm.Handle, error) {
+func (m *Catalogue) add(want shm.Entry) (shm.Handle, error) {
 	h, err := m.writer.Add(want)
 	// A start that finds the mirror damaged fails: only the mirror has the totals of the earlier process.
 	for try := 0; errors.Is(err, shm.ErrTruncated) && m.inherited == nil && try < addTries; try++ {
-		m.repair()
+		m.Repair()
 		h, err = m.writer.Add(want)
 	}
 	m.faults.mu.Lock()
@@ -105,11 +101,12 @@ func (m *catalogue) addEntry(want shm.Entry) (shm.Handle, error) {
 	return h, err
 }
 
-// exchangeEntries is shm.Writer.Exchange, which is tried again where the mirror was damaged meanwhile.
-func (m *catalogue) exchangeEntries(old []shm.Handle, entries []shm.Entry) ([]shm.Handle, error) {
+// Exchange is shm.Writer.Exchange. It repeats that where the mirror was damaged meanwhile, and adds the segments of the
+// new entries to the plan.
+func (m *Catalogue) Exchange(old []shm.Handle, entries []shm.Entry) ([]shm.Handle, error) {
 	handles, err := m.writer.Exchange(old, entries)
 	for try := 0; errors.Is(err, shm.ErrTruncated) && try < addTries; try++ {
-		m.repair()
+		m.Repair()
 		handles, err = m.writer.Exchange(old, entries)
 	}
 	switch {
@@ -121,32 +118,36 @@ func (m *catalogue) exchangeEntries(old []shm.Handle, entries []shm.Entry) ([]sh
 	case errors.Is(err, shm.ErrInvalid):
 		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
 	}
+	for i, h := range handles {
+		m.plan.AddSegment(h, entries[i].Latency)
+	}
 	return handles, err
 }
 
-// conditions lists the faults of the mirror's file.
-func (m *mirrorFaults) conditions(path string, w *shm.Writer) (out []dataplane.Condition) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.lost != nil {
+// Conditions lists the faults of the mirror's file. Any goroutine may call it.
+func (m *Catalogue) Conditions() (out []dataplane.Condition) {
+	f, path := &m.faults, m.path
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lost != nil {
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodeMirrorLost, Severity: dataplane.High, Object: path,
-			Text: fmt.Sprintf("the file cannot be made anew: a reader that opens the mirror now does not find these values: %v", m.lost),
+			Text: fmt.Sprintf("the file cannot be made anew: a reader that opens the mirror now does not find these values: %v", f.lost),
 			Fix:  "remove the cause; the mirror is made anew within a second",
 		})
 	}
-	if m.remade != nil && time.Since(m.remadeAt) < remadeFor {
+	if f.remade != nil && time.Since(f.remadeAt) < remadeFor {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeMirrorRemade, Severity: dataplane.Low, Object: path, Since: m.remadeAt,
-			Text: fmt.Sprintf("%v; it was made anew, and totals go on: readers by name follow, others open it again", m.remade),
+			Code: dataplane.CodeMirrorRemade, Severity: dataplane.Low, Object: path, Since: f.remadeAt,
+			Text: fmt.Sprintf("%v; it was made anew, and totals go on: readers by name follow, others open it again", f.remade),
 			Fix:  "find the process that changes files in " + filepath.Dir(path),
 		})
 	}
-	if m.full != nil {
-		used, latency := w.Used()
+	if f.full != nil {
+		used, latency := m.writer.Used()
 		out = append(out, dataplane.Condition{
 			Code: dataplane.CodeMirrorFull, Severity: dataplane.Low, Object: path,
-			Text: fmt.Sprintf("%d counters and %d latency counters are in use, and the last that was added found no room: %v", used, latency, m.full),
+			Text: fmt.Sprintf("%d counters and %d latency counters are in use, and the last that was added found no room: %v", used, latency, f.full),
 			Fix:  "make room on its file system, or raise mirror.counters or mirror.latency_counters and restart; the mirror grows with the next flow that needs it",
 		})
 	}

@@ -1,4 +1,4 @@
-package engine
+package catalogue
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// createMirror creates the mirror, or takes over the mirror of an earlier process.
-func createMirror(cfg dataplane.Config, log *slog.Logger) (*shm.Writer, error) {
-	group, err := waitGroup(cfg.Mirror.WaitGroup)
+// Create creates the mirror, or takes over the mirror of an earlier process.
+func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
+	group, err := waitGroup(cfg.WaitGroup)
 	if err != nil {
 		return nil, err
 	}
 	w, err := shm.Create(shm.Options{
-		Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
-		History: cfg.Mirror.History, Mode: cfg.Mirror.Mode, WaitGroup: group, Logger: log,
+		Path: cfg.Path, Counters: cfg.Counters, LatencyCounters: cfg.LatencyCounters,
+		History: cfg.History, Mode: cfg.Mode, WaitGroup: group, Logger: log,
 	})
 	switch {
 	case errors.Is(err, shm.ErrInUse):

@@ -1,0 +1,196 @@
+// Package catalogue keeps the entries of the counters in the mirror, and the mirror's file.
+//
+// An entry of an earlier process is taken over by the counter that counts the same packets: by name and text, or by the
+// cookie of the slot that counts. Between [Catalogue.Inherit] and [Catalogue.RemoveInherited] the instance starts.
+// A file that was removed, cut short or overwritten is made again from memory ([Catalogue.Repair]).
+//
+// The methods of a Catalogue are called with the lock of control calls held, except Conditions.
+package catalogue
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/poll"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Options are the parts that a Catalogue works with.
+type Options struct {
+	Path   string // of the mirror
+	Logger *slog.Logger
+	Writer *shm.Writer
+	Plan   *poll.Plan
+	// Entries returns the entries of all counters, as shm.Writer.Remake needs them.
+	Entries func() []shm.Entry
+	// Remade is called after the mirror was made again.
+	Remade func()
+}
+
+// Catalogue keeps the entries of all counters.
+type Catalogue struct {
+	path    string
+	log     *slog.Logger
+	writer  *shm.Writer
+	plan    *poll.Plan
+	current func() []shm.Entry
+	remade  func()
+	// inherited holds the entries of an earlier process by name until RemoveInherited, without the entries that
+	// were taken over. renamed holds all of them by cookie.
+	inherited map[string]*Inherited
+	renamed   map[uint64]*Inherited
+
+	faults faults
+}
+
+// New returns the catalogue of a mirror.
+func New(o Options) *Catalogue {
+	return &Catalogue{path: o.Path, log: o.Logger, writer: o.Writer, plan: o.Plan, current: o.Entries, remade: o.Remade}
+}
+
+// Inherited is an entry of an earlier process, and the last total that it published.
+type Inherited struct {
+	shm.Entry
+	total backend.Pair
+	err   error // why the total is not known
+}
+
+// Inheriting reports whether the instance starts: entries of an earlier process may be taken over.
+func (m *Catalogue) Inheriting() bool { return m.inherited != nil }
+
+// Inherit reads the entries of an earlier process.
+func (m *Catalogue) Inherit() {
+	m.inherited, m.renamed = make(map[string]*Inherited), make(map[uint64]*Inherited)
+	for _, entry := range m.writer.Entries() {
+		m.plan.AddSegment(entry.Handle, entry.Latency)
+		last, err := m.writer.Last(entry.Handle)
+		if err == nil {
+			m.plan.RestoreValue(entry.Handle.Index, last)
+		}
+		old := &Inherited{Entry: entry, total: backend.Pair{Packets: last.Packets, Bytes: last.Bytes}, err: err}
+		if last.SampledAt == 0 { // a start that failed made it in place of another entry, with the total of that entry
+			old.total = backend.Pair{Packets: entry.Continuity.BasePackets, Bytes: entry.Continuity.BaseBytes}
+		}
+		m.inherited[entry.Name] = old
+		m.renamed[entry.Continuity.Cookie] = old
+	}
+}
+
+// RemoveInherited removes the entries of an earlier process that no counter has taken over, and ends the start.
+func (m *Catalogue) RemoveInherited() error {
+	for _, old := range m.inherited {
+		m.plan.Remove(old.Handle.Index)
+		if err := m.writer.Remove(old.Handle); err != nil {
+			return fmt.Errorf("removing the counter %q of an earlier run: %w", old.Name, err)
+		}
+	}
+	m.inherited, m.renamed = nil, nil
+	return nil
+}
+
+// past returns the entry of an earlier process for the same counter, or nil: the entry of its name, if that counted the
+// same packets, or an entry of another name with one of its cookies.
+func (m *Catalogue) past(want shm.Entry, cookies []uint64) *Inherited {
+	old := m.inherited[want.Name]
+	if old != nil && old.Kind == want.Kind && (old.Text == want.Text || slices.Contains(cookies, old.Continuity.Cookie)) {
+		return old
+	}
+	for _, c := range cookies {
+		if old := m.renamed[c]; old != nil && c != 0 && old.Kind == want.Kind {
+			return old
+		}
+	}
+	return nil
+}
+
+// Entry finds or makes the entry of a counter. It returns the handle and the base of the total: past computes it from the
+// entry of an earlier process, or from nil. The total goes on also in an entry that is made again, because the name,
+// the place and the labels of an entry are fixed. cookies identify an entry that has another name, or whose text was
+// cut.
+func (m *Catalogue) Entry(want shm.Entry, cookies []uint64, past func(old *Inherited) (shm.Continuity, error)) (shm.Handle, shm.Continuity, error) {
+	was, old := m.past(want, cookies), m.inherited[want.Name]
+	delete(m.inherited, want.Name)
+	c, err := past(was)
+	switch {
+	case err != nil && old == nil:
+		return shm.Handle{}, c, err
+	case err != nil:
+		return old.Handle, c, err
+	case old != nil && old == was && old.Latency == want.Latency && maps.Equal(old.Labels, want.Labels):
+		return old.Handle, c, m.writer.SetContinuity(old.Handle, c)
+	case old != nil:
+		m.plan.Remove(old.Handle.Index)
+		if err := m.writer.Remove(old.Handle); err != nil {
+			return old.Handle, c, err
+		}
+	}
+	want.Continuity = c
+	h, err := m.newEntry(want)
+	return h, c, err
+}
+
+// newEntry is add with the sentinels of package dataplane.
+func (m *Catalogue) newEntry(want shm.Entry) (shm.Handle, error) {
+	h, err := m.add(want)
+	switch {
+	case errors.Is(err, shm.ErrFull):
+		err = fmt.Errorf("%w: %w", dataplane.ErrFull, err)
+	case errors.Is(err, shm.ErrInvalid):
+		err = fmt.Errorf("%w: %w", dataplane.ErrInvalid, err)
+	}
+	return h, err
+}
+
+// CarryOn returns the continuity of an entry. If the cookie of the earlier entry names the slot, the slot has missed no
+// packet, and the total goes on from its base. Otherwise it goes on from the last published total, with one more
+// discontinuity. A slot that was adopted with another cookie has counted before; that count is not added.
+func CarryOn(b backend.Counters, old *Inherited, in backend.Installed) (shm.Continuity, error) {
+	if old == nil {
+		return shm.Continuity{Cookie: in.Cookie}, nil
+	}
+	c := old.Continuity
+	if c.Cookie == in.Cookie {
+		if in.Gap {
+			c.Discontinuities++
+		}
+		return c, nil
+	}
+	if old.err != nil {
+		return shm.Continuity{}, old.err
+	}
+	var own backend.Pair
+	var err error
+	if in.Adopted {
+		own, err = backend.ReadOne(b, in.ID)
+	}
+	return shm.Continuity{
+		Cookie: in.Cookie, BasePackets: old.total.Packets - own.Packets, BaseBytes: old.total.Bytes - own.Bytes,
+		Discontinuities: c.Discontinuities + 1,
+	}, err
+}
+
+// Completion finds or makes the mirror's entry of a completion counter. A total of an earlier process
+// goes on from its last value, with a discontinuity: completions between that value and the end of the
+// process are unknown.
+func (m *Catalogue) Completion(want shm.Entry) (shm.Handle, shm.Continuity, error) {
+	cookie := rand.Uint64() | 1
+	return m.Entry(want, nil, func(old *Inherited) (shm.Continuity, error) {
+		if old == nil {
+			return shm.Continuity{Cookie: cookie}, nil
+		}
+		last := old.total
+		if comp, errs, ok := m.writer.LastDevice(old.Handle); ok && comp >= last.Packets && errs >= last.Bytes {
+			last.Packets, last.Bytes = comp, errs // a device went on counting after that value
+		}
+		return shm.Continuity{
+			Cookie: cookie, BasePackets: last.Packets, BaseBytes: last.Bytes,
+			Discontinuities: old.Continuity.Discontinuities + 1,
+		}, old.err
+	})
+}
