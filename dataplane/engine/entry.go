@@ -10,7 +10,7 @@ import (
 // entryOf returns the entry of a flow in the mirror.
 func entryOf(f flow.Flow) shm.Entry {
 	return shm.Entry{
-		Name: f.Name, Kind: "flow", Unit: "packets", Text: backend.Identity(f), Labels: f.Labels, Latency: f.Latency,
+		Name: f.Name, Kind: "flow", Unit: "packets", Text: f.Identity(), Labels: f.Labels, Latency: f.Latency,
 	}
 }
 

@@ -161,7 +161,7 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 func (e *Engine) forget(c *flowState) error {
 	delete(e.flows, c.Name)
 	e.log.Info("flow removed", "flow", c.Name)
-	e.events.Send(dataplane.FlowRemoved, c.Name, backend.Identity(c.Flow))
+	e.events.Send(dataplane.FlowRemoved, c.Name, c.Flow.Identity())
 	if err := e.catalogue.Remove(c.handle); err != nil {
 		return fmt.Errorf("flow %q: removing its counter: %w", c.Name, err)
 	}

@@ -57,7 +57,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
 	}
 	for _, c := range ch.added {
 		e.log.Info("flow added", "flow", c.Name, "backend", c.source.Backend, "device", c.source.DeviceNames(), "mode", c.source.Modes())
-		e.events.Send(dataplane.FlowAdded, c.Name, backend.Identity(c.Flow))
+		e.events.Send(dataplane.FlowAdded, c.Name, c.Flow.Identity())
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ func (o *fakeHardware) Rename(was, now backend.Placed) {
 // Alter implements alterer.
 func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]backend.Installed, func(bool) error, error) {
 	for i, f := range now {
-		_, known := u.left[backend.Identity(f.Flow)+" "+f.Name]
-		if u.full != nil && u.full(f.Flow) != nil && !known && backend.Identity(f.Flow) != backend.Identity(was[i].Flow) {
+		_, known := u.left[f.Flow.Identity()+" "+f.Name]
+		if u.full != nil && u.full(f.Flow) != nil && !known && f.Flow.Identity() != was[i].Flow.Identity() {
 			return nil, nil, u.full(f.Flow)
 		}
 	}
@@ -49,9 +49,9 @@ func (u *fakeSoftware) Alter(_ context.Context, was, now []backend.Placed) ([]ba
 	out := make([]backend.Installed, len(now))
 	for i, f := range now {
 		id := ids[was[i].Name]
-		if backend.Identity(f.Flow) != backend.Identity(was[i].Flow) {
-			old, there := u.left[backend.Identity(f.Flow)+" "+f.Name]
-			if u.left[backend.Identity(was[i].Flow)+" "+was[i].Name] = id; there {
+		if f.Flow.Identity() != was[i].Flow.Identity() {
+			old, there := u.left[f.Flow.Identity()+" "+f.Name]
+			if u.left[was[i].Flow.Identity()+" "+was[i].Name] = id; there {
 				id = old
 			} else {
 				id = u.put(f)

@@ -144,7 +144,7 @@ func TestSetFlowsWithPackets(t *testing.T) {
 		}
 		for _, en := range entries {
 			i := slices.IndexFunc(m.live, func(f flow.Flow) bool { return f.Name == en.Name })
-			if i < 0 || en.Text != backend.Identity(m.live[i]) || en.Latency != m.live[i].Latency || en.Continuity.Discontinuities != 0 {
+			if i < 0 || en.Text != m.live[i].Identity() || en.Latency != m.live[i].Latency || en.Continuity.Discontinuities != 0 {
 				t.Fatalf("entry %+v of flow %v", en, i)
 			}
 		}

@@ -111,7 +111,8 @@ func TestImportDirections(t *testing.T) {
 		"plugin/internal/child":   {"internal/verbpage"},
 		"plugin/internal/logwire": {},
 		"cmd/internal/format":     {},
-		"cmd/internal/view":       {"cmd/internal/format", "dataplane", "dataplane/flow", "shm"},
+		"cmd/internal/selection":  {"dataplane/flow", "shm"},
+		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "shm"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

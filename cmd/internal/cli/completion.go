@@ -14,6 +14,7 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // completionCmd prints the shim that a shell sources. The shim calls "flowtally __complete --
@@ -181,16 +182,20 @@ func valuesOf(v *kong.Value, given map[string]string) []string {
 	case "interfaces":
 		return interfaceNames()
 	case "counters":
-		return counterNames(given)
+		return fromMirror(given, counterNames)
+	case "labels":
+		return fromMirror(given, labelChoices)
+	case "label-keys":
+		return fromMirror(given, labelKeys)
 	case "queue-pairs":
 		return queuePairNames(given)
 	}
 	return nil
 }
 
-// counterNames returns the counters of the mirror that the flags given so far
-// or the environment name; none where it cannot be read.
-func counterNames(given map[string]string) []string {
+// fromMirror returns the choices that the catalogue of a mirror gives: of the mirror that the flags given so far or
+// the environment name; none where it cannot be read.
+func fromMirror(given map[string]string, choices func([]shm.Entry) []string) []string {
 	var f readerFlag
 	f.Mirror = cmp.Or(given["mirror"], os.Getenv("FLOWTALLY_MIRROR"))
 	if f.Instance.UnmarshalText([]byte(cmp.Or(given["instance"], os.Getenv("FLOWTALLY_INSTANCE")))) != nil {
@@ -202,11 +207,21 @@ func counterNames(given map[string]string) []string {
 	}
 	defer m.close()
 	entries, _ := m.reader.Entries()
+	return choices(entries)
+}
+
+// counterNames returns the names of counters.
+func counterNames(entries []shm.Entry) []string {
 	names := make([]string, len(entries))
 	for i, e := range entries {
 		names[i] = e.Name
 	}
 	return names
+}
+
+// labelChoices returns the keys of all labels, and the labels as KEY=VALUE.
+func labelChoices(entries []shm.Entry) []string {
+	return append(labelKeys(entries), labelTexts(entries)...)
 }
 
 // queuePairNames returns the queue pairs of the running instance that the flags given so far or the

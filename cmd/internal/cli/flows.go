@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -160,7 +161,11 @@ func readStatuses(path string, names ...string) (view.Statuses, error) {
 		return view.Statuses{}, err
 	}
 	defer m.close()
-	r, err := m.read(names)
+	wanted, err := newSelection(names, selection.Options{})
+	if err != nil {
+		return view.Statuses{}, err
+	}
+	r, err := m.read(wanted)
 	if err != nil && !errors.Is(err, shm.ErrNotFound) {
 		return view.Statuses{}, err
 	}

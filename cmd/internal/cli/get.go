@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
@@ -13,17 +14,22 @@ import (
 type getCmd struct {
 	outputFlag
 	readerFlag
+	selection.Options
 	Strict bool     `help:"Exit with 3 when the writer is not running or a counter has no valid value."`
 	Name   []string `arg:"" optional:"" complete:"counters" help:"Counters to print; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
 func (c *getCmd) Run(env *Env) error {
+	wanted, err := newSelection(c.Name, c.Options)
+	if err != nil {
+		return err
+	}
 	m, err := openMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	r, err := m.read(c.Name)
+	r, err := m.read(wanted)
 	if err != nil {
 		return err
 	}

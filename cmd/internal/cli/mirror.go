@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
-	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -117,43 +115,69 @@ func mirrorError(path string, err error) error {
 	return err
 }
 
-// read reads the counters with the given names or patterns of the shell; all counters without
-// names. Names without a counter are an *unknownError, and the reading holds the others.
-func (m *mirror) read(names []string) (*view.Reading, error) {
-	wanted, err := newSelection(names)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := m.entries(wanted)
+// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns an *unknownError
+// beside the reading of the others.
+func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
+	entries, err := m.entries(s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: reading the catalogue: %w", m.path, err)
 	}
-	status := m.reader.Status()
-	r := &view.Reading{Path: m.path, Writer: view.NewWriter(status)}
-	known := make([]string, 0, len(entries))
+	var chosen []shm.Entry
 	for _, e := range entries {
-		known = append(known, e.Name)
-		if !wanted.has(e.Name) {
-			continue
+		if s.Has(e) {
+			chosen = append(chosen, e)
 		}
+	}
+	r := &view.Reading{Path: m.path, Writer: view.NewWriter(m.reader.Status())}
+	if s.Sums() {
+		err = m.sums(r, s, chosen)
+	} else {
+		err = m.values(r, chosen)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Now, r.Zero = shm.Now(), view.MonotonicZero()
+	return r, unmet(m.path, s, entries, len(chosen))
+}
+
+// values fills in the counters of entries.
+func (m *mirror) values(r *view.Reading, entries []shm.Entry) error {
+	for _, e := range entries {
 		c := view.NewCounter(e)
 		if err := m.value(&c, e.Handle); err != nil {
-			return nil, fmt.Errorf("%s: reading %q: %w", m.path, e.Name, err)
+			return fmt.Errorf("%s: reading %q: %w", m.path, e.Name, err)
 		}
 		c.Stale = c.Stale || c.Present() && !r.Writer.Live()
 		r.Counters = append(r.Counters, c)
 	}
-	r.Now, r.Zero = shm.Now(), view.MonotonicZero()
 	view.Sort(r.Counters, "name")
-	if unknown := wanted.unmet(); len(unknown) > 0 {
-		return r, newUnknownError(m.path, unknown, known)
+	return nil
+}
+
+// sums fills in the sums of entries. Their values are of one snapshot, and so published values: the words that a
+// device writes change meanwhile. A counter that was removed since its entry was read counts as one without a value.
+func (m *mirror) sums(r *view.Reading, s *selection.Selection, entries []shm.Entry) error {
+	handles := make([]shm.Handle, len(entries))
+	for i, e := range entries {
+		handles[i] = e.Handle
 	}
-	return r, nil
+	var snapshot shm.Snapshot
+	if err := m.reader.SnapshotOf(&snapshot, handles); err != nil {
+		return err
+	}
+	r.Snapshot = &snapshot.Label
+	for _, sum := range s.SumUp(entries, snapshot.List) {
+		c := view.NewSum(sum)
+		c.Stale = c.Stale || c.Present() && !r.Writer.Live()
+		r.Counters = append(r.Counters, c)
+	}
+	return nil
 }
 
 // entries returns the counters that a selection needs: only these if it names each, else all.
-func (m *mirror) entries(s selection) ([]shm.Entry, error) {
-	if names := slices.Collect(maps.Keys(s.met)); len(names) > 0 && !slices.ContainsFunc(names, isPattern) {
+func (m *mirror) entries(s *selection.Selection) ([]shm.Entry, error) {
+	if names := s.Names(); len(names) > 0 {
 		found, err := m.reader.Find(names...)
 		if err != nil || len(found) == len(names) {
 			return found, err
@@ -195,27 +219,6 @@ func (m *mirror) published(h shm.Handle) (v shm.Value, err error) {
 		return err
 	})
 	return v, err
-}
-
-// unknownError is names that no counter of the mirror has.
-type unknownError struct{ text string }
-
-func (e *unknownError) Error() string { return e.text }
-func (e *unknownError) Unwrap() error { return shm.ErrNotFound }
-
-func newUnknownError(path string, unknown, known []string) error {
-	var lines []string
-	for _, name := range unknown {
-		line := fmt.Sprintf("%s: no counter %q", path, name)
-		if isPattern(name) {
-			line = fmt.Sprintf("%s: no counter matches %q", path, name)
-		}
-		if near := flow.Nearest(name, known); near != "" {
-			line += fmt.Sprintf(", did you mean %q?", near)
-		}
-		lines = append(lines, line)
-	}
-	return &unknownError{strings.Join(lines, "\nflowtally: ")}
 }
 
 // waitFirstCycle waits until the writer of the mirror has completed a poll cycle.

@@ -18,7 +18,7 @@ import (
 // mkmirror is "mkmirror MODE PATH SPEC [N]": writes a mirror with the counters
 // of the file SPEC, one a line: NAME KIND PACKETS BYTES SOURCE BASIS [FLAGS],
 // "_" for a blank in SOURCE; FLAGS are invalid, stale, ambiguous, latency,
-// absent and gaps=N. When the first values are there it makes PATH.ready.
+// absent, gaps=N, the direction ingress or egress, and label:KEY=VALUE. When the first values are there it makes PATH.ready.
 //
 //	halt   ends in good order
 //	crash  ends without a word
@@ -176,7 +176,16 @@ func (t *testWriter) add(fields []string) error {
 	c := testCounter{value: shm.Value{Packets: packets, Bytes: bytes}, completion: e.Kind == shm.KindCompletion, fails: strings.HasSuffix(e.Name, "-errors")}
 	for _, flag := range fields[6:] {
 		name, n, _ := strings.Cut(flag, "=")
+		if key, is := strings.CutPrefix(name, "label:"); is {
+			if e.Labels == nil {
+				e.Labels = make(map[string]string)
+			}
+			e.Labels[key] = n
+			continue
+		}
 		switch name {
+		case "ingress", "egress":
+			e.Text = name + " on any: any"
 		case "invalid":
 			e.Valid = false
 		case "stale":

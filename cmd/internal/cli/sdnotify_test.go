@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 )
 
 func TestNotifySystemd(t *testing.T) {
@@ -90,7 +92,11 @@ func TestRunTellsServiceManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.close()
-	if r, err := m.read([]string{"a"}); err != nil || !r.Counters[0].Present() {
+	wanted, err := newSelection([]string{"a"}, selection.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := m.read(wanted); err != nil || !r.Counters[0].Present() {
 		t.Errorf("ready without values: %+v, %v", r, err)
 	}
 	cancel()

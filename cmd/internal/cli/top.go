@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 )
 
 // topCmd shows rates and totals until a signal.
 type topCmd struct {
 	readerFlag
+	selection.Options
 	Interval time.Duration `short:"n" help:"Time between two looks." default:"1s"`
 	Count    int           `short:"c" help:"End after so many looks. 0: never." default:"0" placeholder:"N"`
 	Sort     string        `help:"Order: ${enum}." enum:"name,packets,bytes,rate" default:"name"`
@@ -23,12 +25,16 @@ func (c *topCmd) Run(env *Env) error {
 	if c.Interval < 10*time.Millisecond {
 		return usagef("--interval %s: at least 10ms", c.Interval)
 	}
+	wanted, err := newSelection(c.Name, c.Options)
+	if err != nil {
+		return err
+	}
 	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	before, err := m.read(c.Name)
+	before, err := m.read(wanted)
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func (c *topCmd) Run(env *Env) error {
 		m.reopen()
 		before = cur
 		var unknown *unknownError
-		switch cur, err = m.read(c.Name); {
+		switch cur, err = m.read(wanted); {
 		case err == nil, errors.As(err, &unknown):
 			// The named counters may not exist now: the table shows that.
 		case !m.ends(err):

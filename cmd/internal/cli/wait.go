@@ -145,11 +145,11 @@ func (w *waiter) unknown(err error) error {
 	if !errors.Is(err, shm.ErrNotFound) {
 		return err
 	}
-	_, unknown := w.mirror.read([]string{w.cmd.Name})
-	if unknown != nil {
-		return unknown
+	entries, unread := w.mirror.reader.Entries()
+	if unread != nil {
+		return err
 	}
-	return err
+	return unknownName(w.mirror.path, w.cmd.Name, counterNames(entries))
 }
 
 // aim describes the condition of the wait.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -14,6 +15,7 @@ import (
 type watchCmd struct {
 	outputFlag
 	readerFlag
+	selection.Options
 	History  bool          `help:"Start with the oldest change that the mirror holds, in place of the next one."`
 	Interval time.Duration `short:"n" help:"Time between two looks at the ring." default:"100ms"`
 	Count    uint64        `short:"c" help:"End after so many changes. 0: never." default:"0" placeholder:"N"`
@@ -24,23 +26,24 @@ func (c *watchCmd) Run(env *Env) error {
 	if c.Interval < time.Millisecond {
 		return usagef("--interval %s: at least 1ms", c.Interval)
 	}
+	wanted, err := newSelection(c.Name, c.Options)
+	if err != nil {
+		return err
+	}
 	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
 	}
 	defer m.close()
-	if _, err := m.read(c.Name); err != nil {
+	if _, err := m.read(wanted); err != nil {
 		return err
 	}
 	if m.reader.Status().History == 0 {
 		return withHint(fmt.Errorf("%s: this mirror keeps no history", m.path), "mirror.history in the configuration, or flowtally top")
 	}
-	w := &watcher{mirror: m, printer: view.NewChangePrinter(env.Stdout, c.json()), talk: env.Stderr, left: c.Count}
+	w := &watcher{mirror: m, printer: view.NewChangePrinter(env.Stdout, c.json()), talk: env.Stderr, wanted: wanted, left: c.Count}
 	if c.Count == 0 {
 		w.left = ^uint64(0)
-	}
-	if w.wanted, err = newSelection(c.Name); err != nil {
-		return err
 	}
 	if err := w.start(c.History); err != nil {
 		return err
@@ -70,17 +73,23 @@ type watcher struct {
 	mirror  *mirror
 	printer view.ChangePrinter
 	talk    io.Writer
-	wanted  selection
+	wanted  *selection.Selection
 	left    uint64 // changes still to be printed
 
 	cursor *shm.Cursor
-	before map[shm.Handle]shm.Value    // the last value of each counter
-	names  map[shm.Handle]view.Counter // as of the last look at the catalogue
-	fresh  map[shm.Handle]bool         // looked up since the ring was last empty
-	newest int64                       // sample time of the newest change seen
-	after  int64                       // changes sampled no later were seen in the file before this one
-	state  string                      // of the writer, as last printed
+	before map[shm.Handle]shm.Value // the last value of each counter
+	known  map[shm.Handle]watched   // as of the last look at the catalogue
+	fresh  map[shm.Handle]bool      // looked up since the ring was last empty
+	newest int64                    // sample time of the newest change seen
+	after  int64                    // changes sampled no later were seen in the file before this one
+	state  string                   // of the writer, as last printed
 	buf    [256]shm.Record
+}
+
+// watched is a counter whose changes are in the history.
+type watched struct {
+	counter view.Counter
+	wanted  bool
 }
 
 // start begins with the next change, or with the oldest that is there.
@@ -92,7 +101,7 @@ func (w *watcher) start(oldest bool) (err error) {
 		w.cursor.Rewind()
 	}
 	w.before = map[shm.Handle]shm.Value{}
-	w.names = map[shm.Handle]view.Counter{}
+	w.known = map[shm.Handle]watched{}
 	w.fresh = map[shm.Handle]bool{}
 	return nil
 }
@@ -153,7 +162,7 @@ func (w *watcher) record(rec shm.Record) error {
 	if rec.Kind != 0 || rec.Value.SampledAt <= w.after {
 		return nil
 	}
-	counter, err := w.counter(rec.Handle)
+	of, err := w.counter(rec.Handle)
 	if lost(err) { // before its name was read
 		return w.printer.Lost(1)
 	}
@@ -163,12 +172,12 @@ func (w *watcher) record(rec shm.Record) error {
 	w.newest = max(w.newest, rec.Value.SampledAt)
 	before, known := w.before[rec.Handle]
 	w.before[rec.Handle] = rec.Value
-	if !w.wanted.has(counter.Name) {
+	if !of.wanted {
 		return nil
 	}
-	ch := view.Change{Position: rec.Position, Counter: counter, Value: rec.Value, Cycle: rec.Cycle}
+	ch := view.Change{Position: rec.Position, Counter: of.counter, Value: rec.Value, Cycle: rec.Cycle}
 	if known && rec.Value.Packets >= before.Packets && rec.Value.Bytes >= before.Bytes {
-		ch.HasDelta = true
+		ch.HasDelta, ch.Since = true, before.SampledAt
 		ch.PacketsDelta = rec.Value.Packets - before.Packets
 		ch.BytesDelta = rec.Value.Bytes - before.Bytes
 	}
@@ -179,21 +188,24 @@ func (w *watcher) record(rec shm.Record) error {
 // counter returns the catalogue's entry of a counter: looked up once for all changes that the ring
 // holds, since a counter can become stale or ambiguous, or be removed. For a removed counter it
 // returns the last entry.
-func (w *watcher) counter(h shm.Handle) (view.Counter, error) {
+func (w *watcher) counter(h shm.Handle) (watched, error) {
+	last, known := w.known[h]
 	if w.fresh[h] {
-		return w.names[h], nil
+		return last, nil
 	}
 	e, err := w.mirror.reader.Entry(h)
-	c := view.NewCounter(e)
+	gone := errors.Is(err, shm.ErrGone)
 	switch {
-	case errors.Is(err, shm.ErrGone):
-		c = w.names[h]
-		c.Index, c.Generation, c.Gone = h.Index, h.Generation, true
-	case lost(err) && w.names[h].Name != "":
-		return w.names[h], nil
-	case err != nil:
-		return c, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
+	case gone && e.Name == "" && known:
+		last.counter.Gone = true
+	case gone || err == nil:
+		last = watched{view.NewCounter(e), w.wanted.Has(e)}
+		last.counter.Index, last.counter.Generation, last.counter.Gone = h.Index, h.Generation, gone
+	case lost(err) && known:
+		return last, nil
+	default:
+		return last, fmt.Errorf("%s: naming counter %d: %w", w.mirror.path, h.Index, err)
 	}
-	w.names[h], w.fresh[h] = c, true
-	return c, nil
+	w.known[h], w.fresh[h] = last, true
+	return last, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -16,7 +17,8 @@ type Reading struct {
 	Now      int64     // when, in ns of CLOCK_MONOTONIC
 	Zero     time.Time // the wall clock at 0 of CLOCK_MONOTONIC
 	Writer   Writer
-	Counters []Counter // in order of name
+	Counters []Counter  // in order of name; or sums
+	Snapshot *shm.Label // of the values of sums; nil: Counters are no sums
 }
 
 // Writer is the mirror's information about its writer.
@@ -46,6 +48,8 @@ type Counter struct {
 	Index, Generation          uint32
 	Name, Kind, Unit           string
 	Labels                     map[string]string
+	Direction                  string         // ingress or egress; "": not a flow
+	Sum                        *selection.Sum // nil: not a sum
 	Source, ByteBasis          string
 	Valid, Stale, Ambiguous    bool
 	Gone                       bool   // removed while it was read
@@ -98,15 +102,19 @@ func (c Counter) Present() bool { return c.SampledAt != 0 }
 // note names the reservations about the value.
 func (c Counter) note() string {
 	var notes []string
+	if c.Sum != nil {
+		notes = c.sumNotes()
+	}
+	one := c.Sum == nil
 	for _, n := range []struct {
 		is   bool
 		text string
 	}{
 		{c.Gone, "removed"},
-		{!c.Present(), "never sampled"},
-		{c.Present() && !c.Valid, "invalid"},
-		{c.Stale, "stale"},
-		{c.Ambiguous, "ambiguous"},
+		{one && !c.Present(), "never sampled"},
+		{one && c.Present() && !c.Valid, "invalid"},
+		{one && c.Stale, "stale"},
+		{one && c.Ambiguous, "ambiguous"},
 		{c.Unread, "published by the poller: the device's words cannot be read"},
 		{c.Discontinuities > 0, format.Plural(c.Discontinuities, "discontinuity", "discontinuities")},
 	} {
@@ -118,8 +126,13 @@ func (c Counter) note() string {
 }
 
 // cells of one counter; "-" stands where there is no value.
-func (c Counter) firstCell() string  { return c.cell(format.Count(c.Packets)) }
-func (c Counter) secondCell() string { return c.cell(format.Count(c.Bytes)) }
+func (c Counter) firstCell() string { return c.cell(format.Count(c.Packets)) }
+func (c Counter) secondCell() string {
+	if !c.hasSecond() {
+		return "-"
+	}
+	return format.Count(c.Bytes)
+}
 func (c Counter) ageCell(r *Reading) string {
 	if c.FromDevice && r.Writer.Live() {
 		return "now"
@@ -129,6 +142,9 @@ func (c Counter) ageCell(r *Reading) string {
 
 // sourceCell adds to a device's source that the value comes from its words.
 func (c Counter) sourceCell() string {
+	if c.Sum != nil {
+		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
+	}
 	if c.FromDevice {
 		return format.OrDash(c.Source) + ", its words"
 	}
@@ -166,24 +182,35 @@ func Rates(before, cur *Reading) {
 		c := &cur.Counters[i]
 		o := old[id{c.Index, c.Generation}]
 		if o == nil || !o.Present() || !c.Present() || c.Name != o.Name ||
-			c.SampledAt <= o.SampledAt || c.Packets < o.Packets || c.Bytes < o.Bytes {
+			c.SampledAt <= o.SampledAt || c.Packets < o.Packets || c.Bytes < o.Bytes || !c.hasInterval(o) {
 			continue
 		}
-		seconds := float64(c.SampledAt-o.SampledAt) / float64(time.Second)
-		c.PacketsPerSec = float64(c.Packets-o.Packets) / seconds
-		c.BytesPerSec = float64(c.Bytes-o.Bytes) / seconds
-		c.HasRate = true
+		c.setRate(c.Packets-o.Packets, c.Bytes-o.Bytes, c.SampledAt-o.SampledAt)
 	}
+}
+
+// setRate sets the rate of packets and bytes in the time between two samples, in ns; no rate if the time is not above 0.
+func (c *Counter) setRate(packets, bytes uint64, between int64) {
+	if between <= 0 {
+		return
+	}
+	seconds := float64(between) / float64(time.Second)
+	c.PacketsPerSec, c.BytesPerSec, c.HasRate = float64(packets)/seconds, float64(bytes)/seconds, true
 }
 
 // NewCounter returns the counter of an entry of the catalogue, without its value.
 func NewCounter(e shm.Entry) Counter {
-	return Counter{
+	direction, isFlow := selection.DirectionOf(e)
+	c := Counter{
 		Index: e.Handle.Index, Generation: e.Handle.Generation,
 		Name: e.Name, Kind: e.Kind, Unit: cmp.Or(e.Unit, "packets"), Labels: e.Labels, Source: e.Source, ByteBasis: e.ByteBasis,
 		Valid: e.Valid, Stale: e.Stale, Ambiguous: e.Ambiguous,
 		Discontinuities: e.Continuity.Discontinuities,
 	}
+	if isFlow {
+		c.Direction = direction.String()
+	}
+	return c
 }
 
 // deadAfter is the number of missed heartbeats after which a writer is dead. From the second on it is stale.

@@ -163,9 +163,9 @@ func TestChangePrinter(t *testing.T) {
 		value := shm.Value{Packets: 1234567, Bytes: 79012288, SampledAt: 60*second + 5e6}
 		for _, c := range []Change{
 			{Position: 9, Counter: web, Value: value, Cycle: 4},
-			{Position: 10, Counter: web, Value: value, Cycle: 5, HasDelta: true, PacketsDelta: 1200, BytesDelta: 76800},
+			{Position: 10, Counter: web, Value: value, Cycle: 5, HasDelta: true, Since: 59*second + 5e6, PacketsDelta: 1200, BytesDelta: 76800},
 			{Position: 11, Counter: Counter{Generation: 4, Gone: true}, Value: value, Cycle: 5},
-			{Position: 12, Counter: Counter{Name: "near-sent", Kind: shm.KindCompletion, Unit: "completions", Generation: 2, Stale: true, Gone: true}, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, PacketsDelta: 10, BytesDelta: 3},
+			{Position: 12, Counter: Counter{Name: "near-sent", Kind: shm.KindCompletion, Unit: "completions", Generation: 2, Stale: true, Gone: true}, Value: shm.Value{Packets: 1000, Bytes: 3, SampledAt: 61 * second}, Cycle: 6, HasDelta: true, Since: 59 * second, PacketsDelta: 10, BytesDelta: 3},
 		} {
 			if err := p.Change(c); err != nil {
 				t.Fatal(err)

@@ -6,7 +6,10 @@ import "github.com/flowtally/flowtally/cmd/internal/format"
 type ReadingJSON struct {
 	Schema   int           `json:"schema"`
 	Writer   writerJSON    `json:"writer"`
-	Counters []CounterJSON `json:"counters"`
+	Counters []CounterJSON `json:"counters"` // without any where --sum-by asks for sums
+
+	Sums     []sumJSON     `json:"sums,omitempty"`
+	Snapshot *snapshotJSON `json:"snapshot,omitempty"` // that the values of the sums are of
 }
 
 type writerJSON struct {
@@ -31,7 +34,9 @@ type CounterJSON struct {
 	Errors      *uint64 `json:"errors"`
 
 	statusJSON
-	Labels map[string]string `json:"labels"`
+	Labels    map[string]string `json:"labels"`
+	Direction *string           `json:"direction"` // ingress or egress; null: not a flow
+	rateJSON
 
 	// Device means that the value was read from the device's own words, with no poller in between;
 	// the age is then 0, or the age of the writer's last sign of life.
@@ -39,10 +44,14 @@ type CounterJSON struct {
 }
 
 func ToJSON(r *Reading) ReadingJSON {
-	out := ReadingJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]CounterJSON, len(r.Counters))}
-	for i, c := range r.Counters {
+	out := ReadingJSON{Schema: 1, Writer: writerJSON{r.Writer.State, r.Writer.Age}, Counters: make([]CounterJSON, 0, len(r.Counters)), Snapshot: toSnapshotJSON(r.Snapshot)}
+	for _, c := range r.Counters {
+		if c.Sum != nil {
+			out.Sums = append(out.Sums, c.sumJSON(r))
+			continue
+		}
 		j := CounterJSON{Name: c.Name, Kind: c.Kind, Source: c.Source, ByteBasis: c.ByteBasis, Valid: c.Valid && c.Present(), Device: c.FromDevice,
-			Labels: labelsJSON(c.Labels), statusJSON: c.status(r.Zero)}
+			Labels: labelsJSON(c.Labels), Direction: c.directionJSON(), rateJSON: c.rates(), statusJSON: c.status(r.Zero)}
 		if c.Present() {
 			age := c.age(r)
 			j.AgeNS = &age
@@ -52,7 +61,7 @@ func ToJSON(r *Reading) ReadingJSON {
 				j.Packets, j.Bytes = &c.Packets, &c.Bytes
 			}
 		}
-		out.Counters[i] = j
+		out.Counters = append(out.Counters, j)
 	}
 	return out
 }

@@ -19,7 +19,7 @@ type statusJSON struct {
 	Gone            *bool   `json:"gone"` // the counter was removed
 }
 
-// standing returns the unit of a counter, its generation, the time of its last sample and whether its total
+// status returns the unit of a counter, its generation, the time of its last sample and whether its total
 // is exact. zero is the time of the wall clock at 0 of CLOCK_MONOTONIC, taken when the counter was read.
 func (c Counter) status(zero time.Time) statusJSON {
 	s := statusJSON{
@@ -31,6 +31,36 @@ func (c Counter) status(zero time.Time) statusJSON {
 		s.SampledAt = &at
 	}
 	return s
+}
+
+// rateJSON is the rate of a counter since an earlier look at it; null: not known, as for the first look.
+type rateJSON struct {
+	PacketsPerSecond     *float64 `json:"packets_per_second"`
+	BytesPerSecond       *float64 `json:"bytes_per_second"`
+	CompletionsPerSecond *float64 `json:"completions_per_second"`
+	ErrorsPerSecond      *float64 `json:"errors_per_second"`
+}
+
+func (c Counter) rates() (j rateJSON) {
+	switch {
+	case !c.HasRate:
+	case c.Completion():
+		j.CompletionsPerSecond, j.ErrorsPerSecond = &c.PacketsPerSec, &c.BytesPerSec
+	default:
+		j.PacketsPerSecond = &c.PacketsPerSec
+		if c.hasSecond() {
+			j.BytesPerSecond = &c.BytesPerSec
+		}
+	}
+	return j
+}
+
+// directionJSON is nil for a counter that is not of a flow.
+func (c Counter) directionJSON() *string {
+	if c.Direction == "" {
+		return nil
+	}
+	return &c.Direction
 }
 
 // MonotonicZero is the time of the wall clock at 0 of CLOCK_MONOTONIC.

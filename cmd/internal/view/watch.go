@@ -15,7 +15,8 @@ type Change struct {
 	Counter      Counter // without its value; the handle alone where the counter was removed before watch looked it up
 	Value        shm.Value
 	Cycle        uint64
-	HasDelta     bool // the value before is known
+	HasDelta     bool  // the value before is known
+	Since        int64 // when that was sampled, in ns of CLOCK_MONOTONIC
 	PacketsDelta uint64
 	BytesDelta   uint64
 }
@@ -42,7 +43,9 @@ type changeJSON struct {
 	ErrorsDelta      *uint64 `json:"errors_delta"`
 
 	statusJSON
-	Labels map[string]string `json:"labels"`
+	Labels    map[string]string `json:"labels"`
+	Direction *string           `json:"direction"` // ingress or egress; null: not a flow
+	rateJSON                    // since the change before
 }
 
 // lostJSON is the line in place of changes that were overwritten unread.
@@ -79,7 +82,9 @@ func (p ChangePrinter) Change(c Change) error {
 		var firstDelta, secondDelta *uint64
 		if c.HasDelta {
 			firstDelta, secondDelta = &c.PacketsDelta, &c.BytesDelta
+			seen.setRate(c.PacketsDelta, c.BytesDelta, c.Value.SampledAt-c.Since)
 		}
+		j.Direction, j.rateJSON = seen.directionJSON(), seen.rates()
 		if c.Counter.Completion() {
 			j.Completions, j.Errors, j.CompletionsDelta, j.ErrorsDelta = &c.Value.Packets, &c.Value.Bytes, firstDelta, secondDelta
 		} else {

@@ -31,7 +31,7 @@ func (s *Backend) Alter(ctx context.Context, was, now []backend.Placed) ([]backe
 		}
 	}
 	for i := range in {
-		if backend.Identity(was[i].Flow) == backend.Identity(now[i].Flow) {
+		if was[i].Flow.Identity() == now[i].Flow.Identity() {
 			in[i].ID = old[i]
 		}
 	}

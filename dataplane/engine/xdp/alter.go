@@ -81,7 +81,7 @@ func (a *alteration) prepare() error {
 func (a *alteration) counter(x *entry, was, now backend.Placed) (*entry, backend.Installed, error) {
 	y := *x
 	y.owner = owner(now.Flow)
-	if backend.Identity(was.Flow) != backend.Identity(now.Flow) {
+	if was.Flow.Identity() != now.Flow.Identity() {
 		c, err := a.b.rules.AllocCounter(y.owner)
 		if err != nil {
 			return nil, backend.Installed{}, err

@@ -21,7 +21,7 @@ type pinned struct {
 
 // owner is the name of the flow's counter in the pins, which hold 48 bytes: a hash of its identity and a hash of its
 // name. The identity comes first, so that a renamed flow can be found.
-func owner(f flow.Flow) string { return hashed(backend.Identity(f)) + " " + hashed(f.Name) }
+func owner(f flow.Flow) string { return hashed(f.Identity()) + " " + hashed(f.Name) }
 
 func hashed(s string) string {
 	sum := sha256.Sum256([]byte(s))

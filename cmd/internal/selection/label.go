@@ -1,0 +1,52 @@
+package selection
+
+import (
+	"fmt"
+	"regexp"
+	"sync/atomic"
+)
+
+// requirement is one --label.
+type requirement struct {
+	text, key string
+	not       bool
+	is        func(value string) bool // of a label that is there; nil: any value
+	met       atomic.Bool
+}
+
+// requirementText is [!]KEY, or KEY, an operator and a value.
+var requirementText = regexp.MustCompile(`(?s)^(!?)([^=!~]+)(?:(=~|!~|!=|=)(.*))?$`)
+
+func parseRequirement(text string) (*requirement, error) {
+	const next = "write KEY=VALUE, KEY!=VALUE, KEY=~REGEXP, KEY!~REGEXP, KEY or !KEY"
+	m := requirementText.FindStringSubmatch(text)
+	if m == nil || m[1] != "" && m[3] != "" {
+		return nil, fmt.Errorf("--label %q is no condition on a label; %s", text, next)
+	}
+	r := &requirement{text: text, key: m[2], not: m[1] == "!" || m[3] == "!=" || m[3] == "!~"}
+	switch value := m[4]; m[3] {
+	case "=", "!=":
+		if err := checkPattern(value); err != nil {
+			return nil, fmt.Errorf("--label %q: %w", text, err)
+		}
+		pattern := flat(value)
+		r.is = func(v string) bool { return v == value || matches(pattern, v) }
+	case "=~", "!~":
+		re, err := regexp.Compile(`^(?s:` + value + `)$`)
+		if err != nil {
+			return nil, fmt.Errorf("--label %q: %w; the syntax is RE2's", text, err)
+		}
+		r.is = re.MatchString
+	}
+	return r, nil
+}
+
+// holds reports whether a counter meets the requirement, and notes that one did. A counter without the label has no
+// value of it: it meets KEY!=VALUE, KEY!~REGEXP and !KEY, as in Prometheus and kubectl.
+func (r *requirement) holds(value string, has bool) bool {
+	ok := (has && (r.is == nil || r.is(value))) != r.not
+	if ok {
+		r.met.Store(true)
+	}
+	return ok
+}

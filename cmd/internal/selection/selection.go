@@ -1,0 +1,180 @@
+// Package selection chooses counters of a mirror by name, labels and direction, and adds their values up.
+package selection
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"sync/atomic"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Options are the flags of a command that selects counters. The zero value selects every counter.
+type Options struct {
+	Label     []string `sep:"none" complete:"labels" help:"Only counters with this label: KEY=VALUE, where VALUE may be a pattern as of the shell, KEY!=VALUE, KEY=~REGEXP or KEY!~REGEXP (of the whole value), KEY (any value), or !KEY (no such label). May be repeated: all must hold." placeholder:"KEY=VALUE"`
+	Direction string   `help:"Only flows of this side of the interface: ingress or egress." enum:",ingress,egress" default:"" placeholder:"SIDE"`
+	SumBy     []string `sep:"," complete:"label-keys" help:"Add up the counters that have the same value of this label. May be repeated, or a list with commas." placeholder:"KEY"`
+}
+
+// Selection decides which counters a command shows. It may be used from any goroutine.
+type Selection struct {
+	names     []*name
+	exact     map[string]*name
+	labels    []*requirement
+	direction *flow.Direction // nil: any
+	sumBy     []string
+}
+
+// name is a name, or a pattern of names.
+type name struct {
+	text    string
+	pattern string // without the meaning that a slash has in paths; "": the name is no pattern
+	met     atomic.Bool
+}
+
+// New returns the selection of the counters with those names. A name may be a pattern as of the shell
+// (path.Match), in which * and ? match a slash too. Without names every counter is selected that o allows.
+func New(names []string, o Options) (*Selection, error) {
+	s := &Selection{exact: make(map[string]*name), sumBy: o.SumBy}
+	for _, text := range names {
+		if s.exact[text] != nil {
+			continue
+		}
+		n := &name{text: text}
+		if IsPattern(text) {
+			n.pattern = flat(text)
+		}
+		if err := checkPattern(text); err != nil {
+			return nil, err
+		}
+		s.names, s.exact[text] = append(s.names, n), n
+	}
+	for _, text := range o.Label {
+		r, err := parseRequirement(text)
+		if err != nil {
+			return nil, err
+		}
+		s.labels = append(s.labels, r)
+	}
+	for _, key := range o.SumBy {
+		if key == "" || strings.ContainsAny(key, "=!~") {
+			return nil, fmt.Errorf("--sum-by %q is no key of a label; name the key alone, such as --sum-by team", key)
+		}
+	}
+	if o.Direction != "" {
+		s.direction = new(flow.Direction)
+		if err := s.direction.UnmarshalText([]byte(o.Direction)); err != nil {
+			return nil, fmt.Errorf("--direction: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Has reports whether a counter is selected, and notes the names and labels that it meets.
+func (s *Selection) Has(e shm.Entry) bool {
+	is := s.hasName(e.Name)
+	for _, r := range s.labels {
+		value, has := e.Labels[r.key]
+		is = r.holds(value, has) && is
+	}
+	return is && s.hasDirection(e)
+}
+
+func (s *Selection) hasName(counter string) bool {
+	if len(s.names) == 0 {
+		return true
+	}
+	found := false
+	if n := s.exact[counter]; n != nil {
+		n.met.Store(true)
+		found = true
+	}
+	for _, n := range s.names {
+		if n.pattern != "" && matches(n.pattern, counter) {
+			n.met.Store(true)
+			found = true
+		}
+	}
+	return found
+}
+
+func (s *Selection) hasDirection(e shm.Entry) bool {
+	if s.direction == nil {
+		return true
+	}
+	d, ok := DirectionOf(e)
+	return ok && d == *s.direction
+}
+
+// DirectionOf returns the direction of a flow's counter; false for a counter of another kind.
+func DirectionOf(e shm.Entry) (flow.Direction, bool) {
+	if e.Kind != "flow" {
+		return 0, false
+	}
+	d, _, ok := flow.ParseIdentity(e.Text)
+	return d, ok
+}
+
+// Names returns the names if each is the name of one counter; nil if there are none, or a pattern among them.
+func (s *Selection) Names() []string {
+	var out []string
+	for _, n := range s.names {
+		if n.pattern != "" {
+			return nil
+		}
+		out = append(out, n.text)
+	}
+	return out
+}
+
+// UnmetNames returns the names and patterns that no counter had so far, in the order of New.
+func (s *Selection) UnmetNames() (out []string) {
+	for _, n := range s.names {
+		if !n.met.Load() {
+			out = append(out, n.text)
+		}
+	}
+	return out
+}
+
+// UnmetLabels returns the requirements on labels that no counter met so far, in the order of Options.Label.
+func (s *Selection) UnmetLabels() (out []string) {
+	for _, r := range s.labels {
+		if !r.met.Load() {
+			out = append(out, r.text)
+		}
+	}
+	return out
+}
+
+// Conditions returns the conditions of the options, as they were written.
+func (s *Selection) Conditions() (out []string) {
+	for _, r := range s.labels {
+		out = append(out, "--label "+r.text)
+	}
+	if s.direction != nil {
+		out = append(out, "--direction "+s.direction.String())
+	}
+	return out
+}
+
+// IsPattern reports whether a name is taken for a pattern.
+func IsPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
+
+func checkPattern(text string) error {
+	if _, err := path.Match(text, ""); err != nil {
+		return fmt.Errorf("%q is no pattern: %w; it has *, ? and [a-z], as of the shell", text, err)
+	}
+	return nil
+}
+
+// flat takes the meaning away that a slash has in paths.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+
+// matches reports whether s has a pattern that flat returned.
+func matches(pattern, s string) bool {
+	ok, err := path.Match(pattern, flat(s))
+	return ok && err == nil
+}

@@ -1,0 +1,141 @@
+package selection
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Group identifies the counters that are added up: of one kind and one unit, and with the same values of the labels of
+// Options.SumBy. Groups can be compared, and be the keys of a map.
+type Group struct {
+	Kind, Unit string
+	labels     string // each key, "=" and the value if the counter has that label, and NUL
+}
+
+// Label is a label of a group.
+type Label struct {
+	Key, Value string
+	Has        bool // false: the group is of the counters without that label
+}
+
+// Sums reports whether counters are added up.
+func (s *Selection) Sums() bool { return len(s.sumBy) > 0 }
+
+// Group returns the group of a counter.
+func (s *Selection) Group(e shm.Entry) Group {
+	var b strings.Builder
+	for _, key := range s.sumBy {
+		b.WriteString(key)
+		if value, has := e.Labels[key]; has {
+			b.WriteString("=" + value)
+		}
+		b.WriteByte(0)
+	}
+	return Group{Kind: e.Kind, Unit: cmp.Or(e.Unit, "packets"), labels: b.String()}
+}
+
+// Labels returns the labels of a group in the order of Options.SumBy.
+func (g Group) Labels() (out []Label) {
+	for rest := g.labels; rest != ""; {
+		var text string
+		text, rest, _ = strings.Cut(rest, "\x00")
+		key, value, has := strings.Cut(text, "=")
+		out = append(out, Label{key, value, has})
+	}
+	return out
+}
+
+// String returns the conditions of Options.Label that select the group: "team=ops,!site".
+func (g Group) String() string {
+	var words []string
+	for _, l := range g.Labels() {
+		if l.Has {
+			words = append(words, l.Key+"="+l.Value)
+		} else {
+			words = append(words, "!"+l.Key)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// Compare orders groups by their labels, then by kind and unit.
+func (g Group) Compare(o Group) int {
+	return cmp.Or(cmp.Compare(g.labels, o.labels), cmp.Compare(g.Kind, o.Kind), cmp.Compare(g.Unit, o.Unit))
+}
+
+// Sum is the sum of the counters of a group. The values that are added belong to one snapshot.
+type Sum struct {
+	Group
+	Members int // counters
+	Absent  int // counters among them without a value, which Packets and Bytes lack
+
+	Packets, Bytes uint64 // or completions and errors
+	TooLarge       bool   // Packets or Bytes would be above 2^64 - 1
+	Oldest, Newest int64  // sample times of the values; 0: no counter has a value
+
+	Invalid, Stale, Ambiguous int      // counters for which this holds
+	Discontinuities           uint64   // of all counters together
+	Identity                  uint64   // of the set of counters: another set has, but for chance, another one
+	Bases                     []string // the byte bases of the values, sorted; bytes of different bases do not add up
+}
+
+// Add adds a counter and its value.
+func (s *Sum) Add(e shm.Entry, v shm.Value) {
+	s.Members++
+	s.Identity = (s.Identity^uint64(e.Handle.Index)<<32^uint64(e.Handle.Generation))*0x100000001b3 + 1
+	s.Discontinuities += e.Continuity.Discontinuities
+	for _, n := range []struct {
+		is bool
+		of *int
+	}{{!e.Valid, &s.Invalid}, {e.Stale, &s.Stale}, {e.Ambiguous, &s.Ambiguous}} {
+		if n.is {
+			*n.of++
+		}
+	}
+	if v.SampledAt == 0 {
+		s.Absent++
+		return
+	}
+	var carry [2]uint64
+	s.Packets, carry[0] = bits.Add64(s.Packets, v.Packets, 0)
+	s.Bytes, carry[1] = bits.Add64(s.Bytes, v.Bytes, 0)
+	s.TooLarge = s.TooLarge || carry[0]|carry[1] != 0
+	if s.Oldest == 0 || v.SampledAt < s.Oldest {
+		s.Oldest = v.SampledAt
+	}
+	s.Newest = max(s.Newest, v.SampledAt)
+	if at, found := slices.BinarySearch(s.Bases, e.ByteBasis); !found {
+		s.Bases = slices.Insert(s.Bases, at, e.ByteBasis)
+	}
+}
+
+// HasValue reports whether Packets is the sum of the members that have a value, and there is one.
+func (s *Sum) HasValue() bool { return s.Oldest != 0 && !s.TooLarge }
+
+// HasBytes reports whether Bytes is a sum of bytes of one basis.
+func (s *Sum) HasBytes() bool { return s.HasValue() && len(s.Bases) == 1 }
+
+// Exact reports whether every member has a valid value: the sum is then that of all members.
+func (s *Sum) Exact() bool { return s.HasValue() && s.Absent == 0 && s.Invalid == 0 }
+
+// SumUp returns the sums of the selected counters, in the order of their groups. values[i] is the value of entries[i].
+func (s *Selection) SumUp(entries []shm.Entry, values []shm.Value) []Sum {
+	at := make(map[Group]*Sum)
+	for i, e := range entries {
+		g := s.Group(e)
+		if at[g] == nil {
+			at[g] = &Sum{Group: g}
+		}
+		at[g].Add(e, values[i])
+	}
+	out := make([]Sum, 0, len(at))
+	for _, sum := range at {
+		out = append(out, *sum)
+	}
+	slices.SortFunc(out, func(a, b Sum) int { return a.Group.Compare(b.Group) })
+	return out
+}

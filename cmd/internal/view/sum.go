@@ -1,0 +1,134 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/selection"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// NewSum returns a sum as a counter, which is named by the labels of its group. Its sample time is the oldest of its
+// values.
+func NewSum(s selection.Sum) Counter {
+	c := Counter{
+		Index: uint32(s.Identity), Generation: uint32(s.Identity >> 32),
+		Name: s.Group.String(), Kind: s.Kind, Unit: s.Unit, ByteBasis: strings.Join(s.Bases, ","), Sum: &s,
+		Valid: s.Exact(), Stale: s.Stale > 0, Ambiguous: s.Ambiguous > 0, Discontinuities: s.Discontinuities,
+	}
+	if s.HasValue() {
+		c.Packets, c.Bytes, c.SampledAt = s.Packets, s.Bytes, s.Oldest
+	}
+	return c
+}
+
+// ratesApart is the part of an interval by which the values of a sum may be apart in time for it to have a rate.
+const ratesApart = 100
+
+// hasInterval reports whether a sum has a rate over the time between two samples of it.
+func (c Counter) hasInterval(before *Counter) bool {
+	if c.Sum == nil || before.Sum == nil {
+		return c.Sum == before.Sum
+	}
+	most := (c.SampledAt - before.SampledAt) / ratesApart
+	return c.Sum.Newest-c.Sum.Oldest <= most && before.Sum.Newest-before.Sum.Oldest <= most
+}
+
+// hasSecond reports whether there is a second value, of bytes or errors.
+func (c Counter) hasSecond() bool { return c.Present() && (c.Sum == nil || c.Sum.HasBytes()) }
+
+// sumNotes names the reservations about a sum.
+func (c Counter) sumNotes() (notes []string) {
+	s := c.Sum
+	for _, n := range []struct {
+		of   int
+		text string
+	}{{s.Absent, "never sampled"}, {s.Invalid, "invalid"}, {s.Stale, "stale"}, {s.Ambiguous, "ambiguous"}} {
+		if n.of > 0 {
+			notes = append(notes, fmt.Sprintf("%d of %d %s", n.of, s.Members, n.text))
+		}
+	}
+	if c.Stale && s.Stale == 0 {
+		notes = append(notes, "stale")
+	}
+	if s.TooLarge {
+		notes = append(notes, "above 2^64-1")
+	}
+	if len(s.Bases) > 1 {
+		notes = append(notes, "bytes differ in their basis")
+	}
+	return notes
+}
+
+// sumJSON is one sum in the JSON of get --sum-by.
+type sumJSON struct {
+	Labels   map[string]*string `json:"labels"` // of --sum-by; null: the counters have no such label
+	Kind     string             `json:"kind"`
+	Unit     string             `json:"unit"`
+	Counters int                `json:"counters"` // that were added up
+	Absent   int                `json:"absent"`   // of them, without a value: the sum lacks them
+
+	Packets     *uint64 `json:"packets"`
+	Bytes       *uint64 `json:"bytes"` // null, too, if the counters differ in their byte basis
+	Completions *uint64 `json:"completions"`
+	Errors      *uint64 `json:"errors"`
+	rateJSON
+
+	AgeNS     *int64   `json:"age_ns"`  // of the oldest value
+	SkewNS    *int64   `json:"skew_ns"` // between the oldest and the newest value
+	SampledAt *string  `json:"sampled_at"`
+	ByteBases []string `json:"byte_bases"`
+
+	Valid           bool   `json:"valid"` // every counter has a valid value
+	Stale           bool   `json:"stale"` // of a counter at least, as ambiguous
+	Ambiguous       bool   `json:"ambiguous"`
+	Discontinuities uint64 `json:"discontinuities"` // of all counters together
+}
+
+// snapshotJSON is the snapshot that the values of sums are of.
+type snapshotJSON struct {
+	Cycle    *uint64 `json:"cycle"` // the poll cycle; null: the values are of several
+	MinCycle uint64  `json:"min_cycle"`
+	MaxCycle uint64  `json:"max_cycle"`
+	SkewNS   int64   `json:"skew_ns"` // between the oldest and the newest value
+}
+
+func toSnapshotJSON(l *shm.Label) *snapshotJSON {
+	if l == nil {
+		return nil
+	}
+	s := &snapshotJSON{MinCycle: l.MinCycle, MaxCycle: l.MaxCycle, SkewNS: l.SkewNanos}
+	if l.SameCycle {
+		s.Cycle = &l.Cycle
+	}
+	return s
+}
+
+func (c Counter) sumJSON(r *Reading) sumJSON {
+	s := c.Sum
+	j := sumJSON{
+		Labels: make(map[string]*string), Kind: c.Kind, Unit: c.Unit, Counters: s.Members, Absent: s.Absent, rateJSON: c.rates(),
+		ByteBases: append([]string{}, s.Bases...), Valid: c.Valid, Stale: c.Stale, Ambiguous: c.Ambiguous, Discontinuities: c.Discontinuities,
+	}
+	for _, l := range s.Labels() {
+		j.Labels[l.Key] = nil
+		if l.Has {
+			j.Labels[l.Key] = &l.Value
+		}
+	}
+	if !c.Present() {
+		return j
+	}
+	age, skew, at := c.age(r), s.Newest-s.Oldest, wallClock(r.Zero, c.SampledAt)
+	j.AgeNS, j.SkewNS, j.SampledAt = &age, &skew, &at
+	first, second := &c.Packets, &c.Bytes
+	if !c.hasSecond() {
+		second = nil
+	}
+	if c.Completion() {
+		j.Completions, j.Errors = first, second
+	} else {
+		j.Packets, j.Bytes = first, second
+	}
+	return j
+}
