@@ -9,8 +9,8 @@ import (
 const anyInterface = "any"
 
 // Identity returns the text of the flow's counter in the mirror: "DIRECTION on INTERFACE: MATCH", such as
-// "ingress on any: tcp dport 443". Flows of one name and one identity count the same packets, so the total of the
-// second goes on where that of the first stopped. The interface "any" is every interface of the instance.
+// "ingress on any: tcp dport 443". Flows of one name and one identity count the same packets, and so share a
+// total. The interface "any" is every interface of the instance.
 func (f Flow) Identity() string {
 	d, _ := f.Direction.MarshalText()
 	return string(d) + " on " + cmp.Or(f.Interface, anyInterface) + ": " + f.Match.String()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -150,12 +151,12 @@ func TestTopReadsWords(t *testing.T) {
 	}
 	defer o.close()
 	m.count(10, 1)
-	before, err := o.read(nil)
+	before, err := o.read(new(selection.Selection))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.count(1_000_010, 1)
-	cur, err := o.read(nil)
+	cur, err := o.read(new(selection.Selection))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type Options struct {
 	SumBy     []string `sep:"," complete:"label-keys" help:"Add up the counters that have the same value of this label. May be repeated, or a list with commas." placeholder:"KEY"`
 }
 
-// Selection decides which counters a command shows. It may be used from any goroutine.
+// Selection decides which counters a command shows. The zero value selects every counter. It may be used from any goroutine.
 type Selection struct {
 	names     []*name
 	exact     map[string]*name
@@ -117,7 +117,7 @@ func DirectionOf(e shm.Entry) (flow.Direction, bool) {
 	return d, ok
 }
 
-// Names returns the names if each is the name of one counter; nil if there are none, or a pattern among them.
+// Names returns the names if each is the name of one counter; nil without names, and if one is a pattern.
 func (s *Selection) Names() []string {
 	var out []string
 	for _, n := range s.names {

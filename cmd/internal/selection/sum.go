@@ -119,7 +119,7 @@ func (s *Sum) HasValue() bool { return s.Oldest != 0 && !s.TooLarge }
 // HasBytes reports whether Bytes is a sum of bytes of one basis.
 func (s *Sum) HasBytes() bool { return s.HasValue() && len(s.Bases) == 1 }
 
-// Exact reports whether every member has a valid value: the sum is then that of all members.
+// Exact reports whether every member has a valid value.
 func (s *Sum) Exact() bool { return s.HasValue() && s.Absent == 0 && s.Invalid == 0 }
 
 // SumUp returns the sums of the selected counters, in the order of their groups. values[i] is the value of entries[i].

@@ -121,7 +121,7 @@ func drawCounters(t *rapid.T) (entries []shm.Entry, values []shm.Value) {
 	return entries, values
 }
 
-// A sum tells what its members lack: it is no more exact than the least of them.
+// A sum is no more exact than the least exact of its members.
 func TestSumOfUnlikeCounters(t *testing.T) {
 	s, err := New(nil, Options{SumBy: []string{"team", "site"}})
 	if err != nil {
