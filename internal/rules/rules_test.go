@@ -113,6 +113,7 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/format":     {},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
 		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "shm"},
+		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/view", "shm"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

@@ -38,6 +38,17 @@ func openMirror(f readerFlag) (*mirror, error) {
 // followMirror opens the mirror that the flags name, for a command that goes on in the file that
 // takes its name.
 func followMirror(f readerFlag) (*mirror, error) {
+	in, err := openFollowed(f)
+	if err != nil {
+		return nil, err
+	}
+	m := &mirror{in: in}
+	m.reopen()
+	return m, nil
+}
+
+// openFollowed opens the mirror that the flags name, to be followed.
+func openFollowed(f readerFlag) (*shm.Instance, error) {
 	o := shm.ReaderOptions{Owners: f.Owner}
 	path, err := f.readPath(o)
 	if err != nil {
@@ -52,9 +63,7 @@ func followMirror(f readerFlag) (*mirror, error) {
 	if err != nil {
 		return nil, mirrorError(path, err)
 	}
-	m := &mirror{in: in}
-	m.reopen()
-	return m, nil
+	return in, nil
 }
 
 func (m *mirror) close() {

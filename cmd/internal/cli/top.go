@@ -2,22 +2,26 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/selection"
+	"github.com/flowtally/flowtally/cmd/internal/top"
 	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/shm"
 )
 
 // topCmd shows rates and totals until a signal.
 type topCmd struct {
+	outputFlag
 	readerFlag
 	selection.Options
 	Interval time.Duration `short:"n" help:"Time between two looks." default:"1s"`
 	Count    int           `short:"c" help:"End after so many looks. 0: never." default:"0" placeholder:"N"`
-	Sort     string        `help:"Order: ${enum}." enum:"name,packets,bytes,rate" default:"name"`
+	Sort     string        `help:"Order: ${enum}." enum:"name,rate,bits,byte-rate,trend,packets,bytes,age,source,note" default:"name"`
+	Reverse  bool          `help:"Reverse the order."`
 	Name     []string      `arg:"" optional:"" complete:"counters" help:"Counters to show; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
@@ -29,6 +33,26 @@ func (c *topCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+	if env.TTY && !c.json() && !wanted.Sums() {
+		return c.onTerminal(env, wanted)
+	}
+	return c.print(env, wanted)
+}
+
+// onTerminal shows the live table.
+func (c *topCmd) onTerminal(env *Env, wanted *selection.Selection) error {
+	column, _ := top.ParseColumn(c.Sort)
+	return top.Run(env.Context, top.Options{
+		Open:     func() (*shm.Instance, error) { return openFollowed(c.readerFlag) },
+		Path:     c.writtenPath(),
+		Select:   wanted.Has,
+		Interval: c.Interval, Count: c.Count, Sort: column, Reverse: c.Reverse,
+		Input: env.Stdin, Output: env.Stdout,
+	})
+}
+
+// print prints a table, or a line of JSON, for each look.
+func (c *topCmd) print(env *Env, wanted *selection.Selection) error {
 	m, err := followMirror(c.readerFlag)
 	if err != nil {
 		return err
@@ -38,14 +62,15 @@ func (c *topCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	screen := newScreen(env)
-	defer screen.close()
 	cur := before
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		view.Sort(cur.Counters, c.Sort)
-		if err := screen.draw(cur); err != nil {
+		if c.Reverse {
+			slices.Reverse(cur.Counters)
+		}
+		if err := c.printLook(env.Stdout, cur, n == 1); err != nil {
 			return err
 		}
 		if c.Count > 0 && n >= c.Count {
@@ -71,42 +96,14 @@ func (c *topCmd) Run(env *Env) error {
 	}
 }
 
-// screen is where top draws: over the last screen on a terminal, below it elsewhere.
-type screen struct {
-	out     io.Writer
-	refresh bool
-	drawn   bool
-	last    string
-}
-
-func newScreen(env *Env) *screen {
-	s := &screen{out: env.Stdout, refresh: env.TTY}
-	if s.refresh {
-		io.WriteString(s.out, format.EnterScreen)
+func (c *topCmd) printLook(out io.Writer, r *view.Reading, first bool) error {
+	if c.json() {
+		return format.JSON(out, view.ToTopJSON(r))
 	}
-	return s
-}
-
-func (s *screen) draw(r *view.Reading) error {
-	var err error
-	if s.refresh {
-		height, width := terminalSize(s.out)
-		s.last = view.Top(r, height)
-		_, err = io.WriteString(s.out, format.DrawOver(s.last, width))
-	} else {
-		sep := ""
-		if s.drawn {
-			sep = "\n"
-		}
-		_, err = io.WriteString(s.out, sep+view.Top(r, 0))
+	sep := ""
+	if !first {
+		sep = "\n"
 	}
-	s.drawn = true
+	_, err := io.WriteString(out, sep+view.Top(r))
 	return err
-}
-
-// close gives the terminal back, the last screen left on it.
-func (s *screen) close() {
-	if s.refresh {
-		fmt.Fprint(s.out, format.LeaveScreen+s.last)
-	}
 }

@@ -99,8 +99,8 @@ func (c Counter) age(r *Reading) int64 {
 // Present reports whether there is a value: absent is not zero.
 func (c Counter) Present() bool { return c.SampledAt != 0 }
 
-// note names the reservations about the value.
-func (c Counter) note() string {
+// Note names the reservations about the value.
+func (c Counter) Note() string {
 	var notes []string
 	if c.Sum != nil {
 		notes = c.sumNotes()
@@ -133,15 +133,15 @@ func (c Counter) secondCell() string {
 	}
 	return format.Count(c.Bytes)
 }
-func (c Counter) ageCell(r *Reading) string {
+func (c Counter) AgeCell(r *Reading) string {
 	if c.FromDevice && r.Writer.Live() {
 		return "now"
 	}
 	return c.cell(format.Age(time.Duration(c.age(r))))
 }
 
-// sourceCell adds to a device's source that the value comes from its words.
-func (c Counter) sourceCell() string {
+// SourceCell returns the source, and adds to a device's source that the value comes from its words.
+func (c Counter) SourceCell() string {
 	if c.Sum != nil {
 		return format.Plural(uint64(c.Sum.Members), "counter", "counters")
 	}

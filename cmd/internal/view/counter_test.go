@@ -57,11 +57,10 @@ func TestGolden(t *testing.T) {
 	before, cur := twoReadings()
 	Rates(before, cur)
 	Sort(cur.Counters, "name")
-	compare(t, "top.txt", Top(cur, 0))
-	compare(t, "top-6-lines.txt", Top(cur, 6))
+	compare(t, "top.txt", Top(cur))
 	compare(t, "get.txt", Get(cur))
 	cur.Writer = Writer{"dead", 75 * second}
-	compare(t, "top-dead.txt", Top(cur, 0))
+	compare(t, "top-dead.txt", Top(cur))
 	cur.Counters[3].Gone = true
 	var b bytes.Buffer
 	if err := format.JSON(&b, ToJSON(cur)); err != nil {
@@ -88,8 +87,7 @@ func TestGoldenCompletions(t *testing.T) {
 	before, cur := completionReadings()
 	Rates(before, cur)
 	Sort(cur.Counters, "name")
-	compare(t, "top-completions.txt", Top(cur, 0))
-	compare(t, "top-completions-7-lines.txt", Top(cur, 7))
+	compare(t, "top-completions.txt", Top(cur))
 	compare(t, "get-completions.txt", Get(cur))
 	var b bytes.Buffer
 	if err := format.JSON(&b, ToJSON(cur)); err != nil {

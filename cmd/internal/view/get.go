@@ -72,11 +72,11 @@ func Get(r *Reading) string {
 	flows, completions := byKind(r.Counters)
 	t := format.Table{Heading: []string{"NAME", "KIND", ">PACKETS", ">BYTES", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range flows {
-		t.Add(c.Name, format.OrDash(c.Kind), c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), format.OrDash(c.ByteBasis), c.note())
+		t.Add(c.Name, format.OrDash(c.Kind), c.firstCell(), c.secondCell(), c.AgeCell(r), c.SourceCell(), format.OrDash(c.ByteBasis), c.Note())
 	}
 	below := format.Table{Heading: []string{"NAME", "KIND", ">COMPLETIONS", ">ERRORS", ">AGE", "SOURCE", "NOTE"}}
 	for _, c := range completions {
-		below.Add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.ageCell(r), c.sourceCell(), c.note())
+		below.Add(c.Name, c.Kind, c.firstCell(), c.secondCell(), c.AgeCell(r), c.SourceCell(), c.Note())
 	}
 	return format.Stack(t, below)
 }

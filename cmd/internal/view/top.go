@@ -18,39 +18,42 @@ func Sort(counters []Counter, by string) {
 			order = cmp.Compare(b.Packets, a.Packets)
 		case "bytes":
 			order = cmp.Compare(b.Bytes, a.Bytes)
-		case "rate":
+		case "rate", "trend": // one reading has no trend
 			order = cmp.Compare(b.PacketsPerSec, a.PacketsPerSec)
+		case "bits", "byte-rate":
+			order = cmp.Compare(b.BytesPerSec, a.BytesPerSec)
+		case "age":
+			order = cmp.Compare(a.SampledAt, b.SampledAt)
+		case "source":
+			order = strings.Compare(a.Source, b.Source)
+		case "note":
+			order = strings.Compare(b.Note(), a.Note())
 		}
 		return cmp.Or(order, strings.Compare(a.Name, b.Name))
 	})
 }
 
-// Top returns the screen of top, at most height lines if height is above 0: the last line counts
-// the rows that do not fit.
-func Top(r *Reading, height int) string {
-	shown := r.Counters
-	const title, heading, more, between = 1, 1, 1, 1
-	room := height - title - heading - more
-	if flows, completions := byKind(r.Counters); len(flows) > 0 && len(completions) > 0 {
-		room -= between + heading
-	}
-	if height > 0 && len(shown) > room {
-		shown = shown[:max(0, room)]
-	}
-	flows, completions := byKind(shown)
+// TopJSON is a line of top -o json: the counters at one look, with their rates since the look before.
+type TopJSON struct {
+	Time string `json:"time"` // of the look, RFC 3339
+	ReadingJSON
+}
+
+// ToTopJSON returns the line of a reading.
+func ToTopJSON(r *Reading) TopJSON { return TopJSON{wallClock(r.Zero, r.Now), ToJSON(r)} }
+
+// Top returns the table that top prints for each look where its output is no terminal.
+func Top(r *Reading) string {
+	flows, completions := byKind(r.Counters)
 	t := format.Table{Heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range flows {
 		t.Add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
-			c.ageCell(r), c.sourceCell(), format.OrDash(c.ByteBasis), c.note())
+			c.AgeCell(r), c.SourceCell(), format.OrDash(c.ByteBasis), c.Note())
 	}
 	below := format.Table{Heading: []string{"NAME", ">COMPLETIONS", ">ERRORS", ">COMPLETIONS/S", ">ERRORS/S", ">AGE", "SOURCE", "NOTE"}}
 	for _, c := range completions {
 		below.Add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
-			c.ageCell(r), c.sourceCell(), c.note())
+			c.AgeCell(r), c.SourceCell(), c.Note())
 	}
-	screen := fmt.Sprintf("%s  %s  writer %s\n", r.Path, format.Plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + format.Stack(t, below)
-	if hidden := len(r.Counters) - len(shown); hidden > 0 {
-		screen += fmt.Sprintf("… %d more: name some, or --sort rate\n", hidden)
-	}
-	return screen
+	return fmt.Sprintf("%s  %s  writer %s\n", r.Path, format.Plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + format.Stack(t, below)
 }

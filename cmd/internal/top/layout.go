@@ -1,0 +1,117 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// layout is the width of each column on the screen. Widths grow with the cells that are seen and do not shrink
+// before the size of the terminal changes, so that the columns stand still.
+type layout struct {
+	skip    int // columns behind the name that were moved out to the left
+	natural [columns]int
+	width   [columns]int // 0: left out
+	gap     int
+	hidden  int // columns that did not fit
+
+	cells []string // of the rows, by row and column; reused
+}
+
+const (
+	markWidth     = 1 // of the mark ahead of the name
+	widestTrend   = 32
+	narrowName    = 12
+	shortestNotes = 12
+)
+
+// measure takes the texts of n rows, in cells, into account.
+func (l *layout) measure(method ansi.Method, by Column, n int) {
+	for c := range columns {
+		w := max(len(describe[c].heading), describe[c].least)
+		if c == by {
+			w = max(w, len(describe[c].heading)+1) // the arrow
+		}
+		for row := range n {
+			w = max(w, cellWidth(method, l.cells[row*int(columns)+int(c)]))
+		}
+		l.natural[c] = max(l.natural[c], min(w, describe[c].most))
+	}
+}
+
+// fit chooses the columns that fit a width, and their widths.
+func (l *layout) fit(width int) {
+	clear(l.width[:])
+	room := max(0, width-markWidth)
+	// The name gives way to the two first columns down to narrowName.
+	first := 2 * (describe[PacketRate].most)
+	l.width[Name] = min(l.natural[Name], max(room-first, min(narrowName, room)))
+	room -= l.width[Name]
+	byRank := make([]Column, 0, columns)
+	for c := Name + 1 + Column(l.skip); c < columns; c++ {
+		byRank = append(byRank, c)
+	}
+	slices.SortFunc(byRank, func(a, b Column) int { return cmp.Compare(describe[a].rank, describe[b].rank) })
+	l.hidden, l.gap = 0, 1
+	shown := 0
+	for _, c := range byRank {
+		w := l.natural[c]
+		if c == Note {
+			w = min(w, shortestNotes)
+		}
+		if room < w+l.gap {
+			l.hidden++
+			continue
+		}
+		l.width[c] = w
+		room -= w + l.gap
+		shown++
+	}
+	if room >= shown {
+		l.gap, room = 2, room-shown
+	}
+	// The rest goes to the notes, then to the trend.
+	if l.width[Note] > 0 {
+		more := min(room, l.natural[Note]-l.width[Note])
+		l.width[Note] += more
+		room -= more
+	}
+	if l.width[Trend] > 0 {
+		l.width[Trend] += min(room, widestTrend-l.width[Trend])
+	}
+}
+
+// cellWidth is the number of cells of a text without control sequences.
+func cellWidth(method ansi.Method, s string) int {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return method.StringWidth(s)
+		}
+	}
+	return len(s)
+}
+
+// appendCell appends s in exactly width cells; a text that does not fit ends in an ellipsis.
+func appendCell(dst []byte, method ansi.Method, s string, width int, right bool) []byte {
+	w := cellWidth(method, s)
+	if w > width {
+		s = method.Truncate(s, width, "…")
+		w = cellWidth(method, s)
+	}
+	if right {
+		dst = appendBlanks(dst, width-w)
+	}
+	dst = append(dst, s...)
+	if !right {
+		dst = appendBlanks(dst, width-w)
+	}
+	return dst
+}
+
+func appendBlanks(dst []byte, n int) []byte {
+	for range n {
+		dst = append(dst, ' ')
+	}
+	return dst
+}

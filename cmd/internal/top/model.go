@@ -1,0 +1,176 @@
+package top
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"charm.land/bubbles/v2/help"
+	"charm.land/bubbles/v2/textinput"
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// Options are the options of Run.
+type Options struct {
+	// Open opens the mirror. It is called again while it returns fs.ErrNotExist or shm.ErrNotReady.
+	Open func() (*shm.Instance, error)
+	// Path names the mirror before it is open.
+	Path string
+	// Select reports whether a counter is shown. nil: every counter is.
+	Select func(shm.Entry) bool
+	// Interval is the time between two looks. 0: a second.
+	Interval time.Duration
+	// Count is the number of looks after which Run returns. 0: no number.
+	Count int
+	// Sort is the column of the order, and Reverse reverses the order.
+	Sort    Column
+	Reverse bool
+	// Now is the clock of the ages, in ns of CLOCK_MONOTONIC. nil: shm.Now.
+	Now func() int64
+
+	// Input and Output are the terminal. Environ is the environment that describes it; nil: of the process.
+	Input   io.Reader
+	Output  io.Writer
+	Environ []string
+}
+
+func (o Options) clock() func() int64 {
+	if o.Now != nil {
+		return o.Now
+	}
+	return shm.Now
+}
+
+// page is the content of the screen above the status line.
+type page int
+
+const (
+	onTable page = iota
+	onCounter
+	onHelp
+)
+
+// model is the state of the screen.
+type model struct {
+	o    Options
+	keys keyMap
+	help help.Model
+	ink  inks
+
+	source  *source // nil: the mirror is not open
+	waiting error   // why it is not
+	failed  error   // ended the program
+	table   table
+	page    page
+	paused  bool
+	looks   int
+
+	input   textinput.Model // of the filter
+	editing bool
+
+	counter shm.Entry // on its page
+	gone    bool      // the counter of the page was removed
+	scroll  int       // first line of the page
+
+	width, height int
+	method        ansi.Method // in which the terminal counts cells
+	columns       layout
+}
+
+func newModel(o Options) *model {
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	input := textinput.New()
+	input.Prompt = ""
+	input.CharLimit = 255
+	input.SetVirtualCursor(false)
+	input.KeyMap.Paste.SetEnabled(false) // it would run a program of the desktop; a terminal pastes by itself
+	return &model{
+		o: o, keys: newKeyMap(), help: help.New(), ink: newInks(), input: input,
+		table: table{by: o.Sort, reverse: o.Reverse, changes: -1},
+	}
+}
+
+// Messages of the program to itself.
+type (
+	lookMsg   struct{}
+	openedMsg struct {
+		in  *shm.Instance
+		err error
+	}
+)
+
+// retry is the time after which a mirror that does not exist is looked for again.
+const retry = 250 * time.Millisecond
+
+// Init opens the mirror.
+func (m *model) Init() tea.Cmd { return m.open }
+
+func (m *model) open() tea.Msg {
+	in, err := m.o.Open()
+	return openedMsg{in, err}
+}
+
+func (m *model) tick() tea.Cmd {
+	return tea.Tick(m.o.Interval, func(time.Time) tea.Msg { return lookMsg{} })
+}
+
+// opened takes over the mirror, or waits for it.
+func (m *model) opened(msg openedMsg) tea.Cmd {
+	switch {
+	case msg.err == nil:
+		m.source, m.waiting = newSource(msg.in, m.o), nil
+		return m.look()
+	case errors.Is(msg.err, fs.ErrNotExist), errors.Is(msg.err, shm.ErrNotReady):
+		m.waiting = msg.err
+		return tea.Tick(retry, func(time.Time) tea.Msg { return m.open() })
+	}
+	m.failed = msg.err
+	return tea.Quit
+}
+
+// look reads the mirror, and returns the command that leads to the next look.
+func (m *model) look() tea.Cmd {
+	if !m.paused {
+		m.source.follow()
+		m.table.arrange(m.source)
+		m.refresh()
+		m.looks++
+	}
+	if m.o.Count > 0 && m.looks >= m.o.Count {
+		return tea.Quit
+	}
+	return m.tick()
+}
+
+// refresh reads the entry of the counter that has the page.
+func (m *model) refresh() {
+	if m.page != onCounter || m.source.err != nil {
+		return
+	}
+	e, err := m.source.reader.Entry(m.counter.Handle)
+	if errors.Is(err, shm.ErrGone) || err == nil && e.Name != m.counter.Name {
+		var found []shm.Entry
+		if found, err = m.source.reader.Find(m.counter.Name); err == nil && len(found) == 0 {
+			err = shm.ErrGone
+		} else if err == nil {
+			e = found[0]
+		}
+	}
+	m.gone = errors.Is(err, shm.ErrGone)
+	if err == nil {
+		m.counter = e
+	}
+}
+
+// close ends the reading of the mirror.
+func (m *model) close() {
+	if m.source != nil {
+		m.source.in.Close()
+	}
+}

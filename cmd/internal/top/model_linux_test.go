@@ -1,0 +1,285 @@
+package top
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// shop is a mirror of four flows and a completion counter, of which three count.
+func shop(t *testing.T) *stage {
+	s := newStage(t)
+	s.add(shm.Entry{Name: "web", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true, Labels: map[string]string{"team": "shop"}, Text: "ingress on any: tcp dport 443"}, 1_000_000, 64_000_000)
+	s.add(shm.Entry{Name: "dns", Source: "rdma mlx5_0", ByteBasis: "l2", Valid: true, Labels: map[string]string{"team": "ops"}}, 5000, 400_000)
+	s.add(shm.Entry{Name: "idle", Source: "xdp eth0 native", Valid: true}, 7, 420)
+	s.add(shm.Entry{Name: "broken", Source: "xdp eth1 generic", Valid: false, Continuity: shm.Continuity{Discontinuities: 2}}, 80, 8000)
+	s.add(shm.Entry{Name: "near-sent", Kind: shm.KindCompletion, Unit: "completions", Source: "rdma rxe0 cq", Valid: true}, 300, 2)
+	s.pass(4, second, map[string][2]uint64{"web": {1000, 64_000}, "dns": {50, 4000}, "near-sent": {10, 0}})
+	return s
+}
+
+// TestFirstLookHasRates: the history gives the rates before two looks could.
+func TestFirstLookHasRates(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 120, 12)
+	text := ansi.Strip(c.frame())
+	for _, want := range []string{"web", " 1.00k ", "512.00k", "1,004,000", "xdp eth0 native", " 10 ", "2 errors", "invalid, 2 dis"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestRatesFollowLooks: a rate is of the last two samples, is shown while its sample is new, and not across a total
+// that went back.
+func TestRatesFollowLooks(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 100, 12)
+	rate := func() (float64, bool) {
+		r := c.source.byIndex[s.handles["web"].Index]
+		return r.PacketsPerSec, r.HasRate
+	}
+	s.now += second
+	s.count("web", 500, 32000)
+	s.publish()
+	c.look()
+	if v, ok := rate(); !ok || v != 500 {
+		t.Errorf("rate %v %v, want 500", v, ok)
+	}
+	c.look() // no new sample
+	if v, ok := rate(); !ok || v != 500 {
+		t.Errorf("without a new sample: %v %v, want 500", v, ok)
+	}
+	s.now += 3 * second
+	c.look()
+	if _, ok := rate(); ok {
+		t.Error("a rate from an old sample")
+	}
+	s.values[s.handles["web"]] = shm.Value{Packets: 1, Bytes: 1}
+	s.publish()
+	c.look()
+	if _, ok := rate(); ok {
+		t.Error("a rate across a total that went back")
+	}
+}
+
+// TestOrders: the rows by each column, and reversed.
+func TestOrders(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 200, 20)
+	for column, want := range map[Column]string{
+		Name:       "[broken dns idle near-sent web]",
+		PacketRate: "[web dns near-sent broken idle]",
+		BitRate:    "[web dns broken idle near-sent]",
+		Packets:    "[web dns near-sent broken idle]",
+		Source:     "[dns near-sent idle web broken]",
+		Note:       "[broken dns idle near-sent web]",
+		Trend:      "[web dns near-sent broken idle]",
+	} {
+		c.table.sortBy(column, false)
+		c.look()
+		if got := c.names(); got != want {
+			t.Errorf("by %s: %s, want %s", describe[column].name, got, want)
+		}
+		c.press("r")
+		first := strings.Fields(strings.Trim(want, "[]"))
+		if got := c.names(); describe[column].byEntry && !strings.HasSuffix(got, first[0]+"]") {
+			t.Errorf("by %s reversed: %s", describe[column].name, got)
+		}
+	}
+	c.table.sortBy(PacketRate, true)
+	c.look()
+	// Rows without a rate stay last.
+	if got := c.names(); got != "[near-sent dns web broken idle]" {
+		t.Errorf("reversed: %s", got)
+	}
+	c.press(">")
+	if c.table.by != BitRate || c.table.reverse {
+		t.Errorf("> leads to column %d", c.table.by)
+	}
+	c.press("<", "<")
+	if c.table.by != Name {
+		t.Errorf("< leads to column %d", c.table.by)
+	}
+}
+
+// TestFilter: names, labels and sources are filtered while the filter is typed, and esc ends it.
+func TestFilter(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 100, 12)
+	for text, want := range map[string]string{
+		"e": "[broken dns idle near-sent web]", "WEB": "[web]", "team=ops": "[dns]", "eth1": "[broken]", "zzz": "[]",
+	} {
+		c.press("/")
+		for _, r := range text {
+			c.press(string(r))
+		}
+		if got := c.names(); got != want && text != "e" {
+			t.Errorf("filter %q: %s, want %s", text, got, want)
+		}
+		if !strings.Contains(ansi.Strip(c.frame()), "filter: "+text) {
+			t.Errorf("no filter %q in\n%s", text, ansi.Strip(c.frame()))
+		}
+		c.press("enter")
+		if c.editing || !strings.Contains(ansi.Strip(c.frame()), "of 5 counters") && text != "e" {
+			t.Errorf("after enter:\n%s", ansi.Strip(c.frame()))
+		}
+		c.press("esc")
+		if len(c.table.shown) != 5 {
+			t.Errorf("after esc: %s", c.names())
+		}
+	}
+	c.press("/", "q") // a key of the table is text here
+	if !c.editing || c.input.Value() != "q" {
+		t.Errorf("q in a filter: %q", c.input.Value())
+	}
+}
+
+// TestPause: the values stay as they are, also of rows that come into view, until it goes on.
+func TestPause(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 100, 3) // one row
+	c.press("space")
+	s.pass(1, second, map[string][2]uint64{"web": {77, 77}})
+	c.look().press("end")
+	if text := ansi.Strip(c.frame()); !strings.Contains(text, "PAUSED") || !strings.Contains(text, "1,004,000") {
+		t.Errorf("paused:\n%s", text)
+	}
+	c.press("space").look()
+	if text := ansi.Strip(c.frame()); strings.Contains(text, "PAUSED") || !strings.Contains(text, "1,004,077") {
+		t.Errorf("goes on:\n%s", text)
+	}
+}
+
+// TestCounterPage: all of one counter; it follows a counter that is added again, and says that it was removed.
+func TestCounterPage(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 80, 24)
+	c.press("end", "enter")
+	text := ansi.Strip(c.frame())
+	for _, want := range []string{"web", "1,004,000", "tcp dport 443", "team=shop", "xdp eth0 native", "slot 0, generation 1", "highest 1.00k/s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	s.remove("web")
+	if text := ansi.Strip(c.look().frame()); !strings.Contains(text, "was removed") {
+		t.Errorf("removed:\n%s", text)
+	}
+	s.add(shm.Entry{Name: "web", Valid: true, Source: "sim"}, 5, 5)
+	s.publish()
+	if text := ansi.Strip(c.look().frame()); !strings.Contains(text, "sim") || strings.Contains(text, "was removed") {
+		t.Errorf("added again:\n%s", text)
+	}
+	if c.press("esc").page != onTable || c.press("?").page != onHelp || c.press("q").page != onTable {
+		t.Error("the keys do not lead back")
+	}
+}
+
+// TestFollowsTheMirror: added and removed counters, a dead writer, a file that was cut short, and the file that takes
+// its place.
+func TestFollowsTheMirror(t *testing.T) {
+	s := shop(t)
+	c := s.newScreen(s.options(), 100, 12)
+	s.add(shm.Entry{Name: "new", Valid: true}, 1, 1)
+	s.remove("idle")
+	s.publish()
+	if got := c.look().names(); got != "[broken dns near-sent new web]" {
+		t.Errorf("rows %s", got)
+	}
+	s.w.Heartbeat(shm.Now() - 100*3600*second)
+	text := ansi.Strip(c.look().frame())
+	if !strings.Contains(text, "WRITER dead, last heartbeat 4d ago") || !strings.Contains(text, "stale") {
+		t.Errorf("dead:\n%s", text)
+	}
+	entries, err := c.source.reader.Entries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(s.path, 100); err != nil {
+		t.Fatal(err)
+	}
+	text = ansi.Strip(c.look().frame())
+	if !strings.Contains(text, "cannot be read: mirror is truncated") || !strings.Contains(text, "web") {
+		t.Errorf("cut short:\n%s", text)
+	}
+	if err := s.w.Remake(entries); err != nil {
+		t.Fatal(err)
+	}
+	s.w.SetState(shm.Run)
+	s.publish()
+	for c.source.in.Reader() == c.source.reader { // the instance looks at the name by itself
+		c.look()
+	}
+	if text := ansi.Strip(c.look().frame()); !strings.Contains(text, "writer run") || c.names() != "[broken dns near-sent new web]" {
+		t.Errorf("made anew:\n%s", text)
+	}
+}
+
+// TestWaitsForTheMirror: a mirror that does not exist yet is waited for; another error ends the program.
+func TestWaitsForTheMirror(t *testing.T) {
+	s := newStage(t)
+	o := s.options()
+	o.Path = s.path
+	away := s.path + ".away"
+	if err := os.Rename(s.path, away); err != nil {
+		t.Fatal(err)
+	}
+	c := s.newScreen(o, 60, 8)
+	if text := ansi.Strip(c.frame()); !strings.Contains(text, "waiting for the mirror") {
+		t.Errorf("missing:\n%s", text)
+	}
+	c.press("down", "enter", "space", "/", "x", "esc", "?", "?", ">")
+	if err := os.Rename(away, s.path); err != nil {
+		t.Fatal(err)
+	}
+	c.Update(c.open())
+	if text := ansi.Strip(c.frame()); !strings.Contains(text, "writer run") {
+		t.Errorf("there:\n%s", text)
+	}
+	c.Update(openedMsg{err: shm.ErrFormat})
+	if c.failed != shm.ErrFormat {
+		t.Errorf("a file that is no mirror: %v", c.failed)
+	}
+}
+
+// TestHostileNamesAreQuoted: no name, label, source or text of a file writes a control character.
+func TestHostileNamesAreQuoted(t *testing.T) {
+	s := newStage(t)
+	bad := "\x1b]0;x\x07\u202ea\x9b31m"
+	harmless := strings.Repeat("H", len(bad))
+	s.add(shm.Entry{Name: harmless, Source: harmless, Text: harmless, Labels: map[string]string{"k": harmless}}, 1, 1)
+	s.publish()
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0) // the writer refuses such names; the owner of a file need not
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := bytes.Index(data, []byte(harmless)); at >= 0; at = bytes.Index(data, []byte(harmless)) {
+		copy(data[at:], bad)
+		if _, err := f.WriteAt([]byte(bad), int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := s.newScreen(s.options(), 80, 24)
+	check := func() {
+		t.Helper()
+		text := ansi.Strip(c.frame())
+		if strings.ContainsAny(text, "\x1b\x07\u202e\u009b\r\t") || !strings.Contains(text, `"\x1b]0;x\a`) {
+			t.Errorf("%q", text)
+		}
+	}
+	check()
+	c.press("enter")
+	check()
+}

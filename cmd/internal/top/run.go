@@ -1,0 +1,45 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// framesPerSecond is how often the screen is compared with the model.
+const framesPerSecond = 30
+
+// Run shows the table on a terminal until the user quits, the context ends, or Options.Count looks were made. The
+// last screen is left behind on the terminal.
+func Run(ctx context.Context, o Options) error {
+	m := newModel(o)
+	defer m.close()
+	options := []tea.ProgramOption{
+		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
+	}
+	if o.Input != nil {
+		options = append(options, tea.WithInput(o.Input))
+	}
+	if o.Output != nil {
+		options = append(options, tea.WithOutput(o.Output))
+	}
+	if o.Environ != nil {
+		options = append(options, tea.WithEnvironment(o.Environ))
+	}
+	_, err := tea.NewProgram(m, options...).Run()
+	switch {
+	case m.failed != nil:
+		return m.failed
+	case err != nil && ctx.Err() == nil:
+		return fmt.Errorf("top: drawing on the terminal: %w", err)
+	}
+	if o.Output != nil {
+		m.page, m.editing = onTable, false
+		if _, err := io.WriteString(o.Output, m.plain()); err != nil {
+			return fmt.Errorf("top: leaving the last screen: %w", err)
+		}
+	}
+	return nil
+}

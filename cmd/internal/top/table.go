@@ -1,0 +1,197 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/view"
+)
+
+// table is the part of the rows that is shown, its order, and the window on the screen.
+type table struct {
+	by      Column
+	reverse bool
+	filter  string // in lower case
+
+	shown   []*row // that pass the filter, in order of name
+	changes int    // source.changes when shown was made; -1: make it again
+	sorted  bool   // order is sorted as a whole
+	order   []item // of shown
+	window  []*row // the rows on the screen, from offset on
+
+	cursor, offset, height int // in rows
+}
+
+// item is a row with its place in an order.
+type item struct {
+	key   float64 // the greater, the earlier
+	has   bool    // rows without a key come last
+	text  string  // compared where keys are equal
+	place int     // and then this, which is unique
+	row   *row
+}
+
+func (a item) compare(b item) int {
+	if a.has != b.has {
+		if a.has {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(b.key, a.key), strings.Compare(a.text, b.text), cmp.Compare(a.place, b.place))
+}
+
+// sortBy changes the order. Its cursor stays where it is on the screen.
+func (t *table) sortBy(c Column, reverse bool) {
+	t.by, t.reverse, t.changes = c, reverse, -1
+}
+
+// descends reports whether the greatest comes first.
+func (t *table) descends() bool { return describe[t.by].ascending == t.reverse }
+
+// arrange brings the window up to date. It reads the values that the order and the window need, each once in a
+// look of the source.
+func (t *table) arrange(s *source) {
+	if t.changes != s.changes {
+		t.choose(s.rows)
+		t.changes = s.changes
+	}
+	t.clamp()
+	from, to := t.offset, min(t.offset+t.height, len(t.shown))
+	if describe[t.by].byEntry {
+		if !t.sorted {
+			t.rank(&s.reading, 0)
+			slices.SortFunc(t.order, item.compare)
+			if t.descends() {
+				slices.Reverse(t.order)
+			}
+			t.sorted = true
+		}
+		// With a page above and below, so that rows that come into view have a rate.
+		s.read(t.rows(max(0, from-t.height), min(to+t.height, len(t.order))))
+	} else {
+		s.read(t.shown)
+		t.rank(&s.reading, s.history.end(s.reading.Now))
+		sortWindow(t.order, from, to)
+	}
+	t.window = t.rows(from, to)
+}
+
+// rows returns the rows from..to of the order.
+func (t *table) rows(from, to int) []*row {
+	t.window = t.window[:0]
+	for _, it := range t.order[from:to] {
+		t.window = append(t.window, it.row)
+	}
+	return t.window
+}
+
+// choose makes shown.
+func (t *table) choose(rows []*row) {
+	clear(t.shown)
+	t.shown = t.shown[:0]
+	for _, r := range rows {
+		if t.filter == "" || strings.Contains(r.text, t.filter) {
+			t.shown = append(t.shown, r)
+		}
+	}
+	t.sorted = false
+}
+
+// rank fills order with the keys of the rows.
+func (t *table) rank(reading *view.Reading, end int64) {
+	clear(t.order)
+	t.order = t.order[:0]
+	descends := t.descends()
+	for i, r := range t.shown {
+		it := item{place: i, row: r, has: true}
+		switch {
+		case t.by == Source:
+			it.text = r.Counter.Source
+		case t.by != Name:
+			it.key, it.has = t.by.key(r, reading, end)
+			if !descends {
+				it.key = -it.key
+			}
+		}
+		t.order = append(t.order, it)
+	}
+}
+
+// move moves the cursor by n rows.
+func (t *table) move(n int) {
+	t.cursor += n
+	t.clamp()
+}
+
+// clamp keeps the cursor on a row, and the window around the cursor.
+func (t *table) clamp() {
+	t.cursor = max(0, min(t.cursor, len(t.shown)-1))
+	t.offset = max(0, min(t.offset, len(t.shown)-t.height))
+	if t.cursor < t.offset {
+		t.offset = t.cursor
+	}
+	if t.height > 0 && t.cursor >= t.offset+t.height {
+		t.offset = t.cursor - t.height + 1
+	}
+}
+
+// current returns the row under the cursor, or nil.
+func (t *table) current() *row {
+	if i := t.cursor - t.offset; i >= 0 && i < len(t.window) {
+		return t.window[i]
+	}
+	return nil
+}
+
+// short is the length from which an order is not split further.
+const short = 48
+
+// sortWindow puts the items that belong to from..to of the order there, in order. The others are only on the
+// right side of the window, so that the cost grows with the number of items and not with its logarithm.
+func sortWindow(s []item, from, to int) {
+	for range 64 { // with a pivot that is always bad the rest is sorted as a whole
+		if len(s) <= short || from >= to {
+			break
+		}
+		p := split(s)
+		switch {
+		case to <= p:
+			s = s[:p]
+		case from > p:
+			s, from, to = s[p+1:], from-p-1, to-p-1
+		default:
+			sortWindow(s[:p], from, min(to, p))
+			s, from, to = s[p+1:], max(0, from-p-1), to-p-1
+		}
+	}
+	if from < to {
+		slices.SortFunc(s, item.compare)
+	}
+}
+
+// split moves the items that come before a pivot ahead of it, and returns the place of the pivot: the median of
+// three.
+func split(s []item) int {
+	last := len(s) - 1
+	mid := last / 2
+	if s[mid].compare(s[0]) < 0 {
+		s[mid], s[0] = s[0], s[mid]
+	}
+	if s[last].compare(s[0]) < 0 {
+		s[last], s[0] = s[0], s[last]
+	}
+	if s[mid].compare(s[last]) < 0 {
+		s[mid], s[last] = s[last], s[mid]
+	}
+	pivot, p := s[last], 0
+	for i := range s[:last] {
+		if s[i].compare(pivot) < 0 {
+			s[i], s[p] = s[p], s[i]
+			p++
+		}
+	}
+	s[p], s[last] = s[last], s[p]
+	return p
+}

@@ -1,0 +1,169 @@
+package top
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/flowtally/flowtally/shm"
+)
+
+// trendCells is the number of passes that a trend holds.
+const trendCells = 64
+
+// trend is the rates of one counter in the latest passes of the history. The writer appends the counters that
+// have changed in one pass, every mirror.history_period; a counter without a record did not count.
+type trend struct {
+	cells        [trendCells]float32 // packets per second; pass n in element n % trendCells
+	first, last  int64               // passes with a known rate; first > last: none
+	newest, prev shm.Value           // the newest two records
+	gap          uint64              // history.gap at the newest record
+}
+
+// shortest is the least time between two samples, in ns, from which the history gives a rate.
+const shortest = int64(100e6)
+
+// before returns the newest record that is old enough to count the rate of v from.
+func (t *trend) before(v shm.Value) shm.Value {
+	switch {
+	case t == nil:
+		return shm.Value{}
+	case v.SampledAt-t.newest.SampledAt >= shortest:
+		return t.newest
+	}
+	return t.prev
+}
+
+// at returns the rate in a pass, and whether it is known.
+func (t *trend) at(pass int64) (float32, bool) {
+	switch {
+	case t == nil || t.first > t.last || pass < max(t.first, t.last-trendCells+1):
+		return 0, false
+	case pass > t.last:
+		return 0, true
+	}
+	return t.cells[pass%trendCells], true
+}
+
+// add notes the record of a pass, which took step ns.
+func (t *trend) add(pass int64, v shm.Value, step int64, gap uint64) {
+	span := v.SampledAt - t.newest.SampledAt
+	known := t.newest.SampledAt != 0 && t.gap == gap && span > 0 && v.Packets >= t.newest.Packets
+	if known {
+		if t.first > t.last {
+			t.first, t.last = pass, pass-1
+		}
+		for p := max(t.last+1, pass-trendCells); p < pass; p++ {
+			t.cells[p%trendCells] = 0
+		}
+		if step > 0 && span > 2*step {
+			span = step // it did not count in the passes before
+		}
+		t.cells[pass%trendCells] = float32(float64(v.Packets-t.newest.Packets) * 1e9 / float64(span))
+		t.last = pass
+	} else {
+		t.first, t.last = 1, 0
+	}
+	t.prev, t.newest, t.gap = t.newest, v, gap
+	if !known {
+		t.prev = shm.Value{}
+	}
+}
+
+// history reads the history of one file.
+type history struct {
+	cursor *shm.Cursor // nil: there is no history
+	buf    [256]shm.Record
+	pass   int64    // number of the newest pass
+	cycle  uint64   // of the newest pass
+	time   int64    // of its first record
+	spans  [5]int64 // between the latest passes
+	passes int      // number of spans ever
+	step   int64    // the median of spans: the period of the passes
+	gap    uint64   // moves when records were lost
+}
+
+// mostRewound is the length of a history up to which old records are read at the start.
+const mostRewound = 1 << 18
+
+func (h *history) open(r *shm.Reader) error {
+	*h = history{}
+	status := r.Status()
+	if status.History == 0 {
+		return nil
+	}
+	cursor, err := r.History()
+	if err != nil {
+		return err
+	}
+	if status.History <= mostRewound {
+		cursor.Rewind()
+	}
+	h.cursor = cursor
+	return nil
+}
+
+// read notes the records since the last call in the trends of rows, by index.
+func (h *history) read(rows []*row) error {
+	if h.cursor == nil {
+		return nil
+	}
+	for range mostRewound / len(h.buf) { // a writer may be faster than this reader
+		n, lost, err := h.cursor.Next(h.buf[:])
+		if lost > 0 {
+			h.gap++
+		}
+		for i := range h.buf[:n] {
+			h.record(&h.buf[i], rows)
+		}
+		if err != nil && !errors.Is(err, shm.ErrStale) || n == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *history) record(rec *shm.Record, rows []*row) {
+	at := rec.Value.SampledAt
+	if rec.Kind != 0 || at <= 0 {
+		return
+	}
+	if rec.Cycle != h.cycle || h.pass == 0 {
+		if span := at - h.time; h.time != 0 && span > 0 {
+			h.measure(span)
+			// A pass in which no counter had changed left no record.
+			h.pass += min((span-h.step/2)/h.step, trendCells)
+		}
+		h.pass, h.cycle, h.time = h.pass+1, rec.Cycle, at
+	}
+	if int(rec.Handle.Index) >= len(rows) {
+		return
+	}
+	r := rows[rec.Handle.Index]
+	if r == nil || r.Generation != rec.Handle.Generation {
+		return
+	}
+	if r.trend == nil {
+		r.trend = &trend{first: 1}
+	}
+	r.trend.add(h.pass, rec.Value, h.step, h.gap)
+}
+
+// measure notes the time between two passes. Their period is the median, as the span over a restart of the
+// writer may be short, and passes in which no counter had changed make a span long.
+func (h *history) measure(span int64) {
+	h.spans[h.passes%len(h.spans)] = span
+	h.passes++
+	sorted := h.spans
+	known := sorted[:min(h.passes, len(sorted))]
+	slices.Sort(known)
+	h.step = max(known[(len(known)-1)/2], 1e6)
+}
+
+// end returns the pass that a drawing at a time ends with: passes without a record have gone by since the
+// newest.
+func (h *history) end(now int64) int64 {
+	if h.step == 0 || now <= h.time {
+		return h.pass
+	}
+	return h.pass + min((now-h.time-h.step/2)/h.step, trendCells)
+}

@@ -1,0 +1,199 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+)
+
+// View draws the screen: the table or a page, and the status line in the last row.
+func (m *model) View() tea.View {
+	v := tea.NewView(m.frame())
+	v.AltScreen = true
+	if m.editing {
+		if x, ok := m.filterCursor(); ok {
+			v.Cursor = tea.NewCursor(x, m.height-1)
+		}
+	}
+	return v
+}
+
+// frame returns the screen: height lines of width cells.
+func (m *model) frame() string {
+	if m.width <= 0 || m.height <= 0 {
+		return ""
+	}
+	b := make([]byte, 0, m.height*(m.width+16))
+	switch body := m.height - 1; {
+	case m.page == onHelp:
+		b = m.lines(b, m.helpLines(), body)
+	case m.page == onCounter:
+		b = m.lines(b, counterLines(m), body)
+	case m.source == nil:
+		b = m.lines(b, m.waitingLines(), body)
+	default:
+		b = m.rows(b)
+	}
+	return string(m.statusLine(b))
+}
+
+// rows draws the headings and the visible rows.
+func (m *model) rows(b []byte) []byte {
+	l, t, reading := &m.columns, &m.table, &m.source.reading
+	l.cells = l.cells[:0]
+	for _, r := range t.window {
+		for c := range columns {
+			l.cells = append(l.cells, c.cell(r, reading))
+		}
+	}
+	l.measure(m.method, t.by, len(t.window))
+	l.fit(m.width)
+	if m.height > 2 {
+		b = append(b, m.ink.heading.on...)
+		b = m.line(b, func(c Column) string {
+			if c != t.by {
+				return describe[c].heading
+			}
+			if t.descends() {
+				return describe[c].heading + "▼"
+			}
+			return describe[c].heading + "▲"
+		}, " ")
+		b = append(b, m.ink.heading.off...)
+		b = append(b, '\n')
+	}
+	end := m.source.history.end(reading.Now)
+	for i := range t.height {
+		if i >= len(t.window) {
+			b = append(appendBlanks(b, m.width), '\n')
+			continue
+		}
+		r := t.window[i]
+		text := func(c Column) string {
+			if c == Trend {
+				return string(drawTrend(nil, r.trend, end, l.width[Trend]))
+			}
+			return l.cells[i*int(columns)+int(c)]
+		}
+		style, mark := ink{}, " "
+		if l.cells[i*int(columns)+int(Note)] != "" && !(r.Completion() && r.Note() == "") {
+			style, mark = m.ink.note, "!"
+		}
+		if t.offset+i == t.cursor {
+			style = m.ink.selected
+			if mark == " " {
+				mark = ">"
+			}
+		}
+		b = append(b, style.on...)
+		b = m.line(b, text, mark)
+		b = append(b, style.off...)
+		b = append(b, '\n')
+	}
+	return b
+}
+
+// line draws the cells of one row, width cells in all.
+func (m *model) line(b []byte, text func(Column) string, mark string) []byte {
+	l, left := &m.columns, m.width
+	put := func(s string, w int, right bool) {
+		w = max(0, min(w, left))
+		b = appendCell(b, m.method, s, w, right)
+		left -= w
+	}
+	put(mark, markWidth, false)
+	for c := range columns {
+		if l.width[c] == 0 {
+			continue
+		}
+		if c != Name {
+			put("", l.gap, false)
+		}
+		put(text(c), l.width[c], describe[c].right)
+	}
+	return appendBlanks(b, left)
+}
+
+// lines draws n lines of a page, from m.scroll on.
+func (m *model) lines(b []byte, lines []string, n int) []byte {
+	m.scroll = max(0, min(m.scroll, len(lines)-n))
+	lines = lines[m.scroll:]
+	for i := range n {
+		s := ""
+		if i < len(lines) {
+			s = lines[i]
+		}
+		b = append(appendStyled(b, m.method, s, m.width), '\n')
+	}
+	return b
+}
+
+// appendStyled is appendCell for a text with control sequences of ours.
+func appendStyled(dst []byte, method ansi.Method, s string, width int) []byte {
+	if method.StringWidth(s) > width {
+		s = method.Truncate(s, width, "…")
+	}
+	dst = append(dst, s...)
+	return appendBlanks(dst, width-method.StringWidth(s))
+}
+
+func (m *model) waitingLines() []string {
+	if m.waiting == nil {
+		return nil
+	}
+	return []string{
+		"",
+		"  waiting for the mirror " + format.Printable(m.o.Path),
+		"",
+		"  flowtally run --config FILE writes one; --mirror PATH or --instance NAME reads another",
+	}
+}
+
+func (m *model) helpLines() []string {
+	lines := []string{""}
+	for _, group := range m.keys.FullHelp() {
+		for _, k := range group {
+			lines = append(lines, fmt.Sprintf("  %-8s  %s", k.Help().Key, k.Help().Desc))
+		}
+	}
+	return append(lines, "", "  ! marks a counter with a note. A rate is counted between the two newest samples.",
+		"  TREND is packets/s in each period of the history, the newest at the right.")
+}
+
+// drawTrend appends the last width passes up to end, in eighths of the highest rate among them.
+func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
+	const bars = "▁▂▃▄▅▆▇█" // three bytes each
+	most := float32(0)
+	for pass := end - int64(width) + 1; pass <= end; pass++ {
+		v, _ := t.at(pass)
+		most = max(most, v)
+	}
+	for pass := end - int64(width) + 1; pass <= end; pass++ {
+		v, known := t.at(pass)
+		if !known {
+			dst = append(dst, ' ')
+			continue
+		}
+		level := 0
+		if v > 0 {
+			level = 1 + min(6, int(v/most*7))
+		}
+		dst = append(dst, bars[3*level:3*level+3]...)
+	}
+	return dst
+}
+
+// plain returns the screen as text, to be left behind on the terminal.
+func (m *model) plain() string {
+	var b strings.Builder
+	for line := range strings.Lines(ansi.Strip(m.frame())) {
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
