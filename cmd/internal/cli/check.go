@@ -83,6 +83,15 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	return err
 }
 
+// checkedConfigJSON is the output of check --config -o json. Programs read it: fields are only added.
+type checkedConfigJSON struct {
+	Schema   int           `json:"schema"`
+	Path     string        `json:"path"`
+	OK       bool          `json:"ok"`
+	Problems []mistakeJSON `json:"problems"`
+	Warnings []warningJSON `json:"warnings"`
+}
+
 // mistakeJSON is one mistake in the JSON of check --config; line and column
 // count from 1 and are 0 for a mistake of the file as a whole.
 type mistakeJSON struct {
@@ -169,13 +178,15 @@ func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warni
 	for i, p := range problems {
 		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion}
 	}
-	return format.JSON(w, struct {
-		Schema   int           `json:"schema"`
-		Path     string        `json:"path"`
-		OK       bool          `json:"ok"`
-		Problems []mistakeJSON `json:"problems"`
-		Warnings []warningJSON `json:"warnings"`
-	}{1, path, len(problems) == 0, list, warnings})
+	return format.JSON(w, checkedConfigJSON{1, path, len(problems) == 0, list, warnings})
+}
+
+// checkedMirrorJSON is the output of check -o json. Programs read it: fields are only added.
+type checkedMirrorJSON struct {
+	Schema   int           `json:"schema"`
+	Path     string        `json:"path"`
+	OK       bool          `json:"ok"`
+	Problems []problemJSON `json:"problems"`
 }
 
 // problemJSON is one broken invariant in the JSON of check.
@@ -192,12 +203,7 @@ func printProblems(w io.Writer, asJSON bool, path string, problems []shm.Problem
 		for i, p := range problems {
 			list[i] = problemJSON(p)
 		}
-		return format.JSON(w, struct {
-			Schema   int           `json:"schema"`
-			Path     string        `json:"path"`
-			OK       bool          `json:"ok"`
-			Problems []problemJSON `json:"problems"`
-		}{1, path, len(problems) == 0, list})
+		return format.JSON(w, checkedMirrorJSON{1, path, len(problems) == 0, list})
 	}
 	if len(problems) == 0 {
 		_, err := fmt.Fprintf(w, "%s: ok\n", path)

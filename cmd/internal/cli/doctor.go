@@ -22,6 +22,12 @@ type doctorCmd struct {
 	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to test. Default: every interface that is up."`
 }
 
+// doctorJSON is the output of doctor -o json. Programs read it: fields are only added.
+type doctorJSON struct {
+	Schema int         `json:"schema"`
+	Checks []checkJSON `json:"checks"`
+}
+
 // checkJSON is one result in the JSON of doctor.
 type checkJSON struct {
 	Backend string `json:"backend"` // "" for a result about the host
@@ -47,10 +53,7 @@ func (c *doctorCmd) Run(env *Env) error {
 		for i, r := range results {
 			checks[i] = checkJSON{r.Backend, r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
 		}
-		err := format.JSON(env.Stdout, struct {
-			Schema int         `json:"schema"`
-			Checks []checkJSON `json:"checks"`
-		}{1, checks})
+		err := format.JSON(env.Stdout, doctorJSON{1, checks})
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -38,7 +40,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"flowtally": func() {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-			code := Main(ctx, os.Stdin, os.Stdout, os.Stderr, os.Args[1:])
+			code := checkedMain(ctx)
 			stop()
 			os.Exit(code)
 		},
@@ -172,7 +174,16 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 // TestScripts runs every command line of testdata/script end to end, each as a
 // process of its own.
 func TestScripts(t *testing.T) {
+	schemas, err := filepath.Abs(schemaDir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("FLOWTALLY_SCHEMAS", schemas)
+			return nil
+		},
+		Condition:           condition,
 		Dir:                 "testdata/script",
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
@@ -181,8 +192,17 @@ func TestScripts(t *testing.T) {
 			"json":       cmdJSON,
 			"await":      cmdAwait,
 			"eventually": cmdEventually,
+			"schemas":    cmdSchemas,
 		},
 	})
+}
+
+// condition is "netns": the process may make network namespaces and attach programs.
+func condition(name string) (bool, error) {
+	if name == "netns" {
+		return runtime.GOOS == "linux" && os.Geteuid() == 0, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", name)
 }
 
 // cmdExits is "exits CODE COMMAND ARGS…": the command ends with exactly CODE.

@@ -61,10 +61,13 @@ func Added(w io.Writer, asJSON bool, placements []dataplane.Placement, of Status
 		return err
 	}
 	flows, _ := placementsJSON(placements, nil)
-	return format.JSON(w, struct {
-		Schema int             `json:"schema"`
-		Flows  []placementJSON `json:"flows"`
-	}{1, of.join(flows)})
+	return format.JSON(w, AddedJSON{1, of.join(flows)})
+}
+
+// AddedJSON is the output of flows add -o json. Programs read it: fields are only added.
+type AddedJSON struct {
+	Schema int             `json:"schema"`
+	Flows  []placementJSON `json:"flows"` // that were added
 }
 
 // Flows prints every flow of an instance, and below the flows the instance's conditions.
@@ -73,12 +76,15 @@ func Flows(w io.Writer, asJSON bool, placements []dataplane.Placement, condition
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
 	flows, reasons := placementsJSON(placements, severalTimes(placements))
-	return format.JSON(w, struct {
-		Schema     int             `json:"schema"`
-		Flows      []placementJSON `json:"flows"`
-		Reasons    []string        `json:"reasons"`
-		Conditions []conditionJSON `json:"conditions"`
-	}{1, of.join(flows), reasons, conditionsJSON(conditions)})
+	return format.JSON(w, FlowsJSON{1, of.join(flows), reasons, conditionsJSON(conditions)})
+}
+
+// FlowsJSON is the output of flows list -o json. Programs read it: fields are only added.
+type FlowsJSON struct {
+	Schema     int             `json:"schema"`
+	Flows      []placementJSON `json:"flows"`
+	Reasons    []string        `json:"reasons"` // that several flows share, which have the index here
+	Conditions []conditionJSON `json:"conditions"`
 }
 
 // severalTimes says which reasons more than one flow has.

@@ -52,11 +52,14 @@ func QueuePairs(w io.Writer, asJSON bool, pairs []dataplane.QueuePairState, cond
 	if !asJSON {
 		return printAbove(w, renderQueuePairs(pairs), conditions, now)
 	}
-	return format.JSON(w, struct {
-		Schema     int             `json:"schema"`
-		QueuePairs []queuePairJSON `json:"queue_pairs"`
-		Conditions []conditionJSON `json:"conditions"`
-	}{1, queuePairsJSON(pairs), conditionsJSON(conditions)})
+	return format.JSON(w, QueuePairsJSON{1, queuePairsJSON(pairs), conditionsJSON(conditions)})
+}
+
+// QueuePairsJSON is the output of queue-pairs list -o json. Programs read it: fields are only added.
+type QueuePairsJSON struct {
+	Schema     int             `json:"schema"`
+	QueuePairs []queuePairJSON `json:"queue_pairs"`
+	Conditions []conditionJSON `json:"conditions"` // about queue pairs
 }
 
 func queuePairsJSON(pairs []dataplane.QueuePairState) []queuePairJSON {
@@ -133,15 +136,18 @@ func operationsText(operations []dataplane.Operation) string {
 	return strings.Join(words, ", ")
 }
 
+// PostedJSON is the output of queue-pairs post -o json. Programs read it: fields are only added.
+type PostedJSON struct {
+	Schema    int    `json:"schema"`
+	QueuePair string `json:"queue_pair"`
+	Operation string `json:"operation"`
+	Completed uint64 `json:"completed"`
+	Errors    uint64 `json:"errors"`
+}
+
 func Posted(w io.Writer, asJSON bool, name, operation string, posted dataplane.Posted) error {
 	if asJSON {
-		return format.JSON(w, struct {
-			Schema    int    `json:"schema"`
-			QueuePair string `json:"queue_pair"`
-			Operation string `json:"operation"`
-			Completed uint64 `json:"completed"`
-			Errors    uint64 `json:"errors"`
-		}{1, name, operation, posted.Completed, posted.Errors})
+		return format.JSON(w, PostedJSON{1, name, operation, posted.Completed, posted.Errors})
 	}
 	t := format.Table{Heading: []string{"QUEUE PAIR", "OPERATION", ">COMPLETED", ">ERRORS"}}
 	t.Add(name, operation, format.Count(posted.Completed), format.Count(posted.Errors))

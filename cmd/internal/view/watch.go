@@ -21,11 +21,11 @@ type Change struct {
 	BytesDelta   uint64
 }
 
-// changeJSON is one line of watch -o json. Packets and bytes, with their deltas, are null
+// ChangeJSON is one line of watch -o json. Packets and bytes, with their deltas, are null
 // for a completion counter, completions and errors for any other; the deltas are null
 // where the value before is not known, the name, the labels and most of the standing where
 // the counter was removed before it could be asked for them.
-type changeJSON struct {
+type ChangeJSON struct {
 	Schema       int     `json:"schema"`
 	Position     uint64  `json:"position"`
 	Time         string  `json:"time"`
@@ -43,13 +43,13 @@ type changeJSON struct {
 	ErrorsDelta      *uint64 `json:"errors_delta"`
 
 	statusJSON
-	Labels    map[string]string `json:"labels"`
-	Direction *string           `json:"direction"` // ingress or egress; null: not a flow
-	rateJSON                    // since the change before
+	Labels    *map[string]string `json:"labels"`
+	Direction *string            `json:"direction"` // ingress or egress; null: not a flow
+	rateJSON                     // since the change before
 }
 
-// lostJSON is the line in place of changes that were overwritten unread.
-type lostJSON struct {
+// LostJSON is the line in place of changes that were overwritten unread.
+type LostJSON struct {
 	Schema int    `json:"schema"`
 	Lost   uint64 `json:"lost"`
 }
@@ -68,14 +68,15 @@ func NewChangePrinter(out io.Writer, json bool) ChangePrinter {
 func (p ChangePrinter) Change(c Change) error {
 	at := p.zero.Add(time.Duration(c.Value.SampledAt))
 	if p.json {
-		j := changeJSON{
+		j := ChangeJSON{
 			Schema: 1, Position: c.Position, Time: at.UTC().Format(time.RFC3339Nano), SampledAtNS: c.Value.SampledAt, Cycle: c.Cycle,
 		}
 		seen := c.Counter
 		seen.SampledAt = c.Value.SampledAt
 		j.statusJSON = seen.status(p.zero)
 		if seen.Name != "" {
-			j.Name, j.Labels = &seen.Name, labelsJSON(seen.Labels)
+			labels := labelsJSON(seen.Labels)
+			j.Name, j.Labels = &seen.Name, &labels
 		} else {
 			j.statusJSON = statusJSON{SampledAt: j.SampledAt, Generation: j.Generation, Gone: j.Gone}
 		}
@@ -111,7 +112,7 @@ func (p ChangePrinter) Change(c Change) error {
 
 func (p ChangePrinter) Lost(n uint64) error {
 	if p.json {
-		return format.JSON(p.out, lostJSON{1, n})
+		return format.JSON(p.out, LostJSON{1, n})
 	}
 	_, err := fmt.Fprintf(p.out, "… %s lost: overwritten before they were read\n", format.Plural(n, "change", "changes"))
 	return err

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/demo"
+	"github.com/flowtally/flowtally/internal/lab/golden"
+	"github.com/flowtally/flowtally/internal/lab/schema"
+)
+
+var update = flag.Bool("update", false, "write docs/schema anew; no field is ever removed there")
+
+// outputs are the types of the values that each command prints with -o json: of one, or of several kinds of values.
+// CONTRIBUTING.md says how to add a command.
+func outputs() map[string][]any {
+	return map[string][]any{
+		"bench":            {bench.Report{}},
+		"check":            {checkedMirrorJSON{}, checkedConfigJSON{}},
+		"demo":             {demo.Report{}},
+		"doctor":           {doctorJSON{}},
+		"flows add":        {view.AddedJSON{}},
+		"flows list":       {view.FlowsJSON{}},
+		"get":              {view.ReadingJSON{}},
+		"queue-pairs list": {view.QueuePairsJSON{}},
+		"queue-pairs post": {view.PostedJSON{}},
+		"version":          {versions{}},
+		"wait":             {view.ReadingJSON{}},
+		"watch":            {view.ChangeJSON{}, view.LostJSON{}},
+	}
+}
+
+// documented are the packages whose comments describe the fields.
+func documented() []string {
+	return []string{"cmd/internal/cli", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
+}
+
+// schemaDir holds the schema of each command.
+const schemaDir = "../../../docs/schema"
+
+func schemaFile(dir, command string) string {
+	return filepath.Join(dir, strings.ReplaceAll(command, " ", "-")+".json")
+}
+
+// TestSchemas compares docs/schema with the types. A schema that was written keeps its fields for ever.
+func TestSchemas(t *testing.T) {
+	docs, err := schema.ReadDocs("github.com/flowtally/flowtally", "../../..", documented()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(schemaDir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command, values := range outputs() {
+		path := schemaFile(schemaDir, command)
+		files = slices.DeleteFunc(files, func(f string) bool { return f == path })
+		var types []reflect.Type
+		for _, v := range values {
+			types = append(types, reflect.TypeOf(v))
+		}
+		now, err := schema.Of("flowtally "+command+" -o json", docs, types...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := schema.Read(path)
+		if err != nil && !(*update && errors.Is(err, fs.ErrNotExist)) {
+			t.Fatal(err)
+		}
+		if lost := schema.Lost(old, now); len(lost) > 0 {
+			t.Errorf("%s: programs rely on it:\n%s", path, strings.Join(lost, "\n"))
+			continue
+		}
+		text, err := schema.Text(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Compare(t, path, text, *update)
+	}
+	if len(files) > 0 {
+		t.Errorf("no command prints %v", files)
+	}
+}
+
+// Every command that has -o json has a schema.
+func TestEveryOutputHasASchema(t *testing.T) {
+	var r root
+	parser, err := newParser(&r, &bytes.Buffer{}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := outputs()
+	for _, leaf := range parser.Model.Leaves(false) {
+		command := wordsOf(leaf)
+		has := slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == "output" })
+		if has != (all[command] != nil) {
+			t.Errorf("%s has -o json: %v; outputs() has it: %v", command, has, !has)
+		}
+	}
+}
+
+// wordsOf returns the words of a command without the program's.
+func wordsOf(n *kong.Node) string { return strings.TrimPrefix(commandPath(n), "flowtally ") }
+
+// schemasSeen is the file to which checkedMain adds the commands whose output it has compared, one a line.
+const schemasSeen = "FLOWTALLY_SCHEMAS_SEEN"
+
+// checkedMain is Main in the scripts: the JSON that a command prints must be of the command's schema.
+func checkedMain(ctx context.Context) int {
+	command := jsonCommand(os.Args[1:])
+	dir := os.Getenv("FLOWTALLY_SCHEMAS")
+	if command == "" || dir == "" {
+		return Main(ctx, os.Stdin, os.Stdout, os.Stderr, os.Args[1:])
+	}
+	var out bytes.Buffer
+	code := Main(ctx, os.Stdin, io.MultiWriter(os.Stdout, &out), os.Stderr, os.Args[1:])
+	if out.Len() == 0 {
+		return code
+	}
+	of, err := schema.Read(schemaFile(dir, command))
+	if err == nil {
+		err = schema.Validate(of, out.Bytes())
+	}
+	if err == nil && os.Getenv(schemasSeen) != "" {
+		err = appendLine(os.Getenv(schemasSeen), command)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "the output of %s is not of its schema: %v\n", command, err)
+		return 99
+	}
+	return code
+}
+
+func appendLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
+}
+
+// jsonCommand returns the command of a command line that asks for JSON, or "".
+func jsonCommand(args []string) string {
+	var r root
+	parser, err := newParser(&r, io.Discard, io.Discard)
+	if err != nil {
+		return ""
+	}
+	line, err := kong.Trace(parser, args)
+	if err != nil || line.Error != nil || line.Selected() == nil {
+		return ""
+	}
+	for _, f := range line.Selected().Flags {
+		if f.Name == "output" && fmt.Sprint(line.FlagValue(f)) == "json" {
+			return wordsOf(line.Selected())
+		}
+	}
+	return ""
+}
+
+// cmdSchemas is "schemas [but COMMAND…]": the script has compared the output of every command with its schema.
+func cmdSchemas(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 && args[0] != "but" {
+		ts.Fatalf("usage: schemas [but COMMAND…]")
+	}
+	seen := strings.Split(ts.ReadFile(ts.Getenv(schemasSeen)), "\n")
+	for command := range outputs() {
+		if !slices.Contains(seen, command) && !slices.Contains(args, command) {
+			ts.Fatalf("this script does not run flowtally %s -o json", command)
+		}
+	}
+}
