@@ -13,7 +13,7 @@ GO ?= go
 # into a cache of its own, so that no file in this user's cache belongs to root.
 ROOT = $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=GOFLAGS,GOPROXY,CI,FLOWTALLY_SEED,FLOWTALLY_HOSTILE_TRIES env PATH="$$PATH" GOMODCACHE="$$($(GO) env GOMODCACHE)")
 # Packages whose tests ask for a capability or a tool of the machine.
-PRIVILEGED = $$(grep -rl --include='*_test.go' 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
+PRIVILEGED = $$(grep -rl --include='*_test.go' --exclude-dir=packaging 'internal/lab/need"' . | xargs -n1 dirname | sort -u)
 SECONDS_OF_DEMO ?= 5
 BIN ?= bin
 # Where install puts files. DESTDIR, a directory to make a package of, stands before every path.
@@ -21,6 +21,9 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 SYSCONFDIR ?= /etc
 DESTDIR ?=
+# Where package puts the packages.
+DIST ?= dist
+PACKAGE_VERSION ?=
 # The version of libflowtally.so. The first number is in its soname: it rises when a program
 # that is linked to the library must be compiled again.
 LIBRARY_VERSION = 0.1.0
@@ -29,7 +32,7 @@ SONAME = libflowtally.so.$(firstword $(subst ., ,$(LIBRARY_VERSION)))
 CFLAGS ?= -O2
 FUZZTIME ?= 10s
 # The tools that make test needs, by the names of .ci/need.
-TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers
+TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man
 # go test that ends with a summary; make test collects the summaries in the file SUMMARY.
 SUMMARY ?=
 GOTEST = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") --
@@ -39,7 +42,7 @@ LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build install uninstall demo check test test-user test-root test-cross test-emulated test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall package test-package demo check test test-user test-root test-cross test-emulated test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,10 +64,10 @@ build: ## build bin/flowtally, bin/flowtally-plugin and, with gcc, bin/libflowta
 # install builds nothing: root may have no Go in its PATH, and would leave files of root in this user's cache.
 install: to = $(DESTDIR)$(PREFIX)
 install: lib = $(DESTDIR)$(LIBDIR)
-install: ## install below PREFIX (/usr/local) the programs of make build, the headers, the unit and completions
+install: ## install below PREFIX (/usr/local) the programs of make build, the headers, the unit, man pages and completions
 	@for f in flowtally flowtally-plugin; do [ -e "$(BIN)/$$f" ] || { echo "install: $(BIN)/$$f is not there: run make build first" >&2; exit 1; }; done
 	install -d "$(to)/bin" "$(to)/include/flowtally" "$(lib)/pkgconfig" "$(to)/lib/systemd/system" "$(to)/share/doc/flowtally" "$(DESTDIR)$(SYSCONFDIR)" \
-		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d"
+		"$(to)/share/bash-completion/completions" "$(to)/share/zsh/site-functions" "$(to)/share/fish/vendor_completions.d" "$(to)/share/man"
 	install -m 0755 "$(BIN)/flowtally" "$(BIN)/flowtally-plugin" "$(to)/bin"
 	install -m 0644 shm/include/flowtally*.h "$(to)/include/flowtally"
 	$(if $(wildcard $(BIN)/$(LIBRARY)),install -m 0755 "$(BIN)/$(LIBRARY)" "$(lib)" && ln -sf $(LIBRARY) "$(lib)/$(SONAME)" && ln -sf $(SONAME) "$(lib)/libflowtally.so",@echo "install: without $(LIBRARY): make build makes it where a C compiler works" >&2)
@@ -74,6 +77,8 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	"$(BIN)/flowtally" completion bash | install -m 0644 /dev/stdin "$(to)/share/bash-completion/completions/flowtally"
 	"$(BIN)/flowtally" completion zsh | install -m 0644 /dev/stdin "$(to)/share/zsh/site-functions/_flowtally"
 	"$(BIN)/flowtally" completion fish | install -m 0644 /dev/stdin "$(to)/share/fish/vendor_completions.d/flowtally.fish"
+	install -m 0644 LICENSE "$(to)/share/doc/flowtally/copyright"
+	umask 022; "$(BIN)/flowtally" __man "$(to)/share/man"; gzip -9nf "$(to)"/share/man/man?/flowtally*.[158]
 	[ -e "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml" ] || install -m 0644 configs/default.yaml "$(DESTDIR)$(SYSCONFDIR)/flowtally.yaml"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ! command -v ldconfig >/dev/null || ldconfig
 
@@ -84,6 +89,24 @@ uninstall: ## remove the files of install; a configuration that differs from con
 		[ "$${f##*/}" != flowtally.yaml ] || cmp -s "$$stage$$f" "$(DESTDIR)$$f" || continue; \
 		rm -fv "$(DESTDIR)$$f"; done; \
 	for d in include share/doc; do rmdir "$(DESTDIR)$(PREFIX)/$$d/flowtally" 2>/dev/null || true; done
+
+# Both packages have the files of make install, each in a directory where its distributions look for libraries.
+# The programs hold no path of this machine, and every file has the time of the commit: the same commit gives
+# the same packages. PACKAGE_VERSION names another version than git does.
+PACKAGE_FLAGS = -trimpath '-ldflags=-s -w'
+package: BUILT = $(CURDIR)/$(DIST)/bin
+package: ## build dist/flowtally_VERSION_ARCH.deb and .rpm of the commit, with every file of make install
+	@.ci/need cc
+	@umask 022; mkdir -p $(DIST); stage=$$(mktemp -d); trap 'rm -rf "$$stage"' EXIT; \
+	GOFLAGS="$${GOFLAGS-} $(PACKAGE_FLAGS)" $(MAKE) --no-print-directory build BIN=$(BUILT); \
+	fill="$(MAKE) --no-print-directory -s install BIN=$(BUILT) PREFIX=/usr SYSCONFDIR=/etc"; \
+	$$fill DESTDIR="$$stage/deb" LIBDIR=/usr/lib/$$(uname -m)-linux-gnu; \
+	$$fill DESTDIR="$$stage/rpm" LIBDIR=/usr/lib64; \
+	$(GO) -C internal/packaging run . -to $(CURDIR)/$(DIST) -version "$(PACKAGE_VERSION)" -deb "$$stage/deb" -rpm "$$stage/rpm"
+
+test-package: build ## the packages' whole life: installed, started, upgraded, removed and purged, in a system of its own (asks for root)
+	@.ci/need dpkg rpm systemd man pkg-config buildah
+	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) -C internal/packaging test -count=1 -timeout 10m ./...
 
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)
@@ -175,5 +198,5 @@ mutate-again: ## make ten changes of docs/testing.md again, drawn by the commit:
 	@.ci/need cc c++ aarch64-cc clang bpf-headers qemu-aarch64 rdma-headers
 	$(ROOT) env FLOWTALLY_REQUIRE=all $(GO) run ./internal/mutate -again 10
 
-clean: ## remove bin/
-	rm -rf bin
+clean: ## remove bin/ and dist/
+	rm -rf bin $(DIST)

@@ -4,8 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 // The unit runs the command that exists, keeps the capabilities that the
@@ -36,6 +39,33 @@ func TestSystemdUnit(t *testing.T) {
 	out, err := verify(t, strings.Replace(string(data), run, "ExecStart=/bin/true\n", 1)+string(dropIn))
 	if err != nil || strings.Contains(out, "flowtally.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// TestSystemdExposure: systemd-analyze finds an exposure of at most 2.0 in the unit, with and without the drop-in for
+// RDMA.
+func TestSystemdExposure(t *testing.T) {
+	need.Tool(t, "systemd-analyze")
+	unit, err := os.ReadFile("systemd/flowtally.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropIn, err := os.ReadFile("systemd/rdma.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"the unit": string(unit), "the unit with rdma.conf": string(unit) + string(dropIn)} {
+		path := filepath.Join(t.TempDir(), "flowtally.service")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager", path).CombinedOutput()
+		level := regexp.MustCompile(`Overall exposure level for flowtally.service: (\d+\.\d)`).FindStringSubmatch(string(out))
+		if err != nil || level == nil {
+			t.Errorf("%s: systemd-analyze security: %v\n%s", name, err, out)
+			continue
+		}
+		t.Logf("%s: exposure %s", name, level[1])
 	}
 }
 

@@ -111,6 +111,7 @@ func TestImportDirections(t *testing.T) {
 		"plugin/internal/child":   {"internal/verbpage"},
 		"plugin/internal/logwire": {},
 		"cmd/internal/format":     {},
+		"cmd/internal/manual":     {},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
 		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "shm"},
 		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/view", "shm"},

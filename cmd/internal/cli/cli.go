@@ -28,6 +28,7 @@ type root struct {
 	Version    versionCmd    `cmd:"" help:"Print the versions of this program, of the plugin's protocol and of the mirror's format."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+	Man        manCmd        `cmd:"" name:"__man" hidden:""`
 }
 
 const description = `Counts network flows where counting is cheapest and mirrors the values into shared memory.
