@@ -40,6 +40,7 @@ func outputs() map[string][]any {
 		"get":              {view.ReadingJSON{}},
 		"queue-pairs list": {view.QueuePairsJSON{}},
 		"queue-pairs post": {view.PostedJSON{}},
+		"top":              {view.TopJSON{}},
 		"version":          {versions{}},
 		"wait":             {view.ReadingJSON{}},
 		"watch":            {view.ChangeJSON{}, view.LostJSON{}},

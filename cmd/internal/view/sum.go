@@ -37,6 +37,14 @@ func (c Counter) hasInterval(before *Counter) bool {
 // hasSecond reports whether there is a second value, of bytes or errors.
 func (c Counter) hasSecond() bool { return c.Present() && (c.Sum == nil || c.Sum.HasBytes()) }
 
+// secondRateCell is "-" where there is no second value.
+func (c Counter) secondRateCell() string {
+	if !c.hasSecond() {
+		return "-"
+	}
+	return c.rateCell(c.BytesPerSec)
+}
+
 // sumNotes names the reservations about a sum.
 func (c Counter) sumNotes() (notes []string) {
 	s := c.Sum

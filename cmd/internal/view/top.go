@@ -47,12 +47,12 @@ func Top(r *Reading) string {
 	flows, completions := byKind(r.Counters)
 	t := format.Table{Heading: []string{"NAME", ">PACKETS", ">BYTES", ">PACKETS/S", ">BYTES/S", ">AGE", "SOURCE", "BASIS", "NOTE"}}
 	for _, c := range flows {
-		t.Add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
+		t.Add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.secondRateCell(),
 			c.AgeCell(r), c.SourceCell(), format.OrDash(c.ByteBasis), c.Note())
 	}
 	below := format.Table{Heading: []string{"NAME", ">COMPLETIONS", ">ERRORS", ">COMPLETIONS/S", ">ERRORS/S", ">AGE", "SOURCE", "NOTE"}}
 	for _, c := range completions {
-		below.Add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.rateCell(c.BytesPerSec),
+		below.Add(c.Name, c.firstCell(), c.secondCell(), c.rateCell(c.PacketsPerSec), c.secondRateCell(),
 			c.AgeCell(r), c.SourceCell(), c.Note())
 	}
 	return fmt.Sprintf("%s  %s  writer %s\n", r.Path, format.Plural(uint64(len(r.Counters)), "counter", "counters"), r.Writer) + format.Stack(t, below)
