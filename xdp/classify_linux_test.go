@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // A small world, so that random rules and packets meet: its packets are UDP and
@@ -159,7 +160,7 @@ func TestClassifierIsAScan(t *testing.T) {
 	order := uint32(0)
 	hits, runs := 0, 0
 	var sum, before Pair
-	for round := range 150 {
+	for round := range times.Brief(150, 40) {
 		masks := make([]Key, 1+rng.IntN(8))
 		for i := range masks {
 			masks[i] = w.mask(1 + rng.IntN(6))

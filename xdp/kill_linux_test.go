@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 const childEnv = "FLOWTALLY_XDP_CHILD"
@@ -72,7 +73,8 @@ func child(dir string) error {
 // its pins: the rules that it left alone have counted every packet, and the adopted rule set is
 // whole.
 func TestKillMinusNine(t *testing.T) {
-	const flows, packets, kills = 4, 2_000_000, 12
+	const flows = 4
+	packets, kills := times.Brief(uint64(2_000_000), 500_000), times.Brief(12, 3)
 	rng := seed.Rand(t)
 	w := testWire(t)
 	dir := pinDir(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // detachByForce takes the pinned programs off their hooks, as `bpftool link detach` does.
@@ -86,7 +87,7 @@ func TestALostHookIsADiscontinuity(t *testing.T) {
 // on hangs: a look every 2 s, which was all there was, does not keep it.
 func TestDetachedProgramsAreAttachedAgain(t *testing.T) {
 	need.TCX(t)
-	const rounds = 20
+	rounds := times.Brief(20, 4)
 	for _, c := range []struct{ mode, pins string }{{"native", "link-*-xdp"}, {"generic", "link-*-xdp"}, {"native", "link-*-tcx"}} {
 		t.Run(c.mode+" "+c.pins, func(t *testing.T) {
 			b := newBench(t, c.mode, flow.Flow{Name: "in", Match: match(t, "udp")}, flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress})

@@ -39,6 +39,9 @@ func TestALibraryThatCrashesCostsItsDevice(t *testing.T) {
 		{name: "a verb that does not return", delay: ibvtest.Delay{Verb: "ibv_open_device", Time: hang}, verb: "ibv_open_device", how: "had not returned after 5s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.delay.Verb != "" && testing.Short() {
+				t.Skip("takes 5 s")
+			}
 			b := newSoftBench(t, webFlow(t))
 			b.opts.Trial = SelfTrial()
 			b.Env.Without = c.without

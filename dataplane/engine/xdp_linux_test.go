@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -128,7 +129,8 @@ func TestNothingIsLostWhileFlowsComeAndGo(t *testing.T) {
 	var some shm.Value
 	r := reader(t, b.cfg)
 	rounds := 0
-	const packets, atLeast, atMost = 1_000_000, 10, 1000 // rounds, until both have met
+	const atLeast, atMost = 10, 1000 // rounds, until both have met
+	packets := times.Brief(uint64(1_000_000), 100_000)
 	for ; rounds < atMost && (rounds < atLeast || some.Packets == 0 || snd.Sent()[0].Packets < packets); rounds++ {
 		// The mask is a new one in every other round, so that programs are reloaded too.
 		text := []string{"udp dport 1001", "ipv4 src 198.51.100.0/24 udp dport 1002"}[rounds%2]

@@ -17,6 +17,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/internal/linear"
 	"github.com/flowtally/flowtally/internal/linear/gen"
 	"github.com/flowtally/flowtally/xdp"
@@ -46,7 +47,7 @@ func TestXDPCountsWithoutEthernet(t *testing.T) {
 }
 
 func (d differ) run(t *testing.T) {
-	sets := 500
+	sets := times.Brief(500, 60)
 	if v, err := strconv.Atoi(os.Getenv("FLOWTALLY_SETS")); err == nil {
 		sets = v
 	}

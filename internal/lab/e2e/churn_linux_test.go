@@ -11,6 +11,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -37,7 +38,7 @@ func TestChurnInTraffic(t *testing.T) {
 	traffic, stop := context.WithCancel(t.Context())
 	sent := make(chan error, 1)
 	go func() { sent <- s.Run(traffic, 0) }()
-	changes := churn(t, b, rng, 6*time.Second)
+	changes := churn(t, b, rng, times.Brief(6*time.Second, time.Second))
 	stop()
 	if err := <-sent; err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -22,7 +23,7 @@ import (
 // generic mode, every sent packet counted, within 45 s.
 func TestDemo(t *testing.T) {
 	needLab(t)
-	runDemos(t, 45*time.Second, 1_000_000, func() uint64 {
+	runDemos(t, 45*time.Second, times.Brief(uint64(1_000_000), 1), func() uint64 {
 		r, _ := runDemo(t)
 		var packets uint64
 		flows := map[string]int{}
@@ -77,7 +78,7 @@ func TestDemoOfAUser(t *testing.T) {
 	}
 }
 
-// runDemos runs a demo of 5 s, as make demo does, until one sends that many packets within that
+// runDemos runs a demo of 5 s, as make demo does (1 s in the short form), until one sends that many packets within that
 // time. Every demo must be exact; the packets sent and the time depend on the load of the machine.
 func runDemos(t *testing.T, most time.Duration, least uint64, demo func() (packets uint64)) {
 	t.Helper()
@@ -99,7 +100,7 @@ func runDemos(t *testing.T, most time.Duration, least uint64, demo func() (packe
 func runDemo(t *testing.T, args ...string) (r demo.Report, said string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary(t, "flowtally"), append([]string{"demo", "--seconds", "5", "-o", "json"}, args...)...)
+	cmd := exec.Command(binary(t, "flowtally"), append([]string{"demo", "--seconds", times.Brief("5", "1"), "-o", "json"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("demo: %v\n%s%s", err, stdout.String(), stderr.String())

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -24,7 +25,7 @@ const killRate = 250_000
 // the totals equal the packets sent, exactly.
 func TestKillInTraffic(t *testing.T) {
 	needLab(t)
-	kills, limit := 10, 5*time.Minute
+	kills, limit := times.Brief(10, 3), 5*time.Minute
 	if os.Getenv("FLOWTALLY_STRESS") != "" {
 		kills, limit = 500, time.Hour
 	}

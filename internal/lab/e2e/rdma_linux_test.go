@@ -18,6 +18,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/plugin"
 )
 
@@ -27,7 +28,7 @@ import (
 func TestDemoRDMA(t *testing.T) {
 	needLab(t)
 	need.Tool(t, "gcc")
-	runDemos(t, 50*time.Second, 100_000, func() uint64 {
+	runDemos(t, 50*time.Second, times.Brief(uint64(100_000), 1), func() uint64 {
 		r, said := runDemo(t, "--backend", "rdma")
 		if !strings.Contains(said, "the RDMA NIC is software") {
 			t.Errorf("it does not say that the NIC is software:\n%s", said)

@@ -8,6 +8,14 @@ import (
 	"testing"
 )
 
+// Brief returns brief with -short, and usual otherwise.
+func Brief[T any](usual, brief T) T {
+	if testing.Short() {
+		return brief
+	}
+	return usual
+}
+
 // Of returns the number in the environment variable of that name ("1e6" reads well). Where
 // it is not set, Of returns usual, and brief with -short.
 func Of(t testing.TB, variable string, usual, brief int) int {
@@ -19,8 +27,5 @@ func Of(t testing.TB, variable string, usual, brief int) int {
 		}
 		return int(n)
 	}
-	if testing.Short() {
-		return brief
-	}
-	return usual
+	return Brief(usual, brief)
 }
