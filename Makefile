@@ -165,9 +165,9 @@ test-releases: build ## the real rdma-core of Debian's stable suites and of sid:
 	@.ci/need cc aarch64-cc rdma-headers
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -v -tags releases -run 'TestABI|TestReleases|TestDoctor' -timeout 30m ./ibv ./internal/lab/rdmacore
 
-generate: ## regenerate the BPF objects and the protocol's Go code
+generate: ## regenerate the BPF objects, the protocol's Go code and the generated documents
 	@.ci/need clang bpf-headers protoc
-	$(GO) generate ./xdp/... ./plugin/... ./internal/bench/...
+	$(GO) generate ./xdp/... ./plugin/... ./internal/bench/... ./configs/... ./dataplane ./cmd/internal/cli
 
 generate-check: generate ## fail when committed generated files differ from newly generated ones
 	@git diff --exit-code --stat || { echo "generated files are stale: run 'make generate' and commit" >&2; exit 1; }

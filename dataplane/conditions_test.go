@@ -13,6 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/conditions.md")
 
+//go:generate go test -run TestConditionsDocument -update
+
 // docs/conditions.md is generated from the registry.
 func TestConditionsDocument(t *testing.T) {
 	const path = "../docs/conditions.md"
