@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -15,8 +14,6 @@ import (
 )
 
 //go:generate go test -run TestTroubleshootingDocument -update
-
-var update = flag.Bool("update", false, "write docs/troubleshooting.md")
 
 // sentinels are the packages whose errors a user or an embedder meets, by their names in a program.
 var sentinels = []string{"dataplane", "dataplane/flow", "shm", "plugin", "probe", "xdp", "ibv", "ibv/flexio", "ibv/ibvtest", "dataplane/engine/backend"}
