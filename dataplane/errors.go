@@ -29,6 +29,25 @@ var (
 	// ErrIncompatible: the files or pins of another version, or of another configuration, cannot be used. The text
 	// names the files to remove.
 	ErrIncompatible = errors.New("incompatible with the existing files")
+	// ErrRestart: only a restart of the instance changes the setting; the text names the setting.
+	ErrRestart = errors.New("needs a restart")
 	// ErrUnavailable: the plugin process is gone and is being restarted.
 	ErrUnavailable = errors.New("plugin unavailable")
 )
+
+// UnfinishedError is the error of SetFlows when its caller leaves after the instance has decided on the change, and
+// before the change is complete. The change goes on. Outcome receives its result once: nil, or the error after which
+// every flow is counted as before. It satisfies errors.Is(err, context.Canceled) or context.DeadlineExceeded, like the
+// context of the call.
+type UnfinishedError struct {
+	Cause   error // of the end of the context, with a description of the call
+	Outcome <-chan error
+}
+
+// Error implements error.
+func (e *UnfinishedError) Error() string {
+	return e.Cause.Error() + "; the change is decided and goes on, and Placements tells its end"
+}
+
+// Unwrap returns the cause.
+func (e *UnfinishedError) Unwrap() error { return e.Cause }

@@ -13,7 +13,8 @@ import (
 //
 // A method outlasts its ctx by about a second at most, though a device takes its time over a
 // command, and then returns an error that satisfies errors.Is(err, ctx.Err()): AddFlows and SetFlows are undone, RemoveFlows
-// goes on, and Placements, which waits for all three, tells their outcome.
+// goes on, as does a SetFlows that returns an [UnfinishedError], and Placements, which waits for all three, tells their
+// outcome.
 type Service interface {
 	// Info describes the instance. It does not change while the instance runs, except for Version, PID and Started,
 	// which change with the process that counts.
@@ -22,7 +23,7 @@ type Service interface {
 	// that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
 	// SetFlows makes the set of flows the given flows, all or none, and returns the difference. After an error
-	// every flow is counted as before. Flows are added before others are removed: ErrFull says that the tables or the
+	// every flow is counted as before, except after an [UnfinishedError], with which it returns the difference. Flows are added before others are removed: ErrFull says that the tables or the
 	// mirror have no room for both. Remove flows in a call before then.
 	//
 	// Each flow changes at one instant on each hook and device, and different hooks and devices change at different

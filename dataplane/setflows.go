@@ -18,6 +18,15 @@ type SetOptions struct {
 	DryRun bool
 	// KeepOthers keeps the flows of the set that are not among the given ones.
 	KeepOthers bool
+	// Keep names flows of the set that stay although they are not among the given ones. They keep their order and
+	// come behind the given flows. Names that no flow has are ignored.
+	Keep []string
+	// KeepAdded keeps the flows that AddFlows has added and that no SetFlows was given since, like Keep.
+	KeepAdded bool
+	// Config is the configuration that the instance is to have, without regard to its Flows. nil leaves the settings.
+	// The settings change with the flows, all or none. If a setting differs that only a restart changes, the call
+	// returns ErrRestart and changes nothing.
+	Config *Config
 	// Renames holds the new name of a flow by its old name. The flow keeps its total. The new name must be
 	// among the given flows and must be free; the old name must not be among them. A rename that was made
 	// before, so that a flow has the new name and none has the old one, is ignored.
@@ -26,8 +35,11 @@ type SetOptions struct {
 
 // Difference is a change of the set of flows. Its lists are ordered by name.
 type Difference struct {
-	Added   []string
-	Removed []string
+	// Settings are the settings that change, by their names in a configuration file, such as "poll.period". It is
+	// empty without SetOptions.Config.
+	Settings []FieldChange
+	Added    []string
+	Removed  []string
 	// Renamed are flows that got another name. One that changed beside is in Changed too.
 	Renamed []Rename
 	// Changed are flows that were in the set and are in it still, by their new names.
@@ -50,7 +62,7 @@ type FlowChange struct {
 // FieldChange is the change of one field of a flow.
 type FieldChange struct {
 	// Field is "match", "priority", "direction", "action", "interface", "latency", "backend", "labels",
-	// or "order": the flow comes behind another one of its priority that it overlaps.
+	// or "order": the flow comes behind another one of its priority that it overlaps. Of a setting it is its name.
 	Field string
 	// From and To are the values as text; of "order", To is "behind" and the name of the other flow.
 	From, To string
@@ -58,11 +70,13 @@ type FieldChange struct {
 
 // Empty reports whether nothing changes.
 func (d Difference) Empty() bool {
-	return len(d.Added)+len(d.Removed)+len(d.Renamed)+len(d.Changed) == 0
+	return len(d.Settings)+len(d.Added)+len(d.Removed)+len(d.Renamed)+len(d.Changed) == 0
 }
 
-// String returns a line for each flow that changes, with its newline, ordered by name:
+// String returns a line for each setting that changes, then a line for each flow that changes, each with its newline
+// and ordered by name:
 //
+//	~ setting poll.period: 10ms -> 5ms
 //	~ dns: count -> drop
 //	~ front: was web
 //	- old
@@ -98,6 +112,9 @@ func (d Difference) String() string {
 		lines[c.Name] = line + strings.Join(text, ", ")
 	}
 	var out strings.Builder
+	for _, s := range d.Settings {
+		out.WriteString("~ setting " + s.Field + ": " + s.From + " -> " + s.To + "\n")
+	}
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		out.WriteString(lines[name] + "\n")
 	}
@@ -145,7 +162,7 @@ func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) 
 	if err != nil {
 		return Difference{}, err
 	}
-	kept := make(map[string]bool, len(flows))
+	kept, stays := make(map[string]bool, len(flows)), make(map[string]bool, len(opts.Keep))
 	for i := range flows {
 		f := &flows[i]
 		name := cmp.Or(oldName[f.Name], f.Name)
@@ -172,10 +189,13 @@ func DiffFlows(current, flows []flow.Flow, opts SetOptions) (Difference, error) 
 	if len(errs) > 0 {
 		return Difference{}, errs
 	}
+	for _, name := range opts.Keep {
+		stays[name] = true
+	}
 	for i := range current {
 		switch name := current[i].Name; {
 		case kept[name]:
-		case opts.KeepOthers:
+		case opts.KeepOthers, stays[name]:
 			d.Unchanged++
 		default:
 			d.Removed = append(d.Removed, name)

@@ -55,6 +55,7 @@ var sentinels = []sentinel{
 	{dataplane.ErrMasks, "MASKS", codes.ResourceExhausted},
 	{dataplane.ErrBucket, "BUCKET", codes.ResourceExhausted},
 	{dataplane.ErrUnplaced, "UNPLACED", codes.FailedPrecondition},
+	{dataplane.ErrRestart, "RESTART", codes.FailedPrecondition},
 	{dataplane.ErrIncompatible, "INCOMPATIBLE", codes.FailedPrecondition},
 	{probe.ErrNotSupported, "NOT_SUPPORTED", codes.Unimplemented},
 	{context.DeadlineExceeded, "DEADLINE_EXCEEDED", codes.DeadlineExceeded},

@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -53,6 +54,12 @@ func (l *flowList) add(flows []*pluginv1.Flow, encoded []string) {
 	}
 }
 
+// has reports whether a flow of that name is in the list.
+func (l *flowList) has(name string) bool {
+	_, there := l.at[name]
+	return there
+}
+
 // remove takes flows out by name. Names that are not in the list are ignored.
 func (l *flowList) remove(names []string) {
 	for _, name := range names {
@@ -67,10 +74,12 @@ func (l *flowList) remove(names []string) {
 }
 
 // set makes the list flows, given as messages and encoded, as dataplane.Service.SetFlows does.
-func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool, renames map[string]string) {
+func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool, renames map[string]string, keep []string) {
 	if !keepOthers {
+		was := *l
 		*l = flowList{}
 		l.add(flows, encoded)
+		l.keep(was, renames, keep)
 		return
 	}
 	was := make(map[string]string, len(renames))
@@ -89,6 +98,28 @@ func (l *flowList) set(flows []*pluginv1.Flow, encoded []string, keepOthers bool
 		delete(l.at, old)
 		l.flows[at] = encoded[i]
 		l.put(f.Name, int(at))
+	}
+}
+
+// keep appends the flows of was that names lists and that were not renamed, in their order, unless the list has flows of
+// their names.
+func (l *flowList) keep(was flowList, renames map[string]string, names []string) {
+	type place struct {
+		name string
+		at   uint32
+	}
+	var stay []place
+	for _, name := range names {
+		at, there := was.at[name]
+		_, again := l.at[name]
+		if _, renamed := renames[name]; there && !again && !renamed {
+			stay = append(stay, place{name, at})
+		}
+	}
+	slices.SortFunc(stay, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	for _, p := range slices.Compact(stay) {
+		l.flows = append(l.flows, was.flows[p.at])
+		l.put(p.name, len(l.flows)-1)
 	}
 }
 

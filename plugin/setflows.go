@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,7 +33,21 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 		if err != nil {
 			return nil, toStatus(fmt.Errorf("setting flows: %w", err))
 		}
-		d, err := svc.SetFlows(ctx, flows, dataplane.SetOptions{DryRun: req.GetDryRun(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames()})
+		opts := dataplane.SetOptions{DryRun: req.GetDryRun(), KeepOthers: req.GetKeepOthers(), Renames: req.GetRenames(), Keep: req.GetKeep(), KeepAdded: req.GetKeepAdded()}
+		if req.GetConfig() != nil {
+			cfg, err := configFromProto(req.GetConfig())
+			if err != nil {
+				return nil, toStatus(fmt.Errorf("setting flows: %w", err))
+			}
+			opts.Config = &cfg
+		}
+		d, err := svc.SetFlows(ctx, flows, opts)
+		if unfinished := (*dataplane.UnfinishedError)(nil); errors.As(err, &unfinished) {
+			select {
+			case err = <-unfinished.Outcome: // the host notes it for a restart
+			case <-stream.Context().Done():
+			}
+		}
 		if err != nil {
 			return nil, toStatus(err)
 		}
@@ -59,35 +74,55 @@ func setToProto(flows []flow.Flow, opts dataplane.SetOptions) (*pluginv1.SetFlow
 			return nil, fmt.Errorf("setting flows: %w", invalid("flow %q: the new name %q is not UTF-8", from, to))
 		}
 	}
-	return &pluginv1.SetFlowsRequest{Flows: msg, DryRun: opts.DryRun, KeepOthers: opts.KeepOthers, Renames: opts.Renames}, nil
+	req := &pluginv1.SetFlowsRequest{
+		Flows: msg, DryRun: opts.DryRun, KeepOthers: opts.KeepOthers, Renames: opts.Renames, Keep: carried(opts.Keep), KeepAdded: opts.KeepAdded,
+	}
+	if opts.Config != nil {
+		cfg := *opts.Config
+		cfg.Flows = nil
+		if req.Config, err = configToProto(cfg); err != nil {
+			return nil, fmt.Errorf("setting flows: %w", err)
+		}
+	}
+	return req, nil
 }
 
 func differenceToProto(d dataplane.Difference) *pluginv1.Difference {
-	out := &pluginv1.Difference{Added: d.Added, Removed: d.Removed, Unchanged: uint32(d.Unchanged)}
+	out := &pluginv1.Difference{Added: d.Added, Removed: d.Removed, Unchanged: uint32(d.Unchanged), Settings: fieldsToProto(d.Settings)}
 	for _, r := range d.Renamed {
 		out.Renamed = append(out.Renamed, &pluginv1.Rename{From: r.From, To: r.To})
 	}
 	for _, c := range d.Changed {
 		change := &pluginv1.FlowChange{Name: c.Name, Anew: c.Anew}
-		for _, f := range c.Fields {
-			change.Fields = append(change.Fields, &pluginv1.FieldChange{Field: text(f.Field), From: text(f.From), To: text(f.To)})
-		}
+		change.Fields = fieldsToProto(c.Fields)
 		out.Changed = append(out.Changed, change)
 	}
 	return out
 }
 
 func differenceFromProto(p *pluginv1.Difference) dataplane.Difference {
-	d := dataplane.Difference{Added: p.GetAdded(), Removed: p.GetRemoved(), Unchanged: int(p.GetUnchanged())}
+	d := dataplane.Difference{Added: p.GetAdded(), Removed: p.GetRemoved(), Unchanged: int(p.GetUnchanged()), Settings: fieldsFromProto(p.GetSettings())}
 	for _, r := range p.GetRenamed() {
 		d.Renamed = append(d.Renamed, dataplane.Rename{From: r.GetFrom(), To: r.GetTo()})
 	}
 	for _, c := range p.GetChanged() {
 		change := dataplane.FlowChange{Name: c.GetName(), Anew: c.GetAnew()}
-		for _, f := range c.GetFields() {
-			change.Fields = append(change.Fields, dataplane.FieldChange{Field: f.GetField(), From: f.GetFrom(), To: f.GetTo()})
-		}
+		change.Fields = fieldsFromProto(c.GetFields())
 		d.Changed = append(d.Changed, change)
 	}
 	return d
+}
+
+func fieldsToProto(fields []dataplane.FieldChange) (out []*pluginv1.FieldChange) {
+	for _, f := range fields {
+		out = append(out, &pluginv1.FieldChange{Field: text(f.Field), From: text(f.From), To: text(f.To)})
+	}
+	return out
+}
+
+func fieldsFromProto(fields []*pluginv1.FieldChange) (out []dataplane.FieldChange) {
+	for _, f := range fields {
+		out = append(out, dataplane.FieldChange{Field: f.GetField(), From: f.GetFrom(), To: f.GetTo()})
+	}
+	return out
 }

@@ -35,9 +35,10 @@ type Client struct {
 	reapers  sync.WaitGroup
 
 	// op is held over a change of flows until its outcome is known and noted, which may
-	// be longer than the caller waits. It guards flows.
+	// be longer than the caller waits. It guards flows, added and base.
 	op    chan struct{}
 	flows flowList
+	added map[string]bool  // flows that AddFlows has added, by name; a new process does not know them from the others
 	base  *pluginv1.Config // without flows
 
 	mu        sync.Mutex
@@ -74,7 +75,7 @@ func Launch(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: o, log: o.Logger, crashes: crashes, base: cfg,
 		finished: make(chan struct{}), op: make(chan struct{}, 1),
-		cur: s, info: s.info, receivers: make(map[*receiver]struct{}),
+		cur: s, info: s.info, receivers: make(map[*receiver]struct{}), added: make(map[string]bool),
 	}
 	c.flows.add(cfg.Flows, encoded)
 	cfg.Flows, c.opts.Config.Flows = nil, nil // c.flows has them
@@ -170,7 +171,12 @@ func (c *Client) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 			placed, err = s.svc.addFlows(ctx, 0, msg)
 			return err
 		},
-		note: func() { c.flows.add(msg, encoded) },
+		note: func() {
+			c.flows.add(msg, encoded)
+			for _, f := range msg {
+				c.added[f.Name] = true
+			}
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -193,6 +199,7 @@ func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		if err != nil {
 			return d, err
 		}
+		c.keepAdded(req)
 		<-c.op
 		d, err = s.svc.setFlows(ctx, 0, req)
 		return d, c.sessionError(ctx, s, err)
@@ -201,15 +208,33 @@ func (c *Client) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 	renames := maps.Clone(opts.Renames)
 	err = c.change(ctx, change{
 		rpc: func(ctx context.Context, s *session) (err error) {
+			c.keepAdded(req)
 			got, err = s.svc.setFlows(ctx, 0, req)
 			return err
 		},
-		note: func() { c.flows.set(req.Flows, encoded, opts.KeepOthers, renames) },
+		note: func() {
+			c.flows.set(req.Flows, encoded, opts.KeepOthers, renames, req.Keep)
+			for _, f := range req.Flows {
+				delete(c.added, f.Name)
+			}
+			maps.DeleteFunc(c.added, func(name string, _ bool) bool { return !c.flows.has(name) })
+			if req.Config != nil {
+				c.base = req.Config
+			}
+		},
 	})
 	if err != nil {
 		return d, err // got may be written to still
 	}
 	return got, nil
+}
+
+// keepAdded names the flows that AddFlows has added in the request, if it asks for that. The caller holds op.
+func (c *Client) keepAdded(req *pluginv1.SetFlowsRequest) {
+	if req.KeepAdded {
+		req.Keep = append(req.Keep, slices.Sorted(maps.Keys(c.added))...)
+		req.KeepAdded = false
+	}
 }
 
 // RemoveFlows implements dataplane.Service. When ctx ends before the plugin has returned, it goes on.
@@ -218,7 +243,12 @@ func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 		rpc: func(ctx context.Context, s *session) error {
 			return s.svc.RemoveFlows(context.WithoutCancel(ctx), names...)
 		},
-		note: func() { c.flows.remove(names) },
+		note: func() {
+			c.flows.remove(names)
+			for _, name := range names {
+				delete(c.added, name)
+			}
+		},
 	})
 }
 

@@ -294,6 +294,66 @@ func TestKilledWhileFlowsAreSet(t *testing.T) {
 	wantOrder(t, c, "c", "front", "d")
 }
 
+// TestADecidedChangeIsNotedForARestart: the caller of a change leaves before the end of the change, which succeeds then.
+func TestADecidedChangeIsNotedForARestart(t *testing.T) {
+	opts, marker := marked(t, "slow")
+	opts.Config.Flows = []flow.Flow{{Name: "old"}}
+	c := launch(t, opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	setting := make(chan error, 1)
+	go func() {
+		_, err := c.SetFlows(ctx, []flow.Flow{{Name: "decided"}}, dataplane.SetOptions{})
+		setting <- err
+	}()
+	eventually(t, "the change to be under way", func() bool { return slices.Contains(lines(t, marker), "setting_decided") })
+	cancel()
+	if err := <-setting; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that left: %v", err)
+	}
+	if err := os.WriteFile(marker+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantOrder(t, c, "decided") // waits for the outcome
+	kill(t, c, syscall.SIGKILL)
+	restarted(t, c, 1)
+	wantOrder(t, c, "decided")
+}
+
+// TestAddedFlowsAreKnownOverARestart: SetFlows keeps the flows of AddFlows, and no others, also in a process that has got
+// all of them in its configuration; and the next process has the settings that changed.
+func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
+	opts, _ := marked(t, "slow")
+	opts.Config.Flows = []flow.Flow{{Name: "file1"}, {Name: "file2"}}
+	c := launch(t, opts)
+	if _, err := c.AddFlows(t.Context(), flow.Flow{Name: "hand1"}, flow.Flow{Name: "hand2"}); err != nil {
+		t.Fatal(err)
+	}
+	set := func(want string, period time.Duration, names ...string) {
+		t.Helper()
+		var flows []flow.Flow
+		for _, name := range names {
+			flows = append(flows, flow.Flow{Name: name})
+		}
+		cfg := dataplane.Config{Backend: "sim", Poll: dataplane.PollConfig{Period: period}}
+		for _, dry := range []bool{true, false} {
+			if d, err := c.SetFlows(t.Context(), flows, dataplane.SetOptions{KeepAdded: true, Config: &cfg, DryRun: dry}); err != nil || d.String() != want {
+				t.Fatalf("dry run %v: %v; difference\n%s", dry, err, d)
+			}
+		}
+	}
+	kill(t, c, syscall.SIGKILL)
+	restarted(t, c, 1)
+	set("~ setting poll.period: 0s -> 5ms\n- file2\n+ file3\n", 5*time.Millisecond, "file3", "file1")
+	kill(t, c, syscall.SIGKILL)
+	restarted(t, c, 2)
+	wantOrder(t, c, "file3", "file1", "hand1", "hand2")
+	set("- file1\n- file3\n", 5*time.Millisecond, "hand2")
+	set("- hand2\n", 5*time.Millisecond)
+	kill(t, c, syscall.SIGKILL)
+	restarted(t, c, 3)
+	wantOrder(t, c, "hand1")
+}
+
 func TestKilledTenTimes(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tmp := t.TempDir()

@@ -128,12 +128,16 @@ func (w *Writer) introduce(h *headerMem, now int64) {
 	atomic.StoreInt64(&h.heartbeatPeriod, int64(w.heartbeat))
 	atomic.StoreInt64(&h.coolDown, int64(w.coolDown))
 	atomic.StoreUint64(&h.takeovers, w.takeovers)
-	atomic.StoreUint32(&h.counterLimit, w.limits[classCounters])
-	atomic.StoreUint32(&h.recordLimit, w.limits[classRecords])
+	w.introduceLimits(h)
 	storeTime(&h.heartbeat, now)
 	w.step("adopt-generation")
 	atomic.StoreUint64(&h.generation, w.generation)
 	atomic.StoreUint32(&h.state, uint32(w.state))
+}
+
+func (w *Writer) introduceLimits(h *headerMem) {
+	atomic.StoreUint32(&h.counterLimit, w.limits[classCounters])
+	atomic.StoreUint32(&h.recordLimit, w.limits[classRecords])
 }
 
 // randomWord returns a random number that is not 0.

@@ -140,3 +140,48 @@ func TestExchangeInAFullMirror(t *testing.T) {
 		t.Errorf("one more counter: %v", err)
 	}
 }
+
+// TestLimitsChange: the limit of a class goes up and down under a writer, and a mirror that holds more keeps it.
+func TestLimitsChange(t *testing.T) {
+	w, r := heapMirror(t, 2, 0, 0, Options{CoolDown: -1})
+	full := func(name string) {
+		t.Helper()
+		if _, err := w.Add(Entry{Name: name}); !errors.Is(err, ErrFull) {
+			t.Errorf("adding %s: %v, want ErrFull", name, err)
+		}
+	}
+	set := func(counters int) {
+		t.Helper()
+		if err := w.SetLimits(counters, 0); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Status(); s.CounterLimit != counters {
+			t.Errorf("the header has the limit %d, want %d", s.CounterLimit, counters)
+		}
+	}
+	a := mustAdd(t, w, Entry{Name: "a"})
+	mustAdd(t, w, Entry{Name: "b"})
+	full("c")
+	set(3)
+	mustAdd(t, w, Entry{Name: "c"})
+	set(1)
+	full("d")
+	if err := w.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	full("d")
+	if _, err := r.Lookup("c"); err != nil {
+		t.Error(err)
+	}
+	set(0)
+	mustAdd(t, w, Entry{Name: "d"})
+	if err := w.SetLimits(MaxCounters+1, 0); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a limit that the format cannot hold: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.SetLimits(1, 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

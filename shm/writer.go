@@ -310,6 +310,20 @@ func (w *Writer) SetState(s State) {
 	w.waker.serve(w.generation)
 }
 
+// SetLimits changes the limits of Options.Counters and Options.LatencyCounters. A mirror that holds more keeps them.
+func (w *Writer) SetLimits(counters, latency int) error {
+	if err := (&Options{Counters: counters, LatencyCounters: latency}).valid(); err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return fmt.Errorf("%s: %w", w.path, ErrClosed)
+	}
+	w.limits = [2]uint32{uint32(counters), uint32(latency)} // -1 is noneAllowed
+	return Guard(func() error { w.introduceLimits(w.v.hdr); return nil })
+}
+
 // Close ends the writer in good order: state Halt (a Fail stays), values
 // readable. It waits for the end of a cycle. Idempotent.
 func (w *Writer) Close() error {

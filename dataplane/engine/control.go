@@ -73,7 +73,7 @@ func (e *Engine) call(ctx context.Context, doing, goesOn string, fn func(context
 	case !abandoned:
 		return <-done
 	case kept:
-		return nil
+		return &dataplane.UnfinishedError{Cause: fmt.Errorf("%s: %w", doing, ctx.Err()), Outcome: done}
 	}
 	return e.orClosed(fmt.Errorf("%s: a device has not replied: %w; %s", doing, ctx.Err(), goesOn))
 }

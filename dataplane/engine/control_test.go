@@ -132,6 +132,48 @@ func TestARemovalGoesOnWithoutItsCaller(t *testing.T) {
 	}
 }
 
+// refusingRemovals is a slow device that refuses to remove flows.
+type refusingRemovals struct{ *slowOver }
+
+var errStuckRule = errors.New("rule is busy")
+
+func (o *refusingRemovals) Remove(context.Context, []backend.Placed) error {
+	o.wait()
+	return errStuckRule
+}
+
+// TestADecidedChangeIsNoSuccessBeforeItsEnd: a caller of SetFlows leaves after the decision and before the device, which
+// then refuses. The caller gets no success, and the error names the way to the outcome.
+func TestADecidedChangeIsNoSuccessBeforeItsEnd(t *testing.T) {
+	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)
+	defer s.e.Close()
+	if _, err := s.e.AddFlows(t.Context(), udpFlow(t, "web", "ipv4 udp dport 1", 0)); err != nil {
+		t.Fatal(err)
+	}
+	o := slowly(s)
+	r := &refusingRemovals{o}
+	s.e.ctl.Lock()
+	s.e.mover.stack.hardware, s.e.backends[0] = r, r
+	s.e.ctl.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var d dataplane.Difference
+	setting := behind(func() (err error) { d, err = s.e.SetFlows(ctx, nil, dataplane.SetOptions{}); return err })
+	answer(t, "the command", o.asked)
+	cancel()
+	err := answer(t, "the end of the call", setting)
+	var unfinished *dataplane.UnfinishedError
+	if !errors.As(err, &unfinished) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "Placements") || len(d.Removed) != 1 {
+		t.Fatalf("error %v, difference %q; want an unfinished change", err, d)
+	}
+	close(o.goOn)
+	if err := answer(t, "the outcome", unfinished.Outcome); !errors.Is(err, errStuckRule) {
+		t.Errorf("outcome %v, want the refusal", err)
+	}
+	if placed, err := s.e.Placements(t.Context()); err != nil || len(placed) != 1 {
+		t.Errorf("placed %+v, err %v; want the flow of before", placed, err)
+	}
+}
+
 // Close does not wait for a device for ever; the rest is done when the device returns.
 func TestCloseDoesNotWaitForADeviceForEver(t *testing.T) {
 	s := newStacked(t, t.TempDir()+"/", &world{over: newFakeHardware(true), under: newFakeSoftware()}, false)

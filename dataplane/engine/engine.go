@@ -167,6 +167,16 @@ func (e *Engine) resume(ctx context.Context) error {
 	return nil
 }
 
+// configure gives the settings that change while the instance runs to its parts. It is called with ctl held.
+func (e *Engine) configure(cfg dataplane.Config) {
+	e.cfg = cfg
+	e.poller.SetPeriod(cfg.Poll.Period)
+	e.plan.SetHistoryPeriod(cfg.Mirror.HistoryPeriod)
+	if err := e.catalogue.SetLimits(cfg.Mirror); err != nil {
+		e.log.Warn("changing the limits of the mirror", "err", err)
+	}
+}
+
 // start runs the poller and the watcher until Close.
 func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())

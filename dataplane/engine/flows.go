@@ -27,6 +27,7 @@ type flowState struct {
 	past     shm.Continuity // as in the mirror
 	epoch    uint64         // of its shadow; see SoftwareBackend.Epoch
 	place    uint64         // in the list of flows that a restart would get; see flow.Rank
+	added    bool           // by AddFlows, and not given to SetFlows since; see SetOptions.KeepAdded
 	*offload                // nil: not in the stack
 }
 
@@ -38,6 +39,9 @@ func (e *Engine) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.
 	var out []dataplane.Placement
 	err := e.call(ctx, "adding "+control.Describe(names(flows)), "none of them stays", func(ctx context.Context, commit *control.Commit) (err error) {
 		out, err = e.add(ctx, flows, commit)
+		for _, p := range out {
+			e.flows[p.Flow.Name].added = true
+		}
 		return err
 	})
 	if err != nil {
@@ -76,7 +80,7 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		}
 		return d, err
 	}
-	var out dataplane.Difference
+	var out dataplane.Difference // a call that is unfinished has written it
 	err = e.call(ctx, doing, "no flow changes", func(ctx context.Context, commit *control.Commit) error {
 		diff, ch, err := newChange(e, flows, opts)
 		if err != nil {
@@ -90,10 +94,10 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		ch.announce(diff)
 		return nil
 	})
-	if err != nil {
+	if decided := (*dataplane.UnfinishedError)(nil); err != nil && !errors.As(err, &decided) {
 		return d, err // out may be written to still
 	}
-	return out, nil
+	return out, err
 }
 
 // admit checks flows by themselves, against the instance and against each other.

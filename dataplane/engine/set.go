@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,20 +22,29 @@ type change struct {
 	add    []backend.Placed
 	alter  []*alteration
 	remove []*flowState
-	list   []string     // the names of the set after the change, in the order of its flows; nil: added flows come last
-	added  []*flowState // the flows of add
+	list   []string          // the names of the set after the change, in the order of its flows; nil: added flows come last
+	given  []flow.Flow       // to SetFlows
+	config *dataplane.Config // the settings after the change; nil: they stay
+	added  []*flowState      // the flows of add
 }
 
 // apply makes the change, all of it or nothing; commit decides. Flows are added first and removed last: refusals of a
 // device or of a table come before the steps that cannot be undone.
-func (ch *change) apply(ctx context.Context, commit *control.Commit) error {
+func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error) {
 	e := ch.e
+	if was := e.cfg; ch.config != nil {
+		e.configure(*ch.config)
+		defer func() {
+			if err != nil {
+				e.configure(was)
+			}
+		}()
+	}
 	for _, p := range ch.add {
 		ch.added = append(ch.added, e.placement.newFlow(p))
 	}
 	alter := &alterations{e: e, list: ch.alter}
 	stays := context.WithoutCancel(ctx)
-	var err error
 	for _, step := range []func() error{
 		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return commit.Keep(ctx) },
 		func() error { return alter.finish(stays) }, func() error { return ch.removeFlows(stays) },
@@ -137,6 +147,9 @@ func (ch *change) noteOrder() {
 		}
 		e.order = max(e.order, c.Order+1)
 	}
+	for _, f := range ch.given {
+		e.flows[f.Name].added = false
+	}
 	for _, x := range ch.alter {
 		e.order = max(e.order, x.to.Order+1)
 	}
@@ -144,6 +157,10 @@ func (ch *change) noteOrder() {
 
 // announce logs the changed and renamed flows, and sends an event for each.
 func (ch *change) announce(d dataplane.Difference) {
+	for _, s := range d.Settings {
+		ch.e.log.Info("setting changed", "setting", s.Field, "from", s.From, "to", s.To)
+	}
+	d.Settings = nil
 	for line := range strings.Lines(d.String()) {
 		if line, changed := strings.CutPrefix(line, "~ "); changed {
 			name, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -157,14 +174,25 @@ func (ch *change) announce(d dataplane.Difference) {
 func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (dataplane.Difference, *change, error) {
 	ch := &change{e: e}
 	there := slices.SortedFunc(maps.Values(e.flows), func(a, b *flowState) int { return cmp.Compare(a.place, b.place) })
+	if opts.KeepAdded {
+		opts.Keep = slices.Clone(opts.Keep)
+		for _, c := range there {
+			if c.added {
+				opts.Keep = append(opts.Keep, c.Name)
+			}
+		}
+	}
 	d, plan, err := setchange.New(placedOf(there), e.order, flows, opts)
 	if err == nil {
 		err = e.allow(flows)
 	}
+	if err == nil && opts.Config != nil {
+		err = ch.settings(*opts.Config, &d)
+	}
 	if err != nil {
 		return dataplane.Difference{}, ch, err
 	}
-	ch.add, ch.list = plan.Add, plan.List
+	ch.add, ch.list, ch.given = plan.Add, plan.List, flows
 	for _, x := range plan.Alter {
 		ch.alter = append(ch.alter, &alteration{c: e.flows[x.Name], to: x.To, rules: x.Rules, relist: x.Relist, anew: x.Anew})
 	}
@@ -172,4 +200,17 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 		ch.remove = append(ch.remove, e.flows[name])
 	}
 	return d, ch, nil
+}
+
+// settings notes the settings that change.
+func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err error) {
+	want.Flows = nil
+	if err := want.Validate(); err != nil {
+		return fmt.Errorf("configuration: %w: %w", dataplane.ErrInvalid, err)
+	}
+	want = withDefaults(want)
+	if d.Settings, err = setchange.Settings(ch.e.cfg, want); len(d.Settings) > 0 {
+		ch.config = &want
+	}
+	return err
 }

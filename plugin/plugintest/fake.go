@@ -23,10 +23,12 @@ const fakeBuffer = 64
 type Fake struct {
 	info dataplane.Info
 
+	period     time.Duration // of the configuration; mu guards it
 	mu         sync.Mutex
 	closed     bool
 	order      []string // of addition
 	placed     map[string]dataplane.Placement
+	added      map[string]bool // by AddFlows; one that was removed may be among them
 	next       uint32
 	conditions []dataplane.Condition
 	pairs      map[string]*fakePair
@@ -47,7 +49,9 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 		info: dataplane.Info{
 			Instance: cfg.Instance, Mirror: cfg.Mirror.Path, Version: "fake", PID: os.Getpid(), Started: time.Now(),
 		},
+		period:    cfg.Poll.Period,
 		placed:    make(map[string]dataplane.Placement),
+		added:     make(map[string]bool),
 		receivers: make(map[chan dataplane.Event]*uint64),
 	}
 	if err := cfg.Validate(); len(cfg.QueuePairs) > 0 && err != nil {
@@ -57,6 +61,7 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 	if _, err := f.AddFlows(ctx, cfg.Flows...); err != nil {
 		return nil, err
 	}
+	clear(f.added)
 	if log != nil {
 		log.Info("fake instance started", "instance", cfg.Instance, "flows", len(cfg.Flows))
 	}
@@ -106,7 +111,7 @@ func (f *Fake) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 	}
 	out := make([]dataplane.Placement, len(flows))
 	for i, fl := range flows {
-		out[i] = f.place(fl)
+		out[i], f.added[fl.Name] = f.place(fl), true
 		f.order = append(f.order, fl.Name)
 		f.send(dataplane.Event{Kind: dataplane.FlowAdded, Object: fl.Name})
 	}

@@ -19,10 +19,22 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 	current := make([]flow.Flow, len(f.order))
 	for i, name := range f.order {
 		current[i] = f.placed[name].Flow
+		if opts.KeepAdded && f.added[name] {
+			opts.Keep = append(slices.Clip(opts.Keep), name)
+		}
 	}
 	d, err := dataplane.DiffFlows(current, flows, opts)
 	if err != nil {
 		return d, fmt.Errorf("setting %d flows: %w", len(flows), err)
+	}
+	period := f.period
+	if opts.Config != nil {
+		if to := opts.Config.Mirror.Path; to != "" && to != f.info.Mirror {
+			return dataplane.Difference{}, fmt.Errorf("setting %d flows: %w: mirror.path (%s -> %s)", len(flows), dataplane.ErrRestart, f.info.Mirror, to)
+		}
+		if period = opts.Config.Poll.Period; period != f.period {
+			d.Settings = []dataplane.FieldChange{{Field: "poll.period", From: f.period.String(), To: period.String()}}
+		}
 	}
 	if opts.DryRun {
 		return d, nil
@@ -32,6 +44,10 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 			return dataplane.Difference{}, err
 		}
 	}
+	for _, fl := range flows {
+		delete(f.added, fl.Name)
+	}
+	f.period = period
 	was := make(map[string]string)
 	for _, r := range d.Renamed {
 		was[r.To] = r.From
@@ -65,6 +81,11 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 		f.send(dataplane.Event{Kind: dataplane.FlowChanged, Object: c.Name})
 	}
 	if !opts.KeepOthers {
+		for _, name := range f.order {
+			if slices.Contains(opts.Keep, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 		f.order = names
 	}
 	return d, nil

@@ -35,6 +35,7 @@ var hints = []struct {
 	{dataplane.ErrBucket, "stop the instance with xdp.keep_pins: false and start it again: new tables draw another hash"},
 	{dataplane.ErrFull, "flowtally doctor shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits"},
 	{dataplane.ErrIncompatible, "the command above gives up their counts; the release that made them goes on counting"},
+	{dataplane.ErrRestart, "stop flowtally run and start it again (systemctl restart flowtally); totals go on"},
 	{dataplane.ErrUnplaced, "flowtally doctor tests each backend here"},
 	{dataplane.ErrExists, "another name, or: flowtally flows remove NAME"},
 	{dataplane.ErrNotFound, "flowtally flows list"},

@@ -62,6 +62,11 @@ func (m *Catalogue) SetContinuity(h shm.Handle, c shm.Continuity) error {
 	return m.unlessDamaged(m.writer.SetContinuity(h, c))
 }
 
+// SetLimits changes the limits of the mirror.
+func (m *Catalogue) SetLimits(cfg dataplane.MirrorConfig) error {
+	return m.unlessDamaged(m.writer.SetLimits(cfg.Counters, cfg.LatencyCounters))
+}
+
 // Remove removes a counter from the plan and the mirror.
 func (m *Catalogue) Remove(h shm.Handle) error {
 	m.plan.Remove(h.Index)

@@ -49,8 +49,11 @@ func New(there []backend.Placed, next uint32, flows []flow.Flow, opts dataplane.
 			old[i] = &there[j]
 		}
 	}
-	if opts.KeepOthers {
+	switch {
+	case opts.KeepOthers:
 		flows, old = among(there, at, flows, old)
+	case len(opts.Keep) > 0:
+		flows, old = before(there, d, opts.Keep, flows, old)
 	}
 	changed := make(map[string]*dataplane.FlowChange, len(d.Changed))
 	for i := range d.Changed {
@@ -128,6 +131,27 @@ func among(there []backend.Placed, at map[string]int, flows []flow.Flow, old []*
 			continue
 		}
 		all, was = append(all, f), append(was, nil)
+	}
+	return all, was
+}
+
+// before returns flows, followed by the flows of the set that keep names and that are not among them.
+func before(there []backend.Placed, d dataplane.Difference, keep []string, flows []flow.Flow, old []*backend.Placed) ([]flow.Flow, []*backend.Placed) {
+	stays := make(map[string]bool, len(keep))
+	for _, name := range keep {
+		stays[name] = true
+	}
+	for _, f := range flows {
+		delete(stays, f.Name)
+	}
+	for _, r := range d.Renamed {
+		delete(stays, r.From)
+	}
+	all, was := slices.Clip(flows), slices.Clip(old)
+	for i := range there {
+		if stays[there[i].Name] {
+			all, was = append(all, there[i].Flow), append(was, &there[i])
+		}
 	}
 	return all, was
 }

@@ -48,6 +48,13 @@ func NewPlan(history time.Duration) *Plan {
 	}
 }
 
+// SetHistoryPeriod changes the time between two records of a counter in the history ring; 0 writes no history.
+func (p *Plan) SetHistoryPeriod(period time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.historyPeriod, p.nextHistory = int64(period), 0
+}
+
 // AddSegment makes room for the counters of h's segment, unless there is room already. latency says
 // that the segment holds latency counters. The segment is allocated before the lock is taken, so
 // that no cycle waits for it.

@@ -37,10 +37,26 @@ type Poller struct {
 	cycles  atomic.Uint64
 	failing atomic.Pointer[string] // error text of the last cycle; nil: it succeeded
 	late    atomic.Bool            // more than one in eight cycles of the last window
+	period  atomic.Int64           // time.Duration of a cycle
+	changed chan struct{}          // period has changed
 }
 
 // New returns a poller that does not run yet.
-func New(o Options) *Poller { return &Poller{opts: o} }
+func New(o Options) *Poller {
+	p := &Poller{opts: o, changed: make(chan struct{}, 1)}
+	p.period.Store(int64(cmp.Or(o.Config.Period, backend.DefaultPeriod)))
+	return p
+}
+
+// SetPeriod changes the period, from the next cycle on. 0 is the default period. A poller that polls without pause has
+// no period. Any goroutine may call it.
+func (p *Poller) SetPeriod(period time.Duration) {
+	p.period.Store(int64(cmp.Or(period, backend.DefaultPeriod)))
+	select {
+	case p.changed <- struct{}{}:
+	default: // Run takes the newest period
+	}
+}
 
 // Run polls until ctx ends, then runs one more cycle, which publishes the last counts.
 func (p *Poller) Run(ctx context.Context) {
@@ -53,17 +69,24 @@ func (p *Poller) Run(ctx context.Context) {
 }
 
 func (p *Poller) runPeriodic(ctx context.Context) {
-	period := cmp.Or(p.opts.Config.Period, backend.DefaultPeriod)
 	// A ticker drops ticks that were not taken. A late cycle is followed by the next one
 	// on the grid, and never by a burst of missed cycles.
-	tick := time.NewTicker(period)
+	period := time.Duration(p.period.Load())
+	tick, between := time.NewTicker(period), time.NewTicker(beatPeriod)
 	defer tick.Stop()
+	defer between.Stop()
 	var beat <-chan time.Time
-	if period > beatPeriod {
-		between := time.NewTicker(beatPeriod)
-		defer between.Stop()
-		beat = between.C
+	pace := func() {
+		period = time.Duration(p.period.Load())
+		tick.Reset(period)
+		if beat = between.C; period <= beatPeriod {
+			between.Stop()
+			beat = nil
+		} else {
+			between.Reset(beatPeriod)
+		}
 	}
+	pace()
 	var late int
 	for n := 1; ; n++ {
 		start := time.Now()
@@ -81,6 +104,8 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 				return
 			case <-tick.C:
 				due = true
+			case <-p.changed:
+				pace()
 			case <-beat:
 				p.opts.Writer.Heartbeat(shm.Now())
 			}

@@ -20,8 +20,6 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-const defaultCommandsPerSecond = 10000
-
 // Backend counts flows in the flow tables of RDMA devices. The control methods hold mu; Read and ReadTimed do not.
 type Backend struct {
 	opts    Options
@@ -91,7 +89,7 @@ func New(ctx context.Context, o Options) (*Backend, error) {
 func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Backend, err error) {
 	b := &Backend{
 		opts: o, log: o.Logger, now: now, hw: hw, bound: backend.CloseBound, changed: make(chan struct{}, 1),
-		pace:  newPacer(cmp.Or(o.RDMA.CommandsPerSecond, defaultCommandsPerSecond)),
+		pace:  newPacer(cmp.Or(o.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)),
 		flows: make(map[string]*entry), cookie: rand.Uint64() | 1,
 	}
 	b.counters.Store(new([]atomic.Pointer[entry]))

@@ -451,6 +451,9 @@ type SetFlowsRequest struct {
 	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	KeepOthers    bool                   `protobuf:"varint,3,opt,name=keep_others,json=keepOthers,proto3" json:"keep_others,omitempty"`
 	Renames       map[string]string      `protobuf:"bytes,4,rep,name=renames,proto3" json:"renames,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // new name by old name
+	Keep          []string               `protobuf:"bytes,5,rep,name=keep,proto3" json:"keep,omitempty"`                                                                                 // names of flows that stay, behind the flows of the request
+	KeepAdded     bool                   `protobuf:"varint,7,opt,name=keep_added,json=keepAdded,proto3" json:"keep_added,omitempty"`                                                     // flows that AddFlows has added stay too
+	Config        *Config                `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`                                                                             // the settings that the instance is to have, without flows; absent: they stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +516,27 @@ func (x *SetFlowsRequest) GetRenames() map[string]string {
 	return nil
 }
 
+func (x *SetFlowsRequest) GetKeep() []string {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+func (x *SetFlowsRequest) GetKeepAdded() bool {
+	if x != nil {
+		return x.KeepAdded
+	}
+	return false
+}
+
+func (x *SetFlowsRequest) GetConfig() *Config {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
 type SetFlowsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Difference    *Difference            `protobuf:"bytes,1,opt,name=difference,proto3" json:"difference,omitempty"`
@@ -565,6 +589,7 @@ type Difference struct {
 	Renamed       []*Rename              `protobuf:"bytes,3,rep,name=renamed,proto3" json:"renamed,omitempty"`
 	Changed       []*FlowChange          `protobuf:"bytes,4,rep,name=changed,proto3" json:"changed,omitempty"`
 	Unchanged     uint32                 `protobuf:"varint,5,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // number of the other flows
+	Settings      []*FieldChange         `protobuf:"bytes,6,rep,name=settings,proto3" json:"settings,omitempty"`    // settings that change
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +657,13 @@ func (x *Difference) GetUnchanged() uint32 {
 		return x.Unchanged
 	}
 	return 0
+}
+
+func (x *Difference) GetSettings() []*FieldChange {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
 }
 
 type Rename struct {
@@ -3131,27 +3163,32 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x10AddFlowsResponse\x12>\n" +
 	"\n" +
 	"placements\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.PlacementR\n" +
-	"placements\"\x85\x02\n" +
+	"placements\"\xed\x02\n" +
 	"\x0fSetFlowsRequest\x12/\n" +
 	"\x05flows\x18\x01 \x03(\v2\x19.flowtally.plugin.v1.FlowR\x05flows\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1f\n" +
 	"\vkeep_others\x18\x03 \x01(\bR\n" +
 	"keepOthers\x12K\n" +
-	"\arenames\x18\x04 \x03(\v21.flowtally.plugin.v1.SetFlowsRequest.RenamesEntryR\arenames\x1a:\n" +
+	"\arenames\x18\x04 \x03(\v21.flowtally.plugin.v1.SetFlowsRequest.RenamesEntryR\arenames\x12\x12\n" +
+	"\x04keep\x18\x05 \x03(\tR\x04keep\x12\x1d\n" +
+	"\n" +
+	"keep_added\x18\a \x01(\bR\tkeepAdded\x123\n" +
+	"\x06config\x18\x06 \x01(\v2\x1b.flowtally.plugin.v1.ConfigR\x06config\x1a:\n" +
 	"\fRenamesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
 	"\x10SetFlowsResponse\x12?\n" +
 	"\n" +
 	"difference\x18\x01 \x01(\v2\x1f.flowtally.plugin.v1.DifferenceR\n" +
-	"difference\"\xcc\x01\n" +
+	"difference\"\x8a\x02\n" +
 	"\n" +
 	"Difference\x12\x14\n" +
 	"\x05added\x18\x01 \x03(\tR\x05added\x12\x18\n" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x125\n" +
 	"\arenamed\x18\x03 \x03(\v2\x1b.flowtally.plugin.v1.RenameR\arenamed\x129\n" +
 	"\achanged\x18\x04 \x03(\v2\x1f.flowtally.plugin.v1.FlowChangeR\achanged\x12\x1c\n" +
-	"\tunchanged\x18\x05 \x01(\rR\tunchanged\",\n" +
+	"\tunchanged\x18\x05 \x01(\rR\tunchanged\x12<\n" +
+	"\bsettings\x18\x06 \x03(\v2 .flowtally.plugin.v1.FieldChangeR\bsettings\",\n" +
 	"\x06Rename\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"n\n" +
@@ -3452,73 +3489,75 @@ var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
 	42, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
 	40, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
 	52, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	11, // 7: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
-	12, // 8: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
-	13, // 9: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
-	14, // 10: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
-	42, // 11: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	49, // 12: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	50, // 13: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	47, // 14: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
-	39, // 15: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	32, // 16: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	40, // 17: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	33, // 18: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	34, // 19: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	35, // 20: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	36, // 21: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	37, // 22: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
-	38, // 23: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
-	39, // 24: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	0,  // 25: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 26: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	53, // 27: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	54, // 28: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	40, // 29: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	43, // 30: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	45, // 31: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	46, // 32: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	44, // 33: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
-	39, // 34: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	39, // 35: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	43, // 36: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	48, // 37: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	46, // 38: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	38, // 39: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	45, // 40: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 41: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	54, // 42: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	54, // 43: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	51, // 44: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 45: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 46: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 47: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 48: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
-	15, // 49: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	17, // 50: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	19, // 51: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	21, // 52: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	23, // 53: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	25, // 54: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	27, // 55: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	29, // 56: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 57: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 58: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 59: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 60: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
-	16, // 61: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	18, // 62: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	20, // 63: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	22, // 64: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	24, // 65: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	26, // 66: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	28, // 67: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	30, // 68: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	57, // [57:69] is the sub-list for method output_type
-	45, // [45:57] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	31, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
+	11, // 8: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
+	12, // 9: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
+	13, // 10: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
+	14, // 11: flowtally.plugin.v1.Difference.settings:type_name -> flowtally.plugin.v1.FieldChange
+	14, // 12: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
+	42, // 13: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	49, // 14: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	50, // 15: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	47, // 16: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	39, // 17: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	32, // 18: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	40, // 19: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	33, // 20: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	34, // 21: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	35, // 22: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	36, // 23: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	37, // 24: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	38, // 25: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	39, // 26: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 27: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 28: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	53, // 29: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	54, // 30: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	40, // 31: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	43, // 32: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	45, // 33: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	46, // 34: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	44, // 35: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	39, // 36: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	39, // 37: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	43, // 38: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	48, // 39: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	46, // 40: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	38, // 41: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	45, // 42: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 43: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	54, // 44: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	54, // 45: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	51, // 46: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 47: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 48: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 49: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 50: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
+	15, // 51: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	17, // 52: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	19, // 53: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	21, // 54: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	23, // 55: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	25, // 56: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	27, // 57: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	29, // 58: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 59: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 60: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 61: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 62: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
+	16, // 63: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	18, // 64: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	20, // 65: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	22, // 66: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	24, // 67: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	26, // 68: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	28, // 69: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	30, // 70: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	59, // [59:71] is the sub-list for method output_type
+	47, // [47:59] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }

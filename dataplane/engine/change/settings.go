@@ -1,0 +1,107 @@
+package change
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+)
+
+// live are the settings that change while an instance runs.
+var live = map[string]bool{
+	"mirror.counters": true, "mirror.history_period": true, "mirror.latency_counters": true, "poll.period": true, "xdp.keep_pins": true,
+}
+
+// Settings returns the settings in which two configurations differ, by their names in a configuration file and ordered
+// as there. Flows are no setting. Both have the defaults of the engine. An error is ErrRestart, and names all settings
+// that only a restart changes.
+func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
+	var changes []dataplane.FieldChange
+	var restart []string
+	compare("", reflect.ValueOf(normal(from)), reflect.ValueOf(normal(to)), func(name, a, b string) {
+		changes = append(changes, dataplane.FieldChange{Field: name, From: a, To: b})
+		if !live[name] {
+			restart = append(restart, fmt.Sprintf("%s (%s -> %s)", name, a, b))
+		}
+	})
+	if len(restart) > 0 {
+		return nil, fmt.Errorf("%w: %s", dataplane.ErrRestart, strings.Join(restart, ", "))
+	}
+	return changes, nil
+}
+
+// normal writes out the defaults that the parts of an instance know.
+func normal(c dataplane.Config) dataplane.Config {
+	c.Flows = nil
+	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
+	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
+	c.XDP.TCX = cmp.Or(c.XDP.TCX, "first")
+	c.Interfaces = slices.Clone(c.Interfaces)
+	for i := range c.Interfaces {
+		c.Interfaces[i].Mode = cmp.Or(c.Interfaces[i].Mode, dataplane.ModeAuto)
+	}
+	return c
+}
+
+// compare calls differ for each field of two structs that differs, with its values as text.
+func compare(prefix string, a, b reflect.Value, differ func(name, a, b string)) {
+	for i := range a.NumField() {
+		name := prefix + settingName(a.Type().Field(i).Name)
+		x, y := a.Field(i), b.Field(i)
+		switch {
+		case x.Kind() == reflect.Struct:
+			compare(name+".", x, y, differ)
+		case x.Kind() == reflect.Slice && x.Len() == 0 && y.Len() == 0:
+		case !reflect.DeepEqual(x.Interface(), y.Interface()):
+			differ(name, settingText(x), settingText(y))
+		}
+	}
+}
+
+// settingName returns the name in a configuration file of a field of dataplane.Config: "MaxFlows" is "max_flows".
+func settingName(field string) string {
+	if strings.ToUpper(field) == field { // RDMA, CPU, MLX5
+		return strings.ToLower(field)
+	}
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// settingText returns a value as a configuration file has it.
+func settingText(v reflect.Value) string {
+	if v.Kind() == reflect.String {
+		return cmp.Or(v.String(), `""`)
+	}
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return x.String()
+	case fs.FileMode:
+		return fmt.Sprintf("%04o", uint32(x))
+	case []dataplane.Interface:
+		names := make([]string, len(x))
+		for i, n := range x {
+			names[i] = strings.TrimSuffix(n.Name+"="+string(n.Mode), "="+string(dataplane.ModeAuto))
+		}
+		return "[" + strings.Join(names, " ") + "]"
+	case []dataplane.QueuePair:
+		names := make([]string, len(x))
+		for i, q := range x {
+			names[i] = q.Name
+		}
+		return "[" + strings.Join(names, " ") + "]"
+	}
+	return fmt.Sprint(v.Interface())
+}
