@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // Load reads a configuration file. See Parse.
@@ -25,7 +26,7 @@ func Load(path string) (dataplane.Config, error) {
 // Parse reads a configuration; name stands for the file in messages. Every mistake is reported at
 // once: the error is an *Error. An accepted configuration validates.
 func Parse(name string, data []byte) (dataplane.Config, error) {
-	d := &decoder{file: name, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
+	d := newDecoder(name, data)
 	var cfg dataplane.Config
 	if root := d.tree(); root != nil && d.plain(root) {
 		d.config(root, &cfg)
@@ -36,8 +37,39 @@ func Parse(name string, data []byte) (dataplane.Config, error) {
 			d.count++
 		}
 	}
+	if err := d.err(); err != nil {
+		return dataplane.Config{}, err
+	}
+	return cfg, nil
+}
+
+// ParseFlows reads a list of flows, as it stands below "flows:" of a configuration, with that key or without. Every
+// mistake is reported at once: the error is an *Error.
+func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
+	d := newDecoder(name, data)
+	var cfg dataplane.Config
+	root := d.tree()
+	switch {
+	case root == nil || !d.plain(root):
+	case root.Kind == yaml.SequenceNode:
+		d.flows(root, &cfg, false)
+	default:
+		d.mapping(root, "the list of flows", entry{"flows", func(_, v *yaml.Node) { d.flows(v, &cfg, false) }})
+	}
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	return cfg.Flows, nil
+}
+
+func newDecoder(name string, data []byte) *decoder {
+	return &decoder{file: name, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
+}
+
+// err returns the mistakes in the order of their places, or nil.
+func (d *decoder) err() error {
 	if d.count == 0 {
-		return cfg, nil
+		return nil
 	}
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
 		if a.Line != b.Line {
@@ -45,7 +77,7 @@ func Parse(name string, data []byte) (dataplane.Config, error) {
 		}
 		return a.Col - b.Col
 	})
-	return dataplane.Config{}, &Error{File: name, Problems: d.problems, More: d.count - len(d.problems)}
+	return &Error{File: d.file, Problems: d.problems, More: d.count - len(d.problems)}
 }
 
 // tree reads the YAML itself; nil after a mistake in it.

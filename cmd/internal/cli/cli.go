@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"io"
+	"os/signal"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -20,6 +22,7 @@ type root struct {
 	Get        getCmd        `cmd:"" help:"Print counters once."`
 	Watch      watchCmd      `cmd:"" help:"Print changes while they happen."`
 	Wait       waitCmd       `cmd:"" help:"Sleep until a counter has counted enough."`
+	Apply      applyCmd      `cmd:"" help:"Make a running instance its configuration file: all changes or none."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
@@ -74,6 +77,11 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	kctx, err := parser.Parse(args)
 	if err != nil {
 		return report(stderr, &usageError{explainUsage(err)})
+	}
+	if !r.Run.reloads() {
+		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+		ctx = hangup
 	}
 	env := &Env{
 		Context: ctx,

@@ -5,7 +5,7 @@ package cli
 
 // Help is shown by run --help.
 func (*runCmd) Help() string {
-	return `Launches the plugin, which counts with privilege, and serves the control socket of "flowtally flows". At SIGINT or SIGTERM it detaches its programs, unless xdp.keep_pins lets them go on counting; the mirror's last values stay readable, and totals go on at the next start.
+	return `Launches the plugin, which counts with privilege, and serves the control socket of "flowtally flows". At SIGHUP it reads --config again and becomes that file, as "flowtally apply" does; a file with a mistake changes nothing. At SIGINT or SIGTERM it detaches its programs, unless xdp.keep_pins lets them go on counting; the mirror's last values stay readable, and totals go on at the next start.
 
 Examples:
 
@@ -14,6 +14,21 @@ Examples:
   flowtally run --interface eth0 --flow 'web=tcp dport 443' --flow 'rest=any'
 
   flowtally run --backend sim --flow 'web=tcp dport 443' --socket - --embedded`
+}
+
+// Help is shown by apply --help.
+func (*applyCmd) Help() string {
+	return `The instance becomes the file: flows that are not there are added, changed ones are changed in their places, flows of an earlier file that are gone are removed. Everything changes, or nothing does. The flows that do not change are counted without a gap. Flows of "flowtally flows add" stay, unless the file has their names or --prune is given. The settings mirror.counters, mirror.history_period, mirror.latency_counters, poll.period and xdp.keep_pins change as well. Another setting that differs is named, and nothing changes: restart the instance for it.
+
+A line is printed for each change: "+ web" was added, "- old" was removed, "~ dns: count -> drop" was changed.
+
+Examples:
+
+  flowtally apply --dry-run
+
+  flowtally apply -f /etc/flowtally.yaml
+
+  flowtally apply -f edge.yaml --instance edge --prune -o json`
 }
 
 // Help is shown by get --help.
@@ -74,7 +89,9 @@ func (*flowsAddCmd) Help() string {
 
   flowtally flows add tenant-7 'vxlan vni 7 inner udp' --interface eth0 --label tenant=7
 
-  flowtally flows add blocked 'ipv6 src 2001:db8::/32' --action drop --priority 10`
+  flowtally flows add blocked 'ipv6 src 2001:db8::/32' --action drop --priority 10
+
+  flowtally flows add -f flows.yaml`
 }
 
 // Help is shown by queue-pairs list --help.

@@ -3,11 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/plugin"
@@ -17,7 +20,7 @@ import (
 // flowsCmd talks to a running instance over its control socket.
 type flowsCmd struct {
 	List   flowsListCmd   `cmd:"" default:"withargs" help:"Show every flow: where it is counted, and why not elsewhere; below them, the conditions."`
-	Add    flowsAddCmd    `cmd:"" help:"Add a flow to the running instance."`
+	Add    flowsAddCmd    `cmd:"" help:"Add flows to the running instance: all or none."`
 	Remove flowsRemoveCmd `cmd:"" help:"Remove flows from the running instance."`
 }
 
@@ -83,8 +86,9 @@ func (c *flowsListCmd) Run(env *Env) error {
 type flowsAddCmd struct {
 	outputFlag
 	socketFlag
-	Name      string            `arg:"" help:"Name of the flow and of its counter."`
-	Match     string            `arg:"" help:"The packets to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
+	Name      string            `arg:"" optional:"" help:"Name of the flow and of its counter."`
+	Match     string            `arg:"" optional:"" help:"The packets to count, such as 'ipv4 dst 192.0.2.10 tcp dport 443'; 'any' is every packet."`
+	File      string            `short:"f" help:"In place of one flow: add the flows of this file, a list as below flows: of a configuration; - is standard input." placeholder:"FILE"`
 	Priority  uint16            `help:"Of overlapping flows the lowest number counts." default:"0"`
 	Direction string            `help:"Side of the interface: ${enum}." enum:"ingress,egress" default:"ingress"`
 	Action    string            `help:"Action on a matched packet: ${enum}." enum:"count,drop" default:"count"`
@@ -111,17 +115,60 @@ func (c *flowsAddCmd) flow() (flow.Flow, error) {
 	return f, nil
 }
 
+// flows returns the flow of the flags, or the flows of the file.
+func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
+	single := c.Name != "" || c.Match != "" || c.Priority != 0 || c.Direction != "ingress" || c.Action != "count" || c.Backend != "" ||
+		c.Interface != "" || c.Latency || len(c.Label) > 0
+	switch {
+	case c.File != "" && single:
+		return nil, usagef("--file excludes NAME, MATCH and the flags of one flow, which stand in the file")
+	case c.File == "" && c.Match == "":
+		return nil, usagef(`expected "NAME MATCH", or --file FILE`)
+	case c.File == "":
+		f, err := c.flow()
+		return []flow.Flow{f}, err
+	}
+	in, name := env.Stdin, "standard input"
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("reading flows: %w", err)}
+		}
+		defer f.Close()
+		in, name = f, c.File
+	}
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("reading flows: %s: %w", name, err)
+	}
+	flows, err := configs.ParseFlows(name, data)
+	if err == nil && len(flows) == 0 {
+		err = fmt.Errorf("%s: no flow in it", name)
+	}
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return flows, nil
+}
+
 func (c *flowsAddCmd) Run(env *Env) error {
-	f, err := c.flow()
+	flows, err := c.flows(env)
 	if err != nil {
 		return err
 	}
 	return c.with(env, func(svc dataplane.Service) error {
-		placements, err := svc.AddFlows(env.Context, f)
-		if err != nil {
-			return fmt.Errorf("adding flow %q: %w", f.Name, err)
+		placements, err := svc.AddFlows(env.Context, flows...)
+		if err != nil && c.File == "" {
+			return fmt.Errorf("adding flow %q: %w", flows[0].Name, err)
 		}
-		return view.Added(env.Stdout, c.json(), placements, c.statuses(env, svc, f.Name))
+		if err != nil {
+			return fmt.Errorf("adding %d flows: %w", len(flows), err)
+		}
+		names := make([]string, len(flows))
+		for i, f := range flows {
+			names[i] = f.Name
+		}
+		return view.Added(env.Stdout, c.json(), placements, c.statuses(env, svc, names...))
 	})
 }
 

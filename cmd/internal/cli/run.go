@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
@@ -41,8 +43,14 @@ func (c *runCmd) Run(env *Env) (err error) {
 		// It takes over that instance's mirror, and its totals.
 		env.Logger.Warn("--instance goes before the file's instance", "instance", named, "file", cfg.Instance)
 	}
-	if cfg.Instance, err = c.instance(cfg.Instance); err != nil {
+	if cfg.Instance, err = nameInstance(c.Instance, cfg.Instance); err != nil {
 		return &usageError{err}
+	}
+	var hangups chan os.Signal // nil: SIGHUP ends the instance
+	if c.reloads() {
+		hangups = make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
 	}
 	// The socket comes first: it is cheap, and tells that an instance of this
 	// name runs before anything is attached.
@@ -62,7 +70,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 		defer func() { err = errors.Join(err, control.Close()) }()
 	}
 	signals := make(chan os.Signal, 2) // from here on: env.Context ends with the first of them
-	signal.Notify(signals, ending...)
+	signal.Notify(signals, c.ending()...)
 	defer signal.Stop(signals)
 	svc, err := c.start(env, &cfg)
 	if err != nil {
@@ -71,7 +79,17 @@ func (c *runCmd) Run(env *Env) (err error) {
 		}
 		return withMissingInterfaces(fmt.Errorf("starting instance %s: %w", cfg.Instance, err), cfg)
 	}
-	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict}
+	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
+		Signals: hangups, Service: svc, Logger: env.Logger, Notify: notifySystemd, Instance: cfg.Instance,
+		Load: func(ctx context.Context) (dataplane.Config, error) {
+			again, err := reload.Load(ctx, c.Config)
+			if c.Mirror != "" {
+				again.Mirror.Path = c.Mirror
+			}
+			again.Instance = cfg.Instance // the file names another one no sooner than the next start
+			return again, err
+		},
+	}}
 	over := make(chan struct{})
 	defer close(over)
 	go endAtOnce(env, svc, signals, over)
@@ -94,8 +112,16 @@ func withMissingInterfaces(err error, cfg dataplane.Config) error {
 	return err
 }
 
-// ending is the signals that end an instance.
-var ending = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+// reloads says that SIGHUP makes the instance read its file again. Without a file SIGHUP ends it.
+func (c *runCmd) reloads() bool { return c.Config != "" }
+
+// ending returns the signals that end the instance.
+func (c *runCmd) ending() []os.Signal {
+	if c.reloads() {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+}
 
 // sameRequest is how long after the first signal another one is the same request: timeout(1)
 // sends a signal to the process and then to the group of both, within a millisecond.
@@ -127,7 +153,7 @@ func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <
 		return
 	}
 	env.Logger.Warn("second signal: ending at once; attached programs may stay until the next start of this instance", "signal", last)
-	signal.Reset(ending...)
+	signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if c, ok := svc.(*plugin.Client); ok {
 		_ = c.Kill() // which Close returns too
 		return
@@ -137,13 +163,13 @@ func endAtOnce(env *Env, svc dataplane.Service, signals <-chan os.Signal, over <
 	}
 }
 
-// instance names the instance: by the flag, else by the file, else by the environment.
-func (c *runCmd) instance(file string) (string, error) {
+// nameInstance names the instance: by the flag, else by the file, else by the environment.
+func nameInstance(flag instanceName, file string) (string, error) {
 	var env instanceName
 	if err := env.UnmarshalText([]byte(os.Getenv("FLOWTALLY_INSTANCE"))); err != nil {
 		return "", fmt.Errorf("FLOWTALLY_INSTANCE: %w", err)
 	}
-	return cmp.Or(string(c.Instance), file, string(env), "default"), nil
+	return cmp.Or(string(flag), file, string(env), "default"), nil
 }
 
 // load returns the configuration of the file, or of the flags that stand for one.

@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin"
@@ -29,6 +31,7 @@ type running struct {
 	svc      dataplane.Service
 	instance string
 	strict   bool
+	reload   *reload.Loop
 }
 
 // serve logs the instance's events and serves its control socket, if any, until the context ends
@@ -49,6 +52,12 @@ func (r *running) serve(control *plugin.Control) error {
 			return nil // stopped while starting
 		}
 		return err
+	}
+	var reloading sync.WaitGroup
+	defer reloading.Wait()
+	defer cancel()
+	if r.reload != nil {
+		reloading.Go(func() { r.reload.Run(ctx) })
 	}
 	log := &eventLog{log: r.env.Logger}
 	defer log.flush()

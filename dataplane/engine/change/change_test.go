@@ -83,7 +83,9 @@ func TestSettings(t *testing.T) {
 			c.Flows, c.Poll.Period, c.XDP.TCX, c.RDMA.CommandsPerSecond = nil, backend.DefaultPeriod, "first", 10000
 			c.Interfaces, c.QueuePairs = []dataplane.Interface{{Name: "eth0", Mode: "auto"}}, []dataplane.QueuePair{}
 		})},
-		{to: change(func(c *dataplane.Config) { c.Poll.Period, c.XDP.KeepPins, c.Mirror.Counters = time.Millisecond, true, 7 }),
+		{to: change(func(c *dataplane.Config) {
+			c.Poll.Period, c.XDP.KeepPins, c.Mirror.Counters = time.Millisecond, true, 7
+		}),
 			changes: "~ setting mirror.counters: 0 -> 7\n~ setting poll.period: 10ms -> 1ms\n~ setting xdp.keep_pins: false -> true\n"},
 		{to: change(func(c *dataplane.Config) {
 			c.Poll.Period, c.RDMA.Steal, c.Mirror.Mode, c.Backend = time.Millisecond, true, 0o600, "xdp"

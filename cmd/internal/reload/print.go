@@ -1,0 +1,94 @@
+package reload
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// fieldJSON is the change of one field of a flow, or of one setting.
+type fieldJSON struct {
+	Field string `json:"field"`
+	From  string `json:"from"`
+	To    string `json:"to"`
+}
+
+// changeJSON is the change of one flow.
+type changeJSON struct {
+	Name   string      `json:"name"`
+	Fields []fieldJSON `json:"fields"`
+	Anew   bool        `json:"anew"` // the total begins at 0
+}
+
+// renameJSON is a flow that got another name.
+type renameJSON struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// differenceJSON is the output of apply -o json.
+type differenceJSON struct {
+	Schema    int          `json:"schema"`
+	Instance  string       `json:"instance"`
+	DryRun    bool         `json:"dry_run"`
+	Settings  []fieldJSON  `json:"settings"`
+	Added     []string     `json:"added"`
+	Removed   []string     `json:"removed"`
+	Renamed   []renameJSON `json:"renamed"`
+	Changed   []changeJSON `json:"changed"`
+	Unchanged int          `json:"unchanged"`
+}
+
+// JSON prints a difference as JSON.
+func JSON(w io.Writer, instance string, dryRun bool, d dataplane.Difference) error {
+	out := differenceJSON{
+		Schema: 1, Instance: instance, DryRun: dryRun, Settings: fields(d.Settings), Added: append([]string{}, d.Added...),
+		Removed: append([]string{}, d.Removed...), Renamed: []renameJSON{}, Changed: []changeJSON{}, Unchanged: d.Unchanged,
+	}
+	for _, r := range d.Renamed {
+		out.Renamed = append(out.Renamed, renameJSON{r.From, r.To})
+	}
+	for _, c := range d.Changed {
+		out.Changed = append(out.Changed, changeJSON{c.Name, fields(c.Fields), c.Anew})
+	}
+	return format.JSON(w, out)
+}
+
+func fields(list []dataplane.FieldChange) []fieldJSON {
+	out := make([]fieldJSON, len(list))
+	for i, f := range list {
+		out[i] = fieldJSON{f.Field, f.From, f.To}
+	}
+	return out
+}
+
+// Summary returns a line about a difference, such as "1 flow added, 4000 flows unchanged".
+func Summary(d dataplane.Difference) string {
+	text := ""
+	for _, part := range []struct {
+		n    int
+		noun string
+		end  string
+	}{
+		{len(d.Settings), "setting", "changed"}, {len(d.Added), "flow", "added"}, {changed(d), "flow", "changed"}, {len(d.Removed), "flow", "removed"},
+	} {
+		if part.n > 0 {
+			text += format.Plural(uint64(part.n), part.noun, part.noun+"s") + " " + part.end + ", "
+		}
+	}
+	return text + fmt.Sprintf("%s unchanged", format.Plural(uint64(d.Unchanged), "flow", "flows"))
+}
+
+// changed returns the number of flows that changed or got another name.
+func changed(d dataplane.Difference) int {
+	names := make(map[string]bool, len(d.Changed))
+	for _, c := range d.Changed {
+		names[c.Name] = true
+	}
+	for _, r := range d.Renamed {
+		names[r.To] = true
+	}
+	return len(names)
+}

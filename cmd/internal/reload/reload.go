@@ -1,0 +1,130 @@
+// Package reload makes a running instance its configuration file, as the file is now.
+//
+// The whole configuration goes through SetFlows of [dataplane.Service]: all of it changes, or nothing does. Flows that
+// were added to the running instance stay, unless they are pruned.
+package reload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/configs"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
+)
+
+const (
+	// settled is how long a file must have stayed as it is before it is read: an editor that writes in place leaves a
+	// part of the file for a moment, and a part may be valid.
+	settled = 100 * time.Millisecond
+	// patience bounds the wait for that.
+	patience = 5 * time.Second
+)
+
+// Load reads a configuration file that has not changed for a moment, and that does not change while it is read.
+func Load(ctx context.Context, path string) (dataplane.Config, error) {
+	for end := time.Now().Add(patience); ; {
+		before, err := os.Stat(path)
+		if err != nil || !before.Mode().IsRegular() { // Load says why, or reads a pipe once
+			return configs.Load(path)
+		}
+		age := time.Since(before.ModTime())
+		if age >= settled || age < 0 {
+			cfg, loadErr := configs.Load(path)
+			after, err := os.Stat(path)
+			if err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime()) {
+				return cfg, loadErr
+			}
+		}
+		if time.Now().After(end) {
+			return dataplane.Config{}, fmt.Errorf("reading configuration: %s: it changes while it is read: write another file and rename it to this one", path)
+		}
+		select {
+		case <-ctx.Done():
+			return dataplane.Config{}, fmt.Errorf("reading configuration: %s: %w", path, ctx.Err())
+		case <-time.After(settled / 4):
+		}
+	}
+}
+
+// Options of Apply. The zero value keeps the flows that were added to the running instance.
+type Options struct {
+	DryRun bool // change nothing
+	Prune  bool // remove flows that are not in the configuration, also those that were added to the running instance
+}
+
+// Apply makes a running instance the configuration, and returns the difference.
+func Apply(ctx context.Context, svc dataplane.Service, cfg dataplane.Config, o Options) (dataplane.Difference, error) {
+	settings := cfg
+	settings.Flows = nil
+	return svc.SetFlows(ctx, cfg.Flows, dataplane.SetOptions{Config: &settings, KeepAdded: !o.Prune, DryRun: o.DryRun})
+}
+
+// Loop applies a configuration at each signal.
+type Loop struct {
+	Signals  <-chan os.Signal // of capacity 1: signals that come during a reload make one more
+	Load     func(context.Context) (dataplane.Config, error)
+	Service  dataplane.Service
+	Logger   *slog.Logger
+	Notify   func(state string) error // tells the service manager; see sd_notify(3)
+	Instance string
+}
+
+// Run reloads until ctx ends.
+func (l *Loop) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.Signals:
+		}
+		l.notify(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", shm.Now()/int64(time.Microsecond)))
+		status := "reloaded"
+		if err := l.reload(ctx); err != nil {
+			if ctx.Err() != nil {
+				return // the instance stops
+			}
+			status = "the last reload was refused, and the instance counts as before it"
+			l.report(err)
+		}
+		l.notify("READY=1\nSTATUS=" + status)
+	}
+}
+
+func (l *Loop) reload(ctx context.Context) error {
+	cfg, err := l.Load(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := Apply(ctx, l.Service, cfg, Options{})
+	if err != nil {
+		return err
+	}
+	l.Logger.Info("reloaded", "instance", l.Instance, "added", len(d.Added), "removed", len(d.Removed), "changed", changed(d),
+		"settings", len(d.Settings), "unchanged", d.Unchanged)
+	return nil
+}
+
+// report logs why a reload was refused: a record for each mistake of the file.
+func (l *Loop) report(err error) {
+	mistakes := (*configs.Error)(nil)
+	if !errors.As(err, &mistakes) {
+		l.Logger.Error("reloading: the instance counts as before", "instance", l.Instance, "err", err)
+		return
+	}
+	for _, p := range mistakes.Problems {
+		l.Logger.Error("reloading: the instance counts as before", "instance", l.Instance,
+			"file", p.File, "line", p.Line, "column", p.Col, "err", p.Msg, "try", strings.ReplaceAll(p.Suggestion, "\n", " "))
+	}
+}
+
+func (l *Loop) notify(state string) {
+	if err := l.Notify(state); err != nil {
+		l.Logger.Warn("telling the service manager", "err", err)
+	}
+}
