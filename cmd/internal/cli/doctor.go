@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/hostcheck"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -43,7 +44,7 @@ func (c *doctorCmd) Run(env *Env) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	results := append(hostChecks(c.writtenPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
+	results := append(hostcheck.Checks(c.writtenPath(), c.Plugin), engine.Probe(env.Context, engine.ProbeOptions{
 		// Without an interface a configuration counts on queue pairs alone.
 		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
 		Trial: engine.SelfTrial(),

@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/demo"
@@ -37,6 +38,7 @@ func outputs() map[string][]any {
 		"doctor":           {doctorJSON{}},
 		"flows add":        {view.AddedJSON{}},
 		"flows list":       {view.FlowsJSON{}},
+		"apply":            {reload.Changes{}},
 		"get":              {view.ReadingJSON{}},
 		"queue-pairs list": {view.QueuePairsJSON{}},
 		"queue-pairs post": {view.PostedJSON{}},
@@ -49,7 +51,7 @@ func outputs() map[string][]any {
 
 // documented are the packages whose comments describe the fields.
 func documented() []string {
-	return []string{"cmd/internal/cli", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
+	return []string{"cmd/internal/cli", "cmd/internal/reload", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
 }
 
 // schemaDir holds the schema of each command.

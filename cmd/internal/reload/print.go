@@ -28,22 +28,22 @@ type renameJSON struct {
 	To   string `json:"to"`
 }
 
-// differenceJSON is the output of apply -o json.
-type differenceJSON struct {
+// Changes is the output of apply -o json.
+type Changes struct {
 	Schema    int          `json:"schema"`
 	Instance  string       `json:"instance"`
-	DryRun    bool         `json:"dry_run"`
-	Settings  []fieldJSON  `json:"settings"`
+	DryRun    bool         `json:"dry_run"`  // nothing was changed
+	Settings  []fieldJSON  `json:"settings"` // by their names in a configuration file
 	Added     []string     `json:"added"`
 	Removed   []string     `json:"removed"`
 	Renamed   []renameJSON `json:"renamed"`
 	Changed   []changeJSON `json:"changed"`
-	Unchanged int          `json:"unchanged"`
+	Unchanged int          `json:"unchanged"` // number of the other flows
 }
 
 // JSON prints a difference as JSON.
 func JSON(w io.Writer, instance string, dryRun bool, d dataplane.Difference) error {
-	out := differenceJSON{
+	out := Changes{
 		Schema: 1, Instance: instance, DryRun: dryRun, Settings: fields(d.Settings), Added: append([]string{}, d.Added...),
 		Removed: append([]string{}, d.Removed...), Renamed: []renameJSON{}, Changed: []changeJSON{}, Unchanged: d.Unchanged,
 	}

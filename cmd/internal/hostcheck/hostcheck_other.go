@@ -1,6 +1,6 @@
 //go:build !linux
 
-package cli
+package hostcheck
 
 import (
 	"runtime"
@@ -8,8 +8,8 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// hostChecks runs the one check for other systems.
-func hostChecks(_, _ string) []probe.Result {
+// Checks runs the one check for other systems.
+func Checks(_, _ string) []probe.Result {
 	return []probe.Result{{
 		Object:  runtime.GOOS,
 		Feature: "Linux",

@@ -1,4 +1,4 @@
-package cli
+package hostcheck
 
 import (
 	"bufio"
@@ -18,9 +18,9 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// hostChecks tests the host beyond the backends: the kernel, the file systems, the capabilities of
+// Checks tests the host beyond the backends: the kernel, the file systems, the capabilities of
 // this process, the plugin's binary.
-func hostChecks(mirror, plugin string) []probe.Result {
+func Checks(mirror, plugin string) []probe.Result {
 	var uts unix.Utsname
 	unameErr := unix.Uname(&uts)
 	results := []probe.Result{
