@@ -47,6 +47,7 @@ func tagSent(t *testing.T, e *lab.End) {
 // A device that takes VLAN tags out of received frames hides them from flows that match vlan. The condition
 // vlan-offload reports this. The commands in its fix keep the tags in the frames and end the condition.
 func TestTagsThatTheDeviceTakes(t *testing.T) {
+	t.Parallel()
 	need.TCX(t)
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {

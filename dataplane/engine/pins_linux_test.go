@@ -18,6 +18,7 @@ import (
 // Pins that go under a running instance are a condition, and are made again: by itself, and,
 // after an unmount, by the fix that the condition names.
 func TestPinsLost(t *testing.T) {
+	t.Parallel()
 	need.Cap(t, "sys_admin") // to mount; a bpffs may be there for users too
 	fs := t.TempDir()
 	mount := func() error { return unix.Mount("bpf", fs, "bpf", 0, "mode=0700") }

@@ -66,6 +66,7 @@ func noise(t testing.TB, r *rand.Rand) (out []flow.Flow) {
 // TestUnchangedFlowsAreExactWhileOthersChange changes other flows a thousand times under traffic: a flow that stays counts
 // every packet sent to it, and a flow that drops lets no packet through.
 func TestUnchangedFlowsAreExactWhileOthersChange(t *testing.T) {
+	t.Parallel()
 	for mode, rounds := range times.Brief(map[string]int{"native": 1000, "generic": 100}, map[string]int{"native": 100, "generic": 60}) {
 		t.Run(mode, func(t *testing.T) {
 			kept := []flow.Flow{

@@ -21,6 +21,7 @@ import (
 // add and remove flows and read by name. A flow that stays counts every packet. A reader of a name never finds that a
 // total falls, and never the total of another flow.
 func TestSetFlowsAmongOtherCalls(t *testing.T) {
+	t.Parallel()
 	stay := flow.Flow{Name: "stay", Match: match(t, "udp dport 1001"), Priority: 1}
 	b := newBench(t, "native", stay, flow.Flow{Name: "x0", Match: match(t, "udp dport 1002"), Priority: 1})
 	e, r := b.start(t), seed.Rand(t)

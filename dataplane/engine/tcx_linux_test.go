@@ -97,6 +97,7 @@ func (b *bench) leave(t *testing.T, n uint64, frames ...[]byte) (sent []backend.
 // A TCX program that ends the chain before ours hides packets and passes packets that a flow
 // drops. The first place, which is the default, keeps that from happening; where it happens a condition names the program.
 func TestATCXNeighbour(t *testing.T) {
+	t.Parallel()
 	need.TCX(t)
 	counted, dropped := udpTo(1001, 60), udpTo(1002, 60)
 	flows := []flow.Flow{

@@ -74,6 +74,7 @@ func (b *bench) send(t *testing.T, n uint64, streams ...lab.Stream) []lab.Tally 
 }
 
 func TestSentIsCounted(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"native", "generic"} {
 		t.Run(mode, func(t *testing.T) {
 			b := newBench(t, mode,
