@@ -27,11 +27,7 @@ func (m *Match) appendWords(words []string, inside bool) []string {
 		if !c.has(m) {
 			continue
 		}
-		times := 1
-		if c.name == "vlan" {
-			times = len(m.VLAN)
-		}
-		for tag := range times {
+		for tag := range c.times(m) {
 			words = append(words, c.name)
 			for j := range c.fields {
 				f := &c.fields[j]

@@ -3,5 +3,6 @@
 // follows docs/flows.md to the letter, looks at the
 // flows' own fields (port ranges included, unexpanded) and shares no code with
 // any classifier: where it and a classifier differ, one of the two, or the
-// comment, is wrong.
+// comment, is wrong. The command explain takes its reasons from here, and
+// counts with it where the machine cannot load BPF.
 package linear

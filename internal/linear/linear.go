@@ -25,24 +25,35 @@ type Matcher struct {
 // New orders flows by priority, then by their place in flows. It neither
 // checks nor copies them deeply.
 func New(flows []flow.Flow) *Matcher {
-	m := &Matcher{flows: slices.Clone(flows), order: make([]int, len(flows))}
-	for i := range m.order {
-		m.order[i] = i
+	return &Matcher{flows: slices.Clone(flows), order: Order(flows)}
+}
+
+// Order returns the places of flows in the order in which they win.
+func Order(flows []flow.Flow) []int {
+	order := make([]int, len(flows))
+	for i := range order {
+		order[i] = i
 	}
-	slices.SortStableFunc(m.order, func(a, b int) int {
+	slices.SortStableFunc(order, func(a, b int) int {
 		return int(flows[a].Priority) - int(flows[b].Priority)
 	})
-	return m
+	return order
 }
+
+// Matches says whether a match selects a packet, on any side of any interface.
+func Matches(m flow.Match, p Packet) bool { return matches(&m, parse(p)) }
 
 // Match returns the place, in the flows given to New, of the one flow that
 // counts the packet; ok is false when none does.
 func (m *Matcher) Match(p Packet) (index int, ok bool) {
-	h := parseFrame
+	return m.match(p, parse(p))
+}
+
+func parse(p Packet) *headers {
 	if p.Layer3 {
-		h = parseIP
+		return parseIP(p.Frame, true)
 	}
-	return m.match(p, h(p.Frame, true))
+	return parseFrame(p.Frame, true)
 }
 
 func (m *Matcher) match(p Packet, h *headers) (index int, ok bool) {

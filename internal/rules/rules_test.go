@@ -117,6 +117,9 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/view", "shm"},
 		"cmd/internal/hostcheck":  {"cmd/internal/format", "internal/trust", "plugin", "probe"},
 		"cmd/internal/reload":     {"cmd/internal/format", "configs", "dataplane", "shm"},
+		"cmd/internal/capture":    {},
+		"cmd/internal/replay":     {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/view", "dataplane", "dataplane/engine/xdp", "dataplane/flow", "internal/linear", "probe", "shm"},
+		"cmd/internal/explain":    {"cmd/internal/format", "cmd/internal/replay", "dataplane/flow", "internal/lab/frame", "internal/linear"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

@@ -25,6 +25,8 @@ type root struct {
 	Apply      applyCmd      `cmd:"" help:"Make a running instance its configuration file: all changes or none."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
+	Explain    explainCmd    `cmd:"" help:"Show which flow counts a packet, which flows it shadows, and why."`
+	Replay     replayCmd     `cmd:"" help:"Count a capture by flows, with the classifier that counts on an interface."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
 	Doctor     doctorCmd     `cmd:"" help:"Test the abilities of this host: every backend's result, the reason and the next step."`
 	Bench      benchCmd      `cmd:"" help:"Measure this machine: every figure a ratio to a floor or a peer."`

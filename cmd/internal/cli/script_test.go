@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 		},
 		"fakeinstance": fakeInstance,
 		"mkmirror":     mkmirror,
+		"mkpcap":       mkpcap,
 	})
 }
 

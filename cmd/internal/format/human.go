@@ -3,6 +3,7 @@ package format
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -75,4 +76,15 @@ func OrDash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// Progress returns a bar of n of total with the percentage, or n as bytes if total is not known.
+func Progress(n, total int64) string {
+	if total <= 0 {
+		return Bytes(uint64(max(0, n)))
+	}
+	const width = 30
+	n = min(max(0, n), total)
+	full := int(width * n / total)
+	return fmt.Sprintf("[%s%s] %3d%%", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*n/total)
 }

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// flowsFlag names a set of flows: of a file, of the command line, or of both in that order; or else of the running
+// instance.
+type flowsFlag struct {
+	socketFlag
+	Config string   `short:"c" help:"The flows of this configuration file. Without --config and --flow: those of the running instance." placeholder:"FILE"`
+	Flow   []string `short:"f" help:"A flow, as of run; behind those of --config. May be repeated." sep:"none" placeholder:"NAME: MATCH"`
+}
+
+// flows returns the flows in the order in which they were added. If ordered is false, the order among flows of one
+// priority is not known: an instance does not list it.
+func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) {
+	if f.Config == "" && len(f.Flow) == 0 {
+		err := f.with(env, func(svc dataplane.Service) error {
+			placements, err := svc.Placements(env.Context)
+			for _, p := range placements {
+				flows = append(flows, p.Flow)
+			}
+			return err
+		})
+		if errors.Is(err, dataplane.ErrUnavailable) {
+			err = withHint(err, "--config FILE or --flow 'NAME: MATCH' names flows without an instance")
+		}
+		return flows, false, err
+	}
+	if f.Config != "" {
+		cfg, err := loadConfig(f.Config)
+		if err != nil {
+			return nil, false, &usageError{err}
+		}
+		flows = cfg.Flows
+	}
+	more, err := parseFlows(f.Flow)
+	if err != nil {
+		return nil, false, &usageError{err}
+	}
+	flows = append(flows, more...)
+	seen := make(map[string]bool)
+	for _, fl := range flows {
+		if seen[fl.Name] {
+			return nil, false, usagef("flow %q: the name stands twice", fl.Name)
+		}
+		seen[fl.Name] = true
+	}
+	return flows, true, nil
+}
+
+// parseFlows reads flows as NAME: MATCH or NAME=MATCH.
+func parseFlows(texts []string) (flows []flow.Flow, err error) {
+	var problems []error
+	for _, s := range texts {
+		name, text, ok := cutFlow(s)
+		if !ok {
+			problems = append(problems, fmt.Errorf("--flow %q: no name; it is NAME: MATCH, such as 'web: tcp dport 443'", s))
+			continue
+		}
+		f := flow.Flow{Name: name}
+		if f.Match, err = parseMatch(text); err == nil {
+			err = f.Validate()
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--flow %s: %w", name, err))
+		}
+		flows = append(flows, f)
+	}
+	return flows, errors.Join(problems...)
+}
+
+// cutFlow cuts at the first "=" or ": ". A name may hold a colon, and is followed by no blank.
+func cutFlow(s string) (name, match string, ok bool) {
+	if name, match, ok = strings.Cut(s, "="); ok && !strings.Contains(name, ": ") {
+		return strings.TrimSpace(name), strings.TrimSpace(match), true
+	}
+	name, match, ok = strings.Cut(s, ": ")
+	return strings.TrimSpace(name), strings.TrimSpace(match), ok
+}

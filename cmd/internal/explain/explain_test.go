@@ -1,0 +1,177 @@
+package explain
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/cmd/internal/replay"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/internal/linear/gen"
+)
+
+// TestExplainsAsTheLinearMatcher explains 10,000 random and broken packets by random sets of flows. Explain itself
+// compares the classifier with the linear matcher, on both sides and with and without Ethernet; the test compares the
+// reasons with the matches.
+func TestExplainsAsTheLinearMatcher(t *testing.T) {
+	need.BPF(t)
+	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
+	const packets = 10_000
+	results := map[Result]int{}
+	explained, short := 0, 0
+	for explained < packets {
+		flows := gen.Flows(rng, 1+rng.IntN(30))
+		for i := range flows {
+			flows[i].Interface = []string{"", "", "eth0"}[rng.IntN(3)]
+		}
+		e, err := New(flows, nil)
+		if errors.Is(err, dataplane.ErrMasks) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 400 {
+			p := replay.Packet{Frame: gen.Packet(rng, flows), Direction: flow.Direction(rng.IntN(2)), Interface: []string{"", "eth0", "eth1"}[rng.IntN(3)]}
+			if rng.IntN(4) == 0 && len(p.Frame) > 14 {
+				p.Frame, p.Layer3 = p.Frame[14:], true
+			}
+			x, err := e.Explain(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			explained++
+			if x.Short {
+				short++
+			}
+			checkReasons(t, x, p)
+			for _, r := range x.Reasons {
+				results[r.Result]++
+			}
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d packets, %d of them too short for the kernel; flows: %v", explained, short, results)
+	for r := Wins; r <= OtherInterface; r++ {
+		if results[r] < 100 {
+			t.Errorf("only %d flows have the result %q: the test looks at little", results[r], r)
+		}
+	}
+}
+
+// checkReasons compares the parts of the flows with their matches.
+func checkReasons(t *testing.T, x *Explanation, p replay.Packet) {
+	t.Helper()
+	for i, r := range x.Reasons {
+		matches := linear.Matches(r.Flow.Match, p) && r.Flow.Direction == p.Direction && (r.Flow.Interface == "" || r.Flow.Interface == p.Interface)
+		if is := r.Result == Wins || r.Result == Shadowed; is != matches {
+			t.Fatalf("%s (%s): %s, and it matches: %t\nframe %x", r.Flow.Name, r.Flow.Match, r.Result, matches, p.Frame)
+		}
+		if r.Result == Wins != (i == x.Winner) || r.Result == Shadowed && i < x.Winner {
+			t.Fatalf("flow %d is %q, and flow %d wins", i, r.Result, x.Winner)
+		}
+		if r.Result == NoMatch && (linear.Matches(r.Term, p) || r.Term.String() == r.Has.String()) {
+			t.Fatalf("%s: the term %s is given as the reason, the packet has %s\nframe %x", r.Flow.Match, r.Term, r.Has, p.Frame)
+		}
+		if text := x.why(r); text == "" || strings.Contains(text, "has any") {
+			t.Fatalf("the reason is %q", text)
+		}
+	}
+}
+
+// TestBuild: a packet in words becomes a frame that has these fields.
+func TestBuild(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"any", "eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 type 0xffff"},
+		{"eth type 0x88b5", "type 0x88b5"},
+		{"ipv4 src 1.2.3.4 dst 10.0.0.1 tcp dport 443", "ipv4 src 1.2.3.4 dst 10.0.0.1 proto 6 tos 0x00 ttl 64 frag no tcp sport 40000 dport 443"},
+		{"tcp", "ipv4 src 192.0.2.1 dst 192.0.2.2"},
+		{"udp dport 53", "udp sport 40000 dport 53"},
+		{"eth type 0x86dd udp", "ipv6 src 2001:db8::1"},
+		{"vlan id 100 pcp 5 dei 1 vlan id 7 ipv6 hoplimit 3 tclass 0x12 label 0xabcde icmp", "vlan id 100 pcp 5 dei 1 vlan id 7 pcp 0 dei 0 ipv6"},
+		{"vlan id 3 eth type 0x0806", "type 0x0806 vlan id 3"},
+		{"vlan", "vlan id 1"},
+		{"icmp type 3 code 1", "icmp type 3 code 1"},
+		{"ipv4 frag later udp", "proto 17 tos 0x00 ttl 64 frag later udp"},
+		{"ipv4 frag first udp dport 9", "frag first udp sport 40000 dport 9"},
+		{"ipv4 proto 2 tos 0xc0 ttl 1", "proto 2 tos 0xc0 ttl 1 frag no"},
+		{"ipv6 nexthdr 0 tcp dport 80", "nexthdr 0 tclass 0x00 hoplimit 64 tcp sport 40000 dport 80"},
+		{"ipv6 nexthdr 44 udp", "nexthdr 44 tclass 0x00 hoplimit 64 udp"},
+		{"ipv6 nexthdr 89", "nexthdr 89"},
+		{"vxlan vni 7 inner vlan id 9 ipv4 ttl 9 tcp dport 80", "vxlan vni 7 inner eth"},
+		{"vxlan", "udp sport 40000 dport 4789 vxlan vni 0"},
+		{"udp sport 7 vxlan vni 1 inner any", "udp sport 7 dport 4789 vxlan vni 1"},
+		{"gre key 7 inner ipv6 udp dport 53", "gre key 7 inner ipv6"},
+		{"gre inner eth dst 02:00:00:00:00:09 tcp", "gre inner eth"},
+		{"ipv6 gre", "ipv6 src 2001:db8::1 dst 2001:db8::2 label 0x00000 nexthdr 47"},
+	} {
+		m, err := flow.ParseMatch(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Build(m)
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		if got := linear.Describe(linear.Packet{Frame: b}).String(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: the packet has %s, want %s", c.text, got, c.want)
+		}
+	}
+	for _, text := range []string{"ipv4 dst 10.0.0.0/8", "tcp dport 1-9", "tcp dport 0-65535", "ipv4 frag yes", "eth dst 01:00:00:00:00:00/01:00:00:00:00:00",
+		"incomplete", "ipv4 ttl 0", "vxlan vni 0/1", "vlan id 0x1/0x1"} {
+		m, err := flow.ParseMatch(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Build(m); !errors.Is(err, ErrPacket) {
+			t.Errorf("%s: %x, %v; want ErrPacket", text, b, err)
+		}
+	}
+}
+
+// TestBuildsOrRefuses: of any match a packet is built that it selects, or the match is refused.
+func TestBuildsOrRefuses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))
+	built := 0
+	for range 3000 {
+		for _, f := range gen.Flows(rng, 3) {
+			b, err := Build(f.Match)
+			if err != nil && !errors.Is(err, ErrPacket) {
+				t.Fatalf("%s: %v", f.Match, err)
+			}
+			if err == nil {
+				built++
+				if !linear.Matches(f.Match, linear.Packet{Frame: b}) {
+					t.Fatalf("%s: the frame %x does not match", f.Match, b)
+				}
+			}
+		}
+	}
+	t.Logf("%d packets were built", built)
+	if built < 100 {
+		t.Error("the test looks at little")
+	}
+}
+
+func TestParseHex(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want int // bytes; 0: no hex
+	}{
+		{"0102", 2}, {"0x0102", 2}, {"01 02:03", 3}, {"01:02", 2},
+		{"\t0x0000:  0200 0000 0001\n\t0x0010:  0102", 8}, {"0000: 0102 03", 3},
+		{"", 0}, {"010", 0}, {"tcp", 0}, {"any", 0}, {"ipv4", 0}, {"0xzz", 0},
+	} {
+		if b, ok := ParseHex(c.text); len(b) != c.want || ok != (c.want > 0) {
+			t.Errorf("%q: %x, %t; want %d bytes", c.text, b, ok, c.want)
+		}
+	}
+}

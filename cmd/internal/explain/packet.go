@@ -1,0 +1,195 @@
+package explain
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab/frame"
+	"github.com/flowtally/flowtally/internal/linear"
+)
+
+// hexOffset is the offset that begins a line of a hex dump.
+var hexOffset = regexp.MustCompile(`(?m)^\s*(0x)?[0-9a-fA-F]{4,8}:\s`)
+
+// ParseHex returns the bytes of a packet in hex; blanks, colons and the offsets of a dump by tcpdump -xx may
+// stand in it. ok is false if the text is no hex.
+func ParseHex(text string) (b []byte, ok bool) {
+	text = hexOffset.ReplaceAllString(text, "")
+	text = strings.TrimPrefix(strings.Join(strings.Fields(text), ""), "0x")
+	b, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
+	if err != nil || len(b) == 0 {
+		return nil, false
+	}
+	return b, true
+}
+
+// Build returns a frame with the fields of m. Fields that m does not name have common values: addresses for
+// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet, or not one packet alone, has.
+func Build(m flow.Match) ([]byte, error) {
+	if m.Incomplete {
+		return nil, fmt.Errorf("%w: a packet with incomplete headers is given in hex", ErrPacket)
+	}
+	b := frame.Build(append(layersOf(m, true), frame.Payload(18))...)
+	got := linear.Describe(linear.Packet{Frame: b})
+	for _, t := range m.Terms() {
+		if has := t.ValuesIn(got); has.String() != t.String() {
+			return nil, fmt.Errorf("%w: %q is not one value, or cannot be built (the packet would have %q); write one value, or give the packet in hex", ErrPacket, t, has)
+		}
+	}
+	return b, nil
+}
+
+func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
+	eth := frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 1}, Dst: [6]byte{2, 0, 0, 0, 0, 2}}
+	v4, v6 := m.IPv4, m.IPv6
+	if v4 == nil && v6 == nil && (m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil) {
+		v4 = new(flow.IPv4)
+		if m.Eth != nil && m.Eth.Type.Value == frame.TypeIPv6 {
+			v4, v6 = nil, new(flow.IPv6)
+		}
+	}
+	if e := m.Eth; e != nil {
+		set(&eth.Src, e.Src.Addr, e.Src.Mask)
+		set(&eth.Dst, e.Dst.Addr, e.Dst.Mask)
+		if v4 == nil && v6 == nil && e.Type.Mask != 0 {
+			eth.Type = e.Type.Value
+		}
+	}
+	link := []frame.Layer{eth}
+	for i, v := range m.VLAN {
+		tag := frame.VLAN{ID: or(v.ID, 1), PCP: v.PCP.Value, DEI: v.DEI.Value == 1}
+		if i == len(m.VLAN)-1 {
+			tag.Type, eth.Type = eth.Type, 0
+		}
+		link = append(link, tag)
+	}
+	link[0] = eth
+	if !outer && m.Eth == nil && len(m.VLAN) == 0 {
+		link = nil // GRE may carry IP alone; VXLAN adds Ethernet
+	}
+	layers = append(link, network(v4, v6, m)...)
+	return append(layers, upper(m, v6 != nil, v4 != nil && v4.Fragment == flow.FragmentLater)...)
+}
+
+// network returns the IP header, with an extension header if the match names one.
+func network(v4 *flow.IPv4, v6 *flow.IPv6, m flow.Match) []frame.Layer {
+	switch {
+	case v4 != nil:
+		ip := frame.IPv4{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), Proto: v4.Proto.Value, TOS: v4.TOS.Value, TTL: v4.TTL.Value}
+		if v4.Src.Mask != [4]byte{} {
+			ip.Src = netip.AddrFrom4(v4.Src.Addr)
+		}
+		if v4.Dst.Mask != [4]byte{} {
+			ip.Dst = netip.AddrFrom4(v4.Dst.Addr)
+		}
+		switch v4.Fragment {
+		case flow.FragmentFirst:
+			ip.MF = true
+		case flow.FragmentLater:
+			ip.Offset = 1480
+			if ip.Proto == 0 {
+				ip.Proto = protocol(m)
+			}
+		}
+		return []frame.Layer{ip}
+	case v6 != nil:
+		ip := frame.IPv6{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), TrafficClass: v6.TrafficClass.Value,
+			FlowLabel: v6.FlowLabel.Value, HopLimit: v6.HopLimit.Value}
+		if v6.Src.Mask != [16]byte{} {
+			ip.Src = netip.AddrFrom16(v6.Src.Addr)
+		}
+		if v6.Dst.Mask != [16]byte{} {
+			ip.Dst = netip.AddrFrom16(v6.Dst.Addr)
+		}
+		if v6.NextHeader.Mask == 0 || v6.NextHeader.Value == protocol(m) {
+			return []frame.Layer{ip}
+		}
+		switch next := v6.NextHeader.Value; next {
+		case frame.HopByHop, frame.Routing, frame.AH, frame.Destination, frame.Mobility, frame.HIP, frame.Shim6:
+			return []frame.Layer{ip, frame.Ext{Type: next}}
+		case frame.Fragment:
+			return []frame.Layer{ip, frame.FragmentExt(0, false, 1)}
+		default:
+			ip.NextHeader = next
+			return []frame.Layer{ip}
+		}
+	}
+	return nil
+}
+
+// protocol returns the number of the protocol above IPv4 that the match names, or 0.
+func protocol(m flow.Match) uint8 {
+	switch {
+	case m.TCP != nil:
+		return flow.ProtoTCP
+	case m.UDP != nil, m.VXLAN != nil:
+		return flow.ProtoUDP
+	case m.ICMP != nil && m.IPv6 != nil:
+		return flow.ProtoICMPv6
+	case m.ICMP != nil:
+		return flow.ProtoICMP
+	case m.GRE != nil:
+		return flow.ProtoGRE
+	}
+	return 0
+}
+
+// upper returns the headers above IP. A later fragment has none.
+func upper(m flow.Match, v6, later bool) []frame.Layer {
+	switch {
+	case later:
+	case m.TCP != nil:
+		return []frame.Layer{frame.TCP{Src: port(m.TCP.Src, 40000), Dst: port(m.TCP.Dst, 9)}}
+	case m.VXLAN != nil:
+		udp := frame.UDP{Src: 40000, Dst: flow.PortVXLAN, NoSum: true}
+		if m.UDP != nil {
+			udp.Src = port(m.UDP.Src, 40000)
+		}
+		in := []frame.Layer{frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 3}, Dst: [6]byte{2, 0, 0, 0, 0, 4}}}
+		if m.VXLAN.Inner != nil {
+			in = layersOf(*m.VXLAN.Inner, true)
+		}
+		return append([]frame.Layer{udp, frame.VXLAN{VNI: m.VXLAN.VNI.Value}}, in...)
+	case m.UDP != nil:
+		return []frame.Layer{frame.UDP{Src: port(m.UDP.Src, 40000), Dst: port(m.UDP.Dst, 9)}}
+	case m.ICMP != nil && v6:
+		return []frame.Layer{frame.ICMPv6{Type: or(m.ICMP.Type, frame.EchoRequestV6), Code: m.ICMP.Code.Value}}
+	case m.ICMP != nil:
+		return []frame.Layer{frame.ICMP{Type: or(m.ICMP.Type, frame.EchoRequest), Code: m.ICMP.Code.Value}}
+	case m.GRE != nil:
+		gre := frame.GRE{}
+		if m.GRE.Key.Mask != 0 {
+			gre.Key = &m.GRE.Key.Value
+		}
+		var in []frame.Layer
+		if m.GRE.Inner != nil {
+			in = layersOf(*m.GRE.Inner, false)
+		}
+		return append([]frame.Layer{gre}, in...)
+	}
+	return nil
+}
+
+func set(to *[6]byte, addr, mask [6]byte) {
+	if mask != [6]byte{} {
+		*to = addr
+	}
+}
+
+func or[T uint8 | uint16 | uint32](f flow.Masked[T], common T) T {
+	if f.Mask == 0 {
+		return common
+	}
+	return f.Value
+}
+
+func port(p flow.Port, common uint16) uint16 {
+	if p.Mask == 0 && p.Last == 0 {
+		return common
+	}
+	return p.Value
+}

@@ -1,0 +1,140 @@
+package explain
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+)
+
+// explanationJSON is the output of explain -o json. Fields are only added.
+type explanationJSON struct {
+	Schema    int          `json:"schema"`
+	Packet    packetJSON   `json:"packet"`
+	By        string       `json:"by"`     // xdp or linear
+	NoBPF     *string      `json:"no_bpf"` // the reason for linear
+	Winner    *string      `json:"winner"`
+	Action    *string      `json:"action"`     // of the winner
+	OrderSure bool         `json:"order_sure"` // the order among flows of one priority is known
+	Flows     []reasonJSON `json:"flows"`
+}
+
+type packetJSON struct {
+	Headers   string `json:"headers"`
+	Bytes     int    `json:"bytes"`
+	Hex       string `json:"hex"`
+	Layer3    bool   `json:"layer3"`
+	Direction string `json:"direction"`
+	Interface string `json:"interface"`
+}
+
+type reasonJSON struct {
+	Name      string  `json:"name"`
+	Match     string  `json:"match"`
+	Priority  uint16  `json:"priority"`
+	Direction string  `json:"direction"`
+	Interface string  `json:"interface"`
+	Action    string  `json:"action"`
+	Result    string  `json:"result"`
+	Term      *string `json:"term"`   // the first part of the match that the packet does not have
+	Packet    *string `json:"packet"` // the values of the packet in its place; null: the packet has no such header
+}
+
+// PrintJSON prints the explanation as JSON. ordered is whether the order among flows of one priority is known.
+func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
+	out := explanationJSON{
+		Schema: 1, By: "xdp", OrderSure: ordered || !x.tie(), Flows: make([]reasonJSON, len(x.Reasons)),
+		Packet: packetJSON{x.Headers.String(), len(x.Packet.Frame), hex.EncodeToString(x.Packet.Frame), x.Packet.Layer3, x.Packet.Direction.String(), x.Packet.Interface},
+	}
+	if x.NoBPF != nil {
+		text := x.NoBPF.Error()
+		out.NoBPF = &text
+	}
+	if x.NoBPF != nil || x.Short {
+		out.By = "linear"
+	}
+	for i, r := range x.Reasons {
+		j := reasonJSON{Name: r.Flow.Name, Match: r.Flow.Match.String(), Priority: r.Flow.Priority, Direction: r.Flow.Direction.String(),
+			Interface: r.Flow.Interface, Action: r.Flow.Action.String(), Result: r.Result.String()}
+		if r.Result == NoMatch {
+			term := r.Term.String()
+			j.Term = &term
+			if has, ok := r.has(); ok {
+				j.Packet = &has
+			}
+		}
+		out.Flows[i] = j
+	}
+	if x.Winner >= 0 {
+		out.Winner, out.Action = &out.Flows[x.Winner].Name, &out.Flows[x.Winner].Action
+	}
+	return format.JSON(w, out)
+}
+
+// has returns the packet's values in place of the term, or false if the packet does not have them.
+func (r Reason) has() (string, bool) {
+	return r.Has.String(), len(r.Has.Terms()) == len(r.Term.Terms())
+}
+
+// tie reports that a flow of the winner's priority matches too.
+func (x *Explanation) tie() bool {
+	for _, r := range x.Reasons {
+		if r.Result == Shadowed && r.Flow.Priority == x.Reasons[x.Winner].Flow.Priority {
+			return true
+		}
+	}
+	return false
+}
+
+// why is the reason for the result of a flow, for a person.
+func (x *Explanation) why(r Reason) string {
+	switch r.Result {
+	case Wins:
+		return "of the flows that match, the first by priority and then by order"
+	case Shadowed:
+		w := x.Reasons[x.Winner].Flow
+		if w.Priority == r.Flow.Priority {
+			return fmt.Sprintf("%s of the same priority was added first", w.Name)
+		}
+		return fmt.Sprintf("%s has priority %d, which goes before %d", w.Name, w.Priority, r.Flow.Priority)
+	case OtherSide:
+		return "the packet is on " + x.Packet.Direction.String()
+	case OtherInterface:
+		if x.Packet.Interface == "" {
+			return "--interface names the interface of the packet"
+		}
+		return "the packet is on " + x.Packet.Interface
+	}
+	if has, ok := r.has(); ok {
+		return fmt.Sprintf("%s, the packet has %s", r.Term, has)
+	}
+	return fmt.Sprintf("%s, which the packet does not have", r.Term)
+}
+
+// Print prints the explanation for a person: the flows in the order in which they win.
+func (x *Explanation) Print(w io.Writer, ordered bool) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "packet  %s, %s, %s\n", x.Headers, format.Plural(uint64(len(x.Packet.Frame)), "byte", "bytes"), x.Packet.Direction)
+	if x.Winner < 0 {
+		fmt.Fprint(&b, "no flow counts it: it passes\n\n")
+	} else {
+		f := x.Reasons[x.Winner].Flow
+		verb := "counts it, and it passes"
+		if x.Drop {
+			verb = "counts and drops it"
+		}
+		fmt.Fprintf(&b, "flow %s %s\n\n", f.Name, verb)
+	}
+	t := format.Table{Heading: []string{"FLOW", ">PRIO", "RESULT", "WHY", "MATCH"}}
+	for _, r := range x.Reasons {
+		t.Add(r.Flow.Name, fmt.Sprint(r.Flow.Priority), r.Result.String(), x.why(r), r.Flow.Match.String())
+	}
+	b.WriteString(t.Render())
+	if !ordered && x.tie() {
+		b.WriteString("\nFlows of one priority match: the one that was added first counts, and an instance does not list that order. Here flows are ordered by name.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

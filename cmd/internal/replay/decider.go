@@ -1,0 +1,131 @@
+package replay
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/linear"
+	"github.com/flowtally/flowtally/probe"
+)
+
+// Packet is a frame on one side of one interface.
+type Packet = linear.Packet
+
+// Verdict is the decision about a packet.
+type Verdict struct {
+	Flow   int  // its place, or -1: no flow matches
+	Drop   bool // the flow drops the packet
+	Linear bool // the linear matcher has decided, not the classifier
+}
+
+// Decider decides packets by a set of flows.
+type Decider struct {
+	flows  []flow.Flow
+	class  *xdp.Classifier // nil: the machine cannot load BPF
+	noBPF  error
+	linear *linear.Matcher
+	extra  []Count // of the classifier's counts: those before begin, and those of Decide
+}
+
+// NewDecider loads flows into the classifier. Where the process may not or cannot load BPF, the linear matcher
+// decides, and NoBPF returns the reason. Flows that the classifier's tables do not hold are an error.
+func NewDecider(flows []flow.Flow, log *slog.Logger) (*Decider, error) {
+	d := &Decider{flows: flows, linear: linear.New(flows), extra: make([]Count, len(flows))}
+	d.class, d.noBPF = xdp.NewClassifier(flows, log)
+	if d.noBPF == nil {
+		// The first program also shows whether the kernel runs it.
+		_, _, d.noBPF = d.class.Decide(make([]byte, xdp.MinFrame), xdp.Side{})
+	}
+	if d.noBPF != nil && !cannotLoad(d.noBPF) {
+		return nil, errors.Join(d.noBPF, d.Close())
+	}
+	return d, nil
+}
+
+// begin sets the counts of the classifier to 0.
+func (d *Decider) begin() error {
+	clear(d.extra)
+	counts := make([]Count, len(d.flows))
+	err := d.addCounts(counts)
+	d.extra = counts
+	return err
+}
+
+// cannotLoad reports whether an error is of the machine and not of the flows.
+func cannotLoad(err error) bool {
+	return errors.Is(err, dataplane.ErrPermission) || errors.Is(err, probe.ErrNotSupported) || unsupported(err)
+}
+
+// NoBPF returns the reason why the linear matcher decides, or nil.
+func (d *Decider) NoBPF() error { return d.noBPF }
+
+func side(p Packet) xdp.Side {
+	return xdp.Side{Interface: p.Interface, Direction: p.Direction, Layer3: p.Layer3}
+}
+
+// count lets the classifier count a packet, and returns false if the kernel takes no frame of this length.
+func (d *Decider) count(p Packet) (bool, error) {
+	if !runs(p.Frame) {
+		return false, nil
+	}
+	err := d.class.Count(p.Frame, side(p))
+	if err != nil && refusesLength(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func runs(frame []byte) bool { return len(frame) >= xdp.MinFrame && len(frame) <= xdp.MaxFrame }
+
+// Decide returns the verdict about one packet. It takes longer than counting the packet.
+func (d *Decider) Decide(p Packet) (Verdict, error) {
+	if d.noBPF == nil && runs(p.Frame) {
+		i, drop, err := d.class.Decide(p.Frame, side(p))
+		if err == nil {
+			if i >= 0 {
+				d.extra[i].add(len(p.Frame))
+			}
+			return Verdict{Flow: i, Drop: drop}, nil
+		}
+		if !refusesLength(err) {
+			return Verdict{}, err
+		}
+	}
+	return d.Linear(p), nil
+}
+
+// Linear returns the verdict of the linear matcher.
+func (d *Decider) Linear(p Packet) Verdict {
+	i, ok := d.linear.Match(p)
+	if !ok {
+		return Verdict{Flow: -1, Linear: true}
+	}
+	return Verdict{Flow: i, Drop: d.flows[i].Action == flow.Drop, Linear: true}
+}
+
+// addCounts adds the packets that were counted by count alone.
+func (d *Decider) addCounts(counts []Count) error {
+	if d.noBPF != nil {
+		return nil
+	}
+	packets, bytes := make([]uint64, len(counts)), make([]uint64, len(counts))
+	if err := d.class.Read(packets, bytes); err != nil {
+		return err
+	}
+	for i := range counts {
+		counts[i].Packets += packets[i] - d.extra[i].Packets
+		counts[i].Bytes += bytes[i] - d.extra[i].Bytes
+	}
+	return nil
+}
+
+// Close frees the classifier. Idempotent.
+func (d *Decider) Close() error {
+	if d.class == nil {
+		return nil
+	}
+	return d.class.Close()
+}

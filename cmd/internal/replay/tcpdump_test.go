@@ -1,0 +1,152 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/cmd/internal/capture"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// filters are filters of tcpdump and the matches that select the same packets.
+var filters = []struct{ tcpdump, match string }{
+	{"", "any"},
+	{"ip", "ipv4"},
+	{"ip6", "ipv6"},
+	{"arp", "eth type 0x0806"},
+	{"ether proto 0x88cc", "eth type 0x88cc"},
+	{"ether multicast", "eth dst 01:00:00:00:00:00/01:00:00:00:00:00"},
+	{"ether broadcast", "eth dst ff:ff:ff:ff:ff:ff"},
+	{"vlan", "vlan"},
+	{"vlan 1", "vlan id 1"},
+	{"ip and tcp", "ipv4 tcp"},
+	{"ip and udp", "ipv4 udp"},
+	{"icmp", "ipv4 icmp"},
+	{"ip6 and udp", "ipv6 udp"},
+	{"ip proto 2", "ipv4 proto 2"},
+	{"tcp dst port 80", "tcp dport 80"},
+	{"tcp src port 80", "tcp sport 80"},
+	{"tcp dst port 443", "tcp dport 443"},
+	{"tcp dst port 44818", "tcp dport 44818"},
+	{"udp dst port 53", "udp dport 53"},
+	{"udp src port 53", "udp sport 53"},
+	{"tcp dst port 502", "tcp dport 502"},
+	{"tcp dst portrange 1-1023", "tcp dport 1-1023"},
+	{"udp dst portrange 1024-65535", "udp dport 1024-65535"},
+	{"ip src net 10.0.0.0/8", "ipv4 src 10.0.0.0/8"},
+	{"ip dst net 192.168.0.0/16", "ipv4 dst 192.168.0.0/16"},
+	{"ip src net 141.81.0.0/16", "ipv4 src 141.81.0.0/16"},
+	{"ip dst net 224.0.0.0/4", "ipv4 dst 224.0.0.0/4"},
+	{"ip[8] == 64", "ipv4 ttl 64"},
+	{"ip[8] & 0xf0 == 0x70", "ipv4 ttl 0x70/0xf0"},
+	{"ip[1] == 0", "ipv4 tos 0"},
+	{"ip[6:2] & 0x3fff != 0", "ipv4 frag yes"},
+	{"ip[6:2] & 0x1fff != 0", "ipv4 frag later"},
+	{"icmp[0] == 8", "ipv4 icmp type 8"},
+	{"ip and tcp and dst net 141.81.0.0/16 and tcp src portrange 40000-50000", "ipv4 dst 141.81.0.0/16 tcp sport 40000-50000"},
+}
+
+// captures are the captures in the published modules of gopacket that capture.Open reads.
+func captures(t *testing.T) (paths []string) {
+	t.Helper()
+	need.Tool(t, "tcpdump")
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/gopacket/gopacket").Output()
+	if err != nil {
+		t.Fatalf("finding gopacket: %v", err)
+	}
+	root := strings.TrimSpace(string(dir))
+	err = filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if ext := filepath.Ext(path); ext == ".pcap" || ext == ".pcapng" {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+var counted = regexp.MustCompile(`(?m)^(\d+) packets?$`)
+
+// tcpdump returns the number of packets that a filter selects; false if tcpdump does not take the capture or the
+// filter for its link type.
+func tcpdump(t *testing.T, path, filter string) (uint64, bool) {
+	t.Helper()
+	out, err := exec.Command("tcpdump", "-Z", "root", "-n", "--count", "-r", path, filter).CombinedOutput()
+	m := counted.FindSubmatch(out)
+	if err != nil || m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(m[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, true
+}
+
+// TestCountsAsTcpdump compares the counts of captures from published modules with those of tcpdump, filter by filter.
+func TestCountsAsTcpdump(t *testing.T) {
+	need.BPF(t)
+	type read struct {
+		path, name string
+		data       []byte
+		packets    uint64
+	}
+	var files []read
+	sum := uint64(0)
+	for _, path := range captures(t) {
+		n, ok := tcpdump(t, path, "")
+		if !ok || n < 10 {
+			continue // tcpdump reads no capture with several link types
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := capture.Open(bytes.NewReader(data)); errors.Is(err, capture.ErrLink) {
+			continue
+		}
+		files = append(files, read{path, path[strings.Index(path, "gopacket@"):], data, n})
+		sum += n
+	}
+	pairs, hit := 0, 0
+	for _, f := range filters {
+		some := 0
+		d, err := NewDecider(flows(t, f.match), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, in := range files {
+			want, ok := tcpdump(t, in.path, f.tcpdump)
+			if !ok {
+				continue // the filter is for another link type
+			}
+			pairs++
+			rep, err := d.Replay(context.Background(), bytes.NewReader(in.data), Options{})
+			if err != nil || rep.NoBPF != nil {
+				t.Fatalf("%s: %v, %v", in.name, err, rep)
+			}
+			if rep.Err != nil || rep.Records.Packets != in.packets || rep.Counts[0].Packets != want {
+				t.Errorf("%s: %q: %d packets of %d, %v; tcpdump %q: %d of %d", in.name, f.match, rep.Counts[0].Packets, rep.Records.Packets, rep.Err, f.tcpdump, want, in.packets)
+			}
+			if want > 0 && want < in.packets {
+				some = 1
+			}
+		}
+		hit += some
+		d.Close()
+	}
+	t.Logf("%d captures with %d packets, %d filters, %d comparisons; %d filters select some packets of a capture and not all", len(files), sum, len(filters), pairs, hit)
+	if len(files) < 7 || pairs < 200 || hit < 15 {
+		t.Error("the test looks at little")
+	}
+}

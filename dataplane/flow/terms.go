@@ -1,0 +1,98 @@
+package flow
+
+import "slices"
+
+// Terms returns the parts of a match, each a match of its own: every clause without fields, and every field with its
+// clause, in the order of the text form. A packet matches m if and only if it matches all terms.
+func (m Match) Terms() []Match {
+	var terms []Match
+	for i := range clauses {
+		c := &clauses[i]
+		if !c.has(&m) {
+			continue
+		}
+		for tag := range c.times(&m) {
+			terms = append(terms, c.term(tag))
+			for j := range c.fields {
+				f := &c.fields[j]
+				if ref := f.ref(&m, tag); f.format(ref) != "" {
+					t := c.term(tag)
+					copyField(f.ref(&t, tag), ref)
+					terms = append(terms, t)
+				}
+			}
+		}
+		if c.inner == nil || *c.inner(&m) == nil {
+			continue
+		}
+		for _, in := range slices.Insert((*c.inner(&m)).Terms(), 0, Match{}) {
+			t := c.term(0)
+			*c.inner(&t) = &in
+			terms = append(terms, t)
+		}
+	}
+	return terms
+}
+
+// ValuesIn returns the fields of m with their values in packet, a match of exact values. It leaves out the
+// clauses that packet does not have.
+func (m Match) ValuesIn(packet Match) (values Match) {
+	for i := range clauses {
+		c := &clauses[i]
+		if !c.has(&m) || !c.has(&packet) {
+			continue
+		}
+		for tag := range min(c.times(&m), c.times(&packet)) {
+			c.add(&values)
+			for j := range c.fields {
+				if f := &c.fields[j]; f.format(f.ref(&m, tag)) != "" {
+					copyField(f.ref(&values, tag), f.ref(&packet, tag))
+				}
+			}
+		}
+		if c.inner == nil || *c.inner(&m) == nil || *c.inner(&packet) == nil {
+			continue
+		}
+		in := (*c.inner(&m)).ValuesIn(**c.inner(&packet))
+		*c.inner(&values) = &in
+	}
+	return values
+}
+
+// times is how often the clause stands in m.
+func (c *clause) times(m *Match) int {
+	if c.name == "vlan" {
+		return len(m.VLAN)
+	}
+	return 1
+}
+
+// term is the clause alone, as often as its place among several asks.
+func (c *clause) term(place int) (m Match) {
+	for range place + 1 {
+		c.add(&m)
+	}
+	return m
+}
+
+// copyField copies the value of a field; both references are of one field.
+func copyField(to, from any) {
+	switch p := from.(type) {
+	case *Masked[uint8]:
+		*to.(*Masked[uint8]) = *p
+	case *Masked[uint16]:
+		*to.(*Masked[uint16]) = *p
+	case *Masked[uint32]:
+		*to.(*Masked[uint32]) = *p
+	case *MAC:
+		*to.(*MAC) = *p
+	case *Addr4:
+		*to.(*Addr4) = *p
+	case *Addr6:
+		*to.(*Addr6) = *p
+	case *Port:
+		*to.(*Port) = *p
+	case *Fragment:
+		*to.(*Fragment) = *p
+	}
+}
