@@ -113,13 +113,14 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/format":     {},
 		"cmd/internal/manual":     {},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},
-		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "shm"},
+		"cmd/internal/view":       {"cmd/internal/format", "cmd/internal/selection", "dataplane", "dataplane/flow", "internal/lab/demo", "shm"},
 		"cmd/internal/top":        {"cmd/internal/format", "cmd/internal/view", "shm"},
 		"cmd/internal/hostcheck":  {"cmd/internal/format", "internal/trust", "plugin", "probe"},
 		"cmd/internal/reload":     {"cmd/internal/format", "configs", "dataplane", "shm"},
 		"cmd/internal/capture":    {},
+		"cmd/internal/completion": {},
 		"cmd/internal/replay":     {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/view", "dataplane", "dataplane/engine/xdp", "dataplane/flow", "internal/linear", "probe", "shm"},
-		"cmd/internal/explain":    {"cmd/internal/format", "cmd/internal/replay", "dataplane/flow", "internal/lab/frame", "internal/linear"},
+		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/replay", "dataplane/flow", "internal/lab/frame", "internal/linear"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

@@ -7,11 +7,11 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flowtally/flowtally/cmd/internal/completion"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
@@ -23,50 +23,8 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
 
-var completionScripts = map[string]string{
-	// Bash breaks words at ":" and "=", which names and flags contain: the line is split at blanks
-	// instead, and the part before the break is cut off again.
-	"bash": `# flowtally: source <(flowtally completion bash)
-_flowtally() {
-	local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" cur="${COMP_WORDS[COMP_CWORD]}" words
-	read -ra words <<<"$line"
-	[[ "$line" == *[[:blank:]] ]] && words+=("")
-	[[ "$cur" == [:=] ]] && cur=""
-	local before="${words[-1]%"$cur"}"
-	IFS=$'\n'
-	COMPREPLY=($("${words[0]}" __complete -- "${words[@]:1}" 2>/dev/null))
-	COMPREPLY=("${COMPREPLY[@]#"$before"}")
-}
-complete -o default -F _flowtally flowtally
-`,
-	// Zsh runs the file as the function at the first completion when it found it in fpath.
-	"zsh": `#compdef flowtally
-# flowtally: source <(flowtally completion zsh)
-_flowtally() {
-	local -a found
-	found=("${(@f)$("${words[1]}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-	if [[ -n "${found[*]}" ]]; then compadd -a found; else _files; fi
-}
-if [[ "${funcstack[1]}" == _flowtally ]]; then _flowtally "$@"; else compdef _flowtally flowtally; fi
-`,
-	// Fish drops an empty word unless it is quoted.
-	"fish": `# flowtally: flowtally completion fish | source
-function __flowtally_complete
-	set -l words (commandline -opc)
-	set -l cur (commandline -ct)
-	set -l found (flowtally __complete -- $words[2..] "$cur" 2>/dev/null)
-	if set -q found[1]
-		string join \n -- $found
-	else
-		__fish_complete_path "$cur"
-	end
-end
-complete -c flowtally -f -a '(__flowtally_complete)'
-`,
-}
-
 func (c *completionCmd) Run(env *Env) error {
-	_, err := fmt.Fprint(env.Stdout, completionScripts[c.Shell])
+	_, err := fmt.Fprint(env.Stdout, completion.Script(c.Shell))
 	return err
 }
 
@@ -83,90 +41,9 @@ func (c *completeCmd) Run(env *Env) error {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	for _, s := range complete(env.model.Node, words) {
+	for _, s := range completion.Complete(env.model.Node, words, valuesOf) {
 		if format.Printable(s) == s { // a shell would take it for its own
 			fmt.Fprintln(env.Stdout, s)
-		}
-	}
-	return nil
-}
-
-// complete walks the model along the words before the last, and returns the candidates for the
-// last.
-func complete(node *kong.Node, words []string) []string {
-	before, last := words[:len(words)-1], words[len(words)-1]
-	given := map[string]string{} // values of flags that candidates depend on
-	args := 0
-	var pending *kong.Flag // a flag that waits for its value
-	for _, w := range before {
-		switch {
-		case pending != nil:
-			given[pending.Name], pending = w, nil
-		case strings.HasPrefix(w, "-"):
-			name, value, hasValue := strings.Cut(w, "=")
-			if f := findFlag(node, name); f != nil {
-				given[f.Name] = value
-				if !hasValue && !f.IsBool() {
-					pending = f
-				}
-			}
-		default:
-			if child := findChild(node, w); child != nil {
-				node, args = child, 0
-			} else {
-				args++
-			}
-		}
-	}
-	var out []string
-	name, value, hasValue := strings.Cut(last, "=")
-	switch {
-	case pending != nil:
-		out = valuesOf(pending.Value, given)
-	case strings.HasPrefix(last, "-") && hasValue:
-		if f := findFlag(node, name); f != nil {
-			for _, v := range valuesOf(f.Value, given) {
-				if strings.HasPrefix(v, value) {
-					out = append(out, name+"="+v)
-				}
-			}
-		}
-	case strings.HasPrefix(last, "-"):
-		for _, group := range node.AllFlags(true) {
-			for _, f := range group {
-				out = append(out, "--"+f.Name)
-			}
-		}
-	case len(node.Children) > 0:
-		for _, child := range node.Children {
-			if !child.Hidden {
-				out = append(out, child.Name)
-			}
-		}
-	case len(node.Positional) > 0:
-		p := node.Positional[min(args, len(node.Positional)-1)]
-		if args < len(node.Positional) || p.IsCumulative() {
-			out = valuesOf(p, given)
-		}
-	}
-	return slices.DeleteFunc(out, func(s string) bool { return !strings.HasPrefix(s, last) })
-}
-
-func findChild(node *kong.Node, name string) *kong.Node {
-	for _, child := range node.Children {
-		if child.Name == name || slices.Contains(child.Aliases, name) {
-			return child
-		}
-	}
-	return nil
-}
-
-func findFlag(node *kong.Node, name string) *kong.Flag {
-	for _, group := range node.AllFlags(false) {
-		for _, f := range group {
-			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
-				return f
-			}
 		}
 	}
 	return nil

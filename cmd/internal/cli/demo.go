@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/internal/lab/demo"
 	"github.com/flowtally/flowtally/plugin"
@@ -83,7 +84,7 @@ func (c *demoCmd) Run(env *Env) error {
 	if c.json() {
 		err = format.JSON(env.Stdout, rep)
 	} else {
-		_, err = fmt.Fprint(env.Stdout, renderDemo(rep.Flows), demoVerdict(rep))
+		_, err = fmt.Fprint(env.Stdout, view.Demo(rep.Flows), view.DemoVerdict(rep))
 	}
 	if err == nil && !rep.Exact {
 		err = exitError(exitFailed)
@@ -114,72 +115,6 @@ func softwareRDMA() (dataplane.RDMAConfig, error) {
 		}
 	}
 	return rdma, nil
-}
-
-// renderDemo returns sent beside counted, flow by flow.
-func renderDemo(counts []demo.Count) string {
-	if len(counts) > 0 && counts[0].XDPPackets != nil {
-		return renderDemoBeside(counts)
-	}
-	t := format.Table{Heading: []string{"FLOW", ">SENT", ">COUNTED", ">SENT BYTES", ">COUNTED BYTES", ""}}
-	for _, c := range counts {
-		note := "exact"
-		if !c.Exact() {
-			note = demoDifference(c)
-		}
-		t.Add(c.Name, format.Count(c.SentPackets), format.Count(c.Packets), format.Count(c.SentBytes), format.Count(c.Bytes), note)
-	}
-	return t.Render()
-}
-
-// renderDemoBeside is renderDemo with XDP's counts of the same traffic.
-func renderDemoBeside(counts []demo.Count) string {
-	t := format.Table{Heading: []string{"FLOW", ">SENT", ">RDMA", ">XDP", ">SENT BYTES", ">RDMA BYTES", ">XDP BYTES", "COUNTED BY", ""}}
-	for _, c := range counts {
-		note := "exact"
-		if !c.Exact() {
-			note = demoDifference(c)
-		}
-		t.Add(c.Name, format.Count(c.SentPackets), format.Count(c.Packets), format.Count(*c.XDPPackets),
-			format.Count(c.SentBytes), format.Count(c.Bytes), format.Count(*c.XDPBytes), c.Source, note)
-	}
-	return t.Render()
-}
-
-// demoDifference says by how much a flow differs.
-func demoDifference(c demo.Count) string {
-	if c.SentPackets == 0 {
-		return "nothing sent"
-	}
-	text := fmt.Sprintf("%+d packets, %+d bytes", int64(c.Packets-c.SentPackets), int64(c.Bytes-c.SentBytes))
-	if c.XDPPackets != nil {
-		text += fmt.Sprintf("; xdp %+d packets, %+d bytes", int64(*c.XDPPackets-c.SentPackets), int64(*c.XDPBytes-c.SentBytes))
-	}
-	return text
-}
-
-// demoVerdict is the last line.
-func demoVerdict(r demo.Report) string {
-	var sum demo.Count
-	off := uint64(0)
-	for _, c := range r.Flows {
-		sum.SentPackets += c.SentPackets
-		sum.SentBytes += c.SentBytes
-		if !c.Exact() {
-			off++
-		}
-	}
-	sent := fmt.Sprintf("%s packets (%s) sent over %d flows", format.Count(sum.SentPackets), format.Bytes(sum.SentBytes), len(r.Flows))
-	if r.SoftwareNIC {
-		sent += " to a NIC that is software"
-	}
-	if r.Exact && r.SoftwareNIC {
-		return sent + ": every one counted by rdma and by xdp, exactly once each, and every byte of it.\n"
-	}
-	if r.Exact {
-		return sent + ": every one counted, exactly once, and every byte of it.\n"
-	}
-	return sent + ": " + format.Plural(off, "flow differs", "flows differ") + ".\n"
 }
 
 // demoScreen shows progress: a live table where stdout is a terminal that shows
@@ -213,7 +148,7 @@ func (s *demoScreen) show(p demo.Progress) {
 			fmt.Fprint(s.env.Stdout, format.EnterScreen)
 		}
 		_, width := terminalSize(s.env.Stdout)
-		text := "flowtally demo  " + status + "\nmirror " + p.Mirror + "\n" + renderDemoLive(p.Flows)
+		text := "flowtally demo  " + status + "\nmirror " + p.Mirror + "\n" + view.DemoLive(p.Flows)
 		fmt.Fprint(s.env.Stdout, format.DrawOver(text, width))
 		return
 	}
@@ -221,15 +156,6 @@ func (s *demoScreen) show(p demo.Progress) {
 		s.lastLine = time.Now()
 		fmt.Fprintln(s.env.Stderr, status)
 	}
-}
-
-// renderDemoLive renders the table while traffic flows: packets under way are no difference yet.
-func renderDemoLive(counts []demo.Count) string {
-	t := format.Table{Heading: []string{"FLOW", ">SENT", ">COUNTED", ">COUNTED BYTES"}}
-	for _, c := range counts {
-		t.Add(c.Name, format.Count(c.SentPackets), format.Count(c.Packets), format.Count(c.Bytes))
-	}
-	return t.Render()
 }
 
 // close gives the terminal back. Idempotent.

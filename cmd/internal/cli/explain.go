@@ -3,15 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
-	"github.com/flowtally/flowtally/cmd/internal/capture"
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
-	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // explainCmd says which flow counts a packet, and why.
@@ -60,11 +56,8 @@ func (c *explainCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case x.NoBPF != nil:
-		fmt.Fprintf(env.Stderr, "flowtally: the linear matcher has decided, not the classifier, because this process cannot load BPF: %s\n", format.PrintableLines(x.NoBPF.Error()))
-	case x.Short:
-		fmt.Fprintln(env.Stderr, "flowtally: the linear matcher has decided, not the classifier, because the kernel runs no program over a frame of this length")
+	for _, note := range x.Notes() {
+		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
 	if c.json() {
 		return x.PrintJSON(env.Stdout, ordered)
@@ -74,13 +67,24 @@ func (c *explainCmd) Run(env *Env) error {
 
 // packet returns the packet of the arguments.
 func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
-	p.Interface = c.Interface
-	if c.Direction == flow.Egress.String() {
-		p.Direction = flow.Egress
-	}
+	p.Direction, p.Interface = direction(c.Direction), c.Interface
 	text := strings.Join(c.Packet, " ")
-	if _, err := os.Stat(c.Packet[0]); len(c.Packet) == 1 && (text == "-" || err == nil || strings.HasSuffix(text, ".pcap") || strings.HasSuffix(text, ".pcapng")) {
-		return c.captured(env, p)
+	if len(c.Packet) == 1 && explain.IsCapture(text) {
+		f, err := openCapture(env, text)
+		if err != nil {
+			return p, err
+		}
+		defer f.Close()
+		cut, err := explain.Captured(f, c.Number, &p)
+		switch {
+		case errors.Is(err, explain.ErrNumber):
+			err = usagef("%s: %w; --number is %d", text, err, c.Number)
+		case err != nil:
+			err = fmt.Errorf("%s: %w", text, err)
+		case cut > 0:
+			fmt.Fprintf(env.Stderr, "flowtally: the capture has cut %s off the packet; a header behind the cut counts as incomplete\n", format.Plural(uint64(cut), "byte", "bytes"))
+		}
+		return p, err
 	}
 	if b, ok := explain.ParseHex(text); ok {
 		p.Frame = b
@@ -94,37 +98,4 @@ func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
 		return p, withHint(&usageError{err}, "a packet in words, such as 'ipv4 src 1.2.3.4 tcp dport 443'; in hex; or the path of a capture")
 	}
 	return p, nil
-}
-
-// captured returns the packet of the capture with the number of the flag.
-func (c *explainCmd) captured(env *Env, p replay.Packet) (replay.Packet, error) {
-	f, err := openCapture(env, c.Packet[0])
-	if err != nil {
-		return p, err
-	}
-	defer f.Close()
-	in, err := capture.Open(f)
-	if err != nil {
-		return p, fmt.Errorf("%s: %w", c.Packet[0], err)
-	}
-	for n := uint64(1); ; n++ {
-		r, err := in.Next()
-		if err == io.EOF {
-			return p, usagef("%s: it holds %s, and --number is %d", c.Packet[0], format.Plural(n-1, "packet", "packets"), c.Number)
-		}
-		if err != nil {
-			return p, fmt.Errorf("%s: %w", c.Packet[0], err)
-		}
-		if n < c.Number {
-			continue
-		}
-		if r.Length > len(r.Data) {
-			fmt.Fprintf(env.Stderr, "flowtally: the capture has cut the packet: %d of %d bytes; a header behind the cut counts as incomplete\n", len(r.Data), r.Length)
-		}
-		p.Frame, p.Layer3 = r.Data, r.Layer3
-		if p.Interface == "" {
-			p.Interface = r.Interface
-		}
-		return p, nil
-	}
 }

@@ -1,12 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
-	"io"
-	"os"
-	"sync/atomic"
-	"time"
+	"io/fs"
 
+	"github.com/flowtally/flowtally/cmd/internal/capture"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -41,21 +40,18 @@ func (c *replayCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	o := replay.Options{Flows: flows, Interface: c.Interface, Logger: env.Logger}
-	if c.Direction == flow.Egress.String() {
-		o.Direction = flow.Egress
-	}
+	o := replay.Options{Flows: flows, Direction: direction(c.Direction), Interface: c.Interface, Logger: env.Logger}
 	in, err := openCapture(env, c.File)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	bar := progress{env: env, in: in, since: time.Now()}
+	bar := replay.NewProgress(env.Stderr, in)
 	if isTerminal(env.Stderr) {
-		o.Progress = bar.show
+		o.Progress = bar.Show
 	}
 	rep, err := replay.Run(env.Context, in, o)
-	bar.clear()
+	bar.Clear()
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
@@ -78,77 +74,22 @@ func (c *replayCmd) Run(env *Env) error {
 	return nil
 }
 
-// capturedFile is a capture that counts the bytes that are read.
-type capturedFile struct {
-	io.ReadCloser
-	size int64 // 0: not known
-	read atomic.Int64
+// openCapture opens a capture, or standard input for "-".
+func openCapture(env *Env, path string) (*capture.File, error) {
+	f, err := capture.OpenFile(env.Context, path, env.Stdin)
+	if errors.Is(err, capture.ErrDirectory) {
+		return nil, &usageError{err}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, withHint(err, "check the path; - is standard input")
+	}
+	return f, err
 }
 
-func (f *capturedFile) Read(p []byte) (int, error) {
-	n, err := f.ReadCloser.Read(p)
-	f.read.Add(int64(n))
-	return n, err
-}
-
-// openCapture opens a file, or standard input. The open of a FIFO waits for its writer, or for the end of the
-// context.
-func openCapture(env *Env, path string) (*capturedFile, error) {
-	if path == "-" {
-		return &capturedFile{ReadCloser: io.NopCloser(env.Stdin)}, nil
+// direction returns the direction of a flag with the words of a direction.
+func direction(word string) flow.Direction {
+	if word == flow.Egress.String() {
+		return flow.Egress
 	}
-	type opened struct {
-		f   *os.File
-		err error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		f, err := os.Open(path)
-		done <- opened{f, err}
-	}()
-	select {
-	case <-env.Context.Done():
-		return nil, fmt.Errorf("%s: opening the capture: %w", path, env.Context.Err())
-	case o := <-done:
-		if o.err != nil {
-			return nil, withHint(fmt.Errorf("opening the capture: %w", o.err), "check the path; - is standard input")
-		}
-		st, err := o.f.Stat()
-		if err == nil && st.IsDir() {
-			err = usagef("%s: a directory is no capture", path)
-		}
-		if err != nil {
-			o.f.Close()
-			return nil, err
-		}
-		c := &capturedFile{ReadCloser: o.f}
-		if st.Mode().IsRegular() {
-			c.size = st.Size()
-		}
-		return c, nil
-	}
-}
-
-// progress is a line on a terminal, drawn over at most ten times a second.
-type progress struct {
-	env         *Env
-	in          *capturedFile
-	since, last time.Time
-}
-
-func (p *progress) show(records uint64) {
-	now := time.Now()
-	if now.Sub(p.last) < 100*time.Millisecond {
-		return
-	}
-	p.last = now
-	read := p.in.read.Load()
-	fmt.Fprint(p.env.Stderr, "\r"+format.Progress(read, p.in.size)+fmt.Sprintf("  %s records, %s/s", format.Count(records),
-		format.Rate(float64(records)/now.Sub(p.since).Seconds()))+format.ClearLine)
-}
-
-func (p *progress) clear() {
-	if !p.last.IsZero() {
-		fmt.Fprint(p.env.Stderr, "\r"+format.ClearLine)
-	}
+	return flow.Ingress
 }

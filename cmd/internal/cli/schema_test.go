@@ -18,7 +18,9 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
+	"github.com/flowtally/flowtally/cmd/internal/replay"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/demo"
@@ -36,6 +38,7 @@ func outputs() map[string][]any {
 		"check":            {checkedMirrorJSON{}, checkedConfigJSON{}},
 		"demo":             {demo.Report{}},
 		"doctor":           {doctorJSON{}},
+		"explain":          {explain.ExplanationJSON{}},
 		"flows add":        {view.AddedJSON{}},
 		"flows list":       {view.FlowsJSON{}},
 		"apply":            {reload.Changes{}},
@@ -43,6 +46,7 @@ func outputs() map[string][]any {
 		"queue-pairs list": {view.QueuePairsJSON{}},
 		"queue-pairs post": {view.PostedJSON{}},
 		"top":              {view.TopJSON{}},
+		"replay":           {replay.ReportJSON{}},
 		"version":          {versions{}},
 		"wait":             {view.ReadingJSON{}},
 		"watch":            {view.ChangeJSON{}, view.LostJSON{}},
@@ -51,7 +55,7 @@ func outputs() map[string][]any {
 
 // documented are the packages whose comments describe the fields.
 func documented() []string {
-	return []string{"cmd/internal/cli", "cmd/internal/reload", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
+	return []string{"cmd/internal/cli", "cmd/internal/explain", "cmd/internal/reload", "cmd/internal/replay", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
 }
 
 // schemaDir holds the schema of each command.

@@ -9,8 +9,8 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
-// explanationJSON is the output of explain -o json. Fields are only added.
-type explanationJSON struct {
+// ExplanationJSON is the output of explain -o json. Fields are only added.
+type ExplanationJSON struct {
 	Schema    int          `json:"schema"`
 	Packet    packetJSON   `json:"packet"`
 	By        string       `json:"by"`     // xdp or linear
@@ -44,7 +44,7 @@ type reasonJSON struct {
 
 // PrintJSON prints the explanation as JSON. ordered is whether the order among flows of one priority is known.
 func (x *Explanation) PrintJSON(w io.Writer, ordered bool) error {
-	out := explanationJSON{
+	out := ExplanationJSON{
 		Schema: 1, By: "xdp", OrderSure: ordered || !x.tie(), Flows: make([]reasonJSON, len(x.Reasons)),
 		Packet: packetJSON{x.Headers.String(), len(x.Packet.Frame), hex.EncodeToString(x.Packet.Frame), x.Packet.Layer3, x.Packet.Direction.String(), x.Packet.Interface},
 	}
@@ -137,4 +137,15 @@ func (x *Explanation) Print(w io.Writer, ordered bool) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Notes returns the reservations about the decision, one in each string.
+func (x *Explanation) Notes() (notes []string) {
+	if x.NoBPF != nil {
+		notes = append(notes, fmt.Sprintf("the linear matcher has decided, not the classifier, because this process cannot load BPF: %v", x.NoBPF))
+	}
+	if x.Short {
+		notes = append(notes, "the linear matcher has decided, not the classifier, because the kernel runs no program over a frame of this length")
+	}
+	return notes
 }

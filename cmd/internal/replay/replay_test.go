@@ -156,7 +156,7 @@ func TestBrokenCapture(t *testing.T) {
 	if err := rep.PrintJSON(&out, flows(t, "any")); err != nil {
 		t.Fatal(err)
 	}
-	var j reportJSON
+	var j ReportJSON
 	if err := json.Unmarshal(out.Bytes(), &j); err != nil || j.Complete || j.Error == nil || *j.Counters[0].Packets != 4999 || j.By != "xdp" {
 		t.Errorf("%s, %v", out.Bytes(), err)
 	}
