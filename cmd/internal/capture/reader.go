@@ -118,7 +118,7 @@ func (r *Reader) Next() (Record, error) {
 	}
 	data, ci, err := r.next()
 	switch {
-	case err == io.EOF && ci.CaptureLength == 0: // gopacket returns a bare io.EOF
+	case errors.Is(err, io.EOF) && ci.CaptureLength == 0: // between two records
 		r.failed = io.EOF
 		return Record{}, io.EOF
 	case err != nil:

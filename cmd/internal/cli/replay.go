@@ -24,7 +24,7 @@ type replayCmd struct {
 func (*replayCmd) Help() string {
 	return `Runs the classifier, the BPF program that counts on an interface, over every packet of a capture (BPF_PROG_TEST_RUN), and attaches it to no interface. Where the machine cannot load BPF, the linear matcher counts in its place, and a message says so. Link types: Ethernet, raw IP, the BSD loopback, Linux cooked captures.
 
-Bytes are those of the frames when they were captured, layer 2 without FCS, also where the capture has cut them. Exit code 1 when the capture is broken; the counts up to that place are printed.
+A frame counts with the bytes that it had when it was captured, layer 2 without FCS, also where the capture has cut it. Exit code 1 when the capture is broken; the counts up to that place are printed.
 
 Examples:
 
@@ -68,7 +68,7 @@ func (c *replayCmd) Run(env *Env) error {
 		fmt.Fprintf(env.Stderr, "flowtally: %s\n", format.PrintableLines(note))
 	}
 	if rep.Err != nil {
-		return withHint(fmt.Errorf("%s: the counts are those of the %s before: %w", c.File, format.Plural(rep.Records.Packets, "record", "records"), rep.Err),
+		return withHint(fmt.Errorf("%s: the counts have the %s before the fault: %w", c.File, format.Plural(rep.Records.Packets, "record", "records"), rep.Err),
 			"capinfos or tcpdump -r names the fault too; take the capture again")
 	}
 	return nil

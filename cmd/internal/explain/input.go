@@ -34,7 +34,7 @@ func Captured(r io.Reader, number uint64, p *replay.Packet) (cut int, err error)
 	}
 	for n := uint64(1); ; n++ {
 		rec, err := in.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return 0, fmt.Errorf("%w: it holds %s", ErrNumber, format.Plural(n-1, "packet", "packets"))
 		}
 		if err != nil {

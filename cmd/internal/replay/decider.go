@@ -27,7 +27,7 @@ type Decider struct {
 	class  *xdp.Classifier // nil: the machine cannot load BPF
 	noBPF  error
 	linear *linear.Matcher
-	extra  []Count // of the classifier's counts: those before begin, and those of Decide
+	extra  []Count // part of the classifier's counts: the counts before begin, and the counts of Decide
 }
 
 // NewDecider loads flows into the classifier. Where the process may not or cannot load BPF, the linear matcher

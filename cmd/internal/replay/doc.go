@@ -2,5 +2,5 @@
 // BPF_PROG_TEST_RUN runs over each frame, or with the linear matcher where the machine cannot load BPF.
 //
 // No record is dropped in silence: the records of a [Report] are those that a flow counted and those that no flow
-// matched. Bytes are those of the frames when they were captured, also if the capture has cut them.
+// matched. A frame counts with the bytes that it had when it was captured, also if the capture has cut it.
 package replay

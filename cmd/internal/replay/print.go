@@ -10,7 +10,7 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// ReportJSON is the output of replay -o json. Fields are only added. Counters are those of get.
+// ReportJSON is the output of replay -o json. Fields are only added. A counter has the fields of a counter of get.
 type ReportJSON struct {
 	Schema    int                `json:"schema"`
 	By        string             `json:"by"`     // xdp or linear
@@ -82,7 +82,7 @@ func (r *Report) Notes() (notes []string) {
 	if r.NoBPF != nil {
 		notes = append(notes, fmt.Sprintf("the linear matcher has counted, not the classifier, because this process cannot load BPF: %v", r.NoBPF))
 	}
-	add(r.Cut, "record is", "records are", "cut: the bytes are those of the whole frame, and a header behind the cut counts as incomplete")
+	add(r.Cut, "record is", "records are", "cut: the whole frame counts in bytes, and a header behind the cut counts as incomplete")
 	add(r.Linear, "record has", "records have", "a length that the kernel does not run a program over: the linear matcher has counted it")
 	return notes
 }

@@ -40,8 +40,8 @@ type Report struct {
 	Linear    uint64  // records that the linear matcher has decided, because the kernel takes no frame of their length
 	// NoBPF is the reason why the linear matcher has decided all records; nil if the classifier has.
 	NoBPF error
-	// Err is the reason why the capture was not read to its end; nil if it was. The counts are those of the records
-	// before.
+	// Err is the reason why the capture was not read to its end; nil if it was. The counts have the records
+	// before the fault.
 	Err error
 }
 
@@ -79,7 +79,7 @@ func (d *Decider) Replay(ctx context.Context, r io.Reader, o Options) (*Report, 
 				if errors.Is(b.err, errHead) {
 					return nil, b.err
 				}
-				if b.err != io.EOF {
+				if !errors.Is(b.err, io.EOF) {
 					rep.Err = b.err
 				}
 				return rep, c.finish()

@@ -61,7 +61,7 @@ func run(t testing.TB, r io.Reader, o Options) *Report {
 }
 
 // TestCountsEveryRecord: over random captures of random packets, some cut and some longer than the kernel runs, the
-// counts are those of the linear matcher, and the sum is the number of records.
+// counts equal the linear matcher's, and the sum is the number of records.
 func TestCountsEveryRecord(t *testing.T) {
 	need.BPF(t)
 	rng := rand.New(rand.NewPCG(seed.Uint64(t), 0))

@@ -93,7 +93,7 @@ func tcpdump(t *testing.T, path, filter string) (uint64, bool) {
 	return n, true
 }
 
-// TestCountsAsTcpdump compares the counts of captures from published modules with those of tcpdump, filter by filter.
+// TestCountsAsTcpdump compares the counts of captures from published modules with the counts of tcpdump, filter by filter.
 func TestCountsAsTcpdump(t *testing.T) {
 	need.BPF(t)
 	type read struct {
