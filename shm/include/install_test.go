@@ -100,7 +100,7 @@ func testInstalledFiles(t *testing.T, root string) {
 		library, "lib/" + soname, "lib/libflowtally.so", "lib/pkgconfig/flowtally.pc",
 		"lib/systemd/system/flowtally.service",
 		"share/bash-completion/completions/flowtally", "share/fish/vendor_completions.d/flowtally.fish", "share/zsh/site-functions/_flowtally",
-		"share/doc/flowtally/queue-pairs.yaml", "share/doc/flowtally/rdma.conf", "share/doc/flowtally/rdma.yaml",
+		"share/doc/flowtally/copyright", "share/doc/flowtally/queue-pairs.yaml", "share/doc/flowtally/rdma.conf", "share/doc/flowtally/rdma.yaml",
 	} {
 		want = append(want, prefix+"/"+name)
 	}
@@ -110,6 +110,14 @@ func testInstalledFiles(t *testing.T, root string) {
 	}
 	for _, h := range headers {
 		want = append(want, prefix+"/include/flowtally/"+h)
+	}
+	// A page for each command: TestManPages compares them with the commands.
+	pages, err := filepath.Glob(root + prefix + "/share/man/man[158]/flowtally*.[158].gz")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("man pages: %v, %v", pages, err)
+	}
+	for _, page := range pages {
+		want = append(want, strings.TrimPrefix(page, root))
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
