@@ -15,9 +15,8 @@ import (
 // mistake, so that a reference to one can be checked.
 func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool) {
 	names := make([]string, len(cfg.Interfaces))
-	known := make(map[string]bool)
 	for i, in := range cfg.Interfaces {
-		names[i], known[in.Name] = in.Name, true
+		names[i] = in.Name
 	}
 	first := make(map[string]int)
 	d.sequence(n, "flows", func(i int, n *yaml.Node) {
@@ -29,17 +28,43 @@ func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool) {
 		} else if node := at["name"]; node != nil {
 			first[f.Name] = node.Line
 		}
-		if f.Interface != "" && sure && !known[f.Interface] {
-			suggestion := "add it there"
-			if near := flow.Nearest(f.Interface, names); near != "" {
-				suggestion = fmt.Sprintf("did you mean %q?", near)
-			}
-			d.bad(at["interface"], fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), suggestion)
+		if sure && len(cfg.Interfaces) > 0 && d.count == before {
+			d.reach(f, names, cfg.Interfaces, what, n, at)
+		} else if sure && f.Interface != "" && len(cfg.Interfaces) == 0 {
+			d.bad(at["interface"], fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), "add it there")
 		}
 		if d.count == before {
 			cfg.Flows = append(cfg.Flows, f)
 		}
 	})
+}
+
+// reach reports a flow that is counted on no interface.
+func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface, what string, n *yaml.Node, at map[string]*yaml.Node) {
+	if dataplane.ReachesInterface(list, f) == nil {
+		return
+	}
+	where := n
+	for _, field := range []string{"direction", "interface"} {
+		if at[field] != nil {
+			where = at[field]
+		}
+	}
+	i, listed := dataplane.FindInterface(list, f.Interface)
+	switch {
+	case f.Interface == "":
+		d.bad(where, fmt.Sprintf("%s: no interface counts %s flows", what, f.Direction), fmt.Sprintf("give one of them direction both or %s", f.Direction))
+	case !listed:
+		suggestion := "add it there"
+		if near := flow.Nearest(f.Interface, names); near != "" {
+			suggestion = fmt.Sprintf("did you mean %q?", near)
+		}
+		d.bad(where, fmt.Sprintf("%s: interface %q is not listed under interfaces", what, clip(f.Interface)), suggestion)
+	case i.IsPattern() && i.Name == f.Interface:
+		d.bad(where, fmt.Sprintf("%s: interface %q is a pattern", what, clip(f.Interface)), "name one interface, or leave the interface out for all of them")
+	default:
+		d.bad(where, fmt.Sprintf("%s: interface %q counts %s flows alone", what, clip(f.Interface), i.Direction), "change its direction or that of the flow")
+	}
 }
 
 // flow reads one flow; at says where its parts stand.
@@ -58,7 +83,7 @@ func (d *decoder) flow(n *yaml.Node, what string) (f flow.Flow, at map[string]*y
 		entry{"name", note(d.text(&f.Name, what+".name"))},
 		entry{"match", note(func(_, v *yaml.Node) { f.Match = d.match(v, what+".match") })},
 		entry{"priority", d.int(&priority, what+".priority", 0, 65535)},
-		entry{"direction", word(d, &direction, what+".direction", "ingress", "egress")},
+		entry{"direction", note(word(d, &direction, what+".direction", "ingress", "egress"))},
 		entry{"action", word(d, &action, what+".action", "count", "drop")},
 		entry{"interface", note(d.text(&f.Interface, what+".interface"))},
 		entry{"backend", word(d, &f.Backend, what+".backend", flow.Backends()...)},

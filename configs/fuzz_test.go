@@ -33,6 +33,7 @@ func checkRoundTrip(t *rapid.T) {
 	cfg := dataplane.Config{
 		Instance: rapid.StringMatching(`|[a-z0-9-]{1,32}`).Draw(t, "instance"),
 		Backend:  rapid.SampledFrom(append(flow.Backends(), "")).Draw(t, "backend"),
+		Start:    dataplane.StartMode(word("start", "", "strict", "degraded")),
 		Mirror: dataplane.MirrorConfig{
 			Path: text.Draw(t, "path"), Counters: upTo("counters", 1<<24), LatencyCounters: upTo("latency", 1<<20), History: upTo("history", 1<<24+1) - 1,
 			HistoryPeriod: time.Duration(upTo("history period", 1<<62)), Mode: rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o644, 0o640, 0o200, 0o604}).Draw(t, "mode"),
@@ -50,7 +51,12 @@ func checkRoundTrip(t *rapid.T) {
 	for i := range rapid.IntRange(1, 3).Draw(t, "interfaces") {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{
 			Name: word("interface", "eth", "1", "true", "~", "é", "'", "-", "#") + fmt.Sprint(i), Mode: dataplane.Mode(word("mode", "", "auto", "native", "generic")),
+			Optional: rapid.Bool().Draw(t, "optional"),
 		})
+		if in := &cfg.Interfaces[i]; i > 0 { // each flow is counted on the first one
+			in.Name = word("pattern", "", "*", "en[op]?s", "[^a-z]", `\\`) + in.Name
+			in.Direction = rapid.SampledFrom(append(dataplane.InterfaceDirections(), "")).Draw(t, "only")
+		}
 	}
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	cfg.Flows = gen.Flows(rng, rapid.IntRange(0, 5).Draw(t, "flows"))

@@ -14,6 +14,7 @@ import (
 type configYAML struct {
 	Instance   string     `yaml:"instance,omitempty"`
 	Backend    string     `yaml:"backend,omitempty"`
+	Start      string     `yaml:"start,omitempty"`
 	Interfaces []any      `yaml:"interfaces,omitempty"`
 	Mirror     mirrorYAML `yaml:"mirror,omitempty"`
 	Poll       pollYAML   `yaml:"poll,omitempty"`
@@ -25,8 +26,10 @@ type configYAML struct {
 }
 
 type interfaceYAML struct {
-	Name string `yaml:"name"`
-	Mode string `yaml:"mode"`
+	Name      string `yaml:"name"`
+	Mode      string `yaml:"mode,omitempty"`
+	Optional  bool   `yaml:"optional,omitempty"`
+	Direction string `yaml:"direction,omitempty"`
 }
 
 type mirrorYAML struct {
@@ -107,7 +110,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		}
 	}
 	out := configYAML{
-		Instance: cfg.Instance, Backend: string(cfg.Backend),
+		Instance: cfg.Instance, Backend: string(cfg.Backend), Start: string(cfg.Start),
 		Mirror: mirrorYAML{
 			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
 			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
@@ -120,10 +123,10 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		out.Mirror.Mode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.Mode))
 	}
 	for _, in := range cfg.Interfaces {
-		if in.Mode == "" {
+		if in == (dataplane.Interface{Name: in.Name}) {
 			out.Interfaces = append(out.Interfaces, in.Name)
 		} else {
-			out.Interfaces = append(out.Interfaces, interfaceYAML{in.Name, string(in.Mode)})
+			out.Interfaces = append(out.Interfaces, interfaceYAML{in.Name, string(in.Mode), in.Optional, string(in.Direction)})
 		}
 	}
 	for _, f := range cfg.Flows {

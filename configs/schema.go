@@ -41,6 +41,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			word(d, &cfg.Backend, "backend", flow.Backends()...)(key, v)
 			simulated = cfg.Backend == "sim" || cfg.Backend == ""
 		}},
+		entry{"start", word(d, &cfg.Start, "start", dataplane.StartStrict, dataplane.StartDegraded)},
 		entry{"interfaces", func(_, v *yaml.Node) { interfaces = v }},
 		entry{"mirror", func(_, v *yaml.Node) { d.mirror(v, &cfg.Mirror) }},
 		entry{"poll", func(_, v *yaml.Node) {
@@ -138,15 +139,20 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
 			d.mapping(n, what,
 				entry{"name", func(key, v *yaml.Node) { name = v; d.text(&found.Name, what+".name")(key, v) }},
 				entry{"mode", word(d, &found.Mode, what+".mode", "auto", "native", "generic")},
+				entry{"optional", d.bool(&found.Optional, what+".optional")},
+				entry{"direction", word(d, &found.Direction, what+".direction", dataplane.InterfaceDirections()...)},
 			)
 			if n.Kind != yaml.MappingNode && !isNull(n) {
 				return
 			}
 		}
 		line, twice := first[found.Name]
-		switch bad := flow.ValidateInterface(found.Name); {
+		switch bad := (dataplane.Interface{Name: found.Name}).Validate(); {
 		case found.Name == "":
 			d.bad(name, what+": the interface has no name", "name it as `ip link` does")
+		case bad != nil && found.IsPattern():
+			d.bad(name, fmt.Sprintf("%s: %q is no pattern of names", what, clip(found.Name)),
+				`it has *, ?, [a-z] or [^a-z], and at most 64 bytes, without blanks, / and :`)
 		case bad != nil:
 			d.bad(name, fmt.Sprintf("%s: %q is no name of an interface", what, clip(found.Name)), "it has 1 to 15 bytes, without blanks, / and :")
 		case twice:

@@ -15,8 +15,11 @@ type Config struct {
 	Instance string
 	// Backend of flows that name no backend. Empty means [flow.Auto].
 	Backend flow.Backend
-	// Interfaces on which flows are counted.
+	// Interfaces on which flows are counted, and patterns of their names.
 	Interfaces []Interface
+	// Start says how the instance starts where an interface or a flow is refused: [StartStrict], the default, or
+	// [StartDegraded].
+	Start StartMode
 	// Flows present from the start.
 	Flows []flow.Flow
 	// QueuePairs that the instance makes and counts.
@@ -27,12 +30,17 @@ type Config struct {
 	RDMA       RDMAConfig
 }
 
-// Interface is one network interface to count on.
-type Interface struct {
-	Name string
-	// Mode of the XDP hook: [ModeAuto], the default, [ModeNative] or [ModeGeneric].
-	Mode Mode
-}
+// StartMode says how an instance starts where an interface or a flow is refused.
+type StartMode string
+
+// The modes of a start.
+const (
+	// StartStrict: the start fails.
+	StartStrict StartMode = "strict"
+	// StartDegraded: the instance counts the other flows on the other interfaces. A refused interface or flow is
+	// the condition [CodeInterfaceRefused] or [CodeFlowRefused] until its cause is gone.
+	StartDegraded StartMode = "degraded"
+)
 
 // MirrorConfig shapes the shared-memory file.
 type MirrorConfig struct {

@@ -61,18 +61,11 @@ func (c Config) Validate() error {
 	if len(c.Interfaces) == 0 && c.needsInterface() {
 		bad("interfaces: none to count on; name at least one, or a queue pair, or use backend sim")
 	}
-	names := make(map[string]bool)
-	for _, i := range c.Interfaces {
-		if err := flow.ValidateInterface(i.Name); err != nil {
-			errs = append(errs, err)
-		}
-		if names[i.Name] {
-			bad("interface %q: listed twice; remove one", i.Name)
-		}
-		names[i.Name] = true
-		if !slices.Contains(xdpModes, i.Mode) {
-			bad("interface %q: mode %q: use auto, native or generic", i.Name, i.Mode)
-		}
+	if err := ValidateInterfaces(c.Interfaces); err != nil {
+		errs = append(errs, err.(problems)...)
+	}
+	if !slices.Contains([]StartMode{"", StartStrict, StartDegraded}, c.Start) {
+		bad("start %q: use strict or degraded", c.Start)
 	}
 	flows := make(map[string]bool)
 	for _, f := range c.Flows {
@@ -83,8 +76,8 @@ func (c Config) Validate() error {
 			bad("flow %q: defined twice; rename one", f.Name)
 		}
 		flows[f.Name] = true
-		if f.Interface != "" && !names[f.Interface] {
-			bad("flow %q: interface %q is not listed under interfaces; add it there", f.Name, f.Interface)
+		if err := ReachesInterface(c.Interfaces, f); err != nil {
+			errs = append(errs, err.(problems)...)
 		}
 	}
 	for _, err := range c.QueuePairErrors() {

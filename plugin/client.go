@@ -81,6 +81,9 @@ func (r *remote) configure(ctx context.Context, cfg *pluginv1.Config) (dataplane
 	if err == nil && len(cfg.GetQueuePairs()) > 0 {
 		err = r.knowsQueuePairs(ctx)
 	}
+	if err == nil {
+		err = r.knowsInterfaces(ctx, cfg)
+	}
 	return infoFromProto(resp.GetInfo()), err
 }
 

@@ -165,7 +165,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		return nil, err
 	}
 	out := &pluginv1.Config{
-		Instance: c.Instance, Backend: string(c.Backend), Flows: flows, QueuePairs: pairs,
+		Instance: c.Instance, Backend: string(c.Backend), Start: string(c.Start), Flows: flows, QueuePairs: pairs,
 		Mirror: &pluginv1.MirrorConfig{
 			Path: c.Mirror.Path, Counters: int64(c.Mirror.Counters), LatencyCounters: int64(c.Mirror.LatencyCounters),
 			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
@@ -178,17 +178,12 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 			Steal: c.RDMA.Steal, Audit: c.RDMA.Audit,
 		},
 	}
-	for _, i := range c.Interfaces {
-		out.Interfaces = append(out.Interfaces, &pluginv1.Interface{Name: i.Name, Mode: string(i.Mode)})
+	if out.Interfaces, err = interfacesToProto(c.Interfaces); err != nil {
+		return nil, err
 	}
-	for _, s := range []string{c.Instance, string(c.Backend), c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
+	for _, s := range []string{c.Instance, string(c.Backend), string(c.Start), c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
-		}
-	}
-	for _, i := range c.Interfaces {
-		if !utf8.ValidString(i.Name) || !utf8.ValidString(string(i.Mode)) {
-			return nil, invalid("interface %q: name or mode %q is not UTF-8", i.Name, i.Mode)
 		}
 	}
 	return out, nil
@@ -210,7 +205,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 	pairs, perr := queuePairsFromProto(p.QueuePairs, num)
 	errs = append(errs, perr)
 	c := dataplane.Config{
-		Instance: p.Instance, Backend: flow.Backend(p.Backend), Flows: flows, QueuePairs: pairs,
+		Instance: p.Instance, Backend: flow.Backend(p.Backend), Start: dataplane.StartMode(p.Start), Flows: flows, QueuePairs: pairs,
 		Mirror: dataplane.MirrorConfig{
 			Path:            p.GetMirror().GetPath(),
 			Counters:        num("mirror.counters", p.GetMirror().GetCounters()),
@@ -240,13 +235,9 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			Audit:             p.GetRdma().GetAudit(),
 		},
 	}
-	for n, i := range p.Interfaces {
-		if i == nil {
-			errs = append(errs, invalid("interface %d: empty", n))
-			continue
-		}
-		c.Interfaces = append(c.Interfaces, dataplane.Interface{Name: i.Name, Mode: dataplane.Mode(i.Mode)})
-	}
+	var ierr error
+	c.Interfaces, ierr = interfacesFromProto(p.Interfaces)
+	errs = append(errs, ierr)
 	if err := errors.Join(errs...); err != nil {
 		return dataplane.Config{}, err
 	}

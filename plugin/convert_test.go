@@ -61,6 +61,7 @@ func TestConfigCrosses(t *testing.T) {
 		want := dataplane.Config{
 			Instance: rapid.StringN(0, 5, 20).Draw(t, "instance"),
 			Backend:  rapid.SampledFrom(append(flow.Backends(), "")).Draw(t, "backend"),
+			Start:    dataplane.StartMode(rapid.SampledFrom([]string{"", "strict", "degraded", "?"}).Draw(t, "start")),
 			Mirror: dataplane.MirrorConfig{
 				Path: rapid.StringN(0, 5, 20).Draw(t, "path"), Counters: rapid.Int().Draw(t, "counters"),
 				LatencyCounters: rapid.Int().Draw(t, "latency"), History: rapid.Int().Draw(t, "history"),
@@ -76,7 +77,10 @@ func TestConfigCrosses(t *testing.T) {
 			},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "interfaces") {
-			want.Interfaces = append(want.Interfaces, dataplane.Interface{Name: rapid.StringN(0, 5, 20).Draw(t, "if"), Mode: "native"})
+			want.Interfaces = append(want.Interfaces, dataplane.Interface{
+				Name: rapid.StringN(0, 5, 20).Draw(t, "if"), Mode: "native", Optional: rapid.Bool().Draw(t, "optional"),
+				Direction: rapid.SampledFrom(append(dataplane.InterfaceDirections(), "", "?")).Draw(t, "only"),
+			})
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "flows") {
 			want.Flows = append(want.Flows, drawFlow(t))

@@ -79,7 +79,7 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 	if err := rs.usable(); err != nil {
 		return nil, err
 	}
-	ifi, err := net.InterfaceByName(ifname)
+	ifi, err := interfaceByName(ifname)
 	if err != nil {
 		return nil, fmt.Errorf("attaching to %s: %w: %w", ifname, ErrNotFound, noInterface(err))
 	}
@@ -108,6 +108,12 @@ func (rs *RuleSet) Attach(ifname string, o AttachOptions) ([]Attachment, error) 
 		done = append(done, a)
 	}
 	return done, nil
+}
+
+// Exists reports whether there is an interface of that name, in the network namespace of the calling thread.
+func Exists(ifname string) bool {
+	_, err := interfaceByName(ifname)
+	return err == nil
 }
 
 // noInterface adds the names of the existing interfaces to the error of net.InterfaceByName.
@@ -185,6 +191,7 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 		return nil, refusal(err, ifi, k.hook, mode)
 	}
 	h.prog = p
+	h.again = rs.meta.port(k.port).ifindex() == ifi.Index
 	rs.meta.port(k.port).setHook(at, ifi.Index, mode)
 	switch {
 	case h.pin == "":

@@ -30,13 +30,14 @@ type hook struct {
 	ifindex int
 	mode    string
 	adopted bool
+	again   bool
 	link    link.Link
 	prog    *ebpf.Program // nil: the program of a process before this one
 	pin     string        // "" when nothing is pinned
 }
 
 func (h *hook) attachment() Attachment {
-	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted}
+	return Attachment{Interface: h.name, Index: h.ifindex, Port: h.port, Hook: h.hook, Mode: h.mode, Layer3: h.layer3, Adopted: h.adopted, Again: h.again}
 }
 
 // update exchanges the program; no packet passes without one.

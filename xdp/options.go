@@ -51,6 +51,7 @@ type Attachment struct {
 	Mode      string // "native", "generic" or "tcx"
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
+	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before
 	Fresh     bool   // this call of Attach attached it
 	// Rejected holds the reason of every mode that was tried before Mode.
 	Rejected []error

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +111,20 @@ func xdpProgram(ifindex int) uint32 {
 		return 0
 	}
 	return l.Attrs().Xdp.ProgId
+}
+
+// interfaceByName asks the kernel for one interface. net.InterfaceByName lists all of them, which takes
+// milliseconds on a host with a thousand. The kernel also finds an interface by an alternative name, which is not
+// one here: events have the name alone.
+func interfaceByName(name string) (*net.Interface, error) {
+	l, err := netlink.LinkByName(name)
+	if err == nil && l.Attrs().Name == name {
+		return &net.Interface{Index: l.Attrs().Index, Name: name}, nil
+	}
+	if missing := (netlink.LinkNotFoundError{}); err == nil || errors.As(err, &missing) {
+		return nil, &net.OpError{Op: "route", Net: "ip+net", Err: errors.New("no such network interface")}
+	}
+	return nil, fmt.Errorf("asking for interface %s: %w", name, err)
 }
 
 // deviceOf asks the kernel about an interface. For an interface that is gone it returns the zero value;

@@ -3,6 +3,7 @@
 package xdp
 
 import (
+	"net"
 	"os"
 	"runtime"
 
@@ -18,3 +19,5 @@ func lockDir(string) (*os.File, error) { return nil, supported() }
 func xdpProgram(int) uint32 { return 0 }
 
 func deviceOf(int) device { return device{} }
+
+func interfaceByName(name string) (*net.Interface, error) { return net.InterfaceByName(name) }

@@ -113,7 +113,7 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 	case "sim":
 		return sim.New(nil), nil
 	case "xdp":
-		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Config: cfg.XDP, Flows: cfg.Flows, Logger: log})
+		b, err := xdp.New(xdp.Options{Interfaces: cfg.Interfaces, Degraded: cfg.Start == dataplane.StartDegraded, Config: cfg.XDP, Flows: cfg.Flows, Logger: log})
 		if err != nil {
 			return nil, err
 		}

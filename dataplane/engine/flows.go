@@ -125,9 +125,8 @@ func (e *Engine) allow(flows []flow.Flow) error {
 		if e.pairs.HasCounter(f.Name) {
 			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
 		}
-		if f.Interface != "" && !slices.ContainsFunc(e.cfg.Interfaces, func(i dataplane.Interface) bool { return i.Name == f.Interface }) {
-			errs = append(errs, fmt.Errorf("flow %q: interface %q: %w: the instance was started without it; start it with a configuration whose interfaces have it",
-				f.Name, f.Interface, dataplane.ErrInvalid))
+		if err := dataplane.ReachesInterface(e.cfg.Interfaces, f); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -27,7 +27,7 @@ type mover struct {
 // shadowComplete reports whether the shadow has seen every packet of the total. A shadow behind hardware that takes the
 // packets away sees none.
 func (m *mover) shadowComplete(c *flowState) bool {
-	return c.hasShadow && c.epoch != 0 && !c.hardware.Takes && m.stack.software.Epoch(c.Placed) == c.epoch
+	return c.hasShadow && c.epoch != 0 && c.epoch&backend.Partial == 0 && !c.hardware.Takes && m.stack.software.Epoch(c.Placed) == c.epoch
 }
 
 // readShadows returns the counts of the shadows of a list, before hardware counts too. From then on both count, and

@@ -10,7 +10,7 @@ func (m *mover) updateSource(c *flowState) error {
 	lost := c.offload != nil && c.gone != nil
 	if u, ok := c.backend.(backend.SoftwareBackend); ok {
 		if now := u.Epoch(c.Placed); now != 0 && now != c.epoch {
-			gap := c.epoch != 0
+			gap := c.epoch != 0 && c.epoch&^backend.Partial < now&^backend.Partial // it falls with an interface that goes
 			c.epoch = now
 			if gap { // the hook was lost and taken again in between
 				c.source = c.backend.Source(c.Placed)

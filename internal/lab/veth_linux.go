@@ -87,6 +87,19 @@ func (e *End) link() (netlink.Link, error) {
 	return l, nil
 }
 
+// Rename gives the end another name.
+func (e *End) Rename(name string) error {
+	l, err := e.link()
+	if err != nil {
+		return err
+	}
+	if err := e.NS.nl.LinkSetName(l, name); err != nil {
+		return fmt.Errorf("renaming %s: %w", e.Name, err)
+	}
+	e.Name = name
+	return nil
+}
+
 func (e *End) up() error {
 	l, err := e.link()
 	if err != nil {

@@ -32,6 +32,7 @@ func Conformance(t *testing.T, open func() dataplane.Service) {
 		{"matches keep their meaning", testMatches},
 		{"all or none", testAllOrNone},
 		{"set", testSetFlows},
+		{"interfaces", testInterfaces},
 		{"invalid flows", testInvalid},
 		{"the backend that a flow names", testBackend},
 		{"identity of counters", testIdentity},

@@ -2,6 +2,7 @@ package plugintest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -33,6 +34,7 @@ type Fake struct {
 	conditions []dataplane.Condition
 	pairs      map[string]*fakePair
 	receivers  map[chan dataplane.Event]*uint64 // to the number lost
+	interfaces []dataplane.Interface
 }
 
 var _ dataplane.Service = (*Fake)(nil)
@@ -52,7 +54,7 @@ func NewFake(ctx context.Context, cfg dataplane.Config, log *slog.Logger) (datap
 		period:    cfg.Poll.Period,
 		placed:    make(map[string]dataplane.Placement),
 		added:     make(map[string]bool),
-		receivers: make(map[chan dataplane.Event]*uint64),
+		receivers: make(map[chan dataplane.Event]*uint64), interfaces: slices.Clone(cfg.Interfaces),
 	}
 	if err := cfg.Validate(); len(cfg.QueuePairs) > 0 && err != nil {
 		return nil, err
@@ -116,6 +118,34 @@ func (f *Fake) AddFlows(ctx context.Context, flows ...flow.Flow) ([]dataplane.Pl
 		f.send(dataplane.Event{Kind: dataplane.FlowAdded, Object: fl.Name})
 	}
 	return out, nil
+}
+
+// Interfaces implements dataplane.Service.
+func (f *Fake) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
+	if err := f.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	return slices.Clone(f.interfaces), nil
+}
+
+// SetInterfaces implements dataplane.Service.
+func (f *Fake) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
+	if err := f.enter(ctx); err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	errs := []error{dataplane.ValidateInterfaces(list)}
+	for _, p := range f.placed {
+		if p.Flow.Interface != "" {
+			errs = append(errs, dataplane.ReachesInterface(list, p.Flow))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("setting the interfaces: %w", err)
+	}
+	f.interfaces = slices.Clone(list)
+	return nil
 }
 
 func placeable(fl flow.Flow) error {

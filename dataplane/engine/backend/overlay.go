@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
@@ -55,6 +56,12 @@ type SoftwareBackend interface {
 	// packets then. It is called after RemoveStale. A slot belongs to its flow until the flow is removed.
 	CountApart(ctx context.Context, flows []Placed, ifname string, on bool) (ids []uint32, err error)
 	// Epoch returns the epoch of a flow's shadow: as long as it stays the same and is not 0, the shadow has seen
-	// every packet of its flow.
+	// every packet of its flow. Partial in an epoch says that an interface refuses to be counted on: the shadow has
+	// seen every packet of the others.
 	Epoch(f Placed) uint64
+	// SetInterfaces makes list the names and patterns of the interfaces to count on, all or none.
+	SetInterfaces(list []dataplane.Interface) error
 }
+
+// Partial is a bit of an epoch; see SoftwareBackend.Epoch.
+const Partial = uint64(1) << 63

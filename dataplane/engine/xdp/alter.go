@@ -81,6 +81,9 @@ func (a *alteration) prepare() error {
 func (a *alteration) counter(x *entry, was, now backend.Placed) (*entry, backend.Installed, error) {
 	y := *x
 	y.owner = owner(now.Flow)
+	if y.placed != nil {
+		y.placed = &now
+	}
 	if was.Flow.Identity() != now.Flow.Identity() {
 		c, err := a.b.rules.AllocCounter(y.owner)
 		if err != nil {
@@ -89,7 +92,7 @@ func (a *alteration) counter(x *entry, was, now backend.Placed) (*entry, backend
 		if !c.Adopted {
 			a.made = append(a.made, c.ID)
 		}
-		y.counter, y.own, y.apart = c.ID, nil, nil
+		y.counter, y.own, y.apart, y.placed = c.ID, nil, nil, nil
 		return &y, backend.Installed{ID: c.ID, Cookie: c.Cookie, Basis: "l2", Adopted: c.Adopted}, nil
 	}
 	if err := a.rename(x.counter, x.owner, y.owner); err != nil {

@@ -65,7 +65,7 @@ func (b *Backend) ownCounter(f backend.Placed, x *entry, ifname string) error {
 	if x.own == nil {
 		x.own, x.apart = make(map[string]xdp.Counter), make(map[string]struct{})
 	}
-	x.own[ifname] = c
+	x.own[ifname], x.placed = c, &f
 	return nil
 }
 

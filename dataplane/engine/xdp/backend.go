@@ -16,7 +16,8 @@ import (
 
 // Options are the settings of a Backend.
 type Options struct {
-	Interfaces []dataplane.Interface // at least one
+	Interfaces []dataplane.Interface // names and patterns, at least one
+	Degraded   bool                  // an interface that refuses to be counted on is a condition, not an error
 	Config     dataplane.XDPConfig   // with PinDir and MaxFlows set
 	// Flows are the flows of the configuration, which keep their pinned counters until RemoveStale.
 	Flows  []flow.Flow
@@ -53,8 +54,9 @@ type entry struct {
 	active  bool   // its counts are published, or another flow depends on them
 	drops   bool   // its rules drop, except on the interfaces in apart
 
-	own   map[string]xdp.Counter // by interface: counters of packets of that interface alone
-	apart map[string]struct{}    // interfaces on which the rules count in own
+	own    map[string]xdp.Counter // by interface: counters of packets of that interface alone
+	apart  map[string]struct{}    // interfaces on which the rules count in own
+	placed *backend.Placed        // the flow, with own
 }
 
 // New opens the rule set, finds the rules and programs of an earlier process, and watches the links.
@@ -74,7 +76,10 @@ func New(o Options) (*Backend, error) {
 		maxFlows: o.Config.MaxFlows, configured: o.Flows, log: o.Logger, rules: rules,
 		adopted: len(rules.Counters()) > 0, flows: make(map[string]*entry),
 	}
-	b.hooks = newHooks(o, rules, ns, &b.mu)
+	if b.hooks, err = newHooks(o, rules, ns, &b.mu); err != nil {
+		return nil, errors.Join(err, rules.Close(), ns.Close())
+	}
+	b.hooks.replace = b.replaceInterfaces
 	b.inherited = b.hooks.epochs
 	if found := rules.Rules(); len(found) > 0 {
 		b.there, b.installed = make(map[xdp.Rule]bool), make(map[string][]xdp.Rule)

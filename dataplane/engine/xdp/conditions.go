@@ -16,6 +16,12 @@ func (h *hooks) conditions() []dataplane.Condition {
 		return nil
 	}
 	var out []dataplane.Condition
+	for _, err := range h.unmatched() {
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeInterfaceMissing, Severity: dataplane.High, Object: err.pattern, Text: err.Error(),
+			Fix: "make an interface that matches it; counting on it begins by itself. If the host may lack one, give the entry optional: true",
+		})
+	}
 	for name, err := range h.missing {
 		c := dataplane.Condition{
 			Code: dataplane.CodeInterfaceMissing, Severity: dataplane.High, Object: name, Text: err.Error(),

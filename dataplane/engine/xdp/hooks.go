@@ -18,7 +18,11 @@ import (
 // hooks attaches programs to the interfaces where flows need them, and attaches them again after a loss. All
 // methods are called with mu held, except watch, stopWatch and the methods of the watcher's goroutine (links.go).
 type hooks struct {
-	interfaces []dataplane.Interface
+	patterns   []dataplane.Interface                  // as configured
+	interfaces []dataplane.Interface                  // of patterns, see resolve
+	replace    func(list []dataplane.Interface) error // Backend.replaceInterfaces
+	started    bool                                   // the hooks of an earlier process are adopted or detached
+	degraded   bool                                   // a refused interface does not end the start
 	config     dataplane.XDPConfig
 	log        *slog.Logger
 	rules      *xdp.RuleSet
@@ -31,6 +35,7 @@ type hooks struct {
 	demand map[string]demand            // by interface, "" for all: how many flows need counts there
 	held   []xdp.Attachment             // as of the last refreshHeld
 	since  map[hookName]uint64          // the epoch of each held hook
+	fresh  map[hookName]bool            // hooks of interfaces that came later, or were refused, until they are held
 	epochs uint64                       // how many epochs have begun
 	asked  map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
 	// by interface: why it is not counted on, and why not in a better mode
@@ -52,15 +57,19 @@ type hookName struct {
 	hook   xdp.Hook
 }
 
-func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) *hooks {
+func newHooks(o Options, rules *xdp.RuleSet, ns *backend.Netns, mu *sync.Mutex) (*hooks, error) {
 	h := &hooks{
-		interfaces: o.Interfaces, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
-		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64),
+		patterns: o.Interfaces, degraded: o.Degraded, config: o.Config, log: o.Logger, rules: rules, ns: ns, mu: mu,
+		changed: make(chan struct{}, 1), demand: make(map[string]demand), since: make(map[hookName]uint64), fresh: make(map[hookName]bool),
 		asked: make(map[string]xdp.AttachOptions), missing: make(map[string]error), rejected: make(map[string]error),
 		upstream: newUpstream(),
 	}
+	var err error
+	if h.interfaces, err = h.resolve(); err != nil {
+		return nil, err
+	}
 	h.refreshHeld()
-	return h
+	return h, nil
 }
 
 func hookOf(f flow.Flow) xdp.Hook {
@@ -86,8 +95,14 @@ func (h *hooks) addDemand(f flow.Flow, n int) {
 
 // wanted returns the hooks of an interface that active flows need.
 func (h *hooks) wanted(name string) xdp.AttachOptions {
+	i, ok := h.find(name)
+	if !ok {
+		return xdp.AttachOptions{}
+	}
 	all, own := h.demand[""], h.demand[name]
-	return xdp.AttachOptions{Ingress: all.ingress+own.ingress > 0, Egress: all.egress+own.egress > 0}
+	return xdp.AttachOptions{
+		Ingress: all.ingress+own.ingress > 0 && i.Counts(flow.Ingress), Egress: all.egress+own.egress > 0 && i.Counts(flow.Egress),
+	}
 }
 
 // attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and
@@ -95,6 +110,9 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 // known says that an earlier process, or this one, has counted on some interface.
 func (h *hooks) attach(known bool) error {
 	var absent []error
+	for _, err := range h.unmatched() {
+		absent = append(absent, err)
+	}
 	for _, i := range h.interfaces {
 		want := h.wanted(i.Name)
 		if want == (xdp.AttachOptions{}) || want == h.asked[i.Name] {
@@ -106,9 +124,13 @@ func (h *hooks) attach(known bool) error {
 		case err == nil:
 			known = true
 			delete(h.missing, i.Name)
+		case errors.Is(err, xdp.ErrNotFound) && h.leave(i.Name):
+			continue
 		case errors.Is(err, xdp.ErrNotFound):
 			absent = append(absent, err)
 			h.detachMissing(i.Name, err)
+		case h.degraded:
+			h.refuse(i.Name, err)
 		default:
 			return err
 		}
@@ -152,20 +174,22 @@ func (h *hooks) detachMissing(name string, why error) {
 	h.refreshHeld()
 }
 
-// detachUnconfigured detaches programs of an earlier process from interfaces that are not configured now.
+// detachUnconfigured detaches programs from interfaces that are not counted on now.
 func (h *hooks) detachUnconfigured() error {
 	for _, a := range h.rules.Attachments() {
-		if !slices.ContainsFunc(h.interfaces, func(i dataplane.Interface) bool { return i.Name == a.Interface }) {
-			if err := h.rules.Detach(a.Interface); err != nil {
+		if _, ok := h.find(a.Interface); !ok {
+			if err := h.rules.Detach(a.Interface); err != nil && !errors.Is(err, xdp.ErrNotFound) {
 				return fmt.Errorf("detaching from %s, which is not configured any more: %w", a.Interface, err)
 			}
 		}
 	}
+	h.started = true
 	h.refreshHeld()
 	return nil
 }
 
-// refreshHeld lists the held hooks. A hook that was not held at the last call begins another epoch.
+// refreshHeld lists the held hooks. A hook that was not held at the last call begins another epoch, except the first one
+// of an interface that came later: it counts from its start on, and has missed nothing.
 func (h *hooks) refreshHeld() {
 	h.held = h.rules.Attachments()
 	for name := range h.since {
@@ -174,10 +198,17 @@ func (h *hooks) refreshHeld() {
 		}
 	}
 	for _, a := range h.held {
-		if name := (hookName{a.Interface, a.Hook}); h.since[name] == 0 {
+		name := hookName{a.Interface, a.Hook}
+		switch {
+		case h.since[name] != 0:
+			continue
+		case h.epochs > 0 && h.comesLater(a):
+			h.since[name] = 1
+		default:
 			h.epochs++
 			h.since[name] = h.epochs
 		}
+		delete(h.fresh, name)
 	}
 }
 
@@ -238,19 +269,28 @@ func (h *hooks) trim() error {
 	return errors.Join(errs...)
 }
 
-// epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when one of them is not held.
+// epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when one of them is not held. A
+// hook that was never held, since it is refused, sets backend.Partial.
 func (h *hooks) epoch(f flow.Flow) (latest uint64) {
+	partial := uint64(0)
 	for _, i := range h.interfaces {
-		if f.Interface != "" && f.Interface != i.Name {
+		if f.Interface != "" && f.Interface != i.Name || !i.Counts(f.Direction) {
 			continue
 		}
-		at := h.since[hookName{i.Name, hookOf(f)}]
-		if at == 0 {
+		name := hookName{i.Name, hookOf(f)}
+		switch at := h.since[name]; {
+		case at != 0:
+			latest = max(latest, at)
+		case h.fresh[name]:
+			partial = backend.Partial
+		default:
 			return 0
 		}
-		latest = max(latest, at)
 	}
-	return latest
+	if latest == 0 {
+		return 0
+	}
+	return latest | partial
 }
 
 // source returns the held interfaces that count a flow, and their modes.

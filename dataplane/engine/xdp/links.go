@@ -99,6 +99,18 @@ func (h *hooks) onLink(ev xdp.LinkEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.upstream.noteVLAN(ev)
+	if h.closed {
+		return
+	}
+	switch ev.Kind {
+	case xdp.LinkAdded:
+		h.join(ev.Name)
+	case xdp.LinkRemoved:
+		h.leave(ev.Name)
+	case xdp.LinkRenamed:
+		h.leave(ev.OldName)
+		h.join(ev.Name)
+	}
 	for _, i := range h.interfaces {
 		if ev.Name == i.Name || ev.OldName == i.Name {
 			h.checkInterface(i, goneText(ev, i.Name))
@@ -137,13 +149,22 @@ func (h *hooks) checkAll(all bool) {
 	if h.closed {
 		return
 	}
+	if all {
+		h.relist()
+	}
 	h.refreshHeld()
 	h.refreshUpstream()
 	h.checkPins()
+	full := false // no number is left for another interface
 	for _, i := range h.interfaces {
+		lacksNumber := errors.Is(h.missing[i.Name], xdp.ErrFull)
+		if full && lacksNumber {
+			continue
+		}
 		if all || h.missing[i.Name] != nil || !h.complete(i.Name) {
 			h.checkInterface(i, "is not there")
 		}
+		full = full || lacksNumber && errors.Is(h.missing[i.Name], xdp.ErrFull)
 	}
 }
 
@@ -178,6 +199,8 @@ func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 		case lacked:
 			h.log.Debug("attached to lost hooks of an interface again", "interface", i.Name)
 		}
+	case errors.Is(err, xdp.ErrNotFound) && h.leave(i.Name):
+		return
 	case errors.Is(err, xdp.ErrNotFound) && was != nil && errors.Is(was, xdp.ErrNotFound):
 		return // the condition stays as it is
 	case errors.Is(err, xdp.ErrNotFound):

@@ -838,6 +838,166 @@ func (x *FieldChange) GetTo() string {
 	return ""
 }
 
+type InterfacesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterfacesRequest) Reset() {
+	*x = InterfacesRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterfacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterfacesRequest) ProtoMessage() {}
+
+func (x *InterfacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterfacesRequest.ProtoReflect.Descriptor instead.
+func (*InterfacesRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{12}
+}
+
+type InterfacesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interfaces    []*Interface           `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterfacesResponse) Reset() {
+	*x = InterfacesResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterfacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterfacesResponse) ProtoMessage() {}
+
+func (x *InterfacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterfacesResponse.ProtoReflect.Descriptor instead.
+func (*InterfacesResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *InterfacesResponse) GetInterfaces() []*Interface {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+type SetInterfacesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interfaces    []*Interface           `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetInterfacesRequest) Reset() {
+	*x = SetInterfacesRequest{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetInterfacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetInterfacesRequest) ProtoMessage() {}
+
+func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
+func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SetInterfacesRequest) GetInterfaces() []*Interface {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+type SetInterfacesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetInterfacesResponse) Reset() {
+	*x = SetInterfacesResponse{}
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetInterfacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetInterfacesResponse) ProtoMessage() {}
+
+func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
+func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
+}
+
 type RemoveFlowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
@@ -847,7 +1007,7 @@ type RemoveFlowsRequest struct {
 
 func (x *RemoveFlowsRequest) Reset() {
 	*x = RemoveFlowsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1019,7 @@ func (x *RemoveFlowsRequest) String() string {
 func (*RemoveFlowsRequest) ProtoMessage() {}
 
 func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[12]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1032,7 @@ func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{12}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemoveFlowsRequest) GetNames() []string {
@@ -890,7 +1050,7 @@ type RemoveFlowsResponse struct {
 
 func (x *RemoveFlowsResponse) Reset() {
 	*x = RemoveFlowsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1062,7 @@ func (x *RemoveFlowsResponse) String() string {
 func (*RemoveFlowsResponse) ProtoMessage() {}
 
 func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[13]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1075,7 @@ func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
 }
 
 type PlacementsRequest struct {
@@ -927,7 +1087,7 @@ type PlacementsRequest struct {
 
 func (x *PlacementsRequest) Reset() {
 	*x = PlacementsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1099,7 @@ func (x *PlacementsRequest) String() string {
 func (*PlacementsRequest) ProtoMessage() {}
 
 func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1112,7 @@ func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsRequest.ProtoReflect.Descriptor instead.
 func (*PlacementsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PlacementsRequest) GetNames() []string {
@@ -971,7 +1131,7 @@ type PlacementsResponse struct {
 
 func (x *PlacementsResponse) Reset() {
 	*x = PlacementsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1143,7 @@ func (x *PlacementsResponse) String() string {
 func (*PlacementsResponse) ProtoMessage() {}
 
 func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1156,7 @@ func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsResponse.ProtoReflect.Descriptor instead.
 func (*PlacementsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PlacementsResponse) GetPlacements() []*Placement {
@@ -1014,7 +1174,7 @@ type ConditionsRequest struct {
 
 func (x *ConditionsRequest) Reset() {
 	*x = ConditionsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1186,7 @@ func (x *ConditionsRequest) String() string {
 func (*ConditionsRequest) ProtoMessage() {}
 
 func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1199,7 @@ func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsRequest.ProtoReflect.Descriptor instead.
 func (*ConditionsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
 }
 
 type ConditionsResponse struct {
@@ -1051,7 +1211,7 @@ type ConditionsResponse struct {
 
 func (x *ConditionsResponse) Reset() {
 	*x = ConditionsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1223,7 @@ func (x *ConditionsResponse) String() string {
 func (*ConditionsResponse) ProtoMessage() {}
 
 func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1236,7 @@ func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsResponse.ProtoReflect.Descriptor instead.
 func (*ConditionsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConditionsResponse) GetConditions() []*Condition {
@@ -1094,7 +1254,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1266,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1279,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
 }
 
 type EventsResponse struct {
@@ -1131,7 +1291,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1303,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1316,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EventsResponse) GetEvent() *Event {
@@ -1174,7 +1334,7 @@ type QueuePairsRequest struct {
 
 func (x *QueuePairsRequest) Reset() {
 	*x = QueuePairsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1346,7 @@ func (x *QueuePairsRequest) String() string {
 func (*QueuePairsRequest) ProtoMessage() {}
 
 func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1359,7 @@ func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsRequest.ProtoReflect.Descriptor instead.
 func (*QueuePairsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
 }
 
 type QueuePairsResponse struct {
@@ -1211,7 +1371,7 @@ type QueuePairsResponse struct {
 
 func (x *QueuePairsResponse) Reset() {
 	*x = QueuePairsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1383,7 @@ func (x *QueuePairsResponse) String() string {
 func (*QueuePairsResponse) ProtoMessage() {}
 
 func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1396,7 @@ func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsResponse.ProtoReflect.Descriptor instead.
 func (*QueuePairsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueuePairsResponse) GetQueuePairs() []*QueuePairState {
@@ -1256,7 +1416,7 @@ type ConnectQueuePairRequest struct {
 
 func (x *ConnectQueuePairRequest) Reset() {
 	*x = ConnectQueuePairRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1428,7 @@ func (x *ConnectQueuePairRequest) String() string {
 func (*ConnectQueuePairRequest) ProtoMessage() {}
 
 func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1441,7 @@ func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairRequest.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConnectQueuePairRequest) GetName() string {
@@ -1306,7 +1466,7 @@ type ConnectQueuePairResponse struct {
 
 func (x *ConnectQueuePairResponse) Reset() {
 	*x = ConnectQueuePairResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1478,7 @@ func (x *ConnectQueuePairResponse) String() string {
 func (*ConnectQueuePairResponse) ProtoMessage() {}
 
 func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1491,7 @@ func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairResponse.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
 type PostOperationsRequest struct {
@@ -1345,7 +1505,7 @@ type PostOperationsRequest struct {
 
 func (x *PostOperationsRequest) Reset() {
 	*x = PostOperationsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1517,7 @@ func (x *PostOperationsRequest) String() string {
 func (*PostOperationsRequest) ProtoMessage() {}
 
 func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1530,7 @@ func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsRequest.ProtoReflect.Descriptor instead.
 func (*PostOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PostOperationsRequest) GetName() string {
@@ -1404,7 +1564,7 @@ type PostOperationsResponse struct {
 
 func (x *PostOperationsResponse) Reset() {
 	*x = PostOperationsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1576,7 @@ func (x *PostOperationsResponse) String() string {
 func (*PostOperationsResponse) ProtoMessage() {}
 
 func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1589,7 @@ func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsResponse.ProtoReflect.Descriptor instead.
 func (*PostOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PostOperationsResponse) GetEndedCompleted() uint64 {
@@ -1454,7 +1614,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1626,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1639,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
 }
 
 type CloseResponse struct {
@@ -1490,7 +1650,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1662,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1675,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
 }
 
 // Config is the configuration of an instance. An absent field means its default.
@@ -1530,13 +1690,14 @@ type Config struct {
 	Xdp           *XDPConfig             `protobuf:"bytes,7,opt,name=xdp,proto3" json:"xdp,omitempty"`
 	Rdma          *RDMAConfig            `protobuf:"bytes,8,opt,name=rdma,proto3" json:"rdma,omitempty"`
 	QueuePairs    []*QueuePair           `protobuf:"bytes,9,rep,name=queue_pairs,json=queuePairs,proto3" json:"queue_pairs,omitempty"`
+	Start         string                 `protobuf:"bytes,10,opt,name=start,proto3" json:"start,omitempty"` // "", "strict" or "degraded"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1709,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1722,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Config) GetInstance() string {
@@ -1627,17 +1788,26 @@ func (x *Config) GetQueuePairs() []*QueuePair {
 	return nil
 }
 
+func (x *Config) GetStart() string {
+	if x != nil {
+		return x.Start
+	}
+	return ""
+}
+
 type Interface struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // or a pattern of names
 	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Optional      bool                   `protobuf:"varint,3,opt,name=optional,proto3" json:"optional,omitempty"`
+	Direction     string                 `protobuf:"bytes,4,opt,name=direction,proto3" json:"direction,omitempty"` // "", "both", "ingress" or "egress"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1819,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1832,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Interface) GetName() string {
@@ -1675,6 +1845,20 @@ func (x *Interface) GetName() string {
 func (x *Interface) GetMode() string {
 	if x != nil {
 		return x.Mode
+	}
+	return ""
+}
+
+func (x *Interface) GetOptional() bool {
+	if x != nil {
+		return x.Optional
+	}
+	return false
+}
+
+func (x *Interface) GetDirection() string {
+	if x != nil {
+		return x.Direction
 	}
 	return ""
 }
@@ -1694,7 +1878,7 @@ type MirrorConfig struct {
 
 func (x *MirrorConfig) Reset() {
 	*x = MirrorConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1890,7 @@ func (x *MirrorConfig) String() string {
 func (*MirrorConfig) ProtoMessage() {}
 
 func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1903,7 @@ func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorConfig.ProtoReflect.Descriptor instead.
 func (*MirrorConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MirrorConfig) GetPath() string {
@@ -1782,7 +1966,7 @@ type PollConfig struct {
 
 func (x *PollConfig) Reset() {
 	*x = PollConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1978,7 @@ func (x *PollConfig) String() string {
 func (*PollConfig) ProtoMessage() {}
 
 func (x *PollConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1991,7 @@ func (x *PollConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollConfig.ProtoReflect.Descriptor instead.
 func (*PollConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PollConfig) GetPeriodNs() int64 {
@@ -1843,7 +2027,7 @@ type XDPConfig struct {
 
 func (x *XDPConfig) Reset() {
 	*x = XDPConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2039,7 @@ func (x *XDPConfig) String() string {
 func (*XDPConfig) ProtoMessage() {}
 
 func (x *XDPConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2052,7 @@ func (x *XDPConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XDPConfig.ProtoReflect.Descriptor instead.
 func (*XDPConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *XDPConfig) GetPinDir() string {
@@ -1913,7 +2097,7 @@ type RDMAConfig struct {
 
 func (x *RDMAConfig) Reset() {
 	*x = RDMAConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2109,7 @@ func (x *RDMAConfig) String() string {
 func (*RDMAConfig) ProtoMessage() {}
 
 func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2122,7 @@ func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
 func (*RDMAConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RDMAConfig) GetLibrary() string {
@@ -2004,7 +2188,7 @@ type QueuePair struct {
 
 func (x *QueuePair) Reset() {
 	*x = QueuePair{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2200,7 @@ func (x *QueuePair) String() string {
 func (*QueuePair) ProtoMessage() {}
 
 func (x *QueuePair) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2213,7 @@ func (x *QueuePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePair.ProtoReflect.Descriptor instead.
 func (*QueuePair) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *QueuePair) GetName() string {
@@ -2126,7 +2310,7 @@ type CompletionCounter struct {
 
 func (x *CompletionCounter) Reset() {
 	*x = CompletionCounter{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2322,7 @@ func (x *CompletionCounter) String() string {
 func (*CompletionCounter) ProtoMessage() {}
 
 func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2335,7 @@ func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionCounter.ProtoReflect.Descriptor instead.
 func (*CompletionCounter) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CompletionCounter) GetName() string {
@@ -2184,7 +2368,7 @@ type QueuePairAddress struct {
 
 func (x *QueuePairAddress) Reset() {
 	*x = QueuePairAddress{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2380,7 @@ func (x *QueuePairAddress) String() string {
 func (*QueuePairAddress) ProtoMessage() {}
 
 func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2393,7 @@ func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairAddress.ProtoReflect.Descriptor instead.
 func (*QueuePairAddress) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *QueuePairAddress) GetGid() string {
@@ -2279,7 +2463,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2475,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2488,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Flow) GetName() string {
@@ -2383,7 +2567,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2579,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2592,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Info) GetInstance() string {
@@ -2458,7 +2642,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2654,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2667,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -2524,7 +2708,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2720,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2733,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Source) GetBackend() string {
@@ -2578,7 +2762,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2774,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2787,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Device) GetBackend() string {
@@ -2638,7 +2822,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2834,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2847,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -2691,7 +2875,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2887,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2900,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -2760,7 +2944,7 @@ type QueuePairState struct {
 
 func (x *QueuePairState) Reset() {
 	*x = QueuePairState{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2956,7 @@ func (x *QueuePairState) String() string {
 func (*QueuePairState) ProtoMessage() {}
 
 func (x *QueuePairState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2969,7 @@ func (x *QueuePairState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
 func (*QueuePairState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *QueuePairState) GetName() string {
@@ -2875,7 +3059,7 @@ type CountedOperations struct {
 
 func (x *CountedOperations) Reset() {
 	*x = CountedOperations{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +3071,7 @@ func (x *CountedOperations) String() string {
 func (*CountedOperations) ProtoMessage() {}
 
 func (x *CountedOperations) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +3084,7 @@ func (x *CountedOperations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
 func (*CountedOperations) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CountedOperations) GetCounter() *CompletionCounter {
@@ -2931,7 +3115,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3127,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3140,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Condition) GetCode() string {
@@ -3015,7 +3199,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3211,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3224,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3097,7 +3281,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3293,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3306,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -3200,7 +3384,17 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\vFieldChange\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\tR\x02to\"*\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\"\x13\n" +
+	"\x11InterfacesRequest\"T\n" +
+	"\x12InterfacesResponse\x12>\n" +
+	"\n" +
+	"interfaces\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.InterfaceR\n" +
+	"interfaces\"V\n" +
+	"\x14SetInterfacesRequest\x12>\n" +
+	"\n" +
+	"interfaces\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.InterfaceR\n" +
+	"interfaces\"\x17\n" +
+	"\x15SetInterfacesResponse\"*\n" +
 	"\x12RemoveFlowsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"\x15\n" +
 	"\x13RemoveFlowsResponse\")\n" +
@@ -3234,7 +3428,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x0fended_completed\x18\x01 \x01(\x04R\x0eendedCompleted\x12!\n" +
 	"\fended_errors\x18\x02 \x01(\x04R\vendedErrors\"\x0e\n" +
 	"\fCloseRequest\"\x0f\n" +
-	"\rCloseResponse\"\xc7\x03\n" +
+	"\rCloseResponse\"\xdd\x03\n" +
 	"\x06Config\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12>\n" +
@@ -3247,10 +3441,14 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x03xdp\x18\a \x01(\v2\x1e.flowtally.plugin.v1.XDPConfigR\x03xdp\x123\n" +
 	"\x04rdma\x18\b \x01(\v2\x1f.flowtally.plugin.v1.RDMAConfigR\x04rdma\x12?\n" +
 	"\vqueue_pairs\x18\t \x03(\v2\x1e.flowtally.plugin.v1.QueuePairR\n" +
-	"queuePairs\"3\n" +
+	"queuePairs\x12\x14\n" +
+	"\x05start\x18\n" +
+	" \x01(\tR\x05start\"m\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\tR\x04mode\"\xe2\x01\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
+	"\boptional\x18\x03 \x01(\bR\boptional\x12\x1c\n" +
+	"\tdirection\x18\x04 \x01(\tR\tdirection\"\xe2\x01\n" +
 	"\fMirrorConfig\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcounters\x18\x02 \x01(\x03R\bcounters\x12)\n" +
@@ -3392,12 +3590,16 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
-	"\rSEVERITY_HIGH\x10\x032\xec\b\n" +
+	"\rSEVERITY_HIGH\x10\x032\xb3\n" +
+	"\n" +
 	"\tDataplane\x12Z\n" +
 	"\tConfigure\x12%.flowtally.plugin.v1.ConfigureRequest\x1a&.flowtally.plugin.v1.ConfigureResponse\x12K\n" +
 	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12Y\n" +
 	"\bAddFlows\x12$.flowtally.plugin.v1.AddFlowsRequest\x1a%.flowtally.plugin.v1.AddFlowsResponse(\x01\x12Y\n" +
-	"\bSetFlows\x12$.flowtally.plugin.v1.SetFlowsRequest\x1a%.flowtally.plugin.v1.SetFlowsResponse(\x01\x12`\n" +
+	"\bSetFlows\x12$.flowtally.plugin.v1.SetFlowsRequest\x1a%.flowtally.plugin.v1.SetFlowsResponse(\x01\x12]\n" +
+	"\n" +
+	"Interfaces\x12&.flowtally.plugin.v1.InterfacesRequest\x1a'.flowtally.plugin.v1.InterfacesResponse\x12f\n" +
+	"\rSetInterfaces\x12).flowtally.plugin.v1.SetInterfacesRequest\x1a*.flowtally.plugin.v1.SetInterfacesResponse\x12`\n" +
 	"\vRemoveFlows\x12'.flowtally.plugin.v1.RemoveFlowsRequest\x1a(.flowtally.plugin.v1.RemoveFlowsResponse\x12]\n" +
 	"\n" +
 	"Placements\x12&.flowtally.plugin.v1.PlacementsRequest\x1a'.flowtally.plugin.v1.PlacementsResponse\x12]\n" +
@@ -3423,7 +3625,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                      // 1: flowtally.plugin.v1.Action
@@ -3440,124 +3642,134 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*Rename)(nil),                   // 12: flowtally.plugin.v1.Rename
 	(*FlowChange)(nil),               // 13: flowtally.plugin.v1.FlowChange
 	(*FieldChange)(nil),              // 14: flowtally.plugin.v1.FieldChange
-	(*RemoveFlowsRequest)(nil),       // 15: flowtally.plugin.v1.RemoveFlowsRequest
-	(*RemoveFlowsResponse)(nil),      // 16: flowtally.plugin.v1.RemoveFlowsResponse
-	(*PlacementsRequest)(nil),        // 17: flowtally.plugin.v1.PlacementsRequest
-	(*PlacementsResponse)(nil),       // 18: flowtally.plugin.v1.PlacementsResponse
-	(*ConditionsRequest)(nil),        // 19: flowtally.plugin.v1.ConditionsRequest
-	(*ConditionsResponse)(nil),       // 20: flowtally.plugin.v1.ConditionsResponse
-	(*EventsRequest)(nil),            // 21: flowtally.plugin.v1.EventsRequest
-	(*EventsResponse)(nil),           // 22: flowtally.plugin.v1.EventsResponse
-	(*QueuePairsRequest)(nil),        // 23: flowtally.plugin.v1.QueuePairsRequest
-	(*QueuePairsResponse)(nil),       // 24: flowtally.plugin.v1.QueuePairsResponse
-	(*ConnectQueuePairRequest)(nil),  // 25: flowtally.plugin.v1.ConnectQueuePairRequest
-	(*ConnectQueuePairResponse)(nil), // 26: flowtally.plugin.v1.ConnectQueuePairResponse
-	(*PostOperationsRequest)(nil),    // 27: flowtally.plugin.v1.PostOperationsRequest
-	(*PostOperationsResponse)(nil),   // 28: flowtally.plugin.v1.PostOperationsResponse
-	(*CloseRequest)(nil),             // 29: flowtally.plugin.v1.CloseRequest
-	(*CloseResponse)(nil),            // 30: flowtally.plugin.v1.CloseResponse
-	(*Config)(nil),                   // 31: flowtally.plugin.v1.Config
-	(*Interface)(nil),                // 32: flowtally.plugin.v1.Interface
-	(*MirrorConfig)(nil),             // 33: flowtally.plugin.v1.MirrorConfig
-	(*PollConfig)(nil),               // 34: flowtally.plugin.v1.PollConfig
-	(*XDPConfig)(nil),                // 35: flowtally.plugin.v1.XDPConfig
-	(*RDMAConfig)(nil),               // 36: flowtally.plugin.v1.RDMAConfig
-	(*QueuePair)(nil),                // 37: flowtally.plugin.v1.QueuePair
-	(*CompletionCounter)(nil),        // 38: flowtally.plugin.v1.CompletionCounter
-	(*QueuePairAddress)(nil),         // 39: flowtally.plugin.v1.QueuePairAddress
-	(*Flow)(nil),                     // 40: flowtally.plugin.v1.Flow
-	(*Info)(nil),                     // 41: flowtally.plugin.v1.Info
-	(*Placement)(nil),                // 42: flowtally.plugin.v1.Placement
-	(*Source)(nil),                   // 43: flowtally.plugin.v1.Source
-	(*Device)(nil),                   // 44: flowtally.plugin.v1.Device
-	(*Handle)(nil),                   // 45: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),                // 46: flowtally.plugin.v1.Rejection
-	(*QueuePairState)(nil),           // 47: flowtally.plugin.v1.QueuePairState
-	(*CountedOperations)(nil),        // 48: flowtally.plugin.v1.CountedOperations
-	(*Condition)(nil),                // 49: flowtally.plugin.v1.Condition
-	(*Event)(nil),                    // 50: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),                // 51: flowtally.plugin.v1.Uncounted
-	nil,                              // 52: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	nil,                              // 53: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
+	(*InterfacesRequest)(nil),        // 15: flowtally.plugin.v1.InterfacesRequest
+	(*InterfacesResponse)(nil),       // 16: flowtally.plugin.v1.InterfacesResponse
+	(*SetInterfacesRequest)(nil),     // 17: flowtally.plugin.v1.SetInterfacesRequest
+	(*SetInterfacesResponse)(nil),    // 18: flowtally.plugin.v1.SetInterfacesResponse
+	(*RemoveFlowsRequest)(nil),       // 19: flowtally.plugin.v1.RemoveFlowsRequest
+	(*RemoveFlowsResponse)(nil),      // 20: flowtally.plugin.v1.RemoveFlowsResponse
+	(*PlacementsRequest)(nil),        // 21: flowtally.plugin.v1.PlacementsRequest
+	(*PlacementsResponse)(nil),       // 22: flowtally.plugin.v1.PlacementsResponse
+	(*ConditionsRequest)(nil),        // 23: flowtally.plugin.v1.ConditionsRequest
+	(*ConditionsResponse)(nil),       // 24: flowtally.plugin.v1.ConditionsResponse
+	(*EventsRequest)(nil),            // 25: flowtally.plugin.v1.EventsRequest
+	(*EventsResponse)(nil),           // 26: flowtally.plugin.v1.EventsResponse
+	(*QueuePairsRequest)(nil),        // 27: flowtally.plugin.v1.QueuePairsRequest
+	(*QueuePairsResponse)(nil),       // 28: flowtally.plugin.v1.QueuePairsResponse
+	(*ConnectQueuePairRequest)(nil),  // 29: flowtally.plugin.v1.ConnectQueuePairRequest
+	(*ConnectQueuePairResponse)(nil), // 30: flowtally.plugin.v1.ConnectQueuePairResponse
+	(*PostOperationsRequest)(nil),    // 31: flowtally.plugin.v1.PostOperationsRequest
+	(*PostOperationsResponse)(nil),   // 32: flowtally.plugin.v1.PostOperationsResponse
+	(*CloseRequest)(nil),             // 33: flowtally.plugin.v1.CloseRequest
+	(*CloseResponse)(nil),            // 34: flowtally.plugin.v1.CloseResponse
+	(*Config)(nil),                   // 35: flowtally.plugin.v1.Config
+	(*Interface)(nil),                // 36: flowtally.plugin.v1.Interface
+	(*MirrorConfig)(nil),             // 37: flowtally.plugin.v1.MirrorConfig
+	(*PollConfig)(nil),               // 38: flowtally.plugin.v1.PollConfig
+	(*XDPConfig)(nil),                // 39: flowtally.plugin.v1.XDPConfig
+	(*RDMAConfig)(nil),               // 40: flowtally.plugin.v1.RDMAConfig
+	(*QueuePair)(nil),                // 41: flowtally.plugin.v1.QueuePair
+	(*CompletionCounter)(nil),        // 42: flowtally.plugin.v1.CompletionCounter
+	(*QueuePairAddress)(nil),         // 43: flowtally.plugin.v1.QueuePairAddress
+	(*Flow)(nil),                     // 44: flowtally.plugin.v1.Flow
+	(*Info)(nil),                     // 45: flowtally.plugin.v1.Info
+	(*Placement)(nil),                // 46: flowtally.plugin.v1.Placement
+	(*Source)(nil),                   // 47: flowtally.plugin.v1.Source
+	(*Device)(nil),                   // 48: flowtally.plugin.v1.Device
+	(*Handle)(nil),                   // 49: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 50: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 51: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 52: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 53: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 54: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 55: flowtally.plugin.v1.Uncounted
+	nil,                              // 56: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	nil,                              // 57: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
-	31, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	41, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	41, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	40, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	42, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	40, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	52, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	31, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
+	35, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
+	45, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	45, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	44, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	46, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	44, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	56, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	35, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
 	11, // 8: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
 	12, // 9: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
 	13, // 10: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
 	14, // 11: flowtally.plugin.v1.Difference.settings:type_name -> flowtally.plugin.v1.FieldChange
 	14, // 12: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
-	42, // 13: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	49, // 14: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	50, // 15: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	47, // 16: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
-	39, // 17: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	32, // 18: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	40, // 19: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	33, // 20: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	34, // 21: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	35, // 22: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	36, // 23: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	37, // 24: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
-	38, // 25: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
-	39, // 26: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	0,  // 27: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 28: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	53, // 29: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	54, // 30: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	40, // 31: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	43, // 32: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	45, // 33: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	46, // 34: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	44, // 35: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
-	39, // 36: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	39, // 37: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	43, // 38: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	48, // 39: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	46, // 40: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	38, // 41: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	45, // 42: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 43: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	54, // 44: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	54, // 45: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	51, // 46: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 47: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 48: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 49: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 50: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
-	15, // 51: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	17, // 52: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	19, // 53: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	21, // 54: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	23, // 55: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	25, // 56: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	27, // 57: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	29, // 58: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 59: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 60: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 61: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 62: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
-	16, // 63: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	18, // 64: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	20, // 65: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	22, // 66: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	24, // 67: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	26, // 68: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	28, // 69: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	30, // 70: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	59, // [59:71] is the sub-list for method output_type
-	47, // [47:59] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	36, // 13: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
+	36, // 14: flowtally.plugin.v1.SetInterfacesRequest.interfaces:type_name -> flowtally.plugin.v1.Interface
+	46, // 15: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	53, // 16: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	54, // 17: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	51, // 18: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	43, // 19: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	36, // 20: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	44, // 21: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	37, // 22: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	38, // 23: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	39, // 24: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	40, // 25: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	41, // 26: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	42, // 27: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	43, // 28: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 29: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 30: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	57, // 31: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	58, // 32: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	44, // 33: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	47, // 34: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	49, // 35: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	50, // 36: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	48, // 37: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	43, // 38: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	43, // 39: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	47, // 40: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	52, // 41: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	50, // 42: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	42, // 43: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	49, // 44: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 45: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	58, // 46: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	58, // 47: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	55, // 48: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 49: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 50: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 51: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 52: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
+	15, // 53: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
+	17, // 54: flowtally.plugin.v1.Dataplane.SetInterfaces:input_type -> flowtally.plugin.v1.SetInterfacesRequest
+	19, // 55: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	21, // 56: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	23, // 57: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	25, // 58: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	27, // 59: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	29, // 60: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	31, // 61: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	33, // 62: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 63: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 64: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 65: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 66: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
+	16, // 67: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
+	18, // 68: flowtally.plugin.v1.Dataplane.SetInterfaces:output_type -> flowtally.plugin.v1.SetInterfacesResponse
+	20, // 69: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	22, // 70: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	24, // 71: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	26, // 72: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	28, // 73: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	30, // 74: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	32, // 75: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	34, // 76: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	63, // [63:77] is the sub-list for method output_type
+	49, // [49:63] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -3571,7 +3783,7 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   51,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

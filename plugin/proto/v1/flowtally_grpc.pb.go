@@ -40,6 +40,8 @@ const (
 	Dataplane_Info_FullMethodName             = "/flowtally.plugin.v1.Dataplane/Info"
 	Dataplane_AddFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/AddFlows"
 	Dataplane_SetFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/SetFlows"
+	Dataplane_Interfaces_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Interfaces"
+	Dataplane_SetInterfaces_FullMethodName    = "/flowtally.plugin.v1.Dataplane/SetInterfaces"
 	Dataplane_RemoveFlows_FullMethodName      = "/flowtally.plugin.v1.Dataplane/RemoveFlows"
 	Dataplane_Placements_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Placements"
 	Dataplane_Conditions_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Conditions"
@@ -67,6 +69,10 @@ type DataplaneClient interface {
 	// SetFlows makes the set the flows of the request, all or none. There is one request; a client ends its side
 	// of the stream as in AddFlows.
 	SetFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SetFlowsRequest, SetFlowsResponse], error)
+	// Interfaces lists the names and patterns of the interfaces to count on.
+	Interfaces(ctx context.Context, in *InterfacesRequest, opts ...grpc.CallOption) (*InterfacesResponse, error)
+	// SetInterfaces makes them the ones of the request, all or none.
+	SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
@@ -146,6 +152,26 @@ func (c *dataplaneClient) SetFlows(ctx context.Context, opts ...grpc.CallOption)
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Dataplane_SetFlowsClient = grpc.ClientStreamingClient[SetFlowsRequest, SetFlowsResponse]
+
+func (c *dataplaneClient) Interfaces(ctx context.Context, in *InterfacesRequest, opts ...grpc.CallOption) (*InterfacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InterfacesResponse)
+	err := c.cc.Invoke(ctx, Dataplane_Interfaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *dataplaneClient) SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetInterfacesResponse)
+	err := c.cc.Invoke(ctx, Dataplane_SetInterfaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *dataplaneClient) RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -256,6 +282,10 @@ type DataplaneServer interface {
 	// SetFlows makes the set the flows of the request, all or none. There is one request; a client ends its side
 	// of the stream as in AddFlows.
 	SetFlows(grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]) error
+	// Interfaces lists the names and patterns of the interfaces to count on.
+	Interfaces(context.Context, *InterfacesRequest) (*InterfacesResponse, error)
+	// SetInterfaces makes them the ones of the request, all or none.
+	SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
@@ -301,6 +331,12 @@ func (UnimplementedDataplaneServer) AddFlows(grpc.ClientStreamingServer[AddFlows
 }
 func (UnimplementedDataplaneServer) SetFlows(grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]) error {
 	return status.Error(codes.Unimplemented, "method SetFlows not implemented")
+}
+func (UnimplementedDataplaneServer) Interfaces(context.Context, *InterfacesRequest) (*InterfacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Interfaces not implemented")
+}
+func (UnimplementedDataplaneServer) SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetInterfaces not implemented")
 }
 func (UnimplementedDataplaneServer) RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveFlows not implemented")
@@ -396,6 +432,42 @@ func _Dataplane_SetFlows_Handler(srv interface{}, stream grpc.ServerStream) erro
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Dataplane_SetFlowsServer = grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]
+
+func _Dataplane_Interfaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InterfacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DataplaneServer).Interfaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dataplane_Interfaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DataplaneServer).Interfaces(ctx, req.(*InterfacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Dataplane_SetInterfaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetInterfacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DataplaneServer).SetInterfaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dataplane_SetInterfaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DataplaneServer).SetInterfaces(ctx, req.(*SetInterfacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Dataplane_RemoveFlows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RemoveFlowsRequest)
@@ -537,6 +609,14 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Info",
 			Handler:    _Dataplane_Info_Handler,
+		},
+		{
+			MethodName: "Interfaces",
+			Handler:    _Dataplane_Interfaces_Handler,
+		},
+		{
+			MethodName: "SetInterfaces",
+			Handler:    _Dataplane_SetInterfaces_Handler,
 		},
 		{
 			MethodName: "RemoveFlows",

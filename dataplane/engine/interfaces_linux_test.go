@@ -1,0 +1,370 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// host is a bench with further interfaces in the namespace that is counted in.
+type host struct {
+	*bench
+	e *Engine
+	// sent is what the flow "a" has to show.
+	sent backend.Pair
+}
+
+// plug makes an interface of that name.
+func (h *host) plug(t *testing.T, name string) *lab.Pair {
+	t.Helper()
+	p, err := lab.NewPair(h.wire.Near.NS, h.wire.Far.NS, name, lab.Unique("f"), lab.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// sendTo sends n packets of the flow "a" to an interface, and of every protocol that no flow matches.
+func (h *host) sendTo(t *testing.T, far *lab.End, n uint64) backend.Pair {
+	t.Helper()
+	s, err := far.NewSender([]lab.Stream{{Frames: [][]byte{udpTo(1001, 60)}}, {Frames: [][]byte{udpTo(1002, 60)}}}, lab.SenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := errors.Join(s.Run(t.Context(), 2*n), s.Settle(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return backend.Pair(s.Sent()[0])
+}
+
+// counted sends to an interface, and checks that every packet is counted.
+func (h *host) counted(t *testing.T, far *lab.End) {
+	t.Helper()
+	h.sent = backend.Add(h.sent, h.sendTo(t, far, 1000))
+	await(t, reader(t, h.cfg), "a", h.sent)
+}
+
+// devices waits until a flow is counted on these interfaces.
+func (h *host) devices(t *testing.T, name string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		all, err := h.e.Placements(t.Context(), name)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		var got []string
+		for _, d := range all[0].Source.Devices {
+			got = append(got, d.Name)
+		}
+		slices.Sort(got)
+		if slices.Equal(got, want) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("flow %s is counted on %q, want %q", name, got, want)
+		}
+	}
+}
+
+// condition waits until a condition of the code is raised for the object, or is gone.
+func (h *host) condition(t *testing.T, raised bool, code dataplane.ConditionCode, object string) (c dataplane.Condition) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		all, err := h.e.Conditions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(all, func(c dataplane.Condition) bool { return c.Code == code && c.Object == object })
+		if raised && i >= 0 {
+			return all[i]
+		}
+		if !raised && i < 0 {
+			return c
+		}
+		if time.Now().After(end) {
+			t.Fatalf("conditions are %+v, want %s for %s: %v", all, code, object, raised)
+		}
+	}
+}
+
+func (h *host) discontinuities() uint64 {
+	h.e.ctl.Lock()
+	defer h.e.ctl.Unlock()
+	return h.e.flows["a"].past.Discontinuities
+}
+
+// newHost starts an instance that counts on interfaces of these entries. The interface "first" exists.
+func newHost(t *testing.T, change func(*dataplane.Config), list ...dataplane.Interface) *host {
+	t.Helper()
+	h := &host{bench: newBench(t, "native", flow.Flow{Name: "a", Match: match(t, "udp dport 1001")})}
+	h.cfg.Interfaces = list
+	if change != nil {
+		change(&h.cfg)
+	}
+	return h
+}
+
+func (h *host) run(t *testing.T) { h.e = h.start(t) }
+
+// A pattern takes the interfaces that exist, those that are made or renamed later, and one that is deleted and made
+// again. Each packet that is sent after the interface was taken is counted, and the total has no discontinuity.
+func TestAPatternTakesLaterInterfaces(t *testing.T) {
+	h := newHost(t, func(c *dataplane.Config) {
+		c.Flows = append(c.Flows, flow.Flow{Name: "own", Match: match(t, "udp dport 1002"), Interface: "eth1", Priority: 1})
+	}, dataplane.Interface{Name: "eth*"})
+	eth0 := h.plug(t, "eth0")
+	other := h.plug(t, "other0")
+	h.run(t)
+	h.devices(t, "a", "eth0")
+	h.counted(t, eth0.B)
+	eth1 := h.plug(t, "eth1")
+	h.devices(t, "a", "eth0", "eth1")
+	h.devices(t, "own", "eth1")
+	h.counted(t, eth1.B)
+	h.counted(t, eth0.B)
+	h.sendTo(t, other.B, 1000) // no entry matches it
+	h.counted(t, eth0.B)
+
+	if err := eth1.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.devices(t, "a", "eth0")
+	h.counted(t, eth0.B)
+	eth1 = h.plug(t, "eth1")
+	h.devices(t, "a", "eth0", "eth1")
+	h.counted(t, eth1.B)
+	if n := h.discontinuities(); n != 0 {
+		t.Errorf("%d discontinuities, want 0", n)
+	}
+
+	rename(t, other.A, "eth2")
+	h.devices(t, "a", "eth0", "eth1", "eth2")
+	h.counted(t, other.B)
+	rename(t, other.A, "other0")
+	h.devices(t, "a", "eth0", "eth1")
+	h.sendTo(t, other.B, 1000)
+	h.counted(t, eth1.B)
+	t.Logf("%d packets sent to interfaces of the pattern, %d counted", h.sent.Packets, h.sent.Packets)
+}
+
+// rename gives an interface another name.
+func rename(t *testing.T, e *lab.End, name string) {
+	t.Helper()
+	if err := e.Rename(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host without optional interfaces counts, and takes them when they come. A pattern that is not optional and that no
+// interface matches is a condition, and an error where no interface is left.
+func TestOptionalInterfaces(t *testing.T) {
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0", Optional: true}, dataplane.Interface{Name: "wlan*", Optional: true})
+	h.run(t)
+	h.devices(t, "a")
+	eth0 := h.plug(t, "eth0")
+	h.devices(t, "a", "eth0")
+	h.counted(t, eth0.B)
+	if c, err := h.e.Conditions(t.Context()); err != nil || len(c) != 0 {
+		t.Errorf("conditions %+v, %v: the missing interfaces are optional", c, err)
+	}
+	if err := h.e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.cfg.Interfaces = []dataplane.Interface{{Name: "wlan*"}}
+	err := h.wire.Near.NS.Do(func() error {
+		_, err := New(context.Background(), h.cfg, Options{})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "no interface matches the pattern") {
+		t.Errorf("started with a pattern that nothing matches: %v", err)
+	}
+	h.cfg.Interfaces = []dataplane.Interface{{Name: "wlan*"}, {Name: "eth0"}}
+	h.sent = backend.Pair{}
+	h.cfg.Mirror.Path += "2"
+	h.run(t)
+	if c := h.condition(t, true, dataplane.CodeInterfaceMissing, "wlan*"); c.Fix == "" {
+		t.Error("the condition has no fix")
+	}
+	h.plug(t, "wlan0")
+	h.condition(t, false, dataplane.CodeInterfaceMissing, "wlan*")
+}
+
+// An interface counts flows of its direction alone.
+func TestInterfaceDirection(t *testing.T) {
+	need.TCX(t)
+	h := newHost(t, func(c *dataplane.Config) {
+		c.Flows = append(c.Flows, flow.Flow{Name: "out", Match: match(t, "udp"), Direction: flow.Egress})
+	}, dataplane.Interface{Name: "eth0", Direction: dataplane.DirectionIngress}, dataplane.Interface{Name: "eth1", Direction: dataplane.DirectionEgress})
+	eth0, eth1 := h.plug(t, "eth0"), h.plug(t, "eth1")
+	h.run(t)
+	h.devices(t, "a", "eth0")
+	h.devices(t, "out", "eth1")
+	h.sendTo(t, eth1.B, 1000)
+	h.counted(t, eth0.B)
+	_, err := h.e.AddFlows(t.Context(), flow.Flow{Name: "no", Match: match(t, "tcp"), Interface: "eth1"})
+	if !errors.Is(err, dataplane.ErrInvalid) {
+		t.Errorf("a flow of a direction that its interface does not count: %v", err)
+	}
+	if err := h.e.SetInterfaces(t.Context(), []dataplane.Interface{{Name: "eth0"}, {Name: "eth1"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.devices(t, "a", "eth0", "eth1")
+	h.devices(t, "out", "eth0", "eth1")
+	h.counted(t, eth1.B)
+}
+
+// occupy attaches another program to the XDP hook of an interface.
+func occupy(t *testing.T, e *lab.End) link.Link {
+	t.Helper()
+	var l link.Link
+	err := e.NS.Do(func() error {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "foreign", Type: ebpf.XDP, License: "GPL", AttachType: ebpf.AttachXDP,
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+		})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: e.Index})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// One of three interfaces has the program of somebody else on its hook. A strict start fails and names it. A degraded
+// start counts on the other two, every packet, and takes the third when it is free.
+func TestADegradedStartCountsOnTheOtherInterfaces(t *testing.T) {
+	for _, list := range [][]dataplane.Interface{{{Name: "eth0"}, {Name: "eth1"}, {Name: "eth2"}}, {{Name: "eth*"}}} {
+		t.Run(list[0].Name, func(t *testing.T) {
+			h := newHost(t, nil, list...)
+			var pairs []*lab.Pair
+			for i := range 3 {
+				pairs = append(pairs, h.plug(t, fmt.Sprintf("eth%d", i)))
+			}
+			foreign := occupy(t, pairs[1].A)
+			err := h.wire.Near.NS.Do(func() error {
+				_, err := New(context.Background(), h.cfg, Options{})
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), "eth1") {
+				t.Fatalf("strict start: %v", err)
+			}
+			h.cfg.Start = dataplane.StartDegraded
+			h.run(t)
+			if c := h.condition(t, true, dataplane.CodeInterfaceRefused, "eth1"); !strings.Contains(c.Text, "foreign") {
+				t.Errorf("the condition does not name the program: %q", c.Text)
+			}
+			h.devices(t, "a", "eth0", "eth2")
+			h.counted(t, pairs[0].B)
+			h.sendTo(t, pairs[1].B, 1000)
+			h.counted(t, pairs[2].B)
+			if n := h.discontinuities(); n != 0 {
+				t.Errorf("%d discontinuities, want 0", n)
+			}
+			detachByForce(t, h.cfg.XDP.PinDir, "link-*-xdp") // a lost hook is noticed beside the refused one
+			for end := time.Now().Add(20 * time.Second); h.discontinuities() != 1; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d discontinuities after hooks were lost", h.discontinuities())
+				}
+			}
+			h.devices(t, "a", "eth0", "eth2")
+			h.counted(t, pairs[0].B)
+			if err := foreign.Close(); err != nil {
+				t.Fatal(err)
+			}
+			h.condition(t, false, dataplane.CodeInterfaceRefused, "eth1")
+			h.devices(t, "a", "eth0", "eth1", "eth2")
+			h.counted(t, pairs[1].B)
+		})
+	}
+}
+
+// SetInterfaces changes the interfaces of a running instance, all or none, and loses no packet of those that stay.
+func TestSetInterfaces(t *testing.T) {
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
+	eth0, eth1, eth2 := h.plug(t, "eth0"), h.plug(t, "eth1"), h.plug(t, "eth2")
+	occupy(t, eth2.A)
+	h.run(t)
+	h.counted(t, eth0.B)
+	set := func(names ...string) error {
+		var list []dataplane.Interface
+		for _, n := range names {
+			list = append(list, dataplane.Interface{Name: n})
+		}
+		return h.e.SetInterfaces(t.Context(), list)
+	}
+	stop := make(chan struct{})
+	passed := make(chan backend.Pair)
+	go func() { // traffic over all of the changes
+		var sum backend.Pair
+		defer func() { passed <- sum }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				sum = backend.Add(sum, h.sendTo(t, eth0.B, 200))
+			}
+		}
+	}()
+	for range 10 {
+		if err := set("eth0", "eth1"); err != nil {
+			t.Fatal(err)
+		}
+		h.devices(t, "a", "eth0", "eth1")
+		h.sent = backend.Add(h.sent, h.sendTo(t, eth1.B, 100))
+		if err := set("eth[02]"); err == nil || !strings.Contains(err.Error(), "foreign") {
+			t.Fatalf("an interface that is taken: %v", err)
+		}
+		h.devices(t, "a", "eth0", "eth1")
+		h.sent = backend.Add(h.sent, h.sendTo(t, eth1.B, 100))
+		if err := set("eth0"); err != nil {
+			t.Fatal(err)
+		}
+		h.devices(t, "a", "eth0")
+		h.sendTo(t, eth1.B, 100)
+	}
+	close(stop)
+	h.sent = backend.Add(h.sent, <-passed)
+	await(t, reader(t, h.cfg), "a", h.sent)
+	if n := h.discontinuities(); n != 0 {
+		t.Errorf("%d discontinuities, want 0", n)
+	}
+	t.Logf("%d packets over 30 changes, all counted", h.sent.Packets)
+	for _, bad := range [][]string{{}, {"a/b"}, {"eth0", "eth0"}, {"eth["}} {
+		if err := set(bad...); !errors.Is(err, dataplane.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", bad, err)
+		}
+	}
+	if _, err := h.e.AddFlows(t.Context(), flow.Flow{Name: "own", Match: match(t, "udp dport 9"), Interface: "eth0"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := set("eth1"); !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "own") {
+		t.Errorf("a list without the interface of a flow: %v", err)
+	}
+	if list, err := h.e.Interfaces(t.Context()); err != nil || len(list) != 1 || list[0].Name != "eth0" {
+		t.Errorf("interfaces %v, %v", list, err)
+	}
+}

@@ -1,0 +1,138 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/flowtally/flowtally/dataplane"
+	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
+	"github.com/flowtally/flowtally/probe"
+)
+
+// The calls about interfaces: of the supervised client, of the bare one, and of the server.
+
+// Interfaces implements dataplane.Service.
+func (c *Client) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
+	s, err := c.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	<-c.op
+	list, err := s.svc.Interfaces(ctx)
+	return list, c.sessionError(ctx, s, err)
+}
+
+// SetInterfaces implements dataplane.Service. When ctx ends before the plugin has returned, it goes on. After a restart
+// the plugin has the interfaces from before the call or from after it.
+func (c *Client) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
+	msg, err := interfacesToProto(list)
+	if err != nil {
+		return fmt.Errorf("setting the interfaces: %w", err)
+	}
+	return c.change(ctx, change{
+		rpc: func(ctx context.Context, s *session) error {
+			return s.svc.setInterfaces(context.WithoutCancel(ctx), msg)
+		},
+		note: func() {
+			base := proto.CloneOf(c.base)
+			base.Interfaces = msg
+			c.base = base
+		},
+	})
+}
+
+// Interfaces implements dataplane.Service.
+func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
+	resp, err := call(ctx, r, r.rpc.Interfaces, &pluginv1.InterfacesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return interfacesFromProto(resp.GetInterfaces())
+}
+
+// SetInterfaces implements dataplane.Service.
+func (r *remote) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
+	msg, err := interfacesToProto(list)
+	if err != nil {
+		return fmt.Errorf("setting the interfaces: %w", err)
+	}
+	return r.setInterfaces(ctx, msg)
+}
+
+func (r *remote) setInterfaces(ctx context.Context, list []*pluginv1.Interface) error {
+	_, err := call(ctx, r, r.rpc.SetInterfaces, &pluginv1.SetInterfacesRequest{Interfaces: list})
+	return err
+}
+
+// knowsInterfaces refuses a plugin that is older than these calls if the configuration has a setting that such a
+// plugin does not know, and so ignores.
+func (r *remote) knowsInterfaces(ctx context.Context, cfg *pluginv1.Config) error {
+	list, err := interfacesFromProto(cfg.GetInterfaces())
+	if err != nil || cfg.GetStart() == "" && !slices.ContainsFunc(list, func(i dataplane.Interface) bool { return i.Waits() || i.Direction != "" }) {
+		return err
+	}
+	if _, err = r.Interfaces(ctx); errors.Is(err, probe.ErrNotSupported) {
+		return fmt.Errorf("%w: it knows no patterns, optional interfaces, directions or start modes, and the configuration has some: install the plugin of this program's release", ErrIncompatible)
+	}
+	return err
+}
+
+func (s *server) Interfaces(ctx context.Context, _ *pluginv1.InterfacesRequest) (*pluginv1.InterfacesResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	list, err := svc.Interfaces(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	msg, err := interfacesToProto(list)
+	return &pluginv1.InterfacesResponse{Interfaces: msg}, toStatus(err)
+}
+
+func (s *server) SetInterfaces(ctx context.Context, req *pluginv1.SetInterfacesRequest) (*pluginv1.SetInterfacesResponse, error) {
+	svc, err := s.service()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	list, err := interfacesFromProto(req.GetInterfaces())
+	if err == nil {
+		err = dataplane.ValidateInterfaces(list)
+	}
+	if err != nil {
+		return nil, toStatus(fmt.Errorf("setting the interfaces: %w", err))
+	}
+	if err := svc.SetInterfaces(ctx, list); err != nil {
+		return nil, toStatus(err)
+	}
+	return &pluginv1.SetInterfacesResponse{}, nil
+}
+
+func interfacesToProto(list []dataplane.Interface) ([]*pluginv1.Interface, error) {
+	var out []*pluginv1.Interface
+	for _, i := range list {
+		if !utf8.ValidString(i.Name + "\x00" + string(i.Mode) + "\x00" + string(i.Direction)) {
+			return nil, invalid("interface %q: name, mode %q or direction %q is not UTF-8", i.Name, i.Mode, i.Direction)
+		}
+		out = append(out, &pluginv1.Interface{Name: i.Name, Mode: string(i.Mode), Optional: i.Optional, Direction: string(i.Direction)})
+	}
+	return out, nil
+}
+
+// interfacesFromProto does not apply the rules of dataplane.Interface.
+func interfacesFromProto(list []*pluginv1.Interface) (out []dataplane.Interface, err error) {
+	for n, i := range list {
+		if i == nil {
+			return nil, invalid("interface %d: empty", n)
+		}
+		out = append(out, dataplane.Interface{
+			Name: i.Name, Mode: dataplane.Mode(i.Mode), Optional: i.Optional, Direction: dataplane.InterfaceDirection(i.Direction),
+		})
+	}
+	return out, nil
+}
