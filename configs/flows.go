@@ -63,7 +63,7 @@ func (d *decoder) reach(f flow.Flow, names []string, list []dataplane.Interface,
 	case i.IsPattern() && i.Name == f.Interface:
 		d.bad(where, fmt.Sprintf("%s: interface %q is a pattern", what, clip(f.Interface)), "name one interface, or leave the interface out for all of them")
 	default:
-		d.bad(where, fmt.Sprintf("%s: interface %q counts %s flows alone", what, clip(f.Interface), i.Direction), "change its direction or that of the flow")
+		d.bad(where, fmt.Sprintf("%s: interface %q counts %s flows alone", what, clip(f.Interface), i.Direction), "change its direction or the flow's")
 	}
 }
 

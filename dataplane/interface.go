@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -39,7 +40,7 @@ func InterfaceDirections() []InterfaceDirection {
 	return []InterfaceDirection{DirectionBoth, DirectionIngress, DirectionEgress}
 }
 
-// maxPattern bounds the length of a pattern, whose characters may be more than those of the names that it matches.
+// maxPattern bounds the length of a pattern, which may be longer than the names that it matches.
 const maxPattern = 64
 
 // IsPattern reports whether the name is a pattern.
@@ -126,6 +127,8 @@ func badPattern(pattern string) string {
 		return "the pattern is not complete: close each [, and write a character behind each \\"
 	case len(pattern) > maxPattern:
 		return fmt.Sprintf("the pattern is longer than %d bytes", maxPattern)
+	case !utf8.ValidString(pattern):
+		return "the pattern is not UTF-8"
 	case strings.ContainsAny(pattern, "/: \t\n\v\f\r\x00"):
 		return "no name of an interface has blanks, / or :"
 	}
@@ -149,7 +152,7 @@ func ReachesInterface(list []Interface, f flow.Flow) error {
 	case i.IsPattern() && i.Name == f.Interface:
 		return problems{fmt.Errorf("flow %q: interface %q is a pattern; name one interface, or leave the interface out for all of them", f.Name, f.Interface)}
 	case !i.Counts(f.Direction):
-		return problems{fmt.Errorf("flow %q: interface %q counts %s flows alone; change its direction or that of the flow", f.Name, f.Interface, i.Direction)}
+		return problems{fmt.Errorf("flow %q: interface %q counts %s flows alone; change its direction or the flow's", f.Name, f.Interface, i.Direction)}
 	}
 	return nil
 }

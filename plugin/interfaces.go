@@ -7,44 +7,12 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/flowtally/flowtally/dataplane"
 	pluginv1 "github.com/flowtally/flowtally/plugin/proto/v1"
 	"github.com/flowtally/flowtally/probe"
 )
 
-// The calls about interfaces: of the supervised client, of the bare one, and of the server.
-
-// Interfaces implements dataplane.Service.
-func (c *Client) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
-	s, err := c.turn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	<-c.op
-	list, err := s.svc.Interfaces(ctx)
-	return list, c.sessionError(ctx, s, err)
-}
-
-// SetInterfaces implements dataplane.Service. When ctx ends before the plugin has returned, it goes on. After a restart
-// the plugin has the interfaces from before the call or from after it.
-func (c *Client) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
-	msg, err := interfacesToProto(list)
-	if err != nil {
-		return fmt.Errorf("setting the interfaces: %w", err)
-	}
-	return c.change(ctx, change{
-		rpc: func(ctx context.Context, s *session) error {
-			return s.svc.setInterfaces(context.WithoutCancel(ctx), msg)
-		},
-		note: func() {
-			base := proto.CloneOf(c.base)
-			base.Interfaces = msg
-			c.base = base
-		},
-	})
-}
+// The calls about interfaces: of the client without supervision, and of the server.
 
 // Interfaces implements dataplane.Service.
 func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {

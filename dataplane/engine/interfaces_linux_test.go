@@ -23,9 +23,8 @@ import (
 // host is a bench with further interfaces in the namespace that is counted in.
 type host struct {
 	*bench
-	e *Engine
-	// sent is what the flow "a" has to show.
-	sent backend.Pair
+	e    *Engine
+	sent backend.Pair // the total that the flow "a" must reach
 }
 
 // plug makes an interface of that name.
@@ -253,7 +252,7 @@ func occupy(t *testing.T, e *lab.End) link.Link {
 	return l
 }
 
-// One of three interfaces has the program of somebody else on its hook. A strict start fails and names it. A degraded
+// One of three interfaces has another program on its hook. A strict start fails and names it. A degraded
 // start counts on the other two, every packet, and takes the third when it is free.
 func TestADegradedStartCountsOnTheOtherInterfaces(t *testing.T) {
 	for _, list := range [][]dataplane.Interface{{{Name: "eth0"}, {Name: "eth1"}, {Name: "eth2"}}, {{Name: "eth*"}}} {

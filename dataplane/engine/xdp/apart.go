@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
@@ -161,4 +162,33 @@ func (b *Backend) Alter(_ context.Context, was, now []backend.Placed) (in []back
 		a.in[i].Source = b.hooks.source(f.Flow)
 	}
 	return a.in, a.end, nil
+}
+
+// replaceInterfaces makes list the interfaces. The rules of a flow that counts apart on one of them name every interface.
+func (b *Backend) replaceInterfaces(list []dataplane.Interface) error {
+	was := b.hooks.interfaces
+	var old, fresh []xdp.Rule
+	for _, x := range b.flows {
+		if len(x.apart) == 0 {
+			continue
+		}
+		for _, step := range []struct {
+			list  []dataplane.Interface
+			rules *[]xdp.Rule
+		}{{was, &old}, {list, &fresh}} {
+			b.hooks.interfaces = step.list
+			rules, err := b.compile(*x.placed, x, x.drops)
+			if err != nil {
+				b.hooks.interfaces = was
+				return err
+			}
+			*step.rules = append(*step.rules, rules...)
+		}
+	}
+	b.hooks.interfaces = was
+	if err := b.exchange(old, fresh); err != nil {
+		return err
+	}
+	b.hooks.interfaces = list
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -171,6 +172,42 @@ func (b *Backend) Conditions() []dataplane.Condition {
 
 // Changed implements backend.Backend.
 func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
+
+// SetInterfaces implements backend.SoftwareBackend.
+func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.hooks
+	if h.closed {
+		return errors.New("backend xdp: closed")
+	}
+	wasPatterns, was := h.patterns, h.interfaces
+	h.patterns = slices.Clone(list)
+	now, err := h.resolve()
+	if err == nil {
+		err = b.replaceInterfaces(now)
+	}
+	if err == nil {
+		h.askAgain(was)
+		for _, i := range now {
+			if !slices.ContainsFunc(was, func(o dataplane.Interface) bool { return o.Name == i.Name }) {
+				h.noteFresh(i.Name)
+			}
+		}
+		err = h.attach(true)
+	}
+	if err != nil {
+		h.patterns = wasPatterns
+		err = errors.Join(err, b.replaceInterfaces(was)) // rules that were there find room again
+		h.askAgain(now)
+		err = errors.Join(err, h.attach(true))
+		was, now = now, was
+	}
+	h.forgetOthers(was)
+	err = errors.Join(err, b.trim())
+	h.signal()
+	return err
+}
 
 // Close stops the watcher. With keep, rules, counters and programs stay pinned, unless this process made
 // them and its start failed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // hooks attaches programs to the interfaces where flows need them, and attaches them again after a loss. All
 // methods are called with mu held, except watch, stopWatch and the methods of the watcher's goroutine (links.go).
 type hooks struct {
-	patterns   []dataplane.Interface                  // as configured
+	patterns   patterns                               // as configured
 	interfaces []dataplane.Interface                  // of patterns, see resolve
 	replace    func(list []dataplane.Interface) error // Backend.replaceInterfaces
 	started    bool                                   // the hooks of an earlier process are adopted or detached
@@ -77,6 +78,58 @@ func hookOf(f flow.Flow) xdp.Hook {
 		return xdp.HookEgress
 	}
 	return xdp.HookIngress
+}
+
+// resolve returns the interfaces of the configuration, as they are now.
+func (h *hooks) resolve() ([]dataplane.Interface, error) {
+	var there []string
+	if h.patterns.wait() {
+		err := h.ns.Do(func() error {
+			all, err := net.Interfaces()
+			for _, i := range all {
+				there = append(there, i.Name)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing the interfaces: %w", err)
+		}
+	}
+	list, later := h.patterns.resolve(there)
+	for _, name := range later {
+		h.noteFresh(name)
+	}
+	return list, nil
+}
+
+// find returns an interface that is counted on.
+func (h *hooks) find(name string) (dataplane.Interface, bool) {
+	for _, i := range h.interfaces {
+		if i.Name == name {
+			return i, true
+		}
+	}
+	return dataplane.Interface{}, false
+}
+
+// noteFresh notes that the hooks of an interface were never held.
+func (h *hooks) noteFresh(name string) {
+	for _, hook := range []xdp.Hook{xdp.HookIngress, xdp.HookEgress} {
+		if at := (hookName{name, hook}); h.since[at] == 0 {
+			h.fresh[at] = true
+		}
+	}
+}
+
+// comesLater reports whether the flows are counted on a hook from now on, so that they have missed no packet there: its
+// interface has come, or is new among the configured ones, or has refused until now. A program of an earlier process,
+// or an earlier program of this one, may have been attached to the same interface.
+func (h *hooks) comesLater(a xdp.Attachment) bool {
+	if h.fresh[hookName{a.Interface, a.Hook}] {
+		return h.started || !a.Again
+	}
+	_, waits := h.patterns.waiting(a.Interface)
+	return waits && !a.Again
 }
 
 // addDemand adds n flows to the flows that need the hooks of f.
@@ -141,6 +194,21 @@ func (h *hooks) attach(known bool) error {
 		return errors.Join(absent...)
 	}
 	return nil
+}
+
+// unmatched returns an error for each pattern that flows need and that no interface matches.
+func (h *hooks) unmatched() []*unmatchedError {
+	if all := h.demand[""]; all.ingress+all.egress == 0 {
+		return nil
+	}
+	return h.patterns.unmatched(h.interfaces)
+}
+
+// refuse notes why the start goes on without an interface.
+func (h *hooks) refuse(name string, err error) {
+	h.log.Warn("counting without an interface", "interface", name, "err", err)
+	h.missing[name] = err
+	h.noteFresh(name)
 }
 
 // attachTo attaches to hooks of one interface. Programs that are attached stay as they are.
@@ -267,6 +335,15 @@ func (h *hooks) trim() error {
 	}
 	h.refreshHeld()
 	return errors.Join(errs...)
+}
+
+// askAgain lets attach try the interfaces that are not as in the list before.
+func (h *hooks) askAgain(before []dataplane.Interface) {
+	for _, i := range h.interfaces {
+		if !slices.Contains(before, i) {
+			delete(h.asked, i.Name)
+		}
+	}
 }
 
 // epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when one of them is not held. A

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
@@ -116,6 +117,85 @@ func (h *hooks) onLink(ev xdp.LinkEvent) {
 			h.checkInterface(i, goneText(ev, i.Name))
 		}
 	}
+}
+
+// join counts on an interface that has come, if an entry waits for it.
+func (h *hooks) join(name string) {
+	i, ok := h.patterns.waiting(name)
+	if _, there := h.find(name); !ok || there {
+		return
+	}
+	h.noteFresh(name)
+	h.changeInterfaces(append(slices.Clone(h.interfaces), i))
+}
+
+// leave ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did.
+func (h *hooks) leave(name string) bool {
+	_, waits := h.patterns.waiting(name)
+	if _, there := h.find(name); !waits || !there {
+		return false
+	}
+	exists := true
+	if err := h.ns.Do(func() error { exists = xdp.Exists(name); return nil }); err != nil || exists {
+		return false // another one of the name is there by now
+	}
+	h.changeInterfaces(slices.DeleteFunc(slices.Clone(h.interfaces), func(i dataplane.Interface) bool { return i.Name == name }))
+	return true
+}
+
+// changeInterfaces replaces the list after a link has changed.
+func (h *hooks) changeInterfaces(list []dataplane.Interface) {
+	was := h.interfaces
+	if err := h.replace(list); err != nil {
+		h.log.Error("changing rules for an interface that came or went", "err", err)
+		return
+	}
+	h.forgetOthers(was)
+	h.signal()
+}
+
+// relist lists the interfaces again, after events were lost.
+func (h *hooks) relist() {
+	now, err := h.resolve()
+	if err != nil {
+		h.log.Error("following the interfaces", "err", err)
+		return
+	}
+	h.changeInterfaces(now)
+}
+
+// forgetOthers drops the state of interfaces that are not counted on any more, and detaches their programs.
+func (h *hooks) forgetOthers(was []dataplane.Interface) {
+	unlisted := func(name string) bool {
+		_, ok := h.find(name)
+		return !ok
+	}
+	for name := range h.asked {
+		if unlisted(name) {
+			delete(h.asked, name)
+		}
+	}
+	for _, m := range []map[string]error{h.missing, h.rejected} {
+		for name := range m {
+			if unlisted(name) {
+				delete(m, name)
+			}
+		}
+	}
+	for name := range h.fresh {
+		if unlisted(name.ifname) {
+			delete(h.fresh, name)
+		}
+	}
+	for _, i := range was {
+		if unlisted(i.Name) {
+			if err := h.rules.Detach(i.Name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+				h.log.Warn("detaching from an interface that is not counted on", "interface", i.Name, "err", err)
+			}
+		}
+	}
+	h.refreshHeld()
+	h.refreshUpstream()
 }
 
 // goneText says how an interface went, as far as the event tells.
