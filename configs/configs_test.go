@@ -130,7 +130,7 @@ func TestDefault(t *testing.T) {
 	commented := regexp.MustCompile(`(?m)^( *)#( *(- )?[a-z_]+:)`)
 	text := commented.ReplaceAllString(string(configs.Default()), "$1$2")
 	want := dataplane.Config{
-		Instance: "default", Backend: "auto", Interfaces: one,
+		Instance: "default", Backend: "auto", Interfaces: one, Start: dataplane.StartStrict,
 		Mirror: dataplane.MirrorConfig{
 			Path: "/run/flowtally/default.mirror", History: 65536,
 			HistoryPeriod: time.Second, Mode: 0o644,

@@ -21,6 +21,8 @@ type decoder struct {
 	problems []Problem           // the first mostProblems
 	count    int                 // of all
 	wrong    map[*yaml.Node]bool // the keys and values that a mistake was found in
+	load     bool                // the file may include others
+	included []*fragment
 }
 
 // mostProblems bounds the work on a file that is wrong all over.

@@ -11,22 +11,21 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// flows reads the flows. sure says that the interfaces were read without a
+// flows reads the flows of one file into cfg. first has the places of the names in all files. sure says that the interfaces were read without a
 // mistake, so that a reference to one can be checked.
-func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool) {
+func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first map[string]place) {
 	names := make([]string, len(cfg.Interfaces))
 	for i, in := range cfg.Interfaces {
 		names[i] = in.Name
 	}
-	first := make(map[string]int)
 	d.sequence(n, "flows", func(i int, n *yaml.Node) {
 		what := fmt.Sprintf("flows[%d]", i)
 		before := d.count
 		f, at := d.flow(n, what)
-		if line, twice := first[f.Name]; twice && f.Name != "" {
-			d.bad(at["name"], fmt.Sprintf("%s: flow %q is there already, on line %d", what, clip(f.Name), line), "rename one of them")
+		if there, twice := first[f.Name]; twice && f.Name != "" {
+			d.bad(at["name"], fmt.Sprintf("%s: flow %q is there already, %s", what, clip(f.Name), there.from(d)), "rename one of them")
 		} else if node := at["name"]; node != nil {
-			first[f.Name] = node.Line
+			first[f.Name] = place{d.file, node.Line}
 		}
 		if sure && len(cfg.Interfaces) > 0 && d.count == before {
 			d.reach(f, names, cfg.Interfaces, what, n, at)

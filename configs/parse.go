@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,26 +15,31 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Load reads a configuration file. See Parse.
+// Load reads a configuration file, and the files that it includes. See Parse.
 func Load(path string) (dataplane.Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return dataplane.Config{}, fmt.Errorf("reading configuration: %w", err)
 	}
-	return Parse(path, data)
+	d := newDecoder(path, data)
+	d.load = true
+	return d.parse()
 }
 
-// Parse reads a configuration; name stands for the file in messages. Every mistake is reported at
-// once: the error is an *Error. An accepted configuration validates.
+// Parse reads a configuration that includes no other file; name stands for the file in messages. Every mistake is
+// reported at once: the error is an *Error. An accepted configuration validates.
 func Parse(name string, data []byte) (dataplane.Config, error) {
-	d := newDecoder(name, data)
+	return newDecoder(name, data).parse()
+}
+
+func (d *decoder) parse() (dataplane.Config, error) {
 	var cfg dataplane.Config
 	if root := d.tree(); root != nil && d.plain(root) {
 		d.config(root, &cfg)
 	}
-	if d.count == 0 {
+	if d.err() == nil {
 		if err := cfg.Validate(); err != nil { // a rule that has no place above
-			d.problems = append(d.problems, Problem{File: name, Msg: err.Error()})
+			d.problems = append(d.problems, Problem{File: d.file, Msg: err.Error()})
 			d.count++
 		}
 	}
@@ -48,13 +54,14 @@ func Parse(name string, data []byte) (dataplane.Config, error) {
 func ParseFlows(name string, data []byte) ([]flow.Flow, error) {
 	d := newDecoder(name, data)
 	var cfg dataplane.Config
+	first := make(map[string]place)
 	root := d.tree()
 	switch {
 	case root == nil || !d.plain(root):
 	case root.Kind == yaml.SequenceNode:
-		d.flows(root, &cfg, false)
+		d.flows(root, &cfg, false, first)
 	default:
-		d.mapping(root, "the list of flows", entry{"flows", func(_, v *yaml.Node) { d.flows(v, &cfg, false) }})
+		d.mapping(root, "the list of flows", entry{"flows", func(_, v *yaml.Node) { d.flows(v, &cfg, false, first) }})
 	}
 	if err := d.err(); err != nil {
 		return nil, err
@@ -66,18 +73,25 @@ func newDecoder(name string, data []byte) *decoder {
 	return &decoder{file: name, src: newSource(strings.TrimPrefix(string(data), "\ufeff"))}
 }
 
-// err returns the mistakes in the order of their places, or nil.
+// err returns the mistakes of the file and of those that it includes, in the order of their places, or nil.
 func (d *decoder) err() error {
-	if d.count == 0 {
+	count, problems := d.count, d.sorted()
+	for _, f := range d.included {
+		count, problems = count+f.count, append(problems, f.sorted()...)
+	}
+	if count == 0 {
 		return nil
 	}
+	problems = problems[:min(len(problems), mostProblems)]
+	return &Error{File: d.file, Problems: problems, More: count - len(problems)}
+}
+
+// sorted returns the mistakes of a file in the order of its lines.
+func (d *decoder) sorted() []Problem {
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Col - b.Col
+		return cmp.Or(a.Line-b.Line, a.Col-b.Col)
 	})
-	return &Error{File: d.file, Problems: d.problems, More: d.count - len(d.problems)}
+	return d.problems
 }
 
 // tree reads the YAML itself; nil after a mistake in it.

@@ -13,45 +13,51 @@ import (
 	"github.com/flowtally/flowtally/dataplane"
 )
 
-// queuePairs reads the queue pairs into cfg, which holds the flows already: counters have one name
+// queuePairs reads the queue pairs of all files into cfg, which holds the flows already: counters have one name
 // space with them. The rules are the rules of package dataplane; each broken one gets its place in
 // the file.
-func (d *decoder) queuePairs(n *yaml.Node, cfg *dataplane.Config) {
+func queuePairs(files []*fragment, cfg *dataplane.Config) {
 	var places []queuePairPlace
-	d.sequence(n, "queue_pairs", func(i int, n *yaml.Node) {
-		q, at := d.queuePair(n, fmt.Sprintf("queue_pairs[%d]", i))
-		cfg.QueuePairs = append(cfg.QueuePairs, q)
-		places = append(places, queuePairPlace{n: n, at: at})
-	})
+	for _, f := range files {
+		if f.pairs == nil {
+			continue
+		}
+		f.sequence(f.pairs, "queue_pairs", func(i int, n *yaml.Node) {
+			q, at := f.queuePair(n, fmt.Sprintf("queue_pairs[%d]", i))
+			cfg.QueuePairs = append(cfg.QueuePairs, q)
+			places = append(places, queuePairPlace{d: f.decoder, index: i, n: n, at: at})
+		})
+	}
 	// A field that could not be read is reported already, and is left out: its other errors are
 	// guesswork. Only mistakes of reading decide that, so they all come first.
 	broken := slices.DeleteFunc(cfg.QueuePairErrors(), func(e *dataplane.QueuePairError) bool {
-		return !d.sure(cfg.QueuePairs, places, e)
+		return !sureOf(cfg.QueuePairs, places, e)
 	})
 	for _, e := range broken {
-		d.bad(places[e.Index].of(e.Field), fmt.Sprintf("queue_pairs[%d].%s: %s", e.Index, e.Field, e.Cause), e.Fix)
+		p := places[e.Index]
+		p.d.bad(p.of(e.Field), fmt.Sprintf("queue_pairs[%d].%s: %s", p.index, e.Field, e.Cause), e.Fix)
 	}
 }
 
-// sure reports whether a readable field broke a rule. Left out, most fields allow more than they
+// sureOf reports whether a readable field broke a rule. Left out, most fields allow more than they
 // forbid, so that few rules ask for others than their own.
-func (d *decoder) sure(pairs []dataplane.QueuePair, places []queuePairPlace, e *dataplane.QueuePairError) bool {
+func sureOf(pairs []dataplane.QueuePair, places []queuePairPlace, e *dataplane.QueuePairError) bool {
 	p := places[e.Index]
 	switch e.Field {
 	case "peer.gid": // there may be a LID instead
-		return d.isRead(p, "peer.gid") && d.isRead(p, "peer.lid")
+		return p.d.isRead(p, "peer.gid") && p.d.isRead(p, "peer.lid")
 	case "connect":
 		other := slices.IndexFunc(pairs, func(q dataplane.QueuePair) bool { return q.Name == pairs[e.Index].Connect })
 		if other < 0 { // it may be one whose name could not be read
-			return !slices.ContainsFunc(places, func(p queuePairPlace) bool { return p.n.Kind == yaml.MappingNode && !d.isRead(p, "name") })
+			return !slices.ContainsFunc(places, func(p queuePairPlace) bool { return p.n.Kind == yaml.MappingNode && !p.d.isRead(p, "name") })
 		}
 		for _, p := range []queuePairPlace{p, places[other]} { // both are to be alike
-			if !d.isRead(p, "type") || !d.isRead(p, "message_size") {
+			if !p.d.isRead(p, "type") || !p.d.isRead(p, "message_size") {
 				return false
 			}
 		}
 	}
-	return d.isRead(p, e.Field)
+	return p.d.isRead(p, e.Field)
 }
 
 // isRead reports whether a field was read as written, or was certainly left out: not misspelled,
@@ -70,8 +76,10 @@ func (d *decoder) isRead(p queuePairPlace, field string) bool {
 
 // queuePairPlace has the nodes of a queue pair and of its fields.
 type queuePairPlace struct {
-	n  *yaml.Node
-	at map[string]*yaml.Node // by the field of a dataplane.QueuePairError
+	d     *decoder // of its file
+	index int      // in its file
+	n     *yaml.Node
+	at    map[string]*yaml.Node // by the field of a dataplane.QueuePairError
 }
 
 // of returns the place of a field, or of the mapping that lacks it.

@@ -27,7 +27,8 @@ const (
 )
 
 func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
-	var interfaces, flows, pairs *yaml.Node
+	main := &fragment{decoder: d}
+	files := []*fragment{main}
 	simulated := false // or meant to be something that could not be read
 	d.mapping(n, "the configuration",
 		entry{"instance", func(_, v *yaml.Node) {
@@ -42,7 +43,8 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			simulated = cfg.Backend == "sim" || cfg.Backend == ""
 		}},
 		entry{"start", word(d, &cfg.Start, "start", dataplane.StartStrict, dataplane.StartDegraded)},
-		entry{"interfaces", func(_, v *yaml.Node) { interfaces = v }},
+		entry{"include", func(_, v *yaml.Node) { files = append(files, d.include(v)...) }},
+		entry{"interfaces", func(_, v *yaml.Node) { main.interfaces = v }},
 		entry{"mirror", func(_, v *yaml.Node) { d.mirror(v, &cfg.Mirror) }},
 		entry{"poll", func(_, v *yaml.Node) {
 			d.mapping(v, "poll",
@@ -60,26 +62,17 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 			)
 		}},
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
-		entry{"flows", func(_, v *yaml.Node) { flows = v }},
-		entry{"queue_pairs", func(_, v *yaml.Node) { pairs = v }},
+		entry{"flows", func(_, v *yaml.Node) { main.flows = v }},
+		entry{"queue_pairs", func(_, v *yaml.Node) { main.pairs = v }},
 	)
-	at := d.count
-	if interfaces != nil {
-		d.interfaces(interfaces, cfg)
-	}
-	sure := d.count == at
-	if flows != nil {
-		d.flows(flows, cfg, sure)
-	}
-	if pairs != nil {
-		d.queuePairs(pairs, cfg)
-	}
+	sure := entries(files, cfg)
+	d.included = files[1:]
 	if len(cfg.Interfaces) > 0 || !sure || n.Kind != yaml.MappingNode && !isNull(n) {
 		return
 	}
 	where := n
-	if interfaces != nil {
-		where = interfaces
+	if main.interfaces != nil {
+		where = main.interfaces
 	}
 	d.noInterface(where, cfg, simulated)
 }
@@ -127,8 +120,8 @@ func (d *decoder) library(to *string, what, soname string) func(key, value *yaml
 	}
 }
 
-func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
-	first := make(map[string]int)
+// interfaces reads the interfaces of one file into cfg. first has the places of the names in all files.
+func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config, first map[string]place) {
 	d.sequence(n, "interfaces", func(i int, n *yaml.Node) {
 		what := fmt.Sprintf("interfaces[%d]", i)
 		var found dataplane.Interface
@@ -146,7 +139,7 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
 				return
 			}
 		}
-		line, twice := first[found.Name]
+		at, twice := first[found.Name]
 		switch bad := (dataplane.Interface{Name: found.Name}).Validate(); {
 		case found.Name == "":
 			d.bad(name, what+": the interface has no name", "name it as `ip link` does")
@@ -156,9 +149,9 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config) {
 		case bad != nil:
 			d.bad(name, fmt.Sprintf("%s: %q is no name of an interface", what, clip(found.Name)), "it has 1 to 15 bytes, without blanks, / and :")
 		case twice:
-			d.bad(name, fmt.Sprintf("%s: %q is listed twice, first on line %d", what, found.Name, line), "leave one out")
+			d.bad(name, fmt.Sprintf("%s: %q is listed twice, first %s", what, found.Name, at.from(d)), "leave one out")
 		default:
-			first[found.Name] = name.Line
+			first[found.Name] = place{d.file, name.Line}
 		}
 		cfg.Interfaces = append(cfg.Interfaces, found)
 	})

@@ -101,7 +101,7 @@ func TestImportDirections(t *testing.T) {
 		"dataplane/engine/xdp":       {"dataplane", "dataplane/engine/backend", "dataplane/flow", "probe", "shm", "xdp"},
 		"plugin":                     {"dataplane", "dataplane/flow", "probe", "internal/trust", "internal/verbpage", "plugin/internal/child", "plugin/internal/logwire", "plugin/proto/v1"},
 		"plugin/proto/v1":            {},
-		"configs":                    {"dataplane", "dataplane/flow"},
+		"configs":                    {"dataplane", "dataplane/flow", "internal/trust"}, // whose files root includes
 		"internal/linear":            {"dataplane/flow"},
 		"internal/trust":             {},
 		"internal/verbpage":          {},

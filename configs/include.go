@@ -1,0 +1,224 @@
+package configs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+const (
+	mostFragments = 1 << 16
+	mostBytes     = 256 << 20 // of all included files together
+)
+
+var (
+	errUntrusted = errors.New("root includes no file that another user could have written")
+	errIrregular = errors.New("it is neither a regular file nor a directory")
+	errTooMuch   = fmt.Errorf("the included files have more than %d MiB", mostBytes>>20)
+)
+
+// fragment is an included file, or the main file, with its sections.
+type fragment struct {
+	*decoder
+	interfaces, flows, pairs *yaml.Node
+}
+
+// fragmentFields are the settings that an included file may have.
+const fragmentFields = "interfaces, flows, queue_pairs"
+
+// include reads the files that the main file includes.
+type include struct {
+	main  string
+	open  *opener
+	info  os.FileInfo // of the main file
+	seen  []os.FileInfo
+	names []string // of seen
+	bytes int64
+	files []*fragment
+}
+
+// include reads a path, or a list of paths, relative to the directory of the main file. Each is a file, or a directory
+// whose *.yaml files are read in the order of their names.
+func (d *decoder) include(n *yaml.Node) []*fragment {
+	in := &include{main: d.file}
+	if d.load {
+		var err error
+		if in.open, err = newOpener(d.file); err == nil {
+			in.info, err = os.Stat(d.file)
+		}
+		if err != nil {
+			d.bad(n, "include: "+err.Error(), "")
+			return nil
+		}
+	}
+	one := func(what string, n *yaml.Node) {
+		path, ok := d.scalar(n, what)
+		switch {
+		case !ok:
+		case path == "":
+			d.bad(n, what+": the path is empty", "name a file, or a directory of *.yaml files")
+		case !d.load:
+			d.bad(n, what+": this configuration is not read from a file, and has no directory to look in", "write the flows out")
+		default:
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(filepath.Dir(d.file), path)
+			}
+			if err := in.path(path); err != nil {
+				d.bad(n, fmt.Sprintf("%s: %v", what, err), includeFix(err))
+			}
+		}
+	}
+	if n.Kind == yaml.ScalarNode {
+		one("include", n)
+		return in.files
+	}
+	d.sequence(n, "include", func(i int, n *yaml.Node) { one(fmt.Sprintf("include[%d]", i), n) })
+	return in.files
+}
+
+func includeFix(err error) string {
+	switch {
+	case errors.Is(err, errUntrusted):
+		return "do as the text says, or name a path in a directory of root"
+	case errors.Is(err, os.ErrNotExist):
+		return "check the path; it is relative to the directory of this file"
+	case errors.Is(err, errIrregular):
+		return "name a file, or a directory of *.yaml files"
+	}
+	return ""
+}
+
+// path reads a file, or the files of a directory.
+func (in *include) path(path string) error {
+	f, err := in.open.open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return in.file(path, f, info)
+	}
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if name := e.Name(); strings.HasSuffix(name, ".yaml") && name[0] != '.' {
+			if err := in.inDirectory(filepath.Join(path, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inDirectory reads one file of a directory. A directory is not searched for directories.
+func (in *include) inDirectory(path string) error {
+	f, err := in.open.open(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return in.file(path, f, info)
+}
+
+func (in *include) file(path string, f *os.File, info os.FileInfo) error {
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", path, errIrregular)
+	case os.SameFile(info, in.info):
+		return fmt.Errorf("%s: the file includes itself", path)
+	case len(in.files) == mostFragments:
+		return fmt.Errorf("%s: more than %d files are included", path, mostFragments)
+	}
+	for i, other := range in.seen {
+		if os.SameFile(info, other) {
+			return fmt.Errorf("%s: the file is included already, as %s", path, in.names[i])
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mostBytes-in.bytes+1))
+	if err != nil {
+		return err
+	}
+	if in.bytes += int64(len(data)); in.bytes > mostBytes {
+		return errTooMuch
+	}
+	in.seen, in.names = append(in.seen, info), append(in.names, path)
+	part := &fragment{decoder: newDecoder(path, data)}
+	in.files = append(in.files, part)
+	if root := part.tree(); root != nil && part.plain(root) {
+		part.sections(root, in.main)
+	}
+	return nil
+}
+
+// sections finds the sections of an included file.
+func (f *fragment) sections(root *yaml.Node, main string) {
+	f.fields(root, "the included file", func(key, value *yaml.Node) {
+		section := map[string]**yaml.Node{"interfaces": &f.interfaces, "flows": &f.flows, "queue_pairs": &f.pairs}[key.Value]
+		switch {
+		case section == nil:
+			f.bad(key, fmt.Sprintf("an included file has no field %q", clip(key.Value)), "its fields are "+fragmentFields+"; other settings are in "+main)
+		case !isNull(value):
+			*section = value
+		}
+	})
+}
+
+// place is a place in one of the files of a configuration.
+type place struct {
+	file string
+	line int
+}
+
+// from says where a place is, for a message about the file d.
+func (p place) from(d *decoder) string {
+	if p.file == d.file {
+		return fmt.Sprintf("on line %d", p.line)
+	}
+	return fmt.Sprintf("on line %d of %s", p.line, p.file)
+}
+
+// entries reads the sections of all files, the main file first.
+func entries(files []*fragment, cfg *dataplane.Config) (sure bool) {
+	count := func() (n int) {
+		for _, f := range files {
+			n += f.count
+		}
+		return n
+	}
+	before := count()
+	first := make(map[string]place)
+	for _, f := range files {
+		if f.interfaces != nil {
+			f.decoder.interfaces(f.interfaces, cfg, first)
+		}
+	}
+	sure = count() == before
+	first = make(map[string]place)
+	for _, f := range files {
+		if f.flows != nil {
+			f.decoder.flows(f.flows, cfg, sure, first)
+		}
+	}
+	queuePairs(files, cfg)
+	return sure
+}
