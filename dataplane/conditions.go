@@ -9,6 +9,7 @@ type ConditionCode string
 const (
 	CodeInterfaceMissing     ConditionCode = "interface-missing"
 	CodeInterfaceRefused     ConditionCode = "interface-refused"
+	CodeFlowRefused          ConditionCode = "flow-refused"
 	CodePinsLost             ConditionCode = "pins-lost"
 	CodeSourceUnreadable     ConditionCode = "source-unreadable"
 	CodeMirrorLost           ConditionCode = "mirror-lost"
@@ -55,6 +56,11 @@ var conditionInfos = []ConditionInfo{
 	{CodeInterfaceRefused, High,
 		"The interface exists, but attaching to it failed, for example because another program holds the hook.",
 		"Remove the cause that the text names: counting resumes by itself."},
+	{CodeFlowRefused, High,
+		"With `start: degraded`: no backend can count a flow of the configuration, or the tables or the mirror have no room " +
+			"for it. The text has the reason of each backend. The flow has no counter.",
+		"Remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change. Or " +
+			"remove the flow from the configuration, then `flowtally apply`."},
 	{CodePinsLost, High,
 		"Pins were removed, or the bpffs was unmounted, while the instance runs. Packets are counted, and counting would " +
 			"end with the process. The instance pins the maps and links that it holds open again, within 2 s. The text " +

@@ -37,8 +37,9 @@ type StartMode string
 const (
 	// StartStrict: the start fails.
 	StartStrict StartMode = "strict"
-	// StartDegraded: the instance counts on the other interfaces. A refused interface is the condition
-	// [CodeInterfaceRefused] until its cause is gone.
+	// StartDegraded: the instance counts the other flows on the other interfaces. A refused interface or flow is
+	// the condition [CodeInterfaceRefused] or [CodeFlowRefused] until its cause is gone.
+	// A flow that is counted later wins over no other flow of its priority.
 	StartDegraded StartMode = "degraded"
 )
 

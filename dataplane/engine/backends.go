@@ -77,7 +77,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 		switch {
 		case err == nil:
 			ready = true
-		case must[name]:
+		case must[name] && cfg.Start != dataplane.StartDegraded:
 			return open, nil, err
 		default:
 			level := slog.LevelWarn

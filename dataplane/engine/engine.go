@@ -66,11 +66,12 @@ type Engine struct {
 	ended   chan error    // the result of Close
 	bound   time.Duration // closeBound; tests are less patient
 
-	ctl    control.Lock // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
-	flows  map[string]*flowState
-	adding []*flowState // flows that have entries and are not in flows yet
-	order  uint32       // of the next flow
-	place  uint64       // flowState.place of the next flow
+	ctl     control.Lock // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
+	flows   map[string]*flowState
+	refused *refusals
+	adding  []*flowState // flows that have entries and are not in flows yet
+	order   uint32       // of the next flow
+	place   uint64       // flowState.place of the next flow
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -89,6 +90,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal)}
 	e.guard = trial.New(trial.Options{
 		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: opts.Calls, Excluded: opts.Excluded, Logger: e.log,
 	})
@@ -136,7 +138,7 @@ func (e *Engine) assemble(absent map[string]error, given bool) {
 	e.arranger = &arranger{mover: e.mover, poller: e.poller, flows: e.flows}
 	e.placement = &placement{
 		choices: &choices{all: e.backends, given: given, absent: absent, standard: e.cfg.Backend, byName: make(map[flow.Backend]*choice)},
-		mover:   e.mover, arranger: e.arranger, flows: e.flows, audit: e.cfg.RDMA.Audit,
+		mover:   e.mover, arranger: e.arranger, flows: e.flows, refused: e.refused, audit: e.cfg.RDMA.Audit,
 	}
 	e.auditor = &auditor{ctl: e.ctl, mover: e.mover, arranger: e.arranger, flows: e.flows}
 	e.health = &health{log: e.log, events: &e.events, raised: make(map[string]dataplane.Condition)}
@@ -150,9 +152,11 @@ func (e *Engine) resume(ctx context.Context) error {
 	e.catalogue.Inherit()
 	flows := e.cfg.Flows
 	e.cfg.Flows = nil // Engine.flows has them from here on
+	e.refused.starting = e.cfg.Start == dataplane.StartDegraded
 	if _, err := e.add(ctx, flows, nil); err != nil {
 		return err
 	}
+	e.refused.starting = false
 	if err := startQueuePairs(e.pairs, e.plan); err != nil {
 		return err
 	}
@@ -182,7 +186,7 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, guard: e.guard, poller: e.poller, flows: e.flows,
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, guard: e.guard, poller: e.poller, flows: e.flows, refused: e.refused, retry: e.retryRefused,
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
 	e.writer.SetState(shm.Run)

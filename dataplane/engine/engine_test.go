@@ -289,7 +289,7 @@ func TestRefusalNamesTheNextStep(t *testing.T) {
 		flow flow.Flow
 		want []string
 	}{
-		{flow.Flow{Name: "b", Interface: "eth9"}, []string{`flow "b"`, `interface "eth9"`, "start it with a configuration whose interfaces"}},
+		{flow.Flow{Name: "b", Interface: "eth9"}, []string{`flow "b"`, `interface "eth9"`, "not listed under interfaces; add it there"}},
 		{flow.Flow{Name: "b", Backend: flow.RDMA}, []string{`flow "b"`, "rdma: ", "start it with a configuration that names backend rdma"}},
 	} {
 		_, err := e.AddFlows(t.Context(), tt.flow)

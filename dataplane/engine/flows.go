@@ -91,6 +91,7 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		if err := ch.apply(ctx, commit); err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
+		e.refused.set(flows, opts)
 		ch.announce(diff)
 		return nil
 	})
@@ -109,7 +110,7 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 		if err := f.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", dataplane.ErrInvalid, err))
 		}
-		if _, there := e.flows[f.Name]; there || names[f.Name] {
+		if _, there := e.flows[f.Name]; there || names[f.Name] || e.refused.flows[f.Name] != nil {
 			errs = append(errs, fmt.Errorf("flow %q: %w; remove it first or choose another name", f.Name, dataplane.ErrExists))
 		}
 		names[f.Name] = true
@@ -153,15 +154,13 @@ func (e *Engine) SetInterfaces(ctx context.Context, list []dataplane.Interface) 
 			return err
 		}
 		for _, b := range e.backends {
-			if s, ok := b.(interface {
-				SetInterfaces([]dataplane.Interface) error
-			}); ok {
+			if s, ok := b.(backend.InterfaceSetter); ok {
 				if err := s.SetInterfaces(list); err != nil {
 					return fmt.Errorf("%s: backend %s: %w", doing, b.Name(), err)
 				}
 			}
 		}
-		e.cfg.Interfaces = list
+		e.cfg.Interfaces, e.refused.again = list, true
 		return nil
 	})
 }
@@ -196,6 +195,9 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	var going []*flowState
 	seen := make(map[*flowState]bool, len(names))
 	for _, n := range names {
+		if e.refused.flows[n] != nil {
+			continue
+		}
 		c, ok := e.flows[n]
 		switch {
 		case !ok:
@@ -208,7 +210,11 @@ func (e *Engine) remove(ctx context.Context, names []string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return (&change{e: e, remove: going}).apply(ctx, nil)
+	if err := (&change{e: e, remove: going}).apply(ctx, nil); err != nil {
+		return err
+	}
+	e.refused.drop(names)
+	return nil
 }
 
 // forget removes a flow from the plan and the mirror.
@@ -234,10 +240,15 @@ func (e *Engine) Placements(ctx context.Context, names ...string) ([]dataplane.P
 		for _, c := range e.flows {
 			out = append(out, c.placement())
 		}
+		for _, x := range e.refused.flows {
+			out = append(out, x.placement())
+		}
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if c := e.flows[name]; c != nil {
 			out = append(out, c.placement())
+		} else if x := e.refused.flows[name]; x != nil {
+			out = append(out, x.placement())
 		}
 	}
 	slices.SortFunc(out, func(a, b dataplane.Placement) int { return cmp.Compare(a.Flow.Name, b.Flow.Name) })

@@ -367,3 +367,62 @@ func TestSetInterfaces(t *testing.T) {
 		t.Errorf("interfaces %v, %v", list, err)
 	}
 }
+
+// A degraded start goes on without the flows that nothing here can count, or that find no room, and counts the others. A
+// refused flow is listed with its reasons, can be removed, and is counted when its cause is gone.
+func TestADegradedStartGoesOnWithoutRefusedFlows(t *testing.T) {
+	h := newHost(t, func(c *dataplane.Config) {
+		c.XDP.MaxFlows = 4
+		c.Flows = []flow.Flow{
+			{Name: "device", Match: match(t, "udp dport 7"), Backend: flow.RDMA},
+			{Name: "a", Match: match(t, "udp dport 1001")},
+			{Name: "wide", Match: match(t, "tcp dport 1-65534")},
+			{Name: "b", Match: match(t, "udp dport 1002")},
+			{Name: "c", Match: match(t, "udp dport 1003")},
+			{Name: "d", Match: match(t, "udp dport 1004")},
+			{Name: "late", Match: match(t, "udp dport 1005")},
+		}
+	}, dataplane.Interface{Name: "eth0"})
+	eth0 := h.plug(t, "eth0")
+	err := h.wire.Near.NS.Do(func() error {
+		_, err := New(context.Background(), h.cfg, Options{})
+		return err
+	})
+	if err == nil {
+		t.Fatal("the strict start went on")
+	}
+	h.cfg.Start = dataplane.StartDegraded
+	h.run(t)
+	for _, name := range []string{"device", "wide", "late"} {
+		if c := h.condition(t, true, dataplane.CodeFlowRefused, name); c.Fix == "" || c.Text == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	h.devices(t, "b", "eth0")
+	h.counted(t, eth0.B)
+	all, err := h.e.Placements(t.Context())
+	if err != nil || len(all) != 7 {
+		t.Fatalf("%d placements, %v", len(all), err)
+	}
+	for _, p := range all {
+		refused := slices.Contains([]string{"device", "wide", "late"}, p.Flow.Name)
+		if p.Source.IsZero() != refused || refused && (len(p.Rejected) == 0 || p.Rejected[0].Reason == "") {
+			t.Errorf("%s: source %v, rejected %v", p.Flow.Name, p.Source, p.Rejected)
+		}
+	}
+	if _, err := h.e.AddFlows(t.Context(), flow.Flow{Name: "late", Match: match(t, "tcp")}); !errors.Is(err, dataplane.ErrExists) {
+		t.Errorf("adding a flow of the name of a refused one: %v", err)
+	}
+	if err := h.e.RemoveFlows(t.Context(), "wide", "d"); err != nil { // one refused, and one that makes room
+		t.Fatal(err)
+	}
+	h.devices(t, "late", "eth0")
+	h.condition(t, false, dataplane.CodeFlowRefused, "late")
+	h.condition(t, false, dataplane.CodeFlowRefused, "wide")
+	d, err := h.e.SetFlows(t.Context(), []flow.Flow{{Name: "a", Match: match(t, "udp dport 1001")}}, dataplane.SetOptions{})
+	if want := "- b\n- c\n- device\n- late\n"; err != nil || d.String() != want {
+		t.Errorf("%q, %v, want %q", d.String(), err, want)
+	}
+	h.condition(t, false, dataplane.CodeFlowRefused, "device")
+	h.counted(t, eth0.B)
+}

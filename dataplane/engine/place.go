@@ -17,7 +17,8 @@ type placement struct {
 	mover    *mover
 	arranger *arranger
 	flows    map[string]*flowState // Engine.flows
-	audit    bool                  // rdma.audit of the configuration
+	refused  *refusals
+	audit    bool // rdma.audit of the configuration
 }
 
 // newFlow returns the state of a flow that is to be placed.
@@ -49,7 +50,7 @@ func (p *placement) place(ctx context.Context, flows []*flowState) error {
 				rest = append(rest, c)
 			}
 		}
-		if err := p.placeSet(ctx, set, first); err != nil {
+		if err := p.placeLeniently(ctx, set, first); err != nil {
 			return err
 		}
 		flows = rest
@@ -80,15 +81,31 @@ func (p *placement) placeSet(ctx context.Context, set []*flowState, of *choice) 
 		for i, c := range set {
 			c.backend, c.rejected, c.source, c.id = b, rejected, installed[i].Source, installed[i].ID
 		}
+		var left []backend.Placed
 		for i, c := range set {
-			if err := p.mover.publish(c, installed[i]); err != nil {
-				return fmt.Errorf("flow %q: %w", c.Name, err)
+			err := p.mover.publish(c, installed[i])
+			if err != nil {
+				err = fmt.Errorf("flow %q: %w", c.Name, err)
 			}
+			switch {
+			case err == nil:
+			case p.refused.lenient(ctx, err): // the mirror is full
+				p.refused.add(c, err)
+				left = append(left, c.Placed)
+			default:
+				return err
+			}
+		}
+		if len(left) > 0 {
+			return b.Remove(ctx, left)
 		}
 		return nil
 	}
 	if len(errs) == 0 {
 		errs = usual
+	}
+	for _, c := range set {
+		c.rejected = rejected
 	}
 	return fmt.Errorf("placing %s: %w: %w", backend.Describe(flows), dataplane.ErrUnplaced, errors.Join(errs...))
 }

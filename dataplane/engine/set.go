@@ -82,8 +82,12 @@ func (ch *change) install(ctx context.Context) error {
 	if err := e.placement.place(ctx, plain); err != nil {
 		return err
 	}
-	if err := e.placement.placeOffload(ctx, stacked); err != nil {
+	if err := ch.installStacked(ctx, stacked); err != nil {
 		return err
+	}
+	if e.refused.starting { // without the refused flows
+		ch.added = slices.DeleteFunc(append(plain, stacked...), func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
+		slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
 	}
 	for _, c := range ch.added {
 		e.flows[c.Name] = c
@@ -92,10 +96,13 @@ func (ch *change) install(ctx context.Context) error {
 }
 
 // uninstall removes the added flows, and moves the flows that made room for them back.
-func (ch *change) uninstall(ctx context.Context) error {
+func (ch *change) uninstall(ctx context.Context) error { return ch.uninstallAll(ctx, ch.added) }
+
+// uninstallAll is uninstall for some of the added flows.
+func (ch *change) uninstallAll(ctx context.Context, flows []*flowState) error {
 	e := ch.e
 	var errs []error
-	for _, c := range ch.added {
+	for _, c := range flows {
 		if e.flows[c.Name] == c {
 			delete(e.flows, c.Name)
 		}
@@ -103,9 +110,9 @@ func (ch *change) uninstall(ctx context.Context) error {
 			errs = append(errs, e.catalogue.Remove(c.handle))
 		}
 	}
-	room := countOffloaded(ch.added)
-	errs = append(errs, e.placement.uninstall(ctx, ch.added))
-	return errors.Join(append(errs, e.placement.removeFromStack(ctx, ch.added, room))...)
+	room := countOffloaded(flows)
+	errs = append(errs, e.placement.uninstall(ctx, flows))
+	return errors.Join(append(errs, e.placement.removeFromStack(ctx, flows, room))...)
 }
 
 // removeFlows ends the counting of all removed flows, or of none with an error.
@@ -191,6 +198,9 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 	}
 	if err != nil {
 		return dataplane.Difference{}, ch, err
+	}
+	if !opts.KeepOthers {
+		d.Removed = slices.Sorted(slices.Values(append(d.Removed, e.refused.unset(flows, opts.Keep)...)))
 	}
 	ch.add, ch.list, ch.given = plan.Add, plan.List, flows
 	for _, x := range plan.Alter {

@@ -26,6 +26,8 @@ type watcher struct {
 	guard     *trial.Guard
 	poller    *poll.Poller
 	flows     map[string]*flowState // Engine.flows
+	refused   *refusals
+	retry     func(context.Context) // Engine.retryRefused
 	mover     *mover
 	placement *placement
 	auditor   *auditor
@@ -101,7 +103,8 @@ func (w *watcher) updateConditions() {
 		return
 	}
 	defer w.ctl.Unlock()
-	for _, c := range w.auditor.audit(now) {
+	for _, c := range append(w.auditor.audit(now), w.refused.conditions()...) {
+		c.Since = now
 		current[string(c.Code)+"\x00"+c.Object] = c
 	}
 	w.health.update(current)
@@ -119,6 +122,7 @@ func (w *watcher) refreshSources(ctx context.Context) bool {
 	if err := w.placement.arranger.arrange(ctx, nil, nil); err != nil {
 		w.log.Error("arranging flows", "err", err)
 	}
+	w.retry(ctx)
 	for _, c := range w.flows {
 		if err := w.mover.updateSource(c); err != nil {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
@@ -133,7 +137,7 @@ func (w *watcher) hasWaiting() bool {
 		return false
 	}
 	defer w.ctl.Unlock()
-	return w.placement.arranger.waiting
+	return w.placement.arranger.waiting || w.refused.again && len(w.refused.flows) > 0
 }
 
 // collectConditions returns the conditions of all parts, except the audit.

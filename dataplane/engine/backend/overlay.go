@@ -59,6 +59,10 @@ type SoftwareBackend interface {
 	// every packet of its flow. Partial in an epoch says that an interface refuses to be counted on: the shadow has
 	// seen every packet of the others.
 	Epoch(f Placed) uint64
+}
+
+// InterfaceSetter is a backend whose interfaces can change while it runs.
+type InterfaceSetter interface {
 	// SetInterfaces makes list the names and patterns of the interfaces to count on, all or none.
 	SetInterfaces(list []dataplane.Interface) error
 }

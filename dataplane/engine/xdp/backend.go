@@ -173,7 +173,7 @@ func (b *Backend) Conditions() []dataplane.Condition {
 // Changed implements backend.Backend.
 func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
 
-// SetInterfaces implements backend.SoftwareBackend.
+// SetInterfaces implements backend.InterfaceSetter.
 func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -189,7 +189,7 @@ func (h *hooks) attach(known bool) error {
 		}
 		h.asked[i.Name] = want
 	}
-	if !known {
+	if !known && !h.degraded {
 		clear(h.asked)
 		return errors.Join(absent...)
 	}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// refusals are the flows that a start with dataplane.StartDegraded went on without. They are flows of the set, for
+// Placements, RemoveFlows and the names of added flows, and have no counter. Engine.ctl guards them.
+type refusals struct {
+	log      *slog.Logger
+	starting bool // a flow that is refused is added here
+	flows    map[string]*refusal
+	again    bool // the set of flows or the interfaces have changed: a flow may find room now
+}
+
+// refusal is a flow that is not counted.
+type refusal struct {
+	backend.Placed
+	rejected []dataplane.Rejection
+	err      error
+}
+
+// lenient reports whether an error is about flows that the start may go on without.
+func (r *refusals) lenient(ctx context.Context, err error) bool {
+	return r.starting && ctx.Err() == nil && (errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull))
+}
+
+// add notes a flow that the start goes on without.
+func (r *refusals) add(c *flowState, err error) {
+	if len(r.flows) < mostRefusalsShown {
+		r.log.Warn("counting without a flow", "flow", c.Name, "err", err)
+	}
+	rejected := c.rejected
+	if len(rejected) == 0 {
+		rejected = []dataplane.Rejection{{Backend: string(cmp.Or(c.Backend, flow.Auto)), Reason: err.Error()}}
+	}
+	r.flows[c.Name] = &refusal{Placed: c.Placed, rejected: rejected, err: err}
+}
+
+// inOrder returns the refused flows in the order in which they were configured.
+func (r *refusals) inOrder() []*refusal {
+	return slices.SortedFunc(maps.Values(r.flows), func(a, b *refusal) int { return cmp.Compare(a.Order, b.Order) })
+}
+
+func (x *refusal) placement() dataplane.Placement {
+	return dataplane.Placement{Flow: x.Flow.Clone(), Rejected: x.rejected}
+}
+
+// drop forgets the refused flows among names.
+func (r *refusals) drop(names []string) {
+	for _, n := range names {
+		delete(r.flows, n)
+	}
+	r.again = true
+}
+
+// set notes that the flows were set. Each of the given flows is counted now.
+func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions) {
+	r.again = true
+	if !opts.KeepOthers {
+		r.drop(r.unset(flows, opts.Keep))
+	}
+	for _, f := range flows {
+		delete(r.flows, f.Name)
+	}
+}
+
+// unset returns the names of the refused flows that a set of flows ends, in order.
+func (r *refusals) unset(flows []flow.Flow, keep []string) []string {
+	left := maps.Clone(r.flows)
+	for _, name := range keep {
+		delete(left, name)
+	}
+	for _, f := range flows {
+		delete(left, f.Name)
+	}
+	return slices.Sorted(maps.Keys(left))
+}
+
+// mostRefusalsShown bounds the number of conditions about flows.
+const mostRefusalsShown = 64
+
+// conditions lists the refused flows, and the number of those beyond the first ones.
+func (r *refusals) conditions() (out []dataplane.Condition) {
+	const fix = "remove the cause that the text names: the flow is tried again when interfaces, devices or other flows change; or remove the flow from the configuration, and run flowtally apply"
+	all := r.inOrder()
+	for _, x := range all[:min(len(all), mostRefusalsShown)] {
+		out = append(out, dataplane.Condition{Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: x.Name, Text: x.err.Error(), Fix: fix})
+	}
+	if n := len(all) - mostRefusalsShown; n > 0 {
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeFlowRefused, Severity: dataplane.High, Object: "flows",
+			Text: fmt.Sprintf("%d further flows are not counted; flowtally flows list shows them", n), Fix: fix,
+		})
+	}
+	return out
+}
+
+// retryRefused tries the refused flows again, after interfaces, devices or flows have changed.
+func (e *Engine) retryRefused(ctx context.Context) {
+	e.refused.again = false
+	failed := 0
+	for _, x := range e.refused.inOrder() {
+		if failed == mostRefusalsShown {
+			return // the others have the same cause, mostly
+		}
+		delete(e.refused.flows, x.Name)
+		if _, err := e.add(ctx, []flow.Flow{x.Flow}, nil); err != nil {
+			failed++
+			x.err = err
+			e.refused.flows[x.Name] = x
+		}
+	}
+}
+
+// placeLeniently is placeSet for a start that goes on without refused flows: it finds them by halving the set.
+func (p *placement) placeLeniently(ctx context.Context, set []*flowState, of *choice) error {
+	err := p.placeSet(ctx, set, of)
+	if err == nil || !p.refused.lenient(ctx, err) {
+		return err
+	}
+	if len(set) == 1 {
+		p.refused.add(set[0], err)
+		return nil
+	}
+	half := len(set) / 2
+	if err := p.placeLeniently(ctx, set[:half], of); err != nil {
+		return err
+	}
+	return p.placeLeniently(ctx, set[half:], of)
+}
+
+// installStacked adds flows to the stack. A start that goes on without refused flows finds them by halving the list.
+func (ch *change) installStacked(ctx context.Context, flows []*flowState) error {
+	e := ch.e
+	err := e.placement.placeOffload(ctx, flows)
+	if err == nil || !e.refused.lenient(ctx, err) {
+		return err
+	}
+	if err := ch.uninstallAll(ctx, flows); err != nil {
+		return err
+	}
+	if len(flows) == 1 {
+		e.refused.add(flows[0], err)
+		return nil
+	}
+	for i, c := range flows {
+		flows[i] = e.placement.newFlow(c.Placed)
+	}
+	half := len(flows) / 2
+	if err := ch.installStacked(ctx, flows[:half]); err != nil {
+		return err
+	}
+	return ch.installStacked(ctx, flows[half:])
+}
