@@ -186,7 +186,7 @@ func (e *Engine) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.watcher = &watcher{
-		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, guard: e.guard, poller: e.poller, flows: e.flows, refused: e.refused, retry: e.retryRefused,
+		ctl: e.ctl, log: e.log, backends: e.backends, pairs: e.pairs, guard: e.guard, poller: e.poller, flows: e.flows, refused: e.refused, retry: func(ctx context.Context) { retryRefused(ctx, e) },
 		mover: e.mover, placement: e.placement, auditor: e.auditor, health: e.health, life: e.life, stopped: &e.stopped,
 	}
 	e.writer.SetState(shm.Run)

@@ -107,7 +107,7 @@ func (r *refusals) conditions() (out []dataplane.Condition) {
 }
 
 // retryRefused tries the refused flows again, after interfaces, devices or flows have changed.
-func (e *Engine) retryRefused(ctx context.Context) {
+func retryRefused(ctx context.Context, e *Engine) {
 	e.refused.again = false
 	failed := 0
 	for _, x := range e.refused.inOrder() {

@@ -27,7 +27,7 @@ type watcher struct {
 	poller    *poll.Poller
 	flows     map[string]*flowState // Engine.flows
 	refused   *refusals
-	retry     func(context.Context) // Engine.retryRefused
+	retry     func(context.Context) // retryRefused
 	mover     *mover
 	placement *placement
 	auditor   *auditor
