@@ -56,3 +56,12 @@ type Key struct{ Out, In Headers }
 const Words = int(unsafe.Sizeof(Key{}) / 8)
 
 type words [Words]uint64
+
+// Under returns the bits of k that mask has.
+func (k Key) Under(mask Key) Key {
+	w, m := k.words(), mask.words()
+	for i := range w {
+		w[i] &= m[i]
+	}
+	return k
+}

@@ -14,14 +14,19 @@ import (
 // refuses them on a host without RDMA. Check calls neither the kernel nor a device.
 func Check(cfg dataplane.Config) error {
 	cfg = withDefaults(cfg)
-	inXDP := func(f flow.Flow) bool {
-		return slices.Contains(candidates(cmp.Or(f.Backend, cfg.Backend)), "xdp")
-	}
-	var flows []flow.Flow
+	return xdp.Check(flowsOfXDP(cfg), cfg.XDP.MaxFlows)
+}
+
+// Hidden returns the flows of a valid configuration that can count no packet, each with the names of flows that win over
+// it on every packet that it matches. Some hidden flows are not found: see package xdp.
+func Hidden(cfg dataplane.Config) (map[string][]string, error) { return xdp.Hidden(flowsOfXDP(cfg)) }
+
+// flowsOfXDP returns the flows that may have rules in XDP.
+func flowsOfXDP(cfg dataplane.Config) (flows []flow.Flow) {
 	for _, f := range cfg.Flows {
-		if inXDP(f) {
+		if slices.Contains(candidates(cmp.Or(f.Backend, cfg.Backend)), "xdp") {
 			flows = append(flows, f)
 		}
 	}
-	return xdp.Check(flows, cfg.XDP.MaxFlows)
+	return flows
 }

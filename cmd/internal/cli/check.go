@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -99,6 +100,7 @@ type mistakeJSON struct {
 	Column     int    `json:"column"`
 	Text       string `json:"text"`
 	Suggestion string `json:"suggestion"`
+	File       string `json:"file"` // the configuration, or a file that it includes
 }
 
 // warningJSON describes a part of the configuration that run accepts although it is probably a mistake.
@@ -117,8 +119,28 @@ func configWarnings(cfg dataplane.Config) []warningJSON {
 			Suggestion: fmt.Sprintf("add a flow with match: incomplete, action: drop, direction: %s", f.Direction),
 		})
 	}
+	out = append(out, hiddenFlows(cfg)...)
 	out = append(out, lowLimits(cfg.Flows, cfg.QueuePairs, cfg.Mirror)...)
 	return append(out, missingInterfaces(cfg)...)
+}
+
+// hiddenFlows names the flows that can count no packet, since other flows win over them on all of their packets.
+func hiddenFlows(cfg dataplane.Config) (out []warningJSON) {
+	hidden, err := engine.Hidden(cfg)
+	if err != nil {
+		return nil // the start reports it
+	}
+	for _, f := range cfg.Flows {
+		if by := hidden[f.Name]; len(by) > 0 {
+			by = by[:min(len(by), 4)]
+			out = append(out, warningJSON{
+				Object:     fmt.Sprintf("flow %q", f.Name),
+				Text:       "it counts no packet: each one is counted by a flow that wins over it: " + strings.Join(by, ", "),
+				Suggestion: "give it a lower priority number than the other flow, put it before that flow, or remove it",
+			})
+		}
+	}
+	return out
 }
 
 // lowLimits names the limits of the mirror that are below the number of counters of the
@@ -158,11 +180,13 @@ func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 		names[i] = ifi.Name
 	}
 	for _, i := range cfg.Interfaces {
-		if slices.Contains(names, i.Name) {
+		if i.Optional || slices.ContainsFunc(names, i.Matches) {
 			continue
 		}
 		w := warningJSON{fmt.Sprintf("interface %s", i.Name), "it is not on this host", "there are: " + strings.Join(names[:min(len(names), 16)], ", ")}
-		if near := flow.Nearest(i.Name, names); near != "" {
+		if i.IsPattern() {
+			w.Text = "no interface of this host matches the pattern"
+		} else if near := flow.Nearest(i.Name, names); near != "" {
 			w.Suggestion = fmt.Sprintf("did you mean %q?", near)
 		}
 		out = append(out, w)
@@ -176,7 +200,7 @@ func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warni
 	}
 	list := make([]mistakeJSON, len(problems))
 	for i, p := range problems {
-		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion}
+		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion, cmp.Or(p.File, path)}
 	}
 	return format.JSON(w, checkedConfigJSON{1, path, len(problems) == 0, list, warnings})
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
@@ -79,9 +80,7 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 		return cfg, err
 	}
 	if len(c.Interface) == 0 {
-		for _, i := range cfg.Interfaces {
-			c.Interface = append(c.Interface, i.Name)
-		}
+		c.Interface = present(cfg.Interfaces)
 	}
 	if c.Mirror == "" {
 		c.Mirror = cfg.Mirror.Path
@@ -90,6 +89,24 @@ func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
 		c.Instance = instanceName(cfg.Instance)
 	}
 	return cfg, nil
+}
+
+// present returns the interfaces of this host that a configuration counts on, and the names and patterns of those that
+// it lacks and that are not optional.
+func present(list []dataplane.Interface) (names []string) {
+	there, _ := net.Interfaces() // without a list each entry is tested by its name
+	for _, i := range list {
+		found := false
+		for _, ifi := range there {
+			if e, ok := dataplane.FindInterface(list, ifi.Name); ok && e == i {
+				names, found = append(names, ifi.Name), true
+			}
+		}
+		if !found && !i.Optional {
+			names = append(names, i.Name)
+		}
+	}
+	return names
 }
 
 // isAskedFor reports whether the configuration needs a yes. It needs no flows of an RDMA device that only queue pairs

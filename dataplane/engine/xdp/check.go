@@ -1,7 +1,9 @@
 package xdp
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -31,4 +33,73 @@ func Check(flows []flow.Flow, maxFlows int) error {
 		}
 	}
 	return nil
+}
+
+// mostMasks bounds the work of Hidden, which compares each rule with the rules of each mask.
+const mostMasks = 256
+
+// Hidden returns the flows that can count no packet, each with the names of flows that win over it on every packet that it
+// matches. It finds a rule that one rule of another flow covers, and not one that only several rules cover together.
+// flows are in the order in which they are added.
+func Hidden(flows []flow.Flow) (map[string][]string, error) {
+	ports := make(map[string]uint16)
+	port := func(name string) (uint16, error) {
+		if ports[name] == 0 {
+			ports[name] = uint16(len(ports) + 1)
+		}
+		return ports[name], nil
+	}
+	order := make([]int, len(flows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(flows[a].Priority, flows[b].Priority) })
+	masks := make(map[xdp.Key]map[xdp.Key]string) // the names of the flows before, by mask and key
+	out := make(map[string][]string)
+	for _, at := range order {
+		f := flows[at]
+		rules, err := compile(backend.Placed{Flow: f}, 0, port)
+		if err != nil {
+			return nil, fmt.Errorf("flow %q: %w", f.Name, err)
+		}
+		var by []string
+		for _, r := range rules {
+			name, covered := coveredBy(masks, r)
+			if !covered {
+				by = nil
+				break
+			}
+			if !slices.Contains(by, name) {
+				by = append(by, name)
+			}
+		}
+		if len(by) > 0 {
+			out[f.Name] = by
+		}
+		for _, r := range rules {
+			if masks[r.Mask] == nil {
+				if len(masks) == mostMasks {
+					return out, nil
+				}
+				masks[r.Mask] = make(map[xdp.Key]string)
+			}
+			if _, there := masks[r.Mask][r.Key]; !there {
+				masks[r.Mask][r.Key] = f.Name
+			}
+		}
+	}
+	return out, nil
+}
+
+// coveredBy returns the flow of a rule that matches every packet of r.
+func coveredBy(masks map[xdp.Key]map[xdp.Key]string, r xdp.Rule) (name string, is bool) {
+	for mask, keys := range masks {
+		if mask.Under(r.Mask) != mask {
+			continue
+		}
+		if by, there := keys[r.Key.Under(mask)]; there && (!is || by < name) {
+			name, is = by, true
+		}
+	}
+	return name, is
 }
