@@ -8,9 +8,18 @@ const maxTries = 64
 // read copies the entry as it stood at one instant at which it was live. It
 // returns the identity word and which of the two slots is current.
 func (e *entryMem) read(dst *entryMem) (id, slot uint64, err error) {
+	if id, slot, err = e.readUsed(dst); err == nil && id>>32 != entLive {
+		return 0, 0, ErrGone
+	}
+	return id, slot, err
+}
+
+// readUsed is read of an entry that is live or was removed. The fields of a removed counter stay as they were until
+// its slot serves another counter.
+func (e *entryMem) readUsed(dst *entryMem) (id, slot uint64, err error) {
 	for range maxTries {
 		id = atomic.LoadUint64(&e.identity) // barrier entry-acquire
-		if id>>32 != entLive {
+		if state := id >> 32; state != entLive && state != entRetired {
 			return 0, 0, ErrGone
 		}
 		seq := atomic.LoadUint64(&e.seq) // barrier slot-acquire
@@ -29,6 +38,23 @@ func (p place) describe(i uint32, scratch *entryMem) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	return p.decode(i, scratch, id, slot), nil
+}
+
+// describeLast is describe of a counter that may have been removed: ErrGone comes with the entry as it was.
+func (p place) describeLast(i uint32, scratch *entryMem) (Entry, error) {
+	id, slot, err := p.entry().readUsed(scratch)
+	if err != nil {
+		return Entry{}, err
+	}
+	if id>>32 != entLive {
+		err = ErrGone
+	}
+	return p.decode(i, scratch, id, slot), err
+}
+
+// decode decodes the copy of an entry that read made.
+func (p place) decode(i uint32, scratch *entryMem, id, slot uint64) Entry {
 	s := &scratch.slots[slot]
 	return Entry{
 		Handle:    Handle{Index: i, Generation: uint32(id)},
@@ -51,7 +77,7 @@ func (p place) describe(i uint32, scratch *entryMem) (Entry, error) {
 			BaseBytes:       s.baseBytes,
 			Discontinuities: s.discontinuities,
 		},
-	}, nil
+	}
 }
 
 // allEntries reads every live entry, in the order of the indices.

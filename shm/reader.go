@@ -136,7 +136,8 @@ func (r *Reader) Entries() ([]Entry, error) {
 	return out, nil
 }
 
-// Entry describes the counter of a handle.
+// Entry describes the counter of a handle. ErrGone means that the counter was removed: the entry is then as it was
+// when that happened, or, where the slot has served another counter since, has no Name.
 func (r *Reader) Entry(h Handle) (e Entry, err error) {
 	if r.closed.Load() {
 		return Entry{}, ErrClosed
@@ -146,16 +147,16 @@ func (r *Reader) Entry(h Handle) (e Entry, err error) {
 		if err != nil {
 			return err
 		}
-		if e, err = p.describe(h.Index, new(entryMem)); err == nil && e.Handle != h {
-			err = ErrGone
+		if e, err = p.describeLast(h.Index, new(entryMem)); e.Handle != h && (err == nil || errors.Is(err, ErrGone)) {
+			e, err = Entry{}, ErrGone
 		}
 		return errors.Join(r.v.stale(), err)
 	})
 	runtime.KeepAlive(r)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrGone) {
 		return Entry{}, err
 	}
-	return e, nil
+	return e, err
 }
 
 // Counter prepares reading the counter of a handle. ErrGone: it was removed.
