@@ -33,7 +33,7 @@ Examples:
 
 // Help is shown by get --help.
 func (*getCmd) Help() string {
-	return `Works while the writer is dead, and says so. A counter that was never sampled has no value: "-" in the table, null in JSON.
+	return `Works while the writer is dead, and says so. A counter that was never sampled has no value: "-" in the table, null in JSON. The values of a sum are of one snapshot; counters of different kinds or units are never added up, and the note names the counters that a sum lacks.
 
 Examples:
 
@@ -41,7 +41,11 @@ Examples:
 
   flowtally get -o json web dns
 
-  flowtally get --strict --instance edge web`
+  flowtally get --strict --instance edge web
+
+  flowtally get --label team=ops --direction ingress
+
+  flowtally get --sum-by team -o json`
 }
 
 // Help is shown by top --help.
@@ -67,7 +71,9 @@ Examples:
 
   flowtally watch web
 
-  flowtally watch --history -o json`
+  flowtally watch --history -o json
+
+  flowtally watch --sum-by team --label 'team!=test'`
 }
 
 // Help is shown by wait --help.

@@ -49,7 +49,7 @@ func outputs() map[string][]any {
 		"replay":           {replay.ReportJSON{}},
 		"version":          {versions{}},
 		"wait":             {view.ReadingJSON{}},
-		"watch":            {view.ChangeJSON{}, view.LostJSON{}},
+		"watch":            {view.ChangeJSON{}, view.LostJSON{}, view.SumChangeJSON{}},
 	}
 }
 

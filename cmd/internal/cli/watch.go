@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
@@ -23,8 +24,11 @@ type watchCmd struct {
 }
 
 func (c *watchCmd) Run(env *Env) error {
-	if c.Interval < time.Millisecond {
+	switch {
+	case c.Interval < time.Millisecond:
 		return usagef("--interval %s: at least 1ms", c.Interval)
+	case c.History && len(c.SumBy) > 0:
+		return usagef("--history with --sum-by: a sum needs the values of all its counters, which the history does not begin with; leave one of them out")
 	}
 	wanted, err := newSelection(c.Name, c.Options)
 	if err != nil {
@@ -35,13 +39,21 @@ func (c *watchCmd) Run(env *Env) error {
 		return err
 	}
 	defer m.close()
-	if _, err := m.read(wanted); err != nil {
+	first, err := m.read(wanted)
+	var unknown *unknownError
+	switch {
+	case c.History && errors.As(err, &unknown): // the history may have changes of a counter that was removed
+		fmt.Fprintf(env.Stderr, "flowtally: %s now\n", format.PrintableLines(unknown.text))
+	case err != nil:
 		return err
 	}
 	if m.reader.Status().History == 0 {
 		return withHint(fmt.Errorf("%s: this mirror keeps no history", m.path), "mirror.history in the configuration, or flowtally top")
 	}
-	w := &watcher{mirror: m, printer: view.NewChangePrinter(env.Stdout, c.json()), talk: env.Stderr, wanted: wanted, left: c.Count}
+	w := &watcher{mirror: m, printer: view.NewChangePrinter(env.Stdout, c.json()), talk: env.Stderr, wanted: wanted, left: c.Count, quietAt: time.Now().Add(quietAfter), shown: len(first.Counters)}
+	if wanted.Sums() {
+		w.sums = first.Counters
+	}
 	if c.Count == 0 {
 		w.left = ^uint64(0)
 	}
@@ -60,6 +72,7 @@ func (c *watchCmd) Run(env *Env) error {
 		if err := w.followMirror(); err != nil {
 			return err
 		}
+		w.tellQuiet()
 		select {
 		case <-env.Context.Done():
 			return nil
@@ -75,6 +88,12 @@ type watcher struct {
 	talk    io.Writer
 	wanted  *selection.Selection
 	left    uint64 // changes still to be printed
+
+	quietAt time.Time // when it is told that nothing has changed yet; zero: it was told, or something has changed
+	shown   int       // counters, or sums, at the start
+
+	sums    []view.Counter // as printed last; nil: single changes are printed
+	changed bool           // the history had a change of a counter since
 
 	cursor *shm.Cursor
 	before map[shm.Handle]shm.Value // the last value of each counter
@@ -131,6 +150,46 @@ func (w *watcher) followMirror() error {
 	return nil
 }
 
+// quietAfter is how long nothing changes until that is told. A change comes into the history within
+// mirror.history_period, which is a second by default.
+const quietAfter = 3 * time.Second
+
+// tellQuiet tells once that nothing has changed yet: an empty output does not show that the watch works.
+func (w *watcher) tellQuiet() {
+	if w.quietAt.IsZero() || time.Now().Before(w.quietAt) {
+		return
+	}
+	w.quietAt = time.Time{}
+	of := format.Plural(uint64(w.shown), "counter", "counters")
+	if w.sums != nil {
+		of = format.Plural(uint64(w.shown), "sum", "sums")
+	}
+	fmt.Fprintf(w.talk, "flowtally: %s: watching %s: nothing has changed yet\n", w.mirror.path, of)
+}
+
+// printSums prints the sums that differ from those printed last, after the history had a change of a counter.
+func (w *watcher) printSums() error {
+	if !w.changed || w.sums == nil {
+		return nil
+	}
+	r, err := w.mirror.read(w.wanted)
+	if r == nil {
+		return err
+	}
+	w.changed = false
+	for _, c := range view.ChangedSums(w.sums, r) {
+		if w.left == 0 {
+			break
+		}
+		w.left--
+		if err := w.printer.Sum(c); err != nil {
+			return err
+		}
+	}
+	w.sums = append([]view.Counter{}, r.Counters...)
+	return nil
+}
+
 // drain prints the records that came into the ring since.
 func (w *watcher) drain() error {
 	for w.left > 0 {
@@ -141,6 +200,10 @@ func (w *watcher) drain() error {
 		if lost > 0 {
 			// A counter's value before the gap is no base for a difference.
 			clear(w.before)
+			w.changed = true
+			if w.sums != nil {
+				continue // sums are of the present values
+			}
 			if err := w.printer.Lost(lost); err != nil {
 				return err
 			}
@@ -152,7 +215,7 @@ func (w *watcher) drain() error {
 		}
 		if n == 0 {
 			clear(w.fresh)
-			return nil
+			return w.printSums()
 		}
 	}
 	return nil
@@ -173,6 +236,11 @@ func (w *watcher) record(rec shm.Record) error {
 	before, known := w.before[rec.Handle]
 	w.before[rec.Handle] = rec.Value
 	if !of.wanted {
+		return nil
+	}
+	w.quietAt = time.Time{}
+	if w.sums != nil {
+		w.changed = true
 		return nil
 	}
 	ch := view.Change{Position: rec.Position, Counter: of.counter, Value: rec.Value, Cycle: rec.Cycle}

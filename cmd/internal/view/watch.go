@@ -101,10 +101,7 @@ func (p ChangePrinter) Change(c Change) error {
 	if c.HasDelta {
 		first, second = "+"+format.Count(c.PacketsDelta), "+"+format.Count(c.BytesDelta)
 	}
-	firstUnit, secondUnit := "packets", "bytes"
-	if c.Counter.Completion() {
-		firstUnit, secondUnit = "completions", "errors"
-	}
+	firstUnit, secondUnit := c.Counter.units()
 	_, err := fmt.Fprintf(p.out, "%s  %s  %s %s (%s)  %s %s (%s)\n",
 		at.Format("15:04:05.000"), name, format.Count(c.Value.Packets), firstUnit, first, format.Count(c.Value.Bytes), secondUnit, second)
 	return err
