@@ -32,7 +32,7 @@ SONAME = libflowtally.so.$(firstword $(subst ., ,$(LIBRARY_VERSION)))
 CFLAGS ?= -O2
 FUZZTIME ?= 10s
 # The tools that make test needs, by the names of .ci/need.
-TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man tcpdump
+TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man tcpdump tmux
 # go test that ends with a summary; make test collects the summaries in the file SUMMARY.
 SUMMARY ?=
 GOTEST = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") --

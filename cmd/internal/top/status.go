@@ -54,10 +54,10 @@ func (m *model) facts() (facts []fact, trouble bool) {
 		if m.columns.hidden > 0 {
 			add(5, "→ more columns")
 		}
-		add(7, "by "+strings.ToLower(describe[m.table.by].heading))
+		add(8, "by "+strings.ToLower(describe[m.table.by].heading))
 	}
 	add(4, format.Printable(filepath.Base(m.source.reading.Path)))
-	return append(facts, fact{m.shortHelp(), 8}), trouble
+	return append(facts, fact{m.shortHelp(), 7}), trouble
 }
 
 // reason is the innermost text of an error, without the path, which may be long.

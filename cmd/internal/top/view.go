@@ -187,13 +187,17 @@ func drawTrend(dst []byte, t *trend, end int64, width int) []byte {
 	return dst
 }
 
-// plain returns the screen as text, to be left behind on the terminal.
+// plain returns the screen as text, to be left behind on the terminal: without blank lines, and so many rows fewer
+// that the prompt of a shell finds room below.
 func (m *model) plain() string {
-	var b strings.Builder
+	var lines []string
 	for line := range strings.Lines(ansi.Strip(m.frame())) {
 		if line = strings.TrimRight(line, " \n"); line != "" {
-			b.WriteString(line + "\n")
+			lines = append(lines, line+"\n")
 		}
 	}
-	return b.String()
+	if last := len(lines) - 1; last >= 2 && last+1 >= m.height {
+		lines = append(lines[:m.height-2], lines[last])
+	}
+	return strings.Join(lines, "")
 }
