@@ -19,7 +19,8 @@ func TestSystemdUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	const run = "ExecStart=/usr/local/bin/flowtally run --config /etc/flowtally.yaml\n"
-	for _, want := range []string{run, "Type=notify\n", "\nCapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON\n"} {
+	const reload = "ExecReload=/usr/local/bin/flowtally apply -f /etc/flowtally.yaml\n"
+	for _, want := range []string{run, reload, "Type=notify\n", "\nCapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON\n"} {
 		if strings.Count(string(data), want) != 1 {
 			t.Errorf("the unit does not hold %q once", want)
 		}
@@ -36,7 +37,8 @@ func TestSystemdUnit(t *testing.T) {
 		return
 	}
 	// It wants to find the program.
-	out, err := verify(t, strings.Replace(string(data), run, "ExecStart=/bin/true\n", 1)+string(dropIn))
+	unit := strings.NewReplacer(run, "ExecStart=/bin/true\n", reload, "ExecReload=/bin/true\n").Replace(string(data))
+	out, err := verify(t, unit+string(dropIn))
 	if err != nil || strings.Contains(out, "flowtally.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// output is what the program prints, read by the test meanwhile.
+// output holds the lines of the program, and the test reads them meanwhile.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
