@@ -122,13 +122,14 @@ test: ## every test, first as this user and then as root the packages that need 
 # Directories whose tests build programs or explore for long: checked only where they differ from HEAD.
 LONG_TO_CHECK = examples ibv/ibvtest internal/bench internal/memorder shm/include
 
-# Half of the time the tests wait for timers and the kernel: four packages at a time keep two CPUs busy. Each package
-# would build the software RDMA library anew: it is copied from bin, because root loads none from a user's directory.
+# Half of the time the tests wait for timers and the kernel: four packages at a time keep two CPUs busy, and the two
+# that take longest come first. Each package would build the software RDMA library anew: it is copied from bin, because
+# root loads none from a user's directory.
 check: lint build ## before every commit: lint, and the tests in their short form
 	@.ci/need cc c++ pkg-config python3 rdma-headers
 	@skip=; for d in $(LONG_TO_CHECK); do ! git diff --quiet HEAD -- $$d || skip="$$skip -e /flowtally/$$d"; done; \
 	soft=$$(mktemp -d); trap 'rm -rf "$$soft"' EXIT; [ ! -d $(BIN)/ibvtest ] || cp -r $(BIN)/ibvtest/. "$$soft"; \
-	FLOWTALLY_BIN=$(abspath $(BIN)) FLOWTALLY_SOFT="$$soft" $(GOTEST) -short -p 4 -vet=off -timeout 10m $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
+	FLOWTALLY_BIN=$(abspath $(BIN)) FLOWTALLY_SOFT="$$soft" $(GOTEST) -short -p 4 -vet=off -timeout 10m ./dataplane/engine ./internal/lab/e2e $$($(GO) list ./... | grep -v -e /internal/rules $$skip)
 
 test-user: ## the tests that need no privilege; a test is skipped, with the reason, where the machine cannot run it
 	@.ci/need cc c++ pkg-config python3 rdma-headers
