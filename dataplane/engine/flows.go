@@ -116,17 +116,17 @@ func (e *Engine) admit(flows []flow.Flow) ([]backend.Placed, error) {
 		names[f.Name] = true
 		out[i] = backend.Placed{Flow: f.Clone(), Order: e.order + uint32(i)}
 	}
-	return out, errors.Join(append(errs, e.allow(flows))...)
+	return out, errors.Join(append(errs, e.allow(flows, e.cfg.Interfaces))...)
 }
 
-// allow checks flows against the instance.
-func (e *Engine) allow(flows []flow.Flow) error {
+// allow checks flows against the instance, and against the interfaces that it has or is to have.
+func (e *Engine) allow(flows []flow.Flow, interfaces []dataplane.Interface) error {
 	var errs []error
 	for _, f := range flows {
 		if e.pairs.HasCounter(f.Name) {
 			errs = append(errs, fmt.Errorf("flow %q: a completion counter has that name: %w; choose another name", f.Name, dataplane.ErrExists))
 		}
-		if err := dataplane.ReachesInterface(e.cfg.Interfaces, f); err != nil {
+		if err := dataplane.ReachesInterface(interfaces, f); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -153,16 +153,24 @@ func (e *Engine) SetInterfaces(ctx context.Context, list []dataplane.Interface) 
 		if err := commit.Keep(ctx); err != nil {
 			return err
 		}
-		for _, b := range e.backends {
-			if s, ok := b.(backend.InterfaceSetter); ok {
-				if err := s.SetInterfaces(list); err != nil {
-					return fmt.Errorf("%s: backend %s: %w", doing, b.Name(), err)
-				}
-			}
+		if err := e.giveInterfaces(list); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
 		}
 		e.cfg.Interfaces, e.refused.again = list, true
 		return nil
 	})
+}
+
+// giveInterfaces has the backends count on the interfaces of a list, all or none.
+func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
+	for _, b := range e.backends {
+		if s, ok := b.(backend.InterfaceSetter); ok {
+			if err := s.SetInterfaces(list); err != nil {
+				return fmt.Errorf("interfaces: backend %s: %w", b.Name(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // allowInterfaces checks a list against the rules and the flows.

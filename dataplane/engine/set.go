@@ -18,21 +18,22 @@ import (
 
 // change is a change of the set of flows. It is used once, with Engine.ctl held.
 type change struct {
-	e      *Engine
-	add    []backend.Placed
-	alter  []*alteration
-	remove []*flowState
-	list   []string          // the names of the set after the change, in the order of its flows; nil: added flows come last
-	given  []flow.Flow       // to SetFlows
-	config *dataplane.Config // the settings after the change; nil: they stay
-	added  []*flowState      // the flows of add
+	e          *Engine
+	add        []backend.Placed
+	alter      []*alteration
+	remove     []*flowState
+	list       []string              // the names of the set after the change, in the order of its flows; nil: added flows come last
+	given      []flow.Flow           // to SetFlows
+	interfaces []dataplane.Interface // after the change; nil: they stay
+	config     *dataplane.Config     // the settings after the change; nil: they stay
+	added      []*flowState          // the flows of add
 }
 
 // apply makes the change, all of it or nothing; commit decides. Flows are added first and removed last: refusals of a
 // device or of a table come before the steps that cannot be undone.
 func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error) {
-	e := ch.e
-	if was := e.cfg; ch.config != nil {
+	e, was := ch.e, ch.e.cfg
+	if ch.config != nil {
 		e.configure(*ch.config)
 		defer func() {
 			if err != nil {
@@ -45,9 +46,16 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	}
 	alter := &alterations{e: e, list: ch.alter}
 	stays := context.WithoutCancel(ctx)
+	give := func(list []dataplane.Interface) error {
+		if ch.interfaces == nil {
+			return nil
+		}
+		return e.giveInterfaces(list)
+	}
 	for _, step := range []func() error{
+		func() error { return give(both(ch.interfaces, was.Interfaces)) }, // flows may be on interfaces that come or go
 		func() error { return ch.install(ctx) }, func() error { return alter.prepare(ctx) }, func() error { return commit.Keep(ctx) },
-		func() error { return alter.finish(stays) }, func() error { return ch.removeFlows(stays) },
+		func() error { return alter.finish(stays) }, func() error { return give(ch.interfaces) }, func() error { return ch.removeFlows(stays) },
 	} {
 		if err = step(); err != nil {
 			break
@@ -56,7 +64,7 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	starting := e.catalogue.Inheriting()
 	if err != nil {
 		if !starting { // the next start needs the entries that a failed start has inherited
-			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays))
+			err = errors.Join(err, alter.undo(stays), ch.uninstall(stays), give(was.Interfaces))
 		}
 		return err
 	}
@@ -190,11 +198,13 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 		}
 	}
 	d, plan, err := setchange.New(placedOf(there), e.order, flows, opts)
-	if err == nil {
-		err = e.allow(flows)
-	}
 	if err == nil && opts.Config != nil {
 		err = ch.settings(*opts.Config, &d)
+	}
+	if err == nil && ch.interfaces == nil {
+		err = e.allow(flows, e.cfg.Interfaces)
+	} else if err == nil {
+		err = e.allow(stay(there, plan, flows), ch.interfaces)
 	}
 	if err != nil {
 		return dataplane.Difference{}, ch, err
@@ -222,5 +232,37 @@ func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err 
 	if d.Settings, err = setchange.Settings(ch.e.cfg, want); len(d.Settings) > 0 {
 		ch.config = &want
 	}
+	if slices.ContainsFunc(d.Settings, func(s dataplane.FieldChange) bool { return s.Field == "interfaces" }) {
+		ch.interfaces = want.Interfaces
+	}
 	return err
+}
+
+// stay returns the given flows and the other flows that the set keeps.
+func stay(there []*flowState, plan setchange.Plan, given []flow.Flow) []flow.Flow {
+	gone := make(map[string]bool)
+	for _, name := range plan.Remove {
+		gone[name] = true
+	}
+	for _, f := range given {
+		gone[f.Name] = true
+	}
+	all := slices.Clone(given)
+	for _, c := range there {
+		if !gone[c.Name] {
+			all = append(all, c.Flow)
+		}
+	}
+	return all
+}
+
+// both returns the interfaces of the set after the change, then the other interfaces of before.
+func both(now, was []dataplane.Interface) []dataplane.Interface {
+	all := slices.Clone(now)
+	for _, i := range was {
+		if !slices.ContainsFunc(now, func(n dataplane.Interface) bool { return n.Name == i.Name }) {
+			all = append(all, i)
+		}
+	}
+	return all
 }

@@ -88,6 +88,10 @@ func TestSettings(t *testing.T) {
 		}),
 			changes: "~ setting mirror.counters: 0 -> 7\n~ setting poll.period: 10ms -> 1ms\n~ setting xdp.keep_pins: false -> true\n"},
 		{to: change(func(c *dataplane.Config) {
+			c.Interfaces = []dataplane.Interface{{Name: "eth0", Mode: "native", Direction: "both"}, {Name: "en*", Direction: "egress", Optional: true}}
+		}), changes: "~ setting interfaces: [eth0] -> [eth0=native, en* egress optional]\n"},
+		{to: change(func(c *dataplane.Config) { c.Interfaces = nil }), refused: "needs a restart: interfaces ([eth0] -> [])"},
+		{to: change(func(c *dataplane.Config) {
 			c.Poll.Period, c.RDMA.Steal, c.Mirror.Mode, c.Backend = time.Millisecond, true, 0o600, "xdp"
 		}), refused: `needs a restart: backend ("" -> xdp), mirror.mode (0644 -> 0600), rdma.steal (false -> true)`},
 	} {

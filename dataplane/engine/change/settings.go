@@ -16,7 +16,7 @@ import (
 
 // live are the settings that change while an instance runs.
 var live = map[string]bool{
-	"mirror.counters": true, "mirror.history_period": true, "mirror.latency_counters": true, "poll.period": true, "xdp.keep_pins": true,
+	"interfaces": true, "mirror.counters": true, "mirror.history_period": true, "mirror.latency_counters": true, "poll.period": true, "xdp.keep_pins": true,
 }
 
 // Settings returns the settings in which two configurations differ, by their names in a configuration file and ordered
@@ -25,9 +25,10 @@ var live = map[string]bool{
 func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
 	var changes []dataplane.FieldChange
 	var restart []string
+	interfaces := len(from.Interfaces) > 0 && len(to.Interfaces) > 0 // without one the backends are not open
 	compare("", reflect.ValueOf(normal(from)), reflect.ValueOf(normal(to)), func(name, a, b string) {
 		changes = append(changes, dataplane.FieldChange{Field: name, From: a, To: b})
-		if !live[name] {
+		if !live[name] || name == "interfaces" && !interfaces {
 			restart = append(restart, fmt.Sprintf("%s (%s -> %s)", name, a, b))
 		}
 	})
@@ -42,10 +43,11 @@ func normal(c dataplane.Config) dataplane.Config {
 	c.Flows = nil
 	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
-	c.XDP.TCX = cmp.Or(c.XDP.TCX, "first")
+	c.XDP.TCX, c.Start = cmp.Or(c.XDP.TCX, "first"), cmp.Or(c.Start, dataplane.StartStrict)
 	c.Interfaces = slices.Clone(c.Interfaces)
 	for i := range c.Interfaces {
-		c.Interfaces[i].Mode = cmp.Or(c.Interfaces[i].Mode, dataplane.ModeAuto)
+		n := &c.Interfaces[i]
+		n.Mode, n.Direction = cmp.Or(n.Mode, dataplane.ModeAuto), cmp.Or(n.Direction, dataplane.DirectionBoth)
 	}
 	return c
 }
@@ -93,15 +95,24 @@ func settingText(v reflect.Value) string {
 	case []dataplane.Interface:
 		names := make([]string, len(x))
 		for i, n := range x {
-			names[i] = strings.TrimSuffix(n.Name+"="+string(n.Mode), "="+string(dataplane.ModeAuto))
+			names[i] = n.Name
+			if n.Mode != dataplane.ModeAuto {
+				names[i] += "=" + string(n.Mode)
+			}
+			if n.Direction != dataplane.DirectionBoth {
+				names[i] += " " + string(n.Direction)
+			}
+			if n.Optional {
+				names[i] += " optional"
+			}
 		}
-		return "[" + strings.Join(names, " ") + "]"
+		return "[" + strings.Join(names, ", ") + "]"
 	case []dataplane.QueuePair:
 		names := make([]string, len(x))
 		for i, q := range x {
 			names[i] = q.Name
 		}
-		return "[" + strings.Join(names, " ") + "]"
+		return "[" + strings.Join(names, ", ") + "]"
 	}
 	return fmt.Sprint(v.Interface())
 }
