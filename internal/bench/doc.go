@@ -9,7 +9,7 @@
 //
 // # The rows
 //
-// The package comments of shmrows, xdprows, pollrows and flowrows describe each row and
+// The package comments of shmrows, xdprows, pollrows, flowrows and toprows describe each row and
 // its reference. Floors are taken in the same form as ours: the same loop, through a handle.
 //
 // # Verdicts

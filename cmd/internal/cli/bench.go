@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench/flowrows"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
+	"github.com/flowtally/flowtally/internal/bench/toprows"
 	"github.com/flowtally/flowtally/internal/bench/xdprows"
 )
 
@@ -28,7 +29,7 @@ func benchRows() []bench.Row {
 	if self, err := os.Executable(); err == nil {
 		bin = filepath.Dir(self)
 	}
-	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows(), flowrows.Rows(bin))
+	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows(), flowrows.Rows(bin), toprows.Rows(bin))
 }
 
 func (c *benchCmd) Run(env *Env) error {

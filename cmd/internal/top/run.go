@@ -9,7 +9,7 @@ import (
 )
 
 // framesPerSecond is how often the screen is compared with the model.
-const framesPerSecond = 30
+const framesPerSecond = 20
 
 // Run shows the table on a terminal until the user quits, the context ends, or Options.Count looks were made. The
 // last screen is left behind on the terminal.

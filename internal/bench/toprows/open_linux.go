@@ -1,0 +1,125 @@
+package toprows
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// open starts the two processes on one mirror.
+func open(bin string) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+		m, err := newMirror(open)
+		if err != nil {
+			return nil, err
+		}
+		program := filepath.Join(bin, "flowtally")
+		awake, err := start(open, program, m.path, period)
+		if err != nil {
+			return nil, err
+		}
+		asleep, err := start(open, program, m.path, time.Hour)
+		if err != nil {
+			return nil, err
+		}
+		return &bench.Sides{
+			Ours: m.side(awake, 0), Ref: m.side(asleep, share*float64(period)),
+			N: looks, Paced: true, MaxSpread: 0.5,
+		}, nil
+	})
+}
+
+// side is the CPU time of a process for each period, while all counters count, and more ns.
+func (m *mirror) side(pid int, more float64) bench.Side {
+	return func(ctx context.Context, n int) (float64, error) {
+		before, err := cpuTime(pid)
+		if err != nil {
+			return 0, err
+		}
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for range n {
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-tick.C:
+			}
+			m.count()
+		}
+		after, err := cpuTime(pid)
+		return float64(after-before)/float64(n) + more, err
+	}
+}
+
+// cpuTime is the CPU time of another process.
+func cpuTime(pid int) (int64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil { // clock_getcpuclockid(3)
+		return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
+	}
+	return t.Nano(), nil
+}
+
+// mirror is a mirror whose counters count when the row says so.
+type mirror struct {
+	path    string
+	w       *shm.Writer
+	handles []shm.Handle
+	values  []shm.Value
+	cycles  int
+}
+
+func newMirror(open *bench.Closers) (*mirror, error) {
+	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	if err != nil {
+		return nil, fmt.Errorf("making a directory for a mirror: %w", err)
+	}
+	open.Add(func() error { return os.RemoveAll(dir) })
+	m := &mirror{path: filepath.Join(dir, "top.mirror"), values: make([]shm.Value, counters)}
+	m.w, err = shm.Create(shm.Options{Path: m.path, History: 1 << 16, HeartbeatPeriod: time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	open.Add(m.w.Close)
+	for i := range counters {
+		h, err := m.w.Add(shm.Entry{Name: fmt.Sprintf("tenant-%04d/https", i), Kind: "flow", Source: "xdp eth0 native", ByteBasis: "l2", Valid: true})
+		if err != nil {
+			return nil, err
+		}
+		m.handles = append(m.handles, h)
+	}
+	m.w.SetState(shm.Run)
+	for range 3 {
+		m.count()
+	}
+	return m, nil
+}
+
+// count lets all counters count, at rates that change their order, and publishes them; each second with a record of
+// the history, as the poller does.
+func (m *mirror) count() {
+	now := shm.Now()
+	m.w.BeginCycle()
+	var block shm.Block
+	for i := range m.values {
+		n := uint64((i*7919 + m.cycles*104729) % 100_000)
+		v := &m.values[i]
+		v.Packets, v.Bytes, v.SampledAt = v.Packets+n, v.Bytes+700*n, now
+		if block[i%shm.BlockLen] = *v; i%shm.BlockLen == shm.BlockLen-1 {
+			m.w.PublishBlock(i/shm.BlockLen, &block)
+		}
+		if m.cycles%10 == 0 {
+			m.w.AppendHistory(m.handles[i], *v)
+		}
+	}
+	m.cycles++
+	m.w.EndCycle(now)
+	m.w.Heartbeat(now)
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package toprows
+
+import (
+	"errors"
+
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+func open(string) (*bench.Sides, error) { return nil, errors.New("it takes Linux") }

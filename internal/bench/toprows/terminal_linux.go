@@ -1,0 +1,100 @@
+package toprows
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/bench"
+)
+
+// patience bounds the wait for the first screen.
+const patience = time.Minute
+
+// start starts flowtally top on a terminal of its own, and returns its process id when the first screen is drawn.
+func start(open *bench.Closers, program, mirror string, interval time.Duration) (int, error) {
+	if _, err := os.Stat(program); err != nil {
+		return 0, fmt.Errorf("looking for the program that `make build` makes: %w", err)
+	}
+	master, slave, err := openTerminal(80, 24)
+	if err != nil {
+		return 0, err
+	}
+	defer slave.Close()
+	cmd := exec.Command(program, "top", "--mirror", mirror, "--interval", interval.String(), "--sort", "rate")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		return 0, errors.Join(fmt.Errorf("starting flowtally top: %w", err), master.Close())
+	}
+	drawn, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		awaitText(master, "writer run", drawn)
+		_, _ = io.Copy(io.Discard, master)
+	}()
+	go func() { ended <- cmd.Wait() }()
+	open.Add(func() error {
+		err := cmd.Process.Kill()
+		<-ended
+		return errors.Join(err, master.Close())
+	})
+	select {
+	case <-drawn:
+		return cmd.Process.Pid, nil
+	case err := <-ended:
+		ended <- err
+		return 0, fmt.Errorf("flowtally top ended before its first screen: %w", err)
+	case <-time.After(patience):
+		return 0, fmt.Errorf("flowtally top drew no screen within %v", patience)
+	}
+}
+
+// awaitText reads until it has read a text, and closes found.
+func awaitText(r io.Reader, text string, found chan struct{}) {
+	var seen []byte
+	for buf := make([]byte, 4096); ; {
+		n, err := r.Read(buf)
+		if seen = append(seen, buf[:n]...); bytes.Contains(seen, []byte(text)) {
+			close(found)
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// openTerminal makes a pseudoterminal of that size (pts(4)).
+func openTerminal(width, height uint16) (master, slave *os.File, err error) {
+	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a terminal: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("making a terminal: %w", err), master.Close())
+		}
+	}()
+	fd := int(master.Fd())
+	if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, nil, err
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width}); err != nil {
+		return nil, nil, err
+	}
+	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	return master, slave, err
+}
