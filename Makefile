@@ -32,7 +32,7 @@ SONAME = libflowtally.so.$(firstword $(subst ., ,$(LIBRARY_VERSION)))
 CFLAGS ?= -O2
 FUZZTIME ?= 10s
 # The tools that make test needs, by the names of .ci/need.
-TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man tcpdump tmux
+TOOLS = cc c++ pkg-config python3 aarch64-cc clang bpf-headers protoc qemu-aarch64 rdma-headers systemd man tcpdump tmux prometheus
 # go test that ends with a summary; make test collects the summaries in the file SUMMARY.
 SUMMARY ?=
 GOTEST = $(GO) run ./internal/testrun -go "$(GO)" -name "$@" $(if $(SUMMARY),-to "$(SUMMARY)") --
@@ -42,7 +42,7 @@ LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build install uninstall package test-package demo check test test-user test-root test-cross test-emulated test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall package test-package demo check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,7 +116,7 @@ test: ## every test, first as this user and then as root the packages that need 
 	@echo "make test: lint, every package compiled for other systems, then the tests: about 15 minutes on 2 CPUs, and 10 more where no package is compiled yet"
 	@.ci/need --list $(TOOLS)
 	@summary=$$(mktemp); trap 'rm -f "$$summary"' EXIT; code=0; \
-	$(MAKE) --no-print-directory SUMMARY="$$summary" lint test-cross $(if $(ROOT),test-user) test-root || code=$$?; \
+	$(MAKE) --no-print-directory SUMMARY="$$summary" lint test-cross $(if $(ROOT),test-user) test-root test-otel || code=$$?; \
 	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$summary"; exit $$code
 
 # Directories whose tests build programs or explore for long: checked only where they differ from HEAD.
@@ -138,6 +138,9 @@ test-user: ## the tests that need no privilege; a test is skipped, with the reas
 test-root: build ## every test of the packages that ask for privileges; a skip is a failure
 	@.ci/need $(TOOLS)
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GOTEST) -count=1 -timeout 40m -p 1 $(if $(ROOT),$(PRIVILEGED),./...)
+
+test-otel: build ## a collector of OpenTelemetry receives the values that flowtally export pushes; the collector is a module of its own
+	cd internal/lab/otel && $(GO) vet . && FLOWTALLY_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m .
 
 test-cross: ## compile everything, tests included, for the other supported systems
 	CGO_ENABLED=0 $(GO) build ./... && CGO_ENABLED=0 $(GO) vet ./...

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,6 +32,9 @@ func Isolate(mark string) error {
 	// runtime ends it with its goroutine in place of reusing it.
 	err := quiet()
 	if err == nil {
+		err = loopbackUp()
+	}
+	if err == nil {
 		err = mountBPFFS()
 	}
 	if err == nil {
@@ -38,6 +42,18 @@ func Isolate(mark string) error {
 		err = unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), mark+"=1"))
 	}
 	return fmt.Errorf("executing this program in namespaces of its own: %w", err)
+}
+
+// loopbackUp lets the programs of the namespace of this thread talk to one another.
+func loopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	return nil
 }
 
 // mountBPFFS mounts a bpffs in the mount namespace of this thread. Where a container

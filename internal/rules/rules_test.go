@@ -110,6 +110,7 @@ func TestImportDirections(t *testing.T) {
 
 		"plugin/internal/child":   {"internal/verbpage"},
 		"plugin/internal/logwire": {},
+		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},
 		"cmd/internal/format":     {},
 		"cmd/internal/manual":     {},
 		"cmd/internal/selection":  {"dataplane/flow", "shm"},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/flowtally/flowtally/cmd/internal/export/exportrows"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/bench/flowrows"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
@@ -29,7 +30,7 @@ func benchRows() []bench.Row {
 	if self, err := os.Executable(); err == nil {
 		bin = filepath.Dir(self)
 	}
-	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows(), flowrows.Rows(bin), toprows.Rows(bin))
+	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows(), flowrows.Rows(bin), toprows.Rows(bin), exportrows.Rows())
 }
 
 func (c *benchCmd) Run(env *Env) error {

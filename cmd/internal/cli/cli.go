@@ -23,6 +23,7 @@ type root struct {
 	Watch      watchCmd      `cmd:"" help:"Print changes while they happen."`
 	Wait       waitCmd       `cmd:"" help:"Sleep until a counter has counted enough."`
 	Apply      applyCmd      `cmd:"" help:"Make a running instance its configuration file: all changes or none."`
+	Export     exportCmd     `cmd:"" help:"Serve counters to Prometheus and push them by OTLP, until a signal."`
 	Flows      flowsCmd      `cmd:"" help:"List, add and remove the flows of a running instance."`
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
 	Explain    explainCmd    `cmd:"" help:"Show which flow counts a packet, which flows it shadows, and why."`

@@ -87,6 +87,19 @@ Examples:
   flowtally wait near-sent --at-least 100000 --timeout 30s -o json`
 }
 
+// Help is shown by export --help.
+func (*exportCmd) Help() string {
+	return `Reads the mirror alone, needs no privilege, and follows the mirror over restarts. A counter that was never sampled has no series. /metrics is for Prometheus, /v1/counters is the JSON of "flowtally get". Series have the labels counter and direction, and the labels that --label-keys names.
+
+Examples:
+
+  flowtally export
+
+  flowtally export --listen :9790 --label-keys team,action --web.config.file /etc/flowtally-web.yaml
+
+  flowtally export --instance edge --otlp grpc://collector:4317 --otlp-period 15s 'web*'`
+}
+
 // Help is shown by flows add --help.
 func (*flowsAddCmd) Help() string {
 	return `Examples:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/flowtally/flowtally/cmd/internal/export"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/probe"
@@ -29,6 +30,7 @@ var hints = []struct {
 	{shm.ErrBusy, "again in a moment"},
 	{shm.ErrNotAlive, "flowtally run --config FILE goes on with the totals; flowtally get shows the last values"},
 	{shm.ErrGone, "flowtally get lists all counters"},
+	{export.ErrListen, "--listen with another address; ss -ltnp names the program that has this one"},
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
 	{dataplane.ErrMasks, "flows of fewer shapes: those with the same fields and prefix lengths share a mask, and a port range can take several; xdp.max_flows does not count masks"},

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/flowtally/flowtally/cmd/internal/export"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/plugin"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// exportCmd serves the counters of a mirror to Prometheus, and pushes them by OTLP, until a signal.
+type exportCmd struct {
+	readerFlag
+	Listen      string            `help:"Serve /metrics and /v1/counters on this address; ':9790' is every address of the host, '-' none." default:"localhost:9790" placeholder:"ADDR"`
+	WebConfig   string            `name:"web.config.file" help:"TLS, users and headers of the server: a web configuration file of Prometheus exporters." placeholder:"PATH"`
+	Label       []string          `sep:"none" complete:"labels" help:"Only counters with this label: KEY=VALUE, KEY!=VALUE, KEY=~REGEXP, KEY!~REGEXP, KEY or !KEY, as for flowtally get. May be repeated." placeholder:"KEY=VALUE"`
+	Direction   string            `help:"Only flows of this side of the interface: ingress or egress." enum:",ingress,egress" default:"" placeholder:"SIDE"`
+	LabelKeys   []string          `help:"Keys of flow labels that become labels of the series." placeholder:"KEY,…"`
+	MaxCounters int               `help:"The most counters that are exported; the ones added first are. flowtally_counters_dropped has the number of the others." default:"10000" placeholder:"N"`
+	Conditions  bool              `help:"Export the conditions too. They come from the control socket, which needs root or the user of run."`
+	Socket      string            `help:"The control socket of --conditions. Empty: as for flowtally flows." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
+	OTLP        string            `name:"otlp" help:"Push to this collector: http://HOST:4318 or https:// for protobuf over HTTP, grpc://HOST:4317 or grpcs:// for gRPC." placeholder:"URL"`
+	OTLPPeriod  time.Duration     `name:"otlp-period" help:"Time between two pushes." default:"1m"`
+	OTLPHeader  map[string]string `name:"otlp-header" help:"A header of each push, for authentication. May be repeated." env:"OTEL_EXPORTER_OTLP_HEADERS" mapsep:"," placeholder:"KEY=VALUE"`
+	Name        []string          `arg:"" optional:"" complete:"counters" help:"Counters to export; patterns as of the shell, such as 'w*', too. Default: all."`
+}
+
+func (c *exportCmd) Run(env *Env) error {
+	selected, err := newSelection(c.Name, selection.Options{Label: c.Label, Direction: c.Direction})
+	if err != nil {
+		return err
+	}
+	o := export.RunOptions{
+		Options: export.Options{
+			Path: c.Mirror, Instance: string(c.Instance), Reader: shm.ReaderOptions{Owners: c.Owner}, Select: selected.Has,
+			LabelKeys: c.LabelKeys, MaxCounters: c.MaxCounters, Version: readVersions().Version, Logger: env.Logger,
+		},
+		Listen: c.Listen, WebConfig: c.WebConfig, Push: export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
+		Ready: func() error { return notifySystemd("READY=1") },
+	}
+	if c.Conditions {
+		o.Conditions = c.conditions
+	}
+	if err := o.Check(); err != nil {
+		return &usageError{err}
+	}
+	return export.Run(env.Context, o)
+}
+
+// conditions reads the conditions over the control socket.
+func (c *exportCmd) conditions(ctx context.Context) (list []dataplane.Condition, err error) {
+	path := c.Socket
+	if path == "" {
+		path = plugin.FindControl(string(c.Instance))
+	}
+	svc, err := plugin.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, svc.Close()) }()
+	return svc.Conditions(ctx)
+}

@@ -1,0 +1,90 @@
+package export
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// conditions are the conditions of the instance as they were read last. They are read beside the scrapes, so that an
+// instance that does not reply delays no scrape.
+type conditions struct {
+	ask func(context.Context) ([]dataplane.Condition, error) // nil: they are not exported
+	log *slog.Logger
+
+	mu    sync.Mutex
+	asked bool
+	err   error
+	list  []dataplane.Condition
+}
+
+const (
+	conditionsPeriod  = 5 * time.Second
+	conditionsTimeout = 3 * time.Second
+)
+
+// watch reads the conditions until ctx ends.
+func (c *conditions) watch(ctx context.Context) {
+	if c.ask == nil {
+		return
+	}
+	complaint := ""
+	tick := time.NewTicker(conditionsPeriod)
+	defer tick.Stop()
+	for {
+		call, cancel := context.WithTimeout(ctx, conditionsTimeout)
+		list, err := c.ask(call)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		c.mu.Lock()
+		c.asked, c.err, c.list = true, err, list
+		c.mu.Unlock()
+		switch {
+		case err != nil && err.Error() != complaint:
+			complaint = err.Error()
+			c.log.Warn("the conditions cannot be read: none is exported until they can", "err", err)
+		case err == nil && complaint != "":
+			complaint = ""
+			c.log.Info("the conditions are read")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// severities are the names of the severities, worst last.
+var severities = map[dataplane.Severity]string{dataplane.Low: "low", dataplane.Medium: "medium", dataplane.High: "high"}
+
+func (c *conditions) render(g *gauges) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.asked {
+		return
+	}
+	up := 1.0
+	if c.err != nil {
+		up = 0
+	}
+	g.gauge("flowtally_conditions_up", "1 if the conditions of the instance can be read over its control socket.", up)
+	if c.err != nil {
+		return
+	}
+	seen := make(map[[2]string]bool, len(c.list))
+	for _, d := range c.list {
+		id := [2]string{string(d.Code), d.Object}
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		g.gauge("flowtally_condition", "A state of the instance that needs attention; docs/conditions.md lists the codes. Always 1.", 1,
+			label{"code", text(string(d.Code))}, label{"object", text(d.Object)}, label{"severity", severities[d.Severity]})
+	}
+}

@@ -1,0 +1,136 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// DefaultMaxCounters is the bound of Options.MaxCounters: the counters of two full segments of a mirror, and some.
+const DefaultMaxCounters = 10_000
+
+// Options shape an Exporter. The zero value exports every counter of the instance "default".
+type Options struct {
+	// Path of the mirror. Empty: the mirror of Instance, wherever its writer put it.
+	Path     string
+	Instance string
+	Reader   shm.ReaderOptions
+	// Select reports whether a counter is exported. Nil: every counter is.
+	Select func(shm.Entry) bool
+	// LabelKeys are the keys of flow labels that become labels of a series. ValidateLabelKeys checks them.
+	LabelKeys []string
+	// MaxCounters bounds the exported counters. The counters that were added first are exported, so that a series does
+	// not end because another counter is added. 0 means DefaultMaxCounters.
+	MaxCounters int
+	// Conditions reads the conditions of the instance. Nil: none are exported.
+	Conditions func(context.Context) ([]dataplane.Condition, error)
+	// Version of the program, for flowtally_build_info.
+	Version string
+	// Logger; nil discards.
+	Logger *slog.Logger
+}
+
+// Exporter reads one mirror. Its methods may be called from any goroutine.
+type Exporter struct {
+	options Options
+	log     *slog.Logger
+
+	mu        sync.Mutex // held while the mirror is read and a reading is rendered
+	source    source
+	catalogue catalogue
+	families  families
+	complaint string // the last error of reading that was logged
+	dropped   int    // the number of dropped counters that was logged last
+
+	conditions conditions
+	pushes     pushes
+}
+
+// New returns an Exporter. The mirror may not exist yet: it is opened when it does.
+func New(o Options) *Exporter {
+	o.MaxCounters = cmp.Or(o.MaxCounters, DefaultMaxCounters)
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Exporter{
+		options: o, log: log,
+		source:     source{path: o.Path, instance: o.Instance, options: o.Reader},
+		catalogue:  catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
+		conditions: conditions{ask: o.Conditions, log: log},
+	}
+}
+
+// Close ends the following of the mirror. Idempotent.
+func (e *Exporter) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.source.close()
+}
+
+// look is one reading of the mirror. It is valid while Exporter.mu is held.
+type look struct {
+	err    error // the mirror cannot be read: the other fields have no meaning
+	path   string
+	status shm.Status
+	writer view.Writer
+	now    int64 // in ns of CLOCK_MONOTONIC
+	rows   []row // in order of name
+}
+
+// look reads the mirror. The caller holds e.mu.
+func (e *Exporter) look() look {
+	l, err := e.source.read(&e.catalogue)
+	l.err = err
+	e.complain(l)
+	return l
+}
+
+// complain logs changes of the mirror's state, once each.
+func (e *Exporter) complain(l look) {
+	switch {
+	case l.err != nil:
+		if text := l.err.Error(); text != e.complaint {
+			e.complaint = text
+			e.log.Warn("the mirror cannot be read: no counter is exported until it can", "err", l.err)
+		}
+		return
+	case e.complaint != "":
+		e.complaint = ""
+		e.log.Info("the mirror is read", "mirror", l.path, "counters", len(l.rows))
+	}
+	if n := e.catalogue.dropped; n != e.dropped {
+		e.dropped = n
+		if n > 0 {
+			e.log.Warn("more counters than --max-counters: the counters that were added last are not exported",
+				"not_exported", n, "max_counters", e.options.MaxCounters, "mirror", l.path)
+		} else {
+			e.log.Info("every counter is exported again", "max_counters", e.options.MaxCounters, "mirror", l.path)
+		}
+	}
+}
+
+// Reading returns the exported counters for view.ToJSON.
+func (e *Exporter) Reading() (*view.Reading, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.look()
+	if l.err != nil {
+		return nil, l.err
+	}
+	r := &view.Reading{Path: l.path, Now: l.now, Zero: view.MonotonicZero(), Writer: l.writer, Counters: make([]view.Counter, len(l.rows))}
+	for i := range l.rows {
+		c := &l.rows[i]
+		v := view.NewCounter(c.entry)
+		v.Show(c.value, c.device)
+		v.Gone, v.Unread = c.gone, c.unread
+		v.Stale = v.Stale || v.Present() && !l.writer.Live()
+		r.Counters[i] = v
+	}
+	return r, nil
+}

@@ -1,0 +1,144 @@
+package export
+
+import (
+	"cmp"
+	"math"
+	"os"
+	"time"
+
+	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	metrics "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
+	resource "go.opentelemetry.io/proto/slim/otlp/resource/v1"
+
+	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// mostPoints is how many data points one request has. A collector takes messages of up to 4 MiB; a point has 200 bytes,
+// and more where labels are long.
+const mostPoints = 4096
+
+// sums describes the metric of each kind. The units are of UCUM.
+var sums = [kinds]struct{ name, unit string }{
+	kindPackets:          {"flowtally.packets", "{packet}"},
+	kindBytes:            {"flowtally.bytes", "By"},
+	kindCompletions:      {"flowtally.completions", "{operation}"},
+	kindCompletionErrors: {"flowtally.completion_errors", "{operation}"},
+	kindDiscontinuities:  {"flowtally.discontinuities", "{discontinuity}"},
+}
+
+// start is the beginning of a total, and the total as it was pushed last.
+type start struct {
+	at     uint64 // in ns since 1970
+	value  shm.Value
+	handle shm.Handle
+	file   *shm.Reader
+}
+
+// startOf returns the beginning of the total of a counter, in ns since 1970. It stays the same over restarts of the
+// writer and over mirrors that are made anew, as the total does; a total that went down has begun again.
+func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
+	s, known := p.starts[r.entry.Name]
+	v := r.value
+	goesOn := known && v.Packets >= s.value.Packets && v.Bytes >= s.value.Bytes && (s.file != of || s.handle == r.entry.Handle)
+	if !goesOn {
+		// Whole seconds: the two clocks do not keep step, and another process must find the same time.
+		added := zero.Add(time.Duration(r.entry.AddedAt)).Truncate(time.Second)
+		s.at = uint64(max(0, added.UnixNano()))
+		if known && r.entry.AddedAt < s.value.SampledAt { // the total began again after it was pushed
+			s.at = uint64(zero.Add(time.Duration(s.value.SampledAt)).UnixNano())
+		}
+	}
+	s.value, s.handle, s.file = v, r.entry.Handle, of
+	return s
+}
+
+// requests returns the present counters as requests of at most mostPoints points each. A nil error and no request:
+// there is nothing to push.
+func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
+	e := p.of
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.look()
+	if l.err != nil {
+		return nil, l.err
+	}
+	zero := view.MonotonicZero()
+	var points [kinds][]*metrics.NumberDataPoint
+	starts := make(map[string]start, len(l.rows)) // without the counters that are gone
+	for i := range l.rows {
+		r := &l.rows[i]
+		if r.gone || r.value.SampledAt == 0 {
+			continue
+		}
+		s := p.startOf(r, e.catalogue.of, zero)
+		starts[r.entry.Name] = s
+		at := uint64(zero.Add(time.Duration(r.value.SampledAt)).UnixNano())
+		attributes := attributesOf(r.labels)
+		first, second := of(r.entry)
+		for k, v := range map[kind]uint64{first: r.value.Packets, second: r.value.Bytes, kindDiscontinuities: r.entry.Continuity.Discontinuities} {
+			points[k] = append(points[k], pointOf(attributes, min(s.at, at), at, v))
+		}
+	}
+	p.starts = starts
+	var out []*collector.ExportMetricsServiceRequest
+	about := p.resource()
+	for k := range points {
+		for rest := points[k]; len(rest) > 0; {
+			n := min(len(rest), mostPoints)
+			out = append(out, p.request(about, kind(k), rest[:n]))
+			rest = rest[n:]
+		}
+	}
+	return out, nil
+}
+
+func (p *Pusher) request(about *resource.Resource, k kind, points []*metrics.NumberDataPoint) *collector.ExportMetricsServiceRequest {
+	sum := &metrics.Sum{
+		DataPoints: points, IsMonotonic: true, AggregationTemporality: metrics.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE,
+	}
+	return &collector.ExportMetricsServiceRequest{ResourceMetrics: []*metrics.ResourceMetrics{{
+		Resource: about,
+		ScopeMetrics: []*metrics.ScopeMetrics{{
+			Scope: &common.InstrumentationScope{Name: "github.com/flowtally/flowtally", Version: p.of.options.Version},
+			Metrics: []*metrics.Metric{{
+				Name: sums[k].name, Unit: sums[k].unit, Description: described[k].help, Data: &metrics.Metric_Sum{Sum: sum},
+			}},
+		}},
+	}}}
+}
+
+// resource names the host and the instance.
+func (p *Pusher) resource() *resource.Resource {
+	attributes := []*common.KeyValue{keyValue("service.name", "flowtally"), keyValue("service.version", text(p.of.options.Version))}
+	instance := cmp.Or(p.of.options.Path, p.of.options.Instance, "default")
+	if host, err := os.Hostname(); err == nil {
+		attributes = append(attributes, keyValue("host.name", text(host)))
+		instance = host + "/" + instance
+	}
+	return &resource.Resource{Attributes: append(attributes, keyValue("service.instance.id", text(instance)))}
+}
+
+// pointOf returns a data point. OTLP has no unsigned integers: a total that no signed one holds is a double.
+func pointOf(attributes []*common.KeyValue, from, at, v uint64) *metrics.NumberDataPoint {
+	p := &metrics.NumberDataPoint{Attributes: attributes, StartTimeUnixNano: from, TimeUnixNano: at}
+	if v <= math.MaxInt64 {
+		p.Value = &metrics.NumberDataPoint_AsInt{AsInt: int64(v)}
+	} else {
+		p.Value = &metrics.NumberDataPoint_AsDouble{AsDouble: float64(v)}
+	}
+	return p
+}
+
+func attributesOf(labels []label) []*common.KeyValue {
+	out := make([]*common.KeyValue, len(labels))
+	for i, l := range labels {
+		out[i] = keyValue(l.name, l.value)
+	}
+	return out
+}
+
+func keyValue(key, value string) *common.KeyValue {
+	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}}
+}

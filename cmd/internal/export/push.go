@@ -1,0 +1,131 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
+)
+
+// PushOptions shape a Pusher.
+type PushOptions struct {
+	// Endpoint is a URL: http or https for protobuf over HTTP, grpc or grpcs for gRPC.
+	Endpoint string
+	// Period between two pushes. 0 means a minute.
+	Period time.Duration
+	// Headers are sent with each request, for authentication.
+	Headers map[string]string
+}
+
+// pushTimeout bounds one push, and the last one when the program ends.
+const pushTimeout = 10 * time.Second
+
+// pushes counts the pushes, for their metrics.
+type pushes struct {
+	mu         sync.Mutex
+	on         bool
+	ok, failed float64
+	rejected   float64   // points that the collector refused
+	last       time.Time // of success
+}
+
+func (p *pushes) render(g *gauges) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.on {
+		return
+	}
+	const help = "Pushes to the collector by their result."
+	g.counter("flowtally_otlp_pushes_total", help, p.ok, label{"result", "ok"})
+	g.counter("flowtally_otlp_pushes_total", help, p.failed, label{"result", "failed"})
+	g.counter("flowtally_otlp_rejected_points_total", "Data points that the collector refused.", p.rejected)
+	if !p.last.IsZero() {
+		g.gauge("flowtally_otlp_last_success_time_seconds", "Time of the last successful push, in seconds since 1970.", float64(p.last.UnixNano())/1e9)
+	}
+}
+
+// add counts one push.
+func (p *pushes) add(err error, rejected int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rejected += float64(rejected)
+	if err != nil {
+		p.failed++
+		return
+	}
+	p.ok++
+	p.last = time.Now()
+}
+
+// Pusher pushes the counters of an Exporter to a collector. Made by Exporter.Pusher.
+type Pusher struct {
+	of      *Exporter
+	options PushOptions
+	client  client
+	starts  map[string]start // by name of the counter
+}
+
+// Pusher returns a Pusher of the counters. It refuses an endpoint that CheckEndpoint refuses.
+func (e *Exporter) Pusher(o PushOptions) (*Pusher, error) {
+	c, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	e.pushes.mu.Lock()
+	e.pushes.on = true
+	e.pushes.mu.Unlock()
+	return &Pusher{of: e, options: o, client: c, starts: make(map[string]start)}, nil
+}
+
+// Run pushes until ctx ends, and once more then. Nothing is queued while the collector cannot be reached: the totals
+// are cumulative, so that the next push has the counts of a lost one. Run may be called once.
+func (p *Pusher) Run(ctx context.Context) error {
+	log, complaint := p.of.log, ""
+	once := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+		defer cancel()
+		switch err := p.push(ctx); {
+		case err == nil && complaint != "":
+			complaint = ""
+			log.Info("the collector takes the counters again", "endpoint", p.options.Endpoint)
+		case err != nil && complaint == "":
+			complaint = err.Error()
+			log.Warn("pushing failed; totals are cumulative, so that the next push makes up for this one", "endpoint", p.options.Endpoint, "err", err)
+		}
+	}
+	tick := time.NewTicker(cmp.Or(p.options.Period, time.Minute))
+	defer tick.Stop()
+	for {
+		once(ctx)
+		select {
+		case <-ctx.Done():
+			once(context.WithoutCancel(ctx))
+			return p.client.close()
+		case <-tick.C:
+		}
+	}
+}
+
+// push pushes once. A mirror that cannot be read is no failure of the push: there is nothing to push.
+func (p *Pusher) push(ctx context.Context) error {
+	requests, err := p.requests()
+	if err != nil {
+		return nil
+	}
+	var rejected int64
+	for _, r := range requests {
+		var response *collector.ExportMetricsServiceResponse
+		if response, err = p.client.push(ctx, r); err != nil {
+			break
+		}
+		if s := response.GetPartialSuccess(); s.GetRejectedDataPoints() > 0 {
+			rejected += s.GetRejectedDataPoints()
+			err = fmt.Errorf("the collector refused %d data points: %s", s.GetRejectedDataPoints(), s.GetErrorMessage())
+		}
+	}
+	p.of.pushes.add(err, rejected)
+	return err
+}

@@ -1,0 +1,88 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// RunOptions shape Run.
+type RunOptions struct {
+	Options
+	Listen    string // the address to serve on; "-": none
+	WebConfig string // see ServeOptions
+	Push      PushOptions
+	Ready     func() error // called when the exporter serves and pushes
+}
+
+// Check returns the first mistake in the options.
+func (o RunOptions) Check() error {
+	if err := ValidateLabelKeys(o.LabelKeys); err != nil {
+		return fmt.Errorf("--label-keys: %w", err)
+	}
+	if o.MaxCounters < 1 {
+		return fmt.Errorf("--max-counters %d: at least 1", o.MaxCounters)
+	}
+	if o.WebConfig != "" {
+		if err := CheckWebConfig(o.WebConfig); err != nil {
+			return err
+		}
+	}
+	if o.Push.Endpoint != "" {
+		if err := CheckEndpoint(o.Push.Endpoint); err != nil {
+			return fmt.Errorf("--otlp: %w", err)
+		}
+		if o.Push.Period < 100*time.Millisecond {
+			return fmt.Errorf("--otlp-period %s: at least 100ms", o.Push.Period)
+		}
+	}
+	if o.Listen == "-" && o.Push.Endpoint == "" {
+		return errors.New("--listen - without --otlp: nothing would be exported")
+	}
+	return nil
+}
+
+// ErrListen: the address to serve on cannot be had.
+var ErrListen = errors.New("address cannot be listened on")
+
+// Run serves and pushes the counters until ctx ends, or until one of the two fails. o has passed Check.
+func Run(ctx context.Context, o RunOptions) error {
+	e := New(o.Options)
+	defer e.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go e.conditions.watch(ctx)
+	ends := make(chan error, 2)
+	running := 0
+	if o.Listen != "-" {
+		listener, err := net.Listen("tcp", o.Listen)
+		if err != nil {
+			return fmt.Errorf("listening on %s: %w: %w", o.Listen, ErrListen, err)
+		}
+		e.log.Info("serving", "address", listener.Addr().String(), "tls_or_users", o.WebConfig != "")
+		running++
+		go func() { ends <- e.Serve(ctx, listener, ServeOptions{WebConfig: o.WebConfig, Logger: e.log}) }()
+	}
+	var err error
+	if o.Push.Endpoint != "" {
+		var p *Pusher
+		if p, err = e.Pusher(o.Push); err == nil {
+			e.log.Info("pushing", "endpoint", o.Push.Endpoint, "period", o.Push.Period)
+			running++
+			go func() { ends <- p.Run(ctx) }()
+		}
+	}
+	if err == nil && o.Ready != nil {
+		err = o.Ready()
+	}
+	if err != nil {
+		cancel()
+	}
+	for range running { // the first that ends ends the other
+		err = errors.Join(err, <-ends)
+		cancel()
+	}
+	return err
+}

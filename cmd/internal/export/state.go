@@ -1,0 +1,149 @@
+package export
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// gauges collects the metric families that describe the mirror, its writer and the exporter.
+type gauges struct{ out []*dto.MetricFamily }
+
+// gauge adds a series to the family of that name, which must be the last one if it exists.
+func (g *gauges) gauge(name, help string, v float64, labels ...label) {
+	g.add(name, help, dto.MetricType_GAUGE, &dto.Metric{Label: pairs(labels), Gauge: &dto.Gauge{Value: &v}})
+}
+
+func (g *gauges) counter(name, help string, v float64, labels ...label) {
+	g.add(name, help, dto.MetricType_COUNTER, &dto.Metric{Label: pairs(labels), Counter: &dto.Counter{Value: &v}})
+}
+
+func (g *gauges) add(name, help string, t dto.MetricType, m *dto.Metric) {
+	if n := len(g.out); n > 0 && g.out[n-1].GetName() == name {
+		g.out[n-1].Metric = append(g.out[n-1].Metric, m)
+		return
+	}
+	g.out = append(g.out, &dto.MetricFamily{Name: &name, Help: &help, Type: t.Enum(), Metric: []*dto.Metric{m}})
+}
+
+// states are the values of the label state of flowtally_writer_state.
+var states = []string{"boot", "run", "halt", "fail", "stale", "dead"}
+
+// state returns the families of the mirror and its writer.
+func (e *Exporter) state(l look) []*dto.MetricFamily {
+	var g gauges
+	g.gauge("flowtally_build_info", "Version of this program, and of the format of the mirror that it reads. Always 1.", 1,
+		label{"goversion", runtime.Version()}, label{"version", text(e.options.Version)})
+	up := 0.0
+	if l.err == nil {
+		up = 1
+	}
+	g.gauge("flowtally_mirror_up", "1 if the mirror can be read, else 0, without series of its counters.", up)
+	g.gauge("flowtally_counters_limit", "The most counters that are exported (--max-counters).", float64(e.options.MaxCounters))
+	if l.err == nil {
+		g.mirror(l)
+		g.gauge("flowtally_counters_dropped", "Selected counters beyond the limit, which have no series.", float64(e.catalogue.dropped))
+		g.counters(l)
+	}
+	e.conditions.render(&g)
+	e.pushes.render(&g)
+	return g.out
+}
+
+// mirror adds the families of the mirror's header.
+func (g *gauges) mirror(l look) {
+	s := l.status
+	for _, state := range states {
+		is := 0.0
+		if state == l.writer.State {
+			is = 1
+		}
+		g.gauge("flowtally_writer_state", "1 for the state of the writer; stale and dead: it gives no sign of life.", is, label{"state", state})
+	}
+	g.gauge("flowtally_writer_heartbeat_age_seconds", "Time since the writer's last sign of life.", s.Age.Seconds())
+	g.gauge("flowtally_writer_heartbeat_period_seconds", "The longest time between two signs of life of a living writer.", s.HeartbeatPeriod.Seconds())
+	g.gauge("flowtally_writer_start_time_seconds", "Start of the writer, in seconds since 1970.", float64(s.Started.UnixNano())/1e9)
+	g.counter("flowtally_writer_takeovers_total", "Times that a writer has taken the mirror over.", float64(s.Takeovers))
+	g.counter("flowtally_poll_cycles_total", "Completed poll cycles.", float64(s.Cycle))
+	if s.Cycle > 0 {
+		g.gauge("flowtally_mirror_age_seconds", "Time since the end of the last poll cycle: the age of the values.", s.CycleAge.Seconds())
+	}
+	g.counter("flowtally_mirror_refused_total", "Counters that were refused because the mirror was full.", float64(s.Refused))
+}
+
+// counters adds the families that count the exported counters, and the reservations about single ones.
+func (g *gauges) counters(l look) {
+	type class struct{ kind, backend string }
+	n := make(map[class]float64)
+	absent, oldest := 0.0, int64(0)
+	for i := range l.rows {
+		r := &l.rows[i]
+		backend := r.entry.Source
+		if i := strings.IndexAny(backend, ": "); i >= 0 {
+			backend = backend[:i]
+		}
+		n[class{text(r.entry.Kind), text(cmp.Or(backend, "none"))}]++
+		switch at := r.value.SampledAt; {
+		case at == 0:
+			absent++
+		case !r.device && (oldest == 0 || at < oldest):
+			oldest = at
+		}
+	}
+	classes := make([]class, 0, len(n))
+	for c := range n {
+		classes = append(classes, c)
+	}
+	slices.SortFunc(classes, func(a, b class) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.backend, b.backend)) })
+	for _, c := range classes {
+		g.gauge("flowtally_counters", "Exported counters by the backend that counts them.", n[c], label{"backend", c.backend}, label{"kind", c.kind})
+	}
+	g.gauge("flowtally_counters_absent", "Exported counters that were never sampled: they have no value, and no series.", absent)
+	if oldest != 0 {
+		g.gauge("flowtally_oldest_sample_age_seconds", "Age of the oldest value that is exported.", max(0, time.Duration(l.now-oldest).Seconds()))
+	}
+	for i := range l.rows {
+		r := &l.rows[i]
+		for _, why := range r.reservations() {
+			g.gauge("flowtally_counter_reservation", "A reservation about the value of a counter. Always 1.", 1,
+				label{counterLabel, text(r.entry.Name)}, label{"reason", why})
+		}
+	}
+}
+
+// reservations are the reasons for which the value of a counter is not to be trusted, beside its discontinuities and a
+// writer that is gone.
+func (r *row) reservations() []string {
+	var why []string
+	for _, c := range [...]struct {
+		is   bool
+		name string
+	}{
+		{r.entry.Ambiguous, "ambiguous"},
+		{r.value.SampledAt != 0 && !r.entry.Valid, "invalid"},
+		{r.entry.Stale, "stale"},
+		{r.unread, "unread"},
+	} {
+		if c.is && !r.gone {
+			why = append(why, c.name)
+		}
+	}
+	return why
+}
+
+// gather reads the mirror and returns its metrics. They are valid until the next call; the caller holds e.mu.
+func (e *Exporter) gather(process prometheus.Gatherer) ([]*dto.MetricFamily, error) {
+	own, err := process.Gather()
+	l := e.look()
+	out := append(own, e.state(l)...)
+	if l.err == nil {
+		out = append(out, e.families.render(l, e.catalogue.epoch)...)
+	}
+	return out, err
+}
