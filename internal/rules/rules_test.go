@@ -110,6 +110,8 @@ func TestImportDirections(t *testing.T) {
 
 		"plugin/internal/child":   {"internal/verbpage"},
 		"plugin/internal/logwire": {},
+		"cmd/internal/eventlog":   {"dataplane"},
+		"cmd/internal/usage":      {"dataplane/flow"},
 		"cmd/internal/export":     {"cmd/internal/selection", "cmd/internal/view", "dataplane", "shm"},
 		"cmd/internal/format":     {},
 		"cmd/internal/manual":     {},

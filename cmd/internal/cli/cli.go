@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane/engine"
 )
 
@@ -79,7 +80,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 	}
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		return report(stderr, &usageError{explainUsage(err)})
+		return report(stderr, &usageError{usage.Explain(err)})
 	}
 	if !r.Run.reloads() {
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)

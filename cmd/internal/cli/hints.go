@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/flowtally/flowtally/cmd/internal/export"
+	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/probe"
@@ -58,7 +59,11 @@ func hint(err error) string {
 	if errors.As(err, &unsupported) && unsupported.Fix != "" {
 		return unsupported.Fix
 	}
-	if try := usageHint(err); try != "" {
+	var mistake *usage.Error
+	if errors.As(err, &mistake) {
+		return mistake.Try
+	}
+	if try := usage.Hint(err); try != "" {
 		return try
 	}
 	for _, h := range hints {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
@@ -30,10 +31,10 @@ func TestManPages(t *testing.T) {
 		if !ok || n.Hidden {
 			return nil
 		}
-		path := filepath.Join(dir, "man1", strings.ReplaceAll(commandPath(n), " ", "-")+".1")
+		path := filepath.Join(dir, "man1", strings.ReplaceAll(usage.CommandPath(n), " ", "-")+".1")
 		text, err := os.ReadFile(path)
 		if err != nil {
-			t.Errorf("%s: %v", commandPath(n), err)
+			t.Errorf("%s: %v", usage.CommandPath(n), err)
 			return next(nil)
 		}
 		pages++

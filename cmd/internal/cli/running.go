@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/eventlog"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/cmd/internal/view"
@@ -59,12 +60,12 @@ func (r *running) serve(control *plugin.Control) error {
 	if r.reload != nil {
 		reloading.Go(func() { r.reload.Run(ctx) })
 	}
-	log := &eventLog{log: r.env.Logger}
-	defer log.flush()
+	log := &eventlog.Log{Logger: r.env.Logger}
+	defer log.Flush()
 	for {
 		select {
-		case <-log.due:
-			log.flush()
+		case <-log.Due():
+			log.Flush()
 		case <-ctx.Done():
 			r.env.Logger.Info("stopping", "instance", r.instance)
 			return notifySystemd("STOPPING=1")
@@ -77,7 +78,7 @@ func (r *running) serve(control *plugin.Control) error {
 				return fmt.Errorf("instance %s ended by itself: %w", r.instance, dataplane.ErrClosed)
 			}
 			if ok {
-				log.add(e)
+				log.Add(e)
 			} else {
 				events = nil
 			}

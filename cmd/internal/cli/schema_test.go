@@ -21,6 +21,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
+	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/demo"
@@ -123,7 +124,7 @@ func TestEveryOutputHasASchema(t *testing.T) {
 }
 
 // wordsOf returns the words of a command without the program's.
-func wordsOf(n *kong.Node) string { return strings.TrimPrefix(commandPath(n), "flowtally ") }
+func wordsOf(n *kong.Node) string { return strings.TrimPrefix(usage.CommandPath(n), "flowtally ") }
 
 // schemasSeen is the file to which checkedMain adds the commands whose output it has compared, one a line.
 const schemasSeen = "FLOWTALLY_SCHEMAS_SEEN"

@@ -1,4 +1,5 @@
-package cli
+// Package usage explains mistakes in the command line: the likely meaning, and the next step.
+package usage
 
 import (
 	"errors"
@@ -11,8 +12,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// usageHint is the next step after a command line that could not be parsed.
-func usageHint(err error) string {
+// Hint returns the next step after a command line that could not be parsed.
+func Hint(err error) string {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) {
 		return ""
@@ -20,15 +21,15 @@ func usageHint(err error) string {
 	command := "flowtally"
 	if parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {
-			command = commandPath(node)
+			command = CommandPath(node)
 		}
 	}
 	return command + " --help"
 }
 
-// commandPath is the words that call a command. Node.FullPath has its alias among them, in
+// CommandPath returns the words that call a command. Node.FullPath has its alias among them, in
 // parentheses, which no shell takes.
-func commandPath(node *kong.Node) string {
+func CommandPath(node *kong.Node) string {
 	words := []string{node.Name}
 	for p := node.Parent; p != nil; p = p.Parent {
 		words = append(words, p.Name)
@@ -42,8 +43,21 @@ var elsewhere = map[string]string{
 	"help": "--help", "ls": "flows list", "show": "get", "start": "run", "status": "flows list", "stats": "get",
 }
 
-// explainUsage adds the likely meaning to a mistake in the command line.
-func explainUsage(err error) error {
+// Error is a mistake with a next step of its own.
+type Error struct {
+	Err error
+	Try string // the next step
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+func withHint(err error, format string, args ...any) error {
+	return &Error{err, fmt.Sprintf(format, args...)}
+}
+
+// Explain adds the likely meaning to a mistake in the command line. It returns an *Error where the next step is known.
+func Explain(err error) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) || parse.Context == nil {
 		return err
@@ -69,12 +83,12 @@ func unexpectedArgument(err error, ctx *kong.Context, text, word string) error {
 		// The parser took the default command, and the word for its argument: "flows lst" is
 		// "flows list lst" to it.
 		node = node.Parent
-	case commandPath(node) == "flowtally flows add":
+	case CommandPath(node) == "flowtally flows add":
 		return unquotedMatch(err, ctx, word)
 	default:
 		return err
 	}
-	try := commandPath(node) + " --help"
+	try := CommandPath(node) + " --help"
 	if near := nearestCommand(node, word); near != "" {
 		return withHint(fmt.Errorf("%s, did you mean %q?", text, near), "%s", try)
 	}

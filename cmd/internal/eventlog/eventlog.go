@@ -1,4 +1,5 @@
-package cli
+// Package eventlog logs the events of an instance, a burst of alike ones as one line.
+package eventlog
 
 import (
 	"context"
@@ -12,13 +13,13 @@ import (
 // burstTime is how long a change of a flow's source waits for others that say the same.
 const burstTime = 200 * time.Millisecond
 
-// eventLog logs events. When the source of several flows changes for one reason, it logs one line for
+// Log logs events to Logger. When the source of several flows changes for one reason, it logs one line for
 // all of them.
-type eventLog struct {
-	log  *slog.Logger
-	held []dataplane.Event // without the fields in which they differ
-	more map[dataplane.Event]*burst
-	due  <-chan time.Time // nil: nothing is held
+type Log struct {
+	Logger *slog.Logger
+	held   []dataplane.Event // without the fields in which they differ
+	more   map[dataplane.Event]*burst
+	due    <-chan time.Time
 }
 
 type burst struct {
@@ -26,10 +27,13 @@ type burst struct {
 	n      int
 }
 
-// add logs an event, now or when due is.
-func (l *eventLog) add(e dataplane.Event) {
+// Due delivers the time at which Flush is to be called. Nil: no event is held.
+func (l *Log) Due() <-chan time.Time { return l.due }
+
+// Add logs an event, now or at the next Flush.
+func (l *Log) Add(e dataplane.Event) {
 	if e.Kind != dataplane.SourceChanged || e.Lost > 0 {
-		l.flush() // lines keep the order of events
+		l.Flush() // lines keep the order of events
 		l.line(e, 1)
 		return
 	}
@@ -47,8 +51,8 @@ func (l *eventLog) add(e dataplane.Event) {
 	l.held = append(l.held, same)
 }
 
-// flush logs the held events.
-func (l *eventLog) flush() {
+// Flush logs the held events.
+func (l *Log) Flush() {
 	for _, e := range l.held {
 		b := l.more[e]
 		e.Object = b.object
@@ -59,7 +63,7 @@ func (l *eventLog) flush() {
 
 // line logs a change of n flows. Flows and conditions an engine logs by itself, with
 // more than an event carries.
-func (l *eventLog) line(e dataplane.Event, n int) {
+func (l *Log) line(e dataplane.Event, n int) {
 	level := slog.LevelDebug
 	switch e.Kind {
 	case dataplane.SourceChanged, dataplane.PluginRestarted:
@@ -78,5 +82,5 @@ func (l *eventLog) line(e dataplane.Event, n int) {
 	if e.Lost > 0 {
 		attrs = append(attrs, "events_lost", e.Lost)
 	}
-	l.log.Log(context.Background(), level, strings.ReplaceAll(string(e.Kind), "-", " "), attrs...)
+	l.Logger.Log(context.Background(), level, strings.ReplaceAll(string(e.Kind), "-", " "), attrs...)
 }
