@@ -33,7 +33,7 @@ func (c *topCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	if env.TTY && !c.json() && !wanted.Sums() {
+	if env.TTY && top.IsTerminal(env.Stdout) && !c.json() && !wanted.Sums() {
 		return c.onTerminal(env, wanted)
 	}
 	return c.print(env, wanted)

@@ -230,7 +230,7 @@ func TestTerminalColors(t *testing.T) {
 		env  []string
 		want bool
 	}{{nil, true}, {[]string{"NO_COLOR=1"}, false}} {
-		m := open(t, 80, 24, append(s.env(), c.env...), "exec "+program(t))
+		m := open(t, 80, 24, append(s.env(), c.env...), "exec "+program(t)+" </dev/null") // it reads keys from /dev/tty
 		m.awaits(`NAME▲(?s:.*)writer run`)
 		m.keys("Down")
 		m.awaits(`>flow-00`) // dns, which has a note, is not the selected row
