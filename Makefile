@@ -42,7 +42,7 @@ LONG = FLOWTALLY_TORN_READS=1e9 FLOWTALLY_HEADER_OPENS=1e6 FLOWTALLY_RACE_OPENS=
 SEED ?= 1
 MUTANTS ?= 120
 
-.PHONY: help build install uninstall package test-package demo check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
+.PHONY: help build install uninstall package test-package container demo check test test-user test-root test-cross test-emulated test-otel test-race test-stress test-vm test-releases generate generate-check lint bench bench-short fuzz mutate mutate-again clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,9 +104,14 @@ package: ## build dist/flowtally_VERSION_ARCH.deb and .rpm of the commit, with e
 	$$fill DESTDIR="$$stage/rpm" LIBDIR=/usr/lib64; \
 	$(GO) -C internal/packaging run . -to $(CURDIR)/$(DIST) -version "$(PACKAGE_VERSION)" -deb "$$stage/deb" -rpm "$$stage/rpm"
 
-test-package: build ## the packages' whole life: installed, started, upgraded, removed and purged, in a system of its own (asks for root)
-	@.ci/need dpkg rpm systemd man pkg-config buildah
+test-package: build ## the .deb's whole life in a system of its own, the .rpm, the container and the manifests of Kubernetes (asks for root)
+	@.ci/need dpkg rpm systemd man pkg-config buildah crun
 	$(ROOT) env FLOWTALLY_REQUIRE=all FLOWTALLY_BIN=$(CURDIR)/bin $(GO) -C internal/packaging test -count=1 -timeout 10m ./...
+
+container: ## build the static programs into dist/static, and an image of them with buildah
+	@.ci/need buildah
+	CGO_ENABLED=0 $(MAKE) --no-print-directory build BIN=$(DIST)/static
+	buildah bud --tag flowtally --file configs/container/Containerfile $(DIST)/static
 
 demo: build ## send real traffic over a veth pair and compare sent with counted (asks for root)
 	$(ROOT) bin/flowtally demo --seconds $(SECONDS_OF_DEMO)

@@ -35,6 +35,21 @@ func staged(t *testing.T, format string) string {
 	return stage
 }
 
+// small puts the library, which is an ELF file too, in the place of the programs, for tests that do not run them:
+// most of the time of making a package is the compression of the programs.
+func small(t *testing.T, stage string) string {
+	t.Helper()
+	libraries, err := filepath.Glob(filepath.Join(stage, "usr", "lib*", "*", "libflowtally.so.0.*"))
+	more, _ := filepath.Glob(filepath.Join(stage, "usr", "lib64", "libflowtally.so.0.*"))
+	if libraries = append(libraries, more...); err != nil || len(libraries) != 1 {
+		t.Fatalf("%v, %v", libraries, err)
+	}
+	for _, name := range []string{"flowtally", "flowtally-plugin"} {
+		command(t, "cp", libraries[0], filepath.Join(stage, "usr", "bin", name))
+	}
+	return stage
+}
+
 // build makes a package of a stage.
 func build(t *testing.T, format, stage, version string) string {
 	t.Helper()
@@ -85,10 +100,10 @@ func (h *host) installed(deb string) {
 	}
 }
 
-// configure writes a configuration that counts on the wire.
-func (h *host) configure(settings string) {
+// configure writes a configuration that counts on the wire, with settings and flows besides.
+func (h *host) configure(settings, flows string) {
 	h.t.Helper()
-	h.put("/etc/flowtally.yaml", "interfaces: [{name: "+h.wire.Near.Name+", mode: native}]\n"+settings+"flows:\n  - {name: udp, match: udp dport 7000}\n")
+	h.put("/etc/flowtally.yaml", "interfaces: [{name: "+h.wire.Near.Name+", mode: native}]\n"+settings+"flows:\n  - {name: udp, match: udp dport 7000}\n"+flows)
 	h.must("flowtally", "check", "--config", "/etc/flowtally.yaml")
 }
 
@@ -96,18 +111,24 @@ func (h *host) configure(settings string) {
 // has no discontinuity unless broken is set.
 func (h *host) count(n uint64, broken bool) {
 	h.t.Helper()
+	h.sent += send(h.t, h.wire, n)
+	h.counted(broken)
+}
+
+// send sends n packets of UDP to port 7000, and returns how many the kernel took.
+func send(t *testing.T, wire *lab.Wire, n uint64) uint64 {
+	t.Helper()
 	data := frame.Sized(100, frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}},
 		frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}, frame.UDP{Src: 1, Dst: 7000})
-	s, err := h.wire.Far.NewSender([]lab.Stream{{Name: "udp", Frames: [][]byte{data}}}, lab.SenderOptions{})
+	s, err := wire.Far.NewSender([]lab.Stream{{Name: "udp", Frames: [][]byte{data}}}, lab.SenderOptions{})
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := errors.Join(s.Run(h.t.Context(), n), s.Drain(h.t.Context())); err != nil {
-		h.t.Fatal(err)
+	if err := errors.Join(s.Run(t.Context(), n), s.Drain(t.Context())); err != nil {
+		t.Fatal(err)
 	}
-	h.sent += s.Sent()[0].Packets
-	h.counted(broken)
+	return s.Sent()[0].Packets
 }
 
 // counted waits until the counter has every packet sent so far.
@@ -196,13 +217,21 @@ func TestLife(t *testing.T) {
 		t.Error("the linker does not find libflowtally.so.0")
 	}
 
-	h.configure("xdp: {keep_pins: true}\n")
+	h.configure("xdp: {keep_pins: true}\n", "")
 	h.must("systemctl", "enable", "--now", "flowtally")
 	h.count(1000, false)
-	if h.state("CanReload") == "yes" {
-		h.must("systemctl", "reload", "flowtally")
-		h.count(1000, false)
+	h.configure("xdp: {keep_pins: true}\n", "  - {name: rest, match: any, priority: 100}\n")
+	h.must("systemctl", "reload", "flowtally")
+	if out := h.must("flowtally", "flows", "list"); !strings.Contains(out, "rest") {
+		t.Errorf("after the reload:\n%s", out)
 	}
+	h.count(1000, false)
+	h.put("/etc/flowtally.yaml", "interfaces: [lo\n")
+	if out, err := h.run("systemctl", "reload", "flowtally"); err == nil || h.state("ActiveState") != "active" {
+		t.Errorf("a reload with a mistake in the file: %v, %s\n%s", err, h.state("ActiveState"), out)
+	}
+	h.configure("xdp: {keep_pins: true}\n", "  - {name: rest, match: any, priority: 100}\n")
+	h.count(1000, false)
 
 	process := h.state("MainPID")
 	h.installed(second)
