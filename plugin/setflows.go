@@ -51,7 +51,7 @@ func (s *server) SetFlows(stream grpc.ClientStreamingServer[pluginv1.SetFlowsReq
 		if err != nil {
 			return nil, toStatus(err)
 		}
-		s.relieve(len(flows))
+		s.relieve(len(flows) + len(d.Removed))
 		return &pluginv1.SetFlowsResponse{Difference: differenceToProto(d)}, nil
 	})
 }

@@ -51,7 +51,7 @@ func (c *applyCmd) Run(env *Env) error {
 		if c.json() {
 			return reload.JSON(env.Stdout, info.Instance, c.DryRun, d)
 		}
-		if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(d.String())); err != nil {
+		if _, err := fmt.Fprint(env.Stdout, format.PrintableLines(reload.Text(d))); err != nil {
 			return err
 		}
 		summary := reload.Summary(d)

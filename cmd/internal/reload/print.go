@@ -3,6 +3,8 @@ package reload
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/dataplane"
@@ -62,6 +64,33 @@ func fields(list []dataplane.FieldChange) []fieldJSON {
 		out[i] = fieldJSON{f.Field, f.From, f.To}
 	}
 	return out
+}
+
+// mostOrders is the number of flows behind one other flow that Text lists one by one.
+const mostOrders = 10
+
+// Text returns the lines of a difference. A flow that comes before thousands of others in a file can be a change of each
+// of them: then one line has their number.
+func Text(d dataplane.Difference) string {
+	behind := func(c dataplane.FlowChange) string {
+		if len(c.Fields) == 1 && c.Fields[0].Field == "order" {
+			return c.Fields[0].To
+		}
+		return ""
+	}
+	flows := make(map[string]int)
+	for _, c := range d.Changed {
+		flows[behind(c)]++
+	}
+	listed := func(to string) bool { return to == "" || flows[to] <= mostOrders }
+	d.Changed = slices.DeleteFunc(slices.Clone(d.Changed), func(c dataplane.FlowChange) bool { return !listed(behind(c)) })
+	text := d.String()
+	for _, to := range slices.Sorted(maps.Keys(flows)) {
+		if !listed(to) {
+			text += fmt.Sprintf("~ %d flows: %s\n", flows[to], to)
+		}
+	}
+	return text
 }
 
 // Summary returns a line about a difference, such as "1 flow added, 4000 flows unchanged".

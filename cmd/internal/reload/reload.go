@@ -21,13 +21,17 @@ import (
 const (
 	// settled is how long a file must have stayed as it is before it is read: an editor that writes in place leaves a
 	// part of the file for a moment, and a part may be valid.
-	settled = 100 * time.Millisecond
+	settled = 250 * time.Millisecond
 	// patience bounds the wait for that.
 	patience = 5 * time.Second
 )
 
 // Load reads a configuration file that has not changed for a moment, and that does not change while it is read.
 func Load(ctx context.Context, path string) (dataplane.Config, error) {
+	return load(ctx, path, settled, patience)
+}
+
+func load(ctx context.Context, path string, settled, patience time.Duration) (dataplane.Config, error) {
 	for end := time.Now().Add(patience); ; {
 		before, err := os.Stat(path)
 		if err != nil || !before.Mode().IsRegular() { // Load says why, or reads a pipe once
@@ -47,7 +51,7 @@ func Load(ctx context.Context, path string) (dataplane.Config, error) {
 		select {
 		case <-ctx.Done():
 			return dataplane.Config{}, fmt.Errorf("reading configuration: %s: %w", path, ctx.Err())
-		case <-time.After(settled / 4):
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
