@@ -69,9 +69,10 @@ type Engine struct {
 	ctl     control.Lock // serialises control calls; guards the fields below and the state of catalogue, placement, arranger, mover and auditor
 	flows   map[string]*flowState
 	refused *refusals
-	adding  []*flowState // flows that have entries and are not in flows yet
-	order   uint32       // of the next flow
-	place   uint64       // flowState.place of the next flow
+	given   []dataplane.Interface // to the backends
+	adding  []*flowState          // flows that have entries and are not in flows yet
+	order   uint32                // of the next flow
+	place   uint64                // flowState.place of the next flow
 }
 
 var _ dataplane.Service = (*Engine)(nil)
@@ -90,6 +91,7 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.given = e.cfg.Interfaces
 	e.refused = &refusals{log: e.log, flows: make(map[string]*refusal)}
 	e.guard = trial.New(trial.Options{
 		Command: opts.Trial, RDMA: e.cfg.RDMA, QueuePairs: e.cfg.QueuePairs, Calls: opts.Calls, Excluded: opts.Excluded, Logger: e.log,
@@ -152,11 +154,11 @@ func (e *Engine) resume(ctx context.Context) error {
 	e.catalogue.Inherit()
 	flows := e.cfg.Flows
 	e.cfg.Flows = nil // Engine.flows has them from here on
-	e.refused.starting = e.cfg.Start == dataplane.StartDegraded
+	e.refused.begin(e.cfg.Start == dataplane.StartDegraded)
 	if _, err := e.add(ctx, flows, nil); err != nil {
 		return err
 	}
-	e.refused.starting = false
+	e.refused.end(nil)
 	if err := startQueuePairs(e.pairs, e.plan); err != nil {
 		return err
 	}

@@ -88,10 +88,17 @@ func (e *Engine) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane
 		}
 		out = diff
 		commit.GoOn()
+		// A change by a file goes on as a start with the file does.
+		before := e.refused.begin(opts.Config != nil && opts.Config.Start == dataplane.StartDegraded)
+		for _, p := range ch.add {
+			delete(e.refused.flows, p.Name)
+		}
 		if err := ch.apply(ctx, commit); err != nil {
+			e.refused.end(before)
 			return fmt.Errorf("%s: %w", doing, err)
 		}
-		e.refused.set(flows, opts)
+		e.refused.end(nil)
+		e.refused.set(flows, opts, e.flows)
 		ch.announce(diff)
 		return nil
 	})
@@ -156,20 +163,30 @@ func (e *Engine) SetInterfaces(ctx context.Context, list []dataplane.Interface) 
 		if err := e.giveInterfaces(list); err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
-		e.cfg.Interfaces, e.refused.again = list, true
+		e.cfg.Interfaces = list
 		return nil
 	})
 }
 
 // giveInterfaces has the backends count on the interfaces of a list, all or none.
 func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
+	was := e.given
+	var done []backend.InterfaceSetter
 	for _, b := range e.backends {
-		if s, ok := b.(backend.InterfaceSetter); ok {
-			if err := s.SetInterfaces(list); err != nil {
-				return fmt.Errorf("interfaces: backend %s: %w", b.Name(), err)
-			}
+		s, ok := b.(backend.InterfaceSetter)
+		if !ok {
+			continue
 		}
+		if err := s.SetInterfaces(list); err != nil {
+			err = fmt.Errorf("interfaces: backend %s: %w", b.Name(), err)
+			for _, s := range done {
+				err = errors.Join(err, s.SetInterfaces(was))
+			}
+			return err
+		}
+		done = append(done, s)
 	}
+	e.given, e.refused.again = list, true
 	return nil
 }
 
@@ -183,11 +200,17 @@ func (e *Engine) allowInterfaces(list []dataplane.Interface) error {
 	}
 	errs := []error{dataplane.ValidateInterfaces(list)}
 	for _, c := range e.flows {
-		if _, counts := c.backend.(backend.SoftwareBackend); counts || c.offload != nil {
-			errs = append(errs, dataplane.ReachesInterface(list, c.Flow))
-		}
+		errs = append(errs, e.allowOn(c, list))
 	}
 	return errors.Join(errs...)
+}
+
+// allowOn returns an error if a flow is counted on interfaces, and on none of a list.
+func (e *Engine) allowOn(c *flowState, list []dataplane.Interface) error {
+	if _, counts := c.backend.(backend.SoftwareBackend); !counts && c.offload == nil {
+		return nil
+	}
+	return dataplane.ReachesInterface(list, c.Flow)
 }
 
 // RemoveFlows implements dataplane.Service.

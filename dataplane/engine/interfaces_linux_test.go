@@ -419,10 +419,77 @@ func TestADegradedStartGoesOnWithoutRefusedFlows(t *testing.T) {
 	h.devices(t, "late", "eth0")
 	h.condition(t, false, dataplane.CodeFlowRefused, "late")
 	h.condition(t, false, dataplane.CodeFlowRefused, "wide")
-	d, err := h.e.SetFlows(t.Context(), []flow.Flow{{Name: "a", Match: match(t, "udp dport 1001")}}, dataplane.SetOptions{})
-	if want := "- b\n- c\n- device\n- late\n"; err != nil || d.String() != want {
+	// A change by a file goes on without them too, and undone it leaves them as they were.
+	file := h.cfg
+	file.Flows = nil
+	wanted := append(slices.Clone(h.cfg.Flows[:2]), flow.Flow{Name: "e", Match: match(t, "tcp dport 1-65533")}, flow.Flow{Name: "b", Match: match(t, "udp dport 1002")})
+	file.Interfaces = []dataplane.Interface{{Name: "eth0", Direction: dataplane.DirectionEgress}}
+	if _, err := h.e.SetFlows(t.Context(), wanted, dataplane.SetOptions{Config: &file}); !errors.Is(err, dataplane.ErrInvalid) {
+		t.Errorf("flows without an interface of their direction: %v", err)
+	}
+	h.condition(t, true, dataplane.CodeFlowRefused, "device")
+	file.Interfaces = h.cfg.Interfaces
+	d, err := h.e.SetFlows(t.Context(), wanted, dataplane.SetOptions{Config: &file})
+	if want := "- c\n+ device\n+ e\n- late\n"; err != nil || d.String() != want {
+		t.Errorf("%q, %v, want %q", d.String(), err, want)
+	}
+	h.condition(t, true, dataplane.CodeFlowRefused, "device")
+	h.condition(t, true, dataplane.CodeFlowRefused, "e")
+	h.counted(t, eth0.B)
+	if all, err = h.e.Placements(t.Context()); err != nil || len(all) != 4 {
+		t.Errorf("%d placements, %v", len(all), err)
+	}
+	d, err = h.e.SetFlows(t.Context(), []flow.Flow{{Name: "a", Match: match(t, "udp dport 1001")}}, dataplane.SetOptions{})
+	if want := "- b\n- device\n- e\n"; err != nil || d.String() != want {
 		t.Errorf("%q, %v, want %q", d.String(), err, want)
 	}
 	h.condition(t, false, dataplane.CodeFlowRefused, "device")
 	h.counted(t, eth0.B)
+}
+
+// The interfaces of a file change with its flows, all or none.
+func TestAChangeByAFileIsUndoneWithItsInterfaces(t *testing.T) {
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
+	eth0, eth1, eth2 := h.plug(t, "eth0"), h.plug(t, "eth1"), h.plug(t, "eth2")
+	occupy(t, eth2.A)
+	h.run(t)
+	h.counted(t, eth0.B)
+	apply := func(list []dataplane.Interface, flows ...flow.Flow) (string, error) {
+		file := h.cfg
+		file.Flows, file.Interfaces = nil, list
+		d, err := h.e.SetFlows(t.Context(), append(slices.Clone(h.cfg.Flows), flows...), dataplane.SetOptions{Config: &file})
+		return d.String(), err
+	}
+	own := func(ifname string) flow.Flow {
+		return flow.Flow{Name: "own", Match: match(t, "udp dport 1002"), Interface: ifname, Priority: 1}
+	}
+	// Each error leaves everything as it was.
+	for _, c := range []struct {
+		list []dataplane.Interface
+		flow flow.Flow
+		is   error
+	}{
+		{[]dataplane.Interface{{Name: "eth0"}, {Name: "eth2"}}, own("eth0"), nil},
+		{[]dataplane.Interface{{Name: "eth0"}, {Name: "eth1"}}, flow.Flow{Name: "own", Backend: flow.RDMA}, dataplane.ErrUnplaced},
+		{[]dataplane.Interface{{Name: "eth1"}}, own("eth0"), dataplane.ErrInvalid},
+		{nil, own(""), dataplane.ErrInvalid},
+	} {
+		if _, err := apply(c.list, c.flow); err == nil || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%v: %v, want %v", c.list, err, c.is)
+		}
+		h.devices(t, "a", "eth0")
+		if list, err := h.e.Interfaces(t.Context()); err != nil || len(list) != 1 {
+			t.Errorf("interfaces %v, %v", list, err)
+		}
+		h.sendTo(t, eth1.B, 100)
+		h.counted(t, eth0.B)
+	}
+	text, err := apply([]dataplane.Interface{{Name: "eth1"}, {Name: "wlan*", Optional: true}}, own("eth1"))
+	if err != nil || text != "~ setting interfaces: [eth0] -> [eth1, wlan* optional]\n+ own\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	h.devices(t, "a", "eth1")
+	h.devices(t, "own", "eth1")
+	h.sendTo(t, eth0.B, 100)
+	h.counted(t, eth1.B)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// refusals are the flows that a start with dataplane.StartDegraded went on without. They are flows of the set, for
+// refusals are the flows that a start, or a change by a file, with dataplane.StartDegraded went on without. They are flows of the set, for
 // Placements, RemoveFlows and the names of added flows, and have no counter. Engine.ctl guards them.
 type refusals struct {
-	log      *slog.Logger
-	starting bool // a flow that is refused is added here
-	flows    map[string]*refusal
-	again    bool // the set of flows or the interfaces have changed: a flow may find room now
+	log   *slog.Logger
+	goOn  bool // a flow that is refused is added here
+	flows map[string]*refusal
+	again bool // the set of flows or the interfaces have changed: a flow may find room now
 }
 
 // refusal is a flow that is not counted.
@@ -32,7 +32,7 @@ type refusal struct {
 
 // lenient reports whether an error is about flows that the start may go on without.
 func (r *refusals) lenient(ctx context.Context, err error) bool {
-	return r.starting && ctx.Err() == nil && (errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull))
+	return r.goOn && ctx.Err() == nil && (errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull))
 }
 
 // add notes a flow that the start goes on without.
@@ -45,6 +45,19 @@ func (r *refusals) add(c *flowState, err error) {
 		rejected = []dataplane.Rejection{{Backend: string(cmp.Or(c.Backend, flow.Auto)), Reason: err.Error()}}
 	}
 	r.flows[c.Name] = &refusal{Placed: c.Placed, rejected: rejected, err: err}
+}
+
+// begin lets a change go on without refused flows, if it is to. It returns the flows for end.
+func (r *refusals) begin(goOn bool) (before map[string]*refusal) {
+	r.goOn = goOn
+	return maps.Clone(r.flows)
+}
+
+// end ends the change. After an error before is the result of begin, else nil.
+func (r *refusals) end(before map[string]*refusal) {
+	if r.goOn = false; before != nil {
+		r.flows = before
+	}
 }
 
 // inOrder returns the refused flows in the order in which they were configured.
@@ -64,14 +77,14 @@ func (r *refusals) drop(names []string) {
 	r.again = true
 }
 
-// set notes that the flows were set. Each of the given flows is counted now.
-func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions) {
+// set notes that the flows were set, and that counted has the flows that are counted now.
+func (r *refusals) set(flows []flow.Flow, opts dataplane.SetOptions, counted map[string]*flowState) {
 	r.again = true
 	if !opts.KeepOthers {
 		r.drop(r.unset(flows, opts.Keep))
 	}
-	for _, f := range flows {
-		delete(r.flows, f.Name)
+	for name := range counted {
+		delete(r.flows, name)
 	}
 }
 

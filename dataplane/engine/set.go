@@ -93,7 +93,7 @@ func (ch *change) install(ctx context.Context) error {
 	if err := ch.installStacked(ctx, stacked); err != nil {
 		return err
 	}
-	if e.refused.starting { // without the refused flows
+	if e.refused.goOn { // without the refused flows
 		ch.added = slices.DeleteFunc(append(plain, stacked...), func(c *flowState) bool { return e.refused.flows[c.Name] != nil })
 		slices.SortFunc(ch.added, func(a, b *flowState) int { return cmp.Compare(a.Order, b.Order) })
 	}
@@ -154,7 +154,9 @@ func (ch *change) noteOrder() {
 		e.place++
 	}
 	for _, name := range ch.list {
-		setPlace(e.flows[name])
+		if c := e.flows[name]; c != nil { // else it was refused
+			setPlace(c)
+		}
 	}
 	for _, c := range ch.added {
 		if ch.list == nil {
@@ -163,7 +165,9 @@ func (ch *change) noteOrder() {
 		e.order = max(e.order, c.Order+1)
 	}
 	for _, f := range ch.given {
-		e.flows[f.Name].added = false
+		if c := e.flows[f.Name]; c != nil {
+			c.added = false
+		}
 	}
 	for _, x := range ch.alter {
 		e.order = max(e.order, x.to.Order+1)
