@@ -129,12 +129,9 @@ func openBackend(ctx context.Context, name string, cfg dataplane.Config, log *sl
 }
 
 func rdmaOptions(cfg dataplane.Config, log *slog.Logger, g *trial.Guard) rdma.Options {
-	o := rdma.Options{RDMA: cfg.RDMA, Period: cfg.Poll.Period, Guard: g, Logger: log}
+	o := rdma.Options{RDMA: cfg.RDMA, Interfaces: cfg.Interfaces, Period: cfg.Poll.Period, Guard: g, Logger: log}
 	if cfg.Poll.Busy {
 		o.Period = backend.ReadPeriodMin
-	}
-	for _, i := range cfg.Interfaces {
-		o.Interfaces = append(o.Interfaces, i.Name)
 	}
 	return o
 }

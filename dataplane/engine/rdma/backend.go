@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,14 +37,15 @@ type Backend struct {
 
 	counters atomic.Pointer[[]atomic.Pointer[entry]] // by ID; may have free elements at its end
 
-	mu      sync.Mutex
-	devices []*device // of opts.Interfaces, in their order
-	flows   map[string]*entry
-	free    []uint32 // IDs
-	ids     uint32   // that were assigned
-	cookie  uint64   // of the last flow; odd, so never 0
-	absent  error    // why no device was found yet; nil after the first
-	closed  bool
+	mu       sync.Mutex
+	patterns backend.Patterns
+	devices  []*device // of patterns
+	flows    map[string]*entry
+	free     []uint32 // IDs
+	ids      uint32   // that were assigned
+	cookie   uint64   // of the last flow; odd, so never 0
+	absent   error    // why no device was found yet; nil after the first
+	closed   bool
 }
 
 // entry is a flow that devices count, or have counted. The samples of its slots outlive its rules.
@@ -56,7 +58,7 @@ type entry struct {
 // Options are the parameters of New.
 type Options struct {
 	RDMA       dataplane.RDMAConfig
-	Interfaces []string
+	Interfaces []dataplane.Interface // names and patterns
 	// Period is the time between two reads of one counter, where the budget of commands allows it. 0 is
 	// backend.DefaultPeriod; less than backend.ReadPeriodMin is ReadPeriodMin.
 	Period time.Duration
@@ -102,14 +104,65 @@ func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Bac
 	if b.ns, err = backend.CurrentNetns(); err != nil {
 		return nil, err
 	}
-	for _, name := range o.Interfaces {
-		b.devices = append(b.devices, &device{netdev: name, levels: [2]levelTable{newLevelTable(), newLevelTable()}, now: now, log: b.log, signal: b.signal, stop: func() {}})
+	b.patterns = o.Interfaces
+	if _, err := b.follow(); err != nil {
+		return nil, err
 	}
 	if b.absent = b.openDevices(); b.absent != nil && !errors.Is(b.absent, backend.ErrNoDevice) {
 		return nil, b.absent
 	}
 	b.stopped.Go(b.searchDevices)
 	return b, nil
+}
+
+// SetInterfaces implements backend.InterfaceSetter. Flows leave the devices of other interfaces at the next arrangement.
+func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
+	b.mu.Lock()
+	was := b.patterns
+	b.patterns = slices.Clone(list)
+	b.mu.Unlock()
+	if _, err := b.follow(); err != nil {
+		b.mu.Lock()
+		b.patterns = was
+		b.mu.Unlock()
+		return err
+	}
+	b.signal()
+	return nil
+}
+
+// follow makes the devices those of the interfaces that exist. A device without an interface leaves when no flow counts
+// on it. changed: the devices are others than before.
+func (b *Backend) follow() (changed bool, err error) {
+	b.mu.Lock()
+	p := b.patterns
+	b.mu.Unlock()
+	list, _, err := p.Resolve(b.ns)
+	if err != nil {
+		return false, fmt.Errorf("listing the interfaces: %w", err)
+	}
+	for i, in := range list { // the mode is about XDP
+		list[i] = dataplane.Interface{Name: in.Name, Direction: cmp.Or(in.Direction, dataplane.DirectionBoth)}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || !slices.Equal(p, b.patterns) {
+		return false, nil // the later call does it
+	}
+	for _, d := range b.devices {
+		if !slices.Contains(list, d.counts) && !d.leaving {
+			d.leaving, changed = true, true
+		}
+	}
+	for _, i := range list {
+		if !slices.ContainsFunc(b.devices, func(d *device) bool { return d.counts == i && !d.leaving }) {
+			changed = true
+			b.devices = append(b.devices, &device{
+				netdev: i.Name, counts: i, levels: [2]levelTable{newLevelTable(), newLevelTable()}, now: b.now, log: b.log, signal: b.signal, stop: func() {},
+			})
+		}
+	}
+	return changed, nil
 }
 
 // Name implements backend.Counters.
@@ -135,7 +188,7 @@ func (b *Backend) Absent() error {
 func (b *Backend) devicesOf(f flow.Flow) []*device {
 	var out []*device
 	for _, d := range b.devices {
-		if f.Interface == "" || f.Interface == d.netdev {
+		if !d.leaving && d.counts.Counts(f.Direction) && (f.Interface == "" || f.Interface == d.netdev) {
 			out = append(out, d)
 		}
 	}
@@ -282,7 +335,9 @@ func (b *Backend) Conditions() []dataplane.Condition {
 	}
 	var out []dataplane.Condition
 	for _, d := range b.devices {
-		out = append(out, d.conditions()...)
+		if !d.leaving {
+			out = append(out, d.conditions()...)
+		}
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -188,7 +189,7 @@ func TestReadTimedAllocatesNothing(t *testing.T) {
 
 func TestHostsWithoutRDMAAreToldSo(t *testing.T) {
 	h := newFakeHost("eth7")
-	o := Options{Interfaces: []string{"lo"}, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Interfaces: []dataplane.Interface{{Name: "lo"}}, Logger: slog.New(slog.DiscardHandler)}
 	b, err := open(t.Context(), o, h, shm.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func (h onlySecond) open(i portInfo) (nic, error) {
 }
 
 func TestOfTwoDevicesOfAnInterfaceTheOneThatCounts(t *testing.T) {
-	o := Options{Interfaces: []string{"eth0"}, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Interfaces: []dataplane.Interface{{Name: "eth0"}}, Logger: slog.New(slog.DiscardHandler)}
 	b, err := open(t.Context(), o, onlySecond{newFakeHost("eth0", "eth0")}, shm.Now)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,8 @@ import (
 type device struct {
 	name, netdev, driver string
 
+	counts    dataplane.Interface
+	leaving   bool        // the interface is not counted on any more
 	open      nic         // nil while no device is open
 	refused   *failure    // why an existing device was not opened; nil if none was tried
 	down      error       // why the device does not count now, or nil

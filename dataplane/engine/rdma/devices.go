@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv"
 	"github.com/flowtally/flowtally/probe"
@@ -63,10 +64,18 @@ func (b *Backend) openDevices() error {
 	return backend.NoDevice(b.absentReason(infos))
 }
 
+// names lists the names and patterns of the interfaces.
+func (b *Backend) names() (names []string) {
+	for _, i := range b.opts.Interfaces {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
 // absentReason returns why no device belongs to the interfaces.
 func (b *Backend) absentReason(infos []portInfo) error {
 	e := &probe.UnsupportedError{
-		Feature: "counting in hardware", Object: join(b.opts.Interfaces),
+		Feature: "counting in hardware", Object: join(b.names()),
 		Fix: "see `rdma link`, and load the driver of the NIC (mlx5_ib for ConnectX)",
 	}
 	listed := make([]string, len(infos))
@@ -75,7 +84,10 @@ func (b *Backend) absentReason(infos []portInfo) error {
 	}
 	e.Reason = fmt.Sprintf("%v; RDMA devices with an interface: %s", backend.ErrNoDevice, cmp.Or(strings.Join(listed, ", "), "none"))
 	_ = b.ns.Do(func() error { // after an error of Do the reason stays as it is
-		for _, name := range b.opts.Interfaces {
+		for _, name := range b.names() {
+			if (dataplane.Interface{Name: name}).IsPattern() {
+				continue
+			}
 			if _, err := net.InterfaceByName(name); err != nil {
 				e.Reason = fmt.Sprintf("interface %s: no such network interface", name)
 				e.Fix = "see ip link"
@@ -199,6 +211,13 @@ func (b *Backend) searchDevices() {
 		if n%backend.CalmTicks != 0 && !b.anyUnfit() {
 			continue
 		}
+		switch changed, err := b.follow(); {
+		case err != nil:
+			b.log.Debug("following the interfaces", "err", err)
+		case changed:
+			b.signal()
+		}
+		b.closeLeft()
 		infos, err := b.listPorts()
 		if err != nil && !errors.Is(err, probe.ErrNotSupported) {
 			b.log.Debug("listing RDMA devices", "err", err)
@@ -210,6 +229,27 @@ func (b *Backend) searchDevices() {
 		}
 		for _, d := range late {
 			b.openLate(d, infos)
+		}
+	}
+}
+
+// closeLeft closes the devices of interfaces that are not counted on any more and that no flow counts on.
+func (b *Backend) closeLeft() {
+	b.mu.Lock()
+	var left []*device
+	b.devices = slices.DeleteFunc(b.devices, func(d *device) bool {
+		is := d.leaving && d.levels[0].flows.Len()+d.levels[1].flows.Len() == 0
+		if is {
+			left = append(left, d)
+		}
+		return is
+	})
+	b.mu.Unlock()
+	for _, d := range left {
+		d.stop()
+		d.running.Wait()
+		if err := d.close(); err != nil {
+			b.log.Debug("closing the device of an interface that is not counted on", "device", d.name, "interface", d.netdev, "err", err)
 		}
 	}
 }
@@ -227,6 +267,9 @@ func (b *Backend) checkDevices(infos []portInfo) (empty, late []*device) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.devices {
+		if d.leaving {
+			continue
+		}
 		if d.open == nil && d.down == nil {
 			switch there := slices.ContainsFunc(infos, func(i portInfo) bool { return i.netdev == d.netdev }); {
 			case !there && d.refused != nil:

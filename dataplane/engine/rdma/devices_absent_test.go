@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/probe"
 )
 
@@ -100,7 +103,7 @@ func (h *reluctant) open(i portInfo) (nic, error) {
 func TestADeviceThatComesAndIsRefused(t *testing.T) {
 	h := &reluctant{fakeHost: newFakeHost(), no: syscall.EACCES}
 	clock := int64(1)
-	o := Options{Interfaces: []string{"eth0"}, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Interfaces: []dataplane.Interface{{Name: "eth0"}}, Logger: slog.New(slog.DiscardHandler)}
 	var log bytes.Buffer
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	b, err := open(t.Context(), o, h, func() int64 { return clock })
@@ -156,4 +159,54 @@ func TestADeviceThatComesAndIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// Flows leave the devices when the interfaces change, and return to the devices of the interfaces of now. The device of an
+// interface that is not counted on any more is closed.
+func TestInterfacesChange(t *testing.T) {
+	h := newFakeHost("eth0", "eth1")
+	b := openFake(t, h, "eth0")
+	f := placedUDP(t, "f", 1, 0)
+	install := func(names ...string) {
+		t.Helper()
+		if err := b.Fits(f.Flow, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		in, err := b.Install(t.Context(), []backend.Placed{f})
+		if err != nil || in[0].Source.DeviceNames() != strings.Join(names, ",") {
+			t.Fatalf("%v, %v, want %q", in, err, names)
+		}
+	}
+	set := func(list ...dataplane.Interface) {
+		t.Helper()
+		if err := b.SetInterfaces(list); err != nil {
+			t.Fatal(err)
+		}
+		lab.Eventually(t, "every device is open", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return !slices.ContainsFunc(b.devices, func(d *device) bool { return d.open == nil && !d.leaving })
+		})
+		if err := b.Fits(f.Flow, nil, nil); err == nil {
+			t.Fatal("the flow fits the devices of before")
+		}
+		changes(t, b)
+		if err := b.Remove(t.Context(), []backend.Placed{f}); err != nil {
+			t.Fatal(err)
+		}
+		changes(t, b) // the flow may return
+	}
+	install("fake0")
+	set(dataplane.Interface{Name: "eth0", Mode: "native"}, dataplane.Interface{Name: "eth1"})
+	install("fake0", "fake1")
+	set(dataplane.Interface{Name: "eth0"}, dataplane.Interface{Name: "eth1", Direction: dataplane.DirectionEgress})
+	install("fake0")
+	set(dataplane.Interface{Name: "eth1"})
+	install("fake1")
+	lab.Eventually(t, "the device of eth0 is closed", func() bool {
+		n := h.nic(0)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.isClosed
+	})
 }

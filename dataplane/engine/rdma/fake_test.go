@@ -241,7 +241,7 @@ func (n *fakeNIC) setFail(err error) {
 // openFake opens the backend over the host.
 func openFake(t *testing.T, h *fakeHost, interfaces ...string) *Backend {
 	t.Helper()
-	o := Options{Interfaces: interfaces, Period: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Interfaces: named(interfaces), Period: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
 	b, err := open(t.Context(), o, h, shm.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -252,4 +252,12 @@ func openFake(t *testing.T, h *fakeHost, interfaces ...string) *Backend {
 		}
 	})
 	return b
+}
+
+// named returns interfaces of these names.
+func named(names []string) (list []dataplane.Interface) {
+	for _, n := range names {
+		list = append(list, dataplane.Interface{Name: n})
+	}
+	return list
 }

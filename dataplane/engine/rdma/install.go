@@ -15,7 +15,11 @@ import (
 func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, d := range b.devicesOf(f) {
+	now := b.devicesOf(f)
+	if x := b.flows[f.Name]; x != nil && !x.isOn(now) {
+		return errors.New("its interfaces have changed: it leaves the devices, and returns to those of now")
+	}
+	for _, d := range now {
 		if slices.Contains(without, d.netdev) {
 			continue
 		}
@@ -24,6 +28,11 @@ func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) er
 		}
 	}
 	return nil
+}
+
+// isOn reports whether a flow was installed on these devices.
+func (f *entry) isOn(devices []*device) bool {
+	return slices.EqualFunc(f.devices, devices, func(p *deviceFlow, d *device) bool { return p.dev == d })
 }
 
 // Gone implements HardwareBackend.
@@ -202,6 +211,9 @@ func (b *Backend) Remove(_ context.Context, flows []backend.Placed) error {
 		if x := b.flows[f.Name]; x != nil {
 			gone = append(gone, x)
 			delete(b.flows, f.Name)
+			if !x.isOn(b.devicesOf(f.Flow)) {
+				b.signal() // it may return to the devices of now
+			}
 			b.free = append(b.free, x.id)
 		}
 	}

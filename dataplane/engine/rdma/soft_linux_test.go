@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
@@ -33,7 +34,7 @@ func newSoftware(t *testing.T) *softwareNIC {
 // options are the backend's part of the configuration.
 func (s *softwareNIC) options() Options {
 	return Options{
-		RDMA: s.Config.RDMA, Interfaces: []string{s.Wire.Near.Name}, Period: s.Config.Poll.Period, Logger: slog.New(slog.DiscardHandler),
+		RDMA: s.Config.RDMA, Interfaces: []dataplane.Interface{{Name: s.Wire.Near.Name}}, Period: s.Config.Poll.Period, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

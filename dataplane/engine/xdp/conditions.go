@@ -16,9 +16,9 @@ func (h *hooks) conditions() []dataplane.Condition {
 		return nil
 	}
 	var out []dataplane.Condition
-	for _, err := range h.unmatched() {
+	for _, pattern := range h.unmatched() {
 		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeInterfaceMissing, Severity: dataplane.High, Object: err.pattern, Text: err.Error(),
+			Code: dataplane.CodeInterfaceMissing, Severity: dataplane.High, Object: pattern, Text: "no interface matches the pattern " + pattern,
 			Fix: "make an interface that matches it; counting on it begins by itself. If the host may lack one, give the entry optional: true",
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 // hooks attaches programs to the interfaces where flows need them, and attaches them again after a loss. All
 // methods are called with mu held, except watch, stopWatch and the methods of the watcher's goroutine (links.go).
 type hooks struct {
-	patterns   patterns                               // as configured
+	patterns   backend.Patterns                       // as configured
 	interfaces []dataplane.Interface                  // of patterns, see resolve
 	replace    func(list []dataplane.Interface) error // Backend.replaceInterfaces
 	started    bool                                   // the hooks of an earlier process are adopted or detached
@@ -82,20 +81,10 @@ func hookOf(f flow.Flow) xdp.Hook {
 
 // resolve returns the interfaces of the configuration, as they are now.
 func (h *hooks) resolve() ([]dataplane.Interface, error) {
-	var there []string
-	if h.patterns.wait() {
-		err := h.ns.Do(func() error {
-			all, err := net.Interfaces()
-			for _, i := range all {
-				there = append(there, i.Name)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("listing the interfaces: %w", err)
-		}
+	list, later, err := h.patterns.Resolve(h.ns)
+	if err != nil {
+		return nil, fmt.Errorf("listing the interfaces: %w", err)
 	}
-	list, later := h.patterns.resolve(there)
 	for _, name := range later {
 		h.noteFresh(name)
 	}
@@ -128,7 +117,7 @@ func (h *hooks) comesLater(a xdp.Attachment) bool {
 	if h.fresh[hookName{a.Interface, a.Hook}] {
 		return h.started || !a.Again
 	}
-	_, waits := h.patterns.waiting(a.Interface)
+	_, waits := h.patterns.Waiting(a.Interface)
 	return waits && !a.Again
 }
 
@@ -163,8 +152,8 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 // known says that an earlier process, or this one, has counted on some interface.
 func (h *hooks) attach(known bool) error {
 	var absent []error
-	for _, err := range h.unmatched() {
-		absent = append(absent, err)
+	for _, pattern := range h.unmatched() {
+		absent = append(absent, fmt.Errorf("interface %s: %w: no interface matches the pattern", pattern, xdp.ErrNotFound))
 	}
 	for _, i := range h.interfaces {
 		want := h.wanted(i.Name)
@@ -196,12 +185,12 @@ func (h *hooks) attach(known bool) error {
 	return nil
 }
 
-// unmatched returns an error for each pattern that flows need and that no interface matches.
-func (h *hooks) unmatched() []*unmatchedError {
+// unmatched returns the patterns that flows need and that no interface matches.
+func (h *hooks) unmatched() []string {
 	if all := h.demand[""]; all.ingress+all.egress == 0 {
 		return nil
 	}
-	return h.patterns.unmatched(h.interfaces)
+	return h.patterns.Unmatched(h.interfaces)
 }
 
 // refuse notes why the start goes on without an interface.

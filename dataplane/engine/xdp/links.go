@@ -121,7 +121,7 @@ func (h *hooks) onLink(ev xdp.LinkEvent) {
 
 // join counts on an interface that has come, if an entry waits for it.
 func (h *hooks) join(name string) {
-	i, ok := h.patterns.waiting(name)
+	i, ok := h.patterns.Waiting(name)
 	if _, there := h.find(name); !ok || there {
 		return
 	}
@@ -131,7 +131,7 @@ func (h *hooks) join(name string) {
 
 // leave ends the counting on an interface that is gone, if an entry waits for it, and reports whether it did.
 func (h *hooks) leave(name string) bool {
-	_, waits := h.patterns.waiting(name)
+	_, waits := h.patterns.Waiting(name)
 	if _, there := h.find(name); !waits || !there {
 		return false
 	}
