@@ -131,7 +131,7 @@ func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
 	return nil
 }
 
-// follow makes the devices those of the interfaces that exist. A device without an interface leaves when no flow counts
+// follow makes a device for each interface that exists. A device without an interface leaves when no flow counts
 // on it. changed: the devices are others than before.
 func (b *Backend) follow() (changed bool, err error) {
 	b.mu.Lock()

@@ -17,7 +17,7 @@ func (b *Backend) Fits(f flow.Flow, above []backend.Placed, without []string) er
 	defer b.mu.Unlock()
 	now := b.devicesOf(f)
 	if x := b.flows[f.Name]; x != nil && !x.isOn(now) {
-		return errors.New("its interfaces have changed: it leaves the devices, and returns to those of now")
+		return errors.New("its interfaces have changed: it leaves its devices, and returns to the present ones")
 	}
 	for _, d := range now {
 		if slices.Contains(without, d.netdev) {
