@@ -72,7 +72,8 @@ install: ## install below PREFIX (/usr/local) the programs of make build, the he
 	install -m 0644 shm/include/flowtally*.h "$(to)/include/flowtally"
 	$(if $(wildcard $(BIN)/$(LIBRARY)),install -m 0755 "$(BIN)/$(LIBRARY)" "$(lib)" && ln -sf $(LIBRARY) "$(lib)/$(SONAME)" && ln -sf $(SONAME) "$(lib)/libflowtally.so",@echo "install: without $(LIBRARY): make build makes it where a C compiler works" >&2)
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(LIBRARY_VERSION)|' shm/library/flowtally.pc.in | install -m 0644 /dev/stdin "$(lib)/pkgconfig/flowtally.pc"
-	sed 's|=/usr/local/bin/|=$(PREFIX)/bin/|; s|/etc/flowtally.yaml|$(SYSCONFDIR)/flowtally.yaml|' configs/systemd/flowtally.service | install -m 0644 /dev/stdin "$(to)/lib/systemd/system/flowtally.service"
+	for unit in flowtally.service flowtally-export.service; do \
+		sed 's|=/usr/local/bin/|=$(PREFIX)/bin/|; s|/etc/flowtally.yaml|$(SYSCONFDIR)/flowtally.yaml|' configs/systemd/$$unit | install -m 0644 /dev/stdin "$(to)/lib/systemd/system/$$unit"; done
 	install -m 0644 configs/systemd/rdma.conf configs/rdma.yaml configs/queue-pairs.yaml "$(to)/share/doc/flowtally"
 	"$(BIN)/flowtally" completion bash | install -m 0644 /dev/stdin "$(to)/share/bash-completion/completions/flowtally"
 	"$(BIN)/flowtally" completion zsh | install -m 0644 /dev/stdin "$(to)/share/zsh/site-functions/_flowtally"

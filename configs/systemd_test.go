@@ -44,6 +44,28 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
+// TestExporterUnit: the unit of the exporter has no capability and a user of its own, and no setting that systemd does
+// not know.
+func TestExporterUnit(t *testing.T) {
+	data, err := os.ReadFile("systemd/flowtally-export.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const run = "ExecStart=/usr/local/bin/flowtally export --listen :9790\n"
+	for _, want := range []string{run, "Type=notify\n", "\nDynamicUser=yes\n", "\nCapabilityBoundingSet=\n", "\nAmbientCapabilities=\n"} {
+		if strings.Count(string(data), want) != 1 {
+			t.Errorf("the unit does not hold %q once", want)
+		}
+	}
+	if out, err := verify(t, "[Service]\nExecStart=/bin/true\n"); err != nil {
+		t.Logf("the names of the settings are not checked, because systemd-analyze verifies no unit here: %v\n%s", err, out)
+		return
+	}
+	if out, err := verify(t, strings.Replace(string(data), run, "ExecStart=/bin/true\n", 1)); err != nil || strings.Contains(out, "flowtally.service") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
 // TestSystemdExposure: systemd-analyze finds an exposure of at most 2.0 in the unit, with and without the drop-in for
 // RDMA.
 func TestSystemdExposure(t *testing.T) {
@@ -56,7 +78,13 @@ func TestSystemdExposure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"the unit": string(unit), "the unit with rdma.conf": string(unit) + string(dropIn)} {
+	export, err := os.ReadFile("systemd/flowtally-export.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"the unit": string(unit), "the unit with rdma.conf": string(unit) + string(dropIn), "the unit of the exporter": string(export),
+	} {
 		path := filepath.Join(t.TempDir(), "flowtally.service")
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -46,8 +46,8 @@ func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 		// Whole seconds: the two clocks do not keep step, and another process must find the same time.
 		added := zero.Add(time.Duration(r.entry.AddedAt)).Truncate(time.Second)
 		s.at = uint64(max(0, added.UnixNano()))
-		if known && r.entry.AddedAt < s.value.SampledAt { // the total began again after it was pushed
-			s.at = uint64(zero.Add(time.Duration(s.value.SampledAt)).UnixNano())
+		if known { // the total began again after the last one was sampled
+			s.at = max(s.at, uint64(zero.Add(time.Duration(s.value.SampledAt)).UnixNano()))
 		}
 	}
 	s.value, s.handle, s.file = v, r.entry.Handle, of

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 )
 
 // PushOptions shape a Pusher.
@@ -116,15 +114,19 @@ func (p *Pusher) push(ctx context.Context) error {
 		return nil
 	}
 	var rejected int64
+	var reason string
 	for _, r := range requests {
-		var response *collector.ExportMetricsServiceResponse
-		if response, err = p.client.push(ctx, r); err != nil {
+		response, callErr := p.client.push(ctx, r)
+		if err = callErr; err != nil {
 			break
 		}
 		if s := response.GetPartialSuccess(); s.GetRejectedDataPoints() > 0 {
 			rejected += s.GetRejectedDataPoints()
-			err = fmt.Errorf("the collector refused %d data points: %s", s.GetRejectedDataPoints(), s.GetErrorMessage())
+			reason = s.GetErrorMessage()
 		}
+	}
+	if err == nil && rejected > 0 {
+		err = fmt.Errorf("the collector refused %d data points: %s", rejected, reason)
 	}
 	p.of.pushes.add(err, rejected)
 	return err

@@ -1,0 +1,155 @@
+package export
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// guarded is a log that may be read while it is written.
+type guarded struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (g *guarded) Write(b []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.text.Write(b)
+}
+
+func (g *guarded) count(s string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return strings.Count(g.text.String(), s)
+}
+
+// TestPush: a collector that fails is logged once, and its return once. The metrics count the pushes, and the points
+// that a collector refused. The last push comes when the exporter ends.
+func TestPush(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	var failing, refusing atomic.Bool
+	var last atomic.Int64
+	failing.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(z)
+		if err != nil {
+			t.Error(err)
+		}
+		if failing.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		in, out := new(collector.ExportMetricsServiceRequest), new(collector.ExportMetricsServiceResponse)
+		if err := proto.Unmarshal(body, in); err != nil {
+			t.Error(err)
+		}
+		metric := in.ResourceMetrics[0].ScopeMetrics[0].Metrics[0]
+		if metric.Name == "flowtally.packets" {
+			last.Store(metric.GetSum().DataPoints[0].GetAsInt())
+			if refusing.Load() {
+				out.PartialSuccess = &collector.ExportMetricsPartialSuccess{RejectedDataPoints: 1, ErrorMessage: "too old"}
+			}
+		}
+		if got := r.Header.Get("Authorization"); got != "secret" || r.URL.Path != "/v1/metrics" {
+			t.Errorf("%s with Authorization %q", r.URL.Path, got)
+		}
+		body, _ = proto.Marshal(out)
+		w.Write(body)
+	}))
+	defer server.Close()
+	var log guarded
+	e := newExporter(t, Options{Path: m.path, Logger: loggerTo(&log)})
+	p, err := e.Pusher(PushOptions{Endpoint: server.URL, Period: time.Millisecond, Headers: map[string]string{"Authorization": "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	pushed := func(series string) float64 { return scrape(t, e)[series] }
+	eventually(t, "failed pushes", func() bool { return pushed("flowtally_otlp_pushes_total,result=failed") > 3 })
+	if n := log.count("pushing failed"); n != 1 {
+		t.Errorf("the failing collector was logged %d times", n)
+	}
+	failing.Store(false)
+	eventually(t, "a push", func() bool { return last.Load() == 10 && log.count("takes the counters again") == 1 })
+	refusing.Store(true)
+	eventually(t, "refused points", func() bool { return pushed("flowtally_otlp_rejected_points_total") > 0 })
+	refusing.Store(false)
+	eventually(t, "the second return", func() bool { return log.count("takes the counters again") == 2 })
+	m.publish(map[string][2]uint64{"web": {11, 704}})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if last.Load() != 11 {
+		t.Errorf("the last push has %d packets, want 11", last.Load())
+	}
+}
+
+// TestStarts: a total keeps its start while it goes on, also in a mirror that is made anew; a total that begins again
+// has a later one.
+func TestStarts(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	e := newExporter(t, Options{Path: m.path})
+	p := pusherOf(t, e)
+	point := func() (start, value int64) {
+		t.Helper()
+		requests, err := p.requests()
+		if err != nil || len(requests) == 0 {
+			return 0, 0
+		}
+		d := requests[0].ResourceMetrics[0].ScopeMetrics[0].Metrics[0].GetSum().DataPoints[0]
+		if d.StartTimeUnixNano > d.TimeUnixNano {
+			t.Errorf("the start %d is after the sample %d", d.StartTimeUnixNano, d.TimeUnixNano)
+		}
+		return int64(d.StartTimeUnixNano), d.GetAsInt()
+	}
+	reach := func(want int64) (start int64) {
+		t.Helper()
+		eventually(t, "the value", func() bool { s, v := point(); start = s; return v == want })
+		return start
+	}
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	first := reach(10)
+	m.publish(map[string][2]uint64{"web": {20, 1280}})
+	if got := reach(20); got != first {
+		t.Errorf("the start moved from %d to %d", first, got)
+	}
+	m.w.Close()
+	m.create()
+	m.publish(map[string][2]uint64{"web": {30, 1920}})
+	if got := reach(30); got != first {
+		t.Errorf("the start moved from %d to %d at a takeover", first, got)
+	}
+	if err := m.w.Remove(m.handles["web"]); err != nil {
+		t.Fatal(err)
+	}
+	m.add(webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {40, 2560}})
+	second := reach(40)
+	if second <= first {
+		t.Errorf("another counter of the name starts at %d, the first one at %d", second, first)
+	}
+	m.publish(map[string][2]uint64{"web": {1, 64}})
+	if got := reach(1); got <= second {
+		t.Errorf("a total that began again starts at %d, before at %d", got, second)
+	}
+}
