@@ -29,6 +29,7 @@ type root struct {
 	QueuePairs queuePairsCmd `cmd:"" aliases:"qp" help:"List, connect and try out the queue pairs of a running instance."`
 	Explain    explainCmd    `cmd:"" help:"Show which flow counts a packet, which flows it shadows, and why."`
 	Replay     replayCmd     `cmd:"" help:"Count a capture by flows, with the classifier that counts on an interface."`
+	Selftest   selftestCmd   `cmd:"" help:"Compare sent with counted on a real interface: egress, ingress, RDMA."`
 	Check      checkCmd      `cmd:"" help:"Verify a mirror or a configuration: everything that is wrong is named."`
 	Doctor     doctorCmd     `cmd:"" help:"Test the abilities of this host: every backend's result, the reason and the next step."`
 	Bench      benchCmd      `cmd:"" help:"Measure this machine: every figure a ratio to a floor or a peer."`

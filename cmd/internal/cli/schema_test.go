@@ -21,6 +21,7 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/reload"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
+	"github.com/flowtally/flowtally/cmd/internal/selftest"
 	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/internal/bench"
@@ -48,6 +49,7 @@ func outputs() map[string][]any {
 		"queue-pairs post": {view.PostedJSON{}},
 		"top":              {view.TopJSON{}},
 		"replay":           {replay.ReportJSON{}},
+		"selftest":         {selftest.Report{}},
 		"version":          {versions{}},
 		"wait":             {view.ReadingJSON{}},
 		"watch":            {view.ChangeJSON{}, view.LostJSON{}, view.SumChangeJSON{}},
@@ -56,7 +58,7 @@ func outputs() map[string][]any {
 
 // documented are the packages whose comments describe the fields.
 func documented() []string {
-	return []string{"cmd/internal/cli", "cmd/internal/explain", "cmd/internal/reload", "cmd/internal/replay", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
+	return []string{"cmd/internal/cli", "cmd/internal/explain", "cmd/internal/reload", "cmd/internal/replay", "cmd/internal/selftest", "cmd/internal/view", "internal/bench", "internal/lab/demo"}
 }
 
 // schemaDir holds the schema of each command.

@@ -1,0 +1,279 @@
+package selftest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// A frame has, behind its Ethernet header: magic, the number of the run, the number of the frame, and of all frames.
+const magic = "flowtally selftest"
+
+const headLen = len(magic) + 8 + 4 + 4
+
+// sizeOf is the size of the frame with this number, without a tag.
+func sizeOf(n int) int { return 60 + n%8*136 }
+
+func frameOf(dst, src net.HardwareAddr, tagged bool, run uint64, n, total int) []byte {
+	b := append(append([]byte(nil), dst...), src...)
+	size := sizeOf(n)
+	if tagged {
+		b = append(b, 0x81, 0, 0, 0)
+		size += 4
+	}
+	b = binary.BigEndian.AppendUint16(b, EtherType)
+	b = append(b, magic...)
+	b = binary.BigEndian.AppendUint64(b, run)
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
+	b = binary.BigEndian.AppendUint32(b, uint32(total))
+	return append(b, make([]byte, size-len(b))...)
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+func packetSocket(ifindex int, proto uint16) (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening a packet socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(proto), Ifindex: ifindex}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("binding a packet socket: %w", err)
+	}
+	return fd, nil
+}
+
+// egress sends frames, with and without a tag, and compares them with a flow each.
+func (r *run) egress(ctx context.Context) error {
+	if len(r.ifi.HardwareAddr) != 6 {
+		r.rep.add(notTested("egress", r.Interface+" has no Ethernet header"))
+		return nil
+	}
+	to := r.ifi.HardwareAddr
+	if r.Send {
+		var err error
+		if to, err = r.neighbor(); err != nil {
+			return err
+		}
+	}
+	tagged := flow.Flow{Name: "egress-tagged", Direction: flow.Egress, Match: ethMatch()}
+	tagged.Match.VLAN = []flow.VLAN{{}}
+	for i, f := range []flow.Flow{tagged, {Name: "egress", Direction: flow.Egress, Match: ethMatch(), Priority: 1}} {
+		p := Part{Name: f.Name}
+		var err error
+		if p.Source, err = r.add(ctx, f); err != nil {
+			r.rep.add(notTested(f.Name, err.Error()))
+			continue
+		}
+		if err := r.sendFrames(ctx, &p, to, i == 0); err != nil {
+			return err
+		}
+		if err := r.count(ctx, &p, f.Name); err != nil {
+			return err
+		}
+		p.judge()
+		r.rep.add(p)
+	}
+	return nil
+}
+
+// sendFrames sends the frames of a part through the queueing discipline, where TCX sees them.
+func (r *run) sendFrames(ctx context.Context, p *Part, to net.HardwareAddr, tagged bool) error {
+	fd, err := packetSocket(r.ifi.Index, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	number := rand.Uint64()
+	for n := range r.Count {
+		b := frameOf(to, r.ifi.HardwareAddr, tagged, number, n, r.Count)
+		for {
+			err = unix.Send(fd, b, unix.MSG_DONTWAIT)
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+				break
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			time.Sleep(time.Millisecond)
+		}
+		switch {
+		case errors.Is(err, unix.ENOBUFS): // a queue, or a program, behind the egress hook
+			p.Dropped++
+		case err != nil:
+			return fmt.Errorf("sending on %s: %w", r.Interface, err)
+		}
+		p.Sent++
+		p.SentBytes += uint64(len(b))
+		if n%32 == 31 {
+			time.Sleep(time.Millisecond) // about 30,000 frames a second
+		}
+	}
+	return nil
+}
+
+// neighbor returns the hardware address of the peer, as the kernel's neighbor table has it.
+func (r *run) neighbor() (net.HardwareAddr, error) {
+	if c, err := net.Dial("udp", net.JoinHostPort(r.Peer.WithZone(r.zone()).String(), "9")); err == nil {
+		_, _ = c.Write(nil) // the kernel asks for the address
+		c.Close()
+	}
+	family := netlink.FAMILY_V4
+	if r.Peer.Is6() {
+		family = netlink.FAMILY_V6
+	}
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		all, err := netlink.NeighList(r.ifi.Index, family)
+		if err != nil {
+			return nil, fmt.Errorf("reading the neighbors of %s: %w", r.Interface, err)
+		}
+		for _, n := range all {
+			if n.IP.Equal(r.Peer.AsSlice()) && len(n.HardwareAddr) == 6 {
+				return n.HardwareAddr, nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s is no neighbor on %s: it does not reply to the kernel's question for its hardware address", r.Peer, r.Interface)
+		}
+	}
+}
+
+// zone is the zone of the peer's address, if that is link-local.
+func (r *run) zone() string {
+	if r.Peer.Is6() && r.Peer.IsLinkLocalUnicast() {
+		return r.Interface
+	}
+	return ""
+}
+
+// receive counts the frames that a selftest with Send sends, and compares them with the number in the frames.
+func (r *run) receive(ctx context.Context) error {
+	p := Part{Name: "ingress frames", Received: new(uint64)}
+	f := flow.Flow{Name: "received", Match: ethMatch()}
+	f.Match.Eth.Dst.Addr, f.Match.Eth.Dst.Mask = [6]byte(r.ifi.HardwareAddr), [6]byte{255, 255, 255, 255, 255, 255}
+	fd, err := packetSocket(r.ifi.Index, unix.ETH_P_ALL)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if p.Source, err = r.add(ctx, f); err != nil {
+		r.rep.add(notTested(p.Name, err.Error()))
+		return nil
+	}
+	if r.Ready != nil {
+		r.Ready(r.ifi.HardwareAddr)
+	}
+	a := arrivals{total: map[run64]int{}}
+	if err := a.read(ctx, fd, r.ifi.HardwareAddr, r.Wait); err != nil {
+		return err
+	}
+	if a.n == 0 {
+		r.rep.add(notTested(p.Name, fmt.Sprintf("no frame of a selftest --send has arrived in %s", r.Wait)))
+		return nil
+	}
+	*p.Received = a.n
+	for k, total := range a.total {
+		for n := range total {
+			p.Sent++
+			p.SentBytes += uint64(sizeOf(n))
+			if k.tagged {
+				p.SentBytes += 4
+			}
+		}
+	}
+	if err := r.count(ctx, &p, f.Name); err != nil {
+		return err
+	}
+	p.judge()
+	r.rep.add(p)
+	return nil
+}
+
+// run64 is one series of frames.
+type run64 struct {
+	number uint64
+	tagged bool
+}
+
+// arrivals are the frames of selftests that a socket has received.
+type arrivals struct {
+	n     uint64
+	total map[run64]int
+}
+
+// silence is how long no frame comes before the other host is taken to be done.
+const silence = 4 * time.Second
+
+// read counts frames until none has come for a while, or the first has not come in time.
+func (a *arrivals) read(ctx context.Context, fd int, own net.HardwareAddr, wait time.Duration) error {
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
+	_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
+	end := time.Now().Add(wait)
+	b, oob := make([]byte, 2048), make([]byte, 256)
+	for time.Now().Before(end) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, on, _, from, err := unix.Recvmsg(fd, b, oob, 0)
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("receiving frames: %w", err)
+		}
+		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		if a.add(b[:n], own, beside(oob[:on])) {
+			end = time.Now().Add(silence)
+		}
+	}
+	return nil
+}
+
+// beside reports that the kernel has taken a tag out of the frame.
+func beside(oob []byte) bool {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return false
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= 4 {
+			return binary.NativeEndian.Uint32(m.Data)&unix.TP_STATUS_VLAN_VALID != 0
+		}
+	}
+	return false
+}
+
+// add counts a frame if it is one of a selftest to this interface.
+func (a *arrivals) add(b []byte, own net.HardwareAddr, tagged bool) bool {
+	if len(b) < 18 || !bytes.Equal(b[:6], own) {
+		return false
+	}
+	b = b[12:]
+	if binary.BigEndian.Uint16(b) == 0x8100 {
+		b, tagged = b[4:], true
+	}
+	if binary.BigEndian.Uint16(b) != EtherType || len(b) < 2+headLen || string(b[2:][:len(magic)]) != magic {
+		return false
+	}
+	b = b[2+len(magic):]
+	total := binary.BigEndian.Uint32(b[12:])
+	if total > 1_000_000 || len(a.total) > 16 {
+		return false
+	}
+	a.n++
+	a.total[run64{binary.BigEndian.Uint64(b), tagged}] = int(total)
+	return true
+}

@@ -1,0 +1,94 @@
+package selftest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// flowPrefix begins the name of every flow.
+const flowPrefix = "selftest/"
+
+// EtherType of the frames: IEEE 802's first for local experiments.
+const EtherType = 0x88b5
+
+// Options of a selftest.
+type Options struct {
+	// Instance names the temporary instance, its mirror and its pins; the instance of the queue pairs has "-rdma" behind
+	// it. Empty means "selftest".
+	Instance  string
+	Interface string
+	Peer      netip.Addr    // a neighbor; zero: none
+	Send      bool          // sends the frames to Peer, which runs a selftest with Receive
+	Receive   bool          // counts the frames of a selftest with Send
+	Count     int           // of frames, and of echo requests. 0 means 1000
+	Wait      time.Duration // for the first frame with Receive. 0 means 1 min
+	// Quiet is how long a count must not change before it is final. 0 means 1.5 s: a NIC's counters may be a second old.
+	Quiet    time.Duration
+	Mode     dataplane.Mode // of the XDP hook of a temporary instance
+	RDMA     dataplane.RDMAConfig
+	Device   string // an RDMA device; "": none
+	GIDIndex int
+	// Start starts an instance in this process.
+	Start func(ctx context.Context, cfg dataplane.Config) (dataplane.Service, error)
+	// Running returns the running instance. It may be nil.
+	Running func(ctx context.Context) (dataplane.Service, error)
+	// Ready is called when a selftest with Receive counts. May be nil.
+	Ready func(mac net.HardwareAddr)
+}
+
+func (o *Options) defaults() {
+	o.Instance, o.Count, o.Wait = cmp.Or(o.Instance, "selftest"), cmp.Or(o.Count, 1000), cmp.Or(o.Wait, time.Minute)
+	o.Quiet = cmp.Or(o.Quiet, 1500*time.Millisecond)
+	if o.Mode == "" {
+		o.Mode = dataplane.ModeAuto
+	}
+}
+
+// Validate returns the mistakes in the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.Interface == "" && o.Device == "" {
+		errs = append(errs, errors.New("--interface NAME names the interface to test"))
+	}
+	if o.Interface == "" && (o.Peer.IsValid() || o.Send || o.Receive) {
+		errs = append(errs, errors.New("--peer, --send and --receive need --interface NAME"))
+	}
+	if o.Send && !o.Peer.IsValid() {
+		errs = append(errs, errors.New("--send needs --peer ADDR, the other host's address on this link"))
+	}
+	if o.Count < 0 || o.Count > 1_000_000 {
+		errs = append(errs, fmt.Errorf("--count %d: 1 to 1000000", o.Count))
+	}
+	return errors.Join(errs...)
+}
+
+// Plan returns the actions of a selftest on the host, one in each string.
+func (o Options) Plan() (plan []string) {
+	o.defaults()
+	if o.Interface != "" {
+		plan = append(plan, fmt.Sprintf("%s: attach the counting programs, XDP (%s) and TCX egress, until the test ends; some drivers restart their queues for XDP, and lose packets meanwhile. Where the running instance counts on %s, add flows to it instead: the packets of the test count there, and not on its other flows",
+			o.Interface, o.Mode, o.Interface))
+		to := "to its own address, which a switch does not forward"
+		if o.Send {
+			to = fmt.Sprintf("to %s", o.Peer)
+		}
+		plan = append(plan, fmt.Sprintf("%s: send %d frames of EtherType %#04x and %d more with a priority tag (VLAN 0), of 60 to 1016 bytes, %s", o.Interface, o.Count, EtherType, o.Count, to))
+	}
+	if o.Peer.IsValid() {
+		plan = append(plan, fmt.Sprintf("%s: send %d echo requests of 106 to 798 bytes to %s, and count its replies", o.Interface, o.Count, o.Peer))
+	}
+	if o.Receive {
+		plan = append(plan, fmt.Sprintf("%s: wait up to %s for the frames of a selftest --send on another host", o.Interface, o.Wait))
+	}
+	if o.Device != "" {
+		plan = append(plan, fmt.Sprintf("%s: make two queue pairs, connect them with one another, and send %d messages between them", o.Device, o.Count))
+	}
+	return plan
+}

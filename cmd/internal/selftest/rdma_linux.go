@@ -1,0 +1,55 @@
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// testRDMA sends messages between two queue pairs of a device, and compares the completions of both.
+func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
+	instance := o.Instance + "-rdma"
+	cfg := dataplane.Config{
+		Instance: instance, RDMA: o.RDMA,
+		QueuePairs: []dataplane.QueuePair{
+			{Name: "near", Device: o.Device, GIDIndex: o.GIDIndex, Connect: "far", Counters: []dataplane.CompletionCounter{{Name: "near-sent", Operations: []dataplane.Operation{dataplane.Send}}}},
+			{Name: "far", Device: o.Device, GIDIndex: o.GIDIndex, Counters: []dataplane.CompletionCounter{{Name: "far-received", Operations: []dataplane.Operation{dataplane.Recv}}}},
+		},
+	}
+	svc, err := o.Start(ctx, cfg)
+	if err != nil {
+		rep.add(notTested("rdma", err.Error()))
+		return sweep(instance)
+	}
+	defer func() { err = errors.Join(err, svc.Close(), sweep(instance)) }()
+	info, err := svc.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the identity of the instance: %w", err)
+	}
+	m, err := shm.Open(info.Mirror, shm.ReaderOptions{})
+	if err != nil {
+		return fmt.Errorf("opening the mirror: %w", err)
+	}
+	defer m.Close()
+	posted, err := svc.QueuePairs().Post(ctx, "near", dataplane.Send, o.Count)
+	if err != nil {
+		rep.add(notTested("rdma", fmt.Sprintf("posting %d messages on %s: %v", o.Count, o.Device, err)))
+		return ctx.Err()
+	}
+	for _, name := range []string{"near-sent", "far-received"} {
+		v, err := o.settled(ctx, m, name)
+		if err != nil {
+			return err
+		}
+		p := Part{Name: "rdma " + name, Source: "rdma " + o.Device, Sent: posted.Completed, Counted: v.Packets}
+		p.judge()
+		if errs := posted.Errors + v.Bytes; errs > 0 {
+			p.Result, p.Reason = Differs, fmt.Sprintf("%d completions in error", errs)
+		}
+		rep.add(p)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package selftest
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+)
+
+// Results of a part.
+const (
+	Exact     = "exact"
+	Differs   = "differs"
+	NotTested = "not tested"
+)
+
+// Part is the result of one part of the test.
+type Part struct {
+	Name   string `json:"name"`
+	Result string `json:"result"`
+	Reason string `json:"reason"` // of a difference, or for no test
+	Source string `json:"source"` // that counted
+	// Sent is the number of packets that were sent to be counted, Received of those that reached a socket of this host, if
+	// one listens, and Counted the flow's. A queue pair has operations in their place.
+	Sent     uint64  `json:"sent"`
+	Received *uint64 `json:"received"`
+	Counted  uint64  `json:"counted"`
+	// Dropped is the number of sent frames that the kernel dropped behind the egress hook, which has counted them.
+	Dropped uint64 `json:"dropped"`
+	// SentBytes are layer 2 without FCS. A queue pair has none.
+	SentBytes    uint64 `json:"sent_bytes"`
+	CountedBytes uint64 `json:"counted_bytes"`
+	// ByteBasis is the measured one: the difference between counted and sent bytes of each packet, and its meaning.
+	ByteBasis string `json:"byte_basis"`
+}
+
+// Report is the result of a selftest.
+type Report struct {
+	Schema    int    `json:"schema"`
+	Interface string `json:"interface"`
+	Instance  string `json:"instance"` // whose flows counted
+	Parts     []Part `json:"parts"`
+	Exact     bool   `json:"exact"`    // no part differs
+	Complete  bool   `json:"complete"` // every part was tested
+}
+
+func (r *Report) add(p Part) { r.Parts = append(r.Parts, p) }
+
+func (r *Report) finish() {
+	r.Schema, r.Exact, r.Complete = 1, true, true
+	for _, p := range r.Parts {
+		r.Exact = r.Exact && p.Result != Differs
+		r.Complete = r.Complete && p.Result != NotTested
+	}
+}
+
+func notTested(name, reason string) Part { return Part{Name: name, Result: NotTested, Reason: reason} }
+
+// judge compares the counts of a part whose packets have all arrived or are lost.
+func (p *Part) judge() {
+	p.Result = Exact
+	switch {
+	case p.Received != nil && *p.Received != p.Sent && p.Counted == *p.Received:
+		p.Result, p.Reason = Differs, fmt.Sprintf("%+d on the way: a socket of this host has received as many as were counted", int64(*p.Received-p.Sent))
+	case p.Counted != p.Sent && p.Received != nil:
+		p.Result, p.Reason = Differs, fmt.Sprintf("%+d packets; a socket of this host has received %d", int64(p.Counted-p.Sent), *p.Received)
+	case p.Counted != p.Sent:
+		p.Result, p.Reason = Differs, fmt.Sprintf("%+d packets", int64(p.Counted-p.Sent))
+	}
+	if p.Counted != p.Sent || p.Counted == 0 || p.SentBytes == 0 {
+		return
+	}
+	more := int64(p.CountedBytes - p.SentBytes)
+	each := more / int64(p.Counted)
+	if each*int64(p.Counted) != more {
+		p.Result, p.Reason = Differs, fmt.Sprintf("%+d bytes, which is not the same for each packet", more)
+		return
+	}
+	switch each {
+	case 0:
+		p.ByteBasis = "layer 2 without FCS"
+	case 4:
+		p.ByteBasis = "4 bytes more each: layer 2 with FCS"
+	case -4:
+		p.ByteBasis = "4 bytes less each: layer 2 without FCS and without the tag"
+	case -14:
+		p.ByteBasis = "14 bytes less each: layer 3"
+	default:
+		p.ByteBasis = fmt.Sprintf("%+d bytes each", each)
+	}
+}
+
+// Print prints the report for a person.
+func (r *Report) Print(w io.Writer) error {
+	t := format.Table{Heading: []string{"PART", "RESULT", ">SENT", ">RECEIVED", ">COUNTED", ">SENT BYTES", ">COUNTED BYTES", "COUNTED BY", "NOTE"}}
+	for _, p := range r.Parts {
+		if p.Result == NotTested {
+			t.Add(p.Name, p.Result, "-", "-", "-", "-", "-", "-", p.Reason)
+			continue
+		}
+		received := "-"
+		if p.Received != nil {
+			received = format.Count(*p.Received)
+		}
+		var notes []string
+		for _, s := range []string{p.Reason, p.ByteBasis} {
+			if s != "" {
+				notes = append(notes, s)
+			}
+		}
+		if p.Dropped > 0 {
+			notes = append(notes, format.Plural(p.Dropped, "frame was", "frames were")+" dropped behind the egress hook")
+		}
+		t.Add(p.Name, p.Result, format.Count(p.Sent), received, format.Count(p.Counted), format.Count(p.SentBytes), format.Count(p.CountedBytes), p.Source, strings.Join(notes, "; "))
+	}
+	_, err := io.WriteString(w, t.Render())
+	return err
+}

@@ -1,0 +1,218 @@
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// run is one selftest of an interface.
+type run struct {
+	Options
+	rep    *Report
+	ifi    *net.Interface
+	svc    dataplane.Service
+	mirror *shm.Reader
+	others []flow.Flow // of the running instance
+}
+
+// Run tests the parts that the options ask for. A part that cannot be tested is in the report, with the reason. The
+// objects of the test are gone when Run returns, also when ctx ends.
+func Run(ctx context.Context, o Options) (rep *Report, err error) {
+	o.defaults()
+	lock, err := net.Listen("unix", "@flowtally-selftest")
+	if err != nil {
+		return nil, fmt.Errorf("starting a selftest: another one runs in this network namespace: %w", dataplane.ErrInUse)
+	}
+	defer lock.Close()
+	rep = &Report{Interface: o.Interface}
+	defer rep.finish()
+	if o.Interface == "" {
+		rep.add(notTested("egress", "--interface NAME names an interface"))
+		rep.add(notTested("ingress", "--interface NAME names an interface"))
+	} else if err := o.testInterface(ctx, rep); err != nil {
+		return rep, err
+	}
+	if o.Device == "" {
+		rep.add(notTested("rdma", "--rdma-device NAME names a device"))
+		return rep, nil
+	}
+	return rep, o.testRDMA(ctx, rep)
+}
+
+// sweep removes the files that a killed selftest has left.
+func sweep(instance string) error {
+	errs := []error{os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", instance))}
+	for _, path := range shm.Files(shm.DefaultPath(instance)) {
+		if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) testInterface(ctx context.Context, rep *Report) (err error) {
+	r := &run{Options: o, rep: rep}
+	if r.ifi, err = net.InterfaceByName(o.Interface); err != nil {
+		return fmt.Errorf("interface %s: %w: %w", o.Interface, dataplane.ErrNotFound, err)
+	}
+	end, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return errors.Join(r.egress(ctx), r.ingress(ctx))
+}
+
+// start makes r.svc the running instance, if it counts on the interface, or a temporary one. end removes the
+// objects of start and of the parts.
+func (r *run) start(ctx context.Context) (end func() error, err error) {
+	if svc := r.running(ctx); svc != nil {
+		r.svc = svc
+		return func() error {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			return errors.Join(r.removeFlows(ctx), r.mirror.Close(), svc.Close())
+		}, nil
+	}
+	// Pins that a killed selftest left are adopted, so that their programs are detached, and removed at the end.
+	cfg := dataplane.Config{Instance: r.Options.Instance, Interfaces: []dataplane.Interface{{Name: r.Interface, Mode: r.Mode}}, RDMA: r.RDMA}
+	if r.svc, err = r.Start(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("starting the instance of the test: %w", err)
+	}
+	end = func() error {
+		var errs []error
+		if r.mirror != nil {
+			errs = append(errs, r.mirror.Close())
+		}
+		return errors.Join(append(errs, r.svc.Close(), sweep(r.Options.Instance))...)
+	}
+	if err := r.open(ctx); err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return end, nil
+}
+
+// running returns the running instance if it counts on the interface, without the flows of a killed selftest; or nil.
+func (r *run) running(ctx context.Context) dataplane.Service {
+	if r.Running == nil {
+		return nil
+	}
+	svc, err := r.Running(ctx)
+	if err != nil {
+		return nil
+	}
+	r.svc = svc
+	probe := flow.Flow{Name: flowPrefix + "probe", Interface: r.Interface, Match: ethMatch(), Backend: flow.XDP}
+	if r.removeFlows(ctx) == nil && r.open(ctx) == nil {
+		if _, err := svc.AddFlows(ctx, probe); err == nil && r.removeFlows(ctx) == nil {
+			return svc
+		}
+	}
+	if r.mirror != nil {
+		r.mirror.Close()
+	}
+	svc.Close()
+	r.mirror, r.others = nil, nil
+	return nil
+}
+
+func (r *run) open(ctx context.Context) error {
+	info, err := r.svc.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the identity of the instance: %w", err)
+	}
+	r.rep.Instance = info.Instance
+	if r.mirror, err = shm.Open(info.Mirror, shm.ReaderOptions{}); err != nil {
+		return fmt.Errorf("opening the mirror: %w", err)
+	}
+	return nil
+}
+
+// removeFlows removes the flows of selftests, and notes the others.
+func (r *run) removeFlows(ctx context.Context) error {
+	placements, err := r.svc.Placements(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the flows: %w", err)
+	}
+	var names []string
+	r.others = nil
+	for _, p := range placements {
+		if strings.HasPrefix(p.Flow.Name, flowPrefix) {
+			names = append(names, p.Flow.Name)
+		} else {
+			r.others = append(r.others, p.Flow)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return r.svc.RemoveFlows(ctx, names...)
+}
+
+func ethMatch() flow.Match {
+	return flow.Match{Eth: &flow.Eth{Type: flow.Masked[uint16]{Value: EtherType, Mask: 0xffff}}}
+}
+
+// add adds a flow on the interface and returns where it is counted; a refusal is a reason for no test. So is a flow
+// of the running instance that goes before: a flow of the test comes behind the flows of its priority.
+func (r *run) add(ctx context.Context, f flow.Flow) (source string, err error) {
+	f.Name, f.Interface = flowPrefix+f.Name, r.Interface
+	for _, other := range r.others {
+		if other.Priority <= f.Priority && flow.Overlap(&other, &f) {
+			return "", fmt.Errorf("flow %s of instance %s has priority %d, and counts the packets of the test first: %w", other.Name, r.rep.Instance, other.Priority, dataplane.ErrInUse)
+		}
+	}
+	placed, err := r.svc.AddFlows(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	return placed[0].Source.String(), nil
+}
+
+// count fills in the counts of a flow, from a sample after all packets.
+func (r *run) count(ctx context.Context, p *Part, name string) error {
+	v, err := r.settled(ctx, r.mirror, flowPrefix+name)
+	p.Counted, p.CountedBytes = v.Packets, v.Bytes
+	return err
+}
+
+// settled returns the value of a counter that was sampled from now on, and has not changed for Quiet.
+func (o Options) settled(ctx context.Context, m *shm.Reader, name string) (v shm.Value, err error) {
+	after := shm.Now()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	since := time.Now()
+	for {
+		h, err := m.Lookup(name)
+		var now shm.Value
+		if err == nil {
+			var c shm.Counter
+			if c, err = m.Counter(h); err == nil {
+				now, err = c.Load()
+			}
+		}
+		switch {
+		case err != nil && !errors.Is(err, shm.ErrBusy) && !errors.Is(err, shm.ErrNotFound):
+			return v, fmt.Errorf("reading %s in the mirror: %w", name, err)
+		case err != nil || now.SampledAt <= after || now.Packets != v.Packets || now.Bytes != v.Bytes:
+			v, since = now, time.Now()
+		case time.Since(since) >= o.Quiet:
+			return v, nil
+		}
+		select {
+		case <-ctx.Done():
+			return v, fmt.Errorf("waiting for the count of %s: %w", name, ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
