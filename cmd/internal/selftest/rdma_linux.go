@@ -22,9 +22,9 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	svc, err := o.Start(ctx, cfg)
 	if err != nil {
 		rep.add(notTested("rdma", err.Error()))
-		return sweep(instance)
+		return sweepMirror(instance)
 	}
-	defer func() { err = errors.Join(err, svc.Close(), sweep(instance)) }()
+	defer func() { err = errors.Join(err, svc.Close(), sweepMirror(instance)) }()
 	info, err := svc.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the identity of the instance: %w", err)

@@ -49,9 +49,14 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	return rep, o.testRDMA(ctx, rep)
 }
 
-// sweep removes the files that a killed selftest has left.
+// sweep removes the pins and the files of an instance.
 func sweep(instance string) error {
-	errs := []error{os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", instance))}
+	return errors.Join(os.RemoveAll(filepath.Join("/sys/fs/bpf/flowtally", instance)), sweepMirror(instance))
+}
+
+// sweepMirror removes the mirror of an instance, and the files beside it.
+func sweepMirror(instance string) error {
+	var errs []error
 	for _, path := range shm.Files(shm.DefaultPath(instance)) {
 		if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
