@@ -33,7 +33,7 @@ func (c *topCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	if env.TTY && top.IsTerminal(env.Stdout) && !c.json() && !wanted.Sums() {
+	if env.TTY && top.IsTerminal(env.Stdout) && !c.json() {
 		return c.onTerminal(env, wanted)
 	}
 	return c.print(env, wanted)
@@ -42,10 +42,15 @@ func (c *topCmd) Run(env *Env) error {
 // onTerminal shows the live table.
 func (c *topCmd) onTerminal(env *Env, wanted *selection.Selection) error {
 	column, _ := top.ParseColumn(c.Sort)
+	sum := wanted
+	if !wanted.Sums() {
+		sum = nil
+	}
 	return top.Run(env.Context, top.Options{
 		Open:     func() (*shm.Instance, error) { return openFollowed(c.readerFlag) },
 		Path:     c.writtenPath(),
 		Select:   wanted.Has,
+		Sum:      sum,
 		Interval: c.Interval, Count: c.Count, Sort: column, Reverse: c.Reverse,
 		Input: env.Stdin, Output: env.Stdout,
 	})

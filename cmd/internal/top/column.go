@@ -76,11 +76,11 @@ func (c Column) key(r *row, reading *view.Reading, end int64) (float64, bool) {
 	case PacketRate:
 		return r.PacketsPerSec, r.HasRate
 	case BitRate, ByteRate:
-		return r.BytesPerSec, r.HasRate && !r.Completion()
+		return r.BytesPerSec, r.HasRate && r.hasBytes()
 	case Packets:
 		return float64(r.Counter.Packets), r.Present()
 	case Bytes:
-		return float64(r.Counter.Bytes), r.Present() && !r.Completion()
+		return float64(r.Counter.Bytes), r.Present() && r.hasBytes()
 	case Age:
 		return float64(reading.Now - r.SampledAt), r.Present()
 	case Trend:
@@ -120,13 +120,13 @@ func (c Column) cell(r *row, reading *view.Reading) string {
 	case PacketRate:
 		return rate(r.PacketsPerSec, r.HasRate)
 	case BitRate:
-		return rate(8*r.BytesPerSec, r.HasRate && !r.Completion())
+		return rate(8*r.BytesPerSec, r.HasRate && r.hasBytes())
 	case ByteRate:
-		return rate(r.BytesPerSec, r.HasRate && !r.Completion())
+		return rate(r.BytesPerSec, r.HasRate && r.hasBytes())
 	case Packets:
 		return total(r.Counter.Packets, r.Present())
 	case Bytes:
-		return total(r.Counter.Bytes, r.Present() && !r.Completion())
+		return total(r.Counter.Bytes, r.Present() && r.hasBytes())
 	case Age:
 		return r.AgeCell(reading)
 	case Source:

@@ -42,7 +42,7 @@ func counterLines(m *model) []string {
 	line(first, total(r.value.Packets, r.Present()))
 	line(second, total(r.value.Bytes, r.Present()))
 	line(first+"/s", PacketRate.cell(r, &s.reading))
-	if !r.Completion() {
+	if r.hasBytes() {
 		line("bits/s", BitRate.cell(r, &s.reading))
 		line("bytes/s", ByteRate.cell(r, &s.reading))
 	}

@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -22,6 +23,8 @@ type Options struct {
 	Path string
 	// Select reports whether a counter is shown. nil: every counter is.
 	Select func(shm.Entry) bool
+	// Sum adds the counters up by their labels. nil: each counter has a row.
+	Sum *selection.Selection
 	// Interval is the time between two looks. 0: a second.
 	Interval time.Duration
 	// Count is the number of looks after which Run returns. 0: no number.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -282,4 +283,37 @@ func TestHostileNamesAreQuoted(t *testing.T) {
 	check()
 	c.press("enter")
 	check()
+}
+
+// TestSums: a row for each value of a label; its rate is of the same counters at two looks.
+func TestSums(t *testing.T) {
+	s := shop(t)
+	s.add(shm.Entry{Name: "web2", Valid: true, ByteBasis: "l2", Labels: map[string]string{"team": "shop"}}, 10, 1000)
+	s.publish()
+	o := s.options()
+	var err error
+	if o.Sum, err = selection.New(nil, selection.Options{SumBy: []string{"team"}}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.newScreen(o, 120, 12)
+	s.pass(1, second, map[string][2]uint64{"web": {300, 3000}, "web2": {200, 2000}})
+	text := ansi.Strip(c.look().frame())
+	if got := c.names(); got != "[!team !team team=ops team=shop]" { // of flows, and of completions
+		t.Errorf("rows %s in\n%s", got, text)
+	}
+	for _, want := range []string{" team=shop ", " 500 ", "1,004,510", "2 counters", "4 sums"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	s.remove("web2")
+	s.pass(1, second, map[string][2]uint64{"web": {1, 1}})
+	c.look()
+	for _, r := range c.table.window {
+		if r.Counter.Name == "team=shop" && (r.HasRate || r.Counter.Packets != 1_004_301) {
+			t.Errorf("after a member was removed: %+v", r.Counter)
+		}
+	}
+	c.press("enter", "r", ">", "space", "space", "/", "x", "enter", "?")
+	checkFrame(t, c.model)
 }

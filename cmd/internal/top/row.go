@@ -21,7 +21,10 @@ type row struct {
 	device  *shm.Device // the words that a device writes for it; nil: they are not there, or were not looked for
 	sought  bool        // device was looked for since the entry changed
 	removed bool
-	trend   *trend // nil: no record of the history yet
+	entry   shm.Entry // of a counter that is added up
+	group   *group    // nil: the row is a counter
+	apart   int64     // by which the values of a group are apart in time, in ns
+	trend   *trend    // nil: no record of the history yet
 }
 
 func (r *row) handle() shm.Handle { return shm.Handle{Index: r.Index, Generation: r.Generation} }
@@ -63,7 +66,7 @@ func (r *row) settle(now int64, live bool, interval int64) {
 	r.Stale = r.stale || r.Present() && !live
 	v, b := r.value, r.before
 	span := v.SampledAt - b.SampledAt
-	r.HasRate = b.SampledAt != 0 && span > 0 && v.Packets >= b.Packets && v.Bytes >= b.Bytes &&
+	r.HasRate = b.SampledAt != 0 && span > 0 && ratesApart*r.apart <= span && v.Packets >= b.Packets && v.Bytes >= b.Bytes &&
 		!r.Stale && now-v.SampledAt <= 2*max(span, interval)
 	r.PacketsPerSec, r.BytesPerSec = 0, 0
 	if r.HasRate {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -12,6 +13,7 @@ import (
 type source struct {
 	in       *shm.Instance
 	has      func(shm.Entry) bool // which counters are shown; nil: all
+	sum      *selection.Selection // adds counters up; nil: each counter is shown
 	clock    func() int64
 	interval int64 // between two looks, ns
 
@@ -19,7 +21,8 @@ type source struct {
 	catalogue *shm.Catalogue
 	history   history
 	byIndex   []*row
-	rows      []*row // in order of name
+	rows      []*row // of the counters, in order of name
+	groups    []*row // of the sums, in order of name
 	changes   int    // moves when rows does, or the text of a row
 	fresh     []*row // not in rows yet
 	left      int    // of rows, that were removed and are still there
@@ -33,7 +36,7 @@ type source struct {
 }
 
 func newSource(in *shm.Instance, o Options) *source {
-	return &source{in: in, has: o.Select, clock: o.clock(), interval: int64(o.Interval)}
+	return &source{in: in, has: o.Select, sum: o.Sum, clock: o.clock(), interval: int64(o.Interval)}
 }
 
 // follow begins a look: it brings the rows and their trends up to date. The values are read by read.
@@ -44,7 +47,7 @@ func (s *source) follow() {
 	s.reading.Path, s.reading.Now, s.reading.Writer = r.Path(), s.clock(), view.NewWriter(status)
 	if r != s.reader {
 		s.reader, s.catalogue = r, r.Catalogue()
-		s.byIndex, s.rows, s.fresh, s.left = nil, nil, nil, 0
+		s.byIndex, s.rows, s.groups, s.fresh, s.left = nil, nil, nil, nil, 0
 		s.changes++
 		if s.err = s.history.open(r); s.err != nil {
 			return
@@ -55,6 +58,14 @@ func (s *source) follow() {
 	if s.err == nil {
 		s.err = s.history.read(s.byIndex)
 	}
+}
+
+// listed are the rows of the table: the counters, or their sums.
+func (s *source) listed() []*row {
+	if s.sum != nil {
+		return s.groups
+	}
+	return s.rows
 }
 
 // add takes over an entry that was added or changed.
@@ -72,6 +83,9 @@ func (s *source) add(e shm.Entry) {
 		s.fresh = append(s.fresh, r)
 	}
 	r.describe(e)
+	if s.sum != nil {
+		r.entry = e
+	}
 	s.changes++
 }
 
@@ -100,6 +114,9 @@ func (s *source) merge() {
 	slices.SortFunc(s.rows, byName) // sorted runs are cheap
 	clear(s.fresh)
 	s.fresh, s.left = s.fresh[:0], 0
+	if s.sum != nil {
+		s.groups = regroup(s.sum, s.groups, s.rows)
+	}
 }
 
 // read reads the values of rows, of which each is read once in a look, and settles the rows.
@@ -107,7 +124,7 @@ func (s *source) read(rows []*row) {
 	s.handles = s.handles[:0]
 	for _, r := range rows {
 		if r.look != s.look {
-			s.handles = append(s.handles, r.handle())
+			s.handles = r.handles(s.handles)
 		}
 	}
 	if len(s.handles) > 0 && s.err == nil {
@@ -133,6 +150,13 @@ func (s *source) values(rows []*row) error {
 		if r.look == s.look {
 			continue
 		}
+		consecutive := r.look != 0 && r.look+1 == s.look
+		if r.group != nil {
+			size := len(r.group.members)
+			r.addUp(s.snapshot.List[n:n+size], consecutive)
+			r.look, n = s.look, n+size
+			continue
+		}
 		v := s.snapshot.List[n]
 		n++
 		if v.SampledAt == 0 && s.snapshot.Gone > 0 {
@@ -142,7 +166,7 @@ func (s *source) values(rows []*row) error {
 		if r.Completion() {
 			v, words = s.words(r, v)
 		}
-		r.sample(v, words, r.look != 0 && r.look+1 == s.look)
+		r.sample(v, words, consecutive)
 		r.look = s.look
 	}
 	return nil

@@ -45,8 +45,12 @@ func (m *model) facts() (facts []fact, trouble bool) {
 	if m.table.filter != "" && !m.editing {
 		add(2, "filter: "+format.PrintableLines(m.input.Value()))
 	}
-	counters := format.Plural(uint64(len(m.source.rows)), "counter", "counters")
-	if len(m.table.shown) != len(m.source.rows) {
+	all := m.source.listed()
+	counters := format.Plural(uint64(len(all)), "counter", "counters")
+	if m.source.sum != nil {
+		counters = format.Plural(uint64(len(all)), "sum", "sums")
+	}
+	if len(m.table.shown) != len(all) {
 		counters = format.Count(uint64(len(m.table.shown))) + " of " + counters
 	}
 	add(3, counters)

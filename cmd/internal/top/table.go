@@ -54,7 +54,7 @@ func (t *table) descends() bool { return describe[t.by].ascending == t.reverse }
 // look of the source.
 func (t *table) arrange(s *source) {
 	if t.changes != s.changes {
-		t.choose(s.rows)
+		t.choose(s.listed())
 		t.changes = s.changes
 	}
 	t.clamp()

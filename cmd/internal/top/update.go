@@ -90,7 +90,7 @@ func (m *model) pause() {
 	}
 	m.paused = !m.paused
 	if m.paused {
-		m.source.read(m.source.rows)
+		m.source.read(m.source.listed())
 	}
 }
 
@@ -152,7 +152,7 @@ func (m *model) pressOnTable(msg tea.KeyPressMsg) {
 		m.input.Reset()
 		m.applyFilter()
 	case key.Matches(msg, m.keys.open):
-		if r := t.current(); r != nil {
+		if r := t.current(); r != nil && r.group == nil {
 			m.counter.Handle, m.counter.Name = r.handle(), r.Counter.Name
 			m.turnTo(onCounter)
 			m.refresh()

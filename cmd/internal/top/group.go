@@ -1,0 +1,82 @@
+package top
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/selection"
+	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// group is the counters that a row adds up.
+type group struct {
+	id      selection.Group
+	members []*row
+}
+
+// ratesApart is the part of the time between two samples by which the values of a sum may be apart in time for it
+// to have a rate.
+const ratesApart = 100
+
+// regroup returns the rows of the groups of counters, in order of name. A group that was there keeps its row.
+func regroup(s *selection.Selection, old, counters []*row) []*row {
+	rows := make(map[selection.Group]*row)
+	for _, r := range old {
+		r.group.members = r.group.members[:0]
+		rows[r.group.id] = r
+	}
+	for _, c := range counters {
+		id := s.Group(c.entry)
+		r := rows[id]
+		if r == nil {
+			r = &row{Counter: view.Counter{Name: id.String(), Kind: id.Kind}, text: strings.ToLower(id.String()), group: &group{id: id}}
+			rows[id] = r
+		}
+		r.group.members = append(r.group.members, c)
+	}
+	var out []*row
+	for _, r := range rows {
+		if len(r.group.members) > 0 {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *row) int { return a.group.id.Compare(b.group.id) })
+	return out
+}
+
+// handles appends the handle of a counter, or of the members of a group.
+func (r *row) handles(dst []shm.Handle) []shm.Handle {
+	if r.group == nil {
+		return append(dst, r.handle())
+	}
+	for _, m := range r.group.members {
+		dst = append(dst, m.handle())
+	}
+	return dst
+}
+
+// addUp takes over the published values of the members. The sum of another set of members has no rate.
+func (r *row) addUp(values []shm.Value, consecutive bool) {
+	sum := selection.Sum{Group: r.group.id}
+	for i, m := range r.group.members {
+		sum.Add(m.entry, values[i])
+	}
+	last, lastApart := r.Sum, int64(0)
+	if last != nil {
+		lastApart = last.Newest - last.Oldest
+	}
+	r.Counter = view.NewSum(sum)
+	r.stale = r.Stale
+	v := shm.Value{Packets: r.Counter.Packets, Bytes: r.Counter.Bytes, SampledAt: r.SampledAt}
+	switch {
+	case !consecutive || last == nil || last.Identity != sum.Identity:
+		r.before = shm.Value{}
+	case v.SampledAt > r.value.SampledAt:
+		r.before, r.apart = r.value, max(lastApart, sum.Newest-sum.Oldest)
+	}
+	r.value = v
+}
+
+// hasBytes reports whether the second value of a row is bytes.
+func (r *row) hasBytes() bool { return !r.Completion() && (r.Sum == nil || r.Sum.HasBytes()) }
