@@ -13,6 +13,7 @@ import (
 
 	"github.com/flowtally/flowtally/cmd/internal/completion"
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -59,11 +60,11 @@ func valuesOf(v *kong.Value, given map[string]string) []string {
 	case "interfaces":
 		return interfaceNames()
 	case "counters":
-		return fromMirror(given, counterNames)
+		return fromMirror(given, selection.CounterNames)
 	case "labels":
 		return fromMirror(given, labelChoices)
 	case "label-keys":
-		return fromMirror(given, labelKeys)
+		return fromMirror(given, selection.LabelKeys)
 	case "queue-pairs":
 		return queuePairNames(given)
 	}
@@ -87,18 +88,9 @@ func fromMirror(given map[string]string, choices func([]shm.Entry) []string) []s
 	return choices(entries)
 }
 
-// counterNames returns the names of counters.
-func counterNames(entries []shm.Entry) []string {
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name
-	}
-	return names
-}
-
 // labelChoices returns the keys of all labels, and the labels as KEY=VALUE.
 func labelChoices(entries []shm.Entry) []string {
-	return append(labelKeys(entries), labelTexts(entries)...)
+	return append(selection.LabelKeys(entries), selection.Labels(entries)...)
 }
 
 // queuePairNames returns the queue pairs of the running instance that the flags given so far or the

@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"net"
 	"slices"
 
-	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/hostcheck"
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
 	"github.com/flowtally/flowtally/dataplane/flow"
@@ -24,22 +23,6 @@ type doctorCmd struct {
 	Interface []string `arg:"" optional:"" name:"interface" complete:"interfaces" help:"Interfaces to test. Default: every interface that is up."`
 }
 
-// doctorJSON is the output of doctor -o json. Programs read it: fields are only added.
-type doctorJSON struct {
-	Schema int         `json:"schema"`
-	Checks []checkJSON `json:"checks"`
-}
-
-// checkJSON is one result in the JSON of doctor.
-type checkJSON struct {
-	Backend string `json:"backend"` // "" for a result about the host
-	Object  string `json:"object"`
-	Feature string `json:"feature"`
-	Answer  string `json:"answer"`
-	Reason  string `json:"reason"`
-	Fix     string `json:"fix"`
-}
-
 func (c *doctorCmd) Run(env *Env) error {
 	cfg, err := c.config()
 	if err != nil {
@@ -50,16 +33,7 @@ func (c *doctorCmd) Run(env *Env) error {
 		Interfaces: c.Interface, Devices: devicesOf(cfg), DevicesOnly: len(c.Interface) == 0 && len(cfg.QueuePairs) > 0, RDMA: cfg.RDMA,
 		Trial: engine.SelfTrial(),
 	})...)
-	if c.json() {
-		checks := make([]checkJSON, len(results))
-		for i, r := range results {
-			checks[i] = checkJSON{r.Backend, r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
-		}
-		err := format.JSON(env.Stdout, doctorJSON{1, checks})
-		if err != nil {
-			return err
-		}
-	} else if _, err := fmt.Fprint(env.Stdout, renderChecks(results)); err != nil {
+	if err := view.Checks(env.Stdout, c.json(), results); err != nil {
 		return err
 	}
 	for _, r := range results {
@@ -129,18 +103,4 @@ func devicesOf(cfg dataplane.Config) (names []string) {
 // asksForRDMA reports whether the configuration names rdma, and not only auto.
 func asksForRDMA(cfg dataplane.Config) bool {
 	return cfg.Backend == "rdma" || slices.ContainsFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == "rdma" })
-}
-
-// renderChecks returns the results as a table, a fix on a line of its own under the result that it
-// would change.
-func renderChecks(results []probe.Result) string {
-	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
-	t := format.Table{Heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}
-	for _, r := range results {
-		t.Add(mark[r.Answer], format.OrDash(r.Object), r.Feature, format.OrDash(r.Reason))
-		if r.Fix != "" && r.Answer != probe.Yes {
-			t.Note("  try: " + r.Fix)
-		}
-	}
-	return t.Render()
 }

@@ -30,9 +30,10 @@ func TestDoctorOnInterface(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer prog.Close()
-	ask := func(name string) (answers map[string]checkJSON) {
+	type check struct{ Object, Feature, Answer, Reason, Fix string }
+	ask := func(name string) (answers map[string]check) {
 		t.Helper()
-		answers = map[string]checkJSON{}
+		answers = map[string]check{}
 		var code int
 		var out, talk string
 		if err := wire.Near.NS.Do(func() error {
@@ -41,7 +42,7 @@ func TestDoctorOnInterface(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		var j struct{ Checks []checkJSON }
+		var j struct{ Checks []check }
 		if err := json.Unmarshal([]byte(out), &j); err != nil || code != exitOK {
 			t.Fatalf("code %d, %v, %s", code, err, talk)
 		}

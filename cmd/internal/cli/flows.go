@@ -67,9 +67,15 @@ func parseMatch(text string) (flow.Match, error) {
 type flowsListCmd struct {
 	outputFlag
 	socketFlag
+	selection.Options
+	Name []string `arg:"" optional:"" complete:"counters" help:"Flows to show; patterns as of the shell, such as 'w*', too. Default: all."`
 }
 
 func (c *flowsListCmd) Run(env *Env) error {
+	wanted, err := newSelection(c.Name, c.Options)
+	if err != nil {
+		return err
+	}
 	return c.with(env, func(svc dataplane.Service) error {
 		placements, err := svc.Placements(env.Context)
 		if err != nil {
@@ -79,7 +85,10 @@ func (c *flowsListCmd) Run(env *Env) error {
 		if err != nil {
 			return fmt.Errorf("reading the conditions: %w", err)
 		}
-		return view.Flows(env.Stdout, c.json(), placements, conditions, time.Now(), c.statuses(env, svc))
+		if placements, err = view.SelectFlows(wanted, placements); err != nil {
+			return err
+		}
+		return view.Flows(env.Stdout, c.json(), wanted, placements, conditions, time.Now(), c.statuses(env, svc))
 	})
 }
 

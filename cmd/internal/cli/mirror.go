@@ -124,7 +124,7 @@ func mirrorError(path string, err error) error {
 	return err
 }
 
-// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns an *unknownError
+// read reads the selected counters, or their sums. If the mirror lacks some of them, it returns an *selection.UnmetError
 // beside the reading of the others.
 func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 	entries, err := m.entries(s)
@@ -147,7 +147,7 @@ func (m *mirror) read(s *selection.Selection) (*view.Reading, error) {
 		return nil, err
 	}
 	r.Now, r.Zero = shm.Now(), view.MonotonicZero()
-	return r, unmet(m.path, s, entries, len(chosen))
+	return r, s.Unmet(m.path, entries, len(chosen))
 }
 
 // values fills in the counters of entries.

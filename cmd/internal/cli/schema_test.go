@@ -39,7 +39,7 @@ func outputs() map[string][]any {
 		"bench":            {bench.Report{}},
 		"check":            {checkedMirrorJSON{}, checkedConfigJSON{}},
 		"demo":             {demo.Report{}},
-		"doctor":           {doctorJSON{}},
+		"doctor":           {view.ChecksJSON{}},
 		"explain":          {explain.ExplanationJSON{}},
 		"flows add":        {view.AddedJSON{}},
 		"flows list":       {view.FlowsJSON{}},

@@ -88,7 +88,7 @@ func (c *topCmd) print(env *Env, wanted *selection.Selection) error {
 		}
 		m.reopen()
 		before = cur
-		var unknown *unknownError
+		var unknown *selection.UnmetError
 		switch cur, err = m.read(wanted); {
 		case err == nil, errors.As(err, &unknown):
 			// The named counters may not exist now: the table shows that.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -149,7 +150,7 @@ func (w *waiter) unknown(err error) error {
 	if unread != nil {
 		return err
 	}
-	return unknownName(w.mirror.path, w.cmd.Name, counterNames(entries))
+	return selection.UnknownName(w.mirror.path, w.cmd.Name, entries)
 }
 
 // aim describes the condition of the wait.

@@ -40,10 +40,10 @@ func (c *watchCmd) Run(env *Env) error {
 	}
 	defer m.close()
 	first, err := m.read(wanted)
-	var unknown *unknownError
+	var unknown *selection.UnmetError
 	switch {
 	case c.History && errors.As(err, &unknown): // the history may have changes of a counter that was removed
-		fmt.Fprintf(env.Stderr, "flowtally: %s now\n", format.PrintableLines(unknown.text))
+		fmt.Fprintf(env.Stderr, "flowtally: %s now\n", format.PrintableLines(unknown.Error()))
 	case err != nil:
 		return err
 	}

@@ -149,17 +149,6 @@ func (s *Selection) UnmetLabels() (out []string) {
 	return out
 }
 
-// Conditions returns the conditions of the options, as they were written.
-func (s *Selection) Conditions() (out []string) {
-	for _, r := range s.labels {
-		out = append(out, "--label "+r.text)
-	}
-	if s.direction != nil {
-		out = append(out, "--direction "+s.direction.String())
-	}
-	return out
-}
-
 // IsPattern reports whether a name is taken for a pattern.
 func IsPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 

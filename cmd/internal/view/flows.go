@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -70,21 +71,36 @@ type AddedJSON struct {
 	Flows  []placementJSON `json:"flows"` // that were added
 }
 
-// Flows prints every flow of an instance, and below the flows the instance's conditions.
-func Flows(w io.Writer, asJSON bool, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of Statuses) error {
-	if !asJSON {
+// Flows prints flows of an instance, or how many of them have each label of s, and below them the instance's
+// conditions.
+func Flows(w io.Writer, asJSON bool, s *selection.Selection, placements []dataplane.Placement, conditions []dataplane.Condition, now time.Time, of Statuses) error {
+	switch {
+	case !asJSON && s.Sums():
+		return printAbove(w, renderFlowSums(sumFlows(s, placements)), conditions, now)
+	case !asJSON:
 		return printAbove(w, renderPlacements(placements), conditions, now)
 	}
+	out := FlowsJSON{Schema: 1, Flows: []placementJSON{}, Reasons: []string{}, Conditions: conditionsJSON(conditions)}
+	if s.Sums() {
+		for _, sum := range sumFlows(s, placements) {
+			out.Sums = append(out.Sums, sum.json())
+		}
+		return format.JSON(w, out)
+	}
 	flows, reasons := placementsJSON(placements, severalTimes(placements))
-	return format.JSON(w, FlowsJSON{1, of.join(flows), reasons, conditionsJSON(conditions)})
+	out.Flows, out.Reasons, out.Shared = of.join(flows), reasons, sharedReasonsJSON(flows)
+	return format.JSON(w, out)
 }
 
 // FlowsJSON is the output of flows list -o json. Programs read it: fields are only added.
 type FlowsJSON struct {
 	Schema     int             `json:"schema"`
-	Flows      []placementJSON `json:"flows"`
+	Flows      []placementJSON `json:"flows"`   // without any where --sum-by asks for sums
 	Reasons    []string        `json:"reasons"` // that several flows share, which have the index here
 	Conditions []conditionJSON `json:"conditions"`
+
+	Shared []sharedReasonJSON `json:"shared,omitempty"` // the flows that have each of the reasons
+	Sums   []flowSumJSON      `json:"sums,omitempty"`
 }
 
 // severalTimes says which reasons more than one flow has.
@@ -127,10 +143,21 @@ func placementsJSON(placements []dataplane.Placement, listed map[string]bool) (f
 }
 
 // renderPlacements returns a line for each flow, with the reasons of the backends that do not
-// count it below; a reason that holds for all of several flows stands once, at the end.
+// count it below; a reason that several flows share stands once, at the end.
 func renderPlacements(placements []dataplane.Placement) string {
-	shared := SharedRejections(Rejections(placements))
-	return renderReasons(placements, func(r dataplane.Rejection) bool { return slices.Contains(shared, r) }) + renderShared(shared)
+	names, all := make([]string, len(placements)), Rejections(placements)
+	for i, p := range placements {
+		names[i] = p.Flow.Name
+	}
+	shared, groups := SharedRejections(all), shareReasons(names, all)
+	elsewhere := make(map[dataplane.Rejection]bool)
+	for _, r := range shared {
+		elsewhere[r] = true
+	}
+	for _, g := range groups {
+		elsewhere[g.Rejection] = true
+	}
+	return renderReasons(placements, func(r dataplane.Rejection) bool { return elsewhere[r] }) + renderShared(shared) + renderGroups(groups, "flow", "flows")
 }
 
 // renderAdded is renderPlacements of flows that were added to an instance. It leaves out the reasons that

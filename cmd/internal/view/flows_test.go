@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
@@ -58,7 +59,7 @@ func TestPrintFlows(t *testing.T) {
 	}}
 	for name, asJSON := range map[string]bool{"flows.txt": false, "flows.json": true} {
 		var b bytes.Buffer
-		if err := Flows(&b, asJSON, testPlacements(t), conditions, now, counters); err != nil {
+		if err := Flows(&b, asJSON, new(selection.Selection), testPlacements(t), conditions, now, counters); err != nil {
 			t.Fatal(err)
 		}
 		compare(t, name, b.String())
@@ -101,7 +102,7 @@ func TestSharedReasonsAreListedOnceInJSON(t *testing.T) {
 	}
 	flows[7].Rejected = append(flows[7].Rejected, dataplane.Rejection{Backend: "xdp", Reason: "its own"})
 	var b bytes.Buffer
-	if err := Flows(&b, true, flows, nil, time.Time{}, Statuses{}); err != nil {
+	if err := Flows(&b, true, new(selection.Selection), flows, nil, time.Time{}, Statuses{}); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {

@@ -112,17 +112,23 @@ func toSnapshotJSON(l *shm.Label) *snapshotJSON {
 	return s
 }
 
+// labelsOf returns the labels of a group; nil: the counters have no such label.
+func labelsOf(g selection.Group) map[string]*string {
+	labels := make(map[string]*string)
+	for _, l := range g.Labels() {
+		labels[l.Key] = nil
+		if l.Has {
+			labels[l.Key] = &l.Value
+		}
+	}
+	return labels
+}
+
 func (c Counter) sumJSON(r *Reading) sumJSON {
 	s := c.Sum
 	j := sumJSON{
-		Labels: make(map[string]*string), Kind: c.Kind, Unit: c.Unit, Counters: s.Members, Absent: s.Absent, rateJSON: c.rates(),
+		Labels: labelsOf(s.Group), Kind: c.Kind, Unit: c.Unit, Counters: s.Members, Absent: s.Absent, rateJSON: c.rates(),
 		ByteBases: append([]string{}, s.Bases...), Valid: c.Valid, Stale: c.Stale, Ambiguous: c.Ambiguous, Discontinuities: c.Discontinuities,
-	}
-	for _, l := range s.Labels() {
-		j.Labels[l.Key] = nil
-		if l.Has {
-			j.Labels[l.Key] = &l.Value
-		}
 	}
 	if !c.Present() {
 		return j

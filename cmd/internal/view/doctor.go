@@ -1,0 +1,96 @@
+package view
+
+import (
+	"io"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/probe"
+)
+
+// ChecksJSON is the output of doctor -o json. Programs read it: fields are only added.
+type ChecksJSON struct {
+	Schema int         `json:"schema"`
+	Checks []checkJSON `json:"checks"`
+
+	Shared []sharedCheckJSON `json:"shared,omitempty"` // the results that several objects have for one reason, each once
+}
+
+// checkJSON is one result in the JSON of doctor.
+type checkJSON struct {
+	Backend string `json:"backend"` // "" for a result about the host
+	Object  string `json:"object"`
+	Feature string `json:"feature"`
+	Answer  string `json:"answer"` // yes, no or inconclusive
+	Reason  string `json:"reason"`
+	Fix     string `json:"fix"`
+}
+
+// sharedCheckJSON is a result that several objects have for one reason.
+type sharedCheckJSON struct {
+	Backend string   `json:"backend"`
+	Feature string   `json:"feature"`
+	Answer  string   `json:"answer"`
+	Reason  string   `json:"reason"`
+	Fix     string   `json:"fix"`
+	Count   int      `json:"count"`   // of the objects
+	Objects []string `json:"objects"` // the first of them, at most 8
+}
+
+// checkGroup is a result, with the objects that have it.
+type checkGroup struct {
+	probe.Result
+	objects []string
+}
+
+// groupChecks puts the results together that differ in their object alone, in the order of the first ones. A result
+// without a reason stands by itself.
+func groupChecks(results []probe.Result) (out []checkGroup) {
+	at := make(map[probe.Result]int)
+	for _, r := range results {
+		key := r
+		key.Object = ""
+		n, known := at[key]
+		if !known || r.Reason == "" || r.Object == "" {
+			n = len(out)
+			at[key], out = n, append(out, checkGroup{Result: r})
+		}
+		out[n].objects = append(out[n].objects, r.Object)
+	}
+	return out
+}
+
+// Checks prints the results of doctor.
+func Checks(w io.Writer, asJSON bool, results []probe.Result) error {
+	if !asJSON {
+		_, err := io.WriteString(w, renderChecks(results))
+		return err
+	}
+	out := ChecksJSON{Schema: 1, Checks: make([]checkJSON, len(results))}
+	for i, r := range results {
+		out.Checks[i] = checkJSON{r.Backend, r.Object, r.Feature, r.Answer.String(), r.Reason, r.Fix}
+	}
+	for _, g := range groupChecks(results) {
+		if n := len(g.objects); n > 1 {
+			out.Shared = append(out.Shared, sharedCheckJSON{g.Backend, g.Feature, g.Answer.String(), g.Reason, g.Fix, n, g.objects[:min(n, mostNames)]})
+		}
+	}
+	return format.JSON(w, out)
+}
+
+// renderChecks returns the results as a table, a fix on a line of its own under the result that it
+// would change.
+func renderChecks(results []probe.Result) string {
+	mark := map[probe.Answer]string{probe.Yes: "✓ yes", probe.No: "✗ no", probe.Inconclusive: "? inconclusive"}
+	t := format.Table{Heading: []string{"ANSWER", "OBJECT", "FEATURE", "REASON"}}
+	for _, g := range groupChecks(results) {
+		object := g.Object
+		if len(g.objects) > 1 {
+			object = listNames(g.objects)
+		}
+		t.Add(mark[g.Answer], format.OrDash(object), g.Feature, format.OrDash(g.Reason))
+		if g.Fix != "" && g.Answer != probe.Yes {
+			t.Note("  try: " + g.Fix)
+		}
+	}
+	return t.Render()
+}

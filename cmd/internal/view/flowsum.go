@@ -1,0 +1,95 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/cmd/internal/selection"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// flowEntry returns the entry that a flow has in the mirror, as far as a selection needs it.
+func flowEntry(f flow.Flow) shm.Entry {
+	return shm.Entry{Name: f.Name, Kind: "flow", Labels: f.Labels, Text: f.Identity()}
+}
+
+// SelectFlows returns the selected flows; a *selection.UnmetError if the instance lacks some.
+func SelectFlows(s *selection.Selection, placements []dataplane.Placement) (out []dataplane.Placement, err error) {
+	entries := make([]shm.Entry, len(placements))
+	for i, p := range placements {
+		if entries[i] = flowEntry(p.Flow); s.Has(entries[i]) {
+			out = append(out, p)
+		}
+	}
+	return out, s.Unmet("the instance", entries, len(out))
+}
+
+// flowSum is the flows of a group, by their source.
+type flowSum struct {
+	selection.Group
+	flows int
+	by    map[string]int // by the text of the source
+}
+
+// sumFlows returns the number of flows of each group, in the order of the groups.
+func sumFlows(s *selection.Selection, placements []dataplane.Placement) []flowSum {
+	at := make(map[selection.Group]*flowSum)
+	for _, p := range placements {
+		g := s.Group(flowEntry(p.Flow))
+		if at[g] == nil {
+			at[g] = &flowSum{Group: g, by: make(map[string]int)}
+		}
+		at[g].flows++
+		at[g].by[Source(p.Source)]++
+	}
+	out := make([]flowSum, 0, len(at))
+	for _, sum := range at {
+		out = append(out, *sum)
+	}
+	slices.SortFunc(out, func(a, b flowSum) int { return a.Group.Compare(b.Group) })
+	return out
+}
+
+// sources returns the texts of the sources, that with most flows first.
+func (s flowSum) sources() []string {
+	return slices.SortedFunc(maps.Keys(s.by), func(a, b string) int { return cmp.Or(s.by[b]-s.by[a], strings.Compare(a, b)) })
+}
+
+// flowSumJSON is one sum in the JSON of flows list --sum-by.
+type flowSumJSON struct {
+	Labels  map[string]*string `json:"labels"` // of --sum-by; null: the flows have no such label
+	Flows   int                `json:"flows"`
+	Sources []flowSourceJSON   `json:"sources"` // that with most flows first
+}
+
+// flowSourceJSON is a source, with the number of flows that it counts.
+type flowSourceJSON struct {
+	Source string `json:"source"` // "-": nothing counts the flows
+	Flows  int    `json:"flows"`
+}
+
+func (s flowSum) json() flowSumJSON {
+	j := flowSumJSON{Labels: labelsOf(s.Group), Flows: s.flows, Sources: []flowSourceJSON{}}
+	for _, source := range s.sources() {
+		j.Sources = append(j.Sources, flowSourceJSON{source, s.by[source]})
+	}
+	return j
+}
+
+func renderFlowSums(sums []flowSum) string {
+	t := format.Table{Heading: []string{"FLOWS OF", ">FLOWS", "COUNTED BY"}}
+	for _, s := range sums {
+		var by []string
+		for _, source := range s.sources() {
+			by = append(by, fmt.Sprintf("%s: %s", source, format.Count(uint64(s.by[source]))))
+		}
+		t.Add(s.Group.String(), format.Count(uint64(s.flows)), strings.Join(by, "; "))
+	}
+	return t.Render()
+}

@@ -1,0 +1,88 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+// mostNames bounds the names that are listed with a reason that many objects share.
+const mostNames = 8
+
+// reasonGroup is a reason that several objects share.
+type reasonGroup struct {
+	dataplane.Rejection
+	names []string
+}
+
+// shareReasons returns the rejections that several, but not all, objects have, in the order of their first objects.
+// names are the objects', all their rejections.
+func shareReasons(names []string, all [][]dataplane.Rejection) (out []reasonGroup) {
+	at := make(map[dataplane.Rejection]int)
+	for i, rejected := range all {
+		for _, r := range rejected {
+			n, known := at[r]
+			if !known {
+				n = len(out)
+				at[r], out = n, append(out, reasonGroup{Rejection: r})
+			}
+			if g := &out[n]; len(g.names) == 0 || g.names[len(g.names)-1] != names[i] {
+				g.names = append(g.names, names[i])
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(g reasonGroup) bool { return len(g.names) < 2 || len(g.names) == len(all) })
+}
+
+// listNames returns the first of names, and the number of the others.
+func listNames(names []string) string {
+	if len(names) <= mostNames+1 { // a number takes the place of a name
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:mostNames], ", ") + fmt.Sprintf(", … %d more", len(names)-mostNames)
+}
+
+// renderGroups renders the reasons that several objects share.
+func renderGroups(groups []reasonGroup, one, many string) (text string) {
+	for _, g := range groups {
+		text += fmt.Sprintf("not by %s, %s (%s): %s\n", g.Backend, format.Plural(uint64(len(g.names)), one, many), listNames(g.names), format.PrintableLines(g.Reason))
+	}
+	return text
+}
+
+// sharedReasonJSON is a reason that several flows share, with the first of the flows.
+type sharedReasonJSON struct {
+	Backend     string   `json:"backend"`
+	ReasonIndex int      `json:"reason_index"` // in the table of reasons
+	Flows       int      `json:"flows"`        // that have the reason
+	Names       []string `json:"names"`        // of the first flows, at most 8
+}
+
+// sharedReasonsJSON returns the rejections whose reasons are in the table.
+func sharedReasonsJSON(flows []placementJSON) (out []sharedReasonJSON) {
+	type id struct {
+		backend string
+		reason  int
+	}
+	at := make(map[id]int)
+	for _, f := range flows {
+		for _, r := range f.Rejected {
+			if r.ReasonIndex == nil {
+				continue
+			}
+			k := id{r.Backend, *r.ReasonIndex}
+			n, known := at[k]
+			if !known {
+				n = len(out)
+				at[k], out = n, append(out, sharedReasonJSON{Backend: r.Backend, ReasonIndex: *r.ReasonIndex, Names: []string{}})
+			}
+			if out[n].Flows++; len(out[n].Names) < mostNames {
+				out[n].Names = append(out[n].Names, f.Name)
+			}
+		}
+	}
+	return out
+}
