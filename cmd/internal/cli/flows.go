@@ -68,7 +68,7 @@ type flowsListCmd struct {
 	outputFlag
 	socketFlag
 	selection.Options
-	Name []string `arg:"" optional:"" complete:"counters" help:"Flows to show; patterns as of the shell, such as 'w*', too. Default: all."`
+	Name []string `complete:"counters" help:"Only flows of this name, or pattern as of the shell, such as 'w*'. May be repeated." placeholder:"NAME"`
 }
 
 func (c *flowsListCmd) Run(env *Env) error {
