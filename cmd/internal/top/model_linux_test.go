@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -215,8 +216,10 @@ func TestFollowsTheMirror(t *testing.T) {
 	}
 	s.w.SetState(shm.Run)
 	s.publish()
-	for c.source.in.Reader() == c.source.reader { // the instance looks at the name by itself
-		c.look()
+	for end := time.Now().Add(patience); c.source.in.Reader() == c.source.reader; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) { // the instance looks at the name by itself
+			t.Fatal("the new file was not found")
+		}
 	}
 	if text := ansi.Strip(c.look().frame()); !strings.Contains(text, "writer run") || c.names() != "[broken dns near-sent new web]" {
 		t.Errorf("made anew:\n%s", text)

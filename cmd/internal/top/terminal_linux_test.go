@@ -120,9 +120,6 @@ func (m *terminal) shows(name, expr string) {
 	}
 	for end := time.Now().Add(patience); screen != string(want) && !*update && time.Now().Before(end); screen = m.capture() {
 		time.Sleep(20 * time.Millisecond)
-		if time.Until(end) < patience-10*time.Second && screen == m.capture() {
-			break // it stands still, and is another one
-		}
 	}
 	if *update {
 		time.Sleep(time.Second)
