@@ -132,6 +132,32 @@ func TestCatalogueDuringChanges(t *testing.T) {
 	}
 }
 
+// TestCatalogueChangedBehindTheScan: an entry that changes after an Update has passed it is reported by the next one.
+func TestCatalogueChangedBehindTheScan(t *testing.T) {
+	w, r := heapMirror(t, 64, 0, 0, Options{})
+	hs := addN(t, w, 3, false)
+	c := r.Catalogue()
+	var source string
+	keep := func(e Entry) {
+		if e.Handle == hs[0] {
+			source = e.Source
+		}
+		if e.Handle == hs[2] {
+			if err := w.SetSource(hs[0], "behind", "l2"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for range 2 {
+		if err := c.Update(keep, func(Handle) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if source != "behind" {
+		t.Errorf("source %q, want %q", source, "behind")
+	}
+}
+
 // TestCatalogueOfAFileGivenUp: a file that was given up, and a closed reader, end an Update with an error.
 func TestCatalogueOfAFileGivenUp(t *testing.T) {
 	w, r := heapMirror(t, 64, 0, 0, Options{})
