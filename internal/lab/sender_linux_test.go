@@ -11,6 +11,7 @@ import (
 
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 )
 
 // testStreams are frames of several sizes that the receiving stack ignores:
@@ -75,7 +76,7 @@ func TestSentIsCounted(t *testing.T) {
 			need.CPUs(t, tc.senders)
 			w := wire(t, WireOptions{Pair: PairOptions{Queues: tc.queues}})
 			c := xdpCounter(t, w.Near, tc.mode, tc.verdict, tc.spin)
-			packets, buffer := uint64(200_000), 0
+			packets, buffer := times.Brief(uint64(200_000), 20_000), 0
 			if tc.spin != 0 {
 				packets, buffer = 20_000, 64<<20
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/frame"
 	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/internal/lab/times"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -127,6 +128,7 @@ func TestPairsBelongTogether(t *testing.T) {
 			}
 		})
 	}
+	batch := times.Brief(uint64(1_500_000), 200_000)
 	for cpu := range 2 {
 		s, err := b.far.NewSender(streams, lab.SenderOptions{CPU: cpu + 1, Seed: uint64(cpu)})
 		if err != nil {
@@ -135,10 +137,10 @@ func TestPairsBelongTogether(t *testing.T) {
 		defer s.Close()
 		sending.Go(func() {
 			for rounds := 0; rounds == 0 || changes.Load() < 20 && rounds < 100 && !t.Failed(); rounds++ { // until enough was seen
-				if err := s.Run(t.Context(), 1_500_000); err != nil {
+				if err := s.Run(t.Context(), batch); err != nil {
 					t.Error(err)
 				}
-				sent.Add(1_500_000)
+				sent.Add(batch)
 			}
 		})
 	}
