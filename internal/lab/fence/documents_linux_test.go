@@ -53,13 +53,18 @@ func TestFencesSayHowTheyRun(t *testing.T) {
 	t.Logf("%d commands run, %d fences are not run", run, not)
 }
 
-// TestDocumentsNameTheirReaders: the first sentence of each page of docs names its readers.
+// TestDocumentsNameTheirReaders: the first sentence of each page of docs names its readers, and the index links to it.
 func TestDocumentsNameTheirReaders(t *testing.T) {
 	begin := regexp.MustCompile(`(?s)^(?:<!--.*?-->\n)?# [^\n]+\n\nThis page is for [a-z]`)
-	_, paths := documents(t)
+	root, paths := documents(t)
+	index, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
+	check(t, err)
 	for _, path := range paths[1:] {
 		data, err := os.ReadFile(path)
 		check(t, err)
+		if name := filepath.Base(path); name != "README.md" && !strings.Contains(string(index), "]("+name+")") {
+			t.Errorf("docs/README.md does not link to %s", name)
+		}
 		if !begin.Match(data) {
 			t.Errorf("%s does not begin with a title and \"This page is for …\"", filepath.Base(path))
 		}
