@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/internal/lab/schema"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -130,6 +131,13 @@ func TestHostileText(t *testing.T) {
 	var r view.ReadingJSON
 	if err := json.Unmarshal(body, &r); err != nil || len(r.Counters) != len(evil) {
 		t.Errorf("%v: %d counters", err, len(r.Counters))
+	}
+	get, err := schema.Read("../../../docs/schema/get.json")
+	if err == nil {
+		err = schema.Validate(get, body)
+	}
+	if err != nil {
+		t.Errorf("/v1/counters is not of the schema of get: %v", err)
 	}
 }
 
