@@ -30,8 +30,9 @@ const (
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostRequests is how many requests are served at a time, each with a response in memory. Others get status 503.
-	mostRequests = 32
+	// mostRequests is how many requests are served at a time, each with a response in memory for as long as its client
+	// reads: it bounds memory, and leaves room for a scrape beside slow clients. Others get status 503.
+	mostRequests = 256
 )
 
 // ServeOptions shape Serve.
