@@ -241,7 +241,7 @@ func (e *Engine) Close() error {
 	select {
 	case <-e.shut:
 	case <-bound.C:
-		return fmt.Errorf("closing instance %s: a device has not returned from a control call for %v: the instance ends when it does, or with the process", e.cfg.Instance, e.bound)
+		return fmt.Errorf("closing instance %s: a device has not returned from a control call for %v: the instance ends when it does, or with the process", e.info.Instance, e.bound)
 	}
 	err := <-e.ended
 	e.ended <- nil // for later calls
