@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -492,4 +494,74 @@ func TestAChangeByAFileIsUndoneWithItsInterfaces(t *testing.T) {
 	h.devices(t, "own", "eth1")
 	h.sendTo(t, eth0.B, 100)
 	h.counted(t, eth1.B)
+}
+
+// Interfaces that a pattern matches come and go faster than they are taken, some with names that a shell or a terminal would
+// obey. They leave no pin and no condition, the others are counted on meanwhile, and a later one is taken.
+func TestManyInterfacesComeAndGo(t *testing.T) {
+	const n = 60
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0"}, dataplane.Interface{Name: "[^lfn]*", Optional: true})
+	eth0 := h.plug(t, "eth0")
+	h.run(t)
+	h.devices(t, "a", "eth0")
+	add := func(name string) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		veth := netlink.NewVeth(attrs)
+		veth.PeerName = lab.Unique("f")
+		if err := netlink.LinkAdd(veth); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	remove := func(name string) {
+		l, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkDel(l)
+		}
+		if err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	err := h.wire.Near.NS.Do(func() error {
+		for _, name := range []string{"*", "?", "[", "\\", "\x1b[2J", "$(id)", "-rf", "\xff\xfe", "..."} {
+			add(name)
+			defer remove(name)
+		}
+		for i := range n {
+			add(fmt.Sprintf("d%d", i))
+			if i%2 == 0 {
+				remove(fmt.Sprintf("d%d", i))
+			}
+		}
+		for i := range n {
+			if i%2 == 1 {
+				remove(fmt.Sprintf("d%d", i))
+			}
+		}
+		for i := range n {
+			add(fmt.Sprintf("e%d", i))
+		}
+		h.counted(t, eth0.B)
+		for i := range n {
+			remove(fmt.Sprintf("e%d", i))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.counted(t, eth0.B)
+	h.devices(t, "a", "eth0")
+	z := h.plug(t, "z0")
+	h.devices(t, "a", "eth0", "z0")
+	h.counted(t, z.B)
+	if pins, err := filepath.Glob(filepath.Join(h.cfg.XDP.PinDir, "link-*")); err != nil || len(pins) != 2 {
+		t.Errorf("%d links are pinned, %v, want 2", len(pins), err)
+	}
+	if c, err := h.e.Conditions(t.Context()); err != nil || slices.ContainsFunc(c, func(c dataplane.Condition) bool { return c.Severity == dataplane.High }) {
+		t.Errorf("conditions %v, %v", c, err)
+	}
+	if n := h.discontinuities(); n != 0 {
+		t.Errorf("%d discontinuities, want 0", n)
+	}
 }
