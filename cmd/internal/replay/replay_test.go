@@ -195,9 +195,13 @@ func FuzzRun(f *testing.F) {
 		c.add([]byte{0x45, 0, 0, 20}, 1500)
 		f.Add(c.Bytes())
 	}
-	all := flows(f, "ipv4", "ipv6", "incomplete")
+	d, err := NewDecider(flows(f, "ipv4", "ipv6", "incomplete"), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer d.Close()
 	f.Fuzz(func(t *testing.T, b []byte) {
-		rep, err := Run(context.Background(), bytes.NewReader(b), Options{Flows: all})
+		rep, err := d.Replay(context.Background(), bytes.NewReader(b), Options{})
 		if err != nil {
 			return
 		}
