@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/export"
@@ -20,6 +21,7 @@ type exportCmd struct {
 	Label       []string          `sep:"none" complete:"labels" help:"Only counters with this label: KEY=VALUE, KEY!=VALUE, KEY=~REGEXP, KEY!~REGEXP, KEY or !KEY, as for flowtally get. May be repeated." placeholder:"KEY=VALUE"`
 	Direction   string            `help:"Only flows of this side of the interface: ingress or egress." enum:",ingress,egress" default:"" placeholder:"SIDE"`
 	LabelKeys   []string          `help:"Keys of flow labels that become labels of the series." placeholder:"KEY,…"`
+	SumBy       []string          `sep:"," complete:"label-keys" help:"Export the sums of the counters that have the same values of these labels, in place of the counters. /v1/counters has the counters all the same." placeholder:"KEY,…"`
 	MaxCounters int               `help:"The most counters that are exported; the ones added first are. flowtally_counters_dropped has the number of the others." default:"10000" placeholder:"N"`
 	Conditions  bool              `help:"Export the conditions too. They come from the control socket, which needs root or the user of run."`
 	Socket      string            `help:"The control socket of --conditions. Empty: as for flowtally flows." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
@@ -30,7 +32,7 @@ type exportCmd struct {
 }
 
 func (c *exportCmd) Run(env *Env) error {
-	selected, err := newSelection(c.Name, selection.Options{Label: c.Label, Direction: c.Direction})
+	selected, err := newSelection(c.Name, selection.Options{Label: c.Label, Direction: c.Direction, SumBy: c.SumBy})
 	if err != nil {
 		return err
 	}
@@ -41,6 +43,15 @@ func (c *exportCmd) Run(env *Env) error {
 		},
 		Listen: c.Listen, WebConfig: c.WebConfig, Push: export.PushOptions{Endpoint: c.OTLP, Period: c.OTLPPeriod, Headers: c.OTLPHeader},
 		Ready: func() error { return notifySystemd("READY=1") },
+	}
+	if selected.Sums() {
+		if len(c.LabelKeys) > 0 {
+			return &usageError{errors.New("--label-keys with --sum-by: the labels of a sum are the keys of --sum-by")}
+		}
+		if err := export.ValidateLabelKeys(c.SumBy); err != nil {
+			return &usageError{fmt.Errorf("--sum-by: %w", err)}
+		}
+		o.Group = selected.Group
 	}
 	if c.Conditions {
 		o.Conditions = c.conditions

@@ -21,6 +21,8 @@ type row struct {
 	device bool // value was read where a device writes it
 	unread bool // a device writes it to memory that cannot be read: value is the published value
 	gone   bool // the counter was removed since
+
+	unlike bool // of a sum: the bytes of its counters have several bases, and do not add up
 }
 
 // label is one label of a series.
@@ -77,6 +79,7 @@ func (c *catalogue) renew(r *shm.Reader, s shm.Status) error {
 const (
 	counterLabel   = "counter"
 	directionLabel = "direction"
+	unitLabel      = "unit" // of sums in a unit of their own
 )
 
 // labelsOf returns the labels of the series of a counter. A flow label that the counter does not have is left out.
@@ -110,7 +113,7 @@ func labelName(key string) string {
 
 // ValidateLabelKeys refuses keys of flow labels that cannot become labels of a series.
 func ValidateLabelKeys(keys []string) error {
-	from := map[string]string{counterLabel: "", directionLabel: "", "instance": "", "job": "", "kind": "", "reason": ""}
+	from := map[string]string{counterLabel: "", directionLabel: "", unitLabel: "", "instance": "", "job": "", "kind": "", "reason": ""}
 	for _, k := range keys {
 		name := labelName(k)
 		other, taken := from[name]

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/shm"
@@ -24,6 +25,9 @@ type Options struct {
 	Select func(shm.Entry) bool
 	// LabelKeys are the keys of flow labels that become labels of a series. ValidateLabelKeys checks them.
 	LabelKeys []string
+	// Group returns the group of a counter. The counters of a group are exported as one sum, with the labels of the group
+	// instead of LabelKeys. Nil: counters are exported one by one.
+	Group func(shm.Entry) selection.Group
 	// MaxCounters bounds the exported counters. The counters that were added first are exported, so that a series does
 	// not end because another counter is added. 0 means DefaultMaxCounters.
 	MaxCounters int
@@ -43,6 +47,7 @@ type Exporter struct {
 	mu        sync.Mutex // held while the mirror is read and a reading is rendered
 	source    source
 	catalogue catalogue
+	totals    totals
 	families  families
 	complaint string // the last error of reading that was logged
 	dropped   int    // the number of dropped counters that was logged last
@@ -62,6 +67,7 @@ func New(o Options) *Exporter {
 		options: o, log: log,
 		source:     source{path: o.Path, instance: o.Instance, options: o.Reader},
 		catalogue:  catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
+		totals:     totals{group: o.Group},
 		conditions: conditions{ask: o.Conditions, log: log},
 	}
 }
@@ -80,13 +86,17 @@ type look struct {
 	status shm.Status
 	writer view.Writer
 	now    int64 // in ns of CLOCK_MONOTONIC
-	rows   []row // in order of name
+	rows   []row // the counters in order of name
+	series []row // the rows that have series: rows, or one for each group
 }
 
 // look reads the mirror. The caller holds e.mu.
 func (e *Exporter) look() look {
 	l, err := e.source.read(&e.catalogue)
 	l.err = err
+	if err == nil {
+		l.series = e.totals.series(l.rows, e.catalogue.epoch, e.catalogue.of)
+	}
 	e.complain(l)
 	return l
 }

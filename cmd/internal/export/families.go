@@ -51,21 +51,23 @@ func of(e shm.Entry) (first, second kind) {
 // render returns the families with the values of l. They are valid until the next call.
 func (f *families) render(l look, epoch uint64) []*dto.MetricFamily {
 	if f.epoch != epoch {
-		f.make(l.rows)
+		f.make(l.series)
 		f.epoch = epoch
 	}
 	for k := range f.by {
 		f.by[k].shown = f.by[k].shown[:0]
 	}
-	for i := range l.rows {
-		r := &l.rows[i]
+	for i := range l.series {
+		r := &l.series[i]
 		first, second := of(r.entry)
 		if !r.gone {
 			f.by[kindDiscontinuities].show(i, float64(r.entry.Continuity.Discontinuities))
 		}
 		if r.value.SampledAt != 0 {
 			f.by[first].show(i, float64(r.value.Packets))
-			f.by[second].show(i, float64(r.value.Bytes))
+			if !r.unlike {
+				f.by[second].show(i, float64(r.value.Bytes))
+			}
 		}
 	}
 	var out []*dto.MetricFamily

@@ -30,19 +30,15 @@ var sums = [kinds]struct{ name, unit string }{
 
 // start is the beginning of a total, and the total as it was pushed last.
 type start struct {
-	at     uint64 // in ns since 1970
-	value  shm.Value
-	handle shm.Handle
-	file   *shm.Reader
+	at uint64 // in ns since 1970
+	counted
 }
 
 // startOf returns the beginning of the total of a counter, in ns since 1970. It stays the same over restarts of the
 // writer and over mirrors that are made anew, as the total does; a total that went down has begun again.
 func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 	s, known := p.starts[r.entry.Name]
-	v := r.value
-	goesOn := known && v.Packets >= s.value.Packets && v.Bytes >= s.value.Bytes && (s.file != of || s.handle == r.entry.Handle)
-	if !goesOn {
+	if !known || !s.goesOn(r, of) {
 		// Whole seconds: the two clocks do not keep step, and another process must find the same time.
 		added := zero.Add(time.Duration(r.entry.AddedAt)).Truncate(time.Second)
 		s.at = uint64(max(0, added.UnixNano()))
@@ -50,7 +46,7 @@ func (p *Pusher) startOf(r *row, of *shm.Reader, zero time.Time) start {
 			s.at = max(s.at, uint64(zero.Add(time.Duration(s.value.SampledAt)).UnixNano()))
 		}
 	}
-	s.value, s.handle, s.file = v, r.entry.Handle, of
+	s.value, s.handle, s.file = r.value, r.entry.Handle, of
 	return s
 }
 
@@ -66,9 +62,9 @@ func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 	}
 	zero := view.MonotonicZero()
 	var points [kinds][]*metrics.NumberDataPoint
-	starts := make(map[string]start, len(l.rows)) // without the counters that are gone
-	for i := range l.rows {
-		r := &l.rows[i]
+	starts := make(map[string]start, len(l.series)) // without the counters that are gone
+	for i := range l.series {
+		r := &l.series[i]
 		if r.gone || r.value.SampledAt == 0 {
 			continue
 		}
@@ -78,6 +74,9 @@ func (p *Pusher) requests() ([]*collector.ExportMetricsServiceRequest, error) {
 		attributes := attributesOf(r.labels)
 		first, second := of(r.entry)
 		for k, v := range map[kind]uint64{first: r.value.Packets, second: r.value.Bytes, kindDiscontinuities: r.entry.Continuity.Discontinuities} {
+			if k == second && r.unlike {
+				continue
+			}
 			points[k] = append(points[k], pointOf(attributes, min(s.at, at), at, v))
 		}
 	}
