@@ -64,7 +64,8 @@ func Complete(node *kong.Node, words []string, valuesOf func(v *kong.Value, give
 	case len(node.Positional) > 0:
 		p := node.Positional[min(args, len(node.Positional)-1)]
 		if args < len(node.Positional) || p.IsCumulative() {
-			out = valuesOf(p, given)
+			// The command would take a counter with such a name for a flag.
+			out = slices.DeleteFunc(valuesOf(p, given), func(s string) bool { return strings.HasPrefix(s, "-") })
 		}
 	}
 	return slices.DeleteFunc(out, func(s string) bool { return !strings.HasPrefix(s, last) })

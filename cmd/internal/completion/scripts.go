@@ -5,17 +5,18 @@ func Script(shell string) string { return scripts[shell] }
 
 var scripts = map[string]string{
 	// Bash breaks words at ":" and "=", which names and flags contain: the line is split at blanks
-	// instead, and the part before the break is cut off again.
+	// instead, and the part before the break is cut off again. Bash puts a candidate into the line as it is: each is
+	// quoted, because names and labels come from the writer of a mirror.
 	"bash": `# flowtally: source <(flowtally completion bash)
 _flowtally() {
-	local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" cur="${COMP_WORDS[COMP_CWORD]}" words
+	local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" cur="${COMP_WORDS[COMP_CWORD]}" words found
 	read -ra words <<<"$line"
 	[[ "$line" == *[[:blank:]] ]] && words+=("")
 	[[ "$cur" == [:=] ]] && cur=""
 	local before="${words[-1]%"$cur"}"
-	IFS=$'\n'
-	COMPREPLY=($("${words[0]}" __complete -- "${words[@]:1}" 2>/dev/null))
-	COMPREPLY=("${COMPREPLY[@]#"$before"}")
+	mapfile -t found < <("${words[0]}" __complete -- "${words[@]:1}" 2>/dev/null)
+	COMPREPLY=()
+	((${#found[@]})) && mapfile -t COMPREPLY < <(printf '%q\n' "${found[@]#"$before"}")
 }
 complete -o default -F _flowtally flowtally
 `,
