@@ -22,6 +22,9 @@ func (o Options) testRDMA(ctx context.Context, rep *Report) (err error) {
 	svc, err := o.Start(ctx, cfg)
 	if err != nil {
 		rep.add(notTested("rdma", err.Error()))
+		if errors.Is(err, dataplane.ErrInUse) || errors.Is(err, dataplane.ErrPermission) {
+			return nil // the mirror is of an instance that runs, or of another user
+		}
 		return sweepMirror(instance)
 	}
 	defer func() { err = errors.Join(err, svc.Close(), sweepMirror(instance)) }()

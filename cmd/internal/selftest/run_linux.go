@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
@@ -29,11 +31,11 @@ type run struct {
 // objects of the test are gone when Run returns, also when ctx ends.
 func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	o.defaults()
-	lock, err := net.Listen("unix", "@flowtally-selftest")
+	unlock, err := lock(lockPath(o.Instance))
 	if err != nil {
-		return nil, fmt.Errorf("starting a selftest: another one runs in this network namespace: %w", dataplane.ErrInUse)
+		return nil, fmt.Errorf("starting a selftest: %w", err)
 	}
-	defer lock.Close()
+	defer unlock()
 	rep = &Report{Interface: o.Interface}
 	defer rep.finish()
 	if o.Interface == "" {
@@ -47,6 +49,39 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 		return rep, nil
 	}
 	return rep, o.testRDMA(ctx, rep)
+}
+
+// lockPath is in a directory that only root can write: another user can neither make the file nor open it.
+func lockPath(instance string) string { return "/run/flowtally-" + instance + ".lock" }
+
+// lock keeps a second selftest out: both would use the same names. Where this process can make no file in the directory
+// there is no lock: the locks of the temporary instance's mirror and pins are left.
+func lock(path string) (unlock func(), err error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EROFS) {
+			return func() {}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("opening the lock: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, fmt.Errorf("another one runs, and holds %s: %w", path, dataplane.ErrInUse)
+			}
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		held, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("looking at the lock: %w", err)
+		}
+		if named, err := os.Lstat(path); err == nil && os.SameFile(held, named) {
+			return func() { os.Remove(path); f.Close() }, nil
+		}
+		f.Close() // the one that held it has removed it meanwhile
+	}
 }
 
 // sweep removes the pins and the files of an instance.
@@ -180,6 +215,9 @@ func (r *run) add(ctx context.Context, f flow.Flow) (source string, err error) {
 	placed, err := r.svc.AddFlows(ctx, f)
 	if err != nil {
 		return "", err
+	}
+	if len(placed) != 1 {
+		return "", fmt.Errorf("instance %s returned %d placements of flow %s", r.rep.Instance, len(placed), f.Name)
 	}
 	return placed[0].Source.String(), nil
 }

@@ -362,7 +362,7 @@ func TestEndsBySignal(t *testing.T) {
 	nothingLeft(t, w.Near)
 }
 
-// TestOneAtATime: a second selftest in one network namespace is refused.
+// TestOneAtATime: a second selftest beside a running one is refused.
 func TestOneAtATime(t *testing.T) {
 	w := newWire(t)
 	o := options(w.Near.Name)
@@ -375,6 +375,53 @@ func TestOneAtATime(t *testing.T) {
 		}
 	}
 	_ = w.Near.NS.Do(func() error { _, err := Run(ctx, o); return err })
+}
+
+// TestAnotherUserHoldsNoLock: the name that any user can take keeps root's selftest from nothing; another selftest does.
+func TestAnotherUserHoldsNoLock(t *testing.T) {
+	need.Root(t)
+	if l, err := net.Listen("unix", "@flowtally-selftest"); err == nil { // as user nobody could
+		defer l.Close()
+	}
+	o := Options{Device: "none0", Start: func(context.Context, dataplane.Config) (dataplane.Service, error) {
+		return nil, errors.New("no device")
+	}}
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	path := lockPath("selftest")
+	unlock, err := lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), o); !errors.Is(err, dataplane.ErrInUse) {
+		t.Errorf("beside another selftest: %v", err)
+	}
+	unlock()
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is left: %v", err)
+	}
+}
+
+// TestMirrorOfAnother: a test of queue pairs that cannot start because an instance of its name runs leaves the mirror of
+// that instance.
+func TestMirrorOfAnother(t *testing.T) {
+	need.Root(t)
+	path := shm.DefaultPath("selftest-rdma")
+	w, err := shm.Create(shm.Options{Path: path, History: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Discard()
+	o := options("")
+	o.Device = "none0"
+	rep, err := Run(t.Context(), o)
+	if err != nil || part(t, rep, "rdma").Result != NotTested {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	if err := w.Intact(); err != nil {
+		t.Errorf("the mirror of the other instance: %v", err)
+	}
 }
 
 var libraries soft.Libraries
