@@ -23,6 +23,7 @@ type decoder struct {
 	wrong    map[*yaml.Node]bool // the keys and values that a mistake was found in
 	load     bool                // the file may include others
 	included []*fragment
+	paths    []string // of the included files and directories
 }
 
 // mostProblems bounds the work on a file that is wrong all over.

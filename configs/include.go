@@ -44,12 +44,14 @@ type include struct {
 	names []string // of seen
 	bytes int64
 	files []*fragment
+	paths []string // that were opened
 }
 
 // include reads a path, or a list of paths, relative to the directory of the main file. Each is a file, or a directory
 // whose *.yaml files are read in the order of their names.
 func (d *decoder) include(n *yaml.Node) []*fragment {
 	in := &include{main: d.file}
+	defer func() { d.paths = in.paths }()
 	if d.load {
 		var err error
 		if in.open, err = newOpener(d.file); err == nil {
@@ -104,6 +106,7 @@ func (in *include) path(path string) error {
 		return err
 	}
 	defer f.Close()
+	in.paths = append(in.paths, path)
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -133,6 +136,7 @@ func (in *include) inDirectory(path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer f.Close()
+	in.paths = append(in.paths, path)
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -17,13 +17,21 @@ import (
 
 // Load reads a configuration file, and the files that it includes. See Parse.
 func Load(path string) (dataplane.Config, error) {
+	cfg, _, err := LoadFiles(path)
+	return cfg, err
+}
+
+// LoadFiles is Load, and returns the paths of the files and directories that it has read, with an error too: its caller
+// can see whether they have changed meanwhile.
+func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return dataplane.Config{}, fmt.Errorf("reading configuration: %w", err)
+		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
 	}
 	d := newDecoder(path, data)
 	d.load = true
-	return d.parse()
+	cfg, err = d.parse()
+	return cfg, append([]string{path}, d.paths...), err
 }
 
 // Parse reads a configuration that includes no other file; name stands for the file in messages. Every mistake is

@@ -26,7 +26,8 @@ const (
 	patience = 5 * time.Second
 )
 
-// Load reads a configuration file that has not changed for a moment, and that does not change while it is read.
+// Load reads a configuration file that has not changed for a moment, and that does not change while it is read. The same
+// holds for the files and directories that it includes.
 func Load(ctx context.Context, path string) (dataplane.Config, error) {
 	return load(ctx, path, settled, patience)
 }
@@ -35,13 +36,16 @@ func load(ctx context.Context, path string, settled, patience time.Duration) (da
 	for end := time.Now().Add(patience); ; {
 		before, err := os.Stat(path)
 		if err != nil || !before.Mode().IsRegular() { // Load says why, or reads a pipe once
-			return configs.Load(path)
+			cfg, _, err := read(ctx, path)
+			return cfg, err
 		}
 		age := time.Since(before.ModTime())
 		if age >= settled || age < 0 {
-			cfg, loadErr := configs.Load(path)
+			start := time.Now()
+			cfg, paths, loadErr := read(ctx, path)
 			after, err := os.Stat(path)
-			if err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime()) {
+			if err == nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime()) &&
+				!changedSince(paths, start.Add(-settled)) {
 				return cfg, loadErr
 			}
 		}
@@ -54,6 +58,38 @@ func load(ctx context.Context, path string, settled, patience time.Duration) (da
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// read is configs.LoadFiles. When ctx ends, the goroutine stays that waits for the writer of a FIFO.
+func read(ctx context.Context, path string) (cfg dataplane.Config, paths []string, err error) {
+	type loaded struct {
+		cfg   dataplane.Config
+		paths []string
+		err   error
+	}
+	done := make(chan loaded, 1)
+	go func() {
+		cfg, paths, err := configs.LoadFiles(path)
+		done <- loaded{cfg, paths, err}
+	}()
+	select {
+	case l := <-done:
+		return l.cfg, l.paths, l.err
+	case <-ctx.Done():
+		return cfg, nil, fmt.Errorf("reading configuration: %s: %w", path, ctx.Err())
+	}
+}
+
+// changedSince reports whether a file or directory has changed since then, or is gone. A time that is still to come is
+// of another clock, and no change.
+func changedSince(paths []string, then time.Time) bool {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || info.ModTime().After(then) && info.ModTime().Before(time.Now()) {
+			return true
+		}
+	}
+	return false
 }
 
 // Options of Apply. The zero value keeps the flows that were added to the running instance.

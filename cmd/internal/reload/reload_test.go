@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -40,6 +41,36 @@ func TestAFileThatChangesIsNotRead(t *testing.T) {
 	}
 	if _, err := Load(t.Context(), path+"x"); !os.IsNotExist(unwrapAll(err)) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestAFragmentThatChangesIsNotRead: an included file, and the directory that it is in, must have settled too.
+func TestAFragmentThatChangesIsNotRead(t *testing.T) {
+	dir := t.TempDir()
+	path, fragments := filepath.Join(dir, "f.yaml"), filepath.Join(dir, "conf.d")
+	fragment := filepath.Join(fragments, "a.yaml")
+	err := errors.Join(os.Mkdir(fragments, 0o755), os.WriteFile(path, []byte("backend: sim\ninclude: conf.d\n"), 0o644),
+		os.WriteFile(fragment, []byte("flows: [{name: a, match: any}]\n"), 0o644))
+	old := time.Now().Add(-2 * time.Hour)
+	for _, name := range []string{path, fragments, fragment} {
+		err = errors.Join(err, os.Chtimes(name, old, old))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := load(t.Context(), path, time.Hour, 0); err != nil || len(cfg.Flows) != 1 {
+		t.Errorf("settled files: %+v, %v", cfg, err)
+	}
+	for _, name := range []string{fragments, fragment} {
+		if err := os.Chtimes(name, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := load(t.Context(), path, time.Hour, 0); err == nil || !strings.Contains(err.Error(), "rename it to this one") {
+			t.Errorf("%s has changed a minute ago: %v", name, err)
+		}
+		if err := os.Chtimes(name, time.Time{}, old); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
