@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -255,5 +256,86 @@ func TestSlowClients(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Error("Serve does not end while clients are slow")
+	}
+}
+
+// stuck is a response that its client does not read before release is closed.
+type stuck struct {
+	*httptest.ResponseRecorder
+	began, release chan struct{}
+	once           sync.Once
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	s.once.Do(func() { close(s.began) })
+	<-s.release
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestResponsesInMemory: the responses that clients do not read are bounded in bytes. The next client gets status 503,
+// and the counters once they were read.
+func TestResponsesInMemory(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	e := newExporter(t, Options{Path: m.path})
+	e.mostHeld = 1
+	h := e.Handler()
+	s := &stuck{ResponseRecorder: httptest.NewRecorder(), began: make(chan struct{}), release: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(s, httptest.NewRequest(http.MethodGet, "/v1/counters", nil))
+	}()
+	<-s.began
+	get := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Code
+	}
+	if code := get(); code != http.StatusServiceUnavailable {
+		t.Errorf("status %d while a response is held", code)
+	}
+	close(s.release)
+	<-done
+	if code := get(); code != http.StatusOK || s.Code != http.StatusOK {
+		t.Errorf("status %d afterwards, %d of the one that was held", code, s.Code)
+	}
+}
+
+// TestForeignPage: a request over the loopback interface that names another host, as a page of the web sends it by DNS
+// rebinding, gets nothing. The names of this host get the counters.
+func TestForeignPage(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	e := newExporter(t, Options{Path: m.path})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Serve(ctx, l, ServeOptions{Listen: "metrics.example.com:9790"}) }()
+	for host, want := range map[string]int{
+		"evil.example": 403, "evil.example:9790": 403, "EVIL.example.": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403,
+		"localhost:9790": 200, "localhost": 200, "web.localhost": 200, "127.0.0.1:9790": 200, "[::1]:9790": 200, "[::1]": 200, "host": 200,
+		"Metrics.example.com:9790": 200,
+	} {
+		request, err := http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+"/v1/counters", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s, want %d", host, response.Status, want)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

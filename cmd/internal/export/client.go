@@ -45,6 +45,15 @@ func CheckEndpoint(endpoint string) error {
 	return nil
 }
 
+// withoutPassword returns a URL for a log.
+func withoutPassword(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "URL that cannot be read"
+	}
+	return u.Redacted()
+}
+
 func newClient(o PushOptions) (client, error) {
 	if err := CheckEndpoint(o.Endpoint); err != nil {
 		return nil, err
@@ -57,7 +66,12 @@ func newClient(o PushOptions) (client, error) {
 		if strings.Trim(u.Path, "/") == "" {
 			u.Path = "/v1/metrics"
 		}
-		return &httpClient{url: u.String(), headers: o.Headers, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}, nil
+		return &httpClient{url: u.String(), headers: o.Headers, client: &http.Client{
+			Transport: http.DefaultTransport.(*http.Transport).Clone(),
+			// A redirection would send the headers, which authenticate, to another server; or send a GET, whose success
+			// would count as a push.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}}, nil
 	}
 	security := insecure.NewCredentials()
 	if u.Scheme == "grpcs" {
@@ -142,6 +156,9 @@ func (p *httpClient) push(ctx context.Context, r *collector.ExportMetricsService
 		return nil, fmt.Errorf("reading the collector's response: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
+		if to := response.Header.Get("Location"); response.StatusCode/100 == 3 && to != "" {
+			return nil, fmt.Errorf("the collector returned %s to %.200q: give --otlp the URL that it serves", response.Status, to)
+		}
 		return nil, fmt.Errorf("the collector returned %s", response.Status)
 	}
 	out := new(collector.ExportMetricsServiceResponse)

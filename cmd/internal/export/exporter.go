@@ -41,8 +41,9 @@ type Options struct {
 
 // Exporter reads one mirror. Its methods may be called from any goroutine.
 type Exporter struct {
-	options Options
-	log     *slog.Logger
+	options  Options
+	log      *slog.Logger
+	mostHeld int64 // the bound of Handler; tests have less
 
 	mu        sync.Mutex // held while the mirror is read and a reading is rendered
 	source    source
@@ -64,7 +65,7 @@ func New(o Options) *Exporter {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Exporter{
-		options: o, log: log,
+		options: o, log: log, mostHeld: mostHeld,
 		source:     source{path: o.Path, instance: o.Instance, options: o.Reader},
 		catalogue:  catalogue{pick: o.Select, keys: o.LabelKeys, most: o.MaxCounters},
 		totals:     totals{group: o.Group},

@@ -88,10 +88,10 @@ func (p *Pusher) Run(ctx context.Context) error {
 		switch err := p.push(ctx); {
 		case err == nil && complaint != "":
 			complaint = ""
-			log.Info("the collector takes the counters again", "endpoint", p.options.Endpoint)
+			log.Info("the collector takes the counters again", "endpoint", withoutPassword(p.options.Endpoint))
 		case err != nil && complaint == "":
 			complaint = err.Error()
-			log.Warn("pushing failed; totals are cumulative, so that the next push makes up for this one", "endpoint", p.options.Endpoint, "err", err)
+			log.Warn("pushing failed; totals are cumulative, so that the next push makes up for this one", "endpoint", withoutPassword(p.options.Endpoint), "err", err)
 		}
 	}
 	tick := time.NewTicker(cmp.Or(p.options.Period, time.Minute))
@@ -121,12 +121,12 @@ func (p *Pusher) push(ctx context.Context) error {
 			break
 		}
 		if s := response.GetPartialSuccess(); s.GetRejectedDataPoints() > 0 {
-			rejected += s.GetRejectedDataPoints()
+			rejected += min(s.GetRejectedDataPoints(), mostPoints) // a request has no more
 			reason = s.GetErrorMessage()
 		}
 	}
 	if err == nil && rejected > 0 {
-		err = fmt.Errorf("the collector refused %d data points: %s", rejected, reason)
+		err = fmt.Errorf("the collector refused %d data points: %.300s", rejected, reason)
 	}
 	p.of.pushes.add(err, rejected)
 	return err

@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -151,5 +152,63 @@ func TestStarts(t *testing.T) {
 	m.publish(map[string][2]uint64{"web": {1, 64}})
 	if got := reach(1); got <= second {
 		t.Errorf("a total that began again starts at %d, before at %d", got, second)
+	}
+}
+
+// TestPushFollowsNoRedirection: a collector that redirects gets an error, and the other server neither the headers nor a
+// request whose success would count as a push. No log has the password of the URL.
+func TestPushFollowsNoRedirection(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s with the key %q", r.Method, r.URL, r.Header.Get("X-Api-Key"))
+	}))
+	defer other.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusPermanentRedirect} {
+		server := httptest.NewServer(http.RedirectHandler(other.URL, status))
+		var log guarded
+		e := newExporter(t, Options{Path: m.path, Logger: loggerTo(&log)})
+		p, err := e.Pusher(PushOptions{Endpoint: strings.Replace(server.URL, "//", "//user:passw0rd@", 1), Headers: map[string]string{"X-Api-Key": "secret"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.push(t.Context()); err == nil || !strings.Contains(err.Error(), other.URL) {
+			t.Errorf("status %d: %v", status, err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := p.Run(ended); err != nil {
+			t.Error(err)
+		}
+		if log.count("pushing failed") != 1 || log.count("passw0rd") != 0 {
+			t.Errorf("log: %s", log.text.String())
+		}
+		server.Close()
+	}
+}
+
+// TestPushOfALiar: a collector that claims to have refused more points than there are neither turns the count of them
+// over nor fills the log.
+func TestPushOfALiar(t *testing.T) {
+	m := newMirror(t, webEntry("web"))
+	m.publish(map[string][2]uint64{"web": {10, 640}})
+	lie, err := proto.Marshal(&collector.ExportMetricsServiceResponse{PartialSuccess: &collector.ExportMetricsPartialSuccess{
+		RejectedDataPoints: math.MaxInt64, ErrorMessage: strings.Repeat("lie", 20_000),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(lie) }))
+	defer server.Close()
+	e := newExporter(t, Options{Path: m.path})
+	p, err := e.Pusher(PushOptions{Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.push(t.Context()); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("%.100v…", err)
+	}
+	if n := e.pushes.rejected; n != 3*mostPoints { // three requests: packets, bytes, discontinuities
+		t.Errorf("%v points were refused", n)
 	}
 }

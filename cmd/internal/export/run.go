@@ -63,13 +63,15 @@ func Run(ctx context.Context, o RunOptions) error {
 		}
 		e.log.Info("serving", "address", listener.Addr().String(), "tls_or_users", o.WebConfig != "")
 		running++
-		go func() { ends <- e.Serve(ctx, listener, ServeOptions{WebConfig: o.WebConfig, Logger: e.log}) }()
+		go func() {
+			ends <- e.Serve(ctx, listener, ServeOptions{WebConfig: o.WebConfig, Listen: o.Listen, Logger: e.log})
+		}()
 	}
 	var err error
 	if o.Push.Endpoint != "" {
 		var p *Pusher
 		if p, err = e.Pusher(o.Push); err == nil {
-			e.log.Info("pushing", "endpoint", o.Push.Endpoint, "period", o.Push.Period)
+			e.log.Info("pushing", "endpoint", withoutPassword(o.Push.Endpoint), "period", o.Push.Period)
 			running++
 			go func() { ends <- p.Run(ctx) }()
 		}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,15 +31,20 @@ const (
 	idleTimeout     = 2 * time.Minute
 	headerBytes     = 16 << 10
 	shutdownTimeout = 2 * time.Second
-	// mostRequests is how many requests are served at a time, each with a response in memory for as long as its client
-	// reads: it bounds memory, and leaves room for a scrape beside slow clients. Others get status 503.
+	// mostRequests is how many requests are served at a time, so that slow clients leave room for a scrape. Others get
+	// status 503.
 	mostRequests = 256
+	// mostHeld bounds the bytes of the responses that are in memory because their clients have not read them. One
+	// response alone may be longer.
+	mostHeld = 256 << 20
 )
 
 // ServeOptions shape Serve.
 type ServeOptions struct {
 	// WebConfig is the path of a file of exporter-toolkit: TLS, users, headers. Empty: plain HTTP.
 	WebConfig string
+	// Listen is the address as the user gave it. Requests over the loopback interface may name its host.
+	Listen string
 	// Logger; nil discards.
 	Logger *slog.Logger
 }
@@ -61,6 +67,9 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 		Handler:           e.Handler(),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if o.WebConfig == "" { // else TLS and users keep foreign pages out
+		server.Handler = sameHost(o.Listen, server.Handler)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -108,6 +117,7 @@ func (e *Exporter) Handler() http.Handler {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	slots := make(chan struct{}, mostRequests)
+	held := holding{most: e.mostHeld}
 	bodies := sync.Pool{New: func() any { return new(bytes.Buffer) }} // of the size that the last ones had
 	zips := sync.Pool{New: func() any {
 		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
@@ -126,11 +136,16 @@ func (e *Exporter) Handler() http.Handler {
 			body := bodies.Get().(*bytes.Buffer)
 			defer bodies.Put(body)
 			body.Reset()
-			contentType, err := render(r, body)
+			var contentType string
+			release, err := held.hold(func() (n int, err error) {
+				contentType, err = render(r, body)
+				return body.Len(), err
+			})
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
+			defer release()
 			reply(w, r, &zips, contentType, body.Bytes())
 		})
 	}
@@ -141,6 +156,30 @@ func (e *Exporter) Handler() http.Handler {
 		fmt.Fprint(w, "<!doctype html><title>flowtally</title><a href=\"/metrics\">/metrics</a> for Prometheus, <a href=\"/v1/counters\">/v1/counters</a> as JSON\n")
 	})
 	return mux
+}
+
+// holding is the responses in memory.
+type holding struct {
+	most      int64
+	bytes     atomic.Int64
+	rendering sync.Mutex // one response is rendered at a time, so that most is exceeded by one at most
+}
+
+var errHeld = errors.New("too many responses wait for their clients")
+
+// hold renders a response, and notes its bytes until release is called.
+func (h *holding) hold(render func() (n int, err error)) (release func(), err error) {
+	h.rendering.Lock()
+	defer h.rendering.Unlock()
+	if h.bytes.Load() >= h.most {
+		return nil, errHeld
+	}
+	n, err := render()
+	if err != nil {
+		return nil, err
+	}
+	h.bytes.Add(int64(n))
+	return func() { h.bytes.Add(-int64(n)) }, nil
 }
 
 // writeMetrics writes the metrics in the format that the request asks for. The lock is held for the encoding, and not
