@@ -39,14 +39,9 @@ type Service interface {
 	// Of flows of equal priority that overlap, the first one in flows wins, in any order of the set before. With
 	// KeepOthers the flows of the set keep their order, and added flows come behind them.
 	SetFlows(ctx context.Context, flows []flow.Flow, opts SetOptions) (Difference, error)
-	// Interfaces returns the names and patterns of the interfaces to count on.
+	// Interfaces returns the names and patterns of the interfaces to count on. SetFlows changes them
+	// ([SetOptions.Config]).
 	Interfaces(ctx context.Context) ([]Interface, error)
-	// SetInterfaces makes these the names and patterns of the interfaces to count on, all or none. An interface that
-	// refuses to be counted on is an error, unless the instance was started with [StartDegraded]; one that does not
-	// exist is waited for. After an error every interface is counted on as before. The total of a flow goes on, and
-	// packets of interfaces that stay are counted without a gap. A list that leaves a flow no interface
-	// ([ReachesInterface]) is refused: change the flow before.
-	SetInterfaces(ctx context.Context, interfaces []Interface) error
 	// RemoveFlows removes all of names or none. A name that does not exist is refused with ErrNotFound.
 	RemoveFlows(ctx context.Context, names ...string) error
 	// Placements lists the flows of these names, or all flows without names, each with its source. The list is

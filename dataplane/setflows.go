@@ -25,7 +25,9 @@ type SetOptions struct {
 	KeepAdded bool
 	// Config is the configuration that the instance is to have, without regard to its Flows. nil leaves the settings.
 	// The settings change with the flows, all or none. If a setting differs that only a restart changes, the call
-	// returns ErrRestart and changes nothing.
+	// returns ErrRestart and changes nothing. An interface that refuses to be counted on is an error, unless the
+	// instance was started with [StartDegraded]; one that does not exist is waited for. Packets of interfaces that
+	// stay are counted without a gap. A list that leaves a flow no interface ([ReachesInterface]) is refused.
 	Config *Config
 	// Renames holds the new name of a flow by its old name. The flow keeps its total. The new name must be
 	// among the given flows and must be free; the old name must not be among them. A rename that was made

@@ -12,7 +12,7 @@ import (
 	"github.com/flowtally/flowtally/probe"
 )
 
-// The calls about interfaces: of the client without supervision, and of the server.
+// The call about interfaces: of the client without supervision, and of the server.
 
 // Interfaces implements dataplane.Service.
 func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
@@ -21,20 +21,6 @@ func (r *remote) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 		return nil, err
 	}
 	return interfacesFromProto(resp.GetInterfaces())
-}
-
-// SetInterfaces implements dataplane.Service.
-func (r *remote) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
-	msg, err := interfacesToProto(list)
-	if err != nil {
-		return fmt.Errorf("setting the interfaces: %w", err)
-	}
-	return r.setInterfaces(ctx, msg)
-}
-
-func (r *remote) setInterfaces(ctx context.Context, list []*pluginv1.Interface) error {
-	_, err := call(ctx, r, r.rpc.SetInterfaces, &pluginv1.SetInterfacesRequest{Interfaces: list})
-	return err
 }
 
 // knowsInterfaces refuses a plugin that is older than these calls if the configuration has a setting that such a
@@ -61,24 +47,6 @@ func (s *server) Interfaces(ctx context.Context, _ *pluginv1.InterfacesRequest) 
 	}
 	msg, err := interfacesToProto(list)
 	return &pluginv1.InterfacesResponse{Interfaces: msg}, toStatus(err)
-}
-
-func (s *server) SetInterfaces(ctx context.Context, req *pluginv1.SetInterfacesRequest) (*pluginv1.SetInterfacesResponse, error) {
-	svc, err := s.service()
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	list, err := interfacesFromProto(req.GetInterfaces())
-	if err == nil {
-		err = dataplane.ValidateInterfaces(list)
-	}
-	if err != nil {
-		return nil, toStatus(fmt.Errorf("setting the interfaces: %w", err))
-	}
-	if err := svc.SetInterfaces(ctx, list); err != nil {
-		return nil, toStatus(err)
-	}
-	return &pluginv1.SetInterfacesResponse{}, nil
 }
 
 func interfacesToProto(list []dataplane.Interface) ([]*pluginv1.Interface, error) {

@@ -248,25 +248,6 @@ func (c *Client) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 	return list, c.sessionError(ctx, s, err)
 }
 
-// SetInterfaces implements dataplane.Service. When ctx ends before the plugin has returned, it goes on. After a restart
-// the plugin has the interfaces from before the call or from after it.
-func (c *Client) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
-	msg, err := interfacesToProto(list)
-	if err != nil {
-		return fmt.Errorf("setting the interfaces: %w", err)
-	}
-	return c.change(ctx, change{
-		rpc: func(ctx context.Context, s *session) error {
-			return s.svc.setInterfaces(context.WithoutCancel(ctx), msg)
-		},
-		note: func() {
-			base := proto.CloneOf(c.base)
-			base.Interfaces = msg
-			c.base = base
-		},
-	})
-}
-
 // RemoveFlows implements dataplane.Service. When ctx ends before the plugin has returned, it goes on.
 func (c *Client) RemoveFlows(ctx context.Context, names ...string) error {
 	return c.change(ctx, change{

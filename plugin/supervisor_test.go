@@ -334,7 +334,7 @@ func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
 		for _, name := range names {
 			flows = append(flows, flow.Flow{Name: name})
 		}
-		cfg := dataplane.Config{Backend: "sim", Poll: dataplane.PollConfig{Period: period}}
+		cfg := dataplane.Config{Backend: "sim", Poll: dataplane.PollConfig{Period: period}, Interfaces: []dataplane.Interface{{Name: "eth*", Optional: true}}}
 		for _, dry := range []bool{true, false} {
 			if d, err := c.SetFlows(t.Context(), flows, dataplane.SetOptions{KeepAdded: true, Config: &cfg, DryRun: dry}); err != nil || d.String() != want {
 				t.Fatalf("dry run %v: %v; difference\n%s", dry, err, d)
@@ -347,6 +347,9 @@ func TestAddedFlowsAreKnownOverARestart(t *testing.T) {
 	kill(t, c, syscall.SIGKILL)
 	restarted(t, c, 2)
 	wantOrder(t, c, "file3", "file1", "hand1", "hand2")
+	if list, err := c.Interfaces(t.Context()); err != nil || len(list) != 1 || list[0] != (dataplane.Interface{Name: "eth*", Optional: true}) {
+		t.Errorf("interfaces %v, %v", list, err)
+	}
 	set("- file1\n- file3\n", 5*time.Millisecond, "hand2")
 	set("- hand2\n", 5*time.Millisecond)
 	kill(t, c, syscall.SIGKILL)

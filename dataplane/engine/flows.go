@@ -149,25 +149,6 @@ func (e *Engine) Interfaces(ctx context.Context) ([]dataplane.Interface, error) 
 	return slices.Clone(e.cfg.Interfaces), nil
 }
 
-// SetInterfaces implements dataplane.Service.
-func (e *Engine) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
-	const doing = "setting the interfaces"
-	list = slices.Clone(list)
-	return e.call(ctx, doing, "no interface changes", func(ctx context.Context, commit *control.Commit) error {
-		if err := e.allowInterfaces(list); err != nil {
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-		if err := commit.Keep(ctx); err != nil {
-			return err
-		}
-		if err := e.giveInterfaces(list); err != nil {
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-		e.cfg.Interfaces = list
-		return nil
-	})
-}
-
 // giveInterfaces has the backends count on the interfaces of a list, all or none.
 func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
 	was := e.given
@@ -188,29 +169,6 @@ func (e *Engine) giveInterfaces(list []dataplane.Interface) error {
 	}
 	e.given, e.refused.again = list, true
 	return nil
-}
-
-// allowInterfaces checks a list against the rules and the flows.
-func (e *Engine) allowInterfaces(list []dataplane.Interface) error {
-	switch {
-	case len(e.cfg.Interfaces) == 0 && len(list) > 0:
-		return fmt.Errorf("%w: the instance was started without an interface; start it with a configuration that has interfaces", dataplane.ErrInvalid)
-	case len(list) == 0 && len(e.cfg.Interfaces) > 0:
-		return fmt.Errorf("%w: the list is empty; name at least one interface", dataplane.ErrInvalid)
-	}
-	errs := []error{dataplane.ValidateInterfaces(list)}
-	for _, c := range e.flows {
-		errs = append(errs, e.allowOn(c, list))
-	}
-	return errors.Join(errs...)
-}
-
-// allowOn returns an error if a flow is counted on interfaces, and on none of a list.
-func (e *Engine) allowOn(c *flowState, list []dataplane.Interface) error {
-	if _, counts := c.backend.(backend.SoftwareBackend); !counts && c.offload == nil {
-		return nil
-	}
-	return dataplane.ReachesInterface(list, c.Flow)
 }
 
 // RemoveFlows implements dataplane.Service.

@@ -223,7 +223,7 @@ func TestInterfaceDirection(t *testing.T) {
 	if !errors.Is(err, dataplane.ErrInvalid) {
 		t.Errorf("a flow of a direction that its interface does not count: %v", err)
 	}
-	if err := h.e.SetInterfaces(t.Context(), []dataplane.Interface{{Name: "eth0"}, {Name: "eth1"}}); err != nil {
+	if err := h.setInterfaces(t, "eth0", "eth1"); err != nil {
 		t.Fatal(err)
 	}
 	h.devices(t, "a", "eth0", "eth1")
@@ -302,20 +302,25 @@ func TestADegradedStartCountsOnTheOtherInterfaces(t *testing.T) {
 	}
 }
 
-// SetInterfaces changes the interfaces of a running instance, all or none, and loses no packet of those that stay.
+// setInterfaces changes the interfaces of the instance, and no flow.
+func (h *host) setInterfaces(t *testing.T, names ...string) error {
+	file := h.cfg
+	file.Flows, file.Interfaces = nil, nil
+	for _, n := range names {
+		file.Interfaces = append(file.Interfaces, dataplane.Interface{Name: n})
+	}
+	_, err := h.e.SetFlows(t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file})
+	return err
+}
+
+// The interfaces of a running instance change, all or none, and no packet of those that stay is lost.
 func TestSetInterfaces(t *testing.T) {
 	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
 	eth0, eth1, eth2 := h.plug(t, "eth0"), h.plug(t, "eth1"), h.plug(t, "eth2")
 	occupy(t, eth2.A)
 	h.run(t)
 	h.counted(t, eth0.B)
-	set := func(names ...string) error {
-		var list []dataplane.Interface
-		for _, n := range names {
-			list = append(list, dataplane.Interface{Name: n})
-		}
-		return h.e.SetInterfaces(t.Context(), list)
-	}
+	set := func(names ...string) error { return h.setInterfaces(t, names...) }
 	stop := make(chan struct{})
 	passed := make(chan backend.Pair)
 	go func() { // traffic over all of the changes

@@ -2,7 +2,6 @@ package plugintest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -127,25 +126,6 @@ func (f *Fake) Interfaces(ctx context.Context) ([]dataplane.Interface, error) {
 	}
 	defer f.mu.Unlock()
 	return slices.Clone(f.interfaces), nil
-}
-
-// SetInterfaces implements dataplane.Service.
-func (f *Fake) SetInterfaces(ctx context.Context, list []dataplane.Interface) error {
-	if err := f.enter(ctx); err != nil {
-		return err
-	}
-	defer f.mu.Unlock()
-	errs := []error{dataplane.ValidateInterfaces(list)}
-	for _, p := range f.placed {
-		if p.Flow.Interface != "" {
-			errs = append(errs, dataplane.ReachesInterface(list, p.Flow))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("setting the interfaces: %w", err)
-	}
-	f.interfaces = slices.Clone(list)
-	return nil
 }
 
 func placeable(fl flow.Flow) error {

@@ -28,7 +28,12 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 		return d, fmt.Errorf("setting %d flows: %w", len(flows), err)
 	}
 	period := f.period
+	interfaces := f.interfaces
 	if opts.Config != nil {
+		if err := opts.Config.Validate(); err != nil {
+			return dataplane.Difference{}, fmt.Errorf("setting %d flows: %w", len(flows), err)
+		}
+		interfaces = opts.Config.Interfaces
 		if to := opts.Config.Mirror.Path; to != "" && to != f.info.Mirror {
 			return dataplane.Difference{}, fmt.Errorf("setting %d flows: %w: mirror.path (%s -> %s)", len(flows), dataplane.ErrRestart, f.info.Mirror, to)
 		}
@@ -47,7 +52,7 @@ func (f *Fake) SetFlows(ctx context.Context, flows []flow.Flow, opts dataplane.S
 	for _, fl := range flows {
 		delete(f.added, fl.Name)
 	}
-	f.period = period
+	f.period, f.interfaces = period, slices.Clone(interfaces)
 	was := make(map[string]string)
 	for _, r := range d.Renamed {
 		was[r.To] = r.From

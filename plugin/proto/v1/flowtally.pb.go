@@ -918,86 +918,6 @@ func (x *InterfacesResponse) GetInterfaces() []*Interface {
 	return nil
 }
 
-type SetInterfacesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interfaces    []*Interface           `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetInterfacesRequest) Reset() {
-	*x = SetInterfacesRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetInterfacesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetInterfacesRequest) ProtoMessage() {}
-
-func (x *SetInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetInterfacesRequest.ProtoReflect.Descriptor instead.
-func (*SetInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *SetInterfacesRequest) GetInterfaces() []*Interface {
-	if x != nil {
-		return x.Interfaces
-	}
-	return nil
-}
-
-type SetInterfacesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetInterfacesResponse) Reset() {
-	*x = SetInterfacesResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetInterfacesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetInterfacesResponse) ProtoMessage() {}
-
-func (x *SetInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetInterfacesResponse.ProtoReflect.Descriptor instead.
-func (*SetInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
-}
-
 type RemoveFlowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
@@ -1007,7 +927,7 @@ type RemoveFlowsRequest struct {
 
 func (x *RemoveFlowsRequest) Reset() {
 	*x = RemoveFlowsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +939,7 @@ func (x *RemoveFlowsRequest) String() string {
 func (*RemoveFlowsRequest) ProtoMessage() {}
 
 func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +952,7 @@ func (x *RemoveFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RemoveFlowsRequest) GetNames() []string {
@@ -1050,7 +970,7 @@ type RemoveFlowsResponse struct {
 
 func (x *RemoveFlowsResponse) Reset() {
 	*x = RemoveFlowsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +982,7 @@ func (x *RemoveFlowsResponse) String() string {
 func (*RemoveFlowsResponse) ProtoMessage() {}
 
 func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +995,7 @@ func (x *RemoveFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFlowsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{15}
 }
 
 type PlacementsRequest struct {
@@ -1087,7 +1007,7 @@ type PlacementsRequest struct {
 
 func (x *PlacementsRequest) Reset() {
 	*x = PlacementsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1019,7 @@ func (x *PlacementsRequest) String() string {
 func (*PlacementsRequest) ProtoMessage() {}
 
 func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1032,7 @@ func (x *PlacementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsRequest.ProtoReflect.Descriptor instead.
 func (*PlacementsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PlacementsRequest) GetNames() []string {
@@ -1131,7 +1051,7 @@ type PlacementsResponse struct {
 
 func (x *PlacementsResponse) Reset() {
 	*x = PlacementsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1063,7 @@ func (x *PlacementsResponse) String() string {
 func (*PlacementsResponse) ProtoMessage() {}
 
 func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1076,7 @@ func (x *PlacementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementsResponse.ProtoReflect.Descriptor instead.
 func (*PlacementsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PlacementsResponse) GetPlacements() []*Placement {
@@ -1174,7 +1094,7 @@ type ConditionsRequest struct {
 
 func (x *ConditionsRequest) Reset() {
 	*x = ConditionsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1106,7 @@ func (x *ConditionsRequest) String() string {
 func (*ConditionsRequest) ProtoMessage() {}
 
 func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1119,7 @@ func (x *ConditionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsRequest.ProtoReflect.Descriptor instead.
 func (*ConditionsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{18}
 }
 
 type ConditionsResponse struct {
@@ -1211,7 +1131,7 @@ type ConditionsResponse struct {
 
 func (x *ConditionsResponse) Reset() {
 	*x = ConditionsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1143,7 @@ func (x *ConditionsResponse) String() string {
 func (*ConditionsResponse) ProtoMessage() {}
 
 func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1156,7 @@ func (x *ConditionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionsResponse.ProtoReflect.Descriptor instead.
 func (*ConditionsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ConditionsResponse) GetConditions() []*Condition {
@@ -1254,7 +1174,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1186,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1199,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{20}
 }
 
 type EventsResponse struct {
@@ -1291,7 +1211,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1223,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1236,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EventsResponse) GetEvent() *Event {
@@ -1334,7 +1254,7 @@ type QueuePairsRequest struct {
 
 func (x *QueuePairsRequest) Reset() {
 	*x = QueuePairsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1266,7 @@ func (x *QueuePairsRequest) String() string {
 func (*QueuePairsRequest) ProtoMessage() {}
 
 func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1279,7 @@ func (x *QueuePairsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsRequest.ProtoReflect.Descriptor instead.
 func (*QueuePairsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{22}
 }
 
 type QueuePairsResponse struct {
@@ -1371,7 +1291,7 @@ type QueuePairsResponse struct {
 
 func (x *QueuePairsResponse) Reset() {
 	*x = QueuePairsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1303,7 @@ func (x *QueuePairsResponse) String() string {
 func (*QueuePairsResponse) ProtoMessage() {}
 
 func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1316,7 @@ func (x *QueuePairsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairsResponse.ProtoReflect.Descriptor instead.
 func (*QueuePairsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QueuePairsResponse) GetQueuePairs() []*QueuePairState {
@@ -1416,7 +1336,7 @@ type ConnectQueuePairRequest struct {
 
 func (x *ConnectQueuePairRequest) Reset() {
 	*x = ConnectQueuePairRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1348,7 @@ func (x *ConnectQueuePairRequest) String() string {
 func (*ConnectQueuePairRequest) ProtoMessage() {}
 
 func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1361,7 @@ func (x *ConnectQueuePairRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairRequest.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConnectQueuePairRequest) GetName() string {
@@ -1466,7 +1386,7 @@ type ConnectQueuePairResponse struct {
 
 func (x *ConnectQueuePairResponse) Reset() {
 	*x = ConnectQueuePairResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1398,7 @@ func (x *ConnectQueuePairResponse) String() string {
 func (*ConnectQueuePairResponse) ProtoMessage() {}
 
 func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1411,7 @@ func (x *ConnectQueuePairResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectQueuePairResponse.ProtoReflect.Descriptor instead.
 func (*ConnectQueuePairResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{25}
 }
 
 type PostOperationsRequest struct {
@@ -1505,7 +1425,7 @@ type PostOperationsRequest struct {
 
 func (x *PostOperationsRequest) Reset() {
 	*x = PostOperationsRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1437,7 @@ func (x *PostOperationsRequest) String() string {
 func (*PostOperationsRequest) ProtoMessage() {}
 
 func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1450,7 @@ func (x *PostOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsRequest.ProtoReflect.Descriptor instead.
 func (*PostOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PostOperationsRequest) GetName() string {
@@ -1564,7 +1484,7 @@ type PostOperationsResponse struct {
 
 func (x *PostOperationsResponse) Reset() {
 	*x = PostOperationsResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1496,7 @@ func (x *PostOperationsResponse) String() string {
 func (*PostOperationsResponse) ProtoMessage() {}
 
 func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1509,7 @@ func (x *PostOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostOperationsResponse.ProtoReflect.Descriptor instead.
 func (*PostOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PostOperationsResponse) GetEndedCompleted() uint64 {
@@ -1614,7 +1534,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1546,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1559,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{28}
 }
 
 type CloseResponse struct {
@@ -1650,7 +1570,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1582,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1595,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{29}
 }
 
 // Config is the configuration of an instance. An absent field means its default.
@@ -1697,7 +1617,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1629,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1642,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Config) GetInstance() string {
@@ -1807,7 +1727,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1739,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1752,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Interface) GetName() string {
@@ -1878,7 +1798,7 @@ type MirrorConfig struct {
 
 func (x *MirrorConfig) Reset() {
 	*x = MirrorConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +1810,7 @@ func (x *MirrorConfig) String() string {
 func (*MirrorConfig) ProtoMessage() {}
 
 func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +1823,7 @@ func (x *MirrorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MirrorConfig.ProtoReflect.Descriptor instead.
 func (*MirrorConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MirrorConfig) GetPath() string {
@@ -1966,7 +1886,7 @@ type PollConfig struct {
 
 func (x *PollConfig) Reset() {
 	*x = PollConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +1898,7 @@ func (x *PollConfig) String() string {
 func (*PollConfig) ProtoMessage() {}
 
 func (x *PollConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +1911,7 @@ func (x *PollConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollConfig.ProtoReflect.Descriptor instead.
 func (*PollConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PollConfig) GetPeriodNs() int64 {
@@ -2027,7 +1947,7 @@ type XDPConfig struct {
 
 func (x *XDPConfig) Reset() {
 	*x = XDPConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +1959,7 @@ func (x *XDPConfig) String() string {
 func (*XDPConfig) ProtoMessage() {}
 
 func (x *XDPConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +1972,7 @@ func (x *XDPConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XDPConfig.ProtoReflect.Descriptor instead.
 func (*XDPConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *XDPConfig) GetPinDir() string {
@@ -2097,7 +2017,7 @@ type RDMAConfig struct {
 
 func (x *RDMAConfig) Reset() {
 	*x = RDMAConfig{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2029,7 @@ func (x *RDMAConfig) String() string {
 func (*RDMAConfig) ProtoMessage() {}
 
 func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2042,7 @@ func (x *RDMAConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RDMAConfig.ProtoReflect.Descriptor instead.
 func (*RDMAConfig) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RDMAConfig) GetLibrary() string {
@@ -2188,7 +2108,7 @@ type QueuePair struct {
 
 func (x *QueuePair) Reset() {
 	*x = QueuePair{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2120,7 @@ func (x *QueuePair) String() string {
 func (*QueuePair) ProtoMessage() {}
 
 func (x *QueuePair) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2133,7 @@ func (x *QueuePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePair.ProtoReflect.Descriptor instead.
 func (*QueuePair) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *QueuePair) GetName() string {
@@ -2310,7 +2230,7 @@ type CompletionCounter struct {
 
 func (x *CompletionCounter) Reset() {
 	*x = CompletionCounter{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2242,7 @@ func (x *CompletionCounter) String() string {
 func (*CompletionCounter) ProtoMessage() {}
 
 func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2255,7 @@ func (x *CompletionCounter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompletionCounter.ProtoReflect.Descriptor instead.
 func (*CompletionCounter) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CompletionCounter) GetName() string {
@@ -2368,7 +2288,7 @@ type QueuePairAddress struct {
 
 func (x *QueuePairAddress) Reset() {
 	*x = QueuePairAddress{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2300,7 @@ func (x *QueuePairAddress) String() string {
 func (*QueuePairAddress) ProtoMessage() {}
 
 func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2313,7 @@ func (x *QueuePairAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairAddress.ProtoReflect.Descriptor instead.
 func (*QueuePairAddress) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *QueuePairAddress) GetGid() string {
@@ -2463,7 +2383,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2395,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2408,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Flow) GetName() string {
@@ -2567,7 +2487,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2499,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2512,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Info) GetInstance() string {
@@ -2642,7 +2562,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2574,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2587,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Placement) GetFlow() *Flow {
@@ -2708,7 +2628,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2640,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2653,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Source) GetBackend() string {
@@ -2762,7 +2682,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2774,7 +2694,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2787,7 +2707,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Device) GetBackend() string {
@@ -2822,7 +2742,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2754,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2767,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Handle) GetIndex() uint32 {
@@ -2875,7 +2795,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2807,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2820,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Rejection) GetBackend() string {
@@ -2944,7 +2864,7 @@ type QueuePairState struct {
 
 func (x *QueuePairState) Reset() {
 	*x = QueuePairState{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +2876,7 @@ func (x *QueuePairState) String() string {
 func (*QueuePairState) ProtoMessage() {}
 
 func (x *QueuePairState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +2889,7 @@ func (x *QueuePairState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePairState.ProtoReflect.Descriptor instead.
 func (*QueuePairState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *QueuePairState) GetName() string {
@@ -3059,7 +2979,7 @@ type CountedOperations struct {
 
 func (x *CountedOperations) Reset() {
 	*x = CountedOperations{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +2991,7 @@ func (x *CountedOperations) String() string {
 func (*CountedOperations) ProtoMessage() {}
 
 func (x *CountedOperations) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3004,7 @@ func (x *CountedOperations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountedOperations.ProtoReflect.Descriptor instead.
 func (*CountedOperations) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CountedOperations) GetCounter() *CompletionCounter {
@@ -3115,7 +3035,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3047,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3060,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Condition) GetCode() string {
@@ -3199,7 +3119,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3131,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[51]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3144,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{51}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3281,7 +3201,7 @@ type Uncounted struct {
 
 func (x *Uncounted) Reset() {
 	*x = Uncounted{}
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3213,7 @@ func (x *Uncounted) String() string {
 func (*Uncounted) ProtoMessage() {}
 
 func (x *Uncounted) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[52]
+	mi := &file_plugin_proto_v1_flowtally_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3226,7 @@ func (x *Uncounted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Uncounted.ProtoReflect.Descriptor instead.
 func (*Uncounted) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{52}
+	return file_plugin_proto_v1_flowtally_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Uncounted) GetUncountedPackets() uint64 {
@@ -3389,12 +3309,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x12InterfacesResponse\x12>\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.InterfaceR\n" +
-	"interfaces\"V\n" +
-	"\x14SetInterfacesRequest\x12>\n" +
-	"\n" +
-	"interfaces\x18\x01 \x03(\v2\x1e.flowtally.plugin.v1.InterfaceR\n" +
-	"interfaces\"\x17\n" +
-	"\x15SetInterfacesResponse\"*\n" +
+	"interfaces\"*\n" +
 	"\x12RemoveFlowsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"\x15\n" +
 	"\x13RemoveFlowsResponse\")\n" +
@@ -3590,16 +3505,14 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSEVERITY_LOW\x10\x01\x12\x13\n" +
 	"\x0fSEVERITY_MEDIUM\x10\x02\x12\x11\n" +
-	"\rSEVERITY_HIGH\x10\x032\xb3\n" +
-	"\n" +
+	"\rSEVERITY_HIGH\x10\x032\xcb\t\n" +
 	"\tDataplane\x12Z\n" +
 	"\tConfigure\x12%.flowtally.plugin.v1.ConfigureRequest\x1a&.flowtally.plugin.v1.ConfigureResponse\x12K\n" +
 	"\x04Info\x12 .flowtally.plugin.v1.InfoRequest\x1a!.flowtally.plugin.v1.InfoResponse\x12Y\n" +
 	"\bAddFlows\x12$.flowtally.plugin.v1.AddFlowsRequest\x1a%.flowtally.plugin.v1.AddFlowsResponse(\x01\x12Y\n" +
 	"\bSetFlows\x12$.flowtally.plugin.v1.SetFlowsRequest\x1a%.flowtally.plugin.v1.SetFlowsResponse(\x01\x12]\n" +
 	"\n" +
-	"Interfaces\x12&.flowtally.plugin.v1.InterfacesRequest\x1a'.flowtally.plugin.v1.InterfacesResponse\x12f\n" +
-	"\rSetInterfaces\x12).flowtally.plugin.v1.SetInterfacesRequest\x1a*.flowtally.plugin.v1.SetInterfacesResponse\x12`\n" +
+	"Interfaces\x12&.flowtally.plugin.v1.InterfacesRequest\x1a'.flowtally.plugin.v1.InterfacesResponse\x12`\n" +
 	"\vRemoveFlows\x12'.flowtally.plugin.v1.RemoveFlowsRequest\x1a(.flowtally.plugin.v1.RemoveFlowsResponse\x12]\n" +
 	"\n" +
 	"Placements\x12&.flowtally.plugin.v1.PlacementsRequest\x1a'.flowtally.plugin.v1.PlacementsResponse\x12]\n" +
@@ -3625,7 +3538,7 @@ func file_plugin_proto_v1_flowtally_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_v1_flowtally_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_plugin_proto_v1_flowtally_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(Direction)(0),                   // 0: flowtally.plugin.v1.Direction
 	(Action)(0),                      // 1: flowtally.plugin.v1.Action
@@ -3644,132 +3557,127 @@ var file_plugin_proto_v1_flowtally_proto_goTypes = []any{
 	(*FieldChange)(nil),              // 14: flowtally.plugin.v1.FieldChange
 	(*InterfacesRequest)(nil),        // 15: flowtally.plugin.v1.InterfacesRequest
 	(*InterfacesResponse)(nil),       // 16: flowtally.plugin.v1.InterfacesResponse
-	(*SetInterfacesRequest)(nil),     // 17: flowtally.plugin.v1.SetInterfacesRequest
-	(*SetInterfacesResponse)(nil),    // 18: flowtally.plugin.v1.SetInterfacesResponse
-	(*RemoveFlowsRequest)(nil),       // 19: flowtally.plugin.v1.RemoveFlowsRequest
-	(*RemoveFlowsResponse)(nil),      // 20: flowtally.plugin.v1.RemoveFlowsResponse
-	(*PlacementsRequest)(nil),        // 21: flowtally.plugin.v1.PlacementsRequest
-	(*PlacementsResponse)(nil),       // 22: flowtally.plugin.v1.PlacementsResponse
-	(*ConditionsRequest)(nil),        // 23: flowtally.plugin.v1.ConditionsRequest
-	(*ConditionsResponse)(nil),       // 24: flowtally.plugin.v1.ConditionsResponse
-	(*EventsRequest)(nil),            // 25: flowtally.plugin.v1.EventsRequest
-	(*EventsResponse)(nil),           // 26: flowtally.plugin.v1.EventsResponse
-	(*QueuePairsRequest)(nil),        // 27: flowtally.plugin.v1.QueuePairsRequest
-	(*QueuePairsResponse)(nil),       // 28: flowtally.plugin.v1.QueuePairsResponse
-	(*ConnectQueuePairRequest)(nil),  // 29: flowtally.plugin.v1.ConnectQueuePairRequest
-	(*ConnectQueuePairResponse)(nil), // 30: flowtally.plugin.v1.ConnectQueuePairResponse
-	(*PostOperationsRequest)(nil),    // 31: flowtally.plugin.v1.PostOperationsRequest
-	(*PostOperationsResponse)(nil),   // 32: flowtally.plugin.v1.PostOperationsResponse
-	(*CloseRequest)(nil),             // 33: flowtally.plugin.v1.CloseRequest
-	(*CloseResponse)(nil),            // 34: flowtally.plugin.v1.CloseResponse
-	(*Config)(nil),                   // 35: flowtally.plugin.v1.Config
-	(*Interface)(nil),                // 36: flowtally.plugin.v1.Interface
-	(*MirrorConfig)(nil),             // 37: flowtally.plugin.v1.MirrorConfig
-	(*PollConfig)(nil),               // 38: flowtally.plugin.v1.PollConfig
-	(*XDPConfig)(nil),                // 39: flowtally.plugin.v1.XDPConfig
-	(*RDMAConfig)(nil),               // 40: flowtally.plugin.v1.RDMAConfig
-	(*QueuePair)(nil),                // 41: flowtally.plugin.v1.QueuePair
-	(*CompletionCounter)(nil),        // 42: flowtally.plugin.v1.CompletionCounter
-	(*QueuePairAddress)(nil),         // 43: flowtally.plugin.v1.QueuePairAddress
-	(*Flow)(nil),                     // 44: flowtally.plugin.v1.Flow
-	(*Info)(nil),                     // 45: flowtally.plugin.v1.Info
-	(*Placement)(nil),                // 46: flowtally.plugin.v1.Placement
-	(*Source)(nil),                   // 47: flowtally.plugin.v1.Source
-	(*Device)(nil),                   // 48: flowtally.plugin.v1.Device
-	(*Handle)(nil),                   // 49: flowtally.plugin.v1.Handle
-	(*Rejection)(nil),                // 50: flowtally.plugin.v1.Rejection
-	(*QueuePairState)(nil),           // 51: flowtally.plugin.v1.QueuePairState
-	(*CountedOperations)(nil),        // 52: flowtally.plugin.v1.CountedOperations
-	(*Condition)(nil),                // 53: flowtally.plugin.v1.Condition
-	(*Event)(nil),                    // 54: flowtally.plugin.v1.Event
-	(*Uncounted)(nil),                // 55: flowtally.plugin.v1.Uncounted
-	nil,                              // 56: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	nil,                              // 57: flowtally.plugin.v1.Flow.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
+	(*RemoveFlowsRequest)(nil),       // 17: flowtally.plugin.v1.RemoveFlowsRequest
+	(*RemoveFlowsResponse)(nil),      // 18: flowtally.plugin.v1.RemoveFlowsResponse
+	(*PlacementsRequest)(nil),        // 19: flowtally.plugin.v1.PlacementsRequest
+	(*PlacementsResponse)(nil),       // 20: flowtally.plugin.v1.PlacementsResponse
+	(*ConditionsRequest)(nil),        // 21: flowtally.plugin.v1.ConditionsRequest
+	(*ConditionsResponse)(nil),       // 22: flowtally.plugin.v1.ConditionsResponse
+	(*EventsRequest)(nil),            // 23: flowtally.plugin.v1.EventsRequest
+	(*EventsResponse)(nil),           // 24: flowtally.plugin.v1.EventsResponse
+	(*QueuePairsRequest)(nil),        // 25: flowtally.plugin.v1.QueuePairsRequest
+	(*QueuePairsResponse)(nil),       // 26: flowtally.plugin.v1.QueuePairsResponse
+	(*ConnectQueuePairRequest)(nil),  // 27: flowtally.plugin.v1.ConnectQueuePairRequest
+	(*ConnectQueuePairResponse)(nil), // 28: flowtally.plugin.v1.ConnectQueuePairResponse
+	(*PostOperationsRequest)(nil),    // 29: flowtally.plugin.v1.PostOperationsRequest
+	(*PostOperationsResponse)(nil),   // 30: flowtally.plugin.v1.PostOperationsResponse
+	(*CloseRequest)(nil),             // 31: flowtally.plugin.v1.CloseRequest
+	(*CloseResponse)(nil),            // 32: flowtally.plugin.v1.CloseResponse
+	(*Config)(nil),                   // 33: flowtally.plugin.v1.Config
+	(*Interface)(nil),                // 34: flowtally.plugin.v1.Interface
+	(*MirrorConfig)(nil),             // 35: flowtally.plugin.v1.MirrorConfig
+	(*PollConfig)(nil),               // 36: flowtally.plugin.v1.PollConfig
+	(*XDPConfig)(nil),                // 37: flowtally.plugin.v1.XDPConfig
+	(*RDMAConfig)(nil),               // 38: flowtally.plugin.v1.RDMAConfig
+	(*QueuePair)(nil),                // 39: flowtally.plugin.v1.QueuePair
+	(*CompletionCounter)(nil),        // 40: flowtally.plugin.v1.CompletionCounter
+	(*QueuePairAddress)(nil),         // 41: flowtally.plugin.v1.QueuePairAddress
+	(*Flow)(nil),                     // 42: flowtally.plugin.v1.Flow
+	(*Info)(nil),                     // 43: flowtally.plugin.v1.Info
+	(*Placement)(nil),                // 44: flowtally.plugin.v1.Placement
+	(*Source)(nil),                   // 45: flowtally.plugin.v1.Source
+	(*Device)(nil),                   // 46: flowtally.plugin.v1.Device
+	(*Handle)(nil),                   // 47: flowtally.plugin.v1.Handle
+	(*Rejection)(nil),                // 48: flowtally.plugin.v1.Rejection
+	(*QueuePairState)(nil),           // 49: flowtally.plugin.v1.QueuePairState
+	(*CountedOperations)(nil),        // 50: flowtally.plugin.v1.CountedOperations
+	(*Condition)(nil),                // 51: flowtally.plugin.v1.Condition
+	(*Event)(nil),                    // 52: flowtally.plugin.v1.Event
+	(*Uncounted)(nil),                // 53: flowtally.plugin.v1.Uncounted
+	nil,                              // 54: flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	nil,                              // 55: flowtally.plugin.v1.Flow.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 56: google.protobuf.Timestamp
 }
 var file_plugin_proto_v1_flowtally_proto_depIdxs = []int32{
-	35, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
-	45, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
-	45, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
-	44, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	46, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	44, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
-	56, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
-	35, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
+	33, // 0: flowtally.plugin.v1.ConfigureRequest.config:type_name -> flowtally.plugin.v1.Config
+	43, // 1: flowtally.plugin.v1.ConfigureResponse.info:type_name -> flowtally.plugin.v1.Info
+	43, // 2: flowtally.plugin.v1.InfoResponse.info:type_name -> flowtally.plugin.v1.Info
+	42, // 3: flowtally.plugin.v1.AddFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	44, // 4: flowtally.plugin.v1.AddFlowsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	42, // 5: flowtally.plugin.v1.SetFlowsRequest.flows:type_name -> flowtally.plugin.v1.Flow
+	54, // 6: flowtally.plugin.v1.SetFlowsRequest.renames:type_name -> flowtally.plugin.v1.SetFlowsRequest.RenamesEntry
+	33, // 7: flowtally.plugin.v1.SetFlowsRequest.config:type_name -> flowtally.plugin.v1.Config
 	11, // 8: flowtally.plugin.v1.SetFlowsResponse.difference:type_name -> flowtally.plugin.v1.Difference
 	12, // 9: flowtally.plugin.v1.Difference.renamed:type_name -> flowtally.plugin.v1.Rename
 	13, // 10: flowtally.plugin.v1.Difference.changed:type_name -> flowtally.plugin.v1.FlowChange
 	14, // 11: flowtally.plugin.v1.Difference.settings:type_name -> flowtally.plugin.v1.FieldChange
 	14, // 12: flowtally.plugin.v1.FlowChange.fields:type_name -> flowtally.plugin.v1.FieldChange
-	36, // 13: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
-	36, // 14: flowtally.plugin.v1.SetInterfacesRequest.interfaces:type_name -> flowtally.plugin.v1.Interface
-	46, // 15: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
-	53, // 16: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
-	54, // 17: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
-	51, // 18: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
-	43, // 19: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	36, // 20: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
-	44, // 21: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
-	37, // 22: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
-	38, // 23: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
-	39, // 24: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
-	40, // 25: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
-	41, // 26: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
-	42, // 27: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
-	43, // 28: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	0,  // 29: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
-	1,  // 30: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
-	57, // 31: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
-	58, // 32: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
-	44, // 33: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
-	47, // 34: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
-	49, // 35: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
-	50, // 36: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
-	48, // 37: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
-	43, // 38: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
-	43, // 39: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
-	47, // 40: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
-	52, // 41: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
-	50, // 42: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
-	42, // 43: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
-	49, // 44: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
-	2,  // 45: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
-	58, // 46: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	58, // 47: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
-	55, // 48: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
-	3,  // 49: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
-	5,  // 50: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
-	7,  // 51: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
-	9,  // 52: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
-	15, // 53: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
-	17, // 54: flowtally.plugin.v1.Dataplane.SetInterfaces:input_type -> flowtally.plugin.v1.SetInterfacesRequest
-	19, // 55: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
-	21, // 56: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
-	23, // 57: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
-	25, // 58: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
-	27, // 59: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
-	29, // 60: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
-	31, // 61: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
-	33, // 62: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
-	4,  // 63: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
-	6,  // 64: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
-	8,  // 65: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
-	10, // 66: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
-	16, // 67: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
-	18, // 68: flowtally.plugin.v1.Dataplane.SetInterfaces:output_type -> flowtally.plugin.v1.SetInterfacesResponse
-	20, // 69: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
-	22, // 70: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
-	24, // 71: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
-	26, // 72: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
-	28, // 73: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
-	30, // 74: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
-	32, // 75: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
-	34, // 76: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
-	63, // [63:77] is the sub-list for method output_type
-	49, // [49:63] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	34, // 13: flowtally.plugin.v1.InterfacesResponse.interfaces:type_name -> flowtally.plugin.v1.Interface
+	44, // 14: flowtally.plugin.v1.PlacementsResponse.placements:type_name -> flowtally.plugin.v1.Placement
+	51, // 15: flowtally.plugin.v1.ConditionsResponse.conditions:type_name -> flowtally.plugin.v1.Condition
+	52, // 16: flowtally.plugin.v1.EventsResponse.event:type_name -> flowtally.plugin.v1.Event
+	49, // 17: flowtally.plugin.v1.QueuePairsResponse.queue_pairs:type_name -> flowtally.plugin.v1.QueuePairState
+	41, // 18: flowtally.plugin.v1.ConnectQueuePairRequest.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	34, // 19: flowtally.plugin.v1.Config.interfaces:type_name -> flowtally.plugin.v1.Interface
+	42, // 20: flowtally.plugin.v1.Config.flows:type_name -> flowtally.plugin.v1.Flow
+	35, // 21: flowtally.plugin.v1.Config.mirror:type_name -> flowtally.plugin.v1.MirrorConfig
+	36, // 22: flowtally.plugin.v1.Config.poll:type_name -> flowtally.plugin.v1.PollConfig
+	37, // 23: flowtally.plugin.v1.Config.xdp:type_name -> flowtally.plugin.v1.XDPConfig
+	38, // 24: flowtally.plugin.v1.Config.rdma:type_name -> flowtally.plugin.v1.RDMAConfig
+	39, // 25: flowtally.plugin.v1.Config.queue_pairs:type_name -> flowtally.plugin.v1.QueuePair
+	40, // 26: flowtally.plugin.v1.QueuePair.counters:type_name -> flowtally.plugin.v1.CompletionCounter
+	41, // 27: flowtally.plugin.v1.QueuePair.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	0,  // 28: flowtally.plugin.v1.Flow.direction:type_name -> flowtally.plugin.v1.Direction
+	1,  // 29: flowtally.plugin.v1.Flow.action:type_name -> flowtally.plugin.v1.Action
+	55, // 30: flowtally.plugin.v1.Flow.labels:type_name -> flowtally.plugin.v1.Flow.LabelsEntry
+	56, // 31: flowtally.plugin.v1.Info.started:type_name -> google.protobuf.Timestamp
+	42, // 32: flowtally.plugin.v1.Placement.flow:type_name -> flowtally.plugin.v1.Flow
+	45, // 33: flowtally.plugin.v1.Placement.source:type_name -> flowtally.plugin.v1.Source
+	47, // 34: flowtally.plugin.v1.Placement.counter:type_name -> flowtally.plugin.v1.Handle
+	48, // 35: flowtally.plugin.v1.Placement.rejected:type_name -> flowtally.plugin.v1.Rejection
+	46, // 36: flowtally.plugin.v1.Source.devices:type_name -> flowtally.plugin.v1.Device
+	41, // 37: flowtally.plugin.v1.QueuePairState.local:type_name -> flowtally.plugin.v1.QueuePairAddress
+	41, // 38: flowtally.plugin.v1.QueuePairState.peer:type_name -> flowtally.plugin.v1.QueuePairAddress
+	45, // 39: flowtally.plugin.v1.QueuePairState.source:type_name -> flowtally.plugin.v1.Source
+	50, // 40: flowtally.plugin.v1.QueuePairState.counters:type_name -> flowtally.plugin.v1.CountedOperations
+	48, // 41: flowtally.plugin.v1.QueuePairState.rejected:type_name -> flowtally.plugin.v1.Rejection
+	40, // 42: flowtally.plugin.v1.CountedOperations.counter:type_name -> flowtally.plugin.v1.CompletionCounter
+	47, // 43: flowtally.plugin.v1.CountedOperations.handle:type_name -> flowtally.plugin.v1.Handle
+	2,  // 44: flowtally.plugin.v1.Condition.severity:type_name -> flowtally.plugin.v1.Severity
+	56, // 45: flowtally.plugin.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	56, // 46: flowtally.plugin.v1.Event.time:type_name -> google.protobuf.Timestamp
+	53, // 47: flowtally.plugin.v1.Event.uncounted:type_name -> flowtally.plugin.v1.Uncounted
+	3,  // 48: flowtally.plugin.v1.Dataplane.Configure:input_type -> flowtally.plugin.v1.ConfigureRequest
+	5,  // 49: flowtally.plugin.v1.Dataplane.Info:input_type -> flowtally.plugin.v1.InfoRequest
+	7,  // 50: flowtally.plugin.v1.Dataplane.AddFlows:input_type -> flowtally.plugin.v1.AddFlowsRequest
+	9,  // 51: flowtally.plugin.v1.Dataplane.SetFlows:input_type -> flowtally.plugin.v1.SetFlowsRequest
+	15, // 52: flowtally.plugin.v1.Dataplane.Interfaces:input_type -> flowtally.plugin.v1.InterfacesRequest
+	17, // 53: flowtally.plugin.v1.Dataplane.RemoveFlows:input_type -> flowtally.plugin.v1.RemoveFlowsRequest
+	19, // 54: flowtally.plugin.v1.Dataplane.Placements:input_type -> flowtally.plugin.v1.PlacementsRequest
+	21, // 55: flowtally.plugin.v1.Dataplane.Conditions:input_type -> flowtally.plugin.v1.ConditionsRequest
+	23, // 56: flowtally.plugin.v1.Dataplane.Events:input_type -> flowtally.plugin.v1.EventsRequest
+	25, // 57: flowtally.plugin.v1.Dataplane.QueuePairs:input_type -> flowtally.plugin.v1.QueuePairsRequest
+	27, // 58: flowtally.plugin.v1.Dataplane.ConnectQueuePair:input_type -> flowtally.plugin.v1.ConnectQueuePairRequest
+	29, // 59: flowtally.plugin.v1.Dataplane.PostOperations:input_type -> flowtally.plugin.v1.PostOperationsRequest
+	31, // 60: flowtally.plugin.v1.Dataplane.Close:input_type -> flowtally.plugin.v1.CloseRequest
+	4,  // 61: flowtally.plugin.v1.Dataplane.Configure:output_type -> flowtally.plugin.v1.ConfigureResponse
+	6,  // 62: flowtally.plugin.v1.Dataplane.Info:output_type -> flowtally.plugin.v1.InfoResponse
+	8,  // 63: flowtally.plugin.v1.Dataplane.AddFlows:output_type -> flowtally.plugin.v1.AddFlowsResponse
+	10, // 64: flowtally.plugin.v1.Dataplane.SetFlows:output_type -> flowtally.plugin.v1.SetFlowsResponse
+	16, // 65: flowtally.plugin.v1.Dataplane.Interfaces:output_type -> flowtally.plugin.v1.InterfacesResponse
+	18, // 66: flowtally.plugin.v1.Dataplane.RemoveFlows:output_type -> flowtally.plugin.v1.RemoveFlowsResponse
+	20, // 67: flowtally.plugin.v1.Dataplane.Placements:output_type -> flowtally.plugin.v1.PlacementsResponse
+	22, // 68: flowtally.plugin.v1.Dataplane.Conditions:output_type -> flowtally.plugin.v1.ConditionsResponse
+	24, // 69: flowtally.plugin.v1.Dataplane.Events:output_type -> flowtally.plugin.v1.EventsResponse
+	26, // 70: flowtally.plugin.v1.Dataplane.QueuePairs:output_type -> flowtally.plugin.v1.QueuePairsResponse
+	28, // 71: flowtally.plugin.v1.Dataplane.ConnectQueuePair:output_type -> flowtally.plugin.v1.ConnectQueuePairResponse
+	30, // 72: flowtally.plugin.v1.Dataplane.PostOperations:output_type -> flowtally.plugin.v1.PostOperationsResponse
+	32, // 73: flowtally.plugin.v1.Dataplane.Close:output_type -> flowtally.plugin.v1.CloseResponse
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_v1_flowtally_proto_init() }
@@ -3783,7 +3691,7 @@ func file_plugin_proto_v1_flowtally_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_v1_flowtally_proto_rawDesc), len(file_plugin_proto_v1_flowtally_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   55,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,7 +41,6 @@ const (
 	Dataplane_AddFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/AddFlows"
 	Dataplane_SetFlows_FullMethodName         = "/flowtally.plugin.v1.Dataplane/SetFlows"
 	Dataplane_Interfaces_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Interfaces"
-	Dataplane_SetInterfaces_FullMethodName    = "/flowtally.plugin.v1.Dataplane/SetInterfaces"
 	Dataplane_RemoveFlows_FullMethodName      = "/flowtally.plugin.v1.Dataplane/RemoveFlows"
 	Dataplane_Placements_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Placements"
 	Dataplane_Conditions_FullMethodName       = "/flowtally.plugin.v1.Dataplane/Conditions"
@@ -71,8 +70,6 @@ type DataplaneClient interface {
 	SetFlows(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SetFlowsRequest, SetFlowsResponse], error)
 	// Interfaces lists the names and patterns of the interfaces to count on.
 	Interfaces(ctx context.Context, in *InterfacesRequest, opts ...grpc.CallOption) (*InterfacesResponse, error)
-	// SetInterfaces makes them the ones of the request, all or none.
-	SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(ctx context.Context, in *RemoveFlowsRequest, opts ...grpc.CallOption) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
@@ -157,16 +154,6 @@ func (c *dataplaneClient) Interfaces(ctx context.Context, in *InterfacesRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InterfacesResponse)
 	err := c.cc.Invoke(ctx, Dataplane_Interfaces_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *dataplaneClient) SetInterfaces(ctx context.Context, in *SetInterfacesRequest, opts ...grpc.CallOption) (*SetInterfacesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SetInterfacesResponse)
-	err := c.cc.Invoke(ctx, Dataplane_SetInterfaces_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -284,8 +271,6 @@ type DataplaneServer interface {
 	SetFlows(grpc.ClientStreamingServer[SetFlowsRequest, SetFlowsResponse]) error
 	// Interfaces lists the names and patterns of the interfaces to count on.
 	Interfaces(context.Context, *InterfacesRequest) (*InterfacesResponse, error)
-	// SetInterfaces makes them the ones of the request, all or none.
-	SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error)
 	// RemoveFlows removes all names or none.
 	RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error)
 	// Placements lists the flows and where each is counted, ordered by name: those that the request names,
@@ -334,9 +319,6 @@ func (UnimplementedDataplaneServer) SetFlows(grpc.ClientStreamingServer[SetFlows
 }
 func (UnimplementedDataplaneServer) Interfaces(context.Context, *InterfacesRequest) (*InterfacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Interfaces not implemented")
-}
-func (UnimplementedDataplaneServer) SetInterfaces(context.Context, *SetInterfacesRequest) (*SetInterfacesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method SetInterfaces not implemented")
 }
 func (UnimplementedDataplaneServer) RemoveFlows(context.Context, *RemoveFlowsRequest) (*RemoveFlowsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveFlows not implemented")
@@ -447,24 +429,6 @@ func _Dataplane_Interfaces_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(DataplaneServer).Interfaces(ctx, req.(*InterfacesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Dataplane_SetInterfaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SetInterfacesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(DataplaneServer).SetInterfaces(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Dataplane_SetInterfaces_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DataplaneServer).SetInterfaces(ctx, req.(*SetInterfacesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -613,10 +577,6 @@ var Dataplane_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Interfaces",
 			Handler:    _Dataplane_Interfaces_Handler,
-		},
-		{
-			MethodName: "SetInterfaces",
-			Handler:    _Dataplane_SetInterfaces_Handler,
 		},
 		{
 			MethodName: "RemoveFlows",
