@@ -5,34 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/flowtally/flowtally/cmd/internal/view"
 	"github.com/flowtally/flowtally/shm"
 )
-
-// deviceValue reads the totals that a device writes to memory by itself. The sample time is the time of
-// the read: the time of the device's write is not recorded.
-func (m *mirror) deviceValue(h shm.Handle) (v shm.Value, err error) {
-	err = shm.Guard(func() error {
-		d, err := m.reader.Device(h)
-		if err != nil {
-			return err
-		}
-		v, err = loadDevice(&d)
-		return err
-	})
-	return v, err
-}
-
-func loadDevice(d *shm.Device) (v shm.Value, err error) {
-	v.SampledAt = shm.Now()
-	v.Packets, v.Bytes, err = d.Load()
-	return v, err
-}
-
-// notByDevice reports whether an error of words means that no words can be read: no device writes for
-// the counter, or not any more, or another mirror has taken the name.
-func notByDevice(err error) bool {
-	return errors.Is(err, shm.ErrNoDevice) || errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrGone) || errors.Is(err, shm.ErrBusy)
-}
 
 // devicePeriod is how often a wait polls words: a device cannot wake a process.
 const devicePeriod = time.Millisecond
@@ -46,10 +21,7 @@ func (w *waiter) waitForDevice(ctx context.Context, h shm.Handle) (over bool, er
 	if err != nil {
 		return false, nil
 	}
-	load := func() (v shm.Value, err error) {
-		err = shm.Guard(func() error { v, err = loadDevice(&d); return err })
-		return v, err
-	}
+	load := func() (shm.Value, error) { return view.LoadDevice(&d, shm.Now()) }
 	tick := time.NewTicker(devicePeriod)
 	defer tick.Stop()
 	for {

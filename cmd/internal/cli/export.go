@@ -9,7 +9,6 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/export"
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/plugin"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -64,11 +63,7 @@ func (c *exportCmd) Run(env *Env) error {
 
 // conditions reads the conditions over the control socket.
 func (c *exportCmd) conditions(ctx context.Context) (list []dataplane.Condition, err error) {
-	path := c.Socket
-	if path == "" {
-		path = plugin.FindControl(string(c.Instance))
-	}
-	svc, err := plugin.Dial(ctx, path)
+	svc, err := socketFlag{c.Instance, c.Socket}.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,13 +31,17 @@ type socketFlag struct {
 	Socket   string       `help:"The control socket. Empty: /run/flowtally-control/INSTANCE.sock, or flowtally-control in $$XDG_RUNTIME_DIR of another user than root." env:"FLOWTALLY_SOCKET" placeholder:"PATH"`
 }
 
+// dial connects to the running instance.
+func (s socketFlag) dial(ctx context.Context) (dataplane.Service, error) {
+	if s.Socket != "" {
+		return plugin.Dial(ctx, s.Socket)
+	}
+	return plugin.Dial(ctx, plugin.FindControl(string(s.Instance)))
+}
+
 // with calls f with the running instance.
 func (s socketFlag) with(env *Env, f func(dataplane.Service) error) (err error) {
-	path := s.Socket
-	if path == "" {
-		path = plugin.FindControl(string(s.Instance))
-	}
-	svc, err := plugin.Dial(env.Context, path)
+	svc, err := s.dial(env.Context)
 	if errors.Is(err, dataplane.ErrUnavailable) {
 		return withHint(err, "flowtally run --config FILE starts an instance; --instance NAME or --socket PATH reaches another")
 	}

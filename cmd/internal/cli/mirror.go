@@ -199,14 +199,14 @@ func (m *mirror) entries(s *selection.Selection) ([]shm.Entry, error) {
 // value. A counter that was removed meanwhile has no value.
 func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	if c.Completion() {
-		v, err := m.deviceValue(h)
+		v, err := view.DeviceValue(m.reader, h)
 		if err == nil {
 			c.Show(v, true)
 			return nil
 		}
-		c.Unread = !notByDevice(err)
+		c.Unread = !view.NotByDevice(err)
 	}
-	v, err := m.published(h)
+	v, err := view.Published(m.reader, h)
 	switch {
 	case errors.Is(err, shm.ErrGone):
 		c.Gone = true
@@ -216,18 +216,6 @@ func (m *mirror) value(c *view.Counter, h shm.Handle) error {
 	}
 	c.Show(v, false)
 	return nil
-}
-
-// published returns the last value that the writer published.
-func (m *mirror) published(h shm.Handle) (v shm.Value, err error) {
-	err = shm.Guard(func() error {
-		counter, err := m.reader.Counter(h)
-		if err == nil {
-			v, err = counter.Load()
-		}
-		return err
-	})
-	return v, err
 }
 
 // waitFirstCycle waits until the writer of the mirror has completed a poll cycle.

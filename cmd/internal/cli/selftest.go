@@ -13,7 +13,6 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/selftest"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
-	"github.com/flowtally/flowtally/plugin"
 )
 
 // selftestCmd compares sent with counted on a real interface.
@@ -63,13 +62,7 @@ func (c *selftestCmd) Run(env *Env) error {
 			}
 			return e, nil
 		},
-		Running: func(ctx context.Context) (dataplane.Service, error) {
-			path := c.Socket
-			if path == "" {
-				path = plugin.FindControl(string(c.Instance))
-			}
-			return plugin.Dial(ctx, path)
-		},
+		Running: c.dial,
 		Ready: func(mac net.HardwareAddr) {
 			fmt.Fprintf(env.Stderr, "counting on %s (%s): now, on the other host: flowtally selftest --interface NAME --peer ADDRESS-OF-THIS-HOST --send\n", c.Interface, mac)
 		},

@@ -43,7 +43,7 @@ type Explanation struct {
 	Winner  int        // the place in Reasons, or -1
 	Drop    bool
 	Reasons []Reason // in the order in which flows win
-	// By is the reason why the linear matcher has decided in place of the classifier; nil if the classifier has.
+	// NoBPF is the reason why the linear matcher has decided in place of the classifier; nil if the classifier has.
 	NoBPF error
 	// Short reports that the kernel runs no program over a frame of this length: the linear matcher has decided.
 	Short bool

@@ -91,16 +91,16 @@ func (s *source) readFrom(r *shm.Reader, c *catalogue) (look, error) {
 func (s *source) fill(r *shm.Reader, c *row) error {
 	c.value, c.device, c.unread, c.gone = shm.Value{}, false, false, false
 	if c.entry.Kind == shm.KindCompletion {
-		v, err := deviceValue(r, c.entry.Handle)
+		v, err := view.DeviceValue(r, c.entry.Handle)
 		if err == nil {
 			c.value, c.device = v, true
 			return nil
 		}
-		c.unread = !errors.Is(err, shm.ErrNoDevice) && !errors.Is(err, shm.ErrStale) && !errors.Is(err, shm.ErrGone) && !errors.Is(err, shm.ErrBusy)
+		c.unread = !view.NotByDevice(err)
 	}
 	v, err := s.snapshot.Value(c.entry.Handle)
 	if errors.Is(err, shm.ErrBusy) {
-		v, err = published(r, c.entry.Handle)
+		v, err = view.Published(r, c.entry.Handle)
 	}
 	switch {
 	case errors.Is(err, shm.ErrGone):
@@ -113,37 +113,10 @@ func (s *source) fill(r *shm.Reader, c *row) error {
 	return nil
 }
 
-// deviceValue reads the totals that a device writes to memory by itself. The sample time is the time of the read.
-func deviceValue(r *shm.Reader, h shm.Handle) (v shm.Value, err error) {
-	err = shm.Guard(func() error {
-		d, err := r.Device(h)
-		if err != nil {
-			return err
-		}
-		v.SampledAt = shm.Now()
-		v.Packets, v.Bytes, err = d.Load()
-		return err
-	})
-	return v, err
-}
-
-// published returns the last value that the writer published.
-func published(r *shm.Reader, h shm.Handle) (v shm.Value, err error) {
-	err = shm.Guard(func() error {
-		c, err := r.Counter(h)
-		if err == nil {
-			v, err = c.Load()
-		}
-		return err
-	})
-	return v, err
-}
-
 func (s *source) close() error {
 	s.closed = true
 	if s.in == nil {
 		return nil
 	}
-	err := s.in.Close()
-	return err
+	return s.in.Close()
 }

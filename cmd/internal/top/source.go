@@ -181,22 +181,16 @@ func (s *source) words(r *row, published shm.Value) (shm.Value, bool) {
 		if err == nil {
 			r.device = &d
 		}
-		r.Unread = err != nil && !notByDevice(err)
+		r.Unread = err != nil && !view.NotByDevice(err)
 	}
 	if r.device == nil {
 		return published, false
 	}
-	v := shm.Value{SampledAt: s.clock()}
-	err := shm.Guard(func() (err error) { v.Packets, v.Bytes, err = r.device.Load(); return err })
+	v, err := view.LoadDevice(r.device, s.clock())
 	if err != nil {
 		r.device, r.sought = nil, false
-		r.Unread = !notByDevice(err)
+		r.Unread = !view.NotByDevice(err)
 		return published, false
 	}
 	return v, true
-}
-
-// notByDevice reports whether an error means that no device writes for the counter, or not any more.
-func notByDevice(err error) bool {
-	return errors.Is(err, shm.ErrNoDevice) || errors.Is(err, shm.ErrStale) || errors.Is(err, shm.ErrGone) || errors.Is(err, shm.ErrBusy)
 }
