@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 
@@ -42,8 +43,15 @@ func Of(title string, docs Docs, types ...reflect.Type) (*jsonschema.Schema, err
 			s.Type, s.Types = "array", nil
 		}
 	})
-	top.Schema, top.Title = "https://json-schema.org/draft/2020-12/schema", title
+	top.Schema, top.Title = draft, title
 	return top, nil
+}
+
+const draft = "https://json-schema.org/draft/2020-12/schema"
+
+// Same returns the schema of an output that has the schema of another file in the same directory.
+func Same(title, file string) *jsonschema.Schema {
+	return &jsonschema.Schema{Schema: draft, Title: title, Ref: file}
 }
 
 // walk calls f for s and every schema in it.
@@ -74,7 +82,7 @@ func Text(s *jsonschema.Schema) (string, error) {
 	return b.String(), nil
 }
 
-// Read reads a schema that Text wrote.
+// Read reads a schema that Text wrote. Of one by Same it reads the other file.
 func Read(path string) (*jsonschema.Schema, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -83,6 +91,9 @@ func Read(path string) (*jsonschema.Schema, error) {
 	s := new(jsonschema.Schema)
 	if err := json.Unmarshal(text, s); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Ref != "" {
+		return Read(filepath.Join(filepath.Dir(path), s.Ref))
 	}
 	return s, nil
 }
