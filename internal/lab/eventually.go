@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Eventually waits until ok returns true, and fails the test after 20 s.
+// Eventually waits until ok returns true, and fails the test after a minute.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if ok() {
 			return
 		}

@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"io"
+	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/usage"
 	"github.com/flowtally/flowtally/dataplane/engine"
 )
@@ -94,7 +96,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args [
 		Stdout:  stdout,
 		Stderr:  stderr,
 		Logger:  r.Log.logger(stderr),
-		TTY:     canRefresh(stdout),
+		TTY:     format.IsTerminal(stdout) && os.Getenv("TERM") != "dumb",
 		model:   parser.Model,
 	}
 	return report(stderr, kctx.Run(env))

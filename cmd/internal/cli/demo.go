@@ -147,9 +147,8 @@ func (s *demoScreen) show(p demo.Progress) {
 			s.entered = true
 			fmt.Fprint(s.env.Stdout, format.EnterScreen)
 		}
-		_, width := terminalSize(s.env.Stdout)
 		text := "flowtally demo  " + status + "\nmirror " + p.Mirror + "\n" + view.DemoLive(p.Flows)
-		fmt.Fprint(s.env.Stdout, format.DrawOver(text, width))
+		fmt.Fprint(s.env.Stdout, format.DrawOver(text, format.TerminalWidth(s.env.Stdout)))
 		return
 	}
 	if time.Since(s.lastLine) >= time.Second {

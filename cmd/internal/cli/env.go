@@ -4,9 +4,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
 // Env is the environment of a command. It is the same for the whole run.
@@ -24,22 +25,6 @@ type Env struct {
 	model *kong.Application // for completion
 }
 
-// isTerminal says that w is a character device, as a terminal is; /dev/null is
-// one too, and takes control sequences as silently as everything else.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
-}
-
-// canRefresh says that w is a terminal on which lines may be drawn over.
-func canRefresh(w io.Writer) bool {
-	return isTerminal(w) && os.Getenv("TERM") != "dumb"
-}
-
 // logFlags are the flags --log.level and --log.format.
 type logFlags struct {
 	Level  slog.Level `help:"Least severe message that is logged: debug, info, warn or error." default:"info" env:"FLOWTALLY_LOG_LEVEL" placeholder:"LEVEL"`
@@ -48,7 +33,7 @@ type logFlags struct {
 
 func (f logFlags) logger(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: f.Level}
-	if f.Format == "json" || f.Format == "auto" && !isTerminal(w) {
+	if f.Format == "json" || f.Format == "auto" && !format.IsTerminal(w) {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))

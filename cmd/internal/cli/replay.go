@@ -47,7 +47,7 @@ func (c *replayCmd) Run(env *Env) error {
 	}
 	defer in.Close()
 	bar := replay.NewProgress(env.Stderr, in)
-	if isTerminal(env.Stderr) {
+	if format.IsTerminal(env.Stderr) {
 		o.Progress = bar.Show
 	}
 	rep, err := replay.Run(env.Context, in, o)

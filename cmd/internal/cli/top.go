@@ -33,7 +33,7 @@ func (c *topCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	if env.TTY && top.IsTerminal(env.Stdout) && !c.json() {
+	if env.TTY && !c.json() {
 		return c.onTerminal(env, wanted)
 	}
 	return c.print(env, wanted)

@@ -18,21 +18,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/flowtally/flowtally/cmd/internal/view"
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 func loggerTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
-
-// patience is the longest wait for a state.
-const patience = time.Minute
-
-func eventually(t *testing.T, condition string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not come true", condition)
-		}
-	}
-}
 
 func pusherOf(t *testing.T, e *Exporter) *Pusher {
 	t.Helper()
@@ -70,7 +59,7 @@ func TestMirrorComesAndGoes(t *testing.T) {
 
 	m.create()
 	m.publish(map[string][2]uint64{"web": {11, 704}})
-	eventually(t, "the next writer's total", func() bool {
+	lab.Eventually(t, "the next writer's total", func() bool {
 		return scrape(t, e)["flowtally_packets_total,counter=web,direction=ingress"] == 11
 	})
 
@@ -83,7 +72,7 @@ func TestMirrorComesAndGoes(t *testing.T) {
 	s.wantNone(t, "flowtally_packets_total")
 	m.create(webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {3, 192}})
-	eventually(t, "the total in the file that was made anew", func() bool {
+	lab.Eventually(t, "the total in the file that was made anew", func() bool {
 		return scrape(t, e)["flowtally_packets_total,counter=web,direction=ingress"] == 3
 	})
 
@@ -99,7 +88,7 @@ func TestMirrorComesAndGoes(t *testing.T) {
 	}
 	m.create(webEntry("web"))
 	m.publish(map[string][2]uint64{"web": {4, 256}})
-	eventually(t, "the total after the file was cut short", func() bool {
+	lab.Eventually(t, "the total after the file was cut short", func() bool {
 		return scrape(t, e)["flowtally_packets_total,counter=web,direction=ingress"] == 4
 	})
 }
@@ -254,7 +243,7 @@ func TestSlowClients(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(time.Minute):
 		t.Error("Serve does not end while clients are slow")
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // guarded is a log that may be read while it is written.
@@ -85,16 +87,16 @@ func TestPush(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	pushed := func(series string) float64 { return scrape(t, e)[series] }
-	eventually(t, "failed pushes", func() bool { return pushed("flowtally_otlp_pushes_total,result=failed") > 3 })
+	lab.Eventually(t, "failed pushes", func() bool { return pushed("flowtally_otlp_pushes_total,result=failed") > 3 })
 	if n := log.count("pushing failed"); n != 1 {
 		t.Errorf("the failing collector was logged %d times", n)
 	}
 	failing.Store(false)
-	eventually(t, "a push", func() bool { return last.Load() == 10 && log.count("takes the counters again") == 1 })
+	lab.Eventually(t, "a push", func() bool { return last.Load() == 10 && log.count("takes the counters again") == 1 })
 	refusing.Store(true)
-	eventually(t, "refused points", func() bool { return pushed("flowtally_otlp_rejected_points_total") > 0 })
+	lab.Eventually(t, "refused points", func() bool { return pushed("flowtally_otlp_rejected_points_total") > 0 })
 	refusing.Store(false)
-	eventually(t, "the second return", func() bool { return log.count("takes the counters again") == 2 })
+	lab.Eventually(t, "the second return", func() bool { return log.count("takes the counters again") == 2 })
 	m.publish(map[string][2]uint64{"web": {11, 704}})
 	cancel()
 	if err := <-ended; err != nil {
@@ -125,7 +127,7 @@ func TestStarts(t *testing.T) {
 	}
 	reach := func(want int64) (start int64) {
 		t.Helper()
-		eventually(t, "the value", func() bool { s, v := point(); start = s; return v == want })
+		lab.Eventually(t, "the value", func() bool { s, v := point(); start = s; return v == want })
 		return start
 	}
 	m.publish(map[string][2]uint64{"web": {10, 640}})

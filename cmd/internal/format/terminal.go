@@ -1,21 +1,41 @@
 package format
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+)
+
+// IsTerminal reports whether f is a terminal. /dev/null, which is a character device too, is not one.
+func IsTerminal(f any) bool {
+	file, ok := f.(term.File)
+	return ok && term.IsTerminal(file.Fd())
+}
+
+// TerminalWidth returns the number of columns of a terminal, or 0.
+func TerminalWidth(f any) int {
+	file, ok := f.(term.File)
+	if !ok {
+		return 0
+	}
+	width, _, _ := term.GetSize(file.Fd()) // 0 with an error
+	return width
+}
 
 // Control sequences of a terminal (ECMA-48; the alternate screen is xterm's).
 const (
 	EnterScreen = "\x1b[?1049h\x1b[?25l"
 	LeaveScreen = "\x1b[?25h\x1b[?1049l"
-	ToOrigin    = "\x1b[H"
 	ClearLine   = "\x1b[K"
-	ClearBelow  = "\x1b[J"
+	toOrigin    = "\x1b[H"
+	clearBelow  = "\x1b[J"
 )
 
 // DrawOver returns the sequence that draws text over the screen, each line cut at width if width is
 // above 0. No line is blank in between, so the screen does not flicker.
 func DrawOver(text string, width int) string {
 	var b strings.Builder
-	b.WriteString(ToOrigin)
+	b.WriteString(toOrigin)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if runes := []rune(line); width > 0 && len(runes) > width {
@@ -23,6 +43,6 @@ func DrawOver(text string, width int) string {
 		}
 		b.WriteString(line + ClearLine + "\r\n")
 	}
-	b.WriteString(ClearBelow)
+	b.WriteString(clearBelow)
 	return b.String()
 }

@@ -51,15 +51,6 @@ var describe = [columns]column{
 	Note:       {name: "note", heading: "NOTE", most: 60, rank: 3},
 }
 
-// Columns lists the names of the columns, as --sort takes them.
-func Columns() []string {
-	names := make([]string, columns)
-	for c, d := range describe {
-		names[c] = d.name
-	}
-	return names
-}
-
 // ParseColumn returns the column of that name; ok is false if no column has it.
 func ParseColumn(name string) (c Column, ok bool) {
 	for c, d := range describe {

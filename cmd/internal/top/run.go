@@ -6,17 +6,12 @@ import (
 	"io"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/term"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
 )
 
 // framesPerSecond is how often the screen is compared with the model.
 const framesPerSecond = 20
-
-// IsTerminal reports whether f is a terminal. /dev/null, which is a character device too, is not one.
-func IsTerminal(f any) bool {
-	file, ok := f.(term.File)
-	return ok && term.IsTerminal(file.Fd())
-}
 
 // Run shows the table on a terminal until the user quits, the context ends, or Options.Count looks were made. The
 // last screen is left behind on the terminal.
@@ -26,7 +21,7 @@ func Run(ctx context.Context, o Options) error {
 	options := []tea.ProgramOption{
 		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond),
 	}
-	if o.Input != nil && IsTerminal(o.Input) {
+	if o.Input != nil && format.IsTerminal(o.Input) {
 		options = append(options, tea.WithInput(o.Input)) // else bubbletea opens /dev/tty
 	}
 	if o.Output != nil {
