@@ -11,8 +11,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// flows reads the flows of one file into cfg. first has the places of the names in all files. sure says that the interfaces were read without a
-// mistake, so that a reference to one can be checked.
+// flows reads the flows of one file into cfg. first has the places of the names in all files. sure says that the
+// interfaces were read without a mistake, so that a reference to one can be checked.
 func (d *decoder) flows(n *yaml.Node, cfg *dataplane.Config, sure bool, first map[string]place) {
 	names := make([]string, len(cfg.Interfaces))
 	for i, in := range cfg.Interfaces {

@@ -33,8 +33,8 @@ func newOpener(main string) (*opener, error) {
 	return o, nil
 }
 
-// open opens a regular file or a directory. It opens no FIFO and no device, which may wait or act. For root it refuses a path that a user
-// other than root and the owner of the main file could have written.
+// open opens a regular file or a directory. It opens no FIFO and no device, which may wait or act. For root it refuses a
+// path that a user other than root and the owner of the main file could have written.
 func (o *opener) open(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 		return nil, cmp.Or(err, errIrregular)

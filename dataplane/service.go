@@ -23,8 +23,9 @@ type Service interface {
 	// that exists is refused with ErrExists.
 	AddFlows(ctx context.Context, flows ...flow.Flow) ([]Placement, error)
 	// SetFlows makes the set of flows the given flows, all or none, and returns the difference. After an error
-	// every flow is counted as before, except after an [UnfinishedError], with which it returns the difference. Flows are added before others are removed: ErrFull says that the tables or the
-	// mirror have no room for both. Remove flows in a call before then.
+	// every flow is counted as before, except after an [UnfinishedError], with which it returns the difference. Flows
+	// are added before others are removed: ErrFull says that the tables or the mirror have no room for both. Remove
+	// flows in a call before then.
 	//
 	// Each flow changes at one instant on each hook and device, and different hooks and devices change at different
 	// instants. The rules of a flow that needs several (a range, both IP families) change one after the other.

@@ -14,8 +14,8 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// refusals are the flows that a start, or a change by a file, with dataplane.StartDegraded went on without. They are flows of the set, for
-// Placements, RemoveFlows and the names of added flows, and have no counter. Engine.ctl guards them.
+// refusals are the flows that a start, or a change by a file, with dataplane.StartDegraded went on without. They are
+// flows of the set, for Placements, RemoveFlows and the names of added flows, and have no counter. Engine.ctl guards them.
 type refusals struct {
 	log   *slog.Logger
 	goOn  bool // a flow that is refused is added here

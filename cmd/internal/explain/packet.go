@@ -28,7 +28,8 @@ func ParseHex(text string) (b []byte, ok bool) {
 }
 
 // Build returns a frame with the fields of m. Fields that m does not name have common values: addresses for
-// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet, or not one packet alone, has.
+// documentation, TTL 64, source port 40000, destination port 9. The error names a field that no packet has, or more than
+// one.
 func Build(m flow.Match) ([]byte, error) {
 	if m.Incomplete {
 		return nil, fmt.Errorf("%w: a packet with incomplete headers is given in hex", ErrPacket)
