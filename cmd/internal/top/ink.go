@@ -16,12 +16,6 @@ func newInk(s lipgloss.Style) ink {
 	return ink{on, off}
 }
 
-func (i ink) draw(dst []byte, text string) []byte {
-	dst = append(dst, i.on...)
-	dst = append(dst, text...)
-	return append(dst, i.off...)
-}
-
 // inks are the styles of the screen.
 type inks struct{ heading, selected, status, trouble, note, label ink }
 
