@@ -48,7 +48,7 @@ func (c *checkCmd) Run(env *Env) error {
 // checkConfig verifies a configuration: every mistake is named. They are data
 // only as JSON; as text they are the error that run would end with.
 func (c *checkCmd) checkConfig(env *Env) error {
-	cfg, err := loadConfig(c.Config)
+	cfg, err := loadConfig(env.Context, c.Config)
 	var problems []configs.Problem
 	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
 		problems = mistakes.Problems

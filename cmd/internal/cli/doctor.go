@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"net"
 	"slices"
 
@@ -24,7 +25,7 @@ type doctorCmd struct {
 }
 
 func (c *doctorCmd) Run(env *Env) error {
-	cfg, err := c.config()
+	cfg, err := c.config(env.Context)
 	if err != nil {
 		return &usageError{err}
 	}
@@ -46,11 +47,11 @@ func (c *doctorCmd) Run(env *Env) error {
 
 // config reads the configuration that the flags name, if any, which replaces the defaults of other
 // flags.
-func (c *doctorCmd) config() (cfg dataplane.Config, err error) {
+func (c *doctorCmd) config(ctx context.Context) (cfg dataplane.Config, err error) {
 	if c.Config == "" {
 		return cfg, nil
 	}
-	if cfg, err = loadConfig(c.Config); err != nil {
+	if cfg, err = loadConfig(ctx, c.Config); err != nil {
 		return cfg, err
 	}
 	if len(c.Interface) == 0 {

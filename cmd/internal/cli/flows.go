@@ -142,18 +142,13 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 		f, err := c.flow()
 		return []flow.Flow{f}, err
 	}
-	in, name := env.Stdin, "standard input"
-	if c.File != "-" {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return nil, &usageError{fmt.Errorf("reading flows: %w", err)}
-		}
-		defer f.Close()
-		in, name = f, c.File
+	name, read := c.File, func() ([]byte, error) { return os.ReadFile(c.File) }
+	if c.File == "-" {
+		name, read = "standard input", func() ([]byte, error) { return io.ReadAll(env.Stdin) }
 	}
-	data, err := io.ReadAll(in)
+	data, err := await(env.Context, read)
 	if err != nil {
-		return nil, fmt.Errorf("reading flows: %s: %w", name, err)
+		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, err)}
 	}
 	flows, err := configs.ParseFlows(name, data)
 	if err == nil && len(flows) == 0 {

@@ -34,7 +34,7 @@ func (f flowsFlag) flows(env *Env) (flows []flow.Flow, ordered bool, err error) 
 		return flows, false, err
 	}
 	if f.Config != "" {
-		cfg, err := loadConfig(f.Config)
+		cfg, err := loadConfig(env.Context, f.Config)
 		if err != nil {
 			return nil, false, &usageError{err}
 		}

@@ -35,7 +35,7 @@ type runCmd struct {
 }
 
 func (c *runCmd) Run(env *Env) (err error) {
-	cfg, err := c.load()
+	cfg, err := c.load(env.Context)
 	if err != nil {
 		return &usageError{err}
 	}
@@ -173,14 +173,14 @@ func nameInstance(flag instanceName, file string) (string, error) {
 }
 
 // load returns the configuration of the file, or of the flags that stand for one.
-func (c *runCmd) load() (dataplane.Config, error) {
+func (c *runCmd) load(ctx context.Context) (dataplane.Config, error) {
 	var cfg dataplane.Config
 	var err error
 	switch quick := len(c.Interface) > 0 || len(c.Flow) > 0 || c.Backend != "auto"; {
 	case c.Config != "" && quick:
 		return cfg, errors.New("--config excludes --interface, --flow and --backend, which stand for a file")
 	case c.Config != "":
-		cfg, err = loadConfig(c.Config)
+		cfg, err = loadConfig(ctx, c.Config)
 	case quick:
 		cfg, err = c.quick()
 	default:
@@ -196,8 +196,8 @@ func (c *runCmd) load() (dataplane.Config, error) {
 }
 
 // loadConfig reads a configuration file, and adds the remedy if the file is missing.
-func loadConfig(path string) (dataplane.Config, error) {
-	cfg, err := configs.Load(path)
+func loadConfig(ctx context.Context, path string) (dataplane.Config, error) {
+	cfg, err := await(ctx, func() (dataplane.Config, error) { return configs.Load(path) })
 	if errors.Is(err, fs.ErrNotExist) {
 		err = withHint(err, "check the path; configs/default.yaml of the source is a file to begin with, and make install copies it to /etc/flowtally.yaml")
 	}

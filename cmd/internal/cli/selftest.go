@@ -68,7 +68,7 @@ func (c *selftestCmd) Run(env *Env) error {
 		},
 	}
 	if c.Config != "" {
-		cfg, err := loadConfig(c.Config)
+		cfg, err := loadConfig(env.Context, c.Config)
 		if err != nil {
 			return &usageError{err}
 		}
@@ -109,6 +109,6 @@ func (c *selftestCmd) Run(env *Env) error {
 // agreed asks on the terminal. Without a terminal there is no agreement.
 func agreed(env *Env) bool {
 	fmt.Fprint(env.Stderr, "Go on? [y/N] ")
-	line, err := bufio.NewReader(env.Stdin).ReadString('\n')
+	line, err := await(env.Context, func() (string, error) { return bufio.NewReader(env.Stdin).ReadString('\n') })
 	return err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }
