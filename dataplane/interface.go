@@ -40,6 +40,9 @@ func InterfaceDirections() []InterfaceDirection {
 	return []InterfaceDirection{DirectionBoth, DirectionIngress, DirectionEgress}
 }
 
+// mostInterfaces bounds the entries of a list, which is searched for each flow and at each event of a link.
+const mostInterfaces = 1024
+
 // maxPattern bounds the length of a pattern, which may be longer than the names that it matches.
 const maxPattern = 64
 
@@ -79,6 +82,9 @@ func FindInterface(list []Interface, name string) (found Interface, ok bool) {
 // ValidateInterfaces reports every rule that a list of interfaces breaks, in an error that satisfies
 // errors.Is(err, ErrInvalid). [Interface.Validate] has the rules of one.
 func ValidateInterfaces(list []Interface) error {
+	if len(list) > mostInterfaces {
+		return problems{fmt.Errorf("interfaces: %d entries: at most %d; a pattern stands for many interfaces", len(list), mostInterfaces)}
+	}
 	var errs problems
 	names := make(map[string]bool, len(list))
 	for _, i := range list {

@@ -64,6 +64,9 @@ func (c Config) Validate() error {
 	if err := ValidateInterfaces(c.Interfaces); err != nil {
 		errs = append(errs, err.(problems)...)
 	}
+	if len(c.Interfaces) > mostInterfaces {
+		return errs
+	}
 	if !slices.Contains([]StartMode{"", StartStrict, StartDegraded}, c.Start) {
 		bad("start %q: use strict or degraded", c.Start)
 	}

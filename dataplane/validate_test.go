@@ -2,6 +2,7 @@ package dataplane_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"strings"
@@ -88,6 +89,23 @@ func TestValidateInstance(t *testing.T) {
 	} {
 		if err := dataplane.ValidateInstance(name); ok != (err == nil) || err != nil && !errors.Is(err, dataplane.ErrInvalid) {
 			t.Errorf("%q: error %v, want one that satisfies ErrInvalid: %t", name, err, !ok)
+		}
+	}
+}
+
+// TestManyInterfaces: a list that is too long is refused before each flow is compared with each of its entries.
+func TestManyInterfaces(t *testing.T) {
+	list := make([]dataplane.Interface, 1024)
+	for i := range list {
+		list[i].Name = fmt.Sprintf("eth%d*", i)
+	}
+	if err := dataplane.ValidateInterfaces(list); err != nil {
+		t.Error(err)
+	}
+	cfg := dataplane.Config{Interfaces: append(list, dataplane.Interface{Name: "wlan0"}), Flows: []flow.Flow{{Name: "a", Interface: "lan0"}}}
+	for _, err := range []error{dataplane.ValidateInterfaces(cfg.Interfaces), cfg.Validate()} {
+		if !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "1025 entries") || strings.Contains(err.Error(), "lan0") {
+			t.Error(err)
 		}
 	}
 }
