@@ -78,7 +78,7 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 		case err == nil:
 			ready = true
 		case must[name] && cfg.Start != dataplane.StartDegraded:
-			return open, nil, err
+			return open, nil, nameFlow(cfg, flow.Backend(name), err)
 		default:
 			level := slog.LevelWarn
 			if errors.Is(err, backend.ErrNoDevice) {
@@ -93,6 +93,15 @@ func openBackends(ctx context.Context, cfg dataplane.Config, log *slog.Logger, g
 		return open, nil, nothingCounts(reasons)
 	}
 	return open, absent, nil
+}
+
+// nameFlow adds to err the first flow that asks for a backend which the configuration does not ask for.
+func nameFlow(cfg dataplane.Config, name flow.Backend, err error) error {
+	i := slices.IndexFunc(cfg.Flows, func(f flow.Flow) bool { return f.Backend == name })
+	if i < 0 || cfg.Backend == name {
+		return err
+	}
+	return fmt.Errorf("flow %q: %w", cfg.Flows[i].Name, err)
 }
 
 // nothingCounts joins the reasons why no backend was opened. Most hosts have no RDMA: where there is another reason, that

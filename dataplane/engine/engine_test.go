@@ -301,6 +301,19 @@ func TestRefusalNamesTheNextStep(t *testing.T) {
 	}
 }
 
+// A start that fails for the backend of one flow names the flow. The backend of the configuration is no flow's.
+func TestAMissingBackendNamesItsFlow(t *testing.T) {
+	cause := errors.New("no device")
+	cfg := dataplane.Config{Backend: flow.Auto, Flows: []flow.Flow{{Name: "web"}, {Name: "nic", Backend: flow.RDMA}}}
+	if err := nameFlow(cfg, flow.RDMA, cause); !errors.Is(err, cause) || err.Error() != `flow "nic": no device` {
+		t.Error(err)
+	}
+	cfg.Backend = flow.RDMA
+	if err := nameFlow(cfg, flow.RDMA, cause); err != cause {
+		t.Error(err)
+	}
+}
+
 func TestPlacementKeepsEveryRejection(t *testing.T) {
 	first, second := newHand("first"), newHand("second")
 	first.refuse = errors.New("no such hardware")

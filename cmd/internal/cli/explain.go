@@ -80,7 +80,7 @@ func (c *explainCmd) packet(env *Env) (p replay.Packet, err error) {
 		case errors.Is(err, explain.ErrNumber):
 			err = usagef("%s: %w; --number is %d", text, err, c.Number)
 		case err != nil:
-			err = fmt.Errorf("%s: %w", text, err)
+			err = hintCapture(fmt.Errorf("%s: %w", text, err))
 		case cut > 0:
 			fmt.Fprintf(env.Stderr, "flowtally: the capture has cut %s off the packet; a header behind the cut counts as incomplete\n", format.Plural(uint64(cut), "byte", "bytes"))
 		}

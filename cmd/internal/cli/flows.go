@@ -135,9 +135,9 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 		c.Interface != "" || c.Latency || len(c.Label) > 0
 	switch {
 	case c.File != "" && single:
-		return nil, usagef("--file excludes NAME, MATCH and the flags of one flow, which stand in the file")
+		return nil, withHint(usagef("--file excludes NAME, MATCH and the flags of one flow, which stand in the file"), "flowtally flows add --help")
 	case c.File == "" && c.Match == "":
-		return nil, usagef(`expected "NAME MATCH", or --file FILE`)
+		return nil, withHint(usagef(`expected "NAME MATCH", or --file FILE`), "flowtally flows add --help")
 	case c.File == "":
 		f, err := c.flow()
 		return []flow.Flow{f}, err
@@ -147,6 +147,9 @@ func (c *flowsAddCmd) flows(env *Env) ([]flow.Flow, error) {
 		name, read = "standard input", func() ([]byte, error) { return io.ReadAll(env.Stdin) }
 	}
 	data, err := await(env.Context, read)
+	if errors.Is(err, os.ErrNotExist) {
+		err = withHint(err, "check the path; - is standard input")
+	}
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("reading flows from %s: %w", name, err)}
 	}

@@ -47,6 +47,9 @@ var reproduced = map[string]struct{ file, text string }{
 	"flowtally run --config FILE starts":     {"testdata/script/flows.txtar", "try: flowtally run --config FILE starts an instance"},
 	"capinfos or tcpdump":                    {"testdata/script/replay.txtar", "try: capinfos or tcpdump -r"},
 	"check the path; - is":                   {"testdata/script/replay.txtar", "try: check the path; - is standard input"},
+	"flowtally flows add --help":             {"testdata/script/flows.txtar", "try: flowtally flows add --help"},
+	"tcpdump -i NAME -w FILE":                {"testdata/script/replay.txtar", "try: tcpdump -i NAME -w FILE"},
+	"--interface NAME, which is one of":      {"testdata/script/selftest.txtar", "try: --interface NAME, which is one of"},
 	"a longer --timeout":                     {"testdata/script/wait.txtar", "try: a longer --timeout"},
 }
 

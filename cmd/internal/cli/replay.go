@@ -53,7 +53,7 @@ func (c *replayCmd) Run(env *Env) error {
 	rep, err := replay.Run(env.Context, in, o)
 	bar.Clear()
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
+		return hintCapture(fmt.Errorf("%s: %w", c.File, err))
 	}
 	if c.json() {
 		err = rep.PrintJSON(env.Stdout, flows)
@@ -84,6 +84,14 @@ func openCapture(env *Env, path string) (*capture.File, error) {
 		return nil, withHint(err, "check the path; - is standard input")
 	}
 	return f, err
+}
+
+// hintCapture adds the next step to an error about a file that is no capture.
+func hintCapture(err error) error {
+	if errors.Is(err, capture.ErrNoCapture) {
+		return withHint(err, "tcpdump -i NAME -w FILE writes a capture")
+	}
+	return err
 }
 
 // direction returns the direction of a flag with the words of a direction.

@@ -102,6 +102,16 @@ func (e *Exporter) look() look {
 	return l
 }
 
+// begin looks at the mirror once, so that the log of the start tells whether there is one and whether a counter in it is
+// exported.
+func (e *Exporter) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := e.look(); l.err == nil && len(l.rows) == 0 {
+		e.log.Warn("no counter of the mirror is selected: none is exported until one is", "mirror", l.path)
+	}
+}
+
 // complain logs changes of the mirror's state, once each.
 func (e *Exporter) complain(l look) {
 	switch {

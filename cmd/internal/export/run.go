@@ -67,6 +67,7 @@ func Run(ctx context.Context, o RunOptions) error {
 			ends <- e.Serve(ctx, listener, ServeOptions{WebConfig: o.WebConfig, Listen: o.Listen, Logger: e.log})
 		}()
 	}
+	e.begin()
 	var err error
 	if o.Push.Endpoint != "" {
 		var p *Pusher

@@ -37,7 +37,11 @@ func (s *Selection) Unmet(path string, entries []shm.Entry, selected int) error 
 	}
 	if len(lines) == 0 {
 		for _, label := range s.UnmetLabels() {
-			lines = append(lines, fmt.Sprintf("%s: no counter has label %q%s", path, label, nearLabel(label, entries)))
+			of := ""
+			if len(s.names) > 0 { // entries can be the named counters alone
+				of = " of these names"
+			}
+			lines = append(lines, fmt.Sprintf("%s: no counter%s has label %q%s", path, of, label, nearLabel(label, entries)))
 		}
 	}
 	if all := s.conditions(); len(lines) == 0 && selected == 0 && len(all) > 0 {

@@ -72,6 +72,9 @@ func (r *run) echo(ctx context.Context) error {
 		return err
 	}
 	p.judge()
+	if p.Counted == 0 && *p.Received == 0 {
+		p.Reason = fmt.Sprintf("no reply came: is %s a neighbor on the link of %s that replies to echo requests?", r.Peer, r.Interface)
+	}
 	r.rep.add(p)
 	return nil
 }

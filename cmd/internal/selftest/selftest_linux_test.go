@@ -189,7 +189,7 @@ func TestLossIsReported(t *testing.T) {
 	}
 	// A neighbor that is not there.
 	o.Peer, o.Count = netip.MustParseAddr("192.0.2.9"), 3
-	if p := part(t, runOn(t, w.Near, o), "ingress echo"); p.Result != Differs || p.Counted != 0 {
+	if p := part(t, runOn(t, w.Near, o), "ingress echo"); p.Result != Differs || p.Counted != 0 || !strings.HasPrefix(p.Reason, "no reply came: is 192.0.2.9 a neighbor") {
 		t.Errorf("%+v", p)
 	}
 	nothingLeft(t, w.Near)
