@@ -19,7 +19,7 @@ type exportCmd struct {
 	WebConfig   string            `name:"web.config.file" help:"TLS, users and headers of the server: a web configuration file of Prometheus exporters." placeholder:"PATH"`
 	Label       []string          `sep:"none" complete:"labels" help:"Only counters with this label: KEY=VALUE, KEY!=VALUE, KEY=~REGEXP, KEY!~REGEXP, KEY or !KEY, as for flowtally get. May be repeated." placeholder:"KEY=VALUE"`
 	Direction   string            `help:"Only flows of this side of the interface: ingress or egress." enum:",ingress,egress" default:"" placeholder:"SIDE"`
-	LabelKeys   []string          `help:"Keys of flow labels that become labels of the series." placeholder:"KEY,…"`
+	LabelKeys   []string          `complete:"label-keys" help:"Keys of flow labels that become labels of the series." placeholder:"KEY,…"`
 	SumBy       []string          `sep:"," complete:"label-keys" help:"Export the sums of the counters that have the same values of these labels, in place of the counters. /v1/counters has the counters all the same." placeholder:"KEY,…"`
 	MaxCounters int               `help:"The most counters that are exported; the ones added first are. flowtally_counters_dropped has the number of the others." default:"10000" placeholder:"N"`
 	Conditions  bool              `help:"Export the conditions too. They come from the control socket, which needs root or the user of run."`

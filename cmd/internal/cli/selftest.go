@@ -23,8 +23,8 @@ type selftestCmd struct {
 	Peer       netip.Addr    `help:"A neighbor on the interface's link, which replies to echo requests." placeholder:"ADDR"`
 	Send       bool          `help:"Send the frames to --peer, where selftest --receive counts them."`
 	Receive    bool          `help:"Count the frames of a selftest --send on another host."`
-	Count      int           `short:"n" help:"How many frames, echo requests and messages are sent in each part (${default})." default:"1000" placeholder:"N"`
-	Wait       time.Duration `help:"With --receive: how long the first frame may take (${default})." default:"1m" placeholder:"DURATION"`
+	Count      int           `short:"n" help:"How many frames, echo requests and messages are sent in each part." default:"1000" placeholder:"N"`
+	Wait       time.Duration `help:"With --receive: how long the first frame may take." default:"1m" placeholder:"DURATION"`
 	Mode       string        `help:"Where the XDP program of the test runs: ${enum}." enum:"auto,native,generic" default:"auto"`
 	RDMADevice string        `name:"rdma-device" help:"Also test this RDMA device, with two queue pairs." placeholder:"NAME"`
 	GIDIndex   int           `name:"gid-index" help:"The row of the GID table that is the queue pairs' own address." default:"1" placeholder:"N"`
