@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/flowtally/flowtally/cmd/internal/usage"
 )
 
 // Page is one man page.
@@ -38,12 +40,7 @@ func Pages(app *kong.Application, configuration string) []Page {
 }
 
 // words are the words that call a command, joined by sep.
-func words(n *kong.Node, sep string) string {
-	if n.Parent == nil {
-		return n.Name
-	}
-	return words(n.Parent, sep) + sep + n.Name
-}
+func words(n *kong.Node, sep string) string { return strings.ReplaceAll(usage.CommandPath(n), " ", sep) }
 
 // overview is flowtally(1).
 func overview(app *kong.Application) Page {
