@@ -40,7 +40,9 @@ func Pages(app *kong.Application, configuration string) []Page {
 }
 
 // words are the words that call a command, joined by sep.
-func words(n *kong.Node, sep string) string { return strings.ReplaceAll(usage.CommandPath(n), " ", sep) }
+func words(n *kong.Node, sep string) string {
+	return strings.ReplaceAll(usage.CommandPath(n), " ", sep)
+}
 
 // overview is flowtally(1).
 func overview(app *kong.Application) Page {
