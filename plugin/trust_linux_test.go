@@ -66,7 +66,7 @@ func TestLinkOfAnother(t *testing.T) {
 	}
 	other := exec.Command("/bin/sh", "-c", "while ln -sf root a && mv -f a link && echo . && ln -sf theirs b && mv -f b link; do :; done")
 	other.Dir = dir
-	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: theirs, Gid: theirs}}
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: theirs, Gid: theirs}, Setpgid: true}
 	turns, err := other.StdoutPipe()
 	if err == nil {
 		err = other.Start()
@@ -74,14 +74,20 @@ func TestLinkOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
 	defer func() {
-		_ = other.Process.Kill()
+		_ = syscall.Kill(-other.Process.Pid, syscall.SIGKILL)
+		<-ended // an ln or mv that outlives its shell would make a link in the directory while it is removed
 		_ = other.Wait()
 	}()
-	if _, err := io.ReadFull(turns, make([]byte, 1)); err != nil { // there is a link
+	_, err = io.ReadFull(turns, make([]byte, 1)) // there is a link
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, turns) // ends with the last process that holds the pipe
+	}()
+	if err != nil {
 		t.Fatal(err)
 	}
-	go io.Copy(io.Discard, turns)
 	sysctl, err := os.ReadFile("/proc/sys/fs/protected_symlinks")
 	if err != nil {
 		t.Fatal(err)
