@@ -125,8 +125,8 @@ test: ## every test, first as this user and then as root the packages that need 
 	$(MAKE) --no-print-directory SUMMARY="$$summary" lint test-cross $(if $(ROOT),test-user) test-root test-otel || code=$$?; \
 	printf '\nmake test: %s after %d s\n' "$$([ $$code = 0 ] && echo ok || echo FAILED)" "$$SECONDS"; cat "$$summary"; exit $$code
 
-# Directories whose tests build programs or explore for long: checked only where they differ from HEAD.
-LONG_TO_CHECK = examples ibv/ibvtest internal/bench internal/memorder shm/include
+# Directories whose tests build programs, explore or count for long: checked only where they differ from HEAD.
+LONG_TO_CHECK = cmd/internal/selftest examples ibv/ibvtest internal/bench internal/lab/fleet internal/memorder shm/include
 
 # Half of the time the tests wait for timers and the kernel: four packages at a time keep two CPUs busy, and the two
 # that take longest come first. Each package would build the software RDMA library anew: it is copied from bin, because
