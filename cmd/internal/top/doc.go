@@ -11,5 +11,5 @@
 //
 // A look reads the visible rows with a page above and below, or all rows if the order is by their values.
 // Unchanged entries are not read again. A look allocates nothing; drawing allocates for the visible cells.
-// Of a large table only the visible window is sorted.
+// Of a large table only the visible window is sorted. A look that is not drawn (cellsPerSecond) only reads.
 package top

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"time"
 
 	"charm.land/bubbles/v2/help"
@@ -79,6 +80,9 @@ type model struct {
 	gone    bool      // the counter of the page was removed
 	scroll  int       // first line of the page
 
+	shown string // the screen as it was drawn
+	stale bool   // the state has changed since
+
 	width, height int
 	method        ansi.Method // in which the terminal counts cells
 	columns       layout
@@ -95,7 +99,7 @@ func newModel(o Options) *model {
 	input.KeyMap.Paste.SetEnabled(false) // it would run a program of the desktop; a terminal pastes by itself
 	return &model{
 		o: o, keys: newKeyMap(), help: help.New(), ink: newInks(), input: input,
-		table: table{by: o.Sort, reverse: o.Reverse, changes: -1},
+		table: table{by: o.Sort, reverse: o.Reverse, changes: -1}, stale: true,
 	}
 }
 
@@ -139,16 +143,33 @@ func (m *model) opened(msg openedMsg) tea.Cmd {
 
 // look reads the mirror, and returns the command that leads to the next look.
 func (m *model) look() tea.Cmd {
+	last := m.o.Count > 0 && m.looks+1 >= m.o.Count
 	if !m.paused {
 		m.source.follow()
-		m.table.arrange(m.source)
-		m.refresh()
+		if last || m.looks%m.looksPerDrawing() == 0 {
+			m.table.arrange(m.source)
+			m.refresh()
+			m.stale = true
+		} else {
+			m.table.sample(m.source)
+		}
 		m.looks++
 	}
 	if m.o.Count > 0 && m.looks >= m.o.Count {
 		return tea.Quit
 	}
 	return m.tick()
+}
+
+// cellsPerSecond bounds the cells that looks let bubbletea draw: it takes 0.2 µs for each cell of the screen, whether
+// the cell changed or not. A screen is drawn at least once a second.
+const cellsPerSecond = 30_000
+
+// looksPerDrawing is the number of looks for which the screen is drawn once.
+func (m *model) looksPerDrawing() int {
+	perLook := cellsPerSecond * m.o.Interval.Seconds()
+	need := math.Ceil(float64(m.width*m.height) / perLook)
+	return max(1, int(min(need, 1/m.o.Interval.Seconds())))
 }
 
 // refresh reads the entry of the counter that has the page.

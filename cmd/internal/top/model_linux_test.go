@@ -10,6 +10,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/selection"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -319,4 +320,43 @@ func TestSums(t *testing.T) {
 	}
 	c.press("enter", "r", ">", "space", "space", "/", "x", "enter", "?")
 	checkFrame(t, c.model)
+}
+
+// TestLargeScreensAreDrawnLessOften: each look reads the values, and a screen of 12,000 cells is drawn at every fourth
+// look of ten in a second; a key draws it at once, and the last look of Count does.
+func TestLargeScreensAreDrawnLessOften(t *testing.T) {
+	for _, c := range []struct {
+		width, height int
+		interval      time.Duration
+		every         int
+	}{
+		{80, 24, 100 * time.Millisecond, 1},
+		{200, 60, 100 * time.Millisecond, 4},
+		{200, 60, time.Second, 1},
+		{1000, 500, 100 * time.Millisecond, 10}, // once a second
+		{1000, 500, 5 * time.Second, 1},
+	} {
+		s := shop(t)
+		o := s.options()
+		o.Interval, o.Sort, o.Count = c.interval, PacketRate, 12
+		screen := s.newScreen(o, c.width, c.height) // the first look
+		screen.View()
+		for look := 2; look <= o.Count; look++ {
+			before := screen.shown
+			s.pass(1, int64(c.interval), map[string][2]uint64{"web": {uint64(look), 1}})
+			screen.look().View()
+			if got, want := screen.shown != before, (look-1)%c.every == 0 || look == o.Count; got != want {
+				t.Errorf("%dx%d each %v: look %d drawn %v, want %v", c.width, c.height, c.interval, look, got, want)
+			}
+			if row := screen.source.byIndex[s.handles["web"].Index]; row.value.SampledAt != s.now {
+				t.Errorf("%dx%d each %v: look %d did not read the values", c.width, c.height, c.interval, look)
+			}
+			if look == 3 {
+				screen.press("j").View()
+				if !strings.Contains(ansi.Strip(screen.shown), format.Count(1_004_000+2+3)) {
+					t.Errorf("%dx%d each %v: a key does not draw the values of the latest look:\n%s", c.width, c.height, c.interval, ansi.Strip(screen.shown))
+				}
+			}
+		}
+	}
 }

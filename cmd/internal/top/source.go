@@ -119,8 +119,17 @@ func (s *source) merge() {
 	}
 }
 
-// read reads the values of rows, of which each is read once in a look, and settles the rows.
+// read samples rows, and settles them.
 func (s *source) read(rows []*row) {
+	s.sample(rows)
+	live := s.err == nil && s.reading.Writer.Live()
+	for _, r := range rows {
+		r.settle(s.reading.Now, live, s.interval)
+	}
+}
+
+// sample reads the values of rows, of which each is read once in a look.
+func (s *source) sample(rows []*row) {
 	s.handles = s.handles[:0]
 	for _, r := range rows {
 		if r.look != s.look {
@@ -129,10 +138,6 @@ func (s *source) read(rows []*row) {
 	}
 	if len(s.handles) > 0 && s.err == nil {
 		s.err = s.values(rows)
-	}
-	live := s.err == nil && s.reading.Writer.Live()
-	for _, r := range rows {
-		r.settle(s.reading.Now, live, s.interval)
 	}
 }
 

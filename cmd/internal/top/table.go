@@ -53,29 +53,51 @@ func (t *table) descends() bool { return describe[t.by].ascending == t.reverse }
 // arrange brings the window up to date. It reads the values that the order and the window need, each once in a
 // look of the source.
 func (t *table) arrange(s *source) {
+	from, to := t.bounds(s)
+	s.read(t.needed(from, to))
+	if !describe[t.by].byEntry {
+		t.rank(&s.reading, s.history.end(s.reading.Now))
+		sortWindow(t.order, from, to)
+	}
+	t.window = t.rows(from, to)
+}
+
+// sample reads the values that arrange would read. The window changes only if the rows have.
+func (t *table) sample(s *source) {
+	if t.changes != s.changes {
+		t.arrange(s)
+		return
+	}
+	from, to := t.bounds(s)
+	s.sample(t.needed(from, to))
+	t.window = t.rows(from, to)
+}
+
+// bounds brings shown and its order by entries up to date, and returns the rows on the screen: from..to of the order.
+func (t *table) bounds(s *source) (from, to int) {
 	if t.changes != s.changes {
 		t.choose(s.listed())
 		t.changes = s.changes
 	}
 	t.clamp()
-	from, to := t.offset, min(t.offset+t.height, len(t.shown))
-	if describe[t.by].byEntry {
-		if !t.sorted {
-			t.rank(&s.reading, 0)
-			slices.SortFunc(t.order, item.compare)
-			if t.descends() {
-				slices.Reverse(t.order)
-			}
-			t.sorted = true
+	if describe[t.by].byEntry && !t.sorted {
+		t.rank(&s.reading, 0)
+		slices.SortFunc(t.order, item.compare)
+		if t.descends() {
+			slices.Reverse(t.order)
 		}
-		// With a page above and below, so that rows that come into view have a rate.
-		s.read(t.rows(max(0, from-t.height), min(to+t.height, len(t.order))))
-	} else {
-		s.read(t.shown)
-		t.rank(&s.reading, s.history.end(s.reading.Now))
-		sortWindow(t.order, from, to)
+		t.sorted = true
 	}
-	t.window = t.rows(from, to)
+	return t.offset, min(t.offset+t.height, len(t.shown))
+}
+
+// needed are the rows whose values the order and the rows from..to of it need.
+func (t *table) needed(from, to int) []*row {
+	if !describe[t.by].byEntry {
+		return t.shown
+	}
+	// With a page above and below, so that rows that come into view have a rate.
+	return t.rows(max(0, from-t.height), min(to+t.height, len(t.order)))
 }
 
 // rows returns the rows from..to of the order.

@@ -11,6 +11,9 @@ import (
 // Update changes the state of the screen by a message.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var cmd tea.Cmd
+	if _, ok := msg.(lookMsg); !ok {
+		m.stale = true
+	}
 	switch msg := msg.(type) {
 	case openedMsg:
 		cmd = m.opened(msg)

@@ -12,7 +12,10 @@ import (
 
 // View draws the screen: the table or a page, and the status line in the last row.
 func (m *model) View() tea.View {
-	v := tea.NewView(m.frame())
+	if m.stale {
+		m.shown, m.stale = m.frame(), false
+	}
+	v := tea.NewView(m.shown)
 	v.AltScreen = true
 	if m.editing {
 		if x, ok := m.filterCursor(); ok {

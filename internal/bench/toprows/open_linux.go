@@ -13,19 +13,19 @@ import (
 	"github.com/flowtally/flowtally/shm"
 )
 
-// open starts the two processes on one mirror.
-func open(bin string) (*bench.Sides, error) {
+// open starts the two processes on one mirror, each on a terminal of that size.
+func open(bin string, width, height uint16) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		m, err := newMirror(open)
 		if err != nil {
 			return nil, err
 		}
 		program := filepath.Join(bin, "flowtally")
-		awake, err := start(open, program, m.path, period)
+		awake, err := start(open, program, m.path, period, width, height)
 		if err != nil {
 			return nil, err
 		}
-		asleep, err := start(open, program, m.path, time.Hour)
+		asleep, err := start(open, program, m.path, time.Hour, width, height)
 		if err != nil {
 			return nil, err
 		}

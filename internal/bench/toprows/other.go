@@ -8,4 +8,4 @@ import (
 	"github.com/flowtally/flowtally/internal/bench"
 )
 
-func open(string) (*bench.Sides, error) { return nil, errors.New("it takes Linux") }
+func open(string, uint16, uint16) (*bench.Sides, error) { return nil, errors.New("it takes Linux") }

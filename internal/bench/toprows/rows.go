@@ -14,11 +14,24 @@ const (
 	looks    = 5                      // in one round
 )
 
+// terminals are the sizes of the terminal, in cells, and the row of each.
+var terminals = []struct {
+	row           string
+	width, height uint16
+}{
+	{"top.4k", 80, 24},
+	{"top.4k.200x60", 200, 60},
+}
+
 // Rows returns the rows of top. bin is the directory of the program flowtally.
 func Rows(bin string) []bench.Row {
-	return []bench.Row{{
-		Name: "top.4k", Ref: "the same process asleep, and 2 % of a core", Bound: 1.0, Unit: "ns of CPU time per look at 10 Hz",
-		Rounds: 9, Openings: 1, Time: 30 * time.Second, // a round takes a second
-		Open: func(context.Context, bench.Env) (*bench.Sides, error) { return open(bin) },
-	}}
+	var rows []bench.Row
+	for _, t := range terminals {
+		rows = append(rows, bench.Row{
+			Name: t.row, Ref: "the same process asleep, and 2 % of a core", Bound: 1.0, Unit: "ns of CPU time per look at 10 Hz",
+			Rounds: 9, Openings: 1, Time: 30 * time.Second, // a round takes a second
+			Open: func(context.Context, bench.Env) (*bench.Sides, error) { return open(bin, t.width, t.height) },
+		})
+	}
+	return rows
 }

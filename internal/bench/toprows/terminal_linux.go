@@ -19,12 +19,12 @@ import (
 // patience bounds the wait for the first screen.
 const patience = time.Minute
 
-// start starts flowtally top on a terminal of its own, and returns its process id when the first screen is drawn.
-func start(open *bench.Closers, program, mirror string, interval time.Duration) (int, error) {
+// start starts flowtally top on a terminal of its own, of width x height cells, and returns its process id when the first screen is drawn.
+func start(open *bench.Closers, program, mirror string, interval time.Duration, width, height uint16) (int, error) {
 	if _, err := os.Stat(program); err != nil {
 		return 0, fmt.Errorf("looking for the program that `make build` makes: %w", err)
 	}
-	master, slave, err := openTerminal(80, 24)
+	master, slave, err := openTerminal(width, height)
 	if err != nil {
 		return 0, err
 	}
