@@ -33,7 +33,8 @@ type flowtallyFtConfig struct {
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
-	Spare       uint32
+	InOrder     uint32
+	Marks       uint64
 	Tuple       [64]struct {
 		_      structs.HostLayout
 		Id     uint32

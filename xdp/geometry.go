@@ -26,8 +26,11 @@ type geometry struct {
 	slots    int // a power of two, at least twice the rules; the slots of single tuples come before them
 	units    int // a power of two
 	cpus     int
-	block    int // bytes of one CPU's counters, whole pages
+	block    int // bytes of one CPU's counters and marks, whole pages
 }
+
+// marked is the number of counters that one mark is for.
+const marked = 16
 
 // MaxMasks is how many distinct masks the rules of a RuleSet can have.
 const MaxMasks = maxTuples
@@ -50,8 +53,7 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	g.slots = max(pow2(2*g.rules), 256)
 	// Four units a rule hold 8 words of mask on average; an exact match of IPv6 needs 5.
 	g.units = max(pow2(4*g.rules), 4096)
-	page := os.Getpagesize()
-	g.block = (g.counters*16 + page - 1) / page * page
+	g.block = pages(g.marksAt() + (g.counters+marked-1)/marked*4)
 	return g, nil
 }
 
@@ -61,6 +63,7 @@ func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
 func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
 func (g geometry) rankBytes() int    { return maxTuples * 8 }
+func (g geometry) marksAt() int      { return g.counters * 16 }
 func (g geometry) counterBytes() int { return g.cpus * g.block }
 
 func pages(n int) int {

@@ -77,6 +77,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		CounterMask: uint32(l.g.counters-1) * 16,
 		Cpus:        uint32(l.g.cpus),
 		CpuBlock:    uint64(l.g.block),
+		Marks:       uint64(l.g.marksAt()),
 	}
 	for i, proto := range []uint8{17, 6} {
 		var v4, v6 Key
@@ -101,6 +102,9 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	}
 	if at.layer3 {
 		conf.Layer3 = 1
+	}
+	if inOrder {
+		conf.InOrder = 1
 	}
 	for i, t := range c.tuples {
 		conf.Tuple[i] = t

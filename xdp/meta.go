@@ -18,7 +18,7 @@ import (
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 5
+	metaLayout = 6
 
 	metaHeader      = 8
 	metaTupleWords  = 2 + Words

@@ -66,7 +66,8 @@ struct ft_config {
 	__u32 plain; /* 1: nothing is needed but IPv4 and ports */
 	__u32 shape;
 	__u32 layer3; /* 1: frames of the interface begin with IP */
-	__u32 spare;
+	__u32 in_order; /* 1: stores of one CPU become visible to others in their order */
+	__u64 marks; /* offset of the marks in a block, in bytes */
 	struct ft_tuple tuple[FT_MAX_TUPLES];
 };
 

@@ -7,6 +7,10 @@
  * low bytes equal, holds packets and the bytes of exactly those, in whichever order the
  * two stores became visible; where stores become visible in order the low bytes
  * also tell by how many packets the first is ahead. Slots are never zeroed.
+ *
+ * Behind the slots of a block stand its marks, one word for 16 counters. Every update raises the mark
+ * of its counter, after its two stores: a reader that finds the marks of all CPUs as they were
+ * before it read the slots has the present values.
  */
 #include <bpf/bpf_helpers.h>
 #include "config.h"
@@ -28,6 +32,22 @@ static __always_inline __u64 *ft_opaque(__u64 *p)
 	return p;
 }
 
+/* The mark of a slot at that offset, in bytes from the first mark. */
+#define FT_MARK(at) ((at) >> 8 << 2)
+
+/* Raises a mark, after every store before it (barrier mark-release). */
+static __always_inline void ft_mark(const volatile struct ft_config *k, volatile __u32 *mark)
+{
+	if (k->in_order) {
+		*mark += 1;
+	} else {
+		/* An atomic operation that returns the old value is a full barrier for every CPU. */
+		__u32 old = __sync_fetch_and_add(mark, 1);
+
+		asm volatile("" : : "r"(old));
+	}
+}
+
 static __always_inline void ft_add(volatile __u64 *c, __u64 n, __u64 bytes)
 {
 	c[0] += n;
@@ -45,7 +65,9 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 
 	/* In this order: the verifier of 6.1 knows nothing of a product whose second factor is no constant. */
 	asm volatile("%0 *= %1" : "+r"(at) : "r"(k->cpu_block));
-	volatile __u64 *c = (void *)ft_opaque(ft_counters) + at + FT_COUNTER(k, slot);
+	void *block = (void *)ft_opaque(ft_counters) + at;
+	__u64 offset = FT_COUNTER(k, slot);
+	volatile __u64 *c = block + offset;
 
 	/* At most 255 at once, so that the low bytes tell how many. A buffer of so many segments is rare. */
 	if (n > 255) {
@@ -58,4 +80,5 @@ static __always_inline void ft_count(const volatile struct ft_config *k, __u64 s
 		}
 	}
 	ft_add(c, n, bytes);
+	ft_mark(k, block + k->marks + FT_MARK(offset));
 }
