@@ -9,8 +9,9 @@
 //	match  = "any" | { clause } .
 //	clause = "eth"   { "src" mac | "dst" mac | "type" number }
 //	       | "vlan"  { "id" number | "pcp" number | "dei" number }
+//	       | "untagged"
 //	       | "ipv4"  { "src" addr | "dst" addr | "proto" number | "tos" number | "ttl" number | "frag" frag }
-//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number | "tclass" number | "hoplimit" number }
+//	       | "ipv6"  { "src" addr | "dst" addr | "label" number | "nexthdr" number | "tclass" number | "hoplimit" number | "frag" frag }
 //	       | "tcp"   { "sport" port | "dport" port }
 //	       | "udp"   { "sport" port | "dport" port }
 //	       | "icmp"  { "type" number | "code" number }

@@ -22,13 +22,14 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 	for range rapid.IntRange(0, 2).Draw(t, "tags") {
 		m.VLAN = append(m.VLAN, flow.VLAN{ID: masked[uint16](t, 12), PCP: masked[uint8](t, 3), DEI: masked[uint8](t, 1)})
 	}
+	m.Untagged = has("untagged")
 	switch rapid.IntRange(0, 2).Draw(t, "ip") {
 	case 1:
 		m.IPv4 = &flow.IPv4{Proto: masked[uint8](t, 8), TOS: masked[uint8](t, 8), TTL: masked[uint8](t, 8), Fragment: flow.Fragment(rapid.IntRange(0, 4).Draw(t, "frag"))}
 		bytes(t, m.IPv4.Src.Addr[:], m.IPv4.Src.Mask[:])
 		bytes(t, m.IPv4.Dst.Addr[:], m.IPv4.Dst.Mask[:])
 	case 2:
-		m.IPv6 = &flow.IPv6{FlowLabel: masked[uint32](t, 20), NextHeader: masked[uint8](t, 8), TrafficClass: masked[uint8](t, 8), HopLimit: masked[uint8](t, 8)}
+		m.IPv6 = &flow.IPv6{FlowLabel: masked[uint32](t, 20), NextHeader: masked[uint8](t, 8), TrafficClass: masked[uint8](t, 8), HopLimit: masked[uint8](t, 8), Fragment: flow.Fragment(rapid.IntRange(0, 4).Draw(t, "frag"))}
 		bytes(t, m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:])
 		bytes(t, m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:])
 	}

@@ -48,15 +48,17 @@ const (
 // looked at; a layer present with no field set asks that the header be there.
 // An Inner match describes the headers inside a tunnel and holds no tunnel itself.
 type Match struct {
-	Eth   *Eth
-	VLAN  []VLAN // outermost tag first, at most two; none: any tagging
-	IPv4  *IPv4
-	IPv6  *IPv6
-	TCP   *Ports
-	UDP   *Ports
-	ICMP  *ICMP // ICMP over IPv4, ICMPv6 over IPv6; either where the match names neither
-	VXLAN *VXLAN
-	GRE   *GRE
+	Eth  *Eth
+	VLAN []VLAN // outermost tag first, at most two; none: any tagging
+	// Untagged asks for an Ethernet header without a VLAN tag.
+	Untagged bool
+	IPv4     *IPv4
+	IPv6     *IPv6
+	TCP      *Ports
+	UDP      *Ports
+	ICMP     *ICMP // ICMP over IPv4, ICMPv6 over IPv6; either where the match names neither
+	VXLAN    *VXLAN
+	GRE      *GRE
 	// Incomplete asks that the headers be cut off, or too many to be walked to their end, so that
 	// a match above the place where the walk ended does not see the packet.
 	Incomplete bool
@@ -118,6 +120,7 @@ type IPv6 struct {
 	NextHeader   Masked[uint8]
 	TrafficClass Masked[uint8]
 	HopLimit     Masked[uint8]
+	Fragment     Fragment // as the fragment header says, behind other extension headers too
 }
 
 // Ports matches a TCP or UDP header. Without a port it matches every fragment

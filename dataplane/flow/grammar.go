@@ -36,6 +36,7 @@ var clauses = []clause{
 		{"pcp", 3, false, func(m *Match, i int) any { return &m.VLAN[i].PCP }},
 		{"dei", 1, false, func(m *Match, i int) any { return &m.VLAN[i].DEI }},
 	}},
+	{name: wordUntagged, has: func(m *Match) bool { return m.Untagged }, add: func(m *Match) { m.Untagged = true }},
 	{name: "ipv4", has: func(m *Match) bool { return m.IPv4 != nil }, add: func(m *Match) { m.IPv4 = new(IPv4) }, fields: []field{
 		{"src", 32, false, func(m *Match, _ int) any { return &m.IPv4.Src }},
 		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
@@ -51,6 +52,7 @@ var clauses = []clause{
 		{"nexthdr", 8, false, func(m *Match, _ int) any { return &m.IPv6.NextHeader }},
 		{"tclass", 8, true, func(m *Match, _ int) any { return &m.IPv6.TrafficClass }},
 		{"hoplimit", 8, false, func(m *Match, _ int) any { return &m.IPv6.HopLimit }},
+		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv6.Fragment }},
 	}},
 	{name: "tcp", has: func(m *Match) bool { return m.TCP != nil }, add: func(m *Match) { m.TCP = new(Ports) }, fields: []field{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.TCP.Src }},
@@ -78,7 +80,8 @@ const (
 	wordAny   = "any"   // the empty match
 	wordInner = "inner" // the next clauses describe the headers inside the tunnel
 
-	wordIncomplete = "incomplete" // a clause of no fields
+	wordUntagged   = "untagged" // clauses of no fields
+	wordIncomplete = "incomplete"
 )
 
 // maxTags is the number of VLAN tags that are looked at.

@@ -10,6 +10,9 @@ func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	if m.IPv4 != nil && m.IPv6 != nil {
 		bad("ipv6", "the match asks for ipv4 and ipv6 at once", "make two flows of it")
 	}
+	if m.Untagged && len(m.VLAN) > 0 {
+		bad(wordUntagged, "the match asks for a VLAN tag and for none", "make two flows of it")
+	}
 	if m.Eth == nil {
 		return
 	}
@@ -64,9 +67,20 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	if m.IPv4 != nil {
 		m.checkIPv4(bad, first)
 	}
-	if m.IPv6 != nil && first != "" && !m.IPv6.NextHeader.holdsAny(append([]uint32{protoOver(first, true)}, extensions...)) {
-		bad("ipv6.nexthdr", fmt.Sprintf("neither %s nor an extension header has this number", first), `leave "nexthdr" out`)
+	if m.IPv6 != nil {
+		m.checkIPv6(bad, first)
 	}
+}
+
+func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
+	next := m.IPv6.NextHeader
+	if upper != "" && !next.holdsAny(append([]uint32{protoOver(upper, true)}, extensions...)) {
+		bad("ipv6.nexthdr", fmt.Sprintf("neither %s nor an extension header has this number", upper), `leave "nexthdr" out`)
+	}
+	if m.IPv6.Fragment.only() && !next.holdsAny(extensions) {
+		bad("ipv6.frag", "a fragment has an extension header, and no extension header has the number of nexthdr", `leave "nexthdr" out`)
+	}
+	m.checkLater(bad, "ipv6.frag", m.IPv6.Fragment)
 }
 
 // looksAbove says that the match looks at a header above IP beyond its number.
@@ -82,7 +96,7 @@ func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	case !m.Incomplete:
 	case m.looksAbove() || m.GRE != nil:
 		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
-	case m.IPv4 != nil && m.IPv4.Fragment == FragmentLater:
+	case m.fragment() == FragmentLater:
 		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
 	}
 }
@@ -91,14 +105,28 @@ func (m *Match) checkIPv4(bad func(field, cause, fix string), upper string) {
 	if upper != "" && !m.IPv4.Proto.holdsAny([]uint32{protoOver(upper, false)}) {
 		bad("ipv4.proto", fmt.Sprintf("%s is protocol %d", upper, protoOver(upper, false)), `leave "proto" out`)
 	}
-	if m.IPv4.Fragment != FragmentLater {
-		return
-	}
-	const cause, fix = "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`
-	if m.looksAbove() {
-		bad("ipv4.frag", cause, fix)
+	m.checkLater(bad, "ipv4.frag", m.IPv4.Fragment)
+}
+
+func (m *Match) checkLater(bad func(field, cause, fix string), field string, f Fragment) {
+	if f == FragmentLater && m.looksAbove() {
+		bad(field, "a later fragment does not hold the header that the match looks at", `write "frag first" or leave "frag" out`)
 	}
 }
+
+// fragment returns the kind of fragment that a match of one family asks for.
+func (m *Match) fragment() Fragment {
+	switch {
+	case m.IPv4 != nil:
+		return m.IPv4.Fragment
+	case m.IPv6 != nil:
+		return m.IPv6.Fragment
+	}
+	return FragmentAny
+}
+
+// only reports whether a whole datagram is not of the kind.
+func (f Fragment) only() bool { return f >= FragmentYes }
 
 // protoOver is the protocol number of a clause over IPv4 or IPv6.
 func protoOver(clause string, v6 bool) uint32 {

@@ -38,6 +38,9 @@ func bothBytes(a, aMask, b, bMask []byte) bool {
 }
 
 func meetLink(a, b *Match) bool {
+	if a.Untagged && len(b.VLAN) > 0 || b.Untagged && len(a.VLAN) > 0 {
+		return false
+	}
 	for i := range min(len(a.VLAN), len(b.VLAN)) {
 		x, y := &a.VLAN[i], &b.VLAN[i]
 		if !both(x.ID, y.ID) || !both(x.PCP, y.PCP) || !both(x.DEI, y.DEI) {
@@ -114,16 +117,13 @@ const (
 	partLater
 )
 
-// parts returns the kinds of fragments that an IPv4 match allows: a match of fields above IP, other
+// parts returns the kinds of fragments that a match of one family allows: a match of fields above IP, other
 // than the protocol's number, never matches a later fragment.
 func parts(m *Match) int {
-	all := partWhole | partFirst | partLater
-	if m.IPv4 != nil {
-		all = [...]int{
-			FragmentAny: all, FragmentNo: partWhole, FragmentYes: partFirst | partLater,
-			FragmentFirst: partFirst, FragmentLater: partLater,
-		}[m.IPv4.Fragment]
-	}
+	all := [...]int{
+		FragmentAny: partWhole | partFirst | partLater, FragmentNo: partWhole, FragmentYes: partFirst | partLater,
+		FragmentFirst: partFirst, FragmentLater: partLater,
+	}[m.fragment()]
 	if m.looksAbove() {
 		all &^= partLater
 	}
@@ -133,6 +133,9 @@ func parts(m *Match) int {
 // meetIPv6 says whether an IPv6 packet can match both, the link layer apart.
 func meetIPv6(a, b *Match) bool {
 	if a.IPv4 != nil || b.IPv4 != nil || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
+		return false
+	}
+	if parts(a)&parts(b) == 0 {
 		return false
 	}
 	var wild IPv6

@@ -68,6 +68,9 @@ func TestMatchValidate(t *testing.T) {
 		{"incomplete with a type", flow.Match{Incomplete: true, ICMP: &flow.ICMP{Type: number[uint8](8, 255)}}, []string{"incomplete"}},
 		{"incomplete with a tunnel", flow.Match{Incomplete: true, GRE: &flow.GRE{}}, []string{"incomplete"}},
 		{"incomplete in a later fragment", flow.Match{Incomplete: true, IPv4: &flow.IPv4{Fragment: flow.FragmentLater}}, []string{"incomplete"}},
+		{"incomplete in a later fragment of IPv6", flow.Match{Incomplete: true, IPv6: &flow.IPv6{Fragment: flow.FragmentLater}}, []string{"incomplete"}},
+		{"untagged with a tag", flow.Match{Untagged: true, VLAN: make([]flow.VLAN, 1)}, []string{"untagged"}},
+		{"a kind of fragment without a word", flow.Match{IPv6: &flow.IPv6{Fragment: 9}}, []string{"ipv6.frag"}},
 		{"incomplete inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{Incomplete: true}}}, nil},
 		{"inside", flow.Match{GRE: &flow.GRE{Inner: &flow.Match{IPv4: &flow.IPv4{}, IPv6: &flow.IPv6{}}}}, []string{"gre.inner.ipv6"}},
 		{"a tunnel inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{GRE: &flow.GRE{}}}}, []string{"vxlan.inner.gre"}},
@@ -176,7 +179,7 @@ func TestLongestText(t *testing.T) {
 		addr6 = "2001:1111:1111:1111:1111:1111:1111:1111/bbbb:bbbb:bbbb:bbbb:bbbb:bbbb:bbbb:bbbb"
 		half  = "eth src 02:00:00:00:00:01/aa:aa:aa:aa:aa:ab dst 02:00:00:00:00:01/aa:aa:aa:aa:aa:ab type 0x86dc/0xfffe " +
 			"vlan id 2048/0xffe pcp 4/0x6 dei 1 vlan id 2048/0xffe pcp 4/0x6 dei 1 " +
-			"ipv6 src " + addr6 + " dst " + addr6 + " label 0xabcde/0xffffe nexthdr 16/0xfe tclass 0x20/0xfe hoplimit 128/0xfe "
+			"ipv6 src " + addr6 + " dst " + addr6 + " label 0xabcde/0xffffe nexthdr 16/0xfe tclass 0x20/0xfe hoplimit 128/0xfe frag no "
 	)
 	text := half + "udp sport 10000-10001 dport 4096-65535 vxlan vni 16777214/0xfffffe inner " +
 		strings.Replace(half, " nexthdr 16/", " nexthdr 6/", 1) + "tcp sport 10000-10001 dport 10000-10001"

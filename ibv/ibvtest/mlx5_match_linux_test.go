@@ -101,6 +101,7 @@ func TestMLX5MatchFields(t *testing.T) {
 			v.Tunnel, m.Tunnel, v.MPLS, m.MPLS = nicGRE|nicMPLSGRE, nicGRE|nicMPLSGRE, 5, 0xffffffff
 		}},
 		{"outer_first_mpls_over_udp", misc2 + 0x60, 32, 5, func(v, m *nicKey) { v.Tunnel, m.Tunnel, v.MPLS, m.MPLS = nicMPLSUDP, nicMPLSUDP, 5, 0xffffffff }},
+		{"no cvlan_tag", 0x90, 1, 0, func(_, m *nicKey) { layer(&m.Outer, nicCVLAN|nicTAG) }},
 		{"icmp_type", misc3 + 0x100, 8, 8, func(v, m *nicKey) {
 			layer(&v.Outer, nicICMP|nicIPV4).ICMPType = 8
 			layer(&m.Outer, nicICMP|nicIPV4).ICMPType = 0xff

@@ -51,6 +51,10 @@ func layerMatch(all *[]nicMatch, m *flow.Match, inner bool) bool {
 		v.DMAC, mask.DMAC, v.SMAC, mask.SMAC = e.Dst.Addr, e.Dst.Mask, e.Src.Addr, e.Src.Mask
 		v.EtherType, mask.EtherType = e.Type.Value, e.Type.Mask
 	}
+	if m.Untagged {
+		has(nicETH)
+		mask.Present |= nicTAG
+	}
 	for i, tag := range m.VLAN {
 		has([]uint32{nicTAG, nicTAG2}[i])
 		v.TCI[i] = uint16(tag.PCP.Value)<<13 | uint16(tag.DEI.Value)<<12 | tag.ID.Value
@@ -74,7 +78,7 @@ func layerMatch(all *[]nicMatch, m *flow.Match, inner bool) bool {
 		}
 	}
 	if p := m.IPv6; p != nil {
-		if p.NextHeader.Mask != 0 {
+		if p.NextHeader.Mask != 0 || p.Fragment != flow.FragmentAny {
 			return false
 		}
 		has(nicIPV6)

@@ -14,24 +14,28 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 		m.VLAN = append(m.VLAN, flow.VLAN{ID: exact(t.id, 12), PCP: exact(t.pcp, 3), DEI: exact(t.dei, 1)})
 	}
 	if ip := h.ip4; ip != nil {
-		m.IPv4 = &flow.IPv4{Proto: exact(ip.proto, 8), TOS: exact(ip.tos, 8), TTL: exact(ip.ttl, 8), Fragment: flow.FragmentNo}
+		m.IPv4 = &flow.IPv4{Proto: exact(ip.proto, 8), TOS: exact(ip.tos, 8), TTL: exact(ip.ttl, 8), Fragment: h.fragment(ip.more)}
 		fill(m.IPv4.Src.Addr[:], m.IPv4.Src.Mask[:], ip.src)
 		fill(m.IPv4.Dst.Addr[:], m.IPv4.Dst.Mask[:], ip.dst)
-		switch {
-		case ip.offset > 0:
-			m.IPv4.Fragment = flow.FragmentLater
-		case ip.more:
-			m.IPv4.Fragment = flow.FragmentFirst
-		}
 	}
 	if ip := h.ip6; ip != nil {
-		m.IPv6 = &flow.IPv6{FlowLabel: exact(ip.label, 20), NextHeader: exact(ip.nextHeader, 8), TrafficClass: exact(ip.class, 8), HopLimit: exact(ip.hopLimit, 8)}
+		m.IPv6 = &flow.IPv6{FlowLabel: exact(ip.label, 20), NextHeader: exact(ip.nextHeader, 8), TrafficClass: exact(ip.class, 8), HopLimit: exact(ip.hopLimit, 8), Fragment: h.fragment(ip.more)}
 		fill(m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:], ip.src)
 		fill(m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:], ip.dst)
 	}
 	h.describeUpper(&m, tunnels)
 	m.Incomplete = h.incomplete()
 	return m
+}
+
+func (h *headers) fragment(more bool) flow.Fragment {
+	switch {
+	case h.later:
+		return flow.FragmentLater
+	case more:
+		return flow.FragmentFirst
+	}
+	return flow.FragmentNo
 }
 
 func (h *headers) describeUpper(m *flow.Match, tunnels bool) {

@@ -106,6 +106,8 @@ func TestMatch(t *testing.T) {
 	frag6 := func(next byte, offset uint16) []byte {
 		return build(t, eth(tIPv6), ip6(44), raw(next, 0, byte(offset>>5), byte(offset<<3)|1, 0, 0, 0, 1), udp(1, 53), raw(0))
 	}
+	atomic := frag6(17, 0)
+	atomic[14+40+3] &^= 1
 	chain := func(n int) []byte { return build(t, eth(tIPv6), ip6(0), hbh(n, 17), udp(1, 53), raw(0)) }
 	ah := build(t, eth(tIPv6), ip6(51), raw(6, 4), make(gopacket.Payload, 22), tcp(1, 80))
 
@@ -116,10 +118,10 @@ func TestMatch(t *testing.T) {
 		no    string
 	}{
 		{"tcp over ipv4", http4,
-			"any; eth; eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 type 0x0800; ipv4; ipv4 src 10.0.0.0/8; ipv4 dst 192.0.2.10 tcp dport 443; ipv4 proto 6 tos 0x10/0xf0 ttl 64 frag no; tcp; tcp sport 40000 dport 443; tcp dport 400-500; tcp dport 443-444; tcp dport 442-443; tcp dport 0-65535; tcp dport 0x1bb/0xffff",
+			"any; eth; untagged; untagged tcp; eth src 02:00:00:00:00:01 dst 02:00:00:00:00:02 type 0x0800; ipv4; ipv4 src 10.0.0.0/8; ipv4 dst 192.0.2.10 tcp dport 443; ipv4 proto 6 tos 0x10/0xf0 ttl 64 frag no; tcp; tcp sport 40000 dport 443; tcp dport 400-500; tcp dport 443-444; tcp dport 442-443; tcp dport 0-65535; tcp dport 0x1bb/0xffff",
 			"vlan; ipv6; udp; icmp; gre; vxlan; eth src 02:00:00:00:00:02; ipv4 dst 192.0.2.11; ipv4 tos 0x13; ipv4 frag yes; ipv4 frag first; ipv4 frag later; tcp dport 444-500; tcp dport 1-442; tcp sport 443; incomplete"},
 		{"not IP", build(t, eth(0x0806), arp), "any; eth type 0x0806", "ipv4; ipv6; tcp; udp; icmp; vlan; incomplete"},
-		{"shorter than Ethernet", make([]byte, 13), "any; incomplete", "eth; ipv4"},
+		{"shorter than Ethernet", make([]byte, 13), "any; incomplete", "eth; ipv4; untagged"},
 		{"Ethernet alone", append(append(bytes.Clone(macB), macA...), 8, 0), "eth type 0x0800; incomplete; eth incomplete", "ipv4; vlan; ipv4 incomplete"},
 		{"ipv4 cut by a byte", http4[:14+19], "eth type 0x0800; incomplete", "ipv4; tcp"},
 		{"ipv4 whole, nothing behind", http4[:14+20], "ipv4; tcp; tcp incomplete; ipv4 incomplete", "tcp dport 443; tcp dport 0-65535; udp incomplete"},
@@ -131,11 +133,11 @@ func TestMatch(t *testing.T) {
 		{"options cut", opts[:14+59], "eth; incomplete", "ipv4; udp"},
 		{"options whole", opts[:14+60], "ipv4; udp; udp incomplete", "udp dport 53"},
 		{"one tag", build(t, eth(tTag), tag(100, 5, tIPv4), ip4(pUDP), udp(1, 53)),
-			"vlan; vlan id 100 pcp 5 dei 0; udp dport 53; eth type 0x0800; vlan id 0x064/0x0ff", "vlan vlan; vlan id 7; vlan dei 1; eth type 0x8100"},
+			"vlan; vlan id 100 pcp 5 dei 0; udp dport 53; eth type 0x0800; vlan id 0x064/0x0ff", "vlan vlan; vlan id 7; vlan dei 1; eth type 0x8100; untagged"},
 		{"two tags", qinq, "vlan; vlan id 100; vlan id 100 vlan id 7; vlan vlan id 7 ipv6 udp; udp dport 2; eth type 0x86dd", "vlan id 7; vlan id 7 vlan id 100; eth type 0x88a8; incomplete"},
 		{"three tags", triple, "vlan id 1 vlan id 2; eth type 0x8100; incomplete; vlan vlan incomplete", "ipv4; tcp; vlan id 3; eth type 0x0800"},
 		{"second tag cut", qinq[:14+4+3], "vlan id 100; eth type 0x8100; incomplete", "vlan vlan; ipv6"},
-		{"first tag cut", qinq[:14+3], "eth type 0x88a8; incomplete", "vlan"},
+		{"first tag cut", qinq[:14+3], "eth type 0x88a8; incomplete; untagged", "vlan"},
 		{"first fragment", first, "ipv4 frag first; ipv4 frag yes; udp; udp dport 53", "ipv4 frag no; ipv4 frag later; incomplete"},
 		{"later fragment", later, "ipv4 frag later; ipv4 frag yes; udp; ipv4 proto 17", "ipv4 frag first; udp dport 53; udp sport 1; udp dport 0-65535; icmp; tcp; incomplete"},
 		{"later fragment of icmp", build(t, eth(tIPv4), fragment4(1, false, 1), raw(8, 0)), "icmp", "icmp type 8; icmp code 0; incomplete"},
@@ -155,20 +157,24 @@ func TestMatch(t *testing.T) {
 		{"extension header cut", chain(1)[:14+40+7], "ipv6; incomplete", "udp"},
 		{"authentication header", ah, "tcp dport 80", "udp"},
 		{"ESP ends the walk", build(t, eth(tIPv6), ip6(50), raw(17, 0, 0, 0, 0, 0, 0, 0), udp(1, 53)), "ipv6 nexthdr 50", "udp; incomplete"},
-		{"first fragment of ipv6", frag6(17, 0), "udp dport 53; udp", "tcp"},
-		{"later fragment of ipv6", frag6(17, 185), "udp; ipv6 nexthdr 44 udp", "udp dport 53; incomplete"},
+		{"first fragment of ipv6", frag6(17, 0), "udp dport 53; udp; ipv6 frag first; ipv6 frag yes udp dport 53", "tcp; ipv6 frag no; ipv6 frag later; ipv4 frag first"},
+		{"later fragment of ipv6", frag6(17, 185), "udp; ipv6 nexthdr 44 udp; ipv6 frag later udp; ipv6 frag yes", "udp dport 53; incomplete; ipv6 frag first; ipv6 frag no"},
+		{"whole datagram of ipv6 with a fragment header", atomic, "ipv6 frag no; udp dport 53", "ipv6 frag yes; ipv6 frag first"},
+		{"first fragment behind another header", build(t, eth(tIPv6), ip6(60), raw(44, 0, 1, 4, 0, 0, 0, 0), raw(17, 0, 0, 1, 0, 0, 0, 1), udp(1, 53)), "ipv6 frag first nexthdr 60; udp dport 53", "ipv6 frag no"},
+		{"no fragment header of ipv6", chain(1), "ipv6 frag no", "ipv6 frag yes"},
+		{"fragment header behind nine others", build(t, eth(tIPv6), ip6(0), hbh(9, 44), raw(17, 0, 0, 9, 0, 0, 0, 1), udp(1, 53)), "ipv6 frag no; incomplete", "ipv6 frag yes"},
 		{"later fragment that starts with an extension header", frag6(60, 1), "ipv6 nexthdr 44", "udp"},
-		{"fragment header cut", frag6(17, 0)[:14+40+7], "ipv6; incomplete", "udp"},
+		{"fragment header cut", frag6(17, 0)[:14+40+7], "ipv6; incomplete; ipv6 frag no incomplete", "udp; ipv6 frag yes"},
 		{"vxlan", vxlan,
-			"vxlan; vxlan vni 5; vxlan inner any; udp; udp sport 5555 vxlan vni 5; ipv4 dst 192.0.2.10 vxlan inner vlan id 7 ipv4 tcp dport 80; vxlan vni 5 inner eth src 02:00:00:00:00:01 type 0x0800; vxlan vni 0x000004/0xfffffe",
-			"tcp; tcp dport 80; vlan; vxlan vni 6; vxlan inner udp; vxlan inner vlan vlan; vxlan inner tcp dport 443; incomplete; vxlan inner incomplete"},
+			"vxlan; vxlan vni 5; vxlan inner any; udp; udp sport 5555 vxlan vni 5; ipv4 dst 192.0.2.10 vxlan inner vlan id 7 ipv4 tcp dport 80; vxlan vni 5 inner eth src 02:00:00:00:00:01 type 0x0800; untagged vxlan; vxlan vni 0x000004/0xfffffe",
+			"tcp; tcp dport 80; vlan; vxlan vni 6; vxlan inner udp; vxlan inner untagged; vxlan inner vlan vlan; vxlan inner tcp dport 443; incomplete; vxlan inner incomplete"},
 		{"vxlan without its flag", noI, "udp dport 4789; vxlan; vxlan vni 5; vxlan vni 5 inner vlan id 7 ipv4 tcp dport 80", "vxlan vni 6"},
 		{"vxlan header cut", vxlan[:14+20+8+7], "udp dport 4789; vxlan", "vxlan vni 5; vxlan vni 0/1; vxlan inner any"},
 		{"vxlan's port and no more", vxlan[:14+20+4], "vxlan; udp sport 5555 vxlan", "vxlan inner any; incomplete"},
 		{"vxlan's port cut", vxlan[:14+20+3], "udp; incomplete", "vxlan"},
 		{"vxlan with nothing inside", vxlan[:14+20+8+8], "vxlan vni 5 inner any; vxlan inner incomplete", "vxlan inner eth; incomplete"},
 		{"other port than vxlan's", build(t, eth(tIPv4), ip4(pUDP), udp(4789, 4790), &layers.VXLAN{ValidIDFlag: true, VNI: 5}), "udp", "vxlan"},
-		{"gre with a key", greKey, "gre; gre key 7; gre inner any; gre key 7 inner ipv6 udp dport 53; ipv4 proto 47", "gre key 8; gre inner ipv4; gre inner eth; ipv6; udp; gre inner incomplete"},
+		{"gre with a key", greKey, "gre; gre key 7; gre inner any; gre key 7 inner ipv6 udp dport 53; ipv4 proto 47", "gre key 8; gre inner ipv4; gre inner eth; gre inner untagged; ipv6; udp; gre inner incomplete"},
 		{"gre with checksum, key and sequence", greAll, "gre key 9 inner tcp dport 80", "gre key 3"},
 		{"gre without a key", greEth, "gre; gre inner eth dst 02:00:00:00:00:02 ipv4 icmp type 8; ipv6 gre", "gre key 0; gre key 0/0x80000000"},
 		{"gre key cut", greKey[:14+20+7], "gre", "gre key 7; gre inner any; incomplete"},

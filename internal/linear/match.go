@@ -20,7 +20,7 @@ func matchEth(m *flow.Match, h *headers) bool {
 }
 
 func matchVLAN(m *flow.Match, h *headers) bool {
-	if len(m.VLAN) > len(h.tags) {
+	if len(m.VLAN) > len(h.tags) || m.Untagged && (h.eth == nil || len(h.tags) > 0) {
 		return false
 	}
 	for i, want := range m.VLAN {
@@ -43,15 +43,20 @@ func matchIPv4(m *flow.Match, h *headers) bool {
 		!fieldMatch(ip.proto, want.Proto) || !fieldMatch(ip.tos, want.TOS) || !fieldMatch(ip.ttl, want.TTL) {
 		return false
 	}
-	switch want.Fragment {
+	return matchFragment(want.Fragment, ip.more, h.later)
+}
+
+// matchFragment compares the place of a packet in a datagram. more: more fragments follow. later: the offset is above 0.
+func matchFragment(want flow.Fragment, more, later bool) bool {
+	switch want {
 	case flow.FragmentNo:
-		return !ip.more && ip.offset == 0
+		return !more && !later
 	case flow.FragmentYes:
-		return ip.more || ip.offset > 0
+		return more || later
 	case flow.FragmentFirst:
-		return ip.more && ip.offset == 0
+		return more && !later
 	case flow.FragmentLater:
-		return ip.offset > 0
+		return later
 	}
 	return true
 }
@@ -65,7 +70,8 @@ func matchIPv6(m *flow.Match, h *headers) bool {
 		bytesMatch(ip.src, want.Src.Addr[:], want.Src.Mask[:]) &&
 		bytesMatch(ip.dst, want.Dst.Addr[:], want.Dst.Mask[:]) &&
 		fieldMatch(ip.label, want.FlowLabel) && fieldMatch(ip.nextHeader, want.NextHeader) &&
-		fieldMatch(ip.class, want.TrafficClass) && fieldMatch(ip.hopLimit, want.HopLimit)
+		fieldMatch(ip.class, want.TrafficClass) && fieldMatch(ip.hopLimit, want.HopLimit) &&
+		matchFragment(want.Fragment, ip.more, h.later)
 }
 
 func matchTCP(m *flow.Match, h *headers) bool {

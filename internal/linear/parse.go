@@ -42,6 +42,7 @@ type ip6Header struct {
 	src, dst                    []byte
 	label                       uint32
 	nextHeader, class, hopLimit uint8
+	more                        bool // a fragment header says that more fragments follow
 }
 
 type portsHeader struct{ src, dst uint16 }
@@ -166,9 +167,12 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 			return
 		}
 		fragment := next == 44
-		offset := be.Uint16(b[2:]) >> 3
+		word := be.Uint16(b[2:])
 		next, b = b[0], b[length:]
-		if fragment && offset > 0 {
+		if fragment && word&1 != 0 {
+			h.ip6.more = true
+		}
+		if fragment && word>>3 > 0 {
 			h.upper, h.later = int(next), true
 			return
 		}

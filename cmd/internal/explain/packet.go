@@ -37,6 +37,9 @@ func Build(m flow.Match) ([]byte, error) {
 	b := frame.Build(append(layersOf(m, true), frame.Payload(18))...)
 	got := linear.Describe(linear.Packet{Frame: b})
 	for _, t := range m.Terms() {
+		if t.Untagged || t.Inner() != nil && t.Inner().Untagged {
+			continue // a packet without a vlan clause has no tag, and its description no word for it
+		}
 		if has := t.ValuesIn(got); has.String() != t.String() {
 			return nil, fmt.Errorf("%w: %q is not one value, or cannot be built (the packet would have %q); write one value, or give the packet in hex", ErrPacket, t, has)
 		}
@@ -69,11 +72,15 @@ func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 		link = append(link, tag)
 	}
 	link[0] = eth
-	if !outer && m.Eth == nil && len(m.VLAN) == 0 {
+	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged {
 		link = nil // GRE may carry IP alone; VXLAN adds Ethernet
 	}
 	layers = append(link, network(v4, v6, m)...)
-	return append(layers, upper(m, v6 != nil, v4 != nil && v4.Fragment == flow.FragmentLater)...)
+	return append(layers, upper(m, v6 != nil, laterFragment(v4, v6))...)
+}
+
+func laterFragment(v4 *flow.IPv4, v6 *flow.IPv6) bool {
+	return v4 != nil && v4.Fragment == flow.FragmentLater || v6 != nil && v6.Fragment == flow.FragmentLater
 }
 
 // network returns the IP header, with an extension header if the match names one.
@@ -106,6 +113,12 @@ func network(v4 *flow.IPv4, v6 *flow.IPv6, m flow.Match) []frame.Layer {
 		if v6.Dst.Mask != [16]byte{} {
 			ip.Dst = netip.AddrFrom16(v6.Dst.Addr)
 		}
+		switch v6.Fragment {
+		case flow.FragmentFirst:
+			return []frame.Layer{ip, fragment6(m, 0, true)}
+		case flow.FragmentLater:
+			return []frame.Layer{ip, fragment6(m, 1480, false)}
+		}
 		if v6.NextHeader.Mask == 0 || v6.NextHeader.Value == protocol(m) {
 			return []frame.Layer{ip}
 		}
@@ -122,7 +135,15 @@ func network(v4 *flow.IPv4, v6 *flow.IPv6, m flow.Match) []frame.Layer {
 	return nil
 }
 
-// protocol returns the number of the protocol above IPv4 that the match names, or 0.
+func fragment6(m flow.Match, offset int, more bool) frame.Ext {
+	x := frame.FragmentExt(offset, more, 1)
+	if offset > 0 {
+		x.Next = protocol(m)
+	}
+	return x
+}
+
+// protocol returns the number of the protocol above IP that the match names, or 0.
 func protocol(m flow.Match) uint8 {
 	switch {
 	case m.TCP != nil:

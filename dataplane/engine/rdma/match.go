@@ -24,6 +24,9 @@ import (
 //	no vlan clause            exact: any tagging                 exact
 //	vlan                      refused: the kernel asks for a     two rules, cvlan_tag and
 //	                          C-tag, flow takes 0x88a8 too       svlan_tag; two clauses, four
+//	untagged                  refused: no spec                   exact: cvlan_tag 0 is neither a
+//	                                                             C-tag nor an S-tag; inside a
+//	                                                             tunnel refused
 //	ipv4, ipv6, addresses     exact                              exact, by ip_version
 //	ipv4 proto                exact (ip_protocol)                exact
 //	ipv4 tos, ipv6 tclass     exact (DSCP and ECN)               exact
@@ -35,8 +38,11 @@ import (
 //	                                                             the field, and none says so
 //	incomplete                refused: no field says where the   refused
 //	                          parser stopped
-//	frag                      refused: EOPNOTSUPP                yes and no: exact; first and
+//	ipv4 frag                 refused: EOPNOTSUPP                yes and no: exact; first and
 //	                                                             later: refused
+//	ipv6 frag                 refused: no field                  refused: the bit says that a
+//	                                                             fragment header is there, in a
+//	                                                             whole datagram (RFC 6946) too
 //	tcp, udp, icmp, gre,      exact, one rule per family:        exact, one rule per family
 //	  nothing more asked      every fragment
 //	ports                     exact: absent in later fragments   exact

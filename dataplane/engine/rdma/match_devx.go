@@ -86,6 +86,9 @@ func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
 		return tagFields{&p.FirstVID, &p.FirstPrio, &p.FirstCFI, &p.CVLANTag, &p.SVLANTag}
 	}
 	devxTag(m, 0, tag(v), tag(k))
+	if m.Untagged {
+		k.CVLANTag = 1 // a value of 0 under this mask is the absence of a tag of either kind
+	}
 	var tos flow.Masked[uint8]
 	if ip := m.IPv4; ip != nil {
 		v.IPVersion, k.IPVersion = 4, 0xf

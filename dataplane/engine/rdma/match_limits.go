@@ -46,7 +46,12 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 			return no("eth type", "the type admits a length, and no document says how NICs read the bytes behind one")
 		}
 	}
-	if len(m.VLAN) > 0 && by == withVerbs {
+	switch {
+	case m.Untagged && by == withVerbs:
+		return no("untagged", "the VLAN spec asks for a C-tag (0x8100), and no spec for the absence of a tag")
+	case m.Untagged && in != "":
+		return no("untagged", "no field asks that a whole Ethernet header be there")
+	case len(m.VLAN) > 0 && by == withVerbs:
 		return no("vlan", "the VLAN spec asks for a C-tag (0x8100), and the flow takes S-tags (0x88a8) too")
 	}
 	if ip := m.IPv4; ip != nil {
@@ -64,6 +69,10 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 		switch {
 		case ip.HopLimit.Mask != 0:
 			return no("ipv6 hoplimit", noTTL)
+		case ip.Fragment != flow.FragmentAny && by == withVerbs:
+			return no("ipv6 frag", "the IPv6 spec has no such field")
+		case ip.Fragment != flow.FragmentAny:
+			return no("ipv6 frag", "NICs take a whole datagram with a fragment header for a fragment")
 		case ip.NextHeader.Mask != 0:
 			return no("ipv6 nexthdr", "NICs match the protocol behind the extension headers in its place")
 		}

@@ -35,6 +35,11 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 		{"vlan", "C-tag", 2},
 		{"vlan id 100 pcp 3", "C-tag", 2},
 		{"vlan id 200 vlan id 7 ipv6 tcp dport 5000", "C-tag", 4},
+		{"untagged", "no spec for the absence", 1},
+		{"ipv4 vxlan vni 5 inner untagged", "inner untagged", "inner untagged"},
+		{"ipv4 vxlan inner eth type 0x0806 untagged", "inner untagged", "inner untagged"},
+		{"ipv6 frag yes", "no such field", "a whole datagram"},
+		{"ipv6 frag no udp dport 53", "no such field", "a whole datagram"},
 		{"ipv4 src 10.0.0.0/8 dst 10.0.0.1/255.0.0.255", 1, 1},
 		{"ipv4 proto 89", 1, 1},
 		{"ipv4 proto 16/0xf0 tos 0x10/0xfc", 1, 1},
@@ -257,5 +262,13 @@ func TestParams(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantMask, mask); diff != "" {
 		t.Errorf("mask (-want +got):\n%s", diff)
+	}
+	rules, err = ruleMatches(flow.MustParse("m", "untagged").Match, withDevX)
+	if err != nil || len(rules) != 1 {
+		t.Fatalf("untagged: %d rules, %v", len(rules), err)
+	}
+	val, mask = devxParam(rules[0])
+	if diff := cmp.Diff(ibv.MatchParam{Outer: ibv.MatchHeaders{CVLANTag: 1}}, mask); diff != "" || val != (ibv.MatchParam{}) {
+		t.Errorf("untagged: value %+v, mask (-want +got):\n%s", val, diff)
 	}
 }

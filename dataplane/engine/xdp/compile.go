@@ -110,6 +110,10 @@ func headers(k, mask *xdp.Headers, m flow.Match) {
 		binary.BigEndian.PutUint16(k.EthType[:], e.Type.Value)
 		binary.BigEndian.PutUint16(mask.EthType[:], e.Type.Mask)
 	}
+	if m.Untagged {
+		setFlag(k, mask, xdp.FlagEth, true)
+		setFlag(k, mask, xdp.FlagTag1, false)
+	}
 	for i, v := range m.VLAN {
 		setFlag(k, mask, []xdp.Flags{xdp.FlagTag1, xdp.FlagTag2}[i], true)
 		binary.BigEndian.PutUint16(k.VLAN[i][:], tci(v.PCP.Value, v.DEI.Value, v.ID.Value))
@@ -151,7 +155,11 @@ func ipv4(k, mask *xdp.Headers, ip *flow.IPv4) {
 	k.Proto, mask.Proto = ip.Proto.Value, ip.Proto.Mask
 	k.TOS, mask.TOS = ip.TOS.Value, ip.TOS.Mask
 	k.TTL, mask.TTL = ip.TTL.Value, ip.TTL.Mask
-	switch ip.Fragment {
+	fragment(k, mask, ip.Fragment)
+}
+
+func fragment(k, mask *xdp.Headers, f flow.Fragment) {
+	switch f {
 	case flow.FragmentNo:
 		setFlag(k, mask, xdp.FlagFrag, false)
 	case flow.FragmentYes:
@@ -175,6 +183,7 @@ func ipv6(k, mask *xdp.Headers, ip *flow.IPv6) {
 	k.Next, mask.Next = ip.NextHeader.Value, ip.NextHeader.Mask
 	k.TOS, mask.TOS = ip.TrafficClass.Value, ip.TrafficClass.Mask
 	k.TTL, mask.TTL = ip.HopLimit.Value, ip.HopLimit.Mask
+	fragment(k, mask, ip.Fragment)
 }
 
 func ports(k, mask *xdp.Headers, proto uint8, p *flow.Ports) {

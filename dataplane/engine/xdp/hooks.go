@@ -48,7 +48,7 @@ type hooks struct {
 // demand counts the flows that need an interface, by direction.
 type demand struct {
 	ingress, egress int
-	tagged          int // how many of ingress match a VLAN tag
+	tagged          int // how many of ingress match a VLAN tag or its absence
 }
 
 // hookName is one hook of one interface.
@@ -128,7 +128,7 @@ func (h *hooks) addDemand(f flow.Flow, n int) {
 		d.egress += n
 	} else {
 		d.ingress += n
-		if len(f.Match.VLAN) > 0 {
+		if f.Match.Untagged || len(f.Match.VLAN) > 0 {
 			d.tagged += n
 		}
 	}
@@ -272,7 +272,7 @@ func (h *hooks) refreshHeld() {
 // checkReach returns an error if a flow can match no frame of the interfaces that are held for it. One of several
 // interfaces without Ethernet is no error: the flow counts on the others.
 func (h *hooks) checkReach(f flow.Flow) error {
-	if f.Match.Eth == nil && len(f.Match.VLAN) == 0 {
+	if f.Match.Eth == nil && len(f.Match.VLAN) == 0 && !f.Match.Untagged {
 		return nil
 	}
 	var without []string
@@ -288,7 +288,7 @@ func (h *hooks) checkReach(f flow.Flow) error {
 	if len(without) == 0 {
 		return nil
 	}
-	return fmt.Errorf("flow %q: %w: it asks for an Ethernet header or a VLAN tag, and frames of %s begin with IP; leave out \"eth\" and \"vlan\"",
+	return fmt.Errorf("flow %q: %w: it asks for an Ethernet header or a VLAN tag, and frames of %s begin with IP; leave out \"eth\", \"vlan\" and \"untagged\"",
 		f.Name, dataplane.ErrInvalid, strings.Join(without, " and "))
 }
 

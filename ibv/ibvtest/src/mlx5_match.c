@@ -147,6 +147,9 @@ static void match_field(const struct match_field *f, const uint8_t *mask, const 
 			or_present(&to->mask, f, NIC_GRE);
 			or_present(&to->value, f, NIC_GRE);
 		}
+		/* Without a C-tag as the first tag is without any (the kernel's mlx5 en_tc.c matches untagged frames so). */
+		if (!v && f->present == NIC_CVLAN)
+			or_present(&to->mask, f, NIC_TAG);
 		if (v)
 			or_present(&to->value, f, f->present);
 		return;

@@ -73,6 +73,7 @@ func (d drawer) match(outer bool) (m flow.Match) {
 			m.VLAN = append(m.VLAN, d.vlan())
 		}
 	}
+	m.Untagged = len(m.VLAN) == 0 && often(d.masks, 8)
 	switch d.masks.IntN(8) {
 	case 0, 1, 2, 3:
 		m.IPv4 = d.ipv4()
@@ -83,7 +84,8 @@ func (d drawer) match(outer bool) (m flow.Match) {
 	if !outer {
 		upper = min(upper, 5)
 	}
-	if often(d.masks, 8) && (m.IPv4 == nil || m.IPv4.Fragment != flow.FragmentLater) {
+	later := m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentLater || m.IPv6 != nil && m.IPv6.Fragment == flow.FragmentLater
+	if often(d.masks, 8) && !later {
 		m.Incomplete = true
 		upper += 8 // alone, or with the bare clause of a protocol
 	}
@@ -168,9 +170,13 @@ func (d drawer) ipv4() *flow.IPv4 {
 		masked(d, &ip.TTL, 8, drawByte)
 	}
 	if often(d.masks, 5) {
-		ip.Fragment = one(d.masks, flow.FragmentNo, flow.FragmentYes, flow.FragmentFirst, flow.FragmentLater)
+		ip.Fragment = d.fragment()
 	}
 	return ip
+}
+
+func (d drawer) fragment() flow.Fragment {
+	return one(d.masks, flow.FragmentNo, flow.FragmentYes, flow.FragmentFirst, flow.FragmentLater)
 }
 
 func (d drawer) ipv6() *flow.IPv6 {
@@ -191,6 +197,9 @@ func (d drawer) ipv6() *flow.IPv6 {
 		masked(d, &ip.FlowLabel, 20, drawLabel)
 		masked(d, &ip.TrafficClass, 8, drawByte)
 		masked(d, &ip.HopLimit, 8, drawByte)
+	}
+	if often(d.masks, 4) {
+		ip.Fragment = d.fragment()
 	}
 	return ip
 }

@@ -32,6 +32,8 @@ func TestDrawsHitAndMiss(t *testing.T) {
 				"incomplete": m.Incomplete,
 				"inner":      m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
 				"frag":       m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
+				"frag6":      m.IPv6 != nil && m.IPv6.Fragment != flow.FragmentAny,
+				"untagged":   m.Untagged,
 				"range":      m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
 			} {
 				if has {
@@ -65,7 +67,7 @@ func TestDrawsHitAndMiss(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "range",
+		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range",
 		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
 		if kinds[kind] < 20 {

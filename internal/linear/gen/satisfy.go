@@ -23,6 +23,12 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 			}
 		}
 	}
+	if m.Untagged {
+		p.tags = nil
+		if p.etherType == 0x8100 || p.etherType == 0x88a8 {
+			p.etherType = 0x0806 // bytes behind the type of a tag are a tag
+		}
+	}
 	for i, v := range m.VLAN {
 		if i == len(p.tags) {
 			p.tags = append(p.tags, drawTagHeader(rng))
@@ -105,6 +111,36 @@ func (p *headers) satisfyIP(rng *rand.Rand, m *flow.Match) {
 				p.upper = drawProto(rng)
 			}
 		}
+		p.satisfyFragment6(rng, ip.Fragment)
+	}
+}
+
+// satisfyFragment6 changes the fragment headers until the packet is a fragment of the kind.
+func (p *headers) satisfyFragment6(rng *rand.Rand, kind flow.Fragment) {
+	if kind == flow.FragmentAny {
+		return
+	}
+	last := -1
+	for i := range p.exts {
+		if p.exts[i].typ == 44 {
+			p.exts[i].more, p.exts[i].offset = false, 0
+			last = i
+		}
+	}
+	if kind == flow.FragmentNo {
+		return
+	}
+	if last < 0 {
+		p.exts = append(p.exts[:min(len(p.exts), 7)], ext{typ: 44})
+		last = len(p.exts) - 1
+	}
+	e := &p.exts[last]
+	if kind == flow.FragmentYes {
+		kind = one(rng, flow.FragmentFirst, flow.FragmentLater)
+	}
+	e.more = kind == flow.FragmentFirst || often(rng, 2)
+	if kind == flow.FragmentLater {
+		e.offset = 1 + uint16(rng.IntN(0x1fff))
 	}
 }
 
