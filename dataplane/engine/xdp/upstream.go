@@ -126,7 +126,7 @@ func takesTags(ifname string, r xdp.Receive, tagged bool, above []string) datapl
 	c := dataplane.Condition{Code: dataplane.CodeVLANOffload, Severity: dataplane.Medium, Object: ifname, Fix: "ethtool -K " + ifname + " rx-vlan-offload off"}
 	var why []string
 	if tagged {
-		why = append(why, "flows that match vlan do not see the tag and count nothing")
+		why = append(why, "no flow sees the tag: flows that match vlan count nothing, and flows that match untagged count tagged frames")
 	}
 	if len(above) > 0 {
 		why = append(why, "packets for "+strings.Join(above, ", ")+" are counted 4 bytes short")
