@@ -1,0 +1,192 @@
+package tree
+
+import "math"
+
+// builder makes the tree of one group of one class, in free blocks.
+type builder struct {
+	mem    *memory
+	region region
+	rules  []*rule // ascending rank
+	limit  int     // copies of a rule above which it goes to the next group
+	last   bool    // there is no next group
+	words  float64 // nodes of a cut for each of its rules
+	leaf   int     // rules that are a list without a look for a cut
+
+	blocks []uint32         // allocated
+	lists  map[uint64]int32 // by hash
+	err    error
+
+	sample  [sampled]int32
+	stack   []int32
+	counts  []bitCount
+	windows []window
+	hist    []uint16
+	touched []uint32
+	spans   []int32
+}
+
+func (b *builder) alloc(n int) int {
+	base, ok := b.mem.alloc(n)
+	if !ok {
+		b.err = ErrFull
+		return -1
+	}
+	b.blocks = append(b.blocks, uint32(base))
+	return base
+}
+
+// undo frees the blocks of an unfinished build.
+func (b *builder) undo() {
+	for _, base := range b.blocks {
+		delete(b.mem.refs, base)
+		b.mem.release(int(base))
+	}
+	b.blocks = b.blocks[:0]
+}
+
+// build returns the node of the region for the rules that are in it.
+func (b *builder) build(rules []int32, depth int, hid Node) Node {
+	if b.err != nil {
+		return 0
+	}
+	for i, r := range rules {
+		if b.rules[r].covers(&b.region) {
+			if i < len(rules)-1 {
+				rules, hid = rules[:i+1], hidden
+			}
+			break
+		}
+	}
+	switch len(rules) {
+	case 0:
+		return 0
+	case 1:
+		return b.rules[rules[0]].slot | hid
+	}
+	if depth >= MaxDepth || len(rules) <= b.leaf {
+		return b.list(rules, hid)
+	}
+	w, cost, ok := b.choose(rules)
+	if !ok || len(rules) <= listsUpTo && cost >= listCost(len(rules)) {
+		return b.list(rules, hid)
+	}
+	return b.cut(rules, w, depth, hid)
+}
+
+// cut distributes the rules over the children of a window, and builds these.
+func (b *builder) cut(rules []int32, w window, depth int, hid Node) Node {
+	size := 1 << w.bits
+	mark := len(b.stack)
+	defer func() { b.stack = b.stack[:mark] }()
+	ends := b.push(size + 1)
+	kept := b.push(len(rules))[:0]
+	total := int32(0)
+	for _, i := range rules {
+		r := b.rules[i]
+		n := int32(0)
+		limit := math.MaxInt
+		if !b.last {
+			limit = b.limit - int(r.copies) + 1
+		}
+		b.touched = b.touched[:0]
+		if !b.values(r, w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
+			r.ejected = true
+			continue
+		}
+		for _, v := range b.touched {
+			ends[v+1]++
+			n++
+		}
+		r.copies += n - 1
+		total += n
+		kept = append(kept, i)
+	}
+	for v := range size {
+		ends[v+1] += ends[v]
+	}
+	items := b.push(int(total))
+	next := b.push(size)
+	copy(next, ends)
+	for _, i := range kept {
+		b.values(b.rules[i], w, math.MaxInt, func(v uint32) {
+			items[next[v]] = i
+			next[v]++
+		})
+	}
+	base := b.alloc(size)
+	if base < 0 {
+		return 0
+	}
+	known, value := b.region.known[w.word], b.region.value[w.word]
+	bits := uint64(size-1) << w.shift
+	b.region.known[w.word] |= bits
+	for v := range size {
+		b.region.value[w.word] = value&^bits | uint64(v)<<w.shift
+		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], depth+1, hid))
+	}
+	b.region.known[w.word], b.region.value[w.word] = known, value
+	return newCut(w.word, w.shift, w.bits, base)
+}
+
+// push returns n zeros of the stack.
+func (b *builder) push(n int) []int32 {
+	at := len(b.stack)
+	if at+n > cap(b.stack) {
+		b.stack = append(make([]int32, 0, 2*cap(b.stack)+n), b.stack...)
+	}
+	b.stack = b.stack[:at+n]
+	clear(b.stack[at:])
+	return b.stack[at : at+n : at+n]
+}
+
+// list returns the rules as a list. Lists that are equal share a block.
+func (b *builder) list(rules []int32, hid Node) Node {
+	if len(rules) > MaxList {
+		if b.last {
+			b.err = ErrDense
+			return 0
+		}
+		for _, r := range rules[MaxList:] {
+			b.rules[r].ejected = true
+		}
+		rules = rules[:MaxList]
+	}
+	hash := uint64(14695981039346656037)
+	for i, r := range rules {
+		hash = (hash ^ uint64(b.slot(rules, i, r, hid))) * 1099511628211
+		hash ^= hash >> 29
+	}
+	if base, ok := b.lists[hash]; ok && b.same(int(base), rules, hid) {
+		b.mem.share(int(base))
+		return newList(int(base), len(rules))
+	}
+	base := b.alloc(len(rules))
+	if base < 0 {
+		return 0
+	}
+	for i, r := range rules {
+		b.mem.words[base+i] = uint64(b.slot(rules, i, r, hid))
+	}
+	b.lists[hash] = int32(base)
+	return newList(base, len(rules))
+}
+
+// slot is the word of a list's rule: its last one has the hidden bit.
+func (b *builder) slot(rules []int32, i int, r int32, hid Node) Node {
+	if i == len(rules)-1 {
+		return b.rules[r].slot | hid
+	}
+	return b.rules[r].slot
+}
+
+func (b *builder) same(base int, rules []int32, hid Node) bool {
+	if 2<<(b.mem.state[base/2]-1) < len(rules) {
+		return false
+	}
+	for i, r := range rules {
+		if Node(b.mem.words[base+i]) != b.slot(rules, i, r, hid) {
+			return false
+		}
+	}
+	return true
+}

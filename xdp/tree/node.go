@@ -1,0 +1,90 @@
+package tree
+
+// Node is a word of the memory that the programs walk. bpf/tree.h mirrors this file.
+//
+//	bits 1..2  kind
+//	empty      the word is 0: no rule
+//	slot       kind 0: a rule's slot, as the caller gave it. Bits 1..4 of a slot are 0. Bit 3 is used here only (see hidden).
+//	cut        kind 1: 3..7 word of the key, 8..13 shift, 16..31 mask, 32..63 base.
+//	           The next node is mem[base + (be64(key[word]) >> shift & mask)]. mask is a power of two less 1.
+//	list       kind 2: 16..31 count, 32..63 base: mem[base:][:count] are slots, ascending rank. The first that matches wins.
+//	fork       kind 3: 16..31 count, 32..63 base: count pairs of words, a node and a rank. Only a root is a fork.
+//	           The rank is the lowest of the rules of this pair and of the pairs behind it. Every node is walked, in
+//	           order, until that rank is not below the rank of the rule found so far. The lowest rank found wins.
+//
+// be64 is the word's 8 bytes as a big-endian number: a window of consecutive bits is then a part of a field of a
+// packet header, also across bytes, and a tree is the same on machines of both byte orders.
+//
+// mem[class] is the root of a class of keys, for classes 0, 1 and 2. mem[3] is 0 and mem[4] is Version.
+type Node uint64
+
+// Kinds of nodes, as Node&KindMask.
+const (
+	KindMask Node = 6
+	KindSlot Node = 0
+	KindCut  Node = 2
+	KindList Node = 4
+	KindFork Node = 6
+)
+
+const (
+	// Version is the format of the memory.
+	Version = 1
+	// Classes is the number of classes of keys: neither IP version, IPv4, IPv6.
+	Classes     = 3
+	versionWord = Classes + 1
+	headerWords = 16
+
+	// MaxBits is the greatest width of a cut's window.
+	MaxBits = 16
+	// MaxDepth is the greatest number of cuts on the way from the root of a group to a leaf.
+	MaxDepth = 16
+	// MaxGroups is the greatest number of pairs of a fork.
+	MaxGroups = 8
+	// MaxList is the greatest count of a list.
+	MaxList = 1024
+	// NoRank is above the rank of every rule.
+	NoRank = ^uint64(0)
+)
+
+// hidden in a slot that is a node, or in a list: a rule of the leaf matches every key that comes here, and rules
+// of a higher rank were left out. The programs do not look at it.
+const hidden Node = 8
+
+func newCut(word, shift, bits, base int) Node {
+	return KindCut | Node(word)<<3 | Node(shift)<<8 | (1<<bits-1)<<16 | Node(base)<<32
+}
+
+func newList(base, count int) Node { return KindList | Node(count)<<16 | Node(base)<<32 }
+func newFork(base, count int) Node { return KindFork | Node(count)<<16 | Node(base)<<32 }
+
+// Kind of the node.
+func (n Node) Kind() Node { return n & KindMask }
+
+// Word of the key that a cut looks at.
+func (n Node) Word() int { return int(n >> 3 & 31) }
+
+// Shift of a cut's window.
+func (n Node) Shift() int { return int(n >> 8 & 63) }
+
+// Mask of a cut's window, before the shift.
+func (n Node) Mask() uint64 { return uint64(n >> 16 & 0xffff) }
+
+// Count of the slots of a list, or of the pairs of a fork.
+func (n Node) Count() int { return int(n >> 16 & 0xffff) }
+
+// Base is the first word of a cut's nodes, of a list or of a fork.
+func (n Node) Base() int { return int(n >> 32) }
+
+// size is the number of words behind the base.
+func (n Node) size() int {
+	switch n.Kind() {
+	case KindCut:
+		return int(n.Mask()) + 1
+	case KindList:
+		return n.Count()
+	case KindFork:
+		return 2 * n.Count()
+	}
+	return 0
+}

@@ -1,0 +1,204 @@
+package tree
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Words is the number of 64-bit words of a key.
+const Words = 18
+
+// Key is the key of a packet, word for word as the host loads it.
+type Key [Words]uint64
+
+// Range of ports, both inclusive. The zero Range is every port, as is {0, 65535}.
+type Range struct{ First, Last uint16 }
+
+// Ranges are the source and the destination ports of one level of headers. The ports are the first
+// four bytes of word 0 of the level.
+type Ranges struct{ Src, Dst Range }
+
+// Rule matches a key that equals Key under Mask and has its ports in Ports. Key has no bit outside Mask.
+type Rule struct {
+	Key, Mask Key
+	Ports     [2]Ranges // outer headers, inner headers
+	Rank      uint64    // the lowest wins; different for rules that overlap, and below NoRank
+	Slot      uint64    // as the programs read it: not 0, bits 1..4 are 0, different for different rules
+}
+
+// portWords are the words with ports in their first four bytes: of the outer and the inner headers.
+var portWords = [2]int{0, Words / 2}
+
+// field is one word of a rule, as a big-endian number.
+type field struct {
+	word      int
+	key, mask uint64
+}
+
+// rule is a Rule as the builder reads it. A range that is a prefix is in the fields.
+type rule struct {
+	fields []field
+	ranges []portRange
+	rank   uint64
+	slot   Node
+
+	classes uint8          // bit c: some key of class c matches
+	groups  [Classes]uint8 // bit g: the rule is in the tree of group g of the class
+	planned [Classes]uint8 // the same, of the trees that are being built
+	copies  int32          // in the tree that is being built
+	ejected bool           // from it
+}
+
+// portRange is a range that no mask expresses: low 16 bits of be64(word) >> shift.
+type portRange struct {
+	word, shift int
+	first, last uint64
+}
+
+func be64(w uint64) uint64 {
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], w)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func newRule(r *Rule) *rule {
+	n := &rule{rank: r.Rank, slot: Node(r.Slot)}
+	var key, mask [Words]uint64
+	for w := range mask {
+		key[w], mask[w] = be64(r.Key[w]), be64(r.Mask[w])
+	}
+	for level, p := range r.Ports {
+		for i, pr := range [2]Range{p.Src, p.Dst} {
+			if pr == (Range{}) || pr == (Range{0, 0xffff}) {
+				continue
+			}
+			w, shift := portWords[level], 48-16*i
+			first, last := uint64(pr.First), uint64(pr.Last)
+			// Every port of the range has the common prefix of its ends.
+			free := uint64(1)<<bits.Len64(first^last) - 1
+			if first&free != 0 || last&free != free {
+				n.ranges = append(n.ranges, portRange{w, shift, first, last})
+			}
+			prefix := (0xffff &^ free) << shift
+			if (key[w]^first<<shift)&mask[w]&prefix != 0 {
+				n.ranges = append(n.ranges, portRange{w, shift, 1, 0}) // nothing matches
+			}
+			key[w] |= first << shift & prefix &^ mask[w]
+			mask[w] |= prefix
+		}
+	}
+	for w, m := range mask {
+		if m != 0 {
+			n.fields = append(n.fields, field{w, key[w] & m, m})
+		}
+	}
+	return n
+}
+
+// at returns key and mask of a word.
+func (r *rule) at(word int) (key, mask uint64) {
+	for i := range r.fields {
+		if f := &r.fields[i]; f.word == word {
+			return f.key, f.mask
+		}
+	}
+	return 0, 0
+}
+
+// matches compares with words as big-endian numbers.
+func (r *rule) matches(k *[Words]uint64) bool {
+	for i := range r.fields {
+		if f := &r.fields[i]; k[f.word]&f.mask != f.key {
+			return false
+		}
+	}
+	for _, p := range r.ranges {
+		if v := k[p.word] >> p.shift & 0xffff; v < p.first || v > p.last {
+			return false
+		}
+	}
+	return true
+}
+
+// overlaps reports whether a key matches both.
+func (r *rule) overlaps(o *rule) bool {
+	for i := range r.fields {
+		f := &r.fields[i]
+		if key, mask := o.at(f.word); (key^f.key)&mask&f.mask != 0 {
+			return false
+		}
+	}
+	// Ranges may overlap a little more than is true: the callers only lose time by that.
+	for _, p := range r.ranges {
+		for _, q := range o.ranges {
+			if p.word == q.word && p.shift == q.shift && (p.first > q.last || q.first > p.last) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// region is the set of keys that come to a node: those that have value in the known bits.
+type region struct{ known, value [Words]uint64 }
+
+// in reports whether some key of the region matches.
+func (r *rule) in(g *region) bool {
+	for i := range r.fields {
+		f := &r.fields[i]
+		if (g.value[f.word]^f.key)&f.mask&g.known[f.word] != 0 {
+			return false
+		}
+	}
+	for i := range r.ranges {
+		if !r.ranges[i].in(r, g.known[r.ranges[i].word], g.value[r.ranges[i].word]) {
+			return false
+		}
+	}
+	return true
+}
+
+// in reports whether the range has a port of which the known bits, and the bits that r demands, are these.
+func (p *portRange) in(r *rule, known, value uint64) bool {
+	key, mask := r.at(p.word)
+	m := (known | mask) >> p.shift & 0xffff
+	v := (value&known | key) >> p.shift & m
+	x, ok := atLeast(p.first, m, v)
+	return ok && x <= p.last
+}
+
+// atLeast returns the smallest number of 16 bits that is not below first and equals v under mask.
+func atLeast(first, mask, v uint64) (uint64, bool) {
+	diff := (first ^ v) & mask
+	if diff == 0 {
+		return first, true
+	}
+	top := bits.Len64(diff) - 1
+	if v>>top&1 == 0 {
+		// first is above v at this bit: the next bit above that is free and 0 is raised.
+		up := ^mask & ^first & 0xffff &^ (1<<(top+1) - 1)
+		if up == 0 {
+			return 0, false
+		}
+		top = bits.TrailingZeros64(up)
+		return first&^(1<<(top+1)-1) | 1<<top | v&(1<<top-1), true
+	}
+	return first&^(1<<(top+1)-1) | v&(1<<(top+1)-1), true
+}
+
+// covers reports whether every key of the region matches. The rule is in the region.
+func (r *rule) covers(g *region) bool {
+	for i := range r.fields {
+		if f := &r.fields[i]; f.mask&^g.known[f.word] != 0 {
+			return false
+		}
+	}
+	for _, p := range r.ranges {
+		m := g.known[p.word] >> p.shift & 0xffff
+		v := g.value[p.word] >> p.shift & m
+		if v < p.first || v|0xffff&^m > p.last {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,137 @@
+package tree
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrDense is returned when more than MaxList rules match one key, on the way of every group, so that a program
+// would have to compare more entries than it can. The set is as before.
+var ErrDense = errors.New("tree: too many rules match one packet")
+
+// Options of a Set.
+type Options struct {
+	Class ClassBits
+}
+
+// Set is the builder's side of the memory: it has all rules, and changes the trees. One goroutine uses it at a time.
+type Set struct {
+	mem     *memory
+	class   ClassBits
+	regions [Classes]region
+	rules   map[Node]*rule // by slot
+}
+
+// New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
+func New(mem []uint64, o Options) *Set {
+	s := &Set{mem: newMemory(mem), class: o.Class, rules: map[Node]*rule{}}
+	w := o.Class.Word
+	v4, v6 := be64(o.Class.IPv4), be64(o.Class.IPv6)
+	for c, value := range [Classes]uint64{0, v4, v6} {
+		s.regions[c].known[w], s.regions[c].value[w] = v4|v6, value
+	}
+	clear(mem[:headerWords])
+	mem[versionWord] = Version
+	return s
+}
+
+// Len is the number of rules.
+func (s *Set) Len() int { return len(s.rules) }
+
+// Lookup finds the rule of a key in the memory, for tests and explanations.
+func (s *Set) Lookup(key *Key, entry Entry) uint64 { return Lookup(s.mem.words, s.class, key, entry) }
+
+// Build makes these the rules of the set. Programs find either the rules of before or these; which of both may
+// differ between classes until it returns. The memory of the trees of before is retired. Without room, or with too
+// many rules in one place, the set stays as it is.
+func (s *Set) Build(rules []Rule) error {
+	made := make([]*rule, len(rules))
+	bySlot := make(map[Node]*rule, len(rules))
+	for i := range rules {
+		r, err := s.newRule(&rules[i])
+		if err != nil {
+			return err
+		}
+		if bySlot[r.slot] != nil {
+			return fmt.Errorf("tree: two rules have slot %#x", uint64(r.slot))
+		}
+		made[i], bySlot[r.slot] = r, r
+	}
+	if err := s.replace(made); err != nil {
+		return err
+	}
+	s.rules = bySlot
+	return nil
+}
+
+func (s *Set) newRule(r *Rule) (*rule, error) {
+	if r.Slot == 0 || Node(r.Slot)&(KindMask|24) != 0 || r.Rank == NoRank {
+		return nil, fmt.Errorf("tree: slot %#x or rank %#x is reserved", r.Slot, r.Rank)
+	}
+	n := newRule(r)
+	for c := range s.regions {
+		if n.in(&s.regions[c]) {
+			n.classes |= 1 << c
+		}
+	}
+	return n, nil
+}
+
+// Rearrange builds the trees anew from the rules, into free memory.
+func (s *Set) Rearrange() error {
+	rules := make([]*rule, 0, len(s.rules))
+	for _, r := range s.rules {
+		rules = append(rules, r)
+	}
+	return s.replace(rules)
+}
+
+// replace builds the trees of rules, stores their roots, and retires the trees of before.
+func (s *Set) replace(rules []*rule) error {
+	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
+	var err error
+	for _, shape := range shapes {
+		b := newBuilder(s.mem, shape)
+		var roots [Classes]Node
+		for c := range roots {
+			roots[c] = b.class(rules, c, s.regions[c])
+		}
+		if err = b.err; err != nil {
+			b.undo()
+			continue
+		}
+		for c, root := range roots {
+			old := s.mem.load(c)
+			s.mem.store(c, root)
+			s.retireTree(old)
+		}
+		for _, r := range rules {
+			r.groups = r.planned
+		}
+		return nil
+	}
+	return err
+}
+
+// retireTree retires every block of a tree that has no parent any more.
+func (s *Set) retireTree(n Node) {
+	if n.Kind() == KindSlot {
+		return
+	}
+	switch n.Kind() {
+	case KindCut:
+		for i := range n.size() {
+			s.retireTree(s.mem.load(n.Base() + i))
+		}
+	case KindFork:
+		for i := range n.Count() {
+			s.retireTree(s.mem.load(n.Base() + 2*i))
+		}
+	}
+	s.mem.retire(n.Base())
+}
+
+// Reclaim frees retired memory. Every program that ran when the last change returned has ended.
+func (s *Set) Reclaim() { s.mem.reclaim() }

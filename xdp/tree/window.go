@@ -1,0 +1,241 @@
+package tree
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Estimates in ns of the steps of a walk over spread packets. They choose between shapes of a tree.
+const (
+	nsCut   = 5.0
+	nsEntry = 9.0
+	nsList  = 5.0
+	nsGroup = 14.0
+	nsWord  = 0.3 // for each word of a cut's nodes and each rule
+)
+
+const (
+	sampled   = 256 // rules that a window is judged by
+	perWidth  = 3   // windows of one width that are judged
+	listsUpTo = 16  // rules that may become a list instead of a cut
+)
+
+// window is a part of a word as a big-endian number.
+type window struct{ word, shift, bits int }
+
+// below estimates the walk below a node of m rules.
+func below(m float64) float64 {
+	if m <= 1 {
+		return nsEntry * m
+	}
+	return nsEntry + nsCut*(1+math.Log2(m)/4)
+}
+
+func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
+
+// values calls f with each value of the window of which a key of the region matches the rule. It returns false if
+// they are more than limit.
+func (b *builder) values(r *rule, w window, limit int, f func(v uint32)) bool {
+	key, mask := r.at(w.word)
+	known := b.region.known[w.word]
+	key |= b.region.value[w.word] & known &^ mask
+	mask |= known
+	all := uint64(1)<<w.bits - 1
+	free := all &^ (mask >> w.shift)
+	if 1<<bits.OnesCount64(free) > limit && len(r.ranges) == 0 {
+		return false
+	}
+	v := key >> w.shift & all
+	ranged := false
+	for i := range r.ranges {
+		p := &r.ranges[i]
+		ranged = ranged || p.word == w.word && w.shift < p.shift+16 && w.shift+w.bits > p.shift
+	}
+	if !ranged && 1<<bits.OnesCount64(free) > limit {
+		return false
+	}
+	n := 0
+	for s := uint64(0); ; s = (s - free) & free {
+		if !ranged || b.inRanges(r, w, v|s) {
+			if n++; n > limit {
+				return false
+			}
+			f(uint32(v | s))
+		}
+		if s == free {
+			return true
+		}
+	}
+}
+
+// inRanges reports whether the ranges of the rule have ports in the child v.
+func (b *builder) inRanges(r *rule, w window, v uint64) bool {
+	known := b.region.known[w.word] | (1<<w.bits-1)<<w.shift
+	value := b.region.value[w.word]&^((1<<w.bits-1)<<w.shift) | v<<w.shift
+	for i := range r.ranges {
+		if p := &r.ranges[i]; p.word == w.word && !p.in(r, known, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// choose returns the window by which the rules are best cut, and its cost. false: no window makes progress.
+func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
+	n := len(rules)
+	sample := rules
+	if n > sampled {
+		sample = b.sample[:0]
+		for i := range sampled {
+			sample = append(sample, rules[i*n/sampled])
+		}
+	}
+	widest := min(MaxBits, max(1, bits.Len(uint(float64(n)*b.words))-1))
+	b.countBits(sample)
+	cost = math.Inf(1)
+	for width := widest; width > 0; {
+		for _, w := range b.promising(width) {
+			if c, progress := b.judge(w, sample, n); progress && c < cost {
+				best, cost, ok = w, c, true
+			}
+		}
+		switch {
+		case widest-width >= 2 && width > 3:
+			width -= 2
+		default:
+			width--
+		}
+	}
+	return best, cost, ok
+}
+
+// bitCount is, for each bit of a word, how many rules of a sample have it in their masks, and have it set.
+type bitCount struct {
+	word      int
+	spec, one [64]uint16
+	score     [65]float64 // sums of the bits below
+}
+
+func (b *builder) countBits(sample []int32) {
+	b.counts = b.counts[:0]
+	var at [Words]int8
+	for _, i := range sample {
+		r := b.rules[i]
+		for j := range r.fields {
+			f := &r.fields[j]
+			m := f.mask &^ b.region.known[f.word]
+			if m == 0 {
+				continue
+			}
+			if at[f.word] == 0 {
+				b.counts = append(b.counts, bitCount{word: f.word})
+				at[f.word] = int8(len(b.counts))
+			}
+			c := &b.counts[at[f.word]-1]
+			for ; m != 0; m &= m - 1 {
+				bit := bits.TrailingZeros64(m)
+				c.spec[bit]++
+				c.one[bit] += uint16(f.key >> bit & 1)
+			}
+		}
+		for j := range r.ranges {
+			if w := r.ranges[j].word; at[w] == 0 {
+				b.counts = append(b.counts, bitCount{word: w})
+				at[w] = int8(len(b.counts))
+			}
+		}
+	}
+	n := float64(len(sample))
+	for i := range b.counts {
+		c := &b.counts[i]
+		for bit := range 64 {
+			score := 0.0
+			if spec := float64(c.spec[bit]); spec > 0 {
+				p := float64(c.one[bit]) / spec
+				wild := 1 - spec/n
+				score = -math.Log2(wild+(1-wild)*(p*p+(1-p)*(1-p))) - 0.7*math.Log2(1+wild)
+			} else {
+				score = -0.7
+			}
+			c.score[bit+1] = c.score[bit] + score
+		}
+	}
+}
+
+// promising returns the windows of a width with the best sums of their bits.
+func (b *builder) promising(width int) []window {
+	var found [perWidth]window
+	var score [perWidth]float64
+	n := 0
+	for i := range b.counts {
+		c := &b.counts[i]
+		for shift := 0; shift+width <= 64; shift++ {
+			s := c.score[shift+width] - c.score[shift]
+			at := n
+			for at > 0 && score[at-1] < s {
+				at--
+			}
+			if at == perWidth {
+				continue
+			}
+			n = min(n+1, perWidth)
+			copy(found[at+1:n], found[at:n])
+			copy(score[at+1:n], score[at:n])
+			found[at], score[at] = window{c.word, shift, width}, s
+		}
+	}
+	b.windows = append(b.windows[:0], found[:n]...)
+	return b.windows
+}
+
+// judge estimates the walk from a cut by this window on, by a sample of n rules.
+func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress bool) {
+	size := 1 << w.bits
+	if len(b.hist) < size {
+		b.hist = make([]uint16, 1<<MaxBits)
+	}
+	b.touched = b.touched[:0]
+	b.spans = b.spans[:0]
+	ejected := 0
+	for _, i := range sample {
+		start := len(b.touched)
+		limit := b.limit - int(b.rules[i].copies) + 1
+		if !b.values(b.rules[i], w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
+			b.touched = b.touched[:start]
+			ejected++
+		}
+		for _, v := range b.touched[start:] {
+			b.hist[v]++
+		}
+		b.spans = append(b.spans, int32(len(b.touched)))
+	}
+	scale := float64(n) / float64(len(sample))
+	most := 0.0
+	start := int32(0)
+	for _, end := range b.spans {
+		if end > start {
+			sum := 0.0
+			for _, v := range b.touched[start:end] {
+				m := 1 + float64(b.hist[v]-1)*scale
+				most = max(most, m)
+				sum += below(m)
+			}
+			cost += sum / float64(end-start)
+		}
+		start = end
+	}
+	copies := float64(len(b.touched))
+	for _, v := range b.touched {
+		b.hist[v] = 0
+	}
+	kept := len(sample) - ejected
+	if kept == 0 {
+		return 0, false
+	}
+	cost = nsCut + cost/float64(kept) + nsWord*(float64(size)+copies*scale)/float64(n)
+	if ejected > 0 {
+		share := float64(ejected) / float64(len(sample))
+		cost += 4 + nsGroup*min(1, 8*share)
+	}
+	return cost, most < float64(n)
+}
