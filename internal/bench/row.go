@@ -21,6 +21,10 @@ type Row struct {
 	Bound float64
 	// Unit of the operation, for people: "ns per snapshot". Empty: "ns".
 	Unit string
+	// Full: the short form leaves the row out, unless it is asked for by name.
+	Full bool
+	// Peers names programs of others that the row compares with, which [Options].Peers allows to be run.
+	Peers string
 	// Rounds is the most that an attempt makes, and at least 7: for rounds that take long.
 	// 0: [Options].Rounds.
 	Rounds int

@@ -40,6 +40,8 @@ type Options struct {
 	Confirm int
 	// Pause before the first confirmation; it doubles with each. 0 means 2 s.
 	Pause time.Duration
+	// Peers runs the rows that compare with programs of others. Without it they are null, and no gate fails for them.
+	Peers bool
 	// Anywhere measures on a shared core too. It is for tests that look at no figure.
 	Anywhere bool
 	// Logger hears about every attempt. nil discards.
@@ -167,6 +169,10 @@ const advice = "; stop other work on this machine (top shows it), or measure the
 
 // runRow measures until an attempt is quiet enough, or none can be.
 func runRow(ctx context.Context, row Row, env Env, still *stillness, o Options) Result {
+	if row.Peers != "" && !o.Peers {
+		row.Bound = 0 // not asked for, so no verdict either
+		return null(row, "compares with "+row.Peers+": measure it with --peers")
+	}
 	if row.Prepare != nil {
 		if err := row.Prepare(ctx); err != nil {
 			return null(row, err.Error())

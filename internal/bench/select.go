@@ -3,8 +3,14 @@ package bench
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
+
+// Brief returns the rows of the short form.
+func Brief(rows []Row) []Row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Full })
+}
 
 // Select returns the rows whose names match any of patterns, as path.Match
 // does ("shm.*"), in the order of rows. Without patterns it returns every row.

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -29,5 +31,34 @@ func TestSelect(t *testing.T) {
 	}
 	if _, err := Select(rows, []string{"["}); err == nil {
 		t.Error("an invalid pattern was taken")
+	}
+}
+
+func TestBriefLeavesLongRowsOut(t *testing.T) {
+	rows := []Row{{Name: "a"}, {Name: "b", Full: true}, {Name: "c"}}
+	got := Brief(rows)
+	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" || rows[1].Name != "b" {
+		t.Errorf("%v of %v", got, rows)
+	}
+}
+
+// TestPeersAreAskedFor: a row that compares with a program of others is null without the option, and no gate
+// fails for it; with the option it is measured.
+func TestPeersAreAskedFor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs CPU affinity: Linux")
+	}
+	row := Row{Name: "a", Ref: "b", Bound: 1, Peers: "nft", Open: func(context.Context, Env) (*Sides, error) {
+		return nil, errors.New("opened")
+	}}
+	for _, peers := range []bool{false, true} {
+		report, err := Run(t.Context(), []Row{row}, Options{Peers: peers, Anywhere: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := report.Results[0]
+		if opened := r.Reason == "opened"; r.Ratio != nil || opened != peers || len(report.Missed(false)) != map[bool]int{false: 0, true: 1}[peers] {
+			t.Errorf("peers %t: %q, misses %q", peers, r.Reason, report.Missed(false))
+		}
 	}
 }

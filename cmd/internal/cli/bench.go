@@ -21,6 +21,7 @@ type benchCmd struct {
 	Rows  []string `name:"row" short:"r" placeholder:"NAME" help:"Measure these rows only; patterns as of the shell, several allowed."`
 	Gate  bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
 	Short bool     `help:"A few seconds in all; with --gate, fail only on a miss that is beyond the run's own noise, and confirmed for up to two minutes."`
+	Peers bool     `help:"Also measure the rows that compare with nftables and DPDK's rte_acl, which make bench installs."`
 	List  bool     `help:"Print the rows and their bounds, and measure nothing."`
 }
 
@@ -41,7 +42,11 @@ func (c *benchCmd) Run(env *Env) error {
 	var options bench.Options
 	if c.Short {
 		options = bench.Short()
+		if len(c.Rows) == 0 {
+			rows = bench.Brief(rows)
+		}
 	}
+	options.Peers = c.Peers
 	if !c.Gate {
 		options.Confirm = 0 // there is no verdict to confirm
 	}

@@ -1,12 +1,30 @@
 package xdprows
 
-import "github.com/flowtally/flowtally/internal/bench"
+import (
+	"context"
+	"fmt"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/classbench"
+)
 
 // runs of a program in one system call.
 const runs = 1 << 17
 
+// seed of every generated rule set and trace. The rows print it beside their reference.
+const seed = 12
+
+type opener = func(context.Context, bench.Env) (*bench.Sides, error)
+
+// locality is the low locality of the paper: most headers stand alone.
+func locality() classbench.Locality { return classbench.Locality{Shape: 1, Scale: 0.1} }
+
 // Rows returns the rows of the packet path. They hold no resource until opened.
 func Rows() []bench.Row {
+	return append(exactRows(), generatedRows()...)
+}
+
+func exactRows() []bench.Row {
 	return []bench.Row{
 		{Name: "xdp.one", Ref: "empty XDP_PASS", Bound: 1.3, Unit: "ns per packet", Open: openOne},
 		{Name: "xdp.exact.64k.hot", Ref: "same parser, BPF hash and per-CPU array, above empty", Bound: 0.5,
@@ -15,4 +33,32 @@ func Rows() []bench.Row {
 			Unit: "ns per packet above empty", Open: openSpread},
 		{Name: "xdp.smp", Ref: "xdp.one: one CPU alone", Bound: 1.1, Unit: "ns per packet and CPU", Open: openSMP},
 	}
+}
+
+// generatedRows are about rule sets of package classbench.
+func generatedRows() []bench.Row {
+	whole, above := "ns per packet", "ns per packet above empty"
+	seeded := fmt.Sprintf(" (seed %d)", seed)
+	rows := []bench.Row{
+		{Name: "xdp.masked.1k.hot", Ref: "empty XDP_PASS" + seeded, Bound: 1.8, Unit: whole, Open: openMaskedHot(1000, 24)},
+		{Name: "xdp.masked.1k.spread", Ref: "empty XDP_PASS" + seeded, Bound: 7.5, Unit: whole, Open: openMaskedSpread(1000, 24)},
+		{Name: "xdp.masked.16k.spread", Ref: "empty XDP_PASS" + seeded, Bound: 12, Unit: whole, Openings: 3, Open: openMaskedSpread(16000, 200)},
+		{Name: "xdp.ranges.1k.spread", Ref: "xdp.masked.1k.spread: no ranges" + seeded, Bound: 1.3, Unit: whole, Open: openRanges()},
+	}
+	for _, f := range classbench.Families() {
+		for _, n := range []int{1000, 10_000} {
+			rows = append(rows, bench.Row{
+				Name: fmt.Sprintf("xdp.classbench.%s.%dk", f, n/1000), Ref: "linear matcher in BPF, above empty" + seeded, Bound: 0.1, Unit: above,
+				Openings: 3, Open: openFamily(f, n),
+			})
+		}
+	}
+	rows = append(rows,
+		bench.Row{Name: "xdp.nonip.24", Ref: "empty XDP_PASS, the same ARP frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1000, 24, arp())},
+		bench.Row{Name: "xdp.otherip.1", Ref: "empty XDP_PASS, the same IPv6 frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1, 1, ipv6())},
+	)
+	for i := range rows {
+		rows[i].Full = true
+	}
+	return rows
 }

@@ -7,10 +7,17 @@ import (
 	"runtime"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/classbench"
 	"github.com/flowtally/flowtally/probe"
 )
 
 var openOne, openHot, openSpread, openSMP = unsupported, unsupported, unsupported, unsupported
+
+func openMaskedHot(int, int) opener            { return unsupported }
+func openMaskedSpread(int, int) opener         { return unsupported }
+func openRanges() opener                       { return unsupported }
+func openFamily(classbench.Family, int) opener { return unsupported }
+func openOther(int, int, []byte) opener        { return unsupported }
 
 func unsupported(context.Context, bench.Env) (*bench.Sides, error) {
 	return nil, &probe.UnsupportedError{Feature: "eBPF", Reason: "this is " + runtime.GOOS + ", not Linux"}

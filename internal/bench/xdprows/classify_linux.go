@@ -1,0 +1,102 @@
+package xdprows
+
+import (
+	"context"
+	"sync"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab/classbench"
+)
+
+// withSet is an opener of sides that are made of a set.
+func withSet(rules []classbench.Rule, packets []classbench.Packet, sides func(*set) (*bench.Sides, error)) opener {
+	return func(context.Context, bench.Env) (*bench.Sides, error) {
+		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+			s, err := openSet(open, rules, packets)
+			if err != nil {
+				return nil, err
+			}
+			return sides(s)
+		})
+	}
+}
+
+func openSet(open *bench.Closers, rules []classbench.Rule, packets []classbench.Packet) (*set, error) {
+	s, err := newSet(rules, packets)
+	if err == nil {
+		open.Add(s.close)
+	}
+	return s, err
+}
+
+// openMaskedHot runs the whole program over one packet of n rules over so many masks.
+func openMaskedHot(n, masks int) opener {
+	return lazily(func() opener {
+		rules := classbench.Masked(n, masks, seed)
+		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
+			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs}, nil
+		})
+	})
+}
+
+// openMaskedSpread runs the whole program over the packets of a trace. The empty program does not make them: the
+// 3 ns of that are on our side.
+func openMaskedSpread(n, masks int) opener {
+	return lazily(func() opener {
+		rules := classbench.Masked(n, masks, seed)
+		return withSet(rules, classbench.Points(rules, tracePackets, seed), func(s *set) (*bench.Sides, error) {
+			return &bench.Sides{Ours: s.spread(traceOurs), Ref: s.hot("bench_empty"), N: tracePackets}, nil
+		})
+	})
+}
+
+// openRanges compares rules with random ranges of ports with rules that have the same addresses and no ranges.
+func openRanges() opener {
+	return func(context.Context, bench.Env) (*bench.Sides, error) {
+		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+			ranges, masked := classbench.Ranges(1000, seed), classbench.Masked(1000, 24, seed)
+			r, err := openSet(open, ranges, classbench.Points(ranges, tracePackets, seed))
+			if err != nil {
+				return nil, err
+			}
+			m, err := openSet(open, masked, classbench.Points(masked, tracePackets, seed))
+			if err != nil {
+				return nil, err
+			}
+			return &bench.Sides{Ours: r.spread(traceOurs), Ref: m.spread(traceOurs), N: tracePackets}, nil
+		})
+	}
+}
+
+// openFamily compares the cost above the empty program with the cost of the linear matcher.
+func openFamily(f classbench.Family, n int) opener {
+	return lazily(func() opener {
+		rules := classbench.Generate(f, n, seed)
+		return withSet(rules, classbench.Trace(rules, tracePackets, locality(), seed), func(s *set) (*bench.Sides, error) {
+			if err := s.fillLinear(rules); err != nil {
+				return nil, err
+			}
+			return &bench.Sides{
+				Ours: s.spread(traceOurs), Base: s.spread(traceEmpty), Ref: fewer(16, s.spread(traceLinear)),
+				N: tracePackets, MaxSpread: 0.3, // the linear matcher sees another part of the trace in each round
+			}, nil
+		})
+	})
+}
+
+// openOther runs the whole program over a frame that none of n rules over so many masks can match.
+func openOther(n, masks int, frame []byte) opener {
+	return lazily(func() opener {
+		rules := classbench.Masked(n, masks, seed)
+		return withSet(rules, classbench.Points(rules, 1, seed), func(s *set) (*bench.Sides, error) {
+			s.frame = frame
+			return &bench.Sides{Ours: s.hot("flowtally_xdp"), Ref: s.hot("bench_empty"), N: runs}, nil
+		})
+	})
+}
+
+// lazily generates the rules of a row when it is first opened, once.
+func lazily(make func() opener) opener {
+	once := sync.OnceValue(make)
+	return func(ctx context.Context, env bench.Env) (*bench.Sides, error) { return once()(ctx, env) }
+}
