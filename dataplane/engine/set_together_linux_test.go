@@ -95,12 +95,13 @@ func TestSetFlowsAmongOtherCalls(t *testing.T) {
 		})
 	}
 	at, made, cancelled := 0, 0, 0
+	patience := 4 * time.Millisecond // of a call; it follows the machine, so that some calls are cancelled and others are not
 	for range 600 {
 		from, to := fmt.Sprint("x", at), fmt.Sprint("x", 1-at)
 		f := flow.Flow{Name: to, Match: match(t, "udp dport 1002"), Priority: 1, Action: flow.Action(r.IntN(2)), Latency: r.IntN(2) == 0,
 			Labels: map[string]string{"n": fmt.Sprint(r.IntN(3))}}
 		call, stop := context.WithCancel(t.Context())
-		timer := time.AfterFunc(time.Duration(r.IntN(4000))*time.Microsecond, stop)
+		timer := time.AfterFunc(time.Duration(r.Int64N(int64(patience))), stop)
 		_, err := e.SetFlows(call, []flow.Flow{stay, f}, dataplane.SetOptions{KeepOthers: r.IntN(2) == 0, Renames: map[string]string{from: to}})
 		timer.Stop()
 		stop()
@@ -108,8 +109,10 @@ func TestSetFlowsAmongOtherCalls(t *testing.T) {
 		case err == nil:
 			at = 1 - at
 			made++
+			patience = max(patience*15/16, 1)
 		case errors.Is(err, context.Canceled):
 			cancelled++
+			patience *= 2
 		default:
 			t.Fatal(err)
 		}
