@@ -50,7 +50,7 @@ func (c Cache) Package(ctx context.Context, name string) (string, error) {
 	return c.get(ctx, name, func() (string, error) { return name, nil })
 }
 
-// KernelOf does the same for the kernel that a metapackage depends on: for
+// KernelOf does the same as Package for the kernel that a metapackage depends on: for
 // "linux-image-6.12-amd64" the newest one of that line.
 func (c Cache) KernelOf(ctx context.Context, meta string) (string, error) {
 	return c.get(ctx, meta, func() (string, error) {

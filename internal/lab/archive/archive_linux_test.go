@@ -182,3 +182,46 @@ esac
 		t.Errorf("a suite that cannot be reached: %v", err)
 	}
 }
+
+// TestSource: the sources are fetched once, and a failed fetch leaves nothing behind.
+func TestSource(t *testing.T) {
+	dir := t.TempDir()
+	c := Cache{Dir: t.TempDir()}
+	script := `#!/bin/sh
+echo "$*" >>'` + dir + `/calls'
+for last; do :; done
+case "$*" in
+*indextargets*) . /etc/os-release; echo "$VERSION_CODENAME main http://archive.example/debian/" ;;
+*" source "*) [ $last != none ] || { echo "E: Unable to find a source package for none" >&2; exit 100; }
+	[ $last != empty ] || exit 0
+	mkdir "$last-1.0" && echo text >"$last-1.0/file" && tar -czf "${last}_1.0.orig.tar.gz" "$last-1.0" && touch "${last}_1.0.orig.tar.gz.asc" "${last}_1.0-1.dsc" ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "apt-get"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for range 2 {
+		got, err := c.Source(t.Context(), "next", "tool")
+		if errors.Is(err, ErrNoArchive) {
+			need.Missing(t, "archive", err.Error())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(filepath.Join(got, "tool-1.0", "file")); err != nil || string(text) != "text\n" {
+			t.Errorf("the sources hold %q, %v", text, err)
+		}
+	}
+	if n := len(calls(t, dir)); n != 3 { // indextargets, update, source
+		t.Errorf("%d calls of apt-get, want three: the second time is from the cache", n)
+	}
+	for name, want := range map[string]string{"none": "Unable to find a source package", "empty": "want an archive of upstream"} {
+		if _, err := c.Source(t.Context(), "next", name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, "next-src", "fetching-*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}

@@ -5,5 +5,7 @@
 // another suite of the same archive, from lists and with a state of its own. The
 // machine's lists and its installed packages stay as they are.
 //
+// [Cache.Source] has the upstream sources of a package.
+//
 // Apt verifies the packages that it fetches, by the keys of this machine.
 package archive

@@ -17,11 +17,16 @@ var ErrNoArchive = errors.New("this machine installs from no archive of Debian")
 // for the suite's present lists. A suite that cannot be reached is an error, also where packages of it
 // are in the cache.
 func (c Cache) Suite(ctx context.Context, suite string) (Cache, error) {
+	return c.lists(ctx, suite, "deb", suite)
+}
+
+// lists returns a cache in the directory name below c.Dir, from the suite's lists of a kind of packages.
+func (c Cache) lists(ctx context.Context, suite, kind, name string) (Cache, error) {
 	archive, err := c.debian(ctx)
 	if err != nil {
 		return Cache{}, fmt.Errorf("looking for suite %s: %w", suite, err)
 	}
-	s := Cache{Dir: filepath.Join(c.Dir, suite), Log: c.Log, suite: suite}
+	s := Cache{Dir: filepath.Join(c.Dir, name), Log: c.Log, suite: suite}
 	apt := filepath.Join(s.Dir, "apt")
 	if err := os.MkdirAll(filepath.Join(apt, "lists", "partial"), 0o755); err != nil {
 		return Cache{}, fmt.Errorf("making the cache of suite %s: %w", suite, err)
@@ -32,7 +37,7 @@ func (c Cache) Suite(ctx context.Context, suite string) (Cache, error) {
 	}
 	defer unlock()
 	sources, status := filepath.Join(apt, "sources.list"), filepath.Join(apt, "status")
-	text := "deb " + archive + " " + suite + " main\n"
+	text := kind + " " + archive + " " + suite + " main\n"
 	if err := errors.Join(os.WriteFile(sources, []byte(text), 0o644), os.WriteFile(status, nil, 0o644)); err != nil {
 		return Cache{}, fmt.Errorf("making the cache of suite %s: %w", suite, err)
 	}
