@@ -113,7 +113,7 @@ func tcpdump(t *testing.T, path, filter string) (uint64, bool) {
 }
 
 // behindTags is a filter that selects packets with up to two VLAN tags as it selects others: a match of a flow does, and a
-// filter of tcpdump does not. The word vlan moves the offsets of all that follows it.
+// filter of tcpdump does not. The word vlan moves the offsets of the text behind it.
 func behindTags(filter string) string {
 	if filter == "" {
 		return filter
