@@ -18,6 +18,8 @@ type loader struct {
 	g      geometry
 	secret *secret
 	sees   bool // programs see behind their context
+	// inOrder says that stores of one CPU become visible to others in their order.
+	inOrder bool
 	// types of the kernel: to read them takes 30 ms, several times as long as a load.
 	types *btf.Cache
 }
@@ -30,7 +32,7 @@ func newLoader(m *maps, g geometry) (*loader, error) {
 	if err := fitSections(spec, m); err != nil {
 		return nil, err
 	}
-	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), sees: seesContext(), types: btf.NewCache()}, nil
+	return &loader{spec: spec, maps: m, g: g, secret: secretOf(metaOf(m.meta.words, g).secret), sees: seesContext(), inOrder: inOrder, types: btf.NewCache()}, nil
 }
 
 // objectHash names the object that this process loads programs from; never 0.
@@ -103,7 +105,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	if at.layer3 {
 		conf.Layer3 = 1
 	}
-	if inOrder {
+	if l.inOrder {
 		conf.InOrder = 1
 	}
 	for i, t := range c.tuples {

@@ -18,7 +18,13 @@ const inOrder = runtime.GOARCH == "amd64" || runtime.GOARCH == "386"
 type values struct {
 	words []uint64 // all CPUs' blocks
 	block int      // words of one CPU's block
+	marks int      // words before the marks in a block
 	base  []Pair
+}
+
+// values returns the counters in the memory of the counters' map. Their bases are 0.
+func (g geometry) values(words []uint64) values {
+	return values{words: words[:g.counterBytes()/8], block: g.block / 8, marks: g.marksAt() / 8, base: make([]Pair, g.counters)}
 }
 
 // pair reads one slot: packets, and 256 times the bytes of exactly those packets plus packets. The

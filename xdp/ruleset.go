@@ -156,11 +156,7 @@ func (rs *RuleSet) adoptMaps(want geometry) (bool, error) {
 func (rs *RuleSet) build() error {
 	rs.meta = metaOf(rs.maps.meta.words, rs.g)
 	rs.pool = newCounterPool(rs.meta, rs.g.counters)
-	rs.values = values{
-		words: rs.maps.counters.words[:rs.g.counterBytes()/8],
-		block: rs.g.block / 8,
-		base:  make([]Pair, rs.g.counters),
-	}
+	rs.values = rs.g.values(rs.maps.counters.words)
 	for _, id := range rs.pool.owners {
 		rs.values.base[id] = rs.meta.counter(id).base()
 		rs.adopted[id] = true

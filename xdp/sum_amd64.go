@@ -25,3 +25,9 @@ func sumSlots(slots *uint64, stride, cpus, n uintptr, base, dst *Pair) (torn uin
 //
 //go:noescape
 func sumRows(slots *uint64, stride, cpus, n uintptr, base *Pair, dst *Row, at int64) (done uintptr)
+
+// addMarks adds src to dst, word by word. Both have the same length, a multiple of 8. This CPU keeps loads in
+// their order, so that slots which are loaded afterwards have every update that src has.
+//
+//go:noescape
+func addMarks(dst, src []uint32)

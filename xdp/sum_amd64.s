@@ -210,3 +210,24 @@ done:
 	VZEROUPPER
 	MOVQ AX, done+56(FP)
 	RET
+
+// func addMarks(dst, src []uint32)
+TEXT ·addMarks(SB), NOSPLIT|NOFRAME, $0-48
+	MOVQ  dst_base+0(FP), DI
+	MOVQ  dst_len+8(FP), CX
+	MOVQ  src_base+24(FP), SI
+	TESTQ CX, CX
+	JZ    added
+
+eight:
+	VMOVDQU (SI), Y0
+	VPADDD  (DI), Y0, Y0
+	VMOVDQU Y0, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, CX
+	JNZ     eight
+
+added:
+	VZEROUPPER
+	RET

@@ -11,3 +11,7 @@ func sumSlots(*uint64, uintptr, uintptr, uintptr, *Pair, *Pair) uint64 {
 func sumRows(*uint64, uintptr, uintptr, uintptr, *Pair, *Row, int64) uintptr {
 	panic("xdp: sumRows is not for this CPU")
 }
+
+func addMarks(_, _ []uint32) {
+	panic("xdp: addMarks is not for this CPU")
+}

@@ -16,6 +16,11 @@ func wordsOf(b []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
+// marksOf views words as the marks that they hold, two each.
+func marksOf(w []uint64) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*2)
+}
+
 // bytesOf views words as bytes, for strings that are kept in them.
 func bytesOf(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), len(w)*8)

@@ -37,6 +37,7 @@ var protocols = []struct {
 	{"wait-each", waitEach},
 	{"wait-late", waitLate},
 	{"wait-pass", waitPass},
+	{"marks", marks},
 }
 
 // faults are programs that must fail as they stand.

@@ -14,18 +14,19 @@ var inCode = regexp.MustCompile(`\bbarrier ([a-z]+(?:-[a-z]+)+)\b`)
 // notInC are barriers of readers that the C reader does without.
 var notInC = map[string]string{
 	"changes-acquire": "it keeps no table of names",
+	"mark-acquire":    "it reads no source",
 }
 
 // TestBarriersAreInTheCode: each barrier of a program is named where the code has
 // it, in Go, and in C if it is a reader's; and the code names no other.
 func TestBarriersAreInTheCode(t *testing.T) {
-	goCode, cCode := named(t, "../../shm/*.go"), named(t, "../../shm/include/*.h")
+	goCode, cCode := named(t, "../../shm/*.go", "../../xdp/*.go", "../../xdp/bpf/*.h"), named(t, "../../shm/include/*.h")
 	for barrier := range needed() {
 		if strings.HasPrefix(barrier, "futex-") {
 			continue // the kernel has it
 		}
 		if goCode[barrier] == "" {
-			t.Errorf("no file of shm has a comment that says: barrier %s", barrier)
+			t.Errorf("no file of shm and xdp has a comment that says: barrier %s", barrier)
 		}
 		reader := strings.HasSuffix(barrier, "-acquire") || barrier == "read-fence" || barrier == "quick-fence" ||
 			barrier == "entry-fence" || barrier == "device-fence" || barrier == "history-read-fence"
@@ -44,11 +45,15 @@ func TestBarriersAreInTheCode(t *testing.T) {
 }
 
 // named returns the barriers that files name, each with the last of them.
-func named(t *testing.T, pattern string) map[string]string {
+func named(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range patterns {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
 	}
 	names := map[string]string{}
 	for _, f := range files {

@@ -21,12 +21,20 @@ type Counters interface {
 	Read(ids []uint32, dst []Pair) error
 }
 
-// RowCounters is implemented by a source that fills rows of a mirror's block by itself.
+// Marked is the number of adjacent slots that have one mark.
+const Marked = 16
+
+// RowCounters is implemented by a source that fills rows of a mirror's block by itself, and tells which slots
+// have changed.
 type RowCounters interface {
 	Counters
 	// ReadRows fills dst with the slots from first on, sampled at at, in ns on the clock of shm.Now. Like Read it
 	// allocates nothing and makes no system call. After an error each row holds its old value or the value read.
 	ReadRows(first uint32, dst []shm.Value, at int64) error
+	// Marks fills dst with the marks of the first len(dst) times Marked slots: dst[i] differs from the mark of an
+	// earlier call if one of its slots was updated between, less than 2^32 times. A slot that is read
+	// afterwards has every update that dst has. Like Read it allocates nothing and makes no system call.
+	Marks(dst []uint32) error
 }
 
 // TimedCounters is implemented by a source whose slots are sampled one by one, such as a device's:

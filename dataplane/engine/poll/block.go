@@ -16,10 +16,11 @@ type blockPlan struct {
 	rows    shm.Block
 }
 
-// run reads a block by one call: its counters are adjacent at one source that fills rows, and their rows
+// run reads a block by few calls: its counters are adjacent at one source that fills rows, and their rows
 // are adjacent too. The zero run stands for a block that is read source by source.
 type run struct {
-	source backend.RowCounters
+	source *marked
+	spans  []span // of the block's only source
 	first  uint32 // id of the first counter
 	at, n  uint8  // first row, and the number of rows
 }
@@ -29,7 +30,8 @@ type run struct {
 type sourceBlock struct {
 	source backend.Counters
 	timed  backend.TimedCounters // source, if it samples each value on its own; else nil
-	rows   backend.RowCounters   // source, if it fills rows; else nil
+	marked *marked               // source, if it has marks; else nil
+	spans  []span                // of the counters, if the source has marks
 	ids    []uint32              // at the source
 	at     []uint8               // rows
 	base   []backend.Pair        // total under earlier sources
@@ -38,25 +40,31 @@ type sourceBlock struct {
 
 func newSourceBlock(s backend.Counters) sourceBlock {
 	t, _ := s.(backend.TimedCounters)
-	r, _ := s.(backend.RowCounters)
-	return sourceBlock{source: s, timed: t, rows: r}
+	return sourceBlock{source: s, timed: t}
 }
 
 // of returns the counters of source s in the block.
-func (bp *blockPlan) of(s backend.Counters) *sourceBlock {
+func (bp *blockPlan) of(p *Plan, s backend.Counters) *sourceBlock {
 	for i := range bp.sources {
 		if bp.sources[i].source == s {
 			return &bp.sources[i]
 		}
 	}
-	bp.sources = append(bp.sources, newSourceBlock(s))
+	b := newSourceBlock(s)
+	if r, ok := s.(backend.RowCounters); ok {
+		b.marked = p.marks.of(r)
+	}
+	bp.sources = append(bp.sources, b)
 	return &bp.sources[len(bp.sources)-1]
 }
 
-// sourceChanged recomputes b.plain and the block's run after the counters of b have changed.
+// sourceChanged recomputes b.plain, b.spans and the block's run after the counters of b have changed.
 func (bp *blockPlan) sourceChanged(b *sourceBlock) {
 	n := len(b.at)
 	b.plain = n > 0 && int(b.at[n-1]-b.at[0]) == n-1 && !slices.ContainsFunc(b.base, func(p backend.Pair) bool { return p != backend.Pair{} })
+	if b.marked != nil {
+		b.spans = b.marked.spansOf(b.spans[:0], b.ids)
+	}
 	bp.run = run{}
 	var only *sourceBlock
 	for i := range bp.sources {
@@ -68,7 +76,7 @@ func (bp *blockPlan) sourceChanged(b *sourceBlock) {
 			only = &bp.sources[i]
 		}
 	}
-	if only == nil || only.rows == nil || !only.plain {
+	if only == nil || only.marked == nil || !only.plain {
 		return
 	}
 	for i, id := range only.ids {
@@ -76,16 +84,20 @@ func (bp *blockPlan) sourceChanged(b *sourceBlock) {
 			return
 		}
 	}
-	bp.run = run{source: only.rows, first: only.ids[0], at: only.at[0], n: uint8(len(only.ids))}
+	bp.run = run{source: only.marked, spans: only.spans, first: only.ids[0], at: only.at[0], n: uint8(len(only.ids))}
 }
 
 // readBlock reads the sources of block number n into its rows. live is false if the block has no source.
 func (p *Plan) readBlock(bp *blockPlan, n int, now int64) (live bool, failed error) {
 	if r := &bp.run; r.source != nil {
-		if err := r.source.ReadRows(r.first, bp.rows[r.at:][:r.n], now); err != nil {
-			failed = fmt.Errorf("reading block %d from %s: %w", n, r.source.Name(), err)
+		changed, err := r.read(bp.rows[r.at:][:r.n], now)
+		if changed {
+			p.changed = now
 		}
-		return true, failed
+		if err != nil {
+			err = fmt.Errorf("reading block %d from %s: %w", n, r.source.counters.Name(), err)
+		}
+		return true, err
 	}
 	for i := range bp.sources {
 		b := &bp.sources[i]
@@ -93,32 +105,56 @@ func (p *Plan) readBlock(bp *blockPlan, n int, now int64) (live bool, failed err
 			continue
 		}
 		live = true
-		pairs := p.pairs[:len(b.ids)]
-		if err := b.read(pairs, p.sampled); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", n, b.source.Name(), err))
-			continue
+		changed, err := bp.readSource(p, b, now)
+		if changed {
+			p.changed = now
 		}
-		if b.timed != nil {
-			bp.fillTimed(b, pairs, p.sampled)
-		} else {
-			bp.fill(b, pairs, now)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("reading block %d from %s: %w", n, b.source.Name(), err))
 		}
 	}
 	return live, failed
 }
 
-// fill adds the bases and stores the totals in their rows. Most often the rows are
-// adjacent and the bases 0. The lengths are pinned so that the loops carry no bounds check.
-func (bp *blockPlan) fill(b *sourceBlock, pairs []backend.Pair, now int64) {
-	if b.plain {
-		rows := bp.rows[b.at[0]:][:len(pairs)]
-		for j := range pairs {
-			rows[j] = shm.Value{Packets: pairs[j].Packets, Bytes: pairs[j].Bytes, SampledAt: now}
+// readSource reads the counters of b into their rows.
+func (bp *blockPlan) readSource(p *Plan, b *sourceBlock, now int64) (changed bool, err error) {
+	if b.marked == nil {
+		pairs := p.pairs[:len(b.ids)]
+		if err := b.read(pairs, p.sampled); err != nil {
+			return false, err
 		}
-		return
+		if b.timed != nil {
+			return bp.fillTimed(b, pairs, p.sampled), nil
+		}
+		return bp.fill(b.at, b.base, pairs, now), nil
 	}
-	at, base := b.at[:len(pairs)], b.base[:len(pairs)]
+	for i := range b.spans {
+		s := &b.spans[i]
+		if b.marked.stands(s) {
+			for _, row := range b.at[s.from:s.to] {
+				bp.rows[row%blockSize].SampledAt = now
+			}
+			continue
+		}
+		pairs := p.pairs[:s.to-s.from]
+		if err := b.source.Read(b.ids[s.from:s.to], pairs); err != nil {
+			return changed, err
+		}
+		b.marked.hasRead(s)
+		changed = true
+		bp.fill(b.at[s.from:s.to], b.base[s.from:s.to], pairs, now)
+	}
+	return changed, nil
+}
+
+// fill adds the bases and stores the totals in their rows. changed says whether a total is another.
+func (bp *blockPlan) fill(at []uint8, base, pairs []backend.Pair, now int64) (changed bool) {
+	at, base = at[:len(pairs)], base[:len(pairs)] // so that the loop carries no bounds check
+	differ := uint64(0)
 	for j := range pairs {
-		bp.rows[at[j]%blockSize] = total(base[j], pairs[j], now)
+		row, v := &bp.rows[at[j]%blockSize], total(base[j], pairs[j], now)
+		differ |= row.Packets ^ v.Packets | row.Bytes ^ v.Bytes
+		*row = v
 	}
+	return differ != 0
 }

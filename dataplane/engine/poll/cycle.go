@@ -25,6 +25,7 @@ func (p *Plan) Cycle(w Publisher, now int64) error {
 	defer p.mu.Unlock()
 	var failed error
 	w.BeginCycle()
+	p.marks.read(now)
 	for n, s := range p.segments {
 		if s == nil {
 			continue
@@ -51,6 +52,9 @@ func (p *Plan) Cycle(w Publisher, now int64) error {
 		h := p.history(index)
 		if b.timed != nil && !newer(v, h.record) {
 			continue
+		}
+		if v.Packets != h.record.Packets || v.Bytes != h.record.Bytes {
+			p.changed = now
 		}
 		h.record = v
 		w.PublishRecord(index, v)

@@ -20,6 +20,8 @@ type Plan struct {
 	records  map[uint32]*sourceBlock // by index
 	pairs    []backend.Pair          // scratch memory for one block
 	sampled  []int64                 // scratch memory for one block
+	marks    markedSources
+	changed  int64 // time of the last cycle that found another value
 
 	nextHistory, historyPeriod int64
 }
@@ -125,7 +127,7 @@ func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backe
 		p.records[index] = &b
 		return
 	}
-	b, row := bp.of(s), uint8(index%blockSize)
+	b, row := bp.of(p, s), uint8(index%blockSize)
 	i, _ := slices.BinarySearch(b.at, row)
 	b.ids, b.at, b.base = slices.Insert(b.ids, i, id), slices.Insert(b.at, i, row), slices.Insert(b.base, i, base)
 	bp.sourceChanged(b)

@@ -20,13 +20,15 @@ func (b *sourceBlock) read(pairs []backend.Pair, sampled []int64) error {
 }
 
 // fillTimed is fill for values that were sampled one by one.
-func (bp *blockPlan) fillTimed(b *sourceBlock, pairs []backend.Pair, sampled []int64) {
+func (bp *blockPlan) fillTimed(b *sourceBlock, pairs []backend.Pair, sampled []int64) (changed bool) {
 	for j := range pairs {
 		row := &bp.rows[b.at[j]%blockSize]
 		if v := total(b.base[j], pairs[j], sampled[j]); newer(v, *row) {
+			changed = changed || v.Packets != row.Packets || v.Bytes != row.Bytes
 			*row = v
 		}
 	}
+	return changed
 }
 
 // newer says whether sample v replaces the published value: v exists, and is

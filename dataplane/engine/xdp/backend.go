@@ -148,6 +148,12 @@ func (b *Backend) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	return xdp.ReadRows(b.rules, first, dst, at)
 }
 
+// A mark of the rule set is a mark of the backend.
+var _ = [1]struct{}{}[backend.Marked-xdp.Marked]
+
+// Marks implements backend.RowCounters.
+func (b *Backend) Marks(dst []uint32) error { return b.rules.Marks(dst) }
+
 // Source implements backend.Backend.
 func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	b.mu.Lock()

@@ -17,6 +17,8 @@ import (
 type kernelCounters struct {
 	rules *xdp.RuleSet
 	gate  gate
+	still bool   // the marks are the true ones, of counters without packets; else every mark changes in every cycle
+	cycle uint32 // the next one
 }
 
 // gate stops the poller in the middle of a cycle. A poller that stands costs no CPU time: since Go 1.23 a
@@ -72,6 +74,18 @@ func (k *kernelCounters) Read(ids []uint32, dst []backend.Pair) error {
 func (k *kernelCounters) ReadRows(first uint32, dst []shm.Value, at int64) error {
 	k.gate.pass()
 	return xdp.ReadRows(k.rules, first, dst, at)
+}
+
+func (k *kernelCounters) Marks(dst []uint32) error {
+	k.gate.pass()
+	err := k.rules.Marks(dst)
+	if !k.still {
+		k.cycle++
+		for i := range dst {
+			dst[i] += k.cycle
+		}
+	}
+	return err
 }
 
 func (*kernelCounters) Source(backend.Placed) dataplane.Source {

@@ -1,7 +1,7 @@
 // Package pollrows holds the rows of the bench that are about the way from the
 // kernel to the mirror.
 //
-//   - poll.xdp.4k: one cycle of the engine's poller over 4,096 counters: each is
+//   - poll.xdp.4k: one cycle of the engine's poller over 4,096 counters, all of which have changed: each is
 //     read from the BPF map's memory for every CPU and summed, the base of its
 //     source is added, and 64 blocks are published. The poller runs busy, pinned
 //     to the bench's CPU, and the row measures the CPU time of the whole process
@@ -9,7 +9,7 @@
 //     such a cycle cannot but touch: 16 are read per counter and CPU, and 24 are
 //     written per counter. The bases, which the cycle reads too, are not
 //     in the floor.
-//   - poll.cold.10k, poll.cold.64k: one cycle of 10,000 and of 65,536 counters at the
+//   - poll.cold.10k, poll.cold.64k: one cycle of 10,000 and of 65,536 counters, all changed, at the
 //     default period of 10 ms. Before it, a walk through 16 MiB on each CPU of the bench leaves
 //     nothing of the cycle before in the caches of a core. The row measures the CPU time of the process
 //     without the thread that walks. This includes the cost of waking the poller.

@@ -1,0 +1,101 @@
+package poll
+
+import (
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// marksHold is the longest time between two cycles, in ns, over which an unchanged mark tells that no counter has
+// changed. A mark is the same again after 2^32 updates. No 16 counters are updated that often in a second.
+const marksHold = int64(1e9)
+
+// marked is a source that has marks, and its marks of this cycle.
+type marked struct {
+	counters backend.RowCounters
+	now      []uint32
+	trusted  bool // the marks could be read, and the last cycle is not too long ago
+}
+
+// span is counters with one mark that follow one another in a sourceBlock.
+type span struct {
+	mark     uint32
+	seen     uint32 // mark under which the rows were read
+	from, to uint8  // in the sourceBlock
+	known    bool   // the rows were read since the plan has changed
+}
+
+// markedSources are the sources that have marks.
+type markedSources struct {
+	list   []*marked
+	readAt int64 // time of the last cycle
+}
+
+// of returns the marks of s.
+func (l *markedSources) of(s backend.RowCounters) *marked {
+	for _, m := range l.list {
+		if m.counters == s {
+			return m
+		}
+	}
+	m := &marked{counters: s}
+	l.list = append(l.list, m)
+	return m
+}
+
+// read reads the marks of all sources. Every counter is read after it.
+func (l *markedSources) read(now int64) {
+	for _, m := range l.list {
+		m.trusted = m.counters.Marks(m.now) == nil && now-l.readAt < marksHold
+	}
+	l.readAt = now
+}
+
+// spansOf appends the spans of counters to spans, and makes room for their marks.
+func (m *marked) spansOf(spans []span, ids []uint32) []span {
+	for i, id := range ids {
+		mark := id / backend.Marked
+		if n := len(spans); n > 0 && spans[n-1].mark == mark {
+			spans[n-1].to++
+			continue
+		}
+		for len(m.now) <= int(mark) {
+			m.now = append(m.now, 0)
+		}
+		spans = append(spans, span{mark: mark, from: uint8(i), to: uint8(i + 1)})
+	}
+	return spans
+}
+
+// stands says whether no counter of s has changed since its rows were read.
+func (m *marked) stands(s *span) bool { return s.known && m.trusted && m.now[s.mark] == s.seen }
+
+// hasRead notes that the rows of s were read in this cycle.
+func (m *marked) hasRead(s *span) { s.seen, s.known = m.now[s.mark], true }
+
+// read reads the spans that have changed, neighbours by one call, and makes now the sample time of all
+// rows that could be read.
+func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
+	for i := 0; i < len(r.spans); {
+		from := i
+		for i < len(r.spans) && !r.source.stands(&r.spans[i]) {
+			i++
+		}
+		if i == from {
+			for j := r.spans[i].from; j < r.spans[i].to; j++ {
+				rows[j].SampledAt = now
+			}
+			i++
+			continue
+		}
+		changed = true
+		first, to := r.spans[from].from, r.spans[i-1].to
+		if err := r.source.counters.ReadRows(r.first+uint32(first), rows[first:to], now); err != nil {
+			failed = err // the spans are read again
+			continue
+		}
+		for j := range r.spans[from:i] {
+			r.source.hasRead(&r.spans[from+j])
+		}
+	}
+	return changed, failed
+}

@@ -1,0 +1,57 @@
+package xdp
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Simulated is for the bench only: counters of a machine that has another number of CPUs, in memory of this process.
+type Simulated struct {
+	values values
+	mem    []byte
+}
+
+// NewSimulated makes counters of so many CPUs. They are 0.
+func NewSimulated(counters, cpus int) (*Simulated, error) {
+	g, err := newGeometry(Options{MaxCounters: counters}, cpus)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(-1, 0, g.counterBytes(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("mapping the counters of %d CPUs: %w", cpus, err)
+	}
+	return &Simulated{mem: mem, values: g.values(wordsOf(mem))}, nil
+}
+
+// Close unmaps the counters. No other method is called after it.
+func (s *Simulated) Close() error { return unix.Munmap(s.mem) }
+
+// Update counts packets, at most 255, as the program on that CPU does.
+func (s *Simulated) Update(cpu int, id uint32, packets, bytes uint64) {
+	block := s.values.words[cpu*s.values.block:][:s.values.block]
+	slot := s.slot(cpu, id)
+	slot[0] += packets
+	slot[1] += bytes<<8 + packets
+	marksOf(block[s.values.marks:])[id/marked]++
+}
+
+// slot is the slot of a counter on one CPU.
+func (s *Simulated) slot(cpu int, id uint32) []uint64 {
+	return s.values.words[cpu*s.values.block+int(id)*2:][:2:2]
+}
+
+// Slot returns the two words of a counter on one CPU.
+func (s *Simulated) Slot(cpu int, id uint32) [2]uint64 { return [2]uint64(s.slot(cpu, id)) }
+
+// Read fills dst with the counters ids, as RuleSet.Read does.
+func (s *Simulated) Read(ids []uint32, dst []Pair) error { return s.values.read(ids, dst) }
+
+// Rows fills dst as ReadRows does.
+func (s *Simulated) Rows(first uint32, dst []Row, at int64) error {
+	return s.values.rows(first, dst, at)
+}
+
+// Marks fills dst as RuleSet.Marks does.
+func (s *Simulated) Marks(dst []uint32) error { return s.values.readMarks(dst) }
