@@ -188,8 +188,8 @@ lint: ## formatting, vet, and the repository's own rules
 	$(GO) test -count=1 ./internal/rules
 
 bench: build ## every figure as a ratio to a floor or a peer in the same run (asks for root)
-	@.ci/need cc
-	$(ROOT) bin/flowtally bench
+	@.ci/need cc pkg-config nft dpdk
+	$(ROOT) bin/flowtally bench --peers
 
 bench-short: build ## the bench in its short form; fails only beyond its own noise
 	@.ci/need cc

@@ -92,5 +92,27 @@ func Timed(clock Clock, loop func(n int)) Side {
 	}
 }
 
+// Above is the cost of a side above another, where [Sides].Base is not the base of both. Half of base runs before
+// s and half behind it, so that a drift of the clock rate falls on both alike.
+func Above(s, base Side) Side {
+	return func(ctx context.Context, n int) (float64, error) {
+		before, err := base(ctx, max(1, n/2))
+		if err != nil {
+			return 0, err
+		}
+		ns, err := s(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		behind, err := base(ctx, max(1, n/2))
+		return ns - (before+behind)/2, err
+	}
+}
+
+// Fewer makes a side of n operations one of n/by, for a side that takes much longer than those beside it.
+func Fewer(by int, s Side) Side {
+	return func(ctx context.Context, n int) (float64, error) { return s(ctx, max(1, n/by)) }
+}
+
 // Clock returns nanoseconds from a fixed point.
 type Clock func() (int64, error)

@@ -17,6 +17,7 @@ var settled = map[string]string{
 	"internal/bench/shmrows.readC":     "embedded",
 	"internal/bench/shmrows.crowdC":    "embedded",
 	"internal/bench/shmrows.hostileC":  "embedded",
+	"internal/bench/xdprows.aclC":      "embedded",
 	"shm/include.header":               "embedded",
 	"ibv/ibvtest.sources":              "embedded",
 	"ibv/internal/abi.verbs":           "embedded",

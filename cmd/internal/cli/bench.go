@@ -12,6 +12,7 @@ import (
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
 	"github.com/flowtally/flowtally/internal/bench/toprows"
+	"github.com/flowtally/flowtally/internal/bench/vethrows"
 	"github.com/flowtally/flowtally/internal/bench/xdprows"
 )
 
@@ -31,7 +32,7 @@ func benchRows() []bench.Row {
 	if self, err := os.Executable(); err == nil {
 		bin = filepath.Dir(self)
 	}
-	return slices.Concat(shmrows.Rows(), xdprows.Rows(), pollrows.Rows(), flowrows.Rows(bin), toprows.Rows(bin), exportrows.Rows())
+	return slices.Concat(shmrows.Rows(), xdprows.Rows(), vethrows.Rows(), pollrows.Rows(), flowrows.Rows(bin), toprows.Rows(bin), exportrows.Rows())
 }
 
 func (c *benchCmd) Run(env *Env) error {

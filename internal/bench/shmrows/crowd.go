@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/cside"
 	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -70,7 +71,7 @@ func openMember(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		if err != nil {
 			return nil, err
 		}
-		member, err := startProgram(open, bin, c.m.path, strings.TrimSuffix(c.m.path, ".mirror")+".wait", strconv.Itoa(user), strconv.Itoa(group), "/dev/shm")
+		member, err := cside.Start(open, bin, c.m.path, strings.TrimSuffix(c.m.path, ".mirror")+".wait", strconv.Itoa(user), strconv.Itoa(group), "/dev/shm")
 		if err != nil {
 			return nil, err
 		}
@@ -78,12 +79,12 @@ func openMember(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 			return nil, err
 		}
 		beside := func(_ context.Context, n int) (float64, error) {
-			before, err := member.ask("begin", 0)
+			before, err := member.Ask("begin", 0)
 			if err != nil {
 				return 0, err
 			}
 			took := paced(c.cycle, n)
-			after, err := member.ask("end", 0)
+			after, err := member.Ask("end", 0)
 			if err == nil && after == before {
 				err = bench.ErrDisturbed // it was not on a CPU
 			}
@@ -97,7 +98,7 @@ func openMember(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 // crowd is a mirror, and threads of other processes that sleep.
 type crowd struct {
 	m       *mirror
-	program *program
+	program *cside.Program
 	threads int
 	counted uint64 // the value of the counter
 }
@@ -111,7 +112,7 @@ func newCrowd(ctx context.Context, open *bench.Closers, env bench.Env, group, pr
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProgram(open, bin, m.path, "c0", strconv.Itoa(processes), strconv.Itoa(threads))
+	p, err := cside.Start(open, bin, m.path, "c0", strconv.Itoa(processes), strconv.Itoa(threads))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func (c *crowd) gather(ctx context.Context, where string) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("putting %d threads to sleep: %w", c.threads, err)
 		}
-		n, err := c.program.ask(where, int(c.counted+1))
+		n, err := c.program.Ask(where, int(c.counted+1))
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func openFamily(f classbench.Family, n int) opener {
 				return nil, err
 			}
 			return &bench.Sides{
-				Ours: s.spread(traceOurs), Base: s.spread(traceEmpty), Ref: fewer(16, s.spread(traceLinear)),
+				Ours: s.spread(traceOurs), Base: s.spread(traceEmpty), Ref: bench.Fewer(16, s.spread(traceLinear)),
 				N: tracePackets, MaxSpread: 0.3, // the linear matcher sees another part of the trace in each round
 			}, nil
 		})

@@ -75,7 +75,7 @@ func timed(run func(context.Context, int) error) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		var err error
 		ns, terr := bench.Timed(bench.ThreadCPU, func(n int) {
-			err = withoutSignals(func() error { return run(ctx, n) })
+			err = bench.WithoutSignals(func() error { return run(ctx, n) })
 		})(ctx, n)
 		return ns, errors.Join(err, terr)
 	}
@@ -93,7 +93,7 @@ func startPeer(ctx context.Context, cpu int, run func(context.Context, int) erro
 	go func() {
 		var err error
 		perr := bench.Pinned(cpu, func() {
-			err = withoutSignals(func() error {
+			err = bench.WithoutSignals(func() error {
 				close(started)
 				for !p.end.Load() {
 					if err := run(ctx, runs/4); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/xdp"
@@ -128,24 +127,10 @@ func (r *rig) side(program string) bench.Side {
 	return func(_ context.Context, n int) (float64, error) {
 		var err error
 		ns, terr := bench.Timed(bench.ThreadCPU, func(n int) {
-			err = withoutSignals(func() error { return r.run(program, n) })
+			err = bench.WithoutSignals(func() error { return r.run(program, n) })
 		})(nil, n)
 		return ns, errors.Join(err, terr)
 	}
-}
-
-// withoutSignals runs f on a thread that takes none: a signal, the Go
-// scheduler's among them, ends a test run early, and it is then begun again.
-func withoutSignals(f func() error) error {
-	var all, old unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
-		return fmt.Errorf("blocking signals: %w", err)
-	}
-	defer unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
-	return f()
 }
 
 // frame is the 64-byte UDP packet of flow f, as bench_spread makes it.

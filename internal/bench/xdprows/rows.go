@@ -53,9 +53,19 @@ func generatedRows() []bench.Row {
 			})
 		}
 	}
+	for _, f := range classbench.Families() {
+		for _, n := range []int{1000, 10_000} {
+			rows = append(rows, aclRow(bench.Row{
+				Name: fmt.Sprintf("xdp.classbench.%s.%dk.rte", f, n/1000), Ref: "DPDK's rte_acl one packet at a time, classification alone" + seeded,
+				Bound: 1, Unit: above, Peers: "rte_acl", Openings: 3,
+			}, f, n))
+		}
+	}
 	rows = append(rows,
 		bench.Row{Name: "xdp.nonip.24", Ref: "empty XDP_PASS, the same ARP frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1000, 24, arp())},
 		bench.Row{Name: "xdp.otherip.1", Ref: "empty XDP_PASS, the same IPv6 frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1, 1, ipv6())},
+		bench.Row{Name: "xdp.update.10k", Ref: "one rule added to 100" + seeded, Bound: 2, Unit: "ns per change, wall time", Openings: 2, Open: openUpdate(10_000, 100, 24)},
+		bench.Row{Name: "xdp.load.16k", Ref: "one second" + seeded, Bound: 1, Unit: "ns per load, wall time", Rounds: 7, Openings: 1, Open: openLoad(16_000, 200)},
 	)
 	for i := range rows {
 		rows[i].Full = true

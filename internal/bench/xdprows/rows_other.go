@@ -17,7 +17,14 @@ func openMaskedHot(int, int) opener            { return unsupported }
 func openMaskedSpread(int, int) opener         { return unsupported }
 func openRanges() opener                       { return unsupported }
 func openFamily(classbench.Family, int) opener { return unsupported }
+func openUpdate(int, int, int) opener          { return unsupported }
+func openLoad(int, int) opener                 { return unsupported }
 func openOther(int, int, []byte) opener        { return unsupported }
+
+func aclRow(row bench.Row, _ classbench.Family, _ int) bench.Row {
+	row.Open = unsupported
+	return row
+}
 
 func unsupported(context.Context, bench.Env) (*bench.Sides, error) {
 	return nil, &probe.UnsupportedError{Feature: "eBPF", Reason: "this is " + runtime.GOOS + ", not Linux"}

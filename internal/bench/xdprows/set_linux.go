@@ -51,7 +51,7 @@ func newSet(rules []classbench.Rule, packets []classbench.Packet) (_ *set, err e
 
 // install opens a rule set and adds rules to it, the first with the highest priority.
 func install(rules []classbench.Rule) (_ *xdp.RuleSet, counters []uint32, err error) {
-	rs, err := xdp.Open(xdp.Options{MaxRules: max(len(rules), 1024)})
+	rs, err := xdp.Open(xdp.Options{MaxRules: max(len(rules)+spares, 1024)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,11 +184,6 @@ func (s *set) hot(program string) bench.Side { return repeated(s.ours.Programs[p
 // spread runs one of the programs behind the trace over its packets.
 func (s *set) spread(which int) bench.Side {
 	return repeated(s.trace.Programs[fmt.Sprint("trace_", which)], s.frame)
-}
-
-// fewer makes a side of n operations one of n/by, for programs that take much longer than those beside them.
-func fewer(by int, s bench.Side) bench.Side {
-	return func(ctx context.Context, n int) (float64, error) { return s(ctx, max(1, n/by)) }
 }
 
 // repeated runs a program n times over one buffer, in one system call.

@@ -1,0 +1,3 @@
+package vethrows
+
+//go:generate go tool bpf2go -cc clang-14 -target bpfel,bpfeb send bpf/send.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu

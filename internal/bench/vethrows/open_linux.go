@@ -1,0 +1,90 @@
+package vethrows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+type opener = func(context.Context, bench.Env) (*bench.Sides, error)
+
+// opened makes sides on a new site.
+func opened(sides func(*site) (*bench.Sides, error)) opener {
+	return func(context.Context, bench.Env) (*bench.Sides, error) {
+		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+			s, err := newSite(open)
+			if err != nil {
+				return nil, err
+			}
+			return sides(s)
+		})
+	}
+}
+
+// packets of a side in one round: the difference between 1,000 flows and one is a fiftieth of the way of a packet over
+// a veth.
+const packets = 1 << 16
+
+// openDrop compares flows that drop with a table that drops, over by times fewer packets. Each side is above one rule
+// of its own hook.
+func openDrop(rules ruleset, by int) opener {
+	return opened(func(s *site) (*bench.Sides, error) {
+		ours, counted, err := s.flows(ports, true, xdp.ModeNative)
+		if err != nil {
+			return nil, err
+		}
+		oursOne, _, err := s.flows(1, true, xdp.ModeNative)
+		if err != nil {
+			return nil, err
+		}
+		theirs, err := s.nft(rules, "drop")
+		if err != nil {
+			return nil, err
+		}
+		theirsOne, err := s.nft(one, "drop")
+		if err != nil {
+			return nil, err
+		}
+		return &bench.Sides{Ours: bench.Above(exact(ours, counted), oursOne), Ref: bench.Fewer(by, bench.Above(theirs, theirsOne)), N: packets, MaxSpread: 0.5}, nil
+	})
+}
+
+// openCount compares flows that count with a table that counts, above no hook.
+func openCount() opener {
+	return opened(func(s *site) (*bench.Sides, error) {
+		ours, counted, err := s.flows(ports, false, xdp.ModeAuto)
+		if err != nil {
+			return nil, err
+		}
+		theirs, err := s.nft(counterMap, "accept")
+		if err != nil {
+			return nil, err
+		}
+		bare, err := s.bare()
+		if err != nil {
+			return nil, err
+		}
+		return &bench.Sides{Ours: exact(ours, counted), Ref: theirs, Base: bare, N: packets / 4, MaxSpread: 0.3}, nil
+	})
+}
+
+// exact checks that each packet of a side was counted.
+func exact(s bench.Side, c *counted) bench.Side {
+	return func(ctx context.Context, n int) (float64, error) {
+		before, err := c.packets()
+		if err != nil {
+			return 0, err
+		}
+		ns, err := s(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		after, err := c.packets()
+		if err == nil && after-before != uint64(n) {
+			err = fmt.Errorf("%d packets were counted of %d", after-before, n)
+		}
+		return ns, err
+	}
+}

@@ -1,0 +1,191 @@
+package vethrows
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/classbench"
+	"github.com/flowtally/flowtally/probe"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// site is a namespace of pairs, and the sender.
+type site struct {
+	open *bench.Closers
+	ns   *lab.Netns
+	send *ebpf.Collection
+	used int
+}
+
+func newSite(open *bench.Closers) (*site, error) {
+	s := &site{open: open}
+	var err error
+	if s.ns, err = lab.NewNetns(""); err != nil {
+		return nil, err
+	}
+	open.Add(s.ns.Close)
+	spec, err := loadSend()
+	if err != nil {
+		return nil, fmt.Errorf("reading the sender's object: %w", err)
+	}
+	if s.send, err = ebpf.NewCollection(spec); err != nil {
+		return nil, fmt.Errorf("loading the sender's object: %w", err)
+	}
+	open.Add(func() error { s.send.Close(); return nil })
+	return s, nil
+}
+
+// pair makes a veth pair and returns its two ends.
+func (s *site) pair() (near, far *lab.End, err error) {
+	name := fmt.Sprintf("v%d", s.used)
+	s.used++
+	p, err := lab.NewPair(s.ns, s.ns, name, name+"far", lab.PairOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.A, p.B, nil
+}
+
+// nft puts a table on the ingress hook of a new pair.
+func (s *site) nft(rules ruleset, verdict string) (bench.Side, error) {
+	program, err := exec.LookPath("nft")
+	if err != nil {
+		return nil, &probe.UnsupportedError{Feature: "nftables", Reason: "nft is not on PATH", Fix: "install nftables, as make bench does"}
+	}
+	near, far, err := s.pair()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "-f", "-")
+	var said bytes.Buffer
+	cmd.Stdin, cmd.Stderr = strings.NewReader(rules(near.Name, verdict)), &said
+	if err := s.ns.Do(cmd.Run); err != nil {
+		return nil, fmt.Errorf("nft: %w: %.200s", err, said.String())
+	}
+	return s.side(far), nil
+}
+
+// flows attaches n flows to a new pair: each of one port or, if n is 1, of every port.
+func (s *site) flows(n int, drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
+	near, far, err := s.pair()
+	if err != nil {
+		return nil, nil, err
+	}
+	rs, err := xdp.Open(xdp.Options{MaxRules: ports})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.open.Add(rs.Destroy)
+	c := &counted{rules: rs}
+	list := make([]xdp.Rule, n)
+	for i := range list {
+		counter, err := rs.AllocCounter(fmt.Sprint("flow-", i))
+		if err != nil {
+			return nil, nil, err
+		}
+		c.ids = append(c.ids, counter.ID)
+		r := &list[i]
+		*r = xdp.Rule{Order: uint32(i), Counter: counter.ID, Drop: drop}
+		k, m := &r.Key.Out, &r.Mask.Out
+		k.Flags, m.Flags, k.Proto, m.Proto = xdp.FlagIPv4, xdp.FlagIPv4|xdp.FlagEgress, unix.IPPROTO_UDP, 0xff
+		if n > 1 {
+			k.Flags, m.Flags = k.Flags|xdp.FlagL4, m.Flags|xdp.FlagL4
+			binary.BigEndian.PutUint16(k.L4[2:], uint16(firstPort+i))
+			binary.BigEndian.PutUint16(m.L4[2:], 0xffff)
+		}
+	}
+	if err := rs.Add(list...); err != nil {
+		return nil, nil, err
+	}
+	err = s.ns.Do(func() error {
+		_, err := rs.Attach(near.Name, xdp.AttachOptions{Mode: mode, Ingress: true})
+		return err
+	})
+	return s.side(far), c, err
+}
+
+// bare is a pair without a hook.
+func (s *site) bare() (bench.Side, error) {
+	_, far, err := s.pair()
+	if err != nil {
+		return nil, err
+	}
+	return s.side(far), nil
+}
+
+// side sends packets out of an end.
+func (s *site) side(from *lab.End) bench.Side {
+	frame := classbench.Packet{Src: 0x0a000001, Dst: 0x0a000002, SrcPort: 1, DstPort: firstPort, Proto: unix.IPPROTO_UDP}.Frame()
+	return func(_ context.Context, n int) (float64, error) {
+		if err := s.send.Variables["send_to"].Set(uint32(from.Index)); err != nil {
+			return 0, fmt.Errorf("naming the interface to send from: %w", err)
+		}
+		var ns float64
+		err := s.inside(func() (err error) {
+			var ran error
+			ns, err = bench.Timed(bench.ThreadCPU, func(n int) {
+				_, ran = s.send.Programs["send_packet"].Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(n)})
+			})(context.Background(), n)
+			return errors.Join(err, ran)
+		})
+		if err != nil {
+			return 0, fmt.Errorf("sending %d packets: %w", n, err)
+		}
+		var refused uint64
+		if err := s.send.Variables["send_refused"].Get(&refused); err != nil {
+			return 0, fmt.Errorf("reading how many packets were refused: %w", err)
+		}
+		if refused != 0 {
+			return 0, fmt.Errorf("sending %d packets: %d were refused", n, refused)
+		}
+		return ns, nil
+	}
+}
+
+// inside runs f in the site's namespace, on the calling thread, which the runner has locked, and without signals: the
+// interface's number is looked up in the namespace of the thread, and a signal ends a test run early.
+func (s *site) inside(f func() error) error {
+	home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening the thread's network namespace: %w", err)
+	}
+	defer unix.Close(home)
+	there, err := unix.Open(s.ns.Path(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening the network namespace of the pairs: %w", err)
+	}
+	defer unix.Close(there)
+	if err := unix.Setns(there, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering the network namespace of the pairs: %w", err)
+	}
+	err = bench.WithoutSignals(f)
+	if back := unix.Setns(home, unix.CLONE_NEWNET); back != nil {
+		panic(fmt.Sprintf("returning to the network namespace of the process: %v", back)) // the thread serves others
+	}
+	return err
+}
+
+// counted are the counters of flows.
+type counted struct {
+	rules *xdp.RuleSet
+	ids   []uint32
+}
+
+func (c *counted) packets() (sum uint64, err error) {
+	v := make([]xdp.Pair, len(c.ids))
+	err = c.rules.Read(c.ids, v)
+	for _, p := range v {
+		sum += p.Packets
+	}
+	return sum, err
+}
