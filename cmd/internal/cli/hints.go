@@ -31,6 +31,7 @@ var hints = []struct {
 	{shm.ErrBusy, "again in a moment"},
 	{shm.ErrNotAlive, "flowtally run --config FILE goes on with the totals; flowtally get shows the last values"},
 	{shm.ErrGone, "flowtally get lists all counters"},
+	{export.ErrWebConfig, "correct the file or the path; its parts are tls_server_config, http_server_config and basic_auth_users, and its paths begin at its directory"},
 	{export.ErrListen, "--listen with another address; ss -ltnp names the program that has this one"},
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},

@@ -20,6 +20,7 @@ var reproduced = map[string]struct{ file, text string }{
 	"shm.ErrNotFound":           {"testdata/script/get.txtar", "try: flowtally get lists all counters"},
 	"shm.ErrFull":               {"badinput_linux_test.go", "func TestFullFileSystem("},
 	"shm.ErrNotAlive":           {"testdata/script/wait.txtar", "try: flowtally run --config FILE goes on with the totals"},
+	"export.ErrWebConfig":       {"testdata/script/export.txtar", "try: correct the file or the path; its parts are tls_server_config"},
 	"export.ErrListen":          {"testdata/script/export.txtar", "try: --listen with another address"},
 	"dataplane.ErrPermission":   {"badinput_linux_test.go", "func TestNoPrivilege("},
 	"dataplane.ErrInUse":        {"testdata/script/run.txtar", "stderr '  try: another --instance'"},

@@ -49,10 +49,13 @@ type ServeOptions struct {
 	Logger *slog.Logger
 }
 
+// ErrWebConfig: a file of exporter-toolkit has a mistake, or names a file that cannot be read.
+var ErrWebConfig = errors.New("reading the web configuration")
+
 // CheckWebConfig refuses a file of exporter-toolkit with a mistake.
 func CheckWebConfig(path string) error {
 	if err := web.Validate(path); err != nil {
-		return fmt.Errorf("%s: reading the web configuration: %w", path, err)
+		return fmt.Errorf("%s: %w: %w", path, ErrWebConfig, err)
 	}
 	return nil
 }
