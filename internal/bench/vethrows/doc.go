@@ -5,9 +5,9 @@
 // ports of UDP in turns. The receiving end processes a packet in the same system call, so the CPU
 // time of the thread holds all of it. Each hook has a pair of its own.
 //
-//   - xdp.vs.nft.map, .vmap, .linear: 1,000 flows, each with a counter, that drop, by native XDP; above one flow that
-//     drops all. nftables: 1,000 named counters in a map, behind a verdict map, or in 1,000 rules one after the
-//     other, which drop; above one rule that drops all.
+//   - xdp.vs.nft.map, .vmap, .linear: 1,000 flows, each with a counter, that drop, by native XDP, above a program
+//     that drops all. nftables: 1,000 named counters in a map, behind a verdict map, or in 1,000 rules one after the
+//     other, which drop, above one rule that drops all.
 //   - veth.1k: 1,000 flows that count, by the hook that is chosen without a mode, against 1,000 named counters of nftables in a map.
 //     Both above the same pair without a hook, whose packets end in the IP stack because they are addressed
 //     to another host.

@@ -14,8 +14,8 @@ const (
 // ruleset makes the text of a table for nft of the ingress hook of an interface. verdict is "drop" or "accept".
 type ruleset func(ifname, verdict string) string
 
-// one has one rule.
-func one(ifname, verdict string) string { return table(ifname, "", "meta l4proto udp "+verdict) }
+// one has one rule, for every packet.
+func one(ifname, verdict string) string { return table(ifname, "", verdict) }
 
 // counterMap has the counters in a map from the port.
 func counterMap(ifname, verdict string) string {

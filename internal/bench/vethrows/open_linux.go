@@ -27,15 +27,15 @@ func opened(sides func(*site) (*bench.Sides, error)) opener {
 // a veth.
 const packets = 1 << 16
 
-// openDrop compares flows that drop with a table that drops, over by times fewer packets. Each side is above one rule
-// of its own hook.
+// openDrop compares flows that drop with a table that drops, over by times fewer packets. Each side is above its own
+// hook with one rule, or a program, that drops every packet.
 func openDrop(rules ruleset, by int) opener {
 	return opened(func(s *site) (*bench.Sides, error) {
-		ours, counted, err := s.flows(ports, true, xdp.ModeNative)
+		ours, counted, err := s.flows(true, xdp.ModeNative)
 		if err != nil {
 			return nil, err
 		}
-		oursOne, _, err := s.flows(1, true, xdp.ModeNative)
+		oursOne, err := s.dropAll()
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func openDrop(rules ruleset, by int) opener {
 // openCount compares flows that count with a table that counts, above no hook.
 func openCount() opener {
 	return opened(func(s *site) (*bench.Sides, error) {
-		ours, counted, err := s.flows(ports, false, xdp.ModeAuto)
+		ours, counted, err := s.flows(false, xdp.ModeAuto)
 		if err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ func TestFlowsCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			side, counted, err := s.flows(ports, drop, mode)
+			side, counted, err := s.flows(drop, mode)
 			if err == nil {
 				err = onThread(func() error { _, err := exact(side, counted)(t.Context(), 3*ports); return err })
 			}

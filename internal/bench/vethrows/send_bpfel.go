@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	sendProgDropAll    = "drop_all"
 	sendProgSendPacket = "send_packet"
 	sendVarSendAt      = "send_at"
 	sendVarSendRefused = "send_refused"
@@ -64,6 +65,7 @@ type sendSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sendProgramSpecs struct {
+	DropAll    *ebpf.ProgramSpec `ebpf:"drop_all"`
 	SendPacket *ebpf.ProgramSpec `ebpf:"send_packet"`
 }
 
@@ -121,11 +123,13 @@ type sendVariables struct {
 //
 // It can be passed to loadSendObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sendPrograms struct {
+	DropAll    *ebpf.Program `ebpf:"drop_all"`
 	SendPacket *ebpf.Program `ebpf:"send_packet"`
 }
 
 func (p *sendPrograms) Close() error {
 	return _SendClose(
+		p.DropAll,
 		p.SendPacket,
 	)
 }

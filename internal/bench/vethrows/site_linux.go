@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/bench"
@@ -75,8 +76,24 @@ func (s *site) nft(rules ruleset, verdict string) (bench.Side, error) {
 	return s.side(far), nil
 }
 
-// flows attaches n flows to a new pair: each of one port or, if n is 1, of every port.
-func (s *site) flows(n int, drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
+// dropAll puts a program on native XDP of a new pair that drops every packet and does no more.
+func (s *site) dropAll() (bench.Side, error) {
+	near, far, err := s.pair()
+	if err != nil {
+		return nil, err
+	}
+	return s.side(far), s.ns.Do(func() error {
+		l, err := link.AttachXDP(link.XDPOptions{Program: s.send.Programs["drop_all"], Interface: near.Index, Flags: link.XDPDriverMode})
+		if err != nil {
+			return fmt.Errorf("attaching a program that drops: %w", err)
+		}
+		s.open.Add(l.Close)
+		return nil
+	})
+}
+
+// flows attaches a flow for each port to a new pair.
+func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 	near, far, err := s.pair()
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +104,7 @@ func (s *site) flows(n int, drop bool, mode xdp.Mode) (bench.Side, *counted, err
 	}
 	s.open.Add(rs.Destroy)
 	c := &counted{rules: rs}
-	list := make([]xdp.Rule, n)
+	list := make([]xdp.Rule, ports)
 	for i := range list {
 		counter, err := rs.AllocCounter(fmt.Sprint("flow-", i))
 		if err != nil {
@@ -97,12 +114,9 @@ func (s *site) flows(n int, drop bool, mode xdp.Mode) (bench.Side, *counted, err
 		r := &list[i]
 		*r = xdp.Rule{Order: uint32(i), Counter: counter.ID, Drop: drop}
 		k, m := &r.Key.Out, &r.Mask.Out
-		k.Flags, m.Flags, k.Proto, m.Proto = xdp.FlagIPv4, xdp.FlagIPv4|xdp.FlagEgress, unix.IPPROTO_UDP, 0xff
-		if n > 1 {
-			k.Flags, m.Flags = k.Flags|xdp.FlagL4, m.Flags|xdp.FlagL4
-			binary.BigEndian.PutUint16(k.L4[2:], uint16(firstPort+i))
-			binary.BigEndian.PutUint16(m.L4[2:], 0xffff)
-		}
+		k.Flags, m.Flags, k.Proto, m.Proto = xdp.FlagIPv4|xdp.FlagL4, xdp.FlagIPv4|xdp.FlagL4|xdp.FlagEgress, unix.IPPROTO_UDP, 0xff
+		binary.BigEndian.PutUint16(k.L4[2:], uint16(firstPort+i))
+		binary.BigEndian.PutUint16(m.L4[2:], 0xffff)
 	}
 	if err := rs.Add(list...); err != nil {
 		return nil, nil, err

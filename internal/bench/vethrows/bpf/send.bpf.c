@@ -34,4 +34,10 @@ int send_packet(struct __sk_buff *skb)
 	return TC_ACT_OK;
 }
 
+SEC("xdp.frags")
+int drop_all(struct xdp_md *ctx)
+{
+	return XDP_DROP;
+}
+
 char _license[] SEC("license") = "GPL";
