@@ -252,7 +252,7 @@ func TestMarshalRefuses(t *testing.T) {
 	for _, cfg := range []dataplane.Config{
 		{Backend: "frob"},
 		{Backend: "sim", Mirror: dataplane.MirrorConfig{Path: "\xff"}},
-		{Backend: "sim", Flows: []flow.Flow{{Name: "a", Match: flow.Match{TCP: &flow.Ports{}, UDP: &flow.Ports{}}}}},
+		{Backend: "sim", Flows: []flow.Flow{{Name: "a", Match: flow.Match{TCP: &flow.TCP{}, UDP: &flow.Ports{}}}}},
 	} {
 		if data, err := configs.Marshal(cfg); !errors.Is(err, dataplane.ErrInvalid) {
 			t.Errorf("%+v is written as %q, error %v", cfg, data, err)

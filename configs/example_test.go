@@ -19,7 +19,7 @@ flows:
 	fmt.Println(err)
 	// Output:
 	// configuration flowtally.yaml: 2 mistakes
-	// flowtally.yaml:4:16: flows[0].match: "dprot": expected a field of tcp (sport or dport) or a protocol
+	// flowtally.yaml:4:16: flows[0].match: "dprot": expected a field of tcp (sport, dport or flags) or a protocol
 	//     4 |     match: tcp dprot 443
 	//       |                ^^^^^
 	//       = did you mean "dport"?

@@ -155,7 +155,7 @@ func TestUnsendable(t *testing.T) {
 	for name, f := range map[string]flow.Flow{
 		"label":     {Name: "a", Labels: map[string]string{"k": "\xff"}},
 		"interface": {Name: "a", Interface: "\xff"},
-		"match":     {Name: "a", Match: flow.Match{TCP: &flow.Ports{Dst: flow.Port{Value: 9, Last: 3}}}},
+		"match":     {Name: "a", Match: flow.Match{TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 9, Last: 3}}}}},
 		"name":      {Name: ""},
 	} {
 		if _, err := flowsToProto([]flow.Flow{{Name: "good"}, f}); !errors.Is(err, dataplane.ErrInvalid) {

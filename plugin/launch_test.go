@@ -203,7 +203,7 @@ func TestManyFlows(t *testing.T) {
 			Name: "configured/" + strings.Repeat("x", 40) + strconv.Itoa(i),
 			Match: flow.Match{
 				IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: [4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}, Mask: [4]byte{255, 255, 255, 255}}},
-				TCP:  &flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}},
+				TCP:  &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}}},
 			},
 			Labels: map[string]string{"service": "some-name-of-a-service", "zone": "eu-central-1a"},
 		})

@@ -15,12 +15,14 @@ const (
 	FlagIPv6                         // an IPv6 header
 	FlagFrag                         // any fragment
 	FlagLater                        // a fragment at an offset above 0
-	FlagL4                           // ports, or ICMP type and code, are in L4
+	FlagL4                           // ports, ICMP type and code, or the SPI of ESP are in L4
 	FlagVXLAN                        // a VXLAN header: Tunnel is its VNI
 	FlagGRE                          // a GRE header
 	FlagGREKey                       // with a key: Tunnel
 	FlagEgress                       // seen on the way out (outer headers only)
 	FlagIncomplete                   // the headers are cut off, or were not walked to their end
+	FlagTCPFlags                     // TCPFlags are the flags of a TCP header
+	FlagMPLS                         // an MPLS label stack entry: Tunnel
 )
 
 // Headers is one level of parsed headers. Every field is in wire order and 0 if the header is
@@ -29,23 +31,23 @@ const (
 // The layout equals struct ft_headers in bpf/key.h: nine 64-bit words, the ones that most rules
 // read first. A test pins every offset to the object's BTF.
 type Headers struct {
-	_       [0]uint64
-	L4      [4]byte    // source and destination port, or ICMP type and code, 0, 0
-	Proto   uint8      // IPv4 protocol; the protocol behind IPv6 extension headers
-	_       uint8      //
-	Flags   Flags      // host order
-	Addr    [32]byte   // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16
-	TOS     uint8      // or traffic class
-	TTL     uint8      // or hop limit
-	Next    uint8      // protocol or next header as the fixed header has it
-	_       uint8      //
-	Label   [4]byte    // IPv6 flow label, the low 20 bits
-	EthDst  [6]byte    //
-	EthType [2]byte    // behind the tags
-	EthSrc  [6]byte    //
-	Port    uint16     // number of the interface, host order (outer headers only)
-	VLAN    [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
-	Tunnel  [4]byte    // VXLAN: VNI in the first 3 bytes; GRE: key (outer headers only)
+	_        [0]uint64
+	L4       [4]byte    // source and destination port, or ICMP type and code, 0, 0, or the SPI of ESP
+	Proto    uint8      // IPv4 protocol; the protocol behind IPv6 extension headers
+	TCPFlags uint8      // CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest bit on
+	Flags    Flags      // host order
+	Addr     [32]byte   // IPv4: source at 0, destination at 4; IPv6: source at 0, destination at 16
+	TOS      uint8      // or traffic class
+	TTL      uint8      // or hop limit
+	Next     uint8      // protocol or next header as the fixed header has it
+	_        uint8      //
+	Label    [4]byte    // IPv6 flow label, the low 20 bits
+	EthDst   [6]byte    //
+	EthType  [2]byte    // behind the tags
+	EthSrc   [6]byte    //
+	Port     uint16     // number of the interface, host order (outer headers only)
+	VLAN     [2][2]byte // TCI: PCP 3 bits, DEI 1, ID 12
+	Tunnel   [4]byte    // VXLAN: VNI in the first 3 bytes; GRE: key (both in outer headers only); MPLS: the first label stack entry
 }
 
 // Key is the parser's result for a packet: its outer headers and, for a VXLAN or GRE packet, the

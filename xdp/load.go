@@ -86,6 +86,10 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		v4.Out.Flags = FlagEth | FlagIPv4 | FlagL4
 		v6.Out.Flags = FlagEth | FlagIPv6 | FlagL4
 		v4.Out.Proto, v6.Out.Proto = proto, proto
+		if proto == 6 && c.need&needTCPFlags != 0 {
+			v4.Out.Flags |= FlagTCPFlags
+			v6.Out.Flags |= FlagTCPFlags
+		}
 		if at.hook == HookEgress {
 			conf.Egress = uint32(FlagEgress)
 			v4.Out.Flags |= FlagEgress

@@ -10,7 +10,10 @@ const (
 	needTags
 	needVXLAN
 	needGRE
-	needInner = 8 // shift
+	needTCPFlags // with needL4
+	needESP      // with needL4
+	needMPLS
+	needInner = 16 // shift
 
 	// needLevel stands in the place of VXLAN on the inner level: some inner header is looked at.
 	needLevel = needVXLAN
@@ -30,12 +33,15 @@ const (
 	levelWords
 )
 
+const protoESP = 50
+
 // needOf returns the layers that the parser must read to decide a rule.
 func needOf(r *Rule) uint32 {
 	need := needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
 	inner := r.Mask.words()[levelWords:]
 	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
-	if inside := anyWord(inner); inside || tunnel != 0 || r.Mask.Out.Tunnel != [4]byte{} {
+	number := r.Mask.Out.Tunnel != [4]byte{} && r.Key.Out.Flags&r.Mask.Out.Flags&FlagMPLS == 0 // of a tunnel
+	if inside := anyWord(inner); inside || tunnel != 0 || number {
 		if tunnel&FlagVXLAN != 0 || tunnel == 0 {
 			need |= needVXLAN
 		}
@@ -70,6 +76,18 @@ func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	}
 	if mask.L4 != [4]byte{} || mask.Flags&(FlagL4|FlagIncomplete) != 0 {
 		need |= needL4 | ipNeed(key, mask)
+	}
+	if mask.TCPFlags != 0 || mask.Flags&(FlagTCPFlags|FlagIncomplete) != 0 {
+		need |= needTCPFlags | needL4 | ipNeed(key, mask)
+	}
+	l4 := mask.L4 != [4]byte{} || mask.Flags&FlagL4 != 0
+	if l4 && protoESP&mask.Proto == key.Proto || mask.Flags&FlagIncomplete != 0 {
+		need |= needESP
+	}
+	const not = FlagIPv4 | FlagIPv6 | FlagVXLAN | FlagGRE // MPLS is not beside them
+	entry := mask.Tunnel != [4]byte{} || mask.Flags&FlagIncomplete != 0
+	if mask.Flags&FlagMPLS != 0 || entry && key.Flags&mask.Flags&not == 0 {
+		need |= needMPLS
 	}
 	if mask.Proto != 0 || mask.Flags&(FlagFrag|FlagLater) != 0 || w[wordAddr] != 0 {
 		need |= ipNeed(key, mask)

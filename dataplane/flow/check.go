@@ -87,6 +87,8 @@ func (f *field) check(ref any) (cause, fix string) {
 			return "", ""
 		}
 		return f.checkNumber(uint32(p.Value), uint32(p.Mask))
+	case *Masked[TCPFlags]:
+		return f.checkFlags(*p)
 	}
 	value, mask, _ := number(ref)
 	return f.checkNumber(value, mask)

@@ -33,13 +33,13 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		bytes(t, m.IPv6.Src.Addr[:], m.IPv6.Src.Mask[:])
 		bytes(t, m.IPv6.Dst.Addr[:], m.IPv6.Dst.Mask[:])
 	}
-	upper := rapid.IntRange(0, 8).Draw(t, "upper")
+	upper := rapid.IntRange(0, 10).Draw(t, "upper")
 	if !outer && upper > 3 && upper < 7 {
 		upper = 0
 	}
 	switch upper {
 	case 1:
-		m.TCP = ports(t)
+		m.TCP = &flow.TCP{Ports: *ports(t), Flags: flags(t)}
 	case 2:
 		m.UDP = ports(t)
 	case 3:
@@ -51,9 +51,13 @@ func match(t *rapid.T, outer bool) (m flow.Match) {
 		m.UDP = ports(t)
 	case 7:
 		m.Incomplete = true
-		m.TCP = new(flow.Ports)
+		m.TCP = new(flow.TCP)
 	case 8:
 		m.Incomplete = true
+	case 9:
+		m.ESP = &flow.ESP{SPI: masked[uint32](t, 32)}
+	case 10:
+		m.MPLS = &flow.MPLS{Label: masked[uint32](t, 20), TC: masked[uint8](t, 3), Bottom: masked[uint8](t, 1), TTL: masked[uint8](t, 8)}
 	case 6:
 		m.GRE = &flow.GRE{Key: masked[uint32](t, 32), Inner: inner(t)}
 	}
@@ -69,6 +73,11 @@ func inner(t *rapid.T) *flow.Match {
 }
 
 func ports(t *rapid.T) *flow.Ports { return &flow.Ports{Src: port(t), Dst: port(t)} }
+
+func flags(t *rapid.T) flow.Masked[flow.TCPFlags] {
+	m := masked[uint8](t, 8)
+	return flow.Masked[flow.TCPFlags]{Value: flow.TCPFlags(m.Value), Mask: flow.TCPFlags(m.Mask)}
+}
 
 func port(t *rapid.T) flow.Port {
 	if rapid.Bool().Draw(t, "range") {

@@ -75,7 +75,7 @@ func ExampleParse() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, flow.ErrInvalid))
 	// Output:
-	// flow "web": parsing match: "dprot" at byte 4: expected a field of tcp (sport or dport) or a protocol; did you mean "dport"?
+	// flow "web": parsing match: "dprot" at byte 4: expected a field of tcp (sport, dport or flags) or a protocol; did you mean "dport"?
 	// true
 }
 

@@ -64,7 +64,12 @@ func (m *Match) ports() []func(*Match) *Port {
 	var at []func(*Match) *Port
 	for _, way := range ways {
 		for _, layer := range []func(*Match) *Ports{
-			func(m *Match) *Ports { return m.TCP },
+			func(m *Match) *Ports {
+				if m.TCP == nil {
+					return nil
+				}
+				return &m.TCP.Ports
+			},
 			func(m *Match) *Ports { return m.UDP },
 		} {
 			ports := func(m *Match) *Ports {
@@ -116,8 +121,8 @@ func (f Flow) Clone() Flow {
 // Clone copies a match; the copy shares no memory with m.
 func (m Match) Clone() Match {
 	c := m
-	c.Eth, c.IPv4, c.IPv6 = copyOf(m.Eth), copyOf(m.IPv4), copyOf(m.IPv6)
-	c.TCP, c.UDP, c.ICMP = copyOf(m.TCP), copyOf(m.UDP), copyOf(m.ICMP)
+	c.Eth, c.MPLS, c.IPv4, c.IPv6 = copyOf(m.Eth), copyOf(m.MPLS), copyOf(m.IPv4), copyOf(m.IPv6)
+	c.TCP, c.UDP, c.ICMP, c.ESP = copyOf(m.TCP), copyOf(m.UDP), copyOf(m.ICMP), copyOf(m.ESP)
 	c.VXLAN, c.GRE = copyOf(m.VXLAN), copyOf(m.GRE)
 	if m.VLAN != nil {
 		c.VLAN = append([]VLAN{}, m.VLAN...)

@@ -115,7 +115,7 @@ func TestExpand(t *testing.T) {
 	}
 	for _, m := range []flow.Match{
 		parse("udp sport 1-65534 vxlan inner tcp sport 1-65534 dport 1-2"),
-		{TCP: &flow.Ports{Src: flow.Port{Value: 3, Last: 2}}},
+		{TCP: &flow.TCP{Ports: flow.Ports{Src: flow.Port{Value: 3, Last: 2}}}},
 	} {
 		if out, err := m.Expand(); !errors.Is(err, flow.ErrInvalid) || out != nil {
 			t.Errorf("%v: %d matches, error %v, want ErrInvalid", m, len(out), err)
@@ -156,10 +156,17 @@ func scribble(m *flow.Match) {
 	if m.IPv6 != nil {
 		m.IPv6.HopLimit = number[uint8](0xaa, 0xff)
 	}
-	for _, p := range []*flow.Ports{m.TCP, m.UDP} {
-		if p != nil {
-			p.Src = flow.Port{Value: 0xaaaa, Mask: 0xffff}
-		}
+	if m.TCP != nil {
+		m.TCP.Src, m.TCP.Flags = flow.Port{Value: 0xaaaa, Mask: 0xffff}, flow.Masked[flow.TCPFlags]{Value: 0xaa, Mask: 0xff}
+	}
+	if m.UDP != nil {
+		m.UDP.Src = flow.Port{Value: 0xaaaa, Mask: 0xffff}
+	}
+	if m.ESP != nil {
+		m.ESP.SPI = number[uint32](0xaaaaaa, 0xffffffff)
+	}
+	if m.MPLS != nil {
+		m.MPLS.TTL = number[uint8](0xaa, 0xff)
 	}
 	if m.ICMP != nil {
 		m.ICMP.Type = number[uint8](0xaa, 0xff)

@@ -52,11 +52,13 @@ type Match struct {
 	VLAN []VLAN // outermost tag first, at most two; none: any tagging
 	// Untagged asks for an Ethernet header without a VLAN tag.
 	Untagged bool
+	MPLS     *MPLS // nothing behind its first label stack entry is looked at
 	IPv4     *IPv4
 	IPv6     *IPv6
-	TCP      *Ports
+	TCP      *TCP
 	UDP      *Ports
 	ICMP     *ICMP // ICMP over IPv4, ICMPv6 over IPv6; either where the match names neither
+	ESP      *ESP
 	VXLAN    *VXLAN
 	GRE      *GRE
 	// Incomplete asks that the headers be cut off, or too many to be walked to their end, so that
@@ -127,6 +129,27 @@ type IPv6 struct {
 // of the protocol; with one, never a fragment at an offset above 0.
 type Ports struct{ Src, Dst Port }
 
+// TCP matches a TCP header. Without a port and a flag it matches every fragment; with one, never a fragment at an
+// offset above 0.
+type TCP struct {
+	Ports
+	Flags Masked[TCPFlags]
+}
+
+// TCPFlags are the flags of a TCP header, the byte behind the data offset (RFC 9293).
+type TCPFlags uint8
+
+const (
+	FIN TCPFlags = 1 << iota // no more data from the sender
+	SYN                      // synchronise sequence numbers
+	RST                      // reset the connection
+	PSH                      // push
+	ACK                      // the acknowledgment number is valid
+	URG                      // the urgent pointer is valid
+	ECE                      // ECN echo (RFC 3168)
+	CWR                      // congestion window reduced (RFC 3168)
+)
+
 // Port matches a port number: anything (the zero Port), a masked value, or,
 // when Last is not 0, the inclusive range Value..Last (Mask is 0 then).
 type Port struct{ Value, Mask, Last uint16 }
@@ -134,6 +157,17 @@ type Port struct{ Value, Mask, Last uint16 }
 // ICMP matches the type and code of ICMP or ICMPv6. Without either it matches
 // every fragment.
 type ICMP struct{ Type, Code Masked[uint8] }
+
+// ESP matches an ESP header (RFC 4303). Without an SPI it matches every fragment.
+type ESP struct{ SPI Masked[uint32] }
+
+// MPLS matches the first label stack entry (RFC 3032) behind EtherType 0x8847 or 0x8848.
+type MPLS struct {
+	Label  Masked[uint32] // 20 bits
+	TC     Masked[uint8]  // 3 bits
+	Bottom Masked[uint8]  // 1 bit: the bottom of the stack
+	TTL    Masked[uint8]
+}
 
 // VXLAN matches UDP to VXLAN's port (RFC 7348: 4789), and with a VNI or Inner the
 // header, whatever its flags, and the frame inside it.

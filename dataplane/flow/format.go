@@ -69,6 +69,14 @@ func (f *field) format(ref any) string {
 			return ""
 		}
 		return p.String()
+	case *Masked[TCPFlags]:
+		switch p.Mask {
+		case 0:
+			return ""
+		case 0xff:
+			return p.Value.String()
+		}
+		return p.Value.String() + "/" + p.Mask.String()
 	default:
 		value, mask, _ := number(ref)
 		return f.formatNumber(value, mask)

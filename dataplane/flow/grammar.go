@@ -18,7 +18,7 @@ type field struct {
 	name string
 	bits int  // width of the header field
 	hex  bool // written in hexadecimal
-	// ref points at the field: *Masked[uint8|uint16|uint32], *MAC, *Addr4,
+	// ref points at the field: *Masked[uint8|uint16|uint32|TCPFlags], *MAC, *Addr4,
 	// *Addr6, *Port or *Fragment. i is the tag among VLAN, 0 elsewhere. The
 	// clause is there.
 	ref func(m *Match, i int) any
@@ -37,6 +37,12 @@ var clauses = []clause{
 		{"dei", 1, false, func(m *Match, i int) any { return &m.VLAN[i].DEI }},
 	}},
 	{name: wordUntagged, has: func(m *Match) bool { return m.Untagged }, add: func(m *Match) { m.Untagged = true }},
+	{name: "mpls", has: func(m *Match) bool { return m.MPLS != nil }, add: func(m *Match) { m.MPLS = new(MPLS) }, fields: []field{
+		{"label", 20, false, func(m *Match, _ int) any { return &m.MPLS.Label }},
+		{"tc", 3, false, func(m *Match, _ int) any { return &m.MPLS.TC }},
+		{"bos", 1, false, func(m *Match, _ int) any { return &m.MPLS.Bottom }},
+		{"ttl", 8, false, func(m *Match, _ int) any { return &m.MPLS.TTL }},
+	}},
 	{name: "ipv4", has: func(m *Match) bool { return m.IPv4 != nil }, add: func(m *Match) { m.IPv4 = new(IPv4) }, fields: []field{
 		{"src", 32, false, func(m *Match, _ int) any { return &m.IPv4.Src }},
 		{"dst", 32, false, func(m *Match, _ int) any { return &m.IPv4.Dst }},
@@ -54,9 +60,10 @@ var clauses = []clause{
 		{"hoplimit", 8, false, func(m *Match, _ int) any { return &m.IPv6.HopLimit }},
 		{"frag", 0, false, func(m *Match, _ int) any { return &m.IPv6.Fragment }},
 	}},
-	{name: "tcp", has: func(m *Match) bool { return m.TCP != nil }, add: func(m *Match) { m.TCP = new(Ports) }, fields: []field{
+	{name: "tcp", has: func(m *Match) bool { return m.TCP != nil }, add: func(m *Match) { m.TCP = new(TCP) }, fields: []field{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.TCP.Src }},
 		{"dport", 16, false, func(m *Match, _ int) any { return &m.TCP.Dst }},
+		{"flags", 8, false, func(m *Match, _ int) any { return &m.TCP.Flags }},
 	}},
 	{name: "udp", has: func(m *Match) bool { return m.UDP != nil }, add: func(m *Match) { m.UDP = new(Ports) }, fields: []field{
 		{"sport", 16, false, func(m *Match, _ int) any { return &m.UDP.Src }},
@@ -65,6 +72,9 @@ var clauses = []clause{
 	{name: "icmp", has: func(m *Match) bool { return m.ICMP != nil }, add: func(m *Match) { m.ICMP = new(ICMP) }, fields: []field{
 		{"type", 8, false, func(m *Match, _ int) any { return &m.ICMP.Type }},
 		{"code", 8, false, func(m *Match, _ int) any { return &m.ICMP.Code }},
+	}},
+	{name: "esp", has: func(m *Match) bool { return m.ESP != nil }, add: func(m *Match) { m.ESP = new(ESP) }, fields: []field{
+		{"spi", 32, true, func(m *Match, _ int) any { return &m.ESP.SPI }},
 	}},
 	{name: wordIncomplete, has: func(m *Match) bool { return m.Incomplete }, add: func(m *Match) { m.Incomplete = true }},
 	{name: "vxlan", has: func(m *Match) bool { return m.VXLAN != nil }, add: func(m *Match) { m.VXLAN = new(VXLAN) }, fields: []field{
@@ -138,6 +148,8 @@ func number(ref any) (value, mask uint32, ok bool) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
 		return uint32(p.Value), uint32(p.Mask), true
+	case *Masked[TCPFlags]:
+		return uint32(p.Value), uint32(p.Mask), true
 	case *Masked[uint16]:
 		return uint32(p.Value), uint32(p.Mask), true
 	case *Masked[uint32]:
@@ -151,6 +163,8 @@ func setNumber(ref any, value, mask uint32) {
 	switch p := ref.(type) {
 	case *Masked[uint8]:
 		p.Value, p.Mask = uint8(value), uint8(mask)
+	case *Masked[TCPFlags]:
+		p.Value, p.Mask = TCPFlags(value), TCPFlags(mask)
 	case *Masked[uint16]:
 		p.Value, p.Mask = uint16(value), uint16(mask)
 	case *Masked[uint32]:

@@ -28,5 +28,5 @@ func Unguarded(flows []Flow) []Flow {
 // looksBehindEthernet reports whether incomplete headers can hide the matched headers. A match with
 // `incomplete` is not affected.
 func (m *Match) looksBehindEthernet() bool {
-	return !m.Incomplete && (m.IPv4 != nil || m.IPv6 != nil || m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil)
+	return !m.Incomplete && (m.MPLS != nil || m.needsIP())
 }

@@ -16,7 +16,7 @@ func TestIdentity(t *testing.T) {
 	}{
 		{flow.Flow{}, "ingress on any: any"},
 		{flow.Flow{Direction: flow.Egress, Interface: "eth0.7"}, "egress on eth0.7: any"},
-		{flow.Flow{Match: flow.Match{TCP: &flow.Ports{}}}, "ingress on any: tcp"},
+		{flow.Flow{Match: flow.Match{TCP: &flow.TCP{}}}, "ingress on any: tcp"},
 	} {
 		if got := c.f.Identity(); got != c.want {
 			t.Errorf("identity %q, want %q", got, c.want)

@@ -47,9 +47,9 @@ func sourcePort(f *Flow) string {
 }
 
 func portKey(m *Match, which func(*Ports) Port) string {
-	protocol, ports := byte(upperTCP), m.TCP
-	if ports == nil {
-		protocol, ports = upperUDP, m.UDP
+	protocol, ports := byte(upperUDP), m.UDP
+	if m.TCP != nil {
+		protocol, ports = upperTCP, &m.TCP.Ports
 	}
 	if ports == nil {
 		return ""

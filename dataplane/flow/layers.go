@@ -10,6 +10,9 @@ func (m *Match) checkLayers(bad func(field, cause, fix string)) {
 	if m.IPv4 != nil && m.IPv6 != nil {
 		bad("ipv6", "the match asks for ipv4 and ipv6 at once", "make two flows of it")
 	}
+	if m.MPLS != nil && m.needsIP() {
+		bad("mpls", "headers behind an MPLS label are not looked at", "leave mpls out, or the clauses of IP and above it")
+	}
 	if m.Untagged && len(m.VLAN) > 0 {
 		bad(wordUntagged, "the match asks for a VLAN tag and for none", "make two flows of it")
 	}
@@ -36,7 +39,9 @@ func (m *Match) etherTypes() []uint32 {
 		return []uint32{EtherIPv4}
 	case m.IPv6 != nil:
 		return []uint32{EtherIPv6}
-	case m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil:
+	case m.MPLS != nil && !m.needsIP():
+		return []uint32{EtherMPLS, EtherMPLSMulticast}
+	case m.upper() != 0:
 		return []uint32{EtherIPv4, EtherIPv6}
 	}
 	return nil
@@ -49,7 +54,7 @@ func (m *Match) checkUpper(bad func(field, cause, fix string)) {
 	for i := range clauses {
 		c := &clauses[i]
 		switch c.name {
-		case "tcp", "udp", "icmp", "vxlan", "gre":
+		case "tcp", "udp", "icmp", "esp", "vxlan", "gre":
 		default:
 			continue
 		}
@@ -85,16 +90,24 @@ func (m *Match) checkIPv6(bad func(field, cause, fix string), upper string) {
 
 // looksAbove says that the match looks at a header above IP beyond its number.
 func (m *Match) looksAbove() bool {
-	var none Ports
-	return m.TCP != nil && *m.TCP != none || m.UDP != nil && *m.UDP != none || m.ICMP != nil && *m.ICMP != ICMP{} ||
-		m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{}
+	return m.TCP != nil && m.TCP.Ports != Ports{} || m.completeAbove()
 }
+
+// completeAbove says that every packet which the match selects has complete headers above IP. A TCP header may be cut
+// between its ports and its flags.
+func (m *Match) completeAbove() bool {
+	return m.TCP != nil && m.TCP.Flags.Mask != 0 || m.UDP != nil && *m.UDP != Ports{} || m.ICMP != nil && *m.ICMP != ICMP{} ||
+		m.ESP != nil && *m.ESP != ESP{} || m.VXLAN != nil || m.GRE != nil && *m.GRE != GRE{}
+}
+
+// needsIP says that the match asks for an IP header.
+func (m *Match) needsIP() bool { return m.IPv4 != nil || m.IPv6 != nil || m.upper() != 0 }
 
 // checkIncomplete finds clauses that no packet with incomplete headers matches.
 func (m *Match) checkIncomplete(bad func(field, cause, fix string)) {
 	switch {
 	case !m.Incomplete:
-	case m.looksAbove() || m.GRE != nil:
+	case m.completeAbove() || m.GRE != nil || m.MPLS != nil:
 		bad(wordIncomplete, "the match looks at a header that is not there when the headers are incomplete", "make two flows of it")
 	case m.fragment() == FragmentLater:
 		bad(wordIncomplete, "a later fragment has no header above IP, and so is never incomplete", "make two flows of it")
@@ -140,6 +153,8 @@ func protoOver(clause string, v6 bool) uint32 {
 		return ProtoICMP
 	case "gre":
 		return ProtoGRE
+	case "esp":
+		return ProtoESP
 	}
 	return ProtoUDP // udp, vxlan
 }

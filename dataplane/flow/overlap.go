@@ -15,7 +15,7 @@ func Overlap(a, b *Flow) bool {
 
 // meet says whether one packet, or one packet inside a tunnel, can match both.
 func meet(a, b *Match) bool {
-	if a.Incomplete && b.looksAbove() || b.Incomplete && a.looksAbove() {
+	if a.Incomplete && (b.completeAbove() || b.MPLS != nil) || b.Incomplete && (a.completeAbove() || a.MPLS != nil) {
 		return false
 	}
 	return meetUpper(a, b) && meetLink(a, b) && meetTunnel(a, b) &&
@@ -47,6 +47,10 @@ func meetLink(a, b *Match) bool {
 			return false
 		}
 	}
+	if x, y := a.MPLS, b.MPLS; x != nil && y != nil &&
+		!(both(x.Label, y.Label) && both(x.TC, y.TC) && both(x.Bottom, y.Bottom) && both(x.TTL, y.TTL)) {
+		return false
+	}
 	x, y := a.Eth, b.Eth
 	return x == nil || y == nil ||
 		both(x.Type, y.Type) &&
@@ -62,11 +66,15 @@ func meetUpper(a, b *Match) bool {
 		return false
 	case a.ICMP != nil && b.ICMP != nil && !(both(a.ICMP.Type, b.ICMP.Type) && both(a.ICMP.Code, b.ICMP.Code)):
 		return false
+	case a.ESP != nil && b.ESP != nil && !both(a.ESP.SPI, b.ESP.SPI):
+		return false
+	case a.TCP != nil && b.TCP != nil && !(both(a.TCP.Flags, b.TCP.Flags) && meetPorts(&a.TCP.Ports, &b.TCP.Ports)):
+		return false
 	case a.VXLAN != nil && b.UDP != nil && !bothPorts(b.UDP.Dst, vxlan),
 		b.VXLAN != nil && a.UDP != nil && !bothPorts(a.UDP.Dst, vxlan):
 		return false
 	}
-	return meetPorts(a.TCP, b.TCP) && meetPorts(a.UDP, b.UDP)
+	return meetPorts(a.UDP, b.UDP)
 }
 
 func meetPorts(a, b *Ports) bool {
@@ -88,7 +96,7 @@ func meetInner(a, b *Match) bool { return a == nil || b == nil || meet(a, b) }
 
 // meetIPv4 says whether an IPv4 packet can match both, the link layer apart.
 func meetIPv4(a, b *Match) bool {
-	if a.IPv6 != nil || b.IPv6 != nil || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
+	if a.IPv6 != nil || b.IPv6 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv4) || !b.AdmitsEtherType(EtherIPv4) {
 		return false
 	}
 	if parts(a)&parts(b) == 0 {
@@ -132,7 +140,7 @@ func parts(m *Match) int {
 
 // meetIPv6 says whether an IPv6 packet can match both, the link layer apart.
 func meetIPv6(a, b *Match) bool {
-	if a.IPv4 != nil || b.IPv4 != nil || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
+	if a.IPv4 != nil || b.IPv4 != nil || a.MPLS != nil || b.MPLS != nil || !a.AdmitsEtherType(EtherIPv6) || !b.AdmitsEtherType(EtherIPv6) {
 		return false
 	}
 	if parts(a)&parts(b) == 0 {
@@ -160,7 +168,13 @@ func meetIPv6(a, b *Match) bool {
 
 // meetOther says whether a packet without an IP header can match both.
 func meetOther(a, b *Match) bool {
-	return a.IPv4 == nil && a.IPv6 == nil && b.IPv4 == nil && b.IPv6 == nil && a.upper() == 0 && b.upper() == 0
+	if a.MPLS != nil || b.MPLS != nil {
+		admits := func(typ uint16) bool { return a.AdmitsEtherType(typ) && b.AdmitsEtherType(typ) }
+		if !admits(EtherMPLS) && !admits(EtherMPLSMulticast) {
+			return false
+		}
+	}
+	return !a.needsIP() && !b.needsIP()
 }
 
 // bothPorts says whether one port number satisfies both.

@@ -222,6 +222,8 @@ func unknown(text, value string, open *clause) (message, suggestion string) {
 	switch {
 	case open != nil && open.name == "vlan" && text == "none":
 		return message, fmt.Sprintf("did you mean %q?", wordUntagged)
+	case open != nil && open.name == "tcp" && slices.Contains(flagWords[:], text):
+		return message, fmt.Sprintf("did you mean %q?", "flags "+text+"/"+text)
 	case open != nil && (open.name == "tcp" || open.name == "udp") && (text == "src" || text == "dst"):
 		return message, fmt.Sprintf("did you mean %q? addresses belong to ipv4 and ipv6", text[:1]+"port")
 	case len(owners) > 0:

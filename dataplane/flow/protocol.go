@@ -6,6 +6,7 @@ const (
 	ProtoTCP    = 6
 	ProtoUDP    = 17
 	ProtoGRE    = 47
+	ProtoESP    = 50
 	ProtoICMPv6 = 58
 )
 
@@ -14,6 +15,9 @@ const (
 	EtherIPv4 = 0x0800
 	EtherIPv6 = 0x86dd
 	PortVXLAN = 4789
+
+	EtherMPLS          = 0x8847
+	EtherMPLSMulticast = 0x8848
 )
 
 // extensions are the IPv6 next-header numbers that the parser walks.
@@ -52,6 +56,7 @@ const (
 	upperUDP
 	upperICMP
 	upperGRE
+	upperESP
 )
 
 // upper returns the protocol above IP that m asks for, or 0.
@@ -65,6 +70,8 @@ func (m *Match) upper() int {
 		return upperICMP
 	case m.GRE != nil:
 		return upperGRE
+	case m.ESP != nil:
+		return upperESP
 	}
 	return 0
 }
@@ -77,5 +84,5 @@ func protocolNumber(upper int, v6 bool) uint8 {
 	case upper == upperICMP:
 		return ProtoICMP
 	}
-	return [...]uint8{upperTCP: ProtoTCP, upperUDP: ProtoUDP, upperGRE: ProtoGRE}[upper]
+	return [...]uint8{upperTCP: ProtoTCP, upperUDP: ProtoUDP, upperGRE: ProtoGRE, upperESP: ProtoESP}[upper]
 }

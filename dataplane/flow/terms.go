@@ -80,6 +80,8 @@ func copyField(to, from any) {
 	switch p := from.(type) {
 	case *Masked[uint8]:
 		*to.(*Masked[uint8]) = *p
+	case *Masked[TCPFlags]:
+		*to.(*Masked[TCPFlags]) = *p
 	case *Masked[uint16]:
 		*to.(*Masked[uint16]) = *p
 	case *Masked[uint32]:

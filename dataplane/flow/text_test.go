@@ -31,9 +31,9 @@ func TestParseMatch(t *testing.T) {
 		{text: "  any\n", canon: "any"},
 		{text: "ipv4 src 10.0.0.0/8 dst 192.0.2.10 tcp dport 443", want: flow.Match{
 			IPv4: &flow.IPv4{Src: flow.Addr4{Addr: [4]byte{10}, Mask: [4]byte{255}}, Dst: flow.Addr4{Addr: [4]byte{192, 0, 2, 10}, Mask: all4}},
-			TCP:  &flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}},
+			TCP:  &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}}},
 		}},
-		{text: "tcp dport 443 ipv4", canon: "ipv4 tcp dport 443", want: flow.Match{IPv4: &flow.IPv4{}, TCP: &flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}}}},
+		{text: "tcp dport 443 ipv4", canon: "ipv4 tcp dport 443", want: flow.Match{IPv4: &flow.IPv4{}, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}}}}},
 		{text: "eth", want: flow.Match{Eth: &flow.Eth{}}},
 		{text: "eth src 02:00:00:00:00:00/ff:ff:ff:00:00:00 dst 02:00:00:00:00:01 type 0x88cc", want: flow.Match{Eth: &flow.Eth{
 			Src: flow.MAC{Addr: [6]byte{2}, Mask: [6]byte{255, 255, 255}}, Dst: flow.MAC{Addr: [6]byte{2, 0, 0, 0, 0, 1}, Mask: all6}, Type: number[uint16](0x88cc, 0xffff),
@@ -58,12 +58,12 @@ func TestParseMatch(t *testing.T) {
 		{text: "udp sport 0x35 dport 1000-2000", canon: "udp sport 53 dport 1000-2000", want: flow.Match{UDP: &flow.Ports{
 			Src: flow.Port{Value: 53, Mask: 0xffff}, Dst: flow.Port{Value: 1000, Last: 2000},
 		}}},
-		{text: "tcp sport 0-65535 dport 1024/0xfc00", want: flow.Match{TCP: &flow.Ports{Src: flow.Port{Last: 0xffff}, Dst: flow.Port{Value: 1024, Mask: 0xfc00}}}},
+		{text: "tcp sport 0-65535 dport 1024/0xfc00", want: flow.Match{TCP: &flow.TCP{Ports: flow.Ports{Src: flow.Port{Last: 0xffff}, Dst: flow.Port{Value: 1024, Mask: 0xfc00}}}}},
 		{text: "icmp type 8 code 0", want: flow.Match{ICMP: &flow.ICMP{Type: number[uint8](8, 255), Code: number[uint8](0, 255)}}},
 		{text: "ipv4 dst 192.0.2.1 vxlan vni 5 inner ipv4 dst 10.0.0.1 tcp dport 80", want: flow.Match{
 			IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: [4]byte{192, 0, 2, 1}, Mask: all4}},
 			VXLAN: &flow.VXLAN{VNI: number[uint32](5, 0xffffff), Inner: &flow.Match{
-				IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: [4]byte{10, 0, 0, 1}, Mask: all4}}, TCP: &flow.Ports{Dst: flow.Port{Value: 80, Mask: 0xffff}},
+				IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: [4]byte{10, 0, 0, 1}, Mask: all4}}, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 80, Mask: 0xffff}}},
 			}},
 		}},
 		{text: "vxlan vni 5 ipv4 ttl 9", canon: "ipv4 ttl 9 vxlan vni 5", want: flow.Match{IPv4: &flow.IPv4{TTL: number[uint8](9, 255)}, VXLAN: &flow.VXLAN{VNI: number[uint32](5, 0xffffff)}}},
@@ -71,6 +71,23 @@ func TestParseMatch(t *testing.T) {
 		{text: "gre key 7 inner ipv6", want: flow.Match{GRE: &flow.GRE{Key: number[uint32](7, 0xffffffff), Inner: &flow.Match{IPv6: &flow.IPv6{}}}}},
 		{text: "gre key 4294967295", want: flow.Match{GRE: &flow.GRE{Key: number[uint32](0xffffffff, 0xffffffff)}}},
 		{text: "vxlan", want: flow.Match{VXLAN: &flow.VXLAN{}}},
+		{text: "tcp flags syn/syn,ack", want: flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: flow.SYN | flow.ACK}}}},
+		{text: "tcp flags 0x2/0x12 dport 80", canon: "tcp dport 80 flags syn/syn,ack", want: flow.Match{TCP: &flow.TCP{
+			Ports: flow.Ports{Dst: flow.Port{Value: 80, Mask: 0xffff}}, Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: flow.SYN | flow.ACK},
+		}}},
+		{text: "tcp flags cwr,syn,ece", canon: "tcp flags syn,ece,cwr", want: flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN | flow.ECE | flow.CWR, Mask: 0xff}}}},
+		{text: "tcp flags none/fin,syn,rst,psh,ack,urg", want: flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Mask: 0x3f}}}},
+		{text: "tcp flags none", want: flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Mask: 0xff}}}},
+		{text: "tcp flags none/none", canon: "tcp", want: flow.Match{TCP: &flow.TCP{}}},
+		{text: "esp", want: flow.Match{ESP: &flow.ESP{}}},
+		{text: "ipv6 esp spi 256", canon: "ipv6 esp spi 0x00000100", want: flow.Match{IPv6: &flow.IPv6{}, ESP: &flow.ESP{SPI: number[uint32](256, 0xffffffff)}}},
+		{text: "mpls", want: flow.Match{MPLS: &flow.MPLS{}}},
+		{text: "vlan id 7 mpls label 16 tc 5 bos 1 ttl 64", want: flow.Match{
+			VLAN: []flow.VLAN{{ID: number[uint16](7, 0xfff)}},
+			MPLS: &flow.MPLS{Label: number[uint32](16, 0xfffff), TC: number[uint8](5, 7), Bottom: number[uint8](1, 1), TTL: number[uint8](64, 255)},
+		}},
+		{text: "gre inner mpls label 3", want: flow.Match{GRE: &flow.GRE{Inner: &flow.Match{MPLS: &flow.MPLS{Label: number[uint32](3, 0xfffff)}}}}},
+		{text: "tcp dport 80 incomplete", want: flow.Match{Incomplete: true, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 80, Mask: 0xffff}}}}},
 		{text: "untagged", want: flow.Match{Untagged: true}},
 		{text: "udp untagged eth", canon: "eth untagged udp", want: flow.Match{Eth: &flow.Eth{}, Untagged: true, UDP: &flow.Ports{}}},
 		{text: "ipv6 hoplimit 1 frag first udp", want: flow.Match{IPv6: &flow.IPv6{HopLimit: number[uint8](1, 255), Fragment: flow.FragmentFirst}, UDP: &flow.Ports{}}},
@@ -170,6 +187,27 @@ func TestParseMatchErrors(t *testing.T) {
 		{"ipv6 frag later tcp dport 80", []string{`later@10|a later fragment`}},
 		{"ipv6 nexthdr 17 frag yes", []string{`yes@21|no extension header has the number`}},
 		{"ipv6 frag no nexthdr 17 frag no", []string{`frag@24|: given twice`}},
+		{"tcp flags sym", []string{`sym@10|is no TCP flag|flags or flags/mask (syn/syn,ack)|did you mean "syn"?`}},
+		{"tcp flags syn,", []string{`syn,@10|is no TCP flag`}},
+		{"tcp flags SYN", []string{`SYN@10|is no TCP flag|did you mean "syn"?`}},
+		{"tcp flags syn,ack/syn", []string{`syn,ack/syn@10|flags outside its mask|did you mean syn/syn,ack?`}},
+		{"tcp flags syn/ack", []string{`syn/ack@10|flags outside its mask|did you mean none/ack?`}},
+		{"tcp flags 0x100", []string{`0x100@10|does not fit in 8 bits`}},
+		{"tcp flags", []string{`@9|ends after "flags"|flags or flags/mask`}},
+		{"tcp syn", []string{`syn@4|did you mean "flags syn/syn"?`}},
+		{"udp flags syn", []string{`flags@4|"flags" is a field of tcp: write that first, as "tcp flags"`}},
+		{"tcp flags syn incomplete", []string{`incomplete@14|is not there`}},
+		{"ipv4 frag later tcp flags syn/syn", []string{`later@10|a later fragment`}},
+		{"esp spi 4294967296", []string{`4294967296@8|does not fit in 32 bits`}},
+		{"esp spi 7 incomplete", []string{`incomplete@10|is not there`}},
+		{"esp tcp", []string{`esp@0|tcp and esp at once`}},
+		{"ipv4 proto 51 esp", []string{`51@11|esp is protocol 50`}},
+		{"ipv4 frag later esp spi 1", []string{`later@10|a later fragment`}},
+		{"mpls label 1048576", []string{`1048576@11|does not fit in 20 bits`}},
+		{"mpls ipv4", []string{`mpls@0|headers behind an MPLS label are not looked at`}},
+		{"mpls label 16 tcp dport 80", []string{`mpls@0|headers behind an MPLS label are not looked at`}},
+		{"mpls incomplete", []string{`incomplete@5|is not there`}},
+		{"eth type 0x0800 mpls", []string{`0x0800@9|is not the type`}},
 		{"vlan id 1 untagged", []string{`untagged@10|a VLAN tag and for none|make two flows of it`}},
 		{"untaged", []string{`untaged@0|did you mean "untagged"?`}},
 		{"vlan none", []string{`none@5|did you mean "untagged"?`}},
@@ -267,7 +305,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%#v is written %q, error %v", bad, text, err)
 		}
 	}
-	m := flow.Match{TCP: &flow.Ports{}}
+	m := flow.Match{TCP: &flow.TCP{}}
 	if err := m.UnmarshalText([]byte("nonsense")); err == nil || m.TCP == nil {
 		t.Error("a match that cannot be read changed its receiver, or was no error")
 	}

@@ -37,26 +37,26 @@ func TestMatchValidate(t *testing.T) {
 	}{
 		{"the zero match", flow.Match{}, nil},
 		{"ipv4 and ipv6", flow.Match{IPv4: &flow.IPv4{}, IPv6: &flow.IPv6{}}, []string{"ipv6"}},
-		{"tcp and udp", flow.Match{TCP: &flow.Ports{}, UDP: &flow.Ports{}}, []string{"udp"}},
+		{"tcp and udp", flow.Match{TCP: &flow.TCP{}, UDP: &flow.Ports{}}, []string{"udp"}},
 		{"udp under vxlan", flow.Match{UDP: &flow.Ports{}, VXLAN: &flow.VXLAN{}}, nil},
 		{"udp of vxlan's port", flow.Match{UDP: &flow.Ports{Dst: flow.Port{Value: 4000, Last: 5000}}, VXLAN: &flow.VXLAN{}}, nil},
 		{"udp of another port", flow.Match{UDP: &flow.Ports{Dst: flow.Port{Value: 1, Mask: 0xffff}}, VXLAN: &flow.VXLAN{}}, []string{"udp.dport"}},
-		{"vxlan and gre and tcp", flow.Match{TCP: &flow.Ports{}, VXLAN: &flow.VXLAN{}, GRE: &flow.GRE{}}, []string{"vxlan", "gre"}},
+		{"vxlan and gre and tcp", flow.Match{TCP: &flow.TCP{}, VXLAN: &flow.VXLAN{}, GRE: &flow.GRE{}}, []string{"vxlan", "gre"}},
 		{"three tags", flow.Match{VLAN: make([]flow.VLAN, 3)}, []string{"vlan"}},
 		{"mask too wide", flow.Match{VLAN: []flow.VLAN{{}, {ID: number[uint16](0, 0x1000)}}}, []string{"vlan[1].id"}},
 		{"value outside its mask", flow.Match{Eth: &flow.Eth{Type: number[uint16](3, 1)}}, []string{"eth.type"}},
 		{"address outside its mask", flow.Match{IPv6: &flow.IPv6{Src: flow.Addr6{Addr: [16]byte{1}}}}, []string{"ipv6.src"}},
 		{"MAC outside its mask", flow.Match{Eth: &flow.Eth{Dst: flow.MAC{Addr: [6]byte{1}}}}, []string{"eth.dst"}},
-		{"range backwards", flow.Match{TCP: &flow.Ports{Src: flow.Port{Value: 9, Last: 3}}}, []string{"tcp.sport"}},
-		{"range of one", flow.Match{TCP: &flow.Ports{Src: flow.Port{Value: 9, Last: 9}}}, []string{"tcp.sport"}},
-		{"range with a mask", flow.Match{TCP: &flow.Ports{Dst: flow.Port{Value: 1, Mask: 1, Last: 9}}}, []string{"tcp.dport"}},
+		{"range backwards", flow.Match{TCP: &flow.TCP{Ports: flow.Ports{Src: flow.Port{Value: 9, Last: 3}}}}, []string{"tcp.sport"}},
+		{"range of one", flow.Match{TCP: &flow.TCP{Ports: flow.Ports{Src: flow.Port{Value: 9, Last: 9}}}}, []string{"tcp.sport"}},
+		{"range with a mask", flow.Match{TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Mask: 1, Last: 9}}}}, []string{"tcp.dport"}},
 		{"no such fragment", flow.Match{IPv4: &flow.IPv4{Fragment: 9}}, []string{"ipv4.frag"}},
-		{"another protocol", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](17, 255)}, TCP: &flow.Ports{}}, []string{"ipv4.proto"}},
-		{"a mask that allows the protocol", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](2, 2)}, TCP: &flow.Ports{}}, nil},
+		{"another protocol", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](17, 255)}, TCP: &flow.TCP{}}, []string{"ipv4.proto"}},
+		{"a mask that allows the protocol", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](2, 2)}, TCP: &flow.TCP{}}, nil},
 		{"icmpv6's number over ipv4", flow.Match{IPv4: &flow.IPv4{Proto: number[uint8](58, 255)}, ICMP: &flow.ICMP{}}, []string{"ipv4.proto"}},
 		{"icmpv6's number over ipv6", flow.Match{IPv6: &flow.IPv6{NextHeader: number[uint8](58, 255)}, ICMP: &flow.ICMP{}}, nil},
 		{"icmp's number over ipv6", flow.Match{IPv6: &flow.IPv6{NextHeader: number[uint8](1, 255)}, ICMP: &flow.ICMP{}}, []string{"ipv6.nexthdr"}},
-		{"an extension header before tcp", flow.Match{IPv6: &flow.IPv6{NextHeader: number[uint8](60, 255)}, TCP: &flow.Ports{}}, nil},
+		{"an extension header before tcp", flow.Match{IPv6: &flow.IPv6{NextHeader: number[uint8](60, 255)}, TCP: &flow.TCP{}}, nil},
 		{"a type that is not IP's", flow.Match{Eth: &flow.Eth{Type: number[uint16](0x0806, 0xffff)}, GRE: &flow.GRE{}}, []string{"eth.type"}},
 		{"a type that is the other IP's", flow.Match{Eth: &flow.Eth{Type: number[uint16](0x86dd, 0xffff)}, IPv4: &flow.IPv4{}}, []string{"eth.type"}},
 		{"a later fragment bare", flow.Match{IPv4: &flow.IPv4{Fragment: flow.FragmentLater}, GRE: &flow.GRE{}}, nil},
@@ -69,12 +69,18 @@ func TestMatchValidate(t *testing.T) {
 		{"incomplete with a tunnel", flow.Match{Incomplete: true, GRE: &flow.GRE{}}, []string{"incomplete"}},
 		{"incomplete in a later fragment", flow.Match{Incomplete: true, IPv4: &flow.IPv4{Fragment: flow.FragmentLater}}, []string{"incomplete"}},
 		{"incomplete in a later fragment of IPv6", flow.Match{Incomplete: true, IPv6: &flow.IPv6{Fragment: flow.FragmentLater}}, []string{"incomplete"}},
+		{"flags outside their mask", flow.Match{TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Value: flow.SYN, Mask: flow.ACK}}}, []string{"tcp.flags"}},
+		{"an SPI outside its mask", flow.Match{ESP: &flow.ESP{SPI: number[uint32](3, 1)}}, []string{"esp.spi"}},
+		{"a label too wide", flow.Match{MPLS: &flow.MPLS{Label: number[uint32](1<<20, 1<<21-1)}}, []string{"mpls.label"}},
+		{"mpls with IP", flow.Match{MPLS: &flow.MPLS{}, IPv6: &flow.IPv6{}}, []string{"mpls"}},
+		{"incomplete with TCP ports, whose flags may be cut", flow.Match{Incomplete: true, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}, nil},
+		{"incomplete with TCP flags", flow.Match{Incomplete: true, TCP: &flow.TCP{Flags: flow.Masked[flow.TCPFlags]{Mask: 2}}}, []string{"incomplete"}},
 		{"untagged with a tag", flow.Match{Untagged: true, VLAN: make([]flow.VLAN, 1)}, []string{"untagged"}},
 		{"a kind of fragment without a word", flow.Match{IPv6: &flow.IPv6{Fragment: 9}}, []string{"ipv6.frag"}},
 		{"incomplete inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{Incomplete: true}}}, nil},
 		{"inside", flow.Match{GRE: &flow.GRE{Inner: &flow.Match{IPv4: &flow.IPv4{}, IPv6: &flow.IPv6{}}}}, []string{"gre.inner.ipv6"}},
 		{"a tunnel inside", flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{GRE: &flow.GRE{}}}}, []string{"vxlan.inner.gre"}},
-		{"several at once", flow.Match{IPv4: &flow.IPv4{TTL: number[uint8](1, 0)}, IPv6: &flow.IPv6{}, TCP: &flow.Ports{Src: flow.Port{Value: 2, Last: 1}}, UDP: &flow.Ports{}},
+		{"several at once", flow.Match{IPv4: &flow.IPv4{TTL: number[uint8](1, 0)}, IPv6: &flow.IPv6{}, TCP: &flow.TCP{Ports: flow.Ports{Src: flow.Port{Value: 2, Last: 1}}}, UDP: &flow.Ports{}},
 			[]string{"ipv4.ttl", "ipv6", "tcp.sport", "udp"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,7 +127,7 @@ func TestFlowValidate(t *testing.T) {
 			[]string{"labels[1a]", "labels[b-c]", "labels[]", "labels[d]", "labels[e]", "labels[f]", "labels[g]"}},
 		{"all the labels that fit", flow.Flow{Name: "a", Labels: map[string]string{"k": strings.Repeat("x", 98), "l": strings.Repeat("x", 151)}}, nil},
 		{"a byte more", flow.Flow{Name: "a", Labels: map[string]string{"k": strings.Repeat("x", 98), "l": strings.Repeat("x", 152)}}, []string{"labels"}},
-		{"match", flow.Flow{Name: "a", Match: flow.Match{TCP: &flow.Ports{}, UDP: &flow.Ports{}}}, []string{"udp"}},
+		{"match", flow.Flow{Name: "a", Match: flow.Match{TCP: &flow.TCP{}, UDP: &flow.Ports{}}}, []string{"udp"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.flow.Validate()
@@ -136,7 +142,7 @@ func TestFlowValidate(t *testing.T) {
 			}
 		})
 	}
-	err := flow.Flow{Name: "web", Match: flow.Match{TCP: &flow.Ports{Dst: flow.Port{Value: 90, Last: 80}}}}.Validate()
+	err := flow.Flow{Name: "web", Match: flow.Match{TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 90, Last: 80}}}}}.Validate()
 	if want := `flow "web": tcp.dport: the range runs backwards; did you mean 80-90?`; err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
 	}

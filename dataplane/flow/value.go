@@ -28,6 +28,8 @@ func (f *field) expects() string {
 		return "a port, first-last or value/mask (0 to 65535)"
 	case *Fragment:
 		return oneOf(fragmentWords[:])
+	case *Masked[TCPFlags]:
+		return "flags or flags/mask (syn/syn,ack), of " + oneOf(append([]string{wordNone}, flagWords[:]...))
 	}
 	return fmt.Sprintf("a number or value/mask (%d bits, 0 to %d)", f.bits, ones(f.bits))
 }
@@ -61,6 +63,8 @@ func (f *field) parse(ref any, text string) error {
 		return parseAddr(p.Addr[:], p.Mask[:], text)
 	case *Port:
 		return f.parsePort(p, text)
+	case *Masked[TCPFlags]:
+		return f.parseFlags(p, text)
 	}
 	value, mask, err := f.parseNumber(text)
 	if err == nil {

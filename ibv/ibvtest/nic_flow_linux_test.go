@@ -91,7 +91,19 @@ func layerMatch(all *[]nicMatch, m *flow.Match, inner bool) bool {
 	}
 	if m.TCP != nil {
 		has(nicTCP)
-		ports(m.TCP)
+		ports(&m.TCP.Ports)
+		v.TCPFlags, mask.TCPFlags = uint16(m.TCP.Flags.Value), uint16(m.TCP.Flags.Mask)
+	}
+	if m.ESP != nil {
+		v.Proto, mask.Proto, v.SPI, mask.SPI = 50, 0xff, m.ESP.SPI.Value, m.ESP.SPI.Mask
+	}
+	if e := m.MPLS; e != nil {
+		if inner {
+			return false // in GRE the engine has labels of their own
+		}
+		has(nicMPLS)
+		v.MPLS = e.Label.Value<<12 | uint32(e.TC.Value)<<9 | uint32(e.Bottom.Value)<<8 | uint32(e.TTL.Value)
+		mask.MPLS = e.Label.Mask<<12 | uint32(e.TC.Mask)<<9 | uint32(e.Bottom.Mask)<<8 | uint32(e.TTL.Mask)
 	}
 	if m.UDP != nil {
 		has(nicUDP)

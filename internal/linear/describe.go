@@ -13,6 +13,9 @@ func (h *headers) describe(tunnels bool) (m flow.Match) {
 	for _, t := range h.tags {
 		m.VLAN = append(m.VLAN, flow.VLAN{ID: exact(t.id, 12), PCP: exact(t.pcp, 3), DEI: exact(t.dei, 1)})
 	}
+	if e := h.mpls; e != nil {
+		m.MPLS = &flow.MPLS{Label: exact(e.label, 20), TC: exact(e.tc, 3), Bottom: exact(e.bottom, 1), TTL: exact(e.ttl, 8)}
+	}
 	if ip := h.ip4; ip != nil {
 		m.IPv4 = &flow.IPv4{Proto: exact(ip.proto, 8), TOS: exact(ip.tos, 8), TTL: exact(ip.ttl, 8), Fragment: h.fragment(ip.more)}
 		fill(m.IPv4.Src.Addr[:], m.IPv4.Src.Mask[:], ip.src)
@@ -41,15 +44,18 @@ func (h *headers) fragment(more bool) flow.Fragment {
 func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 	switch {
 	case h.upper == 6, h.upper == 17:
-		p := new(flow.Ports)
+		var p flow.Ports
 		if h.ports != nil {
 			p.Src, p.Dst = flow.Port{Value: h.ports.src, Mask: 0xffff}, flow.Port{Value: h.ports.dst, Mask: 0xffff}
 		}
 		if h.upper == 6 {
-			m.TCP = p
+			m.TCP = &flow.TCP{Ports: p}
+			if h.flags != nil {
+				m.TCP.Flags = exact(flow.TCPFlags(*h.flags), 8)
+			}
 			return
 		}
-		m.UDP = p
+		m.UDP = &p
 		if tunnels && h.ports != nil && h.ports.dst == 4789 {
 			m.VXLAN = new(flow.VXLAN)
 		}
@@ -61,6 +67,11 @@ func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 		m.ICMP = new(flow.ICMP)
 		if h.icmp != nil {
 			m.ICMP.Type, m.ICMP.Code = exact(h.icmp.typ, 8), exact(h.icmp.code, 8)
+		}
+	case h.upper == 50:
+		m.ESP = new(flow.ESP)
+		if h.spi != nil {
+			m.ESP.SPI = exact(*h.spi, 32)
 		}
 	case h.upper == 47 && tunnels:
 		m.GRE = new(flow.GRE)
@@ -74,7 +85,7 @@ func (h *headers) describeUpper(m *flow.Match, tunnels bool) {
 	}
 }
 
-func exact[T uint8 | uint16 | uint32](value T, bits int) flow.Masked[T] {
+func exact[T ~uint8 | ~uint16 | ~uint32](value T, bits int) flow.Masked[T] {
 	return flow.Masked[T]{Value: value, Mask: T(uint64(1)<<bits - 1)}
 }
 

@@ -83,6 +83,10 @@ func hbh(n int, next byte) gopacket.Payload {
 func TestMatch(t *testing.T) {
 	arp := raw(make([]byte, 46)...)
 	http4 := build(t, eth(tIPv4), ip4(pTCP), tcp(40000, 443), raw(1, 2, 3))
+	synECN := build(t, eth(tIPv4), ip4(pTCP), &layers.TCP{SrcPort: 40000, DstPort: 443, SYN: true, ECE: true, CWR: true, NS: true})
+	tiny := build(t, eth(tIPv4), fragment4(pTCP, true, 0), raw(0, 1, 443>>8, 443&255, 0, 0, 0, 0))
+	esp4 := build(t, eth(tIPv4), ip4(50), raw(0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 9, 9))
+	labels := build(t, eth(0x8847), raw(0, 1, 0x0a, 64, 0, 2, 1, 64), ip4(pTCP), tcp(1, 2))
 	vxlan := build(t, eth(tIPv4), ip4(pUDP), udp(5555, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5},
 		eth(tTag), tag(7, 0, tIPv4), ip4(pTCP), tcp(1, 80), raw(0))
 	noI := bytes.Clone(vxlan)
@@ -106,6 +110,9 @@ func TestMatch(t *testing.T) {
 	frag6 := func(next byte, offset uint16) []byte {
 		return build(t, eth(tIPv6), ip6(44), raw(next, 0, byte(offset>>5), byte(offset<<3)|1, 0, 0, 0, 1), udp(1, 53), raw(0))
 	}
+	tcp6 := build(t, eth(tIPv6), ip6(44), raw(6, 0, 0, 1, 0, 0, 0, 1), tcp(1, 443))
+	tiny6 := build(t, eth(tIPv6), ip6(44), raw(6, 0, 0, 1, 0, 0, 0, 1), raw(0, 1, 443>>8, 443&255, 0, 0, 0, 0))
+	tiny6 = append(tiny6, make([]byte, 14)...) // bytes behind the packet, as of padding
 	atomic := frag6(17, 0)
 	atomic[14+40+3] &^= 1
 	chain := func(n int) []byte { return build(t, eth(tIPv6), ip6(0), hbh(n, 17), udp(1, 53), raw(0)) }
@@ -126,7 +133,28 @@ func TestMatch(t *testing.T) {
 		{"ipv4 cut by a byte", http4[:14+19], "eth type 0x0800; incomplete", "ipv4; tcp"},
 		{"ipv4 whole, nothing behind", http4[:14+20], "ipv4; tcp; tcp incomplete; ipv4 incomplete", "tcp dport 443; tcp dport 0-65535; udp incomplete"},
 		{"three bytes of tcp", http4[:14+20+3], "tcp; ipv4 proto 6; incomplete", "tcp sport 40000; tcp dport 0x8000/0x8000"},
-		{"four bytes of tcp", http4[:14+20+4], "tcp sport 40000 dport 443", "udp; incomplete"},
+		{"four bytes of tcp", http4[:14+20+4], "tcp sport 40000 dport 443; incomplete; tcp dport 443 incomplete", "udp; tcp flags none; tcp flags none/syn; tcp dport 444 incomplete"},
+		{"thirteen bytes of tcp", http4[:14+20+13], "tcp dport 443 incomplete", "tcp flags none/syn"},
+		{"fourteen bytes of tcp", http4[:14+20+14], "tcp dport 443; tcp flags none; tcp dport 443 flags none/syn,ack", "incomplete; tcp flags syn"},
+		{"a SYN with ECN", synECN, "tcp flags syn/syn,ack; tcp flags syn/fin,syn,rst,ack; tcp flags syn,ece,cwr; tcp dport 443 flags 0xc2; tcp flags syn/syn; tcp flags cwr/cwr", "tcp flags syn; tcp flags syn,ack/syn,ack; tcp flags ack/ack; tcp flags none; tcp dport 80 flags syn/syn"},
+		{"ports of a first fragment, flags in the next one", tiny, "ipv4 frag first tcp dport 443; incomplete", "tcp flags syn/syn; tcp flags none/ack"},
+		{"the same over ipv6", tiny6, "ipv6 frag first tcp dport 443; incomplete", "tcp flags syn/syn; tcp flags none/ack"},
+		{"a first fragment with its flags", build(t, eth(tIPv4), fragment4(pTCP, true, 0), tcp(1, 443), raw(0, 0, 0, 0)), "ipv4 frag first tcp dport 443 flags none", "incomplete"},
+		{"a first fragment of ipv6 with its flags", tcp6, "ipv6 frag first tcp dport 443 flags none", "incomplete"},
+		{"flags in a later fragment", build(t, eth(tIPv4), fragment4(pTCP, false, 1), raw(0, 0, 0, 0, 0x50, 0x02, 0, 0)), "tcp", "tcp flags syn/syn; incomplete"},
+		{"esp", esp4, "esp; esp spi 0x12345678; esp spi 0x12000000/0xff000000; ipv4 proto 50 esp", "esp spi 0x12345679; tcp; udp; icmp; ipv6 esp; incomplete"},
+		{"three bytes of esp", esp4[:14+20+3], "esp; esp incomplete", "esp spi 0x12345678; esp spi 0/1"},
+		{"four bytes of esp", esp4[:14+20+4], "esp spi 0x12345678", "incomplete"},
+		{"esp behind extension headers", build(t, eth(tIPv6), ip6(0), hbh(2, 50), raw(0, 0, 1, 0, 0, 0, 0, 1)), "esp spi 256; ipv6 nexthdr 0 esp", "ipv4 esp; incomplete"},
+		{"later fragment of esp", build(t, eth(tIPv4), fragment4(50, false, 9), raw(0, 0, 1, 0, 0, 0, 0, 1)), "esp", "esp spi 256; incomplete"},
+		{"esp in vxlan", build(t, eth(tIPv4), ip4(pUDP), udp(1, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5}, eth(tIPv4), ip4(50), raw(0, 0, 1, 0)), "vxlan inner esp spi 256", "esp"},
+		{"mpls", labels, "mpls; mpls label 16 tc 5 bos 0 ttl 64; mpls label 0x10/0xffff0; eth type 0x8847 mpls; untagged mpls", "mpls label 17; mpls bos 1; mpls ttl 63; ipv4; tcp; incomplete"},
+		{"mpls multicast behind a tag", build(t, eth(tTag), tag(7, 0, 0x8848), raw(0, 1, 1, 64)), "vlan id 7 mpls label 16 bos 1; eth type 0x8848", "eth type 0x8847 mpls; untagged mpls"},
+		{"three bytes of a label", labels[:14+3], "eth type 0x8847; incomplete", "mpls; mpls label 0/1"},
+		{"four bytes of a label", labels[:14+4], "mpls label 16", "incomplete"},
+		{"mpls in gre", build(t, eth(tIPv4), ip4(pGRE), raw(0, 0, 0x88, 0x47), raw(0, 1, 1, 64)), "gre inner mpls label 16; gre inner any", "mpls; gre inner ipv4; gre inner incomplete"},
+		{"mpls in gre cut", build(t, eth(tIPv4), ip4(pGRE), raw(0, 0, 0x88, 0x47), raw(0, 1, 1, 64))[:14+20+4+3], "gre inner incomplete", "gre inner mpls; incomplete"},
+		{"mpls in vxlan", build(t, eth(tIPv4), ip4(pUDP), udp(1, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 5}, eth(0x8847), raw(0, 1, 1, 64)), "vxlan inner mpls label 16", "mpls"},
 		{"ihl below 5", badIHL, "eth type 0x0800; incomplete", "ipv4; tcp"},
 		{"version 6 under 0x0800", badVersion, "eth type 0x0800; incomplete", "ipv4; ipv6; tcp"},
 		{"40 bytes of options", opts, "udp dport 53; ipv4", "udp dport 0"},
@@ -244,7 +272,7 @@ func TestOrderAndSide(t *testing.T) {
 func FuzzMatch(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45})
 	m := linear.New([]flow.Flow{
-		{Match: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{IPv6: &flow.IPv6{}, TCP: &flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}}},
+		{Match: flow.Match{VXLAN: &flow.VXLAN{Inner: &flow.Match{IPv6: &flow.IPv6{}, TCP: &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 1, Last: 9}}}}}}},
 		{Match: flow.Match{GRE: &flow.GRE{Inner: &flow.Match{VLAN: make([]flow.VLAN, 2), ICMP: &flow.ICMP{}}}}},
 		{Match: flow.Match{UDP: &flow.Ports{Src: flow.Port{Value: 1, Mask: 1}}}},
 		{Match: flow.Match{IPv4: &flow.IPv4{}}}, {Match: flow.Match{IPv6: &flow.IPv6{}}}, {Match: flow.Match{VLAN: make([]flow.VLAN, 1)}},

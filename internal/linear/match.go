@@ -4,8 +4,8 @@ import "github.com/flowtally/flowtally/dataplane/flow"
 
 // matches checks every layer of a match, one after the other.
 func matches(m *flow.Match, h *headers) bool {
-	return matchEth(m, h) && matchVLAN(m, h) && matchIPv4(m, h) && matchIPv6(m, h) &&
-		matchTCP(m, h) && matchUDP(m, h) && matchICMP(m, h) && matchVXLAN(m, h) && matchGRE(m, h) &&
+	return matchEth(m, h) && matchVLAN(m, h) && matchMPLS(m, h) && matchIPv4(m, h) && matchIPv6(m, h) &&
+		matchTCP(m, h) && matchUDP(m, h) && matchICMP(m, h) && matchESP(m, h) && matchVXLAN(m, h) && matchGRE(m, h) &&
 		(!m.Incomplete || h.incomplete())
 }
 
@@ -30,6 +30,15 @@ func matchVLAN(m *flow.Match, h *headers) bool {
 		}
 	}
 	return true
+}
+
+func matchMPLS(m *flow.Match, h *headers) bool {
+	want, e := m.MPLS, h.mpls
+	if want == nil {
+		return true
+	}
+	return e != nil && fieldMatch(e.label, want.Label) && fieldMatch(e.tc, want.TC) && fieldMatch(e.bottom, want.Bottom) &&
+		fieldMatch(e.ttl, want.TTL)
 }
 
 func matchIPv4(m *flow.Match, h *headers) bool {
@@ -75,7 +84,11 @@ func matchIPv6(m *flow.Match, h *headers) bool {
 }
 
 func matchTCP(m *flow.Match, h *headers) bool {
-	return m.TCP == nil || h.upper == 6 && matchPorts(m.TCP, h.ports)
+	if m.TCP == nil {
+		return true
+	}
+	return h.upper == 6 && matchPorts(&m.TCP.Ports, h.ports) &&
+		(m.TCP.Flags.Mask == 0 || h.flags != nil && fieldMatch(flow.TCPFlags(*h.flags), m.TCP.Flags))
 }
 
 func matchUDP(m *flow.Match, h *headers) bool {
@@ -107,6 +120,13 @@ func matchICMP(m *flow.Match, h *headers) bool {
 		return true
 	}
 	return h.icmp != nil && fieldMatch(h.icmp.typ, m.ICMP.Type) && fieldMatch(h.icmp.code, m.ICMP.Code)
+}
+
+func matchESP(m *flow.Match, h *headers) bool {
+	if m.ESP == nil {
+		return true
+	}
+	return h.upper == 50 && (m.ESP.SPI.Mask == 0 || h.spi != nil && fieldMatch(*h.spi, m.ESP.SPI))
 }
 
 func matchVXLAN(m *flow.Match, h *headers) bool {

@@ -6,6 +6,7 @@ import "encoding/binary"
 type headers struct {
 	eth  *ethHeader
 	tags []tagHeader
+	mpls *mplsHeader
 	ip4  *ip4Header
 	ip6  *ip6Header
 
@@ -15,7 +16,10 @@ type headers struct {
 	upper int  // protocol above IP; -1 without one
 	later bool // a fragment at an offset above 0
 
+	room  int          // bytes above IP by the lengths of IP, in a first fragment
 	ports *portsHeader // of upper 6 and 17
+	flags *uint8       // of upper 6
+	spi   *uint32      // of upper 50
 	icmp  *icmpHeader
 	vxlan *tunnelHeader
 	gre   *tunnelHeader
@@ -29,6 +33,12 @@ type ethHeader struct {
 type tagHeader struct {
 	pcp, dei uint8
 	id       uint16
+}
+
+// mplsHeader is the first entry of the label stack.
+type mplsHeader struct {
+	label           uint32
+	tc, bottom, ttl uint8
 }
 
 type ip4Header struct {
@@ -93,6 +103,11 @@ func (h *headers) parseNetwork(typ uint16, b []byte, tunnels bool) {
 		h.parseIPv4(b, tunnels)
 	case 0x86dd:
 		h.parseIPv6(b, tunnels)
+	case 0x8847, 0x8848:
+		if len(b) >= 4 {
+			entry := be.Uint32(b)
+			h.mpls = &mplsHeader{label: entry >> 12, tc: uint8(entry >> 9 & 7), bottom: uint8(entry >> 8 & 1), ttl: uint8(entry)}
+		}
 	}
 }
 
@@ -103,14 +118,20 @@ func (h *headers) incomplete() bool {
 		return true
 	case h.network == 0x8100, h.network == 0x88a8:
 		return true
+	case h.network == 0x8847, h.network == 0x8848:
+		return h.mpls == nil
 	case h.network == 0x0800 && h.ip4 == nil, h.network == 0x86dd && h.ip6 == nil:
 		return true
 	case h.ip6 != nil && h.upper < 0:
 		return true
 	case h.later:
 		return false
-	case h.upper == 6, h.upper == 17:
+	case h.upper == 6:
+		return h.flags == nil
+	case h.upper == 17:
 		return h.ports == nil
+	case h.upper == 50:
+		return h.spi == nil
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		return h.icmp == nil
 	}
@@ -132,6 +153,7 @@ func (h *headers) parseIPv4(b []byte, tunnels bool) {
 	}
 	h.upper = int(b[9])
 	h.later = h.ip4.offset > 0
+	h.room = int(be.Uint16(b[2:])) - length
 	h.parseUpper(b[length:], tunnels)
 }
 
@@ -144,6 +166,7 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 		class: uint8(first >> 20), label: first & 0xfffff,
 		nextHeader: b[6], hopLimit: b[7], src: b[8:24], dst: b[24:40],
 	}
+	end := 40 + int(be.Uint16(b[4:])) - len(b) // below 0: bytes follow the packet
 	next, b := b[6], b[40:]
 	for walked := 0; ; walked++ {
 		length := 0
@@ -159,7 +182,7 @@ func (h *headers) parseIPv6(b []byte, tunnels bool) {
 		case 44:
 			length = 8
 		default:
-			h.upper = int(next)
+			h.upper, h.room = int(next), len(b)+end
 			h.parseUpper(b, tunnels)
 			return
 		}
@@ -190,12 +213,21 @@ func (h *headers) parseUpper(b []byte, tunnels bool) {
 			return
 		}
 		h.ports = &portsHeader{src: be.Uint16(b), dst: be.Uint16(b[2:])}
+		first := h.ip4 != nil && h.ip4.more || h.ip6 != nil && h.ip6.more
+		if h.upper == 6 && len(b) >= 14 && !(first && h.room < 14) {
+			h.flags = &b[13]
+		}
 		if h.upper == 17 && h.ports.dst == 4789 && tunnels {
 			h.parseVXLAN(b[4:])
 		}
 	case h.upper == 1 && h.ip4 != nil, h.upper == 58 && h.ip6 != nil:
 		if len(b) >= 2 {
 			h.icmp = &icmpHeader{typ: b[0], code: b[1]}
+		}
+	case h.upper == 50:
+		if len(b) >= 4 {
+			spi := be.Uint32(b)
+			h.spi = &spi
 		}
 	case h.upper == 47 && tunnels:
 		h.parseGRE(b)

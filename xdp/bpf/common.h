@@ -59,7 +59,17 @@ static __always_inline void ft_fill_common(const volatile struct ft_config *c, v
 /* The fewest bytes of a common frame: both of its kinds begin with as many. */
 #define FT_COMMON_MIN 38
 
-static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, struct ft_key *k, __u64 *hot, __u64 *addr)
+/* The flags of TCP, tcp bytes into the frame, which the hot word has under FT_TCPFLAGS. */
+static __always_inline _Bool ft_common_flags(void *p, void *end, __u32 tcp, __u64 *hot)
+{
+	if (p + tcp + 14 > end)
+		return 0;
+	*hot |= FT_PACK(ft_load8(p, tcp + 13), 5, 1);
+	return 1;
+}
+
+static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c, void *p, void *end, struct ft_key *k, __u64 *hot,
+					      __u64 *addr)
 {
 	__u8 proto = ft_load8(p, 23);
 
@@ -77,6 +87,8 @@ static __always_inline _Bool ft_parse_common4(const volatile struct ft_config *c
 		const __u32 need = c->need;
 
 		if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 36) == FT_VXLAN_PORT)
+			return 0;
+		if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 34, hot))
 			return 0;
 		ft_fill_common(c, p, k, need, 1);
 	}
@@ -99,6 +111,8 @@ static __always_inline _Bool ft_parse_common6(const volatile struct ft_config *c
 	else
 		return 0;
 	if (need & FT_N_VXLAN && proto == 17 && ft_load16(p, 56) == FT_VXLAN_PORT)
+		return 0;
+	if (need & FT_N_TCPFLAGS && proto == 6 && !ft_common_flags(p, end, 54, hot))
 		return 0;
 	*hot |= FT_PACK(ft_load32(p, 54), 0, 4);
 	*addr = ft_load64(p, 22);

@@ -9,7 +9,7 @@
 
 #define FT_MAX_TUPLES 64
 
-/* Layers that some rule looks at; outer bits as they are, inner ones << 8. */
+/* Layers that some rule looks at; outer bits as they are, inner ones << FT_N_INNER. */
 enum ft_need {
 	FT_N_ETH = 1 << 0,  /* Ethernet addresses or type */
 	FT_N_IPV4 = 1 << 1,
@@ -19,7 +19,10 @@ enum ft_need {
 	FT_N_TAGS = 1 << 5, /* VLAN tags, tunnel */
 	FT_N_VXLAN = 1 << 6,
 	FT_N_GRE = 1 << 7,
-	FT_N_INNER = 8,     /* shift; inside, the place of VXLAN says that some inner header is looked at */
+	FT_N_TCPFLAGS = 1 << 8, /* with FT_N_L4 */
+	FT_N_ESP = 1 << 9,      /* with FT_N_L4 */
+	FT_N_MPLS = 1 << 10,
+	FT_N_INNER = 16,    /* shift; inside, the place of VXLAN says that some inner header is looked at */
 };
 
 enum ft_tuple_flags {

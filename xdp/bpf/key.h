@@ -12,7 +12,7 @@
 struct ft_headers {
 	__u8 l4[4];
 	__u8 proto;
-	__u8 spare0;
+	__u8 tcp_flags;
 	__u16 flags;
 	__u8 addr[32];
 	__u8 tos;
@@ -42,11 +42,13 @@ enum ft_flags {
 	FT_GREKEY = 1 << 10,
 	FT_EGRESS = 1 << 11,
 	FT_INCOMPLETE = 1 << 12,
+	FT_TCPFLAGS = 1 << 13,
+	FT_MPLS = 1 << 14,
 };
 
 /* Words of one level. */
 enum ft_word {
-	FT_W_HOT,    /* l4, proto, flags */
+	FT_W_HOT,    /* l4, proto, tcp_flags, flags */
 	FT_W_ADDR,   /* IPv4 source and destination, or the first half of the IPv6 source */
 	FT_W_ADDR6,  /* the other three words of the IPv6 addresses */
 	FT_W_MISC = FT_W_ADDR6 + 3, /* tos, ttl, next, label */

@@ -16,6 +16,8 @@
 #define FT_TAG_8100 bpf_htons(0x8100)
 #define FT_TAG_88A8 bpf_htons(0x88a8)
 #define FT_VXLAN_PORT bpf_htons(4789)
+#define FT_MPLS_UNICAST bpf_htons(0x8847)
+#define FT_MPLS_MULTICAST bpf_htons(0x8848)
 #define FT_EXT_STEPS 8
 
 #define ft_load8(p, off) (*(const __u8 *)((p) + (off)))
@@ -29,6 +31,8 @@ struct ft_level {
 	__u32 l4;
 	__u32 proto;
 	__u32 flags;
+	__u32 tcp_flags;
+	__s32 room; /* bytes above IP by the lengths of IP, in a first fragment; behind them is padding */
 	__u16 type; /* EtherType behind the tags, network order */
 };
 
@@ -40,7 +44,7 @@ struct ft_frame {
 
 static __always_inline __u64 ft_hot(const struct ft_level *l)
 {
-	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->flags, 6, 2);
+	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->tcp_flags, 5, 1) | FT_PACK(l->flags, 6, 2);
 }
 
 /*
@@ -116,8 +120,10 @@ static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *
 	l->addr = ft_load64(p, 12);
 	__u16 frag = ft_load16(p, 6) & bpf_htons(0x3fff);
 
-	if (frag)
+	if (frag) {
 		l->flags |= frag & bpf_htons(0x1fff) ? FT_FRAG | FT_LATER : FT_FRAG;
+		l->room = bpf_ntohs(ft_load16(p, 2)) - (__s32)(vihl & 0xf) * 4;
+	}
 	if (need & FT_N_MISC)
 		w[FT_W_MISC] = FT_PACK(ft_load8(p, 1), 0, 1) | FT_PACK(ft_load8(p, 8), 1, 1) | FT_PACK(l->proto, 2, 1);
 	return frag & bpf_htons(0x1fff) ? NULL : next;
@@ -231,10 +237,22 @@ static __always_inline void *ft_parse_ipv6(struct ft_frame f, void *p, struct ft
 
 	l->proto = walk >> FT_WALK_PROTO & 0xff;
 	l->flags |= walk >> FT_WALK_FLAGS;
+	if (walk >> FT_WALK_FLAGS & FT_FRAG)
+		l->room = bpf_ntohs(ft_load16(p, 4)) + (__s32)(next - f.data) - (__s32)(walk & FT_WALK_OFF);
 	return walk & FT_WALK_THERE ? f.data + (walk & FT_WALK_OFF) : NULL;
 }
 
-/* IP and the protocol above it. Returns the start of that protocol's header, or NULL. jumbo: see
+/* The first label stack entry of MPLS. Nothing behind it is parsed. */
+static __always_inline void ft_parse_mpls(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
+{
+	if (p + 4 > end)
+		return;
+	l->flags = (l->flags | FT_MPLS) & ~FT_INCOMPLETE;
+	if (need & FT_N_TAGS)
+		w[FT_W_TAGS] |= FT_PACK(ft_load32(p, 0), 4, 4);
+}
+
+/* IP and the protocol above it, or MPLS. Returns the start of that protocol's header, or NULL. jumbo: see
  * FT_JUMBO. */
 static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_level *l, __u64 *w, __u32 need, _Bool jumbo)
 {
@@ -251,6 +269,9 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 			return NULL;
 		p = ft_parse_ipv6(f, p, l, w, need, jumbo);
 		icmp = 58;
+	} else if (need & FT_N_MPLS && (l->type == FT_MPLS_UNICAST || l->type == FT_MPLS_MULTICAST)) {
+		ft_parse_mpls(p, end, l, w, need);
+		return NULL;
 	} else {
 		if (l->type != FT_TAG_8100 && l->type != FT_TAG_88A8)
 			l->flags &= ~FT_INCOMPLETE;
@@ -269,7 +290,13 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 		if (l->proto == 17 || l->proto == 6) {
 			if (p + 4 <= end) {
 				l->l4 = ft_load32(p, 0);
-				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
+				l->flags |= FT_L4;
+				if (!(need & FT_N_TCPFLAGS) || l->proto == 17) {
+					l->flags &= ~FT_INCOMPLETE;
+				} else if (p + 14 <= end && l->room >= 14) {
+					l->tcp_flags = ft_load8(p, 13);
+					l->flags = (l->flags | FT_TCPFLAGS) & ~FT_INCOMPLETE;
+				}
 			}
 		} else if (l->proto == icmp) {
 			if (p + 2 <= end) {
@@ -278,6 +305,11 @@ static __always_inline void *ft_parse_ip(struct ft_frame f, void *p, struct ft_l
 #else
 				l->l4 = (__u32)ft_load16(p, 0) << 16;
 #endif
+				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
+			}
+		} else if (need & FT_N_ESP && l->proto == 50) {
+			if (p + 4 <= end) {
+				l->l4 = ft_load32(p, 0);
 				l->flags = (l->flags | FT_L4) & ~FT_INCOMPLETE;
 			}
 		} else {
@@ -293,7 +325,7 @@ static __always_inline int ft_parse_inner(struct ft_frame f, struct ft_key *k, _
 	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need >> FT_N_INNER;
-	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE };
+	struct ft_level in = { .type = type, .flags = FT_INCOMPLETE, .room = 14 };
 
 	if (!k)
 		return 0;
@@ -399,7 +431,7 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	void *data = f.data, *end = f.end;
 	const volatile struct ft_config *c = ft_config();
 	const __u32 need = c->need;
-	struct ft_level l = { .flags = c->egress | FT_INCOMPLETE };
+	struct ft_level l = { .flags = c->egress | FT_INCOMPLETE, .room = 14 };
 	__u64 spare = 0;
 
 	if (!k)
@@ -418,7 +450,7 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 	if (p)
 		p = ft_rebase(data, p);
 	l.flags = ft_forget(data, end, l.flags);
-	if (p && need & (FT_N_IPV4 | FT_N_IPV6)) {
+	if (p && need & (FT_N_IPV4 | FT_N_IPV6 | FT_N_MPLS)) {
 		p = ft_parse_ip(f, p, &l, k->w, need, beside & FT_JUMBO);
 		if (need & (FT_N_VXLAN | FT_N_GRE) && p)
 			p = ft_parse_tunnel(p, end, &l, k->w, need, &type);

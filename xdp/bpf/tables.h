@@ -271,7 +271,7 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 	if (p + FT_COMMON_MIN > end)
 		return 0;
 	if (FT_IS_COMMON4(p)) {
-		if (!ft_parse_common4(c, p, k, &hot, &addr))
+		if (!ft_parse_common4(c, p, end, k, &hot, &addr))
 			return 0;
 		*slot = ft_classify_common(c, k, hot, addr);
 		return 1;

@@ -107,6 +107,13 @@ func TestBuild(t *testing.T) {
 		{"ipv6 nexthdr 89", "nexthdr 89"},
 		{"ipv6 frag first udp dport 53", "nexthdr 44 tclass 0x00 hoplimit 64 frag first udp sport 40000 dport 53"},
 		{"ipv6 frag later tcp", "hoplimit 64 frag later tcp"},
+		{"tcp flags syn,ack", "tcp sport 40000 dport 9 flags syn,ack"},
+		{"tcp", "tcp sport 40000 dport 9 flags ack"},
+		{"esp", "proto 50 tos 0x00 ttl 64 frag no esp spi 0x00000100"},
+		{"ipv6 esp spi 7", "nexthdr 50 tclass 0x00 hoplimit 64 frag no esp spi 0x00000007"},
+		{"mpls label 7 tc 5", "type 0x8847 mpls label 7 tc 5 bos 1 ttl 64"},
+		{"vlan id 9 mpls", "vlan id 9 pcp 0 dei 0 mpls label 16"},
+		{"gre inner mpls label 7", "gre inner mpls label 7"},
 		{"untagged udp", "type 0x0800 ipv4"},
 		{"gre inner untagged ipv4", "gre inner eth"},
 		{"vxlan vni 7 inner vlan id 9 ipv4 ttl 9 tcp dport 80", "vxlan vni 7 inner eth"},
@@ -130,7 +137,7 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"ipv4 dst 10.0.0.0/8", "tcp dport 1-9", "tcp dport 0-65535", "ipv4 frag yes", "eth dst 01:00:00:00:00:00/01:00:00:00:00:00",
-		"incomplete", "ipv4 ttl 0", "vxlan vni 0/1", "vlan id 0x1/0x1"} {
+		"incomplete", "tcp flags syn/syn,ack", "tcp flags none", "mpls bos 0", "ipv4 ttl 0", "vxlan vni 0/1", "vlan id 0x1/0x1"} {
 		m, err := flow.ParseMatch(text)
 		if err != nil {
 			t.Fatal(err)

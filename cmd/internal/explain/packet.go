@@ -50,7 +50,7 @@ func Build(m flow.Match) ([]byte, error) {
 func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	eth := frame.Eth{Src: [6]byte{2, 0, 0, 0, 0, 1}, Dst: [6]byte{2, 0, 0, 0, 0, 2}}
 	v4, v6 := m.IPv4, m.IPv6
-	if v4 == nil && v6 == nil && (m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil) {
+	if v4 == nil && v6 == nil && (m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil) {
 		v4 = new(flow.IPv4)
 		if m.Eth != nil && m.Eth.Type.Value == frame.TypeIPv6 {
 			v4, v6 = nil, new(flow.IPv6)
@@ -74,6 +74,9 @@ func layersOf(m flow.Match, outer bool) (layers []frame.Layer) {
 	link[0] = eth
 	if !outer && m.Eth == nil && len(m.VLAN) == 0 && !m.Untagged {
 		link = nil // GRE may carry IP alone; VXLAN adds Ethernet
+	}
+	if e := m.MPLS; e != nil {
+		return append(link, frame.MPLS{Label: or(e.Label, 16), TC: e.TC.Value, TTL: e.TTL.Value})
 	}
 	layers = append(link, network(v4, v6, m)...)
 	return append(layers, upper(m, v6 != nil, laterFragment(v4, v6))...)
@@ -156,6 +159,8 @@ func protocol(m flow.Match) uint8 {
 		return flow.ProtoICMP
 	case m.GRE != nil:
 		return flow.ProtoGRE
+	case m.ESP != nil:
+		return flow.ProtoESP
 	}
 	return 0
 }
@@ -165,7 +170,7 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 	switch {
 	case later:
 	case m.TCP != nil:
-		return []frame.Layer{frame.TCP{Src: port(m.TCP.Src, 40000), Dst: port(m.TCP.Dst, 9)}}
+		return []frame.Layer{frame.TCP{Src: port(m.TCP.Src, 40000), Dst: port(m.TCP.Dst, 9), Flags: uint8(m.TCP.Flags.Value)}}
 	case m.VXLAN != nil:
 		udp := frame.UDP{Src: 40000, Dst: flow.PortVXLAN, NoSum: true}
 		if m.UDP != nil {
@@ -182,6 +187,8 @@ func upper(m flow.Match, v6, later bool) []frame.Layer {
 		return []frame.Layer{frame.ICMPv6{Type: or(m.ICMP.Type, frame.EchoRequestV6), Code: m.ICMP.Code.Value}}
 	case m.ICMP != nil:
 		return []frame.Layer{frame.ICMP{Type: or(m.ICMP.Type, frame.EchoRequest), Code: m.ICMP.Code.Value}}
+	case m.ESP != nil:
+		return []frame.Layer{frame.ESP{SPI: or(m.ESP.SPI, 256), Seq: 1}}
 	case m.GRE != nil:
 		gre := frame.GRE{}
 		if m.GRE.Key.Mask != 0 {

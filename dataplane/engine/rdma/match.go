@@ -48,6 +48,15 @@ import (
 //	ports                     exact: absent in later fragments   exact
 //	ports, all may be 0       refused: a later fragment has      refused
 //	                          none, and may look like 0
+//	tcp flags                 refused: no spec                   exact (tcp_flags), but not when
+//	                                                             all may be clear (as ports)
+//	esp                       exact, as tcp                      exact, as tcp
+//	esp spi                   exact, but not SPI 0 (as ports),   exact, but not SPI 0 (as ports)
+//	                          nor inside a tunnel: mlx5 sets
+//	                          outer_esp_spi for both levels
+//	mpls                      exact: two rules, EtherTypes       exact: two rules
+//	                          0x8847 and 0x8848; inside a        (outer_first_mpls); inside a
+//	                          tunnel refused                     tunnel refused
 //	icmp type, code           refused: no spec                   exact where a flex parser is set
 //	                                                             up for ICMP, but not inside a
 //	                                                             tunnel, nor when all may be 0
@@ -132,7 +141,7 @@ func ruleMatches(m flow.Match, by steeringAPI) ([]ruleMatch, error) {
 // variants are the rules of one level of headers: by family, and by kinds of tags.
 func variants(m flow.Match) []ruleMatch {
 	var out []ruleMatch
-	for _, f := range ruleFamilies(m) {
+	for _, f := range slices.Concat(ruleFamilies(m), labelled(m)) {
 		tagged := []ruleMatch{{Match: f}}
 		for range m.VLAN {
 			var next []ruleMatch
@@ -150,10 +159,43 @@ func variants(m flow.Match) []ruleMatch {
 	return out
 }
 
+// labelled names the EtherType of a match that asks for MPLS: a field of a rule says nothing about the presence of a
+// label.
+func labelled(m flow.Match) (out []flow.Match) {
+	if m.MPLS == nil {
+		return nil
+	}
+	for _, t := range []uint16{flow.EtherMPLS, flow.EtherMPLSMulticast} {
+		if !m.AdmitsEtherType(t) {
+			continue
+		}
+		one, eth := m, flow.Eth{}
+		if m.Eth != nil {
+			eth = *m.Eth
+		}
+		eth.Type = flow.Masked[uint16]{Value: t, Mask: 0xffff}
+		one.Eth = &eth
+		out = append(out, one)
+	}
+	return out
+}
+
+// mplsEntry returns the label stack entry that a match asks for, and its mask.
+func (m *ruleMatch) mplsEntry() (val, mask uint32) {
+	entry := func(label uint32, tc, bottom, ttl uint8) uint32 {
+		return label<<12 | uint32(tc)<<9 | uint32(bottom)<<8 | uint32(ttl)
+	}
+	e := m.MPLS
+	return entry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value), entry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask)
+}
+
 // ruleFamilies names the family of a match that needs IP and leaves it open: hardware
 // compares protocol numbers in headers that a rule has asked for.
 func ruleFamilies(m flow.Match) []flow.Match {
-	if m.IPv4 != nil || m.IPv6 != nil || !needsIP(m) {
+	switch {
+	case m.MPLS != nil:
+		return nil
+	case m.IPv4 != nil || m.IPv6 != nil || !needsIP(m):
 		return []flow.Match{m}
 	}
 	var out []flow.Match
@@ -171,7 +213,7 @@ func ruleFamilies(m flow.Match) []flow.Match {
 }
 
 func needsIP(m flow.Match) bool {
-	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil
+	return m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
 }
 
 // protocol returns the protocol above IP that a match of one family asks for, under its mask.
@@ -183,6 +225,8 @@ func (m *ruleMatch) protocol() (p flow.Masked[uint8]) {
 		return flow.Masked[uint8]{Value: flow.ProtoUDP, Mask: 0xff}
 	case m.GRE != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoGRE, Mask: 0xff}
+	case m.ESP != nil:
+		return flow.Masked[uint8]{Value: flow.ProtoESP, Mask: 0xff}
 	case m.ICMP != nil && m.IPv6 != nil:
 		return flow.Masked[uint8]{Value: flow.ProtoICMPv6, Mask: 0xff}
 	case m.ICMP != nil:

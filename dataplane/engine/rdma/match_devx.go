@@ -16,6 +16,12 @@ func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
 		return tagFields{&p.OuterSecondVID, &p.OuterSecondPrio, &p.OuterSecondCFI, &p.OuterSecondCVLANTag, &p.OuterSecondSVLANTag}
 	}
 	devxTag(m, 1, outerTag(v), outerTag(k))
+	if m.MPLS != nil {
+		val.Misc2.OuterFirstMPLS, mask.Misc2.OuterFirstMPLS = m.mplsEntry()
+	}
+	if e := m.ESP; e != nil {
+		v.OuterESPSPI, k.OuterESPSPI = e.SPI.Value, e.SPI.Mask
+	}
 	if x := m.VXLAN; x != nil {
 		v.VXLANVNI, k.VXLANVNI = x.VNI.Value, x.VNI.Mask
 	}
@@ -40,6 +46,9 @@ func devxParam(m ruleMatch) (val, mask ibv.MatchParam) {
 		return val, mask
 	}
 	devxHeaders(&val.Inner, &mask.Inner, *in)
+	if e := in.ESP; e != nil {
+		v.InnerESPSPI, k.InnerESPSPI = e.SPI.Value, e.SPI.Mask
+	}
 	if ip := in.IPv6; ip != nil {
 		v.InnerIPv6FlowLabel, k.InnerIPv6FlowLabel = ip.FlowLabel.Value, ip.FlowLabel.Mask
 	}
@@ -117,6 +126,7 @@ func devxHeaders(v, k *ibv.MatchHeaders, m ruleMatch) {
 	if p := m.TCP; p != nil {
 		v.TCPSPort, k.TCPSPort = p.Src.Value, p.Src.Mask
 		v.TCPDPort, k.TCPDPort = p.Dst.Value, p.Dst.Mask
+		v.TCPFlags, k.TCPFlags = uint16(p.Flags.Value), uint16(p.Flags.Mask)
 	}
 	if p := m.UDP; p != nil {
 		v.UDPSPort, k.UDPSPort = p.Src.Value, p.Src.Mask

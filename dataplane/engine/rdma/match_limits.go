@@ -87,10 +87,29 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 			return no("icmp type 0", "a later fragment has no type, and may look like 0")
 		}
 	}
-	for _, p := range []*flow.Ports{m.TCP, m.UDP} {
-		if p != nil && mayBeZero(*p) && m.VXLAN == nil {
-			return no("port 0", "a later fragment has no ports, and may look like port 0")
+	if m.MPLS != nil && in != "" {
+		return no("mpls", "NICs tell labels behind Ethernet from labels behind GRE, and the flow does not")
+	}
+	if e := m.ESP; e != nil && e.SPI.Mask != 0 {
+		switch {
+		case e.SPI.Value == 0:
+			return no("esp spi 0", "a later fragment has no SPI, and may look like SPI 0")
+		case in != "" && by == withVerbs:
+			return no("esp spi", "drivers look at the outer headers alone")
 		}
+	}
+	if t := m.TCP; t != nil && t.Flags.Mask != 0 {
+		switch {
+		case by == withVerbs:
+			return no("tcp flags", "the TCP spec has no flags")
+		case t.Flags.Value == 0 && (t.Ports == flow.Ports{} || mayBeZero(t.Ports)):
+			return no("tcp flags", "a later fragment has no flags, and may look like a packet without any")
+		case t.Flags.Value != 0:
+			return nil // a packet with a flag has ports
+		}
+	}
+	if p := m.TCP; p != nil && mayBeZero(p.Ports) || m.UDP != nil && m.VXLAN == nil && mayBeZero(*m.UDP) {
+		return no("port 0", "a later fragment has no ports, and may look like port 0")
 	}
 	return nil
 }
@@ -104,5 +123,5 @@ func mayBeZero(p flow.Ports) bool {
 
 // blank reports whether a match asks for no more than a frame.
 func blank(m flow.Match) bool {
-	return !m.Incomplete && (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
+	return !m.Incomplete && (m.Eth == nil || *m.Eth == flow.Eth{}) && len(m.VLAN) == 0 && !m.Untagged && m.MPLS == nil && m.IPv4 == nil && m.IPv6 == nil && !needsIP(m)
 }

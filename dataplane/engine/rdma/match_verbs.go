@@ -56,8 +56,15 @@ func upperSpecs(m ruleMatch, inner bool) []ibv.Spec {
 				NextHdr: proto.Mask, TrafficClass: ip.TrafficClass.Mask},
 		})
 	}
+	if m.MPLS != nil {
+		val, mask := m.mplsEntry()
+		specs = append(specs, ibv.MPLSSpec{Inner: inner, Val: ibv.MPLSFilter{Label: val}, Mask: ibv.MPLSFilter{Label: mask}})
+	}
+	if e := m.ESP; e != nil && e.SPI.Mask != 0 {
+		specs = append(specs, ibv.ESPSpec{Inner: inner, Val: ibv.ESPFilter{SPI: e.SPI.Value}, Mask: ibv.ESPFilter{SPI: e.SPI.Mask}})
+	}
 	if p := m.TCP; p != nil {
-		val, mask := portFilter(*p)
+		val, mask := portFilter(p.Ports)
 		specs = append(specs, ibv.TCPSpec{Inner: inner, Val: val, Mask: mask})
 	}
 	if p := m.UDP; p != nil {

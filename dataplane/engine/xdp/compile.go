@@ -119,6 +119,11 @@ func headers(k, mask *xdp.Headers, m flow.Match) {
 		binary.BigEndian.PutUint16(k.VLAN[i][:], tci(v.PCP.Value, v.DEI.Value, v.ID.Value))
 		binary.BigEndian.PutUint16(mask.VLAN[i][:], tci(v.PCP.Mask, v.DEI.Mask, v.ID.Mask))
 	}
+	if e := m.MPLS; e != nil {
+		setFlag(k, mask, xdp.FlagMPLS, true)
+		binary.BigEndian.PutUint32(k.Tunnel[:], mplsEntry(e.Label.Value, e.TC.Value, e.Bottom.Value, e.TTL.Value))
+		binary.BigEndian.PutUint32(mask.Tunnel[:], mplsEntry(e.Label.Mask, e.TC.Mask, e.Bottom.Mask, e.TTL.Mask))
+	}
 	if ip := m.IPv4; ip != nil {
 		ipv4(k, mask, ip)
 	}
@@ -126,10 +131,22 @@ func headers(k, mask *xdp.Headers, m flow.Match) {
 		ipv6(k, mask, ip)
 	}
 	if m.TCP != nil {
-		ports(k, mask, flow.ProtoTCP, m.TCP)
+		ports(k, mask, flow.ProtoTCP, &m.TCP.Ports)
+		if f := m.TCP.Flags; f.Mask != 0 {
+			setFlag(k, mask, xdp.FlagTCPFlags, true)
+			k.TCPFlags, mask.TCPFlags = uint8(f.Value), uint8(f.Mask)
+		}
 	}
 	if m.UDP != nil {
 		ports(k, mask, flow.ProtoUDP, m.UDP)
+	}
+	if e := m.ESP; e != nil {
+		k.Proto, mask.Proto = flow.ProtoESP, 0xff
+		if e.SPI.Mask != 0 {
+			setFlag(k, mask, xdp.FlagL4, true)
+			binary.BigEndian.PutUint32(k.L4[:], e.SPI.Value)
+			binary.BigEndian.PutUint32(mask.L4[:], e.SPI.Mask)
+		}
 	}
 	if i := m.ICMP; i != nil {
 		k.Proto, mask.Proto = flow.ProtoICMP, 0xff
@@ -142,6 +159,11 @@ func headers(k, mask *xdp.Headers, m flow.Match) {
 			k.L4[1], mask.L4[1] = i.Code.Value, i.Code.Mask
 		}
 	}
+}
+
+// mplsEntry is an entry of an MPLS label stack.
+func mplsEntry(label uint32, tc, bottom, ttl uint8) uint32 {
+	return label<<12 | uint32(tc)<<9 | uint32(bottom)<<8 | uint32(ttl)
 }
 
 func tci(pcp, dei uint8, id uint16) uint16 { return uint16(pcp)<<13 | uint16(dei)<<12 | id }

@@ -31,7 +31,7 @@
  *   4. `ip_frag` is set for every IPv4 fragment, the first one included, and for every
  *      IPv6 packet with a fragment header. Ports of a first fragment are there, of a
  *      later one not. mlx5's handling of a first fragment's ports is undocumented.
- *   5. MPLS and ESP are NIC terms that flow lacks; MPLS ends the parse.
+ *   5. MPLS in UDP is a NIC term that flow lacks, and MPLS in GRE is inside the tunnel in flow; MPLS ends the parse.
  *
  * A spec with an empty mask requires no header on a NIC: a VXLAN spec with mask 0 matches every
  * packet, flow's `vxlan inner any` only a whole header. A rule can require the header by

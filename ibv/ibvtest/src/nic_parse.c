@@ -58,6 +58,8 @@ struct parse {
 	struct cursor c;
 	struct nic_layer *layer;
 	struct nic_key *key;
+	int first; /* a fragment at offset 0, of room bytes above IP; padding may follow it */
+	int room;
 };
 
 static void parse_frame(struct parse *s);
@@ -141,7 +143,7 @@ static void parse_ports(struct parse *s)
 	l->sport = be16(s->c.p);
 	l->dport = be16(s->c.p + 2);
 	if (l->ip_protocol == 6) {
-		if (there(&s->c, 14)) {
+		if (there(&s->c, 14) && (!s->first || s->room >= 14)) {
 			l->present |= NIC_TCPFLAGS;
 			l->tcp_flags = be16(s->c.p + 12) & 0x1ff;
 		}
@@ -211,6 +213,8 @@ static void parse_ipv4(struct parse *s)
 	memcpy(l->src_ip, p + 12, 4);
 	memcpy(l->dst_ip, p + 16, 4);
 	s->c.p += length;
+	s->first = fragment == 0x2000;
+	s->room = be16(p + 2) - (int)length;
 	parse_upper(s, p[9], (fragment & 0x1fff) != 0);
 }
 
@@ -255,6 +259,8 @@ static void parse_ipv6(struct parse *s)
 	memcpy(l->src_ip, p + 8, 16);
 	memcpy(l->dst_ip, p + 24, 16);
 	next = p[6];
+	s->first = 0;
+	s->room = be16(p + 4);
 	s->c.p += 40;
 	for (int walked = 0; is_extension(next); walked++) {
 		uint8_t this = next;
@@ -268,9 +274,11 @@ static void parse_ipv6(struct parse *s)
 			return;
 		next = p[0];
 		s->c.p += length;
+		s->room -= (int)length;
 		if (this != 44)
 			continue;
 		l->ip_frag = 1;
+		s->first |= p[3] & 1;
 		if (be16(p + 2) >> 3) {
 			parse_upper(s, next, 1);
 			return;

@@ -85,7 +85,7 @@ func match(i int) string { return fmt.Sprintf("ipv4 dst %s tcp dport 443", addre
 func numbered(i int) flow.Flow {
 	return flow.Flow{Name: fmt.Sprintf("flow-%05d", i), Match: flow.Match{
 		IPv4: &flow.IPv4{Dst: flow.Addr4{Addr: address(i).As4(), Mask: [4]byte{255, 255, 255, 255}}},
-		TCP:  &flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}},
+		TCP:  &flow.TCP{Ports: flow.Ports{Dst: flow.Port{Value: 443, Mask: 0xffff}}},
 	}}
 }
 

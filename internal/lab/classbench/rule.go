@@ -73,13 +73,13 @@ func First(rules []Rule, p Packet) int {
 func (r *Rule) Match() flow.Match {
 	ip := &flow.IPv4{Src: r.Src.flow(), Dst: r.Dst.flow()}
 	m := flow.Match{IPv4: ip}
-	ports := &flow.Ports{Src: r.SrcPort.flow(), Dst: r.DstPort.flow()}
+	ports := flow.Ports{Src: r.SrcPort.flow(), Dst: r.DstPort.flow()}
 	switch r.Proto {
 	case 0:
 	case tcp:
-		m.TCP = ports
+		m.TCP = &flow.TCP{Ports: ports}
 	case udp:
-		m.UDP = ports
+		m.UDP = &ports
 	default:
 		ip.Proto = flow.Masked[uint8]{Value: r.Proto, Mask: 0xff}
 	}

@@ -56,12 +56,14 @@ const (
 	TypeIPv6 = 0x86dd
 	TypeVLAN = 0x8100
 	TypeQinQ = 0x88a8
+	TypeMPLS = 0x8847
 	TypeTEB  = 0x6558 // an Ethernet frame inside GRE
 
 	protoICMP   = 1
 	protoTCP    = 6
 	protoUDP    = 17
 	protoGRE    = 47
+	protoESP    = 50
 	protoICMPv6 = 58
 	protoNone   = 59 // IPv6: nothing follows
 )
@@ -78,6 +80,8 @@ func (s stack) etherType(at int) uint16 {
 		return TypeIPv4
 	case IPv6:
 		return TypeIPv6
+	case MPLS:
+		return TypeMPLS
 	case Eth:
 		return TypeTEB
 	}
@@ -100,6 +104,8 @@ func (s stack) protocol(at int) uint8 {
 		return protoICMPv6
 	case GRE:
 		return protoGRE
+	case ESP:
+		return protoESP
 	case Ext:
 		return l.Type
 	case IPv4:

@@ -39,6 +39,8 @@ func TestDecodes(t *testing.T) {
 		{"vxlan", Build(eth, ip4, UDP{Src: 1, Dst: 4789}, VXLAN{VNI: 5}, eth, ip6, TCP{Src: 1, Dst: 80}), "Ethernet IPv4 UDP VXLAN Ethernet IPv6 TCP"},
 		{"gre", Build(eth, ip4, GRE{Key: &key, Checksum: true, Sequence: &key}, ip6, UDP{Src: 1, Dst: 9999}), "Ethernet IPv4 GRE IPv6 UDP"},
 		{"gre eth", Build(eth, ip6, GRE{}, eth, ip4, UDP{Src: 1, Dst: 9999}, Payload(40)), "Ethernet IPv6 GRE Ethernet IPv4 UDP Payload"},
+		{"esp", Build(eth, ip6, ESP{SPI: 7, Seq: 1}, Payload(40)), "Ethernet IPv6 IPSecESP"},
+		{"mpls", Build(eth, MPLS{Label: 16, TC: 1}, MPLS{Label: 17}, ip4, UDP{Src: 1, Dst: 9999}, Payload(40)), "Ethernet MPLS MPLS IPv4 UDP Payload"},
 		{"sized", Sized(60, eth, ip4, UDP{Src: 1, Dst: 9999}), "Ethernet IPv4 UDP Payload"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -53,8 +55,8 @@ func TestDecodes(t *testing.T) {
 			}
 			// The parsed layers, serialised with lengths and checksums computed
 			// anew, must give the same bytes.
-			if strings.Contains(tc.want, "IPv6H") || strings.Contains(tc.want, "IPv6D") {
-				return // gopacket lays option padding out its own way
+			if strings.Contains(tc.want, "IPv6H") || strings.Contains(tc.want, "IPv6D") || tc.name == "esp" {
+				return // gopacket lays option padding out its own way, and writes no ESP
 			}
 			buf := gopacket.NewSerializeBuffer()
 			setNetwork(p)

@@ -34,6 +34,21 @@ func (v VLAN) appendTo(b []byte, s stack, at int, _ []byte) []byte {
 	return binary.BigEndian.AppendUint16(b, or(v.Type, s.etherType(at+1)))
 }
 
+// MPLS is one label stack entry (RFC 3032), the bottom of its stack unless MPLS follows. TTL 0 means 64.
+type MPLS struct {
+	Label uint32
+	TC    uint8
+	TTL   uint8
+}
+
+func (m MPLS) appendTo(b []byte, s stack, at int, _ []byte) []byte {
+	entry := m.Label<<12 | uint32(m.TC&7)<<9 | uint32(or(m.TTL, 64))
+	if at+1 == len(s) || s.etherType(at+1) != TypeMPLS {
+		entry |= 1 << 8
+	}
+	return binary.BigEndian.AppendUint32(b, entry)
+}
+
 // VXLAN is a VXLAN header with a valid VNI (RFC 7348). An Eth layer follows.
 type VXLAN struct {
 	VNI   uint32

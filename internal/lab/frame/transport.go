@@ -21,6 +21,13 @@ func (u UDP) appendTo(b []byte, s stack, at int, rest []byte) []byte {
 	return append(b, h...)
 }
 
+// ESP is an ESP header (RFC 4303). The layers behind it stand for the encrypted packet.
+type ESP struct{ SPI, Seq uint32 }
+
+func (e ESP) appendTo(b []byte, _ stack, _ int, _ []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, e.SPI), e.Seq)
+}
+
 // TCP flags.
 const (
 	FIN = 1 << iota

@@ -6,6 +6,8 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
 // frame builds the bytes of an Ethernet frame.
@@ -69,9 +71,27 @@ func (p *headers) network(rng *rand.Rand) []gopacket.SerializableLayer {
 		ip.NextHeader = layers.IPProtocol(next)
 		stack = append(stack, ip, gopacket.Payload(exts))
 	default:
+		if mpls(p.etherType) {
+			return p.labels(rng)
+		}
 		return []gopacket.SerializableLayer{noise(rng, 1+rng.IntN(60))}
 	}
 	return append(stack, p.transport(rng)...)
+}
+
+func mpls(etherType uint16) bool { return etherType == 0x8847 || etherType == 0x8848 }
+
+// labels is a label stack, and noise that may be read as a packet of IPv4. The stack is cut in its first entry
+// with p.cut.
+func (p *headers) labels(rng *rand.Rand) []gopacket.SerializableLayer {
+	var b gopacket.Payload
+	for _, e := range p.entries {
+		b = binary.BigEndian.AppendUint32(b, e)
+	}
+	if p.cut {
+		return []gopacket.SerializableLayer{b[:rng.IntN(4)]}
+	}
+	return []gopacket.SerializableLayer{b, append(gopacket.Payload{0x45, 0}, noise(rng, 18+rng.IntN(40))...)}
 }
 
 func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
@@ -96,12 +116,24 @@ func (e ext) bytes(rng *rand.Rand, next uint8) []byte {
 
 func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 	if p.cut {
-		return []gopacket.SerializableLayer{noise(rng, rng.IntN(4))}
+		if p.upper != 6 {
+			return []gopacket.SerializableLayer{noise(rng, rng.IntN(4))}
+		}
+		// The ports of TCP may be there, its flags are not.
+		b := binary.BigEndian.AppendUint16(nil, p.sport)
+		b = append(binary.BigEndian.AppendUint16(b, p.dport), noise(rng, 9)...)
+		return []gopacket.SerializableLayer{gopacket.Payload(b[:rng.IntN(14)])}
 	}
 	payload := noise(rng, rng.IntN(64))
 	switch p.upper {
 	case 6:
-		return []gopacket.SerializableLayer{&layers.TCP{SrcPort: layers.TCPPort(p.sport), DstPort: layers.TCPPort(p.dport), SYN: true}, payload}
+		has := func(f flow.TCPFlags) bool { return p.flags&f != 0 }
+		return []gopacket.SerializableLayer{&layers.TCP{
+			SrcPort: layers.TCPPort(p.sport), DstPort: layers.TCPPort(p.dport), NS: often(rng, 4),
+			FIN: has(flow.FIN), SYN: has(flow.SYN), RST: has(flow.RST), PSH: has(flow.PSH), ACK: has(flow.ACK), URG: has(flow.URG), ECE: has(flow.ECE), CWR: has(flow.CWR),
+		}, payload}
+	case 50:
+		return []gopacket.SerializableLayer{gopacket.Payload(binary.BigEndian.AppendUint32(nil, p.spi)), payload}
 	case 17:
 		udp := &layers.UDP{SrcPort: layers.UDPPort(p.sport), DstPort: layers.UDPPort(p.dport)}
 		if p.inner == nil || !p.vxlan {
@@ -132,6 +164,9 @@ func (p *headers) transport(rng *rand.Rand) []gopacket.SerializableLayer {
 		stack := []gopacket.SerializableLayer{gopacket.Payload(b)}
 		if p.gre.typ == 0x6558 {
 			return append(stack, p.inner.link(rng)...)
+		}
+		if mpls(p.gre.typ) {
+			return append(stack, p.inner.labels(rng)...)
 		}
 		return append(stack, p.inner.network(rng)...)
 	}

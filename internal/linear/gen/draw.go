@@ -49,7 +49,7 @@ func drawByte(rng *rand.Rand) uint8 {
 }
 
 func drawProto(rng *rand.Rand) uint8 {
-	return one[uint8](rng, 1, 6, 6, 17, 17, 47, 58, 50, 59, 4, 41, 132, uint8(rng.Uint32()))
+	return one[uint8](rng, 1, 6, 6, 17, 17, 47, 58, 50, 50, 59, 4, 41, 132, uint8(rng.Uint32()))
 }
 
 func drawTag(rng *rand.Rand) uint16 { return one[uint16](rng, 0, 1, 7, 100, 4095) }
@@ -64,13 +64,26 @@ func drawLabel(rng *rand.Rand) uint32 {
 	return one[uint32](rng, 0, 1, 0xfffff, rng.Uint32()&0xfffff)
 }
 
+// drawSPI draws a number in host order.
+func drawSPI(rng *rand.Rand) uint32 { return one(rng, 0, 7, 0x1000, 0xffffffff, rng.Uint32()) }
+
+// drawEntry draws a label stack entry: label, traffic class, bottom of stack, TTL.
+func drawEntry(rng *rand.Rand) uint32 {
+	return one[uint32](rng, 0, 16, 0xfffff, rng.Uint32()&0xfffff)<<12 | rng.Uint32()&0xf00 | uint32(drawByte(rng))
+}
+
+// drawFlags draws flags of TCP: mostly such as hosts send.
+func drawFlags(rng *rand.Rand) flow.TCPFlags {
+	return one(rng, flow.SYN, flow.SYN|flow.ACK, flow.ACK, flow.ACK|flow.PSH, flow.RST, flow.FIN|flow.ACK, flow.SYN|flow.ECE|flow.CWR, 0, flow.TCPFlags(rng.Uint32()))
+}
+
 func drawEtherType(rng *rand.Rand) uint16 {
-	return one[uint16](rng, 0x0800, 0x86dd, 0x0806, 0x88cc, 0x8100, 0x88a8, 0x0100)
+	return one[uint16](rng, 0x0800, 0x86dd, 0x0806, 0x88cc, 0x8100, 0x88a8, 0x0100, 0x8847, 0x8847, 0x8848)
 }
 
 // under draws a mask of that many bits: mostly the whole field, else a prefix
 // or anything, and the value under it.
-func under[T uint8 | uint16 | uint32](rng *rand.Rand, bits int, value T) flow.Masked[T] {
+func under[T ~uint8 | ~uint16 | ~uint32](rng *rand.Rand, bits int, value T) flow.Masked[T] {
 	whole := T(uint32(1)<<bits - 1)
 	mask := whole
 	switch rng.IntN(8) {

@@ -74,41 +74,60 @@ func (d drawer) match(outer bool) (m flow.Match) {
 		}
 	}
 	m.Untagged = len(m.VLAN) == 0 && often(d.masks, 8)
+	if often(d.masks, 12) {
+		m.MPLS = d.mpls()
+		return m
+	}
 	switch d.masks.IntN(8) {
 	case 0, 1, 2, 3:
 		m.IPv4 = d.ipv4()
 	case 4, 5, 6:
 		m.IPv6 = d.ipv6()
 	}
-	upper := d.masks.IntN(8)
-	if !outer {
-		upper = min(upper, 5)
+	upper := d.masks.IntN(9)
+	if !outer && upper > 6 {
+		upper = 5
 	}
 	later := m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentLater || m.IPv6 != nil && m.IPv6.Fragment == flow.FragmentLater
 	if often(d.masks, 8) && !later {
 		m.Incomplete = true
-		upper += 8 // alone, or with the bare clause of a protocol
+		upper += 9 // alone, or with the bare clause of a protocol
 	}
 	switch upper {
 	case 0, 1:
 		m.UDP = d.ports()
 	case 2, 3:
-		m.TCP = d.ports()
+		m.TCP = &flow.TCP{}
+		if !often(d.masks, 3) {
+			m.TCP.Ports = *d.ports()
+		}
+		if often(d.masks, 2) {
+			mask := one(d.masks, flow.SYN, flow.SYN|flow.ACK, flow.SYN|flow.ACK|flow.RST|flow.FIN, 0xff, flow.TCPFlags(d.masks.Uint32()))
+			m.TCP.Flags = flow.Masked[flow.TCPFlags]{Value: drawFlags(d.values) & mask, Mask: mask}
+		}
 	case 4:
 		m.ICMP = new(flow.ICMP)
 		masked(d, &m.ICMP.Type, 8, drawByte)
 		masked(d, &m.ICMP.Code, 8, drawByte)
 	case 6:
+		m.ESP = new(flow.ESP)
+		masked(d, &m.ESP.SPI, 32, drawSPI)
+	case 7:
 		m.VXLAN = new(flow.VXLAN)
 		masked(d, &m.VXLAN.VNI, 24, drawVNI)
 		m.VXLAN.Inner = d.inner()
-	case 8:
-		m.TCP = new(flow.Ports)
 	case 9:
-		m.UDP = new(flow.Ports)
+		m.TCP = new(flow.TCP)
+		if often(d.masks, 2) {
+			m.TCP.Ports = *d.ports()
+		}
 	case 10:
+		m.UDP = new(flow.Ports)
+	case 11:
 		m.ICMP = new(flow.ICMP)
-	case 7:
+	case 12:
+		m.ESP = new(flow.ESP)
+	case 8:
 		m.GRE = new(flow.GRE)
 		masked(d, &m.GRE.Key, 32, drawKey)
 		m.GRE.Inner = d.inner()
@@ -151,6 +170,17 @@ func (d drawer) vlan() (v flow.VLAN) {
 		masked(d, &v.DEI, 1, drawByte)
 	}
 	return v
+}
+
+func (d drawer) mpls() *flow.MPLS {
+	m := new(flow.MPLS)
+	masked(d, &m.Label, 20, func(rng *rand.Rand) uint32 { return drawEntry(rng) >> 12 })
+	if often(d.masks, 3) {
+		masked(d, &m.TC, 3, drawByte)
+		masked(d, &m.Bottom, 1, drawByte)
+		masked(d, &m.TTL, 8, drawByte)
+	}
+	return m
 }
 
 func (d drawer) ipv4() *flow.IPv4 {
@@ -226,7 +256,7 @@ func (d drawer) ports() *flow.Ports {
 }
 
 // masked draws a field, or leaves it out.
-func masked[T uint8 | uint16 | uint32](d drawer, f *flow.Masked[T], bits int, value func(*rand.Rand) T) {
+func masked[T ~uint8 | ~uint16 | ~uint32](d drawer, f *flow.Masked[T], bits int, value func(*rand.Rand) T) {
 	if often(d.masks, 3) {
 		return
 	}

@@ -29,12 +29,17 @@ func TestDrawsHitAndMiss(t *testing.T) {
 			for kind, has := range map[string]bool{
 				"eth": m.Eth != nil, "vlan": len(m.VLAN) == 1, "qinq": len(m.VLAN) == 2, "ipv4": m.IPv4 != nil, "ipv6": m.IPv6 != nil,
 				"tcp": m.TCP != nil, "udp": m.UDP != nil, "icmp": m.ICMP != nil, "vxlan": m.VXLAN != nil, "gre": m.GRE != nil,
-				"incomplete": m.Incomplete,
-				"inner":      m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
-				"frag":       m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
-				"frag6":      m.IPv6 != nil && m.IPv6.Fragment != flow.FragmentAny,
-				"untagged":   m.Untagged,
-				"range":      m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
+				"incomplete":  m.Incomplete,
+				"inner":       m.VXLAN != nil && m.VXLAN.Inner != nil || m.GRE != nil && m.GRE.Inner != nil,
+				"frag":        m.IPv4 != nil && m.IPv4.Fragment != flow.FragmentAny,
+				"frag6":       m.IPv6 != nil && m.IPv6.Fragment != flow.FragmentAny,
+				"untagged":    m.Untagged,
+				"flags":       m.TCP != nil && m.TCP.Flags.Mask != 0,
+				"esp":         m.ESP != nil,
+				"spi":         m.ESP != nil && m.ESP.SPI.Mask != 0,
+				"mpls":        m.MPLS != nil,
+				"mpls inside": m.Inner() != nil && m.Inner().MPLS != nil,
+				"range":       m.UDP != nil && m.UDP.Dst.Last != 0 || m.TCP != nil && m.TCP.Dst.Last != 0,
 			} {
 				if has {
 					kinds[kind]++
@@ -67,7 +72,8 @@ func TestDrawsHitAndMiss(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{
-		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range",
+		"eth", "vlan", "qinq", "ipv4", "ipv6", "tcp", "udp", "icmp", "vxlan", "gre", "inner", "frag", "frag6", "untagged", "range", "flags", "esp", "spi", "mpls", "mpls inside",
+		"hit esp", "hit mpls", "hit mpls inside",
 		"hit vxlan inner", "hit gre inner", "hit tcp", "hit udp", "hit icmp", "incomplete", "hit incomplete",
 	} {
 		if kinds[kind] < 20 {
@@ -80,6 +86,8 @@ func shapeOf(m flow.Match) string {
 	switch {
 	case m.Incomplete:
 		return "incomplete"
+	case m.Inner() != nil && m.Inner().MPLS != nil:
+		return "mpls inside"
 	case m.VXLAN != nil && m.VXLAN.Inner != nil:
 		return "vxlan inner"
 	case m.GRE != nil && m.GRE.Inner != nil:
@@ -90,6 +98,10 @@ func shapeOf(m flow.Match) string {
 		return "udp"
 	case m.ICMP != nil:
 		return "icmp"
+	case m.ESP != nil:
+		return "esp"
+	case m.MPLS != nil:
+		return "mpls"
 	}
 	return "other"
 }

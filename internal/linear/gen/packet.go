@@ -21,7 +21,11 @@ func Packet(rng *rand.Rand, flows []flow.Flow) []byte {
 			p.tweak(rng)
 		}
 	}
-	return damage(rng, p.frame(rng))
+	b := p.frame(rng)
+	if often(rng, 4) {
+		b = append(b, noise(rng, 1+rng.IntN(46))...) // padding
+	}
+	return damage(rng, b)
 }
 
 // headers are the fields that a frame is built from.
@@ -41,6 +45,9 @@ type headers struct {
 	offset    uint16
 	exts      []ext
 	upper     uint8
+	entries   []uint32 // of the label stack, of a frame of MPLS
+	flags     flow.TCPFlags
+	spi       uint32
 	sport     uint16
 	dport     uint16
 	typ, code uint8
@@ -73,7 +80,10 @@ func drawHeaders(rng *rand.Rand, outer bool) *headers {
 		src4: drawAddr4(rng), dst4: drawAddr4(rng), src6: drawAddr6(rng), dst6: drawAddr6(rng),
 		tos: drawByte(rng), ttl: drawByte(rng), label: drawLabel(rng),
 		upper: drawProto(rng), sport: drawPort(rng), dport: drawPort(rng),
-		typ: drawByte(rng), code: drawByte(rng), vni: drawVNI(rng),
+		typ: drawByte(rng), code: drawByte(rng), vni: drawVNI(rng), flags: drawFlags(rng), spi: drawSPI(rng),
+	}
+	for range one(rng, 1, 1, 2, 3) {
+		p.entries = append(p.entries, drawEntry(rng))
 	}
 	if often(rng, 3) {
 		for range one(rng, 1, 1, 1, 2, 2, 3) {
@@ -124,7 +134,7 @@ func (p *headers) tunnel(rng *rand.Rand, vxlan bool) {
 		return
 	}
 	p.upper = 47
-	p.gre = greHeader{typ: one[uint16](rng, 0x0800, 0x86dd, 0x6558, 0x6558, 0x8847), key: drawKey(rng)}
+	p.gre = greHeader{typ: one[uint16](rng, 0x0800, 0x86dd, 0x6558, 0x6558, 0x8847, 0x8848, 0x88cc), key: drawKey(rng)}
 	for _, flag := range []uint16{0x8000, 0x2000, 0x2000, 0x1000} {
 		if often(rng, 3) {
 			p.gre.flags |= flag

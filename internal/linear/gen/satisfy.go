@@ -23,6 +23,16 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 			}
 		}
 	}
+	if e := m.MPLS; e != nil {
+		p.ip = 0
+		if !mpls(p.etherType) {
+			p.etherType = one[uint16](rng, 0x8847, 0x8848)
+		}
+		mix(&p.entries[0], flow.Masked[uint32]{
+			Value: e.Label.Value<<12 | uint32(e.TC.Value)<<9 | uint32(e.Bottom.Value)<<8 | uint32(e.TTL.Value),
+			Mask:  e.Label.Mask<<12 | uint32(e.TC.Mask)<<9 | uint32(e.Bottom.Mask)<<8 | uint32(e.TTL.Mask),
+		})
+	}
 	if m.Untagged {
 		p.tags = nil
 		if p.etherType == 0x8100 || p.etherType == 0x88a8 {
@@ -50,7 +60,7 @@ func (p *headers) satisfy(rng *rand.Rand, m *flow.Match) {
 
 // shorten makes headers that are not walked to their end, or cut off.
 func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
-	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil
+	bare := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil
 	switch way := rng.IntN(3); {
 	case way == 0 && !bare && m.IPv4 == nil && m.IPv6 == nil && (m.Eth == nil || m.Eth.Type.Mask == 0):
 		for len(p.tags) < 3 {
@@ -68,7 +78,7 @@ func (p *headers) shorten(rng *rand.Rand, m *flow.Match) {
 			p.ip = one(rng, 4, 6)
 		}
 		if !bare && (m.IPv4 == nil || m.IPv4.Proto.Mask == 0) && (m.IPv6 == nil || m.IPv6.NextHeader.Mask == 0) {
-			p.upper = one[uint8](rng, 6, 17)
+			p.upper = one[uint8](rng, 6, 17, 50)
 		}
 		p.offset, p.inner, p.cut = 0, nil, true
 		if m.IPv4 != nil && m.IPv4.Fragment == flow.FragmentYes {
@@ -153,7 +163,7 @@ func isExtension(n uint8) bool {
 }
 
 func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
-	upper := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.VXLAN != nil || m.GRE != nil
+	upper := m.TCP != nil || m.UDP != nil || m.ICMP != nil || m.ESP != nil || m.VXLAN != nil || m.GRE != nil
 	if upper && p.ip == 0 {
 		p.ip = one(rng, 4, 6)
 	}
@@ -164,6 +174,11 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 		p.upper, p.inner = 6, nil
 		mixPort(rng, &p.sport, ports.Src)
 		mixPort(rng, &p.dport, ports.Dst)
+		mix(&p.flags, ports.Flags)
+	}
+	if esp := m.ESP; esp != nil {
+		p.upper, p.inner = 50, nil
+		mix(&p.spi, esp.SPI)
 	}
 	if icmp := m.ICMP; icmp != nil {
 		p.upper, p.inner = 1, nil
@@ -199,6 +214,8 @@ func (p *headers) satisfyUpper(rng *rand.Rand, m *flow.Match) {
 			switch {
 			case in.Eth != nil || len(in.VLAN) > 0:
 				p.gre.typ = 0x6558
+			case in.MPLS != nil && p.gre.typ != 0x6558:
+				p.gre.typ = one[uint16](rng, 0x8847, 0x8848)
 			case p.gre.typ == 0x6558:
 			case p.inner.ip == 4:
 				p.gre.typ = 0x0800
@@ -216,7 +233,13 @@ func (p *headers) tweak(rng *rand.Rand) {
 		p.inner.tweak(rng)
 		return
 	}
-	switch rng.IntN(16) {
+	switch rng.IntN(19) {
+	case 16:
+		p.flags ^= 1 << rng.IntN(8)
+	case 17:
+		p.spi ^= 1 << rng.IntN(32)
+	case 18:
+		p.entries[0] ^= 1 << rng.IntN(32)
 	case 0:
 		p.src, p.dst = other.src, other.dst
 	case 1:
@@ -248,11 +271,11 @@ func (p *headers) tweak(rng *rand.Rand) {
 	case 14:
 		p.gre.flags ^= one[uint16](rng, 0x8000, 0x4000, 0x2000, 0x1000, 1)
 	case 15:
-		p.etherType, p.gre.typ = other.etherType, one[uint16](rng, 0x0800, 0x86dd, 0x6558)
+		p.etherType, p.gre.typ = other.etherType, one[uint16](rng, 0x0800, 0x86dd, 0x6558, 0x8847)
 	}
 }
 
-func mix[T uint8 | uint16 | uint32](field *T, want flow.Masked[T]) {
+func mix[T ~uint8 | ~uint16 | ~uint32](field *T, want flow.Masked[T]) {
 	*field = *field&^want.Mask | want.Value
 }
 

@@ -84,7 +84,7 @@ static __always_inline int bench_peer_body(struct xdp_md *ctx)
 	struct ft_key k;
 	struct bench_key key;
 
-	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4(ft_config(), p, &k, &key.hot, &key.addr))
+	if (p + FT_COMMON_MIN > end || !FT_IS_COMMON4(p) || !ft_parse_common4(ft_config(), p, end, &k, &key.hot, &key.addr))
 		return XDP_PASS;
 	__u32 *id = bpf_map_lookup_elem(&bench_hash, &key);
 

@@ -1,0 +1,75 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+)
+
+// wordNone is the value of TCP flags that are all clear.
+const wordNone = "none"
+
+// flagWords are the names of TCP flags, the lowest bit first.
+var flagWords = [...]string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
+
+// String returns the names of the flags, "syn,ack", or "none".
+func (f TCPFlags) String() string {
+	var names []string
+	for i, name := range flagWords {
+		if f>>i&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return wordNone
+	}
+	return strings.Join(names, ",")
+}
+
+// parseFlags reads flags, or flags/mask.
+func (f *field) parseFlags(p *Masked[TCPFlags], text string) error {
+	first, second, masked := strings.Cut(text, "/")
+	value, err := f.parseFlagNames(first)
+	if err != nil {
+		return err
+	}
+	mask := TCPFlags(ones(f.bits))
+	if masked {
+		if mask, err = f.parseFlagNames(second); err != nil {
+			return err
+		}
+	}
+	*p = Masked[TCPFlags]{Value: value, Mask: mask}
+	return nil
+}
+
+// parseFlagNames reads names that commas separate, "none", or a number.
+func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
+	if text == wordNone {
+		return 0, nil
+	}
+	if text != "" && '0' <= text[0] && text[0] <= '9' {
+		v, err := f.parseDigits(text)
+		return TCPFlags(v), err
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		i := slices.Index(flagWords[:], name)
+		if i < 0 {
+			return 0, &valueError{quoted(name) + " is no TCP flag", didYouMean(name, flagWords[:])}
+		}
+		flags |= 1 << i
+	}
+	return flags, nil
+}
+
+// checkFlags finds flags outside their mask, as of a mask that is written before the flags.
+func (f *field) checkFlags(p Masked[TCPFlags]) (cause, fix string) {
+	if p.Value&^p.Mask == 0 {
+		return "", ""
+	}
+	if p.Mask != 0 && p.Mask&^p.Value == 0 {
+		p.Value, p.Mask = p.Mask, p.Value
+	} else {
+		p.Value &= p.Mask
+	}
+	return "the value has flags outside its mask", didYouMeanValue(f.format(&p))
+}
