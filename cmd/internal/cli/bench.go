@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/cmd/internal/export/exportrows"
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/curves"
 	"github.com/flowtally/flowtally/internal/bench/flowrows"
 	"github.com/flowtally/flowtally/internal/bench/pollrows"
 	"github.com/flowtally/flowtally/internal/bench/shmrows"
@@ -23,6 +27,7 @@ type benchCmd struct {
 	Gate  bool     `help:"Exit with 1 where a row misses its bound or could not be measured."`
 	Short bool     `help:"A few seconds in all; with --gate, fail only on a miss that is beyond the run's own noise, and confirmed for up to two minutes."`
 	Peers bool     `help:"Also measure the rows that compare with nftables and DPDK's rte_acl, which make bench installs."`
+	Plot  string   `type:"path" placeholder:"FILE" help:"Measure the cost of a packet over rules and masks instead of the rows, and draw it to this file (SVG)."`
 	List  bool     `help:"Print the rows and their bounds, and measure nothing."`
 }
 
@@ -36,6 +41,9 @@ func benchRows() []bench.Row {
 }
 
 func (c *benchCmd) Run(env *Env) error {
+	if c.Plot != "" {
+		return c.draw(env)
+	}
 	rows, err := bench.Select(benchRows(), c.Rows)
 	if err != nil {
 		return &usageError{err}
@@ -78,4 +86,33 @@ func (c *benchCmd) Run(env *Env) error {
 			"again on an otherwise idle machine; --log.level debug shows every attempt")
 	}
 	return nil
+}
+
+// draw writes the plot, and prints the rows that it was made of.
+func (c *benchCmd) draw(env *Env) error {
+	if c.Gate || c.List || len(c.Rows) > 0 {
+		return &usageError{errors.New("--plot measures points of its own: without --gate, --list and --row")}
+	}
+	// Opened before minutes of measuring, so that a path that cannot be written fails at once.
+	file, err := os.OpenFile(c.Plot, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("bench: opening the plot: %w", err)
+	}
+	defer file.Close()
+	options := bench.Short()
+	options.Confirm, options.Attempts, options.RowTime = 0, 2, time.Minute
+	options.Peers, options.Logger = c.Peers, env.Logger
+	var image bytes.Buffer
+	report, err := curves.Draw(env.Context, &image, options)
+	if err != nil {
+		return fmt.Errorf("bench: measuring the plot: %w", err)
+	}
+	_, err = file.Write(image.Bytes())
+	if err = errors.Join(err, file.Truncate(int64(image.Len())), file.Close()); err != nil {
+		return fmt.Errorf("bench: writing the plot: %w", err)
+	}
+	if c.json() {
+		return report.WriteJSON(env.Stdout)
+	}
+	return report.WriteTable(env.Stdout)
 }

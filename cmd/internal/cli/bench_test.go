@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -91,5 +92,17 @@ func TestBenchPrintsJSON(t *testing.T) {
 	}
 	if want := *r.Ours / *r.RefNS; r.Name != "shm.read" || r.Ref == "" || r.Spread == nil || *r.Ratio != want {
 		t.Errorf("got %s", out)
+	}
+}
+
+// TestBenchRefusesAPlotThatCannotBe: before anything is measured.
+func TestBenchRefusesAPlotThatCannotBe(t *testing.T) {
+	code, out, talk := benchLine(t, "--plot", filepath.Join(t.TempDir(), "none", "plot.svg"))
+	if code != exitFailed || out != "" || !strings.Contains(talk, "opening the plot") {
+		t.Errorf("a directory that is missing: exit code %d, %q, %q", code, out, talk)
+	}
+	code, out, talk = benchLine(t, "--plot", filepath.Join(t.TempDir(), "plot.svg"), "--gate")
+	if code != exitUsage || out != "" || !strings.Contains(talk, "--plot measures points of its own") {
+		t.Errorf("with --gate: exit code %d, %q, %q", code, out, talk)
 	}
 }

@@ -11,50 +11,50 @@ const (
 	ports     = 1000
 )
 
-// ruleset makes the text of a table for nft of the ingress hook of an interface. verdict is "drop" or "accept".
-type ruleset func(ifname, verdict string) string
+// ruleset makes the text of a table for nft of the ingress hook of an interface, for n ports. verdict is "drop" or "accept".
+type ruleset func(ifname, verdict string, n int) string
 
 // one has one rule, for every packet.
-func one(ifname, verdict string) string { return table(ifname, "", verdict) }
+func one(ifname, verdict string, _ int) string { return table(ifname, "", verdict) }
 
 // counterMap has the counters in a map from the port.
-func counterMap(ifname, verdict string) string {
-	return table(ifname, counters(), "counter name udp dport map "+elements(func(p int) string { return fmt.Sprintf(`"c%d"`, p) })+"\n"+verdict)
+func counterMap(ifname, verdict string, n int) string {
+	return table(ifname, counters(n), "counter name udp dport map "+elements(n, func(p int) string { return fmt.Sprintf(`"c%d"`, p) })+"\n"+verdict)
 }
 
 // verdictMap has a chain for each port, with its counter.
-func verdictMap(ifname, verdict string) string {
+func verdictMap(ifname, verdict string, n int) string {
 	var chains strings.Builder
-	for p := range ports {
+	for p := range n {
 		fmt.Fprintf(&chains, "chain p%d { counter name \"c%d\" %s; }\n", firstPort+p, firstPort+p, verdict)
 	}
-	return table(ifname, counters()+chains.String(), "udp dport vmap "+elements(func(p int) string { return fmt.Sprintf("goto p%d", p) }))
+	return table(ifname, counters(n)+chains.String(), "udp dport vmap "+elements(n, func(p int) string { return fmt.Sprintf("goto p%d", p) }))
 }
 
 // linear has a rule for each port.
-func linear(ifname, verdict string) string {
+func linear(ifname, verdict string, n int) string {
 	var rules strings.Builder
-	for p := range ports {
+	for p := range n {
 		fmt.Fprintf(&rules, "udp dport %d counter name \"c%d\" %s\n", firstPort+p, firstPort+p, verdict)
 	}
-	return table(ifname, counters(), rules.String())
+	return table(ifname, counters(n), rules.String())
 }
 
 func table(ifname, objects, rules string) string {
 	return fmt.Sprintf("table netdev bench_%s {\n%schain in {\ntype filter hook ingress device %q priority 0; policy accept;\n%s\n}\n}\n", ifname, objects, ifname, rules)
 }
 
-func counters() string {
+func counters(n int) string {
 	var b strings.Builder
-	for p := range ports {
+	for p := range n {
 		fmt.Fprintf(&b, "counter c%d { }\n", firstPort+p)
 	}
 	return b.String()
 }
 
-func elements(value func(port int) string) string {
-	list := make([]string, ports)
-	for p := range ports {
+func elements(n int, value func(port int) string) string {
+	list := make([]string, n)
+	for p := range n {
 		list[p] = fmt.Sprintf("%d : %s", firstPort+p, value(firstPort+p))
 	}
 	return "{ " + strings.Join(list, ", ") + " }"

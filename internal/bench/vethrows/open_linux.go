@@ -39,15 +39,30 @@ func openDrop(rules ruleset, by int) opener {
 		if err != nil {
 			return nil, err
 		}
-		theirs, err := s.nft(rules, "drop")
+		theirs, err := s.nft(rules, "drop", ports)
 		if err != nil {
 			return nil, err
 		}
-		theirsOne, err := s.nft(one, "drop")
+		theirsOne, err := s.nft(one, "drop", ports)
 		if err != nil {
 			return nil, err
 		}
 		return &bench.Sides{Ours: bench.Above(exact(ours, counted), oursOne), Ref: bench.Fewer(by, bench.Above(theirs, theirsOne)), N: packets, MaxSpread: 0.5}, nil
+	})
+}
+
+// openPoint measures a table of n ports that drops, above one rule that drops every packet, against that rule.
+func openPoint(rules ruleset, n, by int) opener {
+	return opened(func(s *site) (*bench.Sides, error) {
+		table, err := s.nft(rules, "drop", n)
+		if err != nil {
+			return nil, err
+		}
+		least, err := s.nft(one, "drop", n)
+		if err != nil {
+			return nil, err
+		}
+		return &bench.Sides{Ours: bench.Fewer(by, bench.Above(table, least)), Ref: least, N: packets, MaxSpread: 0.5}, nil
 	})
 }
 
@@ -58,7 +73,7 @@ func openCount() opener {
 		if err != nil {
 			return nil, err
 		}
-		theirs, err := s.nft(counterMap, "accept")
+		theirs, err := s.nft(counterMap, "accept", ports)
 		if err != nil {
 			return nil, err
 		}

@@ -1,9 +1,11 @@
 package vethrows
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/plot"
 )
 
 // Rows returns the rows that compare with nftables. They hold no resource until opened.
@@ -19,4 +21,19 @@ func Rows() []bench.Row {
 		row("xdp.vs.nft.linear", "one rule after the other", one, openDrop(linear, 32)),
 		row("veth.1k", "in a map", "no hook", openCount()),
 	}
+}
+
+// Points returns the points of the plot that nftables gives, for its panel over rules: rules of one port, one after the
+// other, and a map from the port.
+func Points(panel string) []plot.Row {
+	var list []plot.Row
+	for _, n := range []int{32, 128, 512, 2048, 8192} {
+		point := func(name, curve string, rules ruleset, by int) {
+			row := bench.Row{Name: fmt.Sprintf("plot.nft.%s.%d", name, n), Unit: "ns per packet", Ref: "one rule", Peers: "nft", Openings: 1, Rounds: 7, Open: openPoint(rules, n, by)}
+			list = append(list, plot.Row{Row: row, Panel: panel, X: float64(n), Ours: curve})
+		}
+		point("linear", "nftables: n ports, one rule after the other, on veth", linear, max(1, n/32))
+		point("map", "nftables: a map of n ports, on veth", counterMap, 1)
+	}
+	return list
 }

@@ -58,7 +58,7 @@ func TestNFTCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			side, err := s.nft(rules, verdict)
+			side, err := s.nft(rules, verdict, ports)
 			if err == nil {
 				err = onThread(func() error { _, err := side(t.Context(), 2*ports); return err })
 			}

@@ -19,6 +19,7 @@ const (
 	sendProgDropAll    = "drop_all"
 	sendProgSendPacket = "send_packet"
 	sendVarSendAt      = "send_at"
+	sendVarSendPorts   = "send_ports"
 	sendVarSendRefused = "send_refused"
 	sendVarSendTo      = "send_to"
 )
@@ -80,6 +81,7 @@ type sendMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type sendVariableSpecs struct {
 	SendAt      *ebpf.VariableSpec `ebpf:"send_at"`
+	SendPorts   *ebpf.VariableSpec `ebpf:"send_ports"`
 	SendRefused *ebpf.VariableSpec `ebpf:"send_refused"`
 	SendTo      *ebpf.VariableSpec `ebpf:"send_to"`
 }
@@ -115,6 +117,7 @@ func (m *sendMaps) Close() error {
 // It can be passed to loadSendObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sendVariables struct {
 	SendAt      *ebpf.Variable `ebpf:"send_at"`
+	SendPorts   *ebpf.Variable `ebpf:"send_ports"`
 	SendRefused *ebpf.Variable `ebpf:"send_refused"`
 	SendTo      *ebpf.Variable `ebpf:"send_to"`
 }

@@ -58,7 +58,7 @@ func (s *site) pair() (near, far *lab.End, err error) {
 }
 
 // nft puts a table on the ingress hook of a new pair.
-func (s *site) nft(rules ruleset, verdict string) (bench.Side, error) {
+func (s *site) nft(rules ruleset, verdict string, n int) (bench.Side, error) {
 	program, err := exec.LookPath("nft")
 	if err != nil {
 		return nil, &probe.UnsupportedError{Feature: "nftables", Reason: "nft is not on PATH", Fix: "install nftables, as make bench does"}
@@ -69,11 +69,11 @@ func (s *site) nft(rules ruleset, verdict string) (bench.Side, error) {
 	}
 	cmd := exec.Command(program, "-f", "-")
 	var said bytes.Buffer
-	cmd.Stdin, cmd.Stderr = strings.NewReader(rules(near.Name, verdict)), &said
+	cmd.Stdin, cmd.Stderr = strings.NewReader(rules(near.Name, verdict, n)), &said
 	if err := s.ns.Do(cmd.Run); err != nil {
 		return nil, fmt.Errorf("nft: %w: %.200s", err, said.String())
 	}
-	return s.side(far), nil
+	return s.side(far, n), nil
 }
 
 // dropAll puts a program on native XDP of a new pair that drops every packet and does no more.
@@ -82,7 +82,7 @@ func (s *site) dropAll() (bench.Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.side(far), s.ns.Do(func() error {
+	return s.side(far, ports), s.ns.Do(func() error {
 		l, err := link.AttachXDP(link.XDPOptions{Program: s.send.Programs["drop_all"], Interface: near.Index, Flags: link.XDPDriverMode})
 		if err != nil {
 			return fmt.Errorf("attaching a program that drops: %w", err)
@@ -125,7 +125,7 @@ func (s *site) flows(drop bool, mode xdp.Mode) (bench.Side, *counted, error) {
 		_, err := rs.Attach(near.Name, xdp.AttachOptions{Mode: mode, Ingress: true})
 		return err
 	})
-	return s.side(far), c, err
+	return s.side(far, ports), c, err
 }
 
 // bare is a pair without a hook.
@@ -134,15 +134,15 @@ func (s *site) bare() (bench.Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.side(far), nil
+	return s.side(far, ports), nil
 }
 
-// side sends packets out of an end.
-func (s *site) side(from *lab.End) bench.Side {
+// side sends packets out of an end, to so many ports.
+func (s *site) side(from *lab.End, targets int) bench.Side {
 	frame := classbench.Packet{Src: 0x0a000001, Dst: 0x0a000002, SrcPort: 1, DstPort: firstPort, Proto: unix.IPPROTO_UDP}.Frame()
 	return func(_ context.Context, n int) (float64, error) {
-		if err := s.send.Variables["send_to"].Set(uint32(from.Index)); err != nil {
-			return 0, fmt.Errorf("naming the interface to send from: %w", err)
+		if err := errors.Join(s.send.Variables["send_to"].Set(uint32(from.Index)), s.send.Variables["send_ports"].Set(uint32(targets))); err != nil {
+			return 0, fmt.Errorf("setting the interface and the ports of the sender: %w", err)
 		}
 		var ns float64
 		err := s.inside(func() (err error) {

@@ -29,11 +29,11 @@ const patience = 2 * time.Minute
 
 // acl is DPDK's rte_acl over one set and trace, in a process that serves all openings of a row.
 type acl struct {
-	rules func() []classbench.Rule
-	once  sync.Once
-	err   error
-	peer  *cside.Program
-	open  bench.Closers
+	set  func() input
+	once sync.Once
+	err  error
+	peer *cside.Program
+	open bench.Closers
 }
 
 // prepare compiles and starts the peer, and has it build its tables, once.
@@ -56,8 +56,7 @@ func (a *acl) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules := a.rules()
-	packets := classbench.Trace(rules, tracePackets, locality(), seed)
+	rules, packets := a.set().rules, a.set().packets
 	ruleFile, packetFile := filepath.Join(dir, "rules"), filepath.Join(dir, "packets")
 	if err := errors.Join(written(ruleFile, func(w io.Writer) { writeRules(w, rules) }), written(packetFile, func(w io.Writer) { writePackets(w, rules, packets) })); err != nil {
 		return err
@@ -115,17 +114,17 @@ func (a *acl) side(cpu int) (bench.Side, error) {
 	return func(_ context.Context, n int) (float64, error) { return a.peer.Ask("acl", n) }, nil
 }
 
-// aclRow compares the cost of a family above the empty program with rte_acl, which only classifies.
-func aclRow(row bench.Row, f classbench.Family, n int) bench.Row {
-	rules := sync.OnceValue(func() []classbench.Rule { return classbench.Generate(f, n, seed) })
-	a := &acl{rules: rules}
+// aclRow compares the cost of a set above the empty program with rte_acl, which only classifies.
+func aclRow(row bench.Row, generate func() input) bench.Row {
+	in := sync.OnceValue(generate)
+	a := &acl{set: in}
 	row.Prepare, row.Release = a.prepare, a.open.Close
 	row.Open = func(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		ref, err := a.side(env.CPU)
 		if err != nil {
 			return nil, err
 		}
-		return withSet(rules(), classbench.Trace(rules(), tracePackets, locality(), seed), func(s *set) (*bench.Sides, error) {
+		return withSet(in().rules, in().packets, func(s *set) (*bench.Sides, error) {
 			return &bench.Sides{Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)), Ref: ref, N: tracePackets}, nil
 		})(ctx, env)
 	}

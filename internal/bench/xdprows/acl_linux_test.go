@@ -1,6 +1,7 @@
 package xdprows
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/bench"
@@ -19,7 +20,7 @@ func TestACLClassifies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range classbench.Families() {
-		a := &acl{rules: func() []classbench.Rule { return classbench.Generate(f, 300, seed) }}
+		a := &acl{set: sync.OnceValue(func() input { return ofFamily(f, 300) })}
 		defer a.open.Close()
 		if err := a.prepare(t.Context()); err != nil {
 			t.Fatal(err)

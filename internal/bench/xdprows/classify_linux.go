@@ -43,8 +43,8 @@ func openMaskedHot(n, masks int) opener {
 // 3 ns of that are on our side.
 func openMaskedSpread(n, masks int) opener {
 	return lazily(func() opener {
-		rules := classbench.Masked(n, masks, seed)
-		return withSet(rules, classbench.Points(rules, tracePackets, seed), func(s *set) (*bench.Sides, error) {
+		in := ofMasks(n, masks)
+		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
 			return &bench.Sides{Ours: s.spread(traceOurs), Ref: s.hot("bench_empty"), N: tracePackets}, nil
 		})
 	})
@@ -68,18 +68,28 @@ func openRanges() opener {
 	}
 }
 
-// openFamily compares the cost above the empty program with the cost of the linear matcher.
-func openFamily(f classbench.Family, n int) opener {
+// openLinear compares the cost of a set above the empty program with the cost of the linear matcher.
+func openLinear(generate func() input) opener {
 	return lazily(func() opener {
-		rules := classbench.Generate(f, n, seed)
-		return withSet(rules, classbench.Trace(rules, tracePackets, locality(), seed), func(s *set) (*bench.Sides, error) {
-			if err := s.fillLinear(rules); err != nil {
+		in := generate()
+		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
+			if err := s.fillLinear(in.rules); err != nil {
 				return nil, err
 			}
 			return &bench.Sides{
 				Ours: s.spread(traceOurs), Base: s.spread(traceEmpty), Ref: bench.Fewer(16, s.spread(traceLinear)),
 				N: tracePackets, MaxSpread: 0.3, // the linear matcher sees another part of the trace in each round
 			}, nil
+		})
+	})
+}
+
+// openAlone measures the cost of a set above the empty program, against that program.
+func openAlone(generate func() input) opener {
+	return lazily(func() opener {
+		in := generate()
+		return withSet(in.rules, in.packets, func(s *set) (*bench.Sides, error) {
+			return &bench.Sides{Ours: bench.Above(s.spread(traceOurs), s.spread(traceEmpty)), Ref: s.spread(traceEmpty), N: tracePackets}, nil
 		})
 	})
 }

@@ -19,6 +19,30 @@ type opener = func(context.Context, bench.Env) (*bench.Sides, error)
 // locality is the low locality of the paper: most headers stand alone.
 func locality() classbench.Locality { return classbench.Locality{Shape: 1, Scale: 0.1} }
 
+// above is the unit of costs above the empty program.
+const above = "ns per packet above empty"
+
+// tracePackets is the length of a trace (bpf/trace.bpf.c).
+const tracePackets = 1 << 16
+
+// input is a rule set and a trace of tracePackets.
+type input struct {
+	rules   []classbench.Rule
+	packets []classbench.Packet
+}
+
+// ofFamily is a set of a family of ClassBench.
+func ofFamily(f classbench.Family, n int) input {
+	rules := classbench.Generate(f, n, seed)
+	return input{rules, classbench.Trace(rules, tracePackets, locality(), seed)}
+}
+
+// ofMasks is a set of n rules over so many masks.
+func ofMasks(n, masks int) input {
+	rules := classbench.Masked(n, masks, seed)
+	return input{rules, classbench.Points(rules, tracePackets, seed)}
+}
+
 // Rows returns the rows of the packet path. They hold no resource until opened.
 func Rows() []bench.Row {
 	return append(exactRows(), generatedRows()...)
@@ -37,7 +61,7 @@ func exactRows() []bench.Row {
 
 // generatedRows are about rule sets of package classbench.
 func generatedRows() []bench.Row {
-	whole, above := "ns per packet", "ns per packet above empty"
+	const whole = "ns per packet"
 	seeded := fmt.Sprintf(" (seed %d)", seed)
 	rows := []bench.Row{
 		{Name: "xdp.masked.1k.hot", Ref: "empty XDP_PASS" + seeded, Bound: 1.8, Unit: whole, Open: openMaskedHot(1000, 24)},
@@ -49,7 +73,7 @@ func generatedRows() []bench.Row {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, bench.Row{
 				Name: fmt.Sprintf("xdp.classbench.%s.%dk", f, n/1000), Ref: "linear matcher in BPF, above empty" + seeded, Bound: 0.1, Unit: above,
-				Openings: 3, Open: openFamily(f, n),
+				Openings: 3, Open: openLinear(func() input { return ofFamily(f, n) }),
 			})
 		}
 	}
@@ -58,7 +82,7 @@ func generatedRows() []bench.Row {
 			rows = append(rows, aclRow(bench.Row{
 				Name: fmt.Sprintf("xdp.classbench.%s.%dk.rte", f, n/1000), Ref: "DPDK's rte_acl one packet at a time, classification alone" + seeded,
 				Bound: 1, Unit: above, Peers: "rte_acl", Openings: 3,
-			}, f, n))
+			}, func() input { return ofFamily(f, n) }))
 		}
 	}
 	rows = append(rows,

@@ -7,21 +7,21 @@ import (
 	"runtime"
 
 	"github.com/flowtally/flowtally/internal/bench"
-	"github.com/flowtally/flowtally/internal/lab/classbench"
 	"github.com/flowtally/flowtally/probe"
 )
 
 var openOne, openHot, openSpread, openSMP = unsupported, unsupported, unsupported, unsupported
 
-func openMaskedHot(int, int) opener            { return unsupported }
-func openMaskedSpread(int, int) opener         { return unsupported }
-func openRanges() opener                       { return unsupported }
-func openFamily(classbench.Family, int) opener { return unsupported }
-func openUpdate(int, int, int) opener          { return unsupported }
-func openLoad(int, int) opener                 { return unsupported }
-func openOther(int, int, []byte) opener        { return unsupported }
+func openMaskedHot(int, int) opener     { return unsupported }
+func openMaskedSpread(int, int) opener  { return unsupported }
+func openRanges() opener                { return unsupported }
+func openAlone(func() input) opener     { return unsupported }
+func openLinear(func() input) opener    { return unsupported }
+func openUpdate(int, int, int) opener   { return unsupported }
+func openLoad(int, int) opener          { return unsupported }
+func openOther(int, int, []byte) opener { return unsupported }
 
-func aclRow(row bench.Row, _ classbench.Family, _ int) bench.Row {
+func aclRow(row bench.Row, _ func() input) bench.Row {
 	row.Open = unsupported
 	return row
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// tracePackets is the length of a trace (bpf/trace.bpf.c).
-const tracePackets = 1 << 16
-
 // Programs that make packets of the trace, by the program behind them. The number of each is its place in trace_next.
 const (
 	traceOurs = iota

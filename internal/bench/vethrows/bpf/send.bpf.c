@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * A sender: BPF_PROG_TEST_RUN repeats the program, and each run sends the packet out of an interface, with the
- * next of 1,000 destination ports. The far end of a veth receives it before the run ends, on the same thread.
+ * next of so many destination ports. The far end of a veth receives it before the run ends, on the same thread.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -10,10 +10,10 @@
 #include <bpf/bpf_endian.h>
 
 #define FIRST_PORT 1000
-#define PORTS 1000
-#define STEP 389 /* no divisor of PORTS: the ports come in an order that no prefetch follows */
+#define STEP 389 /* a prime: the ports come in an order that no prefetch follows, and each in its turn */
 
 __u32 send_to SEC(".data.send"); /* ifindex */
+__u32 send_ports SEC(".data.send"); /* no multiple of STEP */
 __u32 send_at SEC(".data.send");
 __u64 send_refused SEC(".data.send");
 
@@ -22,9 +22,10 @@ int send_packet(struct __sk_buff *skb)
 {
 	void *p = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	volatile __u32 *at = &send_at;
-	__u32 i = *at + STEP;
+	__u32 ports = *(volatile __u32 *)&send_ports, i = *at + STEP;
 
-	i -= i >= PORTS ? PORTS : 0;
+	if (ports)
+		i %= ports;
 	*at = i;
 	if (p + 38 > end)
 		return TC_ACT_SHOT;
