@@ -1,16 +1,22 @@
 package tree
 
-import "math"
+import (
+	"errors"
+	"math"
+)
 
-// builder makes the tree of one group of one class, in free blocks.
+// builder makes trees in free blocks, one group of one class after the other.
 type builder struct {
 	mem    *memory
 	region region
-	rules  []*rule // ascending rank
-	limit  int     // copies of a rule above which it goes to the next group
-	last   bool    // there is no next group
-	words  float64 // nodes of a cut for each of its rules
-	leaf   int     // rules that are a list without a look for a cut
+	rules  []*rule // of the group, ascending rank
+	depth  int     // cuts above the node that is being built
+
+	// Bounds of the group.
+	last  bool    // there is no next group
+	words float64 // nodes of a cut for each of its rules
+	leaf  int     // rules that are a list without a look for a cut
+	quota int     // words that are left
 
 	blocks []uint32         // allocated
 	lists  map[uint64]int32 // by hash
@@ -25,6 +31,11 @@ type builder struct {
 	spans   []int32
 }
 
+// errQuota ends the build of a group that takes too many words.
+var errQuota = errors.New("tree: over the quota")
+
+func newBuilder(m *memory) *builder { return &builder{mem: m, hist: make([]uint16, 1<<MaxBits)} }
+
 func (b *builder) alloc(n int) int {
 	base, ok := b.mem.alloc(n)
 	if !ok {
@@ -32,20 +43,31 @@ func (b *builder) alloc(n int) int {
 		return -1
 	}
 	b.blocks = append(b.blocks, uint32(base))
+	if b.quota -= n; b.quota < 0 {
+		b.err = errQuota
+	}
 	return base
 }
 
-// undo frees the blocks of an unfinished build.
-func (b *builder) undo() {
-	for _, base := range b.blocks {
+// undo frees the blocks from mark on, of an unfinished build.
+func (b *builder) undo(mark int) {
+	for _, base := range b.blocks[mark:] {
 		delete(b.mem.refs, base)
 		b.mem.release(int(base))
 	}
-	b.blocks = b.blocks[:0]
+	b.blocks = b.blocks[:mark]
+}
+
+// room is the number of children in which a rule may be.
+func (b *builder) room(r *rule) int {
+	if b.depth == 0 {
+		return rootCopies
+	}
+	return copies - int(r.copies) + 1
 }
 
 // build returns the node of the region for the rules that are in it.
-func (b *builder) build(rules []int32, depth int, hid Node) Node {
+func (b *builder) build(rules []int32, hid Node) Node {
 	if b.err != nil {
 		return 0
 	}
@@ -63,18 +85,18 @@ func (b *builder) build(rules []int32, depth int, hid Node) Node {
 	case 1:
 		return b.rules[rules[0]].slot | hid
 	}
-	if depth >= MaxDepth || len(rules) <= b.leaf {
+	if b.depth >= MaxDepth || len(rules) <= b.leaf {
 		return b.list(rules, hid)
 	}
 	w, cost, ok := b.choose(rules)
 	if !ok || len(rules) <= listsUpTo && cost >= listCost(len(rules)) {
 		return b.list(rules, hid)
 	}
-	return b.cut(rules, w, depth, hid)
+	return b.cut(rules, w, hid)
 }
 
 // cut distributes the rules over the children of a window, and builds these.
-func (b *builder) cut(rules []int32, w window, depth int, hid Node) Node {
+func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	size := 1 << w.bits
 	mark := len(b.stack)
 	defer func() { b.stack = b.stack[:mark] }()
@@ -86,7 +108,7 @@ func (b *builder) cut(rules []int32, w window, depth int, hid Node) Node {
 		n := int32(0)
 		limit := math.MaxInt
 		if !b.last {
-			limit = b.limit - int(r.copies) + 1
+			limit = b.room(r)
 		}
 		b.touched = b.touched[:0]
 		if !b.values(r, w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
@@ -120,10 +142,12 @@ func (b *builder) cut(rules []int32, w window, depth int, hid Node) Node {
 	known, value := b.region.known[w.word], b.region.value[w.word]
 	bits := uint64(size-1) << w.shift
 	b.region.known[w.word] |= bits
+	b.depth++
 	for v := range size {
 		b.region.value[w.word] = value&^bits | uint64(v)<<w.shift
-		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], depth+1, hid))
+		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
 	}
+	b.depth--
 	b.region.known[w.word], b.region.value[w.word] = known, value
 	return newCut(w.word, w.shift, w.bits, base)
 }

@@ -92,14 +92,14 @@ func (s *Set) Rearrange() error {
 func (s *Set) replace(rules []*rule) error {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
 	var err error
-	for _, shape := range shapes {
-		b := newBuilder(s.mem, shape)
+	for _, quota := range quotas {
+		b := newBuilder(s.mem)
 		var roots [Classes]Node
 		for c := range roots {
-			roots[c] = b.class(rules, c, s.regions[c])
+			roots[c] = b.class(rules, c, s.regions[c], quota)
 		}
 		if err = b.err; err != nil {
-			b.undo()
+			b.undo(0)
 			continue
 		}
 		for c, root := range roots {

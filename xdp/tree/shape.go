@@ -1,23 +1,26 @@
 package tree
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
-// shape bounds the memory of a tree.
-type shape struct {
-	limit int     // copies of a rule above which it goes to the next group
-	words float64 // nodes of a cut for each of its rules
-	leaf  int     // rules that are a list without a look for a cut
-}
+// The memory of a class is bounded by words for each of its rules: quotas are tried one after the other until the
+// trees are in the memory. The last one makes lists.
+var quotas = []float64{24, 12, 6, 3, 1.5, 0}
 
-// shapes are tried one after the other until the trees fit: each takes less memory and more time of a packet.
-var shapes = []shape{{16, 4, 1}, {8, 2, 1}, {4, 1, 4}, {2, 0.5, 8}, {1, 0.25, 16}, {1, 0.1, 64}, {1, 0.01, MaxList}}
+// A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next
+// group. The first is what divides the rules: by the fields that they name. The second is rare.
+const (
+	rootCopies = 8
+	copies     = 1024
+)
 
-func newBuilder(mem *memory, s shape) *builder {
-	return &builder{mem: mem, limit: s.limit, words: s.words, leaf: s.leaf, lists: map[uint64]int32{}}
-}
+// few is the quota of a small set, in words.
+const few = 4096
 
 // class builds the tree, or the fork of trees, of one class. rules ascend by rank.
-func (b *builder) class(rules []*rule, c int, region region) Node {
+func (b *builder) class(rules []*rule, c int, region region, quota float64) Node {
 	var todo []*rule
 	for _, r := range rules {
 		r.planned[c] = 0
@@ -25,24 +28,35 @@ func (b *builder) class(rules []*rule, c int, region region) Node {
 			todo = append(todo, r)
 		}
 	}
+	all := len(todo)
+	left := int(float64(all) * quota)
+	if quota >= 1 {
+		left += few
+	}
+	b.region = region
 	var groups []Node
 	var ranks []uint64
 	for g := 0; len(todo) > 0 && b.err == nil; g++ {
-		b.region, b.rules, b.last = region, todo, g == MaxGroups-1
-		order := make([]int32, len(todo))
-		for i, r := range todo {
-			order[i] = int32(i)
-			r.copies, r.ejected = 1, false
-			r.planned[c] |= 1 << g
+		before := len(b.blocks)
+		share := left / 2
+		if g == MaxGroups-1 {
+			share = left
 		}
-		groups = append(groups, b.build(order, 0, 0))
+		groups = append(groups, b.group(todo, all, share, g == MaxGroups-1))
 		ranks = append(ranks, todo[0].rank)
-		todo = slices.DeleteFunc(slices.Clone(todo), func(r *rule) bool {
-			if r.ejected && r.copies == 1 {
-				r.planned[c] &^= 1 << g // it is nowhere in this tree
+		for _, base := range b.blocks[before:] {
+			left -= 2 << (b.mem.state[base/2] - 1)
+		}
+		rest := todo[:0:0]
+		for _, r := range todo {
+			if !r.ejected || r.copies > 1 {
+				r.planned[c] |= 1 << g
 			}
-			return !r.ejected
-		})
+			if r.ejected {
+				rest = append(rest, r)
+			}
+		}
+		todo = rest
 	}
 	switch {
 	case len(groups) == 0 || b.err != nil:
@@ -55,9 +69,40 @@ func (b *builder) class(rules []*rule, c int, region region) Node {
 		return 0
 	}
 	best := NoRank
-	for g := len(groups) - 1; g >= 0; g-- {
-		best = min(best, ranks[g])
+	for g, rank := range slices.Backward(ranks) {
+		best = min(best, rank)
 		b.mem.words[base+2*g], b.mem.words[base+2*g+1] = uint64(groups[g]), best
 	}
 	return newFork(base, len(groups))
+}
+
+// group builds the tree of some rules of all, and marks the rules that it leaves to the next group. A tree that
+// takes more words than its quota is built again, with narrower cuts and longer lists.
+func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
+	b.rules, b.last = rules, last
+	order := make([]int32, len(rules))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	mark := len(b.blocks)
+	// The fewer the rules are, the more words may each of them take.
+	scale := float64(all) / float64(len(rules))
+	for try := 0; ; try++ {
+		for _, r := range rules {
+			r.copies, r.ejected = 1, false
+		}
+		b.words = 8 * math.Sqrt(scale) / float64(int(1)<<try)
+		b.leaf = 1 << try
+		b.quota = quota
+		if b.leaf >= MaxList {
+			b.leaf, b.quota = MaxList, math.MaxInt
+		}
+		b.lists = map[uint64]int32{}
+		n := b.build(order, 0)
+		if b.err != errQuota {
+			return n
+		}
+		b.err = nil
+		b.undo(mark)
+	}
 }

@@ -7,12 +7,16 @@ import (
 
 // Estimates in ns of the steps of a walk over spread packets. They choose between shapes of a tree.
 const (
-	nsCut   = 5.0
-	nsEntry = 9.0
-	nsList  = 5.0
-	nsGroup = 14.0
-	nsWord  = 0.3 // for each word of a cut's nodes and each rule
+	nsCut     = 5.0
+	nsEntry   = 9.0
+	nsList    = 5.0
+	nsGroup   = 20.0 // a walk of one more group
+	nsEjected = 4.0  // a look whether to walk it
+	nsWord    = 0.3  // for each word of a cut's nodes and each rule
 )
+
+// wildLoss weighs the copies that a bit makes of the rules without it against the rules that it tells apart.
+const wildLoss = 0.5
 
 const (
 	sampled   = 256 // rules that a window is judged by
@@ -28,7 +32,13 @@ func below(m float64) float64 {
 	if m <= 1 {
 		return nsEntry * m
 	}
-	return nsEntry + nsCut*(1+math.Log2(m)/4)
+	return nsEntry + nsCut*(1+log2(m))
+}
+
+// log2 is the logarithm of a number from 1 on, a straight line between powers of two.
+func log2(m float64) float64 {
+	b := math.Float64bits(m)
+	return float64(int(b>>52)-1023) + float64(b&(1<<52-1))/(1<<52)
 }
 
 func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
@@ -153,9 +163,9 @@ func (b *builder) countBits(sample []int32) {
 			if spec := float64(c.spec[bit]); spec > 0 {
 				p := float64(c.one[bit]) / spec
 				wild := 1 - spec/n
-				score = -math.Log2(wild+(1-wild)*(p*p+(1-p)*(1-p))) - 0.7*math.Log2(1+wild)
+				score = -math.Log2(wild+(1-wild)*(p*p+(1-p)*(1-p))) - wildLoss*math.Log2(1+wild)
 			} else {
-				score = -0.7
+				score = -wildLoss
 			}
 			c.score[bit+1] = c.score[bit] + score
 		}
@@ -191,16 +201,12 @@ func (b *builder) promising(width int) []window {
 // judge estimates the walk from a cut by this window on, by a sample of n rules.
 func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress bool) {
 	size := 1 << w.bits
-	if len(b.hist) < size {
-		b.hist = make([]uint16, 1<<MaxBits)
-	}
 	b.touched = b.touched[:0]
 	b.spans = b.spans[:0]
 	ejected := 0
 	for _, i := range sample {
 		start := len(b.touched)
-		limit := b.limit - int(b.rules[i].copies) + 1
-		if !b.values(b.rules[i], w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
+		if !b.values(b.rules[i], w, b.room(b.rules[i]), func(v uint32) { b.touched = append(b.touched, v) }) {
 			b.touched = b.touched[:start]
 			ejected++
 		}
@@ -235,7 +241,7 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 	cost = nsCut + cost/float64(kept) + nsWord*(float64(size)+copies*scale)/float64(n)
 	if ejected > 0 {
 		share := float64(ejected) / float64(len(sample))
-		cost += 4 + nsGroup*min(1, 8*share)
+		cost += nsEjected + nsGroup*share
 	}
 	return cost, most < float64(n)
 }
