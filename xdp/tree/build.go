@@ -3,6 +3,7 @@ package tree
 import (
 	"errors"
 	"math"
+	"slices"
 )
 
 // builder makes trees in free blocks, one group of one class after the other.
@@ -19,7 +20,7 @@ type builder struct {
 	quota int     // words that are left
 
 	blocks []uint32         // allocated
-	lists  map[uint64]int32 // by hash
+	lists  map[uint64]int32 // by hash; only blocks that an undo frees together
 	err    error
 
 	sample  [sampled]int32
@@ -34,7 +35,14 @@ type builder struct {
 // errQuota ends the build of a group that takes too many words.
 var errQuota = errors.New("tree: over the quota")
 
-func newBuilder(m *memory) *builder { return &builder{mem: m, hist: make([]uint16, 1<<MaxBits)} }
+// fresh returns a builder without blocks. It has the scratch memory of the one before.
+func (b *builder) fresh(m *memory) *builder {
+	if b == nil {
+		b = &builder{mem: m, hist: make([]uint16, 1<<MaxBits)}
+	}
+	b.blocks, b.err, b.depth, b.rules = b.blocks[:0], nil, 0, nil
+	return b
+}
 
 func (b *builder) alloc(n int) int {
 	base, ok := b.mem.alloc(n)
@@ -60,7 +68,7 @@ func (b *builder) undo(mark int) {
 
 // room is the number of children in which a rule may be.
 func (b *builder) room(r *rule) int {
-	if b.depth == 0 {
+	if b.depth == 0 && !b.last {
 		return rootCopies
 	}
 	return copies - int(r.copies) + 1
@@ -71,13 +79,9 @@ func (b *builder) build(rules []int32, hid Node) Node {
 	if b.err != nil {
 		return 0
 	}
-	for i, r := range rules {
-		if b.rules[r].covers(&b.region) {
-			if i < len(rules)-1 {
-				rules, hid = rules[:i+1], hidden
-			}
-			break
-		}
+	// A rule that covers all packets of a class goes to the next group instead.
+	if b.depth > 0 || b.last {
+		rules, hid = b.prune(rules, hid)
 	}
 	switch len(rules) {
 	case 0:
@@ -93,6 +97,20 @@ func (b *builder) build(rules []int32, hid Node) Node {
 		return b.list(rules, hid)
 	}
 	return b.cut(rules, w, hid)
+}
+
+// prune leaves out the rules behind one that matches every key of the region. That rule stays in the tree: when it
+// is removed, its leaves tell that there were others.
+func (b *builder) prune(rules []int32, hid Node) ([]int32, Node) {
+	for i, r := range rules {
+		if b.rules[r].covers(&b.region) {
+			if i < len(rules)-1 {
+				return rules[:i+1], hidden
+			}
+			break
+		}
+	}
+	return rules, hid
 }
 
 // cut distributes the rules over the children of a window, and builds these.
@@ -111,9 +129,13 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 			limit = b.room(r)
 		}
 		b.touched = b.touched[:0]
-		if !b.values(r, w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
-			r.ejected = true
-			continue
+		if !b.region.values(r, w, limit, func(v uint32) { b.touched = append(b.touched, v) }) {
+			if b.depth == 0 || !r.covers(&b.region) {
+				r.ejected = true
+				continue
+			}
+			b.touched = b.touched[:0]
+			b.region.values(r, w, math.MaxInt, func(v uint32) { b.touched = append(b.touched, v) })
 		}
 		for _, v := range b.touched {
 			ends[v+1]++
@@ -130,7 +152,7 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	next := b.push(size)
 	copy(next, ends)
 	for _, i := range kept {
-		b.values(b.rules[i], w, math.MaxInt, func(v uint32) {
+		b.region.values(b.rules[i], w, math.MaxInt, func(v uint32) {
 			items[next[v]] = i
 			next[v]++
 		})
@@ -139,16 +161,14 @@ func (b *builder) cut(rules []int32, w window, hid Node) Node {
 	if base < 0 {
 		return 0
 	}
-	known, value := b.region.known[w.word], b.region.value[w.word]
-	bits := uint64(size-1) << w.shift
-	b.region.known[w.word] |= bits
+	outer := b.region.enter(w)
 	b.depth++
 	for v := range size {
-		b.region.value[w.word] = value&^bits | uint64(v)<<w.shift
+		b.region.child(w, uint64(v))
 		b.mem.words[base+v] = uint64(b.build(items[ends[v]:ends[v+1]], hid))
 	}
 	b.depth--
-	b.region.known[w.word], b.region.value[w.word] = known, value
+	b.region.leave(w, outer)
 	return newCut(w.word, w.shift, w.bits, base)
 }
 
@@ -165,15 +185,17 @@ func (b *builder) push(n int) []int32 {
 
 // list returns the rules as a list. Lists that are equal share a block.
 func (b *builder) list(rules []int32, hid Node) Node {
+	rules, hid = b.prune(rules, hid)
 	if len(rules) > MaxList {
 		if b.last {
 			b.err = ErrDense
 			return 0
 		}
-		for _, r := range rules[MaxList:] {
+		end := len(rules) - 1
+		for _, r := range rules[MaxList-1 : end] {
 			b.rules[r].ejected = true
 		}
-		rules = rules[:MaxList]
+		rules = append(slices.Clone(rules[:MaxList-1]), rules[end]) // the last may be the one that covers the region
 	}
 	hash := uint64(14695981039346656037)
 	for i, r := range rules {

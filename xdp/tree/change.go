@@ -1,37 +1,379 @@
 package tree
 
-import "fmt"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Leaves that a new rule may be in, of one tree: of any tree, of the tree of the rule that it replaces.
+const (
+	leavesOfAdded    = 64
+	leavesOfExchange = 1024
+)
+
+// errShape: the trees cannot take the change leaf by leaf.
+var errShape = errors.New("tree: the trees must be built again")
+
+// edit is a leaf that an exchange replaces by one store.
+type edit struct {
+	at     int // word of the memory
+	class  int
+	group  int
+	depth  int
+	region region
+	remove []*rule
+	add    []*rule
+	node   Node // that is stored
+}
+
+// exchange is a change while it is planned. Nothing of it is visible.
+type exchange struct {
+	s      *Set
+	edits  []*edit
+	at     map[int]*edit
+	remove []*rule
+	add    []*rule
+}
 
 // Exchange removes the rules of these slots and adds others, all or nothing. A key that an old and a new rule match
-// always finds one of the two.
+// always finds one of the two: a leaf is exchanged by one store, and where that is not enough the whole tree is. The
+// memory of what was replaced is retired. ErrFull: reclaim retired memory after a grace period, and try again.
 func (s *Set) Exchange(remove []uint64, add []Rule) error {
-	rules := make(map[Node]*rule, len(s.rules)+len(add))
-	for slot, r := range s.rules {
-		rules[slot] = r
-	}
+	x := exchange{s: s, at: map[int]*edit{}}
+	gone := make(map[*rule]bool, len(remove))
 	for _, slot := range remove {
-		if rules[Node(slot)] == nil {
+		r := s.rules[Node(slot)]
+		if r == nil || gone[r] {
 			return fmt.Errorf("tree: no rule has slot %#x", slot)
 		}
-		delete(rules, Node(slot))
+		gone[r] = true
+		x.remove = append(x.remove, r)
 	}
+	fresh := make(map[Node]bool, len(add))
 	for i := range add {
 		r, err := s.newRule(&add[i])
 		if err != nil {
 			return err
 		}
-		if rules[r.slot] != nil {
+		if s.rules[r.slot] != nil || fresh[r.slot] {
 			return fmt.Errorf("tree: two rules have slot %#x", add[i].Slot)
 		}
-		rules[r.slot] = r
+		fresh[r.slot] = true
+		x.add = append(x.add, r)
 	}
-	list := make([]*rule, 0, len(rules))
-	for _, r := range rules {
-		list = append(list, r)
+	err := x.plan()
+	if err == nil {
+		x.commit()
+	} else {
+		err = x.rebuild(gone)
 	}
-	if err := s.replace(list); err != nil {
+	if err != nil {
 		return err
 	}
-	s.rules = rules
+	for _, r := range x.remove {
+		delete(s.rules, r.slot)
+	}
+	for _, r := range x.add {
+		s.rules[r.slot] = r
+	}
+	for c := range Classes {
+		if slices.ContainsFunc(x.remove, func(r *rule) bool { return s.isBest(c, r) }) {
+			s.raise(c)
+		}
+	}
+	s.changes += len(x.remove) + len(x.add)
 	return nil
+}
+
+// rebuild makes all trees anew, with the change.
+func (x *exchange) rebuild(gone map[*rule]bool) error {
+	rules := make([]*rule, 0, len(x.s.rules)+len(x.add))
+	for _, r := range x.s.rules {
+		if !gone[r] {
+			rules = append(rules, r)
+		}
+	}
+	return x.s.replace(append(rules, x.add...))
+}
+
+// plan finds the leaves of the change, and builds their successors.
+func (x *exchange) plan() error {
+	for c := range Classes {
+		for _, r := range x.remove {
+			for g := range MaxGroups {
+				if r.groups[c]>>g&1 != 0 {
+					x.visit(c, g, r, math.MaxInt, func(e *edit) { e.remove = append(e.remove, r) })
+				}
+			}
+		}
+		for _, r := range x.add {
+			if r.classes>>c&1 != 0 && !x.place(c, r) {
+				return errShape
+			}
+		}
+	}
+	b := x.s.builder.fresh(x.s.mem)
+	x.s.builder = b
+	b.last = true
+	for _, e := range x.edits {
+		if x.successor(b, e); b.err != nil {
+			b.undo(0)
+			return b.err
+		}
+	}
+	return nil
+}
+
+// place chooses the group of a new rule, and adds the rule to its leaves.
+func (x *exchange) place(c int, r *rule) bool {
+	s := x.s
+	add := func(e *edit) { e.add = append(e.add, r) }
+	old := uint8(0)
+	for _, o := range x.remove {
+		if o.groups[c] != 0 && o.overlaps(r) {
+			old |= o.groups[c]
+		}
+	}
+	count := s.groupCount(c)
+	// A key that both match comes to one leaf, where one store exchanges the rules, if both are in one tree.
+	if old&(old-1) != 0 {
+		return false
+	}
+	for g := range count {
+		if old != 0 && old>>g != 1 {
+			continue
+		}
+		limit := leavesOfAdded
+		if old != 0 {
+			limit = leavesOfExchange
+		}
+		if x.visit(c, g, r, limit, nil) {
+			r.groups[c] = 1 << g
+			return x.visit(c, g, r, limit, add)
+		}
+	}
+	// An edit of a root would be in the fork that was.
+	rooted := slices.ContainsFunc(x.edits, func(e *edit) bool { return e.class == c && e.depth == 0 })
+	if old != 0 || count == MaxGroups || rooted || !s.grow(c) {
+		return false
+	}
+	r.groups[c] = 1 << count
+	return x.visit(c, count, r, 1, add)
+}
+
+// groupCount is the number of trees of a class.
+func (s *Set) groupCount(c int) int {
+	if root := s.mem.load(c); root.Kind() == KindFork {
+		return root.Count()
+	}
+	return 1
+}
+
+// groupAt is the word of a tree's root.
+func (s *Set) groupAt(c, g int) int {
+	if root := s.mem.load(c); root.Kind() == KindFork {
+		return root.Base() + 2*g
+	}
+	return c
+}
+
+// grow gives a class one more tree, which is empty.
+func (s *Set) grow(c int) bool {
+	old, n := s.mem.load(c), s.groupCount(c)
+	base, ok := s.mem.alloc(2 * (n + 1))
+	if !ok {
+		return false
+	}
+	for g := range n {
+		s.mem.words[base+2*g] = uint64(s.mem.load(s.groupAt(c, g)))
+		s.mem.words[base+2*g+1] = 0
+	}
+	s.mem.words[base+2*n], s.mem.words[base+2*n+1] = 0, NoRank
+	s.mem.store(c, newFork(base, n+1))
+	if old.Kind() == KindFork {
+		s.mem.retire(old.Base())
+	}
+	s.raise(c)
+	return true
+}
+
+// visit calls f with each leaf of a tree into which the rule comes. Above the limit it returns false.
+func (x *exchange) visit(c, g int, r *rule, limit int, f func(*edit)) bool {
+	e := edit{at: x.s.groupAt(c, g), class: c, group: g, region: x.s.regions[c]}
+	return x.walk(&e, r, &limit, f)
+}
+
+func (x *exchange) walk(e *edit, r *rule, limit *int, f func(*edit)) bool {
+	n := x.s.mem.load(e.at)
+	if n.Kind() != KindCut {
+		if *limit--; *limit < 0 {
+			return false
+		}
+		if f != nil {
+			known := x.at[e.at]
+			if known == nil {
+				copied := *e
+				known = &copied
+				x.at[e.at] = known
+				x.edits = append(x.edits, known)
+			}
+			f(known)
+		}
+		return true
+	}
+	w := n.window()
+	var values []uint32
+	if !e.region.values(r, w, *limit, func(v uint32) { values = append(values, v) }) {
+		return false
+	}
+	at := e.at
+	outer := e.region.enter(w)
+	e.depth++
+	ok := true
+	for _, v := range values {
+		e.region.child(w, uint64(v))
+		e.at = n.Base() + int(v)
+		if ok = x.walk(e, r, limit, f); !ok {
+			break
+		}
+	}
+	e.depth--
+	e.at = at
+	e.region.leave(w, outer)
+	return ok
+}
+
+// successor builds the node of an edit.
+func (x *exchange) successor(b *builder, e *edit) {
+	s := x.s
+	old := s.mem.load(e.at)
+	hid := Node(0)
+	rules := s.leafRules(old)
+	if s.isHidden(old) {
+		hid = hidden
+		for _, r := range e.remove {
+			if r.covers(&e.region) {
+				hid = 0
+			}
+		}
+		if hid == 0 {
+			// The rules behind the removed one appear.
+			rules = rules[:0]
+			for _, r := range s.rules {
+				if r.groups[e.class]>>e.group&1 != 0 && r.in(&e.region) {
+					rules = append(rules, r)
+				}
+			}
+		}
+	}
+	rules = slices.DeleteFunc(rules, func(r *rule) bool { return slices.Contains(e.remove, r) })
+	rules = append(rules, e.add...)
+	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
+	order := make([]int32, len(rules))
+	for i, r := range rules {
+		order[i] = int32(i)
+		r.copies = 1
+	}
+	b.rules, b.region, b.depth = rules, e.region, e.depth
+	b.words, b.leaf, b.quota, b.lists = 4, 1, 64+16*len(rules), map[uint64]int32{}
+	mark := len(b.blocks)
+	if e.node = b.build(order, hid); b.err == errQuota {
+		b.undo(mark)
+		b.err, b.depth, b.lists = nil, e.depth, map[uint64]int32{}
+		b.leaf, b.quota = len(rules), math.MaxInt
+		e.node = b.build(order, hid)
+	}
+}
+
+// leafRules are the rules of a leaf.
+func (s *Set) leafRules(n Node) (rules []*rule) {
+	switch {
+	case n.Kind() == KindList:
+		for i := range n.Count() {
+			rules = append(rules, s.rules[s.mem.load(n.Base()+i)&^hidden])
+		}
+	case n != 0:
+		rules = append(rules, s.rules[n&^hidden])
+	}
+	return rules
+}
+
+func (s *Set) isHidden(n Node) bool {
+	if n.Kind() == KindList {
+		n = s.mem.load(n.Base() + n.Count() - 1)
+	}
+	return n&hidden != 0
+}
+
+// commit stores the leaves: first those with new rules. Ranks of a fork are lowered before, and raised behind.
+func (x *exchange) commit() {
+	s := x.s
+	for _, e := range x.edits {
+		for _, r := range e.add {
+			s.lower(e.class, e.group, r.rank)
+		}
+	}
+	slices.SortStableFunc(x.edits, func(a, b *edit) int { return cmp.Compare(len(b.add), len(a.add)) })
+	for _, e := range x.edits {
+		old := s.mem.load(e.at)
+		s.mem.store(e.at, e.node)
+		if old.Kind() == KindList {
+			s.mem.retire(old.Base())
+		}
+	}
+}
+
+// lower makes sure that a packet looks into a tree for a rule of this rank.
+func (s *Set) lower(c, group int, rank uint64) {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork {
+		return
+	}
+	for g := range group + 1 {
+		at := root.Base() + 2*g + 1
+		if s.mem.load(at) > Node(rank) {
+			s.mem.store(at, Node(rank))
+		}
+	}
+}
+
+// isBest reports whether a fork of the class has the rank of the rule.
+func (s *Set) isBest(c int, r *rule) bool {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork || r.groups[c] == 0 {
+		return false
+	}
+	for g := range root.Count() {
+		if s.mem.load(root.Base()+2*g+1) == Node(r.rank) {
+			return true
+		}
+	}
+	return false
+}
+
+// raise stores the ranks of a class's fork, from its rules.
+func (s *Set) raise(c int) {
+	root := s.mem.load(c)
+	if root.Kind() != KindFork {
+		return
+	}
+	var ranks [MaxGroups]uint64
+	for g := range ranks {
+		ranks[g] = NoRank
+	}
+	for _, r := range s.rules {
+		for g := range root.Count() {
+			if r.groups[c]>>g&1 != 0 {
+				ranks[g] = min(ranks[g], r.rank)
+			}
+		}
+	}
+	best := NoRank
+	for g := root.Count() - 1; g >= 0; g-- {
+		best = min(best, ranks[g])
+		s.mem.store(root.Base()+2*g+1, Node(best))
+	}
 }

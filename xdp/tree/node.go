@@ -1,5 +1,7 @@
 package tree
 
+import "math/bits"
+
 // Node is a word of the memory that the programs walk. bpf/tree.h mirrors this file.
 //
 //	bits 1..2  kind
@@ -75,6 +77,8 @@ func (n Node) Count() int { return int(n >> 16 & 0xffff) }
 
 // Base is the first word of a cut's nodes, of a list or of a fork.
 func (n Node) Base() int { return int(n >> 32) }
+
+func (n Node) window() window { return window{n.Word(), n.Shift(), bits.Len64(n.Mask())} }
 
 // size is the number of words behind the base.
 func (n Node) size() int {

@@ -22,6 +22,8 @@ type Set struct {
 	class   ClassBits
 	regions [Classes]region
 	rules   map[Node]*rule // by slot
+	builder *builder       // of the last change
+	changes int            // rules added and removed since the trees were built
 }
 
 // New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
@@ -93,7 +95,8 @@ func (s *Set) replace(rules []*rule) error {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(a.rank, b.rank) })
 	var err error
 	for _, quota := range quotas {
-		b := newBuilder(s.mem)
+		b := s.builder.fresh(s.mem)
+		s.builder = b
 		var roots [Classes]Node
 		for c := range roots {
 			roots[c] = b.class(rules, c, s.regions[c], quota)
@@ -110,6 +113,7 @@ func (s *Set) replace(rules []*rule) error {
 		for _, r := range rules {
 			r.groups = r.planned
 		}
+		s.changes = 0
 		return nil
 	}
 	return err
@@ -132,6 +136,9 @@ func (s *Set) retireTree(n Node) {
 	}
 	s.mem.retire(n.Base())
 }
+
+// Decayed reports whether as many rules came and went since the trees were built that Rearrange is worth its time.
+func (s *Set) Decayed() bool { return s.changes > max(64, len(s.rules)) }
 
 // Reclaim frees retired memory. Every program that ran when the last change returned has ended.
 func (s *Set) Reclaim() { s.mem.reclaim() }

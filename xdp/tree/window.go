@@ -24,9 +24,6 @@ const (
 	listsUpTo = 16  // rules that may become a list instead of a cut
 )
 
-// window is a part of a word as a big-endian number.
-type window struct{ word, shift, bits int }
-
 // below estimates the walk below a node of m rules.
 func below(m float64) float64 {
 	if m <= 1 {
@@ -42,53 +39,6 @@ func log2(m float64) float64 {
 }
 
 func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
-
-// values calls f with each value of the window of which a key of the region matches the rule. It returns false if
-// they are more than limit.
-func (b *builder) values(r *rule, w window, limit int, f func(v uint32)) bool {
-	key, mask := r.at(w.word)
-	known := b.region.known[w.word]
-	key |= b.region.value[w.word] & known &^ mask
-	mask |= known
-	all := uint64(1)<<w.bits - 1
-	free := all &^ (mask >> w.shift)
-	if 1<<bits.OnesCount64(free) > limit && len(r.ranges) == 0 {
-		return false
-	}
-	v := key >> w.shift & all
-	ranged := false
-	for i := range r.ranges {
-		p := &r.ranges[i]
-		ranged = ranged || p.word == w.word && w.shift < p.shift+16 && w.shift+w.bits > p.shift
-	}
-	if !ranged && 1<<bits.OnesCount64(free) > limit {
-		return false
-	}
-	n := 0
-	for s := uint64(0); ; s = (s - free) & free {
-		if !ranged || b.inRanges(r, w, v|s) {
-			if n++; n > limit {
-				return false
-			}
-			f(uint32(v | s))
-		}
-		if s == free {
-			return true
-		}
-	}
-}
-
-// inRanges reports whether the ranges of the rule have ports in the child v.
-func (b *builder) inRanges(r *rule, w window, v uint64) bool {
-	known := b.region.known[w.word] | (1<<w.bits-1)<<w.shift
-	value := b.region.value[w.word]&^((1<<w.bits-1)<<w.shift) | v<<w.shift
-	for i := range r.ranges {
-		if p := &r.ranges[i]; p.word == w.word && !p.in(r, known, value) {
-			return false
-		}
-	}
-	return true
-}
 
 // choose returns the window by which the rules are best cut, and its cost. false: no window makes progress.
 func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
@@ -206,7 +156,7 @@ func (b *builder) judge(w window, sample []int32, n int) (cost float64, progress
 	ejected := 0
 	for _, i := range sample {
 		start := len(b.touched)
-		if !b.values(b.rules[i], w, b.room(b.rules[i]), func(v uint32) { b.touched = append(b.touched, v) }) {
+		if !b.region.values(b.rules[i], w, b.room(b.rules[i]), func(v uint32) { b.touched = append(b.touched, v) }) {
 			b.touched = b.touched[:start]
 			ejected++
 		}

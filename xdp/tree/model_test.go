@@ -1,0 +1,182 @@
+package tree
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// checkMemory compares the allocator's books with the blocks that the roots reach.
+func checkMemory(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, s *Set) {
+	t.Helper()
+	seen := map[int]int{}
+	var walk func(n Node)
+	walk = func(n Node) {
+		if n.size() == 0 {
+			return
+		}
+		seen[n.Base()]++
+		if state := s.mem.state[n.Base()/2]; state == 0 || state&freeBit != 0 || 2<<(state-1) < n.size() {
+			t.Fatalf("node %#x: the block at %d has state %#x", uint64(n), n.Base(), state)
+		}
+		for i := range n.size() {
+			switch n.Kind() {
+			case KindCut:
+				walk(s.mem.load(n.Base() + i))
+			case KindFork:
+				if i%2 == 0 {
+					walk(s.mem.load(n.Base() + i))
+				}
+			}
+		}
+	}
+	for c := range Classes {
+		walk(s.mem.load(c))
+	}
+	used := headerWords
+	for base, n := range seen {
+		used += 2 << (s.mem.state[base/2] - 1)
+		if n != int(s.mem.refs[uint32(base)])+1 {
+			t.Fatalf("block %d: %d nodes lead to it, %d references", base, n, s.mem.refs[uint32(base)]+1)
+		}
+	}
+	for _, base := range s.mem.retired {
+		if seen[int(base)] != 0 {
+			t.Fatalf("block %d is retired, and a node leads to it", base)
+		}
+	}
+	if got := used + s.mem.waiting + s.mem.free; got != len(s.mem.words) {
+		t.Fatalf("%d words used, %d retired, %d free: %d of %d", used, s.mem.waiting, s.mem.free, got, len(s.mem.words))
+	}
+}
+
+// drawn makes rules that overlap much: their fields have few values.
+type drawn struct {
+	g    *rand.Rand
+	next uint64
+}
+
+func (d *drawn) rule() Rule {
+	d.next++
+	var r Rule
+	r.Rank, r.Slot = uint64(d.g.IntN(1<<20))<<32|d.next, d.next<<5|1<<49
+	flags := []uint16{0, flagIPv4, flagIPv4, flagIPv4, flagIPv6}[d.g.IntN(5)]
+	r.Key[0], r.Mask[0] = word0(0, 0, 0, flags), word0(0, 0, 0, flags)
+	if flags == flagIPv4 && d.g.IntN(4) > 0 {
+		src, dst := d.g.IntN(33), 8*d.g.IntN(5)
+		r.Mask[1] = word1(uint32(^uint64(0)<<(32-src)), uint32(^uint64(0)<<(32-dst)))
+		r.Key[1] = d.address() & r.Mask[1]
+	}
+	if flags == flagIPv6 && d.g.IntN(2) > 0 {
+		r.Mask[3] = ^uint64(0) << d.g.IntN(64)
+		r.Key[3] = d.g.Uint64() & r.Mask[3]
+	}
+	for i := range 2 {
+		ports := [2]*Range{&r.Ports[i].Src, &r.Ports[i].Dst}[d.g.IntN(2)]
+		switch d.g.IntN(5) {
+		case 0:
+			a, b := uint16(d.g.IntN(65536)), uint16(d.g.IntN(65536))
+			*ports = Range{min(a, b), max(a, b)}
+		case 1:
+			p := uint16(1 + d.g.IntN(4))
+			*ports = Range{p, p}
+		case 2:
+			*ports = Range{1024, 65535}
+		}
+	}
+	return r
+}
+
+func (d *drawn) address() uint64 {
+	return word1(uint32(d.g.IntN(4))<<30|uint32(d.g.IntN(3)), uint32(d.g.IntN(5))<<24|uint32(d.g.IntN(256)))
+}
+
+// key is a key that some of the rules may match.
+func (d *drawn) key(rules []Rule) (k Key) {
+	if len(rules) > 0 && d.g.IntN(4) > 0 {
+		r := &rules[d.g.IntN(len(rules))]
+		for w := range k {
+			k[w] = r.Key[w] | d.g.Uint64()&^r.Mask[w]
+		}
+		for level, p := range r.Ports {
+			v := be64(k[portWords[level]])
+			for i, pr := range [2]Range{p.Src, p.Dst} {
+				if pr != (Range{}) {
+					v = v&^(0xffff<<(48-16*i)) | uint64(pr.First+uint16(d.g.IntN(int(pr.Last-pr.First)+1)))<<(48-16*i)
+				}
+			}
+			k[portWords[level]] = be64(v)
+		}
+	} else {
+		for w := range k {
+			k[w] = d.g.Uint64()
+		}
+		k[1] = d.address()
+	}
+	v4, v6 := testClass.IPv4, testClass.IPv6
+	if k[0]&v4 != 0 {
+		k[0] &^= v6
+	}
+	return k
+}
+
+// TestModel compares a set that changes with the linear matcher.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := &drawn{g: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
+		s := New(make([]uint64, 1<<16), Options{Class: testClass})
+		live := map[uint64]Rule{}
+		t.Repeat(map[string]func(*rapid.T){
+			"exchange": func(t *rapid.T) {
+				var remove []uint64
+				var add []Rule
+				slots := slices.Sorted(maps.Keys(live))
+				d.g.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
+				remove = slots[:min(len(slots), rapid.SampledFrom([]int{0, 0, 0, 1, 2, 30}).Draw(t, "remove"))]
+				for range rapid.SampledFrom([]int{0, 1, 2, 20, 100}).Draw(t, "add") {
+					r := d.rule()
+					if len(remove) > 0 && d.g.IntN(2) == 0 {
+						o := live[remove[d.g.IntN(len(remove))]]
+						r.Key, r.Mask, r.Ports = o.Key, o.Mask, o.Ports
+					}
+					add = append(add, r)
+				}
+				if err := s.Exchange(remove, add); err != nil {
+					t.Fatalf("exchanging %d for %d of %d rules: %v", len(remove), len(add), len(live), err)
+				}
+				for _, slot := range remove {
+					delete(live, slot)
+				}
+				for _, r := range add {
+					live[r.Slot] = r
+				}
+			},
+			"rearrange": func(t *rapid.T) {
+				if err := s.Rearrange(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"": func(t *rapid.T) {
+				checkMemory(t, s)
+				s.Reclaim()
+				var rules []Rule
+				for _, slot := range slices.Sorted(maps.Keys(live)) {
+					rules = append(rules, live[slot])
+				}
+				entry := entries(rules)
+				for range 50 {
+					k := d.key(rules)
+					if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
+						t.Fatalf("%d rules, key %x: slot %#x, the linear matcher has %#x", len(rules), k, got, want)
+					}
+				}
+			},
+		})
+	})
+}
