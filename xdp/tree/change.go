@@ -40,7 +40,7 @@ type exchange struct {
 
 // Exchange removes the rules of these slots and adds others, all or nothing. A key that an old and a new rule match
 // always finds one of the two: a leaf is exchanged by one store, and where that is not enough the whole tree is. The
-// memory of what was replaced is retired. ErrFull: reclaim retired memory after a grace period, and try again.
+// memory of replaced nodes is retired. ErrFull: reclaim retired memory after a grace period, and try again.
 func (s *Set) Exchange(remove []uint64, add []Rule) error {
 	x := exchange{s: s, at: map[int]*edit{}}
 	gone := make(map[*rule]bool, len(remove))

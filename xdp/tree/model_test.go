@@ -139,7 +139,7 @@ func TestModel(t *testing.T) {
 				slots := slices.Sorted(maps.Keys(live))
 				d.g.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
 				remove = slots[:min(len(slots), rapid.SampledFrom([]int{0, 0, 0, 1, 2, 30}).Draw(t, "remove"))]
-				for range rapid.SampledFrom([]int{0, 1, 2, 20, 100}).Draw(t, "add") {
+				for range rapid.SampledFrom([]int{0, 1, 2, 20, 40}).Draw(t, "add") {
 					r := d.rule()
 					if len(remove) > 0 && d.g.IntN(2) == 0 {
 						o := live[remove[d.g.IntN(len(remove))]]
@@ -170,7 +170,7 @@ func TestModel(t *testing.T) {
 					rules = append(rules, live[slot])
 				}
 				entry := entries(rules)
-				for range 50 {
+				for range 30 {
 					k := d.key(rules)
 					if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
 						t.Fatalf("%d rules, key %x: slot %#x, the linear matcher has %#x", len(rules), k, got, want)
