@@ -29,7 +29,7 @@ type edit struct {
 	node   Node // that is stored
 }
 
-// exchange is a change while it is planned. Nothing of it is visible.
+// exchange is a change while it is planned, invisible to programs.
 type exchange struct {
 	s      *Set
 	edits  []*edit
@@ -280,7 +280,7 @@ func (x *exchange) successor(b *builder, e *edit) {
 	b.rules, b.region, b.depth = rules, e.region, e.depth
 	b.words, b.leaf, b.quota, b.lists = 4, 1, 64+16*len(rules), map[uint64]int32{}
 	mark := len(b.blocks)
-	if e.node = b.build(order, hid); b.err == errQuota {
+	if e.node = b.build(order, hid); errors.Is(b.err, errQuota) {
 		b.undo(mark)
 		b.err, b.depth, b.lists = nil, e.depth, map[uint64]int32{}
 		b.leaf, b.quota = len(rules), math.MaxInt

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"math"
 	"slices"
 )
@@ -99,7 +100,7 @@ func (b *builder) group(rules []*rule, all, quota int, last bool) Node {
 		}
 		b.lists = map[uint64]int32{}
 		n := b.build(order, 0)
-		if b.err != errQuota {
+		if !errors.Is(b.err, errQuota) {
 			return n
 		}
 		b.err = nil
