@@ -22,10 +22,6 @@ var (
 	ErrPermission = errors.New("missing privilege")
 	// ErrFull: a table, the mirror or a file system is full.
 	ErrFull = errors.New("full")
-	// ErrMasks comes with ErrFull: the flows need more distinct masks than the tables of XDP hold.
-	ErrMasks = errors.New("too many distinct masks")
-	// ErrBucket comes with ErrFull: the hash of the XDP tables has no place for a flow, though the tables have room.
-	ErrBucket = errors.New("hash bucket exhausted")
 	// ErrIncompatible: the files or pins of another version, or of another configuration, cannot be used. The text
 	// names the files to remove.
 	ErrIncompatible = errors.New("incompatible with the existing files")

@@ -52,8 +52,6 @@ var sentinels = []sentinel{
 	{dataplane.ErrPermission, "PERMISSION", codes.PermissionDenied},
 	{dataplane.ErrInUse, "IN_USE", codes.FailedPrecondition},
 	{dataplane.ErrFull, "FULL", codes.ResourceExhausted},
-	{dataplane.ErrMasks, "MASKS", codes.ResourceExhausted},
-	{dataplane.ErrBucket, "BUCKET", codes.ResourceExhausted},
 	{dataplane.ErrUnplaced, "UNPLACED", codes.FailedPrecondition},
 	{dataplane.ErrRestart, "RESTART", codes.FailedPrecondition},
 	{dataplane.ErrIncompatible, "INCOMPATIBLE", codes.FailedPrecondition},

@@ -63,18 +63,21 @@ func (s *entryStore) release(u, n int) {
 	s.free += n
 }
 
-// alloc takes n units in a row.
-func (s *entryStore) alloc(n int) (unit uint32, ok bool) {
+// alloc takes n units in a row, of which the first is a multiple of align, a power of two.
+func (s *entryStore) alloc(n, align int) (unit uint32, ok bool) {
 	if s.free < n {
 		return 0, false
 	}
 	run := 0
-	for i, u := 0, s.next; i < s.units()+n; i, u = i+1, u+1 {
+	for i, u := 0, s.next; i < s.units()+n+align; i, u = i+1, u+1 {
 		if u >= s.units() {
 			u, run = 0, 0
 		}
 		if s.taken(u) {
 			run = 0
+			continue
+		}
+		if run == 0 && u&(align-1) != 0 {
 			continue
 		}
 		if run++; run == n {
@@ -89,7 +92,7 @@ func (s *entryStore) alloc(n int) (unit uint32, ok bool) {
 
 // rankAt is the word of the entries' map at which the ranks begin: behind the
 // units and the tail that an entry of the greatest size may take of the last.
-func rankAt(units int) int { return units*unitWords + Words }
+func rankAt(units int) int { return units*unitWords + treeEntryWords }
 
 // sizeFor is the number of units of an entry of n words of key.
 func sizeFor(n int) int { return (n + unitWords - 1) / unitWords }
@@ -126,4 +129,10 @@ func (s *entryStore) reclaim() {
 		s.release(int(u), n)
 	}
 	s.retired, s.waiting = s.retired[:0], 0
+}
+
+// slot is the word that leads programs to an entry.
+func (s *entryStore) slot(unit uint32, hash uint64) uint64 {
+	d := s.dirWord(unit)
+	return slotOf(unit, d.counter(), d.drop(), tagOf(hash))
 }

@@ -16,7 +16,7 @@ func TestEntryStoreNeverOverlaps(t *testing.T) {
 	for range 100_000 {
 		if rng.IntN(2) == 0 {
 			n := 1 + rng.IntN(5)
-			u, ok := s.alloc(n)
+			u, ok := s.alloc(n, 1)
 			if !ok {
 				full++
 				continue

@@ -1,22 +1,14 @@
 package xdp
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 var (
 	// ErrClosed: the RuleSet was closed.
 	ErrClosed = errors.New("rule set closed")
 	// ErrInUse: another process owns the pins.
 	ErrInUse = errors.New("pins in use by another process")
-	// ErrFull: no room for one more rule, mask, counter or interface; the text says which.
+	// ErrFull: no room for one more rule, counter or interface; the text says which.
 	ErrFull = errors.New("full")
-	// ErrMasks: an ErrFull; the rules have as many distinct masks as the tables hold.
-	ErrMasks = fmt.Errorf("%w of distinct masks", ErrFull)
-	// ErrBucket: an ErrFull; the hash has no free slot near a key's place, although the table has
-	// room. Each rule set draws its own hash, so it is chance, and rare.
-	ErrBucket = fmt.Errorf("%w bucket of the hash table", ErrFull)
 	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
 	ErrIncompatible = errors.New("incompatible pins")
 	// ErrBusy: another program holds the hook; the text names it.

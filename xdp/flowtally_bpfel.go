@@ -35,7 +35,9 @@ type flowtallyFtConfig struct {
 	Layer3      uint32
 	InOrder     uint32
 	Marks       uint64
-	Tuple       [64]struct {
+	TreeMask    uint32
+	Classes     uint32
+	Tuple       [8]struct {
 		_      structs.HostLayout
 		Id     uint32
 		Flags  uint32
@@ -78,6 +80,7 @@ const (
 	flowtallyVarFtLayout           = "ft_layout"
 	flowtallyVarFtRanks            = "ft_ranks"
 	flowtallyVarFtSlots            = "ft_slots"
+	flowtallyVarFtTree             = "ft_tree"
 )
 
 // loadFlowtally returns the embedded CollectionSpec for flowtally.
@@ -144,6 +147,7 @@ type flowtallyVariableSpecs struct {
 	FtLayout   *ebpf.VariableSpec `ebpf:"ft_layout"`
 	FtRanks    *ebpf.VariableSpec `ebpf:"ft_ranks"`
 	FtSlots    *ebpf.VariableSpec `ebpf:"ft_slots"`
+	FtTree     *ebpf.VariableSpec `ebpf:"ft_tree"`
 }
 
 // flowtallyObjects contains all objects after they have been loaded into the kernel.
@@ -182,6 +186,7 @@ type flowtallyVariables struct {
 	FtLayout   *ebpf.Variable `ebpf:"ft_layout"`
 	FtRanks    *ebpf.Variable `ebpf:"ft_ranks"`
 	FtSlots    *ebpf.Variable `ebpf:"ft_slots"`
+	FtTree     *ebpf.Variable `ebpf:"ft_tree"`
 }
 
 // flowtallyPrograms contains all programs after they have been loaded into the kernel.

@@ -10,12 +10,15 @@ import (
 const (
 	maxRules    = 1 << 20
 	maxCounters = 1 << 20
-	maxTuples   = 64
+	maxTuples   = 8 // masks that are hashed
 	maxPorts    = 256
 
 	defaultRules = 1 << 16
 
-	unitWords = 2 // an entry is units of 16 bytes: the words under its mask
+	// treeWords is the memory of the trees for each rule. A rebuild needs the old and the new trees at once.
+	treeWords = 32
+
+	unitWords = 2 // an entry is units of 16 bytes
 )
 
 // geometry is the size of everything that is shared with the programs. It is
@@ -25,15 +28,13 @@ type geometry struct {
 	counters int // a power of two
 	slots    int // a power of two, at least twice the rules; the slots of single tuples come before them
 	units    int // a power of two
+	words    int // of the trees; a power of two
 	cpus     int
 	block    int // bytes of one CPU's counters and marks, whole pages
 }
 
 // marked is the number of counters that one mark is for.
 const marked = 16
-
-// MaxMasks is how many distinct masks the rules of a RuleSet can have.
-const MaxMasks = maxTuples
 
 func newGeometry(o Options, cpus int) (geometry, error) {
 	g := geometry{rules: o.MaxRules, counters: o.MaxCounters, cpus: cpus}
@@ -51,8 +52,9 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	}
 	g.counters = pow2(g.counters)
 	g.slots = max(pow2(2*g.rules), 256)
-	// Four units a rule hold 8 words of mask on average; an exact match of IPv6 needs 5.
-	g.units = max(pow2(4*g.rules), 4096)
+	// In a tree a rule of IPv4 takes four units, an exact match of IPv6 takes seven.
+	g.units = max(pow2(8*g.rules), 4096)
+	g.words = max(pow2(treeWords*g.rules), 1<<14)
 	g.block = pages(g.marksAt() + (g.counters+marked-1)/marked*4)
 	return g, nil
 }
@@ -62,8 +64,9 @@ func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 // Bytes of the values of the maps. The entries have a tail, so that the last unit may begin an entry of the greatest size.
 func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
 func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
-func (g geometry) rankBytes() int    { return maxTuples * 8 }
+func (g geometry) rankBytes() int    { return (maxTuples + 1) * 8 }
 func (g geometry) marksAt() int      { return g.counters * 16 }
+func (g geometry) treeBytes() int    { return pages(g.words * 8) }
 func (g geometry) counterBytes() int { return g.cpus * g.block }
 
 func pages(n int) int {

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/lab/times"
+	"github.com/flowtally/flowtally/xdp/tree"
 )
 
 const childEnv = "FLOWTALLY_XDP_CHILD"
@@ -162,6 +164,25 @@ func (rs *RuleSet) verify() error {
 			want++
 			if !probeSlots(&t.table, c.hash, c.entries[0]) {
 				return fmt.Errorf("tuple %d: a key is not found", u.id)
+			}
+		}
+	}
+	for _, u := range t.treed {
+		for _, c := range u.chains {
+			r := t.rule(u, c.entries[0])
+			if both := FlagIPv4 | FlagIPv6; r.Key.Out.Flags&both == both {
+				continue // no frame has both
+			}
+			key := tree.Key(*r.Key.words())
+			for level, p := range r.Ports { // the first ports of the ranges
+				k := []*Headers{&r.Key.Out, &r.Key.In}[level]
+				binary.BigEndian.PutUint16(k.L4[:], binary.BigEndian.Uint16(k.L4[:])|p.Src.First)
+				binary.BigEndian.PutUint16(k.L4[2:], binary.BigEndian.Uint16(k.L4[2:])|p.Dst.First)
+				key = tree.Key(*r.Key.words())
+			}
+			slot := t.forest.set.Lookup(&key, t.forest.entryMatches)
+			if slot == 0 || t.entries.rank(unitOf(slot)) > r.rank() || c.node != t.entries.slot(c.entries[0], 0) {
+				return fmt.Errorf("the rule of rank %#x is not found in the trees", r.rank())
 			}
 		}
 	}

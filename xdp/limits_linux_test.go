@@ -186,17 +186,6 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%d rules after a refused set, want 1", n)
 		}
 	})
-	t.Run("too many masks", func(t *testing.T) {
-		var rules []Rule
-		for i := range maxTuples + 1 {
-			r := exact4(1, 2, 3, 4, id)
-			r.Mask.Out.TTL, r.Order = byte(i), uint32(1+i)
-			rules = append(rules, r)
-		}
-		if err := rs.Add(rules...); !errors.Is(err, ErrFull) {
-			t.Error(err)
-		}
-	})
 	t.Run("hook taken", func(t *testing.T) {
 		w := testWire(t)
 		foreign, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "foreign", Type: ebpf.XDP, License: "GPL",

@@ -68,7 +68,8 @@ func fitSections(spec *ebpf.CollectionSpec, m *maps) error {
 // config returns the constants of the program for one hook of one interface.
 func (l *loader) config(c constants, at site) flowtallyFtConfig {
 	conf := flowtallyFtConfig{
-		Need:        c.need,
+		Need:        c.need & needLayers,
+		Classes:     c.need >> needClass & 7,
 		Tuples:      uint32(len(c.tuples)),
 		Port:        uint32(at.port),
 		SlotMask:    uint32(l.g.slots - 1),
@@ -97,10 +98,13 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		}
 		conf.Hot4[i], conf.Hot6[i] = v4.words()[wordHot], v6.words()[wordHot]
 	}
-	if c.need&^(needIPv4|needL4) == 0 {
+	if c.need&needLayers&^(needIPv4|needL4) == 0 {
 		conf.Plain = 1
 	}
-	if len(c.tuples) == 1 && c.tuples[0].Words == 1<<wordHot|1<<wordAddr {
+	if c.need&needTree != 0 {
+		conf.TreeMask = uint32(l.g.words - 1)
+	}
+	if conf.TreeMask == 0 && len(c.tuples) == 1 && c.tuples[0].Words == 1<<wordHot|1<<wordAddr {
 		conf.Shape = shapeExact
 		if c.tuples[0].Flags&tupleSingle != 0 {
 			conf.Shape = shapeOne

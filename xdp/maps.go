@@ -13,8 +13,8 @@ import (
 // maps are the kernel memory of a rule set, each one value, mapped. All but
 // the meta map stand in for a data section of the object.
 type maps struct {
-	all                                   []*sharedMap
-	counters, slots, entries, ranks, meta *sharedMap
+	all                                         []*sharedMap
+	counters, slots, entries, ranks, tree, meta *sharedMap
 }
 
 type sharedMap struct {
@@ -34,15 +34,16 @@ func newMaps() *maps {
 		slots:    &sharedMap{name: "slots", section: ".data.slots"},
 		entries:  &sharedMap{name: "entries", section: ".data.entries"},
 		ranks:    &sharedMap{name: "ranks", section: ".data.ranks"},
+		tree:     &sharedMap{name: "tree", section: ".data.tree"},
 		meta:     &sharedMap{name: "meta"},
 	}
 	// The meta map is pinned last: where it is, all are.
-	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.meta}
+	s.all = []*sharedMap{s.counters, s.slots, s.entries, s.ranks, s.tree, s.meta}
 	return s
 }
 
 func (s *maps) sizes(g geometry) []int {
-	return []int{g.counterBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), metaBytes(g)}
+	return []int{g.counterBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), g.treeBytes(), metaBytes(g)}
 }
 
 // create makes and maps all maps.

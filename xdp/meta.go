@@ -9,18 +9,18 @@ import (
 // The meta map is one value that no program reads: the state that the next process needs to take
 // over the other maps. Records are committed by their first word, stored last. In 64-bit words:
 //
-//	header    magic, layout, rules, counters, slots, units, cpus, block
+//	header    magic, layout, rules, counters, slots, units, cpus, block, words of the trees
 //	secret    of the hash: multipliers of the halves of each word (36), of the tuples' numbers, of the sum
-//	tuples    64 of: used, mask (18), 0
+//	tuples    of the masks that are hashed, 8 of: used, mask (18), 0
 //	ports     256 of: used, ifindex, name (2), modes of ingress and egress, whether frames begin with IP, 0
-//	loaded    the constants of the attached programs: object, need, tuples, by place (64 of) id and flags, key (18)
+//	loaded    the constants of the attached programs: object, need, tuples, by place (8 of) id and flags, key (18)
 //	counters  of: 0 or which owner (1, 2) has it, cookie, base packets, base bytes, owners (6 each)
 //	entries   the directory: one word a unit
 const (
 	metaMagic  = 0x796c6c6174776f6c // "lowtally"
-	metaLayout = 6
+	metaLayout = 7
 
-	metaHeader      = 8
+	metaHeader      = 10
 	metaTupleWords  = 2 + Words
 	metaPortWords   = 8
 	metaLoadedWords = 3 + maxTuples*(1+Words)
@@ -60,7 +60,7 @@ func (m *meta) format(g geometry) error {
 	if err := drawSecret(m.secret); err != nil {
 		return err
 	}
-	for i, v := range []int{metaLayout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block} {
+	for i, v := range []int{metaLayout, g.rules, g.counters, g.slots, g.units, g.cpus, g.block, g.words} {
 		atomic.StoreUint64(&m.header[1+i], uint64(v))
 	}
 	atomic.StoreUint64(&m.header[0], metaMagic)
@@ -78,6 +78,7 @@ func geometryOf(mem []uint64) (geometry, error) {
 	}
 	return geometry{
 		rules: int(h[2]), counters: int(h[3]), slots: int(h[4]), units: int(h[5]), cpus: int(h[6]), block: int(h[7]),
+		words: int(h[8]),
 	}, nil
 }
 

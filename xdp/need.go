@@ -15,6 +15,13 @@ const (
 	needMPLS
 	needInner = 16 // shift
 
+	// needClass is the shift of the classes of frames that some rule may match: enum ft_class of bpf/tree.h.
+	needClass = 28
+	// needTree: some rule is in the trees.
+	needTree = 1 << 31
+
+	needLayers = 1<<needClass - 1
+
 	// needLevel stands in the place of VXLAN on the inner level: some inner header is looked at.
 	needLevel = needVXLAN
 )
@@ -35,9 +42,9 @@ const (
 
 const protoESP = 50
 
-// needOf returns the layers that the parser must read to decide a rule.
+// needOf returns the layers that the parser must read to decide a rule, and the classes of frames that it may match.
 func needOf(r *Rule) uint32 {
-	need := needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
+	need := classesOf(r)<<needClass | needOfLevel(&r.Key.Out, &r.Mask.Out, r.Mask.words()[:levelWords])
 	inner := r.Mask.words()[levelWords:]
 	tunnel := r.Mask.Out.Flags & (FlagVXLAN | FlagGRE | FlagGREKey)
 	number := r.Mask.Out.Tunnel != [4]byte{} && r.Key.Out.Flags&r.Mask.Out.Flags&FlagMPLS == 0 // of a tunnel
@@ -56,6 +63,40 @@ func needOf(r *Rule) uint32 {
 	}
 	return need
 }
+
+// classesOf returns the classes of frames that a rule may match. In a class the flags of the IP versions are known,
+// and a frame without IP has no field of IP.
+func classesOf(r *Rule) uint32 {
+	k, m := &r.Key.Out, &r.Mask.Out
+	if k.Flags&m.Flags&FlagIPv4 != 0 {
+		return 1 << classIPv4
+	}
+	if k.Flags&m.Flags&FlagIPv6 != 0 {
+		return 1 << classIPv6
+	}
+	if k.Flags&m.Flags&FlagMPLS != 0 {
+		return 1 << classOther // nothing behind MPLS is parsed
+	}
+	var classes uint32
+	const above = FlagFrag | FlagLater | FlagL4 | FlagVXLAN | FlagGRE | FlagGREKey
+	if k.Flags&above == 0 && k.Proto == 0 && k.L4 == [4]byte{} && k.Addr == [32]byte{} {
+		classes |= 1 << classOther
+	}
+	if m.Flags&FlagIPv4 == 0 {
+		classes |= 1 << classIPv4
+	}
+	if m.Flags&FlagIPv6 == 0 {
+		classes |= 1 << classIPv6
+	}
+	return classes
+}
+
+// Classes of frames: enum ft_class of bpf/tree.h.
+const (
+	classOther = iota
+	classIPv4
+	classIPv6
+)
 
 func needOfLevel(key, mask *Headers, w []uint64) uint32 {
 	var need uint32

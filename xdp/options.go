@@ -62,6 +62,7 @@ type Stats struct {
 	Rules    int // added
 	MaxRules int
 	Tuples   int // distinct masks
+	Hashed   int // of them, in the hash table; the rules of the others are in trees
 	Counters int
 	Programs uint64 // how often programs were loaded
 	Insns    uint32 // that the verifier processed for the last program

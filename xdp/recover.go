@@ -11,7 +11,7 @@ import (
 // are taken out to the end, and every slot is made to say so. It ends with
 // tables that any program of that process reads right; the caller loads new
 // ones, for which constants decides anew, and calls finishLoad.
-func (t *tables) recover(masks map[uint8]*words) {
+func (t *tables) recover(masks map[uint8]*words) error {
 	for i := range t.ranks {
 		atomic.StoreUint64(&t.ranks[i], 0)
 	}
@@ -29,14 +29,20 @@ func (t *tables) recover(masks map[uint8]*words) {
 	for _, e := range dead {
 		t.entries.retire(e)
 	}
+	for _, u := range t.treed {
+		for _, c := range u.chains {
+			t.forest.touch(c)
+		}
+	}
+	return t.forest.flush()
 }
 
 func (t *tables) recoverEntries() (dead []uint32) {
 	for unit := uint32(0); int(unit) < t.entries.units(); {
 		d := t.entries.dirWord(unit)
 		size := max(int(d.size()), 1)
-		u := t.tuples[d.tuple()%maxTuples]
-		if d.state() == entryFree || u == nil || size != sizeFor(len(u.word)) {
+		u := t.tupleAt(unit, d)
+		if u == nil || size != t.entrySize(u, unit) {
 			t.entries.setDir(unit, 0)
 			unit++
 			continue
@@ -45,40 +51,67 @@ func (t *tables) recoverEntries() (dead []uint32) {
 		if d.state() == entryDead {
 			dead = append(dead, unit)
 		} else {
-			packed := t.entries.packed(unit, len(u.word))
-			key := string(bytesOf(packed))
-			c := u.chains[key]
-			if c == nil {
-				c = &chain{hash: t.hashOf(u, packed)}
-				u.chains[key] = c
-			}
-			c.entries = append(c.entries, unit)
-			r := t.rule(u, unit)
-			u.need |= needOf(&r)
-			t.counted(u, d.counter(), 1)
+			t.recoverEntry(u, unit, d)
 		}
 		unit += uint32(size)
 	}
-	for _, u := range t.tuples {
-		if u != nil {
-			for _, c := range u.chains {
-				slices.SortFunc(c.entries, func(a, b uint32) int {
-					return cmp.Compare(t.entries.rank(a), t.entries.rank(b))
-				})
-			}
+	t.everyTuple(func(u *tuple) {
+		for _, c := range u.chains {
+			slices.SortFunc(c.entries, func(a, b uint32) int {
+				return cmp.Compare(t.entries.rank(a), t.entries.rank(b))
+			})
 		}
-	}
+	})
 	return dead
 }
 
-// chainOf is the chain of an entry's key, live or dead, or nil.
+// tupleAt is the tuple of the entry at a unit, or nil.
+func (t *tables) tupleAt(unit uint32, d dirWord) *tuple {
+	switch {
+	case d.state() == entryFree || int(unit) >= t.entries.units():
+		return nil
+	case d.tuple() == treeTuple:
+		var r Rule
+		t.entries.readTree(unit, &r)
+		return t.treeTuple(r.Mask.words())
+	case d.tuple() >= maxTuples:
+		return nil
+	}
+	return t.tuples[d.tuple()]
+}
+
+func (t *tables) entrySize(u *tuple, unit uint32) int {
+	if u.inTree() {
+		return t.entries.treeUnits(unit)
+	}
+	return sizeFor(len(u.word))
+}
+
+func (t *tables) recoverEntry(u *tuple, unit uint32, d dirWord) {
+	r := t.rule(u, unit)
+	var buf keyBuffer
+	packed := u.keyOf(buf[:0], &r)
+	key := string(bytesOf(packed))
+	c := u.chains[key]
+	if c == nil {
+		c = &chain{}
+		if !u.inTree() {
+			c.hash = t.hashOf(u, packed)
+		}
+		u.chains[key] = c
+	}
+	c.entries = append(c.entries, unit)
+	u.need |= needOf(&r)
+	t.counted(u, d.counter(), 1)
+}
+
+// chainOf is the chain of the key of an entry that is hashed, live or dead, or nil.
 func (t *tables) chainOf(unit uint32) (*tuple, *chain) {
 	if int(unit) >= t.entries.units() {
 		return nil, nil
 	}
-	d := t.entries.dirWord(unit)
-	u := t.tuples[d.tuple()%maxTuples]
-	if d.state() == entryFree || u == nil {
+	u := t.tupleAt(unit, t.entries.dirWord(unit))
+	if u == nil || u.inTree() {
 		return nil, nil
 	}
 	return u, u.chains[string(bytesOf(t.entries.packed(unit, len(u.word))))]
@@ -100,7 +133,7 @@ func (t *tables) recoverSlots() {
 		}
 		seen[c] = true
 		u.hashed = true
-		if want := t.slot(c.entries[0], c.hash); want != s {
+		if want := t.entries.slot(c.entries[0], c.hash); want != s {
 			t.table.set(i, want)
 		}
 	}
@@ -117,7 +150,7 @@ func (t *tables) recoverSingles() {
 		case c == nil || int(u.id) != id:
 			atomic.StoreUint64(&t.singles[id], 0)
 		default:
-			if want := t.slot(c.entries[0], c.hash); want != s {
+			if want := t.entries.slot(c.entries[0], c.hash); want != s {
 				atomic.StoreUint64(&t.singles[id], want)
 			}
 		}
@@ -143,7 +176,7 @@ func (t *tables) recoverTuple(u *tuple) {
 			continue
 		}
 		// It held before, so it fits; a rule whose adding was cut short may not.
-		if !t.table.insert(c.hash, t.slot(c.entries[0], c.hash)) {
+		if !t.table.insert(c.hash, t.entries.slot(c.entries[0], c.hash)) {
 			for _, e := range c.entries {
 				d := t.entries.dirWord(e)
 				t.entries.setDir(e, d&^0xff|entryDead)
@@ -182,10 +215,14 @@ func (t *tables) adopt(need uint32, loaded []loadedTuple) (constants, bool) {
 		}
 		places = append(places, u)
 	}
-	for _, u := range t.tuples {
-		if u != nil && u.rules > 0 && (!slices.Contains(places, u) || u.need&^need != 0) {
-			return constants{}, false
+	served := true
+	t.everyTuple(func(u *tuple) {
+		if u.rules > 0 && (u.need&^need != 0 || !u.inTree() && !slices.Contains(places, u) || u.inTree() && need&needTree == 0) {
+			served = false
 		}
+	})
+	if !served {
+		return constants{}, false
 	}
 	c := constants{need: need}
 	for _, u := range places {

@@ -1,17 +1,28 @@
 package xdp
 
+import "github.com/flowtally/flowtally/xdp/tree"
+
 // Rule counts the packets whose key equals Key under Mask and which no rule of
 // a lower Priority, or of equal Priority and lower Order, matches. Key has no
 // bit outside Mask.
 type Rule struct {
 	Key, Mask Key
-	Priority  uint16
+	// Ports are ranges of the outer and the inner ports. A rule with a range has FlagL4 in Key and Mask of that level,
+	// and no bit of the port in Mask.
+	Ports    [2]Ports
+	Priority uint16
 	// Order breaks ties between equal priorities: lower first. Two rules that
 	// overlap have different (Priority, Order).
 	Order   uint32
 	Counter uint32
 	Drop    bool
 }
+
+// Ports are the ranges of the ports of one level of headers.
+type Ports = tree.Ranges
+
+// Range of ports, in host order, both inclusive. The zero Range is every port.
+type Range = tree.Range
 
 // Counter is a slot of the counters' map and its count since it was given to its owner.
 type Counter struct {

@@ -14,6 +14,19 @@ func (rs *RuleSet) check(r *Rule) error {
 			return fmt.Errorf("%w: its key has bits outside its mask", ErrInvalid)
 		}
 	}
+	for level, h := range []struct{ key, mask *Headers }{{&r.Key.Out, &r.Mask.Out}, {&r.Key.In, &r.Mask.In}} {
+		for i, p := range []Range{r.Ports[level].Src, r.Ports[level].Dst} {
+			if p == (Range{}) {
+				continue
+			}
+			if p.First > p.Last {
+				return fmt.Errorf("%w: its range of ports %d to %d is empty", ErrInvalid, p.First, p.Last)
+			}
+			if h.key.Flags&h.mask.Flags&FlagL4 == 0 || h.mask.L4[2*i]|h.mask.L4[2*i+1] != 0 {
+				return fmt.Errorf("%w: a range of ports takes FlagL4 in key and mask, and no mask of the port", ErrInvalid)
+			}
+		}
+	}
 	if r.Counter >= rs.pool.n || !rs.meta.counter(r.Counter).used() {
 		return fmt.Errorf("%w: counter %d is not allocated", ErrInvalid, r.Counter)
 	}
@@ -22,8 +35,8 @@ func (rs *RuleSet) check(r *Rule) error {
 
 // Add adds all of rules or none. When it returns, every packet on every hook is
 // decided with them; none was missed or counted twice by other rules meanwhile.
-// Rules of masks that are in use cost some stores; a new mask, or a layer that no
-// rule has looked at, costs a load of the programs, once for all of rules.
+// Rules cost some stores. A layer or an IP version that no rule has looked at, or another
+// arrangement of the tables, costs a load of the programs, once for all of rules.
 func (rs *RuleSet) Add(rules ...Rule) error { return rs.Exchange(nil, rules) }
 
 // Exchange puts the rules fresh in the place of old, all or none; Counter and Drop of

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/flowtally/flowtally/xdp/tree"
 )
 
 // RuleSet is one table of rules and one map of counters, shared by every
@@ -166,21 +168,26 @@ func (rs *RuleSet) build() error {
 		g:       rs.g,
 		entries: newEntryStore(rs.maps.entries.words, rs.meta.dir, rs.g.units),
 		singles: slots[:maxTuples],
-		ranks:   rs.maps.ranks.words[:maxTuples],
+		ranks:   rs.maps.ranks.words[:maxTuples+1],
+		treed:   map[words]*tuple{},
+		log:     rs.log,
 		store:   rs.meta,
 		secret:  rs.load.secret,
 		grace:   rs.wait,
 		refs:    make([]uint32, rs.g.counters),
 		leaving: map[uint32]bool{},
 	}
+	t.forest = forest{
+		set:     tree.New(rs.maps.tree.words[:rs.g.words], tree.Options{Class: classBits()}),
+		entries: t.entries, best: noRank, reclaim: t.reclaim,
+	}
 	t.table = slotTable{slots: slots[maxTuples:][:rs.g.slots], mask: uint64(rs.g.slots - 1), hash: t.unitHash}
 	// Loads of one probe stay in order on amd64; elsewhere a moved entry could be missed without a grace period.
 	if runtime.GOARCH != "amd64" {
 		t.table.fence = func() { rs.wait() }
 	}
-	t.recover(rs.meta.masks())
 	rs.class = t
-	return nil
+	return t.recover(rs.meta.masks())
 }
 
 // resume takes up the programs that a process left attached. They stay as they

@@ -2,13 +2,15 @@ package xdp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 )
 
-// tables is the classifier of bpf/tables.h: tuple space search. The maps hold everything that the
-// next process needs after a crash: entries, their directory and the tuples' masks.
+// tables is the classifier of bpf/tables.h: tuple space search over a few masks, and trees. The maps hold
+// everything that the next process needs after a crash: entries, their directory and the masks that are hashed.
 type tables struct {
 	g       geometry
 	entries *entryStore
@@ -18,16 +20,20 @@ type tables struct {
 	store   tupleStore
 	secret  *secret
 	grace   func() error // returns when no program runs that ran before
+	log     *slog.Logger
 
-	tuples   [maxTuples]*tuple // by id
-	places   []*tuple          // by place in the programs that run
-	need     uint32            // of the programs that run
-	next     []*tuple          // the same of those being loaded
+	tuples   [maxTuples]*tuple // that are hashed, by id
+	treed    map[words]*tuple  // in the trees, by mask
+	forest   forest
+	places   []*tuple // by place in the programs that run
+	need     uint32   // of the programs that run
+	next     []*tuple // the same of those being loaded
 	nextNeed uint32
 	rehash   []*tuple // single in the programs that run, hashed in the next
 	count    int
 	refs     []uint32        // rules by counter
 	leaving  map[uint32]bool // entries that a change under way moves or removes
+	chosen   map[words]bool  // masks that are to be hashed
 }
 
 // tupleStore keeps the masks by id where they outlive the process.
@@ -41,7 +47,8 @@ func (r *Rule) rank() uint64 { return uint64(r.Priority)<<32 | uint64(r.Order) }
 
 const noRank = ^uint64(0)
 
-func (t *tables) tupleOf(mask *words) *tuple {
+// hashedTuple is the tuple of a mask whose rules are in the slot table, or nil.
+func (t *tables) hashedTuple(mask *words) *tuple {
 	for _, u := range t.tuples {
 		if u != nil && u.mask == *mask {
 			return u
@@ -50,71 +57,126 @@ func (t *tables) tupleOf(mask *words) *tuple {
 	return nil
 }
 
-// newTuple takes an id that no program knows.
-func (t *tables) newTuple(mask *words) (*tuple, error) {
+// tuplesOf are the tuples that may have a rule.
+func (t *tables) tuplesOf(r *Rule) (all [2]*tuple) {
+	if !r.ranged() {
+		all[0] = t.hashedTuple(r.Mask.words())
+	}
+	all[1] = t.treed[*r.Mask.words()]
+	return all
+}
+
+// everyTuple calls f for every tuple.
+func (t *tables) everyTuple(f func(u *tuple)) {
+	for _, u := range t.tuples {
+		if u != nil {
+			f(u)
+		}
+	}
+	for _, u := range t.treed {
+		f(u)
+	}
+}
+
+// tupleFor is the tuple that takes a rule of a mask. A mask that no rule has is hashed if it was chosen for that.
+func (t *tables) tupleFor(r *Rule) *tuple {
+	mask := r.Mask.words()
+	if !r.ranged() {
+		if u := t.hashedTuple(mask); u != nil {
+			return u
+		}
+		if t.chosen[*mask] && t.treed[*mask] == nil {
+			if u := t.newTuple(mask); u != nil {
+				return u
+			}
+		}
+	}
+	return t.treeTuple(mask)
+}
+
+func (t *tables) treeTuple(mask *words) *tuple {
+	u := t.treed[*mask]
+	if u == nil {
+		u = newTuple(treeTuple, mask)
+		t.treed[*mask] = u
+	}
+	return u
+}
+
+// newTuple takes an id that no program knows, or returns nil when all are taken.
+func (t *tables) newTuple(mask *words) *tuple {
 	for id, u := range t.tuples {
 		if u == nil {
 			u = newTuple(uint8(id), mask)
 			t.tuples[id] = u
 			t.store.setTuple(u.id, mask)
-			return u, nil
+			return u
 		}
 	}
-	return nil, fmt.Errorf("adding a rule: %w: all %d are in use", ErrMasks, maxTuples)
+	return nil
 }
 
 // dropTuple forgets a tuple without rules that no program knows.
 func (t *tables) dropTuple(u *tuple) {
+	if u.inTree() {
+		delete(t.treed, u.mask)
+		return
+	}
 	t.tuples[u.id] = nil
 	t.store.clearTuple(u.id)
 }
 
 func (t *tables) prepare(rules []Rule) (bool, error) {
+	t.chosen = choose(t, rules)
 	reload := false
 	for i := range rules {
-		r := &rules[i]
-		again, err := t.add(r)
+		again, err := t.add(&rules[i])
 		if err != nil {
 			t.abandon(rules[:i])
 			return false, err
 		}
 		reload = reload || again
 	}
+	if err := t.forest.flush(); err != nil {
+		t.abandon(rules)
+		return false, fmt.Errorf("adding %d rules: %w", len(rules), err)
+	}
 	return reload, nil
 }
 
 // add puts a rule where programs find it and says whether those that run do.
 func (t *tables) add(r *Rule) (reload bool, err error) {
-	u := t.tupleOf(r.Mask.words())
-	if u == nil {
-		if u, err = t.newTuple(r.Mask.words()); err != nil {
+	if t.count >= t.g.rules {
+		return false, fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
+	}
+	for _, u := range t.tuplesOf(r) {
+		if err := t.vacant(u, r); err != nil {
 			return false, err
 		}
 	}
-	need := needOf(r)
-	u.need |= need
-	if err := t.addTo(u, r); err != nil {
+	u := t.tupleFor(r)
+	err = t.addTo(u, r)
+	if errors.Is(err, errBucket) {
+		// The trees take a rule of which the slot table has no place for the key.
+		u = t.treeTuple(&u.mask)
+		err = t.addTo(u, r)
+	}
+	if err != nil {
 		if u.rules == 0 && u.place < 0 {
 			t.dropTuple(u)
 		}
 		return false, err
 	}
-	return u.place < 0 || need&^t.need != 0 || slices.Contains(t.rehash, u), nil
+	return !u.inTree() && u.place < 0 || needOf(r)&^t.need != 0 || u.inTree() && t.need&needTree == 0 || slices.Contains(t.rehash, u), nil
 }
 
 func (t *tables) addTo(u *tuple, r *Rule) error {
-	if t.count >= t.g.rules {
-		return fmt.Errorf("adding a rule: %w: the tables hold %d rules", ErrFull, t.g.rules)
-	}
-	var buf words
-	packed := u.pack(buf[:0], r.Key.words())
+	var buf keyBuffer
+	packed := u.keyOf(buf[:0], r)
 	key := string(bytesOf(packed))
 	c := u.chains[key]
 	at := 0
 	if c != nil {
-		if err := t.vacant(c, r.rank()); err != nil {
-			return err
-		}
 		at = t.placeIn(c, r.rank())
 	}
 	unit, err := t.newEntry(u, r, packed)
@@ -123,16 +185,20 @@ func (t *tables) addTo(u *tuple, r *Rule) error {
 	}
 	t.lowerRanks(u, r.rank())
 	if c == nil {
-		c = &chain{hash: t.hashOf(u, packed)}
+		c = &chain{}
+		if !u.inTree() {
+			c.hash = t.hashOf(u, packed)
+		}
 		if err := t.insert(u, key, c, unit); err != nil {
 			t.dropEntry(unit)
 			return err
 		}
 		u.chains[key] = c
 	} else if at == 0 {
-		t.replace(u, c.hash, c.entries[0], unit)
+		t.replace(u, c, c.entries[0], unit)
 	}
 	c.entries = slices.Insert(c.entries, at, unit)
+	u.need |= needOf(r)
 	t.counted(u, r.Counter, 1)
 	return nil
 }
@@ -146,13 +212,18 @@ func (t *tables) placeIn(c *chain, rank uint64) int {
 }
 
 func (t *tables) newEntry(u *tuple, r *Rule, packed []uint64) (uint32, error) {
+	align := 1
+	if u.inTree() {
+		var buf [treeEntryWords]uint64
+		packed, align = treeEntry(buf[:0], r), treeAlign
+	}
 	size := sizeFor(len(packed))
-	unit, ok := t.entries.alloc(size)
+	unit, ok := t.entries.alloc(size, align)
 	if !ok && t.entries.waiting > 0 {
 		if err := t.reclaim(); err != nil {
 			return 0, err
 		}
-		unit, ok = t.entries.alloc(size)
+		unit, ok = t.entries.alloc(size, align)
 	}
 	if !ok {
 		return 0, fmt.Errorf("adding a rule: %w: no room for an entry of %d words", ErrFull, len(packed))
@@ -179,48 +250,50 @@ func (t *tables) reclaim() error {
 		return err
 	}
 	t.entries.reclaim()
+	t.forest.set.Reclaim()
 	return nil
-}
-
-func (t *tables) slot(unit uint32, hash uint64) uint64 {
-	d := t.entries.dirWord(unit)
-	return slotOf(unit, d.counter(), d.drop(), tagOf(hash))
 }
 
 // insert makes the first entry of a key findable. A tuple that has been one
 // key, and gets another, is hashed from the next load on; until then its first
 // key is in both places.
 func (t *tables) insert(u *tuple, key string, c *chain, unit uint32) error {
+	if u.inTree() {
+		t.forest.touch(c)
+		return nil
+	}
 	if !u.hashed && len(u.chains) == 0 && (u.place < 0 || u.key == key) {
 		u.key = key
-		atomic.StoreUint64(&t.singles[u.id], t.slot(unit, c.hash))
+		atomic.StoreUint64(&t.singles[u.id], t.entries.slot(unit, c.hash))
 		return nil
 	}
 	if !u.hashed {
 		for _, first := range u.chains {
-			if !t.table.insert(first.hash, t.slot(first.entries[0], first.hash)) {
-				return t.noSlot()
+			if !t.table.insert(first.hash, t.entries.slot(first.entries[0], first.hash)) {
+				return errBucket
 			}
 		}
 		u.hashed = true
 		t.rehash = append(t.rehash, u)
 	}
-	if !t.table.insert(c.hash, t.slot(unit, c.hash)) {
-		return t.noSlot()
+	if !t.table.insert(c.hash, t.entries.slot(unit, c.hash)) {
+		return errBucket
 	}
 	return nil
 }
 
-func (t *tables) noSlot() error {
-	return fmt.Errorf("adding a rule: %w: no free slot within %d of the place of its key; %d of %d rules are in use",
-		ErrBucket, slotProbes, t.count, t.g.rules)
-}
+// errBucket: the slot table has no free slot within slotProbes of the place of a key.
+var errBucket = errors.New("no slot near the place of a key")
 
 // replace points the slot of a key, which points at the entry from, at the entry to.
-func (t *tables) replace(u *tuple, hash uint64, from, to uint32) {
-	s := t.slot(to, hash)
+func (t *tables) replace(u *tuple, c *chain, from, to uint32) {
+	if u.inTree() {
+		t.forest.touch(c)
+		return
+	}
+	s := t.entries.slot(to, c.hash)
 	if u.hashed {
-		if i, ok := t.table.find(hash, from); ok {
+		if i, ok := t.table.find(c.hash, from); ok {
 			t.table.set(i, s)
 		}
 	}
@@ -237,6 +310,10 @@ func (t *tables) owns(u *tuple, unit uint32) bool {
 
 // clear takes the slot of a key away.
 func (t *tables) clear(u *tuple, c *chain) {
+	if u.inTree() {
+		t.forest.touch(c)
+		return
+	}
 	if u.hashed {
 		if i, ok := t.table.find(c.hash, c.entries[0]); ok {
 			t.table.remove(i)
@@ -256,11 +333,14 @@ func (t *tables) abandon(rules []Rule) {
 		// Its first key, if it is left, is in its single slot too, which the programs read.
 		return t.unhash(u)
 	})
-	for _, u := range t.tuples {
-		if u != nil && u.rules == 0 && u.place < 0 {
+	if err := t.forest.flush(); err != nil {
+		t.log.Error("taking rules out of the trees", "error", err)
+	}
+	t.everyTuple(func(u *tuple) {
+		if u.rules == 0 && u.place < 0 {
 			t.dropTuple(u)
 		}
-	}
+	})
 	if t.next != nil {
 		t.next = nil
 		t.setRanks()

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -35,14 +36,15 @@ func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err 
 	}
 	for i := range fresh {
 		r := &fresh[i]
-		u := t.tupleOf(r.Mask.words())
-		if u == nil {
-			added = append(added, *r)
-			continue
+		var g *group
+		var key string
+		for _, v := range t.tuplesOf(r) {
+			if v != nil && g == nil {
+				var buf keyBuffer
+				key = string(bytesOf(v.keyOf(buf[:0], r)))
+				g = groups[keyOf{v, key}]
+			}
 		}
-		var buf words
-		packed := u.pack(buf[:0], r.Key.words())
-		g := groups[keyOf{u, string(bytesOf(packed))}]
 		if g == nil {
 			added = append(added, *r)
 			continue
@@ -56,8 +58,10 @@ func (t *tables) pair(old, fresh []Rule) (moves []move, gone, added []Rule, err 
 			added = append(added, *r)
 			continue
 		}
-		if err := t.vacant(u.chains[string(bytesOf(packed))], r.rank()); err != nil {
-			return nil, nil, nil, err
+		for _, v := range t.tuplesOf(r) {
+			if err := t.vacant(v, r); err != nil {
+				return nil, nil, nil, err
+			}
 		}
 		moves = append(moves, move{g.old[at], r})
 		g.old = slices.Delete(g.old, at, at+1)
@@ -77,10 +81,18 @@ func existsError() error {
 	return fmt.Errorf("adding a rule: %w: one with this key, mask, priority and order", ErrExists)
 }
 
-// vacant says whether no entry of a chain has the rank, apart from those that are leaving.
-func (t *tables) vacant(c *chain, rank uint64) error {
-	for _, e := range c.entries[t.placeIn(c, rank):] {
-		if t.entries.rank(e) != rank {
+// vacant says whether no entry of a tuple has the key and the rank of r, apart from those that are leaving.
+func (t *tables) vacant(u *tuple, r *Rule) error {
+	if u == nil {
+		return nil
+	}
+	var buf keyBuffer
+	c := u.chains[string(bytesOf(u.keyOf(buf[:0], r)))]
+	if c == nil {
+		return nil
+	}
+	for _, e := range c.entries[t.placeIn(c, r.rank()):] {
+		if t.entries.rank(e) != r.rank() {
 			break
 		}
 		if !t.leaving[e] {
@@ -162,18 +174,49 @@ func (t *tables) moveRule(m move) *tuple {
 	c, rank := u.chains[key], m.to.rank()
 	unit, head := c.entries[at], c.entries[0]
 	delete(t.leaving, unit)
+	if u.inTree() {
+		if err := t.moveInTree(u, c, at, m.to); err != nil {
+			t.log.Error("giving a rule another rank", "error", err)
+		}
+		return u
+	}
 	d := t.entries.dirWord(unit)
 	t.entries.setDir(unit, newDirWord(d.state(), d.tuple(), d.size(), m.to.Drop, d.counter()))
 	t.lowerRanks(u, rank)
 	c.entries = slices.Delete(c.entries, at, at+1)
 	place := t.placeIn(c, rank)
 	if unit == head && place > 0 { // while it has the rank by which it won
-		t.replace(u, c.hash, head, c.entries[0])
+		t.replace(u, c, head, c.entries[0])
 	}
 	atomic.StoreUint64(&t.entries.ranks[unit], rank)
 	c.entries = slices.Insert(c.entries, place, unit)
 	if place == 0 {
-		t.replace(u, c.hash, head, unit)
+		t.replace(u, c, head, unit)
 	}
 	return u
+}
+
+// moveInTree gives a rule of a chain another rank, in an entry of its own.
+func (t *tables) moveInTree(u *tuple, c *chain, at int, to *Rule) error {
+	old := c.entries[at]
+	unit, err := t.newEntry(u, to, nil)
+	if err != nil {
+		return err
+	}
+	t.lowerRanks(u, to.rank())
+	before := slices.Clone(c.entries)
+	c.entries = slices.Delete(c.entries, at, at+1)
+	c.entries = slices.Insert(c.entries, t.placeIn(c, to.rank()), unit)
+	t.forest.touch(c)
+	if err := t.forest.flush(); err != nil {
+		c.entries = before
+		t.dropEntry(unit)
+		return errors.Join(err, t.forest.flush())
+	}
+	if t.entries.rank(old) == t.forest.best {
+		t.forest.best = 0
+	}
+	t.entries.setDir(old, t.entries.dirWord(old)&^0xff|entryDead)
+	t.entries.retire(old)
+	return nil
 }

@@ -10,22 +10,27 @@ import (
 // entryOf finds a rule's place in its chain. Of rules of one key and rank, which a
 // change that was cut short may leave, it is the one that has the counter and the action of r.
 func (t *tables) entryOf(r *Rule) (u *tuple, key string, at int, ok bool) {
-	if u = t.tupleOf(r.Mask.words()); u == nil {
-		return nil, "", 0, false
-	}
-	var buf words
-	key = string(bytesOf(u.pack(buf[:0], r.Key.words())))
-	c := u.chains[key]
-	if c == nil {
-		return nil, "", 0, false
-	}
-	first := t.placeIn(c, r.rank())
-	for at = first; at < len(c.entries) && t.entries.rank(c.entries[at]) == r.rank(); at++ {
-		if d := t.entries.dirWord(c.entries[at]); d.counter() == r.Counter && d.drop() == r.Drop {
-			return u, key, at, true
+	for _, v := range t.tuplesOf(r) {
+		if v == nil {
+			continue
+		}
+		var buf keyBuffer
+		k := string(bytesOf(v.keyOf(buf[:0], r)))
+		c := v.chains[k]
+		if c == nil {
+			continue
+		}
+		first := t.placeIn(c, r.rank())
+		for i := first; i < len(c.entries) && t.entries.rank(c.entries[i]) == r.rank(); i++ {
+			if d := t.entries.dirWord(c.entries[i]); d.counter() == r.Counter && d.drop() == r.Drop {
+				return v, k, i, true
+			}
+			if !ok {
+				u, key, at, ok = v, k, first, true
+			}
 		}
 	}
-	return u, key, first, at > first
+	return u, key, at, ok
 }
 
 // remove takes the rules that lose first, so that no packet is decided by one that loses before and after.
@@ -39,6 +44,9 @@ func (t *tables) remove(rules []Rule) error {
 	slices.SortStableFunc(last, func(a, b Rule) int { return cmp.Compare(b.rank(), a.rank()) })
 	for i := range last {
 		t.removeRule(&last[i])
+	}
+	if err := t.forest.flush(); err != nil {
+		return fmt.Errorf("removing %d rules: %w", len(rules), err)
 	}
 	t.setRanks()
 	if t.entries.waiting > t.g.units/4 {
@@ -60,7 +68,7 @@ func (t *tables) removeRule(r *Rule) {
 	switch {
 	case at > 0:
 	case len(c.entries) > 1:
-		t.replace(u, c.hash, c.entries[0], c.entries[1])
+		t.replace(u, c, c.entries[0], c.entries[1])
 	default:
 		t.clear(u, c)
 		delete(u.chains, key)
@@ -70,6 +78,9 @@ func (t *tables) removeRule(r *Rule) {
 	t.counted(u, d.counter(), -1)
 	if u.rules == 0 {
 		u.best = noRank
+	}
+	if u.inTree() && t.entries.rank(unit) == t.forest.best {
+		t.forest.best = 0 // setRanks looks
 	}
 }
 
@@ -81,13 +92,18 @@ func (t *tables) constants() constants {
 		atomic.StoreUint64(&t.ranks[i], 0)
 	}
 	t.next, t.nextNeed = []*tuple{}, 0
-	for _, u := range t.tuples {
-		if u != nil && u.rules > 0 {
-			u.best = t.bestRank(u)
-			t.next = append(t.next, u)
-			t.nextNeed |= u.need
+	t.everyTuple(func(u *tuple) {
+		if u.rules == 0 {
+			return
 		}
-	}
+		t.nextNeed |= u.need
+		if u.inTree() {
+			t.nextNeed |= needTree
+			return
+		}
+		u.best = t.bestRank(u)
+		t.next = append(t.next, u)
+	})
 	slices.SortFunc(t.next, func(a, b *tuple) int {
 		return cmp.Or(cmp.Compare(a.best, b.best), cmp.Compare(a.id, b.id))
 	})
@@ -105,17 +121,15 @@ func (t *tables) finishLoad() {
 	}
 	t.rehash = nil
 	t.places, t.need, t.next = t.next, t.nextNeed, nil
-	for _, u := range t.tuples {
-		if u == nil {
-			continue
-		}
+	t.everyTuple(func(u *tuple) {
 		u.place = slices.Index(t.places, u)
 		if u.place < 0 && u.rules == 0 {
 			t.dropTuple(u)
 		}
-	}
+	})
 	t.setRanks()
 	t.entries.reclaim()
+	t.forest.set.Reclaim()
 }
 
 // bestRank is the rank of the best rule of a tuple.
@@ -130,8 +144,14 @@ func (t *tables) bestRank(u *tuple) uint64 {
 // setRanks writes for every place the best rank there or behind, at which the
 // search ends. It comes after slots were taken away.
 func (t *tables) setRanks() {
-	best := noRank
-	for i := maxTuples - 1; i >= 0; i-- {
+	if t.forest.best == 0 {
+		t.forest.best = noRank
+		for _, u := range t.treed {
+			t.forest.best = min(t.forest.best, t.bestRank(u))
+		}
+	}
+	best := t.forest.best
+	for i := maxTuples; i >= 0; i-- {
 		if i < len(t.places) {
 			best = min(best, t.places[i].best)
 		}
@@ -142,7 +162,11 @@ func (t *tables) setRanks() {
 // lowerRanks comes before the slot of a rule of that rank: no search ends too early.
 func (t *tables) lowerRanks(u *tuple, rank uint64) {
 	u.best = min(u.best, rank)
-	for i := 0; i <= u.place; i++ {
+	place := u.place
+	if u.inTree() {
+		t.forest.best, place = min(t.forest.best, rank), maxTuples
+	}
+	for i := 0; i <= place; i++ {
 		if atomic.LoadUint64(&t.ranks[i]) > rank {
 			atomic.StoreUint64(&t.ranks[i], rank)
 		}
@@ -151,16 +175,13 @@ func (t *tables) lowerRanks(u *tuple, rank uint64) {
 
 func (t *tables) rules() []Rule {
 	all := make([]Rule, 0, t.count)
-	for _, u := range t.tuples {
-		if u == nil {
-			continue
-		}
+	t.everyTuple(func(u *tuple) {
 		for _, c := range u.chains {
 			for _, e := range c.entries {
 				all = append(all, t.rule(u, e))
 			}
 		}
-	}
+	})
 	slices.SortFunc(all, func(a, b Rule) int { return cmp.Compare(a.rank(), b.rank()) })
 	return all
 }
@@ -168,6 +189,10 @@ func (t *tables) rules() []Rule {
 func (t *tables) rule(u *tuple, unit uint32) Rule {
 	d, rank := t.entries.dirWord(unit), t.entries.rank(unit)
 	r := Rule{Priority: uint16(rank >> 32), Order: uint32(rank), Counter: d.counter(), Drop: d.drop()}
+	if u.inTree() {
+		t.entries.readTree(unit, &r)
+		return r
+	}
 	*r.Mask.words() = u.mask
 	packed := t.entries.packed(unit, len(u.word))
 	for i, w := range u.word {
@@ -180,9 +205,13 @@ func (t *tables) uses(counter uint32) bool { return t.refs[counter] != 0 }
 
 func (t *tables) stats(s *Stats) {
 	s.Rules, s.MaxRules = t.count, t.g.rules
-	for _, u := range t.tuples {
-		if u != nil && u.rules > 0 {
-			s.Tuples++
+	t.everyTuple(func(u *tuple) {
+		if u.rules == 0 {
+			return
 		}
-	}
+		s.Tuples++
+		if !u.inTree() {
+			s.Hashed++
+		}
+	})
 }

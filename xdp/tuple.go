@@ -2,9 +2,10 @@ package xdp
 
 import "encoding/binary"
 
-// tuple is one distinct mask and the rules that have it.
+// tuple is one distinct mask and the rules that have it. The rules of a mask are in the slot table or in the
+// trees, and for a while in both: then there are two tuples.
 type tuple struct {
-	id   uint8
+	id   uint8 // treeTuple: its rules are in the trees
 	mask words
 	word []uint8 // the words that mask has, ascending
 	need uint32  // of all its rules, ever
@@ -25,7 +26,14 @@ type tuple struct {
 type chain struct {
 	hash    uint64
 	entries []uint32 // units
+	node    uint64   // the slot that the trees have of it; 0: none
+	changed bool     // node is not of the first entry, perhaps
 }
+
+// treeTuple is the id of all tuples of the trees.
+const treeTuple = 0xff
+
+func (t *tuple) inTree() bool { return t.id == treeTuple }
 
 func newTuple(id uint8, mask *words) *tuple {
 	t := &tuple{id: id, mask: *mask, place: -1, best: noRank, chains: map[string]*chain{}}
@@ -41,6 +49,18 @@ func newTuple(id uint8, mask *words) *tuple {
 func (t *tuple) pack(dst []uint64, k *words) []uint64 {
 	for _, w := range t.word {
 		dst = append(dst, k[w]&t.mask[w])
+	}
+	return dst
+}
+
+// keyBuffer holds the words by which a tuple tells its rules apart.
+type keyBuffer [Words + 2]uint64
+
+// keyOf appends the words by which the tuple tells its rules apart: the key, and in a tree the ranges.
+func (t *tuple) keyOf(dst []uint64, r *Rule) []uint64 {
+	dst = t.pack(dst, r.Key.words())
+	if t.inTree() {
+		dst = append(dst, rangeWord(r.Ports[0]), rangeWord(r.Ports[1]))
 	}
 	return dst
 }

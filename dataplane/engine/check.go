@@ -9,7 +9,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/flow"
 )
 
-// Check finds more rules, or more distinct masks, than the tables of XDP hold, in a valid configuration.
+// Check finds more rules than the tables of XDP hold, in a valid configuration.
 // It includes flows of backend auto, which have rules in XDP also while a device counts them: New
 // refuses them on a host without RDMA. Check calls neither the kernel nor a device.
 func Check(cfg dataplane.Config) error {

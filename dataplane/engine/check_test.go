@@ -8,7 +8,6 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
-	"github.com/flowtally/flowtally/xdp"
 )
 
 // shapes are n flows that have a mask each: prefixes of two addresses.
@@ -22,7 +21,7 @@ func shapes(t *testing.T, n int) (flows []flow.Flow) {
 }
 
 func TestCheck(t *testing.T) {
-	sim := shapes(t, xdp.MaxMasks+1)
+	sim := shapes(t, 21)
 	sim[3].Backend = "sim"
 	for _, tt := range []struct {
 		name string
@@ -30,10 +29,9 @@ func TestCheck(t *testing.T) {
 		is   error
 		says string
 	}{
-		{"as many masks as there may be", dataplane.Config{Flows: shapes(t, xdp.MaxMasks)}, nil, ""},
-		{"one more", dataplane.Config{Flows: shapes(t, xdp.MaxMasks+1)}, dataplane.ErrMasks, `flow "f64"`},
-		{"one of them simulated", dataplane.Config{Flows: sim}, nil, ""},
-		{"all of them simulated", dataplane.Config{Backend: "sim", Flows: shapes(t, 70)}, nil, ""},
+		{"a mask for each flow", dataplane.Config{Flows: shapes(t, 1000)}, nil, ""},
+		{"one of them simulated", dataplane.Config{XDP: dataplane.XDPConfig{MaxFlows: 20}, Flows: sim}, nil, ""},
+		{"all of them simulated", dataplane.Config{Backend: "sim", XDP: dataplane.XDPConfig{MaxFlows: 20}, Flows: shapes(t, 70)}, nil, ""},
 		{"as many rules as there may be", dataplane.Config{XDP: dataplane.XDPConfig{MaxFlows: 20}, Flows: shapes(t, 20)}, nil, ""},
 		{"one more rule", dataplane.Config{XDP: dataplane.XDPConfig{MaxFlows: 20}, Flows: shapes(t, 21)}, dataplane.ErrFull, "xdp.max_flows"},
 	} {

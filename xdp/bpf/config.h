@@ -7,7 +7,7 @@
  */
 #include "key.h"
 
-#define FT_MAX_TUPLES 64
+#define FT_MAX_TUPLES 8 /* masks that are hashed */
 
 /* Layers that some rule looks at; outer bits as they are, inner ones << FT_N_INNER. */
 enum ft_need {
@@ -71,6 +71,8 @@ struct ft_config {
 	__u32 layer3; /* 1: frames of the interface begin with IP */
 	__u32 in_order; /* 1: stores of one CPU become visible to others in their order */
 	__u64 marks; /* offset of the marks in a block, in bytes */
+	__u32 tree_mask; /* of words of the trees; 0: no rule is in a tree */
+	__u32 classes;   /* bit c: a rule may match a frame of the class c */
 	struct ft_tuple tuple[FT_MAX_TUPLES];
 };
 

@@ -25,6 +25,7 @@
 
 /* Sections are resized at load; the size here is a placeholder that the compiler must not reason from. */
 __u64 ft_counters[8] SEC(".data.counters");
+__u64 ft_entries[8] SEC(".data.entries");
 
 static __always_inline __u64 *ft_opaque(__u64 *p)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 #pragma once
 /*
- * The tables classifier: tuple space search over the distinct masks, one
- * open-addressing table of slots for all of them, no helper.
+ * The classifier: tuple space search over the few masks that are hashed, one open-addressing table
+ * of slots for all of them, no helper; then the trees (tree.h).
  *
  * A slot is one 64-bit word (counters.h). 0 is empty and ends a probe; a tombstone
  * has no entry and no tag and does not. A tag is never 0. The first FT_MAX_TUPLES slots belong to the tuples of one
@@ -12,17 +12,19 @@
  * that the mask has. Its rank stands by itself behind all units. It does not
  * change while a slot points at it, and is used again only after an RCU grace period.
  */
-#include "counters.h"
 #include "common.h"
+#include "tree.h"
 
 #define FT_PROBES 32  /* slots from its home within which an entry lies */
 #define FT_ATTEMPTS 4 /* entries of its tag that a probe compares */
 #define FT_NO_RANK (~0ULL)
 
 __u64 ft_slots[8] SEC(".data.slots");
-__u64 ft_entries[8] SEC(".data.entries");
-/* By place: the lowest rank of this tuple and all behind it. 0 while programs are exchanged: then places mean two things. */
-__u64 ft_ranks[FT_MAX_TUPLES] SEC(".data.ranks");
+/*
+ * By place: the lowest rank of this tuple, of all behind it, and of the trees, which are behind the last. 0 while programs
+ * are exchanged: then places mean two things.
+ */
+__u64 ft_ranks[FT_MAX_TUPLES + 1] SEC(".data.ranks");
 
 /* The words that an exact match of IPv4 or IPv6 has. */
 #define FT_COMMON_WORDS 0x1f
@@ -228,8 +230,24 @@ static __always_inline __u64 ft_try_common(const volatile struct ft_config *c, c
 	return 0;
 }
 
+/* The rule that wins over found, which has rank: of the tuples from place on and of the trees. */
+static __always_inline __u64 ft_classify(const volatile struct ft_config *c, struct ft_key *k, __u32 class, __u32 place, __u64 found,
+					 __u64 rank)
+{
+	if (place < c->tuples) {
+		found = ft_search(k, place, found, rank);
+		if (!c->tree_mask)
+			return found;
+		if (found)
+			rank = ft_rank(c, found);
+	}
+	if (c->tree_mask && (!found || ((volatile __u64 *)ft_ranks)[c->tuples] < rank))
+		found = ft_walk(k, class, found, rank);
+	return found;
+}
+
 /* The slot of the rule that wins, or 0; for a key of which hot and addr are in registers. */
-static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr)
+static __always_inline __u64 ft_classify_common(const volatile struct ft_config *c, struct ft_key *k, __u64 hot, __u64 addr, __u32 class)
 {
 	const volatile struct ft_tuple *t = &c->tuple[0];
 	const __u32 shape = c->shape;
@@ -245,10 +263,10 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 		slot = ft_try_common(c, k, hot, addr, t, 3, &again);
 		if (!again)
 			return slot;
-	} else if (!(t->words & ~FT_COMMON_WORDS)) {
+	} else if (c->tuples && !(t->words & ~FT_COMMON_WORDS)) {
 		slot = ft_try_common(c, k, hot, addr, t, t->words, &again);
 		if (!again) {
-			if (c->tuples == 1)
+			if (c->tuples == 1 && !c->tree_mask)
 				return slot;
 			if (slot)
 				rank = ft_rank(c, slot);
@@ -260,7 +278,28 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 	}
 	k->w[FT_W_HOT] = hot;
 	k->w[FT_W_ADDR] = addr;
-	return ft_search(k, again ? 0 : 1, slot, rank);
+	return ft_classify(c, k, class, again ? 0 : 1, slot, rank);
+}
+
+/* By its EtherType alone: no rule may match the frame. */
+static __always_inline _Bool ft_outside(const volatile struct ft_config *c, void *p, void *end)
+{
+	const __u32 classes = c->classes;
+
+	if (c->layer3 || classes & 1 << FT_C_OTHER)
+		return 0;
+	if (p + ETH_HLEN > end)
+		return 1;
+	switch (ft_load16(p, 12)) {
+	case bpf_htons(ETH_P_IP):
+		return !(classes & 1 << FT_C_IPV4);
+	case bpf_htons(ETH_P_IPV6):
+		return !(classes & 1 << FT_C_IPV6);
+	case FT_TAG_8100:
+	case FT_TAG_88A8:
+		return 0;
+	}
+	return 1;
 }
 
 /* Is the frame a common one? Then also the slot of the rule that wins on it, or 0. */
@@ -273,13 +312,13 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 	if (FT_IS_COMMON4(p)) {
 		if (!ft_parse_common4(c, p, end, k, &hot, &addr))
 			return 0;
-		*slot = ft_classify_common(c, k, hot, addr);
+		*slot = ft_classify_common(c, k, hot, addr, FT_C_IPV4);
 		return 1;
 	}
 	if (c->need & FT_N_IPV6 && FT_IS_COMMON6(p)) {
 		if (!ft_parse_common6(c, p, end, k, &hot, &addr))
 			return 0;
-		*slot = ft_classify_common(c, k, hot, addr);
+		*slot = ft_classify_common(c, k, hot, addr, FT_C_IPV6);
 		return 1;
 	}
 	return 0;
@@ -296,8 +335,12 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 		void *start = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;                   \
                                                                                                                  \
 		if ((beside) || (c)->layer3 || !ft_match_common(c, start, end, &k, &found)) {                    \
-			ft_parse_##name(c, ctx, &k, beside);                                                     \
-			found = ft_search(&k, 0, 0, FT_NO_RANK);                                                 \
+			if (ft_outside(c, start, end)) {                                                         \
+				found = 0;                                                                       \
+			} else {                                                                                 \
+				ft_parse_##name(c, ctx, &k, beside);                                             \
+				found = ft_classify(c, &k, ft_class_of(&k), 0, 0, FT_NO_RANK);                   \
+			}                                                                                        \
 		}                                                                                                \
 		found;                                                                                           \
 	})

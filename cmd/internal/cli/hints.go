@@ -35,8 +35,6 @@ var hints = []struct {
 	{export.ErrListen, "--listen with another address; ss -ltnp names the program that has this one"},
 	{dataplane.ErrPermission, "run as root, or give the process the capability (AmbientCapabilities= in its systemd unit)"},
 	{dataplane.ErrInUse, "another --instance, or stop the one that runs"},
-	{dataplane.ErrMasks, "flows of fewer shapes: those with the same fields and prefix lengths share a mask, and a port range can take several; xdp.max_flows does not count masks"},
-	{dataplane.ErrBucket, "stop the instance with xdp.keep_pins: false and start it again: new tables draw another hash"},
 	{dataplane.ErrFull, "flowtally doctor shows the room that is left; mirror.counters, mirror.latency_counters and xdp.max_flows are limits"},
 	{dataplane.ErrIncompatible, "the command above gives up their counts; the release that made them goes on counting"},
 	{dataplane.ErrRestart, "stop flowtally run and start it again (systemctl restart flowtally); totals go on"},

@@ -24,8 +24,6 @@ var reproduced = map[string]struct{ file, text string }{
 	"export.ErrListen":          {"testdata/script/export.txtar", "try: --listen with another address"},
 	"dataplane.ErrPermission":   {"badinput_linux_test.go", "func TestNoPrivilege("},
 	"dataplane.ErrInUse":        {"testdata/script/run.txtar", "stderr '  try: another --instance'"},
-	"dataplane.ErrMasks":        {"testdata/script/config.txtar", "try: flows of fewer shapes: "},
-	"dataplane.ErrBucket":       {"../../../dataplane/engine/room_linux_test.go", "ErrBucket"},
 	"dataplane.ErrFull":         {"badinput_linux_test.go", "func TestFullFileSystem("},
 	"dataplane.ErrIncompatible": {"../../../xdp/takeup_linux_test.go", "ErrIncompatible"},
 	"dataplane.ErrRestart":      {"testdata/script/apply.txtar", "try: stop flowtally run and start it again"},

@@ -32,8 +32,6 @@ var steps = map[string]string{
 	"xdp.ErrClosed":         "open the rule set again",
 	"xdp.ErrInUse":          "stop the other process, or use another directory of pins",
 	"xdp.ErrFull":           "raise xdp.max_flows, or remove flows",
-	"xdp.ErrMasks":          "use flows of fewer shapes: those with the same fields and prefix lengths share a mask",
-	"xdp.ErrBucket":         "stop the instance with xdp.keep_pins: false and start it again",
 	"xdp.ErrIncompatible":   "remove the directory that the text names: that gives up its counts",
 	"xdp.ErrBusy":           "detach the other program with the command in the text",
 	"xdp.ErrPermission":     "run as root, or give the process the capability that the text names",

@@ -2,18 +2,18 @@ package xdp
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// compile turns a flow into rules of package xdp: one for each masked match that its ranges and families
-// expand to. port returns the number of an interface.
+// compile turns a flow into rules of package xdp: one for each of its families. port returns the number of an
+// interface.
 func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16, error)) ([]xdp.Rule, error) {
-	matches, err := f.Match.Expand()
-	if err != nil {
-		return nil, err
+	if err := f.Match.Validate(); err != nil {
+		return nil, fmt.Errorf("compiling match: %w", err)
 	}
 	var common rule
 	common.flag(xdp.FlagEgress, f.Direction == flow.Egress)
@@ -25,14 +25,12 @@ func compile(f backend.Placed, counter uint32, port func(ifname string) (uint16,
 		common.Key.Out.Port, common.Mask.Out.Port = n, 0xffff
 	}
 	var out []xdp.Rule
-	for _, m := range matches {
-		for _, m := range families(m) {
-			r := common
-			r.outer(m)
-			out = append(out, xdp.Rule{
-				Key: r.Key, Mask: r.Mask, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
-			})
-		}
+	for _, m := range families(f.Match) {
+		r := common
+		r.outer(m)
+		out = append(out, xdp.Rule{
+			Key: r.Key, Mask: r.Mask, Ports: r.Ports, Priority: f.Priority, Order: f.Order, Counter: counter, Drop: f.Action == flow.Drop,
+		})
 	}
 	return out, nil
 }
@@ -59,13 +57,24 @@ func families(m flow.Match) []flow.Match {
 	return both
 }
 
-// rule is a key and its mask, filled layer by layer.
-type rule struct{ Key, Mask xdp.Key }
+// rule is a key, its mask and the ranges of its ports, filled layer by layer.
+type rule struct {
+	Key, Mask xdp.Key
+	Ports     [2]xdp.Ports
+}
 
 func (r *rule) flag(f xdp.Flags, on bool) { setFlag(&r.Key.Out, &r.Mask.Out, f, on) }
 
 func (r *rule) outer(m flow.Match) {
-	headers(&r.Key.Out, &r.Mask.Out, m)
+	if m.VXLAN != nil { // it asks for the port, whatever UDP asks for
+		var udp flow.Ports
+		if m.UDP != nil {
+			udp = *m.UDP
+		}
+		udp.Dst = flow.Port{Value: flow.PortVXLAN, Mask: 0xffff}
+		m.UDP = &udp
+	}
+	headers(&r.Key.Out, &r.Mask.Out, &r.Ports[0], m)
 	k, mask := &r.Key.Out, &r.Mask.Out
 	if v := m.VXLAN; v != nil {
 		if v.Inner != nil || v.VNI.Mask != 0 {
@@ -87,7 +96,7 @@ func (r *rule) outer(m flow.Match) {
 		}
 	}
 	if in := m.Inner(); in != nil {
-		headers(&r.Key.In, &r.Mask.In, *in)
+		headers(&r.Key.In, &r.Mask.In, &r.Ports[1], *in)
 	}
 }
 
@@ -99,7 +108,7 @@ func setFlag(k, mask *xdp.Headers, f xdp.Flags, on bool) {
 }
 
 // headers fills one level: Ethernet to ports.
-func headers(k, mask *xdp.Headers, m flow.Match) {
+func headers(k, mask *xdp.Headers, ranges *xdp.Ports, m flow.Match) {
 	if m.Incomplete {
 		setFlag(k, mask, xdp.FlagIncomplete, true)
 	}
@@ -131,14 +140,14 @@ func headers(k, mask *xdp.Headers, m flow.Match) {
 		ipv6(k, mask, ip)
 	}
 	if m.TCP != nil {
-		ports(k, mask, flow.ProtoTCP, &m.TCP.Ports)
+		ports(k, mask, ranges, flow.ProtoTCP, &m.TCP.Ports)
 		if f := m.TCP.Flags; f.Mask != 0 {
 			setFlag(k, mask, xdp.FlagTCPFlags, true)
 			k.TCPFlags, mask.TCPFlags = uint8(f.Value), uint8(f.Mask)
 		}
 	}
 	if m.UDP != nil {
-		ports(k, mask, flow.ProtoUDP, m.UDP)
+		ports(k, mask, ranges, flow.ProtoUDP, m.UDP)
 	}
 	if e := m.ESP; e != nil {
 		k.Proto, mask.Proto = flow.ProtoESP, 0xff
@@ -208,14 +217,27 @@ func ipv6(k, mask *xdp.Headers, ip *flow.IPv6) {
 	fragment(k, mask, ip.Fragment)
 }
 
-func ports(k, mask *xdp.Headers, proto uint8, p *flow.Ports) {
+func ports(k, mask *xdp.Headers, ranges *xdp.Ports, proto uint8, p *flow.Ports) {
 	k.Proto, mask.Proto = proto, 0xff
-	if p.Src.Mask|p.Dst.Mask == 0 {
+	if p.Src.Mask|p.Dst.Mask|p.Src.Last|p.Dst.Last == 0 {
 		return // every fragment, whatever is left of the header
 	}
 	setFlag(k, mask, xdp.FlagL4, true)
-	binary.BigEndian.PutUint16(k.L4[0:2], p.Src.Value)
-	binary.BigEndian.PutUint16(mask.L4[0:2], p.Src.Mask)
-	binary.BigEndian.PutUint16(k.L4[2:4], p.Dst.Value)
-	binary.BigEndian.PutUint16(mask.L4[2:4], p.Dst.Mask)
+	port(k.L4[0:2], mask.L4[0:2], &ranges.Src, p.Src)
+	port(k.L4[2:4], mask.L4[2:4], &ranges.Dst, p.Dst)
+}
+
+// port is a value under a mask, or a range. A range that one mask expresses becomes that mask, by which a rule can
+// be hashed.
+func port(k, mask []byte, r *xdp.Range, p flow.Port) {
+	if p.Last != 0 {
+		if free := p.Value ^ p.Last; free&(free+1) == 0 && p.Value&free == 0 {
+			p.Mask = ^free
+		} else {
+			*r = xdp.Range{First: p.Value, Last: p.Last}
+			return
+		}
+	}
+	binary.BigEndian.PutUint16(k, p.Value)
+	binary.BigEndian.PutUint16(mask, p.Mask)
 }

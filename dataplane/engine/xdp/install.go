@@ -47,7 +47,7 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 		}
 		out, err = b.install(flows, owners, order, was, serve)
 	}
-	if errors.Is(err, xdp.ErrFull) && !errors.Is(err, xdp.ErrMasks) && !errors.Is(err, xdp.ErrBucket) {
+	if errors.Is(err, xdp.ErrFull) {
 		err = fmt.Errorf("%w; xdp.max_flows is %d", err, b.maxFlows)
 	}
 	return out, err

@@ -47,7 +47,9 @@ type rowsFtConfig struct {
 	Layer3      uint32
 	InOrder     uint32
 	Marks       uint64
-	Tuple       [64]struct {
+	TreeMask    uint32
+	Classes     uint32
+	Tuple       [8]struct {
 		_      structs.HostLayout
 		Id     uint32
 		Flags  uint32
@@ -84,6 +86,7 @@ const (
 	rowsVarFtLayout           = "ft_layout"
 	rowsVarFtRanks            = "ft_ranks"
 	rowsVarFtSlots            = "ft_slots"
+	rowsVarFtTree             = "ft_tree"
 )
 
 // loadRows returns the embedded CollectionSpec for rows.
@@ -158,6 +161,7 @@ type rowsVariableSpecs struct {
 	FtLayout   *ebpf.VariableSpec `ebpf:"ft_layout"`
 	FtRanks    *ebpf.VariableSpec `ebpf:"ft_ranks"`
 	FtSlots    *ebpf.VariableSpec `ebpf:"ft_slots"`
+	FtTree     *ebpf.VariableSpec `ebpf:"ft_tree"`
 }
 
 // rowsObjects contains all objects after they have been loaded into the kernel.
@@ -202,6 +206,7 @@ type rowsVariables struct {
 	FtLayout   *ebpf.Variable `ebpf:"ft_layout"`
 	FtRanks    *ebpf.Variable `ebpf:"ft_ranks"`
 	FtSlots    *ebpf.Variable `ebpf:"ft_slots"`
+	FtTree     *ebpf.Variable `ebpf:"ft_tree"`
 }
 
 // rowsPrograms contains all programs after they have been loaded into the kernel.

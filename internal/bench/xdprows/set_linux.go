@@ -64,17 +64,13 @@ func install(rules []classbench.Rule) (_ *xdp.RuleSet, counters []uint32, err er
 			return nil, nil, err
 		}
 		counters = append(counters, c.ID)
-		if list[i], err = translate(&rules[i], i, c.ID); err != nil {
-			return nil, nil, err
-		}
+		list[i] = translate(&rules[i], i, c.ID)
 	}
 	return rs, counters, rs.Add(list...)
 }
 
-var errRanges = errors.New("package xdp takes no ranges of ports")
-
 // translate returns a generated rule as a rule of the classifier, on ingress.
-func translate(from *classbench.Rule, order int, counter uint32) (xdp.Rule, error) {
+func translate(from *classbench.Rule, order int, counter uint32) xdp.Rule {
 	r := xdp.Rule{Counter: counter, Order: uint32(order)}
 	k, m := &r.Key.Out, &r.Mask.Out
 	k.Flags, m.Flags = xdp.FlagIPv4, xdp.FlagIPv4|xdp.FlagEgress
@@ -93,10 +89,11 @@ func translate(from *classbench.Rule, order int, counter uint32) (xdp.Rule, erro
 			binary.BigEndian.PutUint16(m.L4[2*i:], 0xffff)
 			k.Flags, m.Flags = k.Flags|xdp.FlagL4, m.Flags|xdp.FlagL4
 		default:
-			return r, errRanges
+			*[]*xdp.Range{&r.Ports[0].Src, &r.Ports[0].Dst}[i] = xdp.Range{First: p.First, Last: p.Last}
+			k.Flags, m.Flags = k.Flags|xdp.FlagL4, m.Flags|xdp.FlagL4
 		}
 	}
-	return r, nil
+	return r
 }
 
 // loadOurs loads the classifier of rs and the empty program.

@@ -1,0 +1,207 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/flowtally/flowtally/xdp/tree"
+)
+
+// The entry of a rule in the trees, as bpf/tree.h has it.
+const (
+	treeAlign      = 4 // units: the entry of a rule on the IPv4 5-tuple is one line of the cache
+	treeRest       = 7 // words before those that few rules have
+	treeInner      = 1 << 31
+	treePlace      = 32 // shift
+	treeEntryWords = treeRest + 1 + 2*(Words-2)
+)
+
+// rangeWord is a pair of ranges as an entry has it.
+func rangeWord(p Ports) uint64 {
+	return rangeBits(p.Src) | rangeBits(p.Dst)<<32
+}
+
+func rangeBits(r Range) uint64 {
+	if r == (Range{}) {
+		r.Last = 0xffff
+	}
+	return uint64(r.First) | uint64(r.Last)<<16
+}
+
+func rangesOf(w uint64) Ports { return Ports{Src: rangeOf(uint32(w)), Dst: rangeOf(uint32(w >> 32))} }
+
+func rangeOf(w uint32) Range {
+	if w == 0xffff<<16 {
+		return Range{}
+	}
+	return Range{First: uint16(w), Last: uint16(w >> 16)}
+}
+
+// classBits are the bits of a key that tell the class of its frame.
+func classBits() tree.ClassBits {
+	var v4, v6 Key
+	v4.Out.Flags, v6.Out.Flags = FlagIPv4, FlagIPv6
+	return tree.ClassBits{Word: wordHot, IPv4: v4.words()[wordHot], IPv6: v6.words()[wordHot]}
+}
+
+// ranged reports whether a rule has a range.
+func (r *Rule) ranged() bool {
+	const all = 0xffff0000_ffff0000
+	return rangeWord(r.Ports[0]) != all || rangeWord(r.Ports[1]) != all
+}
+
+// treeEntry appends the words of the entry of r.
+func treeEntry(dst []uint64, r *Rule) []uint64 {
+	k, m := r.Key.words(), r.Mask.words()
+	dst = append(dst, 0, r.rank(), m[wordHot], k[wordHot], m[wordAddr], k[wordAddr], rangeWord(r.Ports[0]))
+	if r.Ports[1] != (Ports{}) {
+		dst[0] |= treeInner
+		dst = append(dst, rangeWord(r.Ports[1]))
+	}
+	rest := uint64(len(dst))
+	for w := wordAddr + 1; w < Words; w++ {
+		if m[w] != 0 {
+			dst[0] |= 1 << w
+			dst = append(dst, m[w], k[w])
+		}
+	}
+	if dst[0] != 0 {
+		dst[0] |= rest << treePlace
+	}
+	return dst
+}
+
+// readTree fills in key, mask and ranges of the rule at a unit.
+func (s *entryStore) readTree(unit uint32, r *Rule) {
+	e := s.words[int(unit)*unitWords:]
+	k, m := r.Key.words(), r.Mask.words()
+	m[wordHot], k[wordHot], m[wordAddr], k[wordAddr] = e[2], e[3], e[4], e[5]
+	r.Ports[0] = rangesOf(e[6])
+	rest := e[treeRest:]
+	if e[0]&treeInner != 0 {
+		r.Ports[1], rest = rangesOf(rest[0]), rest[1:]
+	}
+	for w := wordAddr + 1; w < Words; w++ {
+		if e[0]>>w&1 != 0 {
+			m[w], k[w], rest = rest[0], rest[1], rest[2:]
+		}
+	}
+}
+
+// treeUnits is the number of units of the entry at a unit.
+func (s *entryStore) treeUnits(unit uint32) int {
+	words := s.words[int(unit)*unitWords]
+	n := treeRest + 2*bits.OnesCount32(uint32(words)&^treeInner)
+	if words&treeInner != 0 {
+		n++
+	}
+	return sizeFor(n)
+}
+
+// forest is the rules in the trees: the first of each chain.
+type forest struct {
+	set     *tree.Set
+	entries *entryStore
+	best    uint64       // at most the rank of the best rule
+	changed []*chain     // since flush
+	reclaim func() error // frees retired memory after a grace period
+}
+
+// touch notes that the trees may have another rule of a chain than its first.
+func (f *forest) touch(c *chain) {
+	if !c.changed {
+		c.changed = true
+		f.changed = append(f.changed, c)
+	}
+}
+
+// rule is the rule of an entry as the trees take it.
+func (f *forest) rule(unit uint32) tree.Rule {
+	var r Rule
+	f.entries.readTree(unit, &r)
+	return tree.Rule{
+		Key: tree.Key(*r.Key.words()), Mask: tree.Key(*r.Mask.words()), Ports: r.Ports,
+		Rank: f.entries.rank(unit), Slot: f.entries.slot(unit, 0),
+	}
+}
+
+// flush makes the trees have the first rule of every chain, all changes or none.
+func (f *forest) flush() error {
+	if len(f.changed) == 0 {
+		return nil
+	}
+	var remove []uint64
+	var add []tree.Rule
+	next := make([]uint64, len(f.changed))
+	for i, c := range f.changed {
+		if len(c.entries) > 0 {
+			next[i] = f.entries.slot(c.entries[0], 0)
+		}
+		if next[i] == c.node {
+			continue
+		}
+		if c.node != 0 {
+			remove = append(remove, c.node)
+		}
+		if next[i] != 0 {
+			add = append(add, f.rule(c.entries[0]))
+		}
+	}
+	if err := f.exchange(remove, add); err != nil {
+		return err
+	}
+	for i, c := range f.changed {
+		c.node, c.changed = next[i], false
+	}
+	f.changed = f.changed[:0]
+	return nil
+}
+
+func (f *forest) exchange(remove []uint64, add []tree.Rule) error {
+	if len(remove)+len(add) == 0 {
+		return nil
+	}
+	err := f.set.Exchange(remove, add)
+	if errors.Is(err, tree.ErrFull) {
+		if err := f.reclaim(); err != nil {
+			return err
+		}
+		err = f.set.Exchange(remove, add)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return nil
+}
+
+// entryMatches compares a key with the entry of a slot, as ft_entry_matches of bpf/tree.h does.
+func (f *forest) entryMatches(slot uint64, key *tree.Key) (rank uint64, ok bool) {
+	var r Rule
+	f.entries.readTree(unitOf(slot), &r)
+	return f.entries.rank(unitOf(slot)), r.matches((*words)(key))
+}
+
+// matches is the linear matcher's comparison.
+func (r *Rule) matches(key *words) bool {
+	k, m := r.Key.words(), r.Mask.words()
+	for w := range k {
+		if key[w]&m[w] != k[w] {
+			return false
+		}
+	}
+	for level, p := range r.Ports {
+		ports := bytesOf(key[level*levelWords:][:1])
+		if !within(p.Src, ports) || !within(p.Dst, ports[2:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether a port, in the order of the network, is in a range.
+func within(r Range, port []byte) bool {
+	n := binary.BigEndian.Uint16(port)
+	return r == Range{} || n >= r.First && n <= r.Last
+}
