@@ -70,6 +70,10 @@ func (ch *change) apply(ctx context.Context, commit *control.Commit) (err error)
 	}
 	alter.end()
 	ch.noteOrder()
+	if ch.interfaces != nil && !starting {
+		e.watcher.arrange(stays) // so that the sources are right when the call returns
+		e.watcher.showSources()
+	}
 	if starting {
 		return nil
 	}
@@ -208,7 +212,10 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 	if err == nil && ch.interfaces == nil {
 		err = e.allow(flows, e.cfg.Interfaces)
 	} else if err == nil {
-		err = e.allow(stay(there, plan, flows), ch.interfaces)
+		left := stay(there, plan, flows)
+		if err = e.allow(left, ch.interfaces); err == nil && len(left) > 0 {
+			err = e.checkInterfaces(ch.config)
+		}
 	}
 	if err != nil {
 		return dataplane.Difference{}, ch, err
@@ -240,6 +247,21 @@ func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err 
 		ch.interfaces = want.Interfaces
 	}
 	return err
+}
+
+// checkInterfaces refuses a configuration of which no interface exists, as a start with it does.
+func (e *Engine) checkInterfaces(want *dataplane.Config) error {
+	if want.Start == dataplane.StartDegraded {
+		return nil
+	}
+	for _, b := range e.backends {
+		if s, ok := b.(backend.InterfaceSetter); ok {
+			if err := s.CheckInterfaces(want.Interfaces); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // stay returns the given flows and the other flows that the set keeps.

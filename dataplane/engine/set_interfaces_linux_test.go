@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +76,73 @@ func TestSetFlowsChangesInterfaces(t *testing.T) {
 	if n := h.discontinuities(); n != 0 {
 		t.Errorf("%d discontinuities", n)
 	}
+}
+
+// TestSetInterfacesReturnsWithTheSources: when a call that changes the interfaces returns, Placements has the interfaces
+// of the new list.
+func TestSetInterfacesReturnsWithTheSources(t *testing.T) {
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
+	eth0, eth1 := h.plug(t, "eth0"), h.plug(t, "eth1")
+	h.run(t)
+	h.counted(t, eth0.B)
+	for round := range 20 {
+		list := []string{"eth0", "eth1"}[:1+(round+1)%2]
+		if err := h.setInterfaces(t, list...); err != nil {
+			t.Fatal(err)
+		}
+		placed, err := h.e.Placements(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range placed[0].Source.Devices {
+			got = append(got, d.Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, list) {
+			t.Errorf("round %d: the flow is counted on %q, want %q", round, got, list)
+		}
+	}
+	if err := h.setInterfaces(t, "eth0", "eth1"); err != nil {
+		t.Fatal(err)
+	}
+	h.counted(t, eth1.B)
+}
+
+// TestSetInterfacesThatDoNotExist: a list of which no interface exists is refused, in a dry run too, as a start with the
+// list is. It is taken if its entries are optional, if one exists, and with start: degraded.
+func TestSetInterfacesThatDoNotExist(t *testing.T) {
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
+	eth0 := h.plug(t, "eth0")
+	h.run(t)
+	h.counted(t, eth0.B)
+	set := func(h *host, dry bool, list ...dataplane.Interface) error {
+		file := h.cfg
+		file.Flows, file.Interfaces = nil, list
+		_, err := h.e.SetFlows(t.Context(), nil, dataplane.SetOptions{KeepOthers: true, Config: &file, DryRun: dry})
+		return err
+	}
+	for _, dry := range []bool{true, false} {
+		err := set(h, dry, dataplane.Interface{Name: "eth7"}, dataplane.Interface{Name: "wan*"})
+		if !errors.Is(err, dataplane.ErrUnplaced) || !strings.Contains(err.Error(), "interfaces eth7, wan* do not exist; there are: lo, ") {
+			t.Errorf("dry run %v: %v", dry, err)
+		}
+	}
+	h.devices(t, "a", "eth0")
+	h.counted(t, eth0.B)
+	if err := set(h, false, dataplane.Interface{Name: "eth7"}, dataplane.Interface{Name: "eth0"}); err != nil {
+		t.Errorf("one of two exists: %v", err)
+	}
+	h.condition(t, true, dataplane.CodeInterfaceMissing, "eth7")
+	if err := set(h, false, dataplane.Interface{Name: "eth7", Optional: true}); err != nil {
+		t.Errorf("an optional interface: %v", err)
+	}
+	h.condition(t, false, dataplane.CodeInterfaceMissing, "eth7")
+
+	lenient := newHost(t, func(c *dataplane.Config) { c.Start = dataplane.StartDegraded }, dataplane.Interface{Name: "eth0"})
+	lenient.plug(t, "eth0")
+	lenient.run(t)
+	if err := set(lenient, false, dataplane.Interface{Name: "eth8"}); err != nil {
+		t.Errorf("start: degraded: %v", err)
+	}
+	lenient.condition(t, true, dataplane.CodeInterfaceMissing, "eth8")
 }

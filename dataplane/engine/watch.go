@@ -118,17 +118,27 @@ func (w *watcher) refreshSources(ctx context.Context) bool {
 		return false
 	}
 	defer w.ctl.Unlock()
+	w.arrange(ctx)
+	w.retry(ctx)
+	w.showSources()
+	return true
+}
+
+// arrange moves flows to the sources that they may have now. It is called with ctl held, as is showSources.
+func (w *watcher) arrange(ctx context.Context) {
 	w.placement.enableOffload()
 	if err := w.placement.arranger.arrange(ctx, nil, nil); err != nil {
 		w.log.Error("arranging flows", "err", err)
 	}
-	w.retry(ctx)
+}
+
+// showSources writes the sources to the mirror.
+func (w *watcher) showSources() {
 	for _, c := range w.flows {
 		if err := w.mover.updateSource(c); err != nil {
 			w.log.Error("showing a flow's source in the mirror", "flow", c.Name, "err", err)
 		}
 	}
-	return true
 }
 
 // hasWaiting reports whether flows wait for a source that may exist by now.

@@ -65,6 +65,8 @@ type SoftwareBackend interface {
 type InterfaceSetter interface {
 	// SetInterfaces makes list the names and patterns of the interfaces to count on, all or none.
 	SetInterfaces(list []dataplane.Interface) error
+	// CheckInterfaces returns an error for a list of which no interface exists.
+	CheckInterfaces(list []dataplane.Interface) error
 }
 
 // Partial is a bit of an epoch; see SoftwareBackend.Epoch.

@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/flowtally/flowtally/dataplane"
 )
@@ -52,4 +54,34 @@ func (p Patterns) Unmatched(list []dataplane.Interface) (names []string) {
 		}
 	}
 	return names
+}
+
+// CheckExist returns an error that satisfies errors.Is(err, dataplane.ErrUnplaced) if no interface of the entries exists in
+// a network namespace, unless all of them are optional.
+func (p Patterns) CheckExist(ns *Netns) error {
+	var wanted, there []string
+	for _, i := range p {
+		if !i.Optional {
+			wanted = append(wanted, i.Name)
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	err := ns.Do(func() error {
+		all, err := net.Interfaces()
+		for _, ifi := range all {
+			there = append(there, ifi.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("listing the interfaces: %w", err)
+	}
+	for _, name := range there {
+		if _, ok := dataplane.FindInterface(p, name); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("interfaces %s do not exist; there are: %s: %w", strings.Join(wanted, ", "), strings.Join(there, ", "), dataplane.ErrUnplaced)
 }

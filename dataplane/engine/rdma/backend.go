@@ -115,6 +115,11 @@ func open(ctx context.Context, o Options, hw hardware, now func() int64) (_ *Bac
 	return b, nil
 }
 
+// CheckInterfaces implements backend.InterfaceSetter.
+func (b *Backend) CheckInterfaces(list []dataplane.Interface) error {
+	return backend.Patterns(list).CheckExist(b.ns)
+}
+
 // SetInterfaces implements backend.InterfaceSetter. Flows leave the devices of other interfaces at the next arrangement.
 func (b *Backend) SetInterfaces(list []dataplane.Interface) error {
 	b.mu.Lock()

@@ -179,6 +179,11 @@ func (b *Backend) Conditions() []dataplane.Condition {
 // Changed implements backend.Backend.
 func (b *Backend) Changed() <-chan struct{} { return b.hooks.changed }
 
+// CheckInterfaces implements backend.InterfaceSetter.
+func (b *Backend) CheckInterfaces(list []dataplane.Interface) error {
+	return backend.Patterns(list).CheckExist(b.hooks.ns)
+}
+
 // SetInterfaces implements backend.InterfaceSetter.
 func (b *Backend) SetInterfaces(list []dataplane.Interface) (err error) {
 	b.mu.Lock()
