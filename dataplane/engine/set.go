@@ -214,7 +214,7 @@ func newChange(e *Engine, flows []flow.Flow, opts dataplane.SetOptions) (datapla
 	} else if err == nil {
 		left := stay(there, plan, flows)
 		if err = e.allow(left, ch.interfaces); err == nil && len(left) > 0 {
-			err = e.checkInterfaces(ch.config)
+			err = ch.checkInterfaces()
 		}
 	}
 	if err != nil {
@@ -250,13 +250,13 @@ func (ch *change) settings(want dataplane.Config, d *dataplane.Difference) (err 
 }
 
 // checkInterfaces refuses a configuration of which no interface exists, as a start with it does.
-func (e *Engine) checkInterfaces(want *dataplane.Config) error {
-	if want.Start == dataplane.StartDegraded {
+func (ch *change) checkInterfaces() error {
+	if ch.config.Start == dataplane.StartDegraded {
 		return nil
 	}
-	for _, b := range e.backends {
+	for _, b := range ch.e.backends {
 		if s, ok := b.(backend.InterfaceSetter); ok {
-			if err := s.CheckInterfaces(want.Interfaces); err != nil {
+			if err := s.CheckInterfaces(ch.interfaces); err != nil {
 				return err
 			}
 		}

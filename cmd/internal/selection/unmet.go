@@ -44,6 +44,14 @@ func (s *Selection) Unmet(path string, entries []shm.Entry, selected int) error 
 			lines = append(lines, fmt.Sprintf("%s: no counter%s has label %q%s", path, of, label, nearLabel(label, entries)))
 		}
 	}
+	if len(lines) == 0 && len(entries) > 0 {
+		keys := LabelKeys(entries)
+		for _, key := range s.sumBy {
+			if !slices.Contains(keys, key) {
+				lines = append(lines, fmt.Sprintf("%s: --sum-by %s: no counter has a label of this key%s", path, key, nearKey(key, keys)))
+			}
+		}
+	}
 	if all := s.conditions(); len(lines) == 0 && selected == 0 && len(all) > 0 {
 		lines = append(lines, fmt.Sprintf("%s: no counter meets all of: %s", path, strings.Join(all, ", ")))
 	}
@@ -69,7 +77,14 @@ func nearLabel(label string, entries []shm.Entry) string {
 	if near := flow.Nearest(label, Labels(entries)); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
-	keys := LabelKeys(entries)
+	return nearKey("", LabelKeys(entries))
+}
+
+// nearKey returns the key that was most likely meant, else the keys.
+func nearKey(key string, keys []string) string {
+	if near := flow.Nearest(key, keys); key != "" && near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
 	if len(keys) == 0 {
 		return "; no counter has any label"
 	}
