@@ -17,7 +17,7 @@ import (
 
 const (
 	mostFragments = 1 << 16
-	mostBytes     = 256 << 20 // of all included files together
+	mostBytes     = 256 << 20 // of a configuration file; of all included files together
 )
 
 var (

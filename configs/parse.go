@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func Load(path string) (dataplane.Config, error) {
 // LoadFiles is Load, and returns the paths of the files and directories that it has read, with an error too: its caller
 // can see whether they have changed meanwhile.
 func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path, mostBytes)
 	if err != nil {
 		return cfg, nil, fmt.Errorf("reading configuration: %w", err)
 	}
@@ -32,6 +33,20 @@ func LoadFiles(path string) (cfg dataplane.Config, paths []string, err error) {
 	d.load = true
 	cfg, err = d.parse()
 	return cfg, append([]string{path}, d.paths...), err
+}
+
+// readFile reads a file of at most that many bytes.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s: more than %d bytes", path, most)
+	}
+	return data, err
 }
 
 // Parse reads a configuration that includes no other file; name stands for the file in messages. Every mistake is

@@ -82,7 +82,7 @@ func (c *runCmd) Run(env *Env) (err error) {
 	r := &running{env: env, svc: svc, instance: cfg.Instance, strict: c.Strict, reload: &reload.Loop{
 		Signals: hangups, Service: svc, Logger: env.Logger, Notify: notifySystemd, Instance: cfg.Instance,
 		Load: func(ctx context.Context) (dataplane.Config, error) {
-			again, err := reload.Load(ctx, c.Config)
+			again, err := reload.Again(ctx, c.Config)
 			if c.Mirror != "" {
 				again.Mirror.Path = c.Mirror
 			}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,13 +14,16 @@ import (
 )
 
 // TestAFIFOEndsWithTheCaller: a FIFO in the place of the file keeps a reload, and so the end of the instance, no longer
-// than the caller waits.
+// than the caller waits, and a running instance refuses it.
 func TestAFIFOEndsWithTheCaller(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := Again(t.Context(), path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a reload of a FIFO: %v", err)
+	}
 	done := make(chan error, 1)
 	go func() {
 		_, err := Load(ctx, path)

@@ -32,6 +32,15 @@ func Load(ctx context.Context, path string) (dataplane.Config, error) {
 	return load(ctx, path, settled, patience)
 }
 
+// Again is Load for the file that a running instance was started with. It refuses a FIFO: the open would wait for a writer,
+// and hold up the reloads that follow.
+func Again(ctx context.Context, path string) (dataplane.Config, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return dataplane.Config{}, fmt.Errorf("reading configuration: %s: not a regular file, which a reload cannot read", path)
+	}
+	return Load(ctx, path)
+}
+
 func load(ctx context.Context, path string, settled, patience time.Duration) (dataplane.Config, error) {
 	for end := time.Now().Add(patience); ; {
 		before, err := os.Stat(path)

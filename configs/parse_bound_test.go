@@ -1,0 +1,25 @@
+package configs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestAConfigurationHasABound: a file that grows without an end, such as /dev/zero, does not take the memory.
+func TestAConfigurationHasABound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	if err := os.WriteFile(path, []byte("flows: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := readFile(path, 10); err != nil || len(data) != 10 {
+		t.Errorf("a file of the most bytes: %q, %v", data, err)
+	}
+	if _, err := readFile(path, 9); err == nil || !strings.Contains(err.Error(), path+": more than 9 bytes") {
+		t.Errorf("a longer file: %v", err)
+	}
+	if _, err := readFile("/dev/zero", 1<<20); err == nil && os.PathSeparator == '/' {
+		t.Error("/dev/zero was read")
+	}
+}
