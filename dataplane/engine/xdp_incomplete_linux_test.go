@@ -71,6 +71,53 @@ func TestNoChainOfHeadersPassesAFilter(t *testing.T) {
 	}
 }
 
+// TestNoFragmentPassesAFilterOfFlags drops TCP segments that open a connection, and packets with incomplete headers. A
+// SYN whose flags are in its second fragment has a first fragment that Ethernet pads with bytes that look like an ACK:
+// it does not pass, and neither does the SYN in one packet. Other segments and later fragments pass.
+func TestNoFragmentPassesAFilterOfFlags(t *testing.T) {
+	const each = 200
+	eth := frame.Eth{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2}}
+	ip4 := frame.IPv4{Src: frame.Addr("192.0.2.1"), Dst: frame.Addr("192.0.2.2")}
+	ip6 := frame.IPv6{Src: frame.Addr("2001:db8::1"), Dst: frame.Addr("2001:db8::2")}
+	syn := frame.TCP{Src: 9, Dst: 5353, Flags: frame.SYN | 0xc0}
+	link := []frame.Layer{eth}
+	cut4, cut6 := frame.FragmentsIPv4(link, ip4, 8, syn), frame.FragmentsIPv6(link, ip6, 1, 8, syn)
+	whole4, whole6 := frame.FragmentsIPv4(link, ip4, 16, syn), frame.FragmentsIPv6(link, ip6, 1, 16, syn)
+	padded := func(b []byte) []byte { return append(b, bytes.Repeat([]byte{frame.ACK}, 24)...) }
+	ack := frame.TCP{Src: 9, Dst: 53}
+	later := ip4
+	later.Offset, later.Proto = 8, flow.ProtoTCP
+	streams := []lab.Stream{
+		{Name: "passes", Frames: [][]byte{
+			frame.Build(eth, ip4, ack), frame.Build(eth, ip6, ack), frame.Sized(60, eth, later, frame.Bytes{0, 9, 0, 53, 0x50, frame.SYN}),
+			frame.FragmentsIPv4(link, ip4, 16, ack)[0],
+		}},
+		{Name: "syn", Frames: [][]byte{frame.Build(eth, ip4, syn), frame.Build(eth, ip6, syn), padded(whole4[0]), padded(whole6[0])}},
+		{Name: "incomplete", Frames: [][]byte{padded(cut4[0]), padded(cut6[0]), frame.Build(eth, ip4, syn)[:14+20+13]}},
+	}
+	for _, mode := range []string{"native", "generic"} {
+		t.Run(mode, func(t *testing.T) {
+			b := newBench(t, mode,
+				flow.Flow{Name: "syn", Match: match(t, "tcp flags syn/syn,ack"), Action: flow.Drop, Priority: 1},
+				flow.Flow{Name: "incomplete", Match: match(t, "incomplete"), Action: flow.Drop, Priority: 2},
+				flow.Flow{Name: "passes", Match: match(t, "tcp"), Priority: 3},
+			)
+			b.start(t)
+			delivered := b.deliveries(t)
+			sent := b.send(t, each*uint64(len(streams[0].Frames)+len(streams[1].Frames)+len(streams[2].Frames)), streams...)
+			r := reader(t, b.cfg)
+			for i, s := range streams {
+				await(t, r, s.Name, backend.Pair(sent[i]))
+			}
+			passed, others := delivered()
+			if uint64(passed) != sent[0].Packets || others != 0 {
+				t.Errorf("delivered: %d segments and fragments, %d others; want %d and none", passed, others, sent[0].Packets)
+			}
+			t.Logf("%d SYNs and %d first fragments without flags dropped, %d packets passed", sent[1].Packets, sent[2].Packets, sent[0].Packets)
+		})
+	}
+}
+
 // deliveries counts the frames that pass the programs at the near end: those that hold a UDP port 53, and others.
 // arrived returns the numbers of frames that have arrived since its last call.
 func (b *bench) deliveries(t *testing.T) (arrived func() (dns, others int)) {

@@ -48,7 +48,7 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 	}
 	switch {
 	case m.Untagged && by == withVerbs:
-		return no("untagged", "the VLAN spec asks for a C-tag (0x8100), and no spec for the absence of a tag")
+		return no("untagged", "the VLAN spec asks for a C-tag (0x8100), and no spec asks for the absence of a tag")
 	case m.Untagged && in != "":
 		return no("untagged", "no field asks that a whole Ethernet header be there")
 	case len(m.VLAN) > 0 && by == withVerbs:
@@ -88,7 +88,7 @@ func limitsOf(m flow.Match, by steeringAPI, in string) error {
 		}
 	}
 	if m.MPLS != nil && in != "" {
-		return no("mpls", "NICs tell labels behind Ethernet from labels behind GRE, and the flow does not")
+		return no("mpls", "a NIC has other fields for labels inside GRE than inside an Ethernet frame")
 	}
 	if e := m.ESP; e != nil && e.SPI.Mask != 0 {
 		switch {

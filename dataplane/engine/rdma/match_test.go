@@ -35,7 +35,7 @@ func TestWhatHardwareCanMatch(t *testing.T) {
 		{"vlan", "C-tag", 2},
 		{"vlan id 100 pcp 3", "C-tag", 2},
 		{"vlan id 200 vlan id 7 ipv6 tcp dport 5000", "C-tag", 4},
-		{"untagged", "no spec for the absence", 1},
+		{"untagged", "the absence of a tag", 1},
 		{"ipv4 vxlan vni 5 inner untagged", "inner untagged", "inner untagged"},
 		{"ipv4 vxlan inner eth type 0x0806 untagged", "inner untagged", "inner untagged"},
 		{"ipv6 frag yes", "no such field", "a whole datagram"},

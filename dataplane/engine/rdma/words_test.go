@@ -1,0 +1,101 @@
+package rdma
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/flow"
+	"github.com/flowtally/flowtally/probe"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/flows.md")
+
+// words has a match for each word of the language, and for values that a backend treats differently.
+var words = []string{
+	"any", "eth", "eth src 02:00:00:00:00:01", "eth dst 02:00:00:00:00:01", "eth type 0x0806",
+	"vlan", "vlan id 100", "vlan pcp 5", "vlan dei 1", "vlan id 100 vlan id 7", "untagged",
+	"mpls", "mpls label 16", "mpls tc 5", "mpls bos 1", "mpls ttl 64",
+	"ipv4", "ipv4 src 10.0.0.0/8", "ipv4 dst 192.0.2.10", "ipv4 proto 89", "ipv4 tos 0x10", "ipv4 ttl 1",
+	"ipv4 frag no", "ipv4 frag yes", "ipv4 frag first", "ipv4 frag later",
+	"ipv6", "ipv6 src 2001:db8::/32", "ipv6 dst 2001:db8::1", "ipv6 label 0x00007", "ipv6 nexthdr 89", "ipv6 tclass 0x10",
+	"ipv6 hoplimit 1", "ipv6 frag no", "ipv6 frag yes", "ipv6 frag first", "ipv6 frag later",
+	"tcp", "tcp sport 1024", "tcp dport 443", "tcp dport 1000-2000", "tcp flags syn/syn,ack", "tcp flags none/syn",
+	"udp", "udp sport 1024", "udp dport 53", "udp dport 0",
+	"icmp", "icmp type 8", "icmp code 0",
+	"esp", "esp spi 0x00001000", "esp spi 0x00000000",
+	"incomplete",
+	"vxlan", "vxlan vni 5", "vxlan inner any", "vxlan vni 5 inner tcp dport 80", "vxlan inner untagged",
+	"gre", "gre key 7", "gre inner any", "gre inner ipv4", "gre key 7 inner mpls label 16",
+}
+
+// TestWordsDocument holds the table of docs/flows.md to the limits of the NICs. Package xdp has the test of its own
+// columns.
+func TestWordsDocument(t *testing.T) {
+	const (
+		path  = "../../../docs/flows.md"
+		begin = "<!-- words: go test ./dataplane/engine/rdma -run TestWordsDocument -update -->\n"
+		end   = "<!-- words: end -->\n"
+	)
+	missing := map[string]bool{}
+	for _, clause := range flow.Clauses() {
+		missing[clause] = true
+		for _, field := range flow.Fields(clause) {
+			missing[clause+" "+field] = true
+		}
+	}
+	var table strings.Builder
+	table.WriteString("| match | sim | XDP, TCX | verbs | mlx5dv |\n| --- | --- | --- | --- | --- |\n")
+	for _, text := range words {
+		m := flow.MustParse("m", text).Match
+		if m.String() != text {
+			t.Errorf("%q is written %q", text, m)
+		}
+		clause := ""
+		for word := range strings.FieldsSeq(text) {
+			if slices.Contains(flow.Clauses(), word) {
+				clause = word
+				delete(missing, clause)
+			}
+			delete(missing, clause+" "+word)
+		}
+		fmt.Fprintf(&table, "| `%s` | yes | yes | %s | %s |\n", text, cell(t, m, withVerbs), cell(t, m, withDevX))
+	}
+	for word := range missing {
+		t.Errorf("%q has no row", word)
+	}
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(doc), begin)
+	have, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatal("docs/flows.md has no place for the table")
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if have != table.String() {
+		t.Errorf("the table of docs/flows.md is\n%s\nwant\n%s", have, table.String())
+	}
+}
+
+// cell is "yes", or "no" with the reason.
+func cell(t *testing.T, m flow.Match, by steeringAPI) string {
+	t.Helper()
+	_, err := ruleMatches(m, by)
+	var no *probe.UnsupportedError
+	if errors.As(err, &no) {
+		return "no: " + no.Reason
+	}
+	if err != nil {
+		t.Errorf("%s: %v", m, err)
+	}
+	return "yes"
+}

@@ -1,0 +1,38 @@
+package xdp
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/flow"
+)
+
+// TestWordsDocument compiles each match in the table of docs/flows.md. Each takes rules of its own: a word that the
+// compiler does not know would take the rules of the match without it.
+func TestWordsDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/flows.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(.+?)` \\| yes \\| yes \\|").FindAllSubmatch(doc, -1)
+	if len(rows) < 50 {
+		t.Fatalf("the table has %d rows", len(rows))
+	}
+	type masked struct{ key, mask any }
+	had := map[masked]string{}
+	for _, row := range rows {
+		text := string(row[1])
+		rules, err := compile(backend.Placed{Flow: flow.MustParse("m", text)}, 0, nil)
+		if err != nil || len(rules) == 0 {
+			t.Errorf("%s: %d rules, %v", text, len(rules), err)
+			continue
+		}
+		at := masked{rules[0].Key, rules[0].Mask}
+		if same, ok := had[at]; ok {
+			t.Errorf("%s and %s are one rule", text, same)
+		}
+		had[at] = text
+	}
+}

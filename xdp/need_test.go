@@ -1,0 +1,63 @@
+package xdp
+
+import "testing"
+
+// TestNeed: a rule makes the parser look at the headers of the rule and at no others, because each further layer costs
+// every packet.
+func TestNeed(t *testing.T) {
+	type side struct {
+		flags, set Flags // asked for; and of these, present
+		mask, key  Headers
+	}
+	rule := func(out, in side) *Rule {
+		r := &Rule{}
+		for _, l := range []struct {
+			side
+			key, mask *Headers
+		}{{out, &r.Key.Out, &r.Mask.Out}, {in, &r.Key.In, &r.Mask.In}} {
+			*l.key, *l.mask = l.side.key, l.side.mask
+			l.key.Flags, l.mask.Flags = l.set, l.flags
+		}
+		return r
+	}
+	proto := func(n uint8, h Headers) side {
+		k := Headers{Proto: n}
+		h.Proto = 0xff
+		return side{mask: h, key: k}
+	}
+	l4 := func(n uint8, more Flags) side {
+		s := proto(n, Headers{L4: [4]byte{0, 0, 1, 0}})
+		s.flags, s.set = FlagIPv4|FlagL4|more, FlagIPv4|FlagL4|more
+		return s
+	}
+	flags := l4(6, FlagTCPFlags)
+	flags.mask.L4, flags.mask.TCPFlags = [4]byte{}, 0x12
+	mpls := side{flags: FlagMPLS, set: FlagMPLS, mask: Headers{Tunnel: [4]byte{0, 1}}}
+	for _, c := range []struct {
+		name string
+		rule *Rule
+		want uint32
+	}{
+		{"any", rule(side{}, side{}), 0},
+		{"untagged", rule(side{flags: FlagEth | FlagTag1, set: FlagEth}, side{}), 0},
+		{"tcp with a port", rule(l4(6, 0), side{}), needIPv4 | needL4},
+		{"udp with a port", rule(l4(17, 0), side{}), needIPv4 | needL4},
+		{"tcp flags", rule(flags, side{}), needIPv4 | needL4 | needTCPFlags},
+		{"esp with an SPI", rule(l4(50, 0), side{}), needIPv4 | needL4 | needESP},
+		{"esp", rule(proto(50, Headers{}), side{}), needIPv4 | needIPv6},
+		{"fragments of IPv6", rule(side{flags: FlagIPv6 | FlagFrag, set: FlagIPv6 | FlagFrag}, side{}), needIPv6},
+		{"mpls", rule(side{flags: FlagMPLS, set: FlagMPLS}, side{}), needMPLS},
+		{"mpls with a label", rule(mpls, side{}), needMPLS | needTags},
+		{"vxlan with a number", rule(side{flags: FlagIPv4 | FlagVXLAN, set: FlagIPv4 | FlagVXLAN, mask: Headers{Tunnel: [4]byte{0, 1}}}, side{}), needIPv4 | needTags | needVXLAN},
+		{"mpls with a label in gre", rule(side{flags: FlagIPv4 | FlagGRE, set: FlagIPv4 | FlagGRE}, mpls),
+			needIPv4 | needTags | needGRE | (needLevel|needMPLS|needTags)<<needInner},
+		{"tcp flags in vxlan", rule(side{flags: FlagIPv4 | FlagVXLAN, set: FlagIPv4 | FlagVXLAN}, flags),
+			needIPv4 | needTags | needVXLAN | (needLevel|needIPv4|needL4|needTCPFlags)<<needInner},
+		{"incomplete", rule(side{flags: FlagIncomplete, set: FlagIncomplete}, side{}), needIPv4 | needIPv6 | needL4 | needTCPFlags | needESP | needMPLS},
+		{"incomplete over IPv4", rule(side{flags: FlagIPv4 | FlagIncomplete, set: FlagIPv4 | FlagIncomplete}, side{}), needIPv4 | needL4 | needTCPFlags | needESP},
+	} {
+		if got := needOf(c.rule); got != c.want {
+			t.Errorf("%s: needs %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
