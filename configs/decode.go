@@ -79,8 +79,11 @@ func (d *decoder) mapping(n *yaml.Node, what string, entries ...entry) {
 
 func (d *decoder) unknown(key *yaml.Node, what string, names []string) {
 	suggestion := "its fields are " + strings.Join(names, ", ")
+	flags, _, _ := strings.Cut(key.Value, "/")
 	if near := flow.Nearest(key.Value, names); near != "" {
 		suggestion = fmt.Sprintf("did you mean %q?", near)
+	} else if _, err := flow.ParseMatch("tcp flags " + flags); err == nil {
+		suggestion = "quote a match with TCP flags: a comma within braces ends it"
 	}
 	d.bad(key, fmt.Sprintf("%s has no field %q", what, clip(key.Value)), suggestion)
 }

@@ -42,7 +42,7 @@ func (f *field) parseFlags(p *Masked[TCPFlags], text string) error {
 	return nil
 }
 
-// parseFlagNames reads names that commas separate, "none", or a number.
+// parseFlagNames reads names that "," or nft's "|" separates, "none", or a number.
 func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
 	if text == wordNone {
 		return 0, nil
@@ -51,7 +51,7 @@ func (f *field) parseFlagNames(text string) (flags TCPFlags, err error) {
 		v, err := f.parseDigits(text)
 		return TCPFlags(v), err
 	}
-	for name := range strings.SplitSeq(text, ",") {
+	for name := range strings.SplitSeq(strings.ReplaceAll(text, "|", ","), ",") {
 		i := slices.Index(flagWords[:], name)
 		if i < 0 {
 			return 0, &valueError{quoted(name) + " is no TCP flag", didYouMean(name, flagWords[:])}
