@@ -51,7 +51,7 @@ mirror:
   history_period: 250ms
   mode: 0640
 poll: {period: 1ms, busy: true, cpu: 3}
-xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, keep_pins: true, tcx: last}
+xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, keep_pins: true, tcx: last, beside: [refuse]}
 rdma: {library: /opt/lib/libibverbs.so.1, mlx5: /opt/lib/libmlx5.so.1, commands_per_second: 500, steal: true, audit: true}
 flows:
   - name: web
@@ -73,7 +73,7 @@ flows:
 			HistoryPeriod: 250 * time.Millisecond, Mode: 0o640,
 		},
 		Poll: dataplane.PollConfig{Period: time.Millisecond, Busy: true, CPU: 3},
-		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, KeepPins: true, TCX: "last"},
+		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, KeepPins: true, TCX: "last", Beside: []dataplane.Beside{"refuse"}},
 		RDMA: dataplane.RDMAConfig{
 			Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 500, Steal: true, Audit: true,
 		},
@@ -140,7 +140,7 @@ func TestDefault(t *testing.T) {
 			{Name: "storage-in", Operations: []dataplane.Operation{dataplane.Recv}},
 		}}},
 		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond},
-		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536, TCX: "first"},
+		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536, TCX: "first", Beside: dataplane.Besides()},
 		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000},
 		Flows: []flow.Flow{
 			{Name: "web", Match: match(t, "tcp dport 443"), Labels: map[string]string{"service": "web"}},

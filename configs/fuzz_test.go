@@ -39,7 +39,7 @@ func checkRoundTrip(t *rapid.T) {
 			HistoryPeriod: time.Duration(upTo("history period", 1<<62)), Mode: rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o644, 0o640, 0o200, 0o604}).Draw(t, "mode"),
 		},
 		Poll: dataplane.PollConfig{Busy: rapid.Bool().Draw(t, "busy"), CPU: upTo("cpu", 1<<31-1)},
-		XDP:  dataplane.XDPConfig{PinDir: text.Draw(t, "pin dir"), MaxFlows: upTo("max flows", 1<<22), KeepPins: rapid.Bool().Draw(t, "keep pins"), TCX: rapid.SampledFrom([]string{"", "first", "last"}).Draw(t, "tcx")},
+		XDP:  dataplane.XDPConfig{PinDir: text.Draw(t, "pin dir"), MaxFlows: upTo("max flows", 1<<22), KeepPins: rapid.Bool().Draw(t, "keep pins"), TCX: rapid.SampledFrom([]string{"", "first", "last"}).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse"}, {"tcx", "refuse"}}).Draw(t, "beside")},
 		RDMA: dataplane.RDMAConfig{
 			Library: word("library", "", "/lib/x.so", "/#", "/a: b"), MLX5: word("mlx5", "", "/é", "/'"), EFA: word("efa", "", "/-"),
 			CommandsPerSecond: upTo("commands", 1_000_000), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),
@@ -50,7 +50,7 @@ func checkRoundTrip(t *rapid.T) {
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "interfaces") {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{
-			Name: word("interface", "eth", "1", "true", "~", "é", "'", "-", "#") + fmt.Sprint(i), Mode: dataplane.Mode(word("mode", "", "auto", "native", "generic")),
+			Name: word("interface", "eth", "1", "true", "~", "é", "'", "-", "#") + fmt.Sprint(i), Mode: dataplane.Mode(word("mode", "", "auto", "native", "generic", "tcx")),
 			Optional: rapid.Bool().Draw(t, "optional"),
 		})
 		if in := &cfg.Interfaces[i]; i > 0 { // each flow is counted on the first one

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,6 +60,7 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 				entry{"max_flows", d.int(&cfg.XDP.MaxFlows, "xdp.max_flows", 0, mostFlows)},
 				entry{"keep_pins", d.bool(&cfg.XDP.KeepPins, "xdp.keep_pins")},
 				entry{"tcx", word(d, &cfg.XDP.TCX, "xdp.tcx", "first", "last")},
+				entry{"beside", func(_, v *yaml.Node) { d.beside(v, &cfg.XDP.Beside) }},
 			)
 		}},
 		entry{"rdma", func(_, v *yaml.Node) { d.rdma(v, &cfg.RDMA) }},
@@ -96,6 +98,21 @@ func (d *decoder) noInterface(where *yaml.Node, cfg *dataplane.Config, simulated
 	}
 }
 
+// beside reads the ways to count beside another XDP program. Each may be named once.
+func (d *decoder) beside(n *yaml.Node, to *[]dataplane.Beside) {
+	d.sequence(n, "xdp.beside", func(i int, n *yaml.Node) {
+		var b dataplane.Beside
+		word(d, &b, fmt.Sprintf("xdp.beside[%d]", i), dataplane.Besides()...)(nil, n)
+		if b != "" && slices.Contains(*to, b) {
+			d.bad(n, fmt.Sprintf("xdp.beside[%d]: %s is listed twice", i, b), "remove one")
+			return
+		}
+		if b != "" {
+			*to = append(*to, b)
+		}
+	})
+}
+
 func (d *decoder) rdma(n *yaml.Node, r *dataplane.RDMAConfig) {
 	d.mapping(n, "rdma",
 		entry{"library", d.library(&r.Library, "rdma.library", "libibverbs.so.1")},
@@ -131,7 +148,7 @@ func (d *decoder) interfaces(n *yaml.Node, cfg *dataplane.Config, first map[stri
 		} else {
 			d.mapping(n, what,
 				entry{"name", func(key, v *yaml.Node) { name = v; d.text(&found.Name, what+".name")(key, v) }},
-				entry{"mode", word(d, &found.Mode, what+".mode", "auto", "native", "generic")},
+				entry{"mode", word(d, &found.Mode, what+".mode", "auto", "native", "generic", "tcx")},
 				entry{"optional", d.bool(&found.Optional, what+".optional")},
 				entry{"direction", word(d, &found.Direction, what+".direction", dataplane.InterfaceDirections()...)},
 			)

@@ -28,6 +28,7 @@ const (
 	CodeTCXBefore       ConditionCode = "tcx-before"
 	CodeVLANOffload     ConditionCode = "vlan-offload"
 	CodeXDPMerged       ConditionCode = "xdp-merged"
+	CodeXDPBeside       ConditionCode = "xdp-beside"
 
 	CodeRDMABudget   ConditionCode = "rdma-budget"
 	CodeRDMAPortDown ConditionCode = "rdma-port-down"
@@ -115,8 +116,13 @@ var conditionInfos = []ConditionInfo{
 		"The driver has no native XDP, or refused it. Counting is right but slower. On virtual links, merged segments count " +
 			"as one packet.",
 		"Use another driver or mode, or turn segmentation off at the sender: `ethtool -K PEER tso off gso off`."},
+	{CodeXDPBeside, Medium,
+		"Another program holds the XDP hook of an interface, and flowtally counts received packets behind it, by TCX ingress. " +
+			"Packets that the other program drops, sends back, redirects or gives to an AF_XDP socket are not counted. Packets " +
+			"that it changes are counted as it leaves them.",
+		"Free the hook, as the text says: after 30 s counting moves to XDP by itself. Or accept the difference."},
 	{CodeTCXBefore, Medium,
-		"Other TCX programs run before flowtally's on the packets that an interface sends. The text has their ids, and " +
+		"Other TCX programs run before flowtally's on the packets that an interface sends, or receives in mode tcx. The text has their ids, and " +
 			"their names if the process has CAP_SYS_ADMIN. A packet is not counted, and no flow drops it, if one of them " +
 			"returns anything but `TCX_NEXT` (-1); `TCX_PASS` (0) ends the chain too. Low with `xdp.tcx: last`.",
 		"Restart without `keep_pins`: flowtally then goes before the other programs. Or `bpftool link detach id N`, with " +

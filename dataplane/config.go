@@ -83,9 +83,33 @@ type XDPConfig struct {
 	// KeepPins leaves programs attached and maps pinned on Close, so that
 	// counting goes on until the next start.
 	KeepPins bool
-	// TCX is the place of the egress program among the TCX programs of an interface: "first" (the default) or "last".
+	// TCX is the place of flowtally's TCX programs among the TCX programs of an interface: "first" (the default) or "last".
 	// An attached program keeps its place.
 	TCX string
+	// Beside lists the ways to count the received packets of an interface whose XDP hook another program holds, best
+	// first. Empty means [BesideTCX], then [BesideRefuse].
+	Beside []Beside
+}
+
+// Beside is a way to count beside an XDP program of another owner.
+type Beside string
+
+// The ways to count beside another program. They are for [ModeAuto]: an interface of [ModeNative] or [ModeGeneric] is
+// refused, and one of [ModeTCX] counts by TCX.
+const (
+	// BesideTCX: by TCX ingress, behind the other program. Packets that it drops, redirects or sends back are not
+	// counted.
+	BesideTCX Beside = "tcx"
+	// BesideRefuse: not at all. The interface is refused, with the condition [CodeInterfaceRefused].
+	BesideRefuse Beside = "refuse"
+)
+
+// Besides returns the words for [XDPConfig.Beside].
+func Besides() []Beside { return []Beside{BesideTCX, BesideRefuse} }
+
+// CountsBeside reports whether received packets are counted by TCX where another program holds the XDP hook.
+func (c XDPConfig) CountsBeside() bool {
+	return len(c.Beside) == 0 || c.Beside[0] == BesideTCX
 }
 
 // RDMAConfig names the libraries of RDMA devices, for flows and for queue pairs, and the rules for counting in flow

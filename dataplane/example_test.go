@@ -123,7 +123,7 @@ func ExampleConfig_Validate() {
 	}.Validate())
 	// Output:
 	// instance "Edge": use 1 to 32 characters of a-z, 0-9 and -
-	// interface "eth0": mode "fast": use auto, native or generic
+	// interface "eth0": mode "fast": use auto, native, generic or tcx
 	// flow "web": backend: "rmda" is no backend; did you mean "rdma"?
 }
 

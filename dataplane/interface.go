@@ -16,7 +16,7 @@ type Interface struct {
 	// from the moment at which the instance takes it: at the start, or when the interface is made or gets its name. An
 	// entry with the whole name goes before a pattern, and of patterns the first one that matches is taken.
 	Name string
-	// Mode of the XDP hook: [ModeAuto], the default, [ModeNative] or [ModeGeneric].
+	// Mode in which received packets are counted: [ModeAuto], the default, [ModeNative], [ModeGeneric] or [ModeTCX].
 	Mode Mode
 	// Optional: the host may lack the interface, or every interface of the pattern. Without it that is the
 	// condition [CodeInterfaceMissing], and an instance that finds none of its interfaces does not start.
@@ -114,7 +114,7 @@ func (i Interface) Validate() error {
 		errs = append(errs, fmt.Errorf("interface %q: %s", i.Name, cause))
 	}
 	if !slices.Contains(xdpModes, i.Mode) {
-		errs = append(errs, fmt.Errorf("interface %q: mode %q: use auto, native or generic", i.Name, i.Mode))
+		errs = append(errs, fmt.Errorf("interface %q: mode %q: use auto, native, generic or tcx", i.Name, i.Mode))
 	}
 	if i.Direction != "" && !slices.Contains(InterfaceDirections(), i.Direction) {
 		errs = append(errs, fmt.Errorf("interface %q: direction %q: use both, ingress or egress", i.Name, i.Direction))

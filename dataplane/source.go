@@ -29,12 +29,14 @@ type Device struct {
 // [SourceAuto], or "comp_cntr+external" where the device writes into the mirror.
 type Mode string
 
-// The modes of XDP. [Interface] has the first three.
+// The modes of XDP. [Interface] has all of them.
 const (
-	ModeAuto    Mode = "auto"    // native, then generic; no device has it
+	// ModeAuto is the first that works of native, TCX and generic. On a device that makes socket buffers before XDP
+	// runs (veth, tun, tap) TCX is the first. No device has it.
+	ModeAuto    Mode = "auto"
 	ModeNative  Mode = "native"  // XDP in the driver
 	ModeGeneric Mode = "generic" // XDP on socket buffers
-	ModeTCX     Mode = "tcx"     // TCX: on egress, and on ingress where XDP's hook is taken
+	ModeTCX     Mode = "tcx"     // TCX: on egress, and on ingress behind XDP
 )
 
 // The modes of RDMA.

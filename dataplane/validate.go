@@ -15,7 +15,7 @@ import (
 
 var (
 	instanceName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-	xdpModes     = []Mode{"", ModeAuto, ModeNative, ModeGeneric}
+	xdpModes     = []Mode{"", ModeAuto, ModeNative, ModeGeneric, ModeTCX}
 )
 
 // minPeriod is the shortest poll period. Busy is for shorter ones.
@@ -115,6 +115,14 @@ func (c Config) Validate() error {
 	}
 	if t := c.XDP.TCX; !slices.Contains([]string{"", "first", "last"}, t) {
 		bad("xdp.tcx %q: use first or last", t)
+	}
+	for i, b := range c.XDP.Beside {
+		switch {
+		case !slices.Contains(Besides(), b):
+			bad("xdp.beside %q: use tcx or refuse", b)
+		case slices.Contains(c.XDP.Beside[:i], b):
+			bad("xdp.beside: %s is listed twice; remove one", b)
+		}
 	}
 	if n := c.RDMA.CommandsPerSecond; n < 0 || n > mostCommands {
 		bad("rdma.commands_per_second %d: 0 (10000) to %d", n, mostCommands)

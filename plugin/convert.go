@@ -172,7 +172,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 			WaitGroup: c.Mirror.WaitGroup,
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
-		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX},
+		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX, Beside: texts(c.XDP.Beside)},
 		Rdma: &pluginv1.RDMAConfig{
 			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, Efa: c.RDMA.EFA, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
 			Steal: c.RDMA.Steal, Audit: c.RDMA.Audit,
@@ -225,6 +225,7 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			MaxFlows: num("xdp.max_flows", p.GetXdp().GetMaxFlows()),
 			KeepPins: p.GetXdp().GetKeepPins(),
 			TCX:      p.GetXdp().GetTcx(),
+			Beside:   words[dataplane.Beside](p.GetXdp().GetBeside()),
 		},
 		RDMA: dataplane.RDMAConfig{
 			Library:           p.GetRdma().GetLibrary(),
@@ -260,4 +261,20 @@ func timeFromProto(t *timestamppb.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return t.AsTime()
+}
+
+// texts returns words of a configuration as the protocol has them.
+func texts[W ~string](list []W) (out []string) {
+	for _, w := range list {
+		out = append(out, string(w))
+	}
+	return out
+}
+
+// words is the reverse of texts.
+func words[W ~string](list []string) (out []W) {
+	for _, w := range list {
+		out = append(out, W(w))
+	}
+	return out
 }

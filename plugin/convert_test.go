@@ -70,7 +70,7 @@ func TestConfigCrosses(t *testing.T) {
 			Poll: dataplane.PollConfig{
 				Period: time.Duration(rapid.Int64().Draw(t, "poll")), Busy: rapid.Bool().Draw(t, "busy"), CPU: rapid.Int().Draw(t, "cpu"),
 			},
-			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep"), TCX: rapid.StringN(0, 5, 20).Draw(t, "tcx")},
+			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep"), TCX: rapid.StringN(0, 5, 20).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse", "tcx"}}).Draw(t, "beside")},
 			RDMA: dataplane.RDMAConfig{
 				Library: rapid.StringN(0, 5, 20).Draw(t, "library"), MLX5: rapid.StringN(0, 5, 20).Draw(t, "mlx5"), EFA: rapid.StringN(0, 5, 20).Draw(t, "efa"),
 				CommandsPerSecond: rapid.Int().Draw(t, "commands"), Steal: rapid.Bool().Draw(t, "steal"), Audit: rapid.Bool().Draw(t, "audit"),

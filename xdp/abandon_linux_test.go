@@ -17,7 +17,7 @@ func TestLoadThatFails(t *testing.T) {
 	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	good := rs.load.spec
 	bad := good.Copy()
-	bad.Programs[rs.load.programName(HookIngress)].Instructions = bad.Programs[rs.load.programName(HookIngress)].Instructions[1:]
+	bad.Programs[rs.load.programName(false)].Instructions = bad.Programs[rs.load.programName(false)].Instructions[1:]
 	rs.load.spec = bad
 	second := exact4(1, 2, 3, 5, id) // a second key: the tuple is hashed from the next load on
 	second.Order = 1

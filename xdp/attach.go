@@ -135,47 +135,59 @@ func noInterface(err error) error {
 
 // take makes sure that a hook runs our program; isNew: it did not before.
 func (rs *RuleSet) take(k hookKey, ifi *net.Interface, o AttachOptions) (h *hook, isNew bool, rejected []error, err error) {
-	layer3, err := deviceOf(ifi.Index).layer3(k.hook)
+	dev := deviceOf(ifi.Index)
+	layer3, err := dev.layer3(k.hook)
 	if err != nil {
 		return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, err)
 	}
-	at := site{k, layer3}
+	at, early := site{hookKey: k, layer3: layer3}, slices.Contains(rs.early, dev.kind)
 	level := slog.LevelInfo
 	if h := rs.hooks[k]; h != nil {
-		if h.ifindex == ifi.Index && h.alive() && h.site == at && satisfies(h.mode, k.hook, o.Mode) {
-			return h, false, nil, nil
+		if h.ifindex == ifi.Index && h.alive() && h.layer3 == layer3 {
+			best := modes(k.hook, o.Mode, early)[0]
+			satisfied := satisfies(h.mode, k.hook, o.Mode)
+			switch {
+			case satisfied && (!o.Retake || best == h.mode):
+				return h, false, nil, nil
+			case h.tcx != (best == modeTCX):
+				moved, err := rs.move(h, ifi, best, o.Last)
+				if satisfied && err != nil {
+					return h, false, []error{err}, nil
+				}
+				return moved, false, nil, err
+			case satisfied:
+				return h, false, nil, nil
+			}
 		}
 		rs.drop(h)
 		level = slog.LevelDebug // again
 	}
-	for _, m := range modes(k.hook, o.Mode) {
+	busy := false
+	for _, m := range modes(k.hook, o.Mode, early) {
+		tcx := m == modeTCX
+		if busy && !tcx {
+			continue
+		}
+		if tcx && k.hook == HookIngress {
+			if err := errors.Join(rs.load.tcxIngressSupported(ifi.Name), besideRefused(ifi, o)); err != nil {
+				rejected = append(rejected, err)
+				busy = busy || errors.Is(err, ErrBusy)
+				continue
+			}
+		}
+		at.tcx = tcx
 		h, err := rs.attach(at, ifi, m, o.Last)
 		if err == nil {
 			rs.log.Log(context.Background(), level, "attached", "interface", ifi.Name, "hook", k.hook, "mode", m)
 			return h, true, rejected, nil
 		}
 		rejected = append(rejected, err)
-		if errors.Is(err, ErrBusy) || errors.Is(err, ErrPermission) {
+		if errors.Is(err, ErrPermission) {
 			break
 		}
+		busy = busy || errors.Is(err, ErrBusy)
 	}
 	return nil, false, nil, fmt.Errorf("attaching to %s: %w", ifi.Name, errors.Join(rejected...))
-}
-
-func satisfies(have string, h Hook, want Mode) bool {
-	return want == ModeAuto || slices.Contains(modes(h, want), have)
-}
-
-func modes(h Hook, m Mode) []string {
-	switch {
-	case h == HookEgress:
-		return []string{"tcx"}
-	case m == ModeNative:
-		return []string{"native"}
-	case m == ModeGeneric:
-		return []string{"generic"}
-	}
-	return []string{"native", "generic"}
 }
 
 // attach tries one mode, with its own flags: flags of 0 would choose in silence.
@@ -186,7 +198,7 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	if err != nil {
 		return nil, err
 	}
-	if h.link, err = attachLink(p, ifi.Index, mode, last); err != nil {
+	if h.link, err = attachLink(p, ifi.Index, at, mode, last); err != nil {
 		p.Close()
 		return nil, refusal(err, ifi, k.hook, mode)
 	}
@@ -206,35 +218,34 @@ func (rs *RuleSet) attach(at site, ifi *net.Interface, mode string, last bool) (
 	return h, nil
 }
 
-func attachLink(p *ebpf.Program, ifindex int, mode string, last bool) (link.Link, error) {
+func attachLink(p *ebpf.Program, ifindex int, at site, mode string, last bool) (link.Link, error) {
 	switch mode {
-	case "native":
+	case modeNative:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPDriverMode})
-	case "generic":
+	case modeGeneric:
 		return link.AttachXDP(link.XDPOptions{Program: p, Interface: ifindex, Flags: link.XDPGenericMode})
 	}
 	anchor := link.Head()
 	if last {
 		anchor = link.Tail()
 	}
-	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: ebpf.AttachTCXEgress, Anchor: anchor})
+	return link.AttachTCX(link.TCXOptions{Program: p, Interface: ifindex, Attach: at.attachType(), Anchor: anchor})
 }
 
 // refusal explains why a hook could not be taken, and adds the remedy.
 func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 	feature := mode + " XDP"
-	if h == HookEgress {
-		feature = "TCX egress"
+	if mode == modeTCX {
+		feature = map[Hook]string{HookIngress: "TCX ingress", HookEgress: "TCX egress"}[h]
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		h := holderOf(ifi.Index)
-		return fmt.Errorf("%s on %s: %w by %s; %s", feature, ifi.Name, ErrBusy, h, h.freed(ifi.Index, ifi.Name))
+		return busyError(feature, ifi, holderOf(ifi.Index))
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s on %s: %w", feature, ifi.Name, explain(err))
-	case errors.Is(err, ebpf.ErrNotSupported) && h == HookEgress:
-		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name,
-			Reason: "the kernel has no TCX: " + err.Error(), Fix: "use a kernel of 6.6 or later, or count ingress only"}
+	case errors.Is(err, ebpf.ErrNotSupported) && mode == modeTCX:
+		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel has no TCX: " + err.Error(),
+			Fix: map[Hook]string{HookIngress: "use a kernel of 6.6 or later, or count by XDP", HookEgress: "use a kernel of 6.6 or later, or count ingress only"}[h]}
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
 		return &probe.UnsupportedError{Feature: feature, Object: ifi.Name, Reason: "the kernel refused: " + err.Error(), Fix: nativeFix(mode)}
 	}
@@ -242,7 +253,7 @@ func refusal(err error, ifi *net.Interface, h Hook, mode string) error {
 }
 
 func nativeFix(mode string) string {
-	if mode == "native" {
+	if mode == modeNative {
 		return "use mode generic, or a driver with XDP"
 	}
 	return ""

@@ -23,17 +23,17 @@ func (n Neighbour) String() string {
 	return fmt.Sprintf("program %q (id %d)", n.Name, n.Program)
 }
 
-// Before lists the TCX programs that run before ours on the packets that an interface sends, in
+// Before lists the TCX programs that run before ours on a hook of an interface, in
 // their order. Each of them can end the chain: ours does not see the packet then. The interface is
 // looked up in the network namespace of the calling thread.
-func (rs *RuleSet) Before(ifname string) ([]Neighbour, error) {
+func (rs *RuleSet) Before(ifname string, at Hook) ([]Neighbour, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if err := rs.usable(); err != nil {
 		return nil, err
 	}
 	for _, h := range rs.hooks {
-		if h.hook == HookEgress && h.name == ifname && h.alive() {
+		if h.hook == at && h.tcx && h.name == ifname && h.alive() {
 			return h.before()
 		}
 	}
@@ -48,7 +48,7 @@ func (h *hook) before() ([]Neighbour, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for the TCX link of %s: %w", h.name, err)
 	}
-	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: ebpf.AttachTCXEgress})
+	chain, err := link.QueryPrograms(link.QueryOptions{Target: h.ifindex, Attach: h.attachType()})
 	if err != nil {
 		return nil, fmt.Errorf("asking for the TCX programs of %s: %w", h.name, explain(err))
 	}

@@ -80,11 +80,11 @@ func TestBefore(t *testing.T) {
 			add(tail)
 			var named, unnamed []Neighbour
 			err := w.Near.NS.Do(func() (err error) {
-				if named, err = rs.Before(w.Near.Name); err != nil {
+				if named, err = rs.Before(w.Near.Name, HookEgress); err != nil {
 					return err
 				}
 				return without(unix.CAP_SYS_ADMIN, func() error {
-					unnamed, err = rs.Before(w.Near.Name)
+					unnamed, err = rs.Before(w.Near.Name, HookEgress)
 					return err
 				})
 			})

@@ -30,6 +30,7 @@ type flowtallyFtConfig struct {
 	Hot6        [2]uint64
 	Mul         [18][2]uint64
 	Fold        uint64
+	Mark        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
@@ -74,6 +75,7 @@ const (
 	flowtallyProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	flowtallyProgFlowtallyXdp      = "flowtally_xdp"
 	flowtallyProgFlowtallyXdp61    = "flowtally_xdp61"
+	flowtallyProgFlowtallyXdpMark  = "flowtally_xdp_mark"
 	flowtallyVarFtConf             = "ft_conf"
 	flowtallyVarFtCounters         = "ft_counters"
 	flowtallyVarFtEntries          = "ft_entries"
@@ -129,6 +131,7 @@ type flowtallyProgramSpecs struct {
 	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpMark  *ebpf.ProgramSpec `ebpf:"flowtally_xdp_mark"`
 }
 
 // flowtallyMapSpecs contains maps before they are loaded into the kernel.
@@ -197,6 +200,7 @@ type flowtallyPrograms struct {
 	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpMark  *ebpf.Program `ebpf:"flowtally_xdp_mark"`
 }
 
 func (p *flowtallyPrograms) Close() error {
@@ -205,6 +209,7 @@ func (p *flowtallyPrograms) Close() error {
 		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
+		p.FlowtallyXdpMark,
 	)
 }
 

@@ -72,7 +72,7 @@ func program(t testing.TB, rs *RuleSet, h Hook, port uint16) *ebpf.Program {
 	t.Helper()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	p, err := rs.loadFor(rs.constants, site{hookKey: hookKey{port, h}})
+	p, err := rs.loadFor(rs.constants, site{hookKey: hookKey{port, h}, tcx: h == HookEgress})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

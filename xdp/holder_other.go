@@ -2,7 +2,7 @@
 
 package xdp
 
-type holder struct{}
+type holder struct{ program uint32 }
 
 func holderOf(int) holder               { return holder{} }
 func (holder) String() string           { return "another program" }

@@ -20,6 +20,7 @@ type hookKey struct {
 type site struct {
 	hookKey
 	layer3 bool // frames of the interface begin with IP
+	tcx    bool // a program of TCX: on egress, and on ingress behind XDP
 }
 
 // hook is one program on one hook of one interface. It holds the link: a link without a reference
@@ -145,7 +146,7 @@ func (rs *RuleSet) adoptHooks() {
 				}
 				continue
 			}
-			h := &hook{site: site{k, r.layer3()}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l, pin: rs.pinPath(k)}
+			h := &hook{site: site{k, r.layer3(), r.mode(at) == modeTCX}, name: r.name(), ifindex: r.ifindex(), mode: r.mode(at), adopted: true, link: l, pin: rs.pinPath(k)}
 			rs.hooks[k] = h
 			if !h.alive() || h.mode == "" {
 				rs.log.Info("removing the link of an interface that is gone", "interface", h.name, "hook", at)

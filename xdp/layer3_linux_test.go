@@ -42,9 +42,15 @@ func tunIn(t testing.TB, ns *lab.Netns, o lab.TunOptions) *lab.Tun {
 }
 
 // TestLayer3Device counts and drops on a device whose frames begin with IP: received packets by
-// generic XDP, sent packets by TCX. Bytes are counted from the IP header on, and a rule with an
+// generic XDP and by TCX, sent packets by TCX. Bytes are counted from the IP header on, and a rule with an
 // Ethernet header matches nothing.
 func TestLayer3Device(t *testing.T) {
+	for mode, name := range map[Mode]string{ModeGeneric: "generic", ModeTCX: "tcx", ModeAuto: "tcx"} {
+		t.Run(name, func(t *testing.T) { testLayer3Device(t, mode, name) })
+	}
+}
+
+func testLayer3Device(t *testing.T, mode Mode, name string) {
 	const packets, payload = 100, 50
 	tun := testTun(t)
 	for _, p := range []string{"192.0.2.1/24", "2001:db8::1/64"} {
@@ -75,8 +81,8 @@ func TestLayer3Device(t *testing.T) {
 	link := Rule{Counter: mustCounter(t, rs, "ethernet")}
 	link.Key.Out.Flags, link.Mask.Out.Flags = FlagEth, FlagEth
 	mustAdd(t, rs, link)
-	for _, a := range attach(t, rs, tun.End, AttachOptions{Ingress: true, Egress: true}) {
-		if want := map[Hook]string{HookIngress: "generic", HookEgress: "tcx"}[a.Hook]; !a.Layer3 || a.Mode != want {
+	for _, a := range attach(t, rs, tun.End, AttachOptions{Mode: mode, Ingress: true, Egress: true}) {
+		if want := map[Hook]string{HookIngress: name, HookEgress: "tcx"}[a.Hook]; !a.Layer3 || a.Mode != want {
 			t.Errorf("attachment %+v, want one of layer 3 and mode %s", a, want)
 		}
 	}

@@ -75,6 +75,7 @@ func (l *loader) config(c constants, at site) flowtallyFtConfig {
 		SlotMask:    uint32(l.g.slots - 1),
 		Mul:         l.secret.mul,
 		Fold:        l.secret.fold,
+		Mark:        l.secret.mark(),
 		EntryMask:   uint32(l.g.units-1) * unitWords * 8,
 		RankBase:    uint32(rankAt(l.g.units)) * 8,
 		CounterMask: uint32(l.g.counters-1) * 16,
@@ -128,11 +129,11 @@ const (
 	shapeExact = 2
 )
 
-func (l *loader) programName(h Hook) string {
+func (l *loader) programName(tcx bool) string {
 	switch {
-	case h == HookEgress && l.sees:
+	case tcx && l.sees:
 		return flowtallyProgFlowtallyTcx
-	case h == HookEgress:
+	case tcx:
 		return flowtallyProgFlowtallyTcxNobtf
 	case l.sees:
 		return flowtallyProgFlowtallyXdp
@@ -152,7 +153,7 @@ var seesContext = sync.OnceValue(func() bool {
 
 // load verifies one program.
 func (l *loader) load(c constants, at site) (*ebpf.Program, error) {
-	return l.named(c, at, l.programName(at.hook))
+	return l.named(c, at, l.programName(at.tcx))
 }
 
 func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error) {
@@ -164,6 +165,9 @@ func (l *loader) named(c constants, at site, name string) (*ebpf.Program, error)
 		if n != name {
 			delete(spec.Programs, n)
 		}
+	}
+	if at.tcx {
+		spec.Programs[name].AttachType = at.attachType()
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: l.maps.replacements(), Cache: l.types})
 	if err != nil {

@@ -19,26 +19,33 @@ type Options struct {
 type Mode uint8
 
 const (
-	ModeAuto    Mode = iota // native, then generic
-	ModeNative              // in the driver, or not at all
-	ModeGeneric             // on socket buffers
+	// ModeAuto is the first that works of native, TCX and generic. On a device that makes socket buffers before XDP runs, as
+	// veth and tap do, TCX is the first.
+	ModeAuto    Mode = iota
+	ModeNative       // in the driver, or not at all
+	ModeGeneric      // on socket buffers
+	ModeTCX          // TCX ingress: behind XDP, and behind the merging of segments (GRO)
 )
 
 // AttachOptions says which hooks of an interface to take.
 type AttachOptions struct {
 	Mode    Mode // of the ingress hook
-	Ingress bool // XDP
+	Ingress bool // XDP, or TCX
 	Egress  bool // TCX
 	// Last puts a TCX program behind those that are there, in place of before them. A hook
 	// that is held keeps its place.
 	Last bool
+	// Beside lets ModeAuto count by TCX an interface whose XDP hook another program holds. Without it that is ErrBusy.
+	Beside bool
+	// Retake lets ModeAuto move an interface from TCX to native XDP. It stays where it is if that fails.
+	Retake bool
 }
 
 // Hook is a place in the kernel where a program is attached.
 type Hook string
 
 const (
-	HookIngress Hook = "xdp" // packets that an interface receives
+	HookIngress Hook = "xdp" // packets that an interface receives, counted by XDP or by TCX
 	HookEgress  Hook = "tcx" // packets that it sends
 )
 
@@ -52,8 +59,8 @@ type Attachment struct {
 	Layer3    bool   // frames begin with IP: there is no Ethernet header and no VLAN tag
 	Adopted   bool   // it was attached before this process
 	Again     bool   // a program of this rule set, perhaps of an earlier process, was attached to this interface before
-	Fresh     bool   // this call of Attach attached it
-	// Rejected holds the reason of every mode that was tried before Mode.
+	Fresh     bool   // this call of Attach attached it, and did not move it from another mode
+	// Rejected holds the reason of every mode that was tried before Mode, or of a Retake that failed.
 	Rejected []error
 }
 

@@ -89,7 +89,7 @@ func TestPinsThatWereMoved(t *testing.T) {
 	w := testWire(t)
 	dir := pinDir(t)
 	rs := openTest(t, Options{PinDir: dir, MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Ingress: true, Egress: true})
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 	moved := dir + "-moved"
 	if err := os.Rename(dir, moved); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestRepin(t *testing.T) {
 			dir := filepath.Join(fs, "pins")
 			rs := openTest(t, Options{PinDir: dir, MaxRules: 2048})
 			id := floodRules(t, rs, 1)[0]
-			attach(t, rs, w.Near, AttachOptions{Ingress: true, Egress: true})
+			attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 			if lost, err := rs.Repin(); lost || err != nil {
 				t.Errorf("with all pins in place: %v, %v", lost, err)
 			}
@@ -188,7 +188,7 @@ func TestPinsThatCannotBeMadeAgain(t *testing.T) {
 			mountPins(t, fs, "mode=0700")
 			dir := filepath.Join(fs, "pins")
 			rs := openTest(t, Options{PinDir: dir, MaxRules: 256})
-			attach(t, rs, w.Near, AttachOptions{Ingress: true, Egress: true})
+			attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 			if err := take(fs, dir); err != nil {
 				t.Fatal(err)
 			}
@@ -211,11 +211,11 @@ func TestAttachWithoutPins(t *testing.T) {
 	fs := t.TempDir()
 	mountPins(t, fs, "mode=0700")
 	rs := openTest(t, Options{PinDir: filepath.Join(fs, "pins"), MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Ingress: true})
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	if err := unix.Unmount(fs, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	attach(t, rs, w.Near, AttachOptions{Ingress: true, Egress: true})
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true, Egress: true})
 	if lost, err := rs.Repin(); !lost || err == nil {
 		t.Errorf("without a file system: %v, %v", lost, err)
 	}
@@ -241,7 +241,7 @@ func (stuck) Detach() error { return nil }
 func TestDestroyChecksThatItDetached(t *testing.T) {
 	w := testWire(t)
 	rs := openTest(t, Options{PinDir: pinDir(t), MaxRules: 256})
-	attach(t, rs, w.Near, AttachOptions{Ingress: true})
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
 	for _, h := range rs.hooks {
 		h.link = stuck{h.link}
 	}

@@ -96,7 +96,8 @@ func probeHook(ifi *net.Interface) probe.Result {
 	case h.instance != "" || programNamed(ebpf.ProgramID(h.program)) == "flowtally_xdp":
 		r.Reason = "held by " + h.String()
 	default:
-		r.Answer, r.Reason, r.Fix = probe.No, "held by "+h.String(), h.freed(ifi.Index, ifi.Name)
+		r.Answer, r.Fix = probe.No, h.freed(ifi.Index, ifi.Name)
+		r.Reason = "held by " + h.String() + "; mode auto counts received packets behind it, by TCX, without those that it drops, redirects or sends back"
 	}
 	return r
 }

@@ -30,7 +30,7 @@ func (rs *RuleSet) Load(port uint16, h Hook, layer3 bool) (*Program, error) {
 	if err := rs.usable(); err != nil {
 		return nil, err
 	}
-	p, err := rs.load.named(rs.constants, site{hookKey{port, h}, layer3}, rs.load.programName(HookIngress))
+	p, err := rs.load.named(rs.constants, site{hookKey: hookKey{port, h}, layer3: layer3}, rs.load.programName(false))
 	if err != nil {
 		return nil, fmt.Errorf("loading the classifier: %w", err)
 	}

@@ -39,6 +39,7 @@ type RuleSet struct {
 	loads     uint64
 	insns     uint32
 
+	early  []string // kindsEarly, apart from tests
 	values values
 	closed bool // under mu and life
 }
@@ -55,7 +56,7 @@ func (rs *RuleSet) usable() error {
 // requested are accepted.
 func Open(o Options) (*RuleSet, error) {
 	rs := &RuleSet{
-		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{},
+		log: o.Logger, dir: o.PinDir, hooks: map[hookKey]*hook{}, adopted: map[uint32]bool{}, early: kindsEarly,
 	}
 	if rs.log == nil {
 		rs.log = slog.New(slog.DiscardHandler)

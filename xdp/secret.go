@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
@@ -47,6 +48,16 @@ func (s *secret) hash(id uint8, word []uint8, packed []uint64) uint64 {
 	h ^= h >> 32
 	h *= s.fold
 	return h ^ h>>29
+}
+
+// mark is the metadata that a program of XDP gives a packet that it has counted. It is another one for each rule set, and
+// tells nothing about the hash.
+func (s *secret) mark() uint64 {
+	var b [16]byte
+	binary.NativeEndian.PutUint64(b[:], s.seed)
+	binary.NativeEndian.PutUint64(b[8:], s.fold)
+	sum := sha256.Sum256(b[:])
+	return binary.NativeEndian.Uint64(sum[:])
 }
 
 func (s *secret) tupleSeed(id uint8) uint64 { return s.seed * uint64(id+1) }

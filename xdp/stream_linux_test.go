@@ -20,13 +20,17 @@ func tcpTo(port uint16, counter uint32) Rule {
 }
 
 // TestStream counts a stream of the kernel's own TCP: natively on ingress with
-// its segments cut by TCP, on TCX egress where one buffer is many of them.
+// its segments cut by TCP, on TCX egress and on TCX ingress where one buffer is many of them.
 func TestStream(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		tso    bool
 		egress bool
-	}{{"native ingress", false, false}, {"egress", false, true}, {"egress of GSO buffers", true, true}} {
+		mode   Mode // of ingress
+	}{
+		{"native ingress", false, false, ModeNative}, {"egress", false, true, 0}, {"egress of GSO buffers", true, true, 0},
+		{"TCX ingress", false, false, ModeTCX}, {"TCX ingress of GSO buffers", true, false, ModeTCX},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := testWire(t)
 			near, far := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -45,7 +49,7 @@ func TestStream(t *testing.T) {
 			if tc.egress {
 				attach(t, rs, w.Far, AttachOptions{Egress: true})
 			} else {
-				attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+				attach(t, rs, w.Near, AttachOptions{Mode: tc.mode, Ingress: true})
 			}
 			o, err := w.Far.Observe(5001, true)
 			if err != nil {

@@ -67,7 +67,7 @@ func TestVeth(t *testing.T) {
 	for _, mode := range []struct {
 		name string
 		mode Mode
-	}{{"native", ModeNative}, {"generic", ModeGeneric}} {
+	}{{"native", ModeNative}, {"generic", ModeGeneric}, {"tcx", ModeTCX}, {"tcx", ModeAuto}} {
 		t.Run(mode.name, func(t *testing.T) {
 			w := testWire(t)
 			rs := openTest(t, Options{MaxRules: 1024})

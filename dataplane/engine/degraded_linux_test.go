@@ -41,25 +41,21 @@ func occupy(t *testing.T, e *lab.End) link.Link {
 	return l
 }
 
-// One of three interfaces has another program on its hook. A strict start fails and names it. A degraded
-// start counts on the other two, every packet, and takes the third when it is free.
+// One of three interfaces has another program on its hook, and counting beside it is refused. A start, strict or degraded,
+// counts on the other two, every packet, and takes the third when it is free.
 func TestADegradedStartCountsOnTheOtherInterfaces(t *testing.T) {
-	for _, list := range [][]dataplane.Interface{{{Name: "eth0"}, {Name: "eth1"}, {Name: "eth2"}}, {{Name: "eth*"}}} {
-		t.Run(list[0].Name, func(t *testing.T) {
-			h := newHost(t, nil, list...)
+	for start, list := range map[dataplane.StartMode][]dataplane.Interface{
+		dataplane.StartStrict: {{Name: "eth0"}, {Name: "eth1"}, {Name: "eth2"}}, dataplane.StartDegraded: {{Name: "eth*"}},
+	} {
+		t.Run(string(start), func(t *testing.T) {
+			h := newHost(t, func(c *dataplane.Config) {
+				c.Start, c.XDP.Beside = start, []dataplane.Beside{dataplane.BesideRefuse}
+			}, list...)
 			var pairs []*lab.Pair
 			for i := range 3 {
 				pairs = append(pairs, h.plug(t, fmt.Sprintf("eth%d", i)))
 			}
 			foreign := occupy(t, pairs[1].A)
-			err := h.wire.Near.NS.Do(func() error {
-				_, err := New(context.Background(), h.cfg, Options{})
-				return err
-			})
-			if err == nil || !strings.Contains(err.Error(), "eth1") {
-				t.Fatalf("strict start: %v", err)
-			}
-			h.cfg.Start = dataplane.StartDegraded
 			h.run(t)
 			if c := h.condition(t, true, dataplane.CodeInterfaceRefused, "eth1"); !strings.Contains(c.Text, "foreign") {
 				t.Errorf("the condition does not name the program: %q", c.Text)

@@ -30,7 +30,7 @@ func newTwoNICs(t *testing.T) *twoNICs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Config.Interfaces = append(b.Config.Interfaces, dataplane.Interface{Name: b.other.A.Name})
+	b.Config.Interfaces = append(b.Config.Interfaces, dataplane.Interface{Name: b.other.A.Name, Mode: dataplane.ModeNative})
 	b.Env.Devices = append(b.Env.Devices, ibvtest.Device{Name: b.second, Netdev: b.other.A.Name})
 	first, second := b.Wire.Near.Name, b.other.A.Name
 	b.Config.Flows = []flow.Flow{

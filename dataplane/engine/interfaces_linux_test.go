@@ -119,6 +119,8 @@ func newHost(t *testing.T, change func(*dataplane.Config), list ...dataplane.Int
 	return h
 }
 
+func refuseBeside(c *dataplane.Config) { c.XDP.Beside = []dataplane.Beside{dataplane.BesideRefuse} }
+
 func (h *host) run(t *testing.T) { h.e = h.start(t) }
 
 // A pattern takes the interfaces that exist, those that are made or renamed later, and one that is deleted and made
@@ -241,7 +243,7 @@ func (h *host) setInterfaces(t *testing.T, names ...string) error {
 
 // The interfaces of a running instance change, all or none, and no packet of those that stay is lost.
 func TestSetInterfaces(t *testing.T) {
-	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
+	h := newHost(t, refuseBeside, dataplane.Interface{Name: "eth0"})
 	eth0, eth1, eth2 := h.plug(t, "eth0"), h.plug(t, "eth1"), h.plug(t, "eth2")
 	occupy(t, eth2.A)
 	h.run(t)
@@ -303,7 +305,7 @@ func TestSetInterfaces(t *testing.T) {
 
 // The interfaces of a file change with its flows, all or none.
 func TestAChangeByAFileIsUndoneWithItsInterfaces(t *testing.T) {
-	h := newHost(t, nil, dataplane.Interface{Name: "eth0"})
+	h := newHost(t, refuseBeside, dataplane.Interface{Name: "eth0"})
 	eth0, eth1, eth2 := h.plug(t, "eth0"), h.plug(t, "eth1"), h.plug(t, "eth2")
 	occupy(t, eth2.A)
 	h.run(t)

@@ -58,3 +58,25 @@ func sendmmsg(fd int, msgs []mmsghdr) (int, unix.Errno) {
 	}
 	return int(n), 0
 }
+
+// registerUmem gives an AF_XDP socket its memory, which outlives the socket.
+func registerUmem(fd int, mem []byte, frame uint32) error {
+	reg := unix.XDPUmemReg{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), Len: uint64(len(mem)), Size: frame}
+	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, unix.XDP_UMEM_REG,
+		uintptr(unsafe.Pointer(&reg)), unsafe.Sizeof(reg), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// xdpStatistics reads the statistics of an AF_XDP socket.
+func xdpStatistics(fd int) (s unix.XDPStatistics, err error) {
+	size := uint32(unsafe.Sizeof(s))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, unix.XDP_STATISTICS,
+		uintptr(unsafe.Pointer(&s)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return s, errno
+	}
+	return s, nil
+}

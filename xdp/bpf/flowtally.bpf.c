@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The two programs. Both are: frame → key → slot of the rule that wins → one
+ * The programs, of XDP and of TCX. Each is: frame → key → slot of the rule that wins → one
  * counter of this CPU.
  */
 #include <linux/bpf.h>
@@ -68,13 +68,49 @@ int flowtally_xdp61(struct xdp_md *ctx)
 	return XDP_PASS - (slot & FT_DROP);
 }
 
+/*
+ * The program of XDP while an interface moves between XDP and TCX ingress, where both are attached. The
+ * metadata of a packet tells the program of TCX that this one has counted it. A packet that the driver gives no
+ * metadata is left to TCX.
+ */
+SEC("xdp.frags")
+int flowtally_xdp_mark(struct xdp_md *ctx)
+{
+	const volatile struct ft_config *c = ft_config();
+	__u64 slot = FT_MATCH(xdp, c, ctx, 0);
+
+	if (!slot)
+		return XDP_PASS;
+	if (!(slot & FT_DROP)) {
+		if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(__u64)))
+			return XDP_PASS;
+		__u32 *mark = (void *)(long)ctx->data_meta;
+
+		if ((void *)(mark + 2) > (void *)(long)ctx->data)
+			return XDP_PASS;
+		mark[0] = c->mark;
+		mark[1] = c->mark >> 32;
+	}
+	ft_count(c, slot, 1, bpf_xdp_get_buff_len(ctx));
+	return XDP_PASS - (slot & FT_DROP);
+}
+
+static __always_inline _Bool ft_is_marked(const volatile struct ft_config *c, struct __sk_buff *skb)
+{
+	__u32 *mark = (void *)(long)skb->data_meta;
+
+	return (void *)(mark + 2) <= (void *)(long)skb->data && mark[0] == (__u32)c->mark && mark[1] == c->mark >> 32;
+}
+
 /* Perhaps only the start of a socket buffer is in linear memory. */
 #define FT_PULL 512
 
-static __always_inline int ft_egress(struct __sk_buff *skb, _Bool sees)
+static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 {
 	const volatile struct ft_config *c = ft_config();
 
+	if (!c->egress && ft_is_marked(c, skb)) /* to pull data can take the metadata away */
+		return FT_NEXT;
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
@@ -91,17 +127,18 @@ static __always_inline int ft_egress(struct __sk_buff *skb, _Bool sees)
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;
 }
 
+/* On both hooks: egress in the constants tells which. */
 SEC("tcx/egress")
 int flowtally_tcx(struct __sk_buff *skb)
 {
-	return ft_egress(skb, 1);
+	return ft_tcx(skb, 1);
 }
 
 /* The same for kernels without BTF, which do not let a program see behind its context. */
 SEC("tcx/egress")
 int flowtally_tcx_nobtf(struct __sk_buff *skb)
 {
-	return ft_egress(skb, 0);
+	return ft_tcx(skb, 0);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -2,8 +2,9 @@
 #pragma once
 /*
  * The packets and bytes of a socket buffer on the wire. gso_segs is the number of segments of a
- * buffer, and wire_len its length with a copy of the headers for each. Two kinds of buffers
- * differ:
+ * buffer, and wire_len its length with a copy of the headers for each. On ingress wire_len is the
+ * length of the buffer alone, so the headers of the segments of a buffer that the kernel has merged
+ * (GRO) are computed. Two kinds of buffers differ:
  *
  * A buffer from a guest, a tap or a PACKET_VNET_HDR socket, and one whose size a program has
  * changed, has gso_segs 0. Its segments are computed as the kernel does it for wire_len
@@ -19,7 +20,7 @@
 struct sk_buff {
 	unsigned char *head, *data;
 	__u32 end;
-	__u16 transport_header, inner_transport_header;
+	__u16 transport_header, inner_transport_header, network_header;
 	__u8 encapsulation : 1;
 } __attribute__((preserve_access_index));
 
@@ -57,7 +58,7 @@ struct ft_wire {
 	__u64 packets, bytes;
 };
 
-/* A buffer of gso_segs 0 and gso_size above 0. */
+/* A buffer with gso_size above 0, of gso_segs 0 or on ingress. */
 static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w)
 {
 	struct sk_buff *s = bpf_cast_to_kern_ctx(skb);
@@ -71,6 +72,14 @@ static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w
 		at = s->inner_transport_header;
 	__u32 headers = at - (__u32)(s->data - s->head);
 
+	/* On ingress the kernel lets an unset transport header begin where the network header does. */
+	if (at == s->network_header) {
+		void *ip = data + (headers & 0x7fff);
+
+		if (ip + 20 > end)
+			return;
+		headers += ft_load8(ip, 0) >> 4 == 4 ? (ft_load8(ip, 0) & 0xf) * 4 : 40;
+	}
 	info = bpf_rdonly_cast(s->head + s->end, bpf_core_type_id_kernel(struct skb_shared_info));
 	if (info->gso_type & FT_GSO_TCP) {
 		void *tcp = data + (headers & 0x7fff);
@@ -83,7 +92,9 @@ static __always_inline void ft_segments(struct __sk_buff *skb, struct ft_wire *w
 	}
 	if (headers >= len)
 		return;
-	w->packets = (len - headers + size - 1) / size;
+	w->packets = skb->gso_segs;
+	if (!w->packets)
+		w->packets = (len - headers + size - 1) / size;
 	w->bytes = len + (w->packets - 1) * headers;
 }
 
@@ -120,7 +131,7 @@ static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config
 	if (skb->gso_size) {
 		__u64 segs = skb->gso_segs, all = skb->wire_len;
 
-		if (!segs && sees) {
+		if (sees && (!segs || !c->egress)) {
 			ft_segments(skb, &w);
 		} else if (!segs) {
 			ft_guess_segments(skb, &w);

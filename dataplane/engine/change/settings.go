@@ -44,6 +44,9 @@ func normal(c dataplane.Config) dataplane.Config {
 	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
 	c.XDP.TCX, c.Start = cmp.Or(c.XDP.TCX, "first"), cmp.Or(c.Start, dataplane.StartStrict)
+	if len(c.XDP.Beside) == 0 {
+		c.XDP.Beside = dataplane.Besides()
+	}
 	c.Interfaces = slices.Clone(c.Interfaces)
 	for i := range c.Interfaces {
 		n := &c.Interfaces[i]

@@ -39,8 +39,8 @@ func (h *hooks) conditions() []dataplane.Condition {
 		if a.Hook == xdp.HookIngress {
 			out = append(out, h.upstreamConditions(a)...)
 		}
-		if others := h.upstream.before[a.Interface]; a.Hook == xdp.HookEgress && len(others) > 0 {
-			out = append(out, h.tcxBefore(a.Interface, others))
+		if others := h.upstream.before[hookName{a.Interface, a.Hook}]; len(others) > 0 {
+			out = append(out, h.tcxBefore(a, others))
 		}
 	}
 	if h.unpinned != "" {
@@ -64,9 +64,10 @@ func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	}
 }
 
-// tcxBefore is the condition of TCX programs that run before ours on the packets that an interface sends. Where the
+// tcxBefore is the condition of TCX programs that run before ours. Where the
 // configuration asks for the last place it has a low severity, because packets are still hidden.
-func (h *hooks) tcxBefore(ifname string, others []xdp.Neighbour) dataplane.Condition {
+func (h *hooks) tcxBefore(a xdp.Attachment, others []xdp.Neighbour) dataplane.Condition {
+	does := map[xdp.Hook]string{xdp.HookIngress: "receives", xdp.HookEgress: "sends"}[a.Hook]
 	var names, links []string
 	for _, o := range others {
 		names = append(names, o.String())
@@ -75,8 +76,8 @@ func (h *hooks) tcxBefore(ifname string, others []xdp.Neighbour) dataplane.Condi
 		}
 	}
 	c := dataplane.Condition{
-		Code: dataplane.CodeTCXBefore, Severity: dataplane.Medium, Object: ifname,
-		Text: "these TCX programs run before flowtally on the packets that the interface sends: " + strings.Join(names, ", ") +
+		Code: dataplane.CodeTCXBefore, Severity: dataplane.Medium, Object: a.Interface,
+		Text: "these TCX programs run before flowtally on the packets that the interface " + does + ": " + strings.Join(names, ", ") +
 			"; a packet for which one returns anything but TCX_NEXT is not counted, and no flow drops it",
 		Fix: "restart flowtally without kept pins: it goes before the programs that are there",
 	}

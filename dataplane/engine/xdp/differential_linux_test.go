@@ -129,7 +129,11 @@ func (d *differ) open(t *testing.T, ifname string, ifindex int) (err error) {
 	if d.rules, err = xdp.Open(xdp.Options{MaxRules: 8192}); err != nil {
 		return err
 	}
-	_, err = d.rules.Attach(ifname, xdp.AttachOptions{Ingress: d.dir == flow.Ingress, Egress: d.dir == flow.Egress})
+	mode := xdp.ModeNative
+	if d.layer3 {
+		mode = xdp.ModeGeneric
+	}
+	_, err = d.rules.Attach(ifname, xdp.AttachOptions{Mode: mode, Ingress: d.dir == flow.Ingress, Egress: d.dir == flow.Egress})
 	return err
 }
 

@@ -173,6 +173,9 @@ func (h *hooks) attach(known bool) error {
 			h.detachMissing(i.Name, err)
 		case h.degraded:
 			h.refuse(i.Name, err)
+		case errors.Is(err, xdp.ErrBusy) && !h.started:
+			h.refuse(i.Name, err)
+			absent = append(absent, err)
 		default:
 			return err
 		}
@@ -202,7 +205,10 @@ func (h *hooks) refuse(name string, err error) {
 
 // attachTo attaches to hooks of one interface. Programs that are attached stay as they are.
 func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
-	o.Mode = map[dataplane.Mode]xdp.Mode{dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric}[i.Mode]
+	o.Mode = map[dataplane.Mode]xdp.Mode{
+		dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric, dataplane.ModeTCX: xdp.ModeTCX,
+	}[i.Mode]
+	o.Beside = h.config.CountsBeside()
 	o.Last = h.config.TCX == "last"
 	err := h.ns.Do(func() error {
 		done, err := h.rules.Attach(i.Name, o)

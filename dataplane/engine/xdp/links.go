@@ -246,6 +246,22 @@ func (h *hooks) checkAll(all bool) {
 		}
 		full = full || lacksNumber && errors.Is(h.missing[i.Name], xdp.ErrFull)
 	}
+	h.retake()
+}
+
+// retake moves interfaces back to XDP whose hook another program held and has left.
+func (h *hooks) retake() {
+	for _, i := range h.interfaces {
+		if (i.Mode != "" && i.Mode != dataplane.ModeAuto) || !h.wanted(i.Name).Ingress || !h.upstream.beside.retakes(i.Name) {
+			continue
+		}
+		want := h.wanted(i.Name)
+		want.Retake = true
+		if err := h.attachTo(i, want); err != nil {
+			h.log.Warn("moving an interface from TCX to XDP", "interface", i.Name, "err", err)
+		}
+		h.signal()
+	}
 }
 
 // checkPins makes lost pins again. Its condition stays until the next checkPins, so that a watcher of conditions

@@ -25,14 +25,15 @@ type received struct {
 // upstream lists the handlers of packets before the programs of this instance: the TCX programs that run first, the
 // offloads of the devices, and the VLAN devices above them. The kernel sends an event for VLAN devices only.
 type upstream struct {
-	before  map[string][]xdp.Neighbour // by interface: the TCX programs that run before ours
-	receive map[string]received        // by interface
-	vlans   map[int]vlanDevice         // by index
+	before  map[hookName][]xdp.Neighbour // the TCX programs that run before ours
+	beside  beside
+	receive map[string]received // by interface
+	vlans   map[int]vlanDevice  // by index
 }
 
 func newUpstream() upstream {
 	return upstream{
-		before: make(map[string][]xdp.Neighbour), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
+		before: make(map[hookName][]xdp.Neighbour), beside: newBeside(), receive: make(map[string]received), vlans: make(map[int]vlanDevice),
 	}
 }
 
@@ -43,6 +44,11 @@ func (h *hooks) refreshUpstream() {
 	clear(u.before)
 	old := u.receive
 	u.receive = make(map[string]received, len(old))
+	byTCX := make(map[string]bool)
+	for _, a := range h.held {
+		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
+	}
+	u.beside.forget(byTCX)
 	if len(h.held) == 0 {
 		return
 	}
@@ -50,9 +56,12 @@ func (h *hooks) refreshUpstream() {
 		var errs []error
 		for _, a := range h.held {
 			var err error
-			if a.Hook == xdp.HookEgress {
-				u.before[a.Interface], err = h.rules.Before(a.Interface)
+			if isTCX(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
 				errs = append(errs, err)
+				if a.Hook == xdp.HookIngress {
+					u.beside.note(a)
+				}
 				continue
 			}
 			r, known := old[a.Interface]
@@ -70,6 +79,8 @@ func (h *hooks) refreshUpstream() {
 		h.log.Warn("listing the TCX programs before ours", "err", err)
 	}
 }
+
+func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
 // noteVLAN updates the list of VLAN devices.
 func (u *upstream) noteVLAN(ev xdp.LinkEvent) {
@@ -108,6 +119,12 @@ func (h *hooks) needsTags(a xdp.Attachment) bool {
 // upstreamConditions lists the changes to packets of an ingress hook before its program sees them that change the
 // counts of flows.
 func (h *hooks) upstreamConditions(a xdp.Attachment) (out []dataplane.Condition) {
+	if isTCX(a) { // tags and merged segments are as on egress
+		if holder, taken := h.upstream.beside.holder[a.Interface]; taken {
+			out = append(out, besideCondition(a.Interface, holder))
+		}
+		return out
+	}
 	r := h.upstream.receive[a.Interface]
 	if r.TakesTags && h.needsTags(a) {
 		out = append(out, takesTags(a.Interface, r.Receive, h.matchesTags(a), h.upstream.vlansAbove(a)))

@@ -42,6 +42,7 @@ type rowsFtConfig struct {
 	Hot6        [2]uint64
 	Mul         [18][2]uint64
 	Fold        uint64
+	Mark        uint64
 	Plain       uint32
 	Shape       uint32
 	Layer3      uint32
@@ -79,6 +80,7 @@ const (
 	rowsProgFlowtallyTcxNobtf = "flowtally_tcx_nobtf"
 	rowsProgFlowtallyXdp      = "flowtally_xdp"
 	rowsProgFlowtallyXdp61    = "flowtally_xdp61"
+	rowsProgFlowtallyXdpMark  = "flowtally_xdp_mark"
 	rowsVarBenchSeq           = "bench_seq"
 	rowsVarFtConf             = "ft_conf"
 	rowsVarFtCounters         = "ft_counters"
@@ -140,6 +142,7 @@ type rowsProgramSpecs struct {
 	FlowtallyTcxNobtf *ebpf.ProgramSpec `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.ProgramSpec `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.ProgramSpec `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpMark  *ebpf.ProgramSpec `ebpf:"flowtally_xdp_mark"`
 }
 
 // rowsMapSpecs contains maps before they are loaded into the kernel.
@@ -222,6 +225,7 @@ type rowsPrograms struct {
 	FlowtallyTcxNobtf *ebpf.Program `ebpf:"flowtally_tcx_nobtf"`
 	FlowtallyXdp      *ebpf.Program `ebpf:"flowtally_xdp"`
 	FlowtallyXdp61    *ebpf.Program `ebpf:"flowtally_xdp61"`
+	FlowtallyXdpMark  *ebpf.Program `ebpf:"flowtally_xdp_mark"`
 }
 
 func (p *rowsPrograms) Close() error {
@@ -235,6 +239,7 @@ func (p *rowsPrograms) Close() error {
 		p.FlowtallyTcxNobtf,
 		p.FlowtallyXdp,
 		p.FlowtallyXdp61,
+		p.FlowtallyXdpMark,
 	)
 }
 

@@ -53,7 +53,7 @@ func newLinks(t *testing.T) *links {
 	})
 	l.plug()
 	cfg := dataplane.Config{
-		Instance: lab.Unique("e2e-"), Backend: "xdp", Interfaces: []dataplane.Interface{{Name: l.name}},
+		Instance: lab.Unique("e2e-"), Backend: "xdp", Interfaces: []dataplane.Interface{{Name: l.name, Mode: dataplane.ModeNative}},
 		Flows: []flow.Flow{
 			{Name: "in", Match: match(t, "udp dport 53")},
 			{Name: "out", Match: match(t, "udp"), Direction: flow.Egress},
@@ -302,7 +302,7 @@ func TestLinksComeAndGo(t *testing.T) {
 			if err := netlink.LinkAdd(bridge); err != nil {
 				t.Logf("no bridges here, so no interface without native XDP: %v", err)
 			} else {
-				l.state("xdp-generic", l.name, "generic")
+				l.state("interface-refused", "", "")
 				l.remove()
 				l.state("interface-missing", "", "")
 			}

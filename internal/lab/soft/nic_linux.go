@@ -35,7 +35,7 @@ func NewNIC(t testing.TB, l *Libraries) *NIC {
 	return &NIC{
 		Wire: wire, Device: device,
 		Config: dataplane.Config{
-			Interfaces: []dataplane.Interface{{Name: wire.Near.Name}},
+			Interfaces: []dataplane.Interface{{Name: wire.Near.Name, Mode: dataplane.ModeNative}},
 			RDMA:       dataplane.RDMAConfig{Library: libs.Verbs, MLX5: libs.MLX5},
 			Poll:       dataplane.PollConfig{Period: time.Millisecond},
 		},

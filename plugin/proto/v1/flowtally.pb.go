@@ -1940,7 +1940,8 @@ type XDPConfig struct {
 	PinDir        string                 `protobuf:"bytes,1,opt,name=pin_dir,json=pinDir,proto3" json:"pin_dir,omitempty"`
 	MaxFlows      int64                  `protobuf:"varint,2,opt,name=max_flows,json=maxFlows,proto3" json:"max_flows,omitempty"`
 	KeepPins      bool                   `protobuf:"varint,3,opt,name=keep_pins,json=keepPins,proto3" json:"keep_pins,omitempty"`
-	Tcx           string                 `protobuf:"bytes,4,opt,name=tcx,proto3" json:"tcx,omitempty"` // "", "first" or "last"
+	Tcx           string                 `protobuf:"bytes,4,opt,name=tcx,proto3" json:"tcx,omitempty"`       // "", "first" or "last"
+	Beside        []string               `protobuf:"bytes,5,rep,name=beside,proto3" json:"beside,omitempty"` // "tcx", "refuse"; none means both, in this order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2001,6 +2002,13 @@ func (x *XDPConfig) GetTcx() string {
 		return x.Tcx
 	}
 	return ""
+}
+
+func (x *XDPConfig) GetBeside() []string {
+	if x != nil {
+		return x.Beside
+	}
+	return nil
 }
 
 type RDMAConfig struct {
@@ -3377,12 +3385,13 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"PollConfig\x12\x1b\n" +
 	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12\x12\n" +
 	"\x04busy\x18\x02 \x01(\bR\x04busy\x12\x10\n" +
-	"\x03cpu\x18\x03 \x01(\x03R\x03cpu\"p\n" +
+	"\x03cpu\x18\x03 \x01(\x03R\x03cpu\"\x88\x01\n" +
 	"\tXDPConfig\x12\x17\n" +
 	"\apin_dir\x18\x01 \x01(\tR\x06pinDir\x12\x1b\n" +
 	"\tmax_flows\x18\x02 \x01(\x03R\bmaxFlows\x12\x1b\n" +
 	"\tkeep_pins\x18\x03 \x01(\bR\bkeepPins\x12\x10\n" +
-	"\x03tcx\x18\x04 \x01(\tR\x03tcx\"\xa8\x01\n" +
+	"\x03tcx\x18\x04 \x01(\tR\x03tcx\x12\x16\n" +
+	"\x06beside\x18\x05 \x03(\tR\x06beside\"\xa8\x01\n" +
 	"\n" +
 	"RDMAConfig\x12\x18\n" +
 	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x12\n" +

@@ -1,0 +1,72 @@
+package xdp
+
+import (
+	"fmt"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// freeChecks is for how many checks the XDP hook of an interface must be free before counting moves to it, 30 s: a program
+// that is replaced, or whose owner restarts, is to find its hook free. flowtally would hold it against the owner.
+const freeChecks = 15
+
+// beside follows the XDP programs of other owners on interfaces that are counted by TCX.
+type beside struct {
+	holder map[string]xdp.Holder // by interface
+	free   map[string]int        // by interface whose holder has left: how many checks have found the hook free
+}
+
+func newBeside() beside {
+	return beside{holder: make(map[string]xdp.Holder), free: make(map[string]int)}
+}
+
+// note notes the holder of the XDP hook of an interface that is counted by TCX. The kernel sends no event.
+func (b *beside) note(a xdp.Attachment) {
+	holder, taken := xdp.HolderOf(a.Index, a.Interface)
+	_, waits := b.free[a.Interface]
+	switch {
+	case taken:
+		b.holder[a.Interface] = holder
+		delete(b.free, a.Interface)
+		return
+	case b.holder[a.Interface] != (xdp.Holder{}), a.Adopted && !waits:
+		b.free[a.Interface] = 0 // the holder has left; before an adopted program there may have been one
+	case waits:
+		b.free[a.Interface]++
+	}
+	delete(b.holder, a.Interface)
+}
+
+// forget drops the state of interfaces that are not counted by TCX.
+func (b *beside) forget(byTCX map[string]bool) {
+	for name := range b.holder {
+		if !byTCX[name] {
+			delete(b.holder, name)
+		}
+	}
+	for name := range b.free {
+		if !byTCX[name] {
+			delete(b.free, name)
+		}
+	}
+}
+
+// retakes reports whether the XDP hook of an interface has been free for long enough. It is tried once.
+func (b *beside) retakes(name string) bool {
+	if b.free[name] < freeChecks {
+		return false
+	}
+	b.free[name] = -1 << 62
+	return true
+}
+
+// besideCondition is the condition of an XDP program of another owner before our program of TCX.
+func besideCondition(ifname string, holder xdp.Holder) dataplane.Condition {
+	return dataplane.Condition{
+		Code: dataplane.CodeXDPBeside, Severity: dataplane.Medium, Object: ifname,
+		Text: fmt.Sprintf("%s holds the XDP hook, and received packets are counted behind it, by TCX: packets that it drops, sends back, "+
+			"redirects or gives to an AF_XDP socket are not counted, and packets that it changes are counted as it leaves them", holder.Text),
+		Fix: holder.Fix + "; counting moves to XDP by itself when the hook has been free for 30 s. Or nothing, if counting behind it is meant",
+	}
+}

@@ -1,0 +1,298 @@
+package xdp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/flowtally/flowtally/internal/lab"
+)
+
+// Verdicts of programs of other owners (linux/bpf.h).
+const (
+	xdpTX       = 3
+	xdpRedirect = 4
+	tcxPass     = 0
+	tcxRedirect = 7
+)
+
+// bySource is a program that decides packets of UDP by the source port: of the i-th flow of flood it runs verdicts[i]. at
+// is the offset of data in its context.
+func bySource(at int16, pass int32, verdicts []asm.Instructions) asm.Instructions {
+	code := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R2, asm.R6, at, asm.Word),
+		asm.LoadMem(asm.R3, asm.R6, at+4, asm.Word),
+		asm.Mov.Reg(asm.R4, asm.R2),
+		asm.Add.Imm(asm.R4, 36),
+		asm.JGT.Reg(asm.R4, asm.R3, "pass"),
+		asm.LoadMem(asm.R7, asm.R2, 34, asm.Half),
+	}
+	for i, v := range verdicts {
+		next := ownerName(i + 1)
+		first := asm.JNE.Imm(asm.R7, int32(swap16(uint16(1000+i))), next)
+		if i > 0 {
+			first = first.WithSymbol(ownerName(i))
+		}
+		code = append(append(append(code, first), v...), asm.Return())
+	}
+	return append(code,
+		asm.Mov.Imm(asm.R0, pass).WithSymbol(ownerName(len(verdicts))),
+		asm.Ja.Label("out"),
+		asm.Mov.Imm(asm.R0, pass).WithSymbol("pass"),
+		asm.Return().WithSymbol("out"),
+	)
+}
+
+func verdict(v int32) asm.Instructions { return asm.Instructions{asm.Mov.Imm(asm.R0, v)} }
+
+// owner attaches an XDP program of another owner until the test ends.
+func owner(t testing.TB, e *lab.End, flags link.XDPAttachFlags, code asm.Instructions) link.Link {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "owner", Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL", Instructions: code})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	defer p.Close()
+	var l link.Link
+	err = e.NS.Do(func() (err error) {
+		l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: e.Index, Flags: flags})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// sendAll sends packets of each flow, and returns how many were sent of each, and how many its rule has counted.
+func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, counted []uint64) {
+	t.Helper()
+	s := flood(t, from, len(ids), 100, lab.SenderOptions{})
+	if err := s.Run(t.Context(), 2000*uint64(len(ids))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range ids {
+		sent, counted = append(sent, s.Sent()[i].Packets), append(counted, readOne(t, rs, id).Packets)
+	}
+	return sent, counted
+}
+
+// TestBesideXDP counts beside an XDP program of another owner which passes the first flow, drops the second, sends back the
+// third, redirects the fourth to the interface and the fifth to an AF_XDP socket: the first is counted, to the packet, and the
+// others are not.
+func TestBesideXDP(t *testing.T) {
+	for name, flags := range map[string]link.XDPAttachFlags{"native": link.XDPDriverMode, "generic": link.XDPGenericMode} {
+		t.Run(name, func(t *testing.T) {
+			w := testWire(t)
+			xsk, err := lab.NewXSK(w.Near)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer xsk.Close()
+			sockets, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.XSKMap, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sockets.Close()
+			if err := sockets.Put(uint32(0), uint32(xsk.FD())); err != nil {
+				t.Fatal(err)
+			}
+			owner(t, w.Near, flags, bySource(0, xdpPass, []asm.Instructions{
+				verdict(xdpPass), verdict(xdpDrop), verdict(xdpTX),
+				{asm.Mov.Imm(asm.R1, int32(w.Near.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call()},
+				{asm.LoadMapPtr(asm.R1, sockets.FD()), asm.Mov.Imm(asm.R2, 0), asm.Mov.Imm(asm.R3, xdpDrop), asm.FnRedirectMap.Call()},
+			}))
+			rs := openTest(t, Options{MaxRules: 1024})
+			ids := floodRules(t, rs, 5)
+			err = w.Near.NS.Do(func() error {
+				for _, mode := range []Mode{ModeAuto, ModeNative, ModeGeneric} {
+					if _, err := rs.Attach(w.Near.Name, AttachOptions{Mode: mode, Ingress: true}); !errors.Is(err, ErrBusy) || strings.Count(err.Error(), "hook is taken") != 1 {
+						t.Errorf("mode %d, not beside: %v", mode, err)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true}); a[0].Mode != modeTCX {
+				t.Fatalf("attachment %+v, want mode tcx", a[0])
+			}
+			sent, got := sendAll(t, rs, ids, w.Far)
+			if want := []uint64{sent[0], 0, 0, 0, 0}; !slices.Equal(got, want) {
+				t.Errorf("counted %d, want %d", got, want)
+			}
+			if taken, err := xsk.Taken(); taken != sent[4] || err != nil {
+				t.Errorf("the AF_XDP socket took %d packets, want %d; %v", taken, sent[4], err)
+			}
+			t.Logf("sent %d, counted %d", sent, got)
+		})
+	}
+}
+
+// TestTCXNeighbours counts on TCX ingress beside a TCX program that gives each verdict to a flow. Before ours, it hides the flows
+// for which it returns anything but TCX_NEXT. Behind ours, it hides none.
+func TestTCXNeighbours(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		t.Run(map[bool]string{false: "first", true: "last"}[last], func(t *testing.T) {
+			w := testWire(t)
+			p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "neighbour", Type: ebpf.SchedCLS, License: "GPL", Instructions: bySource(76, -1, []asm.Instructions{
+				verdict(-1), verdict(tcxPass), verdict(tcxShot),
+				{asm.Mov.Imm(asm.R1, int32(w.Near.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call()},
+			})})
+			if err != nil {
+				t.Fatalf("%+v", err)
+			}
+			defer p.Close()
+			err = w.Near.NS.Do(func() error {
+				l, err := link.AttachTCX(link.TCXOptions{Program: p, Interface: w.Near.Index, Attach: ebpf.AttachTCXIngress})
+				if err == nil {
+					t.Cleanup(func() { l.Close() })
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rs := openTest(t, Options{MaxRules: 1024})
+			ids := floodRules(t, rs, 5)
+			attach(t, rs, w.Near, AttachOptions{Mode: ModeTCX, Ingress: true, Last: last})
+			sent, got := sendAll(t, rs, ids, w.Far)
+			want, before := sent, 0
+			if last {
+				want, before = []uint64{sent[0], 0, 0, 0, sent[4]}, 1
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("counted %d, want %d", got, want)
+			}
+			t.Logf("sent %d, counted %d", sent, got)
+			err = w.Near.NS.Do(func() error {
+				others, err := rs.Before(w.Near.Name, HookIngress)
+				if len(others) != before {
+					t.Errorf("programs before ours: %v, want %d", others, before)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestDropByTCX drops packets of a flow beside another XDP program.
+func TestDropByTCX(t *testing.T) {
+	w := testWire(t)
+	owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
+	rs := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, rs, 2)
+	all := rs.Rules()
+	drop := all[slices.IndexFunc(all, func(r Rule) bool { return r.Counter == ids[0] })]
+	fresh := drop
+	fresh.Drop = true
+	if err := rs.Exchange([]Rule{drop}, []Rule{fresh}); err != nil {
+		t.Fatal(err)
+	}
+	passed := behind(t, w.Near)
+	attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true})
+	sent, got := sendAll(t, rs, ids, w.Far)
+	if !slices.Equal(got, sent) {
+		t.Errorf("counted %d, want %d", got, sent)
+	}
+	if got := passed(); got != sent[1] {
+		t.Errorf("%d packets passed, want %d", got, sent[1])
+	}
+}
+
+// TestOwnerReplacesItsProgram replaces the program of another owner ten times under traffic, and ten times takes it away and brings
+// another: every packet that reaches the stack is counted once.
+func TestOwnerReplacesItsProgram(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024})
+	ids := floodRules(t, rs, 4)
+	passed := behind(t, w.Near)
+	attach(t, rs, w.Near, AttachOptions{Ingress: true, Beside: true})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	s := flood(t, w.Far, len(ids), 100, lab.SenderOptions{})
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, 1<<40) }()
+	sum := func() (n uint64) {
+		for _, id := range ids {
+			n += readOne(t, rs, id).Packets
+		}
+		return n
+	}
+	for i := range 10 {
+		l := owner(t, w.Near, link.XDPDriverMode, bySource(0, xdpPass, []asm.Instructions{verdict(xdpDrop)}))
+		other, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "other", Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL",
+			Instructions: bySource(0, xdpPass, []asm.Instructions{verdict(xdpPass), verdict(xdpDrop)})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []func() error{func() error { return l.Update(other) }, l.Close, other.Close} {
+			was := sum()
+			lab.Eventually(t, "packets between two steps", func() bool { return sum() > was+100 })
+			if err := step(); err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, "every packet that passed counted once", func() bool { return sum() == passed() })
+	t.Logf("%d packets over 10 replacements, each counted once", passed())
+}
+
+// TestRetake moves an interface that prefers XDP from TCX to XDP when another owner has left its hook, and only then.
+func TestRetake(t *testing.T) {
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 1024, PinDir: pinDir(t)})
+	rs.early = nil // as on a NIC
+	ids := floodRules(t, rs, 1)
+	l := owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
+	o := AttachOptions{Ingress: true, Beside: true, Retake: true}
+	for range 2 {
+		a := attach(t, rs, w.Near, o)
+		if a[0].Mode != modeTCX || len(a[0].Rejected) != 1 || !errors.Is(a[0].Rejected[0], ErrBusy) {
+			t.Fatalf("attachment %+v, want mode tcx because the hook is taken", a[0])
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Retake = false
+	if a := attach(t, rs, w.Near, o); a[0].Mode != modeTCX {
+		t.Fatalf("attachment %+v, want mode tcx", a[0])
+	}
+	o.Retake = true
+	if a := attach(t, rs, w.Near, o); a[0].Mode != modeNative || a[0].Fresh {
+		t.Fatalf("attachment %+v, want mode native, moved", a[0])
+	}
+	if sent, got := sendAll(t, rs, ids, w.Far); !slices.Equal(got, sent) {
+		t.Errorf("counted %d, want %d", got, sent)
+	}
+	if err := rs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rs = openTest(t, Options{MaxRules: 1024, PinDir: rs.dir})
+	if a := rs.Attachments(); len(a) != 1 || a[0].Mode != modeNative || !a[0].Adopted {
+		t.Errorf("after a restart: %+v", a)
+	}
+}

@@ -1,0 +1,91 @@
+package xdp
+
+import (
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/flowtally/flowtally/probe"
+)
+
+// The modes of an attached program, as [Attachment].Mode has them.
+const (
+	modeNative  = "native"
+	modeGeneric = "generic"
+	modeTCX     = "tcx"
+)
+
+// kindsEarly are the devices that make a socket buffer of each received packet before XDP runs, also native XDP.
+// TCX costs less there, and sees how many segments a buffer has.
+var kindsEarly = []string{"veth", "tuntap"}
+
+// modes lists the modes to try on a hook, best first. early: the device is one of kindsEarly.
+func modes(h Hook, m Mode, early bool) []string {
+	switch {
+	case h == HookEgress || m == ModeTCX:
+		return []string{modeTCX}
+	case m == ModeNative:
+		return []string{modeNative}
+	case m == ModeGeneric:
+		return []string{modeGeneric}
+	case early:
+		return []string{modeTCX, modeNative, modeGeneric}
+	}
+	return []string{modeNative, modeTCX, modeGeneric}
+}
+
+// satisfies reports whether a program that is attached in the mode have may stay.
+func satisfies(have string, h Hook, want Mode) bool {
+	return want == ModeAuto || slices.Contains(modes(h, want, false), have)
+}
+
+// besideRefused returns an error if TCX would run behind an XDP program of another owner and o does not allow that.
+func besideRefused(ifi *net.Interface, o AttachOptions) error {
+	if o.Beside || o.Mode == ModeTCX {
+		return nil
+	}
+	if h := holderOf(ifi.Index); h.program != 0 {
+		return busyError("XDP", ifi, h)
+	}
+	return nil
+}
+
+func busyError(feature string, ifi *net.Interface, h holder) error {
+	return fmt.Errorf("%s on %s: %w by %s; %s", feature, ifi.Name, ErrBusy, h, h.freed(ifi.Index, ifi.Name))
+}
+
+// tcxIngressSupported returns an error if a program cannot compute the headers of merged segments, because it does not see
+// behind its context.
+func (l *loader) tcxIngressSupported(ifname string) error {
+	if l.sees {
+		return nil
+	}
+	return &probe.UnsupportedError{Feature: "TCX ingress", Object: ifname,
+		Reason: "the kernel has no BTF, without which the bytes of merged segments are not known", Fix: "use a kernel with BTF (CONFIG_DEBUG_INFO_BTF)"}
+}
+
+// Holder describes the program of another owner on the XDP hook of an interface.
+type Holder struct {
+	Text string // its instance of flowtally, or its name and id
+	Fix  string // how to free the hook
+}
+
+// HolderOf returns the holder of the XDP hook of an interface, for an interface on which this process has no XDP program.
+// ok is false if the hook is free. The interface is looked up in the network namespace of the calling thread.
+func HolderOf(ifindex int, ifname string) (_ Holder, ok bool) {
+	h := holderOf(ifindex)
+	if h.program == 0 {
+		return Holder{}, false
+	}
+	return Holder{Text: h.String(), Fix: h.freed(ifindex, ifname)}, true
+}
+
+// attachType is the hook of a TCX program.
+func (at site) attachType() ebpf.AttachType {
+	if at.hook == HookEgress {
+		return ebpf.AttachTCXEgress
+	}
+	return ebpf.AttachTCXIngress
+}
