@@ -64,7 +64,11 @@ func (s *Set) Exchange(remove []uint64, add []Rule) error {
 		fresh[r.slot] = true
 		x.add = append(x.add, r)
 	}
-	err := x.plan()
+	err := errShape
+	many := len(x.add) > 32 && 4*len(x.add) > len(s.rules)
+	if !many && !s.decayed() {
+		err = x.plan()
+	}
 	if err == nil {
 		x.commit()
 	} else {

@@ -137,8 +137,8 @@ func (s *Set) retireTree(n Node) {
 	s.mem.retire(n.Base())
 }
 
-// Decayed reports whether as many rules came and went since the trees were built that Rearrange is worth its time.
-func (s *Set) Decayed() bool { return s.changes > max(64, len(s.rules)) }
+// decayed reports whether so many rules came and went since the trees were built that they should be built again.
+func (s *Set) decayed() bool { return s.changes > max(64, len(s.rules)) }
 
 // Reclaim frees retired memory. Every program that ran when the last change returned has ended.
 func (s *Set) Reclaim() { s.mem.reclaim() }

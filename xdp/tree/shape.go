@@ -13,7 +13,7 @@ var quotas = []float64{24, 12, 6, 3, 1.5, 0}
 // A rule that would be in more children of the root than rootCopies, or in more leaves than copies, goes to the next
 // group. The first divides the rules by the fields that they name. The second is rare.
 const (
-	rootCopies = 8
+	rootCopies = 16
 	copies     = 1024
 )
 

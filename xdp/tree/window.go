@@ -19,8 +19,8 @@ const (
 const wildLoss = 0.5
 
 const (
-	sampled   = 256 // rules that a window is judged by
-	perWidth  = 3   // windows of one width that are judged
+	sampled   = 128 // rules that a window is judged by
+	perWidth  = 2   // windows of one width that are judged
 	listsUpTo = 16  // rules that may become a list instead of a cut
 )
 
@@ -59,12 +59,10 @@ func (b *builder) choose(rules []int32) (best window, cost float64, ok bool) {
 				best, cost, ok = w, c, true
 			}
 		}
-		switch {
-		case widest-width >= 2 && width > 3:
-			width -= 2
-		default:
+		if width > 4 {
 			width--
 		}
+		width--
 	}
 	return best, cost, ok
 }

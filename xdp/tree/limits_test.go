@@ -1,0 +1,150 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab/classbench"
+)
+
+// hard are sets that trees are bad at.
+func hard(n int) map[string][]Rule {
+	out := map[string][]Rule{}
+	for i := range n {
+		every := Rule{Rank: uint64(i), Slot: uint64(i+1)<<5 | 1<<49}
+		out["everything"] = append(out["everything"], every)
+		nested := every
+		nested.Ports[0] = Ranges{Range{uint16(i % 32768), uint16(65535 - i%32768)}, Range{1, 65534}}
+		nested.Rank = uint64(n - i)
+		out["nested"] = append(out["nested"], nested)
+		crossed := every
+		crossed.Key[0], crossed.Mask[0] = testClass.IPv4, testClass.IPv4
+		if i%2 == 0 {
+			crossed.Mask[1], crossed.Key[1] = word1(^uint32(0), 0), word1(uint32(i), 0)
+		} else {
+			crossed.Mask[1], crossed.Key[1] = word1(0, ^uint32(0)), word1(0, uint32(i))
+		}
+		out["crossed"] = append(out["crossed"], crossed)
+		same := crossed
+		same.Mask[1], same.Key[1] = word1(^uint32(0), ^uint32(0)), word1(1, 2)
+		same.Ports[0].Dst = Range{uint16(i % 60000), uint16(i%60000 + 5000)}
+		out["same"] = append(out["same"], same)
+	}
+	return out
+}
+
+// TestHardSets builds sets that overlap in bad ways: correct, in bounded memory, or refused with ErrDense.
+func TestHardSets(t *testing.T) {
+	n := 4000
+	for name, rules := range hard(n) {
+		t.Run(name, func(t *testing.T) {
+			s := New(make([]uint64, 1<<19), Options{Class: testClass})
+			if err := s.Build(rules); err != nil {
+				if !errors.Is(err, ErrDense) {
+					t.Fatal(err)
+				}
+				t.Logf("%d rules are refused: %v", n, err)
+				return
+			}
+			checkMemory(t, s)
+			t.Logf("%.1f words a rule", float64(len(s.mem.words)-s.mem.free)/float64(n))
+			entry := entries(rules)
+			for i := range 300 {
+				var k Key
+				r := &rules[i*n/300]
+				k = r.Key
+				k[0] |= word0(uint16(i*197), uint16(i*331+17), 6, flagIPv4)
+				if r.Mask[1] == 0 {
+					k[1] = word1(uint32(i), uint32(i+1))
+				}
+				if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
+					t.Fatalf("key %x: slot %#x, the linear matcher has %#x", k, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestLittleMemory builds the same set in less and less memory: the trees become lists, and at last do not fit. A set
+// that does not fit leaves the one before.
+func TestLittleMemory(t *testing.T) {
+	from := classbench.Generate(classbench.FW, 1000, seed)
+	rules := rulesOf(from)
+	refused := false
+	for words := 1 << 16; words >= 512; words /= 2 {
+		s := New(make([]uint64, words), Options{Class: testClass})
+		if err := s.Build(rules[:10]); err != nil {
+			t.Fatal(err)
+		}
+		have := rules[:10]
+		err := s.Exchange(nil, rules[10:])
+		if err == nil {
+			have = rules
+		} else if !errors.Is(err, ErrFull) {
+			t.Fatalf("%d words: %v", words, err)
+		}
+		refused = refused || err != nil
+		checkMemory(t, s)
+		s.Reclaim()
+		entry := entries(rules)
+		for _, p := range classbench.Points(from, 300, seed) {
+			k := keyOf(p)
+			if got, want := s.Lookup(&k, entry), best(have, &k); got != want {
+				t.Fatalf("%d words: slot %#x, the linear matcher has %#x", words, got, want)
+			}
+		}
+	}
+	if !refused {
+		t.Error("1,000 rules fit into 512 words")
+	}
+}
+
+// TestChangeIsSmall counts the words that are allocated for one masked rule among few and among many.
+func TestChangeIsSmall(t *testing.T) {
+	for _, n := range []int{100, 10000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			from := classbench.Masked(n+50, 24, seed)
+			rules := rulesOf(from)
+			s := New(make([]uint64, 1<<18), Options{Class: testClass})
+			if err := s.Build(rules[:n]); err != nil {
+				t.Fatal(err)
+			}
+			for i := n; i < len(rules); i++ {
+				free := s.mem.free
+				if err := s.Exchange(nil, rules[i:i+1]); err != nil {
+					t.Fatal(err)
+				}
+				if took := free - s.mem.free; took > 1024 {
+					t.Errorf("rule %d takes %d words", i, took)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusals: a wrong change leaves the set as it was.
+func TestRefusals(t *testing.T) {
+	s := New(make([]uint64, 1<<12), Options{Class: testClass})
+	r := Rule{Rank: 1, Slot: 32}
+	if err := s.Exchange(nil, []Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func() error{
+		"unknown slot": func() error { return s.Exchange([]uint64{64}, nil) },
+		"slot twice":   func() error { return s.Exchange([]uint64{32, 32}, nil) },
+		"known slot":   func() error { return s.Exchange(nil, []Rule{{Rank: 2, Slot: 32}}) },
+		"slot 0":       func() error { return s.Exchange(nil, []Rule{{Rank: 2}}) },
+		"kind bits":    func() error { return s.Exchange(nil, []Rule{{Rank: 2, Slot: 34}}) },
+		"no rank":      func() error { return s.Exchange(nil, []Rule{{Rank: NoRank, Slot: 64}}) },
+		"same slots":   func() error { return s.Build([]Rule{r, r}) },
+	} {
+		if change() == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if got := s.Lookup(&Key{}, entries([]Rule{r})); got != 32 || s.Len() != 1 {
+			t.Errorf("%s: slot %#x of %d rules", name, got, s.Len())
+		}
+		checkMemory(t, s)
+	}
+}
