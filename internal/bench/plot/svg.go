@@ -30,7 +30,7 @@ type Panel struct {
 // Sizes in pixels.
 const (
 	width, height            = 460, 320 // of a panel's field
-	left, right, top, bottom = 64, 20, 56, 48
+	left, right, top, bottom = 64, 32, 76, 48
 	lineHeight               = 18
 )
 

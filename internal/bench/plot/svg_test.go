@@ -33,7 +33,7 @@ func TestSVG(t *testing.T) {
 	}
 	out := b.String()
 	// The first point is the leftmost, whatever the order: 1 and 10 lie at the left and on the lower edge of 10 to 1,000.
-	for _, want := range []string{`d="M64.0 376.0 L524.0 327.8"`, "a &lt; b", "stroke-dasharray", "a note", ">100,000<"} {
+	for _, want := range []string{`d="M64.0 396.0 L524.0 347.8"`, "a &lt; b", "stroke-dasharray", "a note", ">100,000<"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s in %s", want, out)
 		}
