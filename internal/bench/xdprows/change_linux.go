@@ -27,7 +27,7 @@ func openUpdate(many, few, masks int) opener {
 			if err != nil {
 				return nil, err
 			}
-			return &bench.Sides{Ours: ours, Ref: ref, N: spares, Paced: true, MaxSpread: 0.5}, nil
+			return &bench.Sides{Ours: ours, Ref: ref, N: 8, Paced: true, MaxSpread: 0.5}, nil
 		})
 	}
 }

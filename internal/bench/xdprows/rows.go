@@ -3,6 +3,8 @@ package xdprows
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
 	"github.com/flowtally/flowtally/internal/lab/classbench"
@@ -73,7 +75,7 @@ func generatedRows() []bench.Row {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, bench.Row{
 				Name: fmt.Sprintf("xdp.classbench.%s.%dk", f, n/1000), Ref: "linear matcher in BPF, above empty" + seeded, Bound: 0.1, Unit: above,
-				Openings: 3, Open: openLinear(func() input { return ofFamily(f, n) }),
+				Openings: 2, Time: time.Minute, Open: openLinear(func() input { return ofFamily(f, n) }),
 			})
 		}
 	}
@@ -81,7 +83,7 @@ func generatedRows() []bench.Row {
 		for _, n := range []int{1000, 10_000} {
 			rows = append(rows, aclRow(bench.Row{
 				Name: fmt.Sprintf("xdp.classbench.%s.%dk.rte", f, n/1000), Ref: "DPDK's rte_acl one packet at a time, classification alone" + seeded,
-				Bound: 1, Unit: above, Peers: "rte_acl", Openings: 3,
+				Bound: 1, Unit: above, Peers: "rte_acl", Openings: 2, Time: time.Minute,
 			}, func() input { return ofFamily(f, n) }))
 		}
 	}
@@ -89,10 +91,15 @@ func generatedRows() []bench.Row {
 		bench.Row{Name: "xdp.nonip.24", Ref: "empty XDP_PASS, the same ARP frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1000, 24, arp())},
 		bench.Row{Name: "xdp.otherip.1", Ref: "empty XDP_PASS, the same IPv6 frame" + seeded, Bound: 1.3, Unit: whole, Open: openOther(1, 1, ipv6())},
 		bench.Row{Name: "xdp.update.10k", Ref: "one rule added to 100" + seeded, Bound: 2, Unit: "ns per change, wall time", Openings: 2, Open: openUpdate(10_000, 100, 24)},
-		bench.Row{Name: "xdp.load.16k", Ref: "one second" + seeded, Bound: 1, Unit: "ns per load, wall time", Rounds: 7, Openings: 1, Open: openLoad(16_000, 200)},
+		bench.Row{Name: "xdp.load.16k", Ref: "one second" + seeded, Bound: 1, Unit: "ns per load, wall time", Rounds: 7, Openings: 1, Time: 30 * time.Second, Open: openLoad(16_000, 200)},
 	)
 	for i := range rows {
-		rows[i].Full = true
+		rows[i].Full = !slices.Contains(brief(), rows[i].Name)
 	}
 	return rows
+}
+
+// brief are the generated rows of the short form.
+func brief() []string {
+	return []string{"xdp.masked.1k.spread", "xdp.ranges.1k.spread", "xdp.nonip.24", "xdp.otherip.1"}
 }

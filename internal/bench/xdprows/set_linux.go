@@ -48,7 +48,7 @@ func newSet(rules []classbench.Rule, packets []classbench.Packet) (_ *set, err e
 
 // install opens a rule set and adds rules to it, the first with the highest priority.
 func install(rules []classbench.Rule) (_ *xdp.RuleSet, counters []uint32, err error) {
-	rs, err := xdp.Open(xdp.Options{MaxRules: max(len(rules)+spares, 1024)})
+	rs, err := xdp.Open(xdp.Options{MaxRules: max(len(rules)+spares, 1<<16)})
 	if err != nil {
 		return nil, nil, err
 	}
