@@ -149,6 +149,7 @@ func (b *Backend) startDevice(d *device, info portInfo, n nic) {
 	b.mu.Lock()
 	d.name, d.driver, d.open, d.down, d.refused, d.reader, d.stop = info.name, info.driver, n, nil, nil, r, stop
 	b.absent = nil
+	d.gaveUp.Store(nil) // reads of a device that is gone fail too; its reader has ended
 	b.mu.Unlock()
 	d.running.Go(func() { r.run(ctx) })
 	d.running.Go(func() { b.watchEvents(ctx, d, n) })

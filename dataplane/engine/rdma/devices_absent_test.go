@@ -210,3 +210,26 @@ func TestInterfacesChange(t *testing.T) {
 		return n.isClosed
 	})
 }
+
+// TestADeviceThatIsBackIsTrusted: the reads that failed while a device was away are no reason to wait when it is back.
+func TestADeviceThatIsBackIsTrusted(t *testing.T) {
+	h := newFakeHost("eth0")
+	b := openFake(t, h, "eth0")
+	infos, err := h.devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stop() // only the test searches from here on
+	b.stopped.Wait()
+	d := b.devices[0]
+	d.gaveUp.Store(&failure{err: syscall.EIO, at: b.now()})
+	b.mu.Lock()
+	d.down = backend.ErrDeviceLost
+	b.mu.Unlock()
+	b.reopen(d, infos)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := d.usable(); err != nil {
+		t.Errorf("a device that is back: %v", err)
+	}
+}
