@@ -61,7 +61,7 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 
 func pow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// Bytes of the values of the maps. The entries have a tail, so that the last unit may begin an entry of the greatest size.
+// Bytes of the values of the maps; the map of counters has a page for its epoch behind them. The entries have a tail, so that the last unit may begin an entry of the greatest size.
 func (g geometry) slotBytes() int    { return pages((maxTuples + g.slots) * 8) }
 func (g geometry) entryBytes() int   { return pages((rankAt(g.units) + g.units) * 8) }
 func (g geometry) rankBytes() int    { return (maxTuples + 1) * 8 }

@@ -43,7 +43,7 @@ func newMaps() *maps {
 }
 
 func (s *maps) sizes(g geometry) []int {
-	return []int{g.counterBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), g.treeBytes(), metaBytes(g)}
+	return []int{g.counterBytes() + epochBytes(), g.slotBytes(), g.entryBytes(), pages(g.rankBytes()), g.treeBytes(), metaBytes(g)}
 }
 
 // create makes and maps all maps.

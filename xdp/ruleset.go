@@ -39,9 +39,10 @@ type RuleSet struct {
 	loads     uint64
 	insns     uint32
 
-	early  []string // kindsEarly, apart from tests
-	values values
-	closed bool // under mu and life
+	early    []string // kindsEarly, apart from tests
+	values   values
+	epochErr error // why the epoch of the counters could not be raised
+	closed   bool  // under mu and life
 }
 
 func (rs *RuleSet) usable() error {
@@ -105,6 +106,9 @@ func (rs *RuleSet) open(o Options) error {
 		if err := rs.createMaps(want); err != nil {
 			return err
 		}
+	}
+	if rs.epochErr = rs.raiseEpoch(); rs.epochErr != nil {
+		rs.log.Warn("counters cannot be read live", "error", rs.epochErr)
 	}
 	if rs.load, err = newLoader(rs.maps, rs.g); err != nil {
 		return err
