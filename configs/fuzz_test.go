@@ -75,6 +75,8 @@ func checkRoundTrip(t *rapid.T) {
 			f.Labels = map[string]string{word("key", "k", "true", "_1", "null"): rapid.SampledFrom([]string{"", "~", "a: b", "é", " ", "#x", "<<"}).Draw(t, "label")}
 		}
 	}
+	cfg.Mirror.LiveMode = rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o660, 0o666, 0o200}).Draw(t, "live mode")
+	cfg.Mirror.LiveGroup = rapid.SampledFrom([]string{"", "0", "readers", "~"}).Draw(t, "live group")
 	cfg.Mirror.WaitGroup = rapid.SampledFrom([]string{"", "0", "~", "null", "é", "#x", "'"}).Draw(t, "wait group")
 	cfg.QueuePairs = drawQueuePairs(t)
 	if err := cfg.Validate(); err != nil {

@@ -40,6 +40,8 @@ type mirrorYAML struct {
 	HistoryPeriod   string `yaml:"history_period,omitempty"`
 	Mode            string `yaml:"mode,omitempty"`
 	WaitGroup       string `yaml:"wait_group,omitempty"`
+	LiveMode        string `yaml:"live_mode,omitempty"`
+	LiveGroup       string `yaml:"live_group,omitempty"`
 }
 
 type pollYAML struct {
@@ -104,7 +106,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		return nil, fmt.Errorf("writing configuration: %w: %w", dataplane.ErrInvalid, err)
 	}
 	for what, path := range map[string]string{
-		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5, "rdma.efa": cfg.RDMA.EFA,
+		"mirror.path": cfg.Mirror.Path, "mirror.wait_group": cfg.Mirror.WaitGroup, "mirror.live_group": cfg.Mirror.LiveGroup, "xdp.pin_dir": cfg.XDP.PinDir, "rdma.library": cfg.RDMA.Library, "rdma.mlx5": cfg.RDMA.MLX5, "rdma.efa": cfg.RDMA.EFA,
 	} {
 		if !utf8.ValidString(path) {
 			return nil, fmt.Errorf("writing configuration: %w: %s %q is not UTF-8", dataplane.ErrInvalid, what, path)
@@ -115,6 +117,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 		Mirror: mirrorYAML{
 			Path: cfg.Mirror.Path, Counters: cfg.Mirror.Counters, LatencyCounters: cfg.Mirror.LatencyCounters,
 			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
+			LiveGroup: cfg.Mirror.LiveGroup,
 		},
 		Poll: pollYAML{Period: durationText(cfg.Poll.Period), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
 		XDP:  xdpYAML(cfg.XDP),
@@ -122,6 +125,9 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 	}
 	if cfg.Mirror.Mode != 0 {
 		out.Mirror.Mode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.Mode))
+	}
+	if cfg.Mirror.LiveMode != 0 {
+		out.Mirror.LiveMode = fmt.Sprintf("%#04o", uint32(cfg.Mirror.LiveMode))
 	}
 	for _, in := range cfg.Interfaces {
 		if in == (dataplane.Interface{Name: in.Name}) {

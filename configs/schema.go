@@ -181,24 +181,26 @@ func (d *decoder) mirror(n *yaml.Node, m *dataplane.MirrorConfig) {
 		entry{"latency_counters", d.int(&m.LatencyCounters, "mirror.latency_counters", 0, mostLatency)},
 		entry{"history", d.int(&m.History, "mirror.history", -1, mostHistory)},
 		entry{"history_period", d.duration(&m.HistoryPeriod, "mirror.history_period", 0, "")},
-		entry{"mode", func(_, v *yaml.Node) { d.mode(v, &m.Mode) }},
-		entry{"wait_group", func(_, v *yaml.Node) { d.group(v, &m.WaitGroup) }},
+		entry{"mode", func(_, v *yaml.Node) { d.mode(v, "mirror.mode", 0o644, &m.Mode) }},
+		entry{"wait_group", func(_, v *yaml.Node) { d.group(v, "mirror.wait_group", &m.WaitGroup) }},
+		entry{"live_mode", func(_, v *yaml.Node) { d.mode(v, "mirror.live_mode", 0o666, &m.LiveMode) }},
+		entry{"live_group", func(_, v *yaml.Node) { d.group(v, "mirror.live_group", &m.LiveGroup) }},
 	)
 }
 
 // group reads the name or the number of a group.
-func (d *decoder) group(n *yaml.Node, to *string) {
-	s, ok := d.scalar(n, "mirror.wait_group")
+func (d *decoder) group(n *yaml.Node, what string, to *string) {
+	s, ok := d.scalar(n, what)
 	if ok && strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
-		d.bad(n, fmt.Sprintf("mirror.wait_group: %q is no name of a group", clip(s)), "name a group of /etc/group, or its number")
+		d.bad(n, fmt.Sprintf("%s: %q is no name of a group", what, clip(s)), "name a group of /etc/group, or its number")
 		return
 	}
 	*to = s
 }
 
-// mode reads permissions in octal, as chmod has them.
-func (d *decoder) mode(n *yaml.Node, to *fs.FileMode) {
-	s, ok := d.scalar(n, "mirror.mode")
+// mode reads permissions in octal, as chmod has them. They are of most.
+func (d *decoder) mode(n *yaml.Node, what string, most fs.FileMode, to *fs.FileMode) {
+	s, ok := d.scalar(n, what)
 	if !ok {
 		return
 	}
@@ -206,12 +208,14 @@ func (d *decoder) mode(n *yaml.Node, to *fs.FileMode) {
 	v, err := strconv.ParseUint(digits, 8, 12)
 	switch m := fs.FileMode(v); {
 	case err != nil:
-		d.bad(n, fmt.Sprintf("mirror.mode: %q is no mode of a file", clip(s)), "write it in octal, as 0644")
+		d.bad(n, fmt.Sprintf("%s: %q is no mode of a file", what, clip(s)), "write it in octal, as 0644")
 	case digits == s && s[0] != '0':
-		d.bad(n, fmt.Sprintf("mirror.mode: %q may be decimal or octal", clip(s)), fmt.Sprintf("did you mean %q?", "0"+s))
-	case m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0:
-		d.bad(n, fmt.Sprintf("mirror.mode: %s lets others write, or the owner not", clip(s)), "only the owner may write, as in 0644 or 0600")
-	default:
+		d.bad(n, fmt.Sprintf("%s: %q may be decimal or octal", what, clip(s)), fmt.Sprintf("did you mean %q?", "0"+s))
+	case m&^most == 0 && (m == 0 || m&0o200 != 0):
 		*to = m
+	case most == 0o644:
+		d.bad(n, fmt.Sprintf("%s: %s lets others write, or the owner not", what, clip(s)), "only the owner may write, as in 0644 or 0600")
+	default:
+		d.bad(n, fmt.Sprintf("%s: %s has bits beside reading and writing, or lets the owner not write", what, clip(s)), "write 0660, or 0600 without a group")
 	}
 }

@@ -63,6 +63,11 @@ type MirrorConfig struct {
 	// waiters beside the mirror. Empty means no group: only the user of the process that counts, and root. Other
 	// processes look once per cycle.
 	WaitGroup string
+	// LiveMode is the mode of the socket INSTANCE.live beside the mirror, which hands out the memory in which the kernel
+	// counts: the right to write is the right to connect. 0 means no socket, or 0660 where LiveGroup is set.
+	LiveMode fs.FileMode
+	// LiveGroup is the group of that socket, by name or number. Empty means the group of the process that counts.
+	LiveGroup string
 }
 
 // PollConfig has the period at which the poller reads the backends and publishes to the mirror.

@@ -101,8 +101,13 @@ func (c Config) Validate() error {
 	if m := c.Mirror.Mode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 || m&0o022 != 0 {
 		bad("mirror.mode %#o: let only the owner write, as in 0644 or 0600", uint32(m))
 	}
-	if g := c.Mirror.WaitGroup; strings.ContainsFunc(g, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
-		bad("mirror.wait_group %q: name a group of /etc/group, or its number", g)
+	if m := c.Mirror.LiveMode; m&^0o666 != 0 || m != 0 && m&0o200 == 0 {
+		bad("mirror.live_mode %#o: the bits for reading and writing, and the owner's for writing, as in 0660 or 0600", uint32(m))
+	}
+	for _, g := range []struct{ field, name string }{{"wait_group", c.Mirror.WaitGroup}, {"live_group", c.Mirror.LiveGroup}} {
+		if strings.ContainsFunc(g.name, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
+			bad("mirror.%s %q: name a group of /etc/group, or its number", g.field, g.name)
+		}
 	}
 	if d := c.Poll.Period; d != 0 && d < minPeriod {
 		bad("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)

@@ -169,7 +169,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 		Mirror: &pluginv1.MirrorConfig{
 			Path: c.Mirror.Path, Counters: int64(c.Mirror.Counters), LatencyCounters: int64(c.Mirror.LatencyCounters),
 			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
-			WaitGroup: c.Mirror.WaitGroup,
+			WaitGroup: c.Mirror.WaitGroup, LiveMode: uint32(c.Mirror.LiveMode), LiveGroup: c.Mirror.LiveGroup,
 		},
 		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
 		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX, Beside: texts(c.XDP.Beside)},
@@ -181,7 +181,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 	if out.Interfaces, err = interfacesToProto(c.Interfaces); err != nil {
 		return nil, err
 	}
-	for _, s := range []string{c.Instance, string(c.Backend), string(c.Start), c.Mirror.Path, c.Mirror.WaitGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
+	for _, s := range []string{c.Instance, string(c.Backend), string(c.Start), c.Mirror.Path, c.Mirror.WaitGroup, c.Mirror.LiveGroup, c.XDP.PinDir, c.RDMA.Library, c.RDMA.MLX5, c.RDMA.EFA} {
 		if !utf8.ValidString(s) {
 			return nil, invalid("configuration: %q is not UTF-8", s)
 		}
@@ -214,6 +214,8 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			HistoryPeriod:   time.Duration(p.GetMirror().GetHistoryPeriodNs()),
 			Mode:            fs.FileMode(p.GetMirror().GetMode()),
 			WaitGroup:       p.GetMirror().GetWaitGroup(),
+			LiveMode:        fs.FileMode(p.GetMirror().GetLiveMode()),
+			LiveGroup:       p.GetMirror().GetLiveGroup(),
 		},
 		Poll: dataplane.PollConfig{
 			Period: time.Duration(p.GetPoll().GetPeriodNs()),

@@ -85,6 +85,8 @@ func TestConfigCrosses(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "flows") {
 			want.Flows = append(want.Flows, drawFlow(t))
 		}
+		want.Mirror.LiveMode = fs.FileMode(rapid.Uint32().Draw(t, "live mode"))
+		want.Mirror.LiveGroup = rapid.StringN(0, 5, 20).Draw(t, "live group")
 		want.Mirror.WaitGroup = rapid.StringN(0, 5, 20).Draw(t, "wait group")
 		for range rapid.IntRange(0, 3).Draw(t, "queue pairs") {
 			want.QueuePairs = append(want.QueuePairs, drawQueuePair(t))

@@ -49,6 +49,7 @@ func (w *Writer) adopt(now int64) error {
 func (w *Writer) adoptEntry(i uint32, p place, now int64) bool {
 	e := p.entry()
 	w.spend(uint32(e.identity))
+	w.putLive(e, LiveSlot{}) // the slots are this writer's to give, until it says so again
 	switch state, generation := uint32(e.identity>>32), uint32(e.identity); state {
 	case entUnused: // an Add was cut short, and had not written anything here
 		f := w.freeOf(i)

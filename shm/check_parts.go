@@ -57,9 +57,10 @@ func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 		c.add(object, off+entFlags, "flags %#x are unknown", e.flags)
 	}
 	b := bytesOf(e)
-	for _, r := range [][2]uint64{{entFlags + 4, entName}, {entSeq + 8, entSlots}} {
+	for _, r := range [][2]uint64{{entFlags + 4, entName}, {entSeq + 8, entLiveState}} {
 		c.zero(object, off+r[0], b[r[0]:r[1]])
 	}
+	c.live(object, off, at.entry())
 	if epoch := epochOf(atomic.LoadUint64(at.seq())); e.born > epoch {
 		c.add(object, off+entBorn, "was added in epoch %d, which is %d", e.born, epoch)
 	}
@@ -68,6 +69,18 @@ func (c *checker) entry(i uint32, at place, e *entryMem) (live bool) {
 		return false
 	}
 	return true
+}
+
+// live checks the words of the live view as they stand under one look at the first of them.
+func (c *checker) live(object string, off uint64, e *entryMem) {
+	s, ok := e.readLive()
+	switch {
+	case !ok: // being changed
+	case s.slot.Map == 0 && s.slot != LiveSlot{}:
+		c.add(object, off+entLiveState, "names slot %d of no map", s.slot.Slot)
+	case s.slot.Slot >= maxLiveCounters:
+		c.add(object, off+entLiveState, "names slot %d of map %d, which holds fewer", s.slot.Slot, s.slot.Map)
+	}
 }
 
 func (c *checker) entryText(object string, at uint64, e *entryMem) {

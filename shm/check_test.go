@@ -55,7 +55,9 @@ func TestCheckFinds(t *testing.T) {
 			v.hdr.countersUsed--
 		}},
 		{"entry 1", "entry 0 has the name", func(v *view) { v.slot(1).entry().name = v.slot(0).entry().name }},
-		{"entry 0", "reserved byte", func(v *view) { v.slot(0).entry().direct[3] = 1 }},
+		{"entry 0", "reserved byte", func(v *view) { words(v.slot(0).entry())[entSeq/8+1] = 1 }},
+		{"entry 0", "names slot 3 of no map", func(v *view) { v.slot(0).entry().live = 2<<32 | 3 }},
+		{"entry 0", "which holds fewer", func(v *view) { e := v.slot(0).entry(); e.live, e.liveMap = 2<<32|1<<21, 7<<32 }},
 		{"entry 5", "reserved byte", func(v *view) { v.slot(5).entry().text[0] = 1 }},
 		{"entry 70", "beyond the high-water mark", func(v *view) { v.slot(70).entry().identity = identity(entRetired, 1) }},
 		{"block 0", "live bit true, entry in state 0", func(v *view) { v.now(0).live |= 1 << 9 }},

@@ -105,6 +105,7 @@ func createBeside(o Options, history uint32, lock *os.File) (*Writer, error) {
 
 func createLocked(o Options, history uint32, lock *os.File) (*Writer, error) {
 	sweep(o.Path, o.Logger)
+	_ = unix.Unlink(LivePath(o.Path)) // of a writer that is gone
 	v, err := openExisting(o)
 	defer runtime.KeepAlive(v)
 	switch {

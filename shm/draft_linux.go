@@ -102,7 +102,7 @@ func sweep(path string, log *slog.Logger) {
 		return
 	}
 	for _, d := range list {
-		if !slices.ContainsFunc([]string{path, devicePath(path), waitPath(path)}, func(path string) bool {
+		if !slices.ContainsFunc([]string{path, devicePath(path), waitPath(path), LivePath(path)}, func(path string) bool {
 			return strings.HasPrefix(d.Name(), tempPrefix(path))
 		}) {
 			continue

@@ -35,6 +35,9 @@ var (
 	// ErrNoDevice: no device writes this counter's words, or not there any more. Its
 	// ordinary value stays; when the catalogue has changed ask again.
 	ErrNoDevice = errors.New("no device writes this counter")
+	// ErrNoLive: no process can read this counter where it is counted, or this one cannot, or not there any more.
+	// Its ordinary value stays; when the catalogue has changed ask again.
+	ErrNoLive = errors.New("counter cannot be read live")
 	// ErrStale: the mirror's file was given up for ever; another has its name, or will have it. Open it again.
 	ErrStale = errors.New("mirror was replaced")
 	// ErrNotAlive: the writer ended, or gives no sign of life, so there is nothing to wait for.

@@ -344,11 +344,14 @@ func TestTruncatedUnderReader(t *testing.T) {
 	}
 }
 
-// Files names every file that a writer with a device segment leaves, and no other.
+// Files names every file that a writer with a device segment and a live view leaves, and no other.
 func TestFiles(t *testing.T) {
 	o := with(small, mirrorPath(t))
 	w := mustCreate(t, o)
 	if _, err := w.DeviceSegment(4); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(LivePath(o.Path), nil, 0o600); err != nil { // stands for the socket of a live view
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

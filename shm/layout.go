@@ -108,19 +108,21 @@ const (
 
 // A catalogue entry.
 const (
-	entIdentity = 0 // state<<32 | generation
-	entFreedAt  = 8
-	entAddedAt  = 16
-	entBorn     = 24 // epoch of the block or record when the entry was added
-	entFlags    = 32 // u32
-	entName     = 64
-	entKind     = 128
-	entUnit     = 144
-	entLabels   = 160
-	entText     = 416
-	entSeq      = 704 // of the two slots that follow
-	entDirect   = 736 // 32 bytes, reserved for a direct view of the source's own counters
-	entSlots    = 768
+	entIdentity  = 0 // state<<32 | generation
+	entFreedAt   = 8
+	entAddedAt   = 16
+	entBorn      = 24 // epoch of the block or record when the entry was added
+	entFlags     = 32 // u32
+	entName      = 64
+	entKind      = 128
+	entUnit      = 144
+	entLabels    = 160
+	entText      = 416
+	entSeq       = 704 // of the two slots that follow
+	entLiveState = 736 // of a counter that the kernel counts in memory that readers can map
+	entLiveMap   = 744 // map<<32 | epoch; 0: no live view
+	entLiveBase  = 752 // two u64: total = base + sum of the slots
+	entSlots     = 768
 
 	nameSize   = 64
 	kindSize   = 16
@@ -228,6 +230,21 @@ const (
 	dslOwner    = 120 // reserved: 0
 
 	deviceSlotSize = 128
+)
+
+// The message of the socket NAME.live, beside the one descriptor that it hands out.
+const (
+	liveMagic   = "FLOWLIVE" // its first 8 bytes
+	liveVersion = 1
+	liveSize    = 64
+
+	lvmMagic     = 0
+	lvmVersion   = 8  // u32
+	lvmByteOrder = 12 // u32
+	lvmMap       = 16 // u32, the kernel's number of the map
+	lvmCPUs      = 20 // u32
+	lvmCounters  = 24 // u32, slots of a CPU
+	lvmStride    = 32 // bytes from one CPU's slots to the next one's
 )
 
 // The page of waiters, version 1. docs/waiting.md is the specification; TestPageLayout compares it

@@ -34,7 +34,8 @@ var overlays = map[string]map[string]struct {
 	"ent": {
 		"identity": {"identity", entIdentity}, "freed_at": {"freedAt", entFreedAt}, "added_at": {"addedAt", entAddedAt},
 		"born": {"born", entBorn}, "flags": {"flags", entFlags}, "name": {"name", entName}, "kind": {"kind", entKind},
-		"unit": {"unit", entUnit}, "labels": {"labels", entLabels}, "text": {"text", entText}, "seq": {"seq", entSeq}, "direct": {"direct", entDirect}, "slots": {"slots", entSlots},
+		"unit": {"unit", entUnit}, "labels": {"labels", entLabels}, "text": {"text", entText}, "seq": {"seq", entSeq},
+		"live_state": {"live", entLiveState}, "live_map": {"liveMap", entLiveMap}, "live_base": {"liveBase", entLiveBase}, "slots": {"slots", entSlots},
 	},
 	"slot": {
 		"flags": {"flags", slotFlags}, "cookie": {"cookie", slotCookie}, "base_packets": {"basePackets", slotBasePackets},

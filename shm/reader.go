@@ -32,6 +32,7 @@ type Reader struct {
 	names   map[string]Handle // by the last scan of the catalogue
 	namesAt uint64            // catalogueChanges before that scan, plus one; 0: never scanned
 	device  *deviceFile       // the segment that was opened last
+	live    *liveFile         // the map that was handed out last
 
 	page readerPage // for Wait
 }

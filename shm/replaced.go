@@ -5,8 +5,8 @@ import "sync/atomic"
 // giveUp marks the mirror as given up for ever: another file, whose word by is (0: not
 // known), has its name or will have it. Readers return ErrStale from then on. Every
 // sequence word moves on by two, so that the quick form of Counter.Load, which compares
-// nothing else, goes to the slow one; the copy under it stays the current one, and no other
-// word is written.
+// nothing else, goes to the slow one; the copy under it stays the current one. The words under which
+// readers read counters live move in the same way. No other word is written.
 func (v *view) giveUp(by uint64) error {
 	atomic.StoreUint64(&v.hdr.replaced, max(by, 1))
 	list, err := v.segments()
@@ -19,6 +19,11 @@ func (v *view) giveUp(by uint64) error {
 		high = func(int) uint32 { return SegmentLen }
 	}
 	for n, s := range list {
+		for k := range high(n) {
+			if e := &s.entries[k]; atomic.LoadUint64(&e.liveMap) != 0 {
+				publish64(&e.live, atomic.LoadUint64(&e.live)+2<<32)
+			}
+		}
 		if s.kind == kindRecords {
 			for k := range high(n) {
 				move(&s.records.records[k].seq)

@@ -116,8 +116,10 @@ type entryMem struct {
 	labels   [labelsSize]byte
 	text     [textSize]byte
 	seq      uint64
-	_        [entDirect - entSeq - 8]byte
-	direct   [4]uint64
+	_        [entLiveState - entSeq - 8]byte
+	live     uint64
+	liveMap  uint64
+	liveBase [2]uint64
 	slots    [2]slotMem
 }
 

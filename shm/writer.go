@@ -172,6 +172,8 @@ func (w *Writer) fill(i uint32, e Entry, now int64) (Handle, error) {
 		return Handle{}, fmt.Errorf("%s: adding counter: %w", w.path, err)
 	}
 
+	w.scratch.live = ent.live // goes on: readers of the slot's last counter hold it
+
 	// From here on every state that a kill can leave is one that takeover knows:
 	// BUILDING becomes RETIRED, and a row that is set live without a LIVE entry
 	// is cleared.
@@ -211,6 +213,7 @@ func (w *Writer) remove(h Handle) error {
 	name := getString(ent.name[:])
 	now := Now()
 	w.step("remove-begin")
+	w.putLive(ent, LiveSlot{})
 	atomic.StoreInt64(&ent.freedAt, now)
 	// barrier retire-release (idle: the publish that follows has a store fence)
 	publish64(&ent.identity, identity(entRetired, h.Generation))

@@ -19,7 +19,7 @@ type LiveMap struct {
 	Epoch    uint64
 	CPUs     int
 	Counters int // slots of a CPU
-	Stride   int // bytes from the slots of one CPU to those of the next
+	Stride   int // bytes from one CPU's slots to the next one's
 }
 
 // LiveMap returns the description of the counters' map.

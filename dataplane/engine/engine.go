@@ -114,6 +114,9 @@ func New(ctx context.Context, cfg dataplane.Config, opts Options) (_ *Engine, er
 		}
 	}
 	e.assemble(absent, given != nil)
+	if err := e.catalogue.ServeLive(e.cfg.Mirror, e.backends); err != nil {
+		return nil, err
+	}
 	if err := e.resume(ctx); err != nil {
 		return nil, err
 	}
@@ -274,6 +277,9 @@ func (e *Engine) release(keep bool, closeMirror func(*shm.Writer) error) error {
 		}
 	}
 	closing(false)
+	if e.catalogue != nil {
+		errs = append(errs, e.catalogue.Close())
+	}
 	if e.writer != nil {
 		if err := closeMirror(e.writer); err != nil {
 			errs = append(errs, fmt.Errorf("closing the mirror: %w", err))

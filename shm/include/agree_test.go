@@ -98,6 +98,11 @@ func furnish(t *testing.T, w *shm.Writer) {
 		w.EndCycle(shm.Now())
 	}
 	cycle(0, 1)
+	for i, h := range handles[10:20] {
+		if err := w.SetLive(h, shm.LiveSlot{Map: 7, Epoch: 1, Slot: uint32(i), BasePackets: 100}); err != nil { // the last slots are not there
+			t.Fatal(err)
+		}
+	}
 	furnishDevices(t, w, handles[2], handles[40], handles[50], handles[101])
 	for _, i := range []int{1, 40, 99, 100} {
 		if err := w.Remove(handles[i]); err != nil {

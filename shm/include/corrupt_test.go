@@ -32,8 +32,8 @@ func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 	}
 	out := run(t, corrupt, path, strings.TrimSuffix(path, ".mirror")+".device", fmt.Sprint(seed.Uint64(t)), fmt.Sprint(rounds))
 	t.Log(strings.TrimSpace(out))
-	var done, attached, segments int
-	if _, err := fmt.Sscanf(out, "rounds %d attached %d segments %d", &done, &attached, &segments); err != nil || done != rounds {
+	var done, attached, segments, maps, read int
+	if _, err := fmt.Sscanf(out, "rounds %d attached %d segments %d maps %d read %d", &done, &attached, &segments, &maps, &read); err != nil || done != rounds {
 		t.Fatalf("printed %q", out)
 	}
 	// Damage that is always noticed at the door would test nothing behind it.
@@ -42,6 +42,9 @@ func TestDamagedMirrorsDoNotCrash(t *testing.T) {
 	}
 	if segments < attached/4 || segments == attached {
 		t.Errorf("%d of %d damaged segments were attached", segments, attached)
+	}
+	if maps < attached/4 || maps == attached || read < attached {
+		t.Errorf("%d of %d damaged maps were attached, and %d counters were read in them", maps, attached, read)
 	}
 }
 

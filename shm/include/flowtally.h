@@ -34,7 +34,8 @@
  *                 _layout.h has offsets
  *
  * To be included beside it: flowtally_wait.h sleeps until a counter has reached a
- * count, flowtally_device.h reads the words that a device writes by itself.
+ * count, flowtally_device.h reads the words that a device writes by itself, and
+ * flowtally_live.h reads counters where the kernel counts them.
  *
  * Promises; each header begins with how it keeps its part
  *

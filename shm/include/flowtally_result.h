@@ -47,7 +47,8 @@ enum ft_result {
 	FT_ERR_TIMEOUT = -24,  /* from here on of flowtally_wait.h */
 	FT_ERR_NOT_ALIVE = -25, /* the writer publishes no more */
 	FT_ERR_COMPLETION = -26, /* a completion counter counted errors */
-	FT_ERR_NO_WAKE = -27   /* the writer wakes no waiters: they look */
+	FT_ERR_NO_WAKE = -27,  /* the writer wakes no waiters: they look */
+	FT_ERR_NO_LIVE = -28   /* the counter cannot be read live: flowtally_live.h */
 };
 
 /* A text for people, of static storage; never NULL, whatever result is. */
@@ -86,6 +87,7 @@ FT_API const char *ft_strerror(int result) {
 	case FT_ERR_NOT_ALIVE: return "mirror: its writer ended; open it again";
 	case FT_ERR_COMPLETION: return "counter: operations completed in error";
 	case FT_ERR_NO_WAKE: return "mirror: its writer wakes no waiters; they look once per cycle";
+	case FT_ERR_NO_LIVE: return "counter: cannot be read live; read its value, or set mirror.live_mode";
 	default: return "unknown result";
 	}
 }

@@ -28,6 +28,10 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/auxv.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
 #endif
 
 #if !defined FLOWTALLY_SHARED && !(defined O_NOFOLLOW && defined MAP_ANONYMOUS && defined SA_SIGINFO)

@@ -50,7 +50,8 @@ var cNames = map[string]string{
 	"segCopy0": "FT_SEG_COPIES", "maxSegments": "FT_MOST_SEGMENTS",
 	"pageSize": "FT_WP_SIZE", "turns": "FT_WP_TURNS",
 	"epochShift": "FT_EPOCH_SHIFT", "epochMax": "FT_EPOCH_MAX", "entLive": "FT_ENT_LIVE",
-	"Boot": "FT_BOOT", "Run": "FT_RUN", "Halt": "FT_HALT", "Fail": "FT_FAIL",
+	"lvmCPUs": "FT_LVM_CPUS",
+	"Boot":    "FT_BOOT", "Run": "FT_RUN", "Halt": "FT_HALT", "Fail": "FT_FAIL",
 }
 
 func cName(name string) string {
@@ -79,6 +80,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	}{
 		{"flowtally_layout.h", "enum {", "};", 70},
 		{"flowtally_device.h", "---- layout", "---- order", 12},
+		{"flowtally_live.h", "---- layout", "---- order", 7},
 		{"flowtally_wait.h", "---- layout", "---- the system", 7},
 	} {
 		b, err := header.ReadFile(part.header)
@@ -99,7 +101,7 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := "#include \"flowtally_device.h\"\n#include \"flowtally_wait.h\"\n"
+	src := "#include \"flowtally_device.h\"\n#include \"flowtally_live.h\"\n#include \"flowtally_wait.h\"\n"
 	for name, value := range goLayout(t) {
 		c := cName(name)
 		if inHeader[c] || strings.Contains(string(states), c+" = ") {
@@ -107,8 +109,8 @@ func TestLayoutIsTheSameInC(t *testing.T) {
 			delete(inHeader, c)
 		}
 	}
-	for _, limit := range []string{"FT_MOST_HISTORY", "FT_MOST_DEVICE_SLOTS"} {
-		delete(inHeader, limit) // of shm/region.go and shm/device_mem.go
+	for _, limit := range []string{"FT_MOST_HISTORY", "FT_MOST_DEVICE_SLOTS", "FT_MOST_LIVE_COUNTERS"} {
+		delete(inHeader, limit) // of shm/region.go, shm/device_mem.go and shm/live.go
 	}
 	for c := range inHeader {
 		t.Errorf("%s has no peer in shm/layout.go", c)

@@ -10,6 +10,7 @@
 
 #include "flowtally.h"
 #include "flowtally_device.h"
+#include "flowtally_live.h"
 #include "flowtally_wait.h"
 
 /* How many bytes an object takes that the caller allocates, for languages that do not
@@ -24,6 +25,8 @@ FT_SIZE_OF(ft_device);
 FT_SIZE_OF(ft_device_segment);
 FT_SIZE_OF(ft_entry);
 FT_SIZE_OF(ft_handle);
+FT_SIZE_OF(ft_live_counter);
+FT_SIZE_OF(ft_live_map);
 FT_SIZE_OF(ft_named);
 FT_SIZE_OF(ft_options);
 FT_SIZE_OF(ft_reader);

@@ -26,6 +26,7 @@ var steps = map[string]string{
 	"shm.ErrInvalid":        "correct the argument as the text says",
 	"shm.ErrClosed":         "open the reader or the writer again",
 	"shm.ErrNoDevice":       "read the ordinary value: Counter.Load",
+	"shm.ErrNoLive":         "set mirror.live_mode, or read the ordinary value: Counter.Load",
 	"shm.ErrStale":          "load again; a reader by name opens the next file itself",
 	"shm.ErrCompletion":     "flowtally queue-pairs list has the reason",
 	"shm.ErrNotSupported":   "write on Linux; reading works on other systems",

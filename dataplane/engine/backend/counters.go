@@ -37,6 +37,15 @@ type RowCounters interface {
 	Marks(dst []uint32) error
 }
 
+// LiveCounters is implemented by a source whose slots readers can read by themselves, in memory of the kernel.
+type LiveCounters interface {
+	Counters
+	// LiveMap returns that memory, whose descriptor stays the source's, and the low half of its epoch.
+	LiveMap() (m shm.LiveMap, epoch uint32, err error)
+	// LiveBase returns the value at which the count of slot id began: Read subtracts it.
+	LiveBase(id uint32) Pair
+}
+
 // TimedCounters is implemented by a source whose slots are sampled one by one, such as a device's:
 // each sample takes a command.
 type TimedCounters interface {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/live"
 	"github.com/flowtally/flowtally/dataplane/engine/poll"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -47,6 +48,7 @@ type Catalogue struct {
 	renamed   map[uint64]*Inherited
 
 	faults faults
+	socket *live.Socket // nil: no reader reads live
 }
 
 // New returns the catalogue of a mirror.

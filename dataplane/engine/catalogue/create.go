@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,12 +10,14 @@ import (
 	"strconv"
 
 	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/live"
 	"github.com/flowtally/flowtally/shm"
 )
 
 // Create creates the mirror, or takes over the mirror of an earlier process.
 func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
-	group, err := waitGroup(cfg.WaitGroup)
+	group, err := groupOf("wait_group", cfg.WaitGroup)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +38,8 @@ func Create(cfg dataplane.MirrorConfig, log *slog.Logger) (*shm.Writer, error) {
 	return w, nil
 }
 
-// waitGroup returns the number of a group that the configuration names by name or number; 0 means none.
-func waitGroup(name string) (int, error) {
+// groupOf returns the number of a group that a setting names by name or number; 0 means none.
+func groupOf(setting, name string) (int, error) {
 	if name == "" {
 		return 0, nil
 	}
@@ -44,16 +47,51 @@ func waitGroup(name string) (int, error) {
 	if _, err := strconv.ParseUint(name, 10, 31); err != nil {
 		g, err := user.LookupGroup(name)
 		if err != nil {
-			return 0, fmt.Errorf("mirror.wait_group %q: looking it up: %w: %w; name a group of /etc/group, or its number", name, err, dataplane.ErrInvalid)
+			return 0, fmt.Errorf("mirror.%s %q: looking it up: %w: %w; name a group of /etc/group, or its number", setting, name, err, dataplane.ErrInvalid)
 		}
 		text = g.Gid
 	}
 	gid, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("mirror.wait_group %q: its number: %w: %w", name, err, dataplane.ErrInvalid)
+		return 0, fmt.Errorf("mirror.%s %q: its number: %w: %w", setting, name, err, dataplane.ErrInvalid)
 	}
 	if gid == 0 {
-		return 0, fmt.Errorf("mirror.wait_group %q: root's group is no group of waiters: root is woken anyway: %w; name another group", name, dataplane.ErrInvalid)
+		return 0, fmt.Errorf("mirror.%s %q: root's group is no group of readers: root may read anyway: %w; name another group", setting, name, dataplane.ErrInvalid)
 	}
 	return int(gid), nil
 }
+
+// ServeLive hands out the memory in which one of the sources counts in the kernel, if the configuration asks for that, and
+// shows in the mirror which counters are counted there. Close ends it.
+func (m *Catalogue) ServeLive(cfg dataplane.MirrorConfig, sources []backend.Backend) error {
+	if cfg.LiveMode == 0 && cfg.LiveGroup == "" {
+		return nil
+	}
+	group, err := groupOf("live_group", cfg.LiveGroup)
+	if err != nil {
+		return err
+	}
+	for _, s := range sources {
+		source, ok := s.(backend.LiveCounters)
+		if !ok {
+			continue
+		}
+		of, epoch, err := source.LiveMap()
+		if err != nil {
+			return fmt.Errorf("mirror.live_mode: handing out the counters of backend %s: %w", s.Name(), err)
+		}
+		m.socket, err = live.Listen(live.Options{
+			Path: shm.LivePath(m.path), Map: of, Mode: cmp.Or(cfg.LiveMode, 0o660), Group: group, Logger: m.log,
+		})
+		if err != nil {
+			return err
+		}
+		m.plan.ShowLive(m.writer, source, of.ID, epoch)
+		return nil
+	}
+	m.log.Warn("no counter can be read live: no backend counts in memory that can be handed out", "setting", "mirror.live_mode")
+	return nil
+}
+
+// Close ends the socket of ServeLive.
+func (m *Catalogue) Close() error { return m.socket.Close() }

@@ -36,8 +36,10 @@ func (m *Catalogue) Repair() {
 	}
 	if damage != nil {
 		err = m.writer.Remake(m.current())
+		m.plan.ShowLiveAgain()
 		m.remade()
 	}
+	m.socket.Keep()
 	m.faults.mu.Lock()
 	defer m.faults.mu.Unlock()
 	if damage == nil {

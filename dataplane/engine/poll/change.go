@@ -48,6 +48,7 @@ func (p *Plan) AddMissed(h shm.Handle, decide func(total backend.Pair, sampled i
 		return err
 	}
 	b.base[i] = backend.Add(b.base[i], decide(backend.Add(b.base[i], own), at))
+	p.live.show(h, b.source, b.ids[i], b.base[i])
 	if bp := p.block(h.Index); bp != nil { // a record has no rows
 		bp.sourceChanged(b)
 	}
@@ -59,6 +60,7 @@ func (p *Plan) Hold(h shm.Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removeSource(h.Index)
+	p.live.show(h, nil, 0, backend.Pair{})
 }
 
 // currentTotal returns the total of index: the greater of a new sample and the published value. It is
@@ -90,11 +92,11 @@ func (p *Plan) Move(from, to shm.Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	value, was := p.published(from.Index), *p.history(from.Index)
+	*p.history(to.Index) = historyState{handle: to, written: was.written, record: value}
 	if b, i := p.find(from.Index); b != nil {
 		p.setSource(to.Index, b.source, b.ids[i], b.base[i])
 	}
 	p.remove(from.Index)
-	*p.history(to.Index) = historyState{handle: to, written: was.written, record: value}
 	if b := p.block(to.Index); b != nil {
 		b.rows[to.Index%blockSize] = value
 	}

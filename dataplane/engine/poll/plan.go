@@ -24,6 +24,8 @@ type Plan struct {
 	changed  int64 // time of the last cycle that found another value
 
 	nextHistory, historyPeriod int64
+
+	live liveView
 }
 
 // segmentPlan is one segment of the mirror. A segment of records has no blocks.
@@ -120,6 +122,7 @@ func (p *Plan) SetSource(h shm.Handle, s backend.Counters, id uint32, base backe
 // setSource is called with mu held.
 func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backend.Pair) {
 	p.removeSource(index)
+	p.live.show(p.history(index).handle, s, id, base)
 	bp := p.block(index)
 	if bp == nil {
 		b := newSourceBlock(s)
@@ -143,6 +146,7 @@ func (p *Plan) Remove(index uint32) {
 // remove is called with mu held.
 func (p *Plan) remove(index uint32) {
 	p.removeSource(index)
+	p.live.show(p.history(index).handle, nil, 0, backend.Pair{})
 	*p.history(index) = historyState{}
 	if b := p.block(index); b != nil {
 		b.rows[index%blockSize] = shm.Value{}
@@ -162,6 +166,38 @@ func (p *Plan) removeSource(index uint32) {
 			b.ids, b.at, b.base = slices.Delete(b.ids, j, j+1), slices.Delete(b.at, j, j+1), slices.Delete(b.base, j, j+1)
 			bp.sourceChanged(b)
 			return
+		}
+	}
+}
+
+// ShowLive makes the plan show in w which counters are counted in source, whose memory is map id in that epoch, from now
+// on and as their sources change.
+func (p *Plan) ShowLive(w LiveWriter, source backend.LiveCounters, id, epoch uint32) {
+	p.mu.Lock()
+	p.live = liveView{source: source, w: w, id: id, epoch: epoch}
+	p.mu.Unlock()
+	p.ShowLiveAgain()
+}
+
+// ShowLiveAgain shows all counters again, in a mirror that was made anew.
+func (p *Plan) ShowLiveAgain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live.source == nil {
+		return
+	}
+	for _, s := range p.segments {
+		if s == nil {
+			continue
+		}
+		for i := range s.history {
+			h := s.history[i].handle
+			if h.Generation == 0 {
+				continue
+			}
+			if b, j := p.find(h.Index); b != nil {
+				p.live.show(h, b.source, b.ids[j], b.base[j])
+			}
 		}
 	}
 }

@@ -154,6 +154,18 @@ var _ = [1]struct{}{}[backend.Marked-xdp.Marked]
 // Marks implements backend.RowCounters.
 func (b *Backend) Marks(dst []uint32) error { return b.rules.Marks(dst) }
 
+// LiveMap implements backend.LiveCounters.
+func (b *Backend) LiveMap() (shm.LiveMap, uint32, error) {
+	m, err := b.rules.LiveMap()
+	if err != nil {
+		return shm.LiveMap{}, 0, translate(err)
+	}
+	return shm.LiveMap{FD: m.FD, ID: m.ID, CPUs: m.CPUs, Counters: m.Counters, Stride: m.Stride}, uint32(m.Epoch), nil
+}
+
+// LiveBase implements backend.LiveCounters.
+func (b *Backend) LiveBase(id uint32) backend.Pair { return backend.Pair(b.rules.Base(id)) }
+
 // Source implements backend.Backend.
 func (b *Backend) Source(f backend.Placed) dataplane.Source {
 	b.mu.Lock()

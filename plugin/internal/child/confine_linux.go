@@ -33,7 +33,7 @@ func (p *Process) startConfined() error {
 		return fmt.Errorf("opening the network namespace: %w", err)
 	}
 	defer home.Close()
-	keep, group := lasting, groupNumber(p.WaitGroup)
+	keep := lasting
 	if p.RDMA {
 		keep |= forRDMA
 	}
@@ -41,7 +41,7 @@ func (p *Process) startConfined() error {
 		if err := enter(home); err != nil {
 			return err
 		}
-		if err := confine(keep, group); err != nil {
+		if err := confine(keep, p.Groups); err != nil {
 			return err
 		}
 		return p.cmd.Start()
@@ -83,15 +83,17 @@ func enter(home *os.File) error {
 	return nil
 }
 
-// confine drops the capabilities of the thread except keep, and adds group to its groups.
-func confine(keep uint64, group int) error {
+// confine drops the capabilities of the thread except keep, and adds groups to its groups.
+func confine(keep uint64, groups []string) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("reading capabilities: %w", err)
 	}
-	if group > 0 {
-		join(group)
+	for _, name := range groups {
+		if group := groupNumber(name); group > 0 {
+			join(group)
+		}
 	}
 	for n := range uintptr(64) {
 		if keep&(1<<n) == 0 {

@@ -25,8 +25,8 @@ const DrainTime = 500 * time.Millisecond
 // Process is one plugin process. It implements go-plugin's runner, so that the process can be killed while
 // go-plugin waits for it, and so that the cause of its end is known.
 type Process struct {
-	RDMA      bool   // it may count in RDMA devices
-	WaitGroup string // the group that may wait on the mirror; "": none
+	RDMA   bool     // it may count in RDMA devices
+	Groups []string // of files beside the mirror; "" stands for none
 
 	Dir string // directory of the socket; "" until go-plugin made it
 

@@ -1792,6 +1792,8 @@ type MirrorConfig struct {
 	HistoryPeriodNs int64                  `protobuf:"varint,5,opt,name=history_period_ns,json=historyPeriodNs,proto3" json:"history_period_ns,omitempty"`
 	Mode            uint32                 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits
 	WaitGroup       string                 `protobuf:"bytes,7,opt,name=wait_group,json=waitGroup,proto3" json:"wait_group,omitempty"`
+	LiveMode        uint32                 `protobuf:"varint,8,opt,name=live_mode,json=liveMode,proto3" json:"live_mode,omitempty"` // permission bits
+	LiveGroup       string                 `protobuf:"bytes,9,opt,name=live_group,json=liveGroup,proto3" json:"live_group,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1871,6 +1873,20 @@ func (x *MirrorConfig) GetMode() uint32 {
 func (x *MirrorConfig) GetWaitGroup() string {
 	if x != nil {
 		return x.WaitGroup
+	}
+	return ""
+}
+
+func (x *MirrorConfig) GetLiveMode() uint32 {
+	if x != nil {
+		return x.LiveMode
+	}
+	return 0
+}
+
+func (x *MirrorConfig) GetLiveGroup() string {
+	if x != nil {
+		return x.LiveGroup
 	}
 	return ""
 }
@@ -3371,7 +3387,7 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1a\n" +
 	"\boptional\x18\x03 \x01(\bR\boptional\x12\x1c\n" +
-	"\tdirection\x18\x04 \x01(\tR\tdirection\"\xe2\x01\n" +
+	"\tdirection\x18\x04 \x01(\tR\tdirection\"\x9e\x02\n" +
 	"\fMirrorConfig\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcounters\x18\x02 \x01(\x03R\bcounters\x12)\n" +
@@ -3380,7 +3396,10 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"\x11history_period_ns\x18\x05 \x01(\x03R\x0fhistoryPeriodNs\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\rR\x04mode\x12\x1d\n" +
 	"\n" +
-	"wait_group\x18\a \x01(\tR\twaitGroup\"O\n" +
+	"wait_group\x18\a \x01(\tR\twaitGroup\x12\x1b\n" +
+	"\tlive_mode\x18\b \x01(\rR\bliveMode\x12\x1d\n" +
+	"\n" +
+	"live_group\x18\t \x01(\tR\tliveGroup\"O\n" +
 	"\n" +
 	"PollConfig\x12\x1b\n" +
 	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12\x12\n" +

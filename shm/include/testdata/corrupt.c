@@ -130,6 +130,32 @@ static size_t damage_segment(struct image *m) {
 	return m->size;
 }
 
+/* The map of a live view: a message, and slots of CPUS CPUs with a word behind. */
+enum { CPUS = 3, COUNTERS = 8, STRIDE = 16 * COUNTERS, MAP_SIZE = CPUS * STRIDE + 8 };
+
+static void make_map(unsigned char *message, unsigned char *words) {
+	const uint32_t head[] = {1, 0x01020304, 7, CPUS, COUNTERS};
+	const uint64_t stride = STRIDE, epoch = 1;
+	memset(message, 0, FT_LIVE_SIZE);
+	memcpy(message, "FLOWLIVE", 8);
+	memcpy(message + FT_LVM_VERSION, head, sizeof head);
+	memcpy(message + FT_LVM_STRIDE, &stride, sizeof stride);
+	memset(words, 0, MAP_SIZE);
+	memcpy(words + CPUS * STRIDE, &epoch, sizeof epoch);
+}
+
+/* Now and then the message is wrong, or words of the map. */
+static void damage_map(unsigned char *message, unsigned char *words) {
+	const uint64_t kind = next_random() % 4;
+	for (uint64_t n = next_random() % 4; n > 0 && kind != 0; n--) {
+		const uint64_t v = nasty();
+		if (kind == 1)
+			memcpy(message + next_random() % (FT_LIVE_SIZE / 4) * 4, &v, 4);
+		else
+			memcpy(words + next_random() % (MAP_SIZE / 8) * 8, &v, 8);
+	}
+}
+
 static void read_file(struct image *m, const char *path) {
 	FILE *f = fopen(path, "rb");
 	if (f == NULL || fseek(f, 0, SEEK_END) != 0) exit(2);
@@ -150,7 +176,10 @@ int main(int argc, char **argv) {
 	read_file(&segment, argv[2]);
 	state = strtoull(argv[3], NULL, 10) * 2 + 1;
 	const long rounds = strtol(argv[4], NULL, 10);
-	long attached = 0, segments = 0;
+	long attached = 0, segments = 0, maps = 0;
+	unsigned char message[FT_LIVE_SIZE];
+	unsigned char *words_of_map = (unsigned char *)malloc(MAP_SIZE);
+	if (words_of_map == NULL) return 2;
 	for (long i = 0; i < rounds; i++) {
 		const size_t left = i == 0 ? mirror.size : damage(&mirror), words = i == 0 ? segment.size : damage_segment(&segment);
 		ft_reader r;
@@ -165,12 +194,21 @@ int main(int argc, char **argv) {
 				all_words(&r, &s);
 				ft_device_close(&s);
 			}
+			ft_live_map m;
+			make_map(message, words_of_map);
+			damage_map(message, words_of_map);
+			if (ft_live_open_memory(&m, message, words_of_map, MAP_SIZE) == FT_OK) {
+				maps++;
+				all_live(&r, &m);
+				ft_live_close(&m);
+			}
 			ft_close(&r);
 		}
 		mend(&mirror);
 		mend(&segment);
 	}
-	printf("rounds %ld attached %ld segments %ld sum %" PRIx64 "\n", rounds, attached, segments, sink);
+	printf("rounds %ld attached %ld segments %ld maps %ld read %ld sum %" PRIx64 "\n", rounds, attached, segments, maps, read_live, sink);
+	free(words_of_map);
 	free(mirror.p);
 	free(mirror.whole);
 	free(segment.p);

@@ -4,6 +4,7 @@
 #define EVERYTHING_H
 
 #include "flowtally_device.h"
+#include "flowtally_live.h"
 #include "flowtally_wait.h"
 
 static uint64_t state;
@@ -103,5 +104,21 @@ static int one_device(const ft_reader *r, uint32_t index, void *with) {
 }
 
 __attribute__((unused)) static void all_words(const ft_reader *r, ft_device_segment *s) { each_index(r, one_device, s); }
+
+static long read_live; /* how often */
+static int one_live(const ft_reader *r, uint32_t index, void *with) {
+	const ft_handle h = {index, 1};
+	ft_live_counter c;
+	uint64_t packets, bytes;
+	const int err = ft_live_attach((const ft_live_map *)with, r, h, &c);
+	if (err) return err == FT_ERR_NO_LIVE ? FT_OK : err;
+	if (ft_live(&c, &packets, &bytes) == FT_OK) {
+		sink += packets + bytes;
+		read_live++;
+	}
+	return FT_OK;
+}
+
+__attribute__((unused)) static void all_live(const ft_reader *r, ft_live_map *m) { each_index(r, one_live, m); }
 
 #endif /* EVERYTHING_H */

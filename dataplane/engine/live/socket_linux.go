@@ -1,0 +1,185 @@
+package live
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane"
+)
+
+const (
+	// pauseAfter is the pause after each client: clients that connect without pause cost a writer 1 % of a core.
+	pauseAfter = time.Millisecond
+	// retryAfter is the pause after an accept that failed, as for want of descriptors.
+	retryAfter = 100 * time.Millisecond
+	// waiting is how many clients may wait to be accepted. Others wait in connect(2).
+	waiting = 64
+	// longestPath is the most bytes of a path that an address of a unix socket holds, without its NUL.
+	longestPath = 107
+)
+
+// Socket hands one descriptor to each process that connects, and reads nothing from it. It holds no client: the message
+// fits the empty buffer of a new connection, which is closed at once. So a client that does not receive, or writes,
+// delays no other one. The kernel bounds the descriptors that clients have not received (RLIMIT_NOFILE). Its methods
+// are called by one goroutine at a time.
+type Socket struct {
+	o       Options // with a duplicate of the descriptor
+	message []byte
+	now     *listener // nil: closed
+}
+
+// listener is a socket that has the name, and its goroutine.
+type listener struct {
+	f     *os.File
+	id    fileID
+	ended chan struct{}
+}
+
+// fileID tells one socket from another.
+type fileID struct{ dev, ino uint64 }
+
+func idOf(st *unix.Stat_t) fileID { return fileID{dev: uint64(st.Dev), ino: st.Ino} }
+
+// Listen makes the socket o.Path, in the place of a socket of a dead process, and serves it until Close.
+func Listen(o Options) (*Socket, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	fail := func(err error) (*Socket, error) { return nil, fmt.Errorf("%s: handing out a map: %w", o.Path, err) }
+	fd, err := unix.FcntlInt(uintptr(o.Map.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fail(fmt.Errorf("duplicating descriptor %d: %w", o.Map.FD, err))
+	}
+	o.Map.FD = fd
+	s := &Socket{o: o, message: o.Map.Message()}
+	if s.now, err = s.listen(); err != nil {
+		_ = unix.Close(fd)
+		return fail(err)
+	}
+	return s, nil
+}
+
+// listen makes a socket under another name, with its mode and its group, before it gets its own.
+func (s *Socket) listen() (_ *listener, err error) {
+	tmp := filepath.Join(filepath.Dir(s.o.Path), "."+filepath.Base(s.o.Path)+".tmp-"+strings.ToLower(rand.Text()[:8]))
+	if len(tmp) > longestPath {
+		return nil, fmt.Errorf("its path is longer than the %d bytes that a socket's may have: choose a shorter mirror.path: %w",
+			longestPath-(len(tmp)-len(s.o.Path)), dataplane.ErrInvalid)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), s.o.Path)
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(tmp)
+		}
+	}()
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: tmp}); err != nil {
+		return nil, fmt.Errorf("binding: %w", err)
+	}
+	if s.o.Group > 0 {
+		if err := os.Lchown(tmp, -1, s.o.Group); err != nil {
+			return nil, fmt.Errorf("giving it to group %d: %w: run the writer as a member (SupplementaryGroups= of a systemd unit) or with CAP_CHOWN, or name another group: %w",
+				s.o.Group, err, dataplane.ErrPermission)
+		}
+	}
+	// No process can connect before listen(2).
+	if err := os.Chmod(tmp, s.o.Mode.Perm()); err != nil {
+		return nil, fmt.Errorf("setting its mode: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(tmp, &st); err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, waiting); err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	if err := os.Rename(tmp, s.o.Path); err != nil {
+		return nil, fmt.Errorf("naming it: %w", err)
+	}
+	l := &listener{f: f, id: idOf(&st), ended: make(chan struct{})}
+	go s.run(l)
+	return l, nil
+}
+
+// run serves clients until l is closed.
+func (s *Socket) run(l *listener) {
+	defer close(l.ended)
+	raw, err := l.f.SyscallConn()
+	if err != nil {
+		return
+	}
+	rights, told := unix.UnixRights(s.o.Map.FD), false
+	for {
+		var conn int
+		var failed error
+		err := raw.Read(func(fd uintptr) bool {
+			conn, _, failed = unix.Accept4(int(fd), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			return !errors.Is(failed, unix.EAGAIN)
+		})
+		if err != nil { // closed
+			return
+		}
+		pause := pauseAfter
+		if failed == nil {
+			failed = unix.Sendmsg(conn, s.message, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			_ = unix.Close(conn)
+			if errors.Is(failed, unix.EPIPE) || errors.Is(failed, unix.ECONNRESET) {
+				failed = nil // the client has gone
+			}
+		} else {
+			pause = retryAfter
+		}
+		if failed != nil && !told {
+			told = true
+			s.o.Logger.Warn("a client of the live view was not served", "path", s.o.Path, "err", failed)
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (l *listener) close() {
+	_ = l.f.Close()
+	<-l.ended
+}
+
+// Keep makes the socket anew where it has lost its name. It is for one call in a second or so.
+func (s *Socket) Keep() {
+	if s == nil || s.now == nil {
+		return
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(s.o.Path, &st); err == nil && idOf(&st) == s.now.id || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	now, err := s.listen()
+	if err != nil {
+		s.o.Logger.Debug("the socket of the live view has lost its name", "path", s.o.Path, "err", err)
+		return
+	}
+	s.o.Logger.Warn("the socket of the live view was removed or replaced: made anew", "path", s.o.Path)
+	s.now.close()
+	s.now = now
+}
+
+// Close ends the socket. Its name stays until the next writer of the mirror, as the names of the other files. Idempotent.
+func (s *Socket) Close() error {
+	if s == nil || s.now == nil {
+		return nil
+	}
+	s.now.close()
+	s.now = nil
+	return unix.Close(s.o.Map.FD)
+}

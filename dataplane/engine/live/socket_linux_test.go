@@ -1,0 +1,167 @@
+package live
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/internal/lab/need"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// counters makes a frozen map of one CPU with 8 counters whose slot 2 holds 9 packets, in epoch 1.
+func counters(t *testing.T) shm.LiveMap {
+	t.Helper()
+	need.BPF(t)
+	if err := rlimit.RemoveMemlock(); err != nil {
+		t.Fatal(err)
+	}
+	page := os.Getpagesize()
+	value := make([]byte, 2*page)
+	binary.NativeEndian.PutUint64(value[32:], 9)
+	binary.NativeEndian.PutUint64(value[40:], 9*64<<8+9)
+	binary.NativeEndian.PutUint64(value[page:], 1)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(len(value)), MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	if err := errors.Join(m.Put(uint32(0), value), m.Freeze()); err != nil {
+		t.Fatal(err)
+	}
+	return shm.LiveMap{FD: m.FD(), ID: 7, CPUs: 1, Counters: 8, Stride: page}
+}
+
+// mirror makes a mirror with one counter that is counted in slot 2 of map 7.
+func mirror(t *testing.T) (path string, h shm.Handle) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "flowtally-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "m.mirror")
+	w, err := shm.Create(shm.Options{Path: path, History: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	if h, err = w.Add(shm.Entry{Name: "a"}); err == nil {
+		err = w.SetLive(h, shm.LiveSlot{Map: 7, Epoch: 1, Slot: 2, BasePackets: 100, BaseBytes: 6400})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, h
+}
+
+// check reads the counter with a reader that has no map yet.
+func check(t *testing.T, path string, h shm.Handle) (shm.Live, error) {
+	t.Helper()
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	l, err := r.Live(h)
+	if err != nil {
+		return l, err
+	}
+	if p, b, err := l.Load(); p != 109 || b != 109*64 || err != nil {
+		t.Errorf("%d packets, %d bytes, %v", p, b, err)
+	}
+	return l, nil
+}
+
+// The socket hands out the map to any number of clients, also when others hang, write or have gone, when its name was
+// removed, and until it is closed. A mapping outlives it, and the descriptor that it was given.
+func TestLiveSocket(t *testing.T) {
+	m := counters(t)
+	path, h := mirror(t)
+	name := shm.LivePath(path)
+	s, err := Listen(Options{Path: name, Map: m, Mode: 0o640, Group: os.Getegid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if st, err := os.Lstat(name); err != nil || st.Mode() != os.ModeSocket|0o640 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	l, err := check(t, path, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * waiting {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd) // it hangs until then
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Send(fd, []byte("give me more"), unix.MSG_NOSIGNAL)
+	}
+	if _, err := check(t, path, h); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	s.Keep()
+	s.Keep()
+	if _, err := check(t, path, h); err != nil {
+		t.Error(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*.live.*")); len(left) > 0 || err != nil {
+		t.Errorf("%v, %v", left, err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Keep()
+	if p, _, err := l.Load(); p != 109 || err != nil {
+		t.Errorf("after Close: %d, %v", p, err)
+	}
+	if _, err := check(t, path, h); !errors.Is(err, shm.ErrNoLive) || !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("after Close: %v", err)
+	}
+	// The next one takes the name over.
+	if s, err = Listen(Options{Path: name, Map: m, Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := check(t, path, h); err != nil {
+		t.Error(err)
+	}
+}
+
+// A path that no socket can have is refused with the length that one can have, and a group of which the process is no
+// member leaves no file.
+func TestLiveSocketRefused(t *testing.T) {
+	m := counters(t)
+	path, _ := mirror(t)
+	_, err := Listen(Options{Path: filepath.Join(filepath.Dir(path), strings.Repeat("d", 80)+".live"), Map: m, Mode: 0o600})
+	if !errors.Is(err, dataplane.ErrInvalid) || !strings.Contains(err.Error(), "choose a shorter mirror.path") {
+		t.Error(err)
+	}
+	if _, err := Listen(Options{Path: shm.LivePath(path), Map: shm.LiveMap{FD: -1}, Mode: 0o600}); !errors.Is(err, unix.EBADF) {
+		t.Error(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*live*")); len(left) > 0 || err != nil {
+		t.Errorf("%v, %v", left, err)
+	}
+}

@@ -1,0 +1,76 @@
+package poll
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// liveSource is a source whose slots readers can read; each began to count at 3 packets more than its number.
+type liveSource struct{ fixedSource }
+
+func (*liveSource) LiveMap() (shm.LiveMap, uint32, error) { return shm.LiveMap{}, 0, nil }
+func (*liveSource) LiveBase(id uint32) backend.Pair {
+	return backend.Pair{Packets: uint64(id) + 3, Bytes: 60 * (uint64(id) + 3)}
+}
+
+// shown keeps the slots that a plan shows.
+type shown map[shm.Handle]shm.LiveSlot
+
+func (s shown) SetLive(h shm.Handle, slot shm.LiveSlot) error {
+	if s[h] = slot; slot.Map == 0 {
+		delete(s, h)
+	}
+	return nil
+}
+
+// The mirror shows the slot of each counter that the kernel counts, on top of its base, through every change of its
+// source: moves to hardware and back, a change of the base, another entry, another file.
+func TestPlanShowsLiveSlots(t *testing.T) {
+	p := segmentsPlan()
+	s := &liveSource{fixedSource{name: "xdp", pairs: make([]backend.Pair, 8)}}
+	hardware := &fixedSource{name: "rdma", pairs: []backend.Pair{{Packets: 7, Bytes: 700}}}
+	w := shown{}
+	slot := func(id uint32, packets, bytes uint64) shm.LiveSlot {
+		return shm.LiveSlot{Map: 5, Epoch: 2, Slot: id, BasePackets: packets - uint64(id) - 3, BaseBytes: bytes - 60*(uint64(id)+3)}
+	}
+	check := func(when string, want shown) {
+		t.Helper()
+		if d := cmp.Diff(want, w); d != "" {
+			t.Errorf("%s:\n%s", when, d)
+		}
+	}
+	change := func(h shm.Handle, to backend.Counters, id uint32, base backend.Pair) {
+		t.Helper()
+		if err := p.ChangeSource(h, func(backend.Pair) (backend.Counters, uint32, backend.Pair, error) { return to, id, base, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.SetSource(handle(0), s, 1, backend.Pair{})
+	check("not asked for", shown{})
+	p.ShowLive(w, s, 5, 2)
+	check("asked for", shown{handle(0): slot(1, 0, 0)})
+	p.SetSource(handle(1), s, 2, backend.Pair{Packets: 10, Bytes: 1000})
+	p.SetSource(handle(2), hardware, 0, backend.Pair{})
+	p.SetSource(handle(4096), s, 3, backend.Pair{Packets: 20})
+	check("added", shown{handle(0): slot(1, 0, 0), handle(1): slot(2, 10, 1000), handle(4096): slot(3, 20, 0)})
+	change(handle(1), hardware, 0, backend.Pair{})
+	check("to hardware", shown{handle(0): slot(1, 0, 0), handle(4096): slot(3, 20, 0)})
+	change(handle(1), s, 2, backend.Pair{Packets: 30})
+	change(handle(2), s, 4, backend.Pair{Packets: 40})
+	check("to software", shown{handle(0): slot(1, 0, 0), handle(1): slot(2, 30, 0), handle(2): slot(4, 40, 0), handle(4096): slot(3, 20, 0)})
+	if err := p.AddMissed(handle(2), func(backend.Pair, int64) backend.Pair { return backend.Pair{Packets: 2} }); err != nil {
+		t.Fatal(err)
+	}
+	p.Hold(handle(1))
+	p.Move(handle(0), handle(9))
+	p.Remove(4096)
+	want := shown{handle(9): slot(1, 0, 0), handle(2): slot(4, 42, 0)}
+	check("base, hold, move and removal", want)
+	clear(w)
+	p.ShowLiveAgain()
+	check("another file", want)
+}

@@ -1,0 +1,144 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// liveTimeout bounds connecting to a socket NAME.live, and waiting for its message.
+const liveTimeout = time.Second
+
+// dialLive asks the socket at path for its map, and maps it read-only.
+func dialLive(path string, o ReaderOptions) (*liveFile, error) {
+	fail := func(doing string, err error) (*liveFile, error) {
+		next := ""
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+			next = ": its writer hands out no descriptor: set mirror.live_mode"
+		case errors.Is(err, fs.ErrPermission):
+			next = ": this process may not connect: join the group mirror.live_group"
+		}
+		return nil, fmt.Errorf("%s: %s: %w: %w%s", path, doing, err, ErrNoLive, next)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fail("making a socket", err)
+	}
+	defer unix.Close(fd)
+	bound := unix.NsecToTimeval(int64(liveTimeout))
+	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &bound),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &bound)); err != nil {
+		return fail("bounding the wait for a message", err)
+	}
+	if err := uninterrupted(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) }); err != nil {
+		return fail("connecting", err)
+	}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return fail("reading the user of the other end", err)
+	}
+	if !o.trusts(peer.Uid) {
+		return fail("connecting", fmt.Errorf("the other end belongs to user %d, not to root or user %d: name that user if its numbers are to be trusted: %w",
+			peer.Uid, os.Geteuid(), ErrPermission))
+	}
+	f, err := receiveLive(fd)
+	if err != nil {
+		return fail("receiving a descriptor", err)
+	}
+	return f, nil
+}
+
+// receiveLive receives the message of a connected socket, and maps the descriptor that comes with it.
+func receiveLive(fd int) (*liveFile, error) {
+	var n, controls int
+	message, control := make([]byte, liveSize+1), make([]byte, unix.CmsgSpace(4*4))
+	err := uninterrupted(func() (err error) {
+		n, controls, _, _, err = unix.Recvmsg(fd, message, control, unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	fds, err := descriptors(control[:controls])
+	defer func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}()
+	switch {
+	case err != nil:
+		return nil, err
+	case n == 0 && len(fds) == 0:
+		return nil, fmt.Errorf("the other end closed the connection: %w", ErrFormat)
+	case n != liveSize || len(fds) != 1:
+		return nil, fmt.Errorf("%d bytes and %d descriptors, where %d and 1 belong: %w", n, len(fds), liveSize, ErrFormat)
+	}
+	return mapLive(message[:n], fds[0])
+}
+
+// descriptors returns the descriptors of control messages.
+func descriptors(control []byte) (fds []int, err error) {
+	list, err := unix.ParseSocketControlMessage(control)
+	for i := range list {
+		if some, err := unix.ParseUnixRights(&list[i]); err == nil {
+			fds = append(fds, some...)
+		}
+	}
+	return fds, err
+}
+
+// mapLive maps the map that a message describes. A map accepts no longer mapping than its value, and keeps all of it
+// in memory for as long as it is mapped: no number of the message and none of an entry can make a reader fault.
+func mapLive(message []byte, fd int) (*liveFile, error) {
+	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(message[at:]) }
+	cpus, counters, stride := uint64(u32(lvmCPUs)), uint64(u32(lvmCounters)), binary.NativeEndian.Uint64(message[lvmStride:])
+	switch {
+	case string(message[:len(liveMagic)]) != liveMagic || u32(lvmByteOrder) != byteOrder || u32(lvmVersion) != liveVersion:
+		return nil, fmt.Errorf("not a message of version %d in this machine's byte order: %w", liveVersion, ErrFormat)
+	case u32(lvmMap) == 0 || cpus == 0 || cpus > 1<<16 || counters == 0 || counters > maxLiveCounters || stride < 16*counters ||
+		stride > 16*maxLiveCounters || stride%8 != 0 || cpus*stride > 1<<40:
+		return nil, fmt.Errorf("map %d of %d CPUs, %d counters and %d bytes for each CPU cannot be: %w", u32(lvmMap), cpus, counters, stride, ErrFormat)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != 0 { // a file could be cut short
+		return nil, fmt.Errorf("the descriptor is of a file, not of a map: %w", ErrFormat)
+	}
+	page := uint64(os.Getpagesize())
+	of := os.NewFile(uintptr(dup(fd)), "map")
+	defer of.Close()
+	m, err := mapFile(of, 0, (cpus*stride+8+page-1)/page*page, false)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrFormat)
+	}
+	return &liveFile{
+		m: m, id: u32(lvmMap), counters: int(counters), stride: int(stride / 8),
+		words: overlay[uint64](m.b, 0, uint32(cpus*stride/8)), epoch: &overlay[uint64](m.b, cpus*stride, 1)[0],
+	}, nil
+}
+
+// dup duplicates a descriptor; -1 stands for none.
+func dup(fd int) int {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// uninterrupted repeats a system call that a signal interrupts.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
