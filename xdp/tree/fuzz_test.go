@@ -1,0 +1,46 @@
+package tree
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// FuzzExchange makes a set by two exchanges and compares it with the linear matcher. The invariants: each lookup finds
+// the rule of the lowest rank that matches, and every word of the memory is free, retired, or reached once.
+func FuzzExchange(f *testing.F) {
+	f.Add(uint64(1), uint8(10), uint8(5), uint8(3))
+	f.Add(uint64(2), uint8(100), uint8(100), uint8(50))
+	f.Fuzz(func(t *testing.T, from uint64, first, second, gone uint8) {
+		d := &drawn{g: rand.New(rand.NewPCG(from, 0))}
+		s := New(make([]uint64, 1<<15), Options{Class: testClass})
+		var rules []Rule
+		for range first {
+			rules = append(rules, d.rule())
+		}
+		if err := s.Exchange(nil, rules); err != nil {
+			t.Fatal(err)
+		}
+		var remove []uint64
+		kept := min(int(gone), len(rules))
+		for _, r := range rules[:kept] {
+			remove = append(remove, r.Slot)
+		}
+		var add []Rule
+		for range second {
+			add = append(add, d.rule())
+		}
+		s.Reclaim()
+		if err := s.Exchange(remove, add); err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules[kept:], add...)
+		checkMemory(t, s)
+		entry := entries(rules)
+		for range 20 {
+			k := d.key(rules)
+			if got, want := s.Lookup(&k, entry), best(rules, &k); got != want {
+				t.Fatalf("%d rules, key %x: slot %#x, the linear matcher has %#x", len(rules), k, got, want)
+			}
+		}
+	})
+}
