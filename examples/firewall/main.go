@@ -47,7 +47,7 @@ func main() {
 	flag.Func("watch", "count these packets, and ban them at the limit: NAME=MATCH; may be repeated", rule(flow.Count))
 	flag.Parse()
 	svc, err := plugin.Launch(ctx, plugin.Options{ // the privileged process
-		Config: dataplane.Config{Instance: "firewall", Interfaces: []dataplane.Interface{{Name: *name}}},
+		Config: dataplane.Config{Instance: "firewall", Interfaces: []dataplane.Interface{{Name: *name}}, Flows: rules},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {

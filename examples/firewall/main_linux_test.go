@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -166,4 +167,29 @@ func TestABannedFlowIsOutWhenTheCallReturns(t *testing.T) {
 	}
 	t.Logf("guests: sent %d, passed %d before the ban and %d after it; scanners: sent %d, passed %d; friends: sent %d, passed %d; all counted once",
 		total[1].Packets, early, late, total[0].Packets, scans, total[2].Packets, others)
+}
+
+// TestAnInterfaceThatDoesNotExist: the firewall ends with the reason, and does not run without a packet to look at.
+func TestAnInterfaceThatDoesNotExist(t *testing.T) {
+	need.Netns(t)
+	need.BPF(t)
+	wire, err := lab.NewWire(lab.WireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	err = wire.Near.NS.Do(func() error {
+		svc, err := engine.New(t.Context(), dataplane.Config{
+			Instance: lab.Unique("fw-"), Backend: "xdp", Interfaces: []dataplane.Interface{{Name: "eth9"}},
+			Mirror: dataplane.MirrorConfig{Path: t.TempDir() + "/firewall.mirror"}, XDP: dataplane.XDPConfig{PinDir: need.BPFFS(t) + "/firewall"},
+			Flows: []flow.Flow{flow.MustParse("guests", "tcp dport 80")}, // as main has them
+		}, engine.Options{})
+		if err == nil {
+			return svc.Close()
+		}
+		return err
+	})
+	if !errors.Is(err, dataplane.ErrUnplaced) {
+		t.Errorf("the start: %v", err)
+	}
 }
