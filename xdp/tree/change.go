@@ -64,17 +64,7 @@ func (s *Set) Exchange(remove []uint64, add []Rule) error {
 		fresh[r.slot] = true
 		x.add = append(x.add, r)
 	}
-	err := errShape
-	many := len(x.add) > 32 && 4*len(x.add) > len(s.rules)
-	if !many && !s.decayed() {
-		err = x.plan()
-	}
-	if err == nil {
-		x.commit()
-	} else {
-		err = x.rebuild(gone)
-	}
-	if err != nil {
+	if err := x.apply(gone); err != nil {
 		return err
 	}
 	for _, r := range x.remove {
@@ -89,6 +79,23 @@ func (s *Set) Exchange(remove []uint64, add []Rule) error {
 		}
 	}
 	s.changes += len(x.remove) + len(x.add)
+	return nil
+}
+
+// apply changes leaves, or builds the trees anew.
+func (x *exchange) apply(gone map[*rule]bool) error {
+	s := x.s
+	many := len(x.add) > 32 && 4*len(x.add) > len(s.rules)
+	if !many && s.decayed() {
+		if x.rebuild(gone) == nil {
+			return nil
+		}
+		s.changes = 0 // the next attempt is after as many changes again
+	}
+	if many || x.plan() != nil {
+		return x.rebuild(gone)
+	}
+	x.commit()
 	return nil
 }
 

@@ -77,6 +77,7 @@ func TestLittleMemory(t *testing.T) {
 		if err := s.Build(rules[:10]); err != nil {
 			t.Fatal(err)
 		}
+		s.Reclaim()
 		have := rules[:10]
 		err := s.Exchange(nil, rules[10:])
 		if err == nil {
@@ -98,6 +99,33 @@ func TestLittleMemory(t *testing.T) {
 	if !refused {
 		t.Error("1,000 rules fit into 512 words")
 	}
+}
+
+// TestRetiredMemoryComesFirst: while retired memory would make room for better trees, a change asks for it.
+func TestRetiredMemoryComesFirst(t *testing.T) {
+	from := classbench.Masked(2000, 200, seed)
+	rules := rulesOf(from)
+	s := New(make([]uint64, 1<<15), Options{Class: testClass})
+	if err := s.Build(rules); err != nil {
+		t.Fatal(err)
+	}
+	before := s.mem.free
+	var err error
+	for range 10 {
+		if err = s.Rearrange(); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("ten arrangements without a grace period: %v", err)
+	}
+	s.Reclaim()
+	if err := s.Rearrange(); err != nil {
+		t.Fatal(err)
+	}
+	s.Reclaim()
+	t.Logf("%d words free at first, %d at last", before, s.mem.free)
+	checkMemory(t, s)
 }
 
 // TestChangeIsSmall counts the words that are allocated for one masked rule among few and among many.

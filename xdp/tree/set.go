@@ -103,6 +103,9 @@ func (s *Set) replace(rules []*rule) error {
 		}
 		if err = b.err; err != nil {
 			b.undo(0)
+			if errors.Is(err, ErrFull) && s.mem.waiting > 0 {
+				return err // retired memory would make better trees
+			}
 			continue
 		}
 		for c, root := range roots {
