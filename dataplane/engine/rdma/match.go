@@ -78,7 +78,7 @@ import (
 // and neither for the I flag.
 //
 // No public source says, and a card has to show: whether ports of a first fragment are
-// seen, and an ICMP type in a later one; how many and which extension headers the parser
+// seen, TCP flags in the padding behind a short one, and an ICMP type in a later one; how many and which extension headers the parser
 // passes; how it treats wrong headers (an IHL below 5, a frame that
 // ends early). Conforming traffic without fragments or with the usual extension headers is
 // not touched by it.
