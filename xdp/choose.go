@@ -1,19 +1,64 @@
 package xdp
 
-// choose decides which masks of rules that are about to be added are hashed.
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Costs of a packet in ns, as measured over spread packets: of the first hashed mask, of each further one, and of a
+// level of a tree. The number of levels is the logarithm of the rules.
+const (
+	costFirstMask = 10
+	costNextMask  = 18
+	costLevel     = 4
+)
+
+// hashAll is the number of masks up to which all are hashed.
+const hashAll = 2
+
+func costOfTrees(rules int) float64 { return costLevel * math.Log2(float64(rules+1)) }
+
+// choose decides which masks of rules that are about to be added are hashed: all of very few masks, and a mask that so
+// many of the rules have that its packets save more than the search costs the others.
 func choose(t *tables, rules []Rule) map[words]bool {
-	chosen := map[words]bool{}
 	counts := map[words]int{}
+	all, masks, ranged := t.count+len(rules), 0, false
 	for i := range rules {
 		r := &rules[i]
 		mask := r.Mask.words()
-		if r.ranged() || t.hashedTuple(mask) != nil || t.treed[*mask] != nil {
-			continue
+		if r.ranged() {
+			ranged = true
+		} else if t.hashedTuple(mask) == nil && t.treed[*mask] == nil {
+			counts[*mask]++
 		}
-		counts[*mask]++
 	}
+	t.everyTuple(func(u *tuple) {
+		if u.rules > 0 {
+			masks++
+			ranged = ranged || u.inTree()
+		}
+	})
+	chosen := map[words]bool{}
+	few := !ranged && masks+len(counts) <= hashAll
+	fresh := make([]words, 0, len(counts))
 	for m := range counts {
-		chosen[m] = len(counts) <= 2
+		fresh = append(fresh, m)
+	}
+	slices.SortFunc(fresh, func(a, b words) int { return cmp.Compare(counts[b], counts[a]) })
+	cost := float64(costFirstMask)
+	if t.hashed() > 0 {
+		cost = costNextMask
+	}
+	left := all
+	for _, m := range fresh {
+		n := counts[m]
+		others := float64(left-n) / float64(left)
+		if few || cost+others*costOfTrees(left-n) < costOfTrees(left) {
+			chosen[m] = true
+			left -= n
+			cost = costNextMask
+		}
 	}
 	return chosen
 }

@@ -93,7 +93,23 @@ func (w world) rule(mask Key, order, counter uint32) Rule {
 	for i, m := range mask.words() {
 		r.Key.words()[i] = k.words()[i] & m
 	}
+	if w.rng.IntN(3) == 0 {
+		w.ranges(&r)
+	}
 	return r
+}
+
+// ranges gives a rule a range of its destination ports, and half of the time one of its source ports.
+func (w world) ranges(r *Rule) {
+	k, m := &r.Key.Out, &r.Mask.Out
+	k.Flags, m.Flags = k.Flags|FlagL4, m.Flags|FlagL4
+	for i, at := range []*Range{&r.Ports[0].Dst, &r.Ports[0].Src}[:1+w.rng.IntN(2)] {
+		first := uint16(w.rng.IntN(4))
+		*at = Range{First: first, Last: max(1, first+uint16(w.rng.IntN(3)))}
+		side := 2 - 2*i
+		clear(k.L4[side : side+2])
+		clear(m.L4[side : side+2])
+	}
 }
 
 // change makes other rules of old: with other ranks, actions and counters, some none and some two.
@@ -130,6 +146,10 @@ func scan(rules []Rule, k Key) *Rule {
 		match := true
 		for w, m := range r.Mask.words() {
 			match = match && k.words()[w]&m == r.Key.words()[w]
+		}
+		for i, p := range []Range{r.Ports[0].Src, r.Ports[0].Dst} {
+			port := binary.BigEndian.Uint16(k.Out.L4[2*i:])
+			match = match && (p == Range{} || port >= p.First && port <= p.Last)
 		}
 		if match && (best == nil || r.rank() < best.rank()) {
 			best = r

@@ -1,5 +1,5 @@
 // Package xdp counts packets in the kernel: an XDP program on ingress, a TCX
-// program on egress, one table of masked rules, one map of counters that user
+// program on egress, tables of masked rules, one map of counters that user
 // space reads without a system call.
 //
 // # From packet to counter
@@ -20,10 +20,10 @@
 //
 // # Changes
 //
-// Rules of known masks are added and removed by single stores into mapped memory. A new mask, a
-// second key of a mask that had one, or a new layer takes new programs, which replace the old
-// ones through the links, so that no packet passes uncounted, in 10 to 100 ms. The
-// memory of an entry is used again only after an RCU grace period. At most 64 distinct masks.
+// Rules are added and removed by single stores into mapped memory. A few masks are hashed; rules
+// of other masks, and with ranges of ports, are in decision trees (package xdp/tree). A new layer or
+// hashed mask takes new programs, which replace the old ones through the links, so that no packet
+// passes uncounted, in 10 to 100 ms. Memory is used again only after an RCU grace period.
 // [RuleSet.Exchange] replaces rules: one of them always decides a packet that matches both sets.
 //
 // # Counters

@@ -159,6 +159,22 @@ func (f *forest) flush() error {
 	return nil
 }
 
+// rebuild makes the first rules of these chains the rules of the trees.
+func (f *forest) rebuild(chains []*chain) error {
+	rules := make([]tree.Rule, 0, len(chains))
+	for _, c := range chains {
+		if len(c.entries) > 0 {
+			rules = append(rules, f.rule(c.entries[0]))
+			c.node = rules[len(rules)-1].Slot
+		}
+	}
+	if err := f.set.Build(rules); err != nil {
+		return fmt.Errorf("building the trees of %d rules: %w", len(rules), err)
+	}
+	f.best = 0 // tables.setRanks looks
+	return nil
+}
+
 func (f *forest) exchange(remove []uint64, add []tree.Rule) error {
 	if len(remove)+len(add) == 0 {
 		return nil
@@ -172,6 +188,9 @@ func (f *forest) exchange(remove []uint64, add []tree.Rule) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	if f.set.Decayed() && f.reclaim() == nil {
+		_ = f.set.Rearrange() // without room the trees stay as they are: right, and slower
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func newGeometry(o Options, cpus int) (geometry, error) {
 	g.slots = max(pow2(2*g.rules), 256)
 	// In a tree a rule of IPv4 takes four units, an exact match of IPv6 takes seven.
 	g.units = max(pow2(8*g.rules), 4096)
-	g.words = max(pow2(treeWords*g.rules), 1<<14)
+	g.words = max(pow2(treeWords*g.rules), 1<<18)
 	g.block = pages(g.marksAt() + (g.counters+marked-1)/marked*4)
 	return g, nil
 }

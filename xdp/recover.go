@@ -29,12 +29,13 @@ func (t *tables) recover(masks map[uint8]*words) error {
 	for _, e := range dead {
 		t.entries.retire(e)
 	}
+	var chains []*chain
 	for _, u := range t.treed {
 		for _, c := range u.chains {
-			t.forest.touch(c)
+			chains = append(chains, c)
 		}
 	}
-	return t.forest.flush()
+	return t.forest.rebuild(chains)
 }
 
 func (t *tables) recoverEntries() (dead []uint32) {

@@ -113,6 +113,12 @@ func (rs *RuleSet) open(o Options) error {
 	if rs.load, err = newLoader(rs.maps, rs.g); err != nil {
 		return err
 	}
+	if found {
+		// Programs may still be in words and entries that the dead process had given up.
+		if err := rs.wait(); err != nil {
+			return err
+		}
+	}
 	if err := rs.build(); err != nil {
 		return err
 	}
@@ -183,7 +189,7 @@ func (rs *RuleSet) build() error {
 		leaving: map[uint32]bool{},
 	}
 	t.forest = forest{
-		set:     tree.New(rs.maps.tree.words[:rs.g.words], tree.Options{Class: classBits()}),
+		set:     tree.Adopt(rs.maps.tree.words[:rs.g.words], tree.Options{Class: classBits()}),
 		entries: t.entries, best: noRank, reclaim: t.reclaim,
 	}
 	t.table = slotTable{slots: slots[maxTuples:][:rs.g.slots], mask: uint64(rs.g.slots - 1), hash: t.unitHash}

@@ -374,3 +374,13 @@ func (t *tables) unitHash(unit uint32) uint64 {
 	u := t.tuples[t.entries.dirWord(unit).tuple()]
 	return t.hashOf(u, t.entries.packed(unit, len(u.word)))
 }
+
+// hashed is the number of masks that are hashed.
+func (t *tables) hashed() (n int) {
+	for _, u := range t.tuples {
+		if u != nil && u.rules > 0 {
+			n++
+		}
+	}
+	return n
+}

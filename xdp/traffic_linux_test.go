@@ -36,6 +36,10 @@ func floodRules(t testing.TB, rs *RuleSet, flows int) (ids []uint32) {
 		r.Order = uint32(i)
 		r.Key.Out.Flags |= FlagIPv4
 		r.Mask.Out.Flags &^= FlagEgress
+		if i%2 == 1 { // in the trees
+			r.Key.Out.L4, r.Mask.Out.L4 = [4]byte{r.Key.Out.L4[0], r.Key.Out.L4[1]}, [4]byte{255, 255}
+			r.Ports[0].Dst = Range{First: 50, Last: 60}
+		}
 		rules = append(rules, r)
 	}
 	mustAdd(t, rs, rules...)

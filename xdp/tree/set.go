@@ -28,15 +28,25 @@ type Set struct {
 
 // New makes an empty set in the memory, which no program walks yet. The memory is a multiple of 32 words.
 func New(mem []uint64, o Options) *Set {
-	s := &Set{mem: newMemory(mem), class: o.Class, rules: map[Node]*rule{}}
+	s := newSet(newMemory(mem), o)
+	s.clear()
+	return s
+}
+
+func newSet(mem *memory, o Options) *Set {
+	s := &Set{mem: mem, class: o.Class, rules: map[Node]*rule{}}
 	w := o.Class.Word
 	v4, v6 := be64(o.Class.IPv4), be64(o.Class.IPv6)
 	for c, value := range [Classes]uint64{0, v4, v6} {
 		s.regions[c].known[w], s.regions[c].value[w] = v4|v6, value
 	}
-	clear(mem[:headerWords])
-	mem[versionWord] = Version
 	return s
+}
+
+// clear empties the header: no program finds a rule.
+func (s *Set) clear() {
+	clear(s.mem.words[:headerWords])
+	s.mem.words[versionWord] = Version
 }
 
 // Len is the number of rules.

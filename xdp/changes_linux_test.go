@@ -1,0 +1,122 @@
+package xdp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/internal/lab/seed"
+	"github.com/flowtally/flowtally/internal/lab/times"
+)
+
+// TestTreesChangeUnderTraffic adds, exchanges and removes rules of many masks and ranges while packets flow: each
+// packet of the rules that stay is counted.
+func TestTreesChangeUnderTraffic(t *testing.T) {
+	const flows, batch = 4, 20
+	changes := times.Brief(10_000, 1_000)
+	w := testWire(t)
+	rs := openTest(t, Options{MaxRules: 4096})
+	ids := floodRules(t, rs, flows)
+	attach(t, rs, w.Near, AttachOptions{Mode: ModeNative, Ingress: true})
+	other := mustCounter(t, rs, "other")
+	s := flood(t, w.Far, flows, 100, lab.SenderOptions{})
+	done, stop := make(chan error, 1), make(chan struct{})
+	go func() {
+		for {
+			if err := s.Run(context.Background(), 50_000); err != nil {
+				done <- err
+				return
+			}
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+		}
+	}()
+	rng := seed.Rand(t)
+	world := world{rng}
+	order := uint32(1000)
+	draw := func() (rules []Rule) {
+		for range batch {
+			order++
+			r := exact4(rng.Uint32(), rng.Uint32(), uint16(rng.Uint32()), uint16(rng.Uint32()), other)
+			if rng.IntN(10) == 0 {
+				r = world.rule(world.mask(3), order, other) // overlaps many
+			}
+			for at := range 8 {
+				r.Mask.Out.Addr[at] &= 0xff << rng.IntN(9)
+				r.Key.Out.Addr[at] &= r.Mask.Out.Addr[at]
+			}
+			r.Priority, r.Order, r.Drop = 9, order, false // above the rules that stay
+			rules = append(rules, r)
+		}
+		return rules
+	}
+	var live [][]Rule
+	masks := 0
+	for n := 0; n < changes; n += batch {
+		switch fresh := draw(); {
+		case len(live) > 40:
+			if err := rs.Remove(live[0]...); err != nil {
+				t.Fatal(err)
+			}
+			live = live[1:]
+		case len(live) > 0 && rng.IntN(3) == 0:
+			at := rng.IntN(len(live))
+			if err := rs.Exchange(live[at], fresh); err != nil {
+				t.Fatal(err)
+			}
+			live[at] = fresh
+		default:
+			mustAdd(t, rs, fresh...)
+			live = append(live, fresh)
+		}
+		masks = max(masks, rs.Stats().Tuples)
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := rs.verify(); err != nil {
+		t.Fatal(err)
+	}
+	compareCounts(t, rs, ids, s)
+	t.Logf("%d changes of rules, %d masks at most", changes, masks)
+}
+
+// TestManyMasks loads 65,536 rules with 4,096 masks and ranges, and finds each.
+func TestManyMasks(t *testing.T) {
+	const masks = 4096
+	n := times.Brief(defaultRules, masks)
+	rs := openTest(t, Options{MaxRules: n, MaxCounters: 2})
+	id := mustCounter(t, rs, "a")
+	rules := make([]Rule, n)
+	for i := range rules {
+		r := exact4(0x0a000000+uint32(i), 0x0b000000+uint32(i), uint16(i), 0, id)
+		m := &r.Mask.Out
+		m.Addr = [32]byte{255, 255, 255, 255, 255, byte(i & 63 << 2), 255, byte(i >> 6 & 63 << 2)}
+		m.L4, r.Key.Out.L4 = [4]byte{}, [4]byte{}
+		for j := range r.Key.Out.Addr {
+			r.Key.Out.Addr[j] &= m.Addr[j]
+		}
+		r.Ports[0].Dst = Range{First: uint16(1 + i%1000), Last: uint16(2 + i%1000 + i%77)}
+		r.Order = uint32(i)
+		rules[i] = r
+	}
+	mustAdd(t, rs, rules...)
+	if got := rs.Stats(); got.Tuples != masks || got.Rules != n {
+		t.Errorf("%+v, want %d masks and %d rules", got, masks, n)
+	}
+	if err := rs.verify(); err != nil {
+		t.Fatal(err)
+	}
+	p := program(t, rs, HookIngress, 1)
+	for i := 0; i < n; i += n / 512 {
+		runFrame(t, p, udp4(0x0a000000+uint32(i), 0x0b000000+uint32(i), 9, uint16(1+i%1000), 64))
+	}
+	if got := readOne(t, rs, id).Packets; got != 512 {
+		t.Errorf("%d of 512 packets were counted", got)
+	}
+}

@@ -1,0 +1,83 @@
+package tree
+
+import "slices"
+
+// Adopt makes a set without rules in memory that an earlier process left and that programs may walk. Their trees
+// stay until Build puts others in their place. Memory that is not of this format is emptied.
+//
+// A grace period passes between the end of that process and Adopt: a program may be in nodes to which no root
+// leads any more.
+func Adopt(mem []uint64, o Options) *Set {
+	m := &memory{words: mem}
+	s := newSet(m, o)
+	if mem[versionWord] != Version || !m.adopt() {
+		s.clear()
+		m.reset()
+	}
+	return s
+}
+
+// adopt marks the blocks to which nodes lead as used, and the others as free. false: the nodes are not a tree.
+func (m *memory) adopt() bool {
+	m.state, m.refs = make([]uint8, len(m.words)/2), map[uint32]int32{}
+	var blocks []uint32
+	for c := range Classes {
+		if !m.mark(m.load(c), 0, &blocks) {
+			return false
+		}
+	}
+	slices.Sort(blocks)
+	for pass := range 2 { // nothing is written before all of it is right
+		next := headerWords / 2
+		for _, u := range blocks {
+			if int(u) < next {
+				return false // blocks overlap
+			}
+			if pass == 1 {
+				m.cover(next, int(u))
+			}
+			next = int(u) + 1<<(m.state[u]-1)
+		}
+		if pass == 1 {
+			m.cover(next, len(m.state))
+		}
+	}
+	return true
+}
+
+// mark notes the blocks of a tree.
+func (m *memory) mark(n Node, depth int, blocks *[]uint32) bool {
+	if n.Kind() == KindSlot {
+		return true
+	}
+	base, order := n.Base(), orderOf(n.size())
+	u := base / 2
+	if depth > MaxDepth+1 || n.size() == 0 || base < headerWords || base&1 != 0 || u&(1<<order-1) != 0 || u+1<<order > len(m.state) {
+		return false
+	}
+	if was := m.state[u]; was != 0 {
+		if int(was) < order+1 {
+			return false
+		}
+		m.share(base)
+		return n.Kind() == KindList
+	}
+	m.state[u] = uint8(order + 1)
+	*blocks = append(*blocks, uint32(u))
+	step := 0
+	switch n.Kind() {
+	case KindCut:
+		step = 1
+	case KindFork:
+		step = 2
+	default:
+		return true
+	}
+	words := n.size()
+	for i := 0; i < words; i += step {
+		if !m.mark(m.load(base+i), depth+1, blocks) {
+			return false
+		}
+	}
+	return true
+}
