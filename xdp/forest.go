@@ -189,9 +189,6 @@ func (f *forest) exchange(remove []uint64, add []tree.Rule) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	if f.set.Decayed() && f.reclaim() == nil {
-		_ = f.set.Rearrange() // without room the trees stay as they are: right, and slower
-	}
 	return nil
 }
 
