@@ -15,6 +15,8 @@
 //     without the thread that walks. This includes the cost of waking the poller.
 //     Against one copy as of poll.xdp.4k, which a goroutine makes that a time.Ticker of the same period
 //     wakes, after the same walk and measured in the same way. The poller stands still meanwhile.
+//   - live.read: one read of a counter in the kernel's own memory, with no poller in between. Against bare loads of the
+//     same words.
 //
 // It needs the privileges to make BPF maps.
 package pollrows

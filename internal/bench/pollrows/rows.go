@@ -22,6 +22,7 @@ import (
 func Rows() []bench.Row {
 	const floor = "memcpy of the bytes read (16 per counter and CPU) and written (24 per counter)"
 	return []bench.Row{
+		{Name: "live.read", Ref: "bare atomic loads of the same words, Go", Bound: 2.0, Open: openLive},
 		{Name: "poll.xdp.4k", Ref: floor, Bound: 3.0, Unit: "ns per cycle", Open: openPoll},
 		{Name: "poll.cold.10k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 1.5, Unit: "ns per cycle", Open: openCold(10_000)},
 		{Name: "poll.cold.64k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 2.4, Unit: "ns per cycle", Open: openCold(1 << 16)},

@@ -1,0 +1,122 @@
+package pollrows
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/flowtally/flowtally/dataplane/engine/live"
+	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/shm"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// openLive: Live.Load of a counter of the kernel, which counts nothing meanwhile, against bare atomic loads of as many
+// words at the same distances: two for each CPU, and the two that tell whether the slot is the counter's.
+func openLive(context.Context, bench.Env) (*bench.Sides, error) {
+	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
+		l, m, err := liveCounter(open)
+		if err != nil {
+			return nil, err
+		}
+		bare := &bareSlots{words: make([]uint64, m.CPUs*m.Stride/8), stride: m.Stride / 8, state: new(uint64), epoch: new(uint64)}
+		sink := new(uint64)
+		return &bench.Sides{
+			Ours: bench.Timed(bench.ThreadCPU, func(n int) { *sink = loadLive(l, n) }),
+			Ref:  bench.Timed(bench.ThreadCPU, func(n int) { *sink = loadBare(bare, n) }),
+		}, nil
+	})
+}
+
+// liveCounter makes a counter in the kernel, and a mirror that shows where it is.
+func liveCounter(open *bench.Closers) (*shm.Live, shm.LiveMap, error) {
+	fail := func(err error) (*shm.Live, shm.LiveMap, error) { return nil, shm.LiveMap{}, err }
+	rules, err := xdp.Open(xdp.Options{MaxRules: 4096})
+	if err != nil {
+		return fail(err)
+	}
+	open.Add(rules.Destroy)
+	c, err := rules.AllocCounter("live")
+	if err != nil {
+		return fail(err)
+	}
+	of, err := rules.LiveMap()
+	if err != nil {
+		return fail(err)
+	}
+	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
+	if err != nil {
+		return fail(fmt.Errorf("making a directory for a mirror: %w", err))
+	}
+	open.Add(func() error { return os.RemoveAll(dir) })
+	path := filepath.Join(dir, "bench.mirror")
+	w, err := shm.Create(shm.Options{Path: path, History: -1})
+	if err != nil {
+		return fail(err)
+	}
+	open.Add(w.Close)
+	m := shm.LiveMap{FD: of.FD, ID: of.ID, CPUs: of.CPUs, Counters: of.Counters, Stride: of.Stride}
+	socket, err := live.Listen(live.Options{Path: shm.LivePath(path), Map: m, Mode: 0o600})
+	if err != nil {
+		return fail(err)
+	}
+	open.Add(socket.Close)
+	h, err := w.Add(shm.Entry{Name: "live"})
+	if err == nil {
+		err = w.SetLive(h, shm.LiveSlot{Map: of.ID, Epoch: uint32(of.Epoch), Slot: c.ID})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	r, err := shm.Open(path, shm.ReaderOptions{})
+	if err != nil {
+		return fail(err)
+	}
+	open.Add(r.Close)
+	l, err := r.Live(h)
+	if err != nil {
+		return fail(err)
+	}
+	return &l, m, nil
+}
+
+//go:noinline
+func loadLive(l *shm.Live, n int) (sum uint64) {
+	for range n {
+		packets, bytes, err := l.Load()
+		if err != nil {
+			return 0
+		}
+		sum += packets + bytes
+	}
+	return sum
+}
+
+// bareSlots is a counter as it would be if no read could be torn and no slot reused.
+type bareSlots struct {
+	words        []uint64
+	stride       int
+	state, epoch *uint64
+}
+
+// load is the loads of Live.Load, each once, called as that is.
+//
+//go:noinline
+func (b *bareSlots) load() (packets, bytes uint64) {
+	for at := 0; at+1 < len(b.words); at += b.stride {
+		packets += atomic.LoadUint64(&b.words[at])
+		bytes += atomic.LoadUint64(&b.words[at+1])
+	}
+	return packets + atomic.LoadUint64(b.state), bytes + atomic.LoadUint64(b.epoch)
+}
+
+//go:noinline
+func loadBare(b *bareSlots, n int) (sum uint64) {
+	for range n {
+		packets, bytes := b.load()
+		sum += packets + bytes
+	}
+	return sum
+}
