@@ -45,12 +45,17 @@ func (s *Simulated) slot(cpu int, id uint32) []uint64 {
 // Slot returns the two words of a counter on one CPU.
 func (s *Simulated) Slot(cpu int, id uint32) [2]uint64 { return [2]uint64(s.slot(cpu, id)) }
 
-// Read fills dst with the counters ids, as RuleSet.Read does.
-func (s *Simulated) Read(ids []uint32, dst []Pair) error { return s.values.read(ids, dst) }
+// SimulatedPairs fills dst with the counters ids, as ReadPairs does.
+func SimulatedPairs[P ~struct{ Packets, Bytes uint64 }](s *Simulated, ids []uint32, dst []P) error {
+	return s.values.read(ids, pairsOf(dst))
+}
 
-// Rows fills dst as ReadRows does.
-func (s *Simulated) Rows(first uint32, dst []Row, at int64) error {
-	return s.values.rows(first, dst, at)
+// SimulatedRows fills dst as ReadRows does.
+func SimulatedRows[R ~struct {
+	Packets, Bytes uint64
+	SampledAt      int64
+}](s *Simulated, first uint32, dst []R, at int64) error {
+	return s.values.rows(first, rowsOf(dst), at)
 }
 
 // Marks fills dst as RuleSet.Marks does.

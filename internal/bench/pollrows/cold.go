@@ -27,7 +27,7 @@ const (
 func openCold(counters int) func(context.Context, bench.Env) (*bench.Sides, error) {
 	return func(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-			r, poller, err := startEngine(ctx, open, counters, dataplane.PollConfig{Period: coldPeriod})
+			r, poller, err := startEngine(ctx, open, counters, dataplane.PollConfig{Period: coldPeriod}, false)
 			if err != nil {
 				return nil, err
 			}

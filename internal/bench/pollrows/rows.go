@@ -26,6 +26,10 @@ func Rows() []bench.Row {
 		{Name: "poll.xdp.4k", Ref: floor, Bound: 3.0, Unit: "ns per cycle", Open: openPoll},
 		{Name: "poll.cold.10k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 1.5, Unit: "ns per cycle", Open: openCold(10_000)},
 		{Name: "poll.cold.64k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 2.4, Unit: "ns per cycle", Open: openCold(1 << 16)},
+		{Name: "poll.cpus.64", Ref: "copy of the changed slots from their places (16 per counter and CPU) and 24 per counter", Bound: 4, Unit: "ns per cycle", Open: openCPUs(false)},
+		{Name: "poll.cpus.64.spread", Ref: "the same, of counters at random places", Unit: "ns per cycle", Full: true, Open: openCPUs(true)},
+		{Name: "poll.idle.0", Ref: "1 % of a core", Bound: 0.1, Unit: "ns per second", Rounds: 7, Openings: 1, Open: openIdle(0)},
+		{Name: "poll.idle.10k", Ref: "1 % of a core", Bound: 0.5, Unit: "ns per second", Rounds: 7, Openings: 1, Full: true, Time: 20 * time.Second, Open: openIdle(10_000)},
 	}
 }
 
@@ -34,7 +38,7 @@ func Rows() []bench.Row {
 func openPoll(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
 		const counters = 4096
-		r, _, err := startEngine(ctx, open, counters, dataplane.PollConfig{Busy: true, CPU: env.CPU})
+		r, _, err := startEngine(ctx, open, counters, dataplane.PollConfig{Busy: true, CPU: env.CPU}, false)
 		if err != nil {
 			return nil, err
 		}
@@ -69,14 +73,14 @@ func touched(counters int) (from, to []byte, err error) {
 }
 
 // startEngine starts an engine with so many counters in the kernel, and returns a reader of its mirror and the
-// gate at which its poller can be stopped.
-func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig) (*shm.Reader, *gate, error) {
+// gate at which its poller can be stopped. still: the poller sees that no counter changes.
+func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig, still bool) (*shm.Reader, *gate, error) {
 	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a directory for a mirror: %w", err)
 	}
 	open.Add(func() error { return os.RemoveAll(dir) })
-	rules, err := xdp.Open(xdp.Options{MaxRules: counters, MaxCounters: counters})
+	rules, err := xdp.Open(xdp.Options{MaxRules: max(1, counters), MaxCounters: max(1, counters)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +94,7 @@ func startEngine(ctx context.Context, open *bench.Closers, counters int, poll da
 	for i := range counters {
 		config.Flows = append(config.Flows, flow.Flow{Name: fmt.Sprintf("f%d", i), Priority: uint16(i)})
 	}
-	counted := &kernelCounters{rules: rules}
+	counted := &kernelCounters{rules: rules, still: still}
 	e, err := engine.New(inject.Backends(ctx, counted), config, engine.Options{})
 	if err != nil {
 		return nil, nil, err
