@@ -50,7 +50,7 @@ mirror:
   history: -1
   history_period: 250ms
   mode: 0640
-poll: {period: 1ms, busy: true, cpu: 3}
+poll: {period: 1ms, idle_period: 20ms, busy: true, cpu: 3}
 xdp: {pin_dir: /sys/fs/bpf/x, max_flows: 70000, keep_pins: true, tcx: last, beside: [refuse]}
 rdma: {library: /opt/lib/libibverbs.so.1, mlx5: /opt/lib/libmlx5.so.1, commands_per_second: 500, steal: true, audit: true}
 flows:
@@ -72,7 +72,7 @@ flows:
 			Path: "/dev/shm/x.mirror", Counters: 128, LatencyCounters: 8, History: -1,
 			HistoryPeriod: 250 * time.Millisecond, Mode: 0o640,
 		},
-		Poll: dataplane.PollConfig{Period: time.Millisecond, Busy: true, CPU: 3},
+		Poll: dataplane.PollConfig{Period: time.Millisecond, IdlePeriod: 20 * time.Millisecond, Busy: true, CPU: 3},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: 70000, KeepPins: true, TCX: "last", Beside: []dataplane.Beside{"refuse"}},
 		RDMA: dataplane.RDMAConfig{
 			Library: "/opt/lib/libibverbs.so.1", MLX5: "/opt/lib/libmlx5.so.1", CommandsPerSecond: 500, Steal: true, Audit: true,
@@ -139,7 +139,7 @@ func TestDefault(t *testing.T) {
 			{Name: "storage-out", Operations: []dataplane.Operation{dataplane.Send, dataplane.RDMAWrite}},
 			{Name: "storage-in", Operations: []dataplane.Operation{dataplane.Recv}},
 		}}},
-		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond},
+		Poll: dataplane.PollConfig{Period: 10 * time.Millisecond, IdlePeriod: 100 * time.Millisecond},
 		XDP:  dataplane.XDPConfig{PinDir: "/sys/fs/bpf/flowtally/default", MaxFlows: 65536, TCX: "first", Beside: dataplane.Besides()},
 		RDMA: dataplane.RDMAConfig{CommandsPerSecond: 10000},
 		Flows: []flow.Flow{
@@ -328,6 +328,7 @@ func TestBounds(t *testing.T) {
 		{"mirror: {mode: %}", "0o600", "0o400", func(c *dataplane.Config) { c.Mirror.Mode = 0o400 }, "mirror.mode"},
 		{"mirror: {mode: %}", "0640", "0641", func(c *dataplane.Config) { c.Mirror.Mode = 0o641 }, "mirror.mode"},
 		{"poll: {period: %}", "100us", "99us", func(c *dataplane.Config) { c.Poll.Period = 99 * time.Microsecond }, "poll.period"},
+		{"poll: {idle_period: %}", "10ms", "9ms", func(c *dataplane.Config) { c.Poll.IdlePeriod = 9 * time.Millisecond }, "poll.idle_period"},
 		{"poll: {cpu: %}", "0", "-1", func(c *dataplane.Config) { c.Poll.CPU = -1 }, "poll.cpu"},
 		{"poll: {cpu: %}", "2147483647", "2147483648", func(c *dataplane.Config) { n := int64(1) << 31; c.Poll.CPU = int(n) }, "poll.cpu"},
 		{"interfaces: [%]", "a.b", "a/b", func(c *dataplane.Config) { c.Interfaces = []dataplane.Interface{{Name: "a/b"}} }, "interface"},

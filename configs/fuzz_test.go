@@ -47,6 +47,7 @@ func checkRoundTrip(t *rapid.T) {
 	}
 	if rapid.Bool().Draw(t, "period") {
 		cfg.Poll.Period = time.Duration(rapid.Int64Range(100_000, 1<<62).Draw(t, "poll period"))
+		cfg.Poll.IdlePeriod = time.Duration(rapid.Int64Range(int64(cfg.Poll.Period), 1<<62).Draw(t, "idle period"))
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "interfaces") {
 		cfg.Interfaces = append(cfg.Interfaces, dataplane.Interface{

@@ -45,9 +45,10 @@ type mirrorYAML struct {
 }
 
 type pollYAML struct {
-	Period string `yaml:"period,omitempty"`
-	Busy   bool   `yaml:"busy,omitempty"`
-	CPU    int    `yaml:"cpu,omitempty"`
+	Period     string `yaml:"period,omitempty"`
+	IdlePeriod string `yaml:"idle_period,omitempty"`
+	Busy       bool   `yaml:"busy,omitempty"`
+	CPU        int    `yaml:"cpu,omitempty"`
 }
 
 type xdpYAML struct {
@@ -119,7 +120,7 @@ func Marshal(cfg dataplane.Config) ([]byte, error) {
 			History: cfg.Mirror.History, HistoryPeriod: durationText(cfg.Mirror.HistoryPeriod), WaitGroup: cfg.Mirror.WaitGroup,
 			LiveGroup: cfg.Mirror.LiveGroup,
 		},
-		Poll: pollYAML{Period: durationText(cfg.Poll.Period), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
+		Poll: pollYAML{Period: durationText(cfg.Poll.Period), IdlePeriod: durationText(cfg.Poll.IdlePeriod), Busy: cfg.Poll.Busy, CPU: cfg.Poll.CPU},
 		XDP:  xdpYAML(cfg.XDP),
 		RDMA: rdmaYAML(cfg.RDMA),
 	}

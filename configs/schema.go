@@ -48,11 +48,17 @@ func (d *decoder) config(n *yaml.Node, cfg *dataplane.Config) {
 		entry{"interfaces", func(_, v *yaml.Node) { main.interfaces = v }},
 		entry{"mirror", func(_, v *yaml.Node) { d.mirror(v, &cfg.Mirror) }},
 		entry{"poll", func(_, v *yaml.Node) {
+			var idle *yaml.Node
+			idlePeriod := d.duration(&cfg.Poll.IdlePeriod, "poll.idle_period", 0, "")
 			d.mapping(v, "poll",
 				entry{"period", d.duration(&cfg.Poll.Period, "poll.period", leastPeriod, "for less, use poll.busy")},
+				entry{"idle_period", func(key, v *yaml.Node) { idle = v; idlePeriod(key, v) }},
 				entry{"busy", d.bool(&cfg.Poll.Busy, "poll.busy")},
 				entry{"cpu", d.int(&cfg.Poll.CPU, "poll.cpu", 0, mostCPU)},
 			)
+			if err := cfg.Poll.ValidateIdle(); err != nil && idle != nil {
+				d.bad(idle, err.Error(), "equal to poll.period switches it off")
+			}
 		}},
 		entry{"xdp", func(_, v *yaml.Node) {
 			d.mapping(v, "xdp",

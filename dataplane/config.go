@@ -74,6 +74,9 @@ type MirrorConfig struct {
 type PollConfig struct {
 	// Period of a poll cycle. 0 means 10 ms; at least 100 µs.
 	Period time.Duration
+	// IdlePeriod is the period after 10 s without a change of a counter and without a woken waiter. 0 means 100 ms, or
+	// Period where that is longer; at least Period, and equal to Period means that it does not change.
+	IdlePeriod time.Duration
 	// Busy polls without pause on CPU, in place of Period.
 	Busy bool
 	CPU  int

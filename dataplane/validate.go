@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -20,6 +21,9 @@ var (
 
 // minPeriod is the shortest poll period. Busy is for shorter ones.
 const minPeriod = 100 * time.Microsecond
+
+// defaultPeriod is the poll period where none is configured.
+const defaultPeriod = 10 * time.Millisecond
 
 // mostCommands is the largest budget: a command per microsecond, more than a device takes.
 const mostCommands = 1_000_000
@@ -112,6 +116,9 @@ func (c Config) Validate() error {
 	if d := c.Poll.Period; d != 0 && d < minPeriod {
 		bad("poll.period %s: at least %s; for less use poll.busy", d, minPeriod)
 	}
+	if err := c.Poll.ValidateIdle(); err != nil {
+		bad("%w", err)
+	}
 	if n := c.Poll.CPU; n < 0 || n > math.MaxInt32 {
 		bad("poll.cpu %d: 0 to %d", n, math.MaxInt32)
 	}
@@ -152,4 +159,12 @@ func (c Config) needsInterface() bool {
 	return slices.ContainsFunc(c.Flows, func(f flow.Flow) bool {
 		return f.Backend != "sim" && (f.Backend != "" || c.Backend != "sim")
 	})
+}
+
+// ValidateIdle returns an error if IdlePeriod is shorter than Period.
+func (p PollConfig) ValidateIdle() error {
+	if period := cmp.Or(p.Period, defaultPeriod); p.IdlePeriod != 0 && p.IdlePeriod < period {
+		return fmt.Errorf("poll.idle_period %s: at least poll.period, which is %s", p.IdlePeriod, period)
+	}
+	return nil
 }

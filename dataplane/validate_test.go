@@ -45,6 +45,11 @@ func TestConfigValidate(t *testing.T) {
 			[]string{`flow "a": defined twice`, `flow "-": name`, `interface "eth1" is not listed`}},
 		{"a mode that lets others write", dataplane.Config{Backend: "sim", Mirror: dataplane.MirrorConfig{Mode: 0o666}}, []string{"mirror.mode 0666"}},
 		{"a mode of a directory", dataplane.Config{Backend: "sim", Mirror: dataplane.MirrorConfig{Mode: fs.ModeDir | 0o644}}, []string{"mirror.mode"}},
+		{"an idle period", dataplane.Config{Backend: "sim", Poll: dataplane.PollConfig{Period: time.Second, IdlePeriod: time.Second}}, nil},
+		{"an idle period below the period", dataplane.Config{Backend: "sim", Poll: dataplane.PollConfig{Period: time.Second, IdlePeriod: time.Second - 1}},
+			[]string{"poll.idle_period 999.999999ms: at least poll.period, which is 1s"}},
+		{"an idle period below the default period", dataplane.Config{Backend: "sim", Poll: dataplane.PollConfig{IdlePeriod: time.Millisecond}},
+			[]string{"poll.idle_period 1ms: at least poll.period, which is 10ms"}},
 		{"numbers", dataplane.Config{
 			Backend: "sim",
 			Mirror:  dataplane.MirrorConfig{Counters: 1<<24 + 1, LatencyCounters: -1, History: -2, HistoryPeriod: -1},

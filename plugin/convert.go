@@ -171,7 +171,7 @@ func configToProto(c dataplane.Config) (*pluginv1.Config, error) {
 			History: int64(c.Mirror.History), HistoryPeriodNs: int64(c.Mirror.HistoryPeriod), Mode: uint32(c.Mirror.Mode),
 			WaitGroup: c.Mirror.WaitGroup, LiveMode: uint32(c.Mirror.LiveMode), LiveGroup: c.Mirror.LiveGroup,
 		},
-		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
+		Poll: &pluginv1.PollConfig{PeriodNs: int64(c.Poll.Period), IdlePeriodNs: int64(c.Poll.IdlePeriod), Busy: c.Poll.Busy, Cpu: int64(c.Poll.CPU)},
 		Xdp:  &pluginv1.XDPConfig{PinDir: c.XDP.PinDir, MaxFlows: int64(c.XDP.MaxFlows), KeepPins: c.XDP.KeepPins, Tcx: c.XDP.TCX, Beside: texts(c.XDP.Beside)},
 		Rdma: &pluginv1.RDMAConfig{
 			Library: c.RDMA.Library, Mlx5: c.RDMA.MLX5, Efa: c.RDMA.EFA, CommandsPerSecond: int64(c.RDMA.CommandsPerSecond),
@@ -218,9 +218,10 @@ func configFromProto(p *pluginv1.Config) (dataplane.Config, error) {
 			LiveGroup:       p.GetMirror().GetLiveGroup(),
 		},
 		Poll: dataplane.PollConfig{
-			Period: time.Duration(p.GetPoll().GetPeriodNs()),
-			Busy:   p.GetPoll().GetBusy(),
-			CPU:    num("poll.cpu", p.GetPoll().GetCpu()),
+			Period:     time.Duration(p.GetPoll().GetPeriodNs()),
+			IdlePeriod: time.Duration(p.GetPoll().GetIdlePeriodNs()),
+			Busy:       p.GetPoll().GetBusy(),
+			CPU:        num("poll.cpu", p.GetPoll().GetCpu()),
 		},
 		XDP: dataplane.XDPConfig{
 			PinDir:   p.GetXdp().GetPinDir(),

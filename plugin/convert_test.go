@@ -68,7 +68,7 @@ func TestConfigCrosses(t *testing.T) {
 				HistoryPeriod: time.Duration(rapid.Int64().Draw(t, "period")), Mode: fs.FileMode(rapid.Uint32().Draw(t, "mode")),
 			},
 			Poll: dataplane.PollConfig{
-				Period: time.Duration(rapid.Int64().Draw(t, "poll")), Busy: rapid.Bool().Draw(t, "busy"), CPU: rapid.Int().Draw(t, "cpu"),
+				Period: time.Duration(rapid.Int64().Draw(t, "poll")), IdlePeriod: time.Duration(rapid.Int64().Draw(t, "idle")), Busy: rapid.Bool().Draw(t, "busy"), CPU: rapid.Int().Draw(t, "cpu"),
 			},
 			XDP: dataplane.XDPConfig{PinDir: "/sys/fs/bpf/x", MaxFlows: rapid.Int().Draw(t, "max"), KeepPins: rapid.Bool().Draw(t, "keep"), TCX: rapid.StringN(0, 5, 20).Draw(t, "tcx"), Beside: rapid.SampledFrom([][]dataplane.Beside{nil, {"tcx"}, {"refuse", "tcx"}}).Draw(t, "beside")},
 			RDMA: dataplane.RDMAConfig{

@@ -108,7 +108,7 @@ var reservedHeader = [][2]uint64{
 	{fixedSize, hdrGeneration},
 	{hdrTakeovers + 8, hdrHeartbeat},
 	{hdrState + 4, hdrCycleBegun},
-	{hdrCycleDoneAt + 8, hdrCatalogueChanges},
+	{hdrPollPeriod + 8, hdrCatalogueChanges},
 	{hdrSegments + 4, hdrRefused},
 	{hdrRecordLimit + 4, hdrHistoryIntent},
 	{hdrHistoryTail + 8, hdrReplaced},
@@ -148,6 +148,9 @@ func (c *checker) header() {
 	}
 	if p := atomic.LoadInt64(&h.heartbeatPeriod); p <= 0 {
 		c.add("header", hdrHeartbeatPeriod, "heartbeat period is %d ns", p)
+	}
+	if p := atomic.LoadInt64(&h.pollPeriod); p < 0 {
+		c.add("header", hdrPollPeriod, "poll period is %d ns", p)
 	}
 	if d := atomic.LoadInt64(&h.coolDown); d < 0 {
 		c.add("header", hdrCoolDown, "cool-down is %d ns", d)

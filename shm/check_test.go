@@ -18,6 +18,7 @@ func TestCheckFinds(t *testing.T) {
 		{"header", "generation is 0", func(v *view) { v.hdr.generation = 0 }},
 		{"header", "state 9", func(v *view) { v.hdr.state = 9 }},
 		{"header", "heartbeat period", func(v *view) { v.hdr.heartbeatPeriod = 0 }},
+		{"header", "poll period", func(v *view) { v.hdr.pollPeriod = -1 }},
 		{"header", "cool-down", func(v *view) { v.hdr.coolDown = -1 }},
 		{"header", "is done, but only", func(v *view) { v.hdr.cycleDone = 7 }},
 		{"header", "where no mirror comes", func(v *view) { v.hdr.cycleBegun = 1 << 63 }},

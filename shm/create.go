@@ -127,6 +127,7 @@ func (w *Writer) introduce(h *headerMem, now int64) {
 	atomic.StoreInt64(&h.startedWall, w.startedWall)
 	atomic.StoreInt64(&h.heartbeatPeriod, int64(w.heartbeat))
 	atomic.StoreInt64(&h.coolDown, int64(w.coolDown))
+	atomic.StoreInt64(&h.pollPeriod, int64(w.pollPeriod))
 	atomic.StoreUint64(&h.takeovers, w.takeovers)
 	w.introduceLimits(h)
 	storeTime(&h.heartbeat, now)

@@ -65,6 +65,7 @@ const (
 	hdrCycleBegun  = 768
 	hdrCycleDone   = 776
 	hdrCycleDoneAt = 784
+	hdrPollPeriod  = 792 // ns; 0: the writer has no period, or does not tell
 
 	hdrCatalogueChanges = 896
 	hdrCountersUsed     = 904 // u32

@@ -111,7 +111,7 @@ type liar struct {
 // lyingWords returns the offsets of the words that opening loads, and of those that lead
 // from there to a value.
 func lyingWords(history uint32) []uint64 {
-	at := []uint64{hdrGeneration, hdrHeartbeatPeriod, hdrState, hdrCycleDone, hdrCatalogueChanges, hdrSegments, hdrCounterLimit,
+	at := []uint64{hdrGeneration, hdrHeartbeatPeriod, hdrState, hdrCycleDone, hdrPollPeriod, hdrCatalogueChanges, hdrSegments, hdrCounterLimit,
 		hdrHistoryIntent, hdrHistoryTail, hdrReplaced, hdrDeviceGeneration, hdrDeviceLength, hdrTable, hdrTable + 8, hdrTable + 16}
 	for i := uint64(0); i < fixedSize; i += 8 {
 		at = append(at, i)

@@ -186,6 +186,7 @@ type Status struct {
 
 	Cycle            uint64        // the poll cycle that was completed last
 	CycleAge         time.Duration // since then; 0 before the first cycle
+	PollPeriod       time.Duration // from one cycle to the next, at present; 0: no fixed time, or not told
 	CatalogueChanges uint64        // moves whenever an entry is added, removed or changed
 
 	Counters, CountersUsed int // Counters: how many the file holds before it grows again
@@ -217,6 +218,7 @@ func (v *view) status(now int64) Status {
 		Age:              age(now, atomic.LoadInt64(&h.heartbeat)),
 		HeartbeatPeriod:  time.Duration(atomic.LoadInt64(&h.heartbeatPeriod)),
 		Cycle:            atomic.LoadUint64(&h.cycleDone),
+		PollPeriod:       time.Duration(max(0, atomic.LoadInt64(&h.pollPeriod))),
 		CatalogueChanges: atomic.LoadUint64(&h.catalogueChanges),
 		CountersUsed:     int(atomic.LoadUint32(&h.countersUsed)),
 		RecordsUsed:      int(atomic.LoadUint32(&h.recordsUsed)),

@@ -51,7 +51,8 @@ type headerMem struct {
 	cycleBegun  uint64
 	cycleDone   uint64
 	cycleDoneAt int64
-	_           [hdrCatalogueChanges - hdrCycleDoneAt - 8]byte
+	pollPeriod  int64
+	_           [hdrCatalogueChanges - hdrPollPeriod - 8]byte
 
 	catalogueChanges uint64
 	countersUsed     uint32

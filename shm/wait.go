@@ -91,6 +91,7 @@ type look struct {
 	dead       error  // why no value will be published any more
 	generation uint64 // of the writer
 	period     int64  // of its heartbeat, ns, held between shortestNap and longestSleep
+	told       int64  // time from one poll cycle to the next by the header, ns; 0: not told
 	cycle      uint64
 	cycleAt    int64
 	value      Value
@@ -110,6 +111,7 @@ func (s *sleeper) look(c *Counter) (l look, err error) {
 		l.generation = atomic.LoadUint64(&h.generation)
 		l.woken = whole && l.page.generation == l.generation
 		l.period = min(max(atomic.LoadInt64(&h.heartbeatPeriod), shortestNap), longestSleep)
+		l.told = max(0, atomic.LoadInt64(&h.pollPeriod))
 		l.cycle = atomic.LoadUint64(&h.cycleDone)
 		l.cycleAt = atomic.LoadInt64(&h.cycleDoneAt)
 		l.dead = s.r.dead(Now())

@@ -116,7 +116,8 @@ func nap(ctx context.Context, ns int64) {
 	}
 }
 
-// pace is the length of a poll cycle, as a waiter that no writer wakes learns it by looking.
+// pace is the length of a poll cycle, as a waiter that no writer wakes learns it by looking where the header does not
+// tell it.
 type pace struct {
 	cycle  uint64
 	at     int64
@@ -129,5 +130,5 @@ func (p *pace) next(now int64, l *look) int64 {
 		p.length = (l.cycleAt - p.at) / int64(min(l.cycle-p.cycle, math.MaxInt32))
 	}
 	p.cycle, p.at = l.cycle, l.cycleAt
-	return now + max(min(cmp.Or(p.length, l.period/16), l.period), shortestNap)
+	return now + max(min(cmp.Or(l.told, p.length, l.period/16), l.period), shortestNap)
 }

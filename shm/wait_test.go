@@ -225,8 +225,8 @@ func TestWaitRefuses(t *testing.T) {
 func TestPace(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	type seen struct {
-		cycle uint64
-		at    int64
+		cycle    uint64
+		at, told int64
 	}
 	for _, tt := range []struct {
 		name   string
@@ -234,21 +234,24 @@ func TestPace(t *testing.T) {
 		seen   []seen
 		want   int64
 	}{
-		{"nothing known", 500 * ms, []seen{{0, 0}}, 500 * ms / 16},
-		{"one cycle", 500 * ms, []seen{{7, 700 * ms}}, 500 * ms / 16},
-		{"two", 500 * ms, []seen{{7, 700 * ms}, {8, 710 * ms}}, 10 * ms},
-		{"several between two looks", 500 * ms, []seen{{7, 700 * ms}, {12, 710 * ms}}, 2 * ms},
-		{"no new one", 500 * ms, []seen{{7, 700 * ms}, {8, 710 * ms}, {8, 710 * ms}}, 10 * ms},
-		{"quick", 500 * ms, []seen{{7, 700 * ms}, {1007, 710 * ms}}, ms},
-		{"slower than its heartbeat", 500 * ms, []seen{{7, 700 * ms}, {8, 5700 * ms}}, 500 * ms},
-		{"clock goes back", 500 * ms, []seen{{7, 700 * ms}, {8, 600 * ms}}, 500 * ms / 16},
-		{"nonsense", 500 * ms, []seen{{1, 1}, {1 << 63, 1 << 62}}, 500 * ms},
+		{"nothing known", 500 * ms, []seen{{0, 0, 0}}, 500 * ms / 16},
+		{"one cycle", 500 * ms, []seen{{7, 700 * ms, 0}}, 500 * ms / 16},
+		{"two", 500 * ms, []seen{{7, 700 * ms, 0}, {8, 710 * ms, 0}}, 10 * ms},
+		{"several between two looks", 500 * ms, []seen{{7, 700 * ms, 0}, {12, 710 * ms, 0}}, 2 * ms},
+		{"no new one", 500 * ms, []seen{{7, 700 * ms, 0}, {8, 710 * ms, 0}, {8, 710 * ms, 0}}, 10 * ms},
+		{"quick", 500 * ms, []seen{{7, 700 * ms, 0}, {1007, 710 * ms, 0}}, ms},
+		{"slower than its heartbeat", 500 * ms, []seen{{7, 700 * ms, 0}, {8, 5700 * ms, 0}}, 500 * ms},
+		{"clock goes back", 500 * ms, []seen{{7, 700 * ms, 0}, {8, 600 * ms, 0}}, 500 * ms / 16},
+		{"nonsense", 500 * ms, []seen{{1, 1, 0}, {1 << 63, 1 << 62, 0}}, 500 * ms},
+		{"told", 500 * ms, []seen{{7, 700 * ms, 100 * ms}, {8, 710 * ms, 100 * ms}}, 100 * ms},
+		{"told another", 500 * ms, []seen{{7, 700 * ms, 100 * ms}, {8, 710 * ms, 10 * ms}}, 10 * ms},
+		{"told longer than its heartbeat", 500 * ms, []seen{{7, 700 * ms, 3600_000 * ms}}, 500 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var p pace
 			var got int64
 			for _, s := range tt.seen {
-				got = p.next(1e12, &look{period: tt.period, cycle: s.cycle, cycleAt: s.at}) - 1e12
+				got = p.next(1e12, &look{period: tt.period, told: s.told, cycle: s.cycle, cycleAt: s.at}) - 1e12
 			}
 			if got != tt.want {
 				t.Errorf("%v, want %v", time.Duration(got), time.Duration(tt.want))

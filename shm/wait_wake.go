@@ -40,6 +40,8 @@ type waker struct {
 	due        int64 // from when on a cycle wakes
 	told       bool  // keep could not make the page, and has logged it
 
+	wokenAt atomic.Int64 // time of the last wake that woke a sleeper; 0: none has
+
 	late  *time.Timer // runs wake
 	owing atomic.Bool // late is set
 	asked atomic.Uint32
@@ -72,7 +74,11 @@ func (k *waker) wake() {
 	p := k.page.Load()
 	p.change(p.word) // barrier wait-release
 	k.step("wake-word")
-	if p.wake(wakeAtOnce, anyBits) == wakeAtOnce && k.asked.Add(1) == 1 {
+	woken := p.wake(wakeAtOnce, anyBits)
+	if woken > 0 {
+		k.wokenAt.Store(Now())
+	}
+	if woken == wakeAtOnce && k.asked.Add(1) == 1 {
 		go k.pass()
 	}
 }

@@ -39,6 +39,8 @@ type Writer struct {
 	closed  bool
 	inCycle bool // also read without mu by the goroutine between BeginCycle and EndCycle
 	state   State
+	// pollPeriod is the time between two cycles that the header tells.
+	pollPeriod time.Duration
 	tables
 	scratch    entryMem
 	device     *DeviceSegment // nil: none was asked for
@@ -311,6 +313,25 @@ func (w *Writer) SetState(s State) {
 	w.state = s
 	_ = Guard(func() error { atomic.StoreUint32(&w.v.hdr.state, uint32(s)); return nil })
 	w.waker.serve(w.generation)
+}
+
+// SetPollPeriod tells readers the time from one cycle to the next, from now on. 0 means that cycles follow each
+// other without a pause, or at no fixed time; it is the value at first. A writer stores a longer period before the
+// pause that is longer.
+func (w *Writer) SetPollPeriod(period time.Duration) error {
+	return w.control(func() error {
+		w.pollPeriod = max(period, 0)
+		atomic.StoreInt64(&w.v.hdr.pollPeriod, int64(w.pollPeriod))
+		return nil
+	})
+}
+
+// WokenAt returns the time, on the clock of Now, at which a cycle woke a process that waited; 0: none has.
+func (w *Writer) WokenAt() int64 {
+	if w.waker == nil {
+		return 0
+	}
+	return w.waker.wokenAt.Load()
 }
 
 // SetLimits changes the limits of Options.Counters and Options.LatencyCounters. A mirror that holds more keeps them.

@@ -179,7 +179,7 @@ func (e *Engine) resume(ctx context.Context) error {
 // configure gives the settings that change while the instance runs to its parts. It is called with ctl held.
 func (e *Engine) configure(cfg dataplane.Config) {
 	e.cfg = cfg
-	e.poller.SetPeriod(cfg.Poll.Period)
+	e.poller.SetPeriods(cfg.Poll.Period, cfg.Poll.IdlePeriod)
 	e.plan.SetHistoryPeriod(cfg.Mirror.HistoryPeriod)
 	if err := e.catalogue.SetLimits(cfg.Mirror); err != nil {
 		e.log.Warn("changing the limits of the mirror", "err", err)

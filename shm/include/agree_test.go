@@ -81,6 +81,9 @@ func furnish(t *testing.T, w *shm.Writer) {
 		handles = append(handles, add(t, w, shm.Entry{Name: fmt.Sprintf("fast%d", i), Latency: true, Text: strings.Repeat("x", 400)}))
 	}
 	cycle := func(blocks ...int) {
+		if err := w.SetPollPeriod(7 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
 		n := w.BeginCycle()
 		for _, b := range blocks {
 			var values shm.Block
@@ -285,6 +288,7 @@ func dumpGo(t *testing.T, path string) string {
 	s := r.Status()
 	fmt.Fprintf(&b, "status\t%v\t%016x\t%d\t%d\n", s.State, s.Generation, s.Takeovers, s.Cycle)
 	fmt.Fprintf(&b, "fill\t%d\t%d\t%d\t%d\t%d\n", s.Counters, s.CountersUsed, s.Records, s.RecordsUsed, s.Refused)
+	fmt.Fprintf(&b, "period\t%d\n", s.PollPeriod.Nanoseconds())
 	fmt.Fprintf(&b, "size\t%d\t%d\t%d\t%016x\t%d\n", (s.Counters+s.Records)/shm.SegmentLen, uint32(s.CounterLimit), uint32(s.RecordLimit),
 		s.File, bit[s.Replaced])
 	var snap shm.Snapshot

@@ -27,7 +27,7 @@
  *   _counter.h    ft_counter_open, ft_load: one counter, on a hot path
  *   _snapshot.h   ft_snapshot_open, _take, _get, _close: many at once
  *   _history.h    ft_cursor_open, ft_cursor_next: the records of the history
- *   _status.h     ft_get_status, ft_state_name: the writer
+ *   _status.h     ft_get_status, ft_poll_period, ft_state_name: the writer
  *   _guard.h      ft_guard_sigbus: a file that is cut short
  *   _result.h     the results of functions, ft_strerror
  *   _system.h     ft_now; _header.h and _file.h open files, _order.h loads words,

@@ -42,6 +42,8 @@ typedef struct ft_status {
 } ft_status;
 
 FT_API int ft_get_status(const ft_reader *r, ft_status *out);
+/* ns from one poll cycle to the next, at present; 0: no fixed time, or not told. */
+FT_API int64_t ft_poll_period(const ft_reader *r);
 /* "boot", "run", ...; "invalid" for another number. Of static storage. */
 FT_API const char *ft_state_name(uint32_t state);
 
@@ -79,6 +81,11 @@ FT_API int ft_get_status(const ft_reader *r, ft_status *out) {
 	out->alive = (out->state == FT_BOOT || out->state == FT_RUN) && (out->age < 0 || age / 2 <= period) &&
 		     out->replaced == 0;
 	return ft_whole(r);
+}
+
+FT_API int64_t ft_poll_period(const ft_reader *r) {
+	const int64_t period = ft_i64(r->base, FT_HDR_POLL_PERIOD);
+	return period > 0 ? period : 0;
 }
 
 FT_API const char *ft_state_name(uint32_t state) {

@@ -167,7 +167,7 @@ struct ft_waiter {
 	int64_t opened_at; /* when that was tried; 0: never */
 	uint32_t word, turn;
 	int woken;         /* the writer wakes the sleepers on the page */
-	uint64_t cycle;    /* the cycle that was seen last, to learn the length of a cycle */
+	uint64_t cycle;    /* the cycle that was seen last, to learn the length of a cycle that the header does not tell */
 	int64_t cycle_at, length;
 };
 
@@ -220,7 +220,8 @@ static inline int64_t ft_wait_pace(struct ft_waiter *w, int64_t now, int64_t mos
 		w->length = (int64_t)(((uint64_t)at - (uint64_t)w->cycle_at) / (cycle - w->cycle));
 	w->cycle = cycle;
 	w->cycle_at = at;
-	const int64_t length = w->length > 0 ? w->length : most / 16;
+	const int64_t told = ft_poll_period(w->r);
+	const int64_t length = told > 0 ? told : w->length > 0 ? w->length : most / 16;
 	return now + ft_more(ft_less(length, most), FT_SHORTEST_NAP);
 }
 

@@ -72,6 +72,7 @@ func (g *gauges) mirror(l look) {
 	g.counter("flowtally_writer_takeovers_total", "Times that a writer has taken the mirror over.", float64(s.Takeovers))
 	g.counter("flowtally_poll_cycles_total", "Completed poll cycles.", float64(s.Cycle))
 	if s.Cycle > 0 {
+		g.gauge("flowtally_poll_period_seconds", "The time from one poll cycle to the next, at present; 0: no fixed time.", s.PollPeriod.Seconds())
 		g.gauge("flowtally_mirror_age_seconds", "Time since the end of the last poll cycle: the age of the values.", s.CycleAge.Seconds())
 	}
 	g.counter("flowtally_mirror_refused_total", "Counters that were refused because the mirror was full.", float64(s.Refused))

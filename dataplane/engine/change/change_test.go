@@ -87,6 +87,8 @@ func TestSettings(t *testing.T) {
 			c.Poll.Period, c.XDP.KeepPins, c.Mirror.Counters = time.Millisecond, true, 7
 		}),
 			changes: "~ setting mirror.counters: 0 -> 7\n~ setting poll.period: 10ms -> 1ms\n~ setting xdp.keep_pins: false -> true\n"},
+		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = backend.DefaultIdlePeriod })},
+		{to: change(func(c *dataplane.Config) { c.Poll.IdlePeriod = time.Second }), changes: "~ setting poll.idle_period: 100ms -> 1s\n"},
 		{to: change(func(c *dataplane.Config) {
 			c.Interfaces = []dataplane.Interface{{Name: "eth0", Mode: "native", Direction: "both"}, {Name: "en*", Direction: "egress", Optional: true}}
 		}), changes: "~ setting interfaces: [eth0] -> [eth0=native, en* egress optional]\n"},

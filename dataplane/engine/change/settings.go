@@ -16,7 +16,7 @@ import (
 
 // live are the settings that change while an instance runs.
 var live = map[string]bool{
-	"interfaces": true, "mirror.counters": true, "mirror.history_period": true, "mirror.latency_counters": true, "poll.period": true, "xdp.keep_pins": true,
+	"interfaces": true, "mirror.counters": true, "mirror.history_period": true, "mirror.latency_counters": true, "poll.period": true, "poll.idle_period": true, "xdp.keep_pins": true,
 }
 
 // Settings returns the settings in which two configurations differ, by their names in a configuration file and ordered
@@ -42,6 +42,7 @@ func Settings(from, to dataplane.Config) ([]dataplane.FieldChange, error) {
 func normal(c dataplane.Config) dataplane.Config {
 	c.Flows = nil
 	c.Poll.Period = cmp.Or(c.Poll.Period, backend.DefaultPeriod)
+	c.Poll.IdlePeriod = cmp.Or(c.Poll.IdlePeriod, max(c.Poll.Period, backend.DefaultIdlePeriod))
 	c.RDMA.CommandsPerSecond = cmp.Or(c.RDMA.CommandsPerSecond, backend.DefaultCommandsPerSecond)
 	c.XDP.TCX, c.Start = cmp.Or(c.XDP.TCX, "first"), cmp.Or(c.Start, dataplane.StartStrict)
 	if len(c.XDP.Beside) == 0 {

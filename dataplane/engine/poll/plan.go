@@ -21,7 +21,9 @@ type Plan struct {
 	pairs    []backend.Pair          // scratch memory for one block
 	sampled  []int64                 // scratch memory for one block
 	marks    markedSources
-	changed  int64 // time of the last cycle that found another value
+	changed  int64         // time of the last cycle that found another value, or of the last new source
+	sources  int           // number of counters that have a source
+	added    chan struct{} // for Added
 
 	nextHistory, historyPeriod int64
 
@@ -49,6 +51,7 @@ func NewPlan(history time.Duration) *Plan {
 		records:       make(map[uint32]*sourceBlock),
 		pairs:         make([]backend.Pair, blockSize),
 		sampled:       make([]int64, blockSize),
+		added:         make(chan struct{}, 1),
 	}
 }
 
@@ -80,6 +83,17 @@ func (p *Plan) AddSegment(h shm.Handle, latency bool) {
 	p.segments = longer
 	p.mu.Unlock()
 }
+
+// Activity returns the number of counters that have a source, and the time at which the last change was found: another
+// value, or a new source.
+func (p *Plan) Activity() (sources int, changed int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sources, p.changed
+}
+
+// Added receives when a counter has a source after a time in which none was new.
+func (p *Plan) Added() <-chan struct{} { return p.added }
 
 // block returns the block of index, or nil for a latency counter.
 func (p *Plan) block(index uint32) *blockPlan {
@@ -123,6 +137,15 @@ func (p *Plan) SetSource(h shm.Handle, s backend.Counters, id uint32, base backe
 func (p *Plan) setSource(index uint32, s backend.Counters, id uint32, base backend.Pair) {
 	p.removeSource(index)
 	p.live.show(p.history(index).handle, s, id, base)
+	now := shm.Now()
+	if p.sources == 0 || now-p.changed > int64(time.Second) { // of many at once, the first tells
+		select {
+		case p.added <- struct{}{}:
+		default:
+		}
+	}
+	p.sources++
+	p.changed = now
 	bp := p.block(index)
 	if bp == nil {
 		b := newSourceBlock(s)
@@ -157,7 +180,10 @@ func (p *Plan) remove(index uint32) {
 func (p *Plan) removeSource(index uint32) {
 	bp, row := p.block(index), uint8(index%blockSize)
 	if bp == nil {
-		delete(p.records, index)
+		if _, ok := p.records[index]; ok {
+			p.sources--
+			delete(p.records, index)
+		}
 		return
 	}
 	for i := range bp.sources {
@@ -165,6 +191,7 @@ func (p *Plan) removeSource(index uint32) {
 		if j, ok := slices.BinarySearch(b.at, row); ok {
 			b.ids, b.at, b.base = slices.Delete(b.ids, j, j+1), slices.Delete(b.at, j, j+1), slices.Delete(b.base, j, j+1)
 			bp.sourceChanged(b)
+			p.sources--
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package poll
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
-	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -37,24 +35,24 @@ type Poller struct {
 	cycles  atomic.Uint64
 	failing atomic.Pointer[string] // error text of the last cycle; nil: it succeeded
 	late    atomic.Bool            // more than one in eight cycles of the last window
-	period  atomic.Int64           // time.Duration of a cycle
-	changed chan struct{}          // period has changed
+	periods atomic.Pointer[periods]
+	changed chan struct{} // periods has changed
 }
 
 // New returns a poller that does not run yet.
 func New(o Options) *Poller {
 	p := &Poller{opts: o, changed: make(chan struct{}, 1)}
-	p.period.Store(int64(cmp.Or(o.Config.Period, backend.DefaultPeriod)))
+	p.SetPeriods(o.Config.Period, o.Config.IdlePeriod)
 	return p
 }
 
-// SetPeriod changes the period, from the next cycle on. 0 is the default period. A poller that polls without pause has
-// no period. Any goroutine may call it.
-func (p *Poller) SetPeriod(period time.Duration) {
-	p.period.Store(int64(cmp.Or(period, backend.DefaultPeriod)))
+// SetPeriods changes the period, and the period while nothing changes, from the next cycle on. 0 is the default. A
+// poller that polls without pause has no period. Any goroutine may call it.
+func (p *Poller) SetPeriods(period, idle time.Duration) {
+	p.periods.Store(newPeriods(period, idle))
 	select {
 	case p.changed <- struct{}{}:
-	default: // Run takes the newest period
+	default: // Run takes the newest periods
 	}
 }
 
@@ -71,13 +69,14 @@ func (p *Poller) Run(ctx context.Context) {
 func (p *Poller) runPeriodic(ctx context.Context) {
 	// A ticker drops ticks that were not taken. A late cycle is followed by the next one
 	// on the grid, and never by a burst of missed cycles.
-	period := time.Duration(p.period.Load())
+	period := p.periods.Load().fast
 	tick, between := time.NewTicker(period), time.NewTicker(beatPeriod)
 	defer tick.Stop()
 	defer between.Stop()
 	var beat <-chan time.Time
 	pace := func() {
-		period = time.Duration(p.period.Load())
+		period = p.pace()
+		p.tell(period) // before the pause
 		tick.Reset(period)
 		if beat = between.C; period <= beatPeriod {
 			between.Stop()
@@ -98,6 +97,9 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 			p.late.Store(late > conditionWindow/8)
 			late = 0
 		}
+		if p.pace() != period {
+			pace()
+		}
 		for due := false; !due; {
 			select {
 			case <-ctx.Done():
@@ -106,6 +108,10 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 				due = true
 			case <-p.changed:
 				pace()
+			case <-p.opts.Plan.Added():
+				if p.pace() != period {
+					pace()
+				}
 			case <-beat:
 				p.opts.Writer.Heartbeat(shm.Now())
 			}
@@ -113,7 +119,21 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 	}
 }
 
+// pace returns the time until the next cycle.
+func (p *Poller) pace() time.Duration {
+	sources, changed := p.opts.Plan.Activity()
+	return p.periods.Load().at(shm.Now(), sources, max(changed, p.opts.Writer.WokenAt()))
+}
+
+// tell tells readers the period.
+func (p *Poller) tell(period time.Duration) {
+	if err := p.opts.Writer.SetPollPeriod(period); err != nil && !errors.Is(err, shm.ErrTruncated) { // the engine replaces the file
+		p.opts.Logger.Warn("telling readers the poll period", "err", err)
+	}
+}
+
 func (p *Poller) runBusy(ctx context.Context) {
+	p.tell(0)
 	runtime.LockOSThread()
 	// The thread keeps its affinity. Without UnlockOSThread it ends with the goroutine.
 	if err := pinThread(p.opts.Config.CPU); err != nil {

@@ -1896,6 +1896,7 @@ type PollConfig struct {
 	PeriodNs      int64                  `protobuf:"varint,1,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"`
 	Busy          bool                   `protobuf:"varint,2,opt,name=busy,proto3" json:"busy,omitempty"`
 	Cpu           int64                  `protobuf:"varint,3,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	IdlePeriodNs  int64                  `protobuf:"varint,4,opt,name=idle_period_ns,json=idlePeriodNs,proto3" json:"idle_period_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1947,6 +1948,13 @@ func (x *PollConfig) GetBusy() bool {
 func (x *PollConfig) GetCpu() int64 {
 	if x != nil {
 		return x.Cpu
+	}
+	return 0
+}
+
+func (x *PollConfig) GetIdlePeriodNs() int64 {
+	if x != nil {
+		return x.IdlePeriodNs
 	}
 	return 0
 }
@@ -3399,12 +3407,13 @@ const file_plugin_proto_v1_flowtally_proto_rawDesc = "" +
 	"wait_group\x18\a \x01(\tR\twaitGroup\x12\x1b\n" +
 	"\tlive_mode\x18\b \x01(\rR\bliveMode\x12\x1d\n" +
 	"\n" +
-	"live_group\x18\t \x01(\tR\tliveGroup\"O\n" +
+	"live_group\x18\t \x01(\tR\tliveGroup\"u\n" +
 	"\n" +
 	"PollConfig\x12\x1b\n" +
 	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12\x12\n" +
 	"\x04busy\x18\x02 \x01(\bR\x04busy\x12\x10\n" +
-	"\x03cpu\x18\x03 \x01(\x03R\x03cpu\"\x88\x01\n" +
+	"\x03cpu\x18\x03 \x01(\x03R\x03cpu\x12$\n" +
+	"\x0eidle_period_ns\x18\x04 \x01(\x03R\fidlePeriodNs\"\x88\x01\n" +
 	"\tXDPConfig\x12\x17\n" +
 	"\apin_dir\x18\x01 \x01(\tR\x06pinDir\x12\x1b\n" +
 	"\tmax_flows\x18\x02 \x01(\x03R\bmaxFlows\x12\x1b\n" +

@@ -54,6 +54,7 @@ int main(int argc, char **argv) {
 	       st.cycle_done);
 	printf("fill\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu64 "\n", st.counters, st.counters_used,
 	       st.records, st.records_used, st.refused);
+	printf("period\t%" PRId64 "\n", ft_poll_period(&r));
 	printf("size\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%016" PRIx64 "\t%d\n", st.segments, st.counter_limit,
 	       st.record_limit, st.file, st.replaced != 0);
 	if ((err = ft_snapshot_open(&snap, &r, NULL, 0))) return fail("snapshot", err);

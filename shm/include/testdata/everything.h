@@ -68,6 +68,7 @@ static void everything(const ft_reader *r) {
 	ft_value v;
 	(void)ft_get_status(r, &st);
 	use(ft_state_name(st.state), 1);
+	(void)ft_poll_period(r);
 	struct handles some;
 	some.n = 0;
 	each_index(r, one_entry, &some);

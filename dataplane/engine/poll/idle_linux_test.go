@@ -1,0 +1,190 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/shm"
+)
+
+// hand has one counter, which a test sets.
+type hand struct {
+	mu   sync.Mutex
+	pair backend.Pair
+}
+
+func (*hand) Name() string { return "hand" }
+
+func (h *hand) Read(_ []uint32, dst []backend.Pair) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range dst {
+		dst[i] = h.pair
+	}
+	return nil
+}
+
+func (h *hand) add(packets uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pair.Packets += packets
+	h.pair.Bytes += 60 * packets
+}
+
+// idlePoller runs a poller that is quiet after some milliseconds, with a reader of its mirror.
+type idlePoller struct {
+	t      *testing.T
+	plan   *Plan
+	poller *Poller
+	w      *shm.Writer
+	r      *shm.Reader
+	hand   *hand
+	h      shm.Handle
+}
+
+const (
+	testFast  = time.Millisecond
+	testIdle  = 30 * time.Millisecond
+	testQuiet = 50 * time.Millisecond
+)
+
+func newIdlePoller(t *testing.T) *idlePoller {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "idle.mirror")
+	w, err := shm.Create(shm.Options{Path: path, Counters: 64, History: -1, HeartbeatPeriod: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	p := &idlePoller{t: t, plan: NewPlan(0), w: w, hand: &hand{}}
+	if p.r, err = shm.Open(path, shm.ReaderOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.r.Close() })
+	p.poller = New(Options{Plan: p.plan, Writer: w, Config: dataplane.PollConfig{Period: testFast, IdlePeriod: testIdle}, Logger: slog.New(slog.DiscardHandler)})
+	p.poller.periods.Load().quiet = testQuiet
+	return p
+}
+
+// add adds the counter.
+func (p *idlePoller) add() {
+	p.t.Helper()
+	var err error
+	if p.h, err = p.w.Add(shm.Entry{Name: "web"}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.plan.AddSegment(p.h, false)
+	p.plan.SetSource(p.h, p.hand, 0, backend.Pair{})
+}
+
+func (p *idlePoller) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.poller.Run(ctx) })
+	p.t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// await waits until the mirror's status is as wanted.
+func (p *idlePoller) await(what string, is func(shm.Status) bool) shm.Status {
+	p.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
+		s := p.r.Status()
+		if is(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("waiting for %s: the status is %+v", what, s)
+		}
+	}
+}
+
+func period(d time.Duration) func(shm.Status) bool {
+	return func(s shm.Status) bool { return s.PollPeriod == d }
+}
+
+// A poller without a counter ticks as often as its heart beats. With one it begins at the period, slows down when
+// nothing changes, and is at its period again with the first change that a cycle finds. The header tells each
+// period, and the totals are exact.
+func TestTheHeaderTellsThePeriod(t *testing.T) {
+	p := newIdlePoller(t)
+	p.start()
+	p.await("the period without counters", period(beatPeriod))
+	p.add()
+	p.await("the idle period", period(testIdle))
+	sent := uint64(0)
+	for range 5 {
+		p.hand.add(3)
+		sent += 3
+		p.awaitPackets(sent)
+		p.await("the period", period(testFast))
+		p.await("the idle period again", period(testIdle))
+	}
+	p.plan.Remove(p.h.Index)
+	p.await("the period without counters again", period(beatPeriod))
+}
+
+// awaitPackets waits for that total.
+func (p *idlePoller) awaitPackets(packets uint64) {
+	p.t.Helper()
+	var v shm.Value
+	c, err := p.r.Counter(p.h)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.await("a total", func(shm.Status) bool {
+		if v, err = c.Load(); err != nil && !errors.Is(err, shm.ErrBusy) {
+			p.t.Fatal(err)
+		}
+		return err == nil && v.Packets >= packets
+	})
+	if want := (backend.Pair{Packets: packets, Bytes: 60 * packets}); v.Packets != want.Packets || v.Bytes != want.Bytes {
+		p.t.Fatalf("got %+v, want %+v", v, want)
+	}
+}
+
+// A process that waits is woken by a cycle of the idle period, and cycles are at their period from then on.
+func TestAWokenWaiterEndsTheIdlePeriod(t *testing.T) {
+	p := newIdlePoller(t)
+	p.add()
+	p.start()
+	p.await("the idle period", period(testIdle))
+	if woken := p.w.WokenAt(); woken != 0 {
+		t.Errorf("a process was woken at %d, and none has waited", woken)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.r.Wait(t.Context(), p.h, 7)
+		done <- err
+	}()
+	p.await("the period", period(testFast))
+	if p.w.WokenAt() == 0 {
+		t.Error("no process was woken, and the period is short")
+	}
+	p.hand.add(7)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	p.awaitPackets(7)
+	p.await("the idle period again", period(testIdle))
+}
+
+// The periods change while the poller runs, also to one that never slows down.
+func TestPeriodsChange(t *testing.T) {
+	p := newIdlePoller(t)
+	p.add()
+	p.start()
+	p.await("the idle period", period(testIdle))
+	p.poller.SetPeriods(2*time.Millisecond, 2*time.Millisecond)
+	s := p.await("the new period", period(2*time.Millisecond))
+	p.await("cycles", func(now shm.Status) bool { return now.Cycle > s.Cycle+5 })
+	if s := p.r.Status(); s.PollPeriod != 2*time.Millisecond {
+		t.Errorf("got %v", s.PollPeriod)
+	}
+}
