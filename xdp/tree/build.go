@@ -57,6 +57,14 @@ func (b *builder) alloc(n int) int {
 	return base
 }
 
+// size is the words of all blocks.
+func (b *builder) size() (words int) {
+	for _, base := range b.blocks {
+		words += 2 << (b.mem.state[base/2] - 1)
+	}
+	return words
+}
+
 // undo frees the blocks from mark on, of an unfinished build.
 func (b *builder) undo(mark int) {
 	for _, base := range b.blocks[mark:] {

@@ -109,11 +109,15 @@ func TestRetiredMemoryComesFirst(t *testing.T) {
 	if err := s.Build(rules); err != nil {
 		t.Fatal(err)
 	}
-	before := s.mem.free
+	used := func() int { return len(s.mem.words) - s.mem.free - s.mem.waiting }
+	first := used()
 	var err error
 	for range 10 {
 		if err = s.Rearrange(); err != nil {
 			break
+		}
+		if used() != first {
+			t.Fatalf("trees of %d words, %d at first", used(), first)
 		}
 	}
 	if !errors.Is(err, ErrFull) {
@@ -123,8 +127,9 @@ func TestRetiredMemoryComesFirst(t *testing.T) {
 	if err := s.Rearrange(); err != nil {
 		t.Fatal(err)
 	}
-	s.Reclaim()
-	t.Logf("%d words free at first, %d at last", before, s.mem.free)
+	if used() != first {
+		t.Fatalf("trees of %d words after the memory was reclaimed, %d at first", used(), first)
+	}
 	checkMemory(t, s)
 }
 

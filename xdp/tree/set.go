@@ -111,6 +111,9 @@ func (s *Set) replace(rules []*rule) error {
 		for c := range roots {
 			roots[c] = b.class(rules, c, s.regions[c], quota)
 		}
+		if b.err == nil && quota > 0 && b.size() > len(s.mem.words)*9/20 {
+			b.err = errQuota // the next trees must find room beside these
+		}
 		if err = b.err; err != nil {
 			b.undo(0)
 			if errors.Is(err, ErrFull) && s.mem.waiting > 0 {
