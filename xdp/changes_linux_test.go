@@ -2,11 +2,13 @@ package xdp
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/seed"
 	"github.com/flowtally/flowtally/internal/lab/times"
+	"github.com/flowtally/flowtally/xdp/tree"
 )
 
 // TestTreesChangeUnderTraffic adds, exchanges and removes rules of many masks and ranges while packets flow: each
@@ -84,6 +86,28 @@ func TestTreesChangeUnderTraffic(t *testing.T) {
 	}
 	compareCounts(t, rs, ids, s)
 	t.Logf("%d changes of rules, %d masks at most", changes, masks)
+}
+
+// TestWrongTreesAreNotAttached: trees that find other rules than a linear matcher are refused.
+func TestWrongTreesAreNotAttached(t *testing.T) {
+	rs := openTest(t, Options{MaxRules: 256})
+	id := mustCounter(t, rs, "a")
+	for i := range 4 {
+		r := exact4(1, 2, 3, 4, id)
+		r.Mask.Out.Addr[i], r.Key.Out.Addr[i], r.Order = 0, 0, uint32(i)
+		r.Mask.Out.L4, r.Key.Out.L4 = [4]byte{}, [4]byte{}
+		r.Ports[0].Dst = Range{First: 3, Last: 7}
+		mustAdd(t, rs, r)
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if err := rs.reload(); err != nil {
+		t.Fatal(err)
+	}
+	clear(rs.maps.tree.words[:tree.Classes])
+	if err := rs.reload(); !errors.Is(err, errTrees) {
+		t.Errorf("no roots: %v", err)
+	}
 }
 
 // TestManyMasks loads 65,536 rules with 4,096 masks and ranges, and finds each.

@@ -18,6 +18,8 @@ type classifier interface {
 	// constants, as if they had been loaded and finished here, or false when they do not serve all
 	// rules.
 	adopt(need uint32, tuples []loadedTuple) (constants, bool)
+	// check returns an error if a sample of packets would find other rules than a linear matcher finds.
+	check() error
 	// finishLoad: no program runs with constants older than the last.
 	finishLoad()
 	// abandon removes rules that were prepared for constants that never ran.

@@ -26,5 +26,8 @@ var (
 	ErrTorn = errors.New("counter changed during every attempt to read it")
 )
 
+// errTrees: a bug of package xdp/tree.
+var errTrees = errors.New("the trees differ from a linear matcher")
+
 // errUnfinished: the maps were never made whole; nothing was counted with them.
 var errUnfinished = errors.New("maps were left unfinished")

@@ -238,6 +238,10 @@ func (rs *RuleSet) wait() error {
 // leaves all as they were; a link that does not take its program is reported
 // and lost, the others go on.
 func (rs *RuleSet) reload() error {
+	if err := rs.class.check(); err != nil {
+		rs.log.Error("checking the trees", "error", err)
+		return err
+	}
 	c := rs.class.constants()
 	fresh := map[*hook]*ebpf.Program{}
 	for _, h := range rs.hooks {

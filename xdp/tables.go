@@ -384,3 +384,14 @@ func (t *tables) hashed() (n int) {
 	}
 	return n
 }
+
+// check compares the trees with a linear matcher.
+func (t *tables) check() error {
+	heads := make([]Rule, 0, t.count)
+	for _, u := range t.treed {
+		for _, c := range u.chains {
+			heads = append(heads, t.rule(u, c.entries[0]))
+		}
+	}
+	return t.forest.check(heads)
+}
