@@ -1,6 +1,5 @@
-// Package xdp counts packets in the kernel: an XDP program on ingress, a TCX
-// program on egress, tables of masked rules, one map of counters that user
-// space reads without a system call.
+// Package xdp counts packets in the kernel: XDP or TCX on ingress, TCX on egress, tables of masked
+// rules, one map of counters that user space reads without a system call.
 //
 // # From packet to counter
 //

@@ -2,28 +2,28 @@ package xdp
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
 )
 
-// freeChecks is for how many checks the XDP hook of an interface must be free before counting moves to it, 30 s: a program
-// that is replaced, or whose owner restarts, is to find its hook free. flowtally would hold it against the owner.
-const freeChecks = 15
+// freeFor is how long the XDP hook of an interface must be free before counting moves to it: a program that is replaced, or
+// whose owner restarts, is to find its hook free. flowtally would hold it against the owner.
+const freeFor = 30 * time.Second
 
 // beside follows the XDP programs of other owners on interfaces that are counted by TCX.
 type beside struct {
 	holder map[string]xdp.Holder // by interface
-	free   map[string]int        // by interface whose holder has left: how many checks have found the hook free
+	free   map[string]time.Time  // by interface whose holder has left: the first time at which the hook was free; zero after a move
 }
 
 func newBeside() beside {
-	return beside{holder: make(map[string]xdp.Holder), free: make(map[string]int)}
+	return beside{holder: make(map[string]xdp.Holder), free: make(map[string]time.Time)}
 }
 
 // note notes the holder of the XDP hook of an interface that is counted by TCX. The kernel sends no event.
-func (b *beside) note(a xdp.Attachment) {
-	holder, taken := xdp.HolderOf(a.Index, a.Interface)
+func (b *beside) note(a xdp.Attachment, holder xdp.Holder, taken bool, now time.Time) {
 	_, waits := b.free[a.Interface]
 	switch {
 	case taken:
@@ -31,9 +31,7 @@ func (b *beside) note(a xdp.Attachment) {
 		delete(b.free, a.Interface)
 		return
 	case b.holder[a.Interface] != (xdp.Holder{}), a.Adopted && !waits:
-		b.free[a.Interface] = 0 // the holder has left; before an adopted program there may have been one
-	case waits:
-		b.free[a.Interface]++
+		b.free[a.Interface] = now // the holder has left; before an adopted program there may have been one
 	}
 	delete(b.holder, a.Interface)
 }
@@ -53,11 +51,12 @@ func (b *beside) forget(byTCX map[string]bool) {
 }
 
 // retakes reports whether the XDP hook of an interface has been free for long enough. It is tried once.
-func (b *beside) retakes(name string) bool {
-	if b.free[name] < freeChecks {
+func (b *beside) retakes(name string, now time.Time) bool {
+	since := b.free[name]
+	if since.IsZero() || now.Sub(since) < freeFor {
 		return false
 	}
-	b.free[name] = -1 << 62
+	b.free[name] = time.Time{}
 	return true
 }
 

@@ -252,7 +252,7 @@ func (h *hooks) checkAll(all bool) {
 // retake moves interfaces back to XDP whose hook another program held and has left.
 func (h *hooks) retake() {
 	for _, i := range h.interfaces {
-		if (i.Mode != "" && i.Mode != dataplane.ModeAuto) || !h.wanted(i.Name).Ingress || !h.upstream.beside.retakes(i.Name) {
+		if (i.Mode != "" && i.Mode != dataplane.ModeAuto) || !h.wanted(i.Name).Ingress || !h.upstream.beside.retakes(i.Name, time.Now()) {
 			continue
 		}
 		want := h.wanted(i.Name)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
@@ -60,7 +61,8 @@ func (h *hooks) refreshUpstream() {
 				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
 				errs = append(errs, err)
 				if a.Hook == xdp.HookIngress {
-					u.beside.note(a)
+					holder, taken := xdp.HolderOf(a.Index, a.Interface)
+					u.beside.note(a, holder, taken, time.Now())
 				}
 				continue
 			}
