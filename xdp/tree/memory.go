@@ -21,6 +21,8 @@ type memory struct {
 	retired []uint32
 	free    int // words
 	waiting int // words of retired blocks
+
+	stored func() // for tests: runs after each store that programs may see
 }
 
 const freeBit = 0x80
@@ -159,5 +161,10 @@ func (m *memory) reclaim() {
 	m.retired, m.waiting = m.retired[:0], 0
 }
 
-func (m *memory) load(at int) Node     { return Node(atomic.LoadUint64(&m.words[at])) }
-func (m *memory) store(at int, n Node) { atomic.StoreUint64(&m.words[at], uint64(n)) }
+func (m *memory) load(at int) Node { return Node(atomic.LoadUint64(&m.words[at])) }
+func (m *memory) store(at int, n Node) {
+	atomic.StoreUint64(&m.words[at], uint64(n))
+	if m.stored != nil {
+		m.stored()
+	}
+}

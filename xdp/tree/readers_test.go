@@ -94,3 +94,48 @@ func TestReaders(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// TestEveryStore looks up keys after every single store of a change: the result is the result before or after it.
+func TestEveryStore(t *testing.T) {
+	d := &drawn{g: rand.New(rand.NewPCG(seed, 9))}
+	s := New(make([]uint64, 1<<16), Options{Class: testClass})
+	var live, next, known []Rule
+	var entry Entry
+	stores := 0
+	s.mem.stored = func() {
+		stores++
+		for range 5 {
+			k := d.key(known)
+			if got := s.Lookup(&k, entry); got != best(live, &k) && got != best(next, &k) {
+				t.Fatalf("key %x: slot %#x, the linear matcher has %#x and then %#x", k, got, best(live, &k), best(next, &k))
+			}
+		}
+	}
+	for step := range 100 {
+		gone := min(len(live), d.g.IntN(4))
+		var remove []uint64
+		var add []Rule
+		for _, r := range live[:gone] {
+			remove = append(remove, r.Slot)
+			n := d.rule()
+			n.Key, n.Mask, n.Ports = r.Key, r.Mask, r.Ports
+			add = append(add, n)
+		}
+		for range 2 - gone/2 {
+			add = append(add, d.rule())
+		}
+		known = slices.Concat(live, add)
+		next, entry = known[gone:], entries(known)
+		if err := s.Exchange(remove, add); err != nil {
+			t.Fatal(err)
+		}
+		live = next
+		if step%20 == 19 {
+			if err := s.Rearrange(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Reclaim()
+	}
+	t.Logf("%d stores", stores)
+}
