@@ -289,7 +289,7 @@ func FuzzConfig(f *testing.F) {
 // the cost of a change of source, and the results of one call's posted operations.
 func TestProtocolCarriesNoCounts(t *testing.T) {
 	allowed := map[string]bool{
-		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true,
+		"counters": true, "latency_counters": true, "history": true, "history_period_ns": true, "period_ns": true, "idle_period_ns": true,
 		"cpu": true, "max_flows": true, "pid": true, "lost": true,
 		"gid_index": true, "send_depth": true, "receives": true, "message_size": true, "addr": true, "outstanding": true,
 		"count": true, "ended_completed": true, "ended_errors": true, "commands_per_second": true, "uncounted_packets": true, "uncounted_bytes": true,
