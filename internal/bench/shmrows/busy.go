@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/twocpu"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -22,7 +23,7 @@ const (
 // its CPU all the time) is discarded.
 func openBusy(_ context.Context, env bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		p, err := newPeer(open, env)
+		p, err := twocpu.NewPeer(open, env)
 		if err != nil {
 			return nil, err
 		}
@@ -46,11 +47,11 @@ func openBusy(_ context.Context, env bench.Env) (*bench.Sides, error) {
 }
 
 // beside is side with a writer on the other CPU that calls publish once a period.
-func beside(p *peer, w *shm.Writer, publish func(n uint64), side bench.Side) bench.Side {
+func beside(p *twocpu.Peer, w *shm.Writer, publish func(n uint64), side bench.Side) bench.Side {
 	return func(ctx context.Context, n int) (float64, error) {
 		var stop atomic.Bool
 		rate := make(chan float64, 1)
-		if err := p.start(func() { rate <- publishUntil(&stop, w, publish) }); err != nil {
+		if err := p.Start(func() { rate <- publishUntil(&stop, w, publish) }); err != nil {
 			return 0, err
 		}
 		ns, err := side(ctx, n)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/flowtally/flowtally/internal/bench"
+	"github.com/flowtally/flowtally/internal/bench/twocpu"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -19,7 +20,7 @@ import (
 // mapped alike. Each wake begins when the sleeper's thread is seen asleep.
 func openWait(_ context.Context, env bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		p, err := newPeer(open, env)
+		p, err := twocpu.NewPeer(open, env)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +61,7 @@ var errAwake = errors.New("the waiter did not fall asleep")
 // wakes makes a side of n wakes: sleep, on the other CPU, returns when wake has
 // published that number. It returns the median. Numbers go on from round to round,
 // because written words stay.
-func wakes(p *peer, wake func(uint64), sleep func(uint64) error) bench.Side {
+func wakes(p *twocpu.Peer, wake func(uint64), sleep func(uint64) error) bench.Side {
 	last := uint64(1)
 	var times []float64
 	return func(_ context.Context, n int) (float64, error) {
@@ -69,7 +70,7 @@ func wakes(p *peer, wake func(uint64), sleep func(uint64) error) bench.Side {
 		var turn, woken atomic.Uint64 // the number that it is about
 		var at atomic.Int64           // when it woke
 		thread, slept := make(chan int, 1), make(chan error, 1)
-		err := p.start(func() {
+		err := p.Start(func() {
 			thread <- gettid()
 			for i := first; i <= end; i++ {
 				turn.Store(i)
