@@ -27,7 +27,7 @@ const (
 func openCold(counters int) func(context.Context, bench.Env) (*bench.Sides, error) {
 	return func(ctx context.Context, env bench.Env) (*bench.Sides, error) {
 		return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-			r, poller, err := startEngine(ctx, open, counters, dataplane.PollConfig{Period: coldPeriod}, false)
+			r, counted, err := startEngine(ctx, open, counters, dataplane.PollConfig{Period: coldPeriod}, false)
 			if err != nil {
 				return nil, err
 			}
@@ -49,7 +49,7 @@ func openCold(counters int) func(context.Context, bench.Env) (*bench.Sides, erro
 					return c.rounds(ctx, cycles, n)
 				},
 				Ref: func(ctx context.Context, n int) (float64, error) {
-					resume, err := poller.stop(ctx)
+					resume, err := counted.gate.stop(ctx)
 					if err != nil {
 						return 0, err
 					}

@@ -14,9 +14,11 @@
 //     nothing of the cycle before in the caches of a core. The row measures the CPU time of the process
 //     without the thread that walks. This includes the cost of waking the poller.
 //     Against one copy as of poll.xdp.4k, which a goroutine makes that a time.Ticker of the same period
-//     wakes, after the same walk and measured in the same way. The poller stands still meanwhile.
+//     wakes, after the same walk, measured in the same way. The poller stands still meanwhile.
 //   - live.read: one read of a counter in the kernel's own memory, with no poller in between. Against bare loads of the
 //     same words.
+//   - wire.live: from a packet's count on one CPU until Live.Load returns it on another, p50, against a cache line's way.
+//   - wire.mirror: until Counter.Load returns it, with a busy poller over 4,096 counters, p50, against one cycle.
 //   - poll.cpus.64, poll.cpus.64.spread: one cycle of 65,536 counters of a machine of 64 CPUs, whose slots are
 //     in memory of the bench; one counter in a hundred has counted on every CPU since the cycle before. They are
 //     neighbours, or at random places. Against a copy of their slots, from the places where these are, and of their rows.

@@ -17,10 +17,11 @@ import (
 // words at the same distances: two for each CPU, and the two that tell whether the slot is the counter's.
 func openLive(context.Context, bench.Env) (*bench.Sides, error) {
 	return bench.Acquire(func(open *bench.Closers) (*bench.Sides, error) {
-		l, m, err := liveCounter(open)
+		_, counters, m, err := liveCounters(open, 1)
 		if err != nil {
 			return nil, err
 		}
+		l := &counters[0].live
 		bare := &bareSlots{words: make([]uint64, m.CPUs*m.Stride/8), stride: m.Stride / 8, state: new(uint64), epoch: new(uint64)}
 		sink := new(uint64)
 		return &bench.Sides{
@@ -30,18 +31,25 @@ func openLive(context.Context, bench.Env) (*bench.Sides, error) {
 	})
 }
 
-// liveCounter makes a counter in the kernel, and a mirror that shows where it is.
-func liveCounter(open *bench.Closers) (*shm.Live, shm.LiveMap, error) {
-	fail := func(err error) (*shm.Live, shm.LiveMap, error) { return nil, shm.LiveMap{}, err }
+// liveCounter is a counter in the kernel that the mirror shows.
+type liveCounter struct {
+	id   uint32
+	live shm.Live
+}
+
+// apart is how many counters lie between two of the rows, so that no two have words on neighbouring cache lines.
+const apart = 8
+
+// liveCounters makes n counters in the kernel, and a mirror that shows where they are.
+func liveCounters(open *bench.Closers, n int) (*xdp.RuleSet, []liveCounter, shm.LiveMap, error) {
+	fail := func(err error) (*xdp.RuleSet, []liveCounter, shm.LiveMap, error) {
+		return nil, nil, shm.LiveMap{}, err
+	}
 	rules, err := xdp.Open(xdp.Options{MaxRules: 4096})
 	if err != nil {
 		return fail(err)
 	}
 	open.Add(rules.Destroy)
-	c, err := rules.AllocCounter("live")
-	if err != nil {
-		return fail(err)
-	}
 	of, err := rules.LiveMap()
 	if err != nil {
 		return fail(err)
@@ -63,23 +71,40 @@ func liveCounter(open *bench.Closers) (*shm.Live, shm.LiveMap, error) {
 		return fail(err)
 	}
 	open.Add(socket.Close)
-	h, err := w.Add(shm.Entry{Name: "live"})
-	if err == nil {
-		err = w.SetLive(h, shm.LiveSlot{Map: of.ID, Epoch: uint32(of.Epoch), Slot: c.ID})
-	}
-	if err != nil {
-		return fail(err)
-	}
 	r, err := shm.Open(path, shm.ReaderOptions{})
 	if err != nil {
 		return fail(err)
 	}
 	open.Add(r.Close)
-	l, err := r.Live(h)
-	if err != nil {
-		return fail(err)
+	counters := make([]liveCounter, n)
+	for i := range counters {
+		if counters[i], err = newLiveCounter(rules, of, w, r, i); err != nil {
+			return fail(err)
+		}
 	}
-	return &l, m, nil
+	return rules, counters, m, nil
+}
+
+// newLiveCounter makes counter i, and as many behind it as lie between two.
+func newLiveCounter(rules *xdp.RuleSet, of xdp.LiveMap, w *shm.Writer, r *shm.Reader, i int) (c liveCounter, err error) {
+	for j := range apart {
+		k, err := rules.AllocCounter(fmt.Sprintf("live%d.%d", i, j))
+		if err != nil {
+			return c, err
+		}
+		if j == 0 {
+			c.id = k.ID
+		}
+	}
+	h, err := w.Add(shm.Entry{Name: fmt.Sprintf("live%d", i)})
+	if err != nil {
+		return c, err
+	}
+	if err := w.SetLive(h, shm.LiveSlot{Map: of.ID, Epoch: uint32(of.Epoch), Slot: c.id}); err != nil {
+		return c, err
+	}
+	c.live, err = r.Live(h)
+	return c, err
 }
 
 //go:noinline

@@ -23,6 +23,8 @@ func Rows() []bench.Row {
 	const floor = "memcpy of the bytes read (16 per counter and CPU) and written (24 per counter)"
 	return []bench.Row{
 		{Name: "live.read", Ref: "bare atomic loads of the same words, Go", Bound: 2.0, Open: openLive},
+		{Name: "wire.live", Ref: "one cache line ping-pong, one way", Bound: 3.0, Unit: "ns, p50", Time: 20 * time.Second, Open: openWireLive},
+		{Name: "wire.mirror", Ref: "one poll cycle, p50", Bound: 2.0, Unit: "ns, p50", Open: openWireMirror},
 		{Name: "poll.xdp.4k", Ref: floor, Bound: 3.0, Unit: "ns per cycle", Open: openPoll},
 		{Name: "poll.cold.10k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 1.5, Unit: "ns per cycle", Open: openCold(10_000)},
 		{Name: "poll.cold.64k", Ref: floor + ", by a goroutine woken as often, as cold", Bound: 2.4, Unit: "ns per cycle", Open: openCold(1 << 16)},
@@ -72,9 +74,9 @@ func touched(counters int) (from, to []byte, err error) {
 	return from, to, nil
 }
 
-// startEngine starts an engine with so many counters in the kernel, and returns a reader of its mirror and the
-// gate at which its poller can be stopped. still: the poller sees that no counter changes.
-func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig, still bool) (*shm.Reader, *gate, error) {
+// startEngine starts an engine with so many counters in the kernel, named f0, f1 and so on, and returns a reader of its
+// mirror and the counters. still: the poller sees that no counter changes.
+func startEngine(ctx context.Context, open *bench.Closers, counters int, poll dataplane.PollConfig, still bool) (*shm.Reader, *kernelCounters, error) {
 	dir, err := os.MkdirTemp("/dev/shm", fmt.Sprintf("flowtally-bench-%d-", os.Getpid()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a directory for a mirror: %w", err)
@@ -105,7 +107,7 @@ func startEngine(ctx context.Context, open *bench.Closers, counters int, poll da
 		return nil, nil, err
 	}
 	open.Add(r.Close)
-	return r, &counted.gate, nil
+	return r, counted, nil
 }
 
 // cycles waits for n poll cycles and returns the CPU time of one.

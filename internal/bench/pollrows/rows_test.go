@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	"github.com/flowtally/flowtally/internal/bench/rowtest"
+	"github.com/flowtally/flowtally/internal/bench/twocpu"
 	"github.com/flowtally/flowtally/internal/lab/need"
 )
 
 func TestRowsAreMeasured(t *testing.T) {
 	need.BPF(t)
-	rowtest.Measure(t, Rows())
+	rowtest.Measure(t, Rows(), twocpu.OneCPU().Error())
 }
