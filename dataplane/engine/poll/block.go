@@ -140,8 +140,7 @@ func (bp *blockPlan) readSource(p *Plan, b *sourceBlock, now int64) (changed boo
 		if err := b.source.Read(b.ids[s.from:s.to], pairs); err != nil {
 			return changed, err
 		}
-		b.marked.hasRead(s)
-		changed = true
+		changed = b.marked.hasRead(s) || changed
 		bp.fill(b.at[s.from:s.to], b.base[s.from:s.to], pairs, now)
 	}
 	return changed, nil

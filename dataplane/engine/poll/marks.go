@@ -69,8 +69,13 @@ func (m *marked) spansOf(spans []span, ids []uint32) []span {
 // stands says whether no counter of s has changed since its rows were read.
 func (m *marked) stands(s *span) bool { return s.known && m.trusted && m.now[s.mark] == s.seen }
 
-// hasRead notes that the rows of s were read in this cycle.
-func (m *marked) hasRead(s *span) { s.seen, s.known = m.now[s.mark], true }
+// hasRead notes that the rows of s were read in this cycle. It returns whether a counter of s was updated since the last read,
+// or may have been.
+func (m *marked) hasRead(s *span) (updated bool) {
+	updated = !s.known || m.now[s.mark] != s.seen
+	s.seen, s.known = m.now[s.mark], true
+	return updated
+}
 
 // read reads the spans that have changed, neighbours by one call, and makes now the sample time of all
 // rows that could be read.
@@ -87,14 +92,13 @@ func (r *run) read(rows []shm.Value, now int64) (changed bool, failed error) {
 			i++
 			continue
 		}
-		changed = true
 		first, to := r.spans[from].from, r.spans[i-1].to
 		if err := r.source.counters.ReadRows(r.first+uint32(first), rows[first:to], now); err != nil {
-			failed = err // the spans are read again
+			failed, changed = err, true // the spans are read again
 			continue
 		}
 		for j := range r.spans[from:i] {
-			r.source.hasRead(&r.spans[from+j])
+			changed = r.source.hasRead(&r.spans[from+j]) || changed
 		}
 	}
 	return changed, failed

@@ -141,10 +141,15 @@ func TestOnlyChangedCountersAreRead(t *testing.T) {
 			cycle()
 			wantRead(20)
 
-			// After a pause longer than the marks hold, everything is read.
+			// After a pause longer than the marks hold, everything is read. That alone is no change: an idle period may be
+			// as long.
+			was = p.changed
 			now += marksHold
 			cycle()
 			wantRead(5, 20, 40, 60)
+			if p.changed != was {
+				t.Errorf("after a pause the last change was at %d, want %d", p.changed, was)
+			}
 			// And after a change of the plan, the block's counters of that source.
 			p.Remove(0)
 			p.SetSource(handle(0), s, tt.ids(0), tt.base)
