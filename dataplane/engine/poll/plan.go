@@ -84,9 +84,9 @@ func (p *Plan) AddSegment(h shm.Handle, latency bool) {
 	p.mu.Unlock()
 }
 
-// Activity returns the number of counters that have a source, and the time at which the last change was found: another
+// activity returns the number of counters that have a source, and the time at which the last change was found: another
 // value, or a new source.
-func (p *Plan) Activity() (sources int, changed int64) {
+func (p *Plan) activity() (sources int, changed int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sources, p.changed

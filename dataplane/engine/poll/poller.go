@@ -121,7 +121,7 @@ func (p *Poller) runPeriodic(ctx context.Context) {
 
 // pace returns the time until the next cycle.
 func (p *Poller) pace() time.Duration {
-	sources, changed := p.opts.Plan.Activity()
+	sources, changed := p.opts.Plan.activity()
 	return p.periods.Load().at(shm.Now(), sources, max(changed, p.opts.Writer.WokenAt()))
 }
 
