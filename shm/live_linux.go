@@ -113,7 +113,11 @@ func mapLive(message []byte, fd int) (*liveFile, error) {
 		return nil, fmt.Errorf("the descriptor is of a file, not of a map: %w", ErrFormat)
 	}
 	page := uint64(os.Getpagesize())
-	of := os.NewFile(uintptr(dup(fd)), "map")
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicating the descriptor: %w", err)
+	}
+	of := os.NewFile(uintptr(own), "map")
 	defer of.Close()
 	m, err := mapFile(of, 0, (cpus*stride+8+page-1)/page*page, false)
 	if err != nil {
@@ -123,15 +127,6 @@ func mapLive(message []byte, fd int) (*liveFile, error) {
 		m: m, id: u32(lvmMap), counters: int(counters), stride: int(stride / 8),
 		words: overlay[uint64](m.b, 0, uint32(cpus*stride/8)), epoch: &overlay[uint64](m.b, cpus*stride, 1)[0],
 	}, nil
-}
-
-// dup duplicates a descriptor; -1 stands for none.
-func dup(fd int) int {
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // uninterrupted repeats a system call that a signal interrupts.

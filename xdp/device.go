@@ -11,7 +11,7 @@ import (
 type device struct {
 	name string
 	link string // its type, of ARPHRD_*: "ether", "none"
-	kind string // of a virtual one: "veth", "tun"
+	kind string // of a virtual one: "veth", "tuntap"
 }
 
 // Types of devices whose sent frames begin with Ethernet, and with IP.

@@ -71,8 +71,8 @@ static __always_inline __u64 ft_fold(const volatile struct ft_config *c, __u64 h
  * Hash and comparison, twice. The first form has the two hottest words in registers, is unrolled
  * over the common words and cut down by the verifier to the words of one mask: it serves the
  * first tuple, where most packets of most rule sets end. The second is a loop and serves the
- * others: unrolled for all words and 64 tuples the program is 43,000 instructions and its jumps
- * do not reach.
+ * others: unrolled for all words of every tuple the program is so long that its jumps do not
+ * reach.
  */
 static __always_inline __u64 ft_hash(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
 				     const volatile struct ft_tuple *t, const __u32 words)
