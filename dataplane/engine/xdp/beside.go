@@ -66,6 +66,6 @@ func besideCondition(ifname string, holder xdp.Holder) dataplane.Condition {
 		Code: dataplane.CodeXDPBeside, Severity: dataplane.Medium, Object: ifname,
 		Text: fmt.Sprintf("%s holds the XDP hook, and received packets are counted behind it, by TCX: packets that it drops, sends back, "+
 			"redirects or gives to an AF_XDP socket are not counted, and packets that it changes are counted as it leaves them", holder.Text),
-		Fix: holder.Fix + "; counting moves to XDP by itself when the hook has been free for 30 s. Or nothing, if counting behind it is meant",
+		Fix: holder.Fix + "; counting moves to XDP by itself when the hook has been free for 30 s. If counting behind it is intended, no step is needed",
 	}
 }
