@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/flowtally/flowtally/internal/lab"
 )
@@ -55,7 +56,13 @@ func verdict(v int32) asm.Instructions { return asm.Instructions{asm.Mov.Imm(asm
 // owner attaches an XDP program of another owner until the test ends.
 func owner(t testing.TB, e *lab.End, flags link.XDPAttachFlags, code asm.Instructions) link.Link {
 	t.Helper()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "owner", Type: ebpf.XDP, AttachType: ebpf.AttachXDP, License: "GPL", Instructions: code})
+	return ownerWith(t, e, flags, 0, code)
+}
+
+// ownerWith is owner for a program of the flags kind, as xdp.frags has it.
+func ownerWith(t testing.TB, e *lab.End, flags link.XDPAttachFlags, kind uint32, code asm.Instructions) link.Link {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "owner", Type: ebpf.XDP, AttachType: ebpf.AttachXDP, Flags: kind, License: "GPL", Instructions: code})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -73,7 +80,7 @@ func owner(t testing.TB, e *lab.End, flags link.XDPAttachFlags, code asm.Instruc
 }
 
 // sendAll sends packets of each flow, and returns how many were sent of each, and how many its rule has counted.
-func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, counted []uint64) {
+func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, counted []Pair) {
 	t.Helper()
 	s := flood(t, from, len(ids), 100, lab.SenderOptions{})
 	if err := s.Run(t.Context(), 2000*uint64(len(ids))); err != nil {
@@ -83,7 +90,7 @@ func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, coun
 		t.Fatal(err)
 	}
 	for i, id := range ids {
-		sent, counted = append(sent, s.Sent()[i].Packets), append(counted, readOne(t, rs, id).Packets)
+		sent, counted = append(sent, Pair(s.Sent()[i])), append(counted, readOne(t, rs, id))
 	}
 	return sent, counted
 }
@@ -92,8 +99,13 @@ func sendAll(t testing.TB, rs *RuleSet, ids []uint32, from *lab.End) (sent, coun
 // third, redirects the fourth to the interface and the fifth to an AF_XDP socket: the first is counted, to the packet, and the
 // others are not.
 func TestBesideXDP(t *testing.T) {
-	for name, flags := range map[string]link.XDPAttachFlags{"native": link.XDPDriverMode, "generic": link.XDPGenericMode} {
-		t.Run(name, func(t *testing.T) {
+	const native, generic, frags = link.XDPDriverMode, link.XDPGenericMode, unix.BPF_F_XDP_HAS_FRAGS
+	for _, c := range []struct {
+		name  string
+		flags link.XDPAttachFlags
+		kind  uint32
+	}{{"native", native, 0}, {"generic", generic, 0}, {"native, frags", native, frags}, {"generic, frags", generic, frags}} {
+		t.Run(c.name, func(t *testing.T) {
 			w := testWire(t)
 			xsk, err := lab.NewXSK(w.Near)
 			if err != nil {
@@ -108,7 +120,7 @@ func TestBesideXDP(t *testing.T) {
 			if err := sockets.Put(uint32(0), uint32(xsk.FD())); err != nil {
 				t.Fatal(err)
 			}
-			owner(t, w.Near, flags, bySource(0, xdpPass, []asm.Instructions{
+			ownerWith(t, w.Near, c.flags, c.kind, bySource(0, xdpPass, []asm.Instructions{
 				verdict(xdpPass), verdict(xdpDrop), verdict(xdpTX),
 				{asm.Mov.Imm(asm.R1, int32(w.Near.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call()},
 				{asm.LoadMapPtr(asm.R1, sockets.FD()), asm.Mov.Imm(asm.R2, 0), asm.Mov.Imm(asm.R3, xdpDrop), asm.FnRedirectMap.Call()},
@@ -130,11 +142,11 @@ func TestBesideXDP(t *testing.T) {
 				t.Fatalf("attachment %+v, want mode tcx", a[0])
 			}
 			sent, got := sendAll(t, rs, ids, w.Far)
-			if want := []uint64{sent[0], 0, 0, 0, 0}; !slices.Equal(got, want) {
+			if want := []Pair{sent[0], {}, {}, {}, {}}; !slices.Equal(got, want) {
 				t.Errorf("counted %d, want %d", got, want)
 			}
-			if taken, err := xsk.Taken(); taken != sent[4] || err != nil {
-				t.Errorf("the AF_XDP socket took %d packets, want %d; %v", taken, sent[4], err)
+			if taken, err := xsk.Taken(); taken != sent[4].Packets || err != nil {
+				t.Errorf("the AF_XDP socket took %d packets, want %d; %v", taken, sent[4].Packets, err)
 			}
 			t.Logf("sent %d, counted %d", sent, got)
 		})
@@ -171,7 +183,7 @@ func TestTCXNeighbours(t *testing.T) {
 			sent, got := sendAll(t, rs, ids, w.Far)
 			want, before := sent, 0
 			if last {
-				want, before = []uint64{sent[0], 0, 0, 0, sent[4]}, 1
+				want, before = []Pair{sent[0], {}, {}, {}, sent[4]}, 1
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("counted %d, want %d", got, want)
@@ -193,8 +205,13 @@ func TestTCXNeighbours(t *testing.T) {
 
 // TestDropByTCX drops packets of a flow beside another XDP program.
 func TestDropByTCX(t *testing.T) {
+	t.Run("native", func(t *testing.T) { testDropByTCX(t, link.XDPDriverMode, 0) })
+	t.Run("generic, frags", func(t *testing.T) { testDropByTCX(t, link.XDPGenericMode, unix.BPF_F_XDP_HAS_FRAGS) })
+}
+
+func testDropByTCX(t *testing.T, flags link.XDPAttachFlags, kind uint32) {
 	w := testWire(t)
-	owner(t, w.Near, link.XDPDriverMode, append(verdict(xdpPass), asm.Return()))
+	ownerWith(t, w.Near, flags, kind, append(verdict(xdpPass), asm.Return()))
 	rs := openTest(t, Options{MaxRules: 1024})
 	ids := floodRules(t, rs, 2)
 	all := rs.Rules()
@@ -210,8 +227,8 @@ func TestDropByTCX(t *testing.T) {
 	if !slices.Equal(got, sent) {
 		t.Errorf("counted %d, want %d", got, sent)
 	}
-	if got := passed(); got != sent[1] {
-		t.Errorf("%d packets passed, want %d", got, sent[1])
+	if got := passed(); got != sent[1].Packets {
+		t.Errorf("%d packets passed, want %d", got, sent[1].Packets)
 	}
 }
 

@@ -22,6 +22,16 @@ struct {
 	enum ft_need need;
 } ft_layout SEC(".data.btf");
 
+static __always_inline _Bool ft_before_xdp(void *ctx, __u32 off, void *to, __u32 len)
+{
+	return 0;
+}
+
+static __always_inline _Bool ft_before_skb(void *ctx, __u32 off, void *to, __u32 len)
+{
+	return !bpf_skb_load_bytes_relative(ctx, off, to, len, BPF_HDR_START_MAC);
+}
+
 FT_PARSER(xdp, struct xdp_md)
 FT_PARSER(skb, struct __sk_buff)
 
@@ -95,11 +105,19 @@ int flowtally_xdp_mark(struct xdp_md *ctx)
 	return XDP_PASS - (slot & FT_DROP);
 }
 
-static __always_inline _Bool ft_is_marked(const volatile struct ft_config *c, struct __sk_buff *skb)
+static __always_inline _Bool ft_is_marked(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool bare)
 {
-	__u32 *mark = (void *)(long)skb->data_meta;
+	__u32 *mark = (void *)(long)skb->data_meta, before[2];
 
-	return (void *)(mark + 2) <= (void *)(long)skb->data && mark[0] == (__u32)c->mark && mark[1] == c->mark >> 32;
+	if ((void *)(mark + 2) > (void *)(long)skb->data)
+		return 0;
+	if (bare) { /* the metadata end before the Ethernet header, and data_meta counts from data */
+		__u64 v = ft_before_frame(skb);
+
+		__builtin_memcpy(before, &v, sizeof(v));
+		mark = before;
+	}
+	return mark[0] == (__u32)c->mark && mark[1] == c->mark >> 32;
 }
 
 /* Perhaps only the start of a socket buffer is in linear memory. */
@@ -109,19 +127,23 @@ static __always_inline int ft_tcx(struct __sk_buff *skb, _Bool sees)
 {
 	const volatile struct ft_config *c = ft_config();
 
-	if (!c->egress && ft_is_marked(c, skb)) /* to pull data can take the metadata away */
+	const _Bool bare = sees && ft_is_bare(c, skb);
+
+	if (!c->egress && ft_is_marked(c, skb, bare)) /* to pull data can take the metadata away */
 		return FT_NEXT;
 	if (skb->data_end - skb->data < FT_PULL && skb->data_end - skb->data < skb->len)
 		bpf_skb_pull_data(skb, skb->len < FT_PULL ? skb->len : FT_PULL);
 	__u32 beside = skb->vlan_present ? FT_TAG_BESIDE | bpf_htons(skb->vlan_tci) : 0;
 
-	if (ft_has_jumbo(c, skb))
+	if (bare)
+		beside |= FT_BARE;
+	if (ft_has_jumbo(c, skb, bare))
 		beside |= FT_JUMBO;
 	__u64 slot = FT_MATCH(skb, c, skb, beside);
 
 	if (!slot)
 		return FT_NEXT;
-	struct ft_wire w = ft_on_wire(c, skb, sees);
+	struct ft_wire w = ft_on_wire(c, skb, sees, bare);
 
 	ft_count(c, slot, w.packets, w.bytes);
 	return slot & FT_DROP ? FT_SHOT : FT_NEXT;

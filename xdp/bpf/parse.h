@@ -8,93 +8,16 @@
  * or two and the layer behind it nothing when it is not needed. Layers that a
  * packet rarely has are tested in their own branch, off the common path.
  */
-#include <stddef.h>
-#include <linux/if_ether.h>
-#include <bpf/bpf_endian.h>
-#include "config.h"
+#include "ethernet.h"
 
-#define FT_TAG_8100 bpf_htons(0x8100)
-#define FT_TAG_88A8 bpf_htons(0x88a8)
 #define FT_VXLAN_PORT bpf_htons(4789)
 #define FT_MPLS_UNICAST bpf_htons(0x8847)
 #define FT_MPLS_MULTICAST bpf_htons(0x8848)
 #define FT_EXT_STEPS 8
 
-#define ft_load8(p, off) (*(const __u8 *)((p) + (off)))
-#define ft_load16(p, off) (*(const __u16 *)((p) + (off)))
-#define ft_load32(p, off) (*(const __u32 *)((p) + (off)))
-#define ft_load64(p, off) (*(const __u64 *)((p) + (off)))
-
-/* One level while it is parsed. FT_INCOMPLETE is set until the walk over its headers has come to their end; without FT_N_L4 it stays. */
-struct ft_level {
-	__u64 addr;
-	__u32 l4;
-	__u32 proto;
-	__u32 flags;
-	__u32 tcp_flags;
-	__s32 room; /* bytes above IP by the lengths of IP, in a first fragment; behind them is padding */
-	__u16 type; /* EtherType behind the tags, network order */
-};
-
-/* A frame, and the walk over extension headers for its kind of context; known when the compiler inlines. */
-struct ft_frame {
-	void *data, *end, *ctx;
-	__u32 (*walk)(void *ctx, __u32 off, __u32 nh);
-};
-
 static __always_inline __u64 ft_hot(const struct ft_level *l)
 {
 	return FT_PACK(l->l4, 0, 4) | FT_PACK(l->proto, 4, 1) | FT_PACK(l->tcp_flags, 5, 1) | FT_PACK(l->flags, 6, 2);
-}
-
-/*
- * Ethernet and up to two tags, one less when the kernel holds the outer one beside the frame: tagged, and its TCI in
- * network order. NULL: nothing behind it can be parsed.
- */
-static __always_inline void *ft_parse_eth(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need, __u64 src_spare,
-					  _Bool tagged, __u16 tci)
-{
-	__u64 tags = 0;
-
-	if (p + ETH_HLEN > end)
-		return NULL;
-	l->flags |= FT_ETH;
-	__u16 type = ft_load16(p, 12);
-	void *next = p + ETH_HLEN;
-
-	if (tagged) {
-		l->flags |= FT_TAG1;
-		tags = FT_PACK(tci, 0, 2);
-	}
-	if (type == FT_TAG_8100 || type == FT_TAG_88A8) {
-		if (next + 4 <= end) {
-			__u16 t = ft_load16(next, 0);
-
-			tags |= tagged ? FT_PACK(t, 2, 2) : FT_PACK(t, 0, 2);
-			l->flags |= tagged ? FT_TAG2 : FT_TAG1;
-			type = ft_load16(next, 2);
-			next += 4;
-			if (!tagged && (type == FT_TAG_8100 || type == FT_TAG_88A8) && next + 4 <= end) {
-				tags |= FT_PACK(ft_load16(next, 0), 2, 2);
-				l->flags |= FT_TAG2;
-				type = ft_load16(next, 2);
-				next += 4;
-			}
-		}
-	}
-	if (need & FT_N_TAGS)
-		w[FT_W_TAGS] = tags;
-	if (need & FT_N_ETH) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-		w[FT_W_DST] = (ft_load64(p, 0) & 0xffffffffffffULL) | FT_PACK(type, 6, 2);
-		w[FT_W_SRC] = ft_load64(p, 4) >> 16 | src_spare;
-#else
-		w[FT_W_DST] = (ft_load64(p, 0) & ~0xffffULL) | FT_PACK(type, 6, 2);
-		w[FT_W_SRC] = ft_load64(p, 4) << 16 | src_spare;
-#endif
-	}
-	l->type = type;
-	return next;
 }
 
 static __always_inline void *ft_parse_ipv4(void *p, void *end, struct ft_level *l, __u64 *w, __u32 need)
@@ -407,6 +330,8 @@ static __always_inline void ft_clear_inner(struct ft_key *k, __u32 need)
 #define FT_TAG_BESIDE (1 << 16)
 /* and that the first header behind IPv6, 8 bytes before TCP, will not be on the wire. */
 #define FT_JUMBO (1 << 17)
+/* The data begin behind the Ethernet header, which ft_frame.before reads. */
+#define FT_BARE (1 << 18)
 
 /* The EtherType of a frame that begins with IP; 0 for any other frame. */
 static __always_inline __u16 ft_type_of(void *p, void *end)
@@ -445,6 +370,8 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
 
 	if (c->layer3)
 		l.type = ft_type_of(p, end);
+	else if (beside & FT_BARE)
+		p = ft_parse_eth_before(f, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
 	else
 		p = ft_parse_eth(p, end, &l, k->w, need, spare, beside & FT_TAG_BESIDE, beside);
 	if (p)
@@ -473,7 +400,7 @@ static __always_inline int ft_parse_outer(struct ft_frame f, struct ft_key *k, _
  * many live values of a parser do not cost the common path its registers.
  */
 #define FT_FRAME(name, ctx) \
-	(struct ft_frame){ (void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end, ctx, (void *)ft_walk_##name }
+	(struct ft_frame){ (void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end, ctx, (void *)ft_walk_##name, ft_before_##name }
 
 #define FT_PARSER(name, ctx_type)                                                                       \
 	__noinline __u32 ft_walk_##name(ctx_type *ctx, __u32 off, __u32 nh)                             \

@@ -20,7 +20,7 @@
 struct sk_buff {
 	unsigned char *head, *data;
 	__u32 end;
-	__u16 transport_header, inner_transport_header, network_header;
+	__u16 transport_header, inner_transport_header, network_header, mac_header;
 	__u8 encapsulation : 1;
 } __attribute__((preserve_access_index));
 
@@ -35,17 +35,46 @@ struct skb_shared_info {
 extern void *bpf_cast_to_kern_ctx(void *) __ksym;
 extern void *bpf_rdonly_cast(const void *, __u32) __ksym;
 
+/*
+ * Do the data begin behind the Ethernet header? TCX shows the frame from mac_len before IP on. A generic XDP program that
+ * takes frames of several buffers makes the kernel (from 6.9) copy the socket buffer (skb_pp_cow_data), and the copy
+ * has mac_len 0. Its mac_header is right. The kernel sets mac_len again where it takes a tag out of the frame (skb_vlan_untag).
+ */
+static __always_inline _Bool ft_is_bare(const volatile struct ft_config *c, struct __sk_buff *skb)
+{
+	struct sk_buff *s;
+
+	if (c->egress || c->layer3)
+		return 0;
+	s = bpf_cast_to_kern_ctx(skb);
+	return (__u32)(s->data - s->head) - s->mac_header == ETH_HLEN;
+}
+
+/* The kernel has this type everywhere: its first field is 64 bits to read. */
+struct timespec64 {
+	__s64 tv_sec;
+} __attribute__((preserve_access_index));
+
+/* The 8 bytes before the Ethernet header. */
+static __always_inline __u64 ft_before_frame(struct __sk_buff *skb)
+{
+	struct sk_buff *s = bpf_cast_to_kern_ctx(skb);
+	struct timespec64 *t = bpf_rdonly_cast(s->head + s->mac_header - sizeof(__u64), bpf_core_type_id_kernel(struct timespec64));
+
+	return t->tv_sec;
+}
+
 #define FT_JUMBO_LEN 8
 #define FT_LEGACY_MAX 65536 /* GRO_LEGACY_MAX_SIZE: no buffer up to this length has the header */
 
 /* Is the first header behind IPv6 the one that the kernel takes out again? */
-static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb)
+static __always_inline _Bool ft_has_jumbo(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool bare)
 {
 	void *p = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 
 	if (skb->len <= FT_LEGACY_MAX || !skb->gso_size)
 		return 0;
-	if (!c->layer3) {
+	if (!c->layer3 && !bare) {
 		if (p + ETH_HLEN > end || ft_load16(p, 12) != bpf_htons(ETH_P_IPV6))
 			return 0;
 		p += ETH_HLEN;
@@ -124,7 +153,7 @@ static __always_inline void ft_guess_segments(struct __sk_buff *skb, struct ft_w
  * The lengths of the tag and of the header of BIG TCP are computed again: results kept from
  * before the search would be states that the verifier follows through it one by one.
  */
-static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool sees)
+static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config *c, struct __sk_buff *skb, _Bool sees, _Bool bare)
 {
 	struct ft_wire w = { 1, skb->len };
 
@@ -141,9 +170,11 @@ static __always_inline struct ft_wire ft_on_wire(const volatile struct ft_config
 				w.bytes = all;
 		}
 	}
+	if (bare)
+		w.bytes += ETH_HLEN * w.packets;
 	if (skb->vlan_present)
 		w.bytes += 4 * w.packets;
-	if (ft_has_jumbo(c, skb))
+	if (ft_has_jumbo(c, skb, bare))
 		w.bytes -= FT_JUMBO_LEN * w.packets;
 	return w;
 }

@@ -335,7 +335,7 @@ static __always_inline _Bool ft_match_common(const volatile struct ft_config *c,
 		void *start = (void *)(long)(ctx)->data, *end = (void *)(long)(ctx)->data_end;                   \
                                                                                                                  \
 		if ((beside) || (c)->layer3 || !ft_match_common(c, start, end, &k, &found)) {                    \
-			if (ft_outside(c, start, end)) {                                                         \
+			if (!((beside) & FT_BARE) && ft_outside(c, start, end)) {                                \
 				found = 0;                                                                       \
 			} else {                                                                                 \
 				ft_parse_##name(c, ctx, &k, beside);                                             \
