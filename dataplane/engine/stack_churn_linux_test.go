@@ -6,21 +6,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 )
 
 // A flow that only XDP can count comes and goes over one of hardware, under traffic:
 // that one moves out of its way and back. No packet is ever counted twice, and only those that pass
-// during a move may be counted by neither: few, unless the machine is busy with something else then.
+// during a move may be counted by neither: few, unless the machine is busy with something else then. The device and TCX
+// both see every packet that XDP passes.
 func TestFlowsMoveUnderTraffic(t *testing.T) {
 	for _, c := range []struct {
 		name, mode string
 		without    []string
-	}{{"devx", "devx", nil}, {"verbs", "dont-trap", []string{"devx"}}} {
+		software   dataplane.Mode
+	}{
+		{"devx", "devx", nil, dataplane.ModeNative},
+		{"verbs", "dont-trap", []string{"devx"}, dataplane.ModeNative},
+		{"devx and tcx", "devx", nil, dataplane.ModeTCX},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newSoftBench(t, flow.Flow{Name: "web", Match: match(t, "ipv4 udp dport 1001"), Priority: 5})
 			b.Env.Without = c.without
+			b.Config.Interfaces[0].Mode = c.software
 			b.run(t)
 			snd, err := b.Wire.Far.NewSender([]lab.Stream{{Name: "web", Frames: [][]byte{udpTo(1001, 60)}}}, lab.SenderOptions{Rate: 50_000})
 			if err != nil {
@@ -28,7 +36,7 @@ func TestFlowsMoveUnderTraffic(t *testing.T) {
 			}
 			defer snd.Close()
 			for try := 1; ; try++ {
-				sent, counted, moving := b.churn(t, snd, c.mode)
+				sent, counted, moving := b.churn(t, snd, c.mode, c.software)
 				t.Logf("%d packets sent, %d counted; %d by neither, of %d during the moves", sent, counted, int64(sent-counted), moving)
 				if counted > sent {
 					t.Fatalf("%d packets of %d are counted twice", counted-sent, sent)
@@ -51,7 +59,7 @@ func TestFlowsMoveUnderTraffic(t *testing.T) {
 // churn adds and removes the flow five times while packets are sent, and returns how many were,
 // how many were counted by either flow, and how many at most passed while one of the moves
 // was under way.
-func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, counted, moving uint64) {
+func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string, software dataplane.Mode) (sent, counted, moving uint64) {
 	t.Helper()
 	before, web := snd.Sent()[0].Packets, b.total(t, "web").Packets
 	ctx, enough := context.WithCancel(t.Context())
@@ -86,7 +94,7 @@ func (b *softBench) churn(t *testing.T, snd *lab.Sender, mode string) (sent, cou
 				t.Fatal(err)
 			}
 		})
-		if got := b.place(t, "web"); got != "xdp/native" {
+		if got := b.place(t, "web"); got != "xdp/"+string(software) {
 			t.Errorf("web is counted by %s under a flow that only XDP can count", got)
 		}
 		time.Sleep(50 * time.Millisecond)
