@@ -25,6 +25,9 @@ enum ft_need {
 	FT_N_INNER = 16,    /* shift; inside, the place of VXLAN says that some inner header is looked at */
 };
 
+/* Layers of a frame of IPv4 that are in words behind the first two. */
+#define FT_N_BEHIND (FT_N_ETH | FT_N_MISC | FT_N_TAGS | -1u << FT_N_INNER)
+
 enum ft_tuple_flags {
 	FT_T_SINGLE = 1, /* one key, which is here: its slot is slots[id], nothing is hashed */
 };

@@ -274,7 +274,13 @@ static __always_inline __u64 ft_classify_common(const volatile struct ft_config 
 				return slot;
 		}
 	} else {
-		again = 1;
+		again = !!c->tuples;
+	}
+	if (c->tree_mask && !again && c->tuples <= 1 && class == FT_C_IPV4 && !(c->need & FT_N_BEHIND)) {
+		__u64 best = ft_trees(c, NULL, hot, addr, class, slot, rank);
+
+		if (best != FT_AGAIN)
+			return best;
 	}
 	k->w[FT_W_HOT] = hot;
 	k->w[FT_W_ADDR] = addr;

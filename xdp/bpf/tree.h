@@ -30,7 +30,8 @@ enum ft_class {
 #define FT_TREE_CUTS 16
 #define FT_TREE_GROUPS 8
 #define FT_TREE_LIST 1024
-#define FT_TREE_STEP 32 /* rules of a leaf that the verifier follows one by one */
+#define FT_TREE_STEP 32 /* rules of a leaf that the verifier follows one by one in a function, */
+#define FT_TREE_NEAR 16	/* and that it follows in the walk itself */
 
 #define FT_KIND(n) ((n) & 6)
 #define FT_CUT 2
@@ -98,82 +99,101 @@ __noinline int ft_rest(const struct ft_key *k, __u64 slot)
 	return 1;
 }
 
-static __always_inline _Bool ft_entry_matches(const volatile struct ft_config *c, const struct ft_key *k, __u64 slot)
+/* No slot: the walk takes a word of the key that the caller does not have, or a list of more than FT_TREE_NEAR rules. */
+#define FT_AGAIN 2
+
+/* 1: the entry matches; 0: it does not; FT_AGAIN: k is NULL, and the entry has words above FT_W_ADDR. */
+static __always_inline int ft_entry_matches(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr,
+					    __u64 slot)
 {
 	const volatile __u64 *e = ft_tree_entry(c, slot);
-	__u64 hot = k->w[FT_W_HOT];
 
-	if (((hot & e[2]) ^ e[3]) | ((k->w[FT_W_ADDR] & e[4]) ^ e[5]) | ft_outside_ranges(bpf_be64_to_cpu(hot), e[6]))
+	if (((hot & e[2]) ^ e[3]) | ((addr & e[4]) ^ e[5]) | ft_outside_ranges(bpf_be64_to_cpu(hot), e[6]))
 		return 0;
-	return !e[0] || ft_rest(k, slot);
+	if (!e[0])
+		return 1;
+	return k ? ft_rest(k, slot) : FT_AGAIN;
 }
 
-/* The first slot of n that matches, or 0, of at most FT_TREE_STEP. */
-__noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
+/* The first slot of n that matches, or 0, of the first most. Without k also FT_AGAIN. */
+static __always_inline __u64 ft_near(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr, __u64 at,
+				     __u32 n, const __u32 most)
 {
-	const volatile struct ft_config *c = ft_config();
-
-	if (!k)
-		return 0;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < FT_TREE_STEP && i < n; i++) {
+	for (__u32 i = 0; i < most && i < n; i++) {
 		__u64 slot = ft_node(c, at + i);
+		int matches = ft_entry_matches(c, k, hot, addr, slot);
 
-		if (ft_entry_matches(c, k, slot))
-			return slot;
+		if (matches)
+			return matches == 1 ? slot : FT_AGAIN;
 	}
 	return 0;
 }
 
-/* The slot of the best rule of a tree, or 0. This function and the next are global, so that the verifier looks at each once. */
-__noinline __u64 ft_descend(const struct ft_key *k, __u64 n)
+/* The same of at most FT_TREE_STEP rules behind the first FT_TREE_NEAR: global, so that the verifier looks at it once. */
+__noinline __u64 ft_list(const struct ft_key *k, __u32 at, __u32 n)
 {
-	const volatile struct ft_config *c = ft_config();
-	__u64 slot = 0;
-
 	if (!k)
 		return 0;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < FT_TREE_CUTS && FT_KIND(n) == FT_CUT; i++) {
-		__u64 w = n >> 3 & 31;
-
-		if (w >= FT_WORDS)
-			return 0;
-		n = ft_node(c, FT_BASE(n) + (bpf_be64_to_cpu(k->w[w]) >> (n >> 8 & 63) & FT_COUNT(n)));
-	}
-	if (!FT_KIND(n))
-		return n && ft_entry_matches(c, k, n) ? n : 0;
-	__u32 first = FT_BASE(n), count = FT_COUNT(n);
-
-#pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < FT_TREE_LIST && i < count && !slot; i += FT_TREE_STEP)
-		slot = ft_list(k, first + i, count - i);
-	return slot;
+	return ft_near(ft_config(), k, k->w[FT_W_HOT], k->w[FT_W_ADDR], at, n, FT_TREE_STEP);
 }
 
-/* The rule of the trees of a class that wins over found, which has rank. */
-__noinline __u64 ft_walk(const struct ft_key *k, __u32 class, __u64 found, __u64 rank)
+/*
+ * The rule of the trees of a class that wins over found, which has rank. k is NULL for a key of which only hot and addr
+ * are known. Then the result is FT_AGAIN if these do not decide. Without calls on the way of most packets: the return
+ * from a function costs some CPUs as much as five loads.
+ */
+static __always_inline __u64 ft_trees(const volatile struct ft_config *c, const struct ft_key *k, __u64 hot, __u64 addr, __u32 class,
+				      __u64 found, __u64 rank)
 {
-	const volatile struct ft_config *c = ft_config();
-
-	if (!k || class >= FT_CLASSES)
-		return found;
-	__u64 n = ft_node(c, class), at = FT_BASE(n);
+	__u64 n = ft_node(c, class), at = 0;
 	__u32 groups = 1;
 
-	if (FT_KIND(n) == FT_FORK)
+	if (!k)
+		hot ^= ft_node(c, FT_CLASSES); /* 0; so the verifier does not follow the walk again for each protocol */
+	if (FT_KIND(n) == FT_FORK) {
+		at = FT_BASE(n);
 		groups = FT_COUNT(n);
-	else if (!n)
-		return found;
-	else
-		at = class;
+		n = ft_node(c, at);
+	}
 #pragma clang loop unroll(disable)
-	for (__u32 g = 0; g < FT_TREE_GROUPS && g < groups; g++) {
-		if (at >= FT_CLASSES && ft_node(c, at + 1) >= rank)
-			break;
-		__u64 slot = ft_descend(k, ft_node(c, at));
+	for (__u32 g = 1; g <= FT_TREE_GROUPS; g++) {
+		__u64 slot = 0;
 
-		at += 2;
+#pragma clang loop unroll(disable)
+		for (int i = 0; i < FT_TREE_CUTS && FT_KIND(n) == FT_CUT; i++) {
+			__u64 w = n >> 3 & 31, v;
+
+			if (k) {
+				if (w >= FT_WORDS)
+					return found;
+				v = k->w[w];
+			} else {
+				if (w > FT_W_ADDR)
+					return FT_AGAIN;
+				v = w ? addr : hot;
+			}
+			n = ft_node(c, FT_BASE(n) + (bpf_be64_to_cpu(v) >> (n >> 8 & 63) & FT_COUNT(n)));
+		}
+		if (FT_KIND(n)) {
+			__u32 first = FT_BASE(n), count = FT_COUNT(n);
+
+			slot = ft_near(c, k, hot, addr, first, count, FT_TREE_NEAR);
+			if (!slot && count > FT_TREE_NEAR) {
+				if (!k)
+					return FT_AGAIN;
+#pragma clang loop unroll(disable)
+				for (__u32 i = FT_TREE_NEAR; i < FT_TREE_LIST && i < count && !slot; i += FT_TREE_STEP)
+					slot = ft_list(k, first + i, count - i);
+			}
+		} else if (n) {
+			int matches = ft_entry_matches(c, k, hot, addr, n);
+
+			if (matches)
+				slot = matches == 1 ? n : FT_AGAIN;
+		}
+		if (!k && slot == FT_AGAIN)
+			return slot;
 		if (slot) {
 			__u64 r = ft_tree_entry(c, slot)[1];
 
@@ -182,6 +202,18 @@ __noinline __u64 ft_walk(const struct ft_key *k, __u32 class, __u64 found, __u64
 				found = slot;
 			}
 		}
+		at += 2;
+		if (g >= groups || ft_node(c, at + 1) >= rank)
+			break;
+		n = ft_node(c, at);
 	}
 	return found;
+}
+
+/* The same, for any key: global, so that the verifier looks at it once. */
+__noinline __u64 ft_walk(const struct ft_key *k, __u32 class, __u64 found, __u64 rank)
+{
+	if (!k || class >= FT_CLASSES)
+		return found;
+	return ft_trees(ft_config(), k, k->w[FT_W_HOT], k->w[FT_W_ADDR], class, found, rank);
 }

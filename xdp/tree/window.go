@@ -32,10 +32,16 @@ func below(m float64) float64 {
 	return nsEntry + nsCut*(1+log2(m))
 }
 
-// log2 is the logarithm of a number from 1 on, a straight line between powers of two.
+// log2 is the logarithm of a number above 0, a straight line between powers of two.
 func log2(m float64) float64 {
 	b := math.Float64bits(m)
 	return float64(int(b>>52)-1023) + float64(b&(1<<52-1))/(1<<52)
+}
+
+// curved is the logarithm with a parabola between powers of two: it is at most 0.01 off.
+func curved(m float64) float64 {
+	f := float64(math.Float64bits(m)&(1<<52-1)) / (1 << 52)
+	return log2(m) + 0.345*f*(1-f)
 }
 
 func listCost(m int) float64 { return nsList + nsEntry*float64(m+1)/2 }
@@ -107,13 +113,11 @@ func (b *builder) countBits(sample []int32) {
 	for i := range b.counts {
 		c := &b.counts[i]
 		for bit := range 64 {
-			score := 0.0
+			score := -wildLoss
 			if spec := float64(c.spec[bit]); spec > 0 {
 				p := float64(c.one[bit]) / spec
 				wild := 1 - spec/n
-				score = -math.Log2(wild+(1-wild)*(p*p+(1-p)*(1-p))) - wildLoss*math.Log2(1+wild)
-			} else {
-				score = -wildLoss
+				score = -curved(wild+(1-wild)*(p*p+(1-p)*(1-p))) - wildLoss*curved(1+wild)
 			}
 			c.score[bit+1] = c.score[bit] + score
 		}
