@@ -22,6 +22,8 @@ var (
 	ErrPermission = errors.New("missing privilege")
 	// ErrFull: a table, the mirror or a file system is full.
 	ErrFull = errors.New("full")
+	// ErrDense: so many flows match one packet that the programs of XDP would compare more of them than they can.
+	ErrDense = errors.New("too many flows match one packet")
 	// ErrIncompatible: the files or pins of another version, or of another configuration, cannot be used. The text
 	// names the files to remove.
 	ErrIncompatible = errors.New("incompatible with the existing files")

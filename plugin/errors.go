@@ -52,6 +52,7 @@ var sentinels = []sentinel{
 	{dataplane.ErrPermission, "PERMISSION", codes.PermissionDenied},
 	{dataplane.ErrInUse, "IN_USE", codes.FailedPrecondition},
 	{dataplane.ErrFull, "FULL", codes.ResourceExhausted},
+	{dataplane.ErrDense, "DENSE", codes.ResourceExhausted},
 	{dataplane.ErrUnplaced, "UNPLACED", codes.FailedPrecondition},
 	{dataplane.ErrRestart, "RESTART", codes.FailedPrecondition},
 	{dataplane.ErrIncompatible, "INCOMPATIBLE", codes.FailedPrecondition},

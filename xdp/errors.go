@@ -9,6 +9,9 @@ var (
 	ErrInUse = errors.New("pins in use by another process")
 	// ErrFull: no room for one more rule, counter or interface; the text says which.
 	ErrFull = errors.New("full")
+	// ErrDense: so many rules match one packet that the programs would compare more of them than they can. More room
+	// does not help.
+	ErrDense = errors.New("too many rules match one packet")
 	// ErrIncompatible: the pins were made by a version with another layout, or for another size.
 	ErrIncompatible = errors.New("incompatible pins")
 	// ErrBusy: another program holds the hook; the text names it.

@@ -169,7 +169,7 @@ func (f *forest) rebuild(chains []*chain) error {
 		}
 	}
 	if err := f.set.Build(rules); err != nil {
-		return fmt.Errorf("building the trees of %d rules: %w", len(rules), err)
+		return fmt.Errorf("building the trees of %d rules: %w", len(rules), refused(err))
 	}
 	f.best = 0 // tables.setRanks looks
 	return nil
@@ -186,10 +186,18 @@ func (f *forest) exchange(remove []uint64, add []tree.Rule) error {
 		}
 		err = f.set.Exchange(remove, add)
 	}
-	if err != nil {
+	return refused(err)
+}
+
+// refused gives an error of package tree the sentinel of this package.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, tree.ErrDense):
+		return fmt.Errorf("%w: more than the %d of the longest list", ErrDense, tree.MaxList)
+	case errors.Is(err, tree.ErrFull):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	return nil
+	return err
 }
 
 // entryMatches compares a key with the entry of a slot, as ft_entry_matches of bpf/tree.h does.

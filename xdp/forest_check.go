@@ -16,7 +16,7 @@ const checked = 64
 // that walk them are attached. heads are all rules of the trees.
 func (f *forest) check(heads []Rule) error {
 	for i := range min(checked, len(heads)) {
-		key := packetOf(&heads[i*len(heads)/min(checked, len(heads))])
+		key := packetOf(&heads[i*len(heads)/min(checked, len(heads))], rand.Uint64)
 		const both = FlagIPv4 | FlagIPv6
 		if key.Out.Flags&both == both {
 			continue // no frame has both
@@ -41,18 +41,18 @@ func (f *forest) check(heads []Rule) error {
 }
 
 // packetOf is the key of a packet that a rule matches: its other bits are random, apart from the flags.
-func packetOf(r *Rule) (key Key) {
+func packetOf(r *Rule, random func() uint64) (key Key) {
 	k, m := r.Key.words(), r.Mask.words()
 	w := key.words()
 	for i := range w {
-		w[i] = k[i] | rand.Uint64()&^m[i]
+		w[i] = k[i] | random()&^m[i]
 	}
 	key.Out.Flags, key.In.Flags = r.Key.Out.Flags, r.Key.In.Flags
 	for level, p := range r.Ports {
 		h := []*Headers{&key.Out, &key.In}[level]
 		for i, at := range []Range{p.Src, p.Dst} {
 			if at != (Range{}) {
-				binary.BigEndian.PutUint16(h.L4[2*i:], at.First+uint16(rand.IntN(int(at.Last-at.First)+1)))
+				binary.BigEndian.PutUint16(h.L4[2*i:], at.First+uint16(random()%(uint64(at.Last-at.First)+1)))
 			}
 		}
 	}

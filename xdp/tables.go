@@ -34,6 +34,7 @@ type tables struct {
 	refs     []uint32        // rules by counter
 	leaving  map[uint32]bool // entries that a change under way moves or removes
 	chosen   map[words]bool  // masks that are to be hashed
+	unhashed bool            // no mask is to be hashed
 }
 
 // tupleStore keeps the masks by id where they outlive the process.
@@ -127,7 +128,9 @@ func (t *tables) dropTuple(u *tuple) {
 }
 
 func (t *tables) prepare(rules []Rule) (bool, error) {
-	t.chosen = choose(t, rules)
+	if !t.unhashed {
+		t.chosen = choose(t, rules)
+	}
 	reload := false
 	for i := range rules {
 		again, err := t.add(&rules[i])

@@ -17,6 +17,16 @@ func Check(cfg dataplane.Config) error {
 	return xdp.Check(flowsOfXDP(cfg), cfg.XDP.MaxFlows)
 }
 
+// Plan computes the classifier that XDP would have for the flows of a valid configuration, and its cost. The error
+// satisfies errors.Is(err, dataplane.ErrDense) if too many of them match one packet. It calls no kernel.
+func Plan(cfg dataplane.Config) (*xdp.Plan, error) {
+	cfg = withDefaults(cfg)
+	return xdp.NewPlan(flowsOfXDP(cfg), cfg.XDP.MaxFlows)
+}
+
+// InXDP is the number of flows of a configuration that may have rules in XDP.
+func InXDP(cfg dataplane.Config) int { return len(flowsOfXDP(withDefaults(cfg))) }
+
 // Hidden returns the flows of a valid configuration that can count no packet, each with the names of flows that win over
 // it on every packet that it matches. Some hidden flows are not found: see package xdp.
 func Hidden(cfg dataplane.Config) (map[string][]string, error) { return xdp.Hidden(flowsOfXDP(cfg)) }

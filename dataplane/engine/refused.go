@@ -32,7 +32,8 @@ type refusal struct {
 
 // lenient reports whether an error is about flows that the start may go on without.
 func (r *refusals) lenient(ctx context.Context, err error) bool {
-	return r.goOn && ctx.Err() == nil && (errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull))
+	return r.goOn && ctx.Err() == nil &&
+		(errors.Is(err, dataplane.ErrUnplaced) || errors.Is(err, dataplane.ErrFull) || errors.Is(err, dataplane.ErrDense))
 }
 
 // add notes a flow that the start goes on without.

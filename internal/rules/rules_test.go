@@ -126,7 +126,7 @@ func TestImportDirections(t *testing.T) {
 		"cmd/internal/completion": {},
 		"cmd/internal/replay":     {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/view", "dataplane", "dataplane/engine/xdp", "dataplane/flow", "internal/linear", "probe", "shm"},
 		"cmd/internal/selftest":   {"cmd/internal/format", "dataplane", "dataplane/flow", "probe", "shm"},
-		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/replay", "dataplane/flow", "internal/lab/frame", "internal/linear"},
+		"cmd/internal/explain":    {"cmd/internal/capture", "cmd/internal/format", "cmd/internal/replay", "dataplane/engine/xdp", "dataplane/flow", "internal/lab/frame", "internal/linear"},
 	}
 	for name, may := range allowed {
 		p, ok := all[name]

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strings"
 
+	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/configs"
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/shm"
 )
@@ -52,14 +55,19 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	var problems []configs.Problem
 	if mistakes := (*configs.Error)(nil); errors.As(err, &mistakes) {
 		problems = mistakes.Problems
-	} else if err == nil {
-		if err = engine.Check(cfg); err != nil {
+	}
+	var plan *xdp.Plan
+	if err == nil {
+		if err = engine.Check(cfg); err == nil {
+			plan, err = engine.Plan(cfg)
+		}
+		if err != nil {
 			problems = []configs.Problem{{Msg: err.Error(), Suggestion: hint(err)}}
 			err = fmt.Errorf("%s: %w", c.Config, err)
 		}
 	}
 	if len(problems) > 0 && c.json() {
-		if err := printConfigJSON(env.Stdout, c.Config, problems, nil); err != nil {
+		if err := printConfigJSON(env.Stdout, c.Config, problems, nil, nil); err != nil {
 			return err
 		}
 		return exitError(exitUsage)
@@ -68,7 +76,7 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	case err != nil:
 		return &usageError{err}
 	case c.json():
-		return printConfigJSON(env.Stdout, c.Config, nil, configWarnings(cfg))
+		return printConfigJSON(env.Stdout, c.Config, nil, configWarnings(cfg), costOf(cfg, plan))
 	}
 	for _, w := range configWarnings(cfg) {
 		fmt.Fprintf(env.Stderr, "flowtally: warning: %s: %s\n  = %s\n", w.Object, w.Text, w.Suggestion)
@@ -80,8 +88,19 @@ func (c *checkCmd) checkConfig(env *Env) error {
 	if len(counted) == 0 || len(cfg.Flows)+len(cfg.Interfaces) > 0 {
 		counted = append(counted, format.Plural(uint64(len(cfg.Flows)), "flow", "flows")+" on "+format.Plural(uint64(len(cfg.Interfaces)), "interface", "interfaces"))
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, strings.Join(counted, ", "))
+	if _, err := fmt.Fprintf(env.Stdout, "%s: ok: %s\n", c.Config, strings.Join(counted, ", ")); err != nil || plan.Rules == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(env.Stdout, "classifier: %s\n", explain.Cost(engine.InXDP(cfg), plan))
 	return err
+}
+
+// costOf returns the cost class of a configuration, or nil if XDP can count none of its flows.
+func costOf(cfg dataplane.Config, p *xdp.Plan) *costJSON {
+	if p.Rules == 0 {
+		return nil
+	}
+	return &costJSON{engine.InXDP(cfg), p.Rules, len(p.Hashed), p.Trees[0] + p.Trees[1] + p.Trees[2], math.Round(p.NS)}
 }
 
 // checkedConfigJSON is the output of check --config -o json. Programs read it: fields are only added.
@@ -91,6 +110,17 @@ type checkedConfigJSON struct {
 	OK       bool          `json:"ok"`
 	Problems []mistakeJSON `json:"problems"`
 	Warnings []warningJSON `json:"warnings"`
+	// Classifier is the cost class; null: XDP can count no flow, or there are problems.
+	Classifier *costJSON `json:"classifier"`
+}
+
+// costJSON is the classifier of a configuration, and its cost.
+type costJSON struct {
+	Flows  int     `json:"flows"` // that XDP may count
+	Rules  int     `json:"rules"`
+	Hashed int     `json:"hashed"` // masks in the hash table
+	Trees  int     `json:"trees"`
+	NS     float64 `json:"ns"` // of a packet above an empty program, an estimate
 }
 
 // mistakeJSON is one mistake in the JSON of check --config; line and column
@@ -194,7 +224,7 @@ func missingInterfaces(cfg dataplane.Config) (out []warningJSON) {
 	return out
 }
 
-func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warnings []warningJSON) error {
+func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warnings []warningJSON, cost *costJSON) error {
 	if warnings == nil {
 		warnings = []warningJSON{}
 	}
@@ -202,7 +232,7 @@ func printConfigJSON(w io.Writer, path string, problems []configs.Problem, warni
 	for i, p := range problems {
 		list[i] = mistakeJSON{p.Line, p.Col, p.Msg, p.Suggestion, cmp.Or(p.File, path)}
 	}
-	return format.JSON(w, checkedConfigJSON{1, path, len(problems) == 0, list, warnings})
+	return format.JSON(w, checkedConfigJSON{1, path, len(problems) == 0, list, warnings, cost})
 }
 
 // checkedMirrorJSON is the output of check -o json. Programs read it: fields are only added.

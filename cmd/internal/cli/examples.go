@@ -150,7 +150,7 @@ Examples:
 
 // Help is shown by check --help.
 func (*checkCmd) Help() string {
-	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. A mirror of any owner is checked, and only read.
+	return `Exits with 1 when an invariant of a mirror is broken, with 2 when a configuration has a mistake. A mirror of any owner is checked, and only read. Of a configuration it prints the expected cost of a packet, which it computes without BPF; "flowtally explain --classifier" prints more.
 
 Examples:
 

@@ -8,16 +8,19 @@ import (
 	"github.com/flowtally/flowtally/cmd/internal/explain"
 	"github.com/flowtally/flowtally/cmd/internal/format"
 	"github.com/flowtally/flowtally/cmd/internal/replay"
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/dataplane/engine"
 )
 
 // explainCmd says which flow counts a packet, and why.
 type explainCmd struct {
 	outputFlag
 	flowsFlag
-	Direction string   `help:"Side of the interface on which the packet is seen: ${enum}." enum:"ingress,egress" default:"ingress"`
-	Interface string   `help:"Interface on which the packet is seen, for flows of one interface." complete:"interfaces" placeholder:"NAME"`
-	Number    uint64   `short:"n" help:"Of a capture: the number of the packet." default:"1" placeholder:"N"`
-	Packet    []string `arg:"" help:"The packet: in the words of a match, in hex, or a capture (pcap, pcapng; - is standard input)."`
+	Direction  string   `help:"Side of the interface on which the packet is seen: ${enum}." enum:"ingress,egress" default:"ingress"`
+	Interface  string   `help:"Interface on which the packet is seen, for flows of one interface." complete:"interfaces" placeholder:"NAME"`
+	Number     uint64   `short:"n" help:"Of a capture: the number of the packet." default:"1" placeholder:"N"`
+	Classifier bool     `help:"Print the classifier that is chosen for the flows, and its cost, in place of a packet's decision."`
+	Packet     []string `arg:"" optional:"" help:"The packet: in the words of a match, in hex, or a capture (pcap, pcapng; - is standard input)."`
 }
 
 // Help is shown by explain --help.
@@ -26,16 +29,26 @@ func (*explainCmd) Help() string {
 
 A packet in words has one value for each field; fields that are left out have common values. A port range or a prefix is no packet.
 
+With --classifier no packet is given: the command prints which masks are hashed, the rules in trees, the reason, the expected cost of a packet, and the cost of the classifiers that were not chosen. It computes them without BPF and without privilege.
+
 Examples:
 
   flowtally explain ipv4 src 1.2.3.4 dst 10.0.0.1 tcp dport 443
 
   flowtally explain 'vlan id 100 ipv6 udp dport 53' --config /etc/flowtally.yaml
 
-  flowtally explain traffic.pcap --number 17 --flow 'web: tcp dport 443' -o json`
+  flowtally explain traffic.pcap --number 17 --flow 'web: tcp dport 443' -o json
+
+  flowtally explain --classifier --config /etc/flowtally.yaml`
 }
 
 func (c *explainCmd) Run(env *Env) error {
+	if c.Classifier {
+		return c.classifier(env)
+	}
+	if len(c.Packet) == 0 {
+		return usagef("no packet: it is given in words, in hex, or as a capture; --classifier needs none")
+	}
 	p, err := c.packet(env)
 	if err != nil {
 		return err
@@ -63,6 +76,25 @@ func (c *explainCmd) Run(env *Env) error {
 		return x.PrintJSON(env.Stdout, ordered)
 	}
 	return x.Print(env.Stdout, ordered)
+}
+
+// classifier prints the classifier of the flows.
+func (c *explainCmd) classifier(env *Env) error {
+	if len(c.Packet) > 0 {
+		return usagef("--classifier is about all packets: leave %q out", strings.Join(c.Packet, " "))
+	}
+	flows, _, err := c.flows(env)
+	if err != nil {
+		return err
+	}
+	p, err := engine.Plan(dataplane.Config{Flows: flows})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return explain.PrintClassifierJSON(env.Stdout, len(flows), p)
+	}
+	return explain.PrintClassifier(env.Stdout, len(flows), p)
 }
 
 // packet returns the packet of the arguments.

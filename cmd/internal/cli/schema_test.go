@@ -41,7 +41,7 @@ func outputs() map[string][]any {
 		"check":            {checkedMirrorJSON{}, checkedConfigJSON{}},
 		"demo":             {demo.Report{}},
 		"doctor":           {view.ChecksJSON{}},
-		"explain":          {explain.ExplanationJSON{}},
+		"explain":          {explain.ExplanationJSON{}, explain.ClassifierJSON{}},
 		"flows add":        {view.AddedJSON{}},
 		"flows list":       {view.FlowsJSON{}},
 		"apply":            {reload.Changes{}},

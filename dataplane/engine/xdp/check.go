@@ -28,6 +28,17 @@ func Check(flows []flow.Flow, maxFlows int) error {
 	return nil
 }
 
+// numbered numbers the interfaces by their names.
+func numbered() func(name string) (uint16, error) {
+	ports := make(map[string]uint16)
+	return func(name string) (uint16, error) {
+		if ports[name] == 0 {
+			ports[name] = uint16(len(ports) + 1)
+		}
+		return ports[name], nil
+	}
+}
+
 // mostMasks bounds the work of Hidden, which compares each rule with the rules of each mask.
 const mostMasks = 256
 
@@ -35,13 +46,7 @@ const mostMasks = 256
 // matches. It finds a rule that one rule of another flow covers, and not one that only several rules cover together.
 // flows are in the order in which they are added.
 func Hidden(flows []flow.Flow) (map[string][]string, error) {
-	ports := make(map[string]uint16)
-	port := func(name string) (uint16, error) {
-		if ports[name] == 0 {
-			ports[name] = uint16(len(ports) + 1)
-		}
-		return ports[name], nil
-	}
+	port := numbered()
 	order := make([]int, len(flows))
 	for i := range order {
 		order[i] = i
@@ -70,6 +75,9 @@ func Hidden(flows []flow.Flow) (map[string][]string, error) {
 			out[f.Name] = by
 		}
 		for _, r := range rules {
+			if r.Ports != [2]xdp.Ports{} {
+				continue // it covers a part of the packets of its mask
+			}
 			if masks[r.Mask] == nil {
 				if len(masks) == mostMasks {
 					return out, nil

@@ -12,7 +12,7 @@ func translate(err error) error {
 	t := &translated{error: err}
 	for _, s := range []struct{ from, to error }{
 		{xdp.ErrInUse, dataplane.ErrInUse}, {xdp.ErrPermission, dataplane.ErrPermission}, {xdp.ErrFull, dataplane.ErrFull},
-		{xdp.ErrIncompatible, dataplane.ErrIncompatible},
+		{xdp.ErrIncompatible, dataplane.ErrIncompatible}, {xdp.ErrDense, dataplane.ErrDense},
 	} {
 		if errors.Is(err, s.from) {
 			t.is = append(t.is, s.to)

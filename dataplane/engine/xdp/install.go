@@ -12,7 +12,7 @@ import (
 )
 
 // Install implements backend.Backend. Over the pins of a dead process, a flow keeps its pinned counter, and the rules
-// of the flow replace its pinned rules. If the tables are full, Install removes the pinned rules and counters
+// of the flow replace its pinned rules. If they leave no place for the rules, Install removes the pinned rules and counters
 // of flows that are not installed and not in flows.
 func (b *Backend) Install(_ context.Context, flows []backend.Placed) ([]backend.Installed, error) {
 	b.mu.Lock()
@@ -41,7 +41,7 @@ func (b *Backend) installAll(flows []backend.Placed, serve bool) ([]backend.Inst
 	}
 	order := b.places(flows, owners, was)
 	out, err := b.install(flows, owners, order, was, serve)
-	if errors.Is(err, xdp.ErrFull) && was != nil {
+	if was != nil && (errors.Is(err, xdp.ErrFull) || errors.Is(err, xdp.ErrDense)) {
 		if err := b.dropUnowned(owners); err != nil {
 			return nil, err
 		}

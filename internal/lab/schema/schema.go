@@ -99,8 +99,13 @@ func Read(path string) (*jsonschema.Schema, error) {
 }
 
 // Lost lists the promises of an old schema that a new one breaks: a field that is gone, that may be left out, or that
-// has another type.
-func Lost(old, now *jsonschema.Schema) []string { return lost("", old, now) }
+// has another type. A schema of one kind of values may become one of several, of which the first is that kind.
+func Lost(old, now *jsonschema.Schema) []string {
+	if old != nil && now != nil && len(old.AnyOf) == 0 && len(now.AnyOf) > 0 {
+		now = now.AnyOf[0]
+	}
+	return lost("", old, now)
+}
 
 func lost(at string, old, now *jsonschema.Schema) (out []string) {
 	if old == nil {

@@ -96,6 +96,12 @@ func TestLost(t *testing.T) {
 		t.Errorf("fields fewer:\n%s\nwant\n%s", strings.Join(lost, "\n"), strings.Join(want, "\n"))
 	}
 	both := of(t, reflect.TypeFor[output](), reflect.TypeFor[inner]())
+	if lost := Lost(of(t, reflect.TypeFor[output]()), of(t, reflect.TypeFor[output](), reflect.TypeFor[fewer]())); lost != nil {
+		t.Errorf("a second kind: %v", lost)
+	}
+	if lost := Lost(of(t, reflect.TypeFor[output]()), of(t, reflect.TypeFor[fewer](), reflect.TypeFor[output]())); len(lost) == 0 {
+		t.Error("a second kind in front of the first is no loss")
+	}
 	if lost := Lost(both, of(t, reflect.TypeFor[output]())); len(lost) == 0 {
 		t.Error("a kind of value is gone, and nothing is lost")
 	}

@@ -1,0 +1,137 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/flowtally/flowtally/cmd/internal/format"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
+)
+
+// ClassifierJSON is the output of explain --classifier -o json. Fields are only added.
+type ClassifierJSON struct {
+	Schema     int          `json:"schema"`
+	Flows      int          `json:"flows"`
+	Rules      int          `json:"rules"`
+	Masks      int          `json:"masks"`
+	Hashed     []hashedJSON `json:"hashed"` // masks in the hash table, in the order of the search
+	TreeRules  int          `json:"tree_rules"`
+	Trees      treesJSON    `json:"trees"`
+	TreeWords  int          `json:"tree_words"` // of 8 bytes
+	Packet     workJSON     `json:"packet"`
+	NS         float64      `json:"ns"` // of a packet above an empty program, an estimate
+	TupleMasks int          `json:"tuple_masks"`
+	Others     othersJSON   `json:"others"`
+	Why        string       `json:"why"`
+}
+
+type hashedJSON struct {
+	Mask  string `json:"mask"` // the fields and their bits, in hex
+	Rules int    `json:"rules"`
+}
+
+// treesJSON is the number of trees for each class of frames.
+type treesJSON struct {
+	Other int `json:"other"` // neither IPv4 nor IPv6
+	IPv4  int `json:"ipv4"`
+	IPv6  int `json:"ipv6"`
+}
+
+// workJSON is the mean work of a packet.
+type workJSON struct {
+	Masks   float64 `json:"masks"` // that are searched
+	Trees   float64 `json:"trees"`
+	Cuts    float64 `json:"cuts"`
+	Entries float64 `json:"entries"`
+}
+
+// othersJSON is the cost in ns of the classifiers that were not chosen.
+type othersJSON struct {
+	Tuples float64  `json:"tuples"` // a hash table for each mask, with ranges expanded to masks
+	Trees  *float64 `json:"trees"`  // all rules in trees; null: they do not fit
+	Linear float64  `json:"linear"` // one rule after the other
+}
+
+// Cost is the cost class of a classifier, in one line.
+func Cost(flows int, p *xdp.Plan) string {
+	if p.Rules == 0 {
+		return "no flow that XDP could count"
+	}
+	var in []string
+	if n := len(p.Hashed); n > 0 {
+		in = append(in, format.Plural(uint64(n), "hashed mask", "hashed masks"))
+	}
+	if n := trees(p); n > 0 {
+		in = append(in, format.Plural(uint64(n), "tree", "trees"))
+	}
+	return fmt.Sprintf("%s in %s, about %.0f ns a packet", format.Plural(uint64(flows), "flow", "flows"), strings.Join(in, " and "), p.NS)
+}
+
+func trees(p *xdp.Plan) int { return p.Trees[0] + p.Trees[1] + p.Trees[2] }
+
+// why is the reason for the choice, for a person.
+func why(p *xdp.Plan) string {
+	switch {
+	case p.Rules == 0:
+		return "there is no rule"
+	case p.InTrees == 0 && len(p.Hashed) == 1:
+		return "the rules have one mask, and no range of ports: one probe of a hash table finds the rule"
+	case p.InTrees == 0:
+		return "the rules have few masks, and no range of ports: a probe for each mask costs less than a tree"
+	case len(p.Hashed) == 0:
+		return "no mask has so many of the rules that a probe for it would save more than it costs the packets of the others"
+	}
+	return "each hashed mask has so many of the rules that a probe for it saves its packets more than it costs the others"
+}
+
+// PrintClassifierJSON prints the classifier of a number of flows as JSON.
+func PrintClassifierJSON(w io.Writer, flows int, p *xdp.Plan) error {
+	out := ClassifierJSON{
+		Schema: 1, Flows: flows, Rules: p.Rules, Masks: p.Masks, Hashed: []hashedJSON{}, TreeRules: p.InTrees,
+		Trees: treesJSON{p.Trees[0], p.Trees[1], p.Trees[2]}, TreeWords: p.Words,
+		Packet: workJSON{round(p.Walked.Masks), round(p.Walked.Trees), round(p.Walked.Cuts), round(p.Walked.Entries)},
+		NS:     round(p.NS), TupleMasks: p.TupleMasks, Others: othersJSON{Tuples: round(p.TupleNS), Linear: round(p.LinearNS)}, Why: why(p),
+	}
+	for _, h := range p.Hashed {
+		out.Hashed = append(out.Hashed, hashedJSON{h.Mask, h.Rules})
+	}
+	if ns := round(p.TreesNS); p.TreesNS > 0 || p.Rules == 0 {
+		out.Others.Trees = &ns
+	}
+	return format.JSON(w, out)
+}
+
+func round(x float64) float64 { return math.Round(10*x) / 10 }
+
+// PrintClassifier prints the classifier of a number of flows for a person.
+func PrintClassifier(w io.Writer, flows int, p *xdp.Plan) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "classifier  %s\n", Cost(flows, p))
+	fmt.Fprintf(&b, "why         %s\n", why(p))
+	fmt.Fprintf(&b, "rules       %s over %s\n", format.Plural(uint64(p.Rules), "rule", "rules"), format.Plural(uint64(p.Masks), "mask", "masks"))
+	for _, h := range p.Hashed {
+		fmt.Fprintf(&b, "hashed      %s: %s\n", format.Plural(uint64(h.Rules), "rule", "rules"), h.Mask)
+	}
+	if p.InTrees > 0 {
+		fmt.Fprintf(&b, "trees       %s in %s (IPv4 %d, IPv6 %d, other frames %d), %s of 8 bytes\n", format.Plural(uint64(p.InTrees), "rule", "rules"),
+			format.Plural(uint64(trees(p)), "tree", "trees"), p.Trees[1], p.Trees[2], p.Trees[0], format.Plural(uint64(p.Words), "word", "words"))
+	}
+	if p.Rules > 0 {
+		fmt.Fprintf(&b, "packet      %.1f masks, %.1f trees, %.1f cuts, %.1f entries\n\n", p.Walked.Masks, p.Walked.Trees, p.Walked.Cuts, p.Walked.Entries)
+		t := format.Table{Heading: []string{"CLASSIFIER", ">NS", "STRUCTURE"}}
+		t.Add("chosen", fmt.Sprintf("%.0f", p.NS), "as above")
+		t.Add("tuple search", fmt.Sprintf("%.0f", p.TupleNS), fmt.Sprintf("a hash table of %s, with ranges of ports expanded", format.Plural(uint64(p.TupleMasks), "mask", "masks")))
+		if p.TreesNS > 0 {
+			t.Add("trees", fmt.Sprintf("%.0f", p.TreesNS), "all rules in trees")
+		} else {
+			t.Add("trees", "-", "the trees do not hold all rules")
+		}
+		t.Add("linear", fmt.Sprintf("%.0f", p.LinearNS), "one rule after the other")
+		b.WriteString(t.Render())
+		b.WriteString("\nEstimates of a packet that some rule matches, in ns above an empty program.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,121 @@
+package xdp
+
+import (
+	"cmp"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/flowtally/flowtally/xdp/tree"
+)
+
+// Model is the classifier of rules in the memory of this process, which no program reads: for estimates of its cost.
+type Model struct {
+	t       *tables
+	hashed  []*tuple // in the order of the search
+	InTrees int      // rules
+	Trees   [3]int   // of frames without IP, of IPv4, of IPv6
+	Words   int      // of 8 bytes, that the trees take
+}
+
+// NewModel adds rules together, to tables for max rules. If hash is false, all rules are in trees. It calls no kernel.
+func NewModel(rules []Rule, max int, hash bool) (*Model, error) {
+	t, err := newModel(max)
+	if err != nil {
+		return nil, err
+	}
+	t.unhashed = !hash
+	if _, err := t.prepare(rules); err != nil {
+		return nil, err
+	}
+	m := &Model{t: t, Trees: t.forest.set.Trees(), Words: t.forest.set.Words()}
+	t.everyTuple(func(u *tuple) {
+		if u.inTree() {
+			m.InTrees += u.rules
+		} else {
+			m.hashed = append(m.hashed, u)
+		}
+	})
+	slices.SortFunc(m.hashed, func(a, b *tuple) int { return cmp.Compare(a.best, b.best) })
+	return m, nil
+}
+
+// Hashed calls f for each mask whose rules are in the hash table, in the order of the search.
+func (m *Model) Hashed(f func(mask Key, rules int)) {
+	for _, u := range m.hashed {
+		var k Key
+		*k.words() = u.mask
+		f(k, u.rules)
+	}
+}
+
+// Work is the work of a lookup, and its estimated time in ns.
+type Work struct {
+	Masks, Trees, Cuts, Entries int
+	NS                          float64
+}
+
+// Lookup looks a packet up that r matches and whose other bits are random, and returns the Priority and the Order of the
+// rule that wins.
+func (m *Model) Lookup(r *Rule, random func() uint64) (priority uint16, order uint32, w Work) {
+	key := packetOf(r, random)
+	if c := classesOf(r); key.Out.Flags&(FlagIPv4|FlagIPv6) == 0 && c&(1<<classOther) == 0 {
+		key.Out.Flags |= FlagIPv4 // a field of IP, of either version
+		if c&(1<<classIPv4) == 0 {
+			key.Out.Flags ^= FlagIPv4 | FlagIPv6
+		}
+	}
+	won := noRank
+	for _, u := range m.hashed {
+		if u.best > won {
+			break
+		}
+		w.Masks++
+		if c := u.chains[string(bytesOf(u.pack(nil, key.words())))]; c != nil {
+			won = min(won, m.t.entries.rank(c.entries[0]))
+		}
+	}
+	var walk tree.Walk
+	if k := tree.Key(*key.words()); m.t.forest.best < won {
+		if slot := m.t.forest.set.Walk(&walk, &k, m.t.forest.entryMatches); slot != 0 {
+			won = min(won, m.t.entries.rank(unitOf(slot)))
+		}
+	}
+	w.Trees, w.Cuts, w.Entries, w.NS = walk.Groups, walk.Cuts, walk.Entries, CostOfMasks(w.Masks)+walk.NS()
+	return uint16(won >> 32), uint32(won), w
+}
+
+// CostOfMasks is the estimated time in ns of a search of n hashed masks.
+func CostOfMasks(n int) float64 {
+	if n == 0 {
+		return 0
+	}
+	return costFirstMask + costNextMask*float64(n-1)
+}
+
+// newModel makes tables without rules, in memory of this process.
+func newModel(rules int) (*tables, error) {
+	g, err := newGeometry(Options{MaxRules: rules, MaxCounters: 1}, 1)
+	if err != nil {
+		return nil, err
+	}
+	var random [secretWords]uint64
+	for i := range random {
+		random[i] = rand.Uint64()
+	}
+	meta := metaOf(make([]uint64, metaBytes(g)/8), g)
+	slots := make([]uint64, maxTuples+g.slots)
+	t := &tables{
+		g:       g,
+		entries: newEntryStore(make([]uint64, rankAt(g.units)+g.units), meta.dir, g.units),
+		singles: slots[:maxTuples], ranks: make([]uint64, maxTuples+1), treed: map[words]*tuple{},
+		log: slog.New(slog.DiscardHandler), store: meta, secret: secretOf(random[:]), grace: func() error { return nil },
+		refs: make([]uint32, g.counters), leaving: map[uint32]bool{},
+	}
+	t.forest = forest{
+		set:     tree.New(make([]uint64, g.words), tree.Options{Class: classBits()}),
+		entries: t.entries, best: noRank, reclaim: t.reclaim,
+	}
+	t.table = slotTable{slots: slots[maxTuples:], mask: uint64(g.slots - 1), hash: t.unitHash}
+	return t, nil
+}

@@ -1,0 +1,22 @@
+package tree
+
+// Walk is the method Lookup, and adds its work to w.
+func (s *Set) Walk(w *Walk, key *Key, entry Entry) uint64 {
+	return w.Lookup(s.mem.words, s.class, key, entry)
+}
+
+// Trees is the number of trees of each class.
+func (s *Set) Trees() (n [Classes]int) {
+	for c := range n {
+		switch root := s.mem.load(c); {
+		case root.Kind() == KindFork:
+			n[c] = root.Count()
+		case root != 0:
+			n[c] = 1
+		}
+	}
+	return n
+}
+
+// Words is the number of words of memory that the trees take.
+func (s *Set) Words() int { return len(s.mem.words) - headerWords - s.mem.free - s.mem.waiting }
