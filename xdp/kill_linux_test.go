@@ -142,7 +142,7 @@ func TestKillMinusNine(t *testing.T) {
 func (rs *RuleSet) verify() error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	t := rs.class.(*tables)
+	t := rs.class
 	slots := 0
 	for _, s := range t.table.slots {
 		if !free(s) {

@@ -3,7 +3,6 @@ package xdp
 import (
 	"cmp"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/flowtally/flowtally/xdp/tree"
@@ -99,23 +98,12 @@ func newModel(rules int) (*tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	var random [secretWords]uint64
-	for i := range random {
-		random[i] = rand.Uint64()
-	}
 	meta := metaOf(make([]uint64, metaBytes(g)/8), g)
-	slots := make([]uint64, maxTuples+g.slots)
-	t := &tables{
-		g:       g,
-		entries: newEntryStore(make([]uint64, rankAt(g.units)+g.units), meta.dir, g.units),
-		singles: slots[:maxTuples], ranks: make([]uint64, maxTuples+1), treed: map[words]*tuple{},
-		log: slog.New(slog.DiscardHandler), store: meta, secret: secretOf(random[:]), grace: func() error { return nil },
-		refs: make([]uint32, g.counters), leaving: map[uint32]bool{},
+	if err := drawSecret(meta.secret); err != nil {
+		return nil, err
 	}
-	t.forest = forest{
-		set:     tree.New(make([]uint64, g.words), tree.Options{Class: classBits()}),
-		entries: t.entries, best: noRank, reclaim: t.reclaim,
-	}
-	t.table = slotTable{slots: slots[maxTuples:], mask: uint64(g.slots - 1), hash: t.unitHash}
+	set := tree.New(make([]uint64, g.words), tree.Options{Class: classBits()})
+	t := newTables(g, meta, secretOf(meta.secret), make([]uint64, rankAt(g.units)+g.units), make([]uint64, maxTuples+g.slots), make([]uint64, maxTuples+1), set)
+	t.log, t.grace = slog.New(slog.DiscardHandler), func() error { return nil }
 	return t, nil
 }

@@ -31,7 +31,7 @@ type RuleSet struct {
 	grace *grace
 	load  *loader
 	pool  *counterPool
-	class classifier
+	class *tables
 
 	constants constants // of the programs that run
 	hooks     map[hookKey]*hook
@@ -175,24 +175,9 @@ func (rs *RuleSet) build() error {
 		rs.adopted[id] = true
 	}
 	slots := rs.maps.slots.words
-	t := &tables{
-		g:       rs.g,
-		entries: newEntryStore(rs.maps.entries.words, rs.meta.dir, rs.g.units),
-		singles: slots[:maxTuples],
-		ranks:   rs.maps.ranks.words[:maxTuples+1],
-		treed:   map[words]*tuple{},
-		log:     rs.log,
-		store:   rs.meta,
-		secret:  rs.load.secret,
-		grace:   rs.wait,
-		refs:    make([]uint32, rs.g.counters),
-		leaving: map[uint32]bool{},
-	}
-	t.forest = forest{
-		set:     tree.Adopt(rs.maps.tree.words[:rs.g.words], tree.Options{Class: classBits()}),
-		entries: t.entries, best: noRank, reclaim: t.reclaim,
-	}
-	t.table = slotTable{slots: slots[maxTuples:][:rs.g.slots], mask: uint64(rs.g.slots - 1), hash: t.unitHash}
+	set := tree.Adopt(rs.maps.tree.words[:rs.g.words], tree.Options{Class: classBits()})
+	t := newTables(rs.g, rs.meta, rs.load.secret, rs.maps.entries.words, slots, rs.maps.ranks.words, set)
+	t.log, t.grace = rs.log, rs.wait
 	// Loads of one probe stay in order on amd64; elsewhere a moved entry could be missed without a grace period.
 	if runtime.GOARCH != "amd64" {
 		t.table.fence = func() { rs.wait() }

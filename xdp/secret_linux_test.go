@@ -66,7 +66,7 @@ func TestNobodyChoosesAddressesThatCollide(t *testing.T) {
 		}
 	}
 	treed := 0
-	for _, u := range known.class.(*tables).treed {
+	for _, u := range known.class.treed {
 		treed += u.rules
 	}
 	if treed < n/2 {

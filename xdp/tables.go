@@ -7,10 +7,18 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+
+	"github.com/flowtally/flowtally/xdp/tree"
 )
 
 // tables is the classifier of bpf/tables.h: tuple space search over a few masks, and trees. The maps hold
 // everything that the next process needs after a crash: entries, their directory and the masks that are hashed.
+//
+// A change has up to three parts. prepare puts rules into the memory of the attached programs, or
+// of the programs loaded next. If it returns that the programs must be loaded again, the caller
+// does so with constants and, an RCU grace period after the last hook runs the new ones, calls
+// finishLoad. abandon takes prepared rules out again when the load failed. Rules that need no load
+// count from prepare on. All calls come from one goroutine at a time.
 type tables struct {
 	g       geometry
 	entries *entryStore
@@ -35,6 +43,17 @@ type tables struct {
 	leaving  map[uint32]bool // entries that a change under way moves or removes
 	chosen   map[words]bool  // masks that are to be hashed
 	unhashed bool            // no mask is to be hashed
+}
+
+// newTables makes tables without rules over the memory of the maps.
+func newTables(g geometry, m *meta, s *secret, entries, slots, ranks []uint64, set *tree.Set) *tables {
+	t := &tables{
+		g: g, entries: newEntryStore(entries, m.dir, g.units), singles: slots[:maxTuples], ranks: ranks[:maxTuples+1], treed: map[words]*tuple{},
+		store: m, secret: s, refs: make([]uint32, g.counters), leaving: map[uint32]bool{},
+	}
+	t.forest = forest{set: set, entries: t.entries, best: noRank, reclaim: t.reclaim}
+	t.table = slotTable{slots: slots[maxTuples:][:g.slots], mask: uint64(g.slots - 1), hash: t.unitHash}
+	return t
 }
 
 // tupleStore keeps the masks by id where they outlive the process.

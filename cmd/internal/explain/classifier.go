@@ -80,6 +80,8 @@ func why(p *xdp.Plan) string {
 		return "the rules have one mask, and no range of ports: one probe of a hash table finds the rule"
 	case p.InTrees == 0:
 		return "the rules have few masks, and no range of ports: a probe for each mask costs less than a tree"
+	case len(p.Hashed) == 0 && p.TupleMasks > p.Masks:
+		return "ranges of ports are compared in trees, and a probe for a mask would not save more than it costs"
 	case len(p.Hashed) == 0:
 		return "no mask has so many of the rules that a probe for it would save more than it costs the packets of the others"
 	}
