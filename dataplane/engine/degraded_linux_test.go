@@ -93,7 +93,7 @@ func TestADegradedStartGoesOnWithoutRefusedFlows(t *testing.T) {
 		c.Flows = []flow.Flow{
 			{Name: "device", Match: match(t, "udp dport 7"), Backend: flow.RDMA},
 			{Name: "a", Match: match(t, "udp dport 1001")},
-			{Name: "wide", Match: match(t, "tcp dport 1-65534")},
+			{Name: "nic", Match: match(t, "tcp dport 1-65534"), Backend: flow.RDMA},
 			{Name: "b", Match: match(t, "udp dport 1002")},
 			{Name: "c", Match: match(t, "udp dport 1003")},
 			{Name: "d", Match: match(t, "udp dport 1004")},
@@ -110,7 +110,7 @@ func TestADegradedStartGoesOnWithoutRefusedFlows(t *testing.T) {
 	}
 	h.cfg.Start = dataplane.StartDegraded
 	h.run(t)
-	for _, name := range []string{"device", "wide", "late"} {
+	for _, name := range []string{"device", "nic", "late"} {
 		if c := h.condition(t, true, dataplane.CodeFlowRefused, name); c.Fix == "" || c.Text == "" {
 			t.Errorf("%+v", c)
 		}
@@ -122,7 +122,7 @@ func TestADegradedStartGoesOnWithoutRefusedFlows(t *testing.T) {
 		t.Fatalf("%d placements, %v", len(all), err)
 	}
 	for _, p := range all {
-		refused := slices.Contains([]string{"device", "wide", "late"}, p.Flow.Name)
+		refused := slices.Contains([]string{"device", "nic", "late"}, p.Flow.Name)
 		if p.Source.IsZero() != refused || refused && (len(p.Rejected) == 0 || p.Rejected[0].Reason == "") {
 			t.Errorf("%s: source %v, rejected %v", p.Flow.Name, p.Source, p.Rejected)
 		}
@@ -130,16 +130,16 @@ func TestADegradedStartGoesOnWithoutRefusedFlows(t *testing.T) {
 	if _, err := h.e.AddFlows(t.Context(), flow.Flow{Name: "late", Match: match(t, "tcp")}); !errors.Is(err, dataplane.ErrExists) {
 		t.Errorf("adding a flow of the name of a refused one: %v", err)
 	}
-	if err := h.e.RemoveFlows(t.Context(), "wide", "d"); err != nil { // one refused, and one that makes room
+	if err := h.e.RemoveFlows(t.Context(), "nic", "d"); err != nil { // one refused, and one that makes room
 		t.Fatal(err)
 	}
 	h.devices(t, "late", "eth0")
 	h.condition(t, false, dataplane.CodeFlowRefused, "late")
-	h.condition(t, false, dataplane.CodeFlowRefused, "wide")
+	h.condition(t, false, dataplane.CodeFlowRefused, "nic")
 	// A change by a file goes on without them too, and undone it leaves them as they were.
 	file := h.cfg
 	file.Flows = nil
-	wanted := append(slices.Clone(h.cfg.Flows[:2]), flow.Flow{Name: "e", Match: match(t, "tcp dport 1-65533")}, flow.Flow{Name: "b", Match: match(t, "udp dport 1002")})
+	wanted := append(slices.Clone(h.cfg.Flows[:2]), flow.Flow{Name: "e", Match: match(t, "tcp dport 1-65533"), Backend: flow.RDMA}, flow.Flow{Name: "b", Match: match(t, "udp dport 1002")})
 	file.Interfaces = []dataplane.Interface{{Name: "eth0", Direction: dataplane.DirectionEgress}}
 	if _, err := h.e.SetFlows(t.Context(), wanted, dataplane.SetOptions{Config: &file}); !errors.Is(err, dataplane.ErrInvalid) {
 		t.Errorf("flows without an interface of their direction: %v", err)

@@ -18,7 +18,7 @@ func TestASetThatIsRefusedLeavesTheRules(t *testing.T) {
 	web := flow.Flow{Name: "web", Match: match(t, "udp dport 1001")}
 	wall := flow.Flow{Name: "wall", Match: match(t, "tcp dport 7777"), Action: flow.Drop}
 	b := newBench(t, "native", web, wall)
-	b.cfg.Mirror.Counters = 4
+	b.cfg.Mirror.Counters = 6
 	b.cfg.XDP.MaxFlows = 8
 	e := b.start(t)
 	m := reader(t, b.cfg)
@@ -51,9 +51,10 @@ func TestASetThatIsRefusedLeavesTheRules(t *testing.T) {
 		flows []flow.Flow
 		want  error
 	}{
-		"an invalid flow":  {t.Context(), []flow.Flow{closed, {Name: "no name"}}, dataplane.ErrInvalid},
-		"a full mirror":    {t.Context(), many(4, "udp dport %d"), dataplane.ErrFull},
-		"full tables":      {t.Context(), many(1, "udp dport %d-4999"), dataplane.ErrFull},
+		"an invalid flow": {t.Context(), []flow.Flow{closed, {Name: "no name"}}, dataplane.ErrInvalid},
+		"a full mirror":   {t.Context(), many(6, "udp dport %d"), dataplane.ErrFull},
+		// ICMP is two rules, one of each family.
+		"full tables":      {t.Context(), many(4, "icmp type %d"), dataplane.ErrFull},
 		"RDMA":             {t.Context(), []flow.Flow{closed, {Name: "hw", Backend: "rdma"}}, dataplane.ErrUnplaced},
 		"a cancelled call": {ended, []flow.Flow{closed}, context.Canceled},
 	} {

@@ -104,6 +104,9 @@ func (b *softBench) trySet(t *testing.T, rng *rand.Rand) (s setStats) {
 			if len(frames) == 0 {
 				f = tagThatIsCut
 			}
+			if cutMPLS(f) {
+				continue // a NIC counts it as MPLS by its EtherType: docs/flows.md
+			}
 			frames = append(frames, f)
 			i, ok := oracle.Match(linear.Packet{Frame: f, Direction: d, Interface: b.Wire.Near.Name})
 			switch {
@@ -172,6 +175,15 @@ var tagThatIsCut = []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x20}
 func cutTag(f []byte) bool {
 	typ := uint16(f[12])<<8 | uint16(f[13])
 	return (typ == 0x8100 || typ == 0x88a8) && len(f) < 20
+}
+
+// cutMPLS reports whether a frame ends within its first MPLS label stack entry.
+func cutMPLS(f []byte) bool {
+	at := 12
+	for at+6 <= len(f) && (f[at] == 0x81 && f[at+1] == 0 || f[at] == 0x88 && f[at+1] == 0xa8) {
+		at += 4
+	}
+	return at+2 <= len(f) && f[at] == 0x88 && (f[at+1] == 0x47 || f[at+1] == 0x48) && len(f) < at+6
 }
 
 // pass sends each frame once, and waits until it has passed the programs and the software NIC.
