@@ -24,10 +24,10 @@ type QueuePairAddress struct {
 	LID uint16
 	// QPN is the queue pair's number, PSN the packet sequence number that it sends first.
 	QPN, PSN uint32
-	// QKey that a datagram must carry to be let in; [UD] only.
+	// QKey that a datagram must carry to be let in; [UD] and [SRD] only.
 	QKey uint32
 	// Addr and RKey are of the buffer that the peer's rdma_write and rdma_read use;
-	// [RC] only.
+	// [RC] and [SRD] only.
 	Addr uint64
 	RKey uint32
 }

@@ -114,11 +114,19 @@ type QueuePairType string
 const (
 	RC        QueuePairType = "rc"         // reliable connection, the default: send, rdma_write and rdma_read
 	UD        QueuePairType = "ud"         // unreliable datagram: send alone
+	SRD       QueuePairType = "srd"        // EFA's scalable reliable datagram: send, rdma_read and rdma_write, as the device has them
 	RawPacket QueuePairType = "raw_packet" // Ethernet frames; needs CAP_NET_RAW. Nothing is posted, and it has no other end
 )
 
+// Datagrams reports whether every message names its destination, so that a queue pair of that type has no connection and
+// several can send to one.
+func (t QueuePairType) Datagrams() bool { return t == UD || t == SRD }
+
+// RDMA reports whether a queue pair of that type has rdma_read and rdma_write, and a buffer that its peer reads and writes.
+func (t QueuePairType) RDMA() bool { return t == RC || t == SRD }
+
 // QueuePairTypes returns every type of a queue pair, the default first.
-func QueuePairTypes() []QueuePairType { return []QueuePairType{RC, UD, RawPacket} }
+func QueuePairTypes() []QueuePairType { return []QueuePairType{RC, UD, SRD, RawPacket} }
 
 // CompletionSource counts the completions of a queue pair.
 type CompletionSource string

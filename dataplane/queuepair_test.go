@@ -61,6 +61,9 @@ func TestQueuePairErrors(t *testing.T) {
 		})}, []string{
 			"operations[2]: a queue pair of type ud has no rdma_read", "operations[3]", "operations[4]", "operations[5]",
 		}},
+		{"every operation of srd", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
+			q.Type, q.Counters = dataplane.SRD, []dataplane.CompletionCounter{{Name: "x", Operations: dataplane.Operations()}}
+		})}, nil},
 		{"operations that a source cannot see", []dataplane.QueuePair{rc(func(q *dataplane.QueuePair) {
 			q.Source, q.Counters = dataplane.SourceCQRing, []dataplane.CompletionCounter{{Name: "x", Operations: dataplane.Operations()}}
 		})}, []string{"operations[3]: remote_rdma_read leaves no completion in a queue here, so that cq_ring cannot count it", "operations[5]"}},
@@ -87,6 +90,7 @@ func TestQueuePairErrors(t *testing.T) {
 		{"a chain", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "b"}, {Name: "b", Device: "d", Connect: "c"}, {Name: "c", Device: "d"}}, []string{`0 connect: "b" has another end already`}},
 		{"one that talks to itself", []dataplane.QueuePair{{Name: "a", Device: "d", Connect: "a"}, {Name: "b", Device: "d", Connect: "a"}}, []string{`1 connect: "a" has another end already`}},
 		{"datagrams go from many to one", []dataplane.QueuePair{{Name: "a", Device: "d", Type: dataplane.UD, Connect: "c"}, {Name: "b", Device: "d", Type: dataplane.UD, Connect: "c"}, {Name: "c", Device: "d", Type: dataplane.UD}}, nil},
+		{"so do reliable ones", []dataplane.QueuePair{{Name: "a", Device: "d", Type: dataplane.SRD, Connect: "c"}, {Name: "b", Device: "d", Type: dataplane.SRD, Connect: "c"}, {Name: "c", Device: "d", Type: dataplane.SRD}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := dataplane.Config{Flows: []flow.Flow{{Name: "web", Backend: "sim"}}, QueuePairs: c.pairs}

@@ -139,8 +139,8 @@ func (v *queuePairRules) operation(field string, op Operation, fed map[Operation
 		v.word(field, string(op), words)
 	case fed[op]:
 		v.bad(field, fmt.Sprintf("%s is counted twice", op), "an operation feeds at most one counter of its queue pair: leave one out")
-	case op != Send && op != Recv && v.q.Type != RC:
-		v.bad(field, fmt.Sprintf("a queue pair of type %s has no %s", v.q.Type, op), "leave it out, or use type rc")
+	case op != Send && op != Recv && !v.q.Type.RDMA():
+		v.bad(field, fmt.Sprintf("a queue pair of type %s has no %s", v.q.Type, op), "leave it out, or use type rc, or srd on EFA")
 	case op.Remote() && byCQ:
 		v.bad(field, fmt.Sprintf("%s leaves no completion in a queue here, so that %s cannot count it", op, v.q.Source), "use source comp_cntr, or count it at the peer")
 	}

@@ -136,6 +136,7 @@ CompCntrTypeBytes IBV_COMP_CNTR_TYPE_BYTES
 QPTRC IBV_QPT_RC
 QPTUD IBV_QPT_UD
 QPTRawPacket IBV_QPT_RAW_PACKET
+QPTSRD IBV_QPT_DRIVER
 
 TransportUnknown IBV_TRANSPORT_UNKNOWN
 TransportIB IBV_TRANSPORT_IB
@@ -267,7 +268,8 @@ var newerNames = map[string]int64{
 	"IBV_COMP_CNTR_ATTACH_OP_REMOTE_RDMA_WRITE":    1 << 5,
 	"IBV_COMP_CNTR_TYPE_WRS":                       0,
 	"IBV_COMP_CNTR_TYPE_BYTES":                     1,
-	"MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET": 8, // rdma-core 60
+	"MLX5DV_FLOW_ACTION_COUNTERS_DEVX_WITH_OFFSET": 8,      // rdma-core 60
+	"EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE":            1 << 3, // rdma-core 46
 	"EFADV_MEMORY_LOCATION_VA":                     0,
 	"EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM":  1 << 0,
 	"EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM":   1 << 1,
@@ -349,7 +351,7 @@ func TestABIDefines(t *testing.T) {
 			names = append(names, m[1])
 		}
 	}
-	if len(names) != 9 {
+	if len(names) != 20 {
 		t.Fatalf("%d numbers: %v", len(names), names)
 	}
 	eachTarget(t, func(t *testing.T, cc abiTarget) {

@@ -127,7 +127,7 @@ var newerThanHeaders = map[string]map[string]int64{
 // size, so later headers may add to their end.
 var grow = map[string]bool{
 	"mlx5dv_flow_matcher_attr": true, "mlx5dv_flow_action_attr": true, "mlx5dv_obj": true, "mlx5dv_context_attr": true,
-	"ibv_port_attr": true, "verbs_context": true,
+	"ibv_port_attr": true, "verbs_context": true, "efadv_qp_init_attr": true, "ibv_qp_ex": true,
 }
 
 // place is where a member is in its struct, in C: from the end in verbs_context, to which later headers add

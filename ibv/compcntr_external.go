@@ -15,13 +15,6 @@ type CompCntrMemory struct {
 	Comp, Err []byte
 }
 
-// efa is libefa as this package calls it, like verbs for libibverbs. verbs.destroyCompCntr destroys
-// the counters that it makes.
-type efa interface {
-	unload()
-	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
-}
-
 const featureExternal = "completion counters in memory of the caller's"
 
 // wordSize is the size in bytes of a counter's value in memory.
@@ -37,7 +30,7 @@ func (k *CompCntr) initExternal(o CompCntrOptions) error {
 		}
 	}
 	loading := c.lib.opts.begin(c.device, "dlopen of libefa")
-	lib, err := loadEFA(c.lib.opts)
+	lib, err := loadEFA(c.lib.opts, featureExternal)
 	loading.end()
 	if err != nil {
 		return err

@@ -170,6 +170,11 @@ func TestExternalMemoryRefused(t *testing.T) {
 		t.Errorf("%v does not answer a probe", err)
 	}
 
+	_, err = b.pd.CreateQP(QPOptions{Type: QPTSRD, SendCQ: b.cq, RecvCQ: b.cq, Cap: dataCap})
+	if !errors.Is(err, probe.ErrNotSupported) || !strings.Contains(err.Error(), "no symbol efadv_create_qp_ex") {
+		t.Errorf("an SRD queue pair by a libefa without the verb: %v", err)
+	}
+
 	other := filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct {
 		name, efa, without string

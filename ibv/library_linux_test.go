@@ -107,7 +107,8 @@ func TestFixes(t *testing.T) {
 	}{
 		{"libibverbs", "RDMA verbs", func(p string) error { _, err := loadVerbs(p); return err }, libVerbs},
 		{"libmlx5", "a feature", func(p string) error { _, err := loadMLX5("a feature", Options{MLX5: p}); return err }, libMLX5},
-		{"libefa", featureExternal, func(p string) error { _, err := loadEFA(Options{EFA: p}); return err }, libEFA},
+		{"libefa", featureExternal, func(p string) error { _, err := loadEFA(Options{EFA: p}, featureExternal); return err }, libEFA},
+		{"libefa", featureSRD, func(p string) error { _, err := loadEFA(Options{EFA: p}, featureSRD); return err }, libEFASRD},
 	} {
 		var u *probe.UnsupportedError
 		if err := c.load(absent); !errors.As(err, &u) || u.Object != c.object || u.Feature != c.feature || !strings.Contains(u.Reason, absent) ||

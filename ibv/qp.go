@@ -10,9 +10,15 @@ const (
 	QPTRC        QPType = 2 // reliable connection
 	QPTUD        QPType = 4 // unreliable datagram
 	QPTRawPacket QPType = 8 // Ethernet frames; needs CAP_NET_RAW
+
+	// QPTSRD is IBV_QPT_DRIVER: scalable reliable datagrams, which an EFA device has. libefa makes it.
+	QPTSRD QPType = 255
 )
 
 func (t QPType) String() string {
+	if t == QPTSRD {
+		return "SRD"
+	}
 	return name("QP type", t, "0", "1", "RC", "UC", "UD", "5", "6", "7", "RAW_PACKET")
 }
 
@@ -38,6 +44,7 @@ type QP struct {
 	pd     *PD
 	typ    QPType
 	number uint32
+	efa    efa // of type SRD: made it, and its code runs in PostSend
 }
 
 // CreateQP makes a queue pair. It holds the domain and both completion queues, which are required:
@@ -48,6 +55,9 @@ func (p *PD) CreateQP(o QPOptions) (*QP, error) {
 		return nil, p.ctx.err("ibv_create_qp", syscall.EINVAL)
 	}
 	err := q.init("queue pair", p.device, func() (h handle, err error) {
+		if o.Type == QPTSRD {
+			return q.createSRD(&o)
+		}
 		h, number, errno := p.ctx.v.createQP(p.h, o.SendCQ.h, o.RecvCQ.h, &o)
 		q.number = number
 		return h, p.ctx.err("ibv_create_qp", errno)
@@ -110,6 +120,9 @@ func (q *QP) Close() error {
 			return err
 		}
 		forget(q.ctx, q.ctx.qps, h, q)
+		if q.efa != nil {
+			q.efa.unload()
+		}
 		return nil
 	})
 }

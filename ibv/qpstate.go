@@ -40,6 +40,17 @@ var transitions = map[QPType][]transition{
 		{QPSSQD, QPSSQD, 0, QPAttrPKeyIndex | QPAttrQKey},
 		{QPSSQE, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
 	},
+	QPTSRD: { // srd_qp_state_table of the kernel's efa_verbs.c
+		{QPSReset, QPSInit, QPAttrPKeyIndex | QPAttrPort | QPAttrQKey, 0},
+		{QPSInit, QPSInit, 0, QPAttrPKeyIndex | QPAttrPort | QPAttrQKey},
+		{QPSInit, QPSRTR, 0, QPAttrPKeyIndex | QPAttrQKey},
+		{QPSRTR, QPSRTS, QPAttrSQPSN, QPAttrCurState | QPAttrQKey | QPAttrRNRRetry},
+		{QPSRTS, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
+		{QPSRTS, QPSSQD, 0, QPAttrEnSQDAsyncNotify},
+		{QPSSQD, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
+		{QPSSQD, QPSSQD, 0, QPAttrPKeyIndex | QPAttrQKey},
+		{QPSSQE, QPSRTS, 0, QPAttrCurState | QPAttrQKey},
+	},
 	QPTRC: {
 		{QPSReset, QPSInit, QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags, 0},
 		{QPSInit, QPSInit, 0, QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags},

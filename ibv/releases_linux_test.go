@@ -145,7 +145,8 @@ func insideRelease(t *testing.T, says string) {
 	defer lib.Close()
 	mlx5 := must(loadMLX5("the release", Options{}))(t)
 	defer mlx5.unload()
-	_, noEFA := loadEFA(Options{})
+	_, noEFA := loadEFA(Options{}, featureExternal)
+	must(loadEFA(Options{}, featureSRD))(t).unload()
 	list, err := lib.Devices()
 	if err != nil {
 		t.Fatal(err)

@@ -10,12 +10,16 @@ var sendOpcodes = map[QPType]uint32{
 	QPTRawPacket: 1 << WRSend,
 	QPTUD:        1<<WRSend | 1<<WRSendWithImm,
 	QPTRC:        1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
+	QPTSRD:       1<<WRSend | 1<<WRSendWithImm | 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRRDMARead,
 }
+
+// datagrams says that every request of a queue pair of that type names its destination.
+func (t QPType) datagrams() bool { return t == QPTUD || t == QPTSRD }
 
 // Reasons of checkSend. A provider that was passed such a request would follow an invalid pointer.
 var (
 	errNoAH      = errors.New("a datagram without an address handle")
-	errAH        = errors.New("an address handle on a queue pair that is not UD")
+	errAH        = errors.New("an address handle on a queue pair that is not UD or SRD")
 	errAHDomain  = errors.New("the address handle is of another protection domain")
 	errInline    = errors.New("inline data outside of its memory region")
 	errInlineGet = errors.New("inline data of an operation that sends none")
@@ -26,9 +30,9 @@ func (q *QP) checkSend(w *SendWR, mr *MR) error {
 	switch {
 	case w.Opcode > WRRDMARead || sendOpcodes[q.typ]>>w.Opcode&1 == 0:
 		return fmt.Errorf("a queue pair of type %v does not post %v", q.typ, w.Opcode)
-	case w.AH == nil && q.typ == QPTUD:
+	case w.AH == nil && q.typ.datagrams():
 		return errNoAH
-	case w.AH != nil && q.typ != QPTUD:
+	case w.AH != nil && !q.typ.datagrams():
 		return errAH
 	case w.AH != nil && w.AH.pd != q.pd:
 		return errAHDomain

@@ -10,6 +10,7 @@ import (
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
 	"github.com/flowtally/flowtally/ibv/ibvtest"
 	"github.com/flowtally/flowtally/internal/lab"
+	"github.com/flowtally/flowtally/probe"
 	"github.com/flowtally/flowtally/shm"
 )
 
@@ -40,6 +41,22 @@ func TestDatagramsAreCounted(t *testing.T) {
 		want["b-send"], want["a-recv"] = ended(20, 0), ended(20, 0)
 		wantTotals(t, cfg.Mirror.Path, want)
 	})
+}
+
+// TestReliableDatagramsNeedLibEFA: an instance with a queue pair of type srd does not start over a libefa that has no such
+// queue pairs. The software libefa has none. The error names the symbol and a next step.
+func TestReliableDatagramsNeedLibEFA(t *testing.T) {
+	s := newSoftNIC(t)
+	cfg := s.pairConfig(t, dataplane.Send, dataplane.Recv)
+	for i := range cfg.QueuePairs {
+		cfg.QueuePairs[i].Type = dataplane.SRD
+	}
+	var refused *probe.UnsupportedError
+	e, err := s.newPairs(t, cfg)
+	if e != nil || !errors.As(err, &refused) || !strings.Contains(err.Error(), `queue pair "a"`) ||
+		!strings.Contains(refused.Reason, "efadv_create_qp_ex") || refused.Fix == "" {
+		t.Fatalf("started: %v: %v: %+v", e != nil, err, refused)
+	}
 }
 
 // TestDatagramsFindTheirWayAgain after their device was gone, if the configuration names the peer. A peer that an

@@ -122,7 +122,7 @@ func (f fakeQueuePairs) Post(ctx context.Context, name string, op dataplane.Oper
 		return dataplane.Posted{}, err
 	case count < 1:
 		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: %d operations", name, dataplane.ErrInvalid, count)
-	case op != dataplane.Send && (p.cfg.Type != dataplane.RC || op != dataplane.RDMARead && op != dataplane.RDMAWrite):
+	case op != dataplane.Send && (!p.cfg.Type.RDMA() || op != dataplane.RDMARead && op != dataplane.RDMAWrite):
 		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: %s cannot be posted", name, dataplane.ErrInvalid, op)
 	case p.state.State != "RTS":
 		return dataplane.Posted{}, fmt.Errorf("posting to queue pair %q: %w: it is in state %s", name, dataplane.ErrNotConnected, p.state.State)

@@ -34,9 +34,9 @@ func (e *endpoint) leaveReset() error {
 	a, mask := ibv.QPAttr{State: ibv.QPSInit, PortNum: e.cfg.Port}, ibv.QPAttrState|ibv.QPAttrPort
 	switch e.cfg.Type {
 	case dataplane.RC:
-		a.AccessFlags = remoteAccess
+		a.AccessFlags = e.remoteAccess
 		mask |= ibv.QPAttrPKeyIndex | ibv.QPAttrAccessFlags
-	case dataplane.UD:
+	case dataplane.UD, dataplane.SRD:
 		a.QKey = e.local.QKey
 		mask |= ibv.QPAttrPKeyIndex | ibv.QPAttrQKey
 	}
@@ -54,7 +54,7 @@ func (e *endpoint) leaveReset() error {
 		return err
 	}
 	a, mask = ibv.QPAttr{State: ibv.QPSRTS, SQPSN: e.local.PSN}, ibv.QPAttrState
-	if e.cfg.Type == dataplane.UD {
+	if e.cfg.Type.Datagrams() {
 		mask |= ibv.QPAttrSQPSN
 	}
 	return e.modify(a, mask)
@@ -68,7 +68,7 @@ func (e *endpoint) modify(a ibv.QPAttr, mask ibv.QPAttrMask) error {
 	return err
 }
 
-// setPeer sets the peer of a queue pair in INIT, or of one of type ud in RTS.
+// setPeer sets the peer of a queue pair in INIT, or of one of type ud or srd in RTS.
 func (e *endpoint) setPeer(peer dataplane.QueuePairAddress) error {
 	e.peer = dataplane.QueuePairAddress{}
 	ah := ibv.AHAttr{PortNum: e.cfg.Port, DLID: peer.LID}
@@ -76,7 +76,7 @@ func (e *endpoint) setPeer(peer dataplane.QueuePairAddress) error {
 		ah.IsGlobal = true
 		ah.GRH = ibv.GlobalRoute{DGID: peer.GID.As16(), SGIDIndex: uint8(e.cfg.GIDIndex), HopLimit: hopLimit}
 	}
-	if e.cfg.Type == dataplane.UD {
+	if e.cfg.Type.Datagrams() {
 		handle, err := e.pd.CreateAH(ah)
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (w *worker) connectPeer(peer dataplane.QueuePairAddress, anew bool) error {
 func (w *worker) reconnect(peer dataplane.QueuePairAddress) error {
 	e := w.endpoint
 	start := ibv.QPSInit
-	if w.cfg.Type == dataplane.UD {
+	if w.cfg.Type.Datagrams() {
 		start = ibv.QPSRTS
 	}
 	// Outstanding datagrams use the address handle of the present peer, which setPeer closes. Receives

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -22,18 +23,19 @@ type endpoint struct {
 	port   ibv.PortAttr
 	pd     *ibv.PD
 	buffer *ibv.MR // of sends, and of everything that arrives: no code reads it
-	remote *ibv.MR // that the peer may read and write; rc only
+	remote *ibv.MR // that the peer may read and write; rc and srd only
 	cq     *ibv.CQ
 	qp     *ibv.QP
-	ah     *ibv.AH // to the peer; ud only
+	ah     *ibv.AH // to the peer; ud and srd only
 	source completionSource
 
 	local        dataplane.QueuePairAddress
 	peer         dataplane.QueuePairAddress
 	state        ibv.QPState
-	messageSize  int // bytes
-	receiveSize  int // bytes of a buffer for a message that arrives
-	receives     int // posted
+	remoteAccess ibv.AccessFlags // of the peer to the remote buffer
+	messageSize  int             // bytes
+	receiveSize  int             // bytes of a buffer for a message that arrives
+	receives     int             // posted
 	recv         [wrBatch]ibv.RecvWR
 	unanswered   int               // checks in a row at which the device did not carry out a command
 	reconnecting bool              // in ERR on the way to a new connection
@@ -56,14 +58,14 @@ const (
 	grhSize = 40
 	// defaultMessageSize is the size of a message where the configuration names none.
 	defaultMessageSize = 4096
-	// remoteAccess is the access of the peer to the remote buffer.
-	remoteAccess = ibv.AccessRemoteWrite | ibv.AccessRemoteRead
 )
 
 func qpType(t dataplane.QueuePairType) ibv.QPType {
 	switch t {
 	case dataplane.UD:
 		return ibv.QPTUD
+	case dataplane.SRD:
+		return ibv.QPTSRD
 	case dataplane.RawPacket:
 		return ibv.QPTRawPacket
 	}
@@ -92,8 +94,8 @@ func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 	if e.buffer, err = e.pd.AllocMR(max(e.messageSize, e.receiveSize), ibv.AccessLocalWrite); err != nil {
 		return nil, err
 	}
-	if q.cfg.Type == dataplane.RC {
-		if e.remote, err = e.pd.AllocMR(e.messageSize, remoteAccess|ibv.AccessLocalWrite); err != nil {
+	if q.cfg.Type.RDMA() {
+		if e.remote, err = e.pd.AllocMR(e.messageSize, e.remoteAccess|ibv.AccessLocalWrite); err != nil {
 			return nil, err
 		}
 		e.local.Addr, e.local.RKey = e.remote.Addr(), e.remote.RKey()
@@ -102,7 +104,7 @@ func newEndpoint(q *queuePair, totals []backend.Pair) (_ *endpoint, err error) {
 		return nil, err
 	}
 	e.local.QPN, e.local.PSN = e.qp.Number(), newPSN()
-	if q.cfg.Type == dataplane.UD {
+	if q.cfg.Type.Datagrams() {
 		e.local.QKey = newQKey()
 	}
 	if err := e.leaveReset(); err != nil {
@@ -130,13 +132,20 @@ func (e *endpoint) queryDevice() (err error) {
 	if err := e.queryAddress(); err != nil {
 		return err
 	}
+	if err := e.queryOperations(); err != nil {
+		return err
+	}
 	e.messageSize = e.cfg.MessageSize
-	switch most := e.port.ActiveMTU.Bytes(); {
-	case e.messageSize == 0 && e.cfg.Type == dataplane.UD && most > 0:
+	most := e.port.ActiveMTU.Bytes()
+	if e.cfg.Type == dataplane.SRD { // the device splits a message, and EFA's largest is not the MTU's
+		most = int(min(e.port.MaxMsgSz, math.MaxInt32))
+	}
+	switch bounded := e.cfg.Type.Datagrams() && most > 0; {
+	case e.messageSize == 0 && bounded:
 		e.messageSize = min(defaultMessageSize, most)
 	case e.messageSize == 0:
 		e.messageSize = defaultMessageSize
-	case e.cfg.Type == dataplane.UD && most > 0 && e.messageSize > most:
+	case bounded && e.messageSize > most:
 		return fmt.Errorf("message_size %d: a datagram of the port holds %d bytes: %w", e.messageSize, most, dataplane.ErrInvalid)
 	}
 	e.receiveSize = e.messageSize
@@ -145,6 +154,26 @@ func (e *endpoint) queryDevice() (err error) {
 	}
 	if n := max(e.cfg.SendDepth, e.cfg.Receives); n > dev.MaxQPWR {
 		return fmt.Errorf("send_depth %d, receives %d: a queue of the device holds %d: %w", e.cfg.SendDepth, e.cfg.Receives, dev.MaxQPWR, dataplane.ErrInvalid)
+	}
+	return nil
+}
+
+// queryOperations reads which access to the remote buffer the peer can have. An EFA device may lack rdma_write, or
+// rdma_read too, and does not register memory for such an access.
+func (e *endpoint) queryOperations() error {
+	e.remoteAccess = ibv.AccessRemoteWrite | ibv.AccessRemoteRead
+	if e.cfg.Type != dataplane.SRD {
+		return nil
+	}
+	efa, err := e.ctx.QueryEFA()
+	if err != nil {
+		return err
+	}
+	if !efa.RDMAWrite {
+		e.remoteAccess &^= ibv.AccessRemoteWrite
+	}
+	if !efa.RDMARead {
+		e.remoteAccess &^= ibv.AccessRemoteRead
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ var wrOpcodes = map[int]ibv.WROpcode{opSend: ibv.WRSend, opRDMARead: ibv.WRRDMAR
 // Callers take turns.
 func (q *queuePair) post(ctx context.Context, op dataplane.Operation, count int) (dataplane.Posted, error) {
 	kind := slices.Index(dataplane.Operations(), op)
-	if _, ok := wrOpcodes[kind]; !ok || q.cfg.Type == dataplane.RawPacket || q.cfg.Type == dataplane.UD && kind != opSend {
+	if _, ok := wrOpcodes[kind]; !ok || q.cfg.Type == dataplane.RawPacket || kind != opSend && !q.cfg.Type.RDMA() {
 		return dataplane.Posted{}, fmt.Errorf("queue pair %q: one of type %s cannot post %s: %w", q.cfg.Name, q.cfg.Type, op, dataplane.ErrInvalid)
 	}
 	if count < 1 {
@@ -109,7 +109,7 @@ func (w *worker) startJob(j *job) error {
 	if rdma {
 		wr.RemoteAddr, wr.RKey = e.peer.Addr, e.peer.RKey
 	}
-	if w.cfg.Type == dataplane.UD {
+	if w.cfg.Type.Datagrams() {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peer.QPN, e.peer.QKey
 	}
 	for i := range w.send {

@@ -99,7 +99,7 @@ func Try(lib *ibv.Library, cfg dataplane.QueuePair) {
 		return
 	}
 	defer pd.Close()
-	if mr, err := pd.AllocMR(os.Getpagesize(), remoteAccess|ibv.AccessLocalWrite); err == nil {
+	if mr, err := pd.AllocMR(os.Getpagesize(), ibv.AccessRemoteWrite|ibv.AccessRemoteRead|ibv.AccessLocalWrite); err == nil {
 		defer mr.Close()
 	}
 	cq, err := ctx.CreateCQ(ibv.CQOptions{CQE: wcBatch})

@@ -1,0 +1,76 @@
+package ibv
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/flowtally/flowtally/probe"
+)
+
+// efa is libefa as this package calls it, like verbs for libibverbs. verbs.destroyCompCntr and
+// verbs.destroyQP destroy the objects that it makes.
+type efa interface {
+	unload()
+	createCompCntr(ctx handle, typ CompCntrType, mem CompCntrMemory) (handle, syscall.Errno)
+	queryDevice(ctx handle) (EFAAttr, syscall.Errno)
+	createSRD(ctx, pd, sendCQ, recvCQ handle, o *QPOptions) (qp handle, number uint32, errno syscall.Errno)
+}
+
+const featureSRD = "SRD queue pairs"
+
+// EFAAttr is the part of struct efadv_device_attr that tells the operations of an SRD queue pair.
+type EFAAttr struct {
+	RDMARead, RDMAWrite bool
+	MaxRDMASize         uint32 // bytes of one operation
+}
+
+// QueryEFA reads the attributes of an EFA device by efadv_query_device.
+func (c *Context) QueryEFA() (a EFAAttr, err error) {
+	if err := c.use(); err != nil {
+		return EFAAttr{}, err
+	}
+	defer c.done()
+	lib, err := c.loadSRD()
+	if err != nil {
+		return EFAAttr{}, err
+	}
+	defer lib.unload()
+	defer c.lib.opts.begin(c.device, "efadv_query_device").end()
+	a, errno := lib.queryDevice(c.h)
+	return a, c.srdErr("efadv_query_device", errno)
+}
+
+func (c *Context) loadSRD() (efa, error) {
+	defer c.lib.opts.begin(c.device, "dlopen of libefa").end()
+	return loadEFA(c.lib.opts, featureSRD)
+}
+
+// srdErr is err. libefa refuses another provider's device with EOPNOTSUPP.
+func (c *Context) srdErr(verb string, errno syscall.Errno) error {
+	err := c.err(verb, errno)
+	if errors.Is(err, probe.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", &probe.UnsupportedError{
+			Feature: featureSRD, Object: c.device, Reason: "libefa does not offer them on this device",
+			Fix: "name an EFA device, or use a queue pair of type RC or UD",
+		}, err)
+	}
+	return err
+}
+
+// createSRD makes the queue pair of q by efadv_create_qp_ex. Its library stays open until q is closed.
+func (q *QP) createSRD(o *QPOptions) (handle, error) {
+	lib, err := q.ctx.loadSRD()
+	if err != nil {
+		return 0, err
+	}
+	const verb = "efadv_create_qp_ex"
+	defer q.ctx.lib.opts.begin(q.ctx.device, verb).end()
+	h, number, errno := lib.createSRD(q.ctx.h, q.pd.h, o.SendCQ.h, o.RecvCQ.h, o)
+	if errno != 0 {
+		lib.unload()
+		return 0, q.ctx.srdErr(verb, errno)
+	}
+	q.efa, q.number = lib, number
+	return h, nil
+}
