@@ -14,6 +14,7 @@ import (
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
+	"github.com/flowtally/flowtally/dataplane/engine/xdp"
 	"github.com/flowtally/flowtally/dataplane/flow"
 	"github.com/flowtally/flowtally/internal/lab"
 	"github.com/flowtally/flowtally/internal/lab/need"
@@ -417,5 +418,27 @@ func TestManyInterfacesComeAndGo(t *testing.T) {
 	}
 	if n := h.discontinuities(); n != 0 {
 		t.Errorf("%d discontinuities, want 0", n)
+	}
+}
+
+// Attaching to many interfaces asks the kernel about all held hooks a few times, not once for each interface: on a host with
+// hundreds of veths the start would take seconds.
+func TestManyInterfacesAtOnce(t *testing.T) {
+	const n = 24
+	h := newHost(t, nil, dataplane.Interface{Name: "eth0"}, dataplane.Interface{Name: "last*", Optional: true})
+	list := slices.Clone(h.cfg.Interfaces[1:])
+	for i := range n {
+		list = append(list, dataplane.Interface{Name: h.plug(t, fmt.Sprintf("eth%d", i)).A.Name})
+	}
+	h.run(t)
+	h.plug(t, "last0")
+	h.devices(t, "a", "eth0", "last0") // the watcher has handled all events before this one
+	x := h.e.backends[0].(*xdp.Backend)
+	was := x.Inspect().Refreshes
+	if err := x.SetInterfaces(list); err != nil {
+		t.Fatal(err)
+	}
+	if held, now := len(x.Inspect().Rules.Attachments()), x.Inspect().Refreshes; held != n+1 || now-was > n/2 {
+		t.Errorf("%d hooks are held, and were listed %d times; want %d, at most %d", held, now-was, n+1, n/2)
 	}
 }

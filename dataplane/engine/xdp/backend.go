@@ -266,13 +266,15 @@ type State struct {
 	Epochs uint64 // how many epochs have begun
 	Demand int    // how many needs of hooks there are
 	Kept   int    // compiled rules that are kept in memory
+	// Refreshes is how often the held hooks were listed, which costs a system call for each.
+	Refreshes uint64
 }
 
 // Inspect returns the current state, for tests.
 func (b *Backend) Inspect() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := State{Rules: b.rules, Epochs: b.hooks.epochs, Kept: len(b.there) + len(b.installed)}
+	s := State{Rules: b.rules, Epochs: b.hooks.epochs, Kept: len(b.there) + len(b.installed), Refreshes: b.hooks.refreshes}
 	for _, d := range b.hooks.demand {
 		s.Demand += d.ingress + d.egress
 	}

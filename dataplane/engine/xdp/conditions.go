@@ -53,6 +53,39 @@ func (h *hooks) conditions() []dataplane.Condition {
 	return out
 }
 
+// matchesTags reports whether a flow on an interface matches a VLAN tag.
+func (h *hooks) matchesTags(a xdp.Attachment) bool {
+	return h.demand[""].tagged+h.demand[a.Interface].tagged > 0
+}
+
+// needsTags reports whether it matters that XDP sees the tags of received packets.
+func (h *hooks) needsTags(a xdp.Attachment) bool {
+	return h.matchesTags(a) || len(h.upstream.vlansAbove(a)) > 0
+}
+
+// upstreamConditions lists the changes to packets of an ingress hook before its program sees them that change the
+// counts of flows.
+func (h *hooks) upstreamConditions(a xdp.Attachment) (out []dataplane.Condition) {
+	if isTCX(a) { // tags and merged segments are as on egress
+		if holder, taken := h.upstream.beside.holder[a.Interface]; taken {
+			out = append(out, besideCondition(a.Interface, holder))
+		}
+		return out
+	}
+	r := h.upstream.receive[a.Interface]
+	if r.TakesTags && h.needsTags(a) {
+		out = append(out, takesTags(a.Interface, r.Receive, h.matchesTags(a), h.upstream.vlansAbove(a)))
+	}
+	if r.Merges && a.Mode == "native" { // generic mode has its own condition
+		out = append(out, dataplane.Condition{
+			Code: dataplane.CodeXDPMerged, Severity: dataplane.Medium, Object: a.Interface,
+			Text: "a virtual machine, or another program, can send through this device buffers of many segments (IFF_VNET_HDR); XDP counts such a buffer as one packet, without the headers of the others",
+			Fix:  "open the device without IFF_VNET_HDR (QEMU: vnet_hdr=off), or turn segmentation off in the virtual machine: ethtool -K DEVICE tso off gso off",
+		})
+	}
+	return out
+}
+
 func (h *hooks) genericMode(ifname string) dataplane.Condition {
 	text := "counted by generic XDP, which is slower and on virtual links sees segments that were merged"
 	if err := h.rejected[ifname]; err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/dataplane/engine/backend"
@@ -31,13 +32,15 @@ type hooks struct {
 	stop       context.CancelFunc // nil: the watcher does not run
 	stopped    sync.WaitGroup
 
-	mu     *sync.Mutex                  // Backend.mu: a link event and a control call exclude each other
-	demand map[string]demand            // by interface, "" for all: how many flows need counts there
-	held   []xdp.Attachment             // as of the last refreshHeld
-	since  map[hookName]uint64          // the epoch of each held hook
-	fresh  map[hookName]bool            // hooks of interfaces that came later, or were refused, until they are held
-	epochs uint64                       // how many epochs have begun
-	asked  map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
+	mu     *sync.Mutex         // Backend.mu: a link event and a control call exclude each other
+	demand map[string]demand   // by interface, "" for all: how many flows need counts there
+	held   []xdp.Attachment    // as of the last refreshHeld
+	since  map[hookName]uint64 // the epoch of each held hook
+	fresh  map[hookName]bool   // hooks of interfaces that came later, or were refused, until they are held
+	epochs uint64              // how many epochs have begun
+	// refreshes is the number of calls of refreshHeld.
+	refreshes uint64
+	asked     map[string]xdp.AttachOptions // by interface: the hooks of the last attempt to attach, successful or not
 	// by interface: why it is not counted on, and why not in a better mode
 	missing, rejected map[string]error
 	upstream          upstream
@@ -147,113 +150,17 @@ func (h *hooks) wanted(name string) xdp.AttachOptions {
 	}
 }
 
-// attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and
-// waited for, unless known is false and no interface was ever found: then the configuration is wrong.
-// known says that an earlier process, or this one, has counted on some interface.
-func (h *hooks) attach(known bool) error {
-	var absent []error
-	for _, pattern := range h.unmatched() {
-		absent = append(absent, fmt.Errorf("interface %s: %w: no interface matches the pattern", pattern, xdp.ErrNotFound))
-	}
-	for _, i := range h.interfaces {
-		want := h.wanted(i.Name)
-		if want == (xdp.AttachOptions{}) || want == h.asked[i.Name] {
-			known = known || h.asked[i.Name] != (xdp.AttachOptions{})
-			continue
-		}
-		err := h.attachTo(i, want)
-		switch {
-		case err == nil:
-			known = true
-			delete(h.missing, i.Name)
-		case errors.Is(err, xdp.ErrNotFound) && h.leave(i.Name):
-			continue
-		case errors.Is(err, xdp.ErrNotFound):
-			absent = append(absent, err)
-			h.detachMissing(i.Name, err)
-		case h.degraded:
-			h.refuse(i.Name, err)
-		case errors.Is(err, xdp.ErrBusy) && !h.started:
-			h.refuse(i.Name, err)
-			absent = append(absent, err)
-		default:
-			return err
-		}
-		h.asked[i.Name] = want
-	}
-	if !known && !h.degraded {
-		clear(h.asked)
-		return errors.Join(absent...)
-	}
-	return nil
-}
-
-// unmatched returns the patterns that flows need and that no interface matches.
-func (h *hooks) unmatched() []string {
-	if all := h.demand[""]; all.ingress+all.egress == 0 {
-		return nil
-	}
-	return h.patterns.Unmatched(h.interfaces)
-}
-
-// refuse notes why the start goes on without an interface.
-func (h *hooks) refuse(name string, err error) {
-	h.log.Warn("counting without an interface", "interface", name, "err", err)
-	h.missing[name] = err
-	h.noteFresh(name)
-}
-
-// attachTo attaches to hooks of one interface. Programs that are attached stay as they are.
-func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
-	o.Mode = map[dataplane.Mode]xdp.Mode{
-		dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric, dataplane.ModeTCX: xdp.ModeTCX,
-	}[i.Mode]
-	o.Beside = h.config.CountsBeside()
-	o.Last = h.config.TCX == "last"
-	err := h.ns.Do(func() error {
-		done, err := h.rules.Attach(i.Name, o)
-		for _, a := range done {
-			if a.Fresh {
-				delete(h.since, hookName{i.Name, a.Hook})
-			}
-			if len(a.Rejected) > 0 {
-				h.rejected[i.Name] = errors.Join(a.Rejected...)
-			}
-		}
-		return err
-	})
+// refresh asks the kernel about every held hook. Its cost grows with their number: it is called once for a change of any
+// number of interfaces.
+func (h *hooks) refresh() {
 	h.refreshHeld()
 	h.refreshUpstream()
-	return translate(err) // it names the interface, the hook and the mode
-}
-
-// detachMissing notes why an interface is not counted on, and detaches the programs from the link that
-// had its name: the configuration does not ask for that link under another name.
-func (h *hooks) detachMissing(name string, why error) {
-	h.missing[name] = why
-	if err := h.rules.Detach(name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-		h.log.Warn("detaching from a link that is gone", "interface", name, "err", err)
-	}
-	h.refreshHeld()
-}
-
-// detachUnconfigured detaches programs from interfaces that are not counted on now.
-func (h *hooks) detachUnconfigured() error {
-	for _, a := range h.rules.Attachments() {
-		if _, ok := h.find(a.Interface); !ok {
-			if err := h.rules.Detach(a.Interface); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-				return fmt.Errorf("detaching from %s, which is not configured any more: %w", a.Interface, err)
-			}
-		}
-	}
-	h.started = true
-	h.refreshHeld()
-	return nil
 }
 
 // refreshHeld lists the held hooks. A hook that was not held at the last call begins another epoch, except the first one
 // of an interface that came later: it counts from its start on, and has missed nothing.
 func (h *hooks) refreshHeld() {
+	h.refreshes++
 	h.held = h.rules.Attachments()
 	for name := range h.since {
 		if !h.holds(name) {
@@ -272,6 +179,50 @@ func (h *hooks) refreshHeld() {
 			h.since[name] = h.epochs
 		}
 		delete(h.fresh, name)
+	}
+}
+
+// refreshUpstream lists the TCX programs that run before ours, and reads how each device changes packets
+// before XDP sees them. The kernel sends no event when one of these changes.
+func (h *hooks) refreshUpstream() {
+	u := &h.upstream
+	clear(u.before)
+	old := u.receive
+	u.receive = make(map[string]received, len(old))
+	byTCX := make(map[string]bool)
+	for _, a := range h.held {
+		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
+	}
+	u.beside.forget(byTCX)
+	if len(h.held) == 0 {
+		return
+	}
+	err := h.ns.Do(func() error {
+		var errs []error
+		for _, a := range h.held {
+			var err error
+			if isTCX(a) {
+				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
+				errs = append(errs, err)
+				if a.Hook == xdp.HookIngress {
+					holder, taken := xdp.HolderOf(a.Index, a.Interface)
+					u.beside.note(a, holder, taken, time.Now())
+				}
+				continue
+			}
+			r, known := old[a.Interface]
+			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
+				r.index = a.Index
+				if r.Receive, err = xdp.ReceiveOf(a.Interface); err != nil {
+					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
+				}
+			}
+			u.receive[a.Interface] = r
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		h.log.Warn("listing the TCX programs before ours", "err", err)
 	}
 }
 
@@ -306,39 +257,6 @@ func (h *hooks) holds(name hookName) bool {
 func (h *hooks) complete(name string) bool {
 	want := h.wanted(name)
 	return (!want.Ingress || h.holds(hookName{name, xdp.HookIngress})) && (!want.Egress || h.holds(hookName{name, xdp.HookEgress}))
-}
-
-// trim detaches programs from hooks that no flow needs.
-func (h *hooks) trim() error {
-	var errs []error
-	for _, a := range slices.Clone(h.held) {
-		want := h.wanted(a.Interface)
-		if a.Hook == xdp.HookIngress && want.Ingress || a.Hook == xdp.HookEgress && want.Egress {
-			continue
-		}
-		if err := h.rules.Detach(a.Interface, a.Hook); err != nil && !errors.Is(err, xdp.ErrNotFound) {
-			errs = append(errs, fmt.Errorf("detaching from %s: %w", a.Interface, err))
-		}
-	}
-	for _, i := range h.interfaces {
-		if want := h.wanted(i.Name); want == (xdp.AttachOptions{}) {
-			delete(h.asked, i.Name)
-			delete(h.missing, i.Name)
-		} else if h.asked[i.Name] != (xdp.AttachOptions{}) {
-			h.asked[i.Name] = want
-		}
-	}
-	h.refreshHeld()
-	return errors.Join(errs...)
-}
-
-// askAgain lets attach try the interfaces that are not as in the list before.
-func (h *hooks) askAgain(before []dataplane.Interface) {
-	for _, i := range h.interfaces {
-		if !slices.Contains(before, i) {
-			delete(h.asked, i.Name)
-		}
-	}
 }
 
 // epoch returns the latest epoch among the hooks that the flow's rules count on, and 0 when one of them is not held. A

@@ -66,7 +66,7 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent) {
 			return
 		case ev, ok := <-events:
 			if ok {
-				h.onLink(ev)
+				h.onLinks(ev, events)
 				continue
 			}
 			events = nil
@@ -91,17 +91,30 @@ func (h *hooks) watchLinks(ctx context.Context, events <-chan xdp.LinkEvent) {
 	}
 }
 
-// onLink checks the interfaces that an event names. The event is only a trigger: the state of the link may be
-// newer. LinkUp and LinkDown need no check, because programs stay attached.
-func (h *hooks) onLink(ev xdp.LinkEvent) {
-	if ev.Kind == xdp.LinkUp || ev.Kind == xdp.LinkDown {
-		return
-	}
+// onLinks handles an event and those that wait behind it: a new subscription begins with one for each link.
+func (h *hooks) onLinks(ev xdp.LinkEvent, more <-chan xdp.LinkEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	checked := h.onLink(ev)
+	for range len(more) {
+		if ev, ok := <-more; ok {
+			checked = h.onLink(ev) || checked
+		}
+	}
+	if checked {
+		h.refresh()
+	}
+}
+
+// onLink checks the interfaces that an event names, and reports whether there were any. The event is only a trigger: the
+// state of the link may be newer. LinkUp and LinkDown need no check, because programs stay attached.
+func (h *hooks) onLink(ev xdp.LinkEvent) (checked bool) {
+	if ev.Kind == xdp.LinkUp || ev.Kind == xdp.LinkDown {
+		return false
+	}
 	h.upstream.noteVLAN(ev)
 	if h.closed {
-		return
+		return false
 	}
 	switch ev.Kind {
 	case xdp.LinkAdded:
@@ -115,8 +128,10 @@ func (h *hooks) onLink(ev xdp.LinkEvent) {
 	for _, i := range h.interfaces {
 		if ev.Name == i.Name || ev.OldName == i.Name {
 			h.checkInterface(i, goneText(ev, i.Name))
+			checked = true
 		}
 	}
+	return checked
 }
 
 // join counts on an interface that has come, if an entry waits for it.
@@ -194,8 +209,7 @@ func (h *hooks) forgetOthers(was []dataplane.Interface) {
 			}
 		}
 	}
-	h.refreshHeld()
-	h.refreshUpstream()
+	h.refresh()
 }
 
 // goneText says how an interface went, as far as the event tells.
@@ -232,10 +246,9 @@ func (h *hooks) checkAll(all bool) {
 	if all {
 		h.relist()
 	}
-	h.refreshHeld()
-	h.refreshUpstream()
+	h.refresh()
 	h.checkPins()
-	full := false // no number is left for another interface
+	full, checked := false, false // full: no number is left for another interface
 	for _, i := range h.interfaces {
 		lacksNumber := errors.Is(h.missing[i.Name], xdp.ErrFull)
 		if full && lacksNumber {
@@ -243,14 +256,17 @@ func (h *hooks) checkAll(all bool) {
 		}
 		if all || h.missing[i.Name] != nil || !h.complete(i.Name) {
 			h.checkInterface(i, "is not there")
+			checked = true
 		}
 		full = full || lacksNumber && errors.Is(h.missing[i.Name], xdp.ErrFull)
 	}
-	h.retake()
+	if checked = h.retake() || checked; checked {
+		h.refresh()
+	}
 }
 
-// retake moves interfaces back to XDP whose hook another program held and has left.
-func (h *hooks) retake() {
+// retake moves interfaces back to XDP whose hook another program held and has left, and reports whether it tried.
+func (h *hooks) retake() (tried bool) {
 	for _, i := range h.interfaces {
 		if (i.Mode != "" && i.Mode != dataplane.ModeAuto) || !h.wanted(i.Name).Ingress || !h.upstream.beside.retakes(i.Name, time.Now()) {
 			continue
@@ -260,8 +276,10 @@ func (h *hooks) retake() {
 		if err := h.attachTo(i, want); err != nil {
 			h.log.Warn("moving an interface from TCX to XDP", "interface", i.Name, "err", err)
 		}
+		tried = true
 		h.signal()
 	}
+	return tried
 }
 
 // checkPins makes lost pins again. Its condition stays until the next checkPins, so that a watcher of conditions
@@ -278,7 +296,7 @@ func (h *hooks) checkPins() {
 }
 
 // checkInterface attaches to an interface that exists, and detaches from one that does not. how says why
-// the interface does not exist.
+// the interface does not exist. The caller calls refresh afterwards.
 func (h *hooks) checkInterface(i dataplane.Interface, how string) {
 	want := h.wanted(i.Name)
 	if h.closed || want == (xdp.AttachOptions{}) {

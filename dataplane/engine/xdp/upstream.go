@@ -1,10 +1,8 @@
 package xdp
 
 import (
-	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/flowtally/flowtally/dataplane"
 	"github.com/flowtally/flowtally/xdp"
@@ -38,50 +36,6 @@ func newUpstream() upstream {
 	}
 }
 
-// refreshUpstream lists the TCX programs that run before ours, and reads how each device changes packets
-// before XDP sees them. The kernel sends no event when one of these changes.
-func (h *hooks) refreshUpstream() {
-	u := &h.upstream
-	clear(u.before)
-	old := u.receive
-	u.receive = make(map[string]received, len(old))
-	byTCX := make(map[string]bool)
-	for _, a := range h.held {
-		byTCX[a.Interface] = byTCX[a.Interface] || a.Hook == xdp.HookIngress && isTCX(a)
-	}
-	u.beside.forget(byTCX)
-	if len(h.held) == 0 {
-		return
-	}
-	err := h.ns.Do(func() error {
-		var errs []error
-		for _, a := range h.held {
-			var err error
-			if isTCX(a) {
-				u.before[hookName{a.Interface, a.Hook}], err = h.rules.Before(a.Interface, a.Hook)
-				errs = append(errs, err)
-				if a.Hook == xdp.HookIngress {
-					holder, taken := xdp.HolderOf(a.Index, a.Interface)
-					u.beside.note(a, holder, taken, time.Now())
-				}
-				continue
-			}
-			r, known := old[a.Interface]
-			if !known || r.index != a.Index || h.needsTags(a) { // only offloads change, and only with tags do they matter
-				r.index = a.Index
-				if r.Receive, err = xdp.ReceiveOf(a.Interface); err != nil {
-					h.log.Debug("reading the offloads of an interface", "interface", a.Interface, "err", err)
-				}
-			}
-			u.receive[a.Interface] = r
-		}
-		return errors.Join(errs...)
-	})
-	if err != nil {
-		h.log.Warn("listing the TCX programs before ours", "err", err)
-	}
-}
-
 func isTCX(a xdp.Attachment) bool { return dataplane.Mode(a.Mode) == dataplane.ModeTCX }
 
 // noteVLAN updates the list of VLAN devices.
@@ -106,39 +60,6 @@ func (u *upstream) vlansAbove(a xdp.Attachment) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// matchesTags reports whether a flow on an interface matches a VLAN tag.
-func (h *hooks) matchesTags(a xdp.Attachment) bool {
-	return h.demand[""].tagged+h.demand[a.Interface].tagged > 0
-}
-
-// needsTags reports whether it matters that XDP sees the tags of received packets.
-func (h *hooks) needsTags(a xdp.Attachment) bool {
-	return h.matchesTags(a) || len(h.upstream.vlansAbove(a)) > 0
-}
-
-// upstreamConditions lists the changes to packets of an ingress hook before its program sees them that change the
-// counts of flows.
-func (h *hooks) upstreamConditions(a xdp.Attachment) (out []dataplane.Condition) {
-	if isTCX(a) { // tags and merged segments are as on egress
-		if holder, taken := h.upstream.beside.holder[a.Interface]; taken {
-			out = append(out, besideCondition(a.Interface, holder))
-		}
-		return out
-	}
-	r := h.upstream.receive[a.Interface]
-	if r.TakesTags && h.needsTags(a) {
-		out = append(out, takesTags(a.Interface, r.Receive, h.matchesTags(a), h.upstream.vlansAbove(a)))
-	}
-	if r.Merges && a.Mode == "native" { // generic mode has its own condition
-		out = append(out, dataplane.Condition{
-			Code: dataplane.CodeXDPMerged, Severity: dataplane.Medium, Object: a.Interface,
-			Text: "a virtual machine, or another program, can send through this device buffers of many segments (IFF_VNET_HDR); XDP counts such a buffer as one packet, without the headers of the others",
-			Fix:  "open the device without IFF_VNET_HDR (QEMU: vnet_hdr=off), or turn segmentation off in the virtual machine: ethtool -K DEVICE tso off gso off",
-		})
-	}
-	return out
 }
 
 func takesTags(ifname string, r xdp.Receive, tagged bool, above []string) dataplane.Condition {

@@ -1,0 +1,146 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/flowtally/flowtally/dataplane"
+	"github.com/flowtally/flowtally/xdp"
+)
+
+// attach attaches to the hooks that are needed and were not tried yet. A missing interface is noted and
+// waited for, unless known is false and no interface was ever found: then the configuration is wrong.
+// known says that an earlier process, or this one, has counted on some interface.
+func (h *hooks) attach(known bool) error {
+	defer h.refresh()
+	var absent []error
+	for _, pattern := range h.unmatched() {
+		absent = append(absent, fmt.Errorf("interface %s: %w: no interface matches the pattern", pattern, xdp.ErrNotFound))
+	}
+	for _, i := range h.interfaces {
+		want := h.wanted(i.Name)
+		if want == (xdp.AttachOptions{}) || want == h.asked[i.Name] {
+			known = known || h.asked[i.Name] != (xdp.AttachOptions{})
+			continue
+		}
+		err := h.attachTo(i, want)
+		switch {
+		case err == nil:
+			known = true
+			delete(h.missing, i.Name)
+		case errors.Is(err, xdp.ErrNotFound) && h.leave(i.Name):
+			continue
+		case errors.Is(err, xdp.ErrNotFound):
+			absent = append(absent, err)
+			h.detachMissing(i.Name, err)
+		case h.degraded:
+			h.refuse(i.Name, err)
+		case errors.Is(err, xdp.ErrBusy) && !h.started:
+			h.refuse(i.Name, err)
+			absent = append(absent, err)
+		default:
+			return err
+		}
+		h.asked[i.Name] = want
+	}
+	if !known && !h.degraded {
+		clear(h.asked)
+		return errors.Join(absent...)
+	}
+	return nil
+}
+
+// unmatched returns the patterns that flows need and that no interface matches.
+func (h *hooks) unmatched() []string {
+	if all := h.demand[""]; all.ingress+all.egress == 0 {
+		return nil
+	}
+	return h.patterns.Unmatched(h.interfaces)
+}
+
+// refuse notes why the start goes on without an interface.
+func (h *hooks) refuse(name string, err error) {
+	h.log.Warn("counting without an interface", "interface", name, "err", err)
+	h.missing[name] = err
+	h.noteFresh(name)
+}
+
+// attachTo attaches to hooks of one interface. Programs that are attached stay as they are. The caller calls refresh
+// when it has attached to all of its interfaces: refresh asks the kernel about every held hook.
+func (h *hooks) attachTo(i dataplane.Interface, o xdp.AttachOptions) error {
+	o.Mode = map[dataplane.Mode]xdp.Mode{
+		dataplane.ModeNative: xdp.ModeNative, dataplane.ModeGeneric: xdp.ModeGeneric, dataplane.ModeTCX: xdp.ModeTCX,
+	}[i.Mode]
+	o.Beside = h.config.CountsBeside()
+	o.Last = h.config.TCX == "last"
+	err := h.ns.Do(func() error {
+		done, err := h.rules.Attach(i.Name, o)
+		for _, a := range done {
+			if a.Fresh {
+				delete(h.since, hookName{i.Name, a.Hook})
+			}
+			if len(a.Rejected) > 0 {
+				h.rejected[i.Name] = errors.Join(a.Rejected...)
+			}
+		}
+		return err
+	})
+	return translate(err) // it names the interface, the hook and the mode
+}
+
+// detachMissing notes why an interface is not counted on, and detaches the programs from the link that
+// had its name: the configuration does not ask for that link under another name.
+func (h *hooks) detachMissing(name string, why error) {
+	h.missing[name] = why
+	if err := h.rules.Detach(name); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+		h.log.Warn("detaching from a link that is gone", "interface", name, "err", err)
+	}
+}
+
+// detachUnconfigured detaches programs from interfaces that are not counted on now.
+func (h *hooks) detachUnconfigured() error {
+	for _, a := range h.rules.Attachments() {
+		if _, ok := h.find(a.Interface); !ok {
+			if err := h.rules.Detach(a.Interface); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+				return fmt.Errorf("detaching from %s, which is not configured any more: %w", a.Interface, err)
+			}
+		}
+	}
+	h.started = true
+	h.refreshHeld()
+	return nil
+}
+
+// trim detaches programs from hooks that no flow needs.
+func (h *hooks) trim() error {
+	var errs []error
+	for _, a := range slices.Clone(h.held) {
+		want := h.wanted(a.Interface)
+		if a.Hook == xdp.HookIngress && want.Ingress || a.Hook == xdp.HookEgress && want.Egress {
+			continue
+		}
+		if err := h.rules.Detach(a.Interface, a.Hook); err != nil && !errors.Is(err, xdp.ErrNotFound) {
+			errs = append(errs, fmt.Errorf("detaching from %s: %w", a.Interface, err))
+		}
+	}
+	for _, i := range h.interfaces {
+		if want := h.wanted(i.Name); want == (xdp.AttachOptions{}) {
+			delete(h.asked, i.Name)
+			delete(h.missing, i.Name)
+		} else if h.asked[i.Name] != (xdp.AttachOptions{}) {
+			h.asked[i.Name] = want
+		}
+	}
+	h.refreshHeld()
+	return errors.Join(errs...)
+}
+
+// askAgain lets attach try the interfaces that are not as in the list before.
+func (h *hooks) askAgain(before []dataplane.Interface) {
+	for _, i := range h.interfaces {
+		if !slices.Contains(before, i) {
+			delete(h.asked, i.Name)
+		}
+	}
+}
