@@ -69,7 +69,9 @@ type library struct {
 }
 
 func libraries(libs Libs) []library {
-	verbs := func(name string) bool { return strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "nic") }
+	verbs := func(name string) bool {
+		return strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic")
+	}
 	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }
 	return []library{
 		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},

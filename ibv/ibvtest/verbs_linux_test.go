@@ -134,7 +134,7 @@ func sanitizedVerbs(t *testing.T, flags []string) string {
 	}
 	library("libmlx5.so.1", "mlx5.map", "mlx5*.c", "provider.c")
 	library("libefa.so.1", "efa.map", "efa.c", "provider.c")
-	return library("libibverbs.so.1", "verbs.map", "verbs_*.c", "nic*.c")
+	return library("libibverbs.so.1", "verbs.map", "verbs_*.c", "rdma_*.c", "nic*.c")
 }
 
 func verbsCase(t *testing.T, program, library, providers, name string) {

@@ -25,7 +25,7 @@ struct record {
 
 static void release_channel(struct soft_object *o)
 {
-	struct soft_channel *c = VERBS_OUTER(o, struct soft_channel, object);
+	struct soft_channel *c = RDMA_OUTER(o, struct soft_channel, object);
 	close(c->channel.fd);
 	close(c->end);
 	free(c);

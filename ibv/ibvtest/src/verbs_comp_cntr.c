@@ -27,7 +27,7 @@ VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct i
 
 static void release_comp_cntr(struct soft_object *o)
 {
-	struct soft_comp_cntr *c = VERBS_OUTER(o, struct soft_comp_cntr, object);
+	struct soft_comp_cntr *c = RDMA_OUTER(o, struct soft_comp_cntr, object);
 	verbs_context_of(c->cntr.context)->device->comp_cntrs--;
 	free(c);
 }
@@ -152,7 +152,7 @@ VERBS_PUBLIC int ibv_read_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t *va
 
 static int attach(struct soft_qp *q, struct soft_comp_cntr *c, uint32_t ops)
 {
-	if (q->state != IBV_QPS_RESET && q->state != IBV_QPS_INIT)
+	if (q->card.state != IBV_QPS_RESET && q->card.state != IBV_QPS_INIT)
 		return EINVAL;
 	for (uint32_t left = ops; left; left &= left - 1)
 		if (q->counters[__builtin_ctz(left)])

@@ -45,12 +45,12 @@ int verbs_begin(struct ibv_context *context, const char *verb)
 void verbs_adopt(struct ibv_context *context, struct soft_object *object, void (*release)(struct soft_object *))
 {
 	object->release = release;
-	soft_link_append(&verbs_context_of(context)->children, &object->link);
+	rdma_link_append(&verbs_context_of(context)->children, &object->link);
 }
 
 void verbs_disown(struct soft_object *object)
 {
-	soft_link_remove(&object->link);
+	rdma_link_remove(&object->link);
 }
 
 void *verbs_made(void *object, int err)

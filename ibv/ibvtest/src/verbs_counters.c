@@ -26,7 +26,7 @@ struct soft_counters {
 
 static void release_counters(struct soft_object *o)
 {
-	struct soft_counters *c = VERBS_OUTER(o, struct soft_counters, object);
+	struct soft_counters *c = RDMA_OUTER(o, struct soft_counters, object);
 	free(c->points);
 	free(c);
 }

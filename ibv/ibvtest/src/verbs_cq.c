@@ -12,7 +12,7 @@
 
 static void release_cq(struct soft_object *o)
 {
-	struct soft_cq *c = VERBS_OUTER(o, struct soft_cq, object);
+	struct soft_cq *c = RDMA_OUTER(o, struct soft_cq, object);
 	if (c->cq.channel)
 		verbs_channel_use(c->cq.channel, -1);
 	pthread_mutex_destroy(&c->cq.mutex);
@@ -31,12 +31,12 @@ static struct soft_cq *make_cq(int cqe)
 		return NULL;
 	while (1 << c->log < cqe + 1)
 		c->log++;
-	size_t size = (size_t)SOFT_CQE << c->log;
-	if (posix_memalign(&memory, 4096, size + SOFT_CQE)) {
+	size_t size = (size_t)RDMA_CQE_BYTES << c->log;
+	if (posix_memalign(&memory, 4096, size + RDMA_CQE_BYTES)) {
 		free(c);
 		return NULL;
 	}
-	memset(memory, 0, size + SOFT_CQE);
+	memset(memory, 0, size + RDMA_CQE_BYTES);
 	c->ring = memory;
 	c->doorbell = (uint32_t *)(void *)(c->ring + size);
 	c->cq.cqe = (1 << c->log) - 1;
@@ -61,7 +61,7 @@ VERBS_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		c->cq.cq_context = cq_context;
 		c->cq.handle = c->object.handle = verbs_handle(context);
 		verbs_wire_lock();
-		c->number = verbs_wire_number();
+		c->number = rdma_wire_number();
 		verbs_wire_unlock();
 		pthread_mutex_init(&c->cq.mutex, NULL);
 		pthread_cond_init(&c->cq.cond, NULL);
@@ -83,7 +83,7 @@ void verbs_cq_use(struct ibv_cq *cq, int by)
 	((struct soft_cq *)cq)->object.users += by;
 }
 
-bool verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
+bool verbs_cq_push(struct soft_cq *c, const struct rdma_cqe *cqe)
 {
 	if (c->overrun)
 		return true;
@@ -105,35 +105,35 @@ bool verbs_cq_push(struct soft_cq *c, const struct soft_cqe *cqe)
 
 /* Translates a CQE as libmlx5 does; the posted request supplies the rest. false: its queue pair is
  * gone. */
-static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc)
+static bool parse(struct soft_cq *c, const struct rdma_cqe *e, struct ibv_wc *wc)
 {
-	struct soft_qp *q = verbs_qp_by_number(e->qpn);
-	bool request = e->opcode == SOFT_CQE_REQ || e->opcode == SOFT_CQE_REQ_ERR;
-	if (!q || (request ? q->qp.send_cq : q->qp.recv_cq) != &c->cq)
+	struct rdma_qp *q = rdma_qp_by_number(e->qpn);
+	bool request = e->opcode == RDMA_CQE_REQ || e->opcode == RDMA_CQE_REQ_ERR;
+	if (!q || (request ? q->send_cq : q->recv_cq) != c)
 		return false;
-	struct soft_queue *queue = request ? &q->sq : &q->rq;
+	struct rdma_queue *queue = request ? &q->sq : &q->rq;
 	uint64_t n = queue->block[e->counter & queue->mask];
 	if (n < queue->tail || n >= queue->next)
 		return false; /* left of the queue pair's life before its reset */
 	memset(wc, 0, sizeof(*wc));
-	wc->wr_id = verbs_wqe(queue, n)->wr_id;
+	wc->wr_id = rdma_wqe(queue, n)->wr_id;
 	wc->qp_num = e->qpn;
 	queue->tail = n + 1;
 	switch (e->opcode) {
-	case SOFT_CQE_REQ_ERR:
-	case SOFT_CQE_RESP_ERR:
+	case RDMA_CQE_REQ_ERR:
+	case RDMA_CQE_RESP_ERR:
 		/* only these fields are valid: the others hold a pattern that no operation leaves */
 		memset((char *)wc + offsetof(struct ibv_wc, opcode), 0x5a, sizeof(wc->opcode));
-		wc->status = verbs_status(e->syndrome);
+		wc->status = rdma_status(e->syndrome);
 		wc->vendor_err = e->vendor;
 		return true;
-	case SOFT_CQE_REQ:
-		wc->opcode = e->wqe_opcode == SOFT_OP_RDMA_READ					 ? IBV_WC_RDMA_READ
-			     : e->wqe_opcode == SOFT_OP_SEND || e->wqe_opcode == SOFT_OP_SEND_IMM ? IBV_WC_SEND
+	case RDMA_CQE_REQ:
+		wc->opcode = e->wqe_opcode == RDMA_OP_RDMA_READ					 ? IBV_WC_RDMA_READ
+			     : e->wqe_opcode == RDMA_OP_SEND || e->wqe_opcode == RDMA_OP_SEND_IMM ? IBV_WC_SEND
 											  : IBV_WC_RDMA_WRITE;
 		wc->byte_len = wc->opcode == IBV_WC_RDMA_READ ? e->length : 0;
 		return true;
-	case SOFT_CQE_RESP_WR_IMM:
+	case RDMA_CQE_RESP_WR_IMM:
 		wc->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 		break;
 	default:
@@ -142,7 +142,7 @@ static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc
 	wc->byte_len = e->length;
 	wc->src_qp = e->src_qp;
 	wc->wc_flags = e->grh ? IBV_WC_GRH : 0;
-	if (e->opcode != SOFT_CQE_RESP_SEND) {
+	if (e->opcode != RDMA_CQE_RESP_SEND) {
 		wc->wc_flags |= IBV_WC_WITH_IMM;
 		wc->imm_data = e->imm;
 	}
@@ -155,7 +155,7 @@ static bool parse(struct soft_cq *c, const struct soft_cqe *e, struct ibv_wc *wc
 int verbs_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct soft_cq *c = (struct soft_cq *)cq;
-	struct soft_cqe e;
+	struct rdma_cqe e;
 	int taken = 0;
 	if (verbs_call(cq->context->device->name, "ibv_poll_cq") || n < 0)
 		return -1;

@@ -114,7 +114,7 @@ struct soft_device *verbs_device_find(const char *name, const char *netdev)
 		d->ifindex = index.ifr_ifindex;
 		memcpy(d->mac, address.ifr_hwaddr.sa_data, sizeof(d->mac));
 		d->netns_fd = d->socket = -1;
-		soft_link_init(&d->contexts);
+		rdma_link_init(&d->contexts);
 		pthread_mutex_init(&d->lock, NULL);
 		int err = verbs_sysfs_add(d, table.made++);
 		if (err) {

@@ -71,8 +71,8 @@ bool verbs_events_hold(struct ibv_context *context, struct soft_object *o, uint3
 	struct soft_context *c = verbs_context_of(context);
 	bool found = false;
 	pthread_mutex_lock(&c->device->lock);
-	for (struct soft_link *l = c->children.next; !found && l != &c->children; l = l->next)
-		found = VERBS_OUTER(l, struct soft_object, link) == o && o->handle == handle;
+	for (struct rdma_link *l = c->children.next; !found && l != &c->children; l = l->next)
+		found = RDMA_OUTER(l, struct soft_object, link) == o && o->handle == handle;
 	if (found) {
 		pthread_mutex_lock(&lock);
 		o->unacked++;
@@ -100,16 +100,16 @@ void verbs_events_wait(struct soft_object *o)
 
 void verbs_port_event(struct soft_device *d, uint32_t type)
 {
-	for (struct soft_link *l = d->contexts.next; l != &d->contexts; l = l->next)
-		verbs_event(VERBS_OUTER(l, struct soft_context, link), type, 1);
+	for (struct rdma_link *l = d->contexts.next; l != &d->contexts; l = l->next)
+		verbs_event(RDMA_OUTER(l, struct soft_context, link), type, 1);
 }
 
 /* The flows stop counting at once: their rules are removed. The objects stay until the context is
  * closed, because every verb returns EIO from here on, the destroying ones included. */
 static void disarm(struct soft_context *c)
 {
-	for (struct soft_link *l = c->children.next; l != &c->children; l = l->next) {
-		struct soft_object *o = VERBS_OUTER(l, struct soft_object, link);
+	for (struct rdma_link *l = c->children.next; l != &c->children; l = l->next) {
+		struct soft_object *o = RDMA_OUTER(l, struct soft_object, link);
 		if (o->stop)
 			o->stop(o);
 	}
@@ -117,8 +117,8 @@ static void disarm(struct soft_context *c)
 
 void verbs_device_gone(struct soft_device *d, bool event)
 {
-	for (struct soft_link *l = d->contexts.next; l != &d->contexts; l = l->next) {
-		struct soft_context *c = VERBS_OUTER(l, struct soft_context, link);
+	for (struct rdma_link *l = d->contexts.next; l != &d->contexts; l = l->next) {
+		struct soft_context *c = RDMA_OUTER(l, struct soft_context, link);
 		if (c->dead)
 			continue;
 		c->dead = true;

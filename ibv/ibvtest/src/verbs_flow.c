@@ -12,7 +12,7 @@
 
 static void stop_flow(struct soft_object *o)
 {
-	struct soft_flow *f = VERBS_OUTER(o, struct soft_flow, object);
+	struct soft_flow *f = RDMA_OUTER(o, struct soft_flow, object);
 	if (f->rule)
 		nic_rule_del(verbs_context_of(f->flow.context)->device->nic, f->rule);
 	f->rule = NULL;
@@ -20,7 +20,7 @@ static void stop_flow(struct soft_object *o)
 
 void verbs_release_flow(struct soft_object *o)
 {
-	struct soft_flow *f = VERBS_OUTER(o, struct soft_flow, object);
+	struct soft_flow *f = RDMA_OUTER(o, struct soft_flow, object);
 	stop_flow(o);
 	if (f->counters)
 		verbs_counters_unbind(f->counters);

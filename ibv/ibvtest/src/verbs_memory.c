@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_memory.c: memory regions and address handles. */
+ * rdma_memory.c: memory regions and address handles. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -23,9 +23,9 @@
 
 static void release_mr(struct soft_object *o)
 {
-	struct soft_mr *m = VERBS_OUTER(o, struct soft_mr, object);
+	struct soft_mr *m = RDMA_OUTER(o, struct soft_mr, object);
 	verbs_wire_lock();
-	soft_link_remove(&m->wire);
+	rdma_link_remove(&m->card.wire);
 	verbs_wire_unlock();
 	verbs_pd_use(m->mr.pd, -1);
 	free(m);
@@ -77,12 +77,15 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint6
 		m->mr.addr = addr;
 		m->mr.length = length;
 		m->mr.handle = verbs_handle(pd->context);
-		m->iova = iova;
-		m->access = access;
+		m->card.pd = pd;
+		m->card.addr = (uintptr_t)addr;
+		m->card.length = length;
+		m->card.iova = iova;
+		m->card.access = access;
 		verbs_wire_lock();
-		m->mr.lkey = verbs_wire_key();
-		m->mr.rkey = verbs_wire_key();
-		soft_link_append(verbs_wire_mrs(), &m->wire);
+		m->mr.lkey = m->card.lkey = rdma_wire_key();
+		m->mr.rkey = m->card.rkey = rdma_wire_key();
+		rdma_link_append(rdma_wire_mrs(), &m->card.wire);
 		verbs_wire_unlock();
 		verbs_pd_use(pd, 1);
 		verbs_adopt(pd->context, &m->object, release_mr);
@@ -113,32 +116,11 @@ VERBS_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 	return verbs_destroy(mr->context, "ibv_dereg_mr", &((struct soft_mr *)mr)->object);
 }
 
-void *verbs_memory(struct ibv_pd *pd, uint32_t key, bool remote, uint64_t addr, uint64_t length, unsigned access)
-{
-	struct soft_link *mrs = verbs_wire_mrs();
-	for (struct soft_link *l = mrs->next; l != mrs; l = l->next) {
-		struct soft_mr *m = VERBS_OUTER(l, struct soft_mr, wire);
-		if ((remote ? m->mr.rkey : m->mr.lkey) != key)
-			continue;
-		if (m->mr.pd != pd || (m->access & access) != access)
-			return NULL;
-		if (addr < m->iova || length > m->mr.length || addr - m->iova > m->mr.length - length)
-			return NULL;
-		return (uint8_t *)m->mr.addr + (addr - m->iova);
-	}
-	return NULL;
-}
-
 static void release_ah(struct soft_object *o)
 {
-	struct soft_ah *a = VERBS_OUTER(o, struct soft_ah, object);
+	struct soft_ah *a = RDMA_OUTER(o, struct soft_ah, object);
 	verbs_pd_use(a->ah.pd, -1);
 	free(a);
-}
-
-bool verbs_ah_valid(const struct ibv_ah_attr *a)
-{
-	return a->is_global && !a->grh.sgid_index && a->port_num == 1;
 }
 
 VERBS_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
@@ -147,7 +129,7 @@ VERBS_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	int err = verbs_begin(pd->context, "ibv_create_ah");
 	if (err)
 		return verbs_made(NULL, err);
-	if (!verbs_ah_valid(attr))
+	if (!rdma_ah_valid(attr))
 		err = EINVAL;
 	else if (!(a = calloc(1, sizeof(*a))))
 		err = ENOMEM;

@@ -48,13 +48,13 @@ struct ibv_context *verbs_open(struct ibv_device *device)
 	c->verbs.context.async_fd = ends[0];
 	c->event_fd = ends[1];
 	pthread_mutex_init(&c->verbs.context.mutex, NULL);
-	soft_link_init(&c->children);
+	rdma_link_init(&c->children);
 	verbs_table_lock();
 	pthread_mutex_lock(&d->lock);
 	bool gone = d->fatal;
 	if (!gone) {
 		d->refs++;
-		soft_link_append(&d->contexts, &c->link);
+		rdma_link_append(&d->contexts, &c->link);
 	}
 	pthread_mutex_unlock(&d->lock);
 	verbs_table_unlock();
@@ -81,9 +81,9 @@ VERBS_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
  * be younger than the queue pair to which it was attached. */
 static void release_unused(struct soft_context *c)
 {
-	struct soft_link *before;
-	for (struct soft_link *l = c->children.prev; l != &c->children; l = before) {
-		struct soft_object *o = VERBS_OUTER(l, struct soft_object, link);
+	struct rdma_link *before;
+	for (struct rdma_link *l = c->children.prev; l != &c->children; l = before) {
+		struct soft_object *o = RDMA_OUTER(l, struct soft_object, link);
 		before = l->prev;
 		if (o->users)
 			continue;
@@ -114,7 +114,7 @@ VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 	}
 	while (c->children.prev != &c->children)
 		release_unused(c);
-	soft_link_remove(&c->link);
+	rdma_link_remove(&c->link);
 	struct nic *nic = NULL;
 	if (d->contexts.next == &d->contexts) {
 		verbs_note_drops(d);

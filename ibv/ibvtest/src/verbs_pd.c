@@ -8,7 +8,7 @@
 
 static void release_pd(struct soft_object *o)
 {
-	free(VERBS_OUTER(o, struct soft_pd, object));
+	free(RDMA_OUTER(o, struct soft_pd, object));
 }
 
 VERBS_PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)

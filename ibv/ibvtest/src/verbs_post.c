@@ -53,16 +53,16 @@ static uint64_t total(const struct ibv_sge *sge, int n)
 static int check_send(struct soft_qp *q, const struct ibv_send_wr *wr)
 {
 	uint32_t type = q->qp.qp_type;
-	if (q->state == IBV_QPS_RESET || q->state == IBV_QPS_INIT || q->state == IBV_QPS_RTR)
+	if (q->card.state == IBV_QPS_RESET || q->card.state == IBV_QPS_INIT || q->card.state == IBV_QPS_RTR)
 		return EINVAL;
-	if (!offers(type, wr->opcode) || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->sq.max_sge)
+	if (!offers(type, wr->opcode) || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->card.sq.max_sge)
 		return EINVAL;
 	if (wr->send_flags & ~(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE))
 		return EINVAL;
 	uint64_t length = total(wr->sg_list, wr->num_sge);
 	if (length > MAX_MESSAGE)
 		return EINVAL;
-	if (wr->send_flags & IBV_SEND_INLINE && (wr->opcode == IBV_WR_RDMA_READ || length > q->sq.max_inline))
+	if (wr->send_flags & IBV_SEND_INLINE && (wr->opcode == IBV_WR_RDMA_READ || length > q->card.sq.max_inline))
 		return EINVAL;
 	return type == IBV_QPT_UD && !wr->wr.ud.ah ? EINVAL : 0;
 }
@@ -76,8 +76,8 @@ static int post_send(struct soft_qp *q, const struct ibv_send_wr *wr, uint64_t r
 	if (err)
 		return err;
 	uint32_t length = total(wr->sg_list, wr->num_sge);
-	struct soft_wqe *w =
-		verbs_queue_take(&q->sq, verbs_send_bytes(q->qp.qp_type, inlined ? 0 : wr->num_sge, inlined ? length : 0));
+	struct rdma_wqe *w =
+		rdma_queue_take(&q->card.sq, verbs_send_bytes(q->qp.qp_type, inlined ? 0 : wr->num_sge, inlined ? length : 0));
 	if (!w)
 		return ENOMEM;
 	w->wr_id = wr->wr_id;
@@ -89,7 +89,8 @@ static int post_send(struct soft_qp *q, const struct ibv_send_wr *wr, uint64_t r
 	if (q->qp.qp_type == IBV_QPT_UD) {
 		const struct soft_ah *ah = (const struct soft_ah *)wr->wr.ud.ah;
 		w->to = ah->attr;
-		w->foreign_ah = ah->ah.pd != q->qp.pd;
+		if (ah->ah.pd != q->qp.pd)
+			w->fault = IBV_WC_LOC_QP_OP_ERR;
 		w->remote_qpn = wr->wr.ud.remote_qpn;
 		w->remote_qkey = wr->wr.ud.remote_qkey;
 	} else {
@@ -97,14 +98,14 @@ static int post_send(struct soft_qp *q, const struct ibv_send_wr *wr, uint64_t r
 		w->rkey = wr->wr.rdma.rkey;
 	}
 	if (inlined) {
-		uint8_t *to = verbs_wqe_data(&q->sq, q->sq.head);
+		uint8_t *to = rdma_wqe_data(&q->card.sq, q->card.sq.head);
 		for (int i = 0; i < wr->num_sge; to += wr->sg_list[i++].length)
 			memcpy(to, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 	} else if (wr->num_sge) {
 		w->sges = wr->num_sge;
-		memcpy(verbs_wqe_sge(&q->sq, q->sq.head), wr->sg_list, wr->num_sge * sizeof(*wr->sg_list));
+		memcpy(rdma_wqe_sge(&q->card.sq, q->card.sq.head), wr->sg_list, wr->num_sge * sizeof(*wr->sg_list));
 	}
-	q->sq.head++;
+	q->card.sq.head++;
 	return 0;
 }
 
@@ -121,27 +122,27 @@ int verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_w
 	uint64_t delay = verbs_delay(qp->context->device->name, "WQE");
 	verbs_wire_lock();
 	for (; wr && !err; wr = err ? wr : wr->next)
-		err = post_send(q, wr, delay ? verbs_now() + delay : 0);
+		err = post_send(q, wr, delay ? rdma_now() + delay : 0);
 	if (err)
 		*bad = wr;
-	verbs_flush(q);
-	verbs_run(q);
+	rdma_flush(&q->card);
+	rdma_run(&q->card);
 	verbs_wire_unlock();
 	return err;
 }
 
 static int post_recv(struct soft_qp *q, const struct ibv_recv_wr *wr)
 {
-	if (q->state == IBV_QPS_RESET || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->rq.max_sge)
+	if (q->card.state == IBV_QPS_RESET || wr->num_sge < 0 || (uint32_t)wr->num_sge > q->card.rq.max_sge)
 		return EINVAL;
-	struct soft_wqe *w = verbs_queue_take(&q->rq, 0);
+	struct rdma_wqe *w = rdma_queue_take(&q->card.rq, 0);
 	if (!w)
 		return ENOMEM;
 	w->wr_id = wr->wr_id;
 	w->sges = wr->num_sge;
 	if (wr->num_sge)
-		memcpy(verbs_wqe_sge(&q->rq, q->rq.head), wr->sg_list, wr->num_sge * sizeof(*wr->sg_list));
-	q->rq.head++;
+		memcpy(rdma_wqe_sge(&q->card.rq, q->card.rq.head), wr->sg_list, wr->num_sge * sizeof(*wr->sg_list));
+	q->card.rq.head++;
 	return 0;
 }
 
@@ -160,8 +161,8 @@ int verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_w
 		err = post_recv(q, wr);
 	if (err)
 		*bad = wr;
-	verbs_flush(q);
-	verbs_run_peer(q); /* which may have waited for a receive */
+	rdma_flush(&q->card);
+	rdma_run_peer(&q->card); /* which may have waited for a receive */
 	verbs_wire_unlock();
 	return err;
 }

@@ -23,13 +23,13 @@ static void fill(struct soft_device *d, struct ibv_device_attr *a)
 	a->device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID;
 	if (!verbs_without(d->device.name, "flows"))
 		a->device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
-	a->max_sge = a->max_sge_rd = SOFT_MAX_SGE;
+	a->max_sge = a->max_sge_rd = RDMA_MAX_SGE;
 	a->max_cq = MAX_QP;
 	a->max_cqe = 1 << 16;
 	a->max_mr = a->max_pd = MAX_OBJECTS;
 	a->max_raw_ethy_qp = verbs_without(d->device.name, "raw") ? 0 : MAX_QP;
-	a->max_qp_rd_atom = a->max_qp_init_rd_atom = SOFT_RD_ATOMIC;
-	a->max_res_rd_atom = SOFT_RD_ATOMIC * MAX_QP;
+	a->max_qp_rd_atom = a->max_qp_init_rd_atom = RDMA_RD_ATOMIC;
+	a->max_res_rd_atom = RDMA_RD_ATOMIC * MAX_QP;
 	a->max_ah = MAX_OBJECTS;
 	a->max_pkeys = 1;
 	a->phys_port_cnt = 1;

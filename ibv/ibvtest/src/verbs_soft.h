@@ -18,38 +18,11 @@
 #include <sys/types.h>
 
 #include "nic.h"
+#include "rdma_link.h"
 #include "verbs_abi.h"
 
 #define VERBS_DRIVER "ibvtest"
 #define VERBS_PUBLIC __attribute__((visibility("default")))
-
-/* The struct that embeds a member, from a pointer to the member. */
-#define VERBS_OUTER(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
-
-/* A link of a ring; a head that points at itself is empty. */
-struct soft_link {
-	struct soft_link *next, *prev;
-};
-
-static inline void soft_link_init(struct soft_link *head)
-{
-	head->next = head->prev = head;
-}
-
-static inline void soft_link_append(struct soft_link *head, struct soft_link *link)
-{
-	link->prev = head->prev;
-	link->next = head;
-	head->prev->next = link;
-	head->prev = link;
-}
-
-static inline void soft_link_remove(struct soft_link *link)
-{
-	link->prev->next = link->next;
-	link->next->prev = link->prev;
-	soft_link_init(link);
-}
 
 struct soft_device {
 	struct ibv_device device; /* first: the application has a pointer to it */
@@ -66,7 +39,7 @@ struct soft_device {
 	int socket;    /* of that namespace, for ioctl */
 
 	pthread_mutex_t lock;
-	struct soft_link contexts;
+	struct rdma_link contexts;
 	struct nic *nic; /* from the first flow to the last context's close */
 	uint32_t comp_cntrs;
 	uint64_t drops;  /* of nic, those that the statistics have */
@@ -78,8 +51,8 @@ struct soft_device {
 struct soft_context {
 	struct verbs_context verbs;
 	struct soft_device *device;
-	struct soft_link link;     /* of device->contexts */
-	struct soft_link children; /* struct soft_object, oldest first */
+	struct rdma_link link;     /* of device->contexts */
+	struct rdma_link children; /* struct soft_object, oldest first */
 	uint32_t handles;
 	int event_fd; /* the other end of async_fd; -1 once the device is gone */
 	bool dead;    /* the device went while this was open: EIO for ever */
@@ -89,7 +62,7 @@ struct soft_context {
 /* The head of every object. release frees it regardless of users, when the context ends. stop, if
  * set, removes its effects in the NIC, when the device goes. */
 struct soft_object {
-	struct soft_link link;
+	struct rdma_link link;
 	uint32_t handle;  /* there once in its context, where events can be about it */
 	unsigned users;
 	unsigned unacked; /* events of it that the application holds */
@@ -168,7 +141,7 @@ bool verbs_device_linked(struct soft_device *device); /* is the netdev there and
  * verbs_begin does both: after 0 the caller holds the device. */
 static inline struct soft_context *verbs_context_of(struct ibv_context *context)
 {
-	return VERBS_OUTER(context, struct soft_context, verbs.context);
+	return RDMA_OUTER(context, struct soft_context, verbs.context);
 }
 struct ibv_context *verbs_open(struct ibv_device *device);
 int verbs_gate(struct ibv_context *context, const char *verb);
@@ -219,7 +192,6 @@ void verbs_cq_use(struct ibv_cq *cq, int by);
 void verbs_qp_use(struct ibv_qp *qp, int by);
 
 /* verbs_qp.c and verbs_qp_states.c. */
-bool verbs_qp_transition(uint32_t type, uint32_t from, uint32_t to, int mask); /* may modify do this? */
 bool verbs_net_raw(void); /* has this thread CAP_NET_RAW? */
 
 /* verbs_counters.c, for flows: bind is 0 or an errno; device locked. */

@@ -1,31 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_wire.c: the common part of all devices that move data: one lock, the existing queue pairs
- * and memory regions, and a thread for requests that have to wait. */
+ * verbs_wire.c: the wire's lock, and its thread for requests that have to wait. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "verbs_data.h"
 
-/* The lists' heads are set up before main. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
-	struct soft_link qps, mrs;
-	uint32_t numbers, keys;
 	uint64_t next; /* the earliest wake of all */
-	pthread_t thread;
+	pthread_t id;
 	bool running, stop;
-} wire = {
+} thread = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.qps = {&wire.qps, &wire.qps},
-	.mrs = {&wire.mrs, &wire.mrs},
-	.numbers = 0x100, /* 0 and 1 are the management queue pairs */
-	.keys = 1,
-	.next = SOFT_NEVER,
+	.next = RDMA_NEVER,
 };
 
 __attribute__((constructor)) static void load(void)
@@ -33,56 +26,18 @@ __attribute__((constructor)) static void load(void)
 	pthread_condattr_t attr;
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&wire.cond, &attr);
+	pthread_cond_init(&thread.cond, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
 void verbs_wire_lock(void)
 {
-	pthread_mutex_lock(&wire.lock);
+	pthread_mutex_lock(&thread.lock);
 }
 
 void verbs_wire_unlock(void)
 {
-	pthread_mutex_unlock(&wire.lock);
-}
-
-struct soft_link *verbs_wire_qps(void)
-{
-	return &wire.qps;
-}
-
-struct soft_link *verbs_wire_mrs(void)
-{
-	return &wire.mrs;
-}
-
-uint32_t verbs_wire_number(void)
-{
-	return wire.numbers++ & 0xffffff;
-}
-
-/* As firmware: an index and 8 bits of the consumer's, which are 0. */
-uint32_t verbs_wire_key(void)
-{
-	return wire.keys++ << 8;
-}
-
-uint64_t verbs_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-struct soft_qp *verbs_qp_by_number(uint32_t number)
-{
-	for (struct soft_link *l = wire.qps.next; l != &wire.qps; l = l->next) {
-		struct soft_qp *q = VERBS_OUTER(l, struct soft_qp, wire);
-		if (q->qp.qp_num == number)
-			return q;
-	}
-	return NULL;
+	pthread_mutex_unlock(&thread.lock);
 }
 
 /* The link-local GID of the netdev's address, the one that a device has. */
@@ -94,18 +49,26 @@ void verbs_gid(struct ibv_device *device, union ibv_gid *gid)
 	gid->global.interface_id = ibv_get_device_guid(device);
 }
 
+/* Every task is this process. */
+void rdma_copy(const void *to_task, void *to, const void *from_task, const void *from, uint64_t n)
+{
+	(void)to_task;
+	(void)from_task;
+	memmove(to, from, n);
+}
+
 /* Runs the queue pairs that are due, and finds the next time. A queue pair that ran may be due
  * again. */
 static void run_due(void)
 {
-	uint64_t now = verbs_now();
-	wire.next = SOFT_NEVER;
-	for (struct soft_link *l = wire.qps.next; l != &wire.qps; l = l->next) {
-		struct soft_qp *q = VERBS_OUTER(l, struct soft_qp, wire);
+	uint64_t now = rdma_now();
+	thread.next = RDMA_NEVER;
+	for (struct rdma_link *l = rdma_wire_qps()->next; l != rdma_wire_qps(); l = l->next) {
+		struct rdma_qp *q = RDMA_OUTER(l, struct rdma_qp, wire);
 		if (q->wake <= now)
 			q->run(q);
-		if (q->wake < wire.next)
-			wire.next = q->wake;
+		if (q->wake < thread.next)
+			thread.next = q->wake;
 	}
 }
 
@@ -113,32 +76,32 @@ static void *run(void *arg)
 {
 	(void)arg;
 	verbs_wire_lock();
-	while (!wire.stop) {
-		struct timespec at = {.tv_sec = wire.next / 1000000000, .tv_nsec = wire.next % 1000000000};
-		if (wire.next == SOFT_NEVER)
-			pthread_cond_wait(&wire.cond, &wire.lock);
-		else if (pthread_cond_timedwait(&wire.cond, &wire.lock, &at) == ETIMEDOUT)
+	while (!thread.stop) {
+		struct timespec at = {.tv_sec = thread.next / 1000000000, .tv_nsec = thread.next % 1000000000};
+		if (thread.next == RDMA_NEVER)
+			pthread_cond_wait(&thread.cond, &thread.lock);
+		else if (pthread_cond_timedwait(&thread.cond, &thread.lock, &at) == ETIMEDOUT)
 			run_due();
 	}
 	verbs_wire_unlock();
 	return NULL;
 }
 
-void verbs_wake(struct soft_qp *q, uint64_t at)
+void rdma_wake(struct rdma_qp *q, uint64_t at)
 {
 	sigset_t all, old;
 	q->wake = at;
-	if (at >= wire.next)
+	if (at >= thread.next)
 		return;
-	wire.next = at;
-	if (wire.running) {
-		pthread_cond_signal(&wire.cond);
+	thread.next = at;
+	if (thread.running) {
+		pthread_cond_signal(&thread.cond);
 		return;
 	}
 	/* The host's signal handlers, Go's above all, must not run on this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
-	wire.running = !pthread_create(&wire.thread, NULL, run, NULL);
+	thread.running = !pthread_create(&thread.id, NULL, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
@@ -146,10 +109,10 @@ void verbs_wake(struct soft_qp *q, uint64_t at)
 void verbs_wire_close(void)
 {
 	verbs_wire_lock();
-	bool running = wire.running;
-	wire.stop = true;
-	pthread_cond_signal(&wire.cond);
+	bool running = thread.running;
+	thread.stop = true;
+	pthread_cond_signal(&thread.cond);
 	verbs_wire_unlock();
 	if (running)
-		pthread_join(wire.thread, NULL);
+		pthread_join(thread.id, NULL);
 }

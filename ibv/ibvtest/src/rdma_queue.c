@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_queue.c: the slots of a send or receive queue. */
+ * rdma_queue.c: the slots of a send or receive queue. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "verbs_data.h"
+#include "rdma_qp.h"
 
 #define BLOCK 64          /* bytes of a WQE basic block */
 #define MAX_BLOCKS 0x10000 /* wqe_counter has 16 bits */
@@ -15,7 +15,7 @@ static uint32_t blocks(uint32_t bytes)
 	return bytes ? (bytes + BLOCK - 1) / BLOCK : 1;
 }
 
-int verbs_queue_make(struct soft_queue *q, uint32_t depth, uint32_t max_sge, uint32_t max_inline, uint32_t most)
+int rdma_queue_make(struct rdma_queue *q, uint32_t depth, uint32_t max_sge, uint32_t max_inline, uint32_t most)
 {
 	uint64_t need = (uint64_t)depth * blocks(most), n = 1;
 	while (n < need)
@@ -33,11 +33,11 @@ int verbs_queue_make(struct soft_queue *q, uint32_t depth, uint32_t max_sge, uin
 	q->block = calloc(n, sizeof(*q->block));
 	if (q->wqe && q->sge && q->data && q->block)
 		return 0;
-	verbs_queue_free(q);
+	rdma_queue_free(q);
 	return ENOMEM;
 }
 
-void verbs_queue_free(struct soft_queue *q)
+void rdma_queue_free(struct rdma_queue *q)
 {
 	free(q->wqe);
 	free(q->sge);
@@ -46,17 +46,17 @@ void verbs_queue_free(struct soft_queue *q)
 	memset(q, 0, sizeof(*q));
 }
 
-void verbs_queue_clear(struct soft_queue *q)
+void rdma_queue_clear(struct rdma_queue *q)
 {
 	q->head = q->next = q->tail = 0;
 	q->blocks = 0;
 }
 
-struct soft_wqe *verbs_queue_take(struct soft_queue *q, uint32_t bytes)
+struct rdma_wqe *rdma_queue_take(struct rdma_queue *q, uint32_t bytes)
 {
 	if (q->head - q->tail >= q->depth)
 		return NULL;
-	struct soft_wqe *w = verbs_wqe(q, q->head);
+	struct rdma_wqe *w = rdma_wqe(q, q->head);
 	memset(w, 0, sizeof(*w));
 	w->counter = q->blocks;
 	q->block[q->blocks & q->mask] = q->head;

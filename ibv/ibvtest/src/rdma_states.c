@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verbs_qp_states.c: which changes of a QP ibv_modify_qp(3) allows: the attributes that
+ * rdma_states.c: which changes of a QP ibv_modify_qp(3) allows: the attributes that
  * a transition requires, and those that it takes beside them (InfiniBand specification,
  * 10.3.1; the kernel's ib_modify_qp_is_ok). */
-#include "verbs_soft.h"
+#include "rdma_qp.h"
 
 enum { RC = 1 << 0, UC = 1 << 1, UD = 1 << 2, RAW = 1 << 3 };
 
@@ -80,7 +80,7 @@ static uint8_t type_bit(uint32_t type)
 	}
 }
 
-bool verbs_qp_transition(uint32_t type, uint32_t from, uint32_t to, int mask)
+bool rdma_transition(uint32_t type, uint32_t from, uint32_t to, int mask)
 {
 	int given = mask & ~IBV_QP_STATE;
 	/* From anywhere, with nothing beside; except that RESET has nothing to fail. */
