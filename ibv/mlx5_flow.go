@@ -62,8 +62,9 @@ type DevXFlow struct {
 	dx *DevX
 }
 
-// CreateFlow makes a rule: packets that have value under the matcher's mask. The same
-// value a second time is refused (EEXIST). The flow holds its matcher and its counters.
+// CreateFlow makes a rule: packets that have value under the matcher's mask. Rules of one priority with the same match
+// count together, and are refused (EEXIST) if one drops and the other does not. The flow holds its matcher and its
+// counters.
 func (m *Matcher) CreateFlow(value MatchParam, a FlowActions) (*DevXFlow, error) {
 	f := &DevXFlow{dx: m.dx}
 	match, err := value.encodeValue(m.mask)

@@ -170,18 +170,26 @@ func TestDevXSharedCounter(t *testing.T) {
 	b.wantCounts(counter, times(repeats, b.udpTo(1)))
 }
 
-// TestDevXDuplicateRule is test_prevent_duplicate_rule.
-func TestDevXDuplicateRule(t *testing.T) {
+// TestDevXSameMatch: mlx5_core keeps rules with the same match as one entry. Each of their counters counts once, and a
+// rule that drops cannot share the entry of one that does not (EEXIST). test_prevent_duplicate_rule of rdma-core asks for
+// EEXIST of software steering, which is not used here.
+func TestDevXSameMatch(t *testing.T) {
 	b := newDevXBench(t)
 	m := must(b.dx.CreateMatcher(MatcherAttr{Mask: udpPortMask()}))(t)
 	b.closes(m)
-	counter := b.counts(1)
+	counter, other := b.counts(1), b.counts(1)
 	first := must(m.CreateFlow(udpPort(1), FlowActions{Counters: counter, DefaultMiss: true}))(t)
-	if _, err := m.CreateFlow(udpPort(1), FlowActions{Counters: counter, DefaultMiss: true}); !errors.Is(err, syscall.EEXIST) {
-		t.Errorf("a second rule of the same match: %v", err)
-	}
-	b.check(first.Close())
 	b.closes(must(m.CreateFlow(udpPort(1), FlowActions{Counters: counter, DefaultMiss: true}))(t))
+	b.closes(must(m.CreateFlow(udpPort(1), FlowActions{Counters: other, DefaultMiss: true}))(t))
+	if _, err := m.CreateFlow(udpPort(1), FlowActions{Counters: counter, Drop: true}); !errors.Is(err, syscall.EEXIST) {
+		t.Errorf("a rule that drops beside one with the same match that does not: %v", err)
+	}
+	f := b.udpTo(1)
+	b.send(f, repeats)
+	b.check(first.Close())
+	b.send(f, repeats)
+	b.wantCounts(counter, times(2*repeats, f))
+	b.wantCounts(other, times(2*repeats, f))
 }
 
 // TestDevXMatchers are test_create_empty_matcher and test_create_smac_matcher: the first matches

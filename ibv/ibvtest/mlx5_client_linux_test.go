@@ -243,8 +243,10 @@ func TestMLX5Flows(t *testing.T) {
 		{"a low matcher", "matcher 16 0 1 " + mask, 0},    // 2
 		{"a matcher of all", "matcher 15 0 0 " + "00", 0}, // 3
 		{"dont-trap", "matcher 0 2 1 " + mask, syscall.EINVAL},
-		{"a section without criteria", "matcher 0 0 0 " + mask, syscall.EINVAL},
-		{"a reserved bit", "matcher 0 0 1 " + strings.Repeat("00", 24) + "01", syscall.EINVAL},
+		{"a section without criteria", "matcher 0 0 0 " + mask, 0},                // 4: refused with its first flow
+		{"a reserved bit", "matcher 0 0 1 " + strings.Repeat("00", 24) + "01", 0}, // 5
+		{"a flow of a section without criteria", "flow 0 4 " + value + " miss", syscall.EINVAL},
+		{"a flow of a reserved bit", "flow 0 5 00 miss", syscall.EINVAL},
 
 		{"nothing to do", "flow 0 0 " + value + " counter:" + single, syscall.EINVAL},
 		{"miss and drop", "flow 0 0 " + value + " miss drop", syscall.EOPNOTSUPP},
@@ -260,16 +262,19 @@ func TestMLX5Flows(t *testing.T) {
 		{"a priority above 15", "flow 0 2 " + value + " miss", syscall.ENOMEM},
 
 		{"the first of a bulk", "flow 0 0 " + value + " miss counter:" + bulk, 0}, // 0
-		{"the same match", "flow 0 0 " + value + " drop", syscall.EEXIST},
-		{"the old symbol", "flow 1 0 " + other + " drop counter:" + single, 0},            // 1
-		{"what leaves", "flow 0 1 " + value + " offset:" + bulk + ":127 tag:16777215", 0}, // 2
+		{"the same match, which drops", "flow 0 0 " + value + " drop", syscall.EEXIST},
+		{"the same flow", "flow 0 0 " + value + " miss counter:" + bulk, 0},               // 1
+		{"the old symbol", "flow 1 0 " + other + " drop counter:" + single, 0},            // 2
+		{"what leaves", "flow 0 1 " + value + " offset:" + bulk + ":127 tag:16777215", 0}, // 3
 
 		{"the matcher of a flow", "unmatch 0", syscall.EBUSY},
 		{"the counters of a flow", "destroy " + bulk, syscall.EBUSY},
 		{"a flow's end", "unflow 0", 0},
 		{"the counters of another flow", "destroy " + bulk, syscall.EBUSY},
 		{"a flow's end", "unflow 1", 0},
+		{"the counters of two flows still", "destroy " + bulk, syscall.EBUSY},
 		{"a flow's end", "unflow 2", 0},
+		{"a flow's end", "unflow 3", 0},
 		{"the counters", "destroy " + bulk, 0},
 		{"the matcher", "unmatch 0", 0},
 		{"the same match again", "flow 0 3 00 miss", 0},

@@ -22,6 +22,7 @@ func TestNICRules(t *testing.T) {
 		"agrees with linear":       agreesWithLinear,
 		"order":                    ordersRules,
 		"refuses":                  refusesRules,
+		"tables fill":              fillsTables,
 		"fields need their header": needsHeaders,
 		"terms of NICs alone":      parsesNICTerms,
 		"looks at the first bytes": stopsAtTheLimit,
@@ -44,11 +45,16 @@ func agreesWithLinear(t *testing.T, d *nicDriver) {
 	for range 150 {
 		d.must("fresh")
 		var flows []flow.Flow
+		seen := make(map[string]bool) // rules with the same match count together: ordersRules has them
 		for _, f := range gen.Flows(rng, 1+rng.IntN(24)) {
 			matches, ok := nicMatches(f.Match)
-			if !ok || len(matches) > 64 {
+			same := slices.ContainsFunc(matches, func(m nicMatch) bool { return seen[fmt.Sprint(f.Priority, f.Direction, m)] })
+			if !ok || len(matches) > 64 || same {
 				left++
 				continue
+			}
+			for _, m := range matches {
+				seen[fmt.Sprint(f.Priority, f.Direction, m)] = true
 			}
 			for _, m := range matches {
 				r := nicRule{priority: f.Priority, counter: len(flows), match: m}
@@ -125,6 +131,8 @@ func ordersRules(t *testing.T, d *nicDriver) {
 	}{
 		{"a lower number first", []nicRule{{priority: 2, match: udp(53, 0xffff)}, {priority: 1, match: anything}}, []int{1}},
 		{"the one added first", []nicRule{{priority: 1, match: anything}, {priority: 1, match: udp(53, 0xffff)}}, []int{0}},
+		{"the same match counts together", []nicRule{{priority: 1, match: udp(53, 0xffff)}, {priority: 1, match: anything}, {priority: 1, match: udp(53, 0xffff)}}, []int{0, 2}},
+		{"the same match, of which one goes on", []nicRule{{match: anything}, {flags: nicDontTrap, match: anything}, {flags: nicDontTrap, match: anything}, {match: anything}}, []int{0, 1, 2, 3}},
 		{"the one that matches", []nicRule{{match: udp(54, 0xffff)}, {match: udp(52, 0xfffe)}, {match: udp(0, 0)}}, []int{1}},
 		{"none", []nicRule{{match: udp(54, 0xffff)}}, nil},
 		{"the other direction", []nicRule{{flags: nicEgress, match: anything}}, nil},
@@ -145,11 +153,66 @@ func ordersRules(t *testing.T, d *nicDriver) {
 					t.Fatal(errno)
 				}
 			}
-			if got := d.count(0, 53); !slices.Equal(got, c.want) {
+			got := d.count(0, 53)
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
 				t.Errorf("counted by %v, want %v", got, c.want)
 			}
 		})
 	}
+}
+
+// A table has 65,536 entries: six masks get a seventh each, and each further rule an entry of the last seventh. A rule
+// shares the entry of its match, and an entry is free when its last rule goes.
+func fillsTables(t *testing.T, d *nicDriver) {
+	d.must("fresh")
+	const part, rest = 65536 / 7, 65536 - 6*(65536/7)
+	rules := 0
+	add := func(m nicMatch, flags uint32) syscall.Errno {
+		errno := d.rule(nicRule{flags: flags, match: m})
+		if errno == 0 {
+			rules++
+		}
+		return errno
+	}
+	for i := range 6 {
+		if errno := add(udp(0, 1<<i), 0); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	fits := 0
+	for port := range 65536 {
+		if errno := add(udp(uint16(port), 0xffff), 0); errno == syscall.ENOSPC {
+			break
+		} else if errno != 0 {
+			t.Fatal(errno)
+		}
+		fits++
+	}
+	if fits != rest {
+		t.Errorf("behind six masks %d rules of a seventh fit, want %d", fits, rest)
+	}
+	if errno := add(udp(32, 32), 0); errno != 0 {
+		t.Errorf("a rule in the part of its mask: %v", errno)
+	}
+	if errno := add(udp(7, 0xffff), 0); errno != 0 {
+		t.Errorf("a rule that shares an entry of the full table: %v", errno)
+	}
+	if errno := add(udp(7, 0xffff), nicDrop); errno != syscall.EEXIST {
+		t.Errorf("a rule that drops, beside one with the same match that does not: %v", errno)
+	}
+	if errno := add(udp(1, 0xffff), nicDontTrap); errno != 0 {
+		t.Errorf("another table: %v", errno)
+	}
+	d.must("del %d", 6+7)
+	if errno := add(udp(60000, 0xffff), 0); errno != syscall.ENOSPC {
+		t.Errorf("an entry that another rule has still: %v", errno)
+	}
+	d.must("del %d", rules-2) // the rule that shared it
+	if errno := add(udp(60000, 0xffff), 0); errno != 0 {
+		t.Errorf("an entry that no rule has: %v", errno)
+	}
+	t.Logf("a part of a mask: %d entries; of all other masks together: %d", part, fits)
 }
 
 func refusesRules(t *testing.T, d *nicDriver) {

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mlx5_prm.h"
 #include "provider.h"
 
 #define MLX5_PUBLIC PROVIDER_PUBLIC
@@ -117,19 +118,15 @@ struct mlx5dv_obj {
 
 struct mlx5dv_devx_obj {
 	struct ibv_context *context;
-	uint32_t id;        /* of the first counter */
-	unsigned n, size;   /* counters; the size that offsets are checked against: 0 for a single one */
-	unsigned flows;     /* that count in it, atomic */
-	int used;           /* a flow ever did, atomic: else all is 0 */
-	unsigned queries;   /* that run by themselves; see mlx5_async.c */
-	struct nic_counter counter[];
+	struct mlx5_counters *counters;
+	unsigned flows;   /* that count in it, atomic */
+	unsigned queries; /* that run by themselves; see mlx5_async.c */
 };
-
-enum { MLX5_MATCH_BYTES = 512 };
 
 struct mlx5dv_flow_matcher {
 	struct ibv_context *context;
 	uint16_t priority;
+	uint8_t criteria;
 	int egress;
 	unsigned flows; /* atomic */
 	uint8_t mask[MLX5_MATCH_BYTES];
@@ -142,46 +139,11 @@ int mlx5_command(struct ibv_context *context, unsigned opcode, const char *name)
 void mlx5_called(const char *symbol);
 void *mlx5_no_object(int err); /* NULL and errno */
 
-/* mlx5_prm.c: fields of PRM structures, of up to 32 bits, none across two words. */
-uint32_t mlx5_get(const uint8_t *prm, unsigned bit, unsigned width);
-void mlx5_set(uint8_t *prm, unsigned bit, unsigned width, uint32_t value);
-
-struct mlx5_field {
-	uint16_t bit, width;
-};
-
-/* mlx5_reserved finds the first bit that is set outside the fields; -1 when none is. */
-int mlx5_reserved(const uint8_t *prm, size_t size, const struct mlx5_field *fields, unsigned n);
-
-enum {
-	MLX5_STATUS_OK = 0x00,
-	MLX5_STATUS_INT_ERR = 0x01,
-	MLX5_STATUS_BAD_OP = 0x02,
-	MLX5_STATUS_BAD_PARAM = 0x03,
-	MLX5_STATUS_BAD_RES_STATE = 0x09,
-	MLX5_STATUS_NO_RES = 0x0f,
-	MLX5_STATUS_BAD_INPUT_LEN = 0x50,
-	MLX5_STATUS_BAD_OUTPUT_LEN = 0x51,
-
-	MLX5_SYNDROME_BIT = 0x1b000000,
-	MLX5_SYNDROME_LENGTH = 0x1e000000,
-
-	MLX5_CMD_QUERY_HCA_CAP = 0x100,
-	MLX5_CMD_ALLOC_FLOW_COUNTER = 0x939,
-	MLX5_CMD_QUERY_FLOW_COUNTER = 0x93b,
-
-	MLX5_COMMAND_OUT = 16, /* bytes of status and syndrome, and of the output behind them */
-};
-
-/* mlx5_answer writes a command's status; 0, or EREMOTEIO. */
-int mlx5_answer(void *out, size_t outlen, uint8_t status, uint32_t syndrome);
-
-/* mlx5_firmware.c: uverbs' check of the lengths of a command, and the commands. They return EREMOTEIO beside firmware's status
- * in out. */
+/* mlx5_command.c: the check of the lengths of a command by uverbs, and the commands. They return EREMOTEIO beside
+ * firmware's status in out. */
 int mlx5_uverbs(struct ibv_context *context, size_t inlen, size_t outlen);
-int mlx5_alloc_flow_counter(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen,
-			    struct mlx5dv_devx_obj **made);
-int mlx5_query_hca_cap(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen);
+int mlx5_new_counters(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen,
+		      struct mlx5dv_devx_obj **made);
 
 /* QUERY_FLOW_COUNTER of obj in two steps. uverbs refuses in the first step, before
  * the query starts. Firmware's result comes in the second, which may run on another thread. */
@@ -190,11 +152,5 @@ int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen,
 
 /* mlx5_async.c: returns when no query of obj runs by itself any more. */
 void mlx5_async_drain(struct mlx5dv_devx_obj *obj);
-
-/* mlx5_match.c: struct fte_match_param as a nic_match. EINVAL for a mask that the NIC cannot
- * match: reserved bits, sections that criteria does not name, contradictions. */
-int mlx5_match_mask(const uint8_t *mask, uint8_t criteria);
-int mlx5_match(const uint8_t *mask, const uint8_t *value, struct nic_match *match);
-int mlx5_match_multicast(const uint8_t *mask, const uint8_t *value);
 
 #endif

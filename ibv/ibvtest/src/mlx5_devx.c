@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_devx.c: the verbs of DevX, the interface for firmware commands (mlx5_firmware.c). */
+ * mlx5_devx.c: the verbs of DevX, the interface for firmware commands (mlx5_command.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ struct mlx5dv_devx_obj *mlx5dv_devx_obj_create(struct ibv_context *context, cons
 	if (!err && mlx5_get(in, 0, 16) != MLX5_CMD_ALLOC_FLOW_COUNTER)
 		err = EINVAL;
 	if (!err)
-		err = mlx5_alloc_flow_counter(context, in, inlen, out, outlen, &obj);
+		err = mlx5_new_counters(context, in, inlen, out, outlen, &obj);
 	return err ? mlx5_no_object(err) : obj;
 }
 
@@ -77,6 +77,7 @@ int mlx5dv_devx_obj_destroy(struct mlx5dv_devx_obj *obj)
 		err = EBUSY;
 	if (!err) {
 		mlx5_async_drain(obj);
+		free(obj->counters);
 		free(obj);
 	}
 	return said(err);
@@ -91,6 +92,8 @@ int mlx5dv_devx_general_cmd(struct ibv_context *context, const void *in, size_t 
 	if (!err && mlx5_get(in, 0, 16) != MLX5_CMD_QUERY_HCA_CAP)
 		err = EINVAL;
 	if (!err)
-		err = mlx5_query_hca_cap(context, in, inlen, out, outlen);
+		err = mlx5_command(context, MLX5_CMD_QUERY_HCA_CAP, "QUERY_HCA_CAP");
+	if (!err)
+		err = mlx5_query_hca_cap(in, inlen, out, outlen);
 	return said(err);
 }

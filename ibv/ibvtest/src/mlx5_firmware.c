@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mlx5_firmware.c: the firmware commands ALLOC_FLOW_COUNTER, QUERY_FLOW_COUNTER and QUERY_HCA_CAP. uverbs
- * checks the opcode and the object of a command (EINVAL). Firmware
- * checks the rest of the input (mlx5_answer).
+ * mlx5_firmware.c: the firmware commands ALLOC_FLOW_COUNTER, QUERY_FLOW_COUNTER and QUERY_HCA_CAP. The kernel
+ * checks the opcode and the object of a command before (EINVAL).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mlx5.h"
+#include "mlx5_prm.h"
 
 enum {
-	HEADER_BYTES = 16, /* uverbs requires this of every command, and of every output */
-	MOST_BYTES = UINT16_MAX,
-
 	TRAFFIC_COUNTER_BYTES = 16,
 	HCA_CAP_BYTES = 0x1000,
 
@@ -57,17 +53,6 @@ static int refuse(void *out, size_t outlen, unsigned bit)
 	return mlx5_answer(out, outlen, MLX5_STATUS_BAD_PARAM, MLX5_SYNDROME_BIT + bit);
 }
 
-/* uverbs takes commands of a context that was opened for DevX, of at least a header and at
- * most 64 KiB. */
-int mlx5_uverbs(struct ibv_context *context, size_t inlen, size_t outlen)
-{
-	const struct ibvtest_device_ops *ops = mlx5_ops(context->device);
-
-	if (!ops->is_devx(context))
-		return EINVAL;
-	return inlen < HEADER_BYTES || outlen < HEADER_BYTES || inlen > MOST_BYTES || outlen > MOST_BYTES ? EINVAL : 0;
-}
-
 /* Counters are numbered over all devices, a bulk from a multiple of QUERY_UNIT on. */
 static uint32_t number_counters(unsigned n)
 {
@@ -76,15 +61,12 @@ static uint32_t number_counters(unsigned n)
 	return __atomic_fetch_add(&next, (n + QUERY_UNIT - 1) / QUERY_UNIT * QUERY_UNIT, __ATOMIC_RELAXED);
 }
 
-int mlx5_alloc_flow_counter(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen,
-			      struct mlx5dv_devx_obj **made)
+int mlx5_alloc_flow_counter(const uint8_t *in, size_t inlen, void *out, size_t outlen, struct mlx5_counters **made)
 {
 	unsigned log = 0, bulk = 0, size;
-	struct mlx5dv_devx_obj *obj;
-	int err = mlx5_command(context, MLX5_CMD_ALLOC_FLOW_COUNTER, "ALLOC_FLOW_COUNTER");
+	struct mlx5_counters *c;
+	int err = firmware(in, inlen, 16, alloc_fields, COUNT(alloc_fields), out, outlen, MLX5_COMMAND_OUT);
 
-	if (!err)
-		err = firmware(in, inlen, 16, alloc_fields, COUNT(alloc_fields), out, outlen, MLX5_COMMAND_OUT);
 	if (err)
 		return err;
 	log = mlx5_get(in, 0x73, 5);
@@ -94,15 +76,14 @@ int mlx5_alloc_flow_counter(struct ibv_context *context, const uint8_t *in, size
 	if (bulk & (bulk - 1) || bulk & ~BULK_MASK)
 		return refuse(out, outlen, 0x78);
 	size = log ? 1u << log : BULK_UNIT * bulk;
-	obj = calloc(1, sizeof *obj + (size ? size : 1) * sizeof *obj->counter);
-	if (!obj)
+	c = calloc(1, sizeof *c + (size ? size : 1) * sizeof *c->counter);
+	if (!c)
 		return mlx5_answer(out, outlen, MLX5_STATUS_NO_RES, 0);
-	obj->context = context;
-	obj->size = size;
-	obj->n = size ? size : 1;
-	obj->id = number_counters(obj->n);
-	mlx5_set(out, 0x40, 32, obj->id);
-	*made = obj;
+	c->size = size;
+	c->n = size ? size : 1;
+	c->id = number_counters(c->n);
+	mlx5_set(out, 0x40, 32, c->id);
+	*made = c;
 	return 0;
 }
 
@@ -115,71 +96,55 @@ static void put_counter(uint8_t *to, const struct nic_counter *c)
 }
 
 /* The counters from first on, all of one instant. A counter that no flow ever named is 0. */
-static int read_counters(struct mlx5dv_devx_obj *obj, unsigned first, unsigned n, int clear, uint8_t *to)
+static int read_counters(struct mlx5_counters *c, unsigned first, unsigned n, int clear, uint8_t *to, mlx5_copy_counters *copy,
+			 void *arg)
 {
-	const struct ibvtest_device_ops *ops = mlx5_ops(obj->context->device);
-	struct nic_counter *copy;
+	struct nic_counter *values;
 	int err;
 
-	if (!__atomic_load_n(&obj->used, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&c->used, __ATOMIC_ACQUIRE))
 		return 0;
-	copy = calloc(n, sizeof *copy);
-	if (!copy)
+	values = calloc(n, sizeof *values);
+	if (!values)
 		return ENOMEM;
-	err = ops->counters_copy(obj->context, obj->counter + first, copy, n, clear);
+	err = copy(arg, c->counter + first, values, n, clear);
 	for (unsigned i = 0; i < n; i++)
-		put_counter(to + i * TRAFFIC_COUNTER_BYTES, &copy[i]);
-	free(copy);
+		put_counter(to + i * TRAFFIC_COUNTER_BYTES, &values[i]);
+	free(values);
 	/* firmware does not notice that the netdev is gone: the counters keep their values */
 	return err == ENODEV ? 0 : err;
 }
 
-int mlx5_query_admit(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, size_t outlen)
-{
-	int err = mlx5_uverbs(obj->context, inlen, outlen);
-	uint32_t id;
-
-	if (err)
-		return err;
-	if (mlx5_get(in, 0, 16) != MLX5_CMD_QUERY_FLOW_COUNTER || inlen < 32)
-		return EINVAL; /* uverbs reads the id itself */
-	id = mlx5_get(in, 0xe0, 32);
-	return id < obj->id || id >= obj->id + obj->n ? EINVAL : 0; /* another object's */
-}
-
-int mlx5_query_run(struct mlx5dv_devx_obj *obj, const uint8_t *in, size_t inlen, void *out, size_t outlen)
+int mlx5_query_flow_counter(struct mlx5_counters *c, const uint8_t *in, size_t inlen, void *out, size_t outlen,
+			    mlx5_copy_counters *copy, void *arg)
 {
 	uint32_t id = mlx5_get(in, 0xe0, 32), asked = mlx5_get(in, 0xc2, 30), n = asked ? asked : 1;
-	int err = mlx5_command(obj->context, MLX5_CMD_QUERY_FLOW_COUNTER, "QUERY_FLOW_COUNTER");
+	int err = firmware(in, inlen, 32, query_fields, COUNT(query_fields), out, outlen,
+			   MLX5_COMMAND_OUT + (size_t)n * TRAFFIC_COUNTER_BYTES);
 
-	if (!err)
-		err = firmware(in, inlen, 32, query_fields, COUNT(query_fields), out, outlen,
-			       MLX5_COMMAND_OUT + (size_t)n * TRAFFIC_COUNTER_BYTES);
 	if (err)
 		return err;
-	if (n > obj->id + obj->n - id || asked % QUERY_UNIT)
+	if (n > c->id + c->n - id || asked % QUERY_UNIT)
 		return refuse(out, outlen, 0xc2);
 	if (asked && id % QUERY_UNIT)
 		return refuse(out, outlen, 0xe0);
-	return read_counters(obj, id - obj->id, n, mlx5_get(in, 0xc0, 1), (uint8_t *)out + MLX5_COMMAND_OUT);
+	return read_counters(c, id - c->id, n, mlx5_get(in, 0xc0, 1), (uint8_t *)out + MLX5_COMMAND_OUT, copy, arg);
 }
 
-int mlx5_query_hca_cap(struct ibv_context *context, const uint8_t *in, size_t inlen, void *out, size_t outlen)
+int mlx5_query_hca_cap(const uint8_t *in, size_t inlen, void *out, size_t outlen)
 {
 	uint8_t *cap = (uint8_t *)out + MLX5_COMMAND_OUT;
-	int err = mlx5_command(context, MLX5_CMD_QUERY_HCA_CAP, "QUERY_HCA_CAP");
+	int err = firmware(in, inlen, 16, hca_cap_fields, COUNT(hca_cap_fields), out, outlen, MLX5_COMMAND_OUT + HCA_CAP_BYTES);
 
-	if (!err)
-		err = firmware(in, inlen, 16, hca_cap_fields, COUNT(hca_cap_fields), out, outlen, MLX5_COMMAND_OUT + HCA_CAP_BYTES);
 	if (err)
 		return err;
 	switch (mlx5_get(in, 0x30, 16) >> 1) { /* the lowest bit selects the maximum or the current value */
-	case 0x00:
+	case 0x00: /* general device */
 		mlx5_set(cap, 0x20, 1, 1); /* hca_cap_2 */
 		mlx5_set(cap, 0x310, 8, BULK_MASK);
 		mlx5_set(cap, 0x540, 32, FLEX_PARSER_ICMP);
 		return 0;
-	case 0x20:
+	case 0x20: /* general device, second page */
 		mlx5_set(cap, 0x253, 5, BULK_LOG_MAX);
 		mlx5_set(cap, 0x25b, 5, BULK_LOG_GRANULARITY);
 		return 0;

@@ -65,7 +65,8 @@ static int fill_matcher(struct mlx5dv_flow_matcher *m, const struct mlx5dv_flow_
 		return EINVAL;
 	memcpy(m->mask, mask->match_buf, mask->match_sz);
 	m->priority = attr->priority;
-	return mlx5_match_mask(m->mask, attr->match_criteria_enable);
+	m->criteria = attr->match_criteria_enable;
+	return 0;
 }
 
 struct mlx5dv_flow_matcher *mlx5dv_create_flow_matcher(struct ibv_context *context, struct mlx5dv_flow_matcher_attr *attr)
@@ -155,7 +156,7 @@ static int check_actions(const struct mlx5dv_flow_matcher *m, const struct actio
 {
 	if (a->counters && a->counters->context->device != m->context->device)
 		return EINVAL;
-	if (a->counters && a->offset && a->offset >= a->counters->size)
+	if (a->counters && a->offset && a->offset >= a->counters->counters->size)
 		return EINVAL;
 	if (a->qp && (m->egress || a->qp_type != QPT_RAW_PACKET))
 		return EINVAL;
@@ -195,13 +196,15 @@ static int rule_of(const struct mlx5dv_flow_matcher *m, const struct mlx5dv_flow
 	if (m->priority > LAST_PRIORITY)
 		return ENOMEM;
 	memset(rule, 0, sizeof *rule);
-	err = mlx5_match(m->mask, bytes, &rule->match);
+	err = mlx5_match_mask(m->mask, m->criteria); /* mlx5_ib makes a matcher of any mask, and mlx5_core refuses it here */
+	if (!err)
+		err = mlx5_match(m->mask, bytes, &rule->match);
 	if (err)
 		return err;
 	rule->priority = m->priority;
 	rule->flags = (m->egress ? NIC_EGRESS : 0) | (a->drop ? NIC_DROP : 0) | (a->default_miss ? NIC_DEFAULT_MISS : 0) |
 		      (mlx5_match_multicast(m->mask, bytes) ? NIC_LAST : 0);
-	rule->counter = a->counters ? &a->counters->counter[a->offset] : NULL;
+	rule->counter = a->counters ? &a->counters->counters->counter[a->offset] : NULL;
 	return 0;
 }
 
@@ -217,7 +220,7 @@ static struct ibv_flow *create(struct mlx5dv_flow_matcher *m, const struct nic_r
 	*made = (struct made){ m, counters };
 	hold(made, 1);
 	if (counters)
-		__atomic_store_n(&counters->used, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&counters->counters->used, 1, __ATOMIC_RELEASE);
 	flow = ops->create_flow(m->context, rule, release, made);
 	if (flow)
 		return flow;

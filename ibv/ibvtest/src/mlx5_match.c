@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mlx5.h"
+#include "mlx5_prm.h"
 
 enum {
 	SECTION_BYTES = 64,

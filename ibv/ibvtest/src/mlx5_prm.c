@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mlx5.h"
+#include "mlx5_prm.h"
 
 static uint32_t word(const uint8_t *p)
 {

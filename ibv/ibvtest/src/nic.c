@@ -235,20 +235,6 @@ void nic_rule_del(struct nic *nic, struct nic_rule *rule)
 	free(rule);
 }
 
-int nic_rule_exists(struct nic *nic, const struct nic_rule_attr *attr)
-{
-	struct nic_rule *rule;
-	int exists;
-
-	if (nic_rule_new(attr, &rule))
-		return 0;
-	pthread_mutex_lock(&nic->lock);
-	exists = nic_rules_twin(rules_of(nic, attr), rule) != NULL;
-	pthread_mutex_unlock(&nic->lock);
-	free(rule);
-	return exists;
-}
-
 int nic_sync(struct nic *nic)
 {
 	return nic_counters_copy(nic, NULL, NULL, 0, 0);

@@ -40,7 +40,8 @@
  * Order of rules
  *
  * Rules of one direction stand in tables, one per priority; a lower number is looked at
- * first. In a table the rule added first wins. A packet that a rule matches ends there,
+ * first. In a table the rule added first wins; rules with the same match count together, each counter once, as the
+ * destinations of one entry. A packet that a rule matches ends there,
  * except a NIC_DONT_TRAP rule: it counts, and the packet goes on to the next table. As in
  * mlx5, a priority is two tables: first its DONT_TRAP rules, then the others. So of
  * several matching DONT_TRAP rules of one priority one counts. NIC_LAST rules are a table
@@ -178,14 +179,12 @@ int nic_open(const char *ifname, struct nic **nic);
 /* nic_close ends the thread and removes every rule. No other call may use nic meanwhile. */
 void nic_close(struct nic *nic);
 
-/* nic_rule_add: the rule counts the packets that the nic receives from here on. attr is copied. */
+/* nic_rule_add: the rule counts the packets that the nic receives from here on. attr is copied. ENOSPC when the table
+ * has no room for the match; EEXIST when a rule with the same match is there of which one drops and the other does not. */
 int nic_rule_add(struct nic *nic, const struct nic_rule_attr *attr, struct nic_rule **rule);
 
 /* nic_rule_del counts the packets received before the call. NULL is allowed. */
 void nic_rule_del(struct nic *nic, struct nic_rule *rule);
-
-/* nic_rule_exists: is there a rule of the same table with the same match? */
-int nic_rule_exists(struct nic *nic, const struct nic_rule_attr *attr);
 
 /* nic_sync returns when every frame that the socket had received before the call was
  * looked at. A reader of several counters syncs once and reads them by nic_counters_copy. */

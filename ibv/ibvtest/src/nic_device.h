@@ -42,7 +42,7 @@ struct ibvtest_device_ops {
 	int (*counters_copy)(struct ibv_context *context, struct nic_counter *from, struct nic_counter *to, unsigned n,
 			     int clear);
 
-	/* A flow of the context, with its rule in place; EEXIST when the table has such a rule.
+	/* A flow of the context, with its rule in place.
 	 * ibv_destroy_flow, or the end of the context, removes the rule and then calls
 	 * release(arg), once. On an error release is not called. */
 	struct ibv_flow *(*create_flow)(struct ibv_context *context, const struct nic_rule_attr *attr,

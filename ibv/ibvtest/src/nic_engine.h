@@ -22,6 +22,7 @@ struct nic_rule {
 	uint32_t table;
 	uint64_t hash;         /* of table and match */
 	struct nic_rule *next; /* of its bucket */
+	struct nic_group *group;
 	unsigned tests;
 	struct nic_test test[NIC_KEY_WORDS];
 };
@@ -36,6 +37,7 @@ struct nic_rules {
 	size_t len, cap;
 	struct nic_rule **bucket; /* cap buckets by hash, to find an equal rule */
 	struct nic_cache *cache; /* NULL: not needed, or no memory */
+	struct nic_table *tables;
 };
 
 /* nic_match_complete adds the headers that the match's masks ask for. EINVAL: a value
@@ -46,7 +48,15 @@ int nic_rule_new(const struct nic_rule_attr *attr, struct nic_rule **rule);
 int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule);
 void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule);
 void nic_rules_free(struct nic_rules *rules); /* and every rule */
+
+/* nic_rules_twin returns a rule of the same table with the same match, or NULL. */
 const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule);
+
+/* nic_tables.c. take finds an entry for a rule that is not inserted yet, or shares that of its twin: ENOSPC without one,
+ * EEXIST when one of the twins drops and the other does not. give returns the entry of a rule without a twin. */
+int nic_tables_take(struct nic_rules *rules, struct nic_rule *rule, const struct nic_rule *twin);
+void nic_tables_give(struct nic_rule *rule);
+void nic_tables_free(struct nic_rules *rules);
 
 /* nic_rules_count gives packets and bytes to the rules that the key wins. */
 void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes);

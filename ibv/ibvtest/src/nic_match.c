@@ -174,12 +174,32 @@ static int grow(struct nic_rules *rules)
 	return 0;
 }
 
+static int same_entry(const struct nic_rule *a, const struct nic_rule *b)
+{
+	return a->table == b->table && !memcmp(&a->attr.match, &b->attr.match, sizeof a->attr.match);
+}
+
+const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule)
+{
+	if (!rules->cap)
+		return NULL;
+	for (const struct nic_rule *r = *bucket_of(rules, rule); r; r = r->next)
+		if (same_entry(r, rule))
+			return r;
+	return NULL;
+}
+
 int nic_rules_insert(struct nic_rules *rules, struct nic_rule *rule)
 {
 	size_t at = rules->len;
 
+	int err;
+
 	if (rules->len == rules->cap && grow(rules))
 		return ENOMEM;
+	err = nic_tables_take(rules, rule, nic_rules_twin(rules, rule));
+	if (err)
+		return err;
 	while (at > 0 && rules->rule[at - 1]->table > rule->table)
 		at--;
 	memmove(rules->rule + at + 1, rules->rule + at, (rules->len - at) * sizeof *rules->rule);
@@ -196,6 +216,8 @@ void nic_rules_remove(struct nic_rules *rules, struct nic_rule *rule)
 		if (rules->rule[i] != rule)
 			continue;
 		unlink_rule(rules, rule);
+		if (!nic_rules_twin(rules, rule))
+			nic_tables_give(rule);
 		rules->len--;
 		memmove(rules->rule + i, rules->rule + i + 1, (rules->len - i) * sizeof *rules->rule);
 		nic_cache_change(rules, NULL);
@@ -212,17 +234,8 @@ void nic_rules_free(struct nic_rules *rules)
 	rules->rule = NULL;
 	rules->bucket = NULL;
 	rules->len = rules->cap = 0;
+	nic_tables_free(rules);
 	nic_cache_change(rules, NULL);
-}
-
-const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule)
-{
-	if (!rules->cap)
-		return NULL;
-	for (const struct nic_rule *r = *bucket_of(rules, rule); r; r = r->next)
-		if (r->table == rule->table && !memcmp(&r->attr.match, &rule->attr.match, sizeof r->attr.match))
-			return r;
-	return NULL;
 }
 
 static int matches(const struct nic_rule *rule, const uint64_t *key)
@@ -240,6 +253,29 @@ static void add(struct nic_counter *counter, uint64_t packets, uint64_t bytes)
 {
 	counter->packets += packets;
 	counter->bytes += bytes;
+}
+
+static int first_of(const struct nic_rules *rules, const struct nic_rule *entry, const struct nic_rule *rule)
+{
+	const struct nic_rule *r = *bucket_of(rules, entry);
+
+	while (!same_entry(r, entry) || r->attr.counter != rule->attr.counter)
+		r = r->next;
+	return r == rule;
+}
+
+/* The rules of one entry: each of their counters counts once. */
+static void count_entry(const struct nic_rules *rules, const struct nic_rule *entry, uint64_t packets, uint64_t bytes,
+			struct nic_winners *winners)
+{
+	for (const struct nic_rule *r = *bucket_of(rules, entry); r; r = r->next) {
+		if (!r->attr.counter || !same_entry(r, entry) || !first_of(rules, entry, r))
+			continue;
+		add(r->attr.counter, packets, bytes);
+		if (winners->n < NIC_WINNERS)
+			winners->counter[winners->n] = r->attr.counter;
+		winners->n++;
+	}
 }
 
 void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, uint64_t packets, uint64_t bytes)
@@ -261,12 +297,7 @@ void nic_rules_count(const struct nic_rules *rules, const struct nic_key *key, u
 
 		if (r->table < from || !matches(r, words))
 			continue;
-		if (r->attr.counter) {
-			add(r->attr.counter, packets, bytes);
-			if (winners.n < NIC_WINNERS)
-				winners.counter[winners.n] = r->attr.counter;
-			winners.n++;
-		}
+		count_entry(rules, r, packets, bytes, &winners);
 		if (!(r->attr.flags & NIC_DONT_TRAP))
 			break;
 		from = r->table + 1;

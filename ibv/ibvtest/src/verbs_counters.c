@@ -20,7 +20,7 @@ struct soft_counters {
 	struct soft_object object; /* users: flows that name it */
 	struct nic_counter counter;
 	struct point *points;
-	uint32_t n, length; /* length: the highest index, plus 1 */
+	uint32_t n, length; /* length: the highest index, plus 1; any index can be attached, and too high ones not read */
 	bool broken;        /* bound to a flow type that has no counter */
 };
 
@@ -64,8 +64,6 @@ static int attach(struct soft_counters *c, const struct ibv_counter_attach_attr 
 		return ENOTSUP;
 	if (c->object.users)
 		return EBUSY;
-	if (c->n == MAX_POINTS || a->index >= MAX_POINTS)
-		return EINVAL;
 	struct point *points = realloc(c->points, (c->n + 1) * sizeof(*points));
 	if (!points)
 		return ENOMEM;
@@ -91,8 +89,8 @@ int verbs_attach_counters_point_flow(struct ibv_counters *counters, struct ibv_c
 
 int verbs_counters_bind(struct soft_counters *c, struct ibv_context *context, bool counts)
 {
-	if (c->counters.context != context || !c->n)
-		return EINVAL; /* another device's, or nothing was attached */
+	if (c->counters.context != context || !c->n || c->n > MAX_POINTS)
+		return EINVAL; /* another device's, or nothing was attached, or more than mlx5_ib takes */
 	c->object.users++;
 	c->broken |= !counts;
 	return 0;

@@ -37,7 +37,7 @@ static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
 	bool dont_trap = a->flags & IBV_FLOW_ATTR_FLAGS_DONT_TRAP;
 	bool egress = a->flags & IBV_FLOW_ATTR_FLAGS_EGRESS;
 	bool leftovers = a->type == IBV_FLOW_ATTR_ALL_DEFAULT || a->type == IBV_FLOW_ATTR_MC_DEFAULT;
-	if (a->comp_mask || verbs_flow_counts_twice(a))
+	if (verbs_flow_counts_twice(a)) /* libibverbs does not look at comp_mask */
 		return EINVAL;
 	if (!verbs_net_raw())
 		return EPERM;
@@ -45,12 +45,14 @@ static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
 		return EINVAL;
 	if (verbs_without(device, "flows"))
 		return EOPNOTSUPP;
-	if (qp->qp_type != IBV_QPT_RAW_PACKET && qp->qp_type != IBV_QPT_UD)
+	/* uverbs refuses port 0 since Linux 5.14; mlx5_ib alone takes it */
+	if (a->port != 1 || (qp->qp_type != IBV_QPT_RAW_PACKET && qp->qp_type != IBV_QPT_UD))
 		return EINVAL;
 	if (a->priority >= PRIORITIES)
 		return ENOMEM; /* the errno of mlx5's kernel driver */
-	if (a->port != 1 || a->type > IBV_FLOW_ATTR_SNIFFER || (dont_trap && egress))
-		return EINVAL;
+	/* mlx5_ib takes DONT_TRAP with EGRESS, and mlx5_core has no next table for what leaves */
+	if (a->type > IBV_FLOW_ATTR_SNIFFER || (dont_trap && egress))
+		return EOPNOTSUPP;
 	if ((dont_trap && verbs_without(device, "dont_trap")) || (egress && verbs_without(device, "egress")))
 		return EOPNOTSUPP;
 	return 0;

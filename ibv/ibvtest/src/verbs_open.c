@@ -92,9 +92,7 @@ static void release_unused(struct soft_context *c)
 	}
 }
 
-/* Strict: the man page wants every object released first, so EBUSY while there are any.
- * On a dead context nothing could be, so it takes them with it, as the kernel does when
- * the descriptor closes. */
+/* The context takes its objects with it, as the kernel does when the descriptor closes. */
 VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 {
 	struct soft_context *c = verbs_context_of(context);
@@ -106,12 +104,6 @@ VERBS_PUBLIC int ibv_close_device(struct ibv_context *context)
 	}
 	verbs_table_lock();
 	pthread_mutex_lock(&d->lock);
-	if (c->children.next != &c->children && !c->dead) {
-		pthread_mutex_unlock(&d->lock);
-		verbs_table_unlock();
-		errno = EBUSY;
-		return -1;
-	}
 	while (c->children.prev != &c->children)
 		release_unused(c);
 	rdma_link_remove(&c->link);

@@ -62,9 +62,7 @@ static struct ibv_flow *create_flow(struct ibv_context *context, const struct ni
 		err = EPERM;
 	else
 		nic = verbs_nic(context, &err);
-	if (nic && nic_rule_exists(nic, attr))
-		err = EEXIST;
-	else if (nic && !(f = verbs_new_flow(context)))
+	if (nic && !(f = verbs_new_flow(context)))
 		err = ENOMEM;
 	if (f)
 		err = nic_rule_add(nic, attr, &f->rule);

@@ -6,7 +6,6 @@
  *	open IFNAME                                a nic on a netdev of this namespace
  *	rule PRIORITY FLAGS COUNTER VALUE MASK     struct nic_key in hex; counters are 0 to 4095
  *	del RULE                                   rules are numbered as they were added
- *	exists PRIORITY FLAGS 0 VALUE MASK
  *	read COUNTER                               packets bytes
  *	clear COUNTER                              the same, and back to 0
  *	stats                                      errno ingress egress frames drops cut rules
@@ -67,8 +66,11 @@ static int rule(const char *args)
 		err = nic_rule_add(nic, &attr, &rules[nrules]);
 	} else {
 		err = nic_rule_new(&attr, &rules[nrules]);
-		if (!err)
-			err = nic_rules_insert(&offline[!!(attr.flags & NIC_EGRESS)], rules[nrules]);
+		if (err)
+			return err;
+		err = nic_rules_insert(&offline[!!(attr.flags & NIC_EGRESS)], rules[nrules]);
+		if (err)
+			free(rules[nrules]);
 	}
 	nrules += !err;
 	return err;
@@ -177,7 +179,6 @@ static int stats(void)
 int main(void)
 {
 	static char line[1 << 18];
-	struct nic_rule_attr attr;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	while (fgets(line, sizeof line, stdin)) {
@@ -195,8 +196,6 @@ int main(void)
 			err = rule(args);
 		else if (!strcmp(line, "del"))
 			del(atoi(args));
-		else if (!strcmp(line, "exists"))
-			err = attr_of(args, &attr) || nic_rule_exists(nic, &attr) ? 0 : ENOENT;
 		else if (!strcmp(line, "fresh"))
 			fresh();
 		else if (!strcmp(line, "read"))

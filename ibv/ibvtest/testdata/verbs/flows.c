@@ -216,7 +216,8 @@ void case_attributes(void)
 	WANT_NULL(with(&r, IBV_FLOW_ATTR_NORMAL, 0, 1, 8), EINVAL);
 	WANT_NULL(with(&r, IBV_FLOW_ATTR_ALL_DEFAULT, 0, 1, IBV_FLOW_ATTR_FLAGS_DONT_TRAP), EINVAL);
 	WANT_NULL(with(&r, IBV_FLOW_ATTR_MC_DEFAULT, 0, 1, IBV_FLOW_ATTR_FLAGS_EGRESS), EINVAL);
-	WANT_NULL(with(&r, 4, 0, 1, 0), EINVAL);
+	WANT_NULL(with(&r, 4, 0, 1, 0), EOPNOTSUPP);
+	WANT_NULL(with(&r, IBV_FLOW_ATTR_NORMAL, 0, 1, IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS), EOPNOTSUPP);
 
 	struct ibv_qp_init_attr a = qp_attr(r.cq, IBV_QPT_RC);
 	struct ibv_qp *raw = r.qp;
