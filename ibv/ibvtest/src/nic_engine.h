@@ -52,7 +52,7 @@ void nic_rules_free(struct nic_rules *rules); /* and every rule */
 /* nic_rules_twin returns a rule of the same table with the same match, or NULL. */
 const struct nic_rule *nic_rules_twin(const struct nic_rules *rules, const struct nic_rule *rule);
 
-/* nic_tables.c. take finds an entry for a rule that is not inserted yet, or shares that of its twin: ENOSPC without one,
+/* nic_tables.c. take finds an entry for a rule that is not inserted yet, its twin's if it has one: ENOSPC without one,
  * EEXIST when one of the twins drops and the other does not. give returns the entry of a rule without a twin. */
 int nic_tables_take(struct nic_rules *rules, struct nic_rule *rule, const struct nic_rule *twin);
 void nic_tables_give(struct nic_rule *rule);

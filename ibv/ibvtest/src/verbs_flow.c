@@ -50,7 +50,7 @@ static int check(const struct ibv_qp *qp, const struct ibv_flow_attr *a)
 		return EINVAL;
 	if (a->priority >= PRIORITIES)
 		return ENOMEM; /* the errno of mlx5's kernel driver */
-	/* mlx5_ib takes DONT_TRAP with EGRESS, and mlx5_core has no next table for what leaves */
+	/* mlx5_ib takes DONT_TRAP with EGRESS, and mlx5_core has no next table on egress */
 	if (a->type > IBV_FLOW_ATTR_SNIFFER || (dont_trap && egress))
 		return EOPNOTSUPP;
 	if ((dont_trap && verbs_without(device, "dont_trap")) || (egress && verbs_without(device, "egress")))
