@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +34,7 @@ type Libs struct {
 	MLX544  string // the same as rdma-core 44: without __mlx5dv_create_flow
 	MLX561  string // the same as rdma-core 61.0: without __mlx5dv_create_flow, and mlx5dv_create_flow reads actions 24 bytes apart
 	EFA     string // libefa.so.1, for devices of either
+	Kernel  string // uverbs.so, for LD_PRELOAD in front of the libraries of a release: the uverbs kernel in software
 }
 
 // LibsIn are the paths that Build(dir) makes. It does not look whether they exist.
@@ -46,6 +46,7 @@ func LibsIn(dir string) Libs {
 		MLX544:  filepath.Join(dir, "44", "libmlx5.so.1"),
 		MLX561:  filepath.Join(dir, "61", "libmlx5.so.1"),
 		EFA:     filepath.Join(dir, "libefa.so.1"),
+		Kernel:  filepath.Join(dir, "uverbs.so"),
 	}
 }
 
@@ -63,7 +64,7 @@ var flags = []string{
 // library is one file to build.
 type library struct {
 	output, soname string
-	version        string            // its version script
+	version        string            // its version script; "" for none
 	includes       func(string) bool // which C files
 	defines        []string
 }
@@ -73,6 +74,10 @@ func libraries(libs Libs) []library {
 		return strings.HasPrefix(name, "verbs_") || strings.HasPrefix(name, "rdma_") || strings.HasPrefix(name, "nic")
 	}
 	mlx5 := func(name string) bool { return strings.HasPrefix(name, "mlx5") || name == "provider.c" }
+	kernel := func(name string) bool {
+		return strings.HasPrefix(name, "uverbs/") || strings.HasPrefix(name, "nic") ||
+			name == "verbs_environ.c" || name == "verbs_calls.c"
+	}
 	return []library{
 		{libs.Verbs, "libibverbs.so.1", "verbs.map", verbs, []string{"-DIBVTEST_RDMA_CORE=65"}},
 		{libs.Verbs44, "libibverbs.so.1", "verbs44.map", func(name string) bool {
@@ -82,6 +87,7 @@ func libraries(libs Libs) []library {
 		{libs.MLX544, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=44"}},
 		{libs.MLX561, "libmlx5.so.1", "mlx5_old.map", mlx5, []string{"-DIBVTEST_RDMA_CORE=61"}},
 		{libs.EFA, "libefa.so.1", "efa.map", func(name string) bool { return name == "efa.c" || name == "provider.c" }, []string{"-DIBVTEST_RDMA_CORE=65"}},
+		{libs.Kernel, "uverbs.so", "", kernel, []string{"-DIBVTEST_RDMA_CORE=65", "-I."}},
 	}
 }
 
@@ -180,7 +186,10 @@ func build(cc, work string, libs Libs, extra []string) error {
 	}
 	for _, l := range libraries(libs) {
 		output := filepath.Join(work, "library")
-		args := slices.Concat(flags, extra, l.defines, []string{"-Wl,-soname," + l.soname, "-Wl,--version-script=" + l.version, "-o", output})
+		args := slices.Concat(flags, extra, l.defines, []string{"-Wl,-soname," + l.soname, "-o", output})
+		if l.version != "" {
+			args = append(args, "-Wl,--version-script="+l.version)
+		}
 		for _, n := range names {
 			if strings.HasSuffix(n, ".c") && l.includes(n) {
 				args = append(args, n)
@@ -202,27 +211,28 @@ func build(cc, work string, libs Libs, extra []string) error {
 	return nil
 }
 
-// unpack writes the sources into dir and returns their names.
+// unpack writes the sources into dir and returns their names, relative to dir.
 func unpack(dir string) ([]string, error) {
-	entries, err := sources.ReadDir("src")
-	if err != nil {
-		return nil, err
-	}
 	if err := os.WriteFile(filepath.Join(dir, header), []byte(abi.VerbsHeader()), 0o644); err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, e := range entries {
-		data, err := sources.ReadFile(path.Join("src", e.Name()))
+	err := fs.WalkDir(sources, "src", func(name string, d fs.DirEntry, err error) error {
+		rel := strings.TrimPrefix(strings.TrimPrefix(name, "src"), "/")
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(dir, rel), 0o755)
+		}
+		data, err := sources.ReadFile(name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, e.Name()), data, 0o644); err != nil {
-			return nil, err
-		}
-		names = append(names, e.Name())
-	}
-	return names, nil
+		names = append(names, rel)
+		return os.WriteFile(filepath.Join(dir, rel), data, 0o644)
+	})
+	return names, err
 }
 
 func replace(temporary, final string, data []byte) error {

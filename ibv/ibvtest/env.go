@@ -18,6 +18,7 @@ const (
 	EnvWithout    = "FLOWTALLY_IBVTEST_WITHOUT"
 	EnvControl    = "FLOWTALLY_IBVTEST_CONTROL"
 	EnvStatistics = "FLOWTALLY_IBVTEST_STATISTICS"
+	EnvMutant     = "FLOWTALLY_IBVTEST_MUTANT"
 
 	EnvCompCntrMax = "FLOWTALLY_IBVTEST_COMP_CNTR_MAX"
 	EnvCompCntrOps = "FLOWTALLY_IBVTEST_COMP_CNTR_OPS"
@@ -31,6 +32,7 @@ type Env struct {
 	Without    []string // counters, flows, dont_trap, egress, raw, devx, comp_cntr, efadv, cq_ring: for one device: "swnic0/flows"
 	Control    string   // path of the FIFO that NewControl made
 	Statistics string   // path of the file that ReadStatistics reads
+	Mutant     string   // a way in which the uverbs kernel misbehaves: "wrong_handle"
 
 	CompCntrMax []string // the largest value of completion counters, "0xffff"; for one device: "swnic0/0xffff"; default 2^48-1
 	CompCntrOps []string // the operations that they can count, "send" to "remote_rdma_write"; for one device: "swnic0/send"; default all
@@ -93,6 +95,7 @@ func (e Env) Environ() []string {
 		EnvWithout + "=" + strings.Join(e.Without, ","),
 		EnvControl + "=" + e.Control,
 		EnvStatistics + "=" + e.Statistics,
+		EnvMutant + "=" + e.Mutant,
 		EnvCompCntrMax + "=" + strings.Join(e.CompCntrMax, ","),
 		EnvCompCntrOps + "=" + strings.Join(e.CompCntrOps, ","),
 	}

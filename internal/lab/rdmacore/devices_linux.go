@@ -14,13 +14,14 @@ type Device struct {
 	Name     string
 	nodeType string // as sysfs has it
 	modalias string // by which libibverbs finds the provider
+	driver   string // of the kernel
 }
 
 // Devices are a ConnectX-5 and an EFA.
 func Devices() []Device {
 	return []Device{
-		{"mlx5_0", "1: CA", "pci:v000015B3d00001019sv000015B3sd00000008bc02sc00i00"},
-		{"efa_0", "0: <unknown>", "pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00"},
+		{"mlx5_0", "1: CA", "pci:v000015B3d00001019sv000015B3sd00000008bc02sc00i00", "mlx5_core"},
+		{"efa_0", "0: <unknown>", "pci:v00001D0Fd0000EFA2sv00001D0Fsd0000EFA2bc02sc00i00", "efa"},
 	}
 }
 
@@ -34,13 +35,17 @@ func Listed() bool {
 	return err != nil
 }
 
+func pciPath(number int) string {
+	return fmt.Sprintf("sys/devices/pci0000:00/0000:00:%02x.0", 4+number)
+}
+
 func (r *Root) devices() error {
 	const class = "sys/class"
 	files := map[string]string{class + "/infiniband_verbs/abi_version": "6\n"}
 	links := make(map[string]string)
 	for i, d := range Devices() {
 		uverbs := "uverbs" + strconv.Itoa(i)
-		pci := fmt.Sprintf("sys/devices/pci0000:00/0000:00:%02x.0", 4+i)
+		pci := pciPath(i)
 		ib, verbs := pci+"/infiniband/"+d.Name, pci+"/infiniband_verbs/"+uverbs
 		files[pci+"/modalias"] = d.modalias + "\n"
 		files[ib+"/node_type"] = d.nodeType + "\n"
@@ -49,10 +54,24 @@ func (r *Root) devices() error {
 		files[verbs+"/ibdev"] = d.Name + "\n"
 		files[verbs+"/abi_version"] = "1\n"
 		files[verbs+"/dev"] = "231:" + strconv.Itoa(192+i) + "\n"
+		links[pci+"/driver"] = "../../../bus/pci/drivers/" + d.driver
 		links[ib+"/device"], links[verbs+"/device"] = "../..", "../.."
 		links[class+"/infiniband/"+d.Name] = "../../../" + ib
 		links[class+"/infiniband_verbs/"+uverbs] = "../../../" + verbs
 	}
+	if err := r.write(files); err != nil {
+		return err
+	}
+	for i := range Devices() { // of numbers that no driver has: opening it fails without the uverbs kernel in software
+		uverbs := filepath.Join(r.Dir, "dev", "infiniband", "uverbs"+strconv.Itoa(i))
+		if err := unix.Mknod(uverbs, unix.S_IFCHR|0o600, int(unix.Mkdev(231, uint32(192+i)))); err != nil {
+			return err
+		}
+	}
+	return r.link(links)
+}
+
+func (r *Root) write(files map[string]string) error {
 	for name, text := range files {
 		path := filepath.Join(r.Dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -62,12 +81,10 @@ func (r *Root) devices() error {
 			return err
 		}
 	}
-	for i := range Devices() { // of numbers that no driver has: opening it fails
-		uverbs := filepath.Join(r.Dir, "dev", "infiniband", "uverbs"+strconv.Itoa(i))
-		if err := unix.Mknod(uverbs, unix.S_IFCHR|0o600, int(unix.Mkdev(231, uint32(192+i)))); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+func (r *Root) link(links map[string]string) error {
 	for name, target := range links {
 		path := filepath.Join(r.Dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mlx5_ib.h: the declarations that the files of the mlx5 driver share. Each file has a table of methods, which
+ * mlx5_ib_main.c lists, and operations, which mlx5_ib_ops names. */
+#ifndef MLX5_IB_H
+#define MLX5_IB_H
+
+#include "mlx5_abi_kernel.h"
+#include "uverbs.h"
+
+struct mlx5_ib_ucontext {
+	struct uv_ucontext ibucontext;
+	uint32_t flags; /* MLX5_IB_ALLOC_UCTX_DEVX: DevX is allowed */
+	uint64_t lib_caps;
+};
+
+struct mlx5_ib_pd {
+	struct uv_pd ibpd;
+	uint32_t pdn;
+};
+
+static inline struct mlx5_ib_ucontext *to_mucontext(const struct uv_file *file)
+{
+	return (struct mlx5_ib_ucontext *)file->context;
+}
+
+/* mlx5_ib_number returns a number that no object of the device had: PD, QP, CQ, UAR and MR take theirs here. */
+uint32_t mlx5_ib_number(void);
+
+extern const struct uv_method mlx5_ib_uar_methods[];
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * uverbs_core.h: the declarations that the files of the core share. uverbs.h is the interface for drivers. */
+#ifndef UVERBS_CORE_H
+#define UVERBS_CORE_H
+
+#include "uverbs.h"
+
+/* The tables of the core. */
+extern const struct uv_method uv_device_methods[], uv_type_methods[], uv_cq_methods[], uv_qp_methods[], uv_mr_methods[],
+	uv_counter_methods[], uv_event_methods[];
+extern const struct uv_write_cmd uv_device_cmds[], uv_qp_cmds[], uv_flow_cmds[];
+
+const struct uv_method *uv_method_find(const struct uv_device *device, uint16_t object, uint16_t method);
+/* The spec of an attribute, of the core's method or the driver's. */
+const struct uv_attr_spec *uv_spec_find(const struct uv_device *device, const struct uv_method *method, uint16_t id);
+const struct uv_attr_spec *uv_extra_specs(const struct uv_device *device, const struct uv_method *method);
+const struct uv_write_cmd *uv_write_find(uint32_t cmd);
+void uv_fill_udata(const struct uv_call *call, struct uv_udata *u, uint16_t in, uint16_t out);
+
+/* The context that a method needs: EINVAL without, EIO when the device is lost. */
+int uv_get_context(const struct uv_call *call);
+
+/* Makes the channel's pipe and gives its reading end to the caller. *fd is its number there. */
+int uv_channel_open(struct uv_channel *channel, int *fd);
+int uv_channel_close(struct uv_object *object, struct uv_call *call);
+int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_object **object);
+
+void uv_object_free(struct uv_object *object);
+void uv_objects_close(struct uv_file *file);
+void uv_mappings_close(struct uv_file *file);
+int uv_memory_fd(void);
+
+int uv_destroy_none(struct uv_call *call); /* the handler of a method that only destroys */
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * uverbs_device.c: the devices that the environment names, and the open files. FLOWTALLY_IBVTEST_DEVICES lists them as
+ * NAME=NETDEV: the first is uverbs0. The beginning of a name is its driver: mlx5 or efa. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../nic.h"
+#include "../verbs_soft.h"
+#include "uverbs_core.h"
+
+static const struct uv_driver *const drivers[] = {&mlx5_ib_driver, &efa_ib_driver};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The kernel's only state, under the lock. */
+static struct {
+	bool ready;
+	struct uv_device *devices;
+	char mutant[64];
+} kernel;
+
+void uv_lock(void) { pthread_mutex_lock(&lock); }
+void uv_unlock(void) { pthread_mutex_unlock(&lock); }
+struct uv_device *uv_devices(void) { return kernel.devices; }
+bool uv_mutant(const char *name) { return *kernel.mutant && !strcmp(kernel.mutant, name); }
+bool uv_without(const struct uv_device *device, const char *feature) { return verbs_without(device->name, feature); }
+
+/* verbs_calls.c keeps the statistics here when no file is named. */
+const char *verbs_sysfs_root(void) { return NULL; }
+
+static void read_mac(struct uv_device *d)
+{
+	struct ifreq r = {0};
+	int s = syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return;
+	memcpy(r.ifr_name, d->netdev, sizeof(d->netdev));
+	if (!syscall(SYS_ioctl, s, SIOCGIFHWADDR, &r))
+		memcpy(d->mac, r.ifr_hwaddr.sa_data, sizeof(d->mac));
+	syscall(SYS_close, s);
+}
+
+static void add(struct uv_device **end, const struct verbs_item *item, unsigned number)
+{
+	struct uv_device *d;
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++) {
+		if (strncmp(item->name, drivers[i]->prefix, strlen(drivers[i]->prefix)) || !(d = calloc(1, sizeof(*d))))
+			continue;
+		d->driver = drivers[i];
+		d->ops = drivers[i]->ops;
+		d->number = number;
+		snprintf(d->name, sizeof(d->name), "%s", item->name);
+		snprintf(d->netdev, sizeof(d->netdev), "%.15s", item->value);
+		read_mac(d);
+		*end = d;
+		return;
+	}
+	fprintf(stderr, "uverbs: %s: no driver has this device\n", item->name);
+}
+
+static void configure(void)
+{
+	struct verbs_environ e;
+	struct verbs_item item;
+	struct uv_device **end = &kernel.devices;
+	unsigned number = 0;
+	if (kernel.ready)
+		return;
+	kernel.ready = true;
+	verbs_environ_load(&e);
+	verbs_calls_configure(e.statistics, e.fail, e.delay, e.without);
+	for (const char *list = e.devices; verbs_next_item(&list, &item); number++) {
+		add(end, &item, number);
+		while (*end)
+			end = &(*end)->next;
+	}
+	const char *mutant = secure_getenv("FLOWTALLY_IBVTEST_MUTANT");
+	snprintf(kernel.mutant, sizeof(kernel.mutant), "%s", mutant ? mutant : "");
+	verbs_environ_free(&e);
+}
+
+int uv_device_nic(struct uv_device *device, struct nic **nic)
+{
+	int err = device->nic ? 0 : nic_open(device->netdev, &device->nic);
+	*nic = device->nic;
+	return err;
+}
+
+bool uv_lost(const struct uv_file *file) { return file->generation != file->device->generation; }
+
+int uv_get_context(const struct uv_call *call)
+{
+	if (!call->file->context)
+		return EINVAL;
+	return uv_lost(call->file) ? EIO : 0;
+}
+
+int uv_gate(struct uv_device *device, const char *name) { return verbs_call(device->name, name); }
+
+int uv_open(unsigned number, pid_t task, int (*install_fd)(struct uv_file *, int), struct uv_file **file)
+{
+	configure();
+	struct uv_device *d = kernel.devices;
+	while (d && d->number != number)
+		d = d->next;
+	if (!d || d->removed)
+		return ENXIO;
+	struct uv_file *f = calloc(1, sizeof(*f));
+	if (!f)
+		return ENOMEM;
+	f->memory = uv_memory_fd();
+	if (f->memory < 0) {
+		free(f);
+		return EMFILE;
+	}
+	f->device = d;
+	f->generation = d->generation;
+	f->task = task;
+	f->install_fd = install_fd;
+	f->next_key = 1 << 20; /* no key is 0, and none is small */
+	f->next = d->files;
+	d->files = f;
+	*file = f;
+	return 0;
+}
+
+void uv_close(struct uv_file *file)
+{
+	struct uv_file **at = &file->device->files;
+	uv_objects_close(file);
+	if (file->context) {
+		if (file->device->ops->dealloc_ucontext)
+			file->device->ops->dealloc_ucontext(file->context);
+		free(file->context);
+	}
+	uv_mappings_close(file);
+	while (*at && *at != file)
+		at = &(*at)->next;
+	if (*at)
+		*at = file->next;
+	free(file);
+}

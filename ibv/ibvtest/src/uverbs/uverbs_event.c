@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * uverbs_event.c: the asynchronous descriptor and completion channels. Each is a pipe whose reading end the caller has,
+ * with the kernel's records in it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "uverbs_core.h"
+
+int uv_channel_open(struct uv_channel *c, int *fd)
+{
+	int p[2];
+	struct stat st;
+	struct uv_file *file = c->object.file;
+	c->write_fd = -1;
+	if (pipe2(p, O_CLOEXEC))
+		return errno;
+	fcntl(p[1], F_SETFL, O_NONBLOCK); /* the caller may not read: then events are lost */
+	c->write_fd = p[1];
+	c->object.destroy = uv_channel_close;
+	if (!syscall(SYS_newfstatat, p[0], "", &st, AT_EMPTY_PATH))
+		c->inode = st.st_ino;
+	int n = file->install_fd(file, p[0]);
+	if (n < 0) {
+		syscall(SYS_close, p[1]);
+		c->write_fd = -1;
+		return -n;
+	}
+	c->object.handle = UINT32_MAX; /* no handle finds it: uv_channel_get does */
+	*fd = n;
+	return 0;
+}
+
+int uv_channel_close(struct uv_object *object, struct uv_call *call)
+{
+	struct uv_channel *c = (struct uv_channel *)object;
+	(void)call;
+	if (object->file->async == c)
+		object->file->async = NULL;
+	if (c->write_fd >= 0)
+		syscall(SYS_close, c->write_fd);
+	c->write_fd = -1;
+	return 0;
+}
+
+/* The channel whose pipe is the caller's descriptor fd. The errnos are the errnos of lookup_get_fd_uobject. */
+int uv_channel_get(struct uv_file *file, uint16_t type, int64_t fd, struct uv_object **object)
+{
+	char path[64];
+	struct stat st;
+	if (fd < 0 || fd > 0x7fffffff)
+		return EINVAL;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", file->task, (int)fd);
+	if (file->task == getpid() ? syscall(SYS_newfstatat, (int)fd, "", &st, AT_EMPTY_PATH) : stat(path, &st))
+		return EBADF;
+	for (struct uv_object *o = file->objects; o; o = o->next)
+		if (o->type == type && o->committed && ((struct uv_channel *)o)->inode == st.st_ino && S_ISFIFO(st.st_mode)) {
+			*object = o;
+			return 0;
+		}
+	return EBADF;
+}
+
+static void report(struct uv_channel *c, const void *event, size_t n)
+{
+	if (c && c->write_fd >= 0)
+		(void)!write(c->write_fd, event, n);
+}
+
+void uv_async_event(struct uv_file *file, uint32_t type, uint64_t element)
+{
+	struct ib_uverbs_async_event_desc e = {.element = element, .event_type = type};
+	report(file->async, &e, sizeof(e));
+}
+
+void uv_cq_event(struct uv_cq *cq, uint32_t type)
+{
+	cq->async_events_reported++;
+	uv_async_event(cq->object.file, type, cq->object.user_handle);
+}
+
+void uv_qp_event(struct uv_qp *qp, uint32_t type)
+{
+	qp->async_events_reported++;
+	uv_async_event(qp->object.file, type, qp->object.user_handle);
+}
+
+void uv_comp_event(struct uv_cq *cq)
+{
+	struct ib_uverbs_comp_event_desc e = {.cq_handle = cq->object.user_handle};
+	cq->armed = false;
+	if (!cq->channel)
+		return;
+	cq->comp_events_reported++;
+	report(cq->channel, &e, sizeof(e));
+}
+
+static int async_alloc(struct uv_call *call)
+{
+	struct uv_channel *c = (struct uv_channel *)uv_attr_object(call, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE);
+	if (!call->file->async)
+		call->file->async = c;
+	return 0;
+}
+
+static const struct uv_attr_spec async_alloc_attrs[] = {
+	UV_ATTR_FD(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, UVERBS_OBJECT_ASYNC_EVENT, UV_NEW, UV_MANDATORY), {0}};
+
+const struct uv_method uv_event_methods[] = {
+	{UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, "ASYNC_EVENT_ALLOC", async_alloc_attrs, async_alloc},
+	{0}};

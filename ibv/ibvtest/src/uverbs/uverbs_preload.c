@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * uverbs_preload.c: the front end for LD_PRELOAD. It interposes the few calls by which libibverbs reaches the kernel.
+ * The model lives in each process: a child that is executed has a fresh one.
+ *
+ * mmap is not interposed: the descriptor is the file's memfd. NETLINK_RDMA is refused, because an empty list of a kernel with
+ * RDMA would hide the sysfs that the root names. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "uverbs_core.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+
+enum { FILES = 65536 };
+static struct uv_file *files[FILES]; /* by descriptor, under the lock */
+
+static struct uv_file *file_of(int fd)
+{
+	return fd >= 0 && fd < FILES ? __atomic_load_n(&files[fd], __ATOMIC_ACQUIRE) : NULL;
+}
+
+static int install(struct uv_file *file, int fd)
+{
+	(void)file;
+	return fd;
+}
+
+/* The descriptor, or -1 with errno, or -2: not a device of uverbs. */
+static int open_device(const char *path)
+{
+	static const char prefix[] = "/dev/infiniband/uverbs";
+	struct uv_file *file;
+	char *end;
+	if (!path || strncmp(path, prefix, sizeof(prefix) - 1))
+		return -2;
+	unsigned long number = strtoul(path + sizeof(prefix) - 1, &end, 10);
+	if (*end || end == path + sizeof(prefix) - 1)
+		return -2;
+	uv_lock();
+	int err = uv_open(number, getpid(), install, &file);
+	int fd = err ? -1 : file->memory;
+	if (!err && fd >= FILES) {
+		uv_close(file);
+		syscall(SYS_close, fd);
+		err = EMFILE;
+	} else if (!err) {
+		__atomic_store_n(&files[fd], file, __ATOMIC_RELEASE);
+	}
+	uv_unlock();
+	if (!err)
+		return fd;
+	errno = err;
+	return -1;
+}
+
+#define OPENAT(name, path, flags, dir)                                                                               \
+	va_list list;                                                                                                \
+	va_start(list, flags);                                                                                       \
+	int mode = (flags) & (O_CREAT | O_TMPFILE) ? va_arg(list, int) : 0;                                          \
+	va_end(list);                                                                                                \
+	int fd = open_device(path);                                                                                  \
+	return fd == -2 ? (int)syscall(SYS_openat, dir, path, flags, mode) : fd;
+
+PUBLIC int open(const char *path, int flags, ...) { OPENAT(open, path, flags, AT_FDCWD) }
+PUBLIC int open64(const char *path, int flags, ...) { OPENAT(open64, path, flags, AT_FDCWD) }
+PUBLIC int openat(int dir, const char *path, int flags, ...) { OPENAT(openat, path, flags, dir) }
+PUBLIC int openat64(int dir, const char *path, int flags, ...) { OPENAT(openat64, path, flags, dir) }
+PUBLIC int __open_2(const char *path, int flags) { return open(path, flags); }
+PUBLIC int __open64_2(const char *path, int flags) { return open(path, flags); }
+
+static int stat_of(int fd, struct stat *s)
+{
+	int err = syscall(SYS_newfstatat, fd, "", s, AT_EMPTY_PATH);
+	struct uv_file *file = file_of(fd);
+	if (!err && file) {
+		s->st_mode = S_IFCHR | 0666;
+		s->st_rdev = makedev(IB_UVERBS_MAJOR, 192 + file->device->number);
+	}
+	return err;
+}
+
+PUBLIC int fstat(int fd, struct stat *s) { return stat_of(fd, s); }
+PUBLIC int fstat64(int fd, struct stat64 *s) { return stat_of(fd, (struct stat *)s); }
+
+PUBLIC int socket(int domain, int type, int protocol)
+{
+	if (domain == AF_NETLINK && protocol == 20 /* NETLINK_RDMA */) {
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	return syscall(SYS_socket, domain, type, protocol);
+}
+
+PUBLIC int ioctl(int fd, unsigned long cmd, ...)
+{
+	va_list list;
+	va_start(list, cmd);
+	uint64_t arg = va_arg(list, unsigned long);
+	va_end(list);
+	if (!file_of(fd))
+		return syscall(SYS_ioctl, fd, cmd, arg);
+	uv_lock();
+	struct uv_file *file = file_of(fd);
+	int err = file ? uv_ioctl(file, cmd, arg) : EBADF;
+	uv_unlock();
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+PUBLIC int close(int fd)
+{
+	if (file_of(fd)) {
+		uv_lock();
+		struct uv_file *file = file_of(fd);
+		if (file) {
+			__atomic_store_n(&files[fd], NULL, __ATOMIC_RELEASE);
+			uv_close(file);
+		}
+		uv_unlock();
+	}
+	return syscall(SYS_close, fd);
+}

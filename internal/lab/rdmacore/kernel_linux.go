@@ -1,0 +1,118 @@
+package rdmacore
+
+import (
+	"bufio"
+	"debug/elf"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flowtally/flowtally/internal/lab/need"
+)
+
+// Preload puts the uverbs kernel in software in front of the root's libraries: it copies so (ibvtest.Libs.Kernel)
+// into the root, mounts /proc there until the end of the test, and names the netdevs of the root's devices in sysfs,
+// in the order of Devices. It returns the environment for Run: the variable LD_PRELOAD. The caller adds the
+// environment of an ibvtest.Env whose devices are Env(netdevs).
+//
+// Programs that use the devices must run in the network namespace of the netdevs: call Run inside lab.Netns.Do.
+func (r *Root) Preload(t testing.TB, so string, netdevs ...string) []string {
+	t.Helper()
+	need.Cap(t, "sys_admin", "net_raw", "sys_ptrace")
+	inside := "/" + filepath.Base(so)
+	if err := copyFile(so, filepath.Join(r.Dir, inside)); err != nil {
+		t.Fatalf("copying the uverbs kernel: %v", err)
+	}
+	proc := filepath.Join(r.Dir, "proc")
+	if err := unix.Mount("proc", proc, "proc", 0, ""); err != nil {
+		t.Fatalf("mounting %s: %v", proc, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(proc, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmounting %s: %v", proc, err)
+		}
+	})
+	for i, netdev := range netdevs {
+		if err := r.netdev(i, netdev); err != nil {
+			t.Fatalf("naming the netdev of %s: %v", Devices()[i].Name, err)
+		}
+	}
+	return []string{"LD_PRELOAD=" + inside}
+}
+
+// netdev writes the files of sysfs by which programs find the netdev of a device's port.
+func (r *Root) netdev(number int, netdev string) error {
+	d := Devices()[number]
+	pci := pciPath(number)
+	port := pci + "/infiniband/" + d.Name + "/ports/1"
+	layer := map[bool]string{true: "Ethernet", false: "Unspecified"}[d.driver == "mlx5_core"]
+	files := map[string]string{
+		port + "/state":                      "4: ACTIVE\n",
+		port + "/link_layer":                 layer + "\n",
+		port + "/gids/0":                     "fe80:0000:0000:0000:0000:00ff:fe00:0000\n",
+		port + "/gid_attrs/ndevs/0":          netdev + "\n",
+		port + "/gid_attrs/types/0":          "RoCE v2\n",
+		pci + "/net/" + netdev + "/dev_port": "0\n",
+	}
+	if err := r.write(files); err != nil {
+		return err
+	}
+	return r.link(map[string]string{
+		pci + "/net/" + netdev + "/device": "../..",
+		"sys/class/net/" + netdev:          "../../../" + pci + "/net/" + netdev,
+	})
+}
+
+// Evidence lists the libraries of rdma-core that this process has loaded, with their build ids, and the uverbs kernel: a test
+// that runs in a root prints it. It says that the libraries of the release made the calls.
+func Evidence() ([]string, error) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var list []string
+	seen := make(map[string]bool)
+	for s := bufio.NewScanner(f); s.Scan(); {
+		at := strings.IndexByte(s.Text(), '/')
+		if at < 0 {
+			continue
+		}
+		path := s.Text()[at:]
+		name := filepath.Base(path)
+		wanted := strings.HasPrefix(name, "libibverbs") || strings.HasPrefix(name, "libmlx5") ||
+			strings.HasPrefix(name, "libefa") || name == "uverbs.so"
+		if !wanted || seen[path] {
+			continue
+		}
+		seen[path] = true
+		id, err := buildID(path)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, path+" "+id)
+	}
+	return list, nil
+}
+
+func buildID(path string) (string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	s := f.Section(".note.gnu.build-id")
+	if s == nil {
+		return "without a build id", nil
+	}
+	note, err := s.Data()
+	if err != nil || len(note) < 16 {
+		return "", fmt.Errorf("reading the build id of %s: %w", path, err)
+	}
+	return hex.EncodeToString(note[16:]), nil
+}
