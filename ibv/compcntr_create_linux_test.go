@@ -101,8 +101,8 @@ var mergedCreateStatements = []statement{
 		}},
 	{"create:115", "comp_mask: Bitmask specifying what fields in the structure are valid.", nil,
 		func(t *testing.T, b *bench) {
-			if h, errno := b.lib.v.createCompCntr(b.ctx.h, 1, CompCntrTypeWRs, 0); errno == 0 {
-				t.Errorf("a field that does not exist was taken: %#x", h)
+			if h, errno := b.lib.v.createCompCntr(b.ctx.h, 1, CompCntrTypeWRs, 0); errno != syscall.EOPNOTSUPP {
+				t.Errorf("a field that does not exist: %#x, %v", h, errno)
 			}
 		}},
 	{"create:118", "type: The counting mode for the completion counter. Not all devices support all modes.", nil,
@@ -112,9 +112,8 @@ var mergedCreateStatements = []statement{
 			if wantErrno(t, err, "ibv_create_comp_cntr", syscall.ENOTSUP); k != nil || !errors.Is(err, probe.ErrNotSupported) {
 				t.Errorf("%v does not answer a probe, or there is an object beside it", err)
 			}
-			if _, err := b.ctx.CreateCompCntr(CompCntrOptions{Type: 2}); err == nil {
-				t.Error("a mode that does not exist")
-			}
+			_, err = b.ctx.CreateCompCntr(CompCntrOptions{Type: 2})
+			wantErrno(t, err, "ibv_create_comp_cntr", syscall.EOPNOTSUPP)
 		}},
 	{"create:121", "IBV_COMP_CNTR_TYPE_WRS counts completed work requests (default).", nil,
 		func(t *testing.T, b *bench) {
@@ -131,8 +130,8 @@ var mergedCreateStatements = []statement{
 		}},
 	{"create:125", "flags: Reserved for future use, for now must be 0.", nil,
 		func(t *testing.T, b *bench) {
-			if h, errno := b.lib.v.createCompCntr(b.ctx.h, 0, CompCntrTypeWRs, 1); errno == 0 {
-				t.Errorf("a flag was taken: %#x", h)
+			if h, errno := b.lib.v.createCompCntr(b.ctx.h, 0, CompCntrTypeWRs, 1); errno != syscall.EOPNOTSUPP {
+				t.Errorf("a flag: %#x, %v", h, errno)
 			}
 		}},
 	{"create:129", "ibv_create_comp_cntr() returns a pointer to the allocated ibv_comp_cntr object, or NULL if the request fails (and sets errno to indicate the failure reason).",
@@ -179,13 +178,17 @@ var mergedCreateStatements = []statement{
 			_, err := b.ctx.CreateCompCntr(CompCntrOptions{})
 			wantErrno(t, err, "ibv_create_comp_cntr", syscall.ENOMEM)
 		}},
-	{"create:149", "EINVAL: Invalid argument(s) passed.", []string{"COMP_CNTR_MAX", "1000"},
+	// The kernel passes values above max_value on, and the device drops the bits that its counters lack. External memory is
+	// an argument that is refused (TestExternalMemoryRefused).
+	{"create:149", "EINVAL: Invalid argument(s) passed.", []string{"COMP_CNTR_MAX", "1023"},
 		func(t *testing.T, b *bench) {
 			for _, w := range words {
 				k := b.compCntr()
-				wantErrno(t, w.set(k, 1001), w.setV, syscall.EINVAL)
-				wantErrno(t, w.inc(k, 1001), w.incV, syscall.EINVAL)
-				b.counts(k, 0, 0)
+				b.check(w.set(k, 1024+5))
+				b.check(w.inc(k, 2048+1))
+				if got := must(w.read(k))(t); got != 6 {
+					t.Errorf("%s: %d, want 6", w.name, got)
+				}
 			}
 		}},
 	{"create:152", "EBUSY: The completion counter is still attached to a QP (ibv_destroy_comp_cntr() only).", nil,

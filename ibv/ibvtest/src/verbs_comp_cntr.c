@@ -10,18 +10,21 @@
 #include "verbs_data.h"
 
 #define MAX_COUNTERS 1024 /* of a device */
+#define KNOWN_OPS 0x3f    /* enum ibv_qp_attach_comp_cntr_op */
 
 VERBS_PUBLIC int _ibv_query_comp_cntr_caps(struct ibv_context *context, struct ibv_comp_cntr_caps *caps, size_t size)
 {
 	struct ibv_comp_cntr_caps c = {.max_counters = MAX_COUNTERS};
 	int err = verbs_gate(context, "ibv_query_comp_cntr_caps");
+	if (!err && size < sizeof(c))
+		err = EINVAL;
 	if (!err && verbs_without(context->device->name, "comp_cntr"))
 		err = EOPNOTSUPP;
 	if (err)
 		return err;
 	verbs_comp_cntr_limits(context->device->name, &c.max_value, &c.supported_qp_attach_ops);
 	memset(caps, 0, size);
-	memcpy(caps, &c, size < sizeof(c) ? size : sizeof(c));
+	memcpy(caps, &c, sizeof(c));
 	return 0;
 }
 
@@ -39,9 +42,7 @@ static int check(struct ibv_context *context, const struct ibv_comp_cntr_init_at
 	int err = 0;
 	if (verbs_without(context->device->name, "comp_cntr"))
 		return EOPNOTSUPP;
-	if (a->comp_mask || a->flags || a->type > IBV_COMP_CNTR_TYPE_BYTES)
-		return EINVAL;
-	if (a->type != IBV_COMP_CNTR_TYPE_WRS)
+	if (a->comp_mask || a->flags || a->type != IBV_COMP_CNTR_TYPE_WRS)
 		return EOPNOTSUPP;
 	if (((uintptr_t)completions | (uintptr_t)errors) % sizeof(uint64_t))
 		return EINVAL;
@@ -91,6 +92,7 @@ VERBS_PUBLIC int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr)
 
 enum change { SET, INC };
 
+/* The kernel passes every value to the device, which drops the bits that its counters lack. */
 static int change(struct ibv_comp_cntr *cntr, const char *verb, enum change how, bool errors, uint64_t value)
 {
 	struct soft_comp_cntr *c = (struct soft_comp_cntr *)cntr;
@@ -99,9 +101,9 @@ static int change(struct ibv_comp_cntr *cntr, const char *verb, enum change how,
 	if (err)
 		return err;
 	verbs_wire_lock();
-	if (value > c->max)
-		err = EINVAL;
-	else if (how == SET)
+	if (c->max < UINT64_MAX)
+		value %= c->max + 1;
+	if (how == SET)
 		verbs_count_set(count, value);
 	else
 		verbs_count_add(count, value, c->max);
@@ -150,13 +152,21 @@ VERBS_PUBLIC int ibv_read_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t *va
 	return read_word(cntr, "ibv_read_err_comp_cntr", &((struct soft_comp_cntr *)cntr)->errors, value);
 }
 
+/* The checks are in the order of libibverbs, which drops operations that it does not know and does not look at
+ * comp_mask, of the kernel's core, and of the device. */
 static int attach(struct soft_qp *q, struct soft_comp_cntr *c, uint32_t ops)
 {
-	if (q->card.state != IBV_QPS_RESET && q->card.state != IBV_QPS_INIT)
+	uint32_t has;
+	if (c->cntr.context != q->qp.context || !(ops &= KNOWN_OPS))
 		return EINVAL;
 	for (uint32_t left = ops; left; left &= left - 1)
 		if (q->counters[__builtin_ctz(left)])
 			return EBUSY;
+	verbs_comp_cntr_limits(q->qp.context->device->name, &(uint64_t){0}, &has);
+	if (ops & ~has)
+		return ENOTSUP;
+	if (q->card.state != IBV_QPS_RESET && q->card.state != IBV_QPS_INIT)
+		return EINVAL;
 	for (uint32_t left = ops; left; left &= left - 1) {
 		q->counters[__builtin_ctz(left)] = c;
 		c->object.users++;
@@ -168,19 +178,11 @@ static int attach(struct soft_qp *q, struct soft_comp_cntr *c, uint32_t ops)
 VERBS_PUBLIC int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *cntr,
 					 struct ibv_qp_attach_comp_cntr_attr *attr)
 {
-	uint64_t max;
-	uint32_t ops;
 	int err = verbs_begin(qp->context, "ibv_qp_attach_comp_cntr");
 	if (err)
 		return err;
-	verbs_comp_cntr_limits(qp->context->device->name, &max, &ops);
 	verbs_wire_lock();
-	if (cntr->context != qp->context || attr->comp_mask || !attr->op_mask)
-		err = EINVAL;
-	else if (attr->op_mask & ~ops)
-		err = ENOTSUP;
-	else
-		err = attach((struct soft_qp *)qp, (struct soft_comp_cntr *)cntr, attr->op_mask);
+	err = attach((struct soft_qp *)qp, (struct soft_comp_cntr *)cntr, attr->op_mask);
 	verbs_wire_unlock();
 	verbs_leave(qp->context);
 	return err;
